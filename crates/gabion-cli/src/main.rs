@@ -1,0 +1,2 @@
+//! The gabion program.
+fn main() {}

@@ -1,0 +1,113 @@
+//! The errors of the store: sentences that name the cause, the place and the remedy.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+/// Result of the store's operations.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// What went wrong. A key that is not there is no error but `None`.
+#[non_exhaustive]
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum Error {
+    /// The medium refused an operation; the message names the file and the operation.
+    #[error(transparent)]
+    Media(#[from] Arc<gabion_media::Error>),
+
+    /// Bytes read from a medium do not pass their checks.
+    #[error(
+        "{file}, offset {offset}: {what}. The bytes on the medium are not those that were written; \
+         restore the file from a copy, or run `gabion check` to see what is affected",
+        file = file.display()
+    )]
+    Corruption {
+        /// The damaged file.
+        file: PathBuf,
+        /// Offset in bytes of the damaged part.
+        offset: u64,
+        /// What does not hold.
+        what: String,
+    },
+
+    /// The directory holds no store, or only parts of one.
+    #[error("{path} is not a Gabion store: {why}", path = path.display())]
+    NotAStore {
+        /// The directory.
+        path: PathBuf,
+        /// What is missing or foreign.
+        why: String,
+    },
+
+    /// The file was written by a newer version of Gabion.
+    #[error(
+        "{file} has format version {found}, this program reads up to version {supported}: \
+         open it with a newer Gabion",
+        file = file.display()
+    )]
+    NewerFormat {
+        /// The file.
+        file: PathBuf,
+        /// The version that it states.
+        found: u32,
+        /// The newest version that this program knows.
+        supported: u32,
+    },
+
+    /// A write failed earlier, so the store takes no more writes. Reads go on.
+    #[error(
+        "the store is read-only since an earlier failure: {cause}. Nothing acknowledged is lost; \
+         mend the cause and open the store again"
+    )]
+    ReadOnly {
+        /// The first failure.
+        cause: String,
+    },
+
+    /// An argument is longer than the engine's limit.
+    #[error("the {what} has {size} bytes, the limit is {limit}")]
+    Limit {
+        /// Which argument.
+        what: &'static str,
+        /// Its size in bytes.
+        size: u64,
+        /// The largest size that is allowed.
+        limit: u64,
+    },
+
+    /// An option has a value that cannot work.
+    #[error("option {option}: {why}")]
+    InvalidOption {
+        /// Name of the option.
+        option: &'static str,
+        /// What is wrong with its value, and which values work.
+        why: String,
+    },
+
+    /// A keyspace of that name does not exist and was not to be created.
+    #[error("the store has no keyspace named {name:?}; it has: {existing}")]
+    NoSuchKeyspace {
+        /// The name asked for.
+        name: String,
+        /// The names that exist, separated by commas.
+        existing: String,
+    },
+
+    /// The engine cannot do this at all; [`crate::Engine::capabilities`] tells before.
+    #[error("the {engine} engine does not support {operation}")]
+    Unsupported {
+        /// The engine.
+        engine: &'static str,
+        /// The operation.
+        operation: &'static str,
+    },
+
+    /// The store was closed by [`crate::Db::close`].
+    #[error("the store is closed; open it again to use it")]
+    Closed,
+}
+
+impl From<gabion_media::Error> for Error {
+    fn from(error: gabion_media::Error) -> Error {
+        Error::Media(Arc::new(error))
+    }
+}

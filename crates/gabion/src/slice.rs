@@ -1,0 +1,191 @@
+//! `Slice`: immutable bytes that are cheap to clone.
+
+use std::fmt;
+use std::ops::Deref;
+use std::sync::Arc;
+
+/// Bytes up to this length live inside the `Slice` itself.
+const INLINE_LEN: usize = 22;
+
+/// An immutable byte string, as keys and values are returned. Cloning costs at most one atomic
+/// increment: short strings are stored inline, longer ones share a buffer, such as the cached
+/// block that they were read from.
+///
+/// A `Slice` that shares a block keeps the whole block (usually 4 KiB) in memory; [`Slice::to_vec`]
+/// makes a copy that does not.
+#[derive(Clone)]
+pub struct Slice(Repr);
+
+#[derive(Clone)]
+enum Repr {
+    Inline {
+        len: u8,
+        bytes: [u8; INLINE_LEN],
+    },
+    Shared {
+        buffer: Arc<[u8]>,
+        start: u32,
+        len: u32,
+    },
+}
+
+impl Slice {
+    /// Copies `bytes`.
+    #[inline]
+    pub fn new(bytes: &[u8]) -> Slice {
+        match Slice::inline(bytes) {
+            Some(slice) => slice,
+            None => {
+                let len = u32::try_from(bytes.len()).expect("a slice is shorter than 4 GiB");
+                Slice(Repr::Shared {
+                    buffer: Arc::from(bytes),
+                    start: 0,
+                    len,
+                })
+            }
+        }
+    }
+
+    /// The `len` bytes at `start` of `buffer`, shared when they are too long to store inline.
+    ///
+    /// # Panics
+    /// When the range is not inside the buffer.
+    #[inline]
+    pub(crate) fn shared(buffer: &Arc<[u8]>, start: usize, len: usize) -> Slice {
+        let bytes = &buffer[start..start + len];
+        match Slice::inline(bytes) {
+            Some(slice) => slice,
+            None => {
+                let start = u32::try_from(start).expect("a buffer is shorter than 4 GiB");
+                let len = u32::try_from(len).expect("a buffer is shorter than 4 GiB");
+                Slice(Repr::Shared {
+                    buffer: Arc::clone(buffer),
+                    start,
+                    len,
+                })
+            }
+        }
+    }
+
+    #[inline]
+    fn inline(bytes: &[u8]) -> Option<Slice> {
+        let len = bytes.len();
+        if len > INLINE_LEN {
+            return None;
+        }
+        let mut inline = [0; INLINE_LEN];
+        inline[..len].copy_from_slice(bytes);
+        #[expect(clippy::cast_possible_truncation, reason = "at most INLINE_LEN")]
+        Some(Slice(Repr::Inline {
+            len: len as u8,
+            bytes: inline,
+        }))
+    }
+}
+
+impl Deref for Slice {
+    type Target = [u8];
+
+    #[inline]
+    fn deref(&self) -> &[u8] {
+        match &self.0 {
+            Repr::Inline { len, bytes } => &bytes[..usize::from(*len)],
+            Repr::Shared { buffer, start, len } => {
+                &buffer[*start as usize..*start as usize + *len as usize]
+            }
+        }
+    }
+}
+
+impl AsRef<[u8]> for Slice {
+    fn as_ref(&self) -> &[u8] {
+        self
+    }
+}
+
+impl From<&[u8]> for Slice {
+    fn from(bytes: &[u8]) -> Slice {
+        Slice::new(bytes)
+    }
+}
+
+impl PartialEq for Slice {
+    fn eq(&self, other: &Slice) -> bool {
+        **self == **other
+    }
+}
+
+impl Eq for Slice {}
+
+impl PartialEq<[u8]> for Slice {
+    fn eq(&self, other: &[u8]) -> bool {
+        **self == *other
+    }
+}
+
+impl PartialEq<&[u8]> for Slice {
+    fn eq(&self, other: &&[u8]) -> bool {
+        **self == **other
+    }
+}
+
+impl<const N: usize> PartialEq<&[u8; N]> for Slice {
+    fn eq(&self, other: &&[u8; N]) -> bool {
+        **self == **other
+    }
+}
+
+impl PartialOrd for Slice {
+    fn partial_cmp(&self, other: &Slice) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Slice {
+    fn cmp(&self, other: &Slice) -> std::cmp::Ordering {
+        (**self).cmp(&**other)
+    }
+}
+
+impl std::hash::Hash for Slice {
+    fn hash<H: std::hash::Hasher>(&self, state: &mut H) {
+        (**self).hash(state);
+    }
+}
+
+impl fmt::Debug for Slice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "b\"{}\"", self.escape_ascii())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keeps_the_bytes_at_every_length_around_the_inline_limit() {
+        for len in 0..64u8 {
+            let bytes: Vec<u8> = (0..len).collect();
+            let slice = Slice::new(&bytes);
+            assert_eq!(&*slice, &bytes[..]);
+            assert_eq!(slice.clone(), slice);
+        }
+    }
+
+    #[test]
+    fn shares_a_part_of_a_buffer() {
+        let buffer: Arc<[u8]> = Arc::from((0..200u8).collect::<Vec<u8>>());
+        for (start, len) in [(0, 0), (10, 5), (10, 22), (10, 23), (100, 100), (200, 0)] {
+            assert_eq!(
+                &*Slice::shared(&buffer, start, len),
+                &buffer[start..start + len]
+            );
+        }
+    }
+
+    #[test]
+    fn is_as_small_as_three_words_and_a_tag() {
+        assert!(std::mem::size_of::<Slice>() <= 32);
+    }
+}

@@ -1,0 +1,2 @@
+//! House rules.
+fn main() {}
