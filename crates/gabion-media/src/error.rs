@@ -1,7 +1,7 @@
-//! The errors of media: which operation on which file failed, and why.
+//! The errors of media: which operation on which file failed, at which offset, and what helps.
 
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// Result of operations on media.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -11,13 +11,208 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The system refused an operation on a file or directory.
-    #[error("{operation} {path}: {source}", path = path.display())]
+    #[error(
+        "cannot {operation} {path}{place}: {source}{remedy}",
+        path = path.display(),
+        place = place(*offset),
+        remedy = remedy(source),
+    )]
     Io {
-        /// What was tried.
+        /// What was tried: a verb phrase such as "append to".
         operation: &'static str,
         /// The file or directory.
         path: PathBuf,
+        /// Where in the file, in bytes, if the operation has a place.
+        offset: Option<u64>,
         /// The system's answer.
         source: io::Error,
     },
+
+    /// A file of that name is there already and must not be overwritten.
+    #[error(
+        "{path} exists already and is not overwritten; move it away if it is not part of the store",
+        path = path.display()
+    )]
+    AlreadyExists {
+        /// The file.
+        path: PathBuf,
+    },
+
+    /// Another opener holds the lock of the directory.
+    #[error(
+        "{path} is locked by {holder}: close the store there first; a directory has one opener at \
+         a time",
+        path = path.display(),
+        holder = holder_name(*holder),
+    )]
+    Locked {
+        /// The lock file.
+        path: PathBuf,
+        /// Process id of the holder, where the lock file tells it.
+        holder: Option<u32>,
+    },
+
+    /// The file ends before the bytes that were asked for.
+    #[error(
+        "cannot read {path}, offset {offset}: {wanted} bytes are needed and the file ends before \
+         them; it was truncated, or never completely written",
+        path = path.display()
+    )]
+    ShortRead {
+        /// The file.
+        path: PathBuf,
+        /// Where the read began, in bytes.
+        offset: u64,
+        /// How many bytes were asked for.
+        wanted: u64,
+    },
+
+    /// The record does not fit into what is left of a preallocated log file.
+    #[error(
+        "{path} has {remaining} bytes left and the record needs {wanted}: continue in a new log \
+         file",
+        path = path.display()
+    )]
+    LogFull {
+        /// The log file.
+        path: PathBuf,
+        /// Size of the record in bytes.
+        wanted: u64,
+        /// Bytes left in the file.
+        remaining: u64,
+    },
+
+    /// An earlier sync of this open file failed, so nobody knows what of it is on the medium.
+    #[error(
+        "{path} takes no more writes since a sync failed ({cause}): what was written since the \
+         sync before may be lost; mend the cause and open the store again",
+        path = path.display()
+    )]
+    Poisoned {
+        /// The file.
+        path: PathBuf,
+        /// The failure, in words.
+        cause: String,
+    },
+
+    /// A name that is no plain file name; nothing outside the directory is ever touched.
+    #[error(
+        "{name:?} is not a plain file name for {path}: it must not be empty, \".\" or \"..\", nor \
+         contain '/' or a zero byte",
+        path = path.display()
+    )]
+    InvalidName {
+        /// The directory.
+        path: PathBuf,
+        /// The name.
+        name: String,
+    },
+}
+
+impl Error {
+    pub(crate) fn io(
+        operation: &'static str,
+        path: &Path,
+        offset: Option<u64>,
+        source: impl Into<io::Error>,
+    ) -> Error {
+        let path = path.to_path_buf();
+        Error::Io {
+            operation,
+            path,
+            offset,
+            source: source.into(),
+        }
+    }
+
+    /// Whether the medium is full, so that the same operation succeeds once space is freed.
+    pub fn is_no_space(&self) -> bool {
+        self.kind().is_some_and(|kind| {
+            matches!(
+                kind,
+                io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded
+            )
+        })
+    }
+
+    /// Whether the file does not exist.
+    pub fn is_not_found(&self) -> bool {
+        self.kind() == Some(io::ErrorKind::NotFound)
+    }
+
+    fn kind(&self) -> Option<io::ErrorKind> {
+        match self {
+            Error::Io { source, .. } => Some(source.kind()),
+            _ => None,
+        }
+    }
+}
+
+fn place(offset: Option<u64>) -> String {
+    offset.map_or_else(String::new, |offset| format!(", offset {offset}"))
+}
+
+fn holder_name(holder: Option<u32>) -> String {
+    holder.map_or_else(
+        || "another process".to_owned(),
+        |pid| format!("process {pid}"),
+    )
+}
+
+fn remedy(source: &io::Error) -> &'static str {
+    match source.kind() {
+        io::ErrorKind::StorageFull => "; free space on its file system and try again",
+        io::ErrorKind::QuotaExceeded => "; free space or raise the quota and try again",
+        io::ErrorKind::PermissionDenied => "; give this user access to it",
+        io::ErrorKind::ReadOnlyFilesystem => "; mount its file system writable",
+        _ => "",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn os_error(code: i32) -> Error {
+        Error::io(
+            "append to",
+            Path::new("/a/b"),
+            Some(17),
+            io::Error::from_raw_os_error(code),
+        )
+    }
+
+    #[test]
+    fn a_full_disk_is_told_with_file_offset_and_remedy() {
+        let error = os_error(28);
+        assert!(error.is_no_space() && !error.is_not_found());
+        let sentence = error.to_string();
+        for part in ["append to", "/a/b", "offset 17", "free space"] {
+            assert!(
+                sentence.contains(part),
+                "{part:?} is missing in: {sentence}"
+            );
+        }
+    }
+
+    #[test]
+    fn kinds_are_told_apart() {
+        assert!(os_error(2).is_not_found() && !os_error(2).is_no_space());
+        assert!(!os_error(5).is_not_found() && !os_error(5).is_no_space());
+        let short = Error::ShortRead {
+            path: "/a".into(),
+            offset: 3,
+            wanted: 4,
+        };
+        assert!(!short.is_not_found() && short.to_string().contains("offset 3"));
+    }
+
+    #[test]
+    fn a_lock_names_its_holder() {
+        let locked = Error::Locked {
+            path: "/s/LOCK".into(),
+            holder: Some(4711),
+        };
+        assert!(locked.to_string().contains("process 4711"));
+    }
 }

@@ -1,5 +1,29 @@
 //! Everything in Gabion that touches a storage medium.
+//!
+//! Stores keep their files in one directory, a [`Disk`]. A disk chooses its medium when it is
+//! opened: the operating system's files, or a simulated disk in memory that fails, fills up and
+//! loses power wherever a test wants it to. The code above is the same for both and makes no file
+//! operation of its own.
+//!
+//! # What survives what
+//! | after | the end of the process | the loss of power |
+//! |---|---|---|
+//! | [`Appender::append`], [`LogFile::append`] | survives | may be lost or torn at sectors |
+//! | [`Appender::sync`], [`LogSync::sync`] | survives | the content survives, if the name does |
+//! | a name made, changed or removed | survives | may be lost |
+//! | [`Disk::sync_dir`] | survives | all names as they were survive |
+//! | [`Disk::replace`] | survives | survives; before its return: the old or the new content |
+//!
+//! A sync that fails leaves the data in an unknown state: the system may have forgotten that it
+//! must still be written. So the file object takes no more writes or syncs
+//! ([`Error::Poisoned`]), and the store above must not acknowledge anything through it.
+//!
+//! Every byte is counted under a [`Purpose`]; [`Disk::counts`] reads the counts.
 
+mod counts;
+mod disk;
 mod error;
 
+pub use counts::{Purpose, WriteCounts};
+pub use disk::{Appender, DirLock, Disk, LogFile, LogSync, ReadFile, TEMPORARY_SUFFIX};
 pub use error::{Error, Result};

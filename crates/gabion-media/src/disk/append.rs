@@ -1,0 +1,146 @@
+//! Files that grow at their end.
+
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use super::system;
+use crate::counts::Counters;
+use crate::{Error, Purpose, Result};
+
+/// A file that grows at its end, written by one owner.
+#[derive(Debug)]
+pub struct Appender {
+    file: File,
+    len: u64,
+    path: PathBuf,
+    purpose: Purpose,
+    counters: Arc<Counters>,
+    /// The failed sync after which the file takes no more writes.
+    failure: Option<String>,
+}
+
+#[derive(Debug)]
+pub(super) enum File {
+    System(std::fs::File),
+}
+
+impl Appender {
+    pub(super) fn new(
+        file: File,
+        len: u64,
+        path: PathBuf,
+        purpose: Purpose,
+        counters: &Arc<Counters>,
+    ) -> Appender {
+        Appender {
+            file,
+            len,
+            path,
+            purpose,
+            counters: Arc::clone(counters),
+            failure: None,
+        }
+    }
+
+    /// Writes all bytes behind the end. They survive the end of the process; the loss of power
+    /// only after [`Appender::sync`].
+    ///
+    /// If this fails, a part of the bytes may stand behind [`Appender::len`]; the length does not
+    /// grow, and a later append writes over that part.
+    pub fn append(&mut self, bytes: &[u8]) -> Result<()> {
+        self.check()?;
+        match &self.file {
+            File::System(file) => file
+                .write_all_at(bytes, self.len)
+                .map_err(|source| Error::io("append to", &self.path, Some(self.len), source))?,
+        }
+        self.len += bytes.len() as u64;
+        self.counters.add_bytes(self.purpose, bytes.len());
+        Ok(())
+    }
+
+    /// Makes everything appended so far durable. If this fails, the file takes no more writes or
+    /// syncs: a second sync could succeed without the data.
+    pub fn sync(&mut self) -> Result<()> {
+        self.check()?;
+        let synced = match &self.file {
+            File::System(file) => system::sync_data(file, &self.path),
+        };
+        if let Err(error) = &synced {
+            self.failure = Some(error.to_string());
+            return synced;
+        }
+        self.counters.add_file_sync();
+        Ok(())
+    }
+
+    /// Bytes in the file.
+    #[expect(
+        clippy::len_without_is_empty,
+        reason = "an empty file is nothing special"
+    )]
+    pub fn len(&self) -> u64 {
+        self.len
+    }
+
+    /// The file's path.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    fn check(&self) -> Result<()> {
+        match &self.failure {
+            None => Ok(()),
+            Some(cause) => Err(Error::Poisoned {
+                path: self.path.clone(),
+                cause: cause.clone(),
+            }),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A device that is always full and cannot be synced.
+    fn full_device() -> Appender {
+        let path = PathBuf::from("/dev/full");
+        let device = std::fs::OpenOptions::new().write(true).open(&path).unwrap();
+        Appender::new(
+            File::System(device),
+            0,
+            path,
+            Purpose::Flush,
+            &Arc::default(),
+        )
+    }
+
+    #[test]
+    fn a_failed_append_does_not_count_and_may_be_tried_again() {
+        let mut file = full_device();
+        for _ in 0..2 {
+            let error = file.append(b"abc").unwrap_err();
+            assert!(error.is_no_space(), "{error}");
+        }
+        assert_eq!((file.len(), file.counters.read().total_bytes()), (0, 0));
+    }
+
+    #[test]
+    fn a_failed_sync_stops_the_file_for_good() {
+        let mut file = full_device();
+        assert!(matches!(
+            file.sync(),
+            Err(Error::Io {
+                operation: "sync",
+                ..
+            })
+        ));
+        for result in [file.sync(), file.append(b"abc")] {
+            let error = result.unwrap_err();
+            assert!(matches!(error, Error::Poisoned { .. }), "{error}");
+        }
+        assert_eq!(file.counters.read().syncs(), 0);
+    }
+}

@@ -1,0 +1,298 @@
+//! One directory of files on a medium.
+//!
+//! # Idea
+//! A store needs few things of a file system: files that grow at their end, files that are read
+//! anywhere, one kind of preallocated file for the log, names that change atomically, and syncs.
+//! [`Disk`] offers exactly these, below one directory, on one of two media:
+//!
+//! - the *system's* files (`system`, `mapping`): operations relative to one open handle of the
+//!   directory, so that they keep working on that directory even if it is moved;
+//! - a *simulated* disk in memory (`sim`): the same results for the same operations, and the
+//!   failures that real disks keep for bad days.
+//!
+//! The files that a disk hands out (`append`, `read`, `log_file`, `lock`) hold an enum of the two
+//! media, so an operation costs one predictable branch and no indirect call.
+//!
+//! # Invariants
+//! - I1. No operation reaches outside the directory: names are plain file names.
+//! - I2. Nothing is overwritten by accident: `create_*` refuses names that exist; only
+//!   [`Disk::rename`] and [`Disk::replace`] replace a file, as a whole.
+//! - I3. After a failed sync a file object takes no more writes (`Poison`).
+//! - I4. Bytes are counted when the medium has accepted them, under the purpose of the file.
+
+mod append;
+mod lock;
+mod log_file;
+#[expect(
+    unsafe_code,
+    reason = "mapping a file into memory is raw memory access"
+)]
+mod mapping;
+mod read;
+mod system;
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+pub use self::append::Appender;
+pub use self::lock::DirLock;
+pub use self::log_file::{LogFile, LogSync};
+pub use self::read::ReadFile;
+
+use self::system::SystemDir;
+use crate::counts::Counters;
+use crate::{Error, Purpose, Result, WriteCounts};
+
+/// Suffix of the file that [`Disk::replace`] fills before it takes its place. Such a file is the
+/// remains of an interrupted replacement and of no use.
+pub const TEMPORARY_SUFFIX: &str = ".tmp";
+
+/// One directory on a medium. Clones share the directory's handle and its write counts.
+#[derive(Clone, Debug)]
+pub struct Disk {
+    medium: Medium,
+    counters: Arc<Counters>,
+}
+
+#[derive(Clone, Debug)]
+enum Medium {
+    System(Arc<SystemDir>),
+}
+
+impl Disk {
+    /// Opens an existing directory of the system.
+    pub fn system(dir: &Path) -> Result<Disk> {
+        let dir = SystemDir::open(dir)?;
+        Ok(Disk {
+            medium: Medium::System(Arc::new(dir)),
+            counters: Arc::default(),
+        })
+    }
+
+    /// Opens a directory of the system and makes it, with its parents, where it is missing.
+    ///
+    /// The parents of new directories are synced: the directory survives the loss of power.
+    pub fn create_system(dir: &Path) -> Result<Disk> {
+        system::create_dir_durably(dir)?;
+        Disk::system(dir)
+    }
+
+    /// The directory.
+    pub fn path(&self) -> &Path {
+        match &self.medium {
+            Medium::System(dir) => dir.path(),
+        }
+    }
+
+    /// Path of a file of the directory, for messages.
+    pub fn path_of(&self, name: &str) -> PathBuf {
+        self.path().join(name)
+    }
+
+    /// Names of the files in the directory, sorted. Directories are left out.
+    pub fn list(&self) -> Result<Vec<String>> {
+        match &self.medium {
+            Medium::System(dir) => dir.list(),
+        }
+    }
+
+    /// Whether there is a file of that name.
+    pub fn exists(&self, name: &str) -> Result<bool> {
+        match self.len_of(name) {
+            Ok(_) => Ok(true),
+            Err(error) if error.is_not_found() => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Length of a file in bytes.
+    pub fn len_of(&self, name: &str) -> Result<u64> {
+        self.check_name(name)?;
+        match &self.medium {
+            Medium::System(dir) => dir.len_of(name),
+        }
+    }
+
+    /// Creates an empty file that grows at its end; an error if the name exists.
+    ///
+    /// The name survives the loss of power after the next [`Disk::sync_dir`].
+    pub fn create_append(&self, name: &str, purpose: Purpose) -> Result<Appender> {
+        self.check_name(name)?;
+        let file = match &self.medium {
+            Medium::System(dir) => append::File::System(dir.create(name)?),
+        };
+        Ok(Appender::new(
+            file,
+            0,
+            self.path_of(name),
+            purpose,
+            &self.counters,
+        ))
+    }
+
+    /// Opens an existing file to continue at its end.
+    pub fn reopen_append(&self, name: &str, purpose: Purpose) -> Result<Appender> {
+        self.check_name(name)?;
+        let (file, len) = match &self.medium {
+            Medium::System(dir) => {
+                let file = dir.open_write(name)?;
+                let len = dir.len_of(name)?;
+                (append::File::System(file), len)
+            }
+        };
+        Ok(Appender::new(
+            file,
+            len,
+            self.path_of(name),
+            purpose,
+            &self.counters,
+        ))
+    }
+
+    /// Creates a log file of `capacity` bytes, all zero, whose space is reserved; an error if the
+    /// name exists or the capacity is zero. If the space is not there, no file is left behind.
+    pub fn create_log(&self, name: &str, capacity: u64) -> Result<LogFile> {
+        self.check_name(name)?;
+        match &self.medium {
+            Medium::System(dir) => {
+                let file = dir.create(name)?;
+                LogFile::prepare_system(file, capacity, self.path_of(name), &self.counters)
+                    .inspect_err(|_| {
+                        // The first error is the one to tell; a file that could not be removed
+                        // either is found by the store's next start.
+                        let _ = dir.remove(name);
+                    })
+            }
+        }
+    }
+
+    /// Opens a file to read it anywhere.
+    pub fn open_read(&self, name: &str) -> Result<ReadFile> {
+        self.check_name(name)?;
+        match &self.medium {
+            Medium::System(dir) => ReadFile::from_system(dir.open_read(name)?, self.path_of(name)),
+        }
+    }
+
+    /// Reads a whole file.
+    pub fn read_all(&self, name: &str) -> Result<Vec<u8>> {
+        let file = self.open_read(name)?;
+        let size = usize::try_from(file.len()).map_err(|_| {
+            let source = std::io::Error::from(std::io::ErrorKind::FileTooLarge);
+            Error::io("read the whole of", file.path(), None, source)
+        })?;
+        let mut content = vec![0; size];
+        file.read_exact_at(&mut content, 0)?;
+        Ok(content)
+    }
+
+    /// Gives a file, new or not, this content: durably, and atomically even against the loss of
+    /// power.
+    ///
+    /// The content is written to a file with [`TEMPORARY_SUFFIX`], synced, renamed, and the
+    /// directory is synced.
+    pub fn replace(&self, name: &str, bytes: &[u8], purpose: Purpose) -> Result<()> {
+        let temporary = format!("{name}{TEMPORARY_SUFFIX}");
+        match self.remove(&temporary) {
+            Err(error) if !error.is_not_found() => return Err(error),
+            _ => {}
+        }
+        let mut file = self.create_append(&temporary, purpose)?;
+        let filled = file.append(bytes).and_then(|()| file.sync());
+        drop(file);
+        if let Err(error) = filled.and_then(|()| self.rename(&temporary, name)) {
+            // The first error is the one to tell; the next replacement removes the rest.
+            let _ = self.remove(&temporary);
+            return Err(error);
+        }
+        // DURABLE: the content was synced above under its temporary name; the synced directory
+        // holds either the old name's file or this one.
+        self.sync_dir()
+    }
+
+    /// Renames a file and replaces the file of the new name, if there is one, atomically. It
+    /// survives the loss of power after the next [`Disk::sync_dir`].
+    pub fn rename(&self, from: &str, to: &str) -> Result<()> {
+        self.check_name(from)?;
+        self.check_name(to)?;
+        match &self.medium {
+            Medium::System(dir) => dir.rename(from, to),
+        }
+    }
+
+    /// Removes a file: one system call, no sync. Open files of it stay readable. It survives the
+    /// loss of power after the next [`Disk::sync_dir`].
+    pub fn remove(&self, name: &str) -> Result<()> {
+        self.check_name(name)?;
+        match &self.medium {
+            Medium::System(dir) => dir.remove(name),
+        }
+    }
+
+    /// Cuts a file, or lengthens it with zeros, to `len` bytes. It survives the loss of power
+    /// after [`Disk::sync_file`].
+    pub fn truncate(&self, name: &str, len: u64) -> Result<()> {
+        self.check_name(name)?;
+        match &self.medium {
+            Medium::System(dir) => dir.truncate(name, len),
+        }
+    }
+
+    /// Makes the present content of a file durable, whoever wrote it: what an earlier process
+    /// wrote and did not sync may still be in the system's memory only.
+    pub fn sync_file(&self, name: &str) -> Result<()> {
+        self.check_name(name)?;
+        match &self.medium {
+            Medium::System(dir) => dir.sync_file(name)?,
+        }
+        self.counters.add_file_sync();
+        Ok(())
+    }
+
+    /// Makes the names in the directory durable as they are now.
+    pub fn sync_dir(&self) -> Result<()> {
+        match &self.medium {
+            Medium::System(dir) => dir.sync()?,
+        }
+        self.counters.add_dir_sync();
+        Ok(())
+    }
+
+    /// Takes the lock of the directory: one holder at a time, among processes and within one. It
+    /// is released when the [`DirLock`] is dropped or its process ends.
+    ///
+    /// The lock file `name` is made where missing and stays; it holds the process id of the
+    /// holder, which [`Error::Locked`] tells the others.
+    pub fn lock(&self, name: &str) -> Result<DirLock> {
+        self.check_name(name)?;
+        match &self.medium {
+            Medium::System(dir) => DirLock::system(dir, name),
+        }
+    }
+
+    /// Bytes that can still be written to the medium.
+    pub fn free_bytes(&self) -> Result<u64> {
+        match &self.medium {
+            Medium::System(dir) => dir.free_bytes(),
+        }
+    }
+
+    /// What was written through this disk and its clones.
+    pub fn counts(&self) -> WriteCounts {
+        self.counters.read()
+    }
+
+    fn check_name(&self, name: &str) -> Result<()> {
+        let plain = !matches!(name, "" | "." | "..") && !name.contains(['/', '\0']);
+        if plain {
+            return Ok(());
+        }
+        Err(Error::InvalidName {
+            path: self.path().to_path_buf(),
+            name: name.to_owned(),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,180 @@
+//! The operating system's files below one directory.
+//!
+//! All names are resolved relative to the open handle of the directory.
+
+use std::fs::File;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{AtFlags, Dir, FallocateFlags, FileType, Mode, OFlags};
+use rustix::io::{Errno, retry_on_intr};
+
+use crate::{Error, Result};
+
+/// Permissions of new files before the process's mask: nobody else needs to read a store.
+const FILE_MODE: Mode = Mode::from_raw_mode(0o640);
+
+/// An open directory of the system.
+#[derive(Debug)]
+pub(super) struct SystemDir {
+    path: PathBuf,
+    handle: File,
+}
+
+impl SystemDir {
+    pub(super) fn open(path: &Path) -> Result<SystemDir> {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let handle = retry_on_intr(|| rustix::fs::open(path, flags, Mode::empty()))
+            .map_err(|source| Error::io("open the directory", path, None, source))?;
+        Ok(SystemDir {
+            path: path.to_path_buf(),
+            handle: handle.into(),
+        })
+    }
+
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    pub(super) fn list(&self) -> Result<Vec<String>> {
+        let failed = |source: Errno| Error::io("list the directory", &self.path, None, source);
+        let mut names = Vec::new();
+        for entry in Dir::read_from(&self.handle).map_err(failed)? {
+            let entry = entry.map_err(failed)?;
+            let name = entry.file_name().to_string_lossy().into_owned();
+            let is_dir = match entry.file_type() {
+                FileType::Directory => true,
+                FileType::Unknown => {
+                    let stat = rustix::fs::statat(
+                        &self.handle,
+                        entry.file_name(),
+                        AtFlags::SYMLINK_NOFOLLOW,
+                    );
+                    FileType::from_raw_mode(stat.map_err(failed)?.st_mode).is_dir()
+                }
+                _ => false,
+            };
+            if !is_dir {
+                names.push(name);
+            }
+        }
+        names.sort_unstable();
+        Ok(names)
+    }
+
+    pub(super) fn len_of(&self, name: &str) -> Result<u64> {
+        let stat = rustix::fs::statat(&self.handle, name, AtFlags::empty())
+            .map_err(|source| self.failed("read the length of", name, source))?;
+        Ok(u64::try_from(stat.st_size).unwrap_or(0))
+    }
+
+    /// Creates a file, readable too, since a mapping needs that.
+    pub(super) fn create(&self, name: &str) -> Result<File> {
+        match self.openat(name, OFlags::RDWR | OFlags::CREATE | OFlags::EXCL) {
+            Err(Errno::EXIST) => Err(Error::AlreadyExists {
+                path: self.path.join(name),
+            }),
+            opened => opened.map_err(|source| self.failed("create", name, source)),
+        }
+    }
+
+    pub(super) fn open_write(&self, name: &str) -> Result<File> {
+        let opened = self.openat(name, OFlags::RDWR);
+        opened.map_err(|source| self.failed("open for writing", name, source))
+    }
+
+    pub(super) fn open_read(&self, name: &str) -> Result<File> {
+        let opened = self.openat(name, OFlags::RDONLY);
+        opened.map_err(|source| self.failed("open for reading", name, source))
+    }
+
+    pub(super) fn open_lock(&self, name: &str) -> Result<File> {
+        let opened = self.openat(name, OFlags::RDWR | OFlags::CREATE);
+        opened.map_err(|source| self.failed("open the lock file", name, source))
+    }
+
+    fn openat(&self, name: &str, flags: OFlags) -> Result<File, Errno> {
+        let flags = flags | OFlags::CLOEXEC;
+        let handle = retry_on_intr(|| rustix::fs::openat(&self.handle, name, flags, FILE_MODE))?;
+        Ok(handle.into())
+    }
+
+    pub(super) fn rename(&self, from: &str, to: &str) -> Result<()> {
+        rustix::fs::renameat(&self.handle, from, &self.handle, to)
+            .map_err(|source| self.failed("rename", from, source))
+    }
+
+    pub(super) fn remove(&self, name: &str) -> Result<()> {
+        rustix::fs::unlinkat(&self.handle, name, AtFlags::empty())
+            .map_err(|source| self.failed("remove", name, source))
+    }
+
+    pub(super) fn truncate(&self, name: &str, len: u64) -> Result<()> {
+        set_len(&self.open_write(name)?, len, &self.path.join(name))
+    }
+
+    pub(super) fn sync_file(&self, name: &str) -> Result<()> {
+        sync_data(&self.open_write(name)?, &self.path.join(name))
+    }
+
+    pub(super) fn sync(&self) -> Result<()> {
+        rustix::fs::fsync(&self.handle)
+            .map_err(|source| Error::io("sync the directory", &self.path, None, source))
+    }
+
+    pub(super) fn free_bytes(&self) -> Result<u64> {
+        let stat = rustix::fs::fstatvfs(&self.handle).map_err(|source| {
+            Error::io(
+                "read the free space of the file system of",
+                &self.path,
+                None,
+                source,
+            )
+        })?;
+        Ok(stat.f_bavail.saturating_mul(stat.f_frsize))
+    }
+
+    fn failed(&self, operation: &'static str, name: &str, source: Errno) -> Error {
+        Error::io(operation, &self.path.join(name), None, source)
+    }
+}
+
+/// Makes the content and the length of a file durable. Not tried again after any failure: the
+/// system may have dropped the data that it could not write.
+pub(super) fn sync_data(file: &File, path: &Path) -> Result<()> {
+    rustix::fs::fdatasync(file).map_err(|source| Error::io("sync", path, None, source))
+}
+
+pub(super) fn set_len(file: &File, len: u64, path: &Path) -> Result<()> {
+    retry_on_intr(|| rustix::fs::ftruncate(file, len))
+        .map_err(|source| Error::io("set the length of", path, Some(len), source))
+}
+
+/// Reserves the space of the first `len` bytes and lengthens the file to them. False where the
+/// file system cannot reserve.
+pub(super) fn reserve(file: &File, len: u64, path: &Path) -> Result<bool> {
+    match retry_on_intr(|| rustix::fs::fallocate(file, FallocateFlags::empty(), 0, len)) {
+        Ok(()) => Ok(true),
+        Err(Errno::OPNOTSUPP | Errno::NOSYS) => Ok(false),
+        Err(source) => Err(Error::io("reserve the space of", path, Some(len), source)),
+    }
+}
+
+/// Makes a directory and its missing parents, each one's name synced in its parent.
+pub(super) fn create_dir_durably(dir: &Path) -> Result<()> {
+    let missing: Vec<&Path> = dir
+        .ancestors()
+        .take_while(|ancestor| !ancestor.as_os_str().is_empty() && !ancestor.exists())
+        .collect();
+    for new in missing.into_iter().rev() {
+        match std::fs::create_dir(new) {
+            Err(source) if source.kind() != io::ErrorKind::AlreadyExists => {
+                return Err(Error::io("create the directory", new, None, source));
+            }
+            _ => {}
+        }
+        let parent = new.parent().filter(|parent| !parent.as_os_str().is_empty());
+        SystemDir::open(parent.unwrap_or(Path::new(".")))?.sync()?;
+    }
+    Ok(())
+}
