@@ -1,3 +1,5 @@
+//! Tests of the disk on the system's files.
+
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::*;
