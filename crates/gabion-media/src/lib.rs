@@ -25,5 +25,8 @@ mod disk;
 mod error;
 
 pub use counts::{Purpose, WriteCounts};
-pub use disk::{Appender, DirLock, Disk, LogFile, LogSync, ReadFile, TEMPORARY_SUFFIX};
+pub use disk::{
+    Appender, DirLock, Disk, Fault, FaultKind, LogFile, LogSync, ReadFile, SimDisk,
+    TEMPORARY_SUFFIX, Tear,
+};
 pub use error::{Error, Result};

@@ -4,6 +4,7 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use super::sim::SimFile;
 use super::system;
 use crate::counts::Counters;
 use crate::{Error, Purpose, Result};
@@ -23,6 +24,7 @@ pub struct Appender {
 #[derive(Debug)]
 pub(super) enum File {
     System(std::fs::File),
+    Simulated(SimFile),
 }
 
 impl Appender {
@@ -50,11 +52,11 @@ impl Appender {
     /// grow, and a later append writes over that part.
     pub fn append(&mut self, bytes: &[u8]) -> Result<()> {
         self.check()?;
-        match &self.file {
-            File::System(file) => file
-                .write_all_at(bytes, self.len)
-                .map_err(|source| Error::io("append to", &self.path, Some(self.len), source))?,
-        }
+        let written = match &self.file {
+            File::System(file) => file.write_all_at(bytes, self.len),
+            File::Simulated(file) => file.append(self.len, bytes),
+        };
+        written.map_err(|source| Error::io("append to", &self.path, Some(self.len), source))?;
         self.len += bytes.len() as u64;
         self.counters.add_bytes(self.purpose, bytes.len());
         Ok(())
@@ -65,11 +67,13 @@ impl Appender {
     pub fn sync(&mut self) -> Result<()> {
         self.check()?;
         let synced = match &self.file {
-            File::System(file) => system::sync_data(file, &self.path),
+            File::System(file) => system::sync_data(file),
+            File::Simulated(file) => file.sync(),
         };
-        if let Err(error) = &synced {
+        if let Err(source) = synced {
+            let error = Error::io("sync", &self.path, None, source);
             self.failure = Some(error.to_string());
-            return synced;
+            return Err(error);
         }
         self.counters.add_file_sync();
         Ok(())

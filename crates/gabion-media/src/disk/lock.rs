@@ -9,6 +9,7 @@ use std::io::{Read, Write};
 
 use rustix::fs::{FlockOperation, flock, ftruncate};
 
+use super::sim::SimLock;
 use super::system::SystemDir;
 use crate::{Error, Result};
 
@@ -21,6 +22,8 @@ pub struct DirLock {
 #[derive(Debug)]
 enum Held {
     System(File),
+    /// Released when it is dropped.
+    Simulated(#[expect(dead_code, reason = "held for its release")] SimLock),
 }
 
 impl DirLock {
@@ -47,6 +50,12 @@ impl DirLock {
             held: Held::System(file),
         })
     }
+
+    pub(super) fn simulated(lock: SimLock) -> DirLock {
+        DirLock {
+            held: Held::Simulated(lock),
+        }
+    }
 }
 
 impl Drop for DirLock {
@@ -55,6 +64,7 @@ impl Drop for DirLock {
             // The lock itself goes with the file. The old process id would only mislead whoever
             // comes between the next holder's lock and its id, so failing here harms nothing.
             Held::System(file) => drop(ftruncate(file, 0)),
+            Held::Simulated(_) => {}
         }
     }
 }

@@ -23,6 +23,7 @@ use std::sync::{Arc, OnceLock};
 use parking_lot::Mutex;
 
 use super::mapping::Mapping;
+use super::sim::SimFile;
 use super::system;
 use crate::counts::Counters;
 use crate::{Error, Purpose, Result};
@@ -42,6 +43,8 @@ enum Writer {
     Mapped(Mapping),
     /// Write calls, each record gathered in the buffer first.
     Called(Vec<u8>),
+    /// The simulated disk, which behaves like a mapping.
+    Simulated,
 }
 
 /// Makes the appends of a [`LogFile`] durable, from any thread, at the same time as appends and
@@ -64,6 +67,7 @@ struct Shared {
 #[derive(Debug)]
 enum Handle {
     System(File),
+    Simulated(SimFile),
 }
 
 impl LogFile {
@@ -80,7 +84,8 @@ impl LogFile {
                 .and_then(|len| Mapping::new(&file, len));
             Writer::Mapped(mapped.map_err(|source| Error::io("map", &path, None, source))?)
         } else {
-            system::set_len(&file, capacity, &path)?;
+            system::set_len(&file, capacity)
+                .map_err(|source| Error::io("set the length of", &path, Some(capacity), source))?;
             Writer::Called(Vec::new())
         };
         Ok(LogFile::new(
@@ -90,6 +95,21 @@ impl LogFile {
             path,
             counters,
         ))
+    }
+
+    pub(super) fn simulated(
+        file: SimFile,
+        capacity: u64,
+        path: PathBuf,
+        counters: &Arc<Counters>,
+    ) -> LogFile {
+        LogFile::new(
+            Writer::Simulated,
+            Handle::Simulated(file),
+            capacity,
+            path,
+            counters,
+        )
     }
 
     fn new(
@@ -144,8 +164,9 @@ impl LogFile {
             Writer::Called(buffer) => {
                 buffer.clear();
                 parts.iter().for_each(|part| buffer.extend_from_slice(part));
-                self.shared.write(buffer, self.position)?;
+                self.shared.write(&[buffer], self.position)?;
             }
+            Writer::Simulated => self.shared.write(parts, self.position)?,
         }
         self.position += size as u64;
         self.shared.counters.add_bytes(Purpose::Log, size);
@@ -197,9 +218,11 @@ impl LogFile {
         } = self;
         // The mapping must not outlive the pages that it maps.
         drop(writer);
-        match &shared.file {
-            Handle::System(file) => system::set_len(file, position, &shared.path),
-        }
+        let cut = match &shared.file {
+            Handle::System(file) => system::set_len(file, position),
+            Handle::Simulated(file) => file.set_len(position),
+        };
+        cut.map_err(|source| Error::io("set the length of", &shared.path, Some(position), source))
     }
 }
 
@@ -211,12 +234,14 @@ impl LogSync {
         let _one_at_a_time = self.0.syncing.lock();
         self.0.check()?;
         let synced = match &self.0.file {
-            Handle::System(file) => system::sync_data(file, &self.0.path),
+            Handle::System(file) => system::sync_data(file),
+            Handle::Simulated(file) => file.sync(),
         };
-        if let Err(error) = &synced {
+        if let Err(source) = synced {
+            let error = Error::io("sync", &self.0.path, None, source);
             let first = self.0.failure.set(error.to_string());
             debug_assert!(first.is_ok(), "no sync runs after a failure");
-            return synced;
+            return Err(error);
         }
         self.0.counters.add_file_sync();
         Ok(())
@@ -240,12 +265,19 @@ impl Shared {
         }
     }
 
-    fn write(&self, bytes: &[u8], offset: u64) -> Result<()> {
+    fn write(&self, parts: &[&[u8]], offset: u64) -> Result<()> {
         match &self.file {
-            Handle::System(file) => file
-                .write_all_at(bytes, offset)
-                .map_err(|source| Error::io("append to", &self.path, Some(offset), source)),
+            Handle::System(file) => {
+                let mut at = offset;
+                for part in parts {
+                    file.write_all_at(part, at)
+                        .map_err(|source| Error::io("append to", &self.path, Some(at), source))?;
+                    at += part.len() as u64;
+                }
+            }
+            Handle::Simulated(file) => file.append_log(offset, parts),
         }
+        Ok(())
     }
 }
 
@@ -258,7 +290,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("1.log");
         let file = File::create_new(&path).unwrap();
-        system::set_len(&file, 100, &path).unwrap();
+        system::set_len(&file, 100).unwrap();
         let writer = Writer::Called(Vec::new());
         let counters = Arc::default();
         let mut log = LogFile::new(writer, Handle::System(file), 100, path.clone(), &counters);

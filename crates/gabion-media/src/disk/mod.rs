@@ -29,6 +29,7 @@ mod log_file;
 )]
 mod mapping;
 mod read;
+mod sim;
 mod system;
 
 use std::path::{Path, PathBuf};
@@ -38,6 +39,7 @@ pub use self::append::Appender;
 pub use self::lock::DirLock;
 pub use self::log_file::{LogFile, LogSync};
 pub use self::read::ReadFile;
+pub use self::sim::{Fault, FaultKind, SimDisk, Tear};
 
 use self::system::SystemDir;
 use crate::counts::Counters;
@@ -57,6 +59,7 @@ pub struct Disk {
 #[derive(Clone, Debug)]
 enum Medium {
     System(Arc<SystemDir>),
+    Simulated(SimDisk),
 }
 
 impl Disk {
@@ -77,10 +80,19 @@ impl Disk {
         Disk::system(dir)
     }
 
+    /// Opens the directory of a simulated disk.
+    pub fn simulated(sim: &SimDisk) -> Disk {
+        Disk {
+            medium: Medium::Simulated(sim.clone()),
+            counters: Arc::default(),
+        }
+    }
+
     /// The directory.
     pub fn path(&self) -> &Path {
         match &self.medium {
             Medium::System(dir) => dir.path(),
+            Medium::Simulated(sim) => sim.dir(),
         }
     }
 
@@ -93,6 +105,7 @@ impl Disk {
     pub fn list(&self) -> Result<Vec<String>> {
         match &self.medium {
             Medium::System(dir) => dir.list(),
+            Medium::Simulated(sim) => Ok(sim.names()),
         }
     }
 
@@ -110,6 +123,7 @@ impl Disk {
         self.check_name(name)?;
         match &self.medium {
             Medium::System(dir) => dir.len_of(name),
+            Medium::Simulated(sim) => sim.len_of(name),
         }
     }
 
@@ -120,6 +134,7 @@ impl Disk {
         self.check_name(name)?;
         let file = match &self.medium {
             Medium::System(dir) => append::File::System(dir.create(name)?),
+            Medium::Simulated(sim) => append::File::Simulated(sim.create(name, 0)?),
         };
         Ok(Appender::new(
             file,
@@ -138,6 +153,11 @@ impl Disk {
                 let file = dir.open_write(name)?;
                 let len = dir.len_of(name)?;
                 (append::File::System(file), len)
+            }
+            Medium::Simulated(sim) => {
+                let file = sim.open("open for writing", name)?;
+                let len = file.len();
+                (append::File::Simulated(file), len)
             }
         };
         Ok(Appender::new(
@@ -163,6 +183,15 @@ impl Disk {
                         let _ = dir.remove(name);
                     })
             }
+            Medium::Simulated(sim) => {
+                let path = self.path_of(name);
+                if capacity == 0 {
+                    let source = rustix::io::Errno::INVAL;
+                    return Err(Error::io("reserve the space of", &path, Some(0), source));
+                }
+                let file = sim.create(name, capacity)?;
+                Ok(LogFile::simulated(file, capacity, path, &self.counters))
+            }
         }
     }
 
@@ -171,6 +200,10 @@ impl Disk {
         self.check_name(name)?;
         match &self.medium {
             Medium::System(dir) => ReadFile::from_system(dir.open_read(name)?, self.path_of(name)),
+            Medium::Simulated(sim) => {
+                let file = sim.open("open for reading", name)?;
+                Ok(ReadFile::simulated(file, self.path_of(name)))
+            }
         }
     }
 
@@ -217,6 +250,7 @@ impl Disk {
         self.check_name(to)?;
         match &self.medium {
             Medium::System(dir) => dir.rename(from, to),
+            Medium::Simulated(sim) => sim.rename(from, to),
         }
     }
 
@@ -226,6 +260,7 @@ impl Disk {
         self.check_name(name)?;
         match &self.medium {
             Medium::System(dir) => dir.remove(name),
+            Medium::Simulated(sim) => sim.remove(name),
         }
     }
 
@@ -235,6 +270,12 @@ impl Disk {
         self.check_name(name)?;
         match &self.medium {
             Medium::System(dir) => dir.truncate(name, len),
+            Medium::Simulated(sim) => {
+                let changed = sim.open("open for writing", name)?.set_len(len);
+                changed.map_err(|source| {
+                    Error::io("set the length of", &self.path_of(name), Some(len), source)
+                })
+            }
         }
     }
 
@@ -244,6 +285,10 @@ impl Disk {
         self.check_name(name)?;
         match &self.medium {
             Medium::System(dir) => dir.sync_file(name)?,
+            Medium::Simulated(sim) => {
+                let synced = sim.open("open for writing", name)?.sync();
+                synced.map_err(|source| Error::io("sync", &self.path_of(name), None, source))?;
+            }
         }
         self.counters.add_file_sync();
         Ok(())
@@ -253,6 +298,7 @@ impl Disk {
     pub fn sync_dir(&self) -> Result<()> {
         match &self.medium {
             Medium::System(dir) => dir.sync()?,
+            Medium::Simulated(sim) => sim.sync_dir()?,
         }
         self.counters.add_dir_sync();
         Ok(())
@@ -267,6 +313,7 @@ impl Disk {
         self.check_name(name)?;
         match &self.medium {
             Medium::System(dir) => DirLock::system(dir, name),
+            Medium::Simulated(sim) => Ok(DirLock::simulated(sim.lock(name)?)),
         }
     }
 
@@ -274,6 +321,7 @@ impl Disk {
     pub fn free_bytes(&self) -> Result<u64> {
         match &self.medium {
             Medium::System(dir) => dir.free_bytes(),
+            Medium::Simulated(sim) => Ok(sim.free_bytes()),
         }
     }
 
@@ -296,3 +344,5 @@ impl Disk {
 
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod twin_tests;

@@ -5,6 +5,7 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use super::sim::SimFile;
 use crate::{Error, Result};
 
 /// A file opened for reading. Clones share one handle and may read at the same time.
@@ -23,6 +24,7 @@ struct Shared {
 #[derive(Debug)]
 enum File {
     System(std::fs::File),
+    Simulated(SimFile),
 }
 
 impl ReadFile {
@@ -38,11 +40,21 @@ impl ReadFile {
         })))
     }
 
+    pub(super) fn simulated(file: SimFile, path: PathBuf) -> ReadFile {
+        let len = file.len();
+        ReadFile(Arc::new(Shared {
+            file: File::Simulated(file),
+            len,
+            path,
+        }))
+    }
+
     /// Fills the buffer with the bytes from `offset` on. A file that ends before is
     /// [`Error::ShortRead`].
     pub fn read_exact_at(&self, buffer: &mut [u8], offset: u64) -> Result<()> {
         let read = match &self.0.file {
             File::System(file) => file.read_exact_at(buffer, offset),
+            File::Simulated(file) => file.read_exact_at(buffer, offset),
         };
         read.map_err(|source| {
             if source.kind() == io::ErrorKind::UnexpectedEof {

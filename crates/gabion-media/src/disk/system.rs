@@ -110,11 +110,19 @@ impl SystemDir {
     }
 
     pub(super) fn truncate(&self, name: &str, len: u64) -> Result<()> {
-        set_len(&self.open_write(name)?, len, &self.path.join(name))
+        set_len(&self.open_write(name)?, len).map_err(|source| {
+            Error::io(
+                "set the length of",
+                &self.path.join(name),
+                Some(len),
+                source,
+            )
+        })
     }
 
     pub(super) fn sync_file(&self, name: &str) -> Result<()> {
-        sync_data(&self.open_write(name)?, &self.path.join(name))
+        sync_data(&self.open_write(name)?)
+            .map_err(|source| Error::io("sync", &self.path.join(name), None, source))
     }
 
     pub(super) fn sync(&self) -> Result<()> {
@@ -141,13 +149,12 @@ impl SystemDir {
 
 /// Makes the content and the length of a file durable. Not tried again after any failure: the
 /// system may have dropped the data that it could not write.
-pub(super) fn sync_data(file: &File, path: &Path) -> Result<()> {
-    rustix::fs::fdatasync(file).map_err(|source| Error::io("sync", path, None, source))
+pub(super) fn sync_data(file: &File) -> io::Result<()> {
+    Ok(rustix::fs::fdatasync(file)?)
 }
 
-pub(super) fn set_len(file: &File, len: u64, path: &Path) -> Result<()> {
-    retry_on_intr(|| rustix::fs::ftruncate(file, len))
-        .map_err(|source| Error::io("set the length of", path, Some(len), source))
+pub(super) fn set_len(file: &File, len: u64) -> io::Result<()> {
+    Ok(retry_on_intr(|| rustix::fs::ftruncate(file, len))?)
 }
 
 /// Reserves the space of the first `len` bytes and lengthens the file to them. False where the

@@ -10,6 +10,13 @@ fn system_disk() -> (tempfile::TempDir, Disk) {
     (dir, disk)
 }
 
+/// Runs a test on the system's files and on a simulated disk.
+fn on_both_media(test: impl Fn(&Disk)) {
+    let (_dir, system) = system_disk();
+    test(&system);
+    test(&Disk::simulated(&SimDisk::new()));
+}
+
 fn contents(disk: &Disk) -> Vec<(String, Vec<u8>)> {
     let names = disk.list().unwrap();
     names
@@ -20,226 +27,248 @@ fn contents(disk: &Disk) -> Vec<(String, Vec<u8>)> {
 
 #[test]
 fn an_appended_file_is_read_back_and_continued() {
-    let (_dir, disk) = system_disk();
-    let mut file = disk.create_append("a", Purpose::Flush).unwrap();
-    file.append(b"hello ").unwrap();
-    file.append(b"world").unwrap();
-    file.sync().unwrap();
-    assert_eq!(file.len(), 11);
-    drop(file);
-    let mut file = disk.reopen_append("a", Purpose::Gc).unwrap();
-    assert_eq!(file.len(), 11);
-    file.append(b"!").unwrap();
-    assert_eq!(disk.read_all("a").unwrap(), b"hello world!");
-    assert_eq!(disk.len_of("a").unwrap(), 12);
+    on_both_media(|disk| {
+        let mut file = disk.create_append("a", Purpose::Flush).unwrap();
+        file.append(b"hello ").unwrap();
+        file.append(b"world").unwrap();
+        file.sync().unwrap();
+        assert_eq!(file.len(), 11);
+        drop(file);
+        let mut file = disk.reopen_append("a", Purpose::Gc).unwrap();
+        assert_eq!(file.len(), 11);
+        file.append(b"!").unwrap();
+        assert_eq!(disk.read_all("a").unwrap(), b"hello world!");
+        assert_eq!(disk.len_of("a").unwrap(), 12);
 
-    let read = disk.open_read("a").unwrap();
-    let mut word = [0; 5];
-    read.read_exact_at(&mut word, 6).unwrap();
-    assert_eq!(&word, b"world");
-    let short = read.read_exact_at(&mut word, 8).unwrap_err();
-    assert!(
-        matches!(
-            short,
-            Error::ShortRead {
-                offset: 8,
-                wanted: 5,
-                ..
-            }
-        ),
-        "{short}"
-    );
+        let read = disk.open_read("a").unwrap();
+        let mut word = [0; 5];
+        read.read_exact_at(&mut word, 6).unwrap();
+        assert_eq!(&word, b"world");
+        let short = read.read_exact_at(&mut word, 8).unwrap_err();
+        assert!(
+            matches!(
+                short,
+                Error::ShortRead {
+                    offset: 8,
+                    wanted: 5,
+                    ..
+                }
+            ),
+            "{short}"
+        );
+    });
 }
 
 #[test]
 fn creating_refuses_a_name_that_exists() {
-    let (_dir, disk) = system_disk();
-    drop(disk.create_append("a", Purpose::Flush).unwrap());
-    let again = disk.create_append("a", Purpose::Flush).unwrap_err();
-    assert!(matches!(again, Error::AlreadyExists { .. }), "{again}");
-    let log = disk.create_log("a", 4096).unwrap_err();
-    assert!(matches!(log, Error::AlreadyExists { .. }), "{log}");
-    assert_eq!(
-        disk.len_of("a").unwrap(),
-        0,
-        "the refused log left the file alone"
-    );
+    on_both_media(|disk| {
+        drop(disk.create_append("a", Purpose::Flush).unwrap());
+        let again = disk.create_append("a", Purpose::Flush).unwrap_err();
+        assert!(matches!(again, Error::AlreadyExists { .. }), "{again}");
+        let log = disk.create_log("a", 4096).unwrap_err();
+        assert!(matches!(log, Error::AlreadyExists { .. }), "{log}");
+        assert_eq!(
+            disk.len_of("a").unwrap(),
+            0,
+            "the refused log left the file alone"
+        );
+    });
 }
 
 #[test]
 fn names_outside_the_directory_are_refused() {
-    let (_dir, disk) = system_disk();
-    for name in ["", ".", "..", "a/b", "/etc/passwd", "a\0b"] {
-        let results = [
-            disk.exists(name).map(drop),
-            disk.create_append(name, Purpose::Flush).map(drop),
-            disk.open_read(name).map(drop),
-            disk.create_log(name, 1).map(drop),
-            disk.rename("x", name),
-            disk.rename(name, "x"),
-            disk.remove(name),
-            disk.truncate(name, 0),
-            disk.sync_file(name),
-            disk.replace(name, b"", Purpose::Metadata),
-            disk.lock(name).map(drop),
-        ];
-        for result in results {
-            assert!(
-                matches!(result, Err(Error::InvalidName { .. })),
-                "{name:?}: {result:?}"
-            );
+    on_both_media(|disk| {
+        for name in ["", ".", "..", "a/b", "/etc/passwd", "a\0b"] {
+            let results = [
+                disk.exists(name).map(drop),
+                disk.create_append(name, Purpose::Flush).map(drop),
+                disk.open_read(name).map(drop),
+                disk.create_log(name, 1).map(drop),
+                disk.rename("x", name),
+                disk.rename(name, "x"),
+                disk.remove(name),
+                disk.truncate(name, 0),
+                disk.sync_file(name),
+                disk.replace(name, b"", Purpose::Metadata),
+                disk.lock(name).map(drop),
+            ];
+            for result in results {
+                assert!(
+                    matches!(result, Err(Error::InvalidName { .. })),
+                    "{name:?}: {result:?}"
+                );
+            }
         }
-    }
+    });
 }
 
 #[test]
 fn missing_files_are_not_found() {
-    let (_dir, disk) = system_disk();
-    assert!(!disk.exists("a").unwrap());
-    for error in [
-        disk.len_of("a").unwrap_err(),
-        disk.open_read("a").unwrap_err(),
-        disk.reopen_append("a", Purpose::Flush).unwrap_err(),
-        disk.remove("a").unwrap_err(),
-        disk.rename("a", "b").unwrap_err(),
-        disk.truncate("a", 0).unwrap_err(),
-    ] {
-        assert!(error.is_not_found(), "{error}");
-        assert!(error.to_string().contains('a'), "{error}");
-    }
+    on_both_media(|disk| {
+        assert!(!disk.exists("a").unwrap());
+        for error in [
+            disk.len_of("a").unwrap_err(),
+            disk.open_read("a").unwrap_err(),
+            disk.reopen_append("a", Purpose::Flush).unwrap_err(),
+            disk.remove("a").unwrap_err(),
+            disk.rename("a", "b").unwrap_err(),
+            disk.truncate("a", 0).unwrap_err(),
+        ] {
+            assert!(error.is_not_found(), "{error}");
+            assert!(error.to_string().contains('a'), "{error}");
+        }
+    });
+}
+
+#[test]
+fn directories_are_not_listed() {
+    let (dir, disk) = system_disk();
+    std::fs::create_dir(dir.path().join("subdirectory")).unwrap();
+    drop(disk.create_append("file", Purpose::Flush).unwrap());
+    assert_eq!(disk.list().unwrap(), ["file"]);
 }
 
 #[test]
 fn names_are_listed_sorted_and_change() {
-    let (dir, disk) = system_disk();
-    std::fs::create_dir(dir.path().join("subdirectory")).unwrap();
-    for name in ["b", "c", "a"] {
-        disk.create_append(name, Purpose::Flush)
-            .unwrap()
-            .append(name.as_bytes())
-            .unwrap();
-    }
-    disk.rename("c", "a").unwrap();
-    disk.truncate("b", 3).unwrap();
-    disk.sync_file("b").unwrap();
-    disk.sync_dir().unwrap();
-    let expected = [
-        ("a".to_owned(), b"c".to_vec()),
-        ("b".to_owned(), b"b\0\0".to_vec()),
-    ];
-    assert_eq!(contents(&disk), expected);
-    let open = disk.open_read("a").unwrap();
-    disk.remove("a").unwrap();
-    assert_eq!(disk.list().unwrap(), ["b"]);
-    let mut byte = [0];
-    open.read_exact_at(&mut byte, 0).unwrap();
-    assert_eq!(&byte, b"c", "an open file survives its removal");
+    on_both_media(|disk| {
+        for name in ["b", "c", "a"] {
+            disk.create_append(name, Purpose::Flush)
+                .unwrap()
+                .append(name.as_bytes())
+                .unwrap();
+        }
+        disk.rename("c", "a").unwrap();
+        disk.truncate("b", 3).unwrap();
+        disk.sync_file("b").unwrap();
+        disk.sync_dir().unwrap();
+        let expected = [
+            ("a".to_owned(), b"c".to_vec()),
+            ("b".to_owned(), b"b\0\0".to_vec()),
+        ];
+        assert_eq!(contents(disk), expected);
+        let open = disk.open_read("a").unwrap();
+        disk.remove("a").unwrap();
+        assert_eq!(disk.list().unwrap(), ["b"]);
+        let mut byte = [0];
+        open.read_exact_at(&mut byte, 0).unwrap();
+        assert_eq!(&byte, b"c", "an open file survives its removal");
+    });
 }
 
 #[test]
 fn replacing_leaves_only_the_new_content() {
-    let (_dir, disk) = system_disk();
-    drop(
-        disk.create_append("CURRENT.tmp", Purpose::Metadata)
-            .unwrap(),
-    );
-    disk.replace("CURRENT", b"first", Purpose::Metadata)
-        .unwrap();
-    disk.replace("CURRENT", b"2nd", Purpose::Metadata).unwrap();
-    assert_eq!(contents(&disk), [("CURRENT".to_owned(), b"2nd".to_vec())]);
-    let counts = disk.counts();
-    assert_eq!(counts.bytes_of(Purpose::Metadata), 8);
-    assert_eq!((counts.file_syncs, counts.dir_syncs), (2, 2));
+    on_both_media(|disk| {
+        drop(
+            disk.create_append("CURRENT.tmp", Purpose::Metadata)
+                .unwrap(),
+        );
+        disk.replace("CURRENT", b"first", Purpose::Metadata)
+            .unwrap();
+        disk.replace("CURRENT", b"2nd", Purpose::Metadata).unwrap();
+        assert_eq!(contents(disk), [("CURRENT".to_owned(), b"2nd".to_vec())]);
+        let counts = disk.counts();
+        assert_eq!(counts.bytes_of(Purpose::Metadata), 8);
+        assert_eq!((counts.file_syncs, counts.dir_syncs), (2, 2));
+    });
 }
 
 #[test]
 fn a_log_file_is_zero_behind_its_position() {
-    let (_dir, disk) = system_disk();
-    let mut log = disk.create_log("1.log", 100).unwrap();
-    let sync = log.sync_handle();
-    log.append(&[b"ab", b"", b"cde"]).unwrap();
-    sync.sync().unwrap();
-    assert_eq!(
-        (log.position(), log.remaining(), log.capacity()),
-        (5, 95, 100)
-    );
-    let mut expected = b"abcde".to_vec();
-    expected.resize(100, 0);
-    assert_eq!(disk.read_all("1.log").unwrap(), expected);
+    on_both_media(|disk| {
+        let mut log = disk.create_log("1.log", 100).unwrap();
+        let sync = log.sync_handle();
+        log.append(&[b"ab", b"", b"cde"]).unwrap();
+        sync.sync().unwrap();
+        assert_eq!(
+            (log.position(), log.remaining(), log.capacity()),
+            (5, 95, 100)
+        );
+        let mut expected = b"abcde".to_vec();
+        expected.resize(100, 0);
+        assert_eq!(disk.read_all("1.log").unwrap(), expected);
 
-    let full = log.append(&[&[1; 90], &[2; 6]]).unwrap_err();
-    assert!(
-        matches!(
-            full,
-            Error::LogFull {
-                wanted: 96,
-                remaining: 95,
-                ..
-            }
-        ),
-        "{full}"
-    );
-    assert_eq!(
-        disk.read_all("1.log").unwrap(),
-        expected,
-        "nothing of it was written"
-    );
-    log.append(&[&[7; 95]]).unwrap();
-    assert_eq!(log.remaining(), 0);
-    assert_eq!(disk.counts().bytes_of(Purpose::Log), 100);
+        let full = log.append(&[&[1; 90], &[2; 6]]).unwrap_err();
+        assert!(
+            matches!(
+                full,
+                Error::LogFull {
+                    wanted: 96,
+                    remaining: 95,
+                    ..
+                }
+            ),
+            "{full}"
+        );
+        assert_eq!(
+            disk.read_all("1.log").unwrap(),
+            expected,
+            "nothing of it was written"
+        );
+        log.append(&[&[7; 95]]).unwrap();
+        assert_eq!(log.remaining(), 0);
+        assert_eq!(disk.counts().bytes_of(Purpose::Log), 100);
+    });
 }
 
 #[test]
 fn a_finished_log_file_ends_at_its_position() {
-    let (_dir, disk) = system_disk();
-    let mut log = disk.create_log("1.log", 1 << 20).unwrap();
-    let sync = log.sync_handle();
-    log.append(&[b"record"]).unwrap();
-    log.finish().unwrap();
-    sync.sync().unwrap();
-    assert_eq!(disk.read_all("1.log").unwrap(), b"record");
-    let empty = disk.create_log("2.log", 4096).unwrap();
-    empty.finish().unwrap();
-    assert_eq!(disk.len_of("2.log").unwrap(), 0);
+    on_both_media(|disk| {
+        let mut log = disk.create_log("1.log", 1 << 20).unwrap();
+        let sync = log.sync_handle();
+        log.append(&[b"record"]).unwrap();
+        log.finish().unwrap();
+        sync.sync().unwrap();
+        assert_eq!(disk.read_all("1.log").unwrap(), b"record");
+        let empty = disk.create_log("2.log", 4096).unwrap();
+        empty.finish().unwrap();
+        assert_eq!(disk.len_of("2.log").unwrap(), 0);
+    });
 }
 
 #[test]
 fn a_log_file_that_cannot_be_reserved_leaves_nothing() {
-    let (_dir, disk) = system_disk();
-    assert!(disk.create_log("empty.log", 0).is_err());
-    let too_large = disk.create_log("large.log", 1 << 60).unwrap_err();
-    assert!(too_large.to_string().contains("large.log"), "{too_large}");
-    assert_eq!(disk.list().unwrap(), Vec::<String>::new());
+    on_both_media(|disk| {
+        assert!(disk.create_log("empty.log", 0).is_err());
+        let too_large = disk.create_log("large.log", 1 << 60).unwrap_err();
+        assert!(too_large.to_string().contains("large.log"), "{too_large}");
+        assert_eq!(disk.list().unwrap(), Vec::<String>::new());
+    });
 }
 
 #[test]
 fn a_log_file_is_synced_while_it_is_appended_to() {
-    let (_dir, disk) = system_disk();
-    let mut log = disk.create_log("1.log", 1 << 16).unwrap();
-    let sync = log.sync_handle();
-    let done = AtomicBool::new(false);
-    std::thread::scope(|scope| {
-        let syncer = scope.spawn(|| {
-            // ORDER: Relaxed, the flag only ends the loop; the scope's join orders the rest.
-            while !done.load(Ordering::Relaxed) {
-                sync.sync().unwrap();
+    on_both_media(|disk| {
+        let mut log = disk.create_log("1.log", 1 << 16).unwrap();
+        let sync = log.sync_handle();
+        let done = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            let syncer = scope.spawn(|| {
+                // ORDER: Relaxed, the flag only ends the loop; the scope's join orders the rest.
+                while !done.load(Ordering::Relaxed) {
+                    sync.sync().unwrap();
+                }
+            });
+            for round in 0..=255_u8 {
+                log.append(&[&[round; 256]]).unwrap();
             }
+            done.store(true, Ordering::Relaxed);
+            syncer.join().unwrap();
         });
-        for round in 0..=255_u8 {
-            log.append(&[&[round; 256]]).unwrap();
-        }
-        done.store(true, Ordering::Relaxed);
-        syncer.join().unwrap();
+        let expected: Vec<u8> = (0..=255_u8).flat_map(|round| [round; 256]).collect();
+        assert_eq!(disk.read_all("1.log").unwrap(), expected);
     });
-    let expected: Vec<u8> = (0..=255_u8).flat_map(|round| [round; 256]).collect();
-    assert_eq!(disk.read_all("1.log").unwrap(), expected);
 }
 
 #[test]
 fn the_lock_has_one_holder_and_tells_which() {
     let (dir, disk) = system_disk();
+    check_lock(&disk, &Disk::system(dir.path()).unwrap());
+    let sim = SimDisk::new();
+    check_lock(&Disk::simulated(&sim), &Disk::simulated(&sim));
+}
+
+fn check_lock(disk: &Disk, other: &Disk) {
     let lock = disk.lock("LOCK").unwrap();
-    let other = Disk::system(dir.path()).unwrap();
     let refused = other.lock("LOCK").unwrap_err();
     let me = std::process::id();
     assert!(

@@ -1,0 +1,522 @@
+//! A disk in memory that fails, fills up and loses power wherever a test wants it to.
+//!
+//! # Idea
+//! The simulated disk gives the same results as the system's files for the same operations, and
+//! keeps apart what the running system sees and what the medium holds (`state`). It numbers its
+//! operations; a test names a number to let an operation fail (`fault`), to end the process or to
+//! cut the power right after it (`crash`). Everything is decided by the sequence of operations and
+//! by seeds, so every failure can be repeated.
+//!
+//! A recording disk keeps its operations, so that one run of a workload serves for crashes after
+//! each of them: the disk replays its operations up to the crash. A replay goes on from the one
+//! before where it can, so crash points in ascending order cost the operations only once.
+//!
+//! # Model
+//! - Content becomes durable by a sync of the file, names by a sync of the directory. Neither
+//!   implies the other.
+//! - A log file reads as zeros up to its capacity. If it was never synced, a crash leaves it with
+//!   any length it had, without bytes that did not reach the medium.
+//! - Each operation counts one: create, append, append to a log, sync of a file or of the
+//!   directory, rename, remove, truncate; so does one that a fault strikes. An operation that is
+//!   refused for its arguments (a name that exists, or does not) counts none. Reads count by
+//!   themselves; listing names and reading lengths counts nothing and does not fail.
+
+mod content;
+mod crash;
+mod fault;
+mod journal;
+mod state;
+
+use std::collections::BTreeSet;
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use rustix::io::Errno;
+
+pub use self::crash::Tear;
+pub use self::fault::{Fault, FaultKind};
+
+use self::fault::Operation;
+use self::journal::Journal;
+use self::state::{Change, Effect, Inode, State};
+use crate::{Error, Result};
+
+/// Where the files of simulated disks appear to be.
+const SIMULATED_DIR: &str = "/simulated";
+
+/// Free space of a disk without a capacity.
+const UNLIMITED_BYTES: u64 = 1 << 40;
+
+/// A disk in memory with one directory. Clones are the same disk; [`super::Disk::simulated`] opens
+/// it.
+#[derive(Clone, Debug)]
+pub struct SimDisk(Arc<Mutex<Inner>>);
+
+#[derive(Debug)]
+struct Inner {
+    state: State,
+    ops: u64,
+    reads: u64,
+    faults: Vec<Fault>,
+    capacity: Option<u64>,
+    locks: BTreeSet<Arc<str>>,
+    journal: Option<Journal>,
+}
+
+/// An open file of a simulated disk.
+#[derive(Debug)]
+pub(super) struct SimFile {
+    sim: SimDisk,
+    inode: Inode,
+}
+
+/// A held lock of a simulated disk.
+#[derive(Debug)]
+pub(super) struct SimLock {
+    sim: SimDisk,
+    name: Arc<str>,
+}
+
+impl Default for SimDisk {
+    fn default() -> SimDisk {
+        SimDisk::new()
+    }
+}
+
+impl SimDisk {
+    /// An empty disk that keeps no history: it can crash in its present state only.
+    pub fn new() -> SimDisk {
+        SimDisk::with_state(State::default(), None, false)
+    }
+
+    /// An empty disk that keeps its operations, so that it can crash after any of them. So can
+    /// the disks that its crashes leave.
+    pub fn recording() -> SimDisk {
+        SimDisk::with_state(State::default(), None, true)
+    }
+
+    fn with_state(state: State, capacity: Option<u64>, recording: bool) -> SimDisk {
+        let journal = recording.then(|| Journal::new(state.clone()));
+        let locks = BTreeSet::new();
+        let faults = Vec::new();
+        SimDisk(Arc::new(Mutex::new(Inner {
+            state,
+            ops: 0,
+            reads: 0,
+            faults,
+            capacity,
+            locks,
+            journal,
+        })))
+    }
+
+    /// Operations so far.
+    pub fn ops(&self) -> u64 {
+        self.0.lock().ops
+    }
+
+    /// Reads so far.
+    pub fn reads(&self) -> u64 {
+        self.0.lock().reads
+    }
+
+    /// Adds a fault to those that wait for their operation. Of several that may strike an
+    /// operation, the one added first does.
+    pub fn inject(&self, fault: Fault) {
+        self.0.lock().faults.push(fault);
+    }
+
+    /// Takes all faults back, as when a cable is put in again.
+    pub fn clear_faults(&self) {
+        self.0.lock().faults.clear();
+    }
+
+    /// Faults that have not struck yet, or strike forever.
+    pub fn waiting_faults(&self) -> usize {
+        self.0.lock().faults.len()
+    }
+
+    /// Limits the bytes that all files may take together; `None` lifts the limit. Space is freed
+    /// when a file has neither a name nor an open handle.
+    pub fn set_capacity(&self, bytes: Option<u64>) {
+        self.0.lock().capacity = bytes;
+    }
+
+    /// The disk after the loss of power right after operation `at_op`; 0 is before the first one.
+    /// All that is on the new disk is durable; its operations count from 0, and it has no faults
+    /// and no locks. This disk goes on unchanged.
+    ///
+    /// # Panics
+    /// If the disk is not a recording one and `at_op` is not its last operation, or if the
+    /// operation has not happened yet.
+    pub fn power_cut(&self, at_op: u64, seed: u64, style: Tear) -> SimDisk {
+        let mut inner = self.0.lock();
+        let state = crash::after_power_cut(inner.state_after(at_op), seed, style);
+        SimDisk::with_state(state, inner.capacity, inner.journal.is_some())
+    }
+
+    /// The disk after the end of the process right after operation `at_op`: everything written is
+    /// there, and what was not synced is still not durable. Otherwise as
+    /// [`SimDisk::power_cut`], panics included.
+    pub fn process_kill(&self, at_op: u64) -> SimDisk {
+        let mut inner = self.0.lock();
+        let state = inner.state_after(at_op).clone().without_handles();
+        SimDisk::with_state(state, inner.capacity, inner.journal.is_some())
+    }
+
+    /// What operation `at_op` did, in words for the report of a failed test; `None` if the disk
+    /// does not record or the operation did nothing.
+    pub fn describe(&self, at_op: u64) -> Option<String> {
+        self.0.lock().journal.as_ref()?.describe(at_op)
+    }
+
+    /// Content of a file as the running system sees it.
+    pub fn raw(&self, name: &str) -> Option<Vec<u8>> {
+        let inner = self.0.lock();
+        let inode = inner.state.inode_of(name)?;
+        inner.state.content(inode).map(|content| content.to_vec())
+    }
+
+    /// Puts content under a name as if it had always been there: durable, and seen by open files
+    /// of that name. Counts no operation.
+    #[expect(
+        clippy::needless_pass_by_value,
+        reason = "the content moves to the disk"
+    )]
+    pub fn set_raw(&self, name: &str, bytes: Vec<u8>) {
+        let mut inner = self.0.lock();
+        let inode = inner
+            .state
+            .inode_of(name)
+            .unwrap_or_else(|| inner.state.new_inode());
+        let bytes = Arc::from(bytes.as_slice());
+        inner.record(Effect::Put {
+            name: name.into(),
+            inode,
+            bytes,
+        });
+    }
+
+    /// Names of all files, sorted.
+    pub fn names(&self) -> Vec<String> {
+        let inner = self.0.lock();
+        inner
+            .state
+            .names()
+            .keys()
+            .map(|name| name.to_string())
+            .collect()
+    }
+
+    pub(super) fn dir(&self) -> &'static Path {
+        Path::new(SIMULATED_DIR)
+    }
+
+    pub(super) fn len_of(&self, name: &str) -> Result<u64> {
+        let inner = self.0.lock();
+        let inode = inner.inode_of("read the length of", name)?;
+        Ok(inner
+            .state
+            .content(inode)
+            .map_or(0, |content| content.len()))
+    }
+
+    /// Creates a file of `capacity` zero bytes, whose space is reserved, and opens it.
+    pub(super) fn create(&self, name: &str, capacity: u64) -> Result<SimFile> {
+        let mut inner = self.0.lock();
+        if inner.state.inode_of(name).is_some() {
+            return Err(Error::AlreadyExists {
+                path: path_of(name),
+            });
+        }
+        inner
+            .begin(Operation::Create)
+            .map_err(|kind| failed("create", name, kind.errno()))?;
+        if inner.free_bytes() < capacity {
+            return Err(failed("reserve the space of", name, Errno::NOSPC));
+        }
+        let inode = inner.state.new_inode();
+        inner.record(Effect::Create {
+            name: name.into(),
+            inode,
+        });
+        if capacity > 0 {
+            inner.record(Effect::Change {
+                inode,
+                change: Change::SetLen(capacity),
+            });
+        }
+        inner.state.open(inode);
+        drop(inner);
+        Ok(SimFile {
+            sim: self.clone(),
+            inode,
+        })
+    }
+
+    pub(super) fn open(&self, operation: &'static str, name: &str) -> Result<SimFile> {
+        let mut inner = self.0.lock();
+        let inode = inner.inode_of(operation, name)?;
+        inner.state.open(inode);
+        drop(inner);
+        Ok(SimFile {
+            sim: self.clone(),
+            inode,
+        })
+    }
+
+    pub(super) fn rename(&self, from: &str, to: &str) -> Result<()> {
+        let mut inner = self.0.lock();
+        inner.inode_of("rename", from)?;
+        inner
+            .begin(Operation::Rename)
+            .map_err(|kind| failed("rename", from, kind.errno()))?;
+        if from != to {
+            inner.record(Effect::Rename {
+                from: from.into(),
+                to: to.into(),
+            });
+        }
+        Ok(())
+    }
+
+    pub(super) fn remove(&self, name: &str) -> Result<()> {
+        let mut inner = self.0.lock();
+        inner.inode_of("remove", name)?;
+        inner
+            .begin(Operation::Remove)
+            .map_err(|kind| failed("remove", name, kind.errno()))?;
+        inner.record(Effect::Remove { name: name.into() });
+        Ok(())
+    }
+
+    pub(super) fn sync_dir(&self) -> Result<()> {
+        let synced = self.0.lock().sync(Effect::SyncDir, Effect::ForgetDir);
+        synced.map_err(|errno| Error::io("sync the directory", self.dir(), None, errno))
+    }
+
+    pub(super) fn lock(&self, name: &str) -> Result<SimLock> {
+        let mut inner = self.0.lock();
+        if inner.locks.contains(name) {
+            return Err(Error::Locked {
+                path: path_of(name),
+                holder: Some(std::process::id()),
+            });
+        }
+        let name: Arc<str> = name.into();
+        if inner.state.inode_of(&name).is_none() {
+            let begun = inner.begin(Operation::Create);
+            begun.map_err(|kind| failed("open the lock file", &name, kind.errno()))?;
+            let inode = inner.state.new_inode();
+            inner.record(Effect::Create {
+                name: Arc::clone(&name),
+                inode,
+            });
+        }
+        inner.locks.insert(Arc::clone(&name));
+        drop(inner);
+        Ok(SimLock {
+            sim: self.clone(),
+            name,
+        })
+    }
+
+    pub(super) fn free_bytes(&self) -> u64 {
+        self.0.lock().free_bytes()
+    }
+}
+
+impl SimFile {
+    pub(super) fn len(&self) -> u64 {
+        let inner = self.sim.0.lock();
+        inner
+            .state
+            .content(self.inode)
+            .map_or(0, |content| content.len())
+    }
+
+    pub(super) fn append(&self, offset: u64, bytes: &[u8]) -> io::Result<()> {
+        let mut inner = self.sim.0.lock();
+        let struck = inner.begin(Operation::Append).err();
+        let old_len = inner
+            .state
+            .content(self.inode)
+            .map_or(0, |content| content.len());
+        let growth = (offset + bytes.len() as u64).saturating_sub(old_len);
+        let missing = growth.saturating_sub(inner.free_bytes());
+        let whole = bytes.len();
+        let (written, failure) = match struck {
+            Some(kind @ (FaultKind::NoSpace | FaultKind::ShortWrite)) => {
+                (whole / 2, Some(kind.errno()))
+            }
+            Some(kind) => (0, Some(kind.errno())),
+            None if missing > 0 => (
+                whole - usize::try_from(missing).unwrap_or(whole),
+                Some(Errno::NOSPC),
+            ),
+            None => (whole, None),
+        };
+        if written > 0 {
+            let bytes = Arc::from(&bytes[..written]);
+            let change = Change::Write {
+                offset,
+                bytes,
+                mapped: false,
+            };
+            inner.record(Effect::Change {
+                inode: self.inode,
+                change,
+            });
+        }
+        failure.map_or(Ok(()), |errno| Err(errno.into()))
+    }
+
+    /// Appends to a log file whose space is reserved: this cannot fail.
+    pub(super) fn append_log(&self, offset: u64, parts: &[&[u8]]) {
+        let bytes = Arc::from(parts.concat());
+        let change = Change::Write {
+            offset,
+            bytes,
+            mapped: true,
+        };
+        let mut inner = self.sim.0.lock();
+        let begun = inner.begin(Operation::AppendLog);
+        debug_assert!(begun.is_ok(), "no fault strikes an append to a log");
+        inner.record(Effect::Change {
+            inode: self.inode,
+            change,
+        });
+    }
+
+    pub(super) fn read_exact_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()> {
+        let mut inner = self.sim.0.lock();
+        inner.reads += 1;
+        let number = inner.reads;
+        let struck = fault::strike(&mut inner.faults, number, Operation::Read);
+        if let Some(kind @ FaultKind::ReadEio) = struck {
+            return Err(kind.errno().into());
+        }
+        let content = inner.state.content(self.inode);
+        if !content.is_some_and(|content| content.read(offset, buffer)) {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        if let Some(FaultKind::BitFlip { bit }) = struck
+            && !buffer.is_empty()
+        {
+            let bit = bit % (buffer.len() as u64 * 8);
+            buffer[usize::try_from(bit / 8).unwrap_or(0)] ^= 1 << (bit % 8);
+        }
+        Ok(())
+    }
+
+    pub(super) fn sync(&self) -> io::Result<()> {
+        let inode = self.inode;
+        let synced = self
+            .sim
+            .0
+            .lock()
+            .sync(Effect::Sync { inode }, Effect::Forget { inode });
+        synced.map_err(io::Error::from)
+    }
+
+    pub(super) fn set_len(&self, len: u64) -> io::Result<()> {
+        let mut inner = self.sim.0.lock();
+        inner.begin(Operation::Truncate).map_err(FaultKind::errno)?;
+        let old_len = inner
+            .state
+            .content(self.inode)
+            .map_or(0, |content| content.len());
+        if len.saturating_sub(old_len) > inner.free_bytes() {
+            return Err(Errno::NOSPC.into());
+        }
+        inner.record(Effect::Change {
+            inode: self.inode,
+            change: Change::SetLen(len),
+        });
+        Ok(())
+    }
+}
+
+impl Drop for SimFile {
+    fn drop(&mut self) {
+        self.sim.0.lock().state.close(self.inode);
+    }
+}
+
+impl Drop for SimLock {
+    fn drop(&mut self) {
+        self.sim.0.lock().locks.remove(&self.name);
+    }
+}
+
+impl Inner {
+    /// Counts an operation, and lets it fail if a fault strikes it.
+    fn begin(&mut self, operation: Operation) -> Result<(), FaultKind> {
+        self.ops += 1;
+        fault::strike(&mut self.faults, self.ops, operation).map_or(Ok(()), Err)
+    }
+
+    /// Makes changes durable with the effect `done`. A failure that drops them has the other one.
+    fn sync(&mut self, done: Effect, forgotten: Effect) -> Result<(), Errno> {
+        match self.begin(Operation::Sync) {
+            Ok(()) => self.record(done),
+            Err(kind) => {
+                if matches!(kind, FaultKind::Eio | FaultKind::SyncFails { keep: false }) {
+                    self.record(forgotten);
+                }
+                return Err(kind.errno());
+            }
+        }
+        Ok(())
+    }
+
+    fn record(&mut self, effect: Effect) {
+        self.state.apply(&effect);
+        if let Some(journal) = &mut self.journal {
+            journal.push(self.ops, effect);
+        }
+    }
+
+    fn state_after(&mut self, at_op: u64) -> &State {
+        assert!(
+            at_op <= self.ops,
+            "operation {at_op} has not happened, {} have",
+            self.ops
+        );
+        match &mut self.journal {
+            _ if at_op == self.ops => &self.state,
+            Some(journal) => journal.state_after(at_op),
+            None => panic!(
+                "a crash at operation {at_op} of {} needs a recording disk",
+                self.ops
+            ),
+        }
+    }
+
+    fn inode_of(&self, operation: &'static str, name: &str) -> Result<Inode> {
+        let inode = self.state.inode_of(name);
+        inode.ok_or_else(|| failed(operation, name, Errno::NOENT))
+    }
+
+    fn free_bytes(&self) -> u64 {
+        match self.capacity {
+            Some(capacity) => capacity.saturating_sub(self.state.used_bytes()),
+            None => UNLIMITED_BYTES,
+        }
+    }
+}
+
+fn path_of(name: &str) -> std::path::PathBuf {
+    Path::new(SIMULATED_DIR).join(name)
+}
+
+fn failed(operation: &'static str, name: &str, errno: Errno) -> Error {
+    Error::io(operation, &path_of(name), None, errno)
+}
+
+#[cfg(test)]
+mod crash_tests;
+#[cfg(test)]
+mod fault_tests;

@@ -1,0 +1,327 @@
+//! What a simulated disk holds: files and names, each as the running system sees them and as they
+//! are on the medium, and the changes between the two.
+//!
+//! A file is an inode with a number; names refer to inodes, and so do open files, as on the
+//! system. Every change of a disk is an [`Effect`], and [`State::apply`] is the only function that
+//! changes a state; so replaying the effects of a disk leads to the same state again.
+//!
+//! # Invariants
+//! - I1. `durable` of an inode is its content at its last sync that succeeded; applying `pending`
+//!   to it gives `live`, unless a failed sync dropped changes (`forgotten`).
+//! - I2. Names likewise: `durable_names` plus `pending_names` gives `names`, unless a failed sync
+//!   of the directory dropped changes.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use super::content::Content;
+
+/// Number of a file, never used again.
+pub(super) type Inode = u64;
+
+/// A change of a disk.
+#[derive(Debug)]
+pub(super) enum Effect {
+    Create {
+        name: Arc<str>,
+        inode: Inode,
+    },
+    Change {
+        inode: Inode,
+        change: Change,
+    },
+    Sync {
+        inode: Inode,
+    },
+    /// A sync failed and the system takes the changes for written.
+    Forget {
+        inode: Inode,
+    },
+    Rename {
+        from: Arc<str>,
+        to: Arc<str>,
+    },
+    Remove {
+        name: Arc<str>,
+    },
+    SyncDir,
+    /// A sync of the directory failed and the system takes the changes for written.
+    ForgetDir,
+    /// Content put onto the medium from outside, as if it had always been there.
+    Put {
+        name: Arc<str>,
+        inode: Inode,
+        bytes: Arc<[u8]>,
+    },
+}
+
+/// A change of one file.
+#[derive(Clone, Debug)]
+pub(super) enum Change {
+    Write {
+        offset: u64,
+        bytes: Arc<[u8]>,
+        /// Whether the bytes were stored into a mapping: then the medium may have any first part.
+        mapped: bool,
+    },
+    SetLen(u64),
+}
+
+/// A change of the directory. It carries the inode, so that it makes sense even where an earlier
+/// change of the same name got lost.
+#[derive(Clone, Debug)]
+pub(super) enum NameChange {
+    Create {
+        name: Arc<str>,
+        inode: Inode,
+    },
+    Rename {
+        from: Arc<str>,
+        to: Arc<str>,
+        inode: Inode,
+    },
+    Remove {
+        name: Arc<str>,
+        inode: Inode,
+    },
+}
+
+pub(super) type Names = BTreeMap<Arc<str>, Inode>;
+
+/// One file.
+#[derive(Clone, Debug, Default)]
+pub(super) struct File {
+    pub(super) live: Content,
+    pub(super) durable: Content,
+    pub(super) pending: Vec<Change>,
+    /// Whether a failed sync dropped changes that `live` still shows.
+    pub(super) forgotten: bool,
+    /// Open handles, which keep a file without a name.
+    handles: u32,
+}
+
+impl File {
+    /// A file all of whose content is durable.
+    pub(super) fn settled(content: Content) -> File {
+        File {
+            durable: content.clone(),
+            live: content,
+            ..File::default()
+        }
+    }
+}
+
+/// All files and names of a disk. Clones share the files' pages.
+#[derive(Clone, Debug, Default)]
+pub(super) struct State {
+    files: BTreeMap<Inode, File>,
+    next_inode: Inode,
+    names: Names,
+    pub(super) durable_names: Names,
+    pub(super) pending_names: Vec<NameChange>,
+}
+
+impl State {
+    /// A disk with these files, all of it durable.
+    pub(super) fn settled(next_inode: Inode, files: BTreeMap<Inode, File>, names: Names) -> State {
+        let durable_names = names.clone();
+        State {
+            files,
+            next_inode,
+            names,
+            durable_names,
+            pending_names: Vec::new(),
+        }
+    }
+
+    pub(super) fn new_inode(&self) -> Inode {
+        self.next_inode
+    }
+
+    pub(super) fn names(&self) -> &Names {
+        &self.names
+    }
+
+    pub(super) fn inode_of(&self, name: &str) -> Option<Inode> {
+        self.names.get(name).copied()
+    }
+
+    pub(super) fn file(&self, inode: Inode) -> Option<&File> {
+        self.files.get(&inode)
+    }
+
+    pub(super) fn content(&self, inode: Inode) -> Option<&Content> {
+        self.files.get(&inode).map(|file| &file.live)
+    }
+
+    /// Bytes that the files take which the running system can still reach.
+    pub(super) fn used_bytes(&self) -> u64 {
+        let mut named: Vec<Inode> = self.names.values().copied().collect();
+        named.sort_unstable();
+        let reachable =
+            |inode, file: &File| file.handles > 0 || named.binary_search(&inode).is_ok();
+        let files = self
+            .files
+            .iter()
+            .filter(|&(&inode, file)| reachable(inode, file));
+        files.map(|(_, file)| file.live.len()).sum()
+    }
+
+    pub(super) fn open(&mut self, inode: Inode) {
+        if let Some(file) = self.files.get_mut(&inode) {
+            file.handles += 1;
+        }
+    }
+
+    pub(super) fn close(&mut self, inode: Inode) {
+        if let Some(file) = self.files.get_mut(&inode) {
+            file.handles -= 1;
+            if file.handles == 0 {
+                self.collect();
+            }
+        }
+    }
+
+    /// The same disk after its process ended: nobody has files open.
+    pub(super) fn without_handles(mut self) -> State {
+        self.files.values_mut().for_each(|file| file.handles = 0);
+        self.collect();
+        self
+    }
+
+    pub(super) fn apply(&mut self, effect: &Effect) {
+        match effect {
+            Effect::Create { name, inode } => self.create(name, *inode),
+            Effect::Change { inode, change } => {
+                // A file that nobody could reach after the change is gone already in a replay,
+                // which has no open handles.
+                if let Some(file) = self.files.get_mut(inode) {
+                    change.apply(&mut file.live);
+                    file.pending.push(change.clone());
+                }
+            }
+            Effect::Sync { inode } => {
+                if let Some(file) = self.files.get_mut(inode) {
+                    let File {
+                        durable, pending, ..
+                    } = file;
+                    pending.drain(..).for_each(|change| change.apply(durable));
+                }
+            }
+            Effect::Forget { inode } => {
+                if let Some(file) = self.files.get_mut(inode) {
+                    file.forgotten |= !file.pending.is_empty();
+                    file.pending.clear();
+                }
+            }
+            Effect::Rename { from, to } => {
+                if let Some(inode) = self.names.remove(from) {
+                    self.names.insert(Arc::clone(to), inode);
+                    let (from, to) = (Arc::clone(from), Arc::clone(to));
+                    self.pending_names
+                        .push(NameChange::Rename { from, to, inode });
+                }
+            }
+            Effect::Remove { name } => {
+                if let Some(inode) = self.names.remove(name) {
+                    self.pending_names.push(NameChange::Remove {
+                        name: Arc::clone(name),
+                        inode,
+                    });
+                }
+            }
+            Effect::SyncDir => {
+                let State {
+                    durable_names,
+                    pending_names,
+                    ..
+                } = self;
+                pending_names
+                    .drain(..)
+                    .for_each(|change| change.apply(durable_names));
+                self.collect();
+            }
+            Effect::ForgetDir => {
+                self.pending_names.clear();
+                self.collect();
+            }
+            Effect::Put { name, inode, bytes } => self.put(name, *inode, bytes),
+        }
+    }
+
+    fn create(&mut self, name: &Arc<str>, inode: Inode) {
+        self.next_inode = self.next_inode.max(inode + 1);
+        self.files.insert(inode, File::default());
+        self.names.insert(Arc::clone(name), inode);
+        self.pending_names.push(NameChange::Create {
+            name: Arc::clone(name),
+            inode,
+        });
+    }
+
+    fn put(&mut self, name: &Arc<str>, inode: Inode, bytes: &[u8]) {
+        self.next_inode = self.next_inode.max(inode + 1);
+        let file = self.files.entry(inode).or_default();
+        file.live = Content::from_bytes(bytes);
+        file.durable = file.live.clone();
+        file.pending.clear();
+        file.forgotten = false;
+        self.names.insert(Arc::clone(name), inode);
+        self.durable_names.insert(Arc::clone(name), inode);
+    }
+
+    /// Lets go of the files that neither a name, now or after a crash, nor a handle leads to.
+    fn collect(&mut self) {
+        let mut kept: Vec<Inode> = self.names.values().copied().collect();
+        kept.extend(self.durable_names.values());
+        kept.extend(self.pending_names.iter().map(NameChange::inode));
+        kept.sort_unstable();
+        self.files
+            .retain(|inode, file| file.handles > 0 || kept.binary_search(inode).is_ok());
+    }
+}
+
+impl Change {
+    pub(super) fn apply(&self, content: &mut Content) {
+        match self {
+            Change::Write { offset, bytes, .. } => content.write(*offset, bytes),
+            Change::SetLen(len) => content.set_len(*len),
+        }
+    }
+
+    /// Length of a file of `len` bytes after this change.
+    pub(super) fn len_after(&self, len: u64) -> u64 {
+        match self {
+            Change::Write { offset, bytes, .. } => len.max(offset + bytes.len() as u64),
+            Change::SetLen(len) => *len,
+        }
+    }
+}
+
+impl NameChange {
+    fn inode(&self) -> Inode {
+        match self {
+            NameChange::Create { inode, .. }
+            | NameChange::Rename { inode, .. }
+            | NameChange::Remove { inode, .. } => *inode,
+        }
+    }
+
+    pub(super) fn apply(&self, names: &mut Names) {
+        let mut remove = |name: &Arc<str>, inode| {
+            if names.get(name) == Some(&inode) {
+                names.remove(name);
+            }
+        };
+        match self {
+            NameChange::Create { name, inode } => {
+                names.insert(Arc::clone(name), *inode);
+            }
+            NameChange::Rename { from, to, inode } => {
+                remove(from, *inode);
+                names.insert(Arc::clone(to), *inode);
+            }
+            NameChange::Remove { name, inode } => remove(name, *inode),
+        }
+    }
+}
