@@ -373,6 +373,38 @@ fn a_log_file_that_was_never_synced_is_empty_or_holds_zeros_and_records() {
 }
 
 #[test]
+fn a_cut_that_is_lost_leaves_the_synced_bytes_behind_it() {
+    let (sim, disk) = recording();
+    drop(durable_file(&disk, "a", &[1; 3000]));
+    disk.truncate("a", 1000).unwrap();
+    let mut lengths = BTreeSet::new();
+    for seed in 0..50 {
+        let content = sim
+            .power_cut(sim.ops(), seed, Tear::Random512)
+            .raw("a")
+            .unwrap();
+        assert!(
+            content.iter().all(|&byte| byte == 1),
+            "{} bytes",
+            content.len()
+        );
+        lengths.insert(content.len());
+    }
+    assert_eq!(lengths, [1000, 3000].into());
+    // Bytes that a cut took do not come back when the file grows again.
+    disk.truncate("a", 2000).unwrap();
+    for seed in 0..50 {
+        let content = sim
+            .power_cut(sim.ops(), seed, Tear::Random512)
+            .raw("a")
+            .unwrap();
+        let zeros = content.iter().filter(|&&byte| byte == 0).count();
+        let expected = if content.len() == 2000 { 1000 } else { 0 };
+        assert_eq!(zeros, expected, "{} bytes", content.len());
+    }
+}
+
+#[test]
 fn names_without_a_sync_of_the_directory_are_lost_or_kept() {
     let (sim, disk) = recording();
     drop(durable_file(&disk, "removed", b"r"));
