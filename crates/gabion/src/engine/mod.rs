@@ -1,0 +1,3 @@
+//! The engines behind the facade.
+
+pub(crate) mod wip;

@@ -1,0 +1,4 @@
+//! The write-in-place engine.
+
+pub(crate) mod names;
+pub(crate) mod table;

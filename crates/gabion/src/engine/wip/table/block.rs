@@ -1,0 +1,282 @@
+//! Blocks: some entries of a table, as they lie on the medium and in the cache.
+//!
+//! # Layout
+//! Little-endian. Offsets count from the start of the block.
+//!
+//! | part | size | contents |
+//! |---|---|---|
+//! | count | 2 | number of entries `n`, at least 1 |
+//! | prefix length | 2 | bytes that all keys of the block share |
+//! | mark width | 1 | bytes of an entry's mark, 1 to 8 |
+//! | length width | 1 | 0: all suffixes have the same length; 2: each entry says its own |
+//! | suffix length | 2 | the length of all suffixes when the length width is 0, else 0 |
+//! | base | 8 | smallest sequence number of the block |
+//! | tags | n | lowest byte of the hash of each key |
+//! | prefix | prefix length | the shared bytes |
+//! | offsets | 2 n | where each entry starts, counted from the first entry |
+//! | entries | | mark, suffix length (if each has its own), suffix, value; up to the next entry |
+//! | trailer | 8 | encoding and checksum, see [`super::layout`] |
+//!
+//! A mark is `(sequence number - base) << 3 | kind` in as many bytes as the largest of the block
+//! needs. With 16-byte keys and 100-byte values an entry costs six to seven bytes beyond key and
+//! value, and the shared prefix pays for some of them. Entries ascend by key, those of one key
+//! descend by sequence number.
+//!
+//! # How it is read
+//! A point lookup matches the tags with one vectorised search; header and tags of a usual block
+//! share a cache line or two, and a key that is not there is not compared with any (but for one
+//! in 256). A seek is a binary search over the offsets. A step of a cursor loads one offset and one
+//! mark.
+//!
+//! # Invariants
+//! - I1: [`check`] looks at every length and offset of a block once, after it was read from the
+//!   medium. Everything else here expects a checked block; for any other it gives wrong entries,
+//!   but never panics.
+//! - I2: entries do not overlap and fill the space between offsets and trailer.
+#![deny(clippy::indexing_slicing, clippy::unwrap_used)]
+
+use std::cmp::Ordering;
+
+use super::layout::{Checked, TRAILER_BYTES, check_part, u16_at, u64_at};
+use crate::types::{Kind, SEQ_MAX, Seq};
+
+/// Length of the header, up to the tags.
+pub(super) const HEADER_BYTES: usize = 16;
+/// Bits of a mark that say the kind.
+pub(super) const KIND_BITS: u32 = 3;
+/// Length width of blocks whose suffixes differ in length.
+pub(super) const LEN_WIDTH: usize = 2;
+
+/// Where the parts of a block lie; computed from its header.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Shape {
+    /// Number of entries.
+    pub(super) count: usize,
+    /// Length of the shared prefix.
+    pub(super) prefix_len: usize,
+    offsets_at: usize,
+    entries_at: usize,
+    entries_end: usize,
+    mark_width: usize,
+    mark_mask: u64,
+    len_width: usize,
+    suffix_len: usize,
+    base: Seq,
+}
+
+impl Shape {
+    /// Reads the header of a block of `bytes`.
+    #[inline]
+    pub(super) fn read(bytes: &[u8]) -> Shape {
+        let Some(header) = bytes.first_chunk::<HEADER_BYTES>() else {
+            return Shape::default();
+        };
+        let [c0, c1, p0, p1, mark_width, len_width, s0, s1, base @ ..] = *header;
+        let count = usize::from(u16::from_le_bytes([c0, c1]));
+        let prefix_len = usize::from(u16::from_le_bytes([p0, p1]));
+        let offsets_at = HEADER_BYTES + count + prefix_len;
+        Shape {
+            count,
+            prefix_len,
+            offsets_at,
+            entries_at: offsets_at + 2 * count,
+            entries_end: bytes.len().saturating_sub(TRAILER_BYTES),
+            mark_width: usize::from(mark_width),
+            mark_mask: u64::MAX >> (64u32.saturating_sub(8 * u32::from(mark_width)) & 63),
+            len_width: usize::from(len_width),
+            suffix_len: usize::from(u16::from_le_bytes([s0, s1])),
+            base: u64::from_le_bytes(base),
+        }
+    }
+}
+
+/// One entry of a block: what its mark says, and where key and value lie in the block.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Found {
+    /// Sequence number.
+    pub(super) seq: Seq,
+    /// Kind.
+    pub(super) kind: Kind,
+    /// Start of the key after the shared prefix.
+    pub(super) suffix_at: usize,
+    /// Start of the value, which is the end of the key.
+    pub(super) value_at: usize,
+    /// End of the value.
+    pub(super) end: usize,
+}
+
+/// A checked block.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Block<'a> {
+    bytes: &'a [u8],
+    shape: Shape,
+}
+
+impl<'a> Block<'a> {
+    /// The block in `bytes`, which [`check`] found sound before.
+    #[inline]
+    pub(super) fn new(bytes: &'a [u8]) -> Block<'a> {
+        Block {
+            bytes,
+            shape: Shape::read(bytes),
+        }
+    }
+
+    /// The block in `bytes` whose shape was read before.
+    #[inline]
+    pub(super) fn with_shape(bytes: &'a [u8], shape: Shape) -> Block<'a> {
+        Block { bytes, shape }
+    }
+
+    /// Where the parts lie.
+    pub(super) fn shape(&self) -> Shape {
+        self.shape
+    }
+
+    /// The tags of the entries.
+    #[inline]
+    pub(super) fn tags(&self) -> &'a [u8] {
+        self.part(HEADER_BYTES, HEADER_BYTES + self.shape.count)
+    }
+
+    /// What the keys of all entries start with.
+    #[inline]
+    pub(super) fn prefix(&self) -> &'a [u8] {
+        let at = HEADER_BYTES + self.shape.count;
+        self.part(at, at + self.shape.prefix_len)
+    }
+
+    /// The bytes from `start` to `end`.
+    #[inline]
+    pub(super) fn part(&self, start: usize, end: usize) -> &'a [u8] {
+        self.bytes.get(start..end).unwrap_or_default()
+    }
+
+    #[inline]
+    fn start_of(&self, position: usize) -> usize {
+        let offset = u16_at(self.bytes, self.shape.offsets_at + 2 * position);
+        self.shape.entries_at + usize::from(offset.unwrap_or_default())
+    }
+
+    /// The entry at `position`, which is below the count.
+    #[inline]
+    pub(super) fn entry(&self, position: usize) -> Found {
+        let shape = &self.shape;
+        let start = self.start_of(position);
+        let end = if position + 1 < shape.count {
+            self.start_of(position + 1)
+        } else {
+            shape.entries_end
+        };
+        // The trailer is eight bytes, so a mark can be loaded as eight bytes anywhere.
+        let mark = u64_at(self.bytes, start).unwrap_or_default() & shape.mark_mask;
+        let (suffix_at, suffix_len) = self.suffix_place(start);
+        Found {
+            seq: shape.base.wrapping_add(mark >> KIND_BITS),
+            kind: kind_of(mark).unwrap_or(Kind::Delete),
+            suffix_at,
+            value_at: suffix_at + suffix_len,
+            end,
+        }
+    }
+
+    #[inline]
+    fn suffix_place(&self, start: usize) -> (usize, usize) {
+        let at = start + self.shape.mark_width;
+        if self.shape.len_width == 0 {
+            return (at, self.shape.suffix_len);
+        }
+        let len = u16_at(self.bytes, at).unwrap_or_default();
+        (at + LEN_WIDTH, usize::from(len))
+    }
+
+    /// The key of the entry at `position`, after the shared prefix.
+    #[inline]
+    pub(super) fn suffix(&self, position: usize) -> &'a [u8] {
+        let (at, len) = self.suffix_place(self.start_of(position));
+        self.part(at, at + len)
+    }
+
+    /// The newest version of `key` that is at most `seq`; `tag` is the lowest byte of its hash.
+    #[inline]
+    pub(super) fn get(&self, key: &[u8], tag: u8, seq: Seq) -> Option<Found> {
+        let suffix = key.strip_prefix(self.prefix())?;
+        for position in memchr::memchr_iter(tag, self.tags()) {
+            let found = self.entry(position);
+            if self.part(found.suffix_at, found.value_at) == suffix && found.seq <= seq {
+                return Some(found);
+            }
+        }
+        None
+    }
+
+    /// The sequence number of the last entry.
+    pub(super) fn last_seq(&self) -> Seq {
+        self.entry(self.shape.count.saturating_sub(1)).seq
+    }
+
+    /// The position of the first entry whose key is at least `key`; the count when there is none.
+    #[inline]
+    pub(super) fn lower_bound(&self, key: &[u8]) -> usize {
+        let prefix = self.prefix();
+        let Some(suffix) = key.strip_prefix(prefix) else {
+            return match key.cmp(prefix) {
+                Ordering::Less => 0,
+                _ => self.shape.count,
+            };
+        };
+        let (mut low, mut high) = (0, self.shape.count);
+        while low < high {
+            let middle = low.midpoint(high);
+            if self.suffix(middle) < suffix {
+                low = middle + 1;
+            } else {
+                high = middle;
+            }
+        }
+        low
+    }
+}
+
+#[inline]
+fn kind_of(mark: u64) -> Option<Kind> {
+    let number = u8::try_from(mark & ((1 << KIND_BITS) - 1)).ok()?;
+    Kind::from_u8(number)
+}
+
+/// Checks a block that was read from `offset` of file `file`: its checksum and every length and
+/// offset in it.
+pub(super) fn check(file: u64, offset: u64, bytes: &[u8]) -> Checked<()> {
+    check_part(file, offset, bytes)?;
+    let block = Block::new(bytes);
+    let shape = block.shape;
+    let widths_sound = (1..=8).contains(&shape.mark_width)
+        && (shape.len_width == 0 || shape.len_width == LEN_WIDTH)
+        && (shape.len_width == 0 || shape.suffix_len == 0);
+    if shape.count == 0 || !widths_sound || shape.base > SEQ_MAX {
+        return Err("the header of the block is impossible");
+    }
+    if shape.entries_at > shape.entries_end || block.start_of(0) != shape.entries_at {
+        return Err("the entries of the block do not start after its offsets");
+    }
+    let mut start = shape.entries_at;
+    for position in 0..shape.count {
+        let Found {
+            seq, value_at, end, ..
+        } = block.entry(position);
+        // The suffix length is read only where the entry has room for it.
+        let head_end = start + shape.mark_width + shape.len_width;
+        if end > shape.entries_end || head_end > end || value_at > end {
+            return Err("an entry of the block leaves its place");
+        }
+        let mark = u64_at(bytes, start).unwrap_or_default() & shape.mark_mask;
+        if kind_of(mark).is_none() {
+            return Err("an entry of the block has an unknown kind");
+        }
+        if !(shape.base..=SEQ_MAX).contains(&seq) {
+            return Err("an entry of the block has an impossible sequence number");
+        }
+        start = end;
+    }
+    Ok(())
+}

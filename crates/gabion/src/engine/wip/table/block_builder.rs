@@ -1,0 +1,280 @@
+//! Builds blocks in the layout of [`super::block`].
+//!
+//! Entries are kept until the block is full, because the shared prefix, the width of the marks and
+//! whether the suffixes differ in length are known only then. The size of the block is known
+//! exactly all the while, so blocks are cut where they are full and not before.
+
+use super::block::{HEADER_BYTES, KIND_BITS, LEN_WIDTH};
+use super::layout::{TRAILER_BYTES, append_trailer, common_len};
+use crate::types::{Kind, Seq};
+
+/// Keys that a block keeps until it is finished. Bounds the memory for keys whose shared prefix is
+/// so long that thousands of them fit in a block.
+const KEYS_BYTES_MAX: usize = 1 << 20;
+
+/// Size of an offset and a tag.
+const SLOT_BYTES: usize = 3;
+
+#[derive(Debug)]
+struct Pending {
+    key_start: usize,
+    key_end: usize,
+    value_end: usize,
+    seq: Seq,
+    kind: Kind,
+}
+
+/// Collects the entries of one block.
+#[derive(Debug, Default)]
+pub(super) struct BlockBuilder {
+    pending: Vec<Pending>,
+    tags: Vec<u8>,
+    keys: Vec<u8>,
+    values: Vec<u8>,
+    facts: Facts,
+}
+
+/// What the size of the block follows from.
+#[derive(Clone, Copy, Debug, Default)]
+struct Facts {
+    count: usize,
+    prefix_len: usize,
+    /// Lengths of all keys together, repeated keys counted again.
+    keys_len: usize,
+    values_len: usize,
+    same_len: bool,
+    min_seq: Seq,
+    max_seq: Seq,
+}
+
+impl Facts {
+    fn mark_width(&self) -> usize {
+        let largest = (self.max_seq - self.min_seq) << KIND_BITS | ((1 << KIND_BITS) - 1);
+        (64 - largest.leading_zeros() as usize).div_ceil(8)
+    }
+
+    fn len_width(&self) -> usize {
+        if self.same_len { 0 } else { LEN_WIDTH }
+    }
+
+    fn block_bytes(&self) -> usize {
+        HEADER_BYTES
+            + self.prefix_len
+            + self.count * (SLOT_BYTES + self.mark_width() + self.len_width())
+            + (self.keys_len - self.count * self.prefix_len)
+            + self.values_len
+            + TRAILER_BYTES
+    }
+}
+
+impl BlockBuilder {
+    /// Whether nothing was added since the last block was finished.
+    pub(super) fn is_empty(&self) -> bool {
+        self.pending.is_empty()
+    }
+
+    /// Length of the block that [`BlockBuilder::finish`] would make now.
+    pub(super) fn block_bytes(&self) -> usize {
+        self.facts.block_bytes()
+    }
+
+    /// The key added last; empty when there is none.
+    #[inline]
+    pub(super) fn last_key(&self) -> &[u8] {
+        self.pending
+            .last()
+            .map_or(&[], |last| &self.keys[last.key_start..last.key_end])
+    }
+
+    /// Whether a block with this entry added is at most `limit` bytes, not counting the shared
+    /// prefix (so that the versions of a very long key need not repeat it in blocks of their own).
+    /// An entry that is larger than that by itself fits into an empty block.
+    #[inline]
+    pub(super) fn fits(&self, key: &[u8], seq: Seq, value: &[u8], limit: usize) -> bool {
+        if self.is_empty() {
+            return true;
+        }
+        let facts = self.with(key, seq, value);
+        self.keys.len() + key.len() <= KEYS_BYTES_MAX
+            && facts.block_bytes() - facts.prefix_len <= limit
+    }
+
+    #[inline]
+    fn with(&self, key: &[u8], seq: Seq, value: &[u8]) -> Facts {
+        let facts = &self.facts;
+        let Some(first) = self.pending.first() else {
+            return Facts {
+                count: 1,
+                prefix_len: key.len(),
+                keys_len: key.len(),
+                values_len: value.len(),
+                same_len: true,
+                min_seq: seq,
+                max_seq: seq,
+            };
+        };
+        Facts {
+            count: facts.count + 1,
+            prefix_len: common_len(&self.keys[..facts.prefix_len], key),
+            keys_len: facts.keys_len + key.len(),
+            values_len: facts.values_len + value.len(),
+            same_len: facts.same_len && key.len() == first.key_end,
+            min_seq: facts.min_seq.min(seq),
+            max_seq: facts.max_seq.max(seq),
+        }
+    }
+
+    /// Adds an entry. `tag` is the lowest byte of the key's hash; `repeats` says that the key is
+    /// the one added last.
+    #[inline]
+    pub(super) fn push(
+        &mut self,
+        (key, tag, repeats): (&[u8], u8, bool),
+        seq: Seq,
+        kind: Kind,
+        value: &[u8],
+    ) {
+        self.facts = self.with(key, seq, value);
+        let key_start = match self.pending.last() {
+            Some(last) if repeats => last.key_start,
+            _ => {
+                self.keys.extend_from_slice(key);
+                self.keys.len() - key.len()
+            }
+        };
+        self.values.extend_from_slice(value);
+        self.tags.push(tag);
+        self.pending.push(Pending {
+            key_start,
+            key_end: key_start + key.len(),
+            value_end: self.values.len(),
+            seq,
+            kind,
+        });
+    }
+
+    /// Appends the block to `out`, which lies from `offset` on in file `file` once written, and
+    /// starts over.
+    pub(super) fn finish(&mut self, out: &mut Vec<u8>, file: u64, offset: u64) {
+        let start = out.len();
+        out.reserve(self.facts.block_bytes());
+        self.encode_head(out);
+        self.encode_entries(out);
+        append_trailer(out, start, file, offset);
+        debug_assert_eq!(out.len() - start, self.facts.block_bytes());
+        self.pending.clear();
+        self.tags.clear();
+        self.keys.clear();
+        self.values.clear();
+    }
+
+    fn encode_head(&self, out: &mut Vec<u8>) {
+        let facts = &self.facts;
+        let suffix_len = match self.pending.first() {
+            Some(first) if facts.same_len => first.key_end - facts.prefix_len,
+            _ => 0,
+        };
+        out.extend_from_slice(&word(facts.count));
+        out.extend_from_slice(&word(facts.prefix_len));
+        for width in [facts.mark_width(), facts.len_width()] {
+            out.push(u8::try_from(width).expect("at most eight"));
+        }
+        out.extend_from_slice(&word(suffix_len));
+        out.extend_from_slice(&facts.min_seq.to_le_bytes());
+        out.extend_from_slice(&self.tags);
+        out.extend_from_slice(&self.keys[..facts.prefix_len]);
+        let (mut offset, mut value_start) = (0, 0);
+        for entry in &self.pending {
+            out.extend_from_slice(&word(offset));
+            let suffix_len = entry.key_end - entry.key_start - facts.prefix_len;
+            let head_len = facts.mark_width() + facts.len_width();
+            offset += head_len + suffix_len + entry.value_end - value_start;
+            value_start = entry.value_end;
+        }
+    }
+
+    fn encode_entries(&self, out: &mut Vec<u8>) {
+        let facts = &self.facts;
+        let (mark_width, len_width) = (facts.mark_width(), facts.len_width());
+        let mut value_start = 0;
+        for entry in &self.pending {
+            let mark = (entry.seq - facts.min_seq) << KIND_BITS | entry.kind as u64;
+            out.extend_from_slice(&mark.to_le_bytes()[..mark_width]);
+            let suffix = &self.keys[entry.key_start + facts.prefix_len..entry.key_end];
+            if len_width > 0 {
+                out.extend_from_slice(&word(suffix.len()));
+            }
+            out.extend_from_slice(suffix);
+            out.extend_from_slice(&self.values[value_start..entry.value_end]);
+            value_start = entry.value_end;
+        }
+    }
+}
+
+/// A count, length or offset as it lies in a block.
+fn word(number: usize) -> [u8; 2] {
+    let number = u16::try_from(number).expect("blocks of several entries are below 64 KiB");
+    number.to_le_bytes()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::block::{Block, check};
+    use super::*;
+    use crate::types::SEQ_MAX;
+
+    fn built(entries: &[(&[u8], Seq, Kind, &[u8])]) -> Vec<u8> {
+        let mut builder = BlockBuilder::default();
+        for (key, seq, kind, value) in entries {
+            let tag = 0xa0 + u8::try_from(key.len()).unwrap();
+            let repeats = !builder.is_empty() && builder.last_key() == *key;
+            builder.push((key, tag, repeats), *seq, *kind, value);
+        }
+        let mut out = b"before".to_vec();
+        builder.finish(&mut out, 1, 2);
+        assert!(builder.is_empty());
+        out.split_off(6)
+    }
+
+    #[test]
+    fn a_block_is_laid_out_as_documented() {
+        let block = built(&[
+            (b"key", 9, Kind::Put, b"new"),
+            (b"key", 7, Kind::Delete, b""),
+            (b"keys", 100, Kind::Put, b"v"),
+        ]);
+        let head = [3, 0, 3, 0, 2, 2, 0, 0, 7, 0, 0, 0, 0, 0, 0, 0];
+        let tags_prefix_offsets = [0xa3, 0xa3, 0xa4, b'k', b'e', b'y', 0, 0, 7, 0, 11, 0];
+        let first = [2 << 3 | 1, 0, 0, 0, b'n', b'e', b'w'];
+        let second = [0, 0, 0, 0];
+        let third = [0xe9, 2, 1, 0, b's', b'v'];
+        let body = [&head[..], &tags_prefix_offsets, &first, &second, &third].concat();
+        assert_eq!(block[..block.len() - TRAILER_BYTES], body);
+        assert_eq!(check(1, 2, &block), Ok(()));
+    }
+
+    #[test]
+    fn suffixes_of_one_length_need_no_lengths() {
+        let block = built(&[(b"aab", 5, Kind::Put, b"x"), (b"aac", 5, Kind::Put, b"y")]);
+        let head = [2, 0, 2, 0, 1, 0, 1, 0, 5, 0, 0, 0, 0, 0, 0, 0];
+        let rest = [
+            0xa3, 0xa3, b'a', b'a', 0, 0, 3, 0, 1, b'b', b'x', 1, b'c', b'y',
+        ];
+        assert_eq!(
+            block[..block.len() - TRAILER_BYTES],
+            [&head[..], &rest].concat()
+        );
+    }
+
+    #[test]
+    fn marks_are_as_wide_as_the_sequence_numbers_need() {
+        let distances = [(0, 1), (31, 1), (32, 2), (8191, 2), (8192, 3), (SEQ_MAX, 8)];
+        for (distance, width) in distances {
+            let block = built(&[(b"a", 0, Kind::Put, b""), (b"b", distance, Kind::Put, b"")]);
+            assert_eq!(block[4], width, "{distance}");
+            assert_eq!(check(1, 2, &block), Ok(()));
+            let found = Block::new(&block).get(b"b", 0xa1, distance);
+            assert_eq!(found.map(|found| found.seq), Some(distance));
+        }
+    }
+}

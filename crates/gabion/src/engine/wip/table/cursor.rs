@@ -1,0 +1,380 @@
+//! Cursors: walk the entries of a table in both directions.
+//!
+//! A cursor holds its block, so that a step inside the block touches neither the cache nor any
+//! atomic. A cursor that keeps moving forward over blocks that are not cached reads ahead: two
+//! blocks in one read, then four, up to [`AHEAD_BYTES`]. A scan cursor reads [`CHUNK_BYTES`] at a
+//! time into one buffer of its own and checks each block when it comes to it.
+//!
+//! Invariant: a valid cursor's `block`, `position` and decoded fields describe one entry. After an
+//! error the cursor is not valid.
+#![deny(clippy::indexing_slicing, clippy::unwrap_used)]
+
+use std::collections::VecDeque;
+use std::ops::Range;
+use std::sync::Arc;
+
+use super::block::{Block, Shape};
+use super::reader::Table;
+use crate::error::Result;
+use crate::slice::Slice;
+use crate::types::{Kind, Seq};
+
+/// How far a cursor reads ahead at most: a read of that size takes about ten times as long as one
+/// of a block.
+const AHEAD_BYTES: u64 = 64 << 10;
+/// How many blocks a cursor reads ahead at most.
+const AHEAD_BLOCKS: usize = 64;
+/// How much a scan cursor reads at a time: the cost of the call vanishes, and the buffer still fits
+/// a second-level cache.
+const CHUNK_BYTES: u64 = 256 << 10;
+
+/// Walks the entries of a table: keys ascending, the versions of a key from the newest on.
+#[derive(Debug)]
+pub(crate) struct TableCursor {
+    table: Arc<Table>,
+    source: Source,
+    /// The block at hand; `None` before the first seek.
+    block: Option<usize>,
+    /// The buffer that has the block, and where in it.
+    buffer: Arc<[u8]>,
+    place: Range<usize>,
+    shape: Shape,
+    valid: bool,
+    position: usize,
+    seq: Seq,
+    kind: Kind,
+    /// The value, within the block.
+    value: Range<usize>,
+    key: Vec<u8>,
+}
+
+/// Where blocks come from.
+#[derive(Debug)]
+enum Source {
+    Cache(Ahead),
+    /// The blocks in the buffer.
+    Scan(Range<usize>),
+}
+
+/// Blocks that were read ahead.
+#[derive(Debug, Default)]
+struct Ahead {
+    /// Number of the first of `blocks`.
+    first: usize,
+    blocks: VecDeque<Arc<[u8]>>,
+    /// How many blocks the next read takes.
+    window: usize,
+}
+
+/// How a cursor comes to a block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Way {
+    /// From anywhere.
+    Seek,
+    /// From the block before.
+    Forward,
+    /// From the block after.
+    Backward,
+}
+
+impl TableCursor {
+    pub(super) fn new(table: Arc<Table>, scan: bool) -> TableCursor {
+        TableCursor {
+            table,
+            source: match scan {
+                true => Source::Scan(0..0),
+                false => Source::Cache(Ahead::default()),
+            },
+            block: None,
+            buffer: Arc::default(),
+            place: 0..0,
+            shape: Shape::default(),
+            valid: false,
+            position: 0,
+            seq: 0,
+            kind: Kind::Delete,
+            value: 0..0,
+            key: Vec::new(),
+        }
+    }
+
+    /// Whether the cursor stands on an entry. The methods that describe the entry may be called
+    /// only then.
+    #[inline]
+    pub(crate) fn valid(&self) -> bool {
+        self.valid
+    }
+
+    /// The entry's key.
+    #[inline]
+    pub(crate) fn key(&self) -> &[u8] {
+        debug_assert!(self.valid);
+        &self.key
+    }
+
+    /// The entry's sequence number.
+    #[inline]
+    pub(crate) fn seq(&self) -> Seq {
+        debug_assert!(self.valid);
+        self.seq
+    }
+
+    /// The entry's kind.
+    #[inline]
+    pub(crate) fn kind(&self) -> Kind {
+        debug_assert!(self.valid);
+        self.kind
+    }
+
+    /// The entry's value; long values share the buffer that the cursor read the block into.
+    #[inline]
+    pub(crate) fn value(&self) -> Slice {
+        debug_assert!(self.valid);
+        let start = self.place.start + self.value.start;
+        Slice::shared(&self.buffer, start, self.value.len())
+    }
+
+    /// The entry's value.
+    #[inline]
+    pub(crate) fn value_bytes(&self) -> &[u8] {
+        debug_assert!(self.valid);
+        self.block().part(self.value.start, self.value.end)
+    }
+
+    /// The tag stored for the entry.
+    pub(super) fn tag(&self) -> Option<u8> {
+        self.block().tags().get(self.position).copied()
+    }
+
+    /// The number of the entry's block.
+    pub(super) fn block_number(&self) -> usize {
+        self.block.unwrap_or_default()
+    }
+
+    /// Goes to the first entry.
+    pub(crate) fn seek_first(&mut self) -> Result<()> {
+        self.enter(0, Way::Seek)?;
+        self.settle(0);
+        Ok(())
+    }
+
+    /// Goes to the last entry.
+    pub(crate) fn seek_last(&mut self) -> Result<()> {
+        self.enter(self.table.index.len() - 1, Way::Seek)?;
+        self.settle_last();
+        Ok(())
+    }
+
+    /// Goes to the first entry whose key is at least `key`.
+    pub(crate) fn seek(&mut self, key: &[u8]) -> Result<()> {
+        let block = self.table.index.find(key);
+        if block == self.table.index.len() {
+            self.valid = false;
+            return Ok(());
+        }
+        self.enter(block, Way::Seek)?;
+        let position = self.block().lower_bound(key);
+        if position < self.shape.count {
+            self.settle(position);
+            return Ok(());
+        }
+        self.step_block_forward()
+    }
+
+    /// Goes to the last entry whose key is below `key`.
+    pub(crate) fn seek_before(&mut self, key: &[u8]) -> Result<()> {
+        let block = self.table.index.find(key);
+        if block == self.table.index.len() {
+            return self.seek_last();
+        }
+        self.enter(block, Way::Seek)?;
+        match self.block().lower_bound(key).checked_sub(1) {
+            Some(position) => {
+                self.settle(position);
+                Ok(())
+            }
+            None => self.step_block_backward(),
+        }
+    }
+
+    /// Goes to the next entry. Stays invalid when it is not valid.
+    #[inline]
+    pub(crate) fn next(&mut self) -> Result<()> {
+        if !self.valid {
+            return Ok(());
+        }
+        if self.position + 1 < self.shape.count {
+            self.settle(self.position + 1);
+            return Ok(());
+        }
+        self.step_block_forward()
+    }
+
+    /// Goes to the entry before. Stays invalid when it is not valid.
+    #[inline]
+    pub(crate) fn prev(&mut self) -> Result<()> {
+        if !self.valid {
+            return Ok(());
+        }
+        match self.position.checked_sub(1) {
+            Some(position) => {
+                self.settle(position);
+                Ok(())
+            }
+            None => self.step_block_backward(),
+        }
+    }
+
+    fn step_block_forward(&mut self) -> Result<()> {
+        self.valid = false;
+        let next = self.block.map_or(0, |block| block + 1);
+        if next < self.table.index.len() {
+            self.enter(next, Way::Forward)?;
+            self.settle(0);
+        }
+        Ok(())
+    }
+
+    fn step_block_backward(&mut self) -> Result<()> {
+        self.valid = false;
+        if let Some(before) = self.block.and_then(|block| block.checked_sub(1)) {
+            self.enter(before, Way::Backward)?;
+            self.settle_last();
+        }
+        Ok(())
+    }
+
+    fn settle_last(&mut self) {
+        self.settle(self.shape.count.saturating_sub(1));
+    }
+
+    /// Decodes the entry at `position` of the block.
+    #[inline]
+    fn settle(&mut self, position: usize) {
+        let bytes = self.buffer.get(self.place.clone()).unwrap_or_default();
+        let block = Block::with_shape(bytes, self.shape);
+        let found = block.entry(position);
+        self.key.truncate(self.shape.prefix_len);
+        self.key
+            .extend_from_slice(block.part(found.suffix_at, found.value_at));
+        self.position = position;
+        self.seq = found.seq;
+        self.kind = found.kind;
+        self.value = found.value_at..found.end;
+        self.valid = true;
+    }
+
+    #[inline]
+    fn block(&self) -> Block<'_> {
+        let bytes = self.buffer.get(self.place.clone()).unwrap_or_default();
+        Block::with_shape(bytes, self.shape)
+    }
+
+    /// Makes `block` the block at hand. Leaves the cursor invalid.
+    fn enter(&mut self, block: usize, way: Way) -> Result<()> {
+        self.valid = false;
+        if self.block == Some(block) {
+            return Ok(());
+        }
+        self.block = None;
+        match &mut self.source {
+            Source::Cache(ahead) => {
+                self.buffer = ahead.take(&self.table, block, way)?;
+                self.place = 0..self.buffer.len();
+            }
+            Source::Scan(chunk) => {
+                if !chunk.contains(&block) {
+                    *chunk = 0..0;
+                    *chunk = read_chunk(&self.table, &mut self.buffer, block, way)?;
+                }
+                self.place = place_in_chunk(&self.table, chunk.start, block);
+                let bytes = self.buffer.get(self.place.clone()).unwrap_or_default();
+                self.table.check_block(block, bytes)?;
+            }
+        }
+        let bytes = self.buffer.get(self.place.clone()).unwrap_or_default();
+        self.shape = Shape::read(bytes);
+        self.key.clear();
+        self.key
+            .extend_from_slice(Block::with_shape(bytes, self.shape).prefix());
+        self.block = Some(block);
+        Ok(())
+    }
+}
+
+impl Ahead {
+    /// The block, from what was read ahead, from the cache or from the medium.
+    fn take(&mut self, table: &Table, block: usize, way: Way) -> Result<Arc<[u8]>> {
+        if self.first == block
+            && let Some(bytes) = self.blocks.pop_front()
+        {
+            self.first += 1;
+            return Ok(bytes);
+        }
+        self.blocks.clear();
+        self.window = if way == Way::Forward {
+            (self.window.max(1) * 2).min(AHEAD_BLOCKS)
+        } else {
+            1
+        };
+        if let Some(bytes) = table.cached_block(block) {
+            self.window = self.window.min(2);
+            return Ok(bytes);
+        }
+        let start = table.index.place(block).start;
+        let mut end = block + 1;
+        while end < table.index.len()
+            && end - block < self.window
+            && table.index.place(end).end - start <= AHEAD_BYTES
+        {
+            end += 1;
+        }
+        self.blocks = table.read_blocks(block..end)?;
+        self.first = block + 1;
+        let bytes = self.blocks.pop_front();
+        bytes.ok_or_else(|| table.corruption(start, "the index names no such block"))
+    }
+}
+
+/// Reads the blocks around `block` into the buffer, and says which.
+fn read_chunk(
+    table: &Table,
+    buffer: &mut Arc<[u8]>,
+    block: usize,
+    way: Way,
+) -> Result<Range<usize>> {
+    let place = table.index.place(block);
+    let chunk = if way == Way::Backward {
+        let mut first = block;
+        while first > 0 && place.end - table.index.place(first - 1).start <= CHUNK_BYTES {
+            first -= 1;
+        }
+        first..block + 1
+    } else {
+        let mut end = block + 1;
+        while end < table.index.len() && table.index.place(end).end - place.start <= CHUNK_BYTES {
+            end += 1;
+        }
+        block..end
+    };
+    let start = table.index.place(chunk.start).start;
+    let len = usize::try_from(table.index.place(chunk.end).start - start)
+        .map_err(|_| table.corruption(start, "the block is too large to read here"))?;
+    // Values may still share the buffer; then they keep it and the cursor takes a new one.
+    if Arc::get_mut(buffer).is_none_or(|bytes| bytes.len() < len) {
+        let usual = CHUNK_BYTES.min(table.index.place(table.index.len()).end);
+        let usual = usize::try_from(usual).unwrap_or(len);
+        *buffer = std::iter::repeat_n(0, len.max(usual)).collect();
+    }
+    let bytes = Arc::get_mut(buffer).and_then(|bytes| bytes.get_mut(..len));
+    table.read_raw(bytes.unwrap_or_default(), start)?;
+    Ok(chunk)
+}
+
+/// Where `block` lies in a chunk that begins with block `first`.
+fn place_in_chunk(table: &Table, first: usize, block: usize) -> Range<usize> {
+    let chunk_start = table.index.place(first).start;
+    let place = table.index.place(block);
+    let within = |offset: u64| usize::try_from(offset - chunk_start).unwrap_or(usize::MAX);
+    within(place.start)..within(place.end)
+}

@@ -1,0 +1,341 @@
+//! An open table: filter, index and properties in memory, blocks through the cache.
+#![deny(clippy::indexing_slicing, clippy::unwrap_used)]
+
+use std::cell::RefCell;
+use std::collections::VecDeque;
+use std::ops::Range;
+use std::sync::Arc;
+
+use gabion_media::{Disk, ReadFile};
+
+use super::block::{self, Block};
+use super::cursor::TableCursor;
+use super::filter::{Filter, LINE_BYTES};
+use super::index::Index;
+use super::layout::{
+    FOOTER_BYTES, Footer, FooterRefusal, Properties, TRAILER_BYTES, VERSION, check_part,
+};
+use super::{TableMeta, layout::Checked};
+use crate::cache::BlockCache;
+use crate::engine::wip::names::table_name;
+use crate::error::{Error, Result};
+use crate::slice::Slice;
+use crate::types::{Kind, Seq};
+
+/// A thread's read buffer stays at most this long; longer reads use a buffer of their own.
+const SCRATCH_BYTES_MAX: usize = 1 << 20;
+
+/// One version of a key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Entry {
+    /// Sequence number.
+    pub(crate) seq: Seq,
+    /// Whether the key has the value from then on, or none.
+    pub(crate) kind: Kind,
+    /// The value; empty for a tombstone.
+    pub(crate) value: Slice,
+}
+
+/// An open table. All methods are for many threads at a time.
+#[derive(Debug)]
+pub(crate) struct Table {
+    file: ReadFile,
+    meta: TableMeta,
+    pub(super) properties: Properties,
+    pub(super) filter: Filter,
+    pub(super) index: Index,
+    cache: Arc<BlockCache>,
+}
+
+impl Table {
+    /// Opens table number `file` of the directory: reads and checks everything but the blocks, in
+    /// two reads.
+    pub(crate) fn open(disk: &Disk, file: u64, cache: &Arc<BlockCache>) -> Result<Table> {
+        let read_file = disk.open_read(&table_name(file))?;
+        let footer = read_footer(&read_file, file)?;
+        let tail_at = footer.data_bytes;
+        let tail_len = read_file.len() - FOOTER_BYTES as u64 - tail_at;
+        let tail_len = usize::try_from(tail_len)
+            .map_err(|_| corruption(&read_file, tail_at, "the table is too large to open here"))?;
+        let mut tail = vec![0; tail_len];
+        read_file.read_exact_at(&mut tail, tail_at)?;
+
+        let mut sections = Sections {
+            file: &read_file,
+            number: file,
+            offset: tail_at,
+            rest: &tail,
+        };
+        let filter = sections.next(footer.filter_bytes, |bytes| {
+            Filter::decode(bytes).ok_or("the filter is no whole number of lines")
+        })?;
+        let index = sections.next(footer.index_bytes, |bytes| {
+            Index::decode(bytes, footer.data_bytes)
+        })?;
+        let properties = sections.next(footer.properties_bytes, Properties::decode)?;
+        let has_filter = footer.filter_bytes >= (LINE_BYTES + TRAILER_BYTES) as u64;
+        let contradiction = if has_filter != (properties.filter_bits_per_key > 0) {
+            Some("properties and filter contradict each other")
+        } else if !index.is_separator(index.len() - 1, &properties.largest) {
+            Some("properties and index contradict each other")
+        } else {
+            None
+        };
+        if let Some(what) = contradiction {
+            return Err(corruption(&read_file, tail_at, what));
+        }
+        Ok(Table {
+            meta: TableMeta::new(file, read_file.len(), &properties),
+            file: read_file,
+            properties,
+            filter,
+            index,
+            cache: Arc::clone(cache),
+        })
+    }
+
+    /// What is known of the table without reading its entries.
+    pub(crate) fn meta(&self) -> &TableMeta {
+        &self.meta
+    }
+
+    /// Whether the table may have the key with this hash; `false` is certain.
+    #[inline]
+    pub(crate) fn may_contain(&self, hash: u64) -> bool {
+        self.filter.may_contain(hash)
+    }
+
+    /// The newest version of `key` whose sequence number is at most `seq`. Does not ask the filter:
+    /// the caller does, for all tables at once.
+    pub(crate) fn get(&self, key: &[u8], hash: u64, seq: Seq) -> Result<Option<Entry>> {
+        let [tag, ..] = hash.to_le_bytes();
+        let at = self.index.find(key);
+        if at == self.index.len() {
+            return Ok(None);
+        }
+        let bytes = self.block(at)?;
+        let found = entry_in(&bytes, key, tag, seq);
+        if found.is_some() || !self.index.is_separator(at, key) {
+            return Ok(found);
+        }
+        self.get_across(at + 1, key, tag, seq)
+    }
+
+    /// Looks for older versions of a key that is the separator of the block before `first`. All
+    /// blocks up to the next separator hold nothing but the key, so their last sequence numbers
+    /// descend and the block is found by binary search.
+    #[cold]
+    fn get_across(&self, first: usize, key: &[u8], tag: u8, seq: Seq) -> Result<Option<Entry>> {
+        let (mut low, mut high) = (first, self.index.find_above(first - 1, key));
+        while low < high {
+            let middle = low.midpoint(high);
+            if Block::new(&self.block(middle)?).last_seq() > seq {
+                low = middle + 1;
+            } else {
+                high = middle;
+            }
+        }
+        if low == self.index.len() {
+            return Ok(None);
+        }
+        Ok(entry_in(&self.block(low)?, key, tag, seq))
+    }
+
+    /// A cursor that reads through the cache. It stands nowhere until it is told to seek.
+    pub(crate) fn cursor(self: &Arc<Self>) -> TableCursor {
+        TableCursor::new(Arc::clone(self), false)
+    }
+
+    /// A cursor that reads large pieces and leaves the cache alone, for reading the whole table.
+    pub(crate) fn scan_cursor(self: &Arc<Self>) -> TableCursor {
+        TableCursor::new(Arc::clone(self), true)
+    }
+
+    /// About how many bytes of the file hold the keys from `lower` on and below `upper`. Exact to
+    /// a block at both ends, and additive: the parts of a range sum up to the whole range. A part
+    /// within one block counts as 0 bytes, which does not mean that it is empty.
+    pub(crate) fn bytes_between(&self, lower: &[u8], upper: Option<&[u8]>) -> u64 {
+        let (start, end) = self.span(lower, upper);
+        end.saturating_sub(start)
+    }
+
+    fn span(&self, lower: &[u8], upper: Option<&[u8]>) -> (u64, u64) {
+        let start = self.index.place(self.index.find(lower)).start;
+        let block = upper.map_or(self.index.len(), |upper| self.index.find(upper));
+        (start, self.index.place(block).start)
+    }
+
+    /// Up to `parts - 1` ascending keys that cut the table's part from `lower` on and below `upper`
+    /// into pieces of about equal size. All are above `lower` and below `upper`. There are fewer
+    /// where the part has fewer blocks.
+    pub(crate) fn cut_keys(
+        &self,
+        lower: &[u8],
+        upper: Option<&[u8]>,
+        parts: usize,
+    ) -> Vec<Vec<u8>> {
+        let (start, end) = self.span(lower, upper);
+        let length = u128::from(end.saturating_sub(start));
+        let mut keys: Vec<Vec<u8>> = Vec::new();
+        for part in 1..parts {
+            let ahead = length * part as u128 / parts as u128;
+            let target = start + u64::try_from(ahead).unwrap_or(u64::MAX);
+            // The block before the one that has the target ends nearest to it on the left.
+            let Some(block) = self.index.block_at(target).checked_sub(1) else {
+                continue;
+            };
+            let key = self.index.separator(block);
+            let above = key.as_slice() > keys.last().map_or(lower, Vec::as_slice);
+            if above && upper.is_none_or(|upper| key.as_slice() < upper) {
+                keys.push(key);
+            }
+        }
+        keys
+    }
+
+    /// Bytes that the open table holds in memory, blocks in the cache aside.
+    pub(crate) fn memory_bytes(&self) -> usize {
+        size_of::<Table>() + self.filter.bytes() + self.index.memory_bytes()
+    }
+
+    /// Block `at`, from the cache or from the medium.
+    #[inline]
+    fn block(&self, at: usize) -> Result<Arc<[u8]>> {
+        match self.cached_block(at) {
+            Some(bytes) => Ok(bytes),
+            None => self.read_block(at),
+        }
+    }
+
+    /// Block `at` if it is in the cache.
+    #[inline]
+    pub(super) fn cached_block(&self, at: usize) -> Option<Arc<[u8]>> {
+        self.cache.get((self.meta.file, self.index.place(at).start))
+    }
+
+    #[cold]
+    fn read_block(&self, at: usize) -> Result<Arc<[u8]>> {
+        let first = self.read_blocks(at..at + 1)?.pop_front();
+        first.ok_or_else(|| self.corruption(0, "the index names no such block"))
+    }
+
+    /// Reads adjacent blocks with one read, checks them and gives them to the cache.
+    pub(super) fn read_blocks(&self, blocks: Range<usize>) -> Result<VecDeque<Arc<[u8]>>> {
+        let start = self.index.place(blocks.start).start;
+        let length = self.index.place(blocks.end).start - start;
+        let length = usize::try_from(length)
+            .map_err(|_| self.corruption(start, "the block is too large to read here"))?;
+        with_scratch(length, |scratch| {
+            self.file.read_exact_at(scratch, start)?;
+            let mut rest: &[u8] = scratch;
+            let mut read = VecDeque::with_capacity(blocks.len());
+            for at in blocks {
+                let place = self.index.place(at);
+                let len = usize::try_from(place.end - place.start).unwrap_or(usize::MAX);
+                let (bytes, after) = rest.split_at_checked(len).unwrap_or_default();
+                self.check_block(at, bytes)?;
+                let bytes: Arc<[u8]> = Arc::from(bytes);
+                self.cache
+                    .insert((self.meta.file, place.start), Arc::clone(&bytes));
+                read.push_back(bytes);
+                rest = after;
+            }
+            Ok(read)
+        })
+    }
+
+    /// Reads bytes of the file, past the cache and unchecked.
+    pub(super) fn read_raw(&self, buffer: &mut [u8], offset: u64) -> Result<()> {
+        Ok(self.file.read_exact_at(buffer, offset)?)
+    }
+
+    /// Checks the bytes read for block `at`.
+    pub(super) fn check_block(&self, at: usize, bytes: &[u8]) -> Result<()> {
+        let offset = self.index.place(at).start;
+        block::check(self.meta.file, offset, bytes).map_err(|what| self.corruption(offset, what))
+    }
+
+    /// The error for bytes at `offset` that do not hold what they should.
+    #[cold]
+    pub(super) fn corruption(&self, offset: u64, what: &str) -> Error {
+        corruption(&self.file, offset, what)
+    }
+}
+
+#[inline]
+fn entry_in(bytes: &Arc<[u8]>, key: &[u8], tag: u8, seq: Seq) -> Option<Entry> {
+    let found = Block::new(bytes).get(key, tag, seq)?;
+    Some(Entry {
+        seq: found.seq,
+        kind: found.kind,
+        value: Slice::shared(bytes, found.value_at, found.end - found.value_at),
+    })
+}
+
+/// Runs `work` on `len` bytes of the thread's read buffer.
+fn with_scratch<T>(len: usize, work: impl FnOnce(&mut [u8]) -> T) -> T {
+    thread_local! {
+        static SCRATCH: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
+    }
+    if len > SCRATCH_BYTES_MAX {
+        return work(&mut vec![0; len]);
+    }
+    SCRATCH.with_borrow_mut(|scratch| {
+        if scratch.len() < len {
+            scratch.resize(len, 0);
+        }
+        work(scratch.get_mut(..len).unwrap_or_default())
+    })
+}
+
+fn corruption(file: &ReadFile, offset: u64, what: &str) -> Error {
+    Error::Corruption {
+        file: file.path().to_path_buf(),
+        offset,
+        what: what.to_string(),
+    }
+}
+
+fn read_footer(file: &ReadFile, number: u64) -> Result<Footer> {
+    let Some(offset) = file.len().checked_sub(FOOTER_BYTES as u64) else {
+        return Err(corruption(
+            file,
+            0,
+            "the file is shorter than the footer of a table",
+        ));
+    };
+    let mut bytes = [0; FOOTER_BYTES];
+    file.read_exact_at(&mut bytes, offset)?;
+    Footer::decode(&bytes, number, offset).map_err(|refusal| match refusal {
+        FooterRefusal::Corrupt(what) => corruption(file, offset, what),
+        FooterRefusal::Newer(found) => Error::NewerFormat {
+            file: file.path().to_path_buf(),
+            found,
+            supported: VERSION,
+        },
+    })
+}
+
+/// The sections between blocks and footer, taken one after the other.
+struct Sections<'a> {
+    file: &'a ReadFile,
+    number: u64,
+    offset: u64,
+    rest: &'a [u8],
+}
+
+impl Sections<'_> {
+    fn next<T>(&mut self, len: u64, decode: impl FnOnce(&[u8]) -> Checked<T>) -> Result<T> {
+        let offset = self.offset;
+        let decoded = usize::try_from(len)
+            .ok()
+            .and_then(|len| self.rest.split_at_checked(len))
+            .ok_or("the section leaves the file")
+            .and_then(|(section, rest)| {
+                self.rest = rest;
+                self.offset += len;
+                decode(check_part(self.number, offset, section)?)
+            });
+        decoded.map_err(|what| corruption(self.file, offset, what))
+    }
+}

@@ -1,0 +1,117 @@
+//! Verifies a whole table against itself.
+#![deny(clippy::indexing_slicing, clippy::unwrap_used)]
+
+use std::cmp::Ordering;
+use std::sync::Arc;
+
+use super::cursor::TableCursor;
+use super::layout::Properties;
+use super::reader::Table;
+use super::sketch::Sketch;
+use crate::error::Result;
+use crate::types::{Kind, hash_key};
+
+impl Table {
+    /// Reads every block from the medium, past the cache, and checks what the checksums cannot
+    /// know: the order of the entries, tags, separators, filter, sketch and properties. Returns the
+    /// first thing that does not hold as [`crate::Error::Corruption`].
+    pub(crate) fn verify(self: &Arc<Self>) -> Result<()> {
+        let mut cursor = self.scan_cursor();
+        cursor.seek_first()?;
+        let mut seen = Seen::new(self, &cursor);
+        while cursor.valid() {
+            if let Some(what) = seen.objection(self, &cursor) {
+                let offset = self.index.place(cursor.block_number()).start;
+                return Err(self.corruption(offset, what));
+            }
+            cursor.next()?;
+        }
+        seen.found.largest = seen.last_key;
+        if seen.found != self.properties {
+            let offset = self.index.place(self.index.len()).start;
+            return Err(self.corruption(offset, "the properties do not describe the entries"));
+        }
+        Ok(())
+    }
+}
+
+/// What the entries so far amount to.
+struct Seen {
+    found: Properties,
+    last_key: Vec<u8>,
+    last_seq: u64,
+    last_block: usize,
+    lower: Option<Vec<u8>>,
+    upper: Vec<u8>,
+}
+
+impl Seen {
+    fn new(table: &Table, first: &TableCursor) -> Seen {
+        Seen {
+            found: Properties {
+                entries: 0,
+                tombstones: 0,
+                key_bytes: 0,
+                value_bytes: 0,
+                min_seq: u64::MAX,
+                max_seq: 0,
+                filter_bits_per_key: table.properties.filter_bits_per_key,
+                smallest: first.key().to_vec(),
+                largest: Vec::new(),
+                sketch: Sketch::default(),
+            },
+            last_key: Vec::new(),
+            last_seq: 0,
+            last_block: 0,
+            lower: None,
+            upper: table.index.separator(0),
+        }
+    }
+
+    /// Takes the cursor's entry in; returns what is wrong with it.
+    fn objection(&mut self, table: &Table, cursor: &TableCursor) -> Option<&'static str> {
+        let (key, seq) = (cursor.key(), cursor.seq());
+        let hash = hash_key(key);
+        let order = self.last_key.as_slice().cmp(key);
+        let first = self.found.entries == 0;
+        if !first && (order == Ordering::Greater || (order.is_eq() && self.last_seq <= seq)) {
+            return Some("the entries are out of order");
+        }
+        if cursor.block_number() != self.last_block {
+            self.last_block = cursor.block_number();
+            let upper = table.index.separator(self.last_block);
+            self.lower = Some(std::mem::replace(&mut self.upper, upper));
+        }
+        // A key equal to the separator before its block is legal only for a further version.
+        let above = match &self.lower {
+            Some(lower) => key > lower.as_slice() || (order.is_eq() && key == lower.as_slice()),
+            None => true,
+        };
+        if !above || key > self.upper.as_slice() {
+            return Some("an entry lies in a block that the index does not name for it");
+        }
+        let [tag, ..] = hash.to_le_bytes();
+        if cursor.tag() != Some(tag) {
+            return Some("an entry's tag does not belong to its key");
+        }
+        if !table.filter.may_contain(hash) {
+            return Some("the filter denies a key that is there");
+        }
+        self.count(cursor, hash);
+        None
+    }
+
+    fn count(&mut self, cursor: &TableCursor, hash: u64) {
+        let found = &mut self.found;
+        found.entries += 1;
+        found.tombstones += u64::from(cursor.kind() == Kind::Delete);
+        found.key_bytes += cursor.key().len() as u64;
+        found.value_bytes += cursor.value_bytes().len() as u64;
+        found.min_seq = found.min_seq.min(cursor.seq());
+        found.max_seq = found.max_seq.max(cursor.seq());
+        found.sketch.add(hash);
+        self.last_key.clear();
+        self.last_key.extend_from_slice(cursor.key());
+        self.last_seq = cursor.seq();
+    }
+}

@@ -1,0 +1,178 @@
+//! Writes a table: blocks as they fill, the other parts at the end.
+
+use gabion_media::Appender;
+
+use super::block_builder::BlockBuilder;
+use super::filter::Filter;
+use super::index::IndexBuilder;
+use super::layout::{Footer, Properties, append_trailer};
+use super::sketch::Sketch;
+use super::{BLOCK_BYTES_MAX, TableMeta, TableOptions};
+use crate::error::Result;
+use crate::types::{Kind, Seq, hash_key};
+
+/// Bytes that are collected before the medium is asked to append them: an append costs about 2 us,
+/// so 256 KiB make it vanish and still fit a second-level cache.
+const BUFFER_BYTES: usize = 256 << 10;
+
+/// Writes the entries of one table in order.
+#[derive(Debug)]
+pub(crate) struct TableWriter {
+    appender: Appender,
+    file: u64,
+    block_bytes: usize,
+    /// What is not yet appended; it begins at `appended` of the file.
+    buffer: Vec<u8>,
+    appended: u64,
+    block: BlockBuilder,
+    index: IndexBuilder,
+    /// Hashes of the distinct keys.
+    hashes: Vec<u64>,
+    last_hash: u64,
+    properties: Properties,
+}
+
+impl TableWriter {
+    /// Starts table number `file` in the empty file of `appender`.
+    pub(crate) fn new(appender: Appender, file: u64, options: &TableOptions) -> TableWriter {
+        debug_assert_eq!(appender.len(), 0);
+        TableWriter {
+            appender,
+            file,
+            block_bytes: options.block_bytes.min(BLOCK_BYTES_MAX),
+            buffer: Vec::with_capacity(BUFFER_BYTES + BLOCK_BYTES_MAX),
+            appended: 0,
+            block: BlockBuilder::default(),
+            index: IndexBuilder::default(),
+            hashes: Vec::new(),
+            last_hash: 0,
+            properties: Properties {
+                entries: 0,
+                tombstones: 0,
+                key_bytes: 0,
+                value_bytes: 0,
+                min_seq: Seq::MAX,
+                max_seq: 0,
+                filter_bits_per_key: u64::from(options.filter_bits_per_key),
+                smallest: Vec::new(),
+                largest: Vec::new(),
+                sketch: Sketch::default(),
+            },
+        }
+    }
+
+    /// Adds an entry. Keys come in ascending order, the versions of a key in descending order of
+    /// their sequence numbers. A key is shorter than 64 KiB, a value shorter than 4 GiB.
+    pub(crate) fn add(&mut self, key: &[u8], seq: Seq, kind: Kind, value: &[u8]) -> Result<()> {
+        let repeats = self.properties.entries > 0 && self.block.last_key() == key;
+        debug_assert!(
+            self.properties.entries == 0 || repeats || self.block.last_key() < key,
+            "keys must ascend"
+        );
+        if !repeats {
+            self.last_hash = hash_key(key);
+            self.hashes.push(self.last_hash);
+        }
+        let fits = self.block.fits(key, seq, value, self.block_bytes);
+        if !fits {
+            self.cut(Some(key))?;
+        }
+        let tag = self.last_hash.to_le_bytes()[0];
+        self.block
+            .push((key, tag, repeats && fits), seq, kind, value);
+        self.note(key, seq, kind, value);
+        Ok(())
+    }
+
+    #[inline]
+    fn note(&mut self, key: &[u8], seq: Seq, kind: Kind, value: &[u8]) {
+        let properties = &mut self.properties;
+        if properties.entries == 0 {
+            properties.smallest.extend_from_slice(key);
+        }
+        properties.entries += 1;
+        properties.tombstones += u64::from(kind == Kind::Delete);
+        properties.key_bytes += key.len() as u64;
+        properties.value_bytes += value.len() as u64;
+        properties.min_seq = properties.min_seq.min(seq);
+        properties.max_seq = properties.max_seq.max(seq);
+    }
+
+    /// Entries added so far.
+    pub(crate) fn entries(&self) -> u64 {
+        self.properties.entries
+    }
+
+    /// Bytes of the blocks finished so far: what the file has reached, without the block in work.
+    pub(crate) fn bytes_written(&self) -> u64 {
+        self.appended + self.buffer.len() as u64
+    }
+
+    /// Finishes the block in work; `next` is the key that follows it.
+    fn cut(&mut self, next: Option<&[u8]>) -> Result<()> {
+        let offset = self.bytes_written();
+        let last = self.block.last_key();
+        if next.is_none() {
+            self.properties.largest.extend_from_slice(last);
+        }
+        self.index.add(last, next, self.block.block_bytes() as u64);
+        self.block.finish(&mut self.buffer, self.file, offset);
+        if self.buffer.len() >= BUFFER_BYTES {
+            self.append_buffer()?;
+        }
+        Ok(())
+    }
+
+    fn append_buffer(&mut self) -> Result<()> {
+        self.appender.append(&self.buffer)?;
+        self.appended += self.buffer.len() as u64;
+        self.buffer.clear();
+        Ok(())
+    }
+
+    /// Ends the section that begins at `start` of the buffer and returns its length.
+    fn end_section(&mut self, start: usize) -> u64 {
+        let offset = self.appended + start as u64;
+        append_trailer(&mut self.buffer, start, self.file, offset);
+        (self.buffer.len() - start) as u64
+    }
+
+    /// Writes what is left and syncs the file. Its name is durable only after the caller synced
+    /// the directory.
+    ///
+    /// # Panics
+    /// When nothing was added: there is no table without entries.
+    pub(crate) fn finish(mut self) -> Result<TableMeta> {
+        assert!(self.entries() > 0, "a table has at least one entry");
+        self.cut(None)?;
+        let data_bytes = self.bytes_written();
+        for hash in &self.hashes {
+            self.properties.sketch.add(*hash);
+        }
+        let bits_per_key = u32::try_from(self.properties.filter_bits_per_key).unwrap_or(u32::MAX);
+
+        let start = self.buffer.len();
+        Filter::build(&self.hashes, bits_per_key).encode(&mut self.buffer);
+        let filter_bytes = self.end_section(start);
+        let start = self.buffer.len();
+        self.index.encode(&mut self.buffer);
+        let index_bytes = self.end_section(start);
+        let start = self.buffer.len();
+        self.properties.encode(&mut self.buffer);
+        let properties_bytes = self.end_section(start);
+
+        let footer = Footer {
+            file: self.file,
+            data_bytes,
+            filter_bytes,
+            index_bytes,
+            properties_bytes,
+        };
+        let footer_at = self.bytes_written();
+        footer.encode(&mut self.buffer, footer_at);
+        self.append_buffer()?;
+        // DURABLE: every byte of the table; the name follows with the caller's directory sync.
+        self.appender.sync()?;
+        Ok(TableMeta::new(self.file, self.appended, &self.properties))
+    }
+}
