@@ -14,6 +14,12 @@ mod cache;
 )]
 mod engine;
 mod error;
+#[allow(
+    dead_code,
+    unused_imports,
+    reason = "parts of the engine arrive one by one"
+)]
+mod log;
 mod slice;
 mod types;
 

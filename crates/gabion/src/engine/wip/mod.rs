@@ -1,4 +1,5 @@
 //! The write-in-place engine.
 
+pub(crate) mod manifest;
 pub(crate) mod names;
 pub(crate) mod table;

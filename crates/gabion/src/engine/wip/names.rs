@@ -1,6 +1,12 @@
 //! The names of the files of a store: numbers of 16 hexadecimal digits, so that names sort as the
 //! numbers do, and a suffix or prefix that says what the file is.
 
+/// Name of the file that names the manifest in force.
+pub(crate) const CURRENT: &str = "CURRENT";
+
+/// Name of the lock file.
+pub(crate) const LOCK: &str = "LOCK";
+
 const LOG_SUFFIX: &str = ".log";
 const TABLE_SUFFIX: &str = ".tbl";
 const MANIFEST_PREFIX: &str = "manifest-";

@@ -1,0 +1,46 @@
+//! The manifest: which files make up the store.
+//!
+//! # Idea
+//! The state of the store's structure ([`ManifestState`]: keyspaces, buckets and their tables, the
+//! log's tail) is a fold over edits. Edits that belong together form a group, which is one frame of
+//! an append-only file and so takes effect as a whole. Each open begins a new file with a snapshot
+//! of the state, and so does a file that has grown much longer than its snapshot.
+//!
+//! # Layout
+//! `manifest-<number>`: a header, a frame with the snapshot, frames with groups of edits, and after
+//! each of these a mark (`layout`, `edit`; frames: `crate::log::frame`). `CURRENT` names the
+//! manifest in force and, after a clean close, its exact length (`layout`).
+//!
+//! # Invariants
+//! - I1. A group is durable before the next is written, and before [`Manifest::apply`] returns. So
+//!   only the newest group can be torn; the mark behind it, written after the sync, proves that it
+//!   was durable, and an invalid frame with a later mark is corruption.
+//! - I2. `CURRENT` names a manifest only after that one is durable with its snapshot.
+//! - I3. The first manifest and `CURRENT` exist before the first log segment or table. So a
+//!   directory with logs or tables and without `CURRENT` has lost it.
+//! - I4. A group that does not fit the state is refused before it is written.
+//!
+//! # Durability point
+//! The sync in [`Manifest::apply`]; of a new manifest, the renaming of `CURRENT`.
+//!
+//! # Recovery
+//! The state is what the valid frames say. After a clean close all bytes must be valid; else an
+//! invalid frame ends the manifest, unless a later mark proves that it was durable. What a crash
+//! leaves of manifests not in force is removed by the next open.
+
+#[cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used))]
+mod edit;
+#[cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used))]
+mod layout;
+#[cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used))]
+mod recovery;
+mod state;
+mod writepath;
+
+#[cfg(test)]
+mod tests;
+
+pub(crate) use edit::{Edit, FileMeta};
+pub(crate) use recovery::{Directory, inspect, read};
+pub(crate) use state::{BucketState, FileState, ManifestState, TableRef};
+pub(crate) use writepath::Manifest;

@@ -1,0 +1,201 @@
+//! Reading the manifest, and telling what a directory is.
+
+use gabion_media::{Disk, TEMPORARY_SUFFIX};
+
+use super::edit::decode_group;
+use super::layout::{CURRENT_MAGIC, HEADER_BYTES, Header, HeaderState, MANIFEST_MAGIC, VERSION};
+use super::state::ManifestState;
+use crate::engine::wip::names::{
+    CURRENT, LOCK, manifest_name, parse_log_name, parse_manifest_name, parse_table_name,
+};
+use crate::log::frame::{MARK_BYTES, Parsed, Place, marks};
+use crate::{Error, Result};
+
+/// Number of a store's first manifest.
+pub(super) const FIRST_MANIFEST: u64 = 1;
+
+/// What a directory is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Directory {
+    /// It holds a store.
+    Store,
+    /// It is empty, or holds what an interrupted creation left: a store can be created.
+    Free,
+}
+
+/// What reading a manifest found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Loaded {
+    /// What it says.
+    pub(crate) state: ManifestState,
+    /// Its number.
+    pub(crate) number: u64,
+    /// Where a group begins that was not completely written, if there is one.
+    pub(crate) torn: Option<u64>,
+}
+
+/// Tells what the directory is. Foreign files, and a store without its `CURRENT`, are errors.
+pub(crate) fn inspect(disk: &Disk) -> Result<Directory> {
+    let names = disk.list()?;
+    if names.iter().any(|name| name == CURRENT) {
+        return Ok(Directory::Store);
+    }
+    let not_a_store = |why: String| {
+        let path = disk.path().to_path_buf();
+        Err(Error::NotAStore { path, why })
+    };
+    let beyond_creation = |name: &&String| {
+        parse_log_name(name).is_some()
+            || parse_table_name(name).is_some()
+            || parse_manifest_name(name).is_some_and(|number| number != FIRST_MANIFEST)
+    };
+    if let Some(name) = names.iter().find(beyond_creation) {
+        return not_a_store(format!(
+            "{CURRENT} is missing, though there is {name}. Restore {CURRENT} from a copy, or run \
+             `gabion repair` to build a new store from the tables and logs"
+        ));
+    }
+    let temporary = format!("{CURRENT}{TEMPORARY_SUFFIX}");
+    let ours =
+        |name: &String| *name == LOCK || *name == temporary || parse_manifest_name(name).is_some();
+    if let Some(name) = names.iter().find(|name| !ours(name)) {
+        return not_a_store(format!(
+            "it holds other files, such as {name}. Choose an empty or new directory"
+        ));
+    }
+    Ok(Directory::Free)
+}
+
+/// Reads the manifest in force. Writes nothing.
+pub(crate) fn read(disk: &Disk) -> Result<Loaded> {
+    let current = read_current(disk)?;
+    let name = manifest_name(current.manifest);
+    let corrupt = |offset: u64, what: String| Error::Corruption {
+        file: disk.path_of(&name),
+        offset,
+        what,
+    };
+    if !disk.exists(&name)? {
+        return Err(corrupt(
+            0,
+            format!("the manifest is missing, though {CURRENT} names it"),
+        ));
+    }
+    let bytes = disk.read_all(&name)?;
+    let header = bytes
+        .first_chunk()
+        .map(|header| Header::decode(header, MANIFEST_MAGIC));
+    match header {
+        Some(HeaderState::Valid(header)) if header.manifest == current.manifest => {}
+        Some(HeaderState::Newer(found)) => {
+            let file = disk.path_of(&name);
+            return Err(Error::NewerFormat {
+                file,
+                found,
+                supported: VERSION,
+            });
+        }
+        _ => return Err(corrupt(0, "the manifest's header is not valid".to_owned())),
+    }
+    let clean = current.clean_len > 0;
+    if clean && current.clean_len != bytes.len() as u64 {
+        return Err(corrupt(
+            current.clean_len.min(bytes.len() as u64),
+            format!(
+                "the manifest has {} bytes and had {} when the store was closed",
+                bytes.len(),
+                current.clean_len
+            ),
+        ));
+    }
+    let (state, end) = fold(current.manifest, &bytes, &corrupt)?;
+    let torn = (end < bytes.len()).then_some(end as u64);
+    match torn {
+        Some(end) if clean => Err(corrupt(end, "the bytes are no valid edit".to_owned())),
+        _ => Ok(Loaded {
+            state,
+            number: current.manifest,
+            torn,
+        }),
+    }
+}
+
+/// Applies the manifest's groups; returns the state and where the valid frames end.
+fn fold(
+    number: u64,
+    bytes: &[u8],
+    corrupt: &dyn Fn(u64, String) -> Error,
+) -> Result<(ManifestState, usize)> {
+    let place = Place::new(&MANIFEST_MAGIC, number);
+    let mut state = ManifestState::default();
+    let mut groups = 0;
+    let mut at = HEADER_BYTES;
+    loop {
+        let rest = bytes.get(at..).unwrap_or_default();
+        match place.parse(at as u64, rest) {
+            Parsed::Record(payload) => {
+                let payload_at = (at + crate::log::frame::FRAME_HEADER_BYTES) as u64;
+                let edits = decode_group(payload).map_err(|malformed| {
+                    corrupt(payload_at + malformed.at as u64, malformed.what.to_owned())
+                })?;
+                for edit in &edits {
+                    state.apply(edit).map_err(|what| corrupt(at as u64, what))?;
+                }
+                groups += 1;
+                at += crate::log::frame::FRAME_HEADER_BYTES + payload.len();
+            }
+            Parsed::Mark(_) => at += MARK_BYTES,
+            Parsed::Blank | Parsed::Short(_) | Parsed::Invalid => break,
+        }
+    }
+    if groups == 0 {
+        // CURRENT named this manifest only after its snapshot was durable.
+        return Err(corrupt(
+            at as u64,
+            "the snapshot of the store's state is damaged".to_owned(),
+        ));
+    }
+    let rest = bytes.get(at..).unwrap_or_default();
+    let durable = marks(place, at as u64, rest).max().unwrap_or(0);
+    if durable > at as u64 {
+        let what = format!(
+            "the bytes are no valid edit, but the manifest was durable up to offset {durable}"
+        );
+        return Err(corrupt(at as u64, what));
+    }
+    Ok((state, at))
+}
+
+fn read_current(disk: &Disk) -> Result<Header> {
+    let bytes = disk.read_all(CURRENT)?;
+    let corrupt = |what: String| {
+        let file = disk.path_of(CURRENT);
+        Err(Error::Corruption {
+            file,
+            offset: 0,
+            what,
+        })
+    };
+    let Ok(bytes) = <&[u8; HEADER_BYTES]>::try_from(&bytes[..]) else {
+        if bytes.first_chunk() == Some(&CURRENT_MAGIC) {
+            return corrupt(format!(
+                "it has {} bytes instead of {HEADER_BYTES}",
+                bytes.len()
+            ));
+        }
+        return Err(Error::NotAStore {
+            path: disk.path().to_path_buf(),
+            why: format!("the file {CURRENT} was not written by Gabion"),
+        });
+    };
+    match Header::decode(bytes, CURRENT_MAGIC) {
+        HeaderState::Valid(header) => Ok(header),
+        HeaderState::Newer(found) => Err(Error::NewerFormat {
+            file: disk.path_of(CURRENT),
+            found,
+            supported: VERSION,
+        }),
+        HeaderState::Foreign => corrupt("its magic is not Gabion's".to_owned()),
+        HeaderState::Invalid => corrupt("its checksum does not hold".to_owned()),
+    }
+}

@@ -1,0 +1,330 @@
+//! What the manifest says: the fold over its edits.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::edit::{Edit, FileMeta};
+use crate::types::Seq;
+
+/// The structure of the store.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct ManifestState {
+    /// Names of the keyspaces by id.
+    pub(crate) keyspaces: BTreeMap<u32, String>,
+    /// Buckets by id.
+    pub(crate) buckets: BTreeMap<u64, BucketState>,
+    /// Table files by number.
+    pub(crate) files: BTreeMap<u64, FileState>,
+    /// First segment of the log that is needed.
+    pub(crate) log_tail: u64,
+    /// Valid lengths of segments from the tail on that are known; 0: the segment holds nothing.
+    pub(crate) sealed: BTreeMap<u64, u64>,
+    /// Sequence numbers up to here are used; the log may hold larger ones.
+    pub(crate) last_seq: Seq,
+    /// First file number that was never used.
+    pub(crate) next_file: u64,
+    /// First bucket id that was never used.
+    pub(crate) next_bucket: u64,
+    /// Lower bounds of the buckets: unique in a keyspace.
+    bounds: BTreeSet<(u32, Vec<u8>)>,
+}
+
+/// A bucket.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct BucketState {
+    /// The keyspace that it is a part of.
+    pub(crate) keyspace: u32,
+    /// Its smallest possible key.
+    pub(crate) lower: Vec<u8>,
+    /// All writes to it up to this number are in tables.
+    pub(crate) flushed_seq: Seq,
+    /// Its tables, in the order in which they were added.
+    pub(crate) tables: Vec<TableRef>,
+}
+
+/// A table as a part of a bucket.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct TableRef {
+    /// Level in the bucket.
+    pub(crate) level: u8,
+    /// Run in the level; the higher, the newer.
+    pub(crate) run: u64,
+    /// Number of the file.
+    pub(crate) file: u64,
+}
+
+/// A table file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct FileState {
+    /// What is known about it.
+    pub(crate) meta: FileMeta,
+    /// Number of buckets that refer to it.
+    pub(crate) refs: u32,
+}
+
+impl Default for ManifestState {
+    /// The state of a new store: nothing, and all numbers begin at 1.
+    fn default() -> ManifestState {
+        ManifestState {
+            keyspaces: BTreeMap::new(),
+            buckets: BTreeMap::new(),
+            files: BTreeMap::new(),
+            log_tail: 1,
+            sealed: BTreeMap::new(),
+            last_seq: 0,
+            next_file: 1,
+            next_bucket: 1,
+            bounds: BTreeSet::new(),
+        }
+    }
+}
+
+impl ManifestState {
+    /// Applies an edit, or says why it does not fit; then the state is unchanged.
+    pub(crate) fn apply(&mut self, edit: &Edit) -> Result<(), String> {
+        match edit {
+            Edit::AddKeyspace { id, name } => self.add_keyspace(*id, name),
+            Edit::AddBucket {
+                id,
+                keyspace,
+                lower,
+                flushed_seq,
+            } => self.add_bucket(*id, *keyspace, lower, *flushed_seq),
+            Edit::RemoveBucket { id } => self.remove_bucket(*id),
+            Edit::AddTable {
+                bucket,
+                level,
+                run,
+                file,
+            } => self.add_table(
+                *bucket,
+                TableRef {
+                    level: *level,
+                    run: *run,
+                    file: *file,
+                },
+            ),
+            Edit::RemoveTable { bucket, file } => self.remove_table(*bucket, *file),
+            Edit::NewFile { file, meta } => self.new_file(*file, meta),
+            Edit::DropFile { file } => self.drop_file(*file),
+            Edit::FlushedSeq { bucket, seq } => {
+                let bucket = self.bucket(*bucket)?;
+                bucket.flushed_seq = bucket.flushed_seq.max(*seq);
+                Ok(())
+            }
+            Edit::LogTail { segment } => {
+                self.log_tail = self.log_tail.max(*segment);
+                self.sealed = self.sealed.split_off(&self.log_tail);
+                Ok(())
+            }
+            Edit::LogSealed { segment, length } => self.seal_log(*segment, *length),
+            Edit::LastSeq { seq } => {
+                self.last_seq = self.last_seq.max(*seq);
+                Ok(())
+            }
+            Edit::NextFile { number } => {
+                self.next_file = self.next_file.max(*number);
+                Ok(())
+            }
+            Edit::NextBucket { id } => {
+                self.next_bucket = self.next_bucket.max(*id);
+                Ok(())
+            }
+        }
+    }
+
+    fn add_keyspace(&mut self, id: u32, name: &str) -> Result<(), String> {
+        if self.keyspaces.contains_key(&id) || self.keyspaces.values().any(|known| known == name) {
+            return Err(format!("keyspace {id} ({name:?}) is added twice"));
+        }
+        self.keyspaces.insert(id, name.to_owned());
+        Ok(())
+    }
+
+    fn add_bucket(
+        &mut self,
+        id: u64,
+        keyspace: u32,
+        lower: &[u8],
+        flushed_seq: Seq,
+    ) -> Result<(), String> {
+        if !self.keyspaces.contains_key(&keyspace) {
+            return Err(format!(
+                "bucket {id} is added to the unknown keyspace {keyspace}"
+            ));
+        }
+        let bound = (keyspace, lower.to_vec());
+        if self.buckets.contains_key(&id) || self.bounds.contains(&bound) {
+            return Err(format!(
+                "bucket {id} of keyspace {keyspace} or its bound is added twice"
+            ));
+        }
+        let Some(next_bucket) = id.checked_add(1) else {
+            return Err(format!("bucket {id} has an impossible id"));
+        };
+        self.bounds.insert(bound);
+        let lower = lower.to_vec();
+        let bucket = BucketState {
+            keyspace,
+            lower,
+            flushed_seq,
+            tables: Vec::new(),
+        };
+        self.buckets.insert(id, bucket);
+        self.next_bucket = self.next_bucket.max(next_bucket);
+        Ok(())
+    }
+
+    fn remove_bucket(&mut self, id: u64) -> Result<(), String> {
+        let Some(bucket) = self.buckets.remove(&id) else {
+            return Err(format!("the unknown bucket {id} is removed"));
+        };
+        self.bounds.remove(&(bucket.keyspace, bucket.lower));
+        for table in &bucket.tables {
+            self.unrefer(table.file);
+        }
+        Ok(())
+    }
+
+    fn add_table(&mut self, bucket_id: u64, table: TableRef) -> Result<(), String> {
+        let Some(file) = self.files.get_mut(&table.file) else {
+            return Err(format!(
+                "the unknown file {} is added to bucket {bucket_id}",
+                table.file
+            ));
+        };
+        let Some(bucket) = self.buckets.get_mut(&bucket_id) else {
+            return Err(format!(
+                "file {} is added to the unknown bucket {bucket_id}",
+                table.file
+            ));
+        };
+        if bucket.tables.iter().any(|known| known.file == table.file) {
+            return Err(format!(
+                "file {} is added to bucket {bucket_id} twice",
+                table.file
+            ));
+        }
+        bucket.tables.push(table);
+        file.refs += 1;
+        Ok(())
+    }
+
+    fn remove_table(&mut self, bucket_id: u64, file: u64) -> Result<(), String> {
+        let bucket = self.bucket(bucket_id)?;
+        let Some(at) = bucket.tables.iter().position(|table| table.file == file) else {
+            return Err(format!(
+                "file {file} is removed from bucket {bucket_id}, which lacks it"
+            ));
+        };
+        bucket.tables.remove(at);
+        self.unrefer(file);
+        Ok(())
+    }
+
+    fn unrefer(&mut self, file: u64) {
+        if let Some(file) = self.files.get_mut(&file) {
+            file.refs -= 1;
+        }
+    }
+
+    fn new_file(&mut self, file: u64, meta: &FileMeta) -> Result<(), String> {
+        let Some(next_file) = file.checked_add(1) else {
+            return Err(format!("file {file} has an impossible number"));
+        };
+        if self.files.contains_key(&file) {
+            return Err(format!("file {file} is added twice"));
+        }
+        self.files.insert(
+            file,
+            FileState {
+                meta: meta.clone(),
+                refs: 0,
+            },
+        );
+        self.next_file = self.next_file.max(next_file);
+        Ok(())
+    }
+
+    fn drop_file(&mut self, file: u64) -> Result<(), String> {
+        match self.files.get(&file) {
+            None => Err(format!("the unknown file {file} is dropped")),
+            Some(FileState { refs: 0, .. }) => {
+                self.files.remove(&file);
+                Ok(())
+            }
+            Some(FileState { refs, .. }) => Err(format!(
+                "file {file} is dropped while {refs} buckets refer to it"
+            )),
+        }
+    }
+
+    fn seal_log(&mut self, segment: u64, length: u64) -> Result<(), String> {
+        if segment < self.log_tail {
+            return Ok(());
+        }
+        match self.sealed.get(&segment) {
+            Some(known) if *known != length => Err(format!(
+                "the log segment {segment:x} is sealed at {length} bytes and was at {known}"
+            )),
+            _ => {
+                self.sealed.insert(segment, length);
+                Ok(())
+            }
+        }
+    }
+
+    fn bucket(&mut self, id: u64) -> Result<&mut BucketState, String> {
+        self.buckets
+            .get_mut(&id)
+            .ok_or_else(|| format!("an edit names the unknown bucket {id}"))
+    }
+
+    /// Edits that make this state of an empty one.
+    pub(super) fn snapshot(&self) -> Vec<Edit> {
+        let mut edits = Vec::new();
+        for (&id, name) in &self.keyspaces {
+            edits.push(Edit::AddKeyspace {
+                id,
+                name: name.clone(),
+            });
+        }
+        for (&file, state) in &self.files {
+            edits.push(Edit::NewFile {
+                file,
+                meta: state.meta.clone(),
+            });
+        }
+        for (&id, bucket) in &self.buckets {
+            let (keyspace, flushed_seq) = (bucket.keyspace, bucket.flushed_seq);
+            let lower = bucket.lower.clone();
+            edits.push(Edit::AddBucket {
+                id,
+                keyspace,
+                lower,
+                flushed_seq,
+            });
+            for &TableRef { level, run, file } in &bucket.tables {
+                edits.push(Edit::AddTable {
+                    bucket: id,
+                    level,
+                    run,
+                    file,
+                });
+            }
+        }
+        edits.push(Edit::LogTail {
+            segment: self.log_tail,
+        });
+        for (&segment, &length) in &self.sealed {
+            edits.push(Edit::LogSealed { segment, length });
+        }
+        edits.push(Edit::LastSeq { seq: self.last_seq });
+        edits.push(Edit::NextFile {
+            number: self.next_file,
+        });
+        edits.push(Edit::NextBucket {
+            id: self.next_bucket,
+        });
+        edits
+    }
+}

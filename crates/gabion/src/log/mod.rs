@@ -1,0 +1,92 @@
+//! The write-ahead log.
+//!
+//! # Idea
+//! Every write is in the log before it is acknowledged. The log is a sequence of preallocated
+//! segments; appending is a checksum and a copy into a mapping, which survives the end of the
+//! process without a system call. A sync, by whichever thread, makes what was appended survive
+//! the loss of power. When MemTables have been flushed to tables, the segments that held their
+//! writes are removed (one log for all buckets, its tail bounded by the oldest write that is not in
+//! a table: WipDB, section 2.3.4).
+//!
+//! # Layout
+//! A segment is a header (`layout`) and frames (`frame`); a frame holds a record, whose payload is
+//! a batch of writes (`batch`), or a mark, which says up to where the log was durable when it was
+//! written. A position ([`Lsn`]) is the number of a segment and an offset in it.
+//!
+//! # Rooms
+//! | file | journey |
+//! |---|---|
+//! | `writepath`, `segments` | an append; segments come and go |
+//! | `sync` | what was appended becomes durable; what other threads do for the writer |
+//! | `recovery`, `reader` | a replay after a crash: where the log ends, what is torn or corrupt |
+//! | `layout`, `frame`, `batch`, `codec` | bytes on media |
+//!
+//! # Invariants
+//! - I1. One writer. Frames follow each other without gaps; each segment's header tells the end of
+//!   its predecessor. So what a replay reads is a prefix of what was appended.
+//! - I2. A mark, a header's durable position and a sealed length in the manifest are only written
+//!   after the sync that makes them true has returned.
+//! - I3. The number of a segment is used once, unless its file's name was lost with the power.
+//! - I4. After a failed write or sync the log takes no more appends: nobody knows what of it is on
+//!   the medium. A failed creation of a segment changes nothing.
+//!
+//! # Durability points
+//! Process death: the return of [`Log::append`]. Loss of power: the return of [`LogSyncer::sync`].
+//!
+//! # Limits of what can be detected
+//! Damage of the newest durable bytes cannot be told from a torn write as long as nothing was
+//! written behind them: the mark that tells of a sync is carried by the next append. After a clean
+//! close the sealed length in the manifest covers everything.
+
+#[cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used))]
+mod batch;
+#[cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used))]
+pub(crate) mod codec;
+#[cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used))]
+pub(crate) mod frame;
+#[cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used))]
+mod layout;
+#[cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used))]
+mod reader;
+#[cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used))]
+mod recovery;
+mod segments;
+mod sync;
+mod writepath;
+
+#[cfg(test)]
+mod tests;
+
+pub(crate) use batch::{BatchEncoder, Op, OpHead, Ops, RelogEncoder, batch_head, decode};
+pub(crate) use codec::Malformed;
+pub(crate) use layout::Lsn;
+pub(crate) use recovery::{ReplayEnd, Torn, replay};
+pub(crate) use sync::LogSyncer;
+pub(crate) use writepath::Log;
+
+/// A segment and the length of its valid part in bytes; 0 for a segment that holds nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct SealedLog {
+    /// Number of the segment.
+    pub(crate) segment: u64,
+    /// Length in bytes, header included.
+    pub(crate) length: u64,
+}
+
+/// How the log is laid out.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct LogOptions {
+    /// Largest size of a segment in bytes. Segments begin small and double up to it; a larger
+    /// record gets a segment of its size.
+    pub(crate) segment_bytes_max: u64,
+}
+
+impl Default for LogOptions {
+    /// Segments of 64 MiB: at 1 GiB of log, 16 files, each created and removed within
+    /// milliseconds.
+    fn default() -> LogOptions {
+        LogOptions {
+            segment_bytes_max: 64 << 20,
+        }
+    }
+}

@@ -1,0 +1,371 @@
+//! Reading the log back after a crash.
+//!
+//! # What a crash leaves
+//! Segments in the directory from the manifest's tail on. Those that an earlier recovery or a clean
+//! close recorded in the manifest are *sealed*: their valid length is known, 0 for one that holds
+//! nothing. Behind them, what was written since: segments whose last writes, headers or names may
+//! be missing or torn in any combination as far as they were not synced; and perhaps a segment that
+//! was prepared and never used.
+//!
+//! # Rule
+//! Segments are read in the order of their numbers; sealed ones up to their length, others up to
+//! the first position without a valid frame. A segment continues the log if its header says that
+//! the log ended exactly where its predecessor's frames end. The first position at which the log
+//! does not continue is the *cut*: the log ends there, and every later segment is void.
+//!
+//! A cut is only taken where nothing proves that the log was durable beyond it. Proofs are sealed
+//! lengths, positions in valid headers, and marks found anywhere behind the cut. With a proof the
+//! cut is corruption, and the error names the place.
+//!
+//! Sequences of segments may have gaps in their numbers: void segments are removed, and no number
+//! is used again.
+//!
+//! # Then
+//! 1. [`ReplayEnd::seal`] makes durable what was read: after the end of a process it may never have
+//!    been synced, and a sealed length promises that it was. A sync would not do: if an earlier
+//!    one had failed, the system may hold the bytes in memory and believe that they are on the
+//!    medium. So segments are written anew as far as no mark proves them durable.
+//! 2. The caller records the seals durably in the manifest.
+//! 3. [`ReplayEnd::clean`] removes void and outdated segments, [`Log::start`](super::Log::start)
+//!    begins a segment with a number above all others.
+//!
+//! A crash before 2 changes nothing: the next replay finds the same or, after a loss of power in
+//! between, a shorter prefix that still holds everything acknowledged as durable. A crash after 2
+//! leaves void segments in place, which their seals keep from being read; so stale frames behind a
+//! cut can never be taken for later ones, though the positions behind the cut are not used again
+//! either (the new segment has a new number).
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use gabion_media::{Disk, Purpose, TEMPORARY_SUFFIX};
+
+use super::SealedLog;
+use super::layout::{HEADER_BYTES, HeaderState, Lsn, SegmentHeader, VERSION};
+use super::reader::{SegmentReader, Step};
+use crate::engine::wip::names::{log_name, parse_log_name};
+use crate::{Error, Result};
+
+/// What a replay found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct ReplayEnd {
+    /// Segments that belong to the log, ascending, with their valid lengths.
+    pub(crate) segments: Vec<SealedLog>,
+    /// Where the log ends.
+    pub(crate) end: Lsn,
+    /// Highest number that a segment has or had.
+    pub(crate) last_segment: u64,
+    /// What was cut off, if it was more than unused space.
+    pub(crate) torn: Option<Torn>,
+    /// Segments that were read or found void for the first time: their seals are to be recorded.
+    unsealed: Vec<SealedLog>,
+    /// Segments in the directory that hold nothing the store needs.
+    useless: Vec<u64>,
+    /// The furthest position that was proved durable.
+    proven: Lsn,
+}
+
+/// The end of a log that was not completely written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Torn {
+    /// Where the log was cut.
+    pub(crate) at: Lsn,
+    /// Bytes behind the cut that are not zero, roughly: up to the last one of each segment.
+    pub(crate) bytes: u64,
+}
+
+/// Reads the log from segment `from` on and calls `record` with each record's position and payload,
+/// in order. `sealed` are the valid lengths that the manifest knows.
+///
+/// Reads only; it may be repeated. Errors of `record` end it.
+pub(crate) fn replay(
+    disk: &Disk,
+    from: u64,
+    sealed: &BTreeMap<u64, u64>,
+    mut record: impl FnMut(Lsn, &[u8]) -> Result<()>,
+) -> Result<ReplayEnd> {
+    let present: Vec<u64> = disk
+        .list()?
+        .iter()
+        .filter_map(|name| parse_log_name(name))
+        .collect();
+    let mut replay = Replay::new(disk, from, sealed, &present)?;
+    let mut cut = None;
+    for &segment in present.iter().filter(|segment| **segment >= from) {
+        match sealed.get(&segment) {
+            Some(0) => replay.end.useless.push(segment),
+            length => {
+                replay.unread.push(segment);
+                if cut.is_none() {
+                    cut = replay.read(segment, length.copied(), &mut record)?;
+                }
+            }
+        }
+    }
+    replay.finish(cut)
+}
+
+struct Replay<'a> {
+    disk: &'a Disk,
+    from: u64,
+    /// The furthest position that was surely durable, and why.
+    proof: Lsn,
+    /// Segments at or behind the place where reading stopped.
+    unread: Vec<u64>,
+    end: ReplayEnd,
+}
+
+/// Why the log ends although more may follow.
+struct Cut {
+    /// What is not as expected, for messages.
+    at: Lsn,
+    why: String,
+}
+
+impl<'a> Replay<'a> {
+    fn new(
+        disk: &'a Disk,
+        from: u64,
+        sealed: &BTreeMap<u64, u64>,
+        present: &[u64],
+    ) -> Result<Replay<'a>> {
+        let numbers = present.iter().chain(sealed.keys()).copied();
+        let last_segment = numbers.max().unwrap_or(0).max(from.saturating_sub(1));
+        if last_segment > Lsn::PART_MAX {
+            let what = "number of log segments";
+            return Err(Error::Limit {
+                what,
+                size: last_segment,
+                limit: Lsn::PART_MAX,
+            });
+        }
+        let mut proof = Lsn::default();
+        for (&segment, &length) in sealed.range(from..).filter(|(_, length)| **length > 0) {
+            if present.binary_search(&segment).is_err() {
+                let what = format!("the log segment is missing; it held {length} bytes");
+                return Err(corruption(disk, segment, 0, what));
+            }
+            if length > Lsn::PART_MAX {
+                let what = format!("its sealed length of {length} bytes is impossible");
+                return Err(corruption(disk, segment, 0, what));
+            }
+            proof = Lsn::new(segment, length);
+        }
+        let useless = present
+            .iter()
+            .copied()
+            .filter(|segment| *segment < from)
+            .collect();
+        let end = ReplayEnd {
+            segments: Vec::new(),
+            end: Lsn::new(from, 0),
+            last_segment,
+            torn: None,
+            unsealed: Vec::new(),
+            useless,
+            proven: Lsn::default(),
+        };
+        Ok(Replay {
+            disk,
+            from,
+            proof,
+            unread: Vec::new(),
+            end,
+        })
+    }
+
+    /// Reads one segment. Returns the cut if the log ends before or in it.
+    fn read(
+        &mut self,
+        segment: u64,
+        sealed: Option<u64>,
+        record: &mut impl FnMut(Lsn, &[u8]) -> Result<()>,
+    ) -> Result<Option<Cut>> {
+        let file = self.disk.open_read(&log_name(segment))?;
+        let (mut reader, header) = SegmentReader::open(file, segment, sealed)?;
+        let header = match header {
+            HeaderState::Valid(header) => header,
+            HeaderState::Newer(found) => {
+                let file = path_of(self.disk, segment);
+                return Err(Error::NewerFormat {
+                    file,
+                    found,
+                    supported: VERSION,
+                });
+            }
+            HeaderState::Blank | HeaderState::Invalid => {
+                let why = "the log segment has no valid header".to_owned();
+                return Ok(Some(Cut {
+                    at: Lsn::new(segment, 0),
+                    why,
+                }));
+            }
+        };
+        if let Some(cut) = self.check_continues(&header)? {
+            return Ok(Some(cut));
+        }
+        self.end.end = Lsn::new(segment, HEADER_BYTES as u64);
+        let valid = loop {
+            match reader.step()? {
+                Step::Record(offset, payload) => record(Lsn::new(segment, offset), payload)?,
+                Step::Blank => break sealed.is_none_or(|length| reader.offset() == length),
+                Step::Invalid => break false,
+            }
+        };
+        let length = reader.offset();
+        self.proof = self.proof.max(header.durable).max(reader.durable());
+        self.end.end = Lsn::new(segment, length);
+        self.end.segments.push(SealedLog { segment, length });
+        if sealed.is_none() {
+            self.end.unsealed.push(SealedLog { segment, length });
+        }
+        self.unread.clear();
+        // The last segment read is searched for proofs, its rest may have been durable.
+        if sealed.is_none() {
+            self.unread.push(segment);
+        }
+        let why = "the bytes are no valid log record";
+        Ok((!valid).then(|| Cut {
+            at: self.end.end,
+            why: why.to_owned(),
+        }))
+    }
+
+    /// Whether a segment with this header continues the log.
+    fn check_continues(&self, header: &SegmentHeader) -> Result<Option<Cut>> {
+        let end = self.end.end;
+        let continues = if self.end.segments.is_empty() {
+            // What came before the first segment that the manifest needs may be gone; but nothing
+            // that is needed may lie between.
+            let first_needed = Lsn::new(self.from, HEADER_BYTES as u64);
+            header.segment == self.from || header.after < first_needed
+        } else {
+            header.after == end
+        };
+        if continues {
+            return Ok(None);
+        }
+        let (segment, after) = (header.segment, header.after);
+        let why = format!(
+            "the next log segment, {segment:x}, continues at offset {} of segment {:x}",
+            after.offset(),
+            after.segment()
+        );
+        if after < end {
+            // A valid frame lies where the log had already ended: no crash does that.
+            return Err(corruption(self.disk, end.segment(), end.offset(), why));
+        }
+        Ok(Some(Cut { at: end, why }))
+    }
+
+    /// Decides about the place where the log ends, and sums up.
+    fn finish(mut self, cut: Option<Cut>) -> Result<ReplayEnd> {
+        let at = self.end.end;
+        let mut bytes = 0;
+        let unread = std::mem::take(&mut self.unread);
+        for &segment in &unread {
+            let file = self.disk.open_read(&log_name(segment))?;
+            let (reader, header) = SegmentReader::open(file, segment, None)?;
+            if let HeaderState::Valid(header) = header {
+                self.proof = self.proof.max(header.durable);
+            }
+            let offset = if segment == at.segment() {
+                at.offset()
+            } else {
+                0
+            };
+            let traces = reader.traces(offset)?;
+            self.proof = self.proof.max(traces.durable);
+            bytes += traces.bytes;
+        }
+        if self.proof > at {
+            let cut = cut.unwrap_or(Cut {
+                at,
+                why: "the log ends here".to_owned(),
+            });
+            let (at, why) = (cut.at, cut.why);
+            let what = format!(
+                "{why}, but the log was durable up to offset {} of segment {:x}",
+                self.proof.offset(),
+                self.proof.segment()
+            );
+            return Err(corruption(self.disk, at.segment(), at.offset(), what));
+        }
+        let read = self.end.segments.last().map_or(0, |log| log.segment);
+        for segment in unread.into_iter().filter(|segment| *segment > read) {
+            self.end.unsealed.push(SealedLog { segment, length: 0 });
+            self.end.useless.push(segment);
+        }
+        self.end.proven = self.proof;
+        self.end.torn = (bytes > 0).then_some(Torn { at, bytes });
+        Ok(self.end)
+    }
+}
+
+impl ReplayEnd {
+    /// Number of the segment in which the log goes on.
+    pub(crate) fn next_segment(&self) -> u64 {
+        self.last_segment + 1
+    }
+
+    /// Makes the segments that were read durable, and returns the seals that the caller must record
+    /// durably before the log goes on: lengths, or 0 for a void segment.
+    pub(crate) fn seal(&self, disk: &Disk) -> Result<&[SealedLog]> {
+        for log in self.unsealed.iter().filter(|log| log.length > 0) {
+            if Lsn::new(log.segment, log.length) > self.proven {
+                // DURABLE: the segment with its name. A crash before leaves it as it was.
+                rewrite(disk, *log)?;
+            }
+        }
+        Ok(&self.unsealed)
+    }
+
+    /// Removes what is of no use: void and outdated segments, what lies behind the end of the
+    /// others, and the remains of an interrupted [`ReplayEnd::seal`]. Only after the seals were
+    /// recorded; not durable, a repetition after a crash does the same.
+    pub(crate) fn clean(&self, disk: &Disk) -> Result<()> {
+        for segment in &self.useless {
+            disk.remove(&log_name(*segment))?;
+        }
+        for log in &self.segments {
+            let name = log_name(log.segment);
+            if disk.len_of(&name)? > log.length {
+                disk.truncate(&name, log.length)?;
+            }
+        }
+        for name in disk.list()? {
+            let log = name.strip_suffix(TEMPORARY_SUFFIX).and_then(parse_log_name);
+            if log.is_some() {
+                disk.remove(&name)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Puts a new file with the valid part of the segment in its place, durably.
+fn rewrite(disk: &Disk, log: SealedLog) -> Result<()> {
+    let name = log_name(log.segment);
+    let what = "log segment, to be read into memory";
+    let limit = usize::MAX as u64;
+    let too_long = |_| Error::Limit {
+        what,
+        size: log.length,
+        limit,
+    };
+    let mut bytes = vec![0; usize::try_from(log.length).map_err(too_long)?];
+    disk.open_read(&name)?.read_exact_at(&mut bytes, 0)?;
+    Ok(disk.replace(&name, &bytes, Purpose::Log)?)
+}
+
+fn path_of(disk: &Disk, segment: u64) -> PathBuf {
+    disk.path_of(&log_name(segment))
+}
+
+fn corruption(disk: &Disk, segment: u64, offset: u64, what: String) -> Error {
+    Error::Corruption {
+        file: path_of(disk, segment),
+        offset,
+        what,
+    }
+}

@@ -1,0 +1,185 @@
+//! Making the log durable, from any thread, while its writer goes on.
+
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use gabion_media::LogSync;
+use parking_lot::Mutex;
+
+use super::layout::Lsn;
+use super::segments::Segments;
+use crate::{Error, Result};
+
+/// What the log's writer shares with the threads that work for it: group commit and the interval
+/// thread sync, a background thread prepares segments and removes old ones.
+///
+/// # Invariants
+/// - I1. `durable <= appended`; both only grow.
+/// - I2. Every segment with bytes in `durable..appended` is in `unsynced`, in order, unless it was
+///   removed because the manifest needs it no more; the last entry is the current segment.
+/// - I3. `durable` moves past bytes of a segment only after the segment's file and its name in the
+///   directory are durable, and all segments before it.
+/// - I4. After the first failure nothing is appended or becomes durable any more.
+#[derive(Debug)]
+pub(crate) struct LogSyncer {
+    appended: AtomicU64,
+    durable: AtomicU64,
+    failure: OnceLock<Error>,
+    /// One sync at a time. Never taken by the writer.
+    syncing: Mutex<()>,
+    /// Held for moments only, not while a file is synced.
+    unsynced: Mutex<Vec<Unsynced>>,
+    segments: Segments,
+}
+
+#[derive(Clone, Debug)]
+struct Unsynced {
+    segment: u64,
+    file: LogSync,
+    /// Whether its name is durable.
+    named: bool,
+}
+
+impl LogSyncer {
+    pub(super) fn new(segments: Segments, end: Lsn) -> LogSyncer {
+        LogSyncer {
+            appended: AtomicU64::new(end.0),
+            durable: AtomicU64::new(end.0),
+            failure: OnceLock::new(),
+            syncing: Mutex::new(()),
+            unsynced: Mutex::new(Vec::new()),
+            segments,
+        }
+    }
+
+    pub(super) fn segments(&self) -> &Segments {
+        &self.segments
+    }
+
+    /// The writer has begun a segment.
+    pub(super) fn begun(&self, segment: u64, file: LogSync) {
+        self.unsynced.lock().push(Unsynced {
+            segment,
+            file,
+            named: false,
+        });
+    }
+
+    /// The writer has appended up to here.
+    #[inline]
+    pub(super) fn set_appended(&self, end: Lsn) {
+        // ORDER: Release, partner of the Acquire in `appended_lsn`: whoever sees the position also
+        // sees the bytes in the mapping and the segment in `unsynced`.
+        self.appended.store(end.0, Ordering::Release);
+    }
+
+    /// End of the log.
+    #[inline]
+    pub(crate) fn appended_lsn(&self) -> Lsn {
+        // ORDER: Acquire, partner of the Release in `set_appended`.
+        Lsn(self.appended.load(Ordering::Acquire))
+    }
+
+    /// Everything before this position survives the loss of power.
+    #[inline]
+    pub(crate) fn durable_lsn(&self) -> Lsn {
+        // ORDER: Acquire, partner of the Release in `sync`: a mark with this position is written
+        // after the sync returned.
+        Lsn(self.durable.load(Ordering::Acquire))
+    }
+
+    /// The first failure, if there was one.
+    #[inline]
+    pub(crate) fn check(&self) -> Result<()> {
+        match self.failure.get() {
+            None => Ok(()),
+            Some(error) => Err(error.clone()),
+        }
+    }
+
+    /// Keeps the first failure, after which the log takes no more appends or syncs.
+    #[cold]
+    pub(super) fn fail(&self, error: Error) -> Error {
+        self.failure.get_or_init(|| error).clone()
+    }
+
+    /// Makes everything durable that was appended before the call, and returns the position up to
+    /// which the log is durable. Costs nothing if that is so already. The writer may append
+    /// meanwhile; callers at the same time wait for each other and share syncs.
+    ///
+    /// After a failure the log takes no more appends or syncs, as nobody knows what a second sync
+    /// would have to write.
+    pub(crate) fn sync(&self) -> Result<Lsn> {
+        let wanted = self.appended_lsn();
+        let _one_at_a_time = self.syncing.lock();
+        self.check()?;
+        let durable = self.durable_lsn();
+        if durable >= wanted {
+            return Ok(durable);
+        }
+        // Later appends are taken along. The segments are listed after the position is read, so
+        // the list holds all segments up to that position (I2).
+        let target = self.appended_lsn();
+        let unsynced = self.unsynced.lock().clone();
+        self.sync_files(&unsynced)
+            .map_err(|error| self.fail(error))?;
+        self.forget(&unsynced);
+        // DURABLE: the bytes of all segments before `target`, and the names of these segments.
+        // ORDER: Release, partner of the Acquire in `durable_lsn`.
+        self.durable.store(target.0, Ordering::Release);
+        Ok(target)
+    }
+
+    fn sync_files(&self, unsynced: &[Unsynced]) -> Result<()> {
+        for segment in unsynced {
+            segment.file.sync()?;
+        }
+        if unsynced.iter().any(|segment| !segment.named) {
+            self.segments.disk().sync_dir()?;
+        }
+        Ok(())
+    }
+
+    /// Of the synced segments only the last may have been written to since.
+    fn forget(&self, synced: &[Unsynced]) {
+        let Some(last) = synced.last() else {
+            return;
+        };
+        let mut unsynced = self.unsynced.lock();
+        unsynced.retain(|entry| entry.segment >= last.segment);
+        for entry in unsynced
+            .iter_mut()
+            .filter(|entry| entry.segment == last.segment)
+        {
+            entry.named = true;
+        }
+    }
+
+    /// Whether [`LogSyncer::prepare_next`] has something to do.
+    pub(crate) fn needs_next(&self) -> bool {
+        self.segments.needs_next()
+    }
+
+    /// Creates the next segment ahead of need, so that the writer does not wait for it, and lets
+    /// go of full ones. For a background thread. A failure concerns nobody yet: the writer
+    /// tries again when it needs the segment.
+    pub(crate) fn prepare_next(&self) -> Result<()> {
+        self.segments.release_retired();
+        self.segments.prepare_next()
+    }
+
+    /// Bytes in the log's segments.
+    pub(crate) fn live_bytes(&self) -> u64 {
+        self.segments.full_bytes() + self.appended_lsn().offset()
+    }
+
+    /// Removes the segments below `segment`, but not the one that is written now. The manifest
+    /// says durably that they are not needed; so nothing in them needs a sync any more.
+    pub(crate) fn remove_before(&self, segment: u64) -> Result<()> {
+        let segment = segment.min(self.appended_lsn().segment());
+        self.unsynced
+            .lock()
+            .retain(|entry| entry.segment >= segment);
+        self.segments.remove_before(segment)
+    }
+}

@@ -1,0 +1,197 @@
+//! Appending to the log.
+
+use std::sync::Arc;
+
+use gabion_media::{Disk, LogFile};
+
+use super::frame::{FRAME_HEADER_BYTES, MARK_BYTES, PAYLOAD_BYTES_MAX, Place};
+use super::layout::{HEADER_BYTES, Lsn, MAGIC, SegmentHeader};
+use super::recovery::ReplayEnd;
+use super::segments::Segments;
+use super::sync::LogSyncer;
+use super::{LogOptions, SealedLog};
+use crate::{Error, Result};
+
+/// Payloads of up to this many parts are appended without an allocation.
+const PARTS_INLINE: usize = 8;
+
+/// The log's writer. There is one; what other threads do for the log they do through the
+/// [`LogSyncer`] that they share with it.
+#[derive(Debug)]
+pub(crate) struct Log {
+    file: LogFile,
+    segment: u64,
+    place: Place,
+    /// The position that the last mark or header in the log tells.
+    marked: Lsn,
+    shared: Arc<LogSyncer>,
+}
+
+impl Log {
+    /// Starts to write behind what a replay found. The caller has recorded
+    /// [`ReplayEnd::seal`] durably.
+    pub(crate) fn start(disk: &Disk, end: &ReplayEnd, options: &LogOptions) -> Result<Log> {
+        let segments = Segments::new(disk.clone(), end, options);
+        let shared = Arc::new(LogSyncer::new(segments, end.end));
+        let segment = end.next_segment();
+        let file = shared.segments().take(segment, 0)?;
+        let (file, place) = begin(file, segment, end.end, end.end)?;
+        shared.begun(segment, file.sync_handle());
+        shared.set_appended(Lsn::new(segment, file.position()));
+        Ok(Log {
+            file,
+            segment,
+            place,
+            marked: end.end,
+            shared,
+        })
+    }
+
+    /// Appends one frame whose payload consists of the parts, and returns its end. It survives the
+    /// end of the process; the loss of power once [`LogSyncer::sync`] has returned that position.
+    ///
+    /// Costs a checksum and a memory copy. When the segment is full, the log goes on in the next,
+    /// prepared by [`LogSyncer::prepare_next`] or else created here. If that fails, nothing is
+    /// appended and the append may be tried again once there is space; after any other failure the
+    /// log takes no more appends.
+    ///
+    /// # Panics
+    /// When the payload is empty.
+    #[inline]
+    pub(crate) fn append(&mut self, parts: &[&[u8]]) -> Result<Lsn> {
+        self.shared.check()?;
+        let len = payload_len(parts)?;
+        let (durable, mark_bytes) = loop {
+            let durable = self.shared.durable_lsn();
+            let mark_bytes = if durable > self.marked { MARK_BYTES } else { 0 };
+            let wanted = (mark_bytes + FRAME_HEADER_BYTES) as u64 + u64::from(len);
+            if wanted <= self.file.remaining() {
+                break (durable, mark_bytes);
+            }
+            self.roll(wanted)?;
+        };
+        let start = self.file.position();
+        let mark;
+        let mark_part: &[u8] = if mark_bytes > 0 {
+            mark = self.place.mark(start, durable.0);
+            &mark
+        } else {
+            &[]
+        };
+        let header = self.place.header(start + mark_bytes as u64, len, parts);
+        if let Some(all) = gathered(&mut [&[]; PARTS_INLINE + 2], mark_part, &header, parts) {
+            self.write(all)?;
+        } else {
+            let mut all = vec![mark_part, &header];
+            all.extend_from_slice(parts);
+            self.write(&all)?;
+        }
+        self.marked = self.marked.max(durable);
+        let end = Lsn::new(self.segment, self.file.position());
+        self.shared.set_appended(end);
+        Ok(end)
+    }
+
+    /// Writes to the file. A failure is for good: a part of the frame may stand in the file.
+    #[inline]
+    fn write(&mut self, parts: &[&[u8]]) -> Result<()> {
+        self.file
+            .append(parts)
+            .map_err(|error| self.shared.fail(error.into()))
+    }
+
+    /// Goes on in the next segment, which has room for a frame of `wanted` bytes if it must be
+    /// created here.
+    #[cold]
+    fn roll(&mut self, wanted: u64) -> Result<()> {
+        let segment = self.segment + 1;
+        let after = Lsn::new(self.segment, self.file.position());
+        let durable = self.shared.durable_lsn();
+        let file = self.shared.segments().take(segment, wanted)?;
+        let begun = begin(file, segment, after, durable);
+        let (file, place) = begun.map_err(|error| self.shared.fail(error))?;
+        // The segment is known to the syncer before anything of it counts as appended.
+        self.shared.begun(segment, file.sync_handle());
+        let full = std::mem::replace(&mut self.file, file);
+        self.shared.segments().retire(self.segment, full);
+        self.segment = segment;
+        self.place = place;
+        self.marked = durable;
+        self.shared
+            .set_appended(Lsn::new(segment, self.file.position()));
+        Ok(())
+    }
+
+    /// The segment that the next append goes to, unless it must begin a new one.
+    pub(crate) fn current_segment(&self) -> u64 {
+        self.segment
+    }
+
+    /// What other threads do for the log.
+    pub(crate) fn syncer(&self) -> Arc<LogSyncer> {
+        Arc::clone(&self.shared)
+    }
+
+    /// Makes everything durable, gives back unused space, and returns the end of the log, which
+    /// the caller records durably.
+    pub(crate) fn close(self) -> Result<SealedLog> {
+        self.shared.sync()?;
+        let sync = self.file.sync_handle();
+        let sealed = SealedLog {
+            segment: self.segment,
+            length: self.file.position(),
+        };
+        self.shared.segments().discard_next()?;
+        self.file.finish()?;
+        sync.sync()?;
+        Ok(sealed)
+    }
+}
+
+/// Writes the header of a segment.
+fn begin(mut file: LogFile, segment: u64, after: Lsn, durable: Lsn) -> Result<(LogFile, Place)> {
+    file.append(&[&SegmentHeader {
+        segment,
+        after,
+        durable,
+    }
+    .encode()])?;
+    Ok((file, Place::new(&MAGIC, segment)))
+}
+
+/// Size of a segment that has room for a mark and `wanted` bytes.
+pub(super) fn segment_bytes_for(wanted: u64) -> u64 {
+    (HEADER_BYTES + MARK_BYTES) as u64 + wanted
+}
+
+#[inline]
+fn payload_len(parts: &[&[u8]]) -> Result<u32> {
+    let len: usize = parts.iter().map(|part| part.len()).sum();
+    match u32::try_from(len) {
+        Ok(len) if len <= PAYLOAD_BYTES_MAX - FRAME_ROOM => Ok(len),
+        _ => Err(Error::Limit {
+            what: "log record (a write batch with its keys and values)",
+            size: len as u64,
+            limit: u64::from(PAYLOAD_BYTES_MAX - FRAME_ROOM),
+        }),
+    }
+}
+
+/// Room left below the largest payload, so that a segment with one frame has a length that fits a
+/// position.
+const FRAME_ROOM: u32 = 4096;
+
+/// The parts of a write, gathered in `place` if they fit.
+#[inline]
+fn gathered<'a, 'b>(
+    place: &'b mut [&'a [u8]; PARTS_INLINE + 2],
+    mark: &'a [u8],
+    header: &'a [u8; FRAME_HEADER_BYTES],
+    parts: &[&'a [u8]],
+) -> Option<&'b [&'a [u8]]> {
+    let count = parts.len() + 2;
+    let (front, back) = place.get_mut(..count)?.split_at_mut(2);
+    front.copy_from_slice(&[mark, header]);
+    back.copy_from_slice(parts);
+    place.get(..count)
+}
