@@ -1,0 +1,206 @@
+//! The memory that MemTables are made of: chunks of a few fixed sizes, recycled between tables and
+//! counted to the byte.
+//!
+//! # Idea
+//! All MemTables of a store share one pool and so one memory budget. A table that is dropped hands
+//! its chunks to the pool, and the next table writes into memory that is already mapped: in steady
+//! state no put pays for a page fault.
+//!
+//! The first chunks of a table are smaller than the later ones, so that thousands of nearly empty
+//! tables do not hold megabytes that they do not use.
+//!
+//! # Invariants
+//! - P1: [`ChunkPool::allocated_bytes`] is the sum of what tables hold: chunks, records too large
+//!   for a chunk, directories and sorted lists. Chunks that wait to be recycled are not in it.
+//! - P2: the chunks that wait never exceed the limit that the pool was made with.
+
+use std::alloc::{Layout, alloc, alloc_zeroed, dealloc, handle_alloc_error};
+use std::ptr::NonNull;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use parking_lot::Mutex;
+
+/// Sizes of a table's first, second and all later chunks.
+pub(in super::super) const CHUNK_SIZES: [usize; 3] = [4 << 10, 16 << 10, 64 << 10];
+
+/// Alignment of every block: a cache line, which is what a line of the directory needs.
+pub(in super::super) const BLOCK_ALIGN: usize = 64;
+
+/// Addresses have to leave the upper 16 bits of a word free.
+const ADDRESS_BITS: u32 = 48;
+
+/// A piece of memory that is freed when the block is dropped. What it holds is not initialised
+/// unless the block was made by [`Block::zeroed`].
+pub(in super::super) struct Block {
+    start: NonNull<u8>,
+    layout: Layout,
+}
+
+// SAFETY: a block is a plain allocation; nothing about it belongs to the thread that made it.
+unsafe impl Send for Block {}
+
+impl Block {
+    fn layout(bytes: usize) -> Layout {
+        assert!(bytes > 0, "a block has at least one byte");
+        Layout::from_size_align(bytes, BLOCK_ALIGN).expect("a block is shorter than isize::MAX")
+    }
+
+    /// A block of `bytes` bytes, at least one, whose content is undefined.
+    pub(in super::super) fn new(bytes: usize) -> Block {
+        let layout = Block::layout(bytes);
+        // SAFETY: the layout's size is not zero.
+        let start = unsafe { alloc(layout) };
+        Block::from_allocation(start, layout)
+    }
+
+    /// A block of `bytes` bytes, at least one, all zero.
+    pub(in super::super) fn zeroed(bytes: usize) -> Block {
+        let layout = Block::layout(bytes);
+        // SAFETY: the layout's size is not zero.
+        let start = unsafe { alloc_zeroed(layout) };
+        Block::from_allocation(start, layout)
+    }
+
+    fn from_allocation(start: *mut u8, layout: Layout) -> Block {
+        let Some(start) = NonNull::new(start) else {
+            handle_alloc_error(layout)
+        };
+        let end = start.addr().get() + layout.size();
+        assert!(
+            end >> ADDRESS_BITS == 0,
+            "memory lies below 2^48 on this machine"
+        );
+        Block { start, layout }
+    }
+
+    /// The first byte; the pointer is good for the whole block.
+    pub(in super::super) fn start(&self) -> NonNull<u8> {
+        self.start
+    }
+
+    /// The length in bytes.
+    pub(in super::super) fn bytes(&self) -> usize {
+        self.layout.size()
+    }
+}
+
+impl Drop for Block {
+    fn drop(&mut self) {
+        // SAFETY: `start` was allocated with this layout, and only this block frees it.
+        unsafe { dealloc(self.start.as_ptr(), self.layout) }
+    }
+}
+
+/// The memory of all MemTables of a store.
+pub(crate) struct ChunkPool {
+    /// Bytes that tables hold.
+    allocated: AtomicU64,
+    /// Most bytes of chunks that wait to be used again.
+    recycle_limit: usize,
+    waiting: Mutex<Waiting>,
+}
+
+/// Chunks that no table uses, by their size.
+#[derive(Default)]
+struct Waiting {
+    chunks: [Vec<Block>; CHUNK_SIZES.len()],
+    bytes: usize,
+}
+
+impl ChunkPool {
+    /// A pool that keeps up to `recycle_limit_bytes` of unused chunks for the next tables.
+    pub(crate) fn new(recycle_limit_bytes: usize) -> Arc<ChunkPool> {
+        Arc::new(ChunkPool {
+            allocated: AtomicU64::new(0),
+            recycle_limit: recycle_limit_bytes,
+            waiting: Mutex::default(),
+        })
+    }
+
+    /// Bytes in use by tables, by cursors on them and by the sorted lists of both.
+    pub(crate) fn allocated_bytes(&self) -> u64 {
+        // ORDER: Relaxed; a statistic that orders nothing.
+        self.allocated.load(Ordering::Relaxed)
+    }
+
+    /// Counts `bytes` as used.
+    pub(in super::super) fn charge(&self, bytes: usize) {
+        // ORDER: Relaxed; a statistic that orders nothing.
+        self.allocated.fetch_add(bytes as u64, Ordering::Relaxed);
+    }
+
+    /// Counts `bytes` as no longer used.
+    pub(in super::super) fn release(&self, bytes: usize) {
+        // ORDER: Relaxed; a statistic that orders nothing.
+        self.allocated.fetch_sub(bytes as u64, Ordering::Relaxed);
+    }
+
+    /// A chunk of one of the [`CHUNK_SIZES`], counted as used.
+    pub(super) fn take(&self, class: usize) -> Block {
+        let size = CHUNK_SIZES[class];
+        self.charge(size);
+        let recycled = {
+            let mut waiting = self.waiting.lock();
+            let chunk = waiting.chunks[class].pop();
+            if chunk.is_some() {
+                waiting.bytes -= size;
+            }
+            chunk
+        };
+        recycled.unwrap_or_else(|| Block::new(size))
+    }
+
+    /// Takes back what a table used; chunks are kept for the next table as far as the limit allows.
+    pub(super) fn give_back(&self, blocks: Vec<Block>) {
+        self.release(blocks.iter().map(Block::bytes).sum());
+        let mut waiting = self.waiting.lock();
+        let mut excess = Vec::new();
+        for block in blocks {
+            let bytes = block.bytes();
+            match CHUNK_SIZES.iter().position(|size| *size == bytes) {
+                Some(class) if waiting.bytes + bytes <= self.recycle_limit => {
+                    waiting.bytes += bytes;
+                    waiting.chunks[class].push(block);
+                }
+                _ => excess.push(block),
+            }
+        }
+        drop(waiting);
+        drop(excess);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counts_what_is_out_and_recycles_up_to_the_limit() {
+        let pool = ChunkPool::new(CHUNK_SIZES[2] + CHUNK_SIZES[0]);
+        let chunks: Vec<Block> = [2, 2, 0].map(|class| pool.take(class)).into();
+        let first = chunks[0].start();
+        assert_eq!(
+            pool.allocated_bytes(),
+            (2 * CHUNK_SIZES[2] + CHUNK_SIZES[0]) as u64
+        );
+
+        pool.give_back(chunks);
+        assert_eq!(pool.allocated_bytes(), 0);
+        assert_eq!(pool.waiting.lock().bytes, CHUNK_SIZES[2] + CHUNK_SIZES[0]);
+
+        let again = pool.take(2);
+        assert_eq!(again.start(), first);
+        assert_eq!(pool.waiting.lock().bytes, CHUNK_SIZES[0]);
+        pool.give_back(vec![again]);
+    }
+
+    #[test]
+    fn a_zeroed_block_is_aligned_and_zero() {
+        let block = Block::zeroed(1000);
+        assert_eq!(block.start().addr().get() % BLOCK_ALIGN, 0);
+        // SAFETY: the block has 1000 initialised bytes and lives until the end of the test.
+        let bytes = unsafe { std::slice::from_raw_parts(block.start().as_ptr(), 1000) };
+        assert!(bytes.iter().all(|byte| *byte == 0));
+    }
+}

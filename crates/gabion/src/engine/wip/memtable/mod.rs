@@ -1,0 +1,222 @@
+//! The MemTable: where a bucket's newest writes live until they are flushed.
+//!
+//! # Idea (paper, sections 2.3.3 and 2.3.4)
+//! A store has one MemTable per bucket, thousands in all, so a write meets cold memory. A sorted
+//! structure would cost several cache misses per write; this is a hash table, which costs about
+//! one. It is sorted when it is flushed or searched by range, and what was sorted is kept.
+//!
+//! | paper's term | here |
+//! |---|---|
+//! | directory entry | a line, [`directory`] |
+//! | slot, tag, pointer | the same |
+//! | space storing the item | [`arena`] |
+//! | one-time-use buffer of a range search | [`sorted`], kept and added to |
+//!
+//! # Parts
+//! | file | what |
+//! |---|---|
+//! | `arena/pool.rs` | memory of all tables: chunks, one budget |
+//! | `arena/record.rs` | a version of a key as it lies in memory |
+//! | `arena/mod.rs` | the records of one table, in the order of their insertion |
+//! | `directory.rs` | the hash table: one writer, readers that never wait |
+//! | `sorted.rs`, `cursor.rs` | the records in order |
+//!
+//! # Invariants
+//! - M1: versions of one key have ascending sequence numbers; an insert that would break this is
+//!   ignored, so that replaying a record twice is harmless.
+//! - M2: what [`MemTable::insert`] put in is found by every [`MemTable::get`] and every cursor of
+//!   [`MemTable::sorted`] that begins after it returned. What is inserted later may or may not be;
+//!   readers leave it out by its sequence number.
+//! - M3: memory is counted in the pool to the byte, and given back when the last of the table and
+//!   its cursors is dropped.
+//!
+//! Nothing here is durable; the log is.
+
+#[expect(
+    unsafe_code,
+    reason = "records are read through addresses while others are written"
+)]
+mod arena;
+mod cursor;
+#[expect(
+    unsafe_code,
+    reason = "lines and records are reached through tagged addresses"
+)]
+mod directory;
+mod sorted;
+#[cfg(test)]
+mod tests;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use arc_swap::ArcSwap;
+use parking_lot::Mutex;
+
+use crate::types::{Kind, Seq};
+
+pub(crate) use arena::ChunkPool;
+pub(crate) use cursor::MemCursor;
+
+use arena::{Mark, Record};
+use directory::Directory;
+use sorted::Sorted;
+
+/// The pin of a table that has none.
+const NOT_PINNED: u64 = u64::MAX;
+
+/// A version of a key, borrowed from its table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct MemEntry<'a> {
+    /// Its sequence number.
+    pub(crate) seq: Seq,
+    /// What it says about the key.
+    pub(crate) kind: Kind,
+    /// The value; empty for a tombstone.
+    pub(crate) value: &'a [u8],
+}
+
+/// The newest writes of a bucket, in memory. One thread inserts at a time (a lock inside sees to
+/// it), any number read without waiting.
+pub(crate) struct MemTable {
+    directory: Directory,
+    /// The oldest log segment that holds a record of the table.
+    pin: AtomicU64,
+    sorted: ArcSwap<Sorted>,
+    /// What `sorted` covers; held while it is brought up to date.
+    covered: Mutex<Mark>,
+}
+
+impl MemTable {
+    /// An empty table that takes `expected_keys` distinct keys without growing its directory;
+    /// [`MemTable::keys`] of the table before it is a good guess, 0 is always allowed. It holds no
+    /// memory before the first insert.
+    pub(crate) fn new(pool: &Arc<ChunkPool>, expected_keys: usize) -> MemTable {
+        MemTable {
+            directory: Directory::new(pool, expected_keys),
+            pin: AtomicU64::new(NOT_PINNED),
+            sorted: ArcSwap::default(),
+            covered: Mutex::default(),
+        }
+    }
+
+    /// Inserts a version of a key. The cost does not depend on how many versions there are.
+    ///
+    /// False, and nothing done, if the table has a version of that key with the same or a higher
+    /// sequence number.
+    ///
+    /// # Panics
+    /// When the key has 64 KiB or more, or the value 4 GiB or more.
+    #[inline]
+    pub(crate) fn insert(&self, key: &[u8], hash: u64, seq: Seq, kind: Kind, value: &[u8]) -> bool {
+        self.directory.insert(key, hash, seq, kind, value)
+    }
+
+    /// Asks for the memory that an insert or a get of that hash begins with.
+    #[inline]
+    pub(crate) fn prefetch(&self, hash: u64) {
+        self.directory.prefetch(hash);
+    }
+
+    /// The newest version of `key` whose sequence number is at most `seq`. Constant time for the
+    /// newest version; for an older one, a step for each version that is newer than it.
+    #[inline]
+    pub(crate) fn get(&self, key: &[u8], hash: u64, seq: Seq) -> Option<MemEntry<'_>> {
+        let mut record: Record<'_> = self.directory.newest(key, hash)?;
+        while record.seq() > seq {
+            record = record.older()?;
+        }
+        Some(MemEntry {
+            seq: record.seq(),
+            kind: record.kind(),
+            value: record.value(),
+        })
+    }
+
+    /// A cursor over at least all records that were inserted before the call.
+    ///
+    /// The first call sorts the table, later ones what was inserted since the call before.
+    pub(crate) fn sorted(&self) -> MemCursor {
+        let sorted = self.sorted.load_full();
+        if sorted.len() >= self.items() {
+            return MemCursor::new(sorted);
+        }
+        let mut covered = self.covered.lock();
+        let sorted = self.sorted.load_full();
+        if sorted.len() >= self.items() {
+            return MemCursor::new(sorted);
+        }
+        let mut mark = *covered;
+        let listing = self.directory.list_since(&mut mark);
+        let sorted = Arc::new(sorted.with(&listing));
+        self.sorted.store(Arc::clone(&sorted));
+        *covered = mark;
+        MemCursor::new(sorted)
+    }
+
+    /// Number of records: every version of every key.
+    #[inline]
+    pub(crate) fn items(&self) -> usize {
+        self.directory.items()
+    }
+
+    /// Number of distinct keys.
+    pub(crate) fn keys(&self) -> usize {
+        self.directory.keys()
+    }
+
+    /// Whether nothing was inserted yet.
+    #[inline]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.items() == 0
+    }
+
+    /// Memory held by records and directories, in bytes; what sorting holds is not in it.
+    #[inline]
+    pub(crate) fn memory_bytes(&self) -> u64 {
+        self.directory.memory_bytes()
+    }
+
+    /// Bytes of all keys and values inserted.
+    pub(crate) fn user_bytes(&self) -> u64 {
+        self.directory.user_bytes()
+    }
+
+    /// The smallest sequence number; [`crate::types::SEQ_MAX`] when the table is empty.
+    pub(crate) fn min_seq(&self) -> Seq {
+        self.directory.min_seq()
+    }
+
+    /// The largest sequence number; 0 when the table is empty.
+    pub(crate) fn max_seq(&self) -> Seq {
+        self.directory.max_seq()
+    }
+
+    /// The oldest log segment that holds a record of this table, once one is set.
+    pub(crate) fn pin(&self) -> Option<u64> {
+        // ORDER: Acquire pairs with the Release in `pin_once` and `replace_pin`.
+        let pin = self.pin.load(Ordering::Acquire);
+        (pin != NOT_PINNED).then_some(pin)
+    }
+
+    /// Sets the pin unless there is one.
+    #[inline]
+    pub(crate) fn pin_once(&self, segment: u64) {
+        // ORDER: Relaxed; only whether there is one matters, and it is never taken away.
+        if self.pin.load(Ordering::Relaxed) == NOT_PINNED {
+            // ORDER: Release pairs with the Acquire in `pin`. On failure the first one stays.
+            let _ = self.pin.compare_exchange(
+                NOT_PINNED,
+                segment,
+                Ordering::Release,
+                Ordering::Relaxed,
+            );
+        }
+    }
+
+    /// Sets the pin, whatever it was: the records were logged again.
+    pub(crate) fn replace_pin(&self, segment: u64) {
+        // ORDER: Release pairs with the Acquire in `pin`.
+        self.pin.store(segment, Ordering::Release);
+    }
+}

@@ -1,0 +1,277 @@
+//! The sorted view of a MemTable, made when it is first asked for and kept.
+//!
+//! # Idea
+//! The paper sorts a copy for every range search and throws it away. Here what was sorted stays
+//! with the table: a list of runs, the oldest and largest first. A search sorts only what was
+//! inserted since the last one into a new run and merges it with its neighbour as long as that is
+//! less than [`RUN_RATIO`] times as long; so repeated searches of a table that hardly changes cost
+//! nothing, and an insert is moved a few dozen times over a table's life at most.
+//!
+//! Sorting compares numbers: the eight bytes of the key behind those that all keys of the run
+//! share. Records are visited once, in the order in which they lie in memory. Only items whose
+//! numbers agree are compared by their keys, and large groups of those again by their next eight
+//! bytes.
+//!
+//! # Invariants
+//! - S1: a run is ordered by key, then newest first, and no two items of a table are equal.
+//! - S2: all keys of a run begin with the same `common` bytes, and an item's prefix is
+//!   [`prefix_of`] the rest of its key.
+//! - S3: each run but the last is at least [`RUN_RATIO`] times as long as the next, so there are
+//!   at most [`RUNS_MAX`].
+
+use std::cmp::{Ordering, Reverse};
+use std::sync::Arc;
+
+use super::arena::{Item, Listed, Listing, Record, RecordList};
+use crate::types::prefix_of;
+
+/// See S3.
+const RUN_RATIO: usize = 8;
+
+/// Most runs of a table: eleven ratios of 8 make 8.6 billion records.
+pub(super) const RUNS_MAX: usize = 12;
+
+/// Records whose common beginning is the first guess for that of all.
+const GUESS_RECORDS: usize = 16;
+
+/// Items of equal prefix up to this number are compared by their keys at once.
+const SMALL_GROUP: usize = 24;
+
+/// Most times that a group is sorted by eight further bytes before keys are compared as a whole.
+const GROUP_LEVELS_MAX: usize = 64;
+
+/// A sorted part of a table's records.
+pub(super) struct Run {
+    list: RecordList,
+    common: usize,
+}
+
+/// A sorted view: all records that a table held at some time.
+#[derive(Default)]
+pub(super) struct Sorted {
+    runs: Vec<Arc<Run>>,
+}
+
+impl Sorted {
+    /// The view that has the records of `listing` as well.
+    pub(super) fn with(&self, listing: &Listing) -> Sorted {
+        let mut runs = self.runs.clone();
+        let mut last = Run::sort(listing);
+        while let Some(before) = runs.last()
+            && (before.len() < last.len() * RUN_RATIO || runs.len() == RUNS_MAX)
+        {
+            last = Run::merge(before, &last);
+            runs.pop();
+        }
+        runs.push(Arc::new(last));
+        Sorted { runs }
+    }
+
+    /// The runs, each a part of the records.
+    #[inline]
+    pub(super) fn runs(&self) -> &[Arc<Run>] {
+        &self.runs
+    }
+
+    /// Records.
+    pub(super) fn len(&self) -> usize {
+        self.runs.iter().map(|run| run.len()).sum()
+    }
+}
+
+impl Run {
+    fn sort(listing: &Listing) -> Run {
+        let (list, common) = RecordList::build(listing, |records, items| {
+            let common = gather(records, items);
+            sort_items(items, common);
+            common
+        });
+        Run { list, common }
+    }
+
+    fn merge(a: &Run, b: &Run) -> Run {
+        let a_common = a.common_bytes();
+        let b_common = b.common_bytes();
+        let common = common_len(a_common, b_common);
+        let a_move = Rebase::new(a_common, common);
+        let b_move = Rebase::new(b_common, common);
+        let list = RecordList::merge(&a.list, &b.list, |a, b, merged| {
+            merge_items((a, a_move), (b, b_move), merged);
+        });
+        Run { list, common }
+    }
+
+    /// Records.
+    #[inline]
+    pub(super) fn len(&self) -> usize {
+        self.list.items().len()
+    }
+
+    /// The record at `position` in the order of the run.
+    #[inline]
+    pub(super) fn get(&self, position: usize) -> Option<Record<'_>> {
+        self.list.items().get(position).map(|item| item.record)
+    }
+
+    /// The beginning that all keys share.
+    fn common_bytes(&self) -> &[u8] {
+        self.get(0).map_or(&[], |first| &first.key()[..self.common])
+    }
+
+    /// How many records have a key below `key`.
+    pub(super) fn count_below(&self, key: &[u8]) -> usize {
+        let common = self.common_bytes();
+        let shared = &key[..key.len().min(common.len())];
+        match shared.cmp(common) {
+            // A key that ends inside the common beginning is below all keys of the run, too.
+            Ordering::Less => 0,
+            Ordering::Greater => self.len(),
+            Ordering::Equal => {
+                let prefix = prefix_of(&key[common.len()..]);
+                self.list
+                    .items()
+                    .partition_point(|item| match item.prefix.cmp(&prefix) {
+                        Ordering::Less => true,
+                        Ordering::Greater => false,
+                        Ordering::Equal => item.record.key() < key,
+                    })
+            }
+        }
+    }
+}
+
+/// Length of the common beginning.
+fn common_len(a: &[u8], b: &[u8]) -> usize {
+    a.iter().zip(b).take_while(|(a, b)| a == b).count()
+}
+
+/// Puts all records into `items` and returns the length of their keys' common beginning, which the
+/// prefixes stand behind.
+fn gather<'x>(records: Listed<'x>, items: &mut Vec<Item<'x>>) -> usize {
+    let Some(first) = records.clone().next() else {
+        return 0;
+    };
+    let mut common = first.key();
+    for record in records.clone().take(GUESS_RECORDS) {
+        common = &common[..common_len(common, record.key())];
+    }
+    for record in records {
+        let key = record.key();
+        if !key.starts_with(common) {
+            let rebase = Rebase::new(common, common_len(common, key));
+            for item in &mut *items {
+                item.prefix = rebase.apply(item.prefix);
+            }
+            common = &common[..rebase.to];
+        }
+        items.push(Item {
+            prefix: prefix_of(&key[common.len()..]),
+            record,
+        });
+    }
+    common.len()
+}
+
+/// Turns prefixes behind a common beginning into prefixes behind a shorter one.
+#[derive(Clone, Copy)]
+struct Rebase {
+    /// Length of the shorter beginning.
+    to: usize,
+    /// Prefix of the bytes that are common no more.
+    lead: u64,
+    /// Eight times their number.
+    shift: u32,
+}
+
+impl Rebase {
+    fn new(common: &[u8], to: usize) -> Rebase {
+        let bytes = common.len() - to;
+        let shift = u32::try_from(bytes * 8).expect("a key is shorter than 64 KiB");
+        Rebase {
+            to,
+            lead: prefix_of(&common[to..]),
+            shift,
+        }
+    }
+
+    #[inline]
+    fn apply(self, prefix: u64) -> u64 {
+        self.lead | prefix.checked_shr(self.shift).unwrap_or(0)
+    }
+}
+
+/// Sorts items whose prefixes stand behind `common` bytes.
+fn sort_items(items: &mut [Item<'_>], common: usize) {
+    items.sort_unstable_by_key(|item| item.prefix);
+    sort_groups(items, common, GROUP_LEVELS_MAX);
+}
+
+/// Sorts the groups of equal prefix in items that are sorted by prefix, behind `common` bytes.
+fn sort_groups(items: &mut [Item<'_>], common: usize, levels: usize) {
+    for group in items.chunk_by_mut(|a, b| a.prefix == b.prefix) {
+        if group.len() > 1 {
+            sort_group(group, common, levels);
+        }
+    }
+}
+
+/// Sorts items of one prefix, behind `common` bytes.
+fn sort_group(group: &mut [Item<'_>], common: usize, levels: usize) {
+    if group.len() <= SMALL_GROUP || levels == 0 {
+        group.sort_unstable_by(|a, b| a.record.order(b.record));
+        return;
+    }
+    let first = group[0].record.key();
+    let (mut shared, mut longest) = (first.len(), first.len());
+    for item in &*group {
+        let key = item.record.key();
+        if key != &first[..shared] {
+            shared = common_len(&first[..shared], key);
+        }
+        longest = longest.max(key.len());
+    }
+    if shared == longest {
+        group.sort_unstable_by_key(|item| Reverse(item.record.seq()));
+    } else if shared <= common {
+        // Keys that end here, and others that go on with zeros.
+        group.sort_unstable_by(|a, b| a.record.order(b.record));
+    } else {
+        let prefix = group[0].prefix;
+        for item in &mut *group {
+            item.prefix = prefix_of(&item.record.key()[shared..]);
+        }
+        group.sort_unstable_by_key(|item| item.prefix);
+        sort_groups(group, shared, levels - 1);
+        for item in group {
+            item.prefix = prefix;
+        }
+    }
+}
+
+/// Merges two sorted lists whose prefixes are to be rebased to the same length.
+fn merge_items<'x>(
+    (mut a, a_move): (&[Item<'x>], Rebase),
+    (mut b, b_move): (&[Item<'x>], Rebase),
+    merged: &mut Vec<Item<'x>>,
+) {
+    let moved = |item: &Item<'x>, by: Rebase| Item {
+        prefix: by.apply(item.prefix),
+        ..*item
+    };
+    while let ([first_a, rest_a @ ..], [first_b, rest_b @ ..]) = (a, b) {
+        let (item_a, item_b) = (moved(first_a, a_move), moved(first_b, b_move));
+        let order = item_a
+            .prefix
+            .cmp(&item_b.prefix)
+            .then_with(|| item_a.record.order(item_b.record));
+        if order == Ordering::Less {
+            merged.push(item_a);
+            a = rest_a;
+        } else {
+            merged.push(item_b);
+            b = rest_b;
+        }
+    }
+    merged.extend(a.iter().map(|item| moved(item, a_move)));
+    merged.extend(b.iter().map(|item| moved(item, b_move)));
+}
