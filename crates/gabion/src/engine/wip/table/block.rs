@@ -37,7 +37,7 @@
 
 use std::cmp::Ordering;
 
-use super::layout::{Checked, TRAILER_BYTES, check_part, u16_at, u64_at};
+use super::layout::{Checked, TRAILER_BYTES, after_prefix, check_part, is_same, u16_at, u64_at};
 use crate::types::{Kind, SEQ_MAX, Seq};
 
 /// Length of the header, up to the tags.
@@ -200,10 +200,10 @@ impl<'a> Block<'a> {
     /// The newest version of `key` that is at most `seq`; `tag` is the lowest byte of its hash.
     #[inline]
     pub(super) fn get(&self, key: &[u8], tag: u8, seq: Seq) -> Option<Found> {
-        let suffix = key.strip_prefix(self.prefix())?;
+        let suffix = after_prefix(key, self.prefix())?;
         for position in memchr::memchr_iter(tag, self.tags()) {
             let found = self.entry(position);
-            if self.part(found.suffix_at, found.value_at) == suffix && found.seq <= seq {
+            if found.seq <= seq && is_same(self.part(found.suffix_at, found.value_at), suffix) {
                 return Some(found);
             }
         }
@@ -219,7 +219,7 @@ impl<'a> Block<'a> {
     #[inline]
     pub(super) fn lower_bound(&self, key: &[u8]) -> usize {
         let prefix = self.prefix();
-        let Some(suffix) = key.strip_prefix(prefix) else {
+        let Some(suffix) = after_prefix(key, prefix) else {
             return match key.cmp(prefix) {
                 Ordering::Less => 0,
                 _ => self.shape.count,

@@ -5,7 +5,7 @@
 //! exactly all the while, so blocks are cut where they are full and not before.
 
 use super::block::{HEADER_BYTES, KIND_BITS, LEN_WIDTH};
-use super::layout::{TRAILER_BYTES, append_trailer, common_len};
+use super::layout::{TRAILER_BYTES, append_trailer, common_len, copy_to};
 use crate::types::{Kind, Seq};
 
 /// Keys that a block keeps until it is finished. Bounds the memory for keys whose shared prefix is
@@ -57,12 +57,17 @@ impl Facts {
         if self.same_len { 0 } else { LEN_WIDTH }
     }
 
+    fn entries_bytes(&self) -> usize {
+        self.count * (self.mark_width() + self.len_width())
+            + (self.keys_len - self.count * self.prefix_len)
+            + self.values_len
+    }
+
     fn block_bytes(&self) -> usize {
         HEADER_BYTES
             + self.prefix_len
-            + self.count * (SLOT_BYTES + self.mark_width() + self.len_width())
-            + (self.keys_len - self.count * self.prefix_len)
-            + self.values_len
+            + self.count * SLOT_BYTES
+            + self.entries_bytes()
             + TRAILER_BYTES
     }
 }
@@ -86,17 +91,44 @@ impl BlockBuilder {
             .map_or(&[], |last| &self.keys[last.key_start..last.key_end])
     }
 
-    /// Whether a block with this entry added is at most `limit` bytes, not counting the shared
-    /// prefix (so that the versions of a very long key need not repeat it in blocks of their own).
-    /// An entry that is larger than that by itself fits into an empty block.
+    /// Adds an entry if the block then has at most `limit` bytes, not counting the shared prefix
+    /// (so that the versions of a very long key need not repeat it in blocks of their own), or if
+    /// it is the first one. `tag` is the lowest byte of the key's hash; `repeats` says that the key
+    /// is the one added last. Returns whether the entry was added.
     #[inline]
-    pub(super) fn fits(&self, key: &[u8], seq: Seq, value: &[u8], limit: usize) -> bool {
-        if self.is_empty() {
-            return true;
-        }
+    #[must_use]
+    pub(super) fn push_within(
+        &mut self,
+        limit: usize,
+        (key, tag, repeats): (&[u8], u8, bool),
+        seq: Seq,
+        kind: Kind,
+        value: &[u8],
+    ) -> bool {
         let facts = self.with(key, seq, value);
-        self.keys.len() + key.len() <= KEYS_BYTES_MAX
-            && facts.block_bytes() - facts.prefix_len <= limit
+        let fits = self.keys.len() + key.len() <= KEYS_BYTES_MAX
+            && facts.block_bytes() - facts.prefix_len <= limit;
+        if !fits && !self.is_empty() {
+            return false;
+        }
+        self.facts = facts;
+        let key_start = match self.pending.last() {
+            Some(last) if repeats => last.key_start,
+            _ => {
+                self.keys.extend_from_slice(key);
+                self.keys.len() - key.len()
+            }
+        };
+        self.values.extend_from_slice(value);
+        self.tags.push(tag);
+        self.pending.push(Pending {
+            key_start,
+            key_end: key_start + key.len(),
+            value_end: self.values.len(),
+            seq,
+            kind,
+        });
+        true
     }
 
     #[inline]
@@ -122,35 +154,6 @@ impl BlockBuilder {
             min_seq: facts.min_seq.min(seq),
             max_seq: facts.max_seq.max(seq),
         }
-    }
-
-    /// Adds an entry. `tag` is the lowest byte of the key's hash; `repeats` says that the key is
-    /// the one added last.
-    #[inline]
-    pub(super) fn push(
-        &mut self,
-        (key, tag, repeats): (&[u8], u8, bool),
-        seq: Seq,
-        kind: Kind,
-        value: &[u8],
-    ) {
-        self.facts = self.with(key, seq, value);
-        let key_start = match self.pending.last() {
-            Some(last) if repeats => last.key_start,
-            _ => {
-                self.keys.extend_from_slice(key);
-                self.keys.len() - key.len()
-            }
-        };
-        self.values.extend_from_slice(value);
-        self.tags.push(tag);
-        self.pending.push(Pending {
-            key_start,
-            key_end: key_start + key.len(),
-            value_end: self.values.len(),
-            seq,
-            kind,
-        });
     }
 
     /// Appends the block to `out`, which lies from `offset` on in file `file` once written, and
@@ -193,21 +196,31 @@ impl BlockBuilder {
         }
     }
 
+    /// Appends the entries. Their places are made first, so that a mark can be stored as eight bytes
+    /// of which the surplus is written over: by the rest of its entry, the next one or the trailer.
     fn encode_entries(&self, out: &mut Vec<u8>) {
         let facts = &self.facts;
         let (mark_width, len_width) = (facts.mark_width(), facts.len_width());
+        let mut at = out.len();
+        out.resize(at + facts.entries_bytes() + TRAILER_BYTES, 0);
         let mut value_start = 0;
         for entry in &self.pending {
             let mark = (entry.seq - facts.min_seq) << KIND_BITS | entry.kind as u64;
-            out.extend_from_slice(&mark.to_le_bytes()[..mark_width]);
+            copy_to(&mut out[at..], &mark.to_le_bytes());
+            at += mark_width;
             let suffix = &self.keys[entry.key_start + facts.prefix_len..entry.key_end];
             if len_width > 0 {
-                out.extend_from_slice(&word(suffix.len()));
+                out[at..at + LEN_WIDTH].copy_from_slice(&word(suffix.len()));
+                at += LEN_WIDTH;
             }
-            out.extend_from_slice(suffix);
-            out.extend_from_slice(&self.values[value_start..entry.value_end]);
+            copy_to(&mut out[at..], suffix);
+            at += suffix.len();
+            let value = &self.values[value_start..entry.value_end];
+            out[at..at + value.len()].copy_from_slice(value);
+            at += value.len();
             value_start = entry.value_end;
         }
+        out.truncate(at);
     }
 }
 
@@ -228,7 +241,7 @@ mod tests {
         for (key, seq, kind, value) in entries {
             let tag = 0xa0 + u8::try_from(key.len()).unwrap();
             let repeats = !builder.is_empty() && builder.last_key() == *key;
-            builder.push((key, tag, repeats), *seq, *kind, value);
+            assert!(builder.push_within(4096, (key, tag, repeats), *seq, *kind, value));
         }
         let mut out = b"before".to_vec();
         builder.finish(&mut out, 1, 2);

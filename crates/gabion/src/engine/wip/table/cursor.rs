@@ -14,6 +14,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use super::block::{Block, Shape};
+use super::layout::copy_to;
 use super::reader::Table;
 use crate::error::Result;
 use crate::slice::Slice;
@@ -254,9 +255,12 @@ impl TableCursor {
         let bytes = self.buffer.get(self.place.clone()).unwrap_or_default();
         let block = Block::with_shape(bytes, self.shape);
         let found = block.entry(position);
-        self.key.truncate(self.shape.prefix_len);
-        self.key
-            .extend_from_slice(block.part(found.suffix_at, found.value_at));
+        let suffix = block.part(found.suffix_at, found.value_at);
+        let prefix_len = self.shape.prefix_len;
+        if self.key.len() != prefix_len + suffix.len() {
+            self.key.resize(prefix_len + suffix.len(), 0);
+        }
+        copy_to(self.key.get_mut(prefix_len..).unwrap_or_default(), suffix);
         self.position = position;
         self.seq = found.seq;
         self.kind = found.kind;

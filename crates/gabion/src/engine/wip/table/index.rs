@@ -1,4 +1,4 @@
-//! Which block a key lies in, for about three cache lines.
+//! Which block a key lies in, for a few cache lines.
 //!
 //! # Idea
 //! Per block the index has a separator: the shortest string that is at least the last key of the
@@ -6,9 +6,10 @@
 //! block of a key is the first one whose separator is at least the key. The search runs over a flat
 //! array of the separators' first eight bytes as numbers, taken after the prefix that all
 //! separators share; whole separators are compared only on ties. Since keys are often spread
-//! evenly, the search guesses the place from the number, corrects the guess twice by the distance
-//! that is left, and gallops from there: about three cache lines where binary search takes six.
-//! Where the guess is bad, it costs at most twice the steps of binary search.
+//! evenly, the search guesses the place from the number and gallops from there: three to five cache
+//! lines in a large index, where binary search takes up to ten. Where the guess is bad, it costs at
+//! most twice the steps of binary search. (Measured with 24 tables of 16,000 blocks: 160 ns, binary
+//! search 340 ns; correcting the guess once or twice before galloping made it slower.)
 //!
 //! # Layout of the encoded index
 //! u32 number of blocks, u32 length of the shared prefix, the shared prefix; then per block:
@@ -23,8 +24,15 @@
 
 use std::ops::Range;
 
-use super::layout::{Checked, Reader, common_len, put_varint};
+use super::layout::{Checked, Reader, after_prefix, common_len, is_same, put_varint};
 use crate::types::prefix_of;
+
+/// Indexes with fewer blocks are searched by halving alone: they fit the first-level cache, where a
+/// guess costs more than the steps it saves.
+const GUESSED_BLOCKS_MIN: usize = 1024;
+
+/// First step of the gallop: the numbers of one cache line.
+const GALLOP_STEP: usize = 8;
 
 /// Collects the index while the table is written.
 #[derive(Debug, Default)]
@@ -194,7 +202,7 @@ impl Index {
     /// What follows the shared prefix in `key`, or the block for a key without that prefix.
     #[inline]
     fn rest_of<'k>(&self, key: &'k [u8]) -> Result<&'k [u8], usize> {
-        match key.strip_prefix(self.common.as_slice()) {
+        match after_prefix(key, &self.common) {
             Some(rest) => Ok(rest),
             None if key < self.common.as_slice() => Err(0),
             None => Err(self.len()),
@@ -214,23 +222,16 @@ impl Index {
         if wanted > *last {
             return prefixes.len();
         }
+        if prefixes.len() < GUESSED_BLOCKS_MIN {
+            return prefixes.partition_point(|prefix| *prefix < wanted);
+        }
         let steps = |distance: u64| {
             #[expect(clippy::cast_possible_truncation, reason = "saturates, by intention")]
             #[expect(clippy::cast_sign_loss, reason = "never negative")]
             let steps = (distance as f64 * self.density) as usize;
             steps
         };
-        let mut guess = steps(wanted - first).min(prefixes.len() - 1);
-        for _ in 0..2 {
-            let found = prefixes.get(guess).copied().unwrap_or_default();
-            guess = if found < wanted {
-                guess
-                    .saturating_add(steps(wanted - found))
-                    .min(prefixes.len() - 1)
-            } else {
-                guess.saturating_sub(steps(found - wanted))
-            };
-        }
+        let guess = steps(wanted - first).min(prefixes.len() - 1);
         gallop(prefixes, guess, wanted)
     }
 
@@ -271,7 +272,7 @@ impl Index {
     /// key that [`Index::find`] placed here.
     #[inline]
     pub(super) fn is_separator(&self, block: usize, key: &[u8]) -> bool {
-        key.strip_prefix(self.common.as_slice()) == Some(self.rest(block))
+        after_prefix(key, &self.common).is_some_and(|rest| is_same(rest, self.rest(block)))
     }
 
     /// The first block from `block` on whose separator is above `key`, which is the separator of
@@ -325,7 +326,7 @@ impl Index {
 #[inline]
 fn gallop(numbers: &[u64], guess: usize, wanted: u64) -> usize {
     let below = |at: usize| numbers.get(at).is_some_and(|number| *number < wanted);
-    let (mut low, mut high, mut step) = (guess, guess, 1);
+    let (mut low, mut high, mut step) = (guess, guess, GALLOP_STEP);
     if below(guess) {
         while below(high) {
             low = high + 1;
@@ -365,9 +366,9 @@ mod tests {
 
         #[test]
         fn galloping_finds_what_binary_search_finds(
-            mut numbers in prop::collection::vec(0u64..40, 1..60),
-            wanted in 0u64..42,
-            guess in 0usize..60,
+            mut numbers in prop::collection::vec(0u64..300, 1..400),
+            wanted in 0u64..302,
+            guess in 0usize..400,
         ) {
             numbers.sort_unstable();
             prop_assume!(numbers[0] < wanted && wanted <= numbers[numbers.len() - 1]);
@@ -414,6 +415,36 @@ mod tests {
             let counted = [&count.to_le_bytes()[..], &[0; 4], &bytes].concat();
             let _ = Index::decode(&counted, u64::from(total));
         }
+    }
+
+    #[test]
+    fn a_large_index_is_searched_as_a_small_one_is() {
+        let mut builder = IndexBuilder::default();
+        let evenly = (0..3000u64).map(|n| n << 50);
+        let crowded = (0..3000u64).map(|n| (1 << 62) + n * n);
+        let mut keys: Vec<[u8; 8]> = evenly.chain(crowded).map(big_endian).collect();
+        keys.sort_unstable();
+        for key in &keys {
+            builder.add(key, None, 1);
+        }
+        let mut bytes = Vec::new();
+        builder.encode(&mut bytes);
+        let index = Index::decode(&bytes, keys.len() as u64).unwrap();
+        for number in (0..1 << 20).map(|n: u64| n.wrapping_mul(0x9e37_79b9_7f4a_7c15)) {
+            let key = big_endian(number);
+            assert_eq!(index.find(&key), keys.partition_point(|found| *found < key));
+        }
+        for (at, key) in keys.iter().enumerate().skip(1) {
+            assert_eq!(
+                index.find(key),
+                keys[..at].partition_point(|found| found < key)
+            );
+        }
+    }
+
+    /// Eight bytes that order as the number does.
+    fn big_endian(number: u64) -> [u8; 8] {
+        number.swap_bytes().to_le_bytes()
     }
 
     /// Keys that differ early, late (beyond eight bytes) or only in length.

@@ -361,6 +361,50 @@ pub(super) fn u64_at(bytes: &[u8], at: usize) -> Option<u64> {
     Some(u64::from_le_bytes(*found))
 }
 
+/// Whether `a` and `b` are the same. Short strings, as keys are, are compared without a call.
+#[inline]
+pub(super) fn is_same(a: &[u8], b: &[u8]) -> bool {
+    if a.len() != b.len() {
+        return false;
+    }
+    if a.len() < 8 {
+        return a.iter().zip(b).all(|(x, y)| x == y);
+    }
+    if a.len() <= 16 {
+        // Two words, which overlap unless there are 16 bytes.
+        return a.first_chunk::<8>() == b.first_chunk() && a.last_chunk::<8>() == b.last_chunk();
+    }
+    a == b
+}
+
+/// What follows `prefix` in `key`, if it starts with that; as [`is_same`], made for short prefixes.
+#[inline]
+pub(super) fn after_prefix<'k>(key: &'k [u8], prefix: &[u8]) -> Option<&'k [u8]> {
+    let (front, rest) = key.split_at_checked(prefix.len())?;
+    is_same(front, prefix).then_some(rest)
+}
+
+/// Copies `from` to the front of `to`, which is at least as long; short strings without a call.
+#[inline]
+pub(super) fn copy_to(to: &mut [u8], from: &[u8]) {
+    let Some(to) = to.get_mut(..from.len()) else {
+        debug_assert!(false, "the target is shorter than the source");
+        return;
+    };
+    if (8..=16).contains(&from.len())
+        && let (Some(first), Some(last)) = (from.first_chunk::<8>(), from.last_chunk::<8>())
+    {
+        if let Some(place) = to.first_chunk_mut() {
+            *place = *first;
+        }
+        if let Some(place) = to.last_chunk_mut() {
+            *place = *last;
+        }
+        return;
+    }
+    to.copy_from_slice(from);
+}
+
 /// How many bytes `a` and `b` have in common at their fronts.
 #[inline]
 pub(super) fn common_len(a: &[u8], b: &[u8]) -> usize {
@@ -493,6 +537,27 @@ mod tests {
             let mut reader = Reader { bytes: &bytes };
             prop_assert_eq!(reader.varint(), Some(number));
             prop_assert!(reader.bytes.is_empty());
+        }
+
+        #[test]
+        fn short_strings_are_handled_as_long_ones_are(
+            a in prop::collection::vec(0u8..2, 0..40),
+            b in prop::collection::vec(0u8..2, 0..40),
+            cut in 0usize..40,
+        ) {
+            prop_assert_eq!(is_same(&a, &b), a == b);
+            prop_assert!(is_same(&a, &a.clone()));
+            prop_assert_eq!(after_prefix(&a, &b), a.strip_prefix(b.as_slice()));
+            let (front, rest) = a.split_at(cut.min(a.len()));
+            prop_assert_eq!(after_prefix(&a, front), Some(rest));
+            let mut copied = vec![9; a.len() + 3];
+            copy_to(&mut copied, &a);
+            prop_assert_eq!(copied, [&a[..], &[9; 3]].concat());
+            for at in 0..a.len() {
+                let mut other = a.clone();
+                other[at] ^= 1;
+                prop_assert!(!is_same(&a, &other));
+            }
         }
 
         #[test]

@@ -6,7 +6,7 @@
 //! an open table are in memory, so a point lookup reads at most one block, and a lookup of a key
 //! that is not there usually none. Memory is the slow medium here (a miss of the processor's caches
 //! takes 200 ns, a read from the page cache 2 us), so everything is laid out by cache lines: one
-//! line in the filter, about three in the index, about four in the block.
+//! line in the filter, three to five in the index, about four in the block.
 //!
 //! Entries ascend by key; those of one key descend by sequence number, so the newest comes first.
 //!

@@ -5,7 +5,7 @@ use gabion_media::Appender;
 use super::block_builder::BlockBuilder;
 use super::filter::Filter;
 use super::index::IndexBuilder;
-use super::layout::{Footer, Properties, append_trailer};
+use super::layout::{Footer, Properties, append_trailer, is_same};
 use super::sketch::Sketch;
 use super::{BLOCK_BYTES_MAX, TableMeta, TableOptions};
 use crate::error::Result;
@@ -64,7 +64,7 @@ impl TableWriter {
     /// Adds an entry. Keys come in ascending order, the versions of a key in descending order of
     /// their sequence numbers. A key is shorter than 64 KiB, a value shorter than 4 GiB.
     pub(crate) fn add(&mut self, key: &[u8], seq: Seq, kind: Kind, value: &[u8]) -> Result<()> {
-        let repeats = self.properties.entries > 0 && self.block.last_key() == key;
+        let repeats = self.properties.entries > 0 && is_same(self.block.last_key(), key);
         debug_assert!(
             self.properties.entries == 0 || repeats || self.block.last_key() < key,
             "keys must ascend"
@@ -73,13 +73,15 @@ impl TableWriter {
             self.last_hash = hash_key(key);
             self.hashes.push(self.last_hash);
         }
-        let fits = self.block.fits(key, seq, value, self.block_bytes);
-        if !fits {
+        let [tag, ..] = self.last_hash.to_le_bytes();
+        let limit = self.block_bytes;
+        let keyed = (key, tag, repeats);
+        if !self.block.push_within(limit, keyed, seq, kind, value) {
             self.cut(Some(key))?;
+            let keyed = (key, tag, false);
+            let added = self.block.push_within(limit, keyed, seq, kind, value);
+            debug_assert!(added, "an empty block takes any entry");
         }
-        let tag = self.last_hash.to_le_bytes()[0];
-        self.block
-            .push((key, tag, repeats && fits), seq, kind, value);
         self.note(key, seq, kind, value);
         Ok(())
     }
