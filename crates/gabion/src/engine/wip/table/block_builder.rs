@@ -196,8 +196,9 @@ impl BlockBuilder {
         }
     }
 
-    /// Appends the entries. Their places are made first, so that a mark can be stored as eight bytes
-    /// of which the surplus is written over: by the rest of its entry, the next one or the trailer.
+    /// Appends the entries. Their places are made first, so that a mark can be stored as eight
+    /// bytes of which the surplus is written over: by the rest of its entry, the next one or the
+    /// trailer.
     fn encode_entries(&self, out: &mut Vec<u8>) {
         let facts = &self.facts;
         let (mark_width, len_width) = (facts.mark_width(), facts.len_width());
