@@ -111,3 +111,10 @@ impl From<gabion_media::Error> for Error {
         Error::Media(Arc::new(error))
     }
 }
+
+impl Error {
+    /// Whether the medium had no space left; such an operation may succeed later.
+    pub(crate) fn is_no_space(&self) -> bool {
+        matches!(self, Error::Media(error) if error.is_no_space())
+    }
+}

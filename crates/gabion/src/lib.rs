@@ -1,27 +1,65 @@
 //! Gabion: a key-value storage engine for fast storage.
+//!
+//! Gabion keeps ordered keys and values durably in a directory, moves data as little as the physics
+//! of the medium allows, and tells where every written byte went.
+//!
+//! ```
+//! # let dir = tempfile::tempdir()?;
+//! # let path = dir.path().join("store");
+//! use gabion::{Db, Durability, Options, WriteBatch};
+//!
+//! let db = Options::default().durability(Durability::Sync).open(&path)?;
+//! db.put("stone", "granite")?;
+//!
+//! let mut batch = WriteBatch::new();
+//! batch.put(db.default_keyspace(), "basket", "wire")?;
+//! batch.delete(db.default_keyspace(), "stone")?;
+//! db.write(batch)?;
+//!
+//! let before = db.snapshot();
+//! db.put("basket", "willow")?;
+//! assert_eq!(before.get(db.default_keyspace(), "basket")?.as_deref(), Some(&b"wire"[..]));
+//! println!("write amplification: {:.2}", db.stats().write_amplification_with_log);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! # What is promised
+//! - An acknowledged write survives what its [`Durability`] says. The default survives the death of
+//!   the process always and a power loss except for the last 100 ms.
+//! - What a crash leaves is a prefix of the writes; a [`WriteBatch`] is whole or absent.
+//! - Every byte read from the medium is checked. Damage is an [`Error`] that names file and offset.
+//! - After a failed sync the store is read-only until it is opened again; nothing is retried and
+//!   then acknowledged.
+//! - One process has a store open at a time.
+//!
+//! # Where to read on
+//! [`Db`] and [`Keyspace`] are the store, [`Options`] how it behaves, [`Stats`] what it did. The
+//! engine behind them, WipDB, is described in `ARCHITECTURE.md`.
 
-// The optimised paths of several modules meet in the engine; each module is reachable from here only.
-#[allow(
-    dead_code,
-    unused_imports,
-    reason = "parts of the engine arrive one by one"
-)]
+mod batch;
 mod cache;
-#[allow(
-    dead_code,
-    unused_imports,
-    reason = "parts of the engine arrive one by one"
-)]
+mod db;
 mod engine;
 mod error;
-#[allow(
-    dead_code,
-    unused_imports,
-    reason = "parts of the engine arrive one by one"
-)]
+mod iter;
 mod log;
+mod options;
 mod slice;
+mod snapshot;
+mod stats;
 mod types;
 
+pub use batch::WriteBatch;
+pub use db::{DEFAULT_KEYSPACE, Db, Keyspace};
+pub use engine::{CheckReport, Problem, check, check_disk};
 pub use error::{Error, Result};
+pub use iter::Iter;
+pub use options::{
+    Capabilities, DEFAULT_BACKGROUND_THREADS, DEFAULT_BLOCK_BYTES, DEFAULT_BUCKET_BYTES,
+    DEFAULT_CACHE_BYTES, DEFAULT_FILTER_BITS_PER_KEY, DEFAULT_LOG_BYTES_MAX,
+    DEFAULT_MEMTABLE_BUDGET_BYTES, DEFAULT_SPLIT_WAYS, DEFAULT_SUBLEVELS_MAX,
+    DEFAULT_SUBLEVELS_MIN, DEFAULT_SYNC_INTERVAL, Durability, Engine, Options,
+};
 pub use slice::Slice;
+pub use snapshot::Snapshot;
+pub use stats::{BucketStats, CacheStats, KeyspaceStats, Stats, WrittenBytes};

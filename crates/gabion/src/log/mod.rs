@@ -57,10 +57,9 @@ mod writepath;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use batch::{BatchEncoder, Op, OpHead, Ops, RelogEncoder, batch_head, decode};
+pub(crate) use batch::{BatchEncoder, Op, OpHead, RelogEncoder, batch_head, decode};
 pub(crate) use codec::Malformed;
-pub(crate) use layout::Lsn;
-pub(crate) use recovery::{ReplayEnd, Torn, replay};
+pub(crate) use recovery::{ReplayEnd, replay};
 pub(crate) use sync::LogSyncer;
 pub(crate) use writepath::Log;
 

@@ -7,8 +7,9 @@ use gabion_media::{Disk, Fault, FaultKind, SimDisk, Tear};
 
 use super::frame::MARK_BYTES;
 use super::layout::HEADER_BYTES;
+use super::layout::Lsn;
 use super::recovery::replay;
-use super::{Log, LogOptions, Lsn, ReplayEnd};
+use super::{Log, LogOptions, ReplayEnd};
 use crate::engine::wip::names::{log_name, parse_log_name};
 use crate::{Error, Result};
 

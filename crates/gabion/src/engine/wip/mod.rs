@@ -1,6 +1,444 @@
-//! The write-in-place engine.
+//! WipDB: the write-in-place engine, the default ordered engine for SSDs.
+//!
+//! # Idea (paper, chapter 2)
+//! The key range is cut into buckets of about equal size, each a miniature log-structured merge
+//! tree. A write goes straight into the MemTable of its bucket and never leaves the bucket but by a
+//! split. Because a bucket is small, its levels are tiered (a compaction merges all runs of a level
+//! into one new run of the next and rewrites nothing there), so that an entry is written at most
+//! once per level and once per split: amplification is bounded by `Lmax + N / (N - 1)` whatever
+//! the size of the store.
+//!
+//! # Rooms
+//! | file | journey |
+//! |---|---|
+//! | `writepath` | a write: leader, log, MemTable, publication |
+//! | `readpath`, `scan` | a get, a range scan |
+//! | `flush` | a full MemTable becomes a table of level 0 |
+//! | `compact` | runs of a level become one run of the next |
+//! | `split` | a full bucket becomes several |
+//! | `schedule` | which of these is done next, and by whom |
+//! | `throttle` | writers are slowed before they must be stopped |
+//! | `reclaim` | the log's tail moves on, its segments are deleted |
+//! | `recovery` | open: manifest, log replay, orphans |
+//! | `bucket`, `file`, `memtable`, `table`, `manifest` | what all of this is made of |
+//!
+//! # Invariants
+//! - I1: at every instant the manifest names exactly one set of table files and log segments that
+//!   together hold everything acknowledged.
+//! - I2: a table enters the manifest only when the log is durable up to the table's newest entry;
+//!   so what a power loss leaves is a prefix of the writes.
+//! - I3: locks are taken in the order leader, manifest, install; each may be skipped.
+//!
+//! # Linearization and durability points
+//! A write takes effect when [`Wip::publish`] stores its sequence number. It is durable against
+//! process death when its frame is in the log's mapping, and against power loss when a sync of the
+//! log that began later has returned.
+//!
+//! | paper's term | here |
+//! |---|---|
+//! | sublevel | [`bucket::Run`] |
+//! | LevelTable | `table`, [`file::TableFile`] |
+//! | minor compaction | flush |
+//! | splitter | pivot, cut key |
 
-pub(crate) mod manifest;
-pub(crate) mod memtable;
+mod bucket;
+mod compact;
+mod cursor;
+mod file;
+mod flush;
+mod manifest;
+mod memtable;
+mod merge;
 pub(crate) mod names;
-pub(crate) mod table;
+mod prefix_index;
+mod readpath;
+mod reclaim;
+mod recovery;
+mod retain;
+mod scan;
+mod schedule;
+mod snapshots;
+mod split;
+mod stats;
+mod table;
+mod throttle;
+mod verify;
+mod writepath;
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+
+use arc_swap::ArcSwap;
+use gabion_media::{DirLock, Disk};
+use parking_lot::{Mutex, MutexGuard};
+
+use crate::cache::BlockCache;
+use crate::log::LogSyncer;
+use crate::types::Seq;
+use crate::{Error, Options, Result};
+
+use bucket::{Bucket, BucketState, Router};
+use file::TableFile;
+use manifest::{Edit, Manifest};
+use memtable::{ChunkPool, MemTable};
+use schedule::Schedule;
+use snapshots::Snapshots;
+use stats::Counters;
+use throttle::Throttle;
+use writepath::{Leader, WriteQueue};
+
+pub(crate) use scan::Scan;
+pub use verify::{CheckReport, Problem, check, check_disk};
+pub(crate) use writepath::Write;
+
+/// The longest key, in bytes.
+pub(crate) const KEY_BYTES_MAX: u64 = (64 << 10) - 1;
+
+/// The longest value, in bytes. A value and its key fit into one frame of the log and one block of
+/// a table, both of which state lengths in 31 bits.
+pub(crate) const VALUE_BYTES_MAX: u64 = 1 << 30;
+
+/// The largest batch, in bytes of keys, values and their headers.
+pub(crate) const BATCH_BYTES_MAX: u64 = (1 << 30) + (1 << 20);
+
+/// Levels of a bucket (the paper's Lmax).
+pub(crate) const INITIAL_LEVELS: usize = 3;
+
+/// A keyspace: a name, and a router over its buckets.
+pub(crate) struct Keyspace {
+    /// The number by which the log and the manifest know the keyspace.
+    pub(crate) id: u32,
+    /// The name that users give it.
+    pub(crate) name: String,
+    router: ArcSwap<Router>,
+}
+
+/// The engine. Background threads share it with the facade.
+pub(crate) struct Wip {
+    options: Options,
+    disk: Disk,
+    cache: Arc<BlockCache>,
+    pool: Arc<ChunkPool>,
+    /// All keyspaces; a keyspace's number is its position.
+    keyspaces: ArcSwap<Vec<Arc<Keyspace>>>,
+    /// The newest sequence number that readers see.
+    visible: AtomicU64,
+    /// The log segment that was current when `visible` was last stored: what is in the log but not
+    /// yet in a MemTable is in no older segment.
+    published_segment: AtomicU64,
+    snapshots: Snapshots,
+
+    /// The queue of writers; its head leads.
+    queue: WriteQueue,
+    /// What only the leader uses.
+    leader: Mutex<Leader>,
+    /// The sync half of the log, for the leader and the background.
+    syncer: Arc<LogSyncer>,
+
+    /// The manifest.
+    versions: Mutex<Versions>,
+    /// Guards every change of a bucket's state and of a router.
+    install: Mutex<Install>,
+
+    schedule: Schedule,
+    throttle: Throttle,
+    counters: Counters,
+    /// The failure that made the store read-only.
+    failure: OnceLock<String>,
+    closed: AtomicBool,
+    /// Held until the store is closed.
+    lock: Mutex<Option<DirLock>>,
+}
+
+/// The manifest, and the numbers that were given out; changes with the store's structure.
+struct Versions {
+    manifest: Manifest,
+    next_file: u64,
+    next_bucket: u64,
+}
+
+/// What the install lock guards besides the buckets' states.
+#[derive(Default)]
+struct Install {
+    /// MemTables that wait for their flush, oldest first.
+    frozen: VecDeque<Frozen>,
+}
+
+/// A MemTable that takes no more writes. After a split several buckets hold the same one.
+struct Frozen {
+    table: Arc<MemTable>,
+    keyspace: Arc<Keyspace>,
+    lower: Box<[u8]>,
+    upper: Option<Box<[u8]>>,
+    /// A thread is writing the table.
+    flushing: bool,
+}
+
+impl Wip {
+    /// The keyspace of that name.
+    pub(crate) fn find_keyspace(&self, name: &str) -> Option<Arc<Keyspace>> {
+        self.keyspaces
+            .load()
+            .iter()
+            .find(|keyspace| keyspace.name == name)
+            .cloned()
+    }
+
+    /// The names of all keyspaces, in the order in which they were made.
+    pub(crate) fn keyspace_names(&self) -> Vec<String> {
+        self.keyspaces
+            .load()
+            .iter()
+            .map(|keyspace| keyspace.name.clone())
+            .collect()
+    }
+
+    /// The keyspace of that name, made durably if it does not exist.
+    pub(crate) fn create_keyspace(&self, name: &str) -> Result<Arc<Keyspace>> {
+        if let Some(keyspace) = self.find_keyspace(name) {
+            return Ok(keyspace);
+        }
+        let size = name.len() as u64;
+        if size == 0 || size > 255 {
+            return Err(Error::Limit {
+                what: "name of a keyspace (1 to 255 bytes)",
+                size,
+                limit: 255,
+            });
+        }
+        self.check_writable()?;
+        let mut versions = self.versions.lock();
+        if let Some(keyspace) = self.find_keyspace(name) {
+            return Ok(keyspace);
+        }
+        let id = u32::try_from(self.keyspaces.load().len()).expect("fewer than 2^32 keyspaces");
+        let bucket = versions.take_bucket_id();
+        self.apply(
+            &mut versions,
+            &[
+                Edit::AddKeyspace {
+                    id,
+                    name: name.to_owned(),
+                },
+                Edit::AddBucket {
+                    id: bucket,
+                    keyspace: id,
+                    lower: Vec::new(),
+                    flushed_seq: 0,
+                },
+            ],
+        )?;
+        let bucket = Bucket::new(bucket, &[], None, self.empty_state());
+        let router = ArcSwap::from_pointee(Router::new(vec![Arc::new(bucket)]));
+        let keyspace = Arc::new(Keyspace {
+            id,
+            name: name.to_owned(),
+            router,
+        });
+        let mut all = self.keyspaces.load().to_vec();
+        all.push(Arc::clone(&keyspace));
+        self.keyspaces.store(Arc::new(all));
+        Ok(keyspace)
+    }
+
+    /// Registers the newest visible sequence number for a reader.
+    pub(crate) fn begin_snapshot(&self) -> Seq {
+        self.snapshots.register(|| self.visible())
+    }
+
+    /// Registers a number once more that is registered.
+    pub(crate) fn share_snapshot(&self, seq: Seq) {
+        self.snapshots.register_again(seq);
+    }
+
+    /// Ends a registration.
+    pub(crate) fn end_snapshot(&self, seq: Seq) {
+        self.snapshots.release(seq);
+    }
+
+    /// The newest sequence number that readers see.
+    pub(crate) fn visible(&self) -> Seq {
+        // ORDER: Acquire pairs with the Release in `publish`.
+        self.visible.load(Ordering::Acquire)
+    }
+
+    /// Makes everything up to `seq` visible. This is where writes take effect.
+    fn publish(&self, seq: Seq, segment: u64) {
+        // ORDER: Release pairs with the Acquire in `reclaim::log_tail`.
+        self.published_segment.store(segment, Ordering::Release);
+        // ORDER: Release pairs with the Acquire in `visible` and in gets: the entries are in the
+        // MemTables before their number is seen.
+        self.visible.store(seq, Ordering::Release);
+    }
+
+    /// The first failure, if there was one.
+    pub(crate) fn failure(&self) -> Option<&str> {
+        self.failure.get().map(String::as_str)
+    }
+
+    /// Keeps the first failure that makes the store read-only, and passes the error on.
+    fn fail(&self, error: Error) -> Error {
+        let first = self.failure.set(error.to_string()).is_ok();
+        if first {
+            tracing::error!(%error, "the store is read-only from here on");
+        }
+        self.throttle.wake();
+        self.schedule.wake_all();
+        error
+    }
+
+    /// An error unless the store takes writes.
+    fn check_writable(&self) -> Result<()> {
+        if let Some(cause) = self.failure() {
+            return Err(Error::ReadOnly {
+                cause: cause.to_owned(),
+            });
+        }
+        // ORDER: Relaxed; closing waits for writers through the leader's lock.
+        if self.closed.load(Ordering::Relaxed) {
+            return Err(Error::Closed);
+        }
+        Ok(())
+    }
+
+    /// Writes edits to the manifest, all or none.
+    ///
+    /// DURABLE: when it returns, the store's structure is the new one even after power loss. A
+    /// failure leaves unknown which of the two is on the medium, so the store turns read-only.
+    fn apply(&self, versions: &mut Versions, edits: &[Edit]) -> Result<()> {
+        self.check_writable()?;
+        versions
+            .manifest
+            .apply(edits)
+            .map_err(|error| self.fail(error))
+    }
+
+    fn empty_state(&self) -> BucketState {
+        BucketState {
+            active: Arc::new(MemTable::new(&self.pool, 0)),
+            frozen: Vec::new(),
+            levels: Arc::default(),
+        }
+    }
+
+    /// All buckets of all keyspaces.
+    fn buckets(&self) -> Vec<(Arc<Keyspace>, Arc<Bucket>)> {
+        let keyspaces = self.keyspaces.load();
+        let mut buckets = Vec::new();
+        for keyspace in keyspaces.iter() {
+            let router = keyspace.router.load();
+            let pairs = router
+                .buckets()
+                .iter()
+                .map(|b| (Arc::clone(keyspace), Arc::clone(b)));
+            buckets.extend(pairs);
+        }
+        buckets
+    }
+
+    /// Replaces the active MemTable of a bucket, if it holds anything, and queues the full one for
+    /// its flush.
+    fn freeze(&self, install: &mut Install, keyspace: &Arc<Keyspace>, bucket: &Bucket) {
+        let state = bucket.state.load_full();
+        if state.active.is_empty() {
+            return;
+        }
+        let expected = state.active.keys();
+        let frozen = self.queue_frozen(install, keyspace, bucket, &state);
+        bucket.state.store(Arc::new(BucketState {
+            active: Arc::new(MemTable::new(&self.pool, expected)),
+            frozen,
+            levels: Arc::clone(&state.levels),
+        }));
+    }
+
+    /// Queues a state's active MemTable for its flush; returns the frozen ones with it in front.
+    fn queue_frozen(
+        &self,
+        install: &mut Install,
+        keyspace: &Arc<Keyspace>,
+        bucket: &Bucket,
+        state: &BucketState,
+    ) -> Vec<Arc<MemTable>> {
+        if state.active.is_empty() {
+            return state.frozen.clone();
+        }
+        install.frozen.push_back(Frozen {
+            table: Arc::clone(&state.active),
+            keyspace: Arc::clone(keyspace),
+            lower: bucket.lower().into(),
+            upper: bucket.upper().map(Into::into),
+            flushing: false,
+        });
+        self.schedule.wake_all();
+        std::iter::once(&state.active)
+            .chain(&state.frozen)
+            .cloned()
+            .collect()
+    }
+
+    fn lock_install(&self) -> MutexGuard<'_, Install> {
+        self.install.lock()
+    }
+}
+
+impl Versions {
+    fn take_file_number(&mut self) -> u64 {
+        self.next_file += 1;
+        self.next_file - 1
+    }
+
+    fn take_bucket_id(&mut self) -> u64 {
+        self.next_bucket += 1;
+        self.next_bucket - 1
+    }
+
+    /// What the manifest must know so that file numbers are never used twice.
+    fn next_file_edit(&self) -> Edit {
+        Edit::NextFile {
+            number: self.next_file,
+        }
+    }
+
+    /// What the manifest must know so that bucket numbers are never used twice.
+    fn next_bucket_edit(&self) -> Edit {
+        Edit::NextBucket {
+            id: self.next_bucket,
+        }
+    }
+
+    /// All writes to a bucket up to this number are in tables.
+    fn flushed_seq(&self, bucket: u64) -> Seq {
+        self.manifest
+            .state()
+            .buckets
+            .get(&bucket)
+            .map_or(0, |bucket| bucket.flushed_seq)
+    }
+
+    /// Bytes and number of the table files.
+    fn file_bytes_and_count(&self) -> (u64, u64) {
+        let files = &self.manifest.state().files;
+        (
+            files.values().map(|file| file.meta.file_bytes).sum(),
+            files.len() as u64,
+        )
+    }
+
+    /// Whether a bucket is the only one that refers to a file.
+    fn is_last_reference(&self, file: u64) -> bool {
+        self.manifest
+            .state()
+            .files
+            .get(&file)
+            .is_some_and(|file| file.refs == 1)
+    }
+}
+
+/// Retires the files that the manifest names no more.
+fn retire_all<'f>(files: impl IntoIterator<Item = &'f Arc<TableFile>>) {
+    for file in files {
+        file.retire();
+    }
+}

@@ -42,5 +42,5 @@ mod tests;
 
 pub(crate) use edit::{Edit, FileMeta};
 pub(crate) use recovery::{Directory, inspect, read};
-pub(crate) use state::{BucketState, FileState, ManifestState, TableRef};
+pub(crate) use state::ManifestState;
 pub(crate) use writepath::Manifest;

@@ -112,14 +112,14 @@ fn the_state_survives_reopening_and_clean_closing() {
         assert_eq!(manifest.state(), last);
         assert_eq!(sim.names(), [CURRENT.to_owned(), manifest_name(number)]);
     }
-    let manifest = Manifest::open(&disk).unwrap();
+    let mut manifest = Manifest::open(&disk).unwrap();
     manifest
         .close_clean(&[Edit::LogSealed {
             segment: 3,
             length: 64,
         }])
         .unwrap();
-    let manifest = Manifest::open(&disk).unwrap();
+    let mut manifest = Manifest::open(&disk).unwrap();
     assert_eq!(manifest.state().sealed, [(2, 4096), (3, 64)].into());
     manifest.close_clean(&[]).unwrap();
     assert_eq!(read(&disk).unwrap().torn, None);

@@ -100,8 +100,9 @@ impl Manifest {
         })
     }
 
-    /// Applies last edits and records that the store was closed cleanly.
-    pub(crate) fn close_clean(mut self, edits: &[Edit]) -> Result<()> {
+    /// Applies last edits and records that the store was closed cleanly. The manifest takes no more
+    /// edits.
+    pub(crate) fn close_clean(&mut self, edits: &[Edit]) -> Result<()> {
         self.while_healthy(|manifest| {
             if edits.is_empty() {
                 manifest.file.appender.sync()?;
@@ -111,7 +112,9 @@ impl Manifest {
             manifest
                 .file
                 .put_in_force(&manifest.disk, manifest.file.appender.len())
-        })
+        })?;
+        self.failure = Some(Error::Closed);
+        Ok(())
     }
 
     fn while_healthy(&mut self, work: impl FnOnce(&mut Manifest) -> Result<()>) -> Result<()> {

@@ -56,7 +56,7 @@ use parking_lot::Mutex;
 use super::arena::{
     Arena, ArenaWriter, BLOCK_ALIGN, Block, ChunkPool, Listing, Mark, NewRecord, Record, prefetch,
 };
-use crate::types::{Kind, SEQ_MAX, Seq};
+use crate::types::{Kind, Seq};
 
 /// Slots of a line.
 const SLOTS: usize = 8;
@@ -218,7 +218,6 @@ struct Totals {
     items: AtomicUsize,
     keys: AtomicUsize,
     user_bytes: AtomicU64,
-    min_seq: AtomicU64,
     max_seq: AtomicU64,
 }
 
@@ -268,7 +267,6 @@ impl Directory {
             items: AtomicUsize::new(0),
             keys: AtomicUsize::new(0),
             user_bytes: AtomicU64::new(0),
-            min_seq: AtomicU64::new(SEQ_MAX),
             max_seq: AtomicU64::new(0),
         };
         Directory {
@@ -515,12 +513,6 @@ impl Directory {
         self.side.totals.user_bytes.load(Ordering::Relaxed)
     }
 
-    /// The smallest sequence number; [`SEQ_MAX`] when empty.
-    pub(super) fn min_seq(&self) -> Seq {
-        // ORDER: Relaxed; a statistic that orders nothing.
-        self.side.totals.min_seq.load(Ordering::Relaxed)
-    }
-
     /// The largest sequence number; 0 when empty.
     pub(super) fn max_seq(&self) -> Seq {
         // ORDER: Relaxed; a statistic that orders nothing.
@@ -542,8 +534,6 @@ impl Totals {
         self.keys.store(writer.keys, Ordering::Relaxed);
         let user_bytes = self.user_bytes.load(Ordering::Relaxed) + bytes as u64;
         self.user_bytes.store(user_bytes, Ordering::Relaxed);
-        let min_seq = self.min_seq.load(Ordering::Relaxed).min(seq);
-        self.min_seq.store(min_seq, Ordering::Relaxed);
         let max_seq = self.max_seq.load(Ordering::Relaxed).max(seq);
         self.max_seq.store(max_seq, Ordering::Relaxed);
         // ORDER: Release pairs with the Acquire in `items`.

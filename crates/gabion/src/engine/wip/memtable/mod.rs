@@ -182,11 +182,6 @@ impl MemTable {
         self.directory.user_bytes()
     }
 
-    /// The smallest sequence number; [`crate::types::SEQ_MAX`] when the table is empty.
-    pub(crate) fn min_seq(&self) -> Seq {
-        self.directory.min_seq()
-    }
-
     /// The largest sequence number; 0 when the table is empty.
     pub(crate) fn max_seq(&self) -> Seq {
         self.directory.max_seq()

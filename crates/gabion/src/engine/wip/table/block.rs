@@ -129,6 +129,7 @@ impl<'a> Block<'a> {
     }
 
     /// Where the parts lie.
+    #[cfg(test)]
     pub(super) fn shape(&self) -> Shape {
         self.shape
     }

@@ -47,7 +47,7 @@ mod verify;
 mod writer;
 
 pub(crate) use cursor::TableCursor;
-pub(crate) use reader::{Entry, Table};
+pub(crate) use reader::Table;
 pub(crate) use sketch::Sketch;
 pub(crate) use writer::TableWriter;
 

@@ -269,7 +269,7 @@ proptest! {
             prop_assert!(bounds.is_sorted_by(|a, b| a < b));
             let whole = table.bytes_between(&lower, upper.as_deref());
             let ends = bounds[1..].iter().copied().map(Some).chain(upper.is_none().then_some(None));
-            let pieces = bounds.iter().zip(ends).map(|(a, b)| table.bytes_between(a, b)).sum();
+            let pieces: u64 = bounds.iter().zip(ends).map(|(a, b)| table.bytes_between(a, b)).sum();
             prop_assert_eq!(whole, pieces);
         } else {
             prop_assert!(keys.is_empty());

@@ -1,0 +1,109 @@
+//! Batches: several writes that take effect together.
+
+use crate::db::check_limits;
+use crate::engine::wip::BATCH_BYTES_MAX;
+use crate::log::BatchEncoder;
+use crate::types::Kind;
+use crate::{Error, Keyspace, Result};
+
+/// Writes that become visible together and survive a crash together or not at all, across
+/// keyspaces. Later operations win over earlier ones on the same key.
+///
+/// A batch is encoded as it is built, so writing it costs one copy into the log.
+///
+/// ```
+/// # let dir = tempfile::tempdir()?;
+/// # let db = gabion::Db::open(dir.path())?;
+/// use gabion::WriteBatch;
+///
+/// let accounts = db.keyspace("accounts")?;
+/// let journal = db.keyspace("journal")?;
+/// let mut batch = WriteBatch::new();
+/// batch.put(&accounts, "alice", "90")?;
+/// batch.put(&accounts, "bob", "110")?;
+/// batch.put(&journal, "0001", "alice pays bob 10")?;
+/// db.write(batch)?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Debug, Default)]
+pub struct WriteBatch {
+    pub(crate) operations: BatchEncoder,
+    /// Bytes of keys and values.
+    pub(crate) user_bytes: u64,
+    /// The engine of the keyspaces in the batch, so that a batch cannot go to another store.
+    pub(crate) store: Option<u64>,
+}
+
+impl WriteBatch {
+    /// An empty batch.
+    pub fn new() -> WriteBatch {
+        WriteBatch::default()
+    }
+
+    /// Adds a put.
+    ///
+    /// # Errors
+    /// [`Error::Limit`] when the key, the value or the batch is too long; the batch is unchanged.
+    ///
+    /// # Panics
+    /// When the batch holds operations on another store's keyspaces.
+    pub fn put(
+        &mut self,
+        keyspace: &Keyspace,
+        key: impl AsRef<[u8]>,
+        value: impl AsRef<[u8]>,
+    ) -> Result<()> {
+        self.add(keyspace, Kind::Put, key.as_ref(), value.as_ref())
+    }
+
+    /// Adds a delete.
+    ///
+    /// # Errors
+    /// As [`WriteBatch::put`].
+    pub fn delete(&mut self, keyspace: &Keyspace, key: impl AsRef<[u8]>) -> Result<()> {
+        self.add(keyspace, Kind::Delete, key.as_ref(), &[])
+    }
+
+    fn add(&mut self, keyspace: &Keyspace, kind: Kind, key: &[u8], value: &[u8]) -> Result<()> {
+        check_limits(key, value)?;
+        let size = (self.operations.bytes().len() + key.len() + value.len()) as u64 + 32;
+        if size > BATCH_BYTES_MAX {
+            return Err(Error::Limit {
+                what: "batch",
+                size,
+                limit: BATCH_BYTES_MAX,
+            });
+        }
+        let store = keyspace.store_id();
+        assert!(
+            self.store.is_none_or(|other| other == store),
+            "a batch holds operations on keyspaces of one store"
+        );
+        self.store = Some(store);
+        self.operations.op(kind, keyspace.id(), key, value);
+        self.user_bytes += (key.len() + value.len()) as u64;
+        Ok(())
+    }
+
+    /// Number of operations.
+    pub fn len(&self) -> usize {
+        self.operations.count() as usize
+    }
+
+    /// Whether there is no operation.
+    pub fn is_empty(&self) -> bool {
+        self.operations.is_empty()
+    }
+
+    /// Bytes of keys and values in the batch.
+    pub fn bytes(&self) -> u64 {
+        self.user_bytes
+    }
+
+    /// Removes all operations and keeps the memory.
+    pub fn clear(&mut self) {
+        self.operations.clear();
+        self.user_bytes = 0;
+        self.store = None;
+    }
+}

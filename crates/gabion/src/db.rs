@@ -1,0 +1,531 @@
+//! The facade: `Db` and `Keyspace`.
+
+use std::ops::{Bound, RangeBounds};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use gabion_media::Disk;
+
+use crate::engine::wip::{self, KEY_BYTES_MAX, Scan, VALUE_BYTES_MAX, Wip, Write};
+use crate::types::{Kind, Seq};
+use crate::{Durability, Error, Iter, Options, Result, Slice, Snapshot, Stats, WriteBatch};
+
+/// Name of the keyspace that the methods of [`Db`] use.
+pub const DEFAULT_KEYSPACE: &str = "default";
+
+/// Tells open stores apart, so that a batch cannot go to another store than its keyspaces'.
+static NEXT_STORE_ID: AtomicU64 = AtomicU64::new(1);
+
+/// An open store, shared by everything that was made from it; closed when the last of them is
+/// dropped.
+pub(crate) struct Store {
+    pub(crate) engine: Arc<Wip>,
+    id: u64,
+    path: PathBuf,
+    durability: Durability,
+}
+
+impl Drop for Store {
+    fn drop(&mut self) {
+        // `Db::close` reports errors; who only drops has chosen not to hear them.
+        if let Err(error) = self.engine.close() {
+            tracing::warn!(%error, "the store could not be closed cleanly; the next open recovers it");
+        }
+    }
+}
+
+/// A store. Cloning is cheap and shares it; it closes when the last clone and everything made from
+/// it (keyspaces, snapshots, iterators) are dropped, or by [`Db::close`].
+///
+/// The methods for keys and values use the keyspace [`DEFAULT_KEYSPACE`]; [`Db::keyspace`] makes
+/// others.
+///
+/// ```
+/// # let dir = tempfile::tempdir()?;
+/// # let path = dir.path().join("store");
+/// let db = gabion::Db::open(&path)?;
+/// db.put("basket", "stones")?;
+/// assert_eq!(db.get("basket")?.as_deref(), Some(&b"stones"[..]));
+/// for pair in db.prefix("bas") {
+///     let (key, value) = pair?;
+///     assert_eq!((&*key, &*value), (&b"basket"[..], &b"stones"[..]));
+/// }
+/// db.close()?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone)]
+pub struct Db {
+    default: Keyspace,
+}
+
+/// A named part of a store with its own keys. Cloning is cheap and shares it. All keyspaces share
+/// the log, the memory and the order of writes, so a [`WriteBatch`] may span several.
+#[derive(Clone)]
+pub struct Keyspace {
+    store: Arc<Store>,
+    inner: Arc<wip::Keyspace>,
+}
+
+impl Db {
+    /// Opens the store in the directory `path` with [`Options::default`]; makes it if the directory
+    /// is missing or empty.
+    ///
+    /// # Errors
+    /// As [`Options::open`].
+    pub fn open(path: impl AsRef<Path>) -> Result<Db> {
+        Options::default().open(path)
+    }
+
+    pub(crate) fn open_with(path: &Path, options: Options) -> Result<Db> {
+        options.check()?;
+        let disk = if options.create_if_missing {
+            Disk::create_system(path)?
+        } else if path.is_dir() {
+            Disk::system(path)?
+        } else {
+            let why = "the directory does not exist".to_owned();
+            return Err(Error::NotAStore {
+                path: path.to_owned(),
+                why,
+            });
+        };
+        Db::open_on(disk, options)
+    }
+
+    /// Opens the store on a disk of any kind: how tests put a store on a simulated one.
+    ///
+    /// # Errors
+    /// As [`Options::open`].
+    #[doc(hidden)]
+    pub fn open_on(disk: Disk, options: Options) -> Result<Db> {
+        options.check()?;
+        let path = disk.path().to_owned();
+        let durability = options.durability;
+        let engine = Wip::open(disk, options)?;
+        // ORDER: Relaxed; the number only has to differ.
+        let id = NEXT_STORE_ID.fetch_add(1, Ordering::Relaxed);
+        let store = Arc::new(Store {
+            engine,
+            id,
+            path,
+            durability,
+        });
+        let inner = store.engine.create_keyspace(DEFAULT_KEYSPACE)?;
+        Ok(Db {
+            default: Keyspace { store, inner },
+        })
+    }
+
+    fn store(&self) -> &Arc<Store> {
+        &self.default.store
+    }
+
+    fn engine(&self) -> &Arc<Wip> {
+        &self.default.store.engine
+    }
+
+    /// The directory of the store.
+    pub fn path(&self) -> &Path {
+        &self.store().path
+    }
+
+    /// The keyspace that the methods of `Db` use.
+    pub fn default_keyspace(&self) -> &Keyspace {
+        &self.default
+    }
+
+    /// The keyspace of that name, made durably if it does not exist.
+    ///
+    /// # Errors
+    /// [`Error::Limit`] for a name that is empty or longer than 255 bytes, and the errors of
+    /// writes.
+    pub fn keyspace(&self, name: &str) -> Result<Keyspace> {
+        let inner = self.engine().create_keyspace(name)?;
+        Ok(Keyspace {
+            store: Arc::clone(self.store()),
+            inner,
+        })
+    }
+
+    /// The keyspace of that name.
+    ///
+    /// # Errors
+    /// [`Error::NoSuchKeyspace`].
+    pub fn existing_keyspace(&self, name: &str) -> Result<Keyspace> {
+        match self.engine().find_keyspace(name) {
+            Some(inner) => Ok(Keyspace {
+                store: Arc::clone(self.store()),
+                inner,
+            }),
+            None => Err(Error::NoSuchKeyspace {
+                name: name.to_owned(),
+                existing: self.keyspace_names().join(", "),
+            }),
+        }
+    }
+
+    /// The names of all keyspaces, in the order in which they were made.
+    pub fn keyspace_names(&self) -> Vec<String> {
+        self.engine().keyspace_names()
+    }
+
+    /// As [`Keyspace::put`] on the default keyspace.
+    ///
+    /// # Errors
+    /// As there.
+    #[inline]
+    pub fn put(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
+        self.default.put(key, value)
+    }
+
+    /// As [`Keyspace::get`] on the default keyspace.
+    ///
+    /// # Errors
+    /// As there.
+    #[inline]
+    pub fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<Slice>> {
+        self.default.get(key)
+    }
+
+    /// As [`Keyspace::contains`] on the default keyspace.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn contains(&self, key: impl AsRef<[u8]>) -> Result<bool> {
+        self.default.contains(key)
+    }
+
+    /// As [`Keyspace::delete`] on the default keyspace.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn delete(&self, key: impl AsRef<[u8]>) -> Result<()> {
+        self.default.delete(key)
+    }
+
+    /// As [`Keyspace::multi_get`] on the default keyspace.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn multi_get<K: AsRef<[u8]>>(&self, keys: &[K]) -> Result<Vec<Option<Slice>>> {
+        self.default.multi_get(keys)
+    }
+
+    /// As [`Keyspace::iter`] on the default keyspace.
+    pub fn iter(&self) -> Iter {
+        self.default.iter()
+    }
+
+    /// As [`Keyspace::range`] on the default keyspace.
+    pub fn range<K: AsRef<[u8]>>(&self, range: impl RangeBounds<K>) -> Iter {
+        self.default.range(range)
+    }
+
+    /// As [`Keyspace::prefix`] on the default keyspace.
+    pub fn prefix(&self, prefix: impl AsRef<[u8]>) -> Iter {
+        self.default.prefix(prefix)
+    }
+
+    /// Writes a batch at the store's durability: all of it or nothing.
+    ///
+    /// # Errors
+    /// As [`Keyspace::put`].
+    pub fn write(&self, batch: WriteBatch) -> Result<()> {
+        self.write_with(batch, self.store().durability)
+    }
+
+    /// Writes a batch that survives what `durability` says once this returns.
+    ///
+    /// # Errors
+    /// As [`Keyspace::put`].
+    ///
+    /// # Panics
+    /// When the batch's keyspaces belong to another store.
+    pub fn write_with(&self, batch: WriteBatch, durability: Durability) -> Result<()> {
+        let Some(store) = batch.store else {
+            return Ok(());
+        };
+        assert!(
+            store == self.store().id,
+            "the batch's keyspaces belong to another store"
+        );
+        let write = Write::Batch(&batch.operations);
+        self.engine()
+            .write(write, batch.user_bytes, durability.is_sync())
+    }
+
+    /// A view of all keyspaces as they are now.
+    pub fn snapshot(&self) -> Snapshot {
+        Snapshot::new(self.store())
+    }
+
+    /// Writes all MemTables to tables and waits for them. Not needed for durability; it shortens
+    /// the next open.
+    ///
+    /// # Errors
+    /// [`Error::Media`] when the medium fails or is full, [`Error::ReadOnly`], [`Error::Closed`].
+    pub fn flush(&self) -> Result<()> {
+        self.engine().flush()
+    }
+
+    /// Brings everything written so far to a durability: with [`Durability::Sync`] it survives
+    /// power loss once this returns.
+    ///
+    /// # Errors
+    /// As [`Db::flush`].
+    pub fn persist(&self, durability: Durability) -> Result<()> {
+        self.engine().persist(durability)
+    }
+
+    /// Waits until no background work is due.
+    ///
+    /// # Errors
+    /// As [`Db::flush`].
+    pub fn wait_idle(&self) -> Result<()> {
+        self.engine().wait_idle()
+    }
+
+    /// Counts and sizes.
+    pub fn stats(&self) -> Stats {
+        self.engine().stats()
+    }
+
+    /// Syncs and closes the store, whatever else still refers to it: later calls fail with
+    /// [`Error::Closed`].
+    ///
+    /// # Errors
+    /// [`Error::Media`] when the last sync fails. The store is closed all the same.
+    pub fn close(self) -> Result<()> {
+        self.engine().close()
+    }
+}
+
+impl Keyspace {
+    pub(crate) fn id(&self) -> u32 {
+        self.inner.id
+    }
+
+    pub(crate) fn store_id(&self) -> u64 {
+        self.store.id
+    }
+
+    pub(crate) fn inner(&self) -> &Arc<wip::Keyspace> {
+        &self.inner
+    }
+
+    /// The keyspace's name.
+    pub fn name(&self) -> &str {
+        &self.inner.name
+    }
+
+    /// Gives `key` the value `value`, at the store's durability. Any bytes are a key or a value,
+    /// also none at all.
+    ///
+    /// # Errors
+    /// [`Error::Limit`] for a key over 65,535 bytes or a value over 1 GiB; [`Error::Media`] when
+    /// the medium fails or is full; [`Error::ReadOnly`] after an earlier failure;
+    /// [`Error::Closed`].
+    #[inline]
+    pub fn put(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
+        self.put_with(key, value, self.store.durability)
+    }
+
+    /// As [`Keyspace::put`], at a durability of its own.
+    ///
+    /// # Errors
+    /// As [`Keyspace::put`].
+    #[inline]
+    pub fn put_with(
+        &self,
+        key: impl AsRef<[u8]>,
+        value: impl AsRef<[u8]>,
+        durability: Durability,
+    ) -> Result<()> {
+        self.write_one(Kind::Put, key.as_ref(), value.as_ref(), durability)
+    }
+
+    /// Removes `key` and its value, if it is there, at the store's durability.
+    ///
+    /// # Errors
+    /// As [`Keyspace::put`].
+    pub fn delete(&self, key: impl AsRef<[u8]>) -> Result<()> {
+        self.delete_with(key, self.store.durability)
+    }
+
+    /// As [`Keyspace::delete`], at a durability of its own.
+    ///
+    /// # Errors
+    /// As [`Keyspace::put`].
+    pub fn delete_with(&self, key: impl AsRef<[u8]>, durability: Durability) -> Result<()> {
+        self.write_one(Kind::Delete, key.as_ref(), &[], durability)
+    }
+
+    #[inline]
+    fn write_one(
+        &self,
+        kind: Kind,
+        key: &[u8],
+        value: &[u8],
+        durability: Durability,
+    ) -> Result<()> {
+        check_limits(key, value)?;
+        let user_bytes = (key.len() + value.len()) as u64;
+        let write = Write::Single {
+            keyspace: &self.inner,
+            kind,
+            key,
+            value,
+        };
+        self.store
+            .engine
+            .write(write, user_bytes, durability.is_sync())
+    }
+
+    /// The value of `key`; `None` when it is not there. Blocks for no writer; reads at most one
+    /// block of each table whose filter says that it may hold the key.
+    ///
+    /// # Errors
+    /// [`Error::Corruption`] and [`Error::Media`].
+    #[inline]
+    pub fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<Slice>> {
+        self.get_at(key.as_ref(), None)
+    }
+
+    pub(crate) fn get_at(&self, key: &[u8], snapshot: Option<Seq>) -> Result<Option<Slice>> {
+        self.store.engine.get(&self.inner, key, snapshot)
+    }
+
+    /// Whether `key` is there.
+    ///
+    /// # Errors
+    /// As [`Keyspace::get`].
+    pub fn contains(&self, key: impl AsRef<[u8]>) -> Result<bool> {
+        Ok(self.get(key)?.is_some())
+    }
+
+    /// The values of several keys at one moment.
+    ///
+    /// # Errors
+    /// As [`Keyspace::get`].
+    pub fn multi_get<K: AsRef<[u8]>>(&self, keys: &[K]) -> Result<Vec<Option<Slice>>> {
+        let snapshot = Snapshot::new(&self.store);
+        keys.iter().map(|key| snapshot.get(self, key)).collect()
+    }
+
+    /// All pairs, in the order of their keys; reversed with `.rev()`.
+    pub fn iter(&self) -> Iter {
+        self.range::<&[u8]>(..)
+    }
+
+    /// The pairs with keys in `range`, in the order of their keys; reversed with `.rev()`.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// # let db = gabion::Db::open(dir.path())?;
+    /// for key in ["a", "b", "c", "d"] {
+    ///     db.put(key, "")?;
+    /// }
+    /// let keys: Result<Vec<_>, _> = db.range("b".."d").rev().map(|pair| Ok(pair?.0)).collect();
+    /// assert_eq!(keys.map_err(|e: gabion::Error| e)?, [&b"c"[..], &b"b"[..]]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn range<K: AsRef<[u8]>>(&self, range: impl RangeBounds<K>) -> Iter {
+        let (lower, upper) = range_bounds(&range);
+        let engine = &self.store.engine;
+        let seq = engine.begin_snapshot();
+        Iter::new(
+            Scan::new(engine, &self.inner, seq, lower, upper),
+            &self.store,
+        )
+    }
+
+    /// The pairs whose keys begin with `prefix`, in the order of their keys.
+    pub fn prefix(&self, prefix: impl AsRef<[u8]>) -> Iter {
+        self.range(prefix_bounds(prefix.as_ref()))
+    }
+}
+
+/// Checks a key and a value against the engine's limits.
+#[inline]
+pub(crate) fn check_limits(key: &[u8], value: &[u8]) -> Result<()> {
+    let (key, value) = (key.len() as u64, value.len() as u64);
+    if key > KEY_BYTES_MAX {
+        return Err(Error::Limit {
+            what: "key",
+            size: key,
+            limit: KEY_BYTES_MAX,
+        });
+    }
+    if value > VALUE_BYTES_MAX {
+        return Err(Error::Limit {
+            what: "value",
+            size: value,
+            limit: VALUE_BYTES_MAX,
+        });
+    }
+    Ok(())
+}
+
+/// The bounds of a range as bytes.
+pub(crate) fn range_bounds<'r, K: AsRef<[u8]> + 'r>(
+    range: &'r impl RangeBounds<K>,
+) -> (Bound<&'r [u8]>, Bound<&'r [u8]>) {
+    (
+        range.start_bound().map(AsRef::as_ref),
+        range.end_bound().map(AsRef::as_ref),
+    )
+}
+
+/// The range of the keys that begin with `prefix`: up to the prefix with its last byte raised,
+/// after bytes that cannot be raised are cut off.
+pub(crate) fn prefix_bounds(prefix: &[u8]) -> (Bound<Vec<u8>>, Bound<Vec<u8>>) {
+    let mut upper = prefix.to_vec();
+    while upper.last() == Some(&u8::MAX) {
+        upper.pop();
+    }
+    let upper = match upper.last_mut() {
+        Some(last) => {
+            *last += 1;
+            Bound::Excluded(upper)
+        }
+        None => Bound::Unbounded,
+    };
+    (Bound::Included(prefix.to_vec()), upper)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn prefix_bounds_hold_exactly_the_keys_with_the_prefix() {
+        let keys: [&[u8]; 8] = [
+            b"",
+            b"a",
+            b"a\xff",
+            b"a\xff\xff",
+            b"a\xff\xffz",
+            b"b",
+            b"\xff",
+            b"\xff\xff",
+        ];
+        for prefix in keys {
+            let bounds = prefix_bounds(prefix);
+            for key in keys {
+                assert_eq!(bounds.contains(&key.to_vec()), key.starts_with(prefix));
+            }
+        }
+    }
+
+    #[test]
+    fn handles_cross_threads() {
+        fn check<T: Send + Sync>() {}
+        check::<Db>();
+        check::<Keyspace>();
+        check::<Snapshot>();
+        check::<WriteBatch>();
+        fn check_send<T: Send>() {}
+        check_send::<Iter>();
+    }
+}

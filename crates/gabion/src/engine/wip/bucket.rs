@@ -1,0 +1,318 @@
+//! Buckets: the parts of a keyspace's key range, and what each of them is made of.
+//!
+//! # Idea (paper, sections 2.3.1 and 2.3.5)
+//! The router cuts the key range of a keyspace into buckets. A bucket is a miniature log-structured
+//! merge tree: one MemTable that takes writes, frozen ones that wait for their flush, and levels
+//! of overlapping sublevels, here called runs, on the medium.
+//!
+//! # Layout
+//! `Router -> Bucket -> BucketState -> {MemTable.., Levels -> Run -> TableFile}`. Everything behind
+//! an `ArcSwap` is immutable: a reader takes a state with one load and keeps it as long as it
+//! likes; a change installs a new state. MemTables are the exception: the active one grows.
+//!
+//! # Invariants
+//! - I1: the buckets of a router cover all keys without overlap; the first one's lower bound is the
+//!   empty key.
+//! - I2: for one key, everything in `active` is newer than everything in `frozen`, which is ordered
+//!   newest first; all of it is newer than level 0, a level is newer than the next one, and within
+//!   a level runs are ordered newest first.
+//! - I3: the tables of a run do not overlap and are ordered by their keys.
+//! - I4: a table may hold keys outside the bucket's range (a split shares the parent's tables among
+//!   the children, as slices). Such keys are another bucket's business: whoever reads a bucket
+//!   keeps to its range.
+//! - I5: a state is replaced only with the install lock held (see `writepath`).
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+use arc_swap::ArcSwap;
+
+use super::file::TableFile;
+use super::memtable::MemTable;
+use super::prefix_index::{PrefixIndex, common_prefix_len};
+
+/// The buckets of one keyspace at one moment.
+pub(crate) struct Router {
+    index: PrefixIndex,
+    buckets: Vec<Arc<Bucket>>,
+}
+
+impl Router {
+    /// Takes buckets ordered by their lower bounds.
+    pub(crate) fn new(buckets: Vec<Arc<Bucket>>) -> Router {
+        debug_assert!(
+            buckets
+                .first()
+                .is_some_and(|bucket| bucket.lower.is_empty()),
+            "I1"
+        );
+        let pivots: Vec<&[u8]> = buckets
+            .iter()
+            .skip(1)
+            .map(|bucket| bucket.lower())
+            .collect();
+        Router {
+            index: PrefixIndex::new(&pivots),
+            buckets,
+        }
+    }
+
+    /// The bucket of `key`.
+    #[inline]
+    pub(crate) fn route(&self, key: &[u8]) -> &Arc<Bucket> {
+        &self.buckets[self.position(key)]
+    }
+
+    /// The bucket of the keys just below `key`; of the largest keys for `None`.
+    pub(crate) fn route_below(&self, key: Option<&[u8]>) -> &Arc<Bucket> {
+        let Some(key) = key else {
+            return &self.buckets[self.buckets.len() - 1];
+        };
+        let position = self.position(key);
+        if position > 0 && self.buckets[position].lower() == key {
+            &self.buckets[position - 1]
+        } else {
+            &self.buckets[position]
+        }
+    }
+
+    /// All buckets, ordered by their keys.
+    pub(crate) fn buckets(&self) -> &[Arc<Bucket>] {
+        &self.buckets
+    }
+
+    #[inline]
+    fn position(&self, key: &[u8]) -> usize {
+        self.index
+            .count_not_above(key, |i| self.buckets[i + 1].lower())
+    }
+}
+
+/// A part of the key range.
+pub(crate) struct Bucket {
+    /// The bucket's number in the manifest.
+    pub(crate) id: u64,
+    lower: Box<[u8]>,
+    upper: Option<Box<[u8]>>,
+    /// Bytes that every key of the bucket begins with.
+    common: usize,
+    /// What the bucket holds.
+    pub(crate) state: ArcSwap<BucketState>,
+    /// A compaction or a split works on the bucket.
+    busy: AtomicBool,
+    /// Number of table files when the bucket could not be split; 0 if that was never tried.
+    unsplittable_files: AtomicUsize,
+}
+
+impl Bucket {
+    /// A bucket of the keys from `lower` up to but without `upper`.
+    pub(crate) fn new(id: u64, lower: &[u8], upper: Option<&[u8]>, state: BucketState) -> Bucket {
+        let common = upper.map_or(0, |upper| common_prefix_len(lower, upper));
+        Bucket {
+            id,
+            lower: lower.into(),
+            upper: upper.map(Into::into),
+            common,
+            state: ArcSwap::from_pointee(state),
+            busy: AtomicBool::new(false),
+            unsplittable_files: AtomicUsize::new(0),
+        }
+    }
+
+    /// The smallest key that may be in the bucket.
+    pub(crate) fn lower(&self) -> &[u8] {
+        &self.lower
+    }
+
+    /// The first key above the bucket; `None` for the last bucket.
+    pub(crate) fn upper(&self) -> Option<&[u8]> {
+        self.upper.as_deref()
+    }
+
+    /// Number of bytes that every key of the bucket begins with.
+    pub(crate) fn common_prefix_len(&self) -> usize {
+        self.common
+    }
+
+    /// Whether the bucket's range lies in `[lower, upper)`.
+    pub(crate) fn is_within(&self, lower: &[u8], upper: Option<&[u8]>) -> bool {
+        *self.lower >= *lower
+            && match (self.upper(), upper) {
+                (_, None) => true,
+                (None, Some(_)) => false,
+                (Some(own), Some(upper)) => own <= upper,
+            }
+    }
+
+    /// Whether the bucket's range contains all keys from `smallest` to `largest`.
+    pub(crate) fn contains(&self, smallest: &[u8], largest: &[u8]) -> bool {
+        *self.lower <= *smallest && self.upper().is_none_or(|upper| largest < upper)
+    }
+
+    /// Whether any key from `smallest` to `largest` may be in the bucket.
+    pub(crate) fn overlaps(&self, smallest: &[u8], largest: &[u8]) -> bool {
+        *self.lower <= *largest && self.upper().is_none_or(|upper| smallest < upper)
+    }
+
+    /// Reserves the bucket for one compaction or split.
+    pub(crate) fn reserve(&self) -> bool {
+        // ORDER: Acquire pairs with the Release of `release`: what the last job did is seen.
+        !self.busy.swap(true, Ordering::Acquire)
+    }
+
+    /// Ends the reservation.
+    pub(crate) fn release(&self) {
+        // ORDER: Release pairs with the Acquire of `reserve`.
+        self.busy.store(false, Ordering::Release);
+    }
+
+    /// Says that the tables of `state` offer no key to split at: they hold one key's versions, or
+    /// one large value.
+    pub(crate) fn set_unsplittable(&self, state: &BucketState) {
+        // ORDER: Relaxed, a hint that belongs to no other data.
+        self.unsplittable_files
+            .store(state.levels.files().count(), Ordering::Relaxed);
+    }
+
+    /// Whether a split is worth trying: it was not tried in vain on the same tables.
+    pub(crate) fn may_split(&self, state: &BucketState) -> bool {
+        // ORDER: Relaxed, as above.
+        self.unsplittable_files.load(Ordering::Relaxed) != state.levels.files().count()
+    }
+
+    /// Whether a job has reserved the bucket: a hint for choosing the next job.
+    pub(crate) fn is_busy(&self) -> bool {
+        // ORDER: Relaxed, a hint; `reserve` decides.
+        self.busy.load(Ordering::Relaxed)
+    }
+}
+
+/// What a bucket holds at one moment (I2).
+#[derive(Clone)]
+pub(crate) struct BucketState {
+    /// Takes the writes.
+    pub(crate) active: Arc<MemTable>,
+    /// Full MemTables on their way to level 0, newest first.
+    pub(crate) frozen: Vec<Arc<MemTable>>,
+    /// What is on the medium.
+    pub(crate) levels: Arc<Levels>,
+}
+
+impl BucketState {
+    /// The MemTables, newest first.
+    pub(crate) fn memtables(&self) -> impl Iterator<Item = &Arc<MemTable>> {
+        std::iter::once(&self.active).chain(&self.frozen)
+    }
+}
+
+/// The runs of a bucket.
+#[derive(Clone, Default)]
+pub(crate) struct Levels {
+    /// Runs by level, newest first (I2).
+    levels: Vec<Vec<Run>>,
+}
+
+impl Levels {
+    /// Runs of one level, newest first; none for a level that does not exist.
+    pub(crate) fn level(&self, level: usize) -> &[Run] {
+        self.levels.get(level).map_or(&[], Vec::as_slice)
+    }
+
+    /// Number of levels, the empty ones included.
+    pub(crate) fn depth(&self) -> usize {
+        self.levels.len()
+    }
+
+    /// All runs, newest first.
+    #[inline]
+    pub(crate) fn runs(&self) -> impl Iterator<Item = &Run> {
+        self.levels.iter().flatten()
+    }
+
+    /// All table files.
+    pub(crate) fn files(&self) -> impl Iterator<Item = &Arc<TableFile>> {
+        self.runs().flat_map(|run| &run.tables)
+    }
+
+    /// Adds a run as the newest of its level.
+    pub(crate) fn add(&mut self, level: usize, run: Run) {
+        while self.levels.len() <= level {
+            self.levels.push(Vec::new());
+        }
+        self.levels[level].insert(0, run);
+    }
+
+    /// Removes the runs with these numbers from a level.
+    pub(crate) fn remove(&mut self, level: usize, numbers: &[u64]) {
+        if let Some(runs) = self.levels.get_mut(level) {
+            runs.retain(|run| !numbers.contains(&run.number));
+        }
+    }
+
+    /// The runs, as a bucket with another range sees them: tables that the range does not touch
+    /// are left out.
+    pub(crate) fn within(&self, bucket: &Bucket) -> Levels {
+        let slice = |run: &Run| {
+            let tables: Vec<_> = run
+                .tables
+                .iter()
+                .filter(|file| bucket.overlaps(&file.meta.smallest, &file.meta.largest))
+                .cloned()
+                .collect();
+            (!tables.is_empty()).then_some(Run {
+                number: run.number,
+                tables,
+            })
+        };
+        let levels = self
+            .levels
+            .iter()
+            .map(|runs| runs.iter().filter_map(slice).collect());
+        Levels {
+            levels: levels.collect(),
+        }
+    }
+}
+
+/// A sublevel: tables that do not overlap, ordered by their keys (I3).
+#[derive(Clone)]
+pub(crate) struct Run {
+    /// Orders the runs of a level: a higher number is newer.
+    pub(crate) number: u64,
+    /// The tables.
+    pub(crate) tables: Vec<Arc<TableFile>>,
+}
+
+impl Run {
+    /// The table that may hold `key`.
+    #[inline]
+    pub(crate) fn table_for(&self, key: &[u8]) -> Option<&Arc<TableFile>> {
+        match self.tables.as_slice() {
+            [table] => Some(table),
+            tables => {
+                let position = tables.partition_point(|file| *file.meta.largest < *key);
+                tables.get(position)
+            }
+        }
+    }
+
+    /// The smallest key of the run's tables.
+    pub(crate) fn smallest(&self) -> &[u8] {
+        self.tables.first().map_or(&[], |file| &file.meta.smallest)
+    }
+
+    /// The largest key of the run's tables.
+    pub(crate) fn largest(&self) -> &[u8] {
+        self.tables.last().map_or(&[], |file| &file.meta.largest)
+    }
+
+    /// Orders `runs` by their keys when no two of them overlap.
+    pub(crate) fn in_order(runs: &[Run]) -> Option<Vec<&Run>> {
+        let mut ordered: Vec<&Run> = runs.iter().collect();
+        ordered.sort_by(|a, b| a.smallest().cmp(b.smallest()));
+        let disjoint = ordered
+            .windows(2)
+            .all(|pair| pair[0].largest() < pair[1].smallest());
+        disjoint.then_some(ordered)
+    }
+}

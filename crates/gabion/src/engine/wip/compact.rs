@@ -1,0 +1,202 @@
+//! Compaction: runs of a bucket become one run.
+//!
+//! # Idea (paper, sections 2.2.2 and 2.3.1)
+//! A level compaction merges all runs of level i into one new run of level i+1 and rewrites nothing
+//! there. A full compaction merges everything a bucket has into its last level: after a split, to
+//! turn the slices that the bucket shares with its siblings into tables of its own, and in a bucket
+//! that is full of hidden versions, to give their space back.
+//!
+//! Runs that do not overlap are moved, not rewritten: they become one run of several tables. So
+//! ascending keys are written once.
+//!
+//! # Crash safety
+//! The output is synced before one group of edits exchanges the inputs for it. Files that no bucket
+//! refers to afterwards are deleted when their last reader is gone, or at the next open.
+//!
+//! # Concurrency
+//! The bucket is reserved, so its runs only change by flushes, which add to level 0 and are newer
+//! than all inputs.
+
+use std::sync::Arc;
+
+use gabion_media::Purpose;
+
+use super::Wip;
+use super::bucket::{Bucket, BucketState, Levels, Run};
+use super::cursor::Access;
+use super::file::{TableFile, file_meta};
+use super::manifest::Edit;
+use super::merge::{Merge, run_source};
+use super::retain::Retain;
+use super::table::TableMeta;
+use super::{INITIAL_LEVELS, retire_all};
+use crate::Result;
+
+/// Runs of one bucket that become one run.
+pub(super) struct Compaction {
+    pub(super) bucket: Arc<Bucket>,
+    /// The inputs with their levels, newest first.
+    inputs: Vec<(usize, Run)>,
+    output_level: usize,
+    purpose: Purpose,
+    /// Nothing older than the inputs lies in the bucket.
+    bottom: bool,
+}
+
+impl Compaction {
+    /// All runs of a level into one of the next; the last level's into one of its own.
+    pub(super) fn of_level(bucket: &Arc<Bucket>, levels: &Levels, level: usize) -> Compaction {
+        let inputs = levels
+            .level(level)
+            .iter()
+            .map(|run| (level, run.clone()))
+            .collect();
+        let output_level = (level + 1).min(INITIAL_LEVELS - 1);
+        let bottom = (level + 1..levels.depth()).all(|below| levels.level(below).is_empty());
+        let bucket = Arc::clone(bucket);
+        Compaction {
+            bucket,
+            inputs,
+            output_level,
+            purpose: Purpose::Compaction,
+            bottom,
+        }
+    }
+
+    /// Everything into one run of the last level.
+    pub(super) fn of_bucket(bucket: &Arc<Bucket>, levels: &Levels, purpose: Purpose) -> Compaction {
+        let inputs = (0..levels.depth())
+            .flat_map(|level| {
+                levels
+                    .level(level)
+                    .iter()
+                    .map(move |run| (level, run.clone()))
+            })
+            .collect();
+        let output_level = INITIAL_LEVELS - 1;
+        Compaction {
+            bucket: Arc::clone(bucket),
+            inputs,
+            output_level,
+            purpose,
+            bottom: true,
+        }
+    }
+}
+
+impl Wip {
+    /// Carries out a compaction of a bucket that the caller has reserved.
+    pub(super) fn compact(&self, job: &Compaction) -> Result<()> {
+        let runs: Vec<Run> = job.inputs.iter().map(|(_, run)| run.clone()).collect();
+        match Run::in_order(&runs) {
+            Some(ordered) => {
+                let tables = ordered
+                    .iter()
+                    .flat_map(|run| run.tables.iter().cloned())
+                    .collect();
+                self.install_compaction(job, tables, None)?;
+            }
+            None => {
+                let output = self.merge(job, &runs)?;
+                self.install_compaction(job, Vec::new(), output)?;
+            }
+        }
+        self.counters.count_compaction();
+        Ok(())
+    }
+
+    /// Merges the runs into a new table; `None` when nothing of them is left.
+    fn merge(&self, job: &Compaction, runs: &[Run]) -> Result<Option<TableMeta>> {
+        let protected = self.snapshots.protect(|| self.visible());
+        let mut retain = Retain::new(protected, job.bottom);
+        let sources = runs
+            .iter()
+            .map(|run| run_source(&job.bucket, run, Access::Sequential));
+        let mut merge = Merge::new(Arc::clone(&job.bucket), sources);
+        merge.seek(job.bucket.lower())?;
+        let mut output = self.create_table(job.purpose)?;
+        while let Some(entry) = merge.current() {
+            let (key, seq, kind) = (entry.key(), entry.seq(), entry.kind());
+            if retain.keeps(key, seq, kind) {
+                output.add(key, seq, kind, entry.value_bytes())?;
+            }
+            merge.advance()?;
+        }
+        if output.entries() == 0 {
+            return Ok(None);
+        }
+        let meta = output.finish()?;
+        self.disk.sync_dir()?;
+        Ok(Some(meta))
+    }
+
+    /// Exchanges the inputs for `moved`, which are tables of theirs, or for the table `written`.
+    fn install_compaction(
+        &self,
+        job: &Compaction,
+        moved: Vec<Arc<TableFile>>,
+        written: Option<TableMeta>,
+    ) -> Result<()> {
+        let bucket = &job.bucket;
+        let inputs = || job.inputs.iter().flat_map(|(_, run)| &run.tables);
+        let mut versions = self.versions.lock();
+        let number = versions.take_file_number();
+        let mut edits: Vec<Edit> = inputs()
+            .map(|file| Edit::RemoveTable {
+                bucket: bucket.id,
+                file: file.meta.file,
+            })
+            .collect();
+        let mut tables = moved;
+        if let Some(meta) = written {
+            edits.push(Edit::NewFile {
+                file: meta.file,
+                meta: file_meta(&meta),
+            });
+            tables.push(Arc::new(TableFile::new(meta, &self.disk, &self.cache)));
+        }
+        let level = u8::try_from(job.output_level).expect("there are a few levels");
+        for file in &tables {
+            let file = file.meta.file;
+            edits.push(Edit::AddTable {
+                bucket: bucket.id,
+                level,
+                run: number,
+                file,
+            });
+        }
+        let moves = |file: &TableFile| tables.iter().any(|t| t.meta.file == file.meta.file);
+        let dropped: Vec<_> = inputs()
+            .filter(|file| !moves(file) && versions.is_last_reference(file.meta.file))
+            .collect();
+        edits.extend(dropped.iter().map(|file| Edit::DropFile {
+            file: file.meta.file,
+        }));
+        edits.push(versions.next_file_edit());
+        self.apply(&mut versions, &edits)?;
+
+        let install = self.lock_install();
+        let state = bucket.state.load();
+        let mut levels = Levels::clone(&state.levels);
+        for level in 0..INITIAL_LEVELS {
+            let numbers: Vec<u64> = job
+                .inputs
+                .iter()
+                .filter(|(of, _)| *of == level)
+                .map(|(_, run)| run.number)
+                .collect();
+            levels.remove(level, &numbers);
+        }
+        if !tables.is_empty() {
+            levels.add(job.output_level, Run { number, tables });
+        }
+        bucket.state.store(Arc::new(BucketState {
+            active: Arc::clone(&state.active),
+            frozen: state.frozen.clone(),
+            levels: Arc::new(levels),
+        }));
+        drop(install);
+        retire_all(dropped);
+        Ok(())
+    }
+}

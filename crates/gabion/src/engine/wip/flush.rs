@@ -1,0 +1,265 @@
+//! Flush: a full MemTable becomes a table of level 0.
+//!
+//! # Journey
+//! 1. Take the oldest frozen MemTable that nobody flushes and that is the oldest of each bucket
+//!    that holds it, so that level 0 grows in the order of sequence numbers.
+//! 2. Write its entries, without hidden versions, to a new file; sync the file.
+//! 3. Find how far the log's tail may move once this MemTable is gone.
+//! 4. Sync the log: a table must not hold what the log could still lose (invariant I2 of the
+//!    engine).
+//! 5. Name the file, the flushed sequence number and the tail in the manifest.
+//!    DURABLE: from here on the file is part of the store.
+//! 6. Install: the buckets exchange the MemTable for the table.
+//! 7. Delete log segments before the tail.
+//!
+//! After a split several buckets hold the same MemTable. It becomes one file all the same, which
+//! each of them refers to as a slice.
+//!
+//! A failure before step 5 leaves a file that nobody names; it is removed at once, or at the next
+//! open, and the MemTable is tried again.
+
+use std::sync::Arc;
+
+use gabion_media::Purpose;
+
+use super::bucket::{Bucket, BucketState, Levels, Run};
+use super::file::TableFile;
+use super::file::file_meta;
+use super::manifest::Edit;
+use super::memtable::MemTable;
+use super::names::table_name;
+use super::retain::Retain;
+use super::table::{TableMeta, TableOptions, TableWriter};
+use super::{Frozen, Keyspace, Wip};
+use crate::Result;
+use crate::types::{Kind, Seq};
+
+/// What a flush works on.
+struct Job {
+    table: Arc<MemTable>,
+    keyspace: Arc<Keyspace>,
+    lower: Box<[u8]>,
+    upper: Option<Box<[u8]>>,
+}
+
+impl Wip {
+    /// Flushes one MemTable; false when none can be flushed now.
+    pub(super) fn flush_one(&self) -> Result<bool> {
+        let Some(job) = self.take_frozen() else {
+            return Ok(false);
+        };
+        let result = self.flush_table(&job);
+        if result.is_err() {
+            self.return_frozen(&job.table);
+        }
+        result.map(|()| true)
+    }
+
+    /// Whether a MemTable waits for its flush and nobody works on it.
+    pub(super) fn has_frozen(&self) -> bool {
+        self.lock_install()
+            .frozen
+            .iter()
+            .any(|frozen| !frozen.flushing)
+    }
+
+    fn take_frozen(&self) -> Option<Job> {
+        let mut install = self.lock_install();
+        let ready = install.frozen.iter().position(|frozen| {
+            !frozen.flushing
+                && holders(frozen).all(|bucket| {
+                    bucket
+                        .state
+                        .load()
+                        .frozen
+                        .last()
+                        .is_some_and(|t| Arc::ptr_eq(t, &frozen.table))
+                })
+        })?;
+        let frozen = &mut install.frozen[ready];
+        frozen.flushing = true;
+        Some(Job {
+            table: Arc::clone(&frozen.table),
+            keyspace: Arc::clone(&frozen.keyspace),
+            lower: frozen.lower.clone(),
+            upper: frozen.upper.clone(),
+        })
+    }
+
+    fn return_frozen(&self, table: &Arc<MemTable>) {
+        for frozen in &mut self.lock_install().frozen {
+            if Arc::ptr_eq(&frozen.table, table) {
+                frozen.flushing = false;
+            }
+        }
+    }
+
+    fn flush_table(&self, job: &Job) -> Result<()> {
+        let protected = self.snapshots.protect(|| self.visible());
+        let mut retain = Retain::new(protected, false);
+        let mut output = self.create_table(Purpose::Flush)?;
+        let mut cursor = job.table.sorted();
+        cursor.seek_first();
+        while cursor.valid() {
+            let (key, seq, kind) = (cursor.key(), cursor.seq(), cursor.kind());
+            if retain.keeps(key, seq, kind) {
+                output.add(key, seq, kind, cursor.value_bytes())?;
+            }
+            cursor.next();
+        }
+        let meta = output.finish()?;
+        let file = self.install_flush(job, meta)?;
+        self.counters.count_flush();
+        tracing::debug!(
+            file = file.meta.file,
+            bytes = file.meta.file_bytes,
+            "flushed a MemTable"
+        );
+        self.reclaim_log();
+        Ok(())
+    }
+
+    fn install_flush(&self, job: &Job, meta: TableMeta) -> Result<Arc<TableFile>> {
+        self.disk.sync_dir()?;
+        let tail = self.log_tail(Some(&job.table));
+        self.syncer.sync().map_err(|error| self.fail(error))?;
+        let file = Arc::new(TableFile::new(meta, &self.disk, &self.cache));
+        let number = file.meta.file;
+
+        let mut versions = self.versions.lock();
+        let router = job.keyspace.router.load_full();
+        let buckets: Vec<&Arc<Bucket>> = router
+            .buckets()
+            .iter()
+            .filter(|bucket| bucket.is_within(&job.lower, job.upper.as_deref()))
+            .collect();
+        let overlaps = |bucket: &Bucket| bucket.overlaps(&file.meta.smallest, &file.meta.largest);
+        let mut edits = vec![Edit::NewFile {
+            file: number,
+            meta: file_meta(&file.meta),
+        }];
+        for bucket in &buckets {
+            if overlaps(bucket) {
+                edits.push(Edit::AddTable {
+                    bucket: bucket.id,
+                    level: 0,
+                    run: number,
+                    file: number,
+                });
+            }
+            edits.push(Edit::FlushedSeq {
+                bucket: bucket.id,
+                seq: job.table.max_seq(),
+            });
+        }
+        edits.push(Edit::LogTail { segment: tail });
+        edits.push(versions.next_file_edit());
+        self.apply(&mut versions, &edits)?;
+
+        let mut install = self.lock_install();
+        for bucket in buckets {
+            let state = bucket.state.load();
+            let mut levels = Levels::clone(&state.levels);
+            if overlaps(bucket) {
+                levels.add(
+                    0,
+                    Run {
+                        number,
+                        tables: vec![Arc::clone(&file)],
+                    },
+                );
+            }
+            let frozen = state
+                .frozen
+                .iter()
+                .filter(|table| !Arc::ptr_eq(table, &job.table));
+            bucket.state.store(Arc::new(BucketState {
+                active: Arc::clone(&state.active),
+                frozen: frozen.cloned().collect(),
+                levels: Arc::new(levels),
+            }));
+        }
+        install
+            .frozen
+            .retain(|frozen| !Arc::ptr_eq(&frozen.table, &job.table));
+        drop(install);
+        drop(versions);
+        self.throttle.flushed(self.pool.allocated_bytes());
+        Ok(file)
+    }
+
+    /// A writer for a new table file.
+    pub(super) fn create_table(&self, purpose: Purpose) -> Result<TableOutput<'_>> {
+        let file = self.versions.lock().take_file_number();
+        let appender = self.disk.create_append(&table_name(file), purpose)?;
+        let options = TableOptions {
+            block_bytes: self.options.block_bytes,
+            filter_bits_per_key: self.options.filter_bits_per_key,
+        };
+        let writer = TableWriter::new(appender, file, &options);
+        Ok(TableOutput {
+            engine: self,
+            file,
+            writer: Some(writer),
+        })
+    }
+}
+
+/// The buckets that hold a frozen MemTable.
+fn holders(frozen: &Frozen) -> impl Iterator<Item = Arc<Bucket>> {
+    let router = frozen.keyspace.router.load_full();
+    let (lower, upper) = (frozen.lower.clone(), frozen.upper.clone());
+    let buckets: Vec<_> = router
+        .buckets()
+        .iter()
+        .filter(|bucket| bucket.is_within(&lower, upper.as_deref()))
+        .cloned()
+        .collect();
+    buckets.into_iter()
+}
+
+/// A table file that is being written. Dropped before it is finished, it removes the file.
+pub(super) struct TableOutput<'e> {
+    engine: &'e Wip,
+    file: u64,
+    writer: Option<TableWriter>,
+}
+
+impl TableOutput<'_> {
+    /// Adds an entry.
+    #[inline]
+    pub(super) fn add(&mut self, key: &[u8], seq: Seq, kind: Kind, value: &[u8]) -> Result<()> {
+        let writer = self.writer.as_mut().expect("the table is not finished");
+        writer.add(key, seq, kind, value)
+    }
+
+    /// Number of entries so far.
+    pub(super) fn entries(&self) -> u64 {
+        self.writer.as_ref().map_or(0, TableWriter::entries)
+    }
+
+    /// Writes the rest and syncs the file.
+    pub(super) fn finish(mut self) -> Result<TableMeta> {
+        let writer = self.writer.take().expect("the table is not finished");
+        let result = writer.finish();
+        if result.is_err() {
+            self.remove();
+        }
+        result
+    }
+
+    fn remove(&self) {
+        // What cannot be removed now is removed at the next open: no manifest names it.
+        if let Err(error) = self.engine.disk.remove(&table_name(self.file)) {
+            tracing::warn!(%error, "an unfinished table could not be removed");
+        }
+    }
+}
+
+impl Drop for TableOutput<'_> {
+    fn drop(&mut self) {
+        if self.writer.take().is_some() {
+            self.remove();
+        }
+    }
+}

@@ -1,0 +1,86 @@
+//! A flat index over ascending keys: which of them is the last one not above a given key?
+//!
+//! # Idea
+//! Sorted keys of one region share their first bytes. The index stores what they share once and,
+//! for each key, the following eight bytes as a number whose order is the order of the bytes.
+//! A search runs over a dense array of numbers, eight to a cache line, and touches a key itself
+//! only where numbers are equal.
+//!
+//! # Invariants
+//! - I1: `prefixes[i]` is [`prefix_of`] of key `i` behind the first `common` bytes.
+//! - I2: all keys begin with the `common` bytes, so a key that does not is below or above them all.
+
+use crate::types::prefix_of;
+
+/// The index; the keys themselves stay with their owner.
+#[derive(Debug)]
+pub(crate) struct PrefixIndex {
+    common: Box<[u8]>,
+    prefixes: Box<[u64]>,
+}
+
+impl PrefixIndex {
+    /// Indexes ascending `keys`.
+    pub(crate) fn new<K: AsRef<[u8]>>(keys: &[K]) -> PrefixIndex {
+        let common: Box<[u8]> = match (keys.first(), keys.last()) {
+            (Some(first), Some(last)) => {
+                let len = common_prefix_len(first.as_ref(), last.as_ref());
+                first.as_ref()[..len].into()
+            }
+            _ => Box::default(),
+        };
+        let prefixes = keys
+            .iter()
+            .map(|key| prefix_of(&key.as_ref()[common.len()..]))
+            .collect();
+        PrefixIndex { common, prefixes }
+    }
+
+    /// The number of keys that are not above `key`; `key_at(i)` returns key `i`. O(log n).
+    #[inline]
+    pub(crate) fn count_not_above<'k>(
+        &self,
+        key: &[u8],
+        key_at: impl Fn(usize) -> &'k [u8],
+    ) -> usize {
+        let common = &self.common[..];
+        if !key.starts_with(common) {
+            return if key < common { 0 } else { self.prefixes.len() };
+        }
+        let prefix = prefix_of(&key[common.len()..]);
+        let mut low = self.prefixes.partition_point(|other| *other < prefix);
+        while low < self.prefixes.len() && self.prefixes[low] == prefix && key_at(low) <= key {
+            low += 1;
+        }
+        low
+    }
+}
+
+/// Length of the longest common prefix of two keys.
+pub(crate) fn common_prefix_len(a: &[u8], b: &[u8]) -> usize {
+    a.iter().zip(b).take_while(|(a, b)| a == b).count()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn agrees_with_a_linear_search(
+            mut keys in prop::collection::vec(prop::collection::vec(0u8..3, 0..12), 0..40),
+            probe in prop::collection::vec(0u8..3, 0..12),
+            shared in prop::collection::vec(0u8..3, 0..4),
+        ) {
+            keys.sort();
+            keys.dedup();
+            let long: Vec<Vec<u8>> = keys.iter().map(|k| [&shared[..], k].concat()).collect();
+            let index = PrefixIndex::new(&long);
+            for probe in [probe.clone(), [&shared[..], &probe].concat()] {
+                let expected = long.iter().filter(|key| **key <= probe).count();
+                prop_assert_eq!(index.count_not_above(&probe, |i| &long[i]), expected);
+            }
+        }
+    }
+}

@@ -1,0 +1,100 @@
+//! A get, down the stairs: router, bucket, MemTables, filters, tables.
+//!
+//! # Linearization
+//! A get without a snapshot takes effect when it loads the visible sequence number. It first takes
+//! the bucket's state, then the number, then checks that the state is still the bucket's: then all
+//! that is visible at that number is in the state, and no flush or compaction whose result is in
+//! the state dropped a version that the number needs (jobs protect the number that was visible
+//! when they began). A split gives the old bucket a last state of its own, so that the check
+//! notices splits too.
+//!
+//! A get with a snapshot needs no check: its number was visible before the call, and registered
+//! numbers are protected.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use super::bucket::{BucketState, Levels};
+use super::table::Table;
+use super::{Keyspace, Wip};
+use crate::types::{Kind, Seq, hash_key};
+use crate::{Result, Slice};
+
+/// Runs whose filters are asked before any table is searched, so that the cache misses of the
+/// filters overlap.
+const FILTERS_AT_ONCE: usize = 64;
+
+impl Wip {
+    /// The value of `key` at `snapshot`, or now.
+    pub(crate) fn get(
+        &self,
+        keyspace: &Keyspace,
+        key: &[u8],
+        snapshot: Option<Seq>,
+    ) -> Result<Option<Slice>> {
+        let hash = hash_key(key);
+        loop {
+            let router = keyspace.router.load();
+            let bucket = router.route(key);
+            let state = bucket.state.load();
+            let seq = match snapshot {
+                Some(seq) => seq,
+                None => {
+                    // ORDER: Acquire pairs with the Release in `Wip::publish`: everything up to
+                    // the number is in the MemTables.
+                    let seq = self.visible.load(Ordering::Acquire);
+                    if !Arc::ptr_eq(&state, &bucket.state.load()) {
+                        continue;
+                    }
+                    seq
+                }
+            };
+            return find(&state, key, hash, seq);
+        }
+    }
+}
+
+fn find(state: &BucketState, key: &[u8], hash: u64, seq: Seq) -> Result<Option<Slice>> {
+    for table in state.memtables() {
+        if let Some(entry) = table.get(key, hash, seq) {
+            return Ok(match entry.kind {
+                Kind::Put => Some(Slice::new(entry.value)),
+                Kind::Delete => None,
+            });
+        }
+    }
+    find_in_levels(&state.levels, key, hash, seq)
+}
+
+fn find_in_levels(levels: &Levels, key: &[u8], hash: u64, seq: Seq) -> Result<Option<Slice>> {
+    let mut runs = levels.runs();
+    loop {
+        let mut candidates: [Option<&Arc<Table>>; FILTERS_AT_ONCE] = [None; FILTERS_AT_ONCE];
+        let mut count = 0;
+        let mut more = false;
+        for run in runs.by_ref() {
+            if let Some(file) = run.table_for(key) {
+                let table = file.table()?;
+                if table.may_contain(hash) {
+                    candidates[count] = Some(table);
+                    count += 1;
+                }
+            }
+            if count == FILTERS_AT_ONCE {
+                more = true;
+                break;
+            }
+        }
+        for table in candidates[..count].iter().flatten() {
+            if let Some(entry) = table.get(key, hash, seq)? {
+                return Ok(match entry.kind {
+                    Kind::Put => Some(entry.value),
+                    Kind::Delete => None,
+                });
+            }
+        }
+        if !more {
+            return Ok(None);
+        }
+    }
+}

@@ -1,0 +1,151 @@
+//! The log's tail: how far it may move, and what is done when it does not move by itself (paper,
+//! section 2.3.6).
+//!
+//! # Idea
+//! Each MemTable knows the log segment of its oldest record, its pin. The smallest pin of all
+//! MemTables bounds the tail: segments before it hold nothing that is not in a table.
+//!
+//! A MemTable that takes few writes pins the tail for long. When the log is larger than its limit,
+//! the MemTables that pin the tail are flushed; or, if one is so small that its table would be a
+//! tiny file, its records are logged again at the head, under their old sequence numbers, and the
+//! pin moves there.
+//!
+//! # Invariants
+//! - I1: a tail is computed before the log is synced and recorded afterwards, so that records that
+//!   were logged again are durable before the manifest says that their first copy is not needed.
+//! - I2: what is in the log but not yet in a MemTable lies in no segment before the one that was
+//!   current at the last publication.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use super::manifest::Edit;
+use super::memtable::MemTable;
+use super::{Keyspace, Wip};
+use crate::Result;
+use crate::log::RelogEncoder;
+
+/// MemTables with fewer bytes of keys and values than this are logged again instead of flushed,
+/// unless the whole budget is so small that this would be a good part of it.
+const RELOG_BYTES_MAX: u64 = 32 << 10;
+
+impl Wip {
+    /// The first segment that is still needed when `without` is a table.
+    pub(super) fn log_tail(&self, without: Option<&Arc<MemTable>>) -> u64 {
+        // ORDER: Acquire pairs with the Release in `publish`. Taken first: what is published
+        // later is pinned by then or lies in a later segment (I2).
+        let published = self.published_segment.load(Ordering::Acquire);
+        let _install = self.lock_install();
+        let mut tail = published;
+        for (_, bucket) in self.buckets() {
+            for table in bucket.state.load().memtables() {
+                if without.is_some_and(|without| Arc::ptr_eq(without, table)) {
+                    continue;
+                }
+                tail = table.pin().map_or(tail, |pin| pin.min(tail));
+            }
+        }
+        tail
+    }
+
+    /// Deletes log segments before the tail that the manifest records.
+    pub(super) fn reclaim_log(&self) {
+        let tail = self.versions.lock().manifest.state().log_tail;
+        if let Err(error) = self.syncer.remove_before(tail) {
+            // The next open, or the next call, removes them.
+            tracing::warn!(%error, "a log segment that is not needed any more stays for now");
+        }
+    }
+
+    /// Bytes of the log's segments.
+    pub(super) fn log_bytes(&self) -> u64 {
+        self.syncer.live_bytes()
+    }
+
+    /// Prepares the next segment if it is wanted.
+    pub(super) fn prepare_segment(&self) -> Result<()> {
+        if self.syncer.needs_next() {
+            self.syncer.prepare_next()
+        } else {
+            Ok(())
+        }
+    }
+
+    /// Moves the tail on when the log is larger than its limit.
+    pub(super) fn relieve_log(&self) -> Result<()> {
+        if self.log_bytes() <= self.options.log_bytes_max {
+            return Ok(());
+        }
+        let tail = self.versions.lock().manifest.state().log_tail;
+        let small = RELOG_BYTES_MAX.min(self.options.memtable_budget_bytes / 64);
+        let mut relogged = false;
+        for (keyspace, bucket) in self.buckets() {
+            let table = Arc::clone(&bucket.state.load().active);
+            if table.is_empty() || table.pin().is_none_or(|pin| pin > tail) {
+                continue;
+            }
+            if table.user_bytes() <= small {
+                self.relog(&keyspace, &bucket)?;
+                relogged = true;
+            } else {
+                let mut install = self.lock_install();
+                if Arc::ptr_eq(&bucket.state.load().active, &table) {
+                    self.freeze(&mut install, &keyspace, &bucket);
+                }
+            }
+        }
+        if relogged {
+            self.advance_tail()
+        } else {
+            Ok(())
+        }
+    }
+
+    /// Logs the records of a bucket's active MemTable again.
+    fn relog(&self, keyspace: &Arc<Keyspace>, bucket: &super::Bucket) -> Result<()> {
+        // The leader's lock keeps writers out: the MemTable does not change meanwhile.
+        let mut leader = self.leader.lock();
+        let table = Arc::clone(&bucket.state.load().active);
+        let mut records: Vec<_> = Vec::new();
+        let mut cursor = table.sorted();
+        cursor.seek_first();
+        while cursor.valid() {
+            records.push((
+                cursor.seq(),
+                cursor.kind(),
+                cursor.key().to_vec(),
+                cursor.value(),
+            ));
+            cursor.next();
+        }
+        // Replay inserts in the order of the log, which has to be that of the numbers.
+        records.sort_by_key(|(seq, ..)| *seq);
+        let mut encoder = RelogEncoder::new();
+        for (seq, kind, key, value) in &records {
+            encoder.op(*seq, *kind, keyspace.id, key, value);
+        }
+        if encoder.is_empty() {
+            return Ok(());
+        }
+        let log = leader.log()?;
+        let segment = log.current_segment();
+        log.append(&[encoder.payload()])?;
+        table.replace_pin(segment);
+        Ok(())
+    }
+
+    /// Records how far the tail has moved, and deletes what lies before it.
+    fn advance_tail(&self) -> Result<()> {
+        let segment = self.log_tail(None);
+        self.syncer.sync().map_err(|error| self.fail(error))?;
+        {
+            let mut versions = self.versions.lock();
+            if segment <= versions.manifest.state().log_tail {
+                return Ok(());
+            }
+            self.apply(&mut versions, &[Edit::LogTail { segment }])?;
+        }
+        self.reclaim_log();
+        Ok(())
+    }
+}

@@ -1,0 +1,209 @@
+//! Slowing writers before they must be stopped.
+//!
+//! # Idea
+//! Writers outrun the background when MemTables fill faster than they are flushed, or runs pile up
+//! faster than they are merged. Each of the two is a pressure between 0 and 1; from a soft limit
+//! on, every written byte costs a delay that grows with `pressure / (1 - pressure)`: barely
+//! measurable at first, and equal to the background's own speed somewhere before 1. Debts are slept
+//! off once they are worth a sleep. At pressure 1 the writer waits for the background; that time is
+//! a stall.
+//!
+//! # Memory
+//! The budget covers active and frozen MemTables. Active ones may use 60 % of it, so that 40 % can
+//! be on their way to the medium; delays begin at 80 % of the budget, writers stop at 105 %.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use parking_lot::{Condvar, Mutex};
+
+use super::stats::{add_nanos, nanos};
+use crate::{Options, Result};
+
+/// Nanoseconds of delay per byte at half pressure: slows 116-byte writes to about 1 M/s.
+const DELAY_NS_PER_BYTE: f64 = 4.0;
+
+/// Debts below this are carried over, because sleeping takes at least 60 us.
+const SLEEP_NS_MIN: u64 = 200_000;
+
+/// No single write pays more than this for its delay.
+const SLEEP_NS_MAX: u64 = 10_000_000;
+
+/// How long a stalled writer waits before it looks again.
+const STALL_SLICE: Duration = Duration::from_millis(10);
+
+/// Limits that follow from the options.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Limits {
+    /// Memory of all active MemTables.
+    pub(crate) active_bytes_max: u64,
+    /// Memory of one active MemTable.
+    pub(crate) table_bytes_max: u64,
+    delay_bytes: f64,
+    stop_bytes: f64,
+    runs_delay: f64,
+    runs_stop: f64,
+}
+
+/// The pressure on writers.
+pub(crate) struct Throttle {
+    limits: Limits,
+    /// Memory of all MemTables at which the active ones are to be added up.
+    look_at_bytes: AtomicU64,
+    /// Memory of all MemTables when it was last looked at.
+    memory_bytes: AtomicU64,
+    /// The most runs that any bucket has in its level 0.
+    runs_max: AtomicU64,
+    debt_ns: AtomicU64,
+    /// Without background threads nobody could end a wait, so nobody waits.
+    off: bool,
+    lock: Mutex<()>,
+    relieved: Condvar,
+    /// Time that writers slept or waited.
+    pub(crate) slowdown_ns: AtomicU64,
+    /// Time that writers waited at full pressure.
+    pub(crate) stall_ns: AtomicU64,
+    /// How often a writer waited at full pressure.
+    pub(crate) stalls: AtomicU64,
+    /// The longest wait of a single write.
+    pub(crate) wait_ns_max: AtomicU64,
+}
+
+impl Throttle {
+    /// The limits of these options, no pressure.
+    pub(crate) fn new(options: &Options) -> Throttle {
+        let budget = options.memtable_budget_bytes;
+        #[expect(
+            clippy::cast_precision_loss,
+            reason = "limits need no more than 53 bits"
+        )]
+        let limits = Limits {
+            active_bytes_max: budget / 10 * 6,
+            table_bytes_max: budget / 8,
+            delay_bytes: budget as f64 * 0.80,
+            stop_bytes: budget as f64 * 1.05,
+            runs_delay: options.sublevels_max as f64 * 1.5,
+            runs_stop: options.sublevels_max as f64 * 4.0,
+        };
+        Throttle {
+            limits,
+            look_at_bytes: AtomicU64::new(0),
+            memory_bytes: AtomicU64::new(0),
+            runs_max: AtomicU64::new(0),
+            debt_ns: AtomicU64::new(0),
+            off: options.background_threads == 0,
+            lock: Mutex::new(()),
+            relieved: Condvar::new(),
+            slowdown_ns: AtomicU64::new(0),
+            stall_ns: AtomicU64::new(0),
+            stalls: AtomicU64::new(0),
+            wait_ns_max: AtomicU64::new(0),
+        }
+    }
+
+    /// The limits.
+    pub(crate) fn limits(&self) -> Limits {
+        self.limits
+    }
+
+    /// MemTables use `allocated`: whether the active ones may have come above their limit.
+    #[inline]
+    pub(crate) fn must_look(&self, allocated: u64) -> bool {
+        // ORDER: Relaxed: figures for pacing, no data depends on them (all of this file).
+        self.memory_bytes.store(allocated, Ordering::Relaxed);
+        allocated > self.look_at_bytes.load(Ordering::Relaxed)
+    }
+
+    /// The active MemTables cannot come above their limit before all use `allocated`.
+    pub(crate) fn look_again_at(&self, allocated: u64) {
+        // ORDER: Relaxed, as above.
+        self.look_at_bytes.store(allocated, Ordering::Relaxed);
+    }
+
+    /// A frozen MemTable is a table now; all MemTables use `allocated`.
+    pub(crate) fn flushed(&self, allocated: u64) {
+        // ORDER: Relaxed, as above.
+        self.memory_bytes.store(allocated, Ordering::Relaxed);
+        self.look_at_bytes.store(0, Ordering::Relaxed);
+        self.wake();
+    }
+
+    /// The fullest level 0 has this many runs.
+    pub(crate) fn set_runs(&self, runs: usize) {
+        // ORDER: Relaxed, as above.
+        self.runs_max.store(runs as u64, Ordering::Relaxed);
+        self.wake();
+    }
+
+    /// Lets stalled writers look again.
+    pub(crate) fn wake(&self) {
+        self.relieved.notify_all();
+    }
+
+    /// The pressure: 0 none, 1 stop.
+    #[expect(
+        clippy::cast_precision_loss,
+        reason = "pressure needs no more than 53 bits"
+    )]
+    fn pressure(&self) -> f64 {
+        // ORDER: Relaxed, as above.
+        let memory = self.memory_bytes.load(Ordering::Relaxed) as f64;
+        let runs = self.runs_max.load(Ordering::Relaxed) as f64;
+        let limits = &self.limits;
+        let memory = (memory - limits.delay_bytes) / (limits.stop_bytes - limits.delay_bytes);
+        let runs = (runs - limits.runs_delay) / (limits.runs_stop - limits.runs_delay);
+        memory.max(runs).clamp(0.0, 1.0)
+    }
+
+    /// Lets a write of `bytes` pass, after the delay that the pressure asks for. `check` may end a
+    /// wait with an error.
+    #[inline]
+    pub(crate) fn admit(&self, bytes: u64, check: impl Fn() -> Result<()>) -> Result<()> {
+        let pressure = self.pressure();
+        if pressure > 0.0 && !self.off {
+            self.slow_down(pressure, bytes, check)
+        } else {
+            Ok(())
+        }
+    }
+
+    #[cold]
+    fn slow_down(
+        &self,
+        mut pressure: f64,
+        bytes: u64,
+        check: impl Fn() -> Result<()>,
+    ) -> Result<()> {
+        let began = Instant::now();
+        if pressure >= 1.0 {
+            // ORDER: Relaxed, a statistic.
+            self.stalls.fetch_add(1, Ordering::Relaxed);
+            while pressure >= 1.0 {
+                check()?;
+                let mut guard = self.lock.lock();
+                self.relieved.wait_for(&mut guard, STALL_SLICE);
+                pressure = self.pressure();
+            }
+            add_nanos(&self.stall_ns, began.elapsed());
+        }
+        #[expect(
+            clippy::cast_precision_loss,
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "a delay of at most some milliseconds"
+        )]
+        let delay =
+            (bytes as f64 * DELAY_NS_PER_BYTE * pressure / (1.0 - pressure).max(1e-3)) as u64;
+        // ORDER: Relaxed, as above.
+        let debt = self.debt_ns.fetch_add(delay, Ordering::Relaxed) + delay;
+        if debt >= SLEEP_NS_MIN {
+            let debt = self.debt_ns.swap(0, Ordering::Relaxed).min(SLEEP_NS_MAX);
+            std::thread::sleep(Duration::from_nanos(debt));
+        }
+        let waited = began.elapsed();
+        add_nanos(&self.slowdown_ns, waited);
+        // ORDER: Relaxed, a statistic.
+        self.wait_ns_max.fetch_max(nanos(waited), Ordering::Relaxed);
+        Ok(())
+    }
+}

@@ -1,0 +1,414 @@
+//! Options: one plain struct, behaviour first, performance second.
+//!
+//! Every default is a named constant with the reason for its number. Values are checked when the
+//! store is opened; one that cannot work is an [`Error::InvalidOption`] that names it.
+
+use std::fmt;
+use std::path::Path;
+use std::str::FromStr;
+use std::time::Duration;
+
+use crate::engine::wip::INITIAL_LEVELS;
+use crate::{Db, Error, Result};
+
+/// Power loss costs at most this much by default: at ten syncs per second the syncs cost a few
+/// per cent of one core and each finds a few megabytes to write.
+pub const DEFAULT_SYNC_INTERVAL: Duration = Duration::from_millis(100);
+
+/// Default memory of all MemTables together. A hundred buckets get 2 MiB each, the size of the
+/// paper's MemTables (section 2.4.1), with room for those that are being flushed.
+pub const DEFAULT_MEMTABLE_BUDGET_BYTES: u64 = 256 << 20;
+
+/// Default size of the block cache, which all keyspaces share.
+pub const DEFAULT_CACHE_BYTES: u64 = 256 << 20;
+
+/// Default size of the log past which MemTables that pin its tail are flushed. Replay takes at most
+/// two seconds per GiB, so this bounds the time to open.
+pub const DEFAULT_LOG_BYTES_MAX: u64 = 1 << 30;
+
+/// Default size at which a bucket splits. Large enough that a MemTable is a fraction of it, small
+/// enough that rewriting a whole bucket takes less than a second.
+pub const DEFAULT_BUCKET_BYTES: u64 = 64 << 20;
+
+/// Default size of a table's blocks: one page of the system's page cache and of most drives.
+pub const DEFAULT_BLOCK_BYTES: usize = 4096;
+
+/// Default size of the filters: about 1 % false positives.
+pub const DEFAULT_FILTER_BITS_PER_KEY: u32 = 10;
+
+/// Default number of background threads: one for flushes, which writers wait for, and one for
+/// everything else.
+pub const DEFAULT_BACKGROUND_THREADS: usize = 2;
+
+/// Default number of buckets into which a full one splits (the paper's N).
+pub const DEFAULT_SPLIT_WAYS: usize = 8;
+
+/// Default number of sublevels at which a level must be compacted (the paper's T).
+pub const DEFAULT_SUBLEVELS_MAX: usize = 8;
+
+/// Default number of sublevels at which a level may be compacted when nothing else is due (the
+/// paper's min_count).
+pub const DEFAULT_SUBLEVELS_MIN: usize = 4;
+
+/// What a completed write survives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Durability {
+    /// Power loss: the log is on the medium before the write returns. Writers that come together
+    /// share a sync.
+    Sync,
+    /// Process death always; power loss except for the last writes, at most this long ago.
+    Interval(Duration),
+    /// Process death always; power loss as far as the system has written on its own.
+    Buffered,
+}
+
+impl Durability {
+    /// Whether a write must be on the medium before it is acknowledged.
+    pub(crate) fn is_sync(self) -> bool {
+        self == Durability::Sync
+    }
+}
+
+impl Default for Durability {
+    fn default() -> Durability {
+        Durability::Interval(DEFAULT_SYNC_INTERVAL)
+    }
+}
+
+impl fmt::Display for Durability {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Durability::Sync => f.write_str("sync"),
+            Durability::Interval(interval) => write!(f, "interval:{}", interval.as_millis()),
+            Durability::Buffered => f.write_str("buffered"),
+        }
+    }
+}
+
+impl FromStr for Durability {
+    type Err = String;
+
+    /// Reads what [`Display`](fmt::Display) writes: `sync`, `buffered`, `interval:MS`.
+    fn from_str(text: &str) -> Result<Durability, String> {
+        match text {
+            "sync" => Ok(Durability::Sync),
+            "buffered" => Ok(Durability::Buffered),
+            "interval" => Ok(Durability::default()),
+            _ => text
+                .strip_prefix("interval:")
+                .and_then(|ms| ms.parse().ok())
+                .map(|ms| Durability::Interval(Duration::from_millis(ms)))
+                .ok_or_else(|| {
+                    format!(
+                        "{text:?} is no durability; use sync, interval:MILLISECONDS or buffered"
+                    )
+                }),
+        }
+    }
+}
+
+/// The engines behind the facade.
+#[non_exhaustive]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Engine {
+    /// WipDB, write-in-place: an ordered engine for SSDs that cuts the key space into buckets and
+    /// keeps a miniature log-structured merge tree in each.
+    #[default]
+    Wip,
+}
+
+impl Engine {
+    /// All engines.
+    pub const ALL: &'static [Engine] = &[Engine::Wip];
+
+    /// The name by which the program and the reports know the engine.
+    pub fn name(self) -> &'static str {
+        match self {
+            Engine::Wip => "wip",
+        }
+    }
+
+    /// What the engine can do.
+    pub fn capabilities(self) -> Capabilities {
+        match self {
+            Engine::Wip => Capabilities {
+                ordered: true,
+                snapshots: true,
+                key_bytes_max: crate::engine::wip::KEY_BYTES_MAX,
+                value_bytes_max: crate::engine::wip::VALUE_BYTES_MAX,
+            },
+        }
+    }
+}
+
+impl fmt::Display for Engine {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl FromStr for Engine {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Engine, String> {
+        let names: Vec<_> = Engine::ALL.iter().map(|engine| engine.name()).collect();
+        Engine::ALL
+            .iter()
+            .copied()
+            .find(|engine| engine.name() == text)
+            .ok_or_else(|| {
+                format!(
+                    "there is no engine {text:?}; choose from: {}",
+                    names.join(", ")
+                )
+            })
+    }
+}
+
+/// What an engine can do, known before it is tried.
+#[non_exhaustive]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Capabilities {
+    /// Keys have an order: ranges, prefixes and iteration in both directions.
+    pub ordered: bool,
+    /// Consistent views of an earlier moment.
+    pub snapshots: bool,
+    /// Length in bytes of the longest key.
+    pub key_bytes_max: u64,
+    /// Length in bytes of the longest value.
+    pub value_bytes_max: u64,
+}
+
+/// How a store is opened and how it behaves. `Options::default()` suits most uses; each field has a
+/// setter of the same name, so that options chain:
+///
+/// ```
+/// # let dir = tempfile::tempdir()?;
+/// # let path = dir.path().join("store");
+/// use gabion::{Durability, Options};
+///
+/// let db = Options::default().durability(Durability::Sync).cache_bytes(64 << 20).open(&path)?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct Options {
+    // Behaviour.
+    /// Make the store when the directory is missing or empty. Default: true.
+    pub create_if_missing: bool,
+    /// Fail when the store exists. Default: false.
+    pub error_if_exists: bool,
+    /// The engine of a new store.
+    pub engine: Engine,
+    /// What writes survive unless they ask for more. Default: [`DEFAULT_SYNC_INTERVAL`].
+    pub durability: Durability,
+
+    // Performance.
+    /// Memory of all MemTables together, in bytes. Default: [`DEFAULT_MEMTABLE_BUDGET_BYTES`].
+    pub memtable_budget_bytes: u64,
+    /// Size of the block cache in bytes. Default: [`DEFAULT_CACHE_BYTES`].
+    pub cache_bytes: u64,
+    /// Size of the log in bytes that is kept before MemTables are flushed for it. Default:
+    /// [`DEFAULT_LOG_BYTES_MAX`].
+    pub log_bytes_max: u64,
+    /// Size in bytes at which a bucket splits. Default: [`DEFAULT_BUCKET_BYTES`].
+    pub bucket_bytes: u64,
+    /// Size of a table's blocks in bytes. Default: [`DEFAULT_BLOCK_BYTES`].
+    pub block_bytes: usize,
+    /// Bits per key of the filters; 0 means no filters. Default:
+    /// [`DEFAULT_FILTER_BITS_PER_KEY`].
+    pub filter_bits_per_key: u32,
+    /// Threads for flushes, compactions and splits. With 0 the thread that writes does the
+    /// background work as it falls due, which makes a store deterministic. Default:
+    /// [`DEFAULT_BACKGROUND_THREADS`].
+    pub background_threads: usize,
+    /// Number of buckets into which a full one splits, at most. Default: [`DEFAULT_SPLIT_WAYS`].
+    pub split_ways: usize,
+    /// Sublevels at which a level may be compacted. Default: [`DEFAULT_SUBLEVELS_MIN`].
+    pub sublevels_min: usize,
+    /// Sublevels at which a level must be compacted. Default: [`DEFAULT_SUBLEVELS_MAX`].
+    pub sublevels_max: usize,
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        Options {
+            create_if_missing: true,
+            error_if_exists: false,
+            engine: Engine::default(),
+            durability: Durability::default(),
+            memtable_budget_bytes: DEFAULT_MEMTABLE_BUDGET_BYTES,
+            cache_bytes: DEFAULT_CACHE_BYTES,
+            log_bytes_max: DEFAULT_LOG_BYTES_MAX,
+            bucket_bytes: DEFAULT_BUCKET_BYTES,
+            block_bytes: DEFAULT_BLOCK_BYTES,
+            filter_bits_per_key: DEFAULT_FILTER_BITS_PER_KEY,
+            background_threads: DEFAULT_BACKGROUND_THREADS,
+            split_ways: DEFAULT_SPLIT_WAYS,
+            sublevels_min: DEFAULT_SUBLEVELS_MIN,
+            sublevels_max: DEFAULT_SUBLEVELS_MAX,
+        }
+    }
+}
+
+macro_rules! setters {
+    ($($(#[$doc:meta])* $name:ident: $type:ty,)*) => {
+        $(
+            $(#[$doc])*
+            #[must_use]
+            pub fn $name(mut self, $name: $type) -> Options {
+                self.$name = $name;
+                self
+            }
+        )*
+    };
+}
+
+impl Options {
+    setters! {
+        /// Sets [`Options::create_if_missing`].
+        create_if_missing: bool,
+        /// Sets [`Options::error_if_exists`].
+        error_if_exists: bool,
+        /// Sets [`Options::engine`].
+        engine: Engine,
+        /// Sets [`Options::durability`].
+        durability: Durability,
+        /// Sets [`Options::memtable_budget_bytes`].
+        memtable_budget_bytes: u64,
+        /// Sets [`Options::cache_bytes`].
+        cache_bytes: u64,
+        /// Sets [`Options::log_bytes_max`].
+        log_bytes_max: u64,
+        /// Sets [`Options::bucket_bytes`].
+        bucket_bytes: u64,
+        /// Sets [`Options::block_bytes`].
+        block_bytes: usize,
+        /// Sets [`Options::filter_bits_per_key`].
+        filter_bits_per_key: u32,
+        /// Sets [`Options::background_threads`].
+        background_threads: usize,
+        /// Sets [`Options::split_ways`].
+        split_ways: usize,
+        /// Sets [`Options::sublevels_min`].
+        sublevels_min: usize,
+        /// Sets [`Options::sublevels_max`].
+        sublevels_max: usize,
+    }
+
+    /// Opens the store in the directory `path`, recovering it first when it was not closed.
+    ///
+    /// # Errors
+    /// [`Error::InvalidOption`]; [`Error::NotAStore`] for a directory of other things;
+    /// [`Error::NewerFormat`]; [`Error::Corruption`]; [`Error::Media`] when the medium fails or
+    /// another process has the store open.
+    pub fn open(self, path: impl AsRef<Path>) -> Result<Db> {
+        Db::open_with(path.as_ref(), self)
+    }
+
+    /// Checks every value that could not work.
+    pub(crate) fn check(&self) -> Result<()> {
+        let rules: [(&'static str, bool, &'static str); 8] = [
+            (
+                "memtable_budget_bytes",
+                self.memtable_budget_bytes >= 1 << 10,
+                "at least 1024 bytes are needed",
+            ),
+            (
+                "log_bytes_max",
+                self.log_bytes_max >= 1 << 10,
+                "at least 1024 bytes are needed",
+            ),
+            (
+                "bucket_bytes",
+                self.bucket_bytes >= 1 << 10,
+                "at least 1024 bytes are needed",
+            ),
+            (
+                "block_bytes",
+                (64..=32 << 10).contains(&self.block_bytes),
+                "blocks have 64 to 32768 bytes",
+            ),
+            (
+                "filter_bits_per_key",
+                self.filter_bits_per_key <= 32,
+                "at most 32 bits are useful",
+            ),
+            (
+                "split_ways",
+                (2..=64).contains(&self.split_ways),
+                "a split makes 2 to 64 buckets",
+            ),
+            (
+                "sublevels_min",
+                (2..=self.sublevels_max).contains(&self.sublevels_min),
+                "it lies between 2 and sublevels_max",
+            ),
+            (
+                "sublevels_max",
+                (2..=64 / INITIAL_LEVELS).contains(&self.sublevels_max),
+                "it lies between 2 and 21",
+            ),
+        ];
+        for (option, holds, why) in rules {
+            if !holds {
+                return Err(Error::InvalidOption {
+                    option,
+                    why: why.to_owned(),
+                });
+            }
+        }
+        match self.durability {
+            Durability::Interval(interval) if interval.is_zero() => Err(Error::InvalidOption {
+                option: "durability",
+                why: "an interval of zero is Durability::Sync; ask for that".to_owned(),
+            }),
+            _ => Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn defaults_work_and_bad_values_are_named() {
+        Options::default().check().unwrap();
+        let bad = [
+            (
+                Options::default().memtable_budget_bytes(0),
+                "memtable_budget_bytes",
+            ),
+            (Options::default().block_bytes(1 << 20), "block_bytes"),
+            (Options::default().split_ways(1), "split_ways"),
+            (Options::default().sublevels_min(9), "sublevels_min"),
+            (Options::default().sublevels_max(100), "sublevels_max"),
+            (
+                Options::default().durability(Durability::Interval(Duration::ZERO)),
+                "durability",
+            ),
+        ];
+        for (options, name) in bad {
+            match options.check() {
+                Err(Error::InvalidOption { option, .. }) => assert_eq!(option, name),
+                other => panic!("{name}: {other:?}"),
+            }
+        }
+    }
+
+    #[test]
+    fn durability_and_engine_read_what_they_write() {
+        for durability in [
+            Durability::Sync,
+            Durability::Buffered,
+            Durability::default(),
+        ] {
+            assert_eq!(durability.to_string().parse(), Ok(durability));
+        }
+        assert!("soon".parse::<Durability>().is_err());
+        for engine in Engine::ALL {
+            assert_eq!(engine.name().parse(), Ok(*engine));
+        }
+        assert!("rocks".parse::<Engine>().unwrap_err().contains("wip"));
+    }
+}

@@ -1,0 +1,77 @@
+//! Snapshots: consistent views of an earlier moment.
+
+use std::ops::RangeBounds;
+use std::sync::Arc;
+
+use crate::db::{Store, prefix_bounds, range_bounds};
+use crate::engine::wip::Scan;
+use crate::types::Seq;
+use crate::{Iter, Keyspace, Result, Slice};
+
+/// A view of all keyspaces as they were when the snapshot was taken. Cloning shares the view.
+///
+/// Taking a snapshot copies nothing. As long as it lives, versions that it sees are kept, so an old
+/// snapshot costs space under updates.
+pub struct Snapshot {
+    store: Arc<Store>,
+    seq: Seq,
+}
+
+impl Snapshot {
+    pub(crate) fn new(store: &Arc<Store>) -> Snapshot {
+        Snapshot {
+            seq: store.engine.begin_snapshot(),
+            store: Arc::clone(store),
+        }
+    }
+
+    /// The value that `key` had.
+    ///
+    /// # Errors
+    /// As [`Keyspace::get`].
+    pub fn get(&self, keyspace: &Keyspace, key: impl AsRef<[u8]>) -> Result<Option<Slice>> {
+        keyspace.get_at(key.as_ref(), Some(self.seq))
+    }
+
+    /// Whether `key` had a value.
+    ///
+    /// # Errors
+    /// As [`Keyspace::get`].
+    pub fn contains(&self, keyspace: &Keyspace, key: impl AsRef<[u8]>) -> Result<bool> {
+        Ok(self.get(keyspace, key)?.is_some())
+    }
+
+    /// All pairs of a keyspace.
+    pub fn iter(&self, keyspace: &Keyspace) -> Iter {
+        self.range::<&[u8]>(keyspace, ..)
+    }
+
+    /// The pairs of a keyspace with keys in `range`.
+    pub fn range<K: AsRef<[u8]>>(&self, keyspace: &Keyspace, range: impl RangeBounds<K>) -> Iter {
+        let (lower, upper) = range_bounds(&range);
+        self.store.engine.share_snapshot(self.seq);
+        let scan = Scan::new(&self.store.engine, keyspace.inner(), self.seq, lower, upper);
+        Iter::new(scan, &self.store)
+    }
+
+    /// The pairs of a keyspace whose keys begin with `prefix`.
+    pub fn prefix(&self, keyspace: &Keyspace, prefix: impl AsRef<[u8]>) -> Iter {
+        self.range(keyspace, prefix_bounds(prefix.as_ref()))
+    }
+}
+
+impl Clone for Snapshot {
+    fn clone(&self) -> Snapshot {
+        self.store.engine.share_snapshot(self.seq);
+        Snapshot {
+            store: Arc::clone(&self.store),
+            seq: self.seq,
+        }
+    }
+}
+
+impl Drop for Snapshot {
+    fn drop(&mut self) {
+        self.store.engine.end_snapshot(self.seq);
+    }
+}

@@ -1,0 +1,142 @@
+//! What a store did and what it holds: as a struct and as JSON.
+
+use serde::Serialize;
+
+/// Counts since the store was opened, and sizes as they are now. Bytes unless a name says else.
+#[non_exhaustive]
+#[derive(Clone, Debug, Serialize)]
+pub struct Stats {
+    /// Bytes of keys and values that were written by the user.
+    pub user_bytes: u64,
+    /// Number of writes: single operations and batches.
+    pub writes: u64,
+    /// Bytes written to the medium, by purpose.
+    pub written: WrittenBytes,
+    /// Syncs of files and directories.
+    pub syncs: u64,
+    /// Bytes written without the log, per byte of the user: the papers' convention. 0 before the
+    /// first write.
+    pub write_amplification_without_log: f64,
+    /// Bytes written, log included, per byte of the user. 0 before the first write.
+    pub write_amplification_with_log: f64,
+
+    /// Bytes of log segments that are kept for recovery.
+    pub log_bytes: u64,
+    /// Memory of the MemTables.
+    pub memtable_bytes: u64,
+    /// The block cache.
+    pub cache: CacheStats,
+    /// Memory of the indexes and filters that are loaded.
+    pub index_and_filter_bytes: u64,
+    /// Bytes of all files of the store.
+    pub space_bytes: u64,
+    /// Number of table files.
+    pub tables: u64,
+    /// Number of buckets.
+    pub buckets: u64,
+
+    /// MemTables that became tables.
+    pub flushes: u64,
+    /// Compactions, those that moved files without writing included.
+    pub compactions: u64,
+    /// Buckets that were split.
+    pub splits: u64,
+    /// Time that writers were slowed down or stopped, in nanoseconds.
+    pub slowdown_ns: u64,
+    /// Time that writers were stopped, in nanoseconds.
+    pub stall_ns: u64,
+    /// How often a writer was stopped.
+    pub stalls: u64,
+    /// The longest time that a single write was held back, in nanoseconds.
+    pub slowdown_ns_max: u64,
+
+    /// Number of writes that readers see, over the store's whole life.
+    pub visible_seq: u64,
+    /// Snapshots and iterators that are open.
+    pub snapshots: u64,
+    /// The durability at which the store runs, as [`crate::Durability`] prints it.
+    pub durability: String,
+    /// Why the store takes no more writes, if it does not.
+    pub read_only: Option<String>,
+    /// What each keyspace holds.
+    pub keyspaces: Vec<KeyspaceStats>,
+}
+
+impl Stats {
+    /// All of it as a JSON object.
+    pub fn to_json(&self) -> String {
+        serde_json::to_string_pretty(self).expect("numbers and strings always become JSON")
+    }
+}
+
+/// Bytes written to the medium, by purpose.
+#[non_exhaustive]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct WrittenBytes {
+    /// The write-ahead log.
+    pub log: u64,
+    /// MemTables written to tables.
+    pub flush: u64,
+    /// Tables merged within a bucket.
+    pub compaction: u64,
+    /// Tables rewritten because their bucket was split.
+    pub split: u64,
+    /// Tables rewritten because buckets were merged.
+    pub merge: u64,
+    /// Garbage collection.
+    pub gc: u64,
+    /// Checkpoints.
+    pub checkpoint: u64,
+    /// The manifest and other records of the store's structure.
+    pub metadata: u64,
+}
+
+impl WrittenBytes {
+    /// Everything.
+    pub fn total(&self) -> u64 {
+        self.log + self.without_log()
+    }
+
+    /// Everything but the log.
+    pub fn without_log(&self) -> u64 {
+        let tables = self.flush + self.compaction + self.split + self.merge;
+        tables + self.gc + self.checkpoint + self.metadata
+    }
+}
+
+/// The block cache.
+#[non_exhaustive]
+#[derive(Clone, Copy, Debug, Default, Serialize)]
+pub struct CacheStats {
+    /// Blocks found in the cache.
+    pub hits: u64,
+    /// Blocks read from the medium.
+    pub misses: u64,
+    /// Bytes in the cache.
+    pub bytes: u64,
+    /// Bytes that the cache may use.
+    pub bytes_max: u64,
+}
+
+/// What a keyspace holds.
+#[non_exhaustive]
+#[derive(Clone, Debug, Serialize)]
+pub struct KeyspaceStats {
+    /// Its name.
+    pub name: String,
+    /// Its buckets, in the order of their keys.
+    pub buckets: Vec<BucketStats>,
+}
+
+/// What a bucket holds.
+#[non_exhaustive]
+#[derive(Clone, Debug, Serialize)]
+pub struct BucketStats {
+    /// The smallest key that belongs to the bucket, with bytes that are no printable ASCII escaped.
+    pub lower: String,
+    /// Memory of its MemTables; one that waits for its flush after a split counts for each bucket.
+    pub memtable_bytes: u64,
+    /// Bytes of the tables of each sublevel, newest first, by level. A table that several buckets
+    /// share counts for each.
+    pub levels: Vec<Vec<u64>>,
+}
