@@ -41,10 +41,29 @@ pub(crate) fn hash_key(key: &[u8]) -> u64 {
 /// `prefix_of(a) < prefix_of(b)` implies `a < b`; equal prefixes say nothing.
 #[inline]
 pub(crate) fn prefix_of(key: &[u8]) -> u64 {
-    let mut bytes = [0u8; 8];
-    let len = key.len().min(8);
-    bytes[..len].copy_from_slice(&key[..len]);
-    u64::from_le_bytes(bytes).swap_bytes()
+    prefix_after(key, 0)
+}
+
+/// As [`prefix_of`], of what follows the first `skip` bytes of `key`.
+///
+/// # Panics
+/// When the key has fewer than `skip` bytes.
+#[inline]
+pub(crate) fn prefix_after(key: &[u8], skip: usize) -> u64 {
+    let rest = &key[skip..];
+    if let Some(bytes) = rest.first_chunk::<8>() {
+        return u64::from_le_bytes(*bytes).swap_bytes();
+    }
+    // The key's last eight bytes, with those before `rest` shifted out: one load where copying a
+    // length that is not known would be a call.
+    match key.last_chunk::<8>() {
+        _ if rest.is_empty() => 0,
+        Some(bytes) => u64::from_le_bytes(*bytes).swap_bytes() << (64 - 8 * rest.len()),
+        None => rest
+            .iter()
+            .rev()
+            .fold(0, |prefix, byte| u64::from(*byte) << 56 | prefix >> 8),
+    }
 }
 
 #[cfg(test)]
@@ -58,6 +77,19 @@ mod tests {
             if prefix_of(&a) < prefix_of(&b) {
                 prop_assert!(a < b);
             }
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn prefix_after_is_the_prefix_of_the_rest(key: Vec<u8>, skip in 0usize..12) {
+            let skip = skip.min(key.len());
+            let mut padded = [0; 8];
+            for (to, from) in padded.iter_mut().zip(&key[skip..]) {
+                *to = *from;
+            }
+            let expected = u64::from_le_bytes(padded).swap_bytes();
+            prop_assert_eq!(prefix_after(&key, skip), expected);
         }
     }
 

@@ -19,7 +19,7 @@ use std::sync::Arc;
 use super::bucket::{Bucket, BucketState, Run};
 use super::cursor::{Access, RunCursor, Source};
 use crate::Result;
-use crate::types::prefix_of;
+use crate::types::prefix_after;
 
 /// A cursor over several sources at once, inside one bucket's range. Versions of a key come one by
 /// one, newest first going forward, oldest first going backward.
@@ -191,7 +191,7 @@ impl Merge {
         {
             return None;
         }
-        Some(prefix_of(&key[self.common..]))
+        Some(prefix_after(key, self.common))
     }
 
     /// Orders two heads as the direction wants it.

@@ -7,10 +7,10 @@
 //! only where numbers are equal.
 //!
 //! # Invariants
-//! - I1: `prefixes[i]` is [`prefix_of`] of key `i` behind the first `common` bytes.
+//! - I1: `prefixes[i]` is [`prefix_after`] of key `i`, behind the first `common` bytes.
 //! - I2: all keys begin with the `common` bytes, so a key that does not is below or above them all.
 
-use crate::types::prefix_of;
+use crate::types::prefix_after;
 
 /// The index; the keys themselves stay with their owner.
 #[derive(Debug)]
@@ -31,7 +31,7 @@ impl PrefixIndex {
         };
         let prefixes = keys
             .iter()
-            .map(|key| prefix_of(&key.as_ref()[common.len()..]))
+            .map(|key| prefix_after(key.as_ref(), common.len()))
             .collect();
         PrefixIndex { common, prefixes }
     }
@@ -47,7 +47,7 @@ impl PrefixIndex {
         if !key.starts_with(common) {
             return if key < common { 0 } else { self.prefixes.len() };
         }
-        let prefix = prefix_of(&key[common.len()..]);
+        let prefix = prefix_after(key, common.len());
         let mut low = self.prefixes.partition_point(|other| *other < prefix);
         while low < self.prefixes.len() && self.prefixes[low] == prefix && key_at(low) <= key {
             low += 1;

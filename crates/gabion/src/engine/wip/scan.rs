@@ -30,9 +30,6 @@ pub(crate) struct Scan {
     upper: Option<Vec<u8>>,
     front: Option<Merge>,
     back: Option<Merge>,
-    /// The key whose newest visible version has been dealt with, going forward.
-    done_key: Vec<u8>,
-    has_done_key: bool,
     finished: bool,
 }
 
@@ -67,8 +64,6 @@ impl Scan {
             upper,
             front: None,
             back: None,
-            done_key: Vec::new(),
-            has_done_key: false,
             finished,
         }
     }
@@ -76,13 +71,8 @@ impl Scan {
     /// The next pair from the low end.
     pub(crate) fn next(&mut self) -> Result<Option<Pair>> {
         let pair = self.end_on_error(Scan::find_next)?;
-        match &pair {
-            Some((key, _)) => {
-                self.lower.clear();
-                self.lower.extend_from_slice(key);
-                self.lower.push(0);
-            }
-            None => self.finish(),
+        if pair.is_none() {
+            self.finish();
         }
         Ok(pair)
     }
@@ -138,14 +128,14 @@ impl Scan {
                 if self.upper.as_ref().is_some_and(|upper| key >= &upper[..]) {
                     return Ok(None);
                 }
-                let hidden = entry.seq() > self.seq || (self.has_done_key && self.done_key == key);
-                if hidden {
+                // Below the bound are older versions of the key that was dealt with last.
+                if entry.seq() > self.seq || *key < self.lower[..] {
                     merge.advance()?;
                     continue;
                 }
-                self.done_key.clear();
-                self.done_key.extend_from_slice(key);
-                self.has_done_key = true;
+                self.lower.clear();
+                self.lower.extend_from_slice(key);
+                self.lower.push(0);
                 let pair = (entry.kind() == Kind::Put).then(|| (Slice::new(key), entry.value()));
                 merge.advance()?;
                 if pair.is_some() {
