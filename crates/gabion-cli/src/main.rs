@@ -1,2 +1,54 @@
-//! The gabion program.
-fn main() {}
+//! The gabion program: load, query, inspect and measure Gabion stores.
+//!
+//! [`args`] defines the command line; [`commands`] has one module per command; [`load`] reads
+//! files; [`mod@bench`] is free of the command line, so that other programs can measure with it too.
+#![forbid(unsafe_code)]
+
+mod args;
+mod bench;
+mod commands;
+mod escape;
+mod failure;
+mod load;
+mod output;
+mod store;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use crate::args::{Arguments, Command};
+use crate::failure::Failure;
+use crate::output::Output;
+
+fn main() -> ExitCode {
+    let arguments = match Arguments::try_parse() {
+        Ok(arguments) => arguments,
+        Err(error) => {
+            // Help and version are printed like output; a reader that goes away is no failure.
+            let _ = error.print();
+            return ExitCode::from(if error.use_stderr() { 2 } else { 0 });
+        }
+    };
+    match run(&arguments.command) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => failure.report(),
+    }
+}
+
+fn run(command: &Command) -> Result<(), Failure> {
+    let mut output = Output::new();
+    match command {
+        Command::Load(arguments) => load::run(arguments, &mut output)?,
+        Command::Get(arguments) => commands::point::get(arguments, &mut output)?,
+        Command::Put(arguments) => commands::point::put(arguments)?,
+        Command::Del(arguments) => commands::point::del(arguments)?,
+        Command::Scan(arguments) => commands::scan::run(arguments, &mut output)?,
+        Command::Dump(arguments) => commands::dump::run(arguments, &mut output)?,
+        Command::Stats(arguments) => commands::stats::run(arguments, &mut output)?,
+        Command::Check(arguments) => commands::check::run(arguments, &mut output)?,
+        Command::Bench(arguments) => commands::bench::run(arguments, &mut output)?,
+        Command::Version => output.line(concat!("gabion ", env!("CARGO_PKG_VERSION")))?,
+    }
+    output.flush()
+}

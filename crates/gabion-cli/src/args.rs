@@ -1,0 +1,518 @@
+//! The command line: one definition per flag, from which parser and help are made.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::builder::PossibleValuesParser;
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use gabion::{Durability, Engine};
+
+use crate::bench::WORKLOADS;
+
+/// Store, look up, inspect and measure data in Gabion stores.
+///
+/// A store is a directory that maps keys to values, both any bytes. `gabion load` puts a file's
+/// records into a store; `get` and `scan` find them again; `bench` measures.
+///
+/// Errors are one sentence on standard error. The exit status is 0 when the command did what it
+/// says, 1 when it could not (a key that is not there, a damaged store, a full disk), 2 when the
+/// command line itself is wrong.
+#[derive(Debug, Parser)]
+#[command(
+    name = "gabion",
+    version,
+    max_term_width = 100,
+    arg_required_else_help = true
+)]
+pub(crate) struct Arguments {
+    /// What to do.
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+/// The commands.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    Load(LoadArguments),
+    Get(GetArguments),
+    Put(PutArguments),
+    Del(DelArguments),
+    Scan(ScanArguments),
+    Dump(DumpArguments),
+    Stats(StatsArguments),
+    Check(CheckArguments),
+    Bench(BenchArguments),
+    /// Print the program's version.
+    Version,
+}
+
+/// Which store, and which part of it.
+#[derive(Args, Debug)]
+pub(crate) struct StoreArguments {
+    /// Directory of the store.
+    #[arg(long, value_name = "DIR")]
+    pub(crate) db: PathBuf,
+    /// Keyspace to work on; without it the store's default keyspace. Keyspaces are separate sets
+    /// of keys in one store. Commands that write make a keyspace that does not exist.
+    #[arg(long, value_name = "NAME")]
+    pub(crate) keyspace: Option<String>,
+}
+
+/// How keys and values are written on the command line and in the output.
+#[derive(Args, Clone, Copy, Debug)]
+pub(crate) struct NotationArguments {
+    /// Keys and values are hexadecimal digits, in the arguments and in the output. Without it,
+    /// arguments are taken as they are, and output shows printable text as it is and every other
+    /// byte escaped: \\, \t, \n, \r, \xNN.
+    #[arg(long)]
+    pub(crate) hex: bool,
+}
+
+/// When a write counts as done.
+#[derive(Args, Clone, Copy, Debug)]
+pub(crate) struct DurabilityArguments {
+    /// When a write is acknowledged: `sync` once it survives power loss; `interval:MS` at once,
+    /// and power loss costs at most the last MS milliseconds; `buffered` at once, and power loss
+    /// costs what the system had not written. The end of the process, even by kill -9, costs
+    /// nothing at any level.
+    #[arg(long, value_name = "LEVEL", default_value = "interval:100", value_parser = parse_level)]
+    pub(crate) durability: Level,
+}
+
+/// A durability level as the command line writes it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Level {
+    /// Every write survives power loss.
+    Sync,
+    /// Power loss costs at most this many milliseconds.
+    Interval(u64),
+    /// Power loss costs what the system had not written.
+    Buffered,
+}
+
+impl Level {
+    /// The library's word for it.
+    pub(crate) fn durability(self) -> Durability {
+        match self {
+            Level::Sync => Durability::Sync,
+            Level::Interval(millis) => Durability::Interval(Duration::from_millis(millis)),
+            Level::Buffered => Durability::Buffered,
+        }
+    }
+
+    /// The word of the command line for it.
+    pub(crate) fn name(self) -> String {
+        match self {
+            Level::Sync => "sync".to_owned(),
+            Level::Interval(millis) => format!("interval:{millis}"),
+            Level::Buffered => "buffered".to_owned(),
+        }
+    }
+}
+
+fn parse_level(text: &str) -> Result<Level, String> {
+    match text.split_once(':') {
+        None if text == "sync" => Ok(Level::Sync),
+        None if text == "buffered" => Ok(Level::Buffered),
+        Some(("interval", millis)) => match millis.parse() {
+            Ok(millis) if millis > 0 => Ok(Level::Interval(millis)),
+            _ => Err("MS in interval:MS must be a positive number of milliseconds".to_owned()),
+        },
+        _ => Err("must be sync, buffered or interval:MS".to_owned()),
+    }
+}
+
+/// Parses a count such as 5000, 5_000, 5k, 20M or 1G (powers of 1000).
+fn parse_count(text: &str) -> Result<u64, String> {
+    let (digits, factor) = match text.char_indices().last() {
+        Some((at, 'k' | 'K')) => (&text[..at], 1_000),
+        Some((at, 'm' | 'M')) => (&text[..at], 1_000_000),
+        Some((at, 'g' | 'G')) => (&text[..at], 1_000_000_000),
+        _ => (text, 1),
+    };
+    digits
+        .replace('_', "")
+        .parse::<u64>()
+        .ok()
+        .and_then(|count| count.checked_mul(factor))
+        .ok_or_else(|| "must be a whole number, which may end in k, M or G".to_owned())
+}
+
+/// Put the records of a file into a store.
+///
+/// Every record becomes one key with one value. In CSV and TSV the key is one column, the first
+/// unless --key says otherwise. With a header line, the value is a JSON object of the remaining
+/// columns by their names, all of them strings; without one, it is the remaining columns as they
+/// stand in the line. In JSON lines the key is the field `key`, or the first field if there is
+/// none of that name, and the value is the whole line. A dump holds keys and values as
+/// `gabion dump` wrote them. A key that the file has twice keeps the later value.
+///
+/// The store remembers how far a file has been loaded, together with the records themselves. When
+/// a load is interrupted, even by kill -9, the same command on the unchanged file goes on where it
+/// stopped. A line that cannot be read stops the load; all records before it are in the store.
+#[derive(Args, Debug)]
+#[command(after_long_help = "\
+Examples:
+  gabion load cities.csv --db /data/cities --key name
+  gabion load UnicodeData.txt --db /tmp/ucd --delimiter ';' --no-header
+  zcat events.jsonl.gz | gabion load - --format jsonl --db /data/events --key id")]
+pub(crate) struct LoadArguments {
+    /// File to load; `-` is standard input, which cannot be resumed.
+    #[arg(value_name = "FILE")]
+    pub(crate) file: PathBuf,
+    #[command(flatten)]
+    pub(crate) store: StoreArguments,
+    /// Form of the file. `auto` goes by the name's ending, then by the first line.
+    #[arg(long, value_enum, default_value_t = Format::Auto)]
+    pub(crate) format: Format,
+    /// Column of the key: a name from the header line, or a number from 1. In JSON lines, a
+    /// field.
+    #[arg(long, value_name = "COL")]
+    pub(crate) key: Option<String>,
+    /// Column or field that alone becomes the value.
+    #[arg(long, value_name = "COL")]
+    pub(crate) value: Option<String>,
+    /// The first line names the columns. This is the default for CSV and TSV.
+    #[arg(long, overrides_with = "no_header")]
+    pub(crate) header: bool,
+    /// The first line is a record like all others.
+    #[arg(long, overrides_with = "header")]
+    pub(crate) no_header: bool,
+    /// Character between columns, one ASCII character or `\t`, when it is neither comma nor tab.
+    #[arg(long, value_name = "CHAR", value_parser = parse_delimiter)]
+    pub(crate) delimiter: Option<u8>,
+    /// Records per write. A write is atomic, and at most 1 MiB of records goes into one.
+    #[arg(long, value_name = "N", default_value = "1000", value_parser = parse_count)]
+    pub(crate) batch: u64,
+    #[command(flatten)]
+    pub(crate) durability: DurabilityArguments,
+    /// At the end, write what is still in memory into tables, so that the figures count it.
+    #[arg(long)]
+    pub(crate) flush: bool,
+    /// Print the summary as JSON.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+fn parse_delimiter(text: &str) -> Result<u8, String> {
+    match text.as_bytes() {
+        b"\\t" => Ok(b'\t'),
+        [byte] if *byte == b'\t' || byte.is_ascii_punctuation() && *byte != b'"' => Ok(*byte),
+        b" " => Ok(b' '),
+        _ => Err("must be one ASCII punctuation character, a space, or \\t".to_owned()),
+    }
+}
+
+/// Forms of files that `load` reads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Format {
+    /// By the name's ending (.csv, .tsv, .jsonl, .ndjson, .dump), then by the first line.
+    Auto,
+    /// Columns separated by commas or --delimiter, quoted by ".
+    Csv,
+    /// Columns separated by tabs or --delimiter, without quotes.
+    Tsv,
+    /// One JSON object per line.
+    Jsonl,
+    /// What `gabion dump` writes: key, tab, value, both escaped.
+    Dump,
+}
+
+/// Print the value of a key.
+///
+/// Exit status 1 if the store has no such key.
+#[derive(Args, Debug)]
+pub(crate) struct GetArguments {
+    /// The key.
+    #[arg(value_name = "KEY")]
+    pub(crate) key: OsString,
+    #[command(flatten)]
+    pub(crate) store: StoreArguments,
+    #[command(flatten)]
+    pub(crate) notation: NotationArguments,
+    /// Print the value's bytes as they are, without a line end.
+    #[arg(long, conflicts_with = "hex")]
+    pub(crate) raw: bool,
+}
+
+/// Give a key a value.
+///
+/// Makes the store if the directory does not exist or is empty.
+#[derive(Args, Debug)]
+pub(crate) struct PutArguments {
+    /// The key.
+    #[arg(value_name = "KEY")]
+    pub(crate) key: OsString,
+    /// The value.
+    #[arg(value_name = "VALUE")]
+    pub(crate) value: OsString,
+    #[command(flatten)]
+    pub(crate) store: StoreArguments,
+    #[command(flatten)]
+    pub(crate) notation: NotationArguments,
+    #[command(flatten)]
+    pub(crate) durability: DurabilityArguments,
+}
+
+/// Delete a key.
+///
+/// It is no error if the store does not have the key.
+#[derive(Args, Debug)]
+pub(crate) struct DelArguments {
+    /// The key.
+    #[arg(value_name = "KEY")]
+    pub(crate) key: OsString,
+    #[command(flatten)]
+    pub(crate) store: StoreArguments,
+    #[command(flatten)]
+    pub(crate) notation: NotationArguments,
+    #[command(flatten)]
+    pub(crate) durability: DurabilityArguments,
+}
+
+/// Print records in key order, one per line: key, tab, value.
+///
+/// The order is that of the keys' bytes.
+#[derive(Args, Debug)]
+pub(crate) struct ScanArguments {
+    #[command(flatten)]
+    pub(crate) store: StoreArguments,
+    #[command(flatten)]
+    pub(crate) notation: NotationArguments,
+    /// Only keys from this one on.
+    #[arg(long, value_name = "KEY")]
+    pub(crate) from: Option<OsString>,
+    /// Only keys before this one.
+    #[arg(long, value_name = "KEY")]
+    pub(crate) to: Option<OsString>,
+    /// Only keys that begin so.
+    #[arg(long, value_name = "PREFIX")]
+    pub(crate) prefix: Option<OsString>,
+    /// From the last key to the first.
+    #[arg(long)]
+    pub(crate) reverse: bool,
+    /// At most this many records.
+    #[arg(long, value_name = "N", value_parser = parse_count)]
+    pub(crate) limit: Option<u64>,
+    /// Print keys without values.
+    #[arg(long)]
+    pub(crate) keys_only: bool,
+}
+
+/// Write all records of a keyspace to a file that `load` reads back.
+///
+/// The first line is `#gabion-dump 1`, then one line per record in key order: key, tab, value,
+/// with every byte that is not printable text escaped. The last line holds the number of records,
+/// so that a dump cut short is noticed. The records are those of one moment.
+#[derive(Args, Debug)]
+pub(crate) struct DumpArguments {
+    /// File to write, which must not exist; `-` is standard output.
+    #[arg(value_name = "FILE", default_value = "-")]
+    pub(crate) file: PathBuf,
+    #[command(flatten)]
+    pub(crate) store: StoreArguments,
+}
+
+/// Show what a store consists of: space, tables, buckets, levels, memory.
+#[derive(Args, Debug)]
+pub(crate) struct StatsArguments {
+    /// Directory of the store.
+    #[arg(long, value_name = "DIR")]
+    pub(crate) db: PathBuf,
+    /// Print JSON.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// Read every byte of a store and verify all checksums, orders and counts.
+///
+/// Prints what is damaged, with file and offset, and then ends with exit status 1.
+#[derive(Args, Debug)]
+pub(crate) struct CheckArguments {
+    /// Directory of the store.
+    #[arg(long, value_name = "DIR")]
+    pub(crate) db: PathBuf,
+    /// Print JSON.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// Measure a store under standard workloads.
+///
+/// Phases run in the order given, on one store. Each phase ends when everything that it wrote is
+/// on disk and no background work is due; that time is shown as `settle`, not counted in the
+/// operations per second, and its bytes are counted. `WA` is bytes written by the store per byte
+/// of keys and values put, without the log and with it (`+log`); `system` is the same by the
+/// operating system's count for the process.
+#[derive(Args, Debug)]
+#[command(after_long_help = phase_help(), after_help = "Phases: see --help")]
+pub(crate) struct BenchArguments {
+    /// Phases to run, separated by commas.
+    #[arg(
+        value_name = "PHASE",
+        required = true,
+        value_delimiter = ',',
+        hide_possible_values = true,
+        value_parser = PossibleValuesParser::new(WORKLOADS.iter().map(|workload| workload.name)),
+    )]
+    pub(crate) phases: Vec<String>,
+    /// Directory of the store to measure. It must not hold a store, unless --keep or --fresh.
+    #[arg(long, value_name = "DIR")]
+    pub(crate) db: PathBuf,
+    /// Go on with the store that the directory holds, as an earlier run left it.
+    #[arg(long, conflicts_with = "fresh")]
+    pub(crate) keep: bool,
+    /// Delete the store that the directory holds, and all its data, and begin with an empty one.
+    #[arg(long)]
+    pub(crate) fresh: bool,
+    /// Storage engine.
+    #[arg(
+        long,
+        default_value = "wip",
+        value_parser = PossibleValuesParser::new(Engine::ALL.iter().map(|engine| engine.name())),
+    )]
+    pub(crate) engine: String,
+    /// Records in the data set, and operations of phases that only write.
+    #[arg(long, value_name = "N", default_value = "1M", value_parser = parse_count)]
+    pub(crate) num: u64,
+    /// Operations of all other phases; without it, as many as --num.
+    #[arg(long, value_name = "N", value_parser = parse_count)]
+    pub(crate) reads: Option<u64>,
+    /// Threads of phases that only write.
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = parse_threads)]
+    pub(crate) writers: usize,
+    /// Threads of all other phases.
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = parse_threads)]
+    pub(crate) threads: usize,
+    /// Records per write, in phases that only write.
+    #[arg(long, value_name = "N", default_value = "1", value_parser = parse_count)]
+    pub(crate) batch: u64,
+    /// Bytes of every key, at least 8.
+    #[arg(long, value_name = "BYTES", default_value_t = 16)]
+    pub(crate) key_size: usize,
+    /// Bytes of every value.
+    #[arg(long, value_name = "BYTES", default_value_t = 100)]
+    pub(crate) value_size: usize,
+    /// How records are drawn, instead of each phase's own way. Zipfian has exponent 0.99.
+    #[arg(long, value_enum)]
+    pub(crate) distribution: Option<DistributionChoice>,
+    /// Where the random numbers start. The same seed gives the same requests.
+    #[arg(long, value_name = "S", default_value_t = 1)]
+    pub(crate) seed: u64,
+    /// Puts per second of the extra writer of the phase `mixed`.
+    #[arg(long, value_name = "N", default_value = "20k", value_parser = parse_count)]
+    pub(crate) write_rate: u64,
+    #[command(flatten)]
+    pub(crate) durability: DurabilityArguments,
+    /// Size of the block cache in MiB.
+    #[arg(long, value_name = "MIB", default_value_t = 1024)]
+    pub(crate) cache_mb: u64,
+    /// Memory for records not yet in tables in MiB; without it, the store's default.
+    #[arg(long, value_name = "MIB")]
+    pub(crate) memtable_mb: Option<u64>,
+    /// Size at which a bucket is split in MiB; without it, the store's default.
+    #[arg(long, value_name = "MIB")]
+    pub(crate) bucket_mb: Option<u64>,
+    /// Print the results as a JSON array of one object per phase.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+fn parse_threads(text: &str) -> Result<usize, String> {
+    match text.parse() {
+        Ok(threads) if (1..=1024).contains(&threads) => Ok(threads),
+        _ => Err("must be a number from 1 to 1024".to_owned()),
+    }
+}
+
+/// The distributions that a run may ask for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum DistributionChoice {
+    /// Every record equally likely.
+    Uniform,
+    /// Few records take most requests; the popular ones are spread over the key space.
+    Zipfian,
+    /// New records are the popular ones.
+    Latest,
+    /// In key order.
+    Sequential,
+    /// Few groups of neighbouring records take most requests.
+    ZipfianComposite,
+}
+
+fn phase_help() -> String {
+    let mut help = String::from("Phases:\n");
+    for workload in WORKLOADS {
+        help.push_str(&format!("  {:<13} {}\n", workload.name, workload.about));
+    }
+    help.push_str(
+        "\nExample:\n  \
+         gabion bench fillrandom,readrandom,scan50 --db /tmp/bench --num 20M --threads 2",
+    );
+    help
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_definitions_are_consistent() {
+        Arguments::command().debug_assert();
+    }
+
+    #[test]
+    fn every_flag_has_help() {
+        for command in Arguments::command().get_subcommands() {
+            assert!(command.get_about().is_some(), "{}", command.get_name());
+            for argument in command.get_arguments() {
+                let (command, id) = (command.get_name(), argument.get_id());
+                assert!(argument.get_help().is_some(), "{command} {id}");
+            }
+        }
+    }
+
+    #[test]
+    fn durability_levels_are_parsed() {
+        for level in [Level::Sync, Level::Buffered, Level::Interval(250)] {
+            assert_eq!(parse_level(&level.name()), Ok(level));
+        }
+        for wrong in [
+            "",
+            "synced",
+            "interval",
+            "interval:",
+            "interval:0",
+            "sync:1",
+        ] {
+            assert!(parse_level(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn counts_may_have_units() {
+        for (text, count) in [
+            ("0", 0),
+            ("12", 12),
+            ("1_000", 1000),
+            ("5k", 5000),
+            ("20M", 20_000_000),
+        ] {
+            assert_eq!(parse_count(text), Ok(count));
+        }
+        for wrong in ["", "M", "-1", "1.5", "99999999999G", "ü"] {
+            assert!(parse_count(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn delimiters_are_one_character() {
+        assert_eq!(parse_delimiter(";"), Ok(b';'));
+        assert_eq!(parse_delimiter("\\t"), Ok(b'\t'));
+        for wrong in ["", "a", "\"", ";;", "\n", "ü"] {
+            assert!(parse_delimiter(wrong).is_err(), "{wrong}");
+        }
+    }
+}

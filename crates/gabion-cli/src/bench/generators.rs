@@ -1,0 +1,525 @@
+//! Which record the next request is about: the key distributions.
+//!
+//! Every generator takes constant time and memory per draw and gives the same sequence for the
+//! same seed.
+//!
+//! - *uniform*: every record equally likely.
+//! - *zipfian*: rank r (from 1) with probability r^-0.99 / H, the ranks spread over the key space
+//!   by a permutation, so that the popular keys are not neighbours. Drawn exactly, by rejection
+//!   inversion (Hörmann and Derflinger, "Rejection-inversion to generate variates from monotone
+//!   discrete distributions", 1996), and not by the approximation that YCSB uses.
+//! - *latest*: Zipfian over age; the newest record is the most popular.
+//! - *sequential*: one after the other in key order.
+//! - *zipfian-composite*: the first part of a key Zipfian, the rest uniform, as when a popular user
+//!   owns many records: neighbours are popular together.
+//! - *shuffled*: every record once, in the permutation's order. Loads use it.
+
+use super::keys::{GENERATION_MAX, KeyId};
+use super::rng::{Rng, mix};
+
+/// The exponent of all Zipfian distributions, as in YCSB.
+pub(crate) const ZIPF_EXPONENT: f64 = 0.99;
+/// First parts of keys in *zipfian-composite*: those that three decimal digits can tell apart
+/// (FlexSpace paper, section 6.2).
+const COMPOSITE_GROUPS: u64 = 1000;
+
+/// How requests choose their records.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Distribution {
+    /// Every record equally likely.
+    Uniform,
+    /// Few records take most requests; the popular ones are spread over the key space.
+    Zipfian,
+    /// New records are the popular ones.
+    Latest,
+    /// In key order.
+    Sequential,
+    /// Few groups of neighbouring records take most requests.
+    ZipfianComposite,
+    /// Every record once, in random order.
+    Shuffled,
+}
+
+impl Distribution {
+    /// The name in reports and on the command line.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Distribution::Uniform => "uniform",
+            Distribution::Zipfian => "zipfian",
+            Distribution::Latest => "latest",
+            Distribution::Sequential => "sequential",
+            Distribution::ZipfianComposite => "zipfian-composite",
+            Distribution::Shuffled => "shuffled",
+        }
+    }
+}
+
+/// Draws ranks `0..n` with probability proportional to `(rank + 1)^-ZIPF_EXPONENT`, exactly.
+///
+/// The histogram of the distribution is enclosed by the integral of `x^-s`; a uniform draw under
+/// the integral is inverted, rounded to a rank, and rejected where the integral exceeds the
+/// histogram. Fewer than two rounds in a hundred are rejected.
+#[derive(Clone, Debug)]
+pub(crate) struct Zipf {
+    n: f64,
+    integral_start: f64,
+    integral_end: f64,
+    accept_within: f64,
+}
+
+impl Zipf {
+    /// Ranks below `n`, which must not be zero.
+    pub(crate) fn new(n: u64) -> Zipf {
+        Zipf {
+            n: n as f64,
+            integral_start: integral(1.5) - 1.0,
+            integral_end: integral(n as f64 + 0.5),
+            accept_within: 2.0 - inverse_integral(integral(2.5) - height(2.0)),
+        }
+    }
+
+    /// The next rank.
+    #[inline]
+    pub(crate) fn draw(&self, rng: &mut Rng) -> u64 {
+        loop {
+            let area = self.integral_end + rng.unit() * (self.integral_start - self.integral_end);
+            let x = inverse_integral(area);
+            let rank = x.round().clamp(1.0, self.n);
+            if rank - x <= self.accept_within || area >= integral(rank + 0.5) - height(rank) {
+                #[expect(
+                    clippy::cast_possible_truncation,
+                    clippy::cast_sign_loss,
+                    reason = "a whole number between 1 and n"
+                )]
+                return rank as u64 - 1;
+            }
+        }
+    }
+}
+
+/// The histogram's height at `x`: `x^-s`.
+#[inline]
+fn height(x: f64) -> f64 {
+    (-ZIPF_EXPONENT * x.ln()).exp()
+}
+
+/// The integral of [`height`] from 1 to `x`.
+#[inline]
+fn integral(x: f64) -> f64 {
+    ((1.0 - ZIPF_EXPONENT) * x.ln()).exp_m1() / (1.0 - ZIPF_EXPONENT)
+}
+
+/// The `x` at which [`integral`] is `area`.
+#[inline]
+fn inverse_integral(area: f64) -> f64 {
+    ((area * (1.0 - ZIPF_EXPONENT)).ln_1p() / (1.0 - ZIPF_EXPONENT)).exp()
+}
+
+/// A permutation of `0..n` that looks random, in constant memory: a bijection of the smallest power
+/// of two that holds `n`, repeated until the image is below `n` (fewer than two rounds on average).
+#[derive(Clone, Debug)]
+pub(crate) struct Permutation {
+    n: u64,
+    mask: u64,
+    shift: u32,
+    offset: u64,
+}
+
+impl Permutation {
+    /// A permutation of `0..n`, one per seed. `n` must not be zero.
+    pub(crate) fn new(n: u64, seed: u64) -> Permutation {
+        let bits = (64 - (n - 1).leading_zeros()).max(1);
+        Permutation {
+            n,
+            mask: u64::MAX >> (64 - bits),
+            shift: (bits / 2).max(1),
+            offset: mix(seed),
+        }
+    }
+
+    /// The image of `x`, which must be below `n`.
+    #[inline]
+    pub(crate) fn apply(&self, mut x: u64) -> u64 {
+        loop {
+            // Adding, multiplying by an odd number and xor with the own high bits are each
+            // bijections of the numbers of `bits` bits.
+            x = x.wrapping_add(self.offset) & self.mask;
+            x = x.wrapping_mul(0x9E37_79B9_7F4A_7C15) & self.mask;
+            x ^= x >> self.shift;
+            x = x.wrapping_mul(0xBF58_476D_1CE4_E5B9) & self.mask;
+            x ^= x >> self.shift;
+            x = x.wrapping_mul(0x94D0_49BB_1331_11EB) & self.mask;
+            x ^= x >> self.shift;
+            if x < self.n {
+                return x;
+            }
+        }
+    }
+}
+
+/// The records of a run in order of age: item `i` is the i-th record that a load writes, and items
+/// from `num` on are inserted by workloads.
+#[derive(Clone, Debug)]
+pub(crate) struct Items {
+    num: u64,
+    permutation: Permutation,
+}
+
+impl Items {
+    /// `num` records, whose keys a permutation chosen by `seed` gives to ages.
+    pub(crate) fn new(num: u64, seed: u64) -> Items {
+        Items {
+            num,
+            permutation: Permutation::new(num, seed),
+        }
+    }
+
+    /// How many items can have keys of their own.
+    pub(crate) fn capacity(&self) -> u64 {
+        self.num.saturating_mul(GENERATION_MAX + 1)
+    }
+
+    /// The record that is item `item`.
+    #[inline]
+    pub(crate) fn record(&self, item: u64) -> KeyId {
+        if item < self.num {
+            return KeyId {
+                number: self.permutation.apply(item),
+                generation: 0,
+            };
+        }
+        KeyId {
+            number: self.permutation.apply(item % self.num),
+            generation: item / self.num,
+        }
+    }
+}
+
+/// Where part `part` of `parts` equal parts of `0..whole` starts and ends.
+#[inline]
+pub(crate) fn part_of(part: u64, parts: u64, whole: u64) -> (u64, u64) {
+    let cut = |part: u64| {
+        let at = u128::from(part) * u128::from(whole) / u128::from(parts);
+        #[expect(clippy::cast_possible_truncation, reason = "at most `whole`")]
+        let at = at as u64;
+        at
+    };
+    (cut(part), cut(part + 1))
+}
+
+/// One thread's draws from a distribution.
+#[derive(Clone, Debug)]
+pub(crate) struct Generator {
+    items: Items,
+    rng: Rng,
+    draw: Draw,
+}
+
+#[derive(Clone, Debug)]
+enum Draw {
+    Uniform,
+    Zipfian(Zipf),
+    Latest(Zipf),
+    Sequential { next: u64 },
+    Composite { groups: Zipf, spread: Permutation },
+    Shuffled { next: u64 },
+}
+
+impl Generator {
+    /// Draws for a thread that starts its own part of the key space at item `first`, which matters
+    /// to the distributions that go through the records in an order.
+    pub(crate) fn new(
+        distribution: Distribution,
+        items: &Items,
+        first: u64,
+        seed: u64,
+        stream: u64,
+    ) -> Generator {
+        let num = items.num;
+        let draw = match distribution {
+            Distribution::Uniform => Draw::Uniform,
+            Distribution::Zipfian => Draw::Zipfian(Zipf::new(num)),
+            Distribution::Latest => Draw::Latest(Zipf::new(num)),
+            Distribution::Sequential => Draw::Sequential { next: first },
+            Distribution::ZipfianComposite => {
+                let groups = COMPOSITE_GROUPS.min(num);
+                Draw::Composite {
+                    groups: Zipf::new(groups),
+                    spread: Permutation::new(groups, seed),
+                }
+            }
+            Distribution::Shuffled => Draw::Shuffled { next: first },
+        };
+        Generator {
+            items: items.clone(),
+            rng: Rng::new(seed, stream),
+            draw,
+        }
+    }
+
+    /// The next record. `items_written` is the number of items that the store holds now; only
+    /// *latest* looks at it.
+    #[inline]
+    pub(crate) fn next(&mut self, items_written: u64) -> KeyId {
+        let num = self.items.num;
+        let in_order = |number| KeyId {
+            number,
+            generation: 0,
+        };
+        match &mut self.draw {
+            Draw::Uniform => in_order(self.rng.below(num)),
+            Draw::Zipfian(zipf) => self.items.record(zipf.draw(&mut self.rng)),
+            Draw::Latest(zipf) => {
+                let age = zipf.draw(&mut self.rng);
+                self.items.record(items_written.saturating_sub(1 + age))
+            }
+            Draw::Sequential { next } => {
+                let number = *next % num;
+                *next = number + 1;
+                in_order(number)
+            }
+            Draw::Composite { groups, spread } => {
+                let group = spread.apply(groups.draw(&mut self.rng));
+                let (start, end) = part_of(group, spread.n, num);
+                in_order(start + self.rng.below(end - start))
+            }
+            Draw::Shuffled { next } => {
+                let item = *next % num;
+                *next = item + 1;
+                self.items.record(item)
+            }
+        }
+    }
+
+    /// Random numbers of the same stream, for the choices around the key.
+    #[inline]
+    pub(crate) fn rng(&mut self) -> &mut Rng {
+        &mut self.rng
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::HashSet;
+
+    fn generator(distribution: Distribution, num: u64) -> Generator {
+        Generator::new(distribution, &Items::new(num, 42), 0, 42, 7)
+    }
+
+    fn probability(rank: u64, n: u64) -> f64 {
+        let weight = |rank: u64| ((rank + 1) as f64).powf(-ZIPF_EXPONENT);
+        weight(rank) / (0..n).map(weight).sum::<f64>()
+    }
+
+    /// Whether `hits` of `draws` is within five standard deviations of probability `p`.
+    fn agrees(hits: u64, draws: u64, p: f64) -> bool {
+        let mean = draws as f64 * p;
+        let deviation = (mean * (1.0 - p)).sqrt();
+        (hits as f64 - mean).abs() <= 5.0 * deviation + 1.0
+    }
+
+    #[test]
+    fn zipf_has_the_probability_of_every_rank() {
+        let n = 1000;
+        let zipf = Zipf::new(n);
+        let mut rng = Rng::new(11, 0);
+        let draws = 1_000_000;
+        let mut counts = vec![0u64; 1000];
+        for _ in 0..draws {
+            counts[usize::try_from(zipf.draw(&mut rng)).unwrap()] += 1;
+        }
+        for (rank, count) in (0u64..).zip(&counts) {
+            let p = probability(rank, n);
+            assert!(
+                agrees(*count, draws, p),
+                "rank {rank}: {count} of {draws}, {p}"
+            );
+        }
+    }
+
+    #[test]
+    fn zipf_has_the_probability_of_the_tail_of_a_large_range() {
+        let n = 2_000_000;
+        let zipf = Zipf::new(n);
+        let mut rng = Rng::new(12, 0);
+        let draws = 200_000;
+        let mut below = [0u64; 4];
+        let limits = [1, 100, 10_000, 1_000_000];
+        for _ in 0..draws {
+            let rank = zipf.draw(&mut rng);
+            assert!(rank < n);
+            for (count, limit) in below.iter_mut().zip(limits) {
+                *count += u64::from(rank < limit);
+            }
+        }
+        let total: f64 = (1..=n).map(|r| (r as f64).powf(-ZIPF_EXPONENT)).sum();
+        for (count, limit) in below.into_iter().zip(limits) {
+            let part: f64 = (1..=limit).map(|r| (r as f64).powf(-ZIPF_EXPONENT)).sum();
+            assert!(agrees(count, draws, part / total), "{count} below {limit}");
+        }
+    }
+
+    #[test]
+    fn zipf_works_on_the_smallest_ranges() {
+        let mut rng = Rng::new(13, 0);
+        for n in 1..4 {
+            let zipf = Zipf::new(n);
+            let seen: HashSet<u64> = (0..1000).map(|_| zipf.draw(&mut rng)).collect();
+            assert_eq!(seen, (0..n).collect());
+        }
+    }
+
+    #[test]
+    fn a_permutation_reaches_every_number_once() {
+        for n in [1, 2, 3, 7, 8, 9, 1000, 65_536, 100_001] {
+            let permutation = Permutation::new(n, 5);
+            let seen: HashSet<u64> = (0..n).map(|x| permutation.apply(x)).collect();
+            assert_eq!(seen.len() as u64, n);
+            assert!(seen.iter().all(|x| *x < n));
+        }
+    }
+
+    #[test]
+    fn a_permutation_leaves_no_order() {
+        let n = 100_000;
+        let permutation = Permutation::new(n, 6);
+        let ascending = (1..n)
+            .filter(|x| permutation.apply(*x) > permutation.apply(x - 1))
+            .count();
+        assert!(agrees(ascending as u64, n - 1, 0.5), "{ascending}");
+    }
+
+    #[test]
+    fn uniform_reaches_every_record_equally_often() {
+        let mut generator = generator(Distribution::Uniform, 100);
+        let draws = 200_000;
+        let mut counts = vec![0u64; 100];
+        for _ in 0..draws {
+            let id = generator.next(100);
+            assert_eq!(id.generation, 0);
+            counts[usize::try_from(id.number).unwrap()] += 1;
+        }
+        assert!(counts.iter().all(|c| agrees(*c, draws, 0.01)), "{counts:?}");
+    }
+
+    #[test]
+    fn zipfian_gives_the_permuted_ranks_their_probabilities() {
+        let num = 500;
+        let items = Items::new(num, 42);
+        let mut generator = generator(Distribution::Zipfian, num);
+        let draws = 200_000;
+        let mut counts = vec![0u64; 500];
+        for _ in 0..draws {
+            counts[usize::try_from(generator.next(num).number).unwrap()] += 1;
+        }
+        for rank in 0..num {
+            let number = usize::try_from(items.record(rank).number).unwrap();
+            assert!(
+                agrees(counts[number], draws, probability(rank, num)),
+                "rank {rank}"
+            );
+        }
+    }
+
+    #[test]
+    fn latest_prefers_the_newest_items_also_inserted_ones() {
+        let num = 1000;
+        let items = Items::new(num, 42);
+        let mut generator = generator(Distribution::Latest, num);
+        let written = num + 10;
+        let draws = 100_000;
+        let mut newest = 0;
+        let mut inserted = 0;
+        for _ in 0..draws {
+            let id = generator.next(written);
+            newest += u64::from(id == items.record(written - 1));
+            inserted += u64::from(id.generation == 1);
+        }
+        assert!(agrees(newest, draws, probability(0, num)));
+        let ten: f64 = (0..10).map(|age| probability(age, num)).sum();
+        assert!(agrees(inserted, draws, ten));
+    }
+
+    #[test]
+    fn sequential_goes_round_in_key_order() {
+        let items = Items::new(5, 1);
+        let mut generator = Generator::new(Distribution::Sequential, &items, 3, 1, 0);
+        let numbers: Vec<u64> = (0..7).map(|_| generator.next(5).number).collect();
+        assert_eq!(numbers, [3, 4, 0, 1, 2, 3, 4]);
+    }
+
+    #[test]
+    fn composite_is_zipfian_over_groups_and_uniform_inside() {
+        let num = 20_500;
+        let spread = Permutation::new(COMPOSITE_GROUPS, 42);
+        let mut generator = generator(Distribution::ZipfianComposite, num);
+        let draws = 400_000;
+        let mut counts = vec![0u64; 20_500];
+        for _ in 0..draws {
+            counts[usize::try_from(generator.next(num).number).unwrap()] += 1;
+        }
+        for rank in 0..COMPOSITE_GROUPS {
+            let (start, end) = part_of(spread.apply(rank), COMPOSITE_GROUPS, num);
+            let group = &counts[usize::try_from(start).unwrap()..usize::try_from(end).unwrap()];
+            let count = group.iter().sum();
+            assert!(
+                agrees(count, draws, probability(rank, COMPOSITE_GROUPS)),
+                "rank {rank}"
+            );
+            for one in group {
+                assert!(
+                    agrees(*one, count, 1.0 / group.len() as f64),
+                    "rank {rank}: {group:?}"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn parts_cover_the_whole_without_overlap() {
+        for (parts, whole) in [(1, 10), (3, 10), (1000, 1000), (7, u64::MAX)] {
+            let mut at = 0;
+            for part in 0..parts {
+                let (start, end) = part_of(part, parts, whole);
+                assert_eq!(start, at);
+                assert!(end > start);
+                at = end;
+            }
+            assert_eq!(at, whole);
+        }
+    }
+
+    #[test]
+    fn shuffled_reaches_every_record_once() {
+        let num = 3000;
+        let mut generator = generator(Distribution::Shuffled, num);
+        let seen: HashSet<u64> = (0..num).map(|_| generator.next(num).number).collect();
+        assert_eq!(seen.len(), 3000);
+    }
+
+    #[test]
+    fn items_beyond_the_load_are_new_records() {
+        let items = Items::new(10, 1);
+        let ids: HashSet<KeyId> = (0..30).map(|item| items.record(item)).collect();
+        assert_eq!(ids.len(), 30);
+        assert_eq!(items.capacity(), 10 * (GENERATION_MAX + 1));
+    }
+
+    #[test]
+    fn one_seed_gives_one_sequence() {
+        for distribution in [
+            Distribution::Uniform,
+            Distribution::Zipfian,
+            Distribution::Latest,
+            Distribution::ZipfianComposite,
+        ] {
+            let mut a = generator(distribution, 10_000);
+            let mut b = generator(distribution, 10_000);
+            assert!(
+                (0..1000).all(|_| a.next(10_000) == b.next(10_000)),
+                "{distribution:?}"
+            );
+        }
+    }
+}

@@ -1,0 +1,186 @@
+//! Keys and values of the measured data set.
+//!
+//! A record has a *number* in `0..num`, which gives its place in key order, and a *generation*:
+//! 0 for the records that fills write, 1 and up for those that a workload inserts later, so that
+//! inserted keys are new and yet fall between the old ones. A key is
+//!
+//! ```text
+//! zeros to the left | digits of the number, fixed width | one byte for the generation
+//! ```
+//!
+//! The digits are decimal when they fit, otherwise to base 64 in ASCII order, so that keys of eight
+//! bytes can still number 4.4 * 10^12 records. Byte order of keys is order of (number, generation).
+//! The byte before the first generation is used by no record: with it a key is absent, but inside
+//! the range of those present.
+//!
+//! Values are windows of a buffer of random bytes, so no compressor can shorten them.
+
+use super::rng::Rng;
+
+/// The shortest key that holds the digits of any sensible number of records.
+pub(crate) const KEY_BYTES_MIN: usize = 8;
+/// The byte of generation 0.
+const GENERATION_FIRST: u8 = b'0';
+/// The last byte of keys that no record has. It sorts before every generation.
+const GENERATION_ABSENT: u8 = GENERATION_FIRST - 1;
+/// The largest generation: more would leave printable ASCII.
+pub(crate) const GENERATION_MAX: u64 = 78;
+/// Digits to base 64 start here and end at `o`.
+const DIGIT_FIRST: u8 = b'0';
+/// The random bytes that values are cut from: more than the caches near the core hold.
+const VALUE_POOL_BYTES: usize = 4 << 20;
+
+/// Which record a request is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) struct KeyId {
+    /// Place in key order, below the number of records.
+    pub(crate) number: u64,
+    /// 0 for records of a fill.
+    pub(crate) generation: u64,
+}
+
+/// The form of all keys of a run.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct KeyShape {
+    bytes: usize,
+    radix: u64,
+}
+
+impl KeyShape {
+    /// Keys of `bytes` bytes for `num` records, or a sentence that says why that cannot be.
+    pub(crate) fn new(bytes: usize, num: u64) -> Result<KeyShape, String> {
+        if bytes < KEY_BYTES_MIN {
+            return Err(format!(
+                "keys of {bytes} bytes cannot be numbered; use at least {KEY_BYTES_MIN}"
+            ));
+        }
+        let fits = |radix: u64| {
+            let digits = u32::try_from(bytes - 1).unwrap_or(u32::MAX);
+            radix.checked_pow(digits).is_none_or(|limit| num <= limit)
+        };
+        let radix = [10, 64]
+            .into_iter()
+            .find(|radix| fits(*radix))
+            .ok_or_else(|| {
+                format!("keys of {bytes} bytes cannot number {num} records; use longer keys")
+            })?;
+        Ok(KeyShape { bytes, radix })
+    }
+
+    /// Writes the key of `id` into `key`.
+    #[inline]
+    pub(crate) fn write(&self, id: KeyId, key: &mut Vec<u8>) {
+        let generation = id.generation.min(GENERATION_MAX);
+        self.write_with(id.number, GENERATION_FIRST + generation as u8, key);
+    }
+
+    /// Writes a key that no record has, next to the records numbered `number`.
+    #[inline]
+    pub(crate) fn write_absent(&self, number: u64, key: &mut Vec<u8>) {
+        self.write_with(number, GENERATION_ABSENT, key);
+    }
+
+    #[inline]
+    fn write_with(&self, mut number: u64, last: u8, key: &mut Vec<u8>) {
+        key.clear();
+        key.resize(self.bytes, DIGIT_FIRST);
+        key[self.bytes - 1] = last;
+        let mut at = self.bytes - 1;
+        while number > 0 && at > 0 {
+            at -= 1;
+            #[expect(clippy::cast_possible_truncation, reason = "a digit is below 64")]
+            {
+                key[at] = DIGIT_FIRST + (number % self.radix) as u8;
+            }
+            number /= self.radix;
+        }
+    }
+}
+
+/// Incompressible values of one size.
+#[derive(Debug)]
+pub(crate) struct ValuePool {
+    bytes: Vec<u8>,
+    value_bytes: usize,
+}
+
+impl ValuePool {
+    /// A pool for values of `value_bytes` bytes.
+    pub(crate) fn new(value_bytes: usize, seed: u64) -> ValuePool {
+        ValuePool {
+            bytes: Rng::new(seed, u64::MAX).bytes(VALUE_POOL_BYTES + value_bytes),
+            value_bytes,
+        }
+    }
+
+    /// A value, chosen by `rng`.
+    #[inline]
+    pub(crate) fn draw(&self, rng: &mut Rng) -> &[u8] {
+        #[expect(clippy::cast_possible_truncation, reason = "below the pool's length")]
+        let start = rng.below(VALUE_POOL_BYTES as u64) as usize;
+        &self.bytes[start..start + self.value_bytes]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn key(shape: &KeyShape, number: u64, generation: u64) -> Vec<u8> {
+        let mut key = Vec::new();
+        shape.write(KeyId { number, generation }, &mut key);
+        key
+    }
+
+    #[test]
+    fn keys_order_as_numbers_and_generations_do() {
+        for (bytes, num) in [
+            (8, 5_000_000),
+            (8, 20_000_000),
+            (16, 20_000_000),
+            (40, 1 << 60),
+        ] {
+            let shape = KeyShape::new(bytes, num).unwrap();
+            let mut rng = Rng::new(4, 0);
+            for _ in 0..2_000 {
+                let mut draw = || (rng.below(num), rng.below(GENERATION_MAX + 1));
+                let (a, b) = (draw(), draw());
+                let (key_a, key_b) = (key(&shape, a.0, a.1), key(&shape, b.0, b.1));
+                assert_eq!(key_a.len(), bytes);
+                assert_eq!(a.cmp(&b), key_a.cmp(&key_b), "{a:?} {b:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn keys_are_decimal_where_they_fit() {
+        let shape = KeyShape::new(16, 20_000_000).unwrap();
+        assert_eq!(key(&shape, 1_234_567, 0), b"0000000012345670");
+    }
+
+    #[test]
+    fn an_absent_key_is_no_record_but_lies_between_records() {
+        let shape = KeyShape::new(16, 1000).unwrap();
+        let mut absent = Vec::new();
+        shape.write_absent(500, &mut absent);
+        assert!(absent > key(&shape, 499, GENERATION_MAX));
+        assert!(absent < key(&shape, 500, 0));
+    }
+
+    #[test]
+    fn keys_too_short_for_the_records_are_refused() {
+        assert!(KeyShape::new(7, 1).is_err());
+        assert!(KeyShape::new(8, 1 << 43).is_err());
+        assert!(KeyShape::new(8, 1 << 42).is_ok());
+    }
+
+    #[test]
+    fn values_have_their_size_and_differ() {
+        let pool = ValuePool::new(100, 1);
+        let mut rng = Rng::new(1, 1);
+        let first = pool.draw(&mut rng).to_vec();
+        assert_eq!(first.len(), 100);
+        assert_ne!(first, pool.draw(&mut rng));
+        assert_eq!(ValuePool::new(0, 1).draw(&mut rng), b"");
+    }
+}

@@ -1,0 +1,198 @@
+//! `bench`: turns the command line into settings and prints the results.
+
+use std::fs;
+use std::path::Path;
+
+use gabion::{Db, Engine, Options};
+use serde_json::json;
+
+use crate::args::{BenchArguments, DistributionChoice};
+use crate::bench::{
+    Distribution, PhaseResult, Runner, Settings, Workload, table_header, table_row,
+};
+use crate::failure::Failure;
+use crate::output::Output;
+
+const MIB: u64 = 1 << 20;
+
+/// Runs the phases and prints their results.
+pub(crate) fn run(arguments: &BenchArguments, output: &mut Output) -> Result<(), Failure> {
+    let phases = arguments
+        .phases
+        .iter()
+        .map(|name| {
+            Workload::named(name).ok_or_else(|| Failure::usage(format!("no phase is named {name}")))
+        })
+        .collect::<Result<Vec<_>, Failure>>()?;
+    let settings = settings(arguments);
+    settings.key_shape()?;
+    if arguments.fresh {
+        delete_store(&arguments.db)?;
+    }
+    let db = open(arguments)?;
+    let results = measure(&db, settings, arguments, &phases, output);
+    let results = results.and_then(|results| {
+        db.close()?;
+        Ok(results)
+    })?;
+    if arguments.json {
+        output.json(&results)?;
+    } else {
+        output.flush()?;
+    }
+    for result in &results {
+        for note in &result.notes {
+            eprintln!("note: {}: {note}", result.phase);
+        }
+    }
+    Ok(())
+}
+
+fn measure(
+    db: &Db,
+    settings: Settings,
+    arguments: &BenchArguments,
+    phases: &[&Workload],
+    output: &mut Output,
+) -> Result<Vec<PhaseResult>, Failure> {
+    let runner = Runner::new(db, settings)?;
+    if !arguments.json {
+        output.line(&table_header())?;
+    }
+    let mut results = Vec::new();
+    for workload in phases {
+        let result = runner.run(workload)?;
+        if !arguments.json {
+            output.line(&table_row(&result))?;
+            output.flush()?;
+        }
+        results.push(result);
+    }
+    Ok(results)
+}
+
+fn options(arguments: &BenchArguments) -> Result<Options, Failure> {
+    let engine: Engine = arguments.engine.parse()?;
+    let mut options = Options::default()
+        .engine(engine)
+        .durability(arguments.durability.durability.durability())
+        .cache_bytes(arguments.cache_mb.saturating_mul(MIB))
+        .error_if_exists(!arguments.keep)
+        .create_if_missing(!arguments.keep);
+    if let Some(mib) = arguments.memtable_mb {
+        options = options.memtable_budget_bytes(mib.saturating_mul(MIB));
+    }
+    if let Some(mib) = arguments.bucket_mb {
+        options = options.bucket_bytes(mib.saturating_mul(MIB));
+    }
+    Ok(options)
+}
+
+fn open(arguments: &BenchArguments) -> Result<Db, Failure> {
+    let options = options(arguments)?;
+    if !arguments.keep && arguments.db.join("CURRENT").exists() {
+        return Err(Failure::new(format!(
+            "{} holds a store; use --keep to measure it as it is, --fresh to delete it first, or \
+             another directory",
+            arguments.db.display()
+        )));
+    }
+    if arguments.keep {
+        crate::store::require(&arguments.db)?;
+    }
+    Ok(options.open(&arguments.db)?)
+}
+
+/// Deletes the files of the store in `dir`, if it holds one that nobody uses.
+fn delete_store(dir: &Path) -> Result<(), Failure> {
+    if !dir.join("CURRENT").exists() {
+        return Ok(());
+    }
+    // Opening shows that this is a store, sound and not in use; anything else is not ours to
+    // delete.
+    Options::default()
+        .create_if_missing(false)
+        .open(dir)?
+        .close()?;
+    let entries = fs::read_dir(dir).map_err(|error| Failure::file("list", dir, &error))?;
+    for entry in entries {
+        let entry = entry.map_err(|error| Failure::file("list", dir, &error))?;
+        let name = entry.file_name();
+        if name.to_str().is_some_and(is_file_of_a_store) {
+            let path = entry.path();
+            fs::remove_file(&path).map_err(|error| Failure::file("delete", &path, &error))?;
+        }
+    }
+    Ok(())
+}
+
+fn is_file_of_a_store(name: &str) -> bool {
+    let is_number = |text: &str| text.len() == 16 && text.bytes().all(|b| b.is_ascii_hexdigit());
+    match name.split_once(['.', '-']) {
+        None => matches!(name, "CURRENT" | "LOCK"),
+        Some(("manifest", number)) => is_number(number),
+        Some((number, "log" | "tbl")) => is_number(number),
+        Some(_) => false,
+    }
+}
+
+fn settings(arguments: &BenchArguments) -> Settings {
+    Settings {
+        target: arguments.engine.clone(),
+        num: arguments.num,
+        reads: arguments.reads.unwrap_or(arguments.num),
+        writers: arguments.writers,
+        threads: arguments.threads,
+        batch: arguments.batch.max(1),
+        key_bytes: arguments.key_size,
+        value_bytes: arguments.value_size,
+        distribution: arguments.distribution.map(distribution),
+        seed: arguments.seed,
+        write_rate: arguments.write_rate,
+        store: json!({
+            "durability": arguments.durability.durability.name(),
+            "cache_mb": arguments.cache_mb,
+            "memtable_mb": arguments.memtable_mb,
+            "bucket_mb": arguments.bucket_mb,
+            "existing": arguments.keep,
+        }),
+    }
+}
+
+fn distribution(choice: DistributionChoice) -> Distribution {
+    match choice {
+        DistributionChoice::Uniform => Distribution::Uniform,
+        DistributionChoice::Zipfian => Distribution::Zipfian,
+        DistributionChoice::Latest => Distribution::Latest,
+        DistributionChoice::Sequential => Distribution::Sequential,
+        DistributionChoice::ZipfianComposite => Distribution::ZipfianComposite,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_files_of_a_store_are_deleted() {
+        for name in [
+            "CURRENT",
+            "LOCK",
+            "manifest-0000000000000001",
+            "00000000000000ff.log",
+            "00000000000000ff.tbl",
+        ] {
+            assert!(is_file_of_a_store(name), "{name}");
+        }
+        for name in [
+            "notes.txt",
+            "manifest",
+            "manifest-1",
+            "server.log",
+            "1.tbl",
+            "CURRENT.bak",
+        ] {
+            assert!(!is_file_of_a_store(name), "{name}");
+        }
+    }
+}

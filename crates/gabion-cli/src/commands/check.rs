@@ -1,0 +1,60 @@
+//! `check`: whether every byte of a store is what was written.
+
+use serde_json::json;
+
+use crate::args::CheckArguments;
+use crate::failure::Failure;
+use crate::output::{Output, count_text};
+use crate::store;
+
+/// Verifies a store and prints what is damaged.
+pub(crate) fn run(arguments: &CheckArguments, output: &mut Output) -> Result<(), Failure> {
+    store::require(&arguments.db)?;
+    let report = gabion::check(&arguments.db)?;
+    if arguments.json {
+        let problems: Vec<_> = report
+            .problems
+            .iter()
+            .map(|problem| {
+                json!({
+                    "file": problem.file.display().to_string(),
+                    "offset": problem.offset,
+                    "what": problem.what.to_string(),
+                })
+            })
+            .collect();
+        output.json(&json!({
+            "files": report.files,
+            "tables": report.tables,
+            "entries": report.entries,
+            "problems": problems,
+        }))?;
+    } else {
+        for problem in &report.problems {
+            let offset = problem
+                .offset
+                .map_or(String::new(), |at| format!(", offset {at}"));
+            output.line(&format!(
+                "{}{offset}: {}",
+                problem.file.display(),
+                problem.what
+            ))?;
+        }
+        output.line(&format!(
+            "{} files, {} tables, {} entries checked",
+            count_text(report.files),
+            count_text(report.tables),
+            count_text(report.entries)
+        ))?;
+    }
+    output.flush()?;
+    match report.problems.len() {
+        0 => Ok(()),
+        1 => Err(Failure::new(
+            "the store has a damaged part; restore its file from a copy",
+        )),
+        many => Err(Failure::new(format!(
+            "the store has {many} damaged parts; restore their files from a copy"
+        ))),
+    }
+}

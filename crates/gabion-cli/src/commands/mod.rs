@@ -1,0 +1,8 @@
+//! One module per command, except for `load`, which has a directory of its own.
+
+pub(crate) mod bench;
+pub(crate) mod check;
+pub(crate) mod dump;
+pub(crate) mod point;
+pub(crate) mod scan;
+pub(crate) mod stats;

@@ -1,0 +1,68 @@
+//! `get`, `put` and `del`: one key.
+
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+
+use gabion::Options;
+
+use crate::args::{DelArguments, GetArguments, NotationArguments, PutArguments};
+use crate::escape::{escaped, hex, unhex};
+use crate::failure::Failure;
+use crate::output::Output;
+use crate::store;
+
+/// The bytes that an argument stands for.
+pub(crate) fn bytes_of(text: &OsStr, notation: NotationArguments) -> Result<Vec<u8>, Failure> {
+    match notation.hex {
+        true => unhex(text.as_bytes()).map_err(Failure::usage),
+        false => Ok(text.as_bytes().to_vec()),
+    }
+}
+
+/// How the output shows `bytes`.
+pub(crate) fn text_of(bytes: &[u8], notation: NotationArguments) -> String {
+    match notation.hex {
+        true => hex(bytes),
+        false => escaped(bytes),
+    }
+}
+
+/// Prints the value of a key.
+pub(crate) fn get(arguments: &GetArguments, output: &mut Output) -> Result<(), Failure> {
+    let key = bytes_of(&arguments.key, arguments.notation)?;
+    let db = store::open_existing(&arguments.store.db, Options::default())?;
+    let value = store::existing_keyspace(&db, &arguments.store)?.get(&key)?;
+    let Some(value) = value else {
+        return Err(Failure::new(format!(
+            "no such key: {}",
+            text_of(&key, arguments.notation)
+        )));
+    };
+    match arguments.raw {
+        true => output.bytes(&value)?,
+        false => output.line(&text_of(&value, arguments.notation))?,
+    }
+    Ok(db.close()?)
+}
+
+/// Gives a key a value.
+pub(crate) fn put(arguments: &PutArguments) -> Result<(), Failure> {
+    let key = bytes_of(&arguments.key, arguments.notation)?;
+    let value = bytes_of(&arguments.value, arguments.notation)?;
+    let durability = arguments.durability.durability.durability();
+    let db = Options::default()
+        .durability(durability)
+        .open(&arguments.store.db)?;
+    store::keyspace(&db, &arguments.store)?.put(&key, &value)?;
+    Ok(db.close()?)
+}
+
+/// Deletes a key.
+pub(crate) fn del(arguments: &DelArguments) -> Result<(), Failure> {
+    let key = bytes_of(&arguments.key, arguments.notation)?;
+    let durability = arguments.durability.durability.durability();
+    let options = Options::default().durability(durability);
+    let db = store::open_existing(&arguments.store.db, options)?;
+    store::existing_keyspace(&db, &arguments.store)?.delete(&key)?;
+    Ok(db.close()?)
+}

@@ -1,0 +1,74 @@
+//! `stats`: what a store consists of.
+
+use gabion::{KeyspaceStats, Options, Stats};
+
+use crate::args::StatsArguments;
+use crate::failure::Failure;
+use crate::output::{Output, bytes_text, count_text};
+use crate::store;
+
+/// Prints the figures of a store.
+pub(crate) fn run(arguments: &StatsArguments, output: &mut Output) -> Result<(), Failure> {
+    let db = store::open_existing(&arguments.db, Options::default())?;
+    let stats = db.stats();
+    match arguments.json {
+        true => output.line(&stats.to_json())?,
+        false => print(&stats, output)?,
+    }
+    Ok(db.close()?)
+}
+
+fn print(stats: &Stats, output: &mut Output) -> Result<(), Failure> {
+    let mut figures = vec![
+        ("files on disk", bytes_text(stats.space_bytes)),
+        ("log", bytes_text(stats.log_bytes_live)),
+        (
+            "in memory, not yet in tables",
+            bytes_text(stats.memtable_bytes),
+        ),
+        (
+            "index and filters",
+            bytes_text(stats.index_and_filter_bytes),
+        ),
+        ("tables", count_text(stats.tables)),
+        ("buckets", count_text(stats.buckets)),
+        ("durability", stats.durability.clone()),
+    ];
+    if let Some(cause) = &stats.read_only {
+        figures.push(("read-only since", cause.clone()));
+    }
+    output.figures(&figures)?;
+    for keyspace in &stats.keyspaces {
+        output.line("")?;
+        print_keyspace(keyspace, output)?;
+    }
+    Ok(())
+}
+
+/// A line for the keyspace and one per level: how many tables of which size all its buckets have.
+fn print_keyspace(keyspace: &KeyspaceStats, output: &mut Output) -> Result<(), Failure> {
+    let buckets = &keyspace.buckets;
+    let bytes = buckets.iter().map(|bucket| bucket.bytes).sum();
+    output.line(&format!(
+        "keyspace {}: {} in {} buckets",
+        keyspace.name,
+        bytes_text(bytes),
+        count_text(buckets.len() as u64)
+    ))?;
+    let deepest = buckets
+        .iter()
+        .map(|bucket| bucket.levels.len())
+        .max()
+        .unwrap_or(0);
+    for level in 0..deepest {
+        let sublevels = || buckets.iter().filter_map(|bucket| bucket.levels.get(level));
+        let bytes = sublevels().flatten().sum();
+        let runs = sublevels().map(Vec::len).sum::<usize>();
+        output.line(&format!(
+            "  level {level}: {} in {} runs",
+            bytes_text(bytes),
+            count_text(runs as u64)
+        ))?;
+    }
+    Ok(())
+}

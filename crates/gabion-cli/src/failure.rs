@@ -1,0 +1,72 @@
+//! Why the program stops early, and with which exit status.
+
+use std::fmt;
+use std::io;
+use std::path::Path;
+use std::process::ExitCode;
+
+/// A reason to stop: one sentence for standard error, or silence.
+#[derive(Debug)]
+pub(crate) enum Failure {
+    /// The command line asks for something that cannot be meant: exit status 2.
+    Usage(String),
+    /// The command could not be done: exit status 1.
+    Failed(String),
+    /// The reader of standard output went away, as `head` does: not worth a word.
+    BrokenPipe,
+}
+
+impl Failure {
+    /// The command could not be done, for this reason.
+    pub(crate) fn new(sentence: impl Into<String>) -> Failure {
+        Failure::Failed(sentence.into())
+    }
+
+    /// The command line is wrong, for this reason.
+    pub(crate) fn usage(sentence: impl Into<String>) -> Failure {
+        Failure::Usage(sentence.into())
+    }
+
+    /// Writing to standard output failed.
+    pub(crate) fn output(error: &io::Error) -> Failure {
+        match error.kind() {
+            io::ErrorKind::BrokenPipe => Failure::BrokenPipe,
+            _ => Failure::new(format!("cannot write to standard output: {error}")),
+        }
+    }
+
+    /// The system refused to `verb` the file at `path`.
+    pub(crate) fn file(verb: &str, path: &Path, error: &io::Error) -> Failure {
+        Failure::new(format!("cannot {verb} {}: {error}", path.display()))
+    }
+
+    /// Says the sentence and gives the exit status.
+    pub(crate) fn report(&self) -> ExitCode {
+        match self {
+            Failure::Usage(_) => {
+                eprintln!("gabion: {self}; `gabion help` shows the usage");
+                ExitCode::from(2)
+            }
+            Failure::Failed(_) => {
+                eprintln!("gabion: {self}");
+                ExitCode::from(1)
+            }
+            Failure::BrokenPipe => ExitCode::SUCCESS,
+        }
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Failure::Usage(sentence) | Failure::Failed(sentence) => f.write_str(sentence),
+            Failure::BrokenPipe => f.write_str("the reader of the output went away"),
+        }
+    }
+}
+
+impl From<gabion::Error> for Failure {
+    fn from(error: gabion::Error) -> Failure {
+        Failure::new(error.to_string())
+    }
+}

@@ -1,0 +1,45 @@
+//! Opening stores for the commands.
+
+use std::path::Path;
+
+use gabion::{Db, Keyspace, Options};
+
+use crate::args::StoreArguments;
+use crate::failure::Failure;
+
+/// Opens the store in `dir`, which must exist: commands that read make nothing.
+pub(crate) fn open_existing(dir: &Path, options: Options) -> Result<Db, Failure> {
+    require(dir)?;
+    Ok(options.create_if_missing(false).open(dir)?)
+}
+
+/// Fails unless `dir` is a directory.
+pub(crate) fn require(dir: &Path) -> Result<(), Failure> {
+    match std::fs::metadata(dir) {
+        Ok(metadata) if metadata.is_dir() => Ok(()),
+        Ok(_) => Err(Failure::new(format!(
+            "{} is a file; --db names the directory of a store",
+            dir.display()
+        ))),
+        Err(error) => Err(Failure::new(format!(
+            "there is no store at {} ({error}); `gabion load` and `gabion put` make one",
+            dir.display()
+        ))),
+    }
+}
+
+/// The keyspace that the command line names, which must exist.
+pub(crate) fn existing_keyspace(db: &Db, arguments: &StoreArguments) -> Result<Keyspace, Failure> {
+    match &arguments.keyspace {
+        Some(name) => Ok(db.existing_keyspace(name)?),
+        None => Ok(db.default_keyspace().clone()),
+    }
+}
+
+/// The keyspace that the command line names, made if it does not exist.
+pub(crate) fn keyspace(db: &Db, arguments: &StoreArguments) -> Result<Keyspace, Failure> {
+    match &arguments.keyspace {
+        Some(name) => Ok(db.keyspace(name)?),
+        None => Ok(db.default_keyspace().clone()),
+    }
+}

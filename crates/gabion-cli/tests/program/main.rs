@@ -1,0 +1,7 @@
+//! The program as its users meet it: its commands, files and messages.
+
+mod bad_input;
+mod bench;
+mod load;
+mod records;
+mod support;

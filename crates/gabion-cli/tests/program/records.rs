@@ -1,0 +1,161 @@
+//! get, put, del, scan, dump, stats, check.
+
+use std::io::{BufRead, BufReader, Read};
+use std::process::Stdio;
+
+use crate::support::{Place, bare, names};
+
+#[test]
+fn a_put_is_there_for_the_next_command_until_it_is_deleted() {
+    let place = Place::new();
+    place.ok(&["put", "apple", "red"]);
+    assert_eq!(place.ok(&["get", "apple"]), "red\n");
+    place.ok(&["put", "apple", "green", "--durability", "sync"]);
+    assert_eq!(place.ok(&["get", "apple"]), "green\n");
+    place.ok(&["del", "apple"]);
+    names(
+        &place.fails(1, &["get", "apple"]),
+        &["no such key", "apple"],
+    );
+    place.ok(&["del", "apple"]);
+}
+
+#[test]
+fn keyspaces_are_apart() {
+    let place = Place::new();
+    place.ok(&["put", "k", "in default"]);
+    place.ok(&["put", "k", "in other", "--keyspace", "other"]);
+    assert_eq!(place.ok(&["get", "k"]), "in default\n");
+    assert_eq!(place.ok(&["get", "k", "--keyspace", "other"]), "in other\n");
+    names(
+        &place.fails(1, &["get", "k", "--keyspace", "absent"]),
+        &["absent", "other"],
+    );
+}
+
+#[test]
+fn bytes_that_are_no_text_are_escaped_or_hexadecimal() {
+    let place = Place::new();
+    place.ok(&["put", "00ff", "0a5c41", "--hex"]);
+    assert_eq!(place.ok(&["scan"]), "\\x00\\xff\t\\n\\\\A\n");
+    assert_eq!(place.ok(&["scan", "--hex"]), "00ff\t0a5c41\n");
+    assert_eq!(place.ok(&["get", "00FF", "--hex"]), "0a5c41\n");
+    let raw = place.command(&["put", "wort", "a\nb"]).output().unwrap();
+    assert!(raw.status.success());
+    assert_eq!(place.ok(&["get", "wort"]), "a\\nb\n");
+    assert_eq!(place.ok(&["get", "wort", "--raw"]), "a\nb");
+}
+
+#[test]
+fn empty_keys_and_values_are_legal() {
+    let place = Place::new();
+    place.ok(&["put", "", ""]);
+    assert_eq!(place.ok(&["get", ""]), "\n");
+    assert_eq!(place.ok(&["scan"]), "\t\n");
+}
+
+#[test]
+fn scan_takes_ranges_prefixes_directions_and_limits() {
+    let place = Place::new();
+    for key in ["a", "ab", "b", "ba", "c"] {
+        place.ok(&["put", key, &key.to_uppercase()]);
+    }
+    let keys = |arguments: &[&str]| {
+        let mut all = vec!["scan", "--keys-only"];
+        all.extend(arguments);
+        place.ok(&all).lines().collect::<Vec<_>>().join(" ")
+    };
+    assert_eq!(keys(&[]), "a ab b ba c");
+    assert_eq!(keys(&["--from", "ab", "--to", "c"]), "ab b ba");
+    assert_eq!(keys(&["--prefix", "b"]), "b ba");
+    assert_eq!(keys(&["--prefix", "b", "--from", "b0"]), "ba");
+    assert_eq!(keys(&["--reverse", "--limit", "2"]), "c ba");
+    assert_eq!(keys(&["--from", "c", "--to", "a"]), "");
+    assert_eq!(keys(&["--limit", "0"]), "");
+    assert_eq!(place.ok(&["scan", "--prefix", "c"]), "c\tC\n");
+}
+
+#[test]
+fn a_dump_is_loaded_back_byte_by_byte() {
+    let place = Place::new();
+    place.ok(&["put", "00ff0a", "5c09", "--hex"]);
+    place.ok(&["put", "", "empty"]);
+    place.ok(&["put", "Grüße", "世界"]);
+    place.ok(&["dump", "all.dump"]);
+    let dump = place.ok(&["dump"]);
+    names(
+        &dump,
+        &[
+            "#gabion-dump 1\n",
+            "\\x00\\xff\\n\t\\\\\\t\n",
+            "end, records: 3\n",
+        ],
+    );
+
+    let copy = Place::new();
+    let dump_path = place.path("all.dump");
+    copy.ok(&["load", dump_path.to_str().unwrap()]);
+    assert_eq!(copy.ok(&["dump"]), dump);
+    let piped = Place::new();
+    let outcome = piped.feed(&["load", "-", "--format", "dump"], dump.as_bytes());
+    assert_eq!(outcome.status, Some(0), "{outcome:?}");
+    assert_eq!(piped.ok(&["dump"]), dump);
+}
+
+#[test]
+fn a_dump_overwrites_no_file() {
+    let place = Place::new();
+    place.ok(&["put", "k", "v"]);
+    let kept = place.file("kept", "precious");
+    names(&place.fails(1, &["dump", "kept"]), &["kept", "exists"]);
+    assert_eq!(std::fs::read(kept).unwrap(), b"precious");
+}
+
+#[test]
+fn stats_and_check_print_figures_as_text_and_json() {
+    let place = Place::new();
+    place.ok(&["put", "k", "v"]);
+    names(&place.ok(&["stats"]), &["files on disk", "durability"]);
+    let stats: serde_json::Value = serde_json::from_str(&place.ok(&["stats", "--json"])).unwrap();
+    assert!(stats["space_bytes"].as_u64().unwrap() > 0, "{stats}");
+    names(&place.ok(&["check"]), &["checked"]);
+    let check: serde_json::Value = serde_json::from_str(&place.ok(&["check", "--json"])).unwrap();
+    assert_eq!(check["problems"].as_array().unwrap().len(), 0);
+}
+
+#[test]
+fn a_reader_that_goes_away_ends_the_program_quietly() {
+    let place = Place::new();
+    let lines: String = (0..50_000)
+        .map(|i| format!("{i:08},value of {i}\n"))
+        .collect();
+    place.file("many.csv", lines);
+    place.ok(&["load", "many.csv", "--no-header"]);
+    let mut child = place
+        .command(&["scan"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut line = String::new();
+    BufReader::with_capacity(64, child.stdout.take().unwrap())
+        .read_line(&mut line)
+        .unwrap();
+    assert_eq!(line, "00000000\tvalue of 0\n");
+    let mut stderr = String::new();
+    child
+        .stderr
+        .take()
+        .unwrap()
+        .read_to_string(&mut stderr)
+        .unwrap();
+    assert_eq!(stderr, "");
+    assert_eq!(child.wait().unwrap().code(), Some(0));
+}
+
+#[test]
+fn the_version_is_printed() {
+    let version = format!("gabion {}\n", env!("CARGO_PKG_VERSION"));
+    assert_eq!(bare(&["version"]).stdout, version);
+    assert_eq!(bare(&["--version"]).stdout, version);
+}
