@@ -2,7 +2,7 @@
 
 use std::ffi::OsString;
 use std::path::PathBuf;
-use std::time::Duration;
+use std::str::FromStr;
 
 use clap::builder::PossibleValuesParser;
 use clap::{Args, Parser, Subcommand, ValueEnum};
@@ -76,51 +76,8 @@ pub(crate) struct DurabilityArguments {
     /// and power loss costs at most the last MS milliseconds; `buffered` at once, and power loss
     /// costs what the system had not written. The end of the process, even by kill -9, costs
     /// nothing at any level.
-    #[arg(long, value_name = "LEVEL", default_value = "interval:100", value_parser = parse_level)]
-    pub(crate) durability: Level,
-}
-
-/// A durability level as the command line writes it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Level {
-    /// Every write survives power loss.
-    Sync,
-    /// Power loss costs at most this many milliseconds.
-    Interval(u64),
-    /// Power loss costs what the system had not written.
-    Buffered,
-}
-
-impl Level {
-    /// The library's word for it.
-    pub(crate) fn durability(self) -> Durability {
-        match self {
-            Level::Sync => Durability::Sync,
-            Level::Interval(millis) => Durability::Interval(Duration::from_millis(millis)),
-            Level::Buffered => Durability::Buffered,
-        }
-    }
-
-    /// The word of the command line for it.
-    pub(crate) fn name(self) -> String {
-        match self {
-            Level::Sync => "sync".to_owned(),
-            Level::Interval(millis) => format!("interval:{millis}"),
-            Level::Buffered => "buffered".to_owned(),
-        }
-    }
-}
-
-fn parse_level(text: &str) -> Result<Level, String> {
-    match text.split_once(':') {
-        None if text == "sync" => Ok(Level::Sync),
-        None if text == "buffered" => Ok(Level::Buffered),
-        Some(("interval", millis)) => match millis.parse() {
-            Ok(millis) if millis > 0 => Ok(Level::Interval(millis)),
-            _ => Err("MS in interval:MS must be a positive number of milliseconds".to_owned()),
-        },
-        _ => Err("must be sync, buffered or interval:MS".to_owned()),
-    }
+    #[arg(long, value_name = "LEVEL", default_value = "interval:100", value_parser = Durability::from_str)]
+    pub(crate) durability: Durability,
 }
 
 /// Parses a count such as 5000, 5_000, 5k, 20M or 1G (powers of 1000).
@@ -471,23 +428,6 @@ mod tests {
                 let (command, id) = (command.get_name(), argument.get_id());
                 assert!(argument.get_help().is_some(), "{command} {id}");
             }
-        }
-    }
-
-    #[test]
-    fn durability_levels_are_parsed() {
-        for level in [Level::Sync, Level::Buffered, Level::Interval(250)] {
-            assert_eq!(parse_level(&level.name()), Ok(level));
-        }
-        for wrong in [
-            "",
-            "synced",
-            "interval",
-            "interval:",
-            "interval:0",
-            "sync:1",
-        ] {
-            assert!(parse_level(wrong).is_err(), "{wrong}");
         }
     }
 

@@ -23,7 +23,7 @@ impl Failure {
     }
 
     /// The command line is wrong, for this reason.
-    pub(crate) fn usage(sentence: impl Into<String>) -> Failure {
+    pub(crate) fn usage<S: Into<String>>(sentence: S) -> Failure {
         Failure::Usage(sentence.into())
     }
 

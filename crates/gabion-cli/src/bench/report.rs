@@ -53,18 +53,7 @@ impl BytesWritten {
 
     /// Everything since `stats` began to count.
     pub(crate) fn of(stats: &Stats) -> BytesWritten {
-        let none = BytesWritten::default();
-        let zero = WrittenBytes {
-            log: none.log,
-            flush: none.flush,
-            compaction: none.compaction,
-            split: none.split,
-            merge: none.merge,
-            gc: none.gc,
-            checkpoint: none.checkpoint,
-            metadata: none.metadata,
-        };
-        BytesWritten::between(&zero, &stats.written)
+        BytesWritten::between(&WrittenBytes::default(), &stats.written)
     }
 
     /// All purposes together.

@@ -471,10 +471,10 @@ impl<'r, 'd> Worker<'r, 'd> {
         for _ in 0..batch {
             self.draw_key();
             match operation {
-                Operation::Delete => writes.delete(self.keyspace, &self.key),
+                Operation::Delete => writes.delete(self.keyspace, &self.key)?,
                 _ => {
                     let value = self.run.values.draw(self.generator.rng());
-                    writes.put(self.keyspace, &self.key, value);
+                    writes.put(self.keyspace, &self.key, value)?;
                 }
             }
         }

@@ -72,10 +72,10 @@ fn measure(
 }
 
 fn options(arguments: &BenchArguments) -> Result<Options, Failure> {
-    let engine: Engine = arguments.engine.parse()?;
+    let engine: Engine = arguments.engine.parse().map_err(Failure::usage::<String>)?;
     let mut options = Options::default()
         .engine(engine)
-        .durability(arguments.durability.durability.durability())
+        .durability(arguments.durability.durability)
         .cache_bytes(arguments.cache_mb.saturating_mul(MIB))
         .error_if_exists(!arguments.keep)
         .create_if_missing(!arguments.keep);
@@ -150,7 +150,7 @@ fn settings(arguments: &BenchArguments) -> Settings {
         seed: arguments.seed,
         write_rate: arguments.write_rate,
         store: json!({
-            "durability": arguments.durability.durability.name(),
+            "durability": arguments.durability.durability.to_string(),
             "cache_mb": arguments.cache_mb,
             "memtable_mb": arguments.memtable_mb,
             "bucket_mb": arguments.bucket_mb,

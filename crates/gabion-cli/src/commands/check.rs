@@ -4,7 +4,7 @@ use serde_json::json;
 
 use crate::args::CheckArguments;
 use crate::failure::Failure;
-use crate::output::{Output, count_text};
+use crate::output::{Output, bytes_text, count_text};
 use crate::store;
 
 /// Verifies a store and prints what is damaged.
@@ -24,9 +24,11 @@ pub(crate) fn run(arguments: &CheckArguments, output: &mut Output) -> Result<(),
             })
             .collect();
         output.json(&json!({
-            "files": report.files,
             "tables": report.tables,
             "entries": report.entries,
+            "table_bytes": report.table_bytes,
+            "log_segments": report.log_segments,
+            "log_operations": report.log_operations,
             "problems": problems,
         }))?;
     } else {
@@ -41,10 +43,12 @@ pub(crate) fn run(arguments: &CheckArguments, output: &mut Output) -> Result<(),
             ))?;
         }
         output.line(&format!(
-            "{} files, {} tables, {} entries checked",
-            count_text(report.files),
+            "checked: {} tables with {} entries in {}, {} log segments with {} operations",
             count_text(report.tables),
-            count_text(report.entries)
+            count_text(report.entries),
+            bytes_text(report.table_bytes),
+            count_text(report.log_segments),
+            count_text(report.log_operations)
         ))?;
     }
     output.flush()?;

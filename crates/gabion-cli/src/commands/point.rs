@@ -49,7 +49,7 @@ pub(crate) fn get(arguments: &GetArguments, output: &mut Output) -> Result<(), F
 pub(crate) fn put(arguments: &PutArguments) -> Result<(), Failure> {
     let key = bytes_of(&arguments.key, arguments.notation)?;
     let value = bytes_of(&arguments.value, arguments.notation)?;
-    let durability = arguments.durability.durability.durability();
+    let durability = arguments.durability.durability;
     let db = Options::default()
         .durability(durability)
         .open(&arguments.store.db)?;
@@ -60,7 +60,7 @@ pub(crate) fn put(arguments: &PutArguments) -> Result<(), Failure> {
 /// Deletes a key.
 pub(crate) fn del(arguments: &DelArguments) -> Result<(), Failure> {
     let key = bytes_of(&arguments.key, arguments.notation)?;
-    let durability = arguments.durability.durability.durability();
+    let durability = arguments.durability.durability;
     let options = Options::default().durability(durability);
     let db = store::open_existing(&arguments.store.db, options)?;
     store::existing_keyspace(&db, &arguments.store)?.delete(&key)?;

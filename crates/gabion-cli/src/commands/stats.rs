@@ -21,7 +21,7 @@ pub(crate) fn run(arguments: &StatsArguments, output: &mut Output) -> Result<(),
 fn print(stats: &Stats, output: &mut Output) -> Result<(), Failure> {
     let mut figures = vec![
         ("files on disk", bytes_text(stats.space_bytes)),
-        ("log", bytes_text(stats.log_bytes_live)),
+        ("log", bytes_text(stats.log_bytes)),
         (
             "in memory, not yet in tables",
             bytes_text(stats.memtable_bytes),
@@ -48,7 +48,11 @@ fn print(stats: &Stats, output: &mut Output) -> Result<(), Failure> {
 /// A line for the keyspace and one per level: how many tables of which size all its buckets have.
 fn print_keyspace(keyspace: &KeyspaceStats, output: &mut Output) -> Result<(), Failure> {
     let buckets = &keyspace.buckets;
-    let bytes = buckets.iter().map(|bucket| bucket.bytes).sum();
+    let bytes = buckets
+        .iter()
+        .flat_map(|bucket| &bucket.levels)
+        .flatten()
+        .sum();
     output.line(&format!(
         "keyspace {}: {} in {} buckets",
         keyspace.name,

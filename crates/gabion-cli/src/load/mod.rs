@@ -29,12 +29,8 @@ use progress::{Ledger, Progress};
 use source::{Place, Source};
 use summary::Summary;
 
-/// A batch is written when it holds this many bytes of keys and values.
+/// A batch holds at most this many bytes of keys and values, or one record.
 const BATCH_BYTES_MAX: usize = 1 << 20;
-/// The store's limit on keys; checked here so that the message can name the line.
-const KEY_BYTES_MAX: usize = (1 << 16) - 1;
-/// The store's limit on values.
-const VALUE_BYTES_MAX: usize = u32::MAX as usize;
 /// How often the progress bar is drawn anew.
 const BAR_REDRAWS_PER_SECOND: u8 = 5;
 
@@ -56,7 +52,7 @@ pub(crate) fn run(arguments: &LoadArguments, output: &mut Output) -> Result<(), 
     let mut source = Source::open(&input, &form, None)?;
 
     let durability = arguments.durability.durability;
-    let options = Options::default().durability(durability.durability());
+    let options = Options::default().durability(durability);
     let db = options.open(&arguments.store.db)?;
     let keyspace = store::keyspace(&db, &arguments.store)?;
     let ledger = match input.identity() {
@@ -107,7 +103,7 @@ pub(crate) fn run(arguments: &LoadArguments, output: &mut Output) -> Result<(), 
         records_earlier: load.records_earlier,
         seconds,
         bytes_in: source.place().offset - start.offset,
-        durability: durability.name(),
+        durability: durability.to_string(),
         stats: db.stats(),
         process: (process_before, ProcessUse::now()),
     };
@@ -139,6 +135,10 @@ fn progress_bar(length: Option<u64>, start: Place) -> ProgressBar {
     }
     bar.enable_steady_tick(Duration::from_millis(200));
     bar
+}
+
+fn record_bytes(record: &Record) -> usize {
+    record.key.len() + record.value.len()
 }
 
 /// A load under way.
@@ -184,19 +184,13 @@ impl Load<'_> {
         if !source.next(record)? {
             return Ok(false);
         }
-        for (what, bytes, limit) in [
-            ("key", &record.key, KEY_BYTES_MAX),
-            ("value", &record.value, VALUE_BYTES_MAX),
-        ] {
-            if bytes.len() > limit {
-                let size = bytes.len();
-                return Err(source.wrong(&format!(
-                    "the {what} has {size} bytes, the limit is {limit}"
-                )));
-            }
+        if !self.batch.is_empty() && self.batch_bytes + record_bytes(record) > BATCH_BYTES_MAX {
+            self.write(false)?;
         }
-        self.batch.put(self.keyspace, &record.key, &record.value);
-        self.batch_bytes += record.key.len() + record.value.len();
+        self.batch
+            .put(self.keyspace, &record.key, &record.value)
+            .map_err(|error| source.wrong(&error.to_string()))?;
+        self.batch_bytes += record_bytes(record);
         self.records += 1;
         self.written_to = source.place();
         Ok(true)
@@ -215,14 +209,14 @@ impl Load<'_> {
         let mut batch = std::mem::replace(&mut self.batch, WriteBatch::new());
         if let Some(ledger) = &self.ledger {
             match done {
-                true => ledger.clear(&mut batch),
+                true => ledger.clear(&mut batch)?,
                 false => ledger.record(
                     &mut batch,
                     &Progress {
                         place: self.written_to,
                         records: self.records_earlier + self.records,
                     },
-                ),
+                )?,
             }
         }
         self.db.write(batch)?;

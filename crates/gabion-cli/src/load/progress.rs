@@ -97,7 +97,11 @@ impl Ledger {
     }
 
     /// Adds the progress to `batch`.
-    pub(super) fn record(&self, batch: &mut WriteBatch, progress: &Progress) {
+    pub(super) fn record(
+        &self,
+        batch: &mut WriteBatch,
+        progress: &Progress,
+    ) -> Result<(), Failure> {
         let entry = Entry {
             length: self.identity.length,
             modified: self.identity.modified_ns.to_string(),
@@ -107,11 +111,11 @@ impl Ledger {
             records: progress.records,
         };
         let value = serde_json::to_vec(&entry).expect("numbers and strings have a JSON form");
-        batch.put(&self.keyspace, &self.key, value);
+        Ok(batch.put(&self.keyspace, &self.key, value)?)
     }
 
     /// Adds the removal of the entry to `batch`.
-    pub(super) fn clear(&self, batch: &mut WriteBatch) {
-        batch.delete(&self.keyspace, &self.key);
+    pub(super) fn clear(&self, batch: &mut WriteBatch) -> Result<(), Failure> {
+        Ok(batch.delete(&self.keyspace, &self.key)?)
     }
 }
