@@ -13,10 +13,22 @@ pub(crate) fn open_existing(dir: &Path, options: Options) -> Result<Db, Failure>
     Ok(options.create_if_missing(false).open(dir)?)
 }
 
-/// Fails unless `dir` is a directory.
+/// Fails unless `dir` is a directory with something in it. In an empty one, the library would leave
+/// its lock file behind.
 pub(crate) fn require(dir: &Path) -> Result<(), Failure> {
     match std::fs::metadata(dir) {
-        Ok(metadata) if metadata.is_dir() => Ok(()),
+        Ok(metadata) if metadata.is_dir() => {
+            let mut entries =
+                std::fs::read_dir(dir).map_err(|error| Failure::file("list", dir, &error))?;
+            match entries.next() {
+                Some(_) => Ok(()),
+                None => Err(Failure::new(format!(
+                    "{} is not a Gabion store: it is empty; `gabion load` and `gabion put` make \
+                     one",
+                    dir.display()
+                ))),
+            }
+        }
         Ok(_) => Err(Failure::new(format!(
             "{} is a file; --db names the directory of a store",
             dir.display()

@@ -86,7 +86,7 @@ fn a_store_in_use_is_refused_and_unharmed() {
     let db = gabion::Db::open(place.db()).unwrap();
     db.put("k", "v").unwrap();
     let message = place.fails(1, &["get", "k"]);
-    names(&message, &["held by"]);
+    names(&message, &["by process", &std::process::id().to_string()]);
     place.fails(1, &["put", "k", "w"]);
     place.fails(1, &["bench", "fillseq", "--num", "10", "--fresh"]);
     db.close().unwrap();
