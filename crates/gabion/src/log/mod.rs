@@ -55,6 +55,8 @@ mod sync;
 mod writepath;
 
 #[cfg(test)]
+mod crash_tests;
+#[cfg(test)]
 mod tests;
 
 pub(crate) use batch::{BatchEncoder, Op, OpHead, RelogEncoder, batch_head, decode};

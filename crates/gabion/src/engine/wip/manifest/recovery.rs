@@ -44,11 +44,11 @@ pub(crate) fn inspect(disk: &Disk) -> Result<Directory> {
         let path = disk.path().to_path_buf();
         Err(Error::NotAStore { path, why })
     };
-    let beyond_creation = |name: &&String| {
-        parse_log_name(name).is_some()
-            || parse_table_name(name).is_some()
-            || parse_manifest_name(name).is_some_and(|number| number != FIRST_MANIFEST)
-    };
+    // Manifests alone prove nothing: if the process ends between the renaming of the first CURRENT
+    // and the sync of the directory, the next open begins manifest 2, and then a loss of power may
+    // lose CURRENT and keep both manifests. Logs and tables come after a durable CURRENT.
+    let beyond_creation =
+        |name: &&String| parse_log_name(name).is_some() || parse_table_name(name).is_some();
     if let Some(name) = names.iter().find(beyond_creation) {
         return not_a_store(format!(
             "{CURRENT} is missing, though there is {name}. Restore {CURRENT} from a copy, or run \
