@@ -8,7 +8,7 @@
 //! | 8 | .. | payload; of a mark: a position (8), before which everything was durable |
 //!
 //! The checksum covers, in this order: the file's magic (8) and number (8), the frame's offset in
-//! the file (8), the word (4), the payload.
+//! the file (8), the frame with zero in place of its checksum.
 //!
 //! All numbers are little-endian. Frames follow each other without gaps. The checksum binds a frame
 //! to its place: an old frame at another offset or in another file is not valid.
@@ -69,15 +69,42 @@ impl Place {
 
     #[inline]
     fn checksum(self, offset: u64, word: u32, parts: &[&[u8]]) -> u32 {
-        let mut place = [0; 12];
-        let (front, back) = place.split_at_mut(8);
-        front.copy_from_slice(&offset.to_le_bytes());
-        back.copy_from_slice(&word.to_le_bytes());
-        let mut crc = crc32c::crc32c_append(self.seed, &place);
+        // One aligned string of sixteen bytes is much cheaper to checksum than two short ones.
+        let front = u128::from(offset) | u128::from(word) << 96;
+        let mut crc = crc32c::crc32c_append(self.seed, &front.to_le_bytes());
         for part in parts {
             crc = crc32c::crc32c_append(crc, part);
         }
         crc
+    }
+
+    /// The whole frame of the record at `offset` whose payload consists of the parts, `len` bytes
+    /// together, put together in `staging`. For short records this is faster than a header and
+    /// parts: a checksum over one string costs half of that over several.
+    ///
+    /// # Panics
+    /// When the payload is empty or longer than [`PAYLOAD_BYTES_MAX`].
+    #[inline]
+    pub(crate) fn stage<'s>(
+        self,
+        staging: &'s mut Vec<u8>,
+        offset: u64,
+        len: u32,
+        parts: &[&[u8]],
+    ) -> &'s [u8] {
+        check_len(len);
+        staging.clear();
+        staging.extend_from_slice(&offset.to_le_bytes());
+        staging.extend_from_slice(&header(0, len));
+        parts
+            .iter()
+            .for_each(|part| staging.extend_from_slice(part));
+        let crc = crc32c::crc32c_append(self.seed, staging);
+        let frame = staging.get_mut(size_of_val(&offset)..).unwrap_or_default();
+        if let Some(field) = frame.first_chunk_mut() {
+            *field = crc.to_le_bytes();
+        }
+        frame
     }
 
     /// Header of the record at `offset` whose payload consists of the parts, `len` bytes together.
@@ -86,10 +113,7 @@ impl Place {
     /// When the payload is empty or longer than [`PAYLOAD_BYTES_MAX`].
     #[inline]
     pub(crate) fn header(self, offset: u64, len: u32, parts: &[&[u8]]) -> [u8; FRAME_HEADER_BYTES] {
-        assert!(
-            0 < len && len <= PAYLOAD_BYTES_MAX,
-            "a payload of {len} bytes"
-        );
+        check_len(len);
         header(self.checksum(offset, len, parts), len)
     }
 
@@ -155,6 +179,14 @@ pub(crate) fn marks(place: Place, offset: u64, bytes: &[u8]) -> impl Iterator<It
 }
 
 #[inline]
+fn check_len(len: u32) {
+    assert!(
+        0 < len && len <= PAYLOAD_BYTES_MAX,
+        "a payload of {len} bytes"
+    );
+}
+
+#[inline]
 fn header(crc: u32, word: u32) -> [u8; FRAME_HEADER_BYTES] {
     let [c0, c1, c2, c3] = crc.to_le_bytes();
     let [w0, w1, w2, w3] = word.to_le_bytes();
@@ -183,6 +215,7 @@ mod tests {
         assert_eq!(bytes[4..], *b"\x06\0\0\0gabion");
         let mut covered = b"TESTFILE".to_vec();
         covered.extend([7, 0, 0, 0, 0, 0, 0, 0, 64, 0, 0, 0, 0, 0, 0, 0]);
+        covered.extend([0; 4]);
         covered.extend(&bytes[4..]);
         assert_eq!(bytes[..4], crc32c::crc32c(&covered).to_le_bytes());
         assert_eq!(bytes[..4], GOLDEN_FRAME_CRC);
@@ -192,13 +225,16 @@ mod tests {
         assert_eq!(mark[..4], GOLDEN_MARK_CRC);
     }
 
-    const GOLDEN_FRAME_CRC: [u8; 4] = [55, 229, 138, 105];
-    const GOLDEN_MARK_CRC: [u8; 4] = [102, 29, 107, 247];
+    const GOLDEN_FRAME_CRC: [u8; 4] = [230, 216, 176, 64];
+    const GOLDEN_MARK_CRC: [u8; 4] = [53, 100, 19, 80];
 
     #[test]
     fn a_payload_in_parts_is_the_payload() {
         let whole = place().header(9, 6, &[b"gabion"]);
         assert_eq!(place().header(9, 6, &[b"ga", b"", b"bio", b"n"]), whole);
+        let mut staging = vec![1; 100];
+        let staged = place().stage(&mut staging, 9, 6, &[b"ga", b"", b"bio", b"n"]);
+        assert_eq!(staged, frame(9, b"gabion"));
     }
 
     #[test]

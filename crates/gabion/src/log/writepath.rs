@@ -12,8 +12,9 @@ use super::sync::LogSyncer;
 use super::{LogOptions, SealedLog};
 use crate::{Error, Result};
 
-/// Payloads of up to this many parts are appended without an allocation.
-const PARTS_INLINE: usize = 8;
+/// Payloads up to this length are copied together before they are written: up to about here the
+/// copy costs less than it saves.
+const STAGED_BYTES_MAX: u32 = 1024;
 
 /// The log's writer. There is one; what other threads do for the log they do through the
 /// [`LogSyncer`] that they share with it.
@@ -24,6 +25,8 @@ pub(crate) struct Log {
     place: Place,
     /// The position that the last mark or header in the log tells.
     marked: Lsn,
+    /// Memory for short frames.
+    staging: Vec<u8>,
     shared: Arc<LogSyncer>,
 }
 
@@ -43,6 +46,7 @@ impl Log {
             segment,
             place,
             marked: end.end,
+            staging: Vec::new(),
             shared,
         })
     }
@@ -78,26 +82,21 @@ impl Log {
         } else {
             &[]
         };
-        let header = self.place.header(start + mark_bytes as u64, len, parts);
-        if let Some(all) = gathered(&mut [&[]; PARTS_INLINE + 2], mark_part, &header, parts) {
-            self.write(all)?;
+        let offset = start + mark_bytes as u64;
+        let appended = if len <= STAGED_BYTES_MAX {
+            let frame = self.place.stage(&mut self.staging, offset, len, parts);
+            self.file.append(&[mark_part, frame])
         } else {
-            let mut all = vec![mark_part, &header];
-            all.extend_from_slice(parts);
-            self.write(&all)?;
-        }
+            let header = self.place.header(offset, len, parts);
+            let front: [&[u8]; 2] = [mark_part, &header];
+            self.file.append(&[&front, parts].concat())
+        };
+        // A failure is for good: a part of the frame may stand in the file.
+        appended.map_err(|error| self.shared.fail(error.into()))?;
         self.marked = self.marked.max(durable);
         let end = Lsn::new(self.segment, self.file.position());
         self.shared.set_appended(end);
         Ok(end)
-    }
-
-    /// Writes to the file. A failure is for good: a part of the frame may stand in the file.
-    #[inline]
-    fn write(&mut self, parts: &[&[u8]]) -> Result<()> {
-        self.file
-            .append(parts)
-            .map_err(|error| self.shared.fail(error.into()))
     }
 
     /// Goes on in the next segment, which has room for a frame of `wanted` bytes if it must be
@@ -180,18 +179,3 @@ fn payload_len(parts: &[&[u8]]) -> Result<u32> {
 /// Room left below the largest payload, so that a segment with one frame has a length that fits a
 /// position.
 const FRAME_ROOM: u32 = 4096;
-
-/// The parts of a write, gathered in `place` if they fit.
-#[inline]
-fn gathered<'a, 'b>(
-    place: &'b mut [&'a [u8]; PARTS_INLINE + 2],
-    mark: &'a [u8],
-    header: &'a [u8; FRAME_HEADER_BYTES],
-    parts: &[&'a [u8]],
-) -> Option<&'b [&'a [u8]]> {
-    let count = parts.len() + 2;
-    let (front, back) = place.get_mut(..count)?.split_at_mut(2);
-    front.copy_from_slice(&[mark, header]);
-    back.copy_from_slice(parts);
-    place.get(..count)
-}
