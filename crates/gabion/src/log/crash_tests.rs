@@ -1,8 +1,8 @@
 //! Log and manifest together on the simulated disk: crashes after every operation, during the
 //! recovery from them, and failures of every operation.
 //!
-//! The store under test is the smallest that uses both: its content is records 0, 1, 2, .., of which
-//! the manifest says how many are "flushed" and so not needed in the log.
+//! The store under test is the smallest that uses both: its content is records 0, 1, 2, .., of
+//! which the manifest says how many are "flushed" and so not needed in the log.
 
 use gabion_media::{Disk, Fault, FaultKind, SimDisk, Tear};
 
