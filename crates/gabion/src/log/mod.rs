@@ -55,8 +55,6 @@ mod sync;
 mod writepath;
 
 #[cfg(test)]
-mod crash_tests;
-#[cfg(test)]
 mod tests;
 
 pub(crate) use batch::{BatchEncoder, Op, OpHead, RelogEncoder, batch_head, decode};

@@ -18,18 +18,14 @@ const SMALL: LogOptions = LogOptions {
 };
 
 /// The record with this number: its number, then bytes that follow from it.
-pub(super) fn record(number: u32) -> Vec<u8> {
+fn record(number: u32) -> Vec<u8> {
     let len = number.wrapping_mul(2_654_435_761) >> 25;
     let filler = (0..len).map(|i| number.wrapping_mul(31).wrapping_add(i).to_le_bytes()[0]);
     number.to_le_bytes().into_iter().chain(filler).collect()
 }
 
 /// Replays and checks that records 0, 1, 2, .. come in order and unharmed. Returns their number.
-pub(super) fn replay_records(
-    disk: &Disk,
-    from: u64,
-    sealed: &BTreeMap<u64, u64>,
-) -> Result<(u32, ReplayEnd)> {
+fn replay_records(disk: &Disk, from: u64, sealed: &BTreeMap<u64, u64>) -> Result<(u32, ReplayEnd)> {
     let mut count = 0;
     let mut last = Lsn::default();
     let end = replay(disk, from, sealed, |lsn, payload| {

@@ -38,6 +38,8 @@ mod state;
 mod writepath;
 
 #[cfg(test)]
+mod crash_tests;
+#[cfg(test)]
 mod tests;
 
 pub(crate) use edit::{Edit, FileMeta};

@@ -6,15 +6,20 @@
 
 use gabion_media::{Disk, Fault, FaultKind, SimDisk, Tear};
 
-use super::recovery::replay;
-use super::tests::record;
-use super::{Log, LogOptions};
+use super::{Directory, Edit, Manifest, inspect};
 use crate::Result;
-use crate::engine::wip::manifest::{Directory, Edit, Manifest, inspect};
+use crate::log::{Log, LogOptions, replay};
 
 const OPTIONS: LogOptions = LogOptions {
     segment_bytes_max: 700,
 };
+
+/// The record with this number: its number, then bytes that follow from it.
+fn record(number: u32) -> Vec<u8> {
+    let len = number.wrapping_mul(2_654_435_761) >> 25;
+    let filler = (0..len).map(|i| number.wrapping_mul(31).wrapping_add(i).to_le_bytes()[0]);
+    number.to_le_bytes().into_iter().chain(filler).collect()
+}
 
 struct Store {
     manifest: Manifest,
