@@ -79,7 +79,7 @@ impl Store {
         syncer.remove_before(segment)
     }
 
-    fn close(self) -> Result<()> {
+    fn close(mut self) -> Result<()> {
         let sealed = self.log.close()?;
         let (segment, length) = (sealed.segment, sealed.length);
         self.manifest
