@@ -5,9 +5,13 @@
 //! the current one. Going forward, the current record is the smallest of those that stand at these
 //! counts; going backward, the largest of those in front of them. Turning round needs no case.
 //!
+//! Most records lie in the largest run, so a step forward mostly stays in the same run. The cursor
+//! remembers the second smallest record, the rival, and compares with that one alone.
+//!
 //! # Invariant
 //! - C1: `before[i]` is the number of records of run `i` that come before the current one; at the
 //!   end, all of them; before the first, none.
+//! - C2: a known rival is the smallest record at the counts of all runs but the current one.
 
 use std::cmp::Ordering;
 use std::sync::Arc;
@@ -27,6 +31,18 @@ pub(crate) struct MemCursor {
     before: [usize; RUNS_MAX],
     /// The run of the current record.
     current: Option<usize>,
+    rival: Rival,
+}
+
+/// The second smallest record at the counts.
+#[derive(Clone, Copy)]
+enum Rival {
+    /// Not known, since the cursor moved backward.
+    Unknown,
+    /// All other runs are at their ends.
+    None,
+    /// The record of that run.
+    Run(usize),
 }
 
 impl MemCursor {
@@ -35,12 +51,14 @@ impl MemCursor {
             sorted,
             before: [0; RUNS_MAX],
             current: None,
+            rival: Rival::Unknown,
         }
     }
 
     /// Moves to the first record.
     pub(crate) fn seek_first(&mut self) {
         self.before = [0; RUNS_MAX];
+        self.prefetch_forward();
         self.settle();
     }
 
@@ -55,6 +73,7 @@ impl MemCursor {
     /// Moves to the first record whose key is not below `key`.
     pub(crate) fn seek(&mut self, key: &[u8]) {
         self.count_below(key);
+        self.prefetch_forward();
         self.settle();
     }
 
@@ -69,7 +88,17 @@ impl MemCursor {
     pub(crate) fn next(&mut self) {
         let current = self.current.expect("the cursor is valid");
         self.before[current] += 1;
-        self.settle();
+        self.sorted.runs()[current].prefetch(self.before[current] + PREFETCH_DISTANCE);
+        let stays = self.at(current).is_some_and(|record| match self.rival {
+            Rival::Unknown => false,
+            Rival::None => true,
+            Rival::Run(rival) => self
+                .at(rival)
+                .is_none_or(|rival| record.order(rival) == Ordering::Less),
+        });
+        if !stays {
+            self.settle();
+        }
     }
 
     /// Moves to the previous record. The cursor must be valid.
@@ -118,8 +147,7 @@ impl MemCursor {
     #[inline]
     fn record(&self) -> Record<'_> {
         let current = self.current.expect("the cursor is valid");
-        let run = &self.sorted.runs()[current];
-        run.get(self.before[current]).expect("the cursor is valid")
+        self.at(current).expect("the cursor is valid")
     }
 
     fn count_below(&mut self, key: &[u8]) {
@@ -128,44 +156,66 @@ impl MemCursor {
         }
     }
 
-    /// Makes the smallest record at the counts the current one.
-    #[inline]
-    fn settle(&mut self) {
-        if let [run] = self.sorted.runs() {
-            let position = self.before[0];
-            if let Some(ahead) = run.get(position + PREFETCH_DISTANCE) {
-                ahead.prefetch();
+    /// Asks for the first records that steps forward will come to.
+    fn prefetch_forward(&self) {
+        for (before, run) in self.before.iter().zip(self.sorted.runs()) {
+            for position in 0..=PREFETCH_DISTANCE {
+                run.prefetch(before + position);
             }
-            self.current = (position < run.len()).then_some(0);
-        } else {
-            self.current = self.best(0, Ordering::Less);
         }
+    }
+
+    /// The record at the count of a run.
+    #[inline]
+    fn at(&self, run: usize) -> Option<Record<'_>> {
+        self.sorted.runs()[run].get(self.before[run])
+    }
+
+    /// Makes the smallest record at the counts the current one.
+    fn settle(&mut self) {
+        let mut best: Option<(usize, Record<'_>)> = None;
+        let mut second: Option<(usize, Record<'_>)> = None;
+        for run in 0..self.sorted.runs().len() {
+            let Some(record) = self.at(run) else {
+                continue;
+            };
+            let is_below = |other: Option<(usize, Record<'_>)>| {
+                other.is_none_or(|(_, other)| record.order(other) == Ordering::Less)
+            };
+            if is_below(best) {
+                second = best;
+                best = Some((run, record));
+            } else if is_below(second) {
+                second = Some((run, record));
+            }
+        }
+        let rival = second.map_or(Rival::None, |(run, _)| Rival::Run(run));
+        let current = best.map(|(run, _)| run);
+        self.rival = rival;
+        self.current = current;
     }
 
     /// Makes the largest record in front of the counts the current one.
-    #[inline]
     fn step_back(&mut self) {
-        self.current = self.best(1, Ordering::Greater);
-        if let Some(current) = self.current {
-            self.before[current] -= 1;
-        }
-    }
-
-    /// Among the records `back` in front of the counts, the run of the one that has that order to
-    /// all others.
-    fn best(&self, back: usize, wanted: Ordering) -> Option<usize> {
         let mut best: Option<(usize, Record<'_>)> = None;
         for (position, run) in self.sorted.runs().iter().enumerate() {
             let Some(record) = self.before[position]
-                .checked_sub(back)
+                .checked_sub(1)
                 .and_then(|at| run.get(at))
             else {
                 continue;
             };
-            if best.is_none_or(|(_, best)| record.order(best) == wanted) {
+            if best.is_none_or(|(_, best)| record.order(best) == Ordering::Greater) {
                 best = Some((position, record));
             }
         }
-        best.map(|(position, _)| position)
+        let current = best.map(|(run, _)| run);
+        self.current = current;
+        self.rival = Rival::Unknown;
+        if let Some(current) = current {
+            self.before[current] -= 1;
+            let ahead = self.before[current].wrapping_sub(PREFETCH_DISTANCE);
+            self.sorted.runs()[current].prefetch(ahead);
+        }
     }
 }

@@ -30,10 +30,10 @@
 //! - D4: a reader that looks for a key that was inserted before it began finds it, whatever the
 //!   writer does meanwhile:
 //!   - append and replace store one word;
-//!   - a spill copies the eight slots to an overflow line, makes slot 0 the link to it, frees slots
-//!     1 to 7 in this order, and appends the new key at slot 1. A reader walks from slot 7 to 0. As
-//!     long as it reads old words it sees the keys themselves; from the first slot on that it finds
-//!     freed or used again, the link is in slot 0 for it, and behind the link are all eight;
+//!   - a spill copies the eight slots to an overflow line, makes slot 0 the link to it, then frees
+//!     slots 1 to 7, then appends the new key at slot 1. A reader looks at slot 0 last. While it
+//!     reads old words it sees the keys themselves; once it has read a slot that was freed or used
+//!     again, it will read the link in slot 0, and behind the link are all eight;
 //!   - growing fills a new directory that nobody sees and then stores the head. A reader that has
 //!     the old head reads lines that are not written any more; what it cannot find there was
 //!     inserted after it began. Old directories are freed with the arena.
@@ -567,8 +567,8 @@ fn spill(arena: &mut ArenaWriter, line: &Line, word: *mut u8) {
         .as_ptr()
         .cast::<u8>()
         .map_addr(|address| address | LINK);
-    // ORDER: Release pairs with the Acquire in `newest`: the overflow line is there. The Release
-    // stores that follow make the link seen by whoever sees one of them, in the order of the walk.
+    // ORDER: Release pairs with the Acquire in `newest`: the overflow line is there. The stores
+    // that follow are Release so that whoever sees one of them sees the link.
     line.slots[0].store(link, Ordering::Release);
     for slot in &line.slots[1..] {
         slot.store(std::ptr::null_mut(), Ordering::Release);
@@ -674,5 +674,50 @@ mod tests {
         }
         assert_eq!(directory.lines().unwrap().count, lines);
         assert_eq!(directory.keys(), keys as usize);
+    }
+
+    /// Hammers the line that is being written: the window in which a wrong order of the stores of a
+    /// spill would show is a few nanoseconds long.
+    #[test]
+    fn readers_find_every_key_of_a_line_that_spills() {
+        let (lines, keys_per_line) = if cfg!(miri) { (2, 20) } else { (30_000, 40) };
+        let keys = lines * keys_per_line;
+        let directory = Directory::new(&ChunkPool::new(0), keys as usize);
+        let published = AtomicUsize::new(0);
+        let hash = |key: u32| {
+            let line = crate::types::hash_key(&(key / keys_per_line).to_le_bytes());
+            line & u64::from(u32::MAX) | u64::from(key) << TAG_SHIFT
+        };
+        std::thread::scope(|scope| {
+            for seed in 1..3u32 {
+                let (directory, published) = (&directory, &published);
+                scope.spawn(move || {
+                    let mut random = seed;
+                    loop {
+                        // ORDER: Acquire pairs with the Release after each insert.
+                        let count = published.load(Ordering::Acquire);
+                        let Some(last) = u32::try_from(count).unwrap().checked_sub(1) else {
+                            std::thread::yield_now();
+                            continue;
+                        };
+                        random = random.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+                        let key = last - (random >> 16) % (last % keys_per_line + 1);
+                        assert_eq!(
+                            newest(directory, key, hash(key)),
+                            Some(1),
+                            "{key} of {count}"
+                        );
+                        if last + 1 == keys {
+                            return;
+                        }
+                    }
+                });
+            }
+            for key in 0..keys {
+                assert!(insert(&directory, key, hash(key), 1));
+                // ORDER: Release pairs with the Acquire in the readers.
+                published.store(key as usize + 1, Ordering::Release);
+            }
+        });
     }
 }

@@ -124,7 +124,7 @@ fn any_step() -> impl Strategy<Value = Step> {
 
 fn config(cases: u32) -> ProptestConfig {
     ProptestConfig {
-        cases: if cfg!(miri) { 3 } else { cases },
+        cases: if cfg!(miri) { 2 } else { cases },
         failure_persistence: None,
         ..ProptestConfig::default()
     }
@@ -218,7 +218,7 @@ proptest! {
 
     #[test]
     fn agrees_with_a_sorted_map(
-        steps in proptest::collection::vec(any_step(), 0..if cfg!(miri) { 60 } else { 600 }),
+        steps in proptest::collection::vec(any_step(), 0..if cfg!(miri) { 30 } else { 600 }),
         expected_keys in 0..300usize,
     ) {
         run(steps, hash_key, expected_keys);
@@ -226,7 +226,7 @@ proptest! {
 
     #[test]
     fn agrees_with_a_sorted_map_when_hashes_collide(
-        steps in proptest::collection::vec(any_step(), 0..if cfg!(miri) { 60 } else { 600 }),
+        steps in proptest::collection::vec(any_step(), 0..if cfg!(miri) { 30 } else { 600 }),
         hashes in 1..4u64,
     ) {
         run(steps, |key| (hash_key(key) % hashes) << 48, 0);
