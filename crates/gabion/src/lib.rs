@@ -37,6 +37,7 @@
 //! engine behind them, WipDB, is described in `ARCHITECTURE.md`.
 
 mod batch;
+mod bytes;
 mod cache;
 mod db;
 mod engine;
@@ -44,6 +45,7 @@ mod error;
 mod iter;
 mod log;
 mod options;
+mod prefetch;
 mod slice;
 mod snapshot;
 mod stats;

@@ -4,6 +4,8 @@ use std::fmt;
 use std::ops::Deref;
 use std::sync::Arc;
 
+use crate::bytes::copy_to;
+
 /// Bytes up to this length live inside the `Slice` itself.
 const INLINE_LEN: usize = 22;
 
@@ -74,7 +76,7 @@ impl Slice {
             return None;
         }
         let mut inline = [0; INLINE_LEN];
-        inline[..len].copy_from_slice(bytes);
+        copy_to(&mut inline, bytes);
         #[expect(clippy::cast_possible_truncation, reason = "at most INLINE_LEN")]
         Some(Slice(Repr::Inline {
             len: len as u8,

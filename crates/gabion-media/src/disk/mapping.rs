@@ -41,6 +41,12 @@ impl Mapping {
         let start = unsafe {
             rustix::mm::mmap(ptr::null_mut(), len, protection, MapFlags::SHARED, file, 0)
         }?;
+        // Single pages: in a larger unit of the page cache, each store would make all of it dirty,
+        // and every sync would write all of it again.
+        // SAFETY: the range was just mapped, and advice on access changes no content.
+        let advised = unsafe { rustix::mm::madvise(start, len, Advice::Random) };
+        // Only a matter of speed.
+        let _ = advised;
         // SAFETY: the range was just mapped, and populating it changes no content.
         let populated = unsafe { rustix::mm::madvise(start, len, Advice::LinuxPopulateRead) };
         // Only a matter of speed, and of kernels older than 5.14.

@@ -231,7 +231,7 @@ impl Levels {
 
     /// All table files.
     pub(crate) fn files(&self) -> impl Iterator<Item = &Arc<TableFile>> {
-        self.runs().flat_map(|run| &run.tables)
+        self.runs().flat_map(|run| run.tables.iter())
     }
 
     /// Adds a run as the newest of its level.
@@ -253,7 +253,7 @@ impl Levels {
     /// are left out.
     pub(crate) fn within(&self, bucket: &Bucket) -> Levels {
         let slice = |run: &Run| {
-            let tables: Vec<_> = run
+            let tables: Arc<[_]> = run
                 .tables
                 .iter()
                 .filter(|file| bucket.overlaps(&file.meta.smallest, &file.meta.largest))
@@ -280,14 +280,14 @@ pub(crate) struct Run {
     /// Orders the runs of a level: a higher number is newer.
     pub(crate) number: u64,
     /// The tables.
-    pub(crate) tables: Vec<Arc<TableFile>>,
+    pub(crate) tables: Arc<[Arc<TableFile>]>,
 }
 
 impl Run {
     /// The table that may hold `key`.
     #[inline]
     pub(crate) fn table_for(&self, key: &[u8]) -> Option<&Arc<TableFile>> {
-        match self.tables.as_slice() {
+        match &*self.tables {
             [table] => Some(table),
             tables => {
                 let position = tables.partition_point(|file| *file.meta.largest < *key);

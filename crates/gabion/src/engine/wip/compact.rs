@@ -138,7 +138,7 @@ impl Wip {
         written: Option<TableMeta>,
     ) -> Result<()> {
         let bucket = &job.bucket;
-        let inputs = || job.inputs.iter().flat_map(|(_, run)| &run.tables);
+        let inputs = || job.inputs.iter().flat_map(|(_, run)| run.tables.iter());
         let mut versions = self.versions.lock();
         let number = versions.take_file_number();
         let mut edits: Vec<Edit> = inputs()
@@ -188,7 +188,13 @@ impl Wip {
             levels.remove(level, &numbers);
         }
         if !tables.is_empty() {
-            levels.add(job.output_level, Run { number, tables });
+            levels.add(
+                job.output_level,
+                Run {
+                    number,
+                    tables: tables.into(),
+                },
+            );
         }
         bucket.state.store(Arc::new(BucketState {
             active: Arc::clone(&state.active),

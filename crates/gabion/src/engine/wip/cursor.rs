@@ -123,7 +123,7 @@ pub(crate) enum Access {
 
 /// A cursor over the tables of a run, one table open at a time.
 pub(crate) struct RunCursor {
-    tables: Vec<Arc<TableFile>>,
+    tables: Arc<[Arc<TableFile>]>,
     access: Access,
     /// The table that `cursor` reads.
     position: usize,
@@ -132,7 +132,7 @@ pub(crate) struct RunCursor {
 
 impl RunCursor {
     /// A cursor over `tables`, which are ordered and do not overlap.
-    pub(crate) fn new(tables: Vec<Arc<TableFile>>, access: Access) -> RunCursor {
+    pub(crate) fn new(tables: Arc<[Arc<TableFile>]>, access: Access) -> RunCursor {
         RunCursor {
             tables,
             access,

@@ -165,7 +165,7 @@ impl Wip {
                     0,
                     Run {
                         number,
-                        tables: vec![Arc::clone(&file)],
+                        tables: Arc::new([Arc::clone(&file)]),
                     },
                 );
             }

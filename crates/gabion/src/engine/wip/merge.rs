@@ -50,10 +50,10 @@ impl Merge {
         bucket: Arc<Bucket>,
         sources: impl IntoIterator<Item = (Source, bool)>,
     ) -> Merge {
-        let sources: Vec<_> = sources
-            .into_iter()
-            .map(|(source, clip)| Clipped { source, clip })
-            .collect();
+        let sources = sources.into_iter();
+        let mut clipped = Vec::with_capacity(sources.size_hint().1.unwrap_or(0).max(8));
+        clipped.extend(sources.map(|(source, clip)| Clipped { source, clip }));
+        let sources = clipped;
         let common = bucket.common_prefix_len();
         let heads = Vec::with_capacity(sources.len());
         Merge {
@@ -214,7 +214,7 @@ impl Merge {
 pub(crate) fn run_source(bucket: &Bucket, run: &Run, access: Access) -> (Source, bool) {
     let clip = !bucket.contains(run.smallest(), run.largest());
     (
-        Source::Run(RunCursor::new(run.tables.clone(), access)),
+        Source::Run(RunCursor::new(Arc::clone(&run.tables), access)),
         clip,
     )
 }

@@ -7,8 +7,8 @@
 //! reached, and a scan that rests holds on to the files of one bucket only.
 //!
 //! # Invariants
-//! - I1: keys in `[lower, upper)` remain to be returned; each end moves its bound past what it
-//!   returned, so the two ends meet without returning a key twice.
+//! - I1: keys in `[lower, upper)` above `done` remain to be returned; each end moves its bound past
+//!   what it returned, so the two ends meet without returning a key twice.
 //! - I2: an end's merge, if there is one, is positioned on the next entry that this end must look
 //!   at, and covers a bucket that holds the end's bound.
 
@@ -17,8 +17,12 @@ use std::sync::Arc;
 
 use super::merge::Merge;
 use super::{Keyspace, Wip};
+use crate::bytes::assign;
 use crate::types::{Kind, Seq};
 use crate::{Result, Slice};
+
+/// Keys up to this length need no larger buffer.
+const KEY_CAPACITY: usize = 48;
 
 /// The visible entries of a keyspace in a range.
 pub(crate) struct Scan {
@@ -28,6 +32,9 @@ pub(crate) struct Scan {
     seq: Seq,
     lower: Vec<u8>,
     upper: Option<Vec<u8>>,
+    /// The last key that the front dealt with, if there is one: keys up to it are done.
+    done: Vec<u8>,
+    done_any: bool,
     front: Option<Merge>,
     back: Option<Merge>,
     finished: bool,
@@ -62,6 +69,8 @@ impl Scan {
             seq,
             lower,
             upper,
+            done: Vec::with_capacity(KEY_CAPACITY),
+            done_any: false,
             front: None,
             back: None,
             finished,
@@ -128,14 +137,14 @@ impl Scan {
                 if self.upper.as_ref().is_some_and(|upper| key >= &upper[..]) {
                     return Ok(None);
                 }
-                // Below the bound are older versions of the key that was dealt with last.
-                if entry.seq() > self.seq || *key < self.lower[..] {
+                // An older version of the key that was dealt with last, or one to come.
+                let hidden = self.done_any && *key == *self.done;
+                if entry.seq() > self.seq || hidden {
                     merge.advance()?;
                     continue;
                 }
-                self.lower.clear();
-                self.lower.extend_from_slice(key);
-                self.lower.push(0);
+                assign(&mut self.done, key);
+                self.done_any = true;
                 let pair = (entry.kind() == Kind::Put).then(|| (Slice::new(key), entry.value()));
                 merge.advance()?;
                 if pair.is_some() {
@@ -174,7 +183,8 @@ impl Scan {
                 }
             };
             while let Some(entry) = merge.current() {
-                if *entry.key() < self.lower[..] {
+                let done = self.done_any && *entry.key() <= *self.done;
+                if done || *entry.key() < self.lower[..] {
                     return Ok(None);
                 }
                 // All versions of one key, oldest first: the last visible one counts.

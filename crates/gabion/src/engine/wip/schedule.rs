@@ -9,7 +9,10 @@
 //! 2. a bucket at its capacity: a split, or a full compaction when half of it is hidden versions;
 //! 3. a bucket that shares overlapping tables with its siblings: a full compaction of its slices;
 //! 4. a bucket of which half is hidden versions: a full compaction;
-//! 5. a level with `sublevels_min` runs, when nothing else is due.
+//! 5. a level with `sublevels_min` runs, when nothing else is due;
+//! 6. when nobody writes: a bucket whose younger runs together are half as large as its largest, a
+//!    full compaction. Reads then find one run where there were several, for at most three bytes
+//!    written per byte that came since the last time.
 //!
 //! Each job leaves fewer runs or smaller buckets, so an idle store comes to rest.
 //!
@@ -23,7 +26,7 @@
 
 use std::sync::Arc;
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use gabion_media::Purpose;
 use parking_lot::{Condvar, Mutex};
@@ -32,6 +35,7 @@ use super::bucket::{Bucket, BucketState, Run};
 use super::compact::Compaction;
 use super::{Keyspace, Wip};
 use crate::options::Durability;
+use crate::types::Seq;
 use crate::{Error, Result};
 
 /// The share of the MemTable budget below which buckets grow instead of splitting: the paper's
@@ -43,6 +47,9 @@ const CAPACITY_GROWTH_MAX: u64 = 16;
 
 /// How long the background waits before it tries again after it found no space.
 const RETRY_AFTER: Duration = Duration::from_millis(200);
+
+/// A store that took no write for this long is idle.
+const IDLE_AFTER: Duration = Duration::from_secs(1);
 
 /// How long a thread sleeps at most when nothing wakes it.
 const LOOK_AGAIN: Duration = Duration::from_millis(500);
@@ -69,6 +76,10 @@ struct State {
     stop: bool,
     /// The background found no space and will try again.
     no_space: Option<Error>,
+    /// The sequence number that was visible when idleness was last looked at, and since when.
+    quiet_since: Option<(Seq, Instant)>,
+    /// Callers of `wait_idle`: for them the store counts as idle.
+    waiting: usize,
 }
 
 impl Schedule {
@@ -217,7 +228,7 @@ impl Wip {
         if flushes_only {
             return Ok(false);
         }
-        let Some((keyspace, bucket)) = self.most_pressing()? else {
+        let Some((keyspace, bucket)) = self.most_pressing(self.is_idle())? else {
             return Ok(false);
         };
         if !bucket.reserve() {
@@ -230,7 +241,7 @@ impl Wip {
 
     /// Does what is most pressing in a bucket that is reserved.
     fn serve(&self, keyspace: &Arc<Keyspace>, bucket: &Arc<Bucket>) -> Result<bool> {
-        match self.due(bucket, self.capacity_base())? {
+        match self.due(bucket, self.capacity_base(), self.is_idle())? {
             Some(Due::Split { ways }) => {
                 if !self.split(keyspace, bucket, ways)? {
                     bucket.set_unsplittable(&bucket.state.load());
@@ -242,7 +253,7 @@ impl Wip {
         }
     }
 
-    fn most_pressing(&self) -> Result<Option<(Arc<Keyspace>, Arc<Bucket>)>> {
+    fn most_pressing(&self, idle: bool) -> Result<Option<(Arc<Keyspace>, Arc<Bucket>)>> {
         let base = self.capacity_base();
         let mut best = None;
         let mut best_rank = 0;
@@ -250,7 +261,7 @@ impl Wip {
             if bucket.is_busy() {
                 continue;
             }
-            if let Some(due) = self.due(&bucket, base)?
+            if let Some(due) = self.due(&bucket, base, idle)?
                 && due.rank() > best_rank
             {
                 best_rank = due.rank();
@@ -261,7 +272,7 @@ impl Wip {
     }
 
     /// What is most pressing in a bucket.
-    fn due(&self, bucket: &Arc<Bucket>, capacity_base: u64) -> Result<Option<Due>> {
+    fn due(&self, bucket: &Arc<Bucket>, capacity_base: u64, idle: bool) -> Result<Option<Due>> {
         let state = bucket.state.load_full();
         let levels = &state.levels;
         let options = &self.options;
@@ -293,9 +304,13 @@ impl Wip {
             return Ok(Some(Due::Compact { job, rank: 2_000 }));
         }
         if count < options.sublevels_min {
-            return Ok(None);
+            if !idle || runs < 2 || !is_worth_rewriting(&state, bytes) {
+                return Ok(None);
+            }
+            let job = Compaction::of_bucket(bucket, levels, Purpose::Compaction);
+            return Ok(Some(Due::Compact { job, rank: 1 }));
         }
-        if half_is_hidden(&state, bytes) {
+        if is_worth_rewriting(&state, bytes) && Wip::live_bytes(&state, bytes) <= bytes / 2 {
             let job = Compaction::of_bucket(bucket, levels, Purpose::Compaction);
             return Ok(Some(Due::Compact { job, rank: 1_000 }));
         }
@@ -369,12 +384,33 @@ impl Wip {
         self.wait_until(|| self.lock_install().frozen.is_empty())
     }
 
-    /// Waits until nothing is due.
+    /// Waits until nothing is due, as if nobody would write any more.
     pub(crate) fn wait_idle(&self) -> Result<()> {
-        self.wait_until(|| {
+        self.schedule.state.lock().waiting += 1;
+        self.schedule.wake_all();
+        let result = self.wait_until(|| {
             let quiet = self.schedule.state.lock().running == 0;
-            quiet && !self.has_frozen() && matches!(self.most_pressing(), Ok(None))
-        })
+            quiet && !self.has_frozen() && matches!(self.most_pressing(true), Ok(None))
+        });
+        self.schedule.state.lock().waiting -= 1;
+        result
+    }
+
+    /// Whether nobody has written for a while, or somebody waits for the background to rest.
+    fn is_idle(&self) -> bool {
+        let visible = self.visible();
+        let mut state = self.schedule.state.lock();
+        // Without background threads the clock decides nothing, so that a store is deterministic.
+        if state.waiting > 0 || self.options.background_threads == 0 {
+            return state.waiting > 0;
+        }
+        match state.quiet_since {
+            Some((seq, since)) if seq == visible => since.elapsed() >= IDLE_AFTER,
+            _ => {
+                state.quiet_since = Some((visible, Instant::now()));
+                false
+            }
+        }
     }
 
     fn wait_until(&self, done: impl Fn() -> bool) -> Result<()> {
@@ -450,10 +486,10 @@ fn shares_overlapping_tables(bucket: &Bucket, state: &BucketState) -> bool {
     slices.len() > 1 && Run::in_order(&slices).is_none()
 }
 
-/// Whether a full compaction would leave half of a bucket or less, and is worth its writes: what
-/// came after the largest run must be half as large, so that versions which a snapshot protects
+/// Whether what came after a bucket's largest run is half as large as that run. Then a full
+/// compaction writes at most three bytes per byte that came; and versions that a snapshot protects
 /// are not rewritten again and again.
-fn half_is_hidden(state: &BucketState, bytes: u64) -> bool {
+fn is_worth_rewriting(state: &BucketState, bytes: u64) -> bool {
     let run_bytes = |run: &Run| {
         run.tables
             .iter()
@@ -461,5 +497,5 @@ fn half_is_hidden(state: &BucketState, bytes: u64) -> bool {
             .sum::<u64>()
     };
     let largest = state.levels.runs().map(run_bytes).max().unwrap_or(0);
-    bytes.saturating_sub(largest) >= largest / 2 && Wip::live_bytes(state, bytes) <= bytes / 2
+    bytes.saturating_sub(largest) >= largest / 2
 }

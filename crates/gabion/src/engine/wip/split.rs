@@ -93,7 +93,7 @@ impl Wip {
             });
             for level in 0..levels.depth() {
                 for run in levels.level(level) {
-                    for file in &run.tables {
+                    for file in run.tables.iter() {
                         let file = file.meta.file;
                         let level = u8::try_from(level).expect("there are a few levels");
                         edits.push(Edit::AddTable {

@@ -54,8 +54,9 @@ use std::sync::atomic::{AtomicPtr, AtomicU64, AtomicUsize, Ordering};
 use parking_lot::Mutex;
 
 use super::arena::{
-    Arena, ArenaWriter, BLOCK_ALIGN, Block, ChunkPool, Listing, Mark, NewRecord, Record, prefetch,
+    Arena, ArenaWriter, BLOCK_ALIGN, Block, ChunkPool, Listing, Mark, NewRecord, Record,
 };
+use crate::prefetch::prefetch_line;
 use crate::types::{Kind, Seq};
 
 /// Slots of a line.
@@ -293,9 +294,9 @@ impl Directory {
     /// Asks for the cache lines that an insert or a lookup of `hash` begins with.
     #[inline]
     pub(super) fn prefetch(&self, hash: u64) {
-        prefetch((&raw const self.side).cast());
+        prefetch_line((&raw const self.side).cast());
         if let Some(lines) = self.lines() {
-            prefetch((&raw const *lines.of(Place::of(hash))).cast());
+            prefetch_line((&raw const *lines.of(Place::of(hash))).cast());
         }
     }
 
@@ -469,7 +470,7 @@ impl Directory {
             if ahead < old.count.get() {
                 for slot in &old.at(ahead).slots {
                     // ORDER: Relaxed; the only stores are the writer's own (D1).
-                    prefetch(untagged(slot.load(Ordering::Relaxed)));
+                    prefetch_line(untagged(slot.load(Ordering::Relaxed)));
                 }
             }
             chain.push(old.at(position));

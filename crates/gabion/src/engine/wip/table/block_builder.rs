@@ -5,7 +5,8 @@
 //! exactly all the while, so blocks are cut where they are full and not before.
 
 use super::block::{HEADER_BYTES, KIND_BITS, LEN_WIDTH};
-use super::layout::{TRAILER_BYTES, append_trailer, common_len, copy_to};
+use super::layout::{TRAILER_BYTES, append_trailer, common_len};
+use crate::bytes::copy_to;
 use crate::types::{Kind, Seq};
 
 /// Keys that a block keeps until it is finished. Bounds the memory for keys whose shared prefix is

@@ -14,9 +14,10 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use super::block::{Block, Shape};
-use super::layout::copy_to;
 use super::reader::Table;
+use crate::bytes::copy_to;
 use crate::error::Result;
+use crate::prefetch::prefetch_bytes;
 use crate::slice::Slice;
 use crate::types::{Kind, Seq};
 
@@ -25,6 +26,8 @@ use crate::types::{Kind, Seq};
 const AHEAD_BYTES: u64 = 64 << 10;
 /// How many blocks a cursor reads ahead at most.
 const AHEAD_BLOCKS: usize = 64;
+/// Keys up to this length need no larger buffer.
+const KEY_CAPACITY: usize = 48;
 /// How much a scan cursor reads at a time: the cost of the call vanishes, and the buffer still fits
 /// a second-level cache.
 const CHUNK_BYTES: u64 = 256 << 10;
@@ -95,7 +98,7 @@ impl TableCursor {
             seq: 0,
             kind: Kind::Delete,
             value: 0..0,
-            key: Vec::new(),
+            key: Vec::with_capacity(KEY_CAPACITY),
         }
     }
 
@@ -285,6 +288,8 @@ impl TableCursor {
             Source::Cache(ahead) => {
                 self.buffer = ahead.take(&self.table, block, way)?;
                 self.place = 0..self.buffer.len();
+                // A search in the block and the steps after it touch many of its lines.
+                prefetch_bytes(&self.buffer);
             }
             Source::Scan(chunk) => {
                 if !chunk.contains(&block) {

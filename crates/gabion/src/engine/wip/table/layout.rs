@@ -384,27 +384,6 @@ pub(super) fn after_prefix<'k>(key: &'k [u8], prefix: &[u8]) -> Option<&'k [u8]>
     is_same(front, prefix).then_some(rest)
 }
 
-/// Copies `from` to the front of `to`, which is at least as long; short strings without a call.
-#[inline]
-pub(super) fn copy_to(to: &mut [u8], from: &[u8]) {
-    let Some(to) = to.get_mut(..from.len()) else {
-        debug_assert!(false, "the target is shorter than the source");
-        return;
-    };
-    if (8..=16).contains(&from.len())
-        && let (Some(first), Some(last)) = (from.first_chunk::<8>(), from.last_chunk::<8>())
-    {
-        if let Some(place) = to.first_chunk_mut() {
-            *place = *first;
-        }
-        if let Some(place) = to.last_chunk_mut() {
-            *place = *last;
-        }
-        return;
-    }
-    to.copy_from_slice(from);
-}
-
 /// How many bytes `a` and `b` have in common at their fronts.
 #[inline]
 pub(super) fn common_len(a: &[u8], b: &[u8]) -> usize {
@@ -551,7 +530,7 @@ mod tests {
             let (front, rest) = a.split_at(cut.min(a.len()));
             prop_assert_eq!(after_prefix(&a, front), Some(rest));
             let mut copied = vec![9; a.len() + 3];
-            copy_to(&mut copied, &a);
+            crate::bytes::copy_to(&mut copied, &a);
             prop_assert_eq!(copied, [&a[..], &[9; 3]].concat());
             for at in 0..a.len() {
                 let mut other = a.clone();

@@ -23,6 +23,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 
+use crate::prefetch::prefetch_line;
+
 pub(crate) use pool::ChunkPool;
 pub(super) use pool::{BLOCK_ALIGN, Block};
 pub(super) use record::{NewRecord, Record};
@@ -37,19 +39,6 @@ const PREFETCH_BYTES_MAX: usize = 256;
 
 /// Items of a sorted list per fence.
 pub(super) const FENCE_ITEMS: usize = 32;
-
-/// Asks for the cache line at `address`. A hint: the address need not be valid.
-#[inline]
-pub(super) fn prefetch(address: *const u8) {
-    #[cfg(all(target_arch = "x86_64", not(miri)))]
-    {
-        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-        // SAFETY: a prefetch has no effect but on timing, whatever the address.
-        unsafe { _mm_prefetch::<_MM_HINT_T0>(address.cast()) };
-    }
-    #[cfg(not(all(target_arch = "x86_64", not(miri))))]
-    let _ = address;
-}
 
 /// The memory of one MemTable.
 pub(super) struct Arena {
@@ -168,9 +157,9 @@ impl ArenaWriter {
     fn prefetch_low(&self, bytes: usize) {
         let bytes = bytes.min(PREFETCH_BYTES_MAX);
         for offset in (0..bytes).step_by(64) {
-            prefetch(self.low.wrapping_add(offset));
+            prefetch_line(self.low.wrapping_add(offset));
         }
-        prefetch(self.low.wrapping_add(bytes));
+        prefetch_line(self.low.wrapping_add(bytes));
     }
 
     /// Room for an overflow line: as many bytes as a block is aligned to, aligned likewise, not

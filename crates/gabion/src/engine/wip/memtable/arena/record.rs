@@ -17,6 +17,7 @@ use std::marker::PhantomData;
 use std::ptr::NonNull;
 
 use super::Arena;
+use crate::prefetch::prefetch_line;
 use crate::types::{Kind, SEQ_MAX, Seq};
 
 /// Alignment of a record.
@@ -227,7 +228,7 @@ impl<'a> Record<'a> {
     /// Asks for the record's first two cache lines.
     #[inline]
     pub(in super::super) fn prefetch(self) {
-        super::prefetch(self.as_ptr());
-        super::prefetch(self.as_ptr().wrapping_add(64));
+        prefetch_line(self.as_ptr());
+        prefetch_line(self.as_ptr().wrapping_add(64));
     }
 }
