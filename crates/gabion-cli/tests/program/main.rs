@@ -2,6 +2,7 @@
 
 mod bad_input;
 mod bench;
+mod kill;
 mod load;
 mod records;
 mod support;
