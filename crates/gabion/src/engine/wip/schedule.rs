@@ -211,8 +211,12 @@ impl Wip {
         }
     }
 
-    /// Keeps an error of the background: no space is tried again, all else ends writing.
+    /// Keeps an error of the background: no space is tried again, all else ends writing. A job that
+    /// the close of the store interrupts has not failed.
     fn record(&self, error: Error) {
+        if matches!(error, Error::Closed) {
+            return;
+        }
         if error.is_no_space() {
             tracing::warn!(%error, "the background found no space and will try again");
             self.schedule.state.lock().no_space = Some(error);
@@ -234,8 +238,16 @@ impl Wip {
         if !bucket.reserve() {
             return Ok(true);
         }
+        // Threads look for work without a lock: this bucket may have been split since it was found,
+        // and then it stays reserved.
+        let is_current = || Arc::ptr_eq(keyspace.router.load().route(bucket.lower()), &bucket);
+        if !is_current() {
+            return Ok(true);
+        }
         let result = self.serve(&keyspace, &bucket);
-        bucket.release();
+        if is_current() {
+            bucket.release();
+        }
         result
     }
 
@@ -377,6 +389,14 @@ impl Wip {
             Some(error) => Err(error.clone()),
             None => Ok(()),
         }
+    }
+
+    /// Whether a stalled writer has something to wait for. Memory that readers hold in MemTables
+    /// which are tables already is not: the reader may be the writer itself.
+    pub(crate) fn relief_is_due(&self) -> Result<bool> {
+        self.check_progress()?;
+        self.throttle.set_memory(self.pool.allocated_bytes());
+        Ok(self.throttle.is_stopped_by_runs() || !self.lock_install().frozen.is_empty())
     }
 
     /// Waits until no MemTable is frozen.

@@ -128,6 +128,22 @@ impl Throttle {
         self.wake();
     }
 
+    /// All MemTables use `allocated`, as a stalled writer sees when it looks again.
+    pub(crate) fn set_memory(&self, allocated: u64) {
+        // ORDER: Relaxed, as above.
+        self.memory_bytes.store(allocated, Ordering::Relaxed);
+    }
+
+    /// Whether the fullest level 0 alone stops writers.
+    #[expect(
+        clippy::cast_precision_loss,
+        reason = "pressure needs no more than 53 bits"
+    )]
+    pub(crate) fn is_stopped_by_runs(&self) -> bool {
+        // ORDER: Relaxed, as above.
+        self.runs_max.load(Ordering::Relaxed) as f64 >= self.limits.runs_stop
+    }
+
     /// The fullest level 0 has this many runs.
     pub(crate) fn set_runs(&self, runs: usize) {
         // ORDER: Relaxed, as above.
@@ -155,13 +171,13 @@ impl Throttle {
         memory.max(runs).clamp(0.0, 1.0)
     }
 
-    /// Lets a write of `bytes` pass, after the delay that the pressure asks for. `check` may end a
-    /// wait with an error.
+    /// Lets a write of `bytes` pass, after the delay that the pressure asks for. A stalled writer
+    /// waits as long as `relief_is_due`, which may also end the wait with an error.
     #[inline]
-    pub(crate) fn admit(&self, bytes: u64, check: impl Fn() -> Result<()>) -> Result<()> {
+    pub(crate) fn admit(&self, bytes: u64, relief_is_due: impl Fn() -> Result<bool>) -> Result<()> {
         let pressure = self.pressure();
         if pressure > 0.0 && !self.off {
-            self.slow_down(pressure, bytes, check)
+            self.slow_down(pressure, bytes, relief_is_due)
         } else {
             Ok(())
         }
@@ -172,14 +188,17 @@ impl Throttle {
         &self,
         mut pressure: f64,
         bytes: u64,
-        check: impl Fn() -> Result<()>,
+        relief_is_due: impl Fn() -> Result<bool>,
     ) -> Result<()> {
         let began = Instant::now();
         if pressure >= 1.0 {
             // ORDER: Relaxed, a statistic.
             self.stalls.fetch_add(1, Ordering::Relaxed);
             while pressure >= 1.0 {
-                check()?;
+                if !relief_is_due()? {
+                    pressure = 0.0;
+                    break;
+                }
                 let mut guard = self.lock.lock();
                 self.relieved.wait_for(&mut guard, STALL_SLICE);
                 pressure = self.pressure();

@@ -150,7 +150,7 @@ impl Wip {
     /// `user_bytes` are the bytes of its keys and values.
     pub(crate) fn write(&self, write: Write<'_>, user_bytes: u64, sync: bool) -> Result<()> {
         self.check_writable()?;
-        self.throttle.admit(user_bytes, || self.check_progress())?;
+        self.throttle.admit(user_bytes, || self.relief_is_due())?;
         self.queue_or_lead(write, sync)?;
         self.counters.count_write(user_bytes);
         self.run_inline();
