@@ -1,0 +1,93 @@
+//! The explorer of power cuts: every state of the disk that a crash may leave is opened.
+//!
+//! A workload runs on a simulated disk that records its operations; all background work is done by
+//! the writing thread, so the order of operations follows from the seed. For every operation the
+//! disk is rebuilt as a power cut right after it may leave it: nothing unsynced kept, all kept, or
+//! sectors of 512 or 4096 bytes and directory entries kept and lost at random. Each image must
+//! open, and hold the result of exactly the first `k` writes: `k` is at least the number of writes
+//! that were acknowledged as durable by then and at most the number begun.
+//!
+//! Recovery writes too, so the power is also cut during it, and during the recovery from that:
+//! whatever the first recovery would have found must be found again.
+
+mod explore;
+mod record;
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Instant;
+
+use explore::{Counts, explore};
+use gabion::{Durability, Options};
+use record::Recording;
+
+use crate::support::{Random, Totals, base_seed, setting, small_options};
+
+/// Threads that explore, each its own workloads.
+const THREADS: u64 = 2;
+
+/// The options of the workload with a seed: as small as possible, everything done by the writer.
+fn options_of(seed: u64) -> Options {
+    let mut random = Random::new(seed ^ 0x0007_1045);
+    let durability = [Durability::Sync, Durability::Buffered][random.index(2)];
+    small_options()
+        .durability(durability)
+        .memtable_budget_bytes([4 << 10, 48 << 10, 96 << 10, 160 << 10][random.index(4)])
+        .log_bytes_max([2 << 10, 16 << 10, 64 << 10][random.index(3)])
+        .bucket_bytes([4 << 10, 8 << 10, 16 << 10][random.index(3)])
+        .sublevels_max([2, 4][random.index(2)])
+        .split_ways([2, 8][random.index(2)])
+}
+
+#[test]
+fn a_power_cut_after_any_operation_leaves_a_prefix_with_all_that_was_durable() {
+    let wanted = setting("GABION_CRASH_POINTS", 30_000);
+    let began = Instant::now();
+    let (next, done) = (AtomicU64::new(base_seed()), AtomicU64::new(0));
+    let mut counts = Counts::default();
+    let mut totals = Totals::default();
+    std::thread::scope(|scope| {
+        let explorer = || {
+            let mut sums = (Counts::default(), Totals::default());
+            // ORDER: Relaxed; both numbers stand for themselves.
+            while done.load(Ordering::Relaxed) < wanted {
+                let seed = next.fetch_add(1, Ordering::Relaxed);
+                let recording = Recording::new(seed, options_of(seed));
+                let counts = explore(&recording);
+                done.fetch_add(counts.images(), Ordering::Relaxed);
+                sums.0.merge(&counts);
+                sums.1.merge(&recording.totals);
+            }
+            sums
+        };
+        let threads: Vec<_> = (0..THREADS).map(|_| scope.spawn(explorer)).collect();
+        for thread in threads {
+            let sums = thread
+                .join()
+                .unwrap_or_else(|cause| std::panic::resume_unwind(cause));
+            counts.merge(&sums.0);
+            totals.merge(&sums.1);
+        }
+    });
+    let seconds = began.elapsed().as_secs_f64();
+    let per_second = f64::from(u32::try_from(counts.images()).unwrap_or(u32::MAX)) / seconds;
+    println!("crash: from seed {}, {counts:?}, {totals:?}", base_seed());
+    println!(
+        "crash: {} images, {per_second:.0} images/s",
+        counts.images()
+    );
+    assert!(counts.images() >= wanted, "{counts:?}");
+    assert!(counts.during_recovery > wanted / 40, "{counts:?}");
+    assert!(
+        counts.lost_writes > wanted / 40,
+        "power cuts that lose nothing show nothing"
+    );
+    // Per image, so that the coverage is the same for longer runs.
+    assert!(
+        totals.flushes > wanted / 250 && totals.compactions > wanted / 400,
+        "{totals:?}"
+    );
+    assert!(
+        totals.splits > wanted / 2_500 && totals.log_segments > wanted / 400,
+        "{totals:?}"
+    );
+}

@@ -1,0 +1,127 @@
+//! A closed store in memory, and copies of it with damage.
+
+use std::collections::BTreeMap;
+
+use gabion::{Db, Error, Options};
+use gabion_media::{Disk, SimDisk};
+
+use crate::support::{
+    KEYSPACES, Operation, Pairs, Subject, Twin, assert_sound, bytes_of, small_options,
+};
+
+/// The files of a store, and what it holds.
+pub(crate) struct Specimen {
+    pub(crate) files: BTreeMap<String, Vec<u8>>,
+    pub(crate) twin: Twin,
+    pub(crate) options: Options,
+}
+
+/// What became of a damaged store.
+pub(crate) enum Outcome {
+    /// It opened and could be read.
+    Read(Vec<Pairs>),
+    /// It did not open, or something in it could not be read.
+    Refused(Error),
+}
+
+impl Specimen {
+    /// A store with tables on several levels, records in its log and several keyspaces; closed
+    /// cleanly, or left as the end of the process leaves it.
+    pub(crate) fn new(closed: bool) -> Specimen {
+        let options = small_options()
+            .durability(gabion::Durability::Sync)
+            .memtable_budget_bytes(96 << 10)
+            .log_bytes_max(1 << 20)
+            .bucket_bytes(3 << 10)
+            .sublevels_min(4)
+            .sublevels_max(4);
+        let sim = SimDisk::recording();
+        let subject = Subject::open(&Disk::simulated(&sim), &options).unwrap();
+        let mut twin = Twin::new(KEYSPACES.len());
+        let mut write = |number: u64| {
+            let value = (number % 7 != 3).then(|| {
+                let len = if number == 40 {
+                    1_500
+                } else {
+                    10 + number % 50
+                };
+                bytes_of(number, usize::try_from(len).unwrap())
+            });
+            let key = format!("key {:03}", number * 37 % 61).into_bytes();
+            let keyspace = usize::from(number.is_multiple_of(3));
+            let operation = Operation {
+                keyspace,
+                key,
+                value,
+            };
+            subject
+                .write(std::slice::from_ref(&operation), None)
+                .unwrap();
+            twin.apply(&operation);
+        };
+        for round in 0..3 {
+            (round * 30..round * 30 + 30).for_each(&mut write);
+            subject.db.flush().unwrap();
+        }
+        (100..112).for_each(&mut write);
+        let sim = if closed {
+            subject.db.close().unwrap();
+            sim
+        } else {
+            sim.process_kill(sim.ops())
+        };
+        let names = sim.names();
+        let files = names.into_iter().map(|name| {
+            let bytes = sim.raw(&name).unwrap();
+            (name, bytes)
+        });
+        Specimen {
+            files: files.collect(),
+            twin,
+            options,
+        }
+    }
+
+    /// A disk with these files, some of them changed; `None` removes one.
+    pub(crate) fn with(&self, changes: &[(&str, Option<&[u8]>)]) -> SimDisk {
+        let sim = SimDisk::new();
+        for (name, bytes) in &self.files {
+            match changes.iter().find(|(changed, _)| changed == name) {
+                Some((_, None)) => {}
+                Some((_, Some(bytes))) => sim.set_raw(name, bytes.to_vec()),
+                None => sim.set_raw(name, bytes.clone()),
+            }
+        }
+        sim
+    }
+
+    /// Opens a disk and reads everything in it.
+    pub(crate) fn open(&self, sim: &SimDisk) -> Outcome {
+        let db = match Db::open_on(Disk::simulated(sim), self.options.clone()) {
+            Ok(db) => db,
+            Err(error) => return Outcome::Refused(error),
+        };
+        match assert_sound(&db) {
+            Ok(found) => Outcome::Read(found),
+            Err(error) => Outcome::Refused(error),
+        }
+    }
+}
+
+/// What `check` says of a disk: its problems as sentences that begin with the file.
+pub(crate) fn problems(sim: &SimDisk) -> Vec<String> {
+    match gabion::check_disk(&Disk::simulated(sim)) {
+        Ok(report) => {
+            let sentence = |problem: &gabion::Problem| {
+                format!(
+                    "{}, offset {:?}: {}",
+                    problem.file.display(),
+                    problem.offset,
+                    problem.what
+                )
+            };
+            report.problems.iter().map(sentence).collect()
+        }
+        Err(error) => vec![error.to_string()],
+    }
+}

@@ -1,0 +1,184 @@
+//! A fault at every operation of many small workloads: I/O errors, a full disk, short writes,
+//! failed syncs with both outcomes for the pages, wrong bits.
+//!
+//! What must hold whatever fails: nothing panics; every refusal is a sentence; a write that was
+//! refused is not seen afterwards; reads go on; what was acknowledged is there when the store is
+//! opened again without the fault: after the end of the process all of it, after the loss of power
+//! as much as the durability promised. That includes stores that were opened again after a failed
+//! sync had made the system forget what it had to write. A store goes on writing after a full disk
+//! and is read-only after a failed sync.
+
+mod run;
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use gabion::{Durability, Options};
+use gabion_media::{Disk, Fault, FaultKind, SimDisk};
+use run::{Counts, Run};
+
+use crate::support::{
+    Context, Random, Subject, Workload, assert_twin, base_seed, bytes_of, setting, small_options,
+};
+
+/// Threads that run workloads.
+const THREADS: u64 = 2;
+
+/// Writes per workload.
+const WRITES: usize = 16;
+
+/// What strikes an operation: the kind, and whether it strikes for good.
+const FAULTS: [(FaultKind, bool); 8] = [
+    (FaultKind::Eio, false),
+    (FaultKind::NoSpace, false),
+    (FaultKind::ShortWrite, false),
+    (FaultKind::SyncFails { keep: true }, false),
+    (FaultKind::SyncFails { keep: false }, false),
+    (FaultKind::NoSpace, true),
+    (FaultKind::Eio, true),
+    (FaultKind::SyncFails { keep: false }, true),
+];
+
+/// What strikes a read.
+const READ_FAULTS: [(FaultKind, bool); 3] = [
+    (FaultKind::ReadEio, false),
+    (FaultKind::BitFlip { bit: 12_345 }, false),
+    (FaultKind::ReadEio, true),
+];
+
+fn options_of(seed: u64) -> Options {
+    let mut random = Random::new(seed ^ 0x0fa1_0175);
+    let durability = [Durability::Sync, Durability::Buffered][random.index(2)];
+    small_options()
+        .durability(durability)
+        .memtable_budget_bytes([4 << 10, 48 << 10, 96 << 10][random.index(3)])
+        .log_bytes_max([2 << 10, 16 << 10][random.index(2)])
+        .bucket_bytes(4 << 10)
+        .cache_bytes([0, 64 << 10][random.index(2)])
+        .sublevels_max([2, 4][random.index(2)])
+}
+
+/// Runs a workload without a fault, to count its operations, and then with one at each.
+fn strike_everywhere(seed: u64) -> Counts {
+    let options = options_of(seed);
+    let workload = Workload::new(seed, WRITES);
+    let sound = SimDisk::recording();
+    let mut counts = Counts::default();
+    Run::new(&sound, &options).play(&workload, &mut counts);
+    assert_eq!(counts.refused, 0, "a sound disk refuses nothing");
+    counts.workloads += 1;
+    let operations = (1..=sound.ops()).map(|at| (at, &FAULTS[..]));
+    let reads = (1..=sound.reads()).map(|at| (at, &READ_FAULTS[..]));
+    for (at, kinds) in operations.chain(reads) {
+        // The next seed strikes the same number with the next kind.
+        let (kind, forever) = kinds[usize::try_from((seed + at) % kinds.len() as u64).unwrap()];
+        let fault = if forever {
+            Fault::forever(at, kind)
+        } else {
+            Fault::once(at, kind)
+        };
+        let _context = Context(|| {
+            let what = sound.describe(at).unwrap_or_default();
+            format!("seed {seed}, {fault:?} (operation {at} was: {what}), {options:?}")
+        });
+        let sim = SimDisk::recording();
+        sim.inject(fault);
+        let mut run = Run::new(&sim, &options);
+        run.play(&workload, &mut counts);
+        run.finish(&mut counts);
+        counts.faults += 1;
+    }
+    counts
+}
+
+#[test]
+fn a_fault_at_every_operation_loses_nothing_acknowledged() {
+    let workloads = setting("GABION_FAULT_WORKLOADS", 54);
+    let first = base_seed();
+    let next = AtomicU64::new(first);
+    let mut counts = Counts::default();
+    std::thread::scope(|scope| {
+        let worker = || {
+            let mut sum = Counts::default();
+            loop {
+                // ORDER: Relaxed; the number stands for itself.
+                let seed = next.fetch_add(1, Ordering::Relaxed);
+                if seed >= first + workloads {
+                    return sum;
+                }
+                sum.merge(&strike_everywhere(seed));
+            }
+        };
+        let threads: Vec<_> = (0..THREADS).map(|_| scope.spawn(worker)).collect();
+        for thread in threads {
+            let sum = thread
+                .join()
+                .unwrap_or_else(|cause| std::panic::resume_unwind(cause));
+            counts.merge(&sum);
+        }
+    });
+    println!("faults: from seed {first}, {counts:?}");
+    assert_eq!(counts.workloads, workloads);
+    assert!(counts.faults > 60 * workloads, "{counts:?}");
+    assert!(counts.refused > counts.faults / 2, "{counts:?}");
+    assert!(
+        counts.went_on > workloads,
+        "writes go on after a full disk: {counts:?}"
+    );
+    assert!(counts.read_only > 5 * workloads, "{counts:?}");
+}
+
+#[test]
+fn writes_go_on_when_a_full_disk_has_space_again() {
+    for seed in base_seed()..base_seed() + 10 {
+        let _context = Context(|| format!("seed {seed}"));
+        let options = options_of(seed).log_bytes_max(16 << 10);
+        let sim = SimDisk::recording();
+        let subject = Subject::open(&Disk::simulated(&sim), &options).unwrap();
+        let mut twin = crate::support::Twin::new(crate::support::KEYSPACES.len());
+        let mut random = Random::new(seed);
+        let mut refused = 0;
+        let mut went_on = 0;
+        for round in 0..600_u64 {
+            // The disk is full in every second hundred of writes.
+            let full = round / 100 % 2 == 1;
+            if round % 100 == 0 {
+                let used: usize = sim
+                    .names()
+                    .iter()
+                    .filter_map(|name| sim.raw(name))
+                    .map(|f| f.len())
+                    .sum();
+                sim.set_capacity(full.then_some(used as u64 + 6_000));
+            }
+            let operation = crate::support::Operation {
+                keyspace: random.index(2),
+                key: format!("{:04}", random.below(200)).into_bytes(),
+                value: Some(bytes_of(round, random.index(300))),
+            };
+            match subject.write(std::slice::from_ref(&operation), None) {
+                Ok(()) => {
+                    twin.apply(&operation);
+                    went_on += u64::from(refused > 0);
+                }
+                Err(error) => {
+                    refused += 1;
+                    run::assert_sentence(&error);
+                    let text = error.to_string();
+                    assert!(full || text.contains("read-only"), "round {round}: {text}");
+                    assert!(text.contains("space"), "round {round}: {text}");
+                }
+            }
+        }
+        assert!(refused > 0, "the disk was never full");
+        assert_twin(&subject.db, &twin);
+        let read_only = subject.db.stats().read_only.is_some();
+        assert!(
+            read_only || went_on > 100,
+            "{went_on} writes after the first refusal"
+        );
+        let after = sim.process_kill(sim.ops());
+        after.set_capacity(None);
+        let subject = Subject::open(&Disk::simulated(&after), &options).unwrap();
+        assert_twin(&subject.db, &twin);
+    }
+}

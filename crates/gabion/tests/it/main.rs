@@ -1,0 +1,24 @@
+//! The store as its users meet it: against a model, under concurrency, through crashes, faults and
+//! damage.
+//!
+//! Every test prints its seed and its counts (`cargo test -p gabion --test it -- --nocapture`).
+//! The defaults suit a run of a few minutes on two cores; variables make runs longer:
+//!
+//! | variable | meaning | default |
+//! |---|---|---|
+//! | `GABION_SEED` | where all random choices begin | 1 |
+//! | `GABION_CASES` | sequences of operations per option set, in `model` | 30 |
+//! | `GABION_WRITES` | writes per writer, in `concurrent` | 3000 |
+//! | `GABION_CRASH_POINTS` | disk images reopened, in `crash` | 30000 |
+//! | `GABION_FAULT_WORKLOADS` | workloads with a fault at every operation, in `faults` | 54 |
+//! | `GABION_DAMAGE_STRIDE` | flip every n-th byte, in `corruption` | 1 |
+
+mod concurrent;
+mod corruption;
+mod crash;
+mod damage;
+mod faults;
+mod limits;
+mod model;
+mod reopen;
+mod support;

@@ -1,0 +1,80 @@
+//! The store against ordered maps: sequences of operations that proptest makes and shortens.
+//!
+//! Each sequence runs on a simulated disk under one of the option sets, which are so small that
+//! splits, compactions and log turnover happen all the time. Snapshots and iterators are kept over
+//! later operations and compared with what the maps held when they began. The process ends in the
+//! middle, or the store is closed, and everything written must be there again.
+//!
+//! Bugs that this found and keeps from coming back:
+//! - A writer that held iterators waited for ever for memory that only its own iterators held on
+//!   to; so did one whose last look at the MemTables' memory was from before the flush it had
+//!   waited for (option sets with threads).
+//! - A job that a close interrupted counted as a failure, and the close reported a read-only store.
+//! - Two threads found the same bucket full; the second one split it again after the first had
+//!   replaced it, and the manifest refused (the option set with three threads).
+
+mod action;
+mod machine;
+
+use proptest::collection::vec;
+use proptest::test_runner::{Config, RngSeed, TestRunner};
+
+use crate::support::{Totals, base_seed, option_sets, setting};
+
+/// Operations per sequence.
+const ACTIONS: std::ops::Range<usize> = 20..240;
+
+/// Runs sequences under the option sets whose position leaves `part` when divided by `parts`.
+fn run_part(part: usize, parts: usize) -> Totals {
+    let cases = u32::try_from(setting("GABION_CASES", 30)).expect("a small number of cases");
+    let mut totals = Totals::default();
+    let sets = option_sets()
+        .into_iter()
+        .enumerate()
+        .filter(|(number, _)| number % parts == part);
+    for (number, options) in sets {
+        let seed = base_seed() + number as u64;
+        println!("model: option set {number}, seed {seed}, {cases} cases");
+        let config = Config {
+            cases,
+            failure_persistence: None,
+            max_shrink_iters: 2_000,
+            rng_seed: RngSeed::Fixed(seed),
+            ..Config::default()
+        };
+        let mut seen = Totals::default();
+        let seen_cell = std::cell::RefCell::new(&mut seen);
+        let result = TestRunner::new(config).run(&vec(action::action(), ACTIONS), |actions| {
+            let totals = machine::run(&options, &actions);
+            seen_cell.borrow_mut().merge(&totals);
+            Ok(())
+        });
+        if let Err(failure) = result {
+            panic!("option set {number}, seed {seed}, {options:?}: {failure}");
+        }
+        totals.merge(&seen);
+    }
+    println!("model: {totals:?}");
+    totals
+}
+
+/// The counts below make sure that a change of the engine's policies cannot turn these tests into
+/// tests of MemTables without anybody noticing.
+fn assert_covered(totals: &Totals) {
+    let cases = setting("GABION_CASES", 30);
+    assert!(totals.writes > 150 * cases, "{totals:?}");
+    assert!(totals.flushes > 300 * cases, "{totals:?}");
+    assert!(totals.compactions > 200 * cases, "{totals:?}");
+    assert!(totals.splits > 50 * cases, "{totals:?}");
+    assert!(totals.log_segments > 120 * cases, "{totals:?}");
+}
+
+#[test]
+fn the_store_equals_its_twin_even_option_sets() {
+    assert_covered(&run_part(0, 2));
+}
+
+#[test]
+fn the_store_equals_its_twin_odd_option_sets() {
+    assert_covered(&run_part(1, 2));
+}

@@ -1,0 +1,171 @@
+//! The operations of the model test, in a form that prints briefly and shrinks well.
+
+use std::ops::Bound;
+
+use proptest::collection::vec;
+use proptest::prelude::*;
+
+use crate::support::KEYSPACES;
+
+/// A key. Few of them are different, so that keys are overwritten, deleted and found.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Key {
+    /// A few bytes of a small alphabet, or none at all.
+    Short(Vec<u8>),
+    /// A number behind a prefix that many keys have.
+    Prefixed(u16),
+    /// As long as keys may be, or a little shorter, ending in a byte.
+    Long { short_of_limit: u8, last: u8 },
+}
+
+/// A value: its length, and what its bytes are made from.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Value {
+    pub(super) len: u32,
+    pub(super) seed: u16,
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct Range {
+    pub(super) lower: Bound<Key>,
+    pub(super) upper: Bound<Key>,
+}
+
+/// One operation.
+#[derive(Clone, Debug)]
+pub(super) enum Action {
+    Put(usize, Key, Value),
+    Delete(usize, Key),
+    Batch(Vec<(usize, Key, Option<Value>)>),
+    /// A batch of many prefixed keys from a number on, with gaps.
+    Fill {
+        keyspace: usize,
+        first: u16,
+        count: u16,
+        gap: u16,
+        value: Value,
+    },
+    Get(usize, Key),
+    MultiGet(usize, Vec<Key>),
+    /// Reads a range from both ends; each bit of the last field chooses the end of one step.
+    Scan(usize, Range, u64),
+    Prefix(usize, Key, u64),
+    TakeSnapshot,
+    ReadSnapshot {
+        number: usize,
+        keyspace: usize,
+        key: Key,
+        range: Range,
+        ends: u64,
+    },
+    DropSnapshot(usize),
+    /// Begins an iterator that is read from later.
+    HoldIterator(usize, Range),
+    /// Takes some pairs from an iterator that was begun earlier.
+    StepIterator {
+        number: usize,
+        steps: u8,
+        ends: u64,
+    },
+    Flush,
+    Persist,
+    WaitIdle,
+    Reopen,
+    /// The process ends without closing; the disk has all that was written.
+    Kill,
+}
+
+const PREFIX: &[u8] = b"one prefix that is common to many keys/";
+
+impl Key {
+    pub(super) fn bytes(&self) -> Vec<u8> {
+        match self {
+            Key::Short(bytes) => bytes.clone(),
+            Key::Prefixed(number) => [PREFIX, format!("{number:05}").as_bytes()].concat(),
+            Key::Long {
+                short_of_limit,
+                last,
+            } => {
+                let mut bytes = vec![b'l'; 0xfffe - usize::from(*short_of_limit)];
+                bytes.push(*last);
+                bytes
+            }
+        }
+    }
+}
+
+pub(super) fn key() -> impl Strategy<Value = Key> {
+    let letter = prop::sample::select(&[0_u8, b'a', b'b', b'm', 0xff][..]);
+    prop_oneof![
+        30 => vec(letter, 0..5).prop_map(Key::Short),
+        60 => (0..2_000_u16).prop_map(Key::Prefixed),
+        1 => (0..3_u8, 0..3_u8)
+            .prop_map(|(short_of_limit, last)| Key::Long { short_of_limit, last }),
+    ]
+}
+
+fn value() -> impl Strategy<Value = Value> {
+    let len = prop_oneof![
+        10 => Just(0_u32),
+        100 => 0..100_u32,
+        30 => 0..2_000_u32,
+        10 => 2_000..40_000_u32,
+        1 => 100_000..500_000_u32,
+    ];
+    (len, any::<u16>()).prop_map(|(len, seed)| Value { len, seed })
+}
+
+fn keyspace() -> impl Strategy<Value = usize> {
+    0..KEYSPACES.len()
+}
+
+fn bound() -> impl Strategy<Value = Bound<Key>> {
+    prop_oneof![
+        1 => Just(Bound::Unbounded),
+        2 => key().prop_map(Bound::Included),
+        2 => key().prop_map(Bound::Excluded),
+    ]
+}
+
+fn range() -> impl Strategy<Value = Range> {
+    (bound(), bound()).prop_map(|(lower, upper)| Range { lower, upper })
+}
+
+/// Any operation.
+pub(super) fn action() -> impl Strategy<Value = Action> {
+    let many = (
+        keyspace(),
+        0..2_000_u16,
+        1..200_u16,
+        1..10_u16,
+        0..120_u32,
+        any::<u16>(),
+    );
+    let operation = (keyspace(), key(), prop::option::weighted(0.7, value()));
+    let read = (0..4_usize, keyspace(), key(), range(), any::<u64>());
+    prop_oneof![
+        30 => (keyspace(), key(), value()).prop_map(|(k, key, value)| Action::Put(k, key, value)),
+        12 => (keyspace(), key()).prop_map(|(k, key)| Action::Delete(k, key)),
+        10 => vec(operation, 0..20).prop_map(Action::Batch),
+        8 => many.prop_map(|(keyspace, first, count, gap, len, seed)| {
+            Action::Fill { keyspace, first, count, gap, value: Value { len, seed } }
+        }),
+        20 => (keyspace(), key()).prop_map(|(k, key)| Action::Get(k, key)),
+        3 => (keyspace(), vec(key(), 0..10)).prop_map(|(k, keys)| Action::MultiGet(k, keys)),
+        8 => (keyspace(), range(), any::<u64>()).prop_map(|(k, r, e)| Action::Scan(k, r, e)),
+        4 => (keyspace(), key(), any::<u64>()).prop_map(|(k, p, e)| Action::Prefix(k, p, e)),
+        4 => Just(Action::TakeSnapshot),
+        6 => read.prop_map(|(number, keyspace, key, range, ends)| {
+            Action::ReadSnapshot { number, keyspace, key, range, ends }
+        }),
+        3 => (0..4_usize).prop_map(Action::DropSnapshot),
+        4 => (keyspace(), range()).prop_map(|(k, range)| Action::HoldIterator(k, range)),
+        8 => (0..4_usize, any::<u8>(), any::<u64>())
+            .prop_map(|(number, steps, ends)| Action::StepIterator { number, steps, ends }),
+        4 => Just(Action::Flush),
+        1 => Just(Action::Persist),
+        2 => Just(Action::WaitIdle),
+        1 => Just(Action::Reopen),
+        1 => Just(Action::Kill),
+    ]
+}

@@ -1,0 +1,318 @@
+//! Carries operations out on a store and on its twin, and compares.
+
+use std::collections::VecDeque;
+use std::ops::Bound;
+use std::sync::Arc;
+
+use gabion::{Iter, Keyspace, Options, Slice, Snapshot};
+use gabion_media::{Disk, SimDisk};
+
+use super::action::{Action, Key, Range, Value};
+use crate::support::{
+    KEYSPACES, Operation, Pairs, Subject, Totals, Twin, assert_twin, bytes_of, log_number,
+};
+
+/// Pairs that an iterator has still to return.
+type Expected = VecDeque<(Vec<u8>, Arc<[u8]>)>;
+
+struct Machine<'o> {
+    options: &'o Options,
+    sim: SimDisk,
+    subject: Subject,
+    twin: Twin,
+    snapshots: VecDeque<(Snapshot, Twin)>,
+    iterators: VecDeque<(Iter, Expected)>,
+    totals: Totals,
+}
+
+/// Runs a sequence from an empty disk; panics at the first difference.
+pub(super) fn run(options: &Options, actions: &[Action]) -> Totals {
+    // The process can end at any moment on a recording disk only: threads may be writing.
+    let sim = SimDisk::recording();
+    let subject = Subject::open(&Disk::simulated(&sim), options).expect("an empty disk opens");
+    let mut machine = Machine {
+        options,
+        sim,
+        subject,
+        twin: Twin::new(KEYSPACES.len()),
+        snapshots: VecDeque::new(),
+        iterators: VecDeque::new(),
+        totals: Totals::default(),
+    };
+    for action in actions {
+        machine.act(action);
+    }
+    machine.reopen();
+    assert_twin(&machine.subject.db, &machine.twin);
+    let names = machine.sim.names();
+    machine.totals.log_segments += log_number(&names);
+    machine.totals.add(&machine.subject.db.stats());
+    machine.totals
+}
+
+impl Machine<'_> {
+    fn act(&mut self, action: &Action) {
+        match action {
+            Action::Put(keyspace, key, value) => {
+                self.write(vec![operation(*keyspace, key, Some(*value))]);
+            }
+            Action::Delete(keyspace, key) => self.write(vec![operation(*keyspace, key, None)]),
+            Action::Batch(operations) => {
+                let operations = operations
+                    .iter()
+                    .map(|(k, key, value)| operation(*k, key, *value));
+                self.write(operations.collect());
+            }
+            Action::Fill {
+                keyspace,
+                first,
+                count,
+                gap,
+                value,
+            } => {
+                let key = |step| Key::Prefixed((first + step * gap) % 2_000);
+                let value = |step| Value {
+                    seed: value.seed.wrapping_add(step),
+                    ..*value
+                };
+                let fill = (0..*count).map(|i| operation(*keyspace, &key(i), Some(value(i))));
+                self.write(fill.collect());
+            }
+            Action::Flush => self.subject.db.flush().expect("flush"),
+            Action::Persist => {
+                self.subject
+                    .db
+                    .persist(gabion::Durability::Sync)
+                    .expect("persist");
+            }
+            Action::WaitIdle => self.subject.db.wait_idle().expect("wait_idle"),
+            Action::Reopen => self.reopen(),
+            Action::Kill => self.kill(),
+            _ => self.read(action),
+        }
+    }
+
+    fn write(&mut self, operations: Vec<Operation>) {
+        self.subject.write(&operations, None).expect("write");
+        operations
+            .iter()
+            .for_each(|operation| self.twin.apply(operation));
+    }
+
+    fn read(&mut self, action: &Action) {
+        match action {
+            Action::Get(keyspace, key) => self.get(*keyspace, key),
+            Action::MultiGet(keyspace, keys) => {
+                let keys: Vec<_> = keys.iter().map(Key::bytes).collect();
+                let found = self.subject.keyspaces[*keyspace]
+                    .multi_get(&keys)
+                    .expect("multi_get");
+                let pairs = self.twin.pairs(*keyspace);
+                let expected: Vec<_> = keys.iter().map(|key| pairs.get(key)).collect();
+                let equal = |(found, expected): (&Option<Slice>, &Option<&Arc<[u8]>>)| {
+                    found.as_deref() == expected.map(|value| &value[..])
+                };
+                assert!(found.iter().zip(&expected).all(equal), "multi_get");
+            }
+            Action::Scan(keyspace, range, ends) => {
+                let range = bounds(range);
+                let iterator = self.subject.keyspaces[*keyspace].range(range.clone());
+                compare(
+                    iterator,
+                    within(self.twin.pairs(*keyspace), &range),
+                    *ends,
+                    usize::MAX,
+                );
+            }
+            Action::Prefix(keyspace, prefix, ends) => {
+                let prefix = prefix.bytes();
+                let iterator = self.subject.keyspaces[*keyspace].prefix(&prefix);
+                let pairs = self.twin.pairs(*keyspace).iter();
+                let expected = pairs.filter(|(key, _)| key.starts_with(&prefix));
+                let expected = expected.map(|(key, value)| (key.clone(), Arc::clone(value)));
+                compare(iterator, expected.collect(), *ends, usize::MAX);
+            }
+            Action::TakeSnapshot => {
+                if self.snapshots.len() == 4 {
+                    self.snapshots.pop_front();
+                }
+                self.snapshots
+                    .push_back((self.subject.db.snapshot(), self.twin.clone()));
+            }
+            Action::ReadSnapshot {
+                number,
+                keyspace,
+                key,
+                range,
+                ends,
+            } => {
+                if let Some((snapshot, twin)) = self.snapshots.get(*number) {
+                    let handle = &self.subject.keyspaces[*keyspace];
+                    read_snapshot(snapshot, handle, twin.pairs(*keyspace), key, range, *ends);
+                }
+            }
+            Action::DropSnapshot(number) => drop(self.snapshots.remove(*number)),
+            Action::HoldIterator(keyspace, range) => {
+                if self.iterators.len() == 4 {
+                    self.iterators.pop_front();
+                }
+                let range = bounds(range);
+                let iterator = self.subject.keyspaces[*keyspace].range(range.clone());
+                let expected = within(self.twin.pairs(*keyspace), &range);
+                self.iterators.push_back((iterator, expected));
+            }
+            Action::StepIterator {
+                number,
+                steps,
+                ends,
+            } => {
+                if let Some((iterator, expected)) = self.iterators.remove(*number) {
+                    let rest = compare(iterator, expected, *ends, usize::from(*steps));
+                    self.iterators.extend(rest);
+                }
+            }
+            other => unreachable!("{other:?} is no read"),
+        }
+    }
+
+    fn get(&self, keyspace: usize, key: &Key) {
+        let key = key.bytes();
+        let found = self.subject.keyspaces[keyspace].get(&key).expect("get");
+        let expected = self.twin.pairs(keyspace).get(&key).map(|value| &value[..]);
+        assert_eq!(found.as_deref(), expected, "get of {}", key.escape_ascii());
+        let contains = self.subject.keyspaces[keyspace]
+            .contains(&key)
+            .expect("contains");
+        assert_eq!(contains, expected.is_some(), "contains");
+    }
+
+    fn reopen(&mut self) {
+        self.before_end();
+        self.subject.db.clone().close().expect("close");
+        let disk = Disk::simulated(&self.sim);
+        self.subject = Subject::open(&disk, self.options).expect("open after close");
+        assert_twin(&self.subject.db, &self.twin);
+    }
+
+    fn kill(&mut self) {
+        let sim = self.sim.process_kill(self.sim.ops());
+        self.before_end();
+        self.sim = sim;
+        let disk = Disk::simulated(&self.sim);
+        self.subject = Subject::open(&disk, self.options).expect("open after process death");
+        assert_twin(&self.subject.db, &self.twin);
+    }
+
+    fn before_end(&mut self) {
+        for (iterator, expected) in self.iterators.drain(..) {
+            compare(iterator, expected, 0b0110_1001, usize::MAX);
+        }
+        for (snapshot, twin) in self.snapshots.drain(..) {
+            for (number, keyspace) in self.subject.keyspaces.iter().enumerate() {
+                let all: Bounds = (Bound::Unbounded, Bound::Unbounded);
+                let expected = within(twin.pairs(number), &all);
+                compare(snapshot.iter(keyspace), expected, 0, usize::MAX);
+            }
+        }
+        self.totals.add(&self.subject.db.stats());
+    }
+}
+
+fn operation(keyspace: usize, key: &Key, value: Option<Value>) -> Operation {
+    let value = value.map(|value| bytes_of(value.seed.into(), value.len as usize));
+    Operation {
+        keyspace,
+        key: key.bytes(),
+        value,
+    }
+}
+
+type Bounds = (Bound<Vec<u8>>, Bound<Vec<u8>>);
+
+fn bounds(range: &Range) -> Bounds {
+    let bytes = |bound: &Bound<Key>| bound.as_ref().map(Key::bytes);
+    (bytes(&range.lower), bytes(&range.upper))
+}
+
+/// The pairs in a range; ranges whose ends are the wrong way round hold nothing.
+fn within(pairs: &Pairs, range: &Bounds) -> Expected {
+    let contains = |key: &[u8]| {
+        let above = match &range.0 {
+            Bound::Included(lower) => key >= &lower[..],
+            Bound::Excluded(lower) => key > &lower[..],
+            Bound::Unbounded => true,
+        };
+        above
+            && match &range.1 {
+                Bound::Included(upper) => key <= &upper[..],
+                Bound::Excluded(upper) => key < &upper[..],
+                Bound::Unbounded => true,
+            }
+    };
+    let pairs = pairs.iter().filter(|(key, _)| contains(key));
+    pairs
+        .map(|(key, value)| (key.clone(), Arc::clone(value)))
+        .collect()
+}
+
+/// Takes pairs from the ends that the bits of `ends` choose, at most `steps`, and compares them.
+/// Returns what is left unless the iterator has ended.
+fn compare(
+    mut iterator: Iter,
+    mut expected: Expected,
+    ends: u64,
+    steps: usize,
+) -> Option<(Iter, Expected)> {
+    for step in 0..steps {
+        let from_front = ends >> (step % 64) & 1 == 0;
+        let found = if from_front {
+            iterator.next()
+        } else {
+            iterator.next_back()
+        };
+        let expected = if from_front {
+            expected.pop_front()
+        } else {
+            expected.pop_back()
+        };
+        let found = found.map(|pair| pair.expect("a sound store can be scanned"));
+        let key = |pair: &[u8]| pair[..pair.len().min(60)].escape_ascii().to_string();
+        assert!(
+            found.as_ref().map(|(key, value)| (&**key, &**value))
+                == expected.as_ref().map(|(key, value)| (&key[..], &value[..])),
+            "step {step} of a scan from the {}: key {:?} instead of {:?}",
+            if from_front { "front" } else { "back" },
+            found.map(|pair| key(&pair.0)),
+            expected.map(|pair| key(&pair.0)),
+        );
+        if found.is_none() {
+            assert!(
+                iterator.next().is_none() && iterator.next_back().is_none(),
+                "fused"
+            );
+            return None;
+        }
+    }
+    Some((iterator, expected))
+}
+
+fn read_snapshot(
+    snapshot: &Snapshot,
+    keyspace: &Keyspace,
+    pairs: &Pairs,
+    key: &Key,
+    range: &Range,
+    ends: u64,
+) {
+    let key = key.bytes();
+    let found = snapshot.get(keyspace, &key).expect("get of a snapshot");
+    let expected = pairs.get(&key).map(|value| &value[..]);
+    assert_eq!(found.as_deref(), expected, "get of a snapshot");
+    let range = bounds(range);
+    compare(
+        snapshot.range(keyspace, range.clone()),
+        within(pairs, &range),
+        ends,
+        usize::MAX,
+    );
+}

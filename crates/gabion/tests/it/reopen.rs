@@ -1,0 +1,287 @@
+//! Closing and opening: at any point, twice, with other things still open.
+
+use gabion::{Db, Durability, Error, Options, WriteBatch};
+use gabion_media::{Disk, SimDisk};
+
+use crate::support::{
+    Context, KEYSPACES, Random, Step, Subject, Twin, Workload, assert_twin, base_seed, log_number,
+    small_options,
+};
+
+/// Applies the writes of a workload, calling `between` after each.
+fn write_all(workload: &Workload, mut write: impl FnMut(&[crate::support::Operation])) -> Twin {
+    let mut twin = Twin::new(KEYSPACES.len());
+    for step in &workload.steps {
+        if let Step::Write { operations, .. } = step {
+            write(operations);
+            operations
+                .iter()
+                .for_each(|operation| twin.apply(operation));
+        }
+    }
+    twin
+}
+
+#[test]
+fn the_end_of_the_process_after_any_write_loses_nothing() {
+    for seed in base_seed()..base_seed() + 6 {
+        let workload = Workload::new(seed, 60);
+        let mut sim = SimDisk::recording();
+        let mut twin = Twin::new(KEYSPACES.len());
+        let open = |sim: &SimDisk| {
+            Subject::open(&Disk::simulated(sim), &small_options()).expect("the store opens")
+        };
+        let mut subject = open(&sim);
+        for (number, step) in workload.steps.iter().enumerate() {
+            let Step::Write { operations, .. } = step else {
+                continue;
+            };
+            let _context = Context(|| format!("seed {seed}, step {number}"));
+            subject.write(operations, None).unwrap();
+            operations
+                .iter()
+                .for_each(|operation| twin.apply(operation));
+            let after = sim.process_kill(sim.ops());
+            assert_twin(&open(&after).db, &twin);
+            // Every tenth death is a real one: the workload goes on with what it left.
+            if number % 10 == 9 {
+                sim = after.process_kill(after.ops());
+                subject = open(&sim);
+            }
+        }
+    }
+}
+
+#[test]
+fn a_copy_of_the_files_of_a_running_store_opens() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("store");
+    let workload = Workload::new(base_seed(), 150);
+    let disk = Disk::create_system(&path).unwrap();
+    let subject = Subject::open(&disk, &small_options()).unwrap();
+    let twin = write_all(&workload, |operations| {
+        subject.write(operations, None).unwrap()
+    });
+    let copy = dir.path().join("copy");
+    std::fs::create_dir(&copy).unwrap();
+    for entry in std::fs::read_dir(&path).unwrap() {
+        let entry = entry.unwrap();
+        std::fs::copy(entry.path(), copy.join(entry.file_name())).unwrap();
+    }
+    assert_twin(&small_options().open(&copy).unwrap(), &twin);
+    assert_twin(&subject.db, &twin);
+    drop(subject);
+    assert_twin(&Db::open(&path).unwrap(), &twin);
+}
+
+#[test]
+fn other_options_read_what_was_written_before() {
+    let sim = SimDisk::new();
+    let disk = Disk::simulated(&sim);
+    let mut twin = Twin::new(KEYSPACES.len());
+    for (number, options) in crate::support::option_sets().into_iter().enumerate() {
+        let subject = Subject::open(&disk, &options).unwrap();
+        assert_twin(&subject.db, &twin);
+        for step in Workload::new(base_seed() + number as u64, 60).steps {
+            if let Step::Write { operations, .. } = step {
+                subject.write(&operations, None).unwrap();
+                operations
+                    .iter()
+                    .for_each(|operation| twin.apply(operation));
+            }
+        }
+        subject.db.close().unwrap();
+    }
+    assert_twin(&Db::open_on(disk, Options::default()).unwrap(), &twin);
+}
+
+#[test]
+fn a_store_that_is_open_is_refused_and_says_who_holds_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let db = Db::open(dir.path()).unwrap();
+    db.put("key", "value").unwrap();
+    for refused in [Db::open(dir.path()).err(), gabion::check(dir.path()).err()] {
+        let message = refused.expect("the store is open").to_string();
+        assert!(message.contains("LOCK"), "{message}");
+        assert!(
+            message.contains(&std::process::id().to_string()),
+            "{message}"
+        );
+    }
+    db.put("key", "still there").unwrap();
+    db.close().unwrap();
+    let db = Db::open(dir.path()).unwrap();
+    assert_eq!(db.get("key").unwrap().as_deref(), Some(&b"still there"[..]));
+}
+
+#[test]
+fn a_closed_store_refuses_politely() {
+    let sim = SimDisk::new();
+    let db = Db::open_on(Disk::simulated(&sim), small_options()).unwrap();
+    let keyspace = db.keyspace("other").unwrap();
+    keyspace.put("key", "value").unwrap();
+    db.clone().close().unwrap();
+    assert!(matches!(keyspace.put("key", "late"), Err(Error::Closed)));
+    assert!(matches!(keyspace.delete("key"), Err(Error::Closed)));
+    assert!(matches!(db.flush(), Err(Error::Closed)));
+    assert!(matches!(db.persist(Durability::Sync), Err(Error::Closed)));
+    assert!(matches!(db.keyspace("new"), Err(Error::Closed)));
+    let mut batch = WriteBatch::new();
+    batch.put(&keyspace, "key", "late").unwrap();
+    assert!(matches!(db.write(batch), Err(Error::Closed)));
+    db.clone().close().unwrap();
+    // The old handles may still be there when the store is opened again.
+    let again = Db::open_on(Disk::simulated(&sim), small_options()).unwrap();
+    let found = again
+        .existing_keyspace("other")
+        .unwrap()
+        .get("key")
+        .unwrap();
+    assert_eq!(found.as_deref(), Some(&b"value"[..]));
+}
+
+#[test]
+fn keyspaces_are_kept_in_order_and_apart() {
+    let sim = SimDisk::new();
+    let open = || Db::open_on(Disk::simulated(&sim), small_options()).unwrap();
+    let names = ["zeta", "alpha", "with space", "ümlaut", &"n".repeat(255)];
+    let db = open();
+    for (number, name) in names.iter().enumerate() {
+        db.keyspace(name)
+            .unwrap()
+            .put("key", number.to_string())
+            .unwrap();
+    }
+    db.close().unwrap();
+    for _ in 0..2 {
+        let db = open();
+        let expected: Vec<_> = [gabion::DEFAULT_KEYSPACE].iter().chain(&names).collect();
+        assert_eq!(db.keyspace_names().iter().collect::<Vec<_>>(), expected);
+        for (number, name) in names.iter().enumerate() {
+            let value = db.existing_keyspace(name).unwrap().get("key").unwrap();
+            assert_eq!(value.as_deref(), Some(number.to_string().as_bytes()));
+        }
+        assert!(db.is_empty_by_scan());
+        let message = db
+            .existing_keyspace("beta")
+            .err()
+            .expect("unknown")
+            .to_string();
+        assert!(
+            message.contains("beta") && message.contains("alpha"),
+            "{message}"
+        );
+    }
+}
+
+trait Scan {
+    fn is_empty_by_scan(&self) -> bool;
+}
+
+impl Scan for Db {
+    fn is_empty_by_scan(&self) -> bool {
+        self.iter().next().is_none()
+    }
+}
+
+#[test]
+fn snapshots_and_iterators_keep_the_store_open() {
+    let sim = SimDisk::new();
+    let disk = Disk::simulated(&sim);
+    let db = Db::open_on(disk.clone(), small_options()).unwrap();
+    for number in 0..500 {
+        db.put(format!("key {number:03}"), "before").unwrap();
+    }
+    let keyspace = db.default_keyspace().clone();
+    let snapshot = db.snapshot();
+    let mut iterator = db.iter();
+    for number in 0..500 {
+        db.put(format!("key {number:03}"), "after").unwrap();
+    }
+    drop(db);
+    assert!(
+        Db::open_on(disk.clone(), small_options()).is_err(),
+        "the store is still open"
+    );
+    let values = snapshot.iter(&keyspace).map(|pair| pair.unwrap().1);
+    assert_eq!(values.filter(|value| **value == *b"before").count(), 500);
+    drop(snapshot);
+    drop(keyspace);
+    assert_eq!(iterator.by_ref().take(10).count(), 10);
+    assert_eq!(iterator.rev().count(), 490);
+    let db = Db::open_on(disk, small_options()).unwrap();
+    assert_eq!(db.get("key 499").unwrap().as_deref(), Some(&b"after"[..]));
+}
+
+#[test]
+fn opening_again_and_again_changes_nothing() {
+    for seed in base_seed()..base_seed() + 8 {
+        let sim = SimDisk::recording();
+        let subject = Subject::open(&Disk::simulated(&sim), &small_options()).unwrap();
+        let workload = Workload::new(seed, 80);
+        let twin = write_all(&workload, |operations| {
+            subject.write(operations, None).unwrap()
+        });
+        let sequence = subject.db.stats().visible_seq;
+        let mut sim = sim.process_kill(sim.ops());
+        let mut sizes = Vec::new();
+        for round in 0..8 {
+            let _context = Context(|| format!("seed {seed}, round {round}"));
+            let db = Db::open_on(Disk::simulated(&sim), small_options()).unwrap();
+            db.wait_idle().unwrap();
+            assert_twin(&db, &twin);
+            assert_eq!(db.stats().visible_seq, sequence, "sequence numbers go on");
+            let names = sim.names();
+            let bytes: usize = names
+                .iter()
+                .filter_map(|name| sim.raw(name))
+                .map(|f| f.len())
+                .sum();
+            sizes.push((names.len(), bytes));
+            if round % 2 == 0 {
+                sim = sim.process_kill(sim.ops());
+            } else {
+                db.close().unwrap();
+            }
+        }
+        // Every open begins a segment of the log, which stays until the tail of the log moves on:
+        // a file with little more than a header. Nothing else grows.
+        let (files, bytes) = sizes[3];
+        for (more, size) in (1..).zip(&sizes[4..]) {
+            assert!(size.0 <= files + more, "files: {sizes:?}");
+            assert!(size.1 <= bytes + 128 * more, "bytes: {sizes:?}");
+        }
+    }
+}
+
+#[test]
+fn sequence_numbers_never_go_back() {
+    let mut random = Random::new(base_seed());
+    let mut sim = SimDisk::recording();
+    let mut last = 0;
+    let mut segments = 0;
+    for round in 0..40_u64 {
+        let db = Db::open_on(Disk::simulated(&sim), small_options()).unwrap();
+        let sequence = db.stats().visible_seq;
+        assert!(sequence >= last, "round {round}: {sequence} after {last}");
+        let written = random.below(30);
+        for number in 0..written {
+            db.put(format!("{}", number % 7), vec![0; 60]).unwrap();
+        }
+        last = db.stats().visible_seq;
+        assert_eq!(last, sequence + written);
+        segments = log_number(&sim.names()).max(segments);
+        match random.below(3) {
+            0 => db.close().unwrap(),
+            1 => sim = sim.process_kill(sim.ops()),
+            _ => {
+                db.flush().unwrap();
+                sim = sim.process_kill(sim.ops());
+            }
+        }
+    }
+    assert!(
+        segments >= 40,
+        "every open begins a segment of the log: {segments}"
+    );
+}

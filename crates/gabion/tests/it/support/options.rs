@@ -1,0 +1,71 @@
+//! Option sets so small that every mechanism of the engine runs all the time.
+
+use gabion::{Durability, Options};
+
+/// A store in which a few hundred writes flush, compact, split and turn the log over, all of it in
+/// the writing thread.
+pub(crate) fn small_options() -> Options {
+    Options::default()
+        .durability(Durability::Buffered)
+        .memtable_budget_bytes(64 << 10)
+        .cache_bytes(64 << 10)
+        .log_bytes_max(16 << 10)
+        .bucket_bytes(8 << 10)
+        .block_bytes(256)
+        .background_threads(0)
+        .split_ways(4)
+        .sublevels_min(2)
+        .sublevels_max(4)
+}
+
+/// Twelve ways to be small, half of them with background threads.
+pub(crate) fn option_sets() -> Vec<Options> {
+    let small = small_options;
+    vec![
+        small(),
+        small()
+            .memtable_budget_bytes(4 << 10)
+            .bucket_bytes(4 << 10)
+            .block_bytes(64),
+        small()
+            .filter_bits_per_key(0)
+            .split_ways(2)
+            .sublevels_max(2),
+        small()
+            .split_ways(8)
+            .sublevels_min(4)
+            .sublevels_max(8)
+            .log_bytes_max(1 << 20),
+        small()
+            .memtable_budget_bytes(256 << 10)
+            .bucket_bytes(16 << 10)
+            .block_bytes(512),
+        small()
+            .cache_bytes(0)
+            .bucket_bytes(4 << 10)
+            .filter_bits_per_key(2),
+        small().background_threads(2),
+        small()
+            .background_threads(2)
+            .memtable_budget_bytes(16 << 10)
+            .bucket_bytes(4 << 10),
+        small()
+            .background_threads(1)
+            .split_ways(2)
+            .sublevels_max(2)
+            .filter_bits_per_key(0),
+        small()
+            .background_threads(2)
+            .durability(Durability::Sync)
+            .block_bytes(128),
+        small()
+            .background_threads(3)
+            .split_ways(8)
+            .sublevels_max(8)
+            .cache_bytes(1 << 10),
+        small()
+            .background_threads(2)
+            .durability(Durability::default())
+            .log_bytes_max(2 << 10),
+    ]
+}

@@ -1,0 +1,176 @@
+//! The store under test with its keyspaces, and what must hold of any store.
+
+use std::sync::Arc;
+
+use gabion::{Db, Durability, Keyspace, Options, Result, Stats, WriteBatch};
+use gabion_media::Disk;
+
+use super::{Operation, Pairs, Twin};
+
+/// The keyspaces that the tests use, in the order in which they are made.
+pub(crate) const KEYSPACES: [&str; 3] = [gabion::DEFAULT_KEYSPACE, "second", "third"];
+
+/// An open store and its keyspaces.
+#[derive(Clone)]
+pub(crate) struct Subject {
+    pub(crate) db: Db,
+    pub(crate) keyspaces: Vec<Keyspace>,
+}
+
+impl Subject {
+    /// Opens the store on a disk and makes the keyspaces that are missing.
+    pub(crate) fn open(disk: &Disk, options: &Options) -> Result<Subject> {
+        let db = Db::open_on(disk.clone(), options.clone())?;
+        let keyspaces = KEYSPACES
+            .iter()
+            .map(|name| db.keyspace(name))
+            .collect::<Result<_>>()?;
+        Ok(Subject { db, keyspaces })
+    }
+
+    /// Writes operations: one by itself, several as a batch.
+    pub(crate) fn write(
+        &self,
+        operations: &[Operation],
+        durability: Option<Durability>,
+    ) -> Result<()> {
+        if let [operation] = operations {
+            let keyspace = &self.keyspaces[operation.keyspace];
+            return match (&operation.value, durability) {
+                (Some(value), Some(level)) => keyspace.put_with(&operation.key, value, level),
+                (Some(value), None) => keyspace.put(&operation.key, value),
+                (None, Some(level)) => keyspace.delete_with(&operation.key, level),
+                (None, None) => keyspace.delete(&operation.key),
+            };
+        }
+        let mut batch = WriteBatch::new();
+        for Operation {
+            keyspace,
+            key,
+            value,
+        } in operations
+        {
+            match value {
+                Some(value) => batch.put(&self.keyspaces[*keyspace], key, value)?,
+                None => batch.delete(&self.keyspaces[*keyspace], key)?,
+            }
+        }
+        match durability {
+            Some(level) => self.db.write_with(batch, level),
+            None => self.db.write(batch),
+        }
+    }
+}
+
+/// All pairs of a store by keyspace; a keyspace that does not exist is empty.
+pub(crate) fn read_all(db: &Db) -> Result<Vec<Pairs>> {
+    let mut found = Vec::new();
+    for name in KEYSPACES {
+        let mut pairs = Pairs::new();
+        if let Ok(keyspace) = db.existing_keyspace(name) {
+            for pair in keyspace.iter() {
+                let (key, value) = pair?;
+                let position = pairs.len();
+                let before = pairs.insert(key.to_vec(), Arc::from(&*value));
+                assert!(before.is_none(), "the scan returned {key:?} twice");
+                let last = pairs.last_key_value().map(|(last, _)| &last[..]);
+                assert_eq!(
+                    last,
+                    Some(&*key),
+                    "item {position} of the scan is out of order"
+                );
+            }
+        }
+        found.push(pairs);
+    }
+    Ok(found)
+}
+
+/// Reads everything in all ways: scans in both directions and gets agree. Returns what they say.
+pub(crate) fn assert_sound(db: &Db) -> Result<Vec<Pairs>> {
+    let found = read_all(db)?;
+    for (name, pairs) in KEYSPACES.iter().zip(&found) {
+        let Ok(keyspace) = db.existing_keyspace(name) else {
+            continue;
+        };
+        let mut expected = pairs.iter().rev();
+        for pair in keyspace.iter().rev() {
+            let (key, value) = pair?;
+            let expected = expected.next().map(|(key, value)| (&key[..], &value[..]));
+            let place = "the reverse scan differs from the forward one";
+            assert_eq!(
+                Some((&*key, &*value)),
+                expected,
+                "{place} in keyspace {name}"
+            );
+        }
+        assert!(
+            expected.next().is_none(),
+            "the reverse scan of keyspace {name} is too short"
+        );
+        for (key, expected) in pairs {
+            let value = keyspace.get(key)?;
+            assert_eq!(
+                value.as_deref(),
+                Some(&expected[..]),
+                "get of {}",
+                key.escape_ascii()
+            );
+            let absent = [&key[..], b"?"].concat();
+            if absent.len() <= 0xffff && !pairs.contains_key(&absent) {
+                assert_eq!(
+                    keyspace.get(&absent)?,
+                    None,
+                    "get of {}",
+                    absent.escape_ascii()
+                );
+            }
+        }
+    }
+    Ok(found)
+}
+
+/// Asserts that a store holds exactly what its twin holds, however it is read.
+pub(crate) fn assert_twin(db: &Db, twin: &Twin) {
+    let found = assert_sound(db).expect("a sound store can be read");
+    assert!(twin.equals(&found), "{}", twin.difference(&found));
+}
+
+/// What the stores of a test did in total, so that a test can tell that it still covers things.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Totals {
+    pub(crate) writes: u64,
+    pub(crate) flushes: u64,
+    pub(crate) compactions: u64,
+    pub(crate) splits: u64,
+    /// Segments of the log that were begun.
+    pub(crate) log_segments: u64,
+}
+
+impl Totals {
+    /// Adds what a store did since it was opened.
+    pub(crate) fn add(&mut self, stats: &Stats) {
+        self.writes += stats.writes;
+        self.flushes += stats.flushes;
+        self.compactions += stats.compactions;
+        self.splits += stats.splits;
+    }
+
+    /// Adds what another thread counted.
+    pub(crate) fn merge(&mut self, other: &Totals) {
+        self.writes += other.writes;
+        self.flushes += other.flushes;
+        self.compactions += other.compactions;
+        self.splits += other.splits;
+        self.log_segments += other.log_segments;
+    }
+}
+
+/// The highest number of a log segment among file names.
+pub(crate) fn log_number(names: &[String]) -> u64 {
+    let numbers = names.iter().filter_map(|name| name.strip_suffix(".log"));
+    numbers
+        .filter_map(|digits| u64::from_str_radix(digits, 16).ok())
+        .max()
+        .unwrap_or(0)
+}

@@ -1,0 +1,83 @@
+//! Workloads from a seed, for crashes and faults.
+
+use super::{KEYSPACES, Operation, Random, bytes_of};
+
+/// One step of a workload.
+#[derive(Clone)]
+pub(crate) enum Step {
+    /// A write of one operation, or a batch; at `Sync`, or at the store's durability.
+    Write {
+        operations: Vec<Operation>,
+        sync: bool,
+    },
+    /// `persist(Sync)`.
+    Persist,
+    /// All MemTables to tables.
+    Flush,
+    /// Background work until none is due.
+    WaitIdle,
+    /// A clean close and a new open.
+    Reopen,
+}
+
+/// Steps made from a seed.
+#[derive(Clone)]
+pub(crate) struct Workload {
+    pub(crate) steps: Vec<Step>,
+}
+
+impl Workload {
+    /// About `writes` writes and a few other steps between them.
+    pub(crate) fn new(seed: u64, writes: usize) -> Workload {
+        let mut random = Random::new(seed);
+        let keys = 4 + random.below(60);
+        let sync_one_in = [2, 8, 1 << 40][random.index(3)];
+        let mut steps = Vec::new();
+        for _ in 0..writes {
+            let count = if random.one_in(4) {
+                1 + random.below(12)
+            } else {
+                1
+            };
+            let operations = (0..count).map(|_| operation(&mut random, keys)).collect();
+            steps.push(Step::Write {
+                operations,
+                sync: random.one_in(sync_one_in),
+            });
+            match random.below(60) {
+                0 => steps.push(Step::Persist),
+                1 => steps.push(Step::Flush),
+                2 => steps.push(Step::WaitIdle),
+                3 => steps.push(Step::Reopen),
+                _ => {}
+            }
+        }
+        Workload { steps }
+    }
+}
+
+fn operation(random: &mut Random, keys: u64) -> Operation {
+    let number = random.below(keys);
+    let key = match number % 5 {
+        0 => format!("{number}").into_bytes(),
+        1 => format!("a common prefix/{number:04}").into_bytes(),
+        2 if number == 2 => Vec::new(),
+        2 => [&[0xff, 0xff][..], &number.to_le_bytes()].concat(),
+        3 => vec![u8::try_from(number % 251).expect("below 251"); 40],
+        _ => format!("k{number:08}").into_bytes(),
+    };
+    let keyspace = random.index(KEYSPACES.len() + 2).saturating_sub(2);
+    let value = match random.below(40) {
+        0..=6 => None,
+        7 => Some(0),
+        8 => Some(3_000 + random.index(20_000)),
+        9..=14 => Some(random.index(2_000)),
+        _ => Some(random.index(150)),
+    };
+    let value = value.map(|len| bytes_of(random.next(), len));
+    Operation {
+        keyspace,
+        key,
+        value,
+    }
+}
