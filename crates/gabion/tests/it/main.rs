@@ -17,6 +17,7 @@ mod concurrent;
 mod corruption;
 mod crash;
 mod damage;
+mod examples;
 mod faults;
 mod limits;
 mod model;
