@@ -114,6 +114,13 @@ pub(crate) struct Keyspace {
     router: ArcSwap<Router>,
 }
 
+impl Keyspace {
+    /// Whether the bucket is one of the keyspace's; one that was split is not any more.
+    fn has(&self, bucket: &Bucket) -> bool {
+        self.router.load().route(bucket.lower()).id == bucket.id
+    }
+}
+
 /// The engine. Background threads share it with the facade.
 pub(crate) struct Wip {
     options: Options,
@@ -341,7 +348,8 @@ impl Wip {
     /// its flush.
     fn freeze(&self, install: &mut Install, keyspace: &Arc<Keyspace>, bucket: &Bucket) {
         let state = bucket.state.load_full();
-        if state.active.is_empty() {
+        // Who found the bucket before it was split finds its MemTable frozen already.
+        if state.active.is_empty() || !keyspace.has(bucket) {
             return;
         }
         let expected = state.active.keys();

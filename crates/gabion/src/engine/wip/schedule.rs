@@ -240,12 +240,11 @@ impl Wip {
         }
         // Threads look for work without a lock: this bucket may have been split since it was found,
         // and then it stays reserved.
-        let is_current = || Arc::ptr_eq(keyspace.router.load().route(bucket.lower()), &bucket);
-        if !is_current() {
+        if !keyspace.has(&bucket) {
             return Ok(true);
         }
         let result = self.serve(&keyspace, &bucket);
-        if is_current() {
+        if keyspace.has(&bucket) {
             bucket.release();
         }
         result
