@@ -76,7 +76,12 @@ pub(crate) struct DurabilityArguments {
     /// and power loss costs at most the last MS milliseconds; `buffered` at once, and power loss
     /// costs what the system had not written. The end of the process, even by kill -9, costs
     /// nothing at any level.
-    #[arg(long, value_name = "LEVEL", default_value = "interval:100", value_parser = Durability::from_str)]
+    #[arg(
+        long,
+        value_name = "LEVEL",
+        default_value = "interval:100",
+        value_parser = Durability::from_str
+    )]
     pub(crate) durability: Durability,
 }
 
@@ -112,7 +117,7 @@ fn parse_count(text: &str) -> Result<u64, String> {
 #[command(after_long_help = "\
 Examples:
   gabion load cities.csv --db /data/cities --key name
-  gabion load UnicodeData.txt --db /tmp/ucd --delimiter ';' --no-header
+  gabion load UnicodeData.txt --db ucd --delimiter ';' --no-header
   zcat events.jsonl.gz | gabion load - --format jsonl --db /data/events --key id")]
 pub(crate) struct LoadArguments {
     /// File to load; `-` is standard input, which cannot be resumed.
@@ -405,7 +410,7 @@ fn phase_help() -> String {
     }
     help.push_str(
         "\nExample:\n  \
-         gabion bench fillrandom,readrandom,scan50 --db /tmp/bench --num 20M --threads 2",
+         gabion bench fillrandom,readrandom,scan50 --db bench --num 20M --threads 2",
     );
     help
 }

@@ -1,7 +1,8 @@
 //! The gabion program: load, query, inspect and measure Gabion stores.
 //!
 //! [`args`] defines the command line; [`commands`] has one module per command; [`load`] reads
-//! files; [`mod@bench`] is free of the command line, so that other programs can measure with it too.
+//! files; [`mod@bench`] is free of the command line, so that other programs can measure with it
+//! too.
 #![forbid(unsafe_code)]
 
 mod args;

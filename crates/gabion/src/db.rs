@@ -30,7 +30,7 @@ impl Drop for Store {
     fn drop(&mut self) {
         // `Db::close` reports errors; who only drops has chosen not to hear them.
         if let Err(error) = self.engine.close() {
-            tracing::warn!(%error, "the store could not be closed cleanly; the next open recovers it");
+            tracing::warn!(%error, "the store is not closed cleanly; the next open recovers it");
         }
     }
 }

@@ -156,6 +156,7 @@ impl<'a> Runner<'a> {
                         start.wait();
                         let done = worker.work(end - first, stop);
                         if done.is_err() {
+                            // ORDER: Relaxed; the flag only ends loops, no data depends on it.
                             stop.store(true, Ordering::Relaxed);
                         }
                         done.map(|()| worker.done)
@@ -177,6 +178,7 @@ impl<'a> Runner<'a> {
                 .map(|worker| worker.join().expect("a worker does not panic"))
                 .collect();
             let seconds = begin.elapsed().as_secs_f64();
+            // ORDER: Relaxed; the flag only ends loops, no data depends on it.
             stop.store(true, Ordering::Relaxed);
             let paced = pacer
                 .map(|pacer| pacer.join().expect("the paced writer does not panic"))
@@ -362,6 +364,7 @@ impl<'r, 'd> Worker<'r, 'd> {
     /// Does `operations` operations, each as soon as the one before has ended.
     fn work(&mut self, operations: u64, stop: &AtomicBool) -> Result<(), Failure> {
         let mut last = Instant::now();
+        // ORDER: Relaxed; the flag only ends loops, no data depends on it.
         while self.done.operations < operations && !stop.load(Ordering::Relaxed) {
             let at = match self.workload.mix.len() {
                 1 => 0,
@@ -539,6 +542,7 @@ impl<'r, 'd> Worker<'r, 'd> {
     fn put_at_pace(mut self, rate: u64, stop: &AtomicBool) -> Result<Done, Failure> {
         let interval = Duration::from_secs(1).div_f64(rate.max(1) as f64);
         let mut due = Instant::now();
+        // ORDER: Relaxed; the flag only ends loops, no data depends on it.
         while !stop.load(Ordering::Relaxed) {
             let now = Instant::now();
             if now < due {

@@ -1,3 +1,5 @@
+//! Tests of power cuts and kills: what survives, what may be torn, what may be lost.
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use proptest::prelude::*;

@@ -1,3 +1,5 @@
+//! Tests of injected faults: each kind, at every operation it can strike.
+
 use super::super::{Disk, LogFile};
 use super::*;
 use crate::Purpose;
