@@ -12,6 +12,8 @@
 //! - A job that a close interrupted counted as a failure, and the close reported a read-only store.
 //! - Two threads found the same bucket full; the second one split it again after the first had
 //!   replaced it, and the manifest refused (the option set with three threads).
+//! - The log's keeper froze the MemTable of a bucket that had just been split; it waited for a
+//!   second flush for ever, and `wait_idle` with it (option sets with threads, a few runs in ten).
 
 mod action;
 mod machine;

@@ -51,8 +51,8 @@ pub(crate) fn inspect(disk: &Disk) -> Result<Directory> {
         |name: &&String| parse_log_name(name).is_some() || parse_table_name(name).is_some();
     if let Some(name) = names.iter().find(beyond_creation) {
         return not_a_store(format!(
-            "{CURRENT} is missing, though there is {name}. Restore {CURRENT} from a copy, or run \
-             `gabion repair` to build a new store from the tables and logs"
+            "{CURRENT} is missing, though there is {name}. Restore {CURRENT} from a copy \
+             of the store"
         ));
     }
     let temporary = format!("{CURRENT}{TEMPORARY_SUFFIX}");
