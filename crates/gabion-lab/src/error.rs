@@ -1,0 +1,34 @@
+//! Why a run cannot begin or go on.
+
+/// A run cannot begin or go on, for the reason that the sentence gives.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The request cannot be meant: an unknown target or workload, figures that do not fit.
+    #[error("{0}")]
+    Request(String),
+    /// A store of ours failed.
+    #[error(transparent)]
+    Store(#[from] gabion::Error),
+    /// Another store failed.
+    #[error("{target}: {message}")]
+    Peer {
+        /// Name of the target.
+        target: &'static str,
+        /// What it says.
+        message: String,
+    },
+    /// The system refused something.
+    #[error("cannot {action} {path}: {source}")]
+    File {
+        /// What was tried.
+        action: &'static str,
+        /// With which file.
+        path: std::path::PathBuf,
+        /// What the system says.
+        source: std::io::Error,
+    },
+    /// A phase did not do what its figures would claim.
+    #[error("{0}")]
+    Meaningless(String),
+}

@@ -1,0 +1,12 @@
+//! The lab: one place where everything is measured, beside the peers.
+//!
+//! [`target`] says what a thing to be measured must do, [`measure`] counts what it cost, and
+//! [`result`] is the one format in which results are kept.
+
+pub mod measure;
+pub mod result;
+pub mod target;
+
+mod error;
+
+pub use error::Error;

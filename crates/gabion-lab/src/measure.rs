@@ -1,0 +1,227 @@
+//! What a phase costs, as the operating system counts it, and how long its operations take.
+
+use std::fs;
+use std::io::Write;
+use std::time::Duration;
+
+use hdrhistogram::Histogram;
+use serde::{Deserialize, Serialize};
+
+/// Ticks per second of the times in `/proc/self/stat`, the same on every Linux that Rust runs on.
+const TICKS_PER_SECOND: f64 = 100.0;
+/// The longest latency that a histogram tells from longer ones.
+const LATENCY_MAX: Duration = Duration::from_secs(3600);
+/// Decimal digits to which latencies are kept.
+const LATENCY_DIGITS: u8 = 3;
+
+/// Latencies of one thread or, merged, of a phase.
+#[derive(Clone, Debug)]
+pub struct Latencies(Histogram<u64>);
+
+/// Percentiles of latency in microseconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Percentiles {
+    /// The median.
+    pub p50: f64,
+    /// 95 of 100 are at most as long.
+    pub p95: f64,
+    /// 99 of 100 are at most as long.
+    pub p99: f64,
+    /// 999 of 1000 are at most as long.
+    pub p999: f64,
+    /// The longest.
+    pub max: f64,
+}
+
+impl Latencies {
+    /// No latencies yet.
+    pub fn new() -> Latencies {
+        let max = u64::try_from(LATENCY_MAX.as_nanos()).expect("an hour in nanoseconds");
+        Latencies(Histogram::new_with_bounds(1, max, LATENCY_DIGITS).expect("fixed valid bounds"))
+    }
+
+    /// Adds one latency.
+    #[inline]
+    pub fn record(&mut self, latency: Duration) {
+        self.record_many(latency, 1);
+    }
+
+    /// Adds `count` operations that each took `latency`.
+    #[inline]
+    pub fn record_many(&mut self, latency: Duration, count: u64) {
+        let nanos = u64::try_from(latency.as_nanos()).unwrap_or(u64::MAX);
+        self.0.saturating_record_n(nanos.max(1), count);
+    }
+
+    /// Adds all of `other`.
+    pub fn merge(&mut self, other: &Latencies) {
+        self.0.add(&other.0).expect("both have the same bounds");
+    }
+
+    /// How many latencies there are.
+    pub fn count(&self) -> u64 {
+        self.0.len()
+    }
+
+    /// The percentiles; all zero without latencies.
+    pub fn percentiles(&self) -> Percentiles {
+        if self.0.is_empty() {
+            return Percentiles::default();
+        }
+        let at = |quantile| self.0.value_at_quantile(quantile) as f64 / 1000.0;
+        Percentiles {
+            p50: at(0.5),
+            p95: at(0.95),
+            p99: at(0.99),
+            p999: at(0.999),
+            max: self.0.max() as f64 / 1000.0,
+        }
+    }
+}
+
+/// The process' use of the machine since it started.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct ProcessUse {
+    /// Processor time in user mode, all threads.
+    pub cpu_user_s: f64,
+    /// Processor time in the kernel, all threads.
+    pub cpu_sys_s: f64,
+    /// Bytes that the process caused to be written to storage; `None` where the system does not
+    /// say.
+    pub bytes_written: Option<u64>,
+    /// Largest resident memory since the start or the last [`reset_rss_max`].
+    pub rss_bytes_max: Option<u64>,
+}
+
+impl ProcessUse {
+    /// The figures of now.
+    pub fn now() -> ProcessUse {
+        let read = |name: &str| fs::read_to_string(format!("/proc/self/{name}")).ok();
+        let (cpu_user_s, cpu_sys_s) = read("stat")
+            .and_then(|text| cpu_times(&text))
+            .unwrap_or_default();
+        ProcessUse {
+            cpu_user_s,
+            cpu_sys_s,
+            bytes_written: read("io").and_then(|text| field(&text, "write_bytes:")),
+            rss_bytes_max: read("status")
+                .and_then(|text| field(&text, "VmHWM:"))
+                .map(|kib| kib * 1024),
+        }
+    }
+}
+
+/// Lets the largest resident memory be counted from now on. Where the system refuses, it goes on
+/// counting from the start of the process.
+pub fn reset_rss_max() {
+    let file = fs::OpenOptions::new()
+        .write(true)
+        .open("/proc/self/clear_refs");
+    if let Ok(mut file) = file {
+        // Refused without the kernel's page monitor; the figure is then that of the whole run.
+        let _ = file.write_all(b"5");
+    }
+}
+
+/// The first number after `name` at the start of a line.
+fn field(text: &str, name: &str) -> Option<u64> {
+    let line = text.lines().find_map(|line| line.strip_prefix(name))?;
+    line.split_whitespace().next()?.parse().ok()
+}
+
+/// User and kernel time in seconds from `/proc/self/stat`.
+fn cpu_times(stat: &str) -> Option<(f64, f64)> {
+    // The second field is the program's name in parentheses, which may contain spaces.
+    let (_, rest) = stat.rsplit_once(')')?;
+    let mut fields = rest.split_whitespace().skip(11);
+    let mut seconds =
+        || -> Option<f64> { Some(fields.next()?.parse::<f64>().ok()? / TICKS_PER_SECOND) };
+    Some((seconds()?, seconds()?))
+}
+
+/// A line that describes the machine: processors, memory, kernel.
+pub fn machine() -> String {
+    let read = |path: &str| fs::read_to_string(path).unwrap_or_default();
+    let cpus = std::thread::available_parallelism().map_or(1, usize::from);
+    let cpuinfo = read("/proc/cpuinfo");
+    let model = cpuinfo
+        .lines()
+        .find_map(|line| line.strip_prefix("model name")?.split_once(':'))
+        .map_or("processor unknown", |(_, model)| model.trim());
+    let gib = field(&read("/proc/meminfo"), "MemTotal:").unwrap_or(0) as f64 / (1 << 20) as f64;
+    let kernel = read("/proc/sys/kernel/osrelease");
+    let (os, arch) = (std::env::consts::OS, std::env::consts::ARCH);
+    format!(
+        "{cpus} x {model}, {gib:.0} GiB, {os} {} {arch}",
+        kernel.trim()
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn percentiles_are_those_of_the_recorded_latencies() {
+        let mut latencies = Latencies::new();
+        for micros in 1..=1000 {
+            latencies.record(Duration::from_micros(micros));
+        }
+        let p = latencies.percentiles();
+        for (got, want) in [
+            (p.p50, 500.0),
+            (p.p95, 950.0),
+            (p.p99, 990.0),
+            (p.p999, 999.0),
+            (p.max, 1000.0),
+        ] {
+            assert!((got - want).abs() <= want / 500.0, "{got} for {want}");
+        }
+    }
+
+    #[test]
+    fn merged_latencies_count_both_sides() {
+        let (mut a, mut b) = (Latencies::new(), Latencies::new());
+        a.record_many(Duration::from_micros(1), 10);
+        b.record(Duration::from_micros(100));
+        a.merge(&b);
+        assert_eq!(a.count(), 11);
+        assert!(a.percentiles().max > 99.0);
+    }
+
+    #[test]
+    fn no_latencies_have_no_percentiles() {
+        assert_eq!(Latencies::new().percentiles().max.to_bits(), 0);
+    }
+
+    #[test]
+    fn fields_of_proc_files_are_found() {
+        let io = "rchar: 1\nwrite_bytes: 4096\ncancelled_write_bytes: 7\n";
+        assert_eq!(field(io, "write_bytes:"), Some(4096));
+        assert_eq!(field("VmHWM:\t    1234 kB\n", "VmHWM:"), Some(1234));
+        assert_eq!(field(io, "absent:"), None);
+    }
+
+    #[test]
+    fn cpu_times_survive_a_program_name_with_spaces_and_parentheses() {
+        let stat = "7 (a b) c) S 1 2 3 4 5 6 7 8 9 10 250 50 0 0 20";
+        assert_eq!(cpu_times(stat), Some((2.5, 0.5)));
+        assert_eq!(cpu_times("7 (a) S 1"), None);
+    }
+
+    #[test]
+    fn processor_time_of_this_process_grows() {
+        let before = ProcessUse::now();
+        let mut x = 0u64;
+        while ProcessUse::now().cpu_user_s + ProcessUse::now().cpu_sys_s
+            <= before.cpu_user_s + before.cpu_sys_s
+        {
+            x = std::hint::black_box(x.wrapping_add(1));
+        }
+        assert!(
+            ProcessUse::now()
+                .rss_bytes_max
+                .is_some_and(|bytes| bytes > 1 << 16)
+        );
+    }
+}
