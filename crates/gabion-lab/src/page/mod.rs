@@ -1,9 +1,9 @@
 //! The report: one HTML page that needs nothing but a browser, made to be looked at.
 //!
 //! From top to bottom: what was compared under which settings ([`head`]), all cases at a glance
-//! ([`overview`]), then every case by itself ([`case`]) in charts ([`charts`]) with a table
-//! behind them ([`figures`]). Bars show medians over the repetitions, with whiskers from the smallest
-//! to the largest; lines and stacks, which have no median, show the repetition nearest to it.
+//! ([`overview`]), then every case by itself ([`case`]) in charts ([`charts`]) with a table behind
+//! them ([`figures`]). Bars show medians over the repetitions, with whiskers from the smallest to
+//! the largest; lines and stacks, which have no median, show the repetition nearest to it.
 //!
 //! The page is well-formed XML as well as HTML, asks for nothing over the network and says so in a
 //! policy that the browser enforces. The same results make the same bytes.

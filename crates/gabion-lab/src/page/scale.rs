@@ -5,8 +5,8 @@ use super::format::Unit;
 /// Steps that an axis is divided into at most, about.
 const STEPS: f64 = 4.0;
 
-/// Nines beyond which a latency curve is not drawn: one operation in a million.
-const NINES_MAX: f64 = 6.0;
+/// Nines beyond which a latency curve is not drawn: one operation in a hundred thousand.
+const NINES_MAX: f64 = 5.0;
 
 /// One axis.
 #[derive(Clone, Debug)]
@@ -83,7 +83,11 @@ impl Axis {
             (exponent - exponent.round()).abs() < 1e-6
         };
         let decades: Vec<f64> = rounds.iter().copied().filter(is_decade).collect();
-        let ticks = if decades.len() >= 3 { &decades } else { rounds };
+        let ticks: Vec<f64> = match decades.len() {
+            0..3 => rounds.to_vec(),
+            3..7 => decades,
+            _ => decades.into_iter().step_by(2).collect(),
+        };
         Axis {
             low: rounds[0],
             high: rounds[rounds.len() - 1],
@@ -106,14 +110,21 @@ impl Axis {
             octaves if octaves <= 10.0 => 2.0,
             _ => octaves_of_ten,
         };
-        // A ratio of just under a half does not need another step below a half.
-        let first = ((low + 0.1) / step).floor().min(-1.0);
-        let last = ((high - 0.1) / step).ceil().max(1.0);
+        // A ratio just beyond a tick does not need another step.
+        let mut first = ((low + 0.1) / step).floor().min(0.0);
+        let mut last = ((high - 0.1) / step).ceil().max(0.0);
+        if last - first < 1.5 {
+            (first, last) = (first.min(-1.0), last.max(1.0));
+        }
         let mut ticks = Vec::new();
         let mut index = first;
         while index <= last {
             let value = (index * step).exp2();
-            ticks.push((value, Unit::Times.tick(value)));
+            let text = match value {
+                value if value < 0.999 => format!("{value:.4}").trim_end_matches('0').to_owned(),
+                value => value.round().to_string(),
+            };
+            ticks.push((value, format!("{text}×")));
             index += 1.0;
         }
         Axis {
@@ -125,17 +136,18 @@ impl Axis {
         }
     }
 
-    /// Quantiles as [`nines`] up to the largest of `values`, which are nines as well.
+    /// Quantiles as [`nines`] up to the largest of `values`, which are nines as well. The ticks are
+    /// percentages.
     pub(super) fn nines(values: impl IntoIterator<Item = f64>) -> Axis {
         let max = values
             .into_iter()
             .filter(|v| v.is_finite())
             .fold(2.0, f64::max);
-        let mut ticks = vec![(0.0, "0 %".to_owned())];
+        let mut ticks = vec![(0.0, "0".to_owned())];
         let mut nine = 1.0;
         let mut text = "90".to_owned();
         while nine <= max + 0.05 {
-            ticks.push((nine, format!("{text} %")));
+            ticks.push((nine, text.clone()));
             match nine {
                 2.0 => text.push_str(".9"),
                 1.0 => text = "99".to_owned(),
@@ -264,6 +276,10 @@ mod tests {
     #[test]
     fn ratios_have_one_between_their_ends() {
         assert_eq!(texts(&Axis::ratio([1.0, 1.3])), ["0.5×", "1×", "2×"]);
+        assert_eq!(
+            texts(&Axis::ratio([1.0, 0.12])),
+            ["0.125×", "0.25×", "0.5×", "1×"]
+        );
         let axis = Axis::ratio([0.3, 3.5]);
         assert_eq!(texts(&axis), ["0.25×", "0.5×", "1×", "2×", "4×"]);
         let axis = Axis::ratio([0.001, 20.0]);
@@ -279,6 +295,6 @@ mod tests {
         assert!(nines(0.0).unwrap().abs() < 1e-9);
         assert_eq!(nines(1.0), None);
         let axis = Axis::nines([4.0]);
-        assert_eq!(texts(&axis), ["0 %", "90 %", "99 %", "99.9 %", "99.99 %"]);
+        assert_eq!(texts(&axis), ["0", "90", "99", "99.9", "99.99"]);
     }
 }
