@@ -186,8 +186,13 @@ fn over_time(out: &mut String, ran: &Ran) -> fmt::Result {
             .collect(),
         dots: Vec::new(),
     };
-    let series: Vec<Series> = ran.iter().map(line).collect();
-    let series: Vec<Series> = series.into_iter().filter(|s| s.points.len() > 1).collect();
+    let mut series: Vec<Series> = ran.iter().map(line).collect();
+    series.retain(|line| line.points.len() > 1);
+    for line in &mut series {
+        let end = line.points[line.points.len() - 1];
+        let told = format!("{}: done after {}", line.name, Unit::Seconds.text(end.0));
+        line.dots.push((end.0, end.1, told));
+    }
     if series.is_empty() {
         return Ok(());
     }
@@ -218,11 +223,8 @@ fn latency(out: &mut String, ran: &Ran) -> fmt::Result {
             points: curve,
         }
     };
-    let series: Vec<Series> = ran.iter().map(line).collect();
-    let series: Vec<Series> = series
-        .into_iter()
-        .filter(|s| !s.points.is_empty())
-        .collect();
+    let mut series: Vec<Series> = ran.iter().map(line).collect();
+    series.retain(|line| !line.points.is_empty());
     if series.is_empty() {
         return Ok(());
     }
@@ -231,7 +233,7 @@ fn latency(out: &mut String, ran: &Ran) -> fmt::Result {
     let y = Axis::log(points().map(|point| point.1), Unit::Micros);
     let frame = Frame {
         title: "Latency",
-        hint: "so many operations within so long, less is better".to_owned(),
+        hint: "% of operations within so long, lower is better".to_owned(),
         legend: Vec::new(),
     };
     lines(out, &frame, (&x, &y), &series)
@@ -296,6 +298,11 @@ fn written(out: &mut String, ran: &Ran) -> fmt::Result {
         let process = result
             .bytes_written_process
             .map(|bytes| over(result, bytes));
+        // A store that does not count has a hollow bar up to what the system counted.
+        let uncounted = || {
+            let part = |process| ("hollow".to_owned(), "by the system's count", process);
+            Vec::from_iter(process.map(part))
+        };
         let own = result
             .bytes_written
             .map(|written| over(result, written.total));
@@ -303,7 +310,7 @@ fn written(out: &mut String, ran: &Ran) -> fmt::Result {
         Row {
             target: *target,
             name: (*name).to_owned(),
-            parts: parts.unwrap_or_default(),
+            parts: parts.unwrap_or_else(uncounted),
             mark: process,
             value: said(own)
                 .or(said(process))
