@@ -7,8 +7,7 @@ use std::str::FromStr;
 use clap::builder::PossibleValuesParser;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use gabion::{Durability, Engine};
-
-use crate::bench::WORKLOADS;
+use gabion_lab::workload::WORKLOADS;
 
 /// Store, look up, inspect and measure data in Gabion stores.
 ///
@@ -401,6 +400,8 @@ pub(crate) enum DistributionChoice {
     Sequential,
     /// Few groups of neighbouring records take most requests.
     ZipfianComposite,
+    /// Neighbouring records at the start of the key space take most requests.
+    Exponential,
 }
 
 fn phase_help() -> String {

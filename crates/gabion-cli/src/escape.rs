@@ -114,7 +114,7 @@ fn hex_digit(digit: u8) -> Option<u8> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::bench::Rng;
+    use gabion_lab::workload::Rng;
 
     fn unescaped(text: &str) -> Result<Vec<u8>, String> {
         let mut bytes = Vec::new();

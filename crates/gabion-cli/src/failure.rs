@@ -70,3 +70,12 @@ impl From<gabion::Error> for Failure {
         Failure::new(error.to_string())
     }
 }
+
+impl From<gabion_lab::Error> for Failure {
+    fn from(error: gabion_lab::Error) -> Failure {
+        match error {
+            gabion_lab::Error::Request(sentence) => Failure::Usage(sentence),
+            error => Failure::new(error.to_string()),
+        }
+    }
+}

@@ -1,18 +1,17 @@
 //! The gabion program: load, query, inspect and measure Gabion stores.
 //!
 //! [`args`] defines the command line; [`commands`] has one module per command; [`load`] reads
-//! files; [`mod@bench`] is free of the command line, so that other programs can measure with it
-//! too.
+//! files. What `bench` measures and how is the lab's, the crate `gabion-lab`.
 #![forbid(unsafe_code)]
 
 mod args;
-mod bench;
 mod commands;
 mod escape;
 mod failure;
 mod load;
 mod output;
 mod store;
+mod table;
 
 use std::process::ExitCode;
 

@@ -7,6 +7,15 @@ pub enum Error {
     /// The request cannot be meant: an unknown target or workload, figures that do not fit.
     #[error("{0}")]
     Request(String),
+    /// A target that is known, but not part of this program.
+    #[error(
+        "{peer} is a peer that this program was built without; build it with `cargo build \
+         --release --features peers`"
+    )]
+    NotBuilt {
+        /// Its name.
+        peer: &'static str,
+    },
     /// A store of ours failed.
     #[error(transparent)]
     Store(#[from] gabion::Error),

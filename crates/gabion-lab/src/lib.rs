@@ -1,14 +1,20 @@
 //! The lab: one place where everything is measured, beside the peers.
 //!
-//! [`target`] says what a thing to be measured must do, [`measure`] counts what it cost, and
-//! [`result`] is the one format in which results are kept. [`summary`] puts them side by side, and
-//! [`page`] shows them.
+//! [`target`] says what a thing to be measured must do, [`targets`] has those that need no other
+//! library, [`workload`] lists the phases as data. [`run`] drives the threads of a phase on a
+//! store, [`measure`] counts what it cost, and [`result`] is the one format in which results are
+//! kept. [`summary`] puts them side by side, and [`page`] shows them.
+#![forbid(unsafe_code)]
 
 pub mod measure;
 pub mod page;
 pub mod result;
+pub mod run;
 pub mod summary;
 pub mod target;
+pub mod targets;
+pub mod text;
+pub mod workload;
 
 mod error;
 

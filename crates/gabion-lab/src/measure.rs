@@ -1,11 +1,14 @@
 //! What a phase costs, as the operating system counts it, and how long its operations take.
 
 use std::fs;
-use std::io::Write;
+use std::io::{self, Write};
+use std::path::Path;
 use std::time::Duration;
 
 use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};
+
+use crate::result::LatencyPoint;
 
 /// Ticks per second of the times in `/proc/self/stat`, the same on every Linux that Rust runs on.
 const TICKS_PER_SECOND: f64 = 100.0;
@@ -13,6 +16,12 @@ const TICKS_PER_SECOND: f64 = 100.0;
 const LATENCY_MAX: Duration = Duration::from_secs(3600);
 /// Decimal digits to which latencies are kept.
 const LATENCY_DIGITS: u8 = 3;
+
+/// Parts of the latencies at which their distribution is kept, besides the longest.
+const CURVE: [f64; 20] = [
+    0.0, 0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.98, 0.99, 0.995, 0.998, 0.999, 0.9995, 0.9998,
+    0.9999, 0.99995, 0.99998, 0.99999, 1.0,
+];
 
 /// Latencies of one thread or, merged, of a phase.
 #[derive(Clone, Debug)]
@@ -31,6 +40,12 @@ pub struct Percentiles {
     pub p999: f64,
     /// The longest.
     pub max: f64,
+}
+
+impl Default for Latencies {
+    fn default() -> Latencies {
+        Latencies::new()
+    }
 }
 
 impl Latencies {
@@ -63,6 +78,18 @@ impl Latencies {
         self.0.len()
     }
 
+    /// The distribution at useful points; empty without latencies.
+    pub fn curve(&self) -> Vec<LatencyPoint> {
+        if self.0.is_empty() {
+            return Vec::new();
+        }
+        let point = |quantile| LatencyPoint {
+            quantile,
+            micros: self.0.value_at_quantile(quantile) as f64 / 1000.0,
+        };
+        CURVE.into_iter().map(point).collect()
+    }
+
     /// The percentiles; all zero without latencies.
     pub fn percentiles(&self) -> Percentiles {
         if self.0.is_empty() {
@@ -89,6 +116,8 @@ pub struct ProcessUse {
     /// Bytes that the process caused to be written to storage; `None` where the system does not
     /// say.
     pub bytes_written: Option<u64>,
+    /// Bytes that the process caused to be read from storage, where the system says so.
+    pub bytes_read: Option<u64>,
     /// Largest resident memory since the start or the last [`reset_rss_max`].
     pub rss_bytes_max: Option<u64>,
 }
@@ -100,10 +129,13 @@ impl ProcessUse {
         let (cpu_user_s, cpu_sys_s) = read("stat")
             .and_then(|text| cpu_times(&text))
             .unwrap_or_default();
+        let io = read("io");
+        let bytes = |name| io.as_deref().and_then(|text| field(text, name));
         ProcessUse {
             cpu_user_s,
             cpu_sys_s,
-            bytes_written: read("io").and_then(|text| field(&text, "write_bytes:")),
+            bytes_written: bytes("write_bytes:"),
+            bytes_read: bytes("read_bytes:"),
             rss_bytes_max: read("status")
                 .and_then(|text| field(&text, "VmHWM:"))
                 .map(|kib| kib * 1024),
@@ -120,6 +152,45 @@ pub fn reset_rss_max() {
     if let Ok(mut file) = file {
         // Refused without the kernel's page monitor; the figure is then that of the whole run.
         let _ = file.write_all(b"5");
+    }
+}
+
+/// What the files of a directory take.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Space {
+    /// Lengths of all files.
+    pub bytes: u64,
+    /// Number of files.
+    pub files: u64,
+}
+
+impl Space {
+    /// The files in `dir` and below. Files that vanish while they are counted are left out.
+    ///
+    /// # Errors
+    /// When a directory cannot be listed.
+    pub fn of(dir: &Path) -> io::Result<Space> {
+        let mut space = Space::default();
+        for entry in fs::read_dir(dir)? {
+            let entry = entry?;
+            let below = match entry.metadata() {
+                Ok(metadata) if metadata.is_dir() => Space::of(&entry.path()),
+                Ok(metadata) => Ok(Space {
+                    bytes: metadata.len(),
+                    files: 1,
+                }),
+                Err(error) => Err(error),
+            };
+            match below {
+                Ok(below) => {
+                    space.bytes += below.bytes;
+                    space.files += below.files;
+                }
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(space)
     }
 }
 
@@ -177,6 +248,38 @@ mod tests {
         ] {
             assert!((got - want).abs() <= want / 500.0, "{got} for {want}");
         }
+    }
+
+    #[test]
+    fn the_curve_rises_from_the_shortest_latency_to_the_longest() {
+        assert!(Latencies::new().curve().is_empty());
+        let mut latencies = Latencies::new();
+        for micros in 1..=1000 {
+            latencies.record(Duration::from_micros(micros));
+        }
+        let curve = latencies.curve();
+        assert!(curve.is_sorted_by(|a, b| a.quantile < b.quantile && a.micros <= b.micros));
+        let near = |got: f64, want: f64| (got - want).abs() <= want / 500.0;
+        assert!(near(curve[0].micros, 1.0) && near(curve[curve.len() - 1].micros, 1000.0));
+    }
+
+    #[test]
+    fn space_is_that_of_all_files_below() {
+        let dir = tempfile::tempdir().unwrap();
+        fs::create_dir(dir.path().join("below")).unwrap();
+        for (name, bytes) in [("a", 10), ("below/b", 5)] {
+            let file = fs::File::create(dir.path().join(name)).unwrap();
+            file.set_len(bytes).unwrap();
+        }
+        let space = Space::of(dir.path()).unwrap();
+        assert_eq!(
+            space,
+            Space {
+                bytes: 15,
+                files: 2
+            }
+        );
+        assert!(Space::of(&dir.path().join("missing")).is_err());
     }
 
     #[test]

@@ -2,10 +2,15 @@
 
 use std::collections::BTreeMap;
 
-use gabion::{Stats, WrittenBytes};
+use gabion::Stats;
 use serde::{Deserialize, Serialize};
 
 use crate::measure::Percentiles;
+use crate::text::bytes_text;
+
+/// How far, in percent, the system's count of bytes written may be from the store's own before a
+/// result says so.
+const COUNTS_APART_PERCENT_MAX: f64 = 2.0;
 
 /// Bytes that the store wrote, by purpose.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -31,33 +36,35 @@ pub struct BytesWritten {
 }
 
 impl BytesWritten {
-    /// What was written from `before` to `after`.
-    pub fn between(before: &WrittenBytes, after: &WrittenBytes) -> BytesWritten {
-        let mut written = BytesWritten {
-            log: after.log.saturating_sub(before.log),
-            flush: after.flush.saturating_sub(before.flush),
-            compaction: after.compaction.saturating_sub(before.compaction),
-            split: after.split.saturating_sub(before.split),
-            merge: after.merge.saturating_sub(before.merge),
-            gc: after.gc.saturating_sub(before.gc),
-            checkpoint: after.checkpoint.saturating_sub(before.checkpoint),
-            metadata: after.metadata.saturating_sub(before.metadata),
-            total: 0,
-        };
-        written.total = written.log
-            + written.flush
-            + written.compaction
-            + written.split
-            + written.merge
-            + written.gc
-            + written.checkpoint
-            + written.metadata;
-        written
+    /// Everything that a store of Gabion wrote since its statistics began to count.
+    pub fn of(stats: &Stats) -> BytesWritten {
+        let written = &stats.written;
+        BytesWritten {
+            log: written.log,
+            flush: written.flush,
+            compaction: written.compaction,
+            split: written.split,
+            merge: written.merge,
+            gc: written.gc,
+            checkpoint: written.checkpoint,
+            metadata: written.metadata,
+            total: written.total(),
+        }
     }
 
-    /// Everything since `stats` began to count.
-    pub fn of(stats: &Stats) -> BytesWritten {
-        BytesWritten::between(&WrittenBytes::default(), &stats.written)
+    /// What was counted from `before` on.
+    pub fn since(&self, before: &BytesWritten) -> BytesWritten {
+        BytesWritten {
+            log: self.log.saturating_sub(before.log),
+            flush: self.flush.saturating_sub(before.flush),
+            compaction: self.compaction.saturating_sub(before.compaction),
+            split: self.split.saturating_sub(before.split),
+            merge: self.merge.saturating_sub(before.merge),
+            gc: self.gc.saturating_sub(before.gc),
+            checkpoint: self.checkpoint.saturating_sub(before.checkpoint),
+            metadata: self.metadata.saturating_sub(before.metadata),
+            total: self.total.saturating_sub(before.total),
+        }
     }
 
     /// All purposes together.
@@ -85,7 +92,7 @@ impl BytesWritten {
     /// user wrote nothing.
     pub fn amplification(&self, bytes_user: u64) -> (Option<f64>, Option<f64>) {
         (
-            amplification(self.total - self.log, bytes_user),
+            amplification(self.total.saturating_sub(self.log), bytes_user),
             amplification(self.total, bytes_user),
         )
     }
@@ -96,10 +103,32 @@ pub fn amplification(written: u64, bytes_user: u64) -> Option<f64> {
     (bytes_user > 0).then(|| written as f64 / bytes_user as f64)
 }
 
+/// What must be said about two counts of the same bytes that do not agree.
+pub fn counts_note(own: u64, process: Option<u64>) -> Option<String> {
+    let Some(process) = process else {
+        return Some("the system does not say how many bytes the process wrote".to_owned());
+    };
+    if process == 0 && own > 0 {
+        return Some(
+            "the system counts no writes here: the store is on a file system in memory, or the \
+             writes are not counted for processes"
+                .to_owned(),
+        );
+    }
+    let apart = (process as f64 - own as f64).abs() * 100.0 / (own.max(1) as f64);
+    (process != own && apart > COUNTS_APART_PERCENT_MAX).then(|| {
+        format!(
+            "the system counts {} written, the store {}: {apart:.1} % apart",
+            bytes_text(process),
+            bytes_text(own)
+        )
+    })
+}
+
 /// Latency of one kind of operation.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct OperationLatency {
-    /// How many latencies were taken: one per call, so one per batch.
+    /// How many calls there were: one per operation or batch.
     pub calls: u64,
     /// The percentiles.
     #[serde(flatten)]
@@ -210,4 +239,47 @@ pub struct PhaseResult {
     pub machine: String,
     /// What a reader of the figures must know.
     pub notes: Vec<String>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn amplification_needs_bytes_of_the_user() {
+        let written = BytesWritten {
+            log: 100,
+            flush: 90,
+            compaction: 210,
+            total: 400,
+            ..BytesWritten::default()
+        };
+        assert_eq!(written.amplification(100), (Some(3.0), Some(4.0)));
+        assert_eq!(written.amplification(0), (None, None));
+        let before = BytesWritten {
+            log: 40,
+            total: 40,
+            ..BytesWritten::default()
+        };
+        let since = written.since(&before);
+        assert_eq!((since.log, since.flush, since.total), (60, 90, 360));
+    }
+
+    #[test]
+    fn counts_that_agree_to_two_percent_need_no_note() {
+        assert_eq!(counts_note(1000, Some(1019)), None);
+        assert_eq!(counts_note(0, Some(0)), None);
+        assert!(
+            counts_note(1000, Some(1021))
+                .unwrap()
+                .contains("2.1 % apart")
+        );
+        assert!(counts_note(1000, Some(979)).is_some());
+        assert!(
+            counts_note(1000, Some(0))
+                .unwrap()
+                .contains("counts no writes")
+        );
+        assert!(counts_note(1000, None).is_some());
+    }
 }

@@ -4,14 +4,17 @@ use std::fs;
 use std::path::Path;
 
 use gabion::{Db, Engine, Options};
+use gabion_lab::result::PhaseResult;
+use gabion_lab::run::{Runner, Settings, Subject};
+use gabion_lab::target::Store;
+use gabion_lab::targets::wip;
+use gabion_lab::workload::{Distribution, Workload};
 use serde_json::json;
 
 use crate::args::{BenchArguments, DistributionChoice};
-use crate::bench::{
-    Distribution, PhaseResult, Runner, Settings, Workload, table_header, table_row,
-};
 use crate::failure::Failure;
 use crate::output::Output;
+use crate::table::{table_header, table_row};
 
 const MIB: u64 = 1 << 20;
 
@@ -25,14 +28,14 @@ pub(crate) fn run(arguments: &BenchArguments, output: &mut Output) -> Result<(),
         })
         .collect::<Result<Vec<_>, Failure>>()?;
     let settings = settings(arguments);
-    settings.key_shape()?;
+    settings.check()?;
     if arguments.fresh {
         delete_store(&arguments.db)?;
     }
-    let db = open(arguments)?;
-    let results = measure(&db, settings, arguments, &phases, output);
+    let store = wip::opened(open(arguments)?, store_settings(arguments));
+    let results = measure(&*store, settings, arguments, &phases, output);
     let results = results.and_then(|results| {
-        db.close()?;
+        store.close()?;
         Ok(results)
     })?;
     if arguments.json {
@@ -49,13 +52,20 @@ pub(crate) fn run(arguments: &BenchArguments, output: &mut Output) -> Result<(),
 }
 
 fn measure(
-    db: &Db,
+    store: &dyn Store,
     settings: Settings,
     arguments: &BenchArguments,
     phases: &[&Workload],
     output: &mut Output,
 ) -> Result<Vec<PhaseResult>, Failure> {
-    let runner = Runner::new(db, settings)?;
+    let subject = Subject {
+        store,
+        target: &arguments.engine,
+        dir: &arguments.db,
+        existing: arguments.keep,
+        repetition: 0,
+    };
+    let runner = Runner::new(subject, settings)?;
     if !arguments.json {
         output.line(&table_header())?;
     }
@@ -138,7 +148,6 @@ fn is_file_of_a_store(name: &str) -> bool {
 
 fn settings(arguments: &BenchArguments) -> Settings {
     Settings {
-        target: arguments.engine.clone(),
         num: arguments.num,
         reads: arguments.reads.unwrap_or(arguments.num),
         writers: arguments.writers,
@@ -149,23 +158,30 @@ fn settings(arguments: &BenchArguments) -> Settings {
         distribution: arguments.distribution.map(distribution),
         seed: arguments.seed,
         write_rate: arguments.write_rate,
-        store: json!({
-            "durability": arguments.durability.durability.to_string(),
-            "cache_mb": arguments.cache_mb,
-            "memtable_mb": arguments.memtable_mb,
-            "bucket_mb": arguments.bucket_mb,
-            "existing": arguments.keep,
-        }),
+        ..Settings::default()
     }
 }
 
-fn distribution(choice: DistributionChoice) -> Distribution {
+/// How the store is opened, for the report.
+fn store_settings(arguments: &BenchArguments) -> serde_json::Value {
+    json!({
+        "durability": arguments.durability.durability.to_string(),
+        "cache_mb": arguments.cache_mb,
+        "memtable_mb": arguments.memtable_mb,
+        "bucket_mb": arguments.bucket_mb,
+        "existing": arguments.keep,
+    })
+}
+
+/// The lab's word for a distribution of the command line.
+pub(super) fn distribution(choice: DistributionChoice) -> Distribution {
     match choice {
         DistributionChoice::Uniform => Distribution::Uniform,
         DistributionChoice::Zipfian => Distribution::Zipfian,
         DistributionChoice::Latest => Distribution::Latest,
         DistributionChoice::Sequential => Distribution::Sequential,
         DistributionChoice::ZipfianComposite => Distribution::ZipfianComposite,
+        DistributionChoice::Exponential => Distribution::Exponential,
     }
 }
 

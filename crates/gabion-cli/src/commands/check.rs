@@ -1,10 +1,11 @@
 //! `check`: whether every byte of a store is what was written.
 
+use gabion_lab::text::{bytes_text, count_text};
 use serde_json::json;
 
 use crate::args::CheckArguments;
 use crate::failure::Failure;
-use crate::output::{Output, bytes_text, count_text};
+use crate::output::Output;
 use crate::store;
 
 /// Verifies a store and prints what is damaged.

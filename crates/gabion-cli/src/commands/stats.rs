@@ -1,10 +1,11 @@
 //! `stats`: what a store consists of.
 
 use gabion::{KeyspaceStats, Options, Stats};
+use gabion_lab::text::{bytes_text, count_text};
 
 use crate::args::StatsArguments;
 use crate::failure::Failure;
-use crate::output::{Output, bytes_text, count_text};
+use crate::output::Output;
 use crate::store;
 
 /// Prints the figures of a store.

@@ -18,12 +18,13 @@ use std::io::IsTerminal;
 use std::time::{Duration, Instant};
 
 use gabion::{Db, Durability, Keyspace, Options, WriteBatch};
+use gabion_lab::measure::ProcessUse;
+use gabion_lab::text::{bytes_text, count_text};
 use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::args::LoadArguments;
-use crate::bench::ProcessUse;
 use crate::failure::Failure;
-use crate::output::{Output, bytes_text, count_text};
+use crate::output::Output;
 use crate::store;
 use progress::{Ledger, Progress};
 use source::{Place, Source};

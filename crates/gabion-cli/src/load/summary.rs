@@ -4,11 +4,13 @@ use std::path::Path;
 use std::time::Duration;
 
 use gabion::Stats;
+use gabion_lab::measure::ProcessUse;
+use gabion_lab::result::{BytesWritten, amplification, counts_note};
+use gabion_lab::text::{bytes_text, count_text};
 use serde_json::json;
 
-use crate::bench::{BytesWritten, ProcessUse, amplification, counts_note};
 use crate::failure::Failure;
-use crate::output::{Output, bytes_text, count_text};
+use crate::output::Output;
 
 /// The figures of a load.
 pub(super) struct Summary<'a> {

@@ -1,11 +1,24 @@
 //! The phases as data: which operations in which parts, how they choose their records, who runs
 //! them and how many there are. The runner knows operations, never phases.
+//!
+//! [`generators`] choose the records, [`keys`] make their bytes, [`sizes`] names the shapes of
+//! records that papers and field studies use.
 
-use super::generators::Distribution;
+pub(crate) mod generators;
+pub(crate) mod keys;
+mod rng;
+mod sizes;
+
+pub use generators::Distribution;
+pub use rng::Rng;
+pub(crate) use rng::mix;
+pub use sizes::{SIZES, Size};
+
+use crate::target::Abilities;
 
 /// One kind of request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(crate) enum Operation {
+pub enum Operation {
     /// Writes the record drawn.
     Put,
     /// Reads the record drawn.
@@ -28,7 +41,7 @@ pub(crate) enum Operation {
 
 impl Operation {
     /// The name in reports.
-    pub(crate) fn name(self) -> &'static str {
+    pub fn name(self) -> &'static str {
         match self {
             Operation::Put => "put",
             Operation::Read => "read",
@@ -42,8 +55,13 @@ impl Operation {
         }
     }
 
+    /// Whether it needs a store that keeps its keys in order.
+    pub fn is_ordered(self) -> bool {
+        matches!(self, Operation::Next | Operation::Seek | Operation::Scan(_))
+    }
+
     /// Whether a phase in which none of these found anything measured nothing.
-    pub(crate) fn must_find(self) -> bool {
+    pub fn must_find(self) -> bool {
         match self {
             Operation::Read
             | Operation::Next
@@ -59,7 +77,7 @@ impl Operation {
 
 /// How many entries a scan takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(crate) enum ScanLength {
+pub enum ScanLength {
     /// Always as many.
     Fixed(u32),
     /// Uniform from one to this many.
@@ -68,7 +86,7 @@ pub(crate) enum ScanLength {
 
 /// Whose thread count a phase uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Workers {
+pub enum Workers {
     /// `--writers`: phases that only write.
     Writers,
     /// `--threads`: reads and mixes.
@@ -77,7 +95,7 @@ pub(crate) enum Workers {
 
 /// How many operations a phase has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Count {
+pub enum Count {
     /// The number of records.
     Records,
     /// The number of reads.
@@ -88,25 +106,25 @@ pub(crate) enum Count {
 
 /// One phase.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Workload {
+pub struct Workload {
     /// The name on the command line.
-    pub(crate) name: &'static str,
+    pub name: &'static str,
     /// One line of help.
-    pub(crate) about: &'static str,
+    pub about: &'static str,
     /// Operations with their parts of a hundred.
-    pub(crate) mix: &'static [(Operation, u32)],
+    pub mix: &'static [(Operation, u32)],
     /// How records are chosen unless the run says otherwise.
-    pub(crate) distribution: Distribution,
+    pub distribution: Distribution,
     /// Whether the run's own distribution replaces `distribution`.
-    pub(crate) distribution_free: bool,
+    pub distribution_free: bool,
     /// Whose thread count it uses.
-    pub(crate) workers: Workers,
+    pub workers: Workers,
     /// How many operations it has.
-    pub(crate) count: Count,
+    pub count: Count,
     /// Whether every write waits for the disk, whatever the store's durability.
-    pub(crate) synced: bool,
+    pub synced: bool,
     /// Whether one more thread puts records at the run's pace while the others work.
-    pub(crate) paced_writer: bool,
+    pub paced_writer: bool,
 }
 
 /// What phases have in common.
@@ -130,6 +148,9 @@ const FILL: Workload = Workload {
     ..BASE
 };
 
+/// A phase of the RECIPE mix: new records and lookups, nothing else.
+const RECIPE: Workload = BASE;
+
 /// A phase of YCSB.
 const YCSB: Workload = Workload {
     distribution: Distribution::Zipfian,
@@ -137,7 +158,7 @@ const YCSB: Workload = Workload {
 };
 
 /// All phases, in the order in which help lists them.
-pub(crate) static WORKLOADS: &[Workload] = &[
+pub static WORKLOADS: &[Workload] = &[
     Workload {
         name: "fillseq",
         about: "put every record once, in key order",
@@ -254,16 +275,54 @@ pub(crate) static WORKLOADS: &[Workload] = &[
         paced_writer: true,
         ..BASE
     },
+    Workload {
+        name: "regions",
+        about: "put --num records, a quarter into each of four regions with its own distribution",
+        distribution: Distribution::Regions,
+        distribution_free: false,
+        ..FILL
+    },
+    Workload {
+        name: "reinsert",
+        about: "50 % delete, 50 % put, --num in all: records come and go",
+        mix: &[(Operation::Delete, 50), (Operation::Put, 50)],
+        ..FILL
+    },
+    Workload {
+        name: "recipe-load",
+        about: "insert every record once, in random order",
+        distribution: Distribution::Shuffled,
+        distribution_free: false,
+        ..FILL
+    },
+    Workload {
+        name: "recipe-a",
+        about: "50 % read, 50 % insert, uniform",
+        mix: &[(Operation::Read, 50), (Operation::Insert, 50)],
+        ..RECIPE
+    },
+    Workload {
+        name: "recipe-b",
+        about: "95 % read, 5 % insert, uniform",
+        mix: &[(Operation::Read, 95), (Operation::Insert, 5)],
+        ..RECIPE
+    },
+    Workload {
+        name: "recipe-c",
+        about: "100 % read, uniform",
+        mix: &[(Operation::Read, 100)],
+        ..RECIPE
+    },
 ];
 
 impl Workload {
     /// The phase of that name.
-    pub(crate) fn named(name: &str) -> Option<&'static Workload> {
+    pub fn named(name: &str) -> Option<&'static Workload> {
         WORKLOADS.iter().find(|workload| workload.name == name)
     }
 
     /// The distribution of a run whose own is `wanted`.
-    pub(crate) fn distribution(&self, wanted: Option<Distribution>) -> Distribution {
+    pub fn distribution(&self, wanted: Option<Distribution>) -> Distribution {
         match wanted {
             Some(wanted) if self.distribution_free => wanted,
             _ => self.distribution,
@@ -271,7 +330,7 @@ impl Workload {
     }
 
     /// How many operations a run over `num` records with `reads` reads has.
-    pub(crate) fn operations(&self, num: u64, reads: u64) -> u64 {
+    pub fn operations(&self, num: u64, reads: u64) -> u64 {
         match self.count {
             Count::Records => num,
             Count::Reads => reads,
@@ -279,9 +338,26 @@ impl Workload {
         }
     }
 
+    /// What the phase needs that a target with these abilities cannot do; `None` if it can run.
+    pub fn lacks(&self, abilities: &Abilities) -> Option<&'static str> {
+        let ordered = self.mix.iter().any(|(operation, _)| operation.is_ordered());
+        if ordered && !abilities.ordered {
+            return Some("it keeps no order of keys");
+        }
+        (self.synced && !abilities.synced_writes)
+            .then_some("its writes are not on storage when they return")
+    }
+
+    /// Whether the phase steps through the store, which it then does and nothing else.
+    pub fn is_walk(&self) -> bool {
+        self.mix
+            .iter()
+            .any(|(operation, _)| *operation == Operation::Next)
+    }
+
     /// Which part of the mix a draw from `0..100` is.
     #[inline]
-    pub(crate) fn choose(&self, percentile: u64) -> usize {
+    pub fn choose(&self, percentile: u64) -> usize {
         let mut left = percentile;
         for (at, (_, part)) in self.mix.iter().enumerate() {
             if left < u64::from(*part) {
@@ -303,6 +379,26 @@ mod tests {
             let total: u32 = workload.mix.iter().map(|(_, part)| part).sum();
             assert_eq!(total, 100, "{}", workload.name);
         }
+    }
+
+    #[test]
+    fn stepping_through_a_store_stands_alone() {
+        for workload in WORKLOADS.iter().filter(|workload| workload.is_walk()) {
+            assert_eq!(workload.mix, [(Operation::Next, 100)], "{}", workload.name);
+        }
+    }
+
+    #[test]
+    fn a_phase_says_what_a_target_lacks() {
+        let hash = Abilities {
+            ordered: false,
+            synced_writes: false,
+            persistent: false,
+        };
+        let lacks = |name| Workload::named(name).unwrap().lacks(&hash);
+        assert!(lacks("ycsb-e").unwrap().contains("order"));
+        assert!(lacks("fillsync").unwrap().contains("storage"));
+        assert_eq!(lacks("ycsb-a"), None);
     }
 
     #[test]

@@ -8,45 +8,45 @@ const GOLDEN: u64 = 0x9E37_79B9_7F4A_7C15;
 
 /// A deterministic source of random numbers.
 #[derive(Clone, Debug)]
-pub(crate) struct Rng {
+pub struct Rng {
     state: u64,
 }
 
 impl Rng {
     /// The source for one stream (a thread, say) of one seed. Streams of one seed are unrelated.
-    pub(crate) fn new(seed: u64, stream: u64) -> Rng {
+    pub fn new(seed: u64, stream: u64) -> Rng {
         let mut rng = Rng {
             state: mix(seed ^ mix(stream.wrapping_add(GOLDEN))),
         };
-        rng.next();
+        rng.next_u64();
         rng
     }
 
     /// The next 64 random bits.
     #[inline]
-    pub(crate) fn next(&mut self) -> u64 {
+    pub fn next_u64(&mut self) -> u64 {
         self.state = self.state.wrapping_add(GOLDEN);
         mix(self.state)
     }
 
     /// A number in `0..bound`, uniform to within `bound / 2^64`. `bound` must not be zero.
     #[inline]
-    pub(crate) fn below(&mut self, bound: u64) -> u64 {
-        let wide = u128::from(self.next()) * u128::from(bound);
+    pub fn below(&mut self, bound: u64) -> u64 {
+        let wide = u128::from(self.next_u64()) * u128::from(bound);
         (wide >> 64) as u64
     }
 
     /// A number in `[0, 1)` with 53 random bits.
     #[inline]
-    pub(crate) fn unit(&mut self) -> f64 {
-        (self.next() >> 11) as f64 * (1.0 / (1u64 << 53) as f64)
+    pub fn unit(&mut self) -> f64 {
+        (self.next_u64() >> 11) as f64 * (1.0 / (1u64 << 53) as f64)
     }
 
     /// `len` random bytes.
-    pub(crate) fn bytes(&mut self, len: usize) -> Vec<u8> {
+    pub fn bytes(&mut self, len: usize) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(len + 8);
         while bytes.len() < len {
-            bytes.extend_from_slice(&self.next().to_le_bytes());
+            bytes.extend_from_slice(&self.next_u64().to_le_bytes());
         }
         bytes.truncate(len);
         bytes
@@ -69,7 +69,7 @@ mod tests {
     fn one_seed_gives_one_sequence_and_streams_differ() {
         let take = |seed, stream| {
             let mut rng = Rng::new(seed, stream);
-            [rng.next(), rng.next(), rng.next()]
+            [rng.next_u64(), rng.next_u64(), rng.next_u64()]
         };
         assert_eq!(take(7, 1), take(7, 1));
         assert_ne!(take(7, 1), take(7, 2));

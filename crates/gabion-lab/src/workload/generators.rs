@@ -12,7 +12,14 @@
 //! - *sequential*: one after the other in key order.
 //! - *zipfian-composite*: the first part of a key Zipfian, the rest uniform, as when a popular user
 //!   owns many records: neighbours are popular together.
+//! - *exponential*: the first keys most likely, with a mean of a tenth of the key space: popular
+//!   records are neighbours.
+//! - *regions*: four quarters of the key space in turn, each for a quarter of the draws:
+//!   exponential, normal (its mean in the middle, its standard deviation an eighth of the region),
+//!   uniform, and exponential from the end downwards (WipDB paper, section 2.4.2).
 //! - *shuffled*: every record once, in the permutation's order. Loads use it.
+
+use serde::{Deserialize, Serialize};
 
 use super::keys::{GENERATION_MAX, KeyId};
 use super::rng::{Rng, mix};
@@ -22,10 +29,17 @@ pub(crate) const ZIPF_EXPONENT: f64 = 0.99;
 /// First parts of keys in *zipfian-composite*: those that three decimal digits can tell apart
 /// (FlexSpace paper, section 6.2).
 const COMPOSITE_GROUPS: u64 = 1000;
+/// Mean of *exponential* as a part of its range.
+const EXPONENTIAL_MEAN: f64 = 0.1;
+/// Standard deviation of the normal region as a part of it.
+const NORMAL_DEVIATION: f64 = 0.125;
+/// Regions of *regions*.
+const REGIONS: u64 = 4;
 
 /// How requests choose their records.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Distribution {
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Distribution {
     /// Every record equally likely.
     Uniform,
     /// Few records take most requests; the popular ones are spread over the key space.
@@ -36,19 +50,25 @@ pub(crate) enum Distribution {
     Sequential,
     /// Few groups of neighbouring records take most requests.
     ZipfianComposite,
+    /// Neighbouring records at the start of the key space take most requests.
+    Exponential,
+    /// Four parts of the key space in turn, each with a distribution of its own.
+    Regions,
     /// Every record once, in random order.
     Shuffled,
 }
 
 impl Distribution {
     /// The name in reports and on the command line.
-    pub(crate) fn name(self) -> &'static str {
+    pub fn name(self) -> &'static str {
         match self {
             Distribution::Uniform => "uniform",
             Distribution::Zipfian => "zipfian",
             Distribution::Latest => "latest",
             Distribution::Sequential => "sequential",
             Distribution::ZipfianComposite => "zipfian-composite",
+            Distribution::Exponential => "exponential",
+            Distribution::Regions => "regions",
             Distribution::Shuffled => "shuffled",
         }
     }
@@ -207,6 +227,43 @@ pub(crate) fn part_of(part: u64, parts: u64, whole: u64) -> (u64, u64) {
     (cut(part), cut(part + 1))
 }
 
+/// A place in `[0, 1)` from the exponential distribution, cut off at 1.
+#[inline]
+fn exponential(rng: &mut Rng) -> f64 {
+    let kept = -(-1.0 / EXPONENTIAL_MEAN).exp_m1();
+    let place = -EXPONENTIAL_MEAN * (-rng.unit() * kept).ln_1p();
+    place.clamp(0.0, BELOW_ONE)
+}
+
+/// A place in `[0, 1)` from the normal distribution around the middle, cut off at both ends.
+#[inline]
+fn normal(rng: &mut Rng) -> f64 {
+    loop {
+        // Box and Muller's transformation; the draw under the logarithm is never zero.
+        let radius = (-2.0 * (1.0 - rng.unit()).ln()).sqrt();
+        let angle = std::f64::consts::TAU * rng.unit();
+        let place = 0.5 + NORMAL_DEVIATION * radius * angle.cos();
+        if (0.0..1.0).contains(&place) {
+            return place;
+        }
+    }
+}
+
+/// The largest number below one.
+const BELOW_ONE: f64 = 1.0 - f64::EPSILON / 2.0;
+
+/// The record at `place`, from 0 to below 1, of the records from `start` to before `end`.
+#[inline]
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "a place in the range, cut to its record"
+)]
+fn record_at(place: f64, start: u64, end: u64) -> u64 {
+    let length = end - start;
+    start + ((place * length as f64) as u64).min(length.saturating_sub(1))
+}
+
 /// One thread's draws from a distribution.
 #[derive(Clone, Debug)]
 pub(crate) struct Generator {
@@ -222,16 +279,20 @@ enum Draw {
     Latest(Zipf),
     Sequential { next: u64 },
     Composite { groups: Zipf, spread: Permutation },
+    Exponential,
+    Regions { drawn: u64, expected: u64 },
     Shuffled { next: u64 },
 }
 
 impl Generator {
     /// Draws for a thread that starts its own part of the key space at item `first`, which matters
-    /// to the distributions that go through the records in an order.
+    /// to the distributions that go through the records in an order, and that will draw about
+    /// `expected` times, which matters to those that change over time.
     pub(crate) fn new(
         distribution: Distribution,
         items: &Items,
         first: u64,
+        expected: u64,
         seed: u64,
         stream: u64,
     ) -> Generator {
@@ -248,6 +309,11 @@ impl Generator {
                     spread: Permutation::new(groups, seed),
                 }
             }
+            Distribution::Exponential => Draw::Exponential,
+            Distribution::Regions => Draw::Regions {
+                drawn: 0,
+                expected: expected.max(1),
+            },
             Distribution::Shuffled => Draw::Shuffled { next: first },
         };
         Generator {
@@ -283,6 +349,19 @@ impl Generator {
                 let (start, end) = part_of(group, spread.n, num);
                 in_order(start + self.rng.below(end - start))
             }
+            Draw::Exponential => in_order(record_at(exponential(&mut self.rng), 0, num)),
+            Draw::Regions { drawn, expected } => {
+                let region = (*drawn * REGIONS / *expected).min(REGIONS - 1);
+                *drawn += 1;
+                let place = match region {
+                    0 => exponential(&mut self.rng),
+                    1 => normal(&mut self.rng),
+                    2 => self.rng.unit(),
+                    _ => BELOW_ONE - exponential(&mut self.rng),
+                };
+                let (start, end) = part_of(region, REGIONS, num);
+                in_order(record_at(place, start, end).min(num - 1))
+            }
             Draw::Shuffled { next } => {
                 let item = *next % num;
                 *next = item + 1;
@@ -304,7 +383,7 @@ mod tests {
     use std::collections::HashSet;
 
     fn generator(distribution: Distribution, num: u64) -> Generator {
-        Generator::new(distribution, &Items::new(num, 42), 0, 42, 7)
+        Generator::new(distribution, &Items::new(num, 42), 0, num, 42, 7)
     }
 
     fn probability(rank: u64, n: u64) -> f64 {
@@ -444,7 +523,7 @@ mod tests {
     #[test]
     fn sequential_goes_round_in_key_order() {
         let items = Items::new(5, 1);
-        let mut generator = Generator::new(Distribution::Sequential, &items, 3, 1, 0);
+        let mut generator = Generator::new(Distribution::Sequential, &items, 3, 7, 1, 0);
         let numbers: Vec<u64> = (0..7).map(|_| generator.next(5).number).collect();
         assert_eq!(numbers, [3, 4, 0, 1, 2, 3, 4]);
     }
@@ -474,6 +553,82 @@ mod tests {
                 );
             }
         }
+    }
+
+    /// How far the empirical distribution of `places` is from `cdf` at most.
+    fn distance(mut places: Vec<f64>, cdf: impl Fn(f64) -> f64) -> f64 {
+        places.sort_by(f64::total_cmp);
+        let count = places.len() as f64;
+        let gap = |(at, place): (usize, &f64)| {
+            let expected = cdf(*place);
+            (expected - at as f64 / count)
+                .abs()
+                .max((expected - (at + 1) as f64 / count).abs())
+        };
+        places.iter().enumerate().map(gap).fold(0.0, f64::max)
+    }
+
+    /// The bound of Kolmogorov and Smirnov's test that one of 10,000 right samples exceeds.
+    fn distance_max(count: u64) -> f64 {
+        2.23 / (count as f64).sqrt()
+    }
+
+    fn exponential_cdf(place: f64) -> f64 {
+        (-place / EXPONENTIAL_MEAN).exp_m1() / (-1.0 / EXPONENTIAL_MEAN).exp_m1()
+    }
+
+    #[test]
+    fn uniform_and_exponential_have_their_distribution_functions() {
+        let (num, draws) = (10_000_000, 100_000);
+        type Cdf = fn(f64) -> f64;
+        let cases: [(Distribution, Cdf); 2] = [
+            (Distribution::Uniform, |place| place),
+            (Distribution::Exponential, exponential_cdf),
+        ];
+        for (distribution, cdf) in cases {
+            let mut generator = generator(distribution, num);
+            let mut draw = |_| generator.next(num).number as f64 / num as f64;
+            let apart = distance((0..draws).map(&mut draw).collect(), cdf);
+            assert!(apart < distance_max(draws), "{distribution:?}: {apart}");
+        }
+    }
+
+    #[test]
+    fn regions_come_in_turn_each_with_its_distribution() {
+        let num = 400_000u64;
+        let mut generator = generator(Distribution::Regions, num);
+        let region = num / REGIONS;
+        let normal_density = |place: f64| (-((place - 0.5) / NORMAL_DEVIATION).powi(2) / 2.0).exp();
+        let steps = 10_000u32;
+        let mut below = vec![0.0];
+        for step in 0..steps {
+            let middle = (f64::from(step) + 0.5) / f64::from(steps);
+            below.push(below.last().unwrap() + normal_density(middle));
+        }
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "in 0..1"
+        )]
+        let normal_cdf =
+            |place: f64| below[(place * f64::from(steps)) as usize] / below.last().unwrap();
+        let cdfs: [&dyn Fn(f64) -> f64; 4] =
+            [&exponential_cdf, &normal_cdf, &|place| place, &|place| {
+                1.0 - exponential_cdf(1.0 - place)
+            }];
+        for (at, cdf) in (0u64..).zip(cdfs) {
+            let mut draw = |_| {
+                let number = generator.next(num).number;
+                assert_eq!(number / region, at, "{number}");
+                (number % region) as f64 / region as f64
+            };
+            let apart = distance((0..region).map(&mut draw).collect(), cdf);
+            assert!(apart < distance_max(region), "region {at}: {apart}");
+        }
+        assert!(
+            generator.next(num).number / region == 3,
+            "the last region stays"
+        );
     }
 
     #[test]
@@ -513,6 +668,8 @@ mod tests {
             Distribution::Zipfian,
             Distribution::Latest,
             Distribution::ZipfianComposite,
+            Distribution::Exponential,
+            Distribution::Regions,
         ] {
             let mut a = generator(distribution, 10_000);
             let mut b = generator(distribution, 10_000);

@@ -1,0 +1,194 @@
+//! Phases on the targets of the lab itself.
+
+use std::path::Path;
+
+use super::*;
+use crate::target::{StoreOptions, Target};
+use crate::targets::{btreemap, empty, wip};
+use crate::workload::WORKLOADS;
+
+fn settings() -> Settings {
+    Settings {
+        num: 3000,
+        reads: 2000,
+        writers: 2,
+        threads: 2,
+        ..Settings::default()
+    }
+}
+
+fn run(target: &Target, settings: &Settings, phases: &[&str]) -> Vec<PhaseResult> {
+    let dir = tempfile::tempdir().unwrap();
+    let store = open(target, dir.path(), settings);
+    let subject = Subject {
+        store: &*store,
+        target: target.name,
+        dir: dir.path(),
+        existing: false,
+        repetition: 3,
+    };
+    let runner = Runner::new(subject, settings.clone()).unwrap();
+    let named = |name: &&str| runner.run(Workload::named(name).unwrap()).unwrap();
+    phases.iter().map(named).collect()
+}
+
+fn open(target: &Target, dir: &Path, settings: &Settings) -> Box<dyn Store> {
+    (target.open)(&StoreOptions {
+        dir: dir.to_owned(),
+        existing: false,
+        cache_bytes: 8 << 20,
+        write_buffer_bytes: None,
+        background_threads: 1,
+        records: settings.num,
+        record_bytes: settings.record_bytes(),
+    })
+    .unwrap()
+}
+
+/// Every phase runs on every target that can do it, and does all of its operations.
+#[test]
+fn every_phase_runs_on_every_target() {
+    for target in [wip::TARGET, empty::TARGET, btreemap::TARGET] {
+        let settings = settings();
+        let phases: Vec<&str> = ["ycsb-load"]
+            .into_iter()
+            .chain(
+                WORKLOADS
+                    .iter()
+                    .filter(|workload| workload.lacks(&target.abilities).is_none())
+                    .map(|workload| workload.name)
+                    // With 3000 inserts of its own in `ycsb-load` before, every read finds.
+                    .filter(|name| !["deleterandom", "reinsert"].contains(name)),
+            )
+            .chain(["reinsert", "deleterandom"])
+            .collect();
+        for (result, phase) in run(&target, &settings, &phases).iter().zip(&phases) {
+            let workload = Workload::named(phase).unwrap();
+            let wanted = workload.operations(settings.num, settings.reads);
+            assert_eq!(result.operations, wanted, "{} {phase}", target.name);
+            assert_eq!(result.repetition, 3);
+            let calls: u64 = result
+                .latency_us_by_operation
+                .iter()
+                .filter(|(name, _)| *name != "paced_put")
+                .map(|(_, latency)| latency.calls)
+                .sum();
+            assert_eq!(calls, wanted, "{} {phase}", target.name);
+            let last = result.throughput.last().unwrap();
+            assert_eq!(last.seconds.to_bits(), result.seconds.to_bits());
+            assert!(!result.latency_curve.is_empty(), "{} {phase}", target.name);
+        }
+    }
+}
+
+#[test]
+fn bytes_of_the_user_and_live_records_are_counted() {
+    let settings = Settings {
+        batch: 7,
+        ..settings()
+    };
+    let phases = ["fillseq", "readrandom", "ycsb-d", "reinsert"];
+    let results = run(&wip::TARGET, &settings, &phases);
+    assert_eq!(results[0].bytes_user, 3000 * 116);
+    assert_eq!(results[1].bytes_user, 0);
+    assert_eq!(results[1].wa_with_log, None);
+    let inserts = results[2].latency_us_by_operation["insert"].calls;
+    assert_eq!(results[2].bytes_user, inserts * 116);
+    for (result, records) in results.iter().zip([3000, 3000, 3000 + inserts]) {
+        let space = result.space_bytes as f64 / (records * 116) as f64;
+        assert_eq!(result.space_amplification, Some(space), "{}", result.phase);
+        assert!(result.files > 0);
+    }
+    let reinserted = results[3].space_amplification.unwrap();
+    let gone = results[3].space_bytes as f64 / ((3000 + inserts) * 116) as f64;
+    assert!(reinserted > gone, "{reinserted} {gone}");
+}
+
+#[test]
+fn a_store_in_memory_has_no_space_amplification() {
+    let results = run(&btreemap::TARGET, &settings(), &["fillseq"]);
+    assert_eq!(
+        (results[0].files, results[0].space_amplification),
+        (0, None)
+    );
+    assert_eq!(results[0].bytes_written, None);
+    assert_eq!(results[0].stall_s, None);
+}
+
+#[test]
+fn an_open_loop_takes_the_time_that_its_rate_says() {
+    let settings = Settings {
+        reads: 200,
+        rate: Some(2000),
+        ..settings()
+    };
+    let results = run(&empty::TARGET, &settings, &["readrandom", "readseq"]);
+    assert_eq!(results[0].rate_per_s, Some(2000.0));
+    // The last operation is due 99.5 ms after the first; no store can be faster.
+    assert!(results[0].seconds >= 0.099, "{}", results[0].seconds);
+    assert_eq!(results[1].rate_per_s, None);
+}
+
+#[test]
+fn a_phase_that_hits_its_limit_says_so_and_keeps_what_it_did() {
+    let settings = Settings {
+        reads: 1_000_000,
+        rate: Some(100),
+        seconds_max: Some(1),
+        ..settings()
+    };
+    let results = run(&empty::TARGET, &settings, &["readrandom"]);
+    let result = &results[0];
+    assert!(result.operations > 0 && result.operations < 1_000_000);
+    let note = format!("time limit of 1 s after {} of 1000000", result.operations);
+    assert!(
+        result.notes.iter().any(|n| n.contains(&note)),
+        "{:?}",
+        result.notes
+    );
+}
+
+#[test]
+fn a_warm_up_is_not_counted() {
+    let settings = Settings {
+        warm_up: 500,
+        ..settings()
+    };
+    let phases = ["ycsb-load", "recipe-a", "readrandom"];
+    let results = run(&btreemap::TARGET, &settings, &phases);
+    assert!(results.iter().all(|result| result.operations <= 3000));
+    assert_eq!(results[2].latency_us_by_operation["read"].calls, 2000);
+    assert_eq!(results[2].found, 2000);
+}
+
+#[test]
+fn one_thread_does_the_same_with_the_same_seed() {
+    let settings = Settings {
+        writers: 1,
+        threads: 1,
+        ..settings()
+    };
+    let phases = ["fillrandom", "readrandom", "ycsb-e"];
+    let found = |seed| {
+        let settings = Settings {
+            seed,
+            ..settings.clone()
+        };
+        let results = run(&btreemap::TARGET, &settings, &phases);
+        [results[1].found, results[2].found]
+    };
+    assert_eq!(found(5), found(5));
+    assert_ne!(found(5), found(6));
+}
+
+#[test]
+fn calls_are_counted_whether_they_are_timed_or_not() {
+    let settings = Settings {
+        reads: 2_000_000,
+        threads: 1,
+        ..settings()
+    };
+    let results = run(&empty::TARGET, &settings, &["readrandom"]);
+    assert_eq!(results[0].operations, 2_000_000);
+    assert_eq!(results[0].latency_us_by_operation["read"].calls, 2_000_000);
+}

@@ -1,0 +1,82 @@
+//! The target that does nothing: what remains is the cost of the lab itself.
+
+use std::hint::black_box;
+
+use crate::Error;
+use crate::target::{Abilities, Batch, Counters, Session, Steps, Store, StoreOptions, Target};
+use crate::workload::keys;
+
+/// The target `empty`. It says that it has every key but those that workloads use as absent.
+pub const TARGET: Target = Target {
+    name: "empty",
+    about: "does nothing, so that the figures show what the lab itself costs",
+    abilities: Abilities {
+        ordered: true,
+        synced_writes: true,
+        persistent: false,
+    },
+    open,
+};
+
+struct Empty;
+
+fn open(_options: &StoreOptions) -> Result<Box<dyn Store>, Error> {
+    Ok(Box::new(Empty))
+}
+
+impl Store for Empty {
+    fn session(&self) -> Result<Box<dyn Session + '_>, Error> {
+        Ok(Box::new(Empty))
+    }
+
+    fn settle(&self) -> Result<(), Error> {
+        Ok(())
+    }
+
+    fn counters(&self) -> Result<Counters, Error> {
+        Ok(Counters::default())
+    }
+
+    fn settings(&self) -> serde_json::Value {
+        serde_json::Value::Null
+    }
+
+    fn close(self: Box<Self>) -> Result<(), Error> {
+        Ok(())
+    }
+}
+
+impl Session for Empty {
+    fn put(&mut self, key: &[u8], value: &[u8]) -> Result<(), Error> {
+        black_box((key, value));
+        Ok(())
+    }
+
+    fn put_synced(&mut self, key: &[u8], value: &[u8]) -> Result<(), Error> {
+        self.put(key, value)
+    }
+
+    fn write(&mut self, batch: &Batch) -> Result<(), Error> {
+        black_box(batch);
+        Ok(())
+    }
+
+    fn delete(&mut self, key: &[u8]) -> Result<(), Error> {
+        black_box(key);
+        Ok(())
+    }
+
+    fn get(&mut self, key: &[u8]) -> Result<bool, Error> {
+        Ok(!keys::is_absent(black_box(key)))
+    }
+
+    fn scan(&mut self, from: &[u8], entries: usize) -> Result<usize, Error> {
+        black_box(from);
+        Ok(entries)
+    }
+
+    fn steps(&mut self, from: &[u8]) -> Result<Steps<'_>, Error> {
+        black_box(from);
+        Ok(Box::new(|entries| Ok(black_box(entries))))
+    }
+}

@@ -1,0 +1,141 @@
+//! Gabion's WipDB engine as a target.
+
+use std::hint::black_box;
+
+use gabion::{Db, Durability, Keyspace, Options, WriteBatch};
+use serde_json::json;
+
+use crate::Error;
+use crate::result::BytesWritten;
+use crate::target::{Abilities, Batch, Counters, Session, Steps, Store, StoreOptions, Target};
+
+/// The target `wip`.
+pub const TARGET: Target = Target {
+    name: "wip",
+    about: concat!("Gabion's WipDB engine, version ", env!("CARGO_PKG_VERSION")),
+    abilities: Abilities {
+        ordered: true,
+        synced_writes: true,
+        persistent: true,
+    },
+    open,
+};
+
+struct Wip {
+    db: Db,
+    settings: serde_json::Value,
+}
+
+/// A store of Gabion that was opened elsewhere, with what it was set to.
+pub fn opened(db: Db, settings: serde_json::Value) -> Box<dyn Store> {
+    Box::new(Wip { db, settings })
+}
+
+fn open(options: &StoreOptions) -> Result<Box<dyn Store>, Error> {
+    let durability = Durability::Buffered;
+    let mut store = Options::default()
+        .create_if_missing(!options.existing)
+        .error_if_exists(!options.existing)
+        .durability(durability)
+        .cache_bytes(options.cache_bytes)
+        .background_threads(options.background_threads);
+    if let Some(bytes) = options.write_buffer_bytes {
+        store = store.memtable_budget_bytes(bytes);
+    }
+    let settings = json!({
+        "durability": durability.to_string(),
+        "cache_bytes": store.cache_bytes,
+        "memtable_budget_bytes": store.memtable_budget_bytes,
+        "bucket_bytes": store.bucket_bytes,
+        "log_bytes_max": store.log_bytes_max,
+        "filter_bits_per_key": store.filter_bits_per_key,
+        "background_threads": store.background_threads,
+    });
+    Ok(opened(store.open(&options.dir)?, settings))
+}
+
+impl Store for Wip {
+    fn session(&self) -> Result<Box<dyn Session + '_>, Error> {
+        Ok(Box::new(WipSession {
+            db: &self.db,
+            keyspace: self.db.default_keyspace(),
+        }))
+    }
+
+    fn settle(&self) -> Result<(), Error> {
+        self.db.persist(Durability::Sync)?;
+        Ok(self.db.wait_idle()?)
+    }
+
+    fn counters(&self) -> Result<Counters, Error> {
+        let stats = self.db.stats();
+        Ok(Counters {
+            written: Some(BytesWritten::of(&stats)),
+            stall_ns: Some(stats.stall_ns),
+            slowdown_ns: Some(stats.slowdown_ns),
+        })
+    }
+
+    fn settings(&self) -> serde_json::Value {
+        self.settings.clone()
+    }
+
+    fn close(self: Box<Self>) -> Result<(), Error> {
+        Ok(self.db.close()?)
+    }
+}
+
+struct WipSession<'a> {
+    db: &'a Db,
+    keyspace: &'a Keyspace,
+}
+
+impl Session for WipSession<'_> {
+    fn put(&mut self, key: &[u8], value: &[u8]) -> Result<(), Error> {
+        Ok(self.keyspace.put(key, value)?)
+    }
+
+    fn put_synced(&mut self, key: &[u8], value: &[u8]) -> Result<(), Error> {
+        Ok(self.keyspace.put_with(key, value, Durability::Sync)?)
+    }
+
+    fn write(&mut self, batch: &Batch) -> Result<(), Error> {
+        let mut writes = WriteBatch::new();
+        for (key, value) in batch.iter() {
+            match value {
+                Some(value) => writes.put(self.keyspace, key, value)?,
+                None => writes.delete(self.keyspace, key)?,
+            }
+        }
+        Ok(self.db.write(writes)?)
+    }
+
+    fn delete(&mut self, key: &[u8]) -> Result<(), Error> {
+        Ok(self.keyspace.delete(key)?)
+    }
+
+    fn get(&mut self, key: &[u8]) -> Result<bool, Error> {
+        Ok(black_box(self.keyspace.get(key)?).is_some())
+    }
+
+    fn scan(&mut self, from: &[u8], entries: usize) -> Result<usize, Error> {
+        let mut count = 0;
+        for entry in self.keyspace.range(from..).take(entries) {
+            black_box(entry?);
+            count += 1;
+        }
+        Ok(count)
+    }
+
+    fn steps(&mut self, from: &[u8]) -> Result<Steps<'_>, Error> {
+        let mut entries_from = self.keyspace.range(from..);
+        Ok(Box::new(move |entries| {
+            let mut count = 0;
+            for entry in entries_from.by_ref().take(entries) {
+                black_box(entry?);
+                count += 1;
+            }
+            Ok(count)
+        }))
+    }
+}
