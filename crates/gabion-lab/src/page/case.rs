@@ -112,7 +112,7 @@ fn about(summary: &Summary, case: &Case) -> String {
 
 fn throughput(out: &mut String, ran: &Ran) -> fmt::Result {
     let figure: Figure = |result| Some(result.ops_per_s);
-    let aside = |cell: &Cell| cell.ratio;
+    let aside = |cell: &Cell| cell.ratio.filter(|_| ran.len() > 1);
     let hint = "operations per second, more is better";
     bars_of(out, ran, "Throughput", hint, Unit::PerSecond, figure, aside)
 }

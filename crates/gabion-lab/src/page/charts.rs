@@ -105,7 +105,7 @@ pub(super) fn bars(out: &mut String, frame: &Frame, axis: &Axis, rows: &[Row]) -
     let says = says.collect::<Vec<_>>().join("; ");
     frame.open(out)?;
     frame.open_svg(out, "bars", bottom + 22, &says)?;
-    ticks_across(out, axis, bottom)?;
+    ticks_across(out, axis, bottom, true)?;
     for (index, row) in rows.iter().enumerate() {
         bar(out, axis, row, index * ROW)?;
     }
@@ -127,7 +127,7 @@ fn bar(out: &mut String, axis: &Axis, row: &Row, top: usize) -> fmt::Result {
         row.target,
         escaped(told.trim()),
         top + ROW_TEXT,
-        escaped(&shortened(name, 20)),
+        escaped(&shortened(name, if aside.is_empty() { 20 } else { 16 })),
         top + ROW_TEXT,
         escaped(value),
         escaped(aside),
@@ -210,7 +210,7 @@ pub(super) fn lines(
         HEIGHT,
         &format!("Lines of {}", names.join(", ")),
     )?;
-    ticks_across(out, x, HEIGHT)?;
+    ticks_across(out, x, HEIGHT, false)?;
     for (value, text) in &y.ticks {
         let (at, text) = (down(y.place(*value)), escaped(text));
         writeln!(
@@ -312,7 +312,7 @@ pub(super) fn dots(out: &mut String, frame: &Frame, axis: &Axis, rows: &[Dots]) 
         bottom + 22,
         &format!("Rows: {}", names.join(", ")),
     )?;
-    ticks_across(out, axis, bottom)?;
+    ticks_across(out, axis, bottom, true)?;
     let one = across(axis.place(1.0));
     writeln!(
         out,
@@ -324,11 +324,12 @@ pub(super) fn dots(out: &mut String, frame: &Frame, axis: &Axis, rows: &[Dots]) 
         writeln!(
             out,
             "<a href=\"#{}\"><text class=\"name\" y=\"{text}\">{}</text></a>\
-             <text class=\"value\" x=\"100%\" y=\"{text}\"><tspan class=\"aside\">{}</tspan></text>\
+             <text class=\"value spare\" x=\"100%\" y=\"{text}\">\
+             <tspan class=\"aside\">{}</tspan></text>\
              <line class=\"track\" x2=\"100%\" y1=\"{middle}\" y2=\"{middle}\"/>",
             row.link,
-            escaped(&shortened(&row.name, 36)),
-            escaped(&row.aside),
+            escaped(&shortened(&row.name, 42)),
+            escaped(&shortened(&row.aside, 30)),
         )?;
         for (target, figure, told) in &row.dots {
             writeln!(
@@ -344,13 +345,14 @@ pub(super) fn dots(out: &mut String, frame: &Frame, axis: &Axis, rows: &[Dots]) 
     Frame::close(out)
 }
 
-/// Lines down at the ticks of `axis`, with their texts below `bottom`.
-fn ticks_across(out: &mut String, axis: &Axis, bottom: usize) -> fmt::Result {
+/// Lines down at the ticks of `axis`, with their texts below `bottom`; the texts at the ends stay
+/// inside of the chart where there is no room beside it.
+fn ticks_across(out: &mut String, axis: &Axis, bottom: usize, is_inside: bool) -> fmt::Result {
     for (value, text) in &axis.ticks {
         let place = axis.place(*value);
         let anchor = match place {
-            place if place < 0.02 => "start",
-            place if place > 0.98 => "end",
+            place if is_inside && place < 0.02 => "start",
+            place if is_inside && place > 0.98 => "end",
             _ => "middle",
         };
         let x = across(place);

@@ -63,7 +63,7 @@ const TABLE: &[TableRow] = &[
 pub(super) fn write(out: &mut String, ran: &Ran) -> fmt::Result {
     writeln!(
         out,
-        "<details><summary>All figures</summary><div class=\"scroll\" tabindex=\"0\" \
+        "<details><summary>All figures</summary><div class=\"card scroll\" tabindex=\"0\" \
          role=\"group\" aria-label=\"All figures\"><table>\n<thead><tr><th scope=\"col\">\
          Median, smallest to largest</th>"
     )?;

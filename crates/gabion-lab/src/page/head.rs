@@ -12,7 +12,14 @@ use crate::summary::Summary;
 
 /// Settings with one of these in their names are told at the top when all targets share them; all
 /// others are in the fold-out.
-const PROMINENT: [&str; 6] = ["cache", "compression", "durab", "sync", "threads", "buffer"];
+const PROMINENT: [&str; 6] = [
+    "background",
+    "buffer",
+    "cache",
+    "compression",
+    "durab",
+    "sync",
+];
 
 /// Values of settings by name, in the order in which they were first seen.
 type Settings = BTreeMap<String, Vec<String>>;
@@ -125,13 +132,14 @@ fn fold_out(
         out,
         "<details class=\"settings\"><summary>Settings of each target</summary><div>"
     )?;
-    if !common.is_empty() {
+    let is_alone = summary.targets.len() == 1;
+    if !common.is_empty() && !is_alone {
         block(out, "<h3>All targets</h3>", common)?;
     }
     for (index, (target, settings)) in summary.targets.iter().zip(own).enumerate() {
         let (class, target) = (class(index), escaped(target));
         let heading = format!("<h3 class=\"{class}\"><i></i>{target}</h3>");
-        block(out, &heading, settings)?;
+        block(out, &heading, if is_alone { common } else { settings })?;
     }
     writeln!(out, "</div></details>")
 }
@@ -176,9 +184,9 @@ fn flatten(path: &str, value: &Value, settings: &mut Settings) {
     }
 }
 
-/// Removes from `own` what is the same for all, and returns it.
+/// Removes from `own` what is the same for all, and returns it. One target shares all it has.
 fn take_common(own: &mut [Settings]) -> Settings {
-    let Some((first, others)) = own.split_first().filter(|(_, others)| !others.is_empty()) else {
+    let Some((first, others)) = own.split_first() else {
         return Settings::new();
     };
     let is_common = |(name, values): &(&String, &Vec<String>)| {
@@ -192,9 +200,11 @@ fn take_common(own: &mut [Settings]) -> Settings {
     common
 }
 
-/// The name of a setting for people.
+/// The name of a setting for people; that a setting is the store's goes without saying.
 fn said(name: &str) -> String {
-    name.trim_end_matches("_bytes").replace('_', " ")
+    let name = name.strip_prefix("store.").unwrap_or(name);
+    let name = name.strip_suffix("_bytes").unwrap_or(name);
+    name.replace('_', " ")
 }
 
 #[cfg(test)]
@@ -224,7 +234,7 @@ mod tests {
         assert_eq!(own[1]["x.a"], ["2"]);
         assert_eq!((own[0].len(), own[1].len()), (1, 1));
         let mut alone = [settings(json!("plain"))];
-        assert!(take_common(&mut alone).is_empty());
-        assert_eq!(alone[0]["settings"], ["plain"]);
+        assert_eq!(take_common(&mut alone)["settings"], ["plain"]);
+        assert!(alone[0].is_empty());
     }
 }

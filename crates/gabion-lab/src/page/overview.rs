@@ -59,10 +59,10 @@ fn rate(cell: &Cell) -> String {
 fn table(out: &mut String, summary: &Summary) -> fmt::Result {
     writeln!(
         out,
-        "<div class=\"card scroll\" tabindex=\"0\" role=\"group\" aria-label=\"Overview\">\
-         <table class=\"overview\"><caption>Median operations per second, ratio to the first \
+        "<div class=\"card\"><p class=\"hint\">Median operations per second, ratio to the first \
          target, and ↕ the distance from the smallest to the largest repetition as a part of the \
-         median. Best in bold.</caption>\n<thead><tr><th scope=\"col\">Case</th>"
+         median. Best in bold.</p>\n<div class=\"scroll\" tabindex=\"0\" role=\"group\" \
+         aria-label=\"Overview\"><table class=\"overview\">\n<thead><tr><th scope=\"col\">Case</th>"
     )?;
     for (index, target) in summary.targets.iter().enumerate() {
         let (class, target) = (class(index), escaped(target));
@@ -87,7 +87,7 @@ fn table(out: &mut String, summary: &Summary) -> fmt::Result {
         }
         writeln!(out, "</tr>")?;
     }
-    writeln!(out, "</tbody></table></div>")
+    writeln!(out, "</tbody></table></div></div>")
 }
 
 fn table_cell(
@@ -116,7 +116,7 @@ fn table_cell(
         "<td class=\"{class}\" data-t=\"{target}\"><span class=\"figure\">{}</span><small>",
         Unit::PerSecond.text(spread.median)
     )?;
-    if let Some(ratio) = cell.ratio {
+    if let Some(ratio) = cell.ratio.filter(|_| target > 0) {
         write!(out, "{} ", Unit::Times.text(ratio))?;
     }
     if spread.count > 1 {

@@ -177,7 +177,7 @@ fn one(target: usize, phase: usize, repetition: u32) -> PhaseResult {
         files: 40 + u64::from(number(target)),
         throughput: throughput(ops_per_s, seconds, hunger, &mut noise),
         latency_curve: curve,
-        settings: settings(name, target),
+        settings: settings(target),
         notes: if name == "lmdb" {
             vec!["bound by the page cache, not by the cache size given".to_owned()]
         } else {
@@ -195,13 +195,13 @@ fn whole(figure: f64) -> u64 {
     figure.max(0.0) as u64
 }
 
-fn settings(name: &str, target: usize) -> serde_json::Value {
+fn settings(target: usize) -> serde_json::Value {
     let page = ["4 KiB", "unaligned"][target % 2];
     serde_json::json!({
         "durability": "flush to the system, no sync",
         "cache_bytes": 256_u64 << 20,
         "compression": "none",
-        name: {
+        "store": {
             "write_buffer_bytes": 64_u64 << 20,
             "levels": 4 + target,
             "bits_per_key": if target < 3 { Some(10) } else { None },

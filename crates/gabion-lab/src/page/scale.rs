@@ -147,7 +147,13 @@ impl Axis {
         let mut nine = 1.0;
         let mut text = "90".to_owned();
         while nine <= max + 0.05 {
-            ticks.push((nine, text.clone()));
+            // The fifth would cover the fourth, and nobody needs it to know which it is.
+            let said = if nine > 4.0 {
+                String::new()
+            } else {
+                text.clone()
+            };
+            ticks.push((nine, said));
             match nine {
                 2.0 => text.push_str(".9"),
                 1.0 => text = "99".to_owned(),
@@ -296,5 +302,6 @@ mod tests {
         assert_eq!(nines(1.0), None);
         let axis = Axis::nines([4.0]);
         assert_eq!(texts(&axis), ["0", "90", "99", "99.9", "99.99"]);
+        assert_eq!(texts(&Axis::nines([5.0]))[4..], ["99.99", ""]);
     }
 }
