@@ -1,5 +1,7 @@
 //! The command line: one definition per flag, from which parser and help are made.
 
+pub(crate) mod lab;
+
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -42,6 +44,7 @@ pub(crate) enum Command {
     Stats(StatsArguments),
     Check(CheckArguments),
     Bench(BenchArguments),
+    Lab(lab::LabArguments),
     /// Print the program's version.
     Version,
 }
@@ -334,6 +337,27 @@ pub(crate) struct BenchArguments {
         value_parser = PossibleValuesParser::new(Engine::ALL.iter().map(|engine| engine.name())),
     )]
     pub(crate) engine: String,
+    #[command(flatten)]
+    pub(crate) work: WorkArguments,
+    #[command(flatten)]
+    pub(crate) durability: DurabilityArguments,
+    /// Size of the block cache in MiB.
+    #[arg(long, value_name = "MIB", default_value_t = 1024)]
+    pub(crate) cache_mb: u64,
+    /// Memory for records not yet in tables in MiB; without it, the store's default.
+    #[arg(long, value_name = "MIB")]
+    pub(crate) memtable_mb: Option<u64>,
+    /// Size at which a bucket is split in MiB; without it, the store's default.
+    #[arg(long, value_name = "MIB")]
+    pub(crate) bucket_mb: Option<u64>,
+    /// Print the results as a JSON array of one object per phase.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// What phases work on and how: the same for `bench` and `lab`.
+#[derive(Args, Debug)]
+pub(crate) struct WorkArguments {
     /// Records in the data set, and operations of phases that only write.
     #[arg(long, value_name = "N", default_value = "1M", value_parser = parse_count)]
     pub(crate) num: u64,
@@ -364,20 +388,6 @@ pub(crate) struct BenchArguments {
     /// Puts per second of the extra writer of the phase `mixed`.
     #[arg(long, value_name = "N", default_value = "20k", value_parser = parse_count)]
     pub(crate) write_rate: u64,
-    #[command(flatten)]
-    pub(crate) durability: DurabilityArguments,
-    /// Size of the block cache in MiB.
-    #[arg(long, value_name = "MIB", default_value_t = 1024)]
-    pub(crate) cache_mb: u64,
-    /// Memory for records not yet in tables in MiB; without it, the store's default.
-    #[arg(long, value_name = "MIB")]
-    pub(crate) memtable_mb: Option<u64>,
-    /// Size at which a bucket is split in MiB; without it, the store's default.
-    #[arg(long, value_name = "MIB")]
-    pub(crate) bucket_mb: Option<u64>,
-    /// Print the results as a JSON array of one object per phase.
-    #[arg(long)]
-    pub(crate) json: bool,
 }
 
 fn parse_threads(text: &str) -> Result<usize, String> {
@@ -428,12 +438,15 @@ mod tests {
 
     #[test]
     fn every_flag_has_help() {
-        for command in Arguments::command().get_subcommands() {
+        let program = Arguments::command();
+        let mut commands: Vec<_> = program.get_subcommands().collect();
+        while let Some(command) = commands.pop() {
             assert!(command.get_about().is_some(), "{}", command.get_name());
             for argument in command.get_arguments() {
                 let (command, id) = (command.get_name(), argument.get_id());
                 assert!(argument.get_help().is_some(), "{command} {id}");
             }
+            commands.extend(command.get_subcommands());
         }
     }
 

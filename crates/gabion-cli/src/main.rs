@@ -1,7 +1,8 @@
 //! The gabion program: load, query, inspect and measure Gabion stores.
 //!
 //! [`args`] defines the command line; [`commands`] has one module per command; [`load`] reads
-//! files. What `bench` measures and how is the lab's, the crate `gabion-lab`.
+//! files. What `bench` and `lab` measure, and how, is the
+//! crate `gabion-lab`.
 #![forbid(unsafe_code)]
 
 mod args;
@@ -48,6 +49,7 @@ fn run(command: &Command) -> Result<(), Failure> {
         Command::Stats(arguments) => commands::stats::run(arguments, &mut output)?,
         Command::Check(arguments) => commands::check::run(arguments, &mut output)?,
         Command::Bench(arguments) => commands::bench::run(arguments, &mut output)?,
+        Command::Lab(arguments) => commands::lab::run(arguments, &mut output)?,
         Command::Version => output.line(concat!("gabion ", env!("CARGO_PKG_VERSION")))?,
     }
     output.flush()

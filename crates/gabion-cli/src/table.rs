@@ -1,6 +1,9 @@
-//! The results of `bench` as a table.
+//! Results as tables: a row for each phase of `bench`, and targets side by side for `lab`.
+
+use std::fmt::Write;
 
 use gabion_lab::result::PhaseResult;
+use gabion_lab::summary::{Cell, Summary};
 use gabion_lab::text::{bytes_text, count_text};
 
 /// The columns of the table: title and width.
@@ -65,6 +68,120 @@ fn row(cells: [String; COLUMNS.len()]) -> String {
     line
 }
 
+/// A figure of the comparison: its title, how it is taken, and how it is shown.
+type Compared = (
+    &'static str,
+    fn(&PhaseResult) -> Option<f64>,
+    fn(f64) -> String,
+);
+
+/// What `lab` compares, a table each.
+const COMPARED: [Compared; 5] = [
+    ("operations/s", |result| Some(result.ops_per_s), count),
+    (
+        "latency p99, us",
+        |result| Some(result.latency_us.p99),
+        two_digits,
+    ),
+    (
+        "write amplification, system's count",
+        |result| result.wa_process,
+        two_digits,
+    ),
+    (
+        "space amplification",
+        |result| result.space_amplification,
+        two_digits,
+    ),
+    (
+        "memory, MiB",
+        |result| Some(result.rss_bytes_max? as f64 / (1 << 20) as f64),
+        count,
+    ),
+];
+
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "figures are not negative and far below the largest number"
+)]
+fn count(figure: f64) -> String {
+    count_text(figure.round() as u64)
+}
+
+fn two_digits(figure: f64) -> String {
+    format!("{figure:.2}")
+}
+
+/// Targets side by side: a table for each figure that any of them has.
+pub(crate) fn comparison(summary: &Summary<'_>) -> String {
+    let mut text = String::new();
+    for (title, figure, shown) in COMPARED {
+        let mut rows = Vec::new();
+        for case in &summary.cases {
+            let median = |cell: &Cell<'_>| Some(cell.spread(figure)?.median);
+            let first = case.cells.first().and_then(|cell| median(cell.as_ref()?));
+            let cells = case.cells.iter();
+            let cells: Vec<_> = cells
+                .map(|cell| compared(cell.as_ref(), figure, shown, first))
+                .collect();
+            if cells.iter().any(|cell| cell != "-") {
+                rows.push((case.label.as_str(), cells));
+            }
+        }
+        if !rows.is_empty() {
+            let separator = if text.is_empty() { "" } else { "\n" };
+            text.push_str(separator);
+            text.push_str(&aligned(title, &summary.targets, &rows));
+        }
+    }
+    text
+}
+
+/// Median, spread and ratio to the first target; a dash where there is no figure.
+fn compared(
+    cell: Option<&Cell<'_>>,
+    figure: fn(&PhaseResult) -> Option<f64>,
+    shown: fn(f64) -> String,
+    first: Option<f64>,
+) -> String {
+    let Some(spread) = cell.and_then(|cell| cell.spread(figure)) else {
+        return "-".to_owned();
+    };
+    let mut text = shown(spread.median);
+    if spread.count > 1 {
+        let _ = write!(text, " ±{:.1}%", 50.0 * spread.relative());
+    }
+    if let Some(first) = first.filter(|first| *first > 0.0) {
+        let _ = write!(text, " x{:.2}", spread.median / first);
+    }
+    text
+}
+
+/// Rows of cells under their targets, in columns as wide as they need to be.
+fn aligned(title: &str, targets: &[&str], rows: &[(&str, Vec<String>)]) -> String {
+    let length = |text: &str| text.chars().count();
+    let labels = rows.iter().map(|(label, _)| length(label));
+    let label_width = labels.chain([length(title)]).max().unwrap_or(0);
+    let width_of = |at: usize| {
+        let cells = rows.iter().map(|(_, cells)| length(&cells[at]));
+        cells.chain([length(targets[at])]).max().unwrap_or(0)
+    };
+    let widths: Vec<usize> = (0..targets.len()).map(width_of).collect();
+    let mut text = format!("{title:<label_width$}");
+    for (target, width) in targets.iter().zip(&widths) {
+        let _ = write!(text, "  {target:>width$}");
+    }
+    for (label, cells) in rows {
+        let _ = write!(text, "\n{label:<label_width$}");
+        for (cell, width) in cells.iter().zip(&widths) {
+            let _ = write!(text, "  {cell:>width$}");
+        }
+    }
+    text.push('\n');
+    text
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -73,5 +190,19 @@ mod tests {
     fn rows_line_up_with_the_header() {
         let cells = COLUMNS.map(|_| "1".to_owned());
         assert_eq!(row(cells).len(), table_header().len());
+    }
+
+    #[test]
+    fn columns_are_as_wide_as_their_widest_cell() {
+        let rows = [
+            ("fillrandom", vec!["1".to_owned(), "20 ±1.0%".to_owned()]),
+            ("x", vec!["100,000".to_owned(), "-".to_owned()]),
+        ];
+        assert_eq!(
+            aligned("ops/s", &["wip", "empty"], &rows),
+            "ops/s           wip     empty\n\
+             fillrandom        1  20 ±1.0%\n\
+             x           100,000         -\n"
+        );
     }
 }

@@ -16,6 +16,19 @@ pub enum Error {
         /// Its name.
         peer: &'static str,
     },
+    /// The file system is too small for what a run will write.
+    #[error(
+        "the run needs about {needed}, and {dir} has {free} free; use a smaller --num or another \
+         --dir"
+    )]
+    NoSpace {
+        /// Where the stores would be.
+        dir: std::path::PathBuf,
+        /// An estimate.
+        needed: String,
+        /// What there is.
+        free: String,
+    },
     /// A store of ours failed.
     #[error(transparent)]
     Store(#[from] gabion::Error),

@@ -11,7 +11,7 @@ use gabion_lab::targets::wip;
 use gabion_lab::workload::{Distribution, Workload};
 use serde_json::json;
 
-use crate::args::{BenchArguments, DistributionChoice};
+use crate::args::{BenchArguments, DistributionChoice, WorkArguments};
 use crate::failure::Failure;
 use crate::output::Output;
 use crate::table::{table_header, table_row};
@@ -27,7 +27,7 @@ pub(crate) fn run(arguments: &BenchArguments, output: &mut Output) -> Result<(),
             Workload::named(name).ok_or_else(|| Failure::usage(format!("no phase is named {name}")))
         })
         .collect::<Result<Vec<_>, Failure>>()?;
-    let settings = settings(arguments);
+    let settings = settings(&arguments.work);
     settings.check()?;
     if arguments.fresh {
         delete_store(&arguments.db)?;
@@ -146,18 +146,19 @@ fn is_file_of_a_store(name: &str) -> bool {
     }
 }
 
-fn settings(arguments: &BenchArguments) -> Settings {
+/// What the arguments say about the work to be done.
+pub(super) fn settings(work: &WorkArguments) -> Settings {
     Settings {
-        num: arguments.num,
-        reads: arguments.reads.unwrap_or(arguments.num),
-        writers: arguments.writers,
-        threads: arguments.threads,
-        batch: arguments.batch.max(1),
-        key_bytes: arguments.key_size,
-        value_bytes: arguments.value_size,
-        distribution: arguments.distribution.map(distribution),
-        seed: arguments.seed,
-        write_rate: arguments.write_rate,
+        num: work.num,
+        reads: work.reads.unwrap_or(work.num),
+        writers: work.writers,
+        threads: work.threads,
+        batch: work.batch.max(1),
+        key_bytes: work.key_size,
+        value_bytes: work.value_size,
+        distribution: work.distribution.map(distribution),
+        seed: work.seed,
+        write_rate: work.write_rate,
         ..Settings::default()
     }
 }
@@ -174,7 +175,7 @@ fn store_settings(arguments: &BenchArguments) -> serde_json::Value {
 }
 
 /// The lab's word for a distribution of the command line.
-pub(super) fn distribution(choice: DistributionChoice) -> Distribution {
+fn distribution(choice: DistributionChoice) -> Distribution {
     match choice {
         DistributionChoice::Uniform => Distribution::Uniform,
         DistributionChoice::Zipfian => Distribution::Zipfian,

@@ -3,6 +3,7 @@
 pub(crate) mod bench;
 pub(crate) mod check;
 pub(crate) mod dump;
+pub(crate) mod lab;
 pub(crate) mod point;
 pub(crate) mod scan;
 pub(crate) mod stats;

@@ -3,6 +3,7 @@
 mod bad_input;
 mod bench;
 mod kill;
+mod lab;
 mod load;
 mod records;
 mod support;

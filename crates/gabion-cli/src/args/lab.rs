@@ -1,0 +1,115 @@
+//! The command line of `gabion lab`.
+
+use std::path::PathBuf;
+
+use clap::builder::PossibleValuesParser;
+use clap::{Args, Subcommand};
+use gabion::DEFAULT_BACKGROUND_THREADS;
+use gabion_lab::workload::SIZES;
+
+use super::{WorkArguments, parse_count, parse_threads};
+
+/// Compare targets: Gabion's engines, other stores, and what the measuring itself costs.
+#[derive(Args, Debug)]
+pub(crate) struct LabArguments {
+    /// What to do in the lab.
+    #[command(subcommand)]
+    pub(crate) command: LabCommand,
+}
+
+/// The commands of the lab.
+#[derive(Debug, Subcommand)]
+pub(crate) enum LabCommand {
+    Run(Box<LabRunArguments>),
+    List(LabListArguments),
+    /// Run one trial, which is read as JSON from standard input. `run` starts these.
+    #[command(hide = true)]
+    Trial,
+}
+
+/// Run the same workloads on several targets and compare them.
+///
+/// Each target goes through all workloads, in the order given, on one fresh store, and does so
+/// --repeat times; the targets take turns. Every such trial has a process of its own, so that
+/// memory, processor time and bytes written are those of one target. A target that crashes or hangs
+/// ends its trial, not the run. Results are written to a file as they come; an interrupted run
+/// reports what it has.
+///
+/// The table shows medians, `±` half of the range over the repetitions in percent, and `x` the
+/// ratio to the first target.
+#[derive(Args, Debug)]
+#[command(after_long_help = "\
+Example:
+  gabion lab run --target wip,btreemap --workload fillrandom,readrandom --num 1M \\
+      --repeat 3 --dir bench --html report.html --json report.json")]
+pub(crate) struct LabRunArguments {
+    /// Targets, separated by commas; the others are compared to the first. `gabion lab list` shows
+    /// them.
+    #[arg(long, value_name = "NAME", value_delimiter = ',', required = true)]
+    pub(crate) target: Vec<String>,
+    /// Workloads, separated by commas, in the order in which they run. `gabion lab list` shows
+    /// them.
+    #[arg(long, value_name = "NAME", value_delimiter = ',', required = true)]
+    pub(crate) workload: Vec<String>,
+    /// How often each target goes through all workloads.
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub(crate) repeat: u32,
+    #[command(flatten)]
+    pub(crate) work: WorkArguments,
+    /// Sizes of keys and values by name; `gabion lab list` shows them.
+    #[arg(
+        long,
+        value_name = "NAME",
+        conflicts_with_all = ["key_size", "value_size"],
+        value_parser = PossibleValuesParser::new(SIZES.iter().map(|size| size.name)),
+    )]
+    pub(crate) size: Option<String>,
+    /// Operations before the measuring starts, in workloads that do not only write.
+    #[arg(long, value_name = "N", default_value = "0", value_parser = parse_count)]
+    pub(crate) warm_up: u64,
+    /// Operations per second of all threads together, each due at its time: its latency counts
+    /// from then, so that a store that stops is charged for all that it delays. Without it, each
+    /// thread goes on as soon as its last operation has ended.
+    #[arg(long, value_name = "N", value_parser = parse_count)]
+    pub(crate) rate: Option<u64>,
+    /// End a phase after so many seconds with what it has done, and say so.
+    #[arg(long, value_name = "SECONDS")]
+    pub(crate) phase_seconds_max: Option<u64>,
+    /// End a trial in which no phase ends for so many seconds.
+    #[arg(long, value_name = "SECONDS", default_value_t = 3600)]
+    pub(crate) hang_seconds_max: u64,
+    /// Size of every store's cache in MiB.
+    #[arg(long, value_name = "MIB", default_value_t = 1024)]
+    pub(crate) cache_mb: u64,
+    /// Memory for records not yet in tables in MiB; without it, each store's default.
+    #[arg(long, value_name = "MIB")]
+    pub(crate) write_buffer_mb: Option<u64>,
+    /// Threads that each store may use in the background.
+    #[arg(
+        long,
+        value_name = "N",
+        default_value_t = DEFAULT_BACKGROUND_THREADS,
+        value_parser = parse_threads
+    )]
+    pub(crate) background_threads: usize,
+    /// Directory below which each trial makes a store and deletes it again.
+    #[arg(long, value_name = "DIR")]
+    pub(crate) dir: PathBuf,
+    /// File for all results as a JSON array.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) json: Option<PathBuf>,
+    /// File for all results as comma-separated values.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) csv: Option<PathBuf>,
+    /// File for the report as one HTML page.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) html: Option<PathBuf>,
+}
+
+/// Show the targets, workloads and sizes that a run can name.
+#[derive(Args, Debug)]
+pub(crate) struct LabListArguments {
+    /// Print JSON.
+    #[arg(long)]
+    pub(crate) json: bool,
+}

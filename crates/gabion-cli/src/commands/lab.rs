@@ -1,0 +1,292 @@
+//! `lab`: turns the command line into a plan, runs it, and writes the reports.
+
+use std::fs::File;
+use std::io::{self, BufWriter, Write};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+use gabion_lab::experiment::{self, Event, Experiment, Report};
+use gabion_lab::page;
+use gabion_lab::plan::{Plan, Resources};
+use gabion_lab::result::PhaseResult;
+use gabion_lab::run::Settings;
+use gabion_lab::summary::Summary;
+use gabion_lab::targets::Registry;
+use gabion_lab::text::count_text;
+use gabion_lab::workload::{SIZES, Size, WORKLOADS};
+use serde_json::json;
+
+use super::bench::settings;
+use crate::args::lab::{LabArguments, LabCommand, LabListArguments, LabRunArguments};
+use crate::failure::Failure;
+use crate::output::Output;
+use crate::table::comparison;
+
+const MIB: u64 = 1 << 20;
+
+/// Does what the arguments say.
+pub(crate) fn run(arguments: &LabArguments, output: &mut Output) -> Result<(), Failure> {
+    match &arguments.command {
+        LabCommand::Run(arguments) => compare(arguments, output),
+        LabCommand::List(arguments) => list(arguments, output),
+        LabCommand::Trial => Ok(experiment::serve(&registry(), io::stdin(), output)?),
+    }
+}
+
+/// The targets of this program.
+fn registry() -> Registry {
+    Registry::new(&[])
+}
+
+/// Runs a plan and reports what came of it.
+fn compare(arguments: &LabRunArguments, output: &mut Output) -> Result<(), Failure> {
+    let plan = plan(arguments);
+    let registry = registry();
+    plan.check(&registry)?;
+    let mut reports = Reports::create(arguments)?;
+
+    let stop = Arc::new(AtomicBool::new(false));
+    for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
+        signal_hook::flag::register(signal, Arc::clone(&stop))
+            .map_err(|error| Failure::new(format!("cannot wait for signals: {error}")))?;
+    }
+    let program = std::env::current_exe()
+        .map_err(|error| Failure::new(format!("cannot find this program: {error}")))?;
+    let experiment = Experiment {
+        plan: &plan,
+        command: &|| {
+            let mut command = Command::new(&program);
+            command.args(["lab", "trial"]);
+            command
+        },
+        stop: &stop,
+        silence_max: Duration::from_secs(arguments.hang_seconds_max),
+    };
+    let report = experiment.run(&registry, |event| {
+        tell(&event, plan.repetitions);
+        match event {
+            Event::Phase(result) => reports.add(result),
+            Event::Begin(_) | Event::Failed(_) => Ok(()),
+        }
+    })?;
+
+    output.bytes(comparison(&Summary::of(&report.results)).as_bytes())?;
+    output.flush()?;
+    tell_notes(&report.results);
+    reports.write(&report)?;
+    finish(&report, &reports)
+}
+
+fn plan(arguments: &LabRunArguments) -> Plan {
+    let mut settings = Settings {
+        rate: arguments.rate,
+        warm_up: arguments.warm_up,
+        seconds_max: arguments.phase_seconds_max,
+        ..settings(&arguments.work)
+    };
+    if let Some(size) = arguments.size.as_deref().and_then(Size::named) {
+        settings.key_bytes = size.key_bytes;
+        settings.value_bytes = size.value_bytes;
+    }
+    Plan {
+        targets: arguments.target.clone(),
+        workloads: arguments.workload.clone(),
+        repetitions: arguments.repeat,
+        settings,
+        resources: Resources {
+            cache_bytes: arguments.cache_mb.saturating_mul(MIB),
+            write_buffer_bytes: arguments.write_buffer_mb.map(|mib| mib.saturating_mul(MIB)),
+            background_threads: arguments.background_threads,
+        },
+        dir: arguments.dir.clone(),
+    }
+}
+
+/// Says on standard error what is going on.
+fn tell(event: &Event<'_>, repetitions: u32) {
+    match event {
+        Event::Begin(trial) => eprintln!(
+            "{}, repetition {} of {repetitions}",
+            trial.target,
+            trial.repetition + 1
+        ),
+        Event::Phase(result) => eprintln!(
+            "  {}: {} operations in {:.2} s, {} operations/s",
+            result.workload,
+            count_text(result.operations),
+            result.seconds,
+            per_second(result.ops_per_s)
+        ),
+        Event::Failed(sentence) => eprintln!("note: {sentence}"),
+    }
+}
+
+fn per_second(rate: f64) -> String {
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "a rate is not negative, and far below the largest number"
+    )]
+    count_text(rate as u64)
+}
+
+/// Says each note once, however many results have it.
+fn tell_notes(results: &[PhaseResult]) {
+    let mut told: Vec<String> = Vec::new();
+    for result in results {
+        for note in &result.notes {
+            let sentence = format!("note: {}: {}: {note}", result.target, result.phase);
+            if !told.contains(&sentence) {
+                eprintln!("{sentence}");
+                told.push(sentence);
+            }
+        }
+    }
+}
+
+/// The last word: nothing, or what is missing and where the rest is.
+fn finish(report: &Report, reports: &Reports) -> Result<(), Failure> {
+    if report.notes.is_empty() {
+        return Ok(());
+    }
+    let kept = match reports.lines.as_ref() {
+        Some((path, _)) => format!(
+            "; the results of {} phases are in {}",
+            report.results.len(),
+            path.display()
+        ),
+        None => String::new(),
+    };
+    let what = match report.is_interrupted {
+        true => "the run was interrupted".to_owned(),
+        false => format!(
+            "not every trial came to its end: {}",
+            report.notes.join("; ")
+        ),
+    };
+    Err(Failure::new(format!("{what}{kept}")))
+}
+
+/// The files that a run writes.
+struct Reports<'a> {
+    arguments: &'a LabRunArguments,
+    /// Results as they come, one line each, beside the first of the other files.
+    lines: Option<(PathBuf, File)>,
+}
+
+impl Reports<'_> {
+    /// Makes all files before the run, so that none is refused after it.
+    fn create(arguments: &LabRunArguments) -> Result<Reports<'_>, Failure> {
+        let paths = [&arguments.json, &arguments.csv, &arguments.html];
+        for path in paths.into_iter().flatten() {
+            create(path)?;
+        }
+        let lines = paths
+            .into_iter()
+            .flatten()
+            .next()
+            .map(|first| {
+                let path = first.with_extension("jsonl");
+                let file = create(&path)?;
+                Ok::<_, Failure>((path, file))
+            })
+            .transpose()?;
+        Ok(Reports { arguments, lines })
+    }
+
+    /// Keeps a result at once.
+    fn add(&mut self, result: &PhaseResult) -> Result<(), gabion_lab::Error> {
+        let Some((path, file)) = &mut self.lines else {
+            return Ok(());
+        };
+        let line = serde_json::to_string(result).expect("figures always become JSON");
+        writeln!(file, "{line}").map_err(|source| gabion_lab::Error::File {
+            action: "write to",
+            path: path.clone(),
+            source,
+        })
+    }
+
+    fn write(&self, report: &Report) -> Result<(), Failure> {
+        let results = &report.results;
+        if let Some(path) = &self.arguments.json {
+            write_to(path, |out| {
+                serde_json::to_writer_pretty(&mut *out, results).map_err(Into::into)
+            })?;
+        }
+        if let Some(path) = &self.arguments.csv {
+            write_to(path, |out| page::csv::write(results, out))?;
+        }
+        if let Some(path) = &self.arguments.html {
+            write_to(path, |out| {
+                page::write(results, "Gabion lab", &report.notes, out)
+            })?;
+        }
+        Ok(())
+    }
+}
+
+fn create(path: &Path) -> Result<File, Failure> {
+    File::create(path).map_err(|error| Failure::file("make", path, &error))
+}
+
+fn write_to(
+    path: &Path,
+    write: impl FnOnce(&mut BufWriter<File>) -> io::Result<()>,
+) -> Result<(), Failure> {
+    let mut out = BufWriter::new(create(path)?);
+    write(&mut out)
+        .and_then(|()| out.flush())
+        .map_err(|error| Failure::file("write to", path, &error))
+}
+
+/// Shows what a run can name.
+fn list(arguments: &LabListArguments, output: &mut Output) -> Result<(), Failure> {
+    let registry = registry();
+    if arguments.json {
+        let targets = registry.targets().iter().map(|target| {
+            json!({ "name": target.name, "about": target.about, "abilities": target.abilities })
+        });
+        let workloads = WORKLOADS.iter().map(|workload| {
+            json!({
+                "name": workload.name,
+                "about": workload.about,
+                "distribution": workload.distribution(None).name(),
+            })
+        });
+        let sizes = SIZES.iter().map(|size| {
+            json!({
+                "name": size.name,
+                "about": size.about,
+                "key_bytes": size.key_bytes,
+                "value_bytes": size.value_bytes,
+            })
+        });
+        return output.json(&json!({
+            "targets": targets.collect::<Vec<_>>(),
+            "peers_not_built": registry.absent_peers().collect::<Vec<_>>(),
+            "workloads": workloads.collect::<Vec<_>>(),
+            "sizes": sizes.collect::<Vec<_>>(),
+        }));
+    }
+    output.line("Targets")?;
+    for target in registry.targets() {
+        output.line(&format!("  {:<13} {}", target.name, target.about))?;
+    }
+    for peer in registry.absent_peers() {
+        output.line(&format!("  {peer:<13} not built: needs `--features peers`"))?;
+    }
+    output.line("\nWorkloads")?;
+    for workload in WORKLOADS {
+        output.line(&format!("  {:<13} {}", workload.name, workload.about))?;
+    }
+    output.line("\nSizes, in bytes of key and value")?;
+    for size in SIZES {
+        let bytes = format!("{}+{}", size.key_bytes, size.value_bytes);
+        output.line(&format!("  {:<13} {bytes:<9} {}", size.name, size.about))?;
+    }
+    Ok(())
+}

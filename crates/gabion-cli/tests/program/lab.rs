@@ -1,0 +1,290 @@
+//! lab: targets are compared under one plan, trials are apart, and what was done is kept.
+
+use std::process::Stdio;
+use std::time::Duration;
+
+use serde_json::Value;
+
+use crate::support::{Outcome, Place, bare, names};
+
+fn run(place: &Place, arguments: &[&str]) -> Outcome {
+    let dir = place.path("trials");
+    let mut all = vec!["lab", "run", "--dir", dir.to_str().unwrap()];
+    all.extend(arguments);
+    bare(&all)
+}
+
+/// Runs the lab, which must say one sentence and end with `status`.
+fn refused(place: &Place, status: i32, arguments: &[&str]) -> String {
+    let outcome = run(place, arguments);
+    assert_eq!(outcome.status, Some(status), "{arguments:?}: {outcome:?}");
+    assert!(outcome.stderr.starts_with("gabion: "), "{outcome:?}");
+    assert_eq!(outcome.stderr.trim_end().lines().count(), 1, "{outcome:?}");
+    outcome.stderr
+}
+
+fn results(place: &Place, name: &str) -> Vec<Value> {
+    serde_json::from_reader(std::fs::File::open(place.path(name)).unwrap()).unwrap()
+}
+
+#[test]
+fn targets_take_turns_and_every_report_is_written() {
+    let place = Place::new();
+    let path = |name| place.path(name).to_str().unwrap().to_owned();
+    let outcome = run(
+        &place,
+        &[
+            "--target",
+            "wip,btreemap,empty",
+            "--workload",
+            "ycsb-load,ycsb-a,scan50",
+            "--num",
+            "2000",
+            "--reads",
+            "300",
+            "--repeat",
+            "2",
+            "--json",
+            &path("r.json"),
+            "--csv",
+            &path("r.csv"),
+            "--html",
+            &path("r.html"),
+        ],
+    );
+    assert_eq!(outcome.status, Some(0), "{outcome:?}");
+    names(
+        &outcome.stdout,
+        &[
+            "operations/s",
+            "wip",
+            "btreemap",
+            "ycsb-a zipfian",
+            "±",
+            "x1.00",
+        ],
+    );
+    let results = results(&place, "r.json");
+    let order: Vec<_> = results
+        .iter()
+        .map(|r| {
+            (
+                r["repetition"].as_u64().unwrap(),
+                r["target"].as_str().unwrap(),
+            )
+        })
+        .collect();
+    let mut expected = Vec::new();
+    for repetition in 0..2 {
+        for target in ["wip", "btreemap", "empty"] {
+            expected.extend([(repetition, target); 3]);
+        }
+    }
+    assert_eq!(order, expected);
+    let lines = std::fs::read_to_string(place.path("r.jsonl")).unwrap();
+    let lines: Vec<Value> = lines
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
+    assert_eq!(lines, results);
+    assert!(
+        std::fs::read_to_string(place.path("r.html"))
+            .unwrap()
+            .contains("btreemap")
+    );
+    assert_eq!(
+        std::fs::read_to_string(place.path("r.csv"))
+            .unwrap()
+            .lines()
+            .count(),
+        19
+    );
+    assert_eq!(place.path("trials").read_dir().unwrap().count(), 0);
+}
+
+#[test]
+fn sizes_have_names() {
+    let place = Place::new();
+    let json = place.path("r.json");
+    let json = json.to_str().unwrap();
+    let arguments = [
+        "--target",
+        "btreemap",
+        "--workload",
+        "fillseq",
+        "--num",
+        "100",
+    ];
+    let outcome = run(
+        &place,
+        &[&arguments[..], &["--size", "zippydb", "--json", json]].concat(),
+    );
+    assert_eq!(outcome.status, Some(0), "{outcome:?}");
+    let results = results(&place, "r.json");
+    assert_eq!(
+        (&results[0]["key_bytes"], &results[0]["value_bytes"]),
+        (&48.into(), &43.into())
+    );
+    assert_eq!(results[0]["bytes_user"], 100 * 91);
+    assert!(results[0]["bytes_written"].is_null());
+}
+
+#[test]
+fn requests_that_cannot_be_meant_are_refused() {
+    let place = Place::new();
+    let refuse = |status, target, workload, more: &[&str], words: &[&str]| {
+        let arguments = [&["--target", target, "--workload", workload], more].concat();
+        names(&refused(&place, status, &arguments), words);
+    };
+    refuse(
+        2,
+        "wipp",
+        "fillseq",
+        &[],
+        &["no target is named wipp", "wip, empty"],
+    );
+    refuse(
+        2,
+        "wip",
+        "fill",
+        &[],
+        &["no workload is named fill;", "lab list"],
+    );
+    refuse(2, "wip,wip", "fillseq", &[], &["wip is named twice"]);
+    refuse(
+        2,
+        "wip",
+        "fillseq",
+        &["--key-size", "5"],
+        &["5 bytes", "at least 8"],
+    );
+    refuse(
+        2,
+        "wip,btreemap",
+        "fillsync",
+        &[],
+        &["btreemap cannot run fillsync"],
+    );
+    refuse(2, "wip", "fillseq", &["--repeat", "0"], &["a repetition"]);
+    refuse(
+        1,
+        "wip",
+        "fillseq",
+        &["--num", "1000000G", "--value-size", "1000"],
+        &["the run needs about", "free", "--dir"],
+    );
+    let gone = place.path("gone/r.json");
+    let gone = gone.to_str().unwrap();
+    refuse(
+        1,
+        "wip",
+        "fillseq",
+        &["--json", gone],
+        &["cannot make", "r.json"],
+    );
+}
+
+#[cfg(not(feature = "peers"))]
+#[test]
+fn a_peer_that_is_not_built_is_named_with_the_remedy() {
+    let place = Place::new();
+    let sentence = refused(
+        &place,
+        1,
+        &["--target", "wip,rocksdb", "--workload", "fillseq"],
+    );
+    assert_eq!(
+        sentence.trim_end(),
+        "gabion: rocksdb is a peer that this program was built without; build it with `cargo \
+         build --release --features peers`"
+    );
+}
+
+#[test]
+fn a_trial_that_fails_ends_neither_the_run_nor_what_was_done() {
+    let place = Place::new();
+    let json = place.path("r.json");
+    let json = json.to_str().unwrap();
+    // Nothing was filled, so no read can find anything; `empty` says that it has every key.
+    let arguments = [
+        "--target",
+        "btreemap,empty",
+        "--workload",
+        "readrandom",
+        "--num",
+        "100",
+    ];
+    let outcome = run(&place, &[&arguments[..], &["--json", json]].concat());
+    assert_eq!(outcome.status, Some(1), "{outcome:?}");
+    names(
+        &outcome.stderr,
+        &[
+            "btreemap, repetition 1, ended early in readrandom",
+            "no record at all",
+            "r.jsonl",
+        ],
+    );
+    let results = results(&place, "r.json");
+    assert_eq!(results.len(), 1);
+    assert_eq!(results[0]["target"], "empty");
+}
+
+#[test]
+fn an_interrupted_run_reports_what_it_has() {
+    let place = Place::new();
+    let json = place.path("r.json");
+    let mut child = std::process::Command::new(env!("CARGO_BIN_EXE_gabion"))
+        .args([
+            "lab",
+            "run",
+            "--target",
+            "empty",
+            "--workload",
+            "fillseq,readrandom",
+        ])
+        .args([
+            "--num", "10", "--reads", "1000", "--rate", "100", "--repeat", "1000",
+        ])
+        .arg("--dir")
+        .arg(place.path("trials"))
+        .arg("--json")
+        .arg(&json)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    // One phase takes no time, the other ten seconds: the first result comes long before the end.
+    let lines = place.path("r.jsonl");
+    while std::fs::metadata(&lines).map_or(0, |metadata| metadata.len()) == 0 {
+        assert_eq!(child.try_wait().unwrap(), None, "the run ended by itself");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    let interrupted = std::process::Command::new("kill")
+        .args(["-INT", &child.id().to_string()])
+        .status()
+        .unwrap();
+    assert!(interrupted.success());
+    let output = child.wait_with_output().unwrap();
+    let stderr = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(1), "{stderr}");
+    names(
+        &stderr,
+        &["gabion: the run was interrupted; the results of", "r.jsonl"],
+    );
+    assert!(!results(&place, "r.json").is_empty());
+    assert_eq!(place.path("trials").read_dir().unwrap().count(), 0);
+}
+
+#[test]
+fn the_list_names_targets_workloads_and_sizes() {
+    let text = bare(&["lab", "list"]).stdout;
+    names(
+        &text,
+        &[
+            "wip", "empty", "btreemap", "ycsb-f", "recipe-a", "regions", "zippydb", "48+43",
+        ],
+    );
+    let json: Value = serde_json::from_str(&bare(&["lab", "list", "--json"]).stdout).unwrap();
+    assert_eq!(json["targets"][0]["name"], "wip");
+    assert_eq!(json["targets"][0]["abilities"]["ordered"], true);
+}
