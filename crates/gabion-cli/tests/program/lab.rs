@@ -184,20 +184,39 @@ fn requests_that_cannot_be_meant_are_refused() {
     );
 }
 
-#[cfg(not(feature = "peers"))]
 #[test]
-fn a_peer_that_is_not_built_is_named_with_the_remedy() {
+fn a_peer_is_a_target_or_named_with_the_remedy() {
     let place = Place::new();
-    let sentence = refused(
-        &place,
-        1,
-        &["--target", "wip,rocksdb", "--workload", "fillseq"],
-    );
-    assert_eq!(
-        sentence.trim_end(),
-        "gabion: rocksdb is a peer that this program was built without; build it with `cargo \
-         build --release --features peers`"
-    );
+    let list: Value = serde_json::from_str(&bare(&["lab", "list", "--json"]).stdout).unwrap();
+    let names = |list: &Value| -> Vec<String> {
+        let name = |entry: &Value| {
+            entry
+                .get("name")
+                .unwrap_or(entry)
+                .as_str()
+                .unwrap()
+                .to_owned()
+        };
+        list.as_array().unwrap().iter().map(name).collect()
+    };
+    let (targets, absent) = (names(&list["targets"]), names(&list["peers_not_built"]));
+    for peer in [
+        "rocksdb", "leveldb", "lmdb", "redb", "fjall", "sled", "sqlite",
+    ] {
+        let is_absent = absent.iter().any(|name| name == peer);
+        assert_ne!(is_absent, targets.iter().any(|name| name == peer), "{peer}");
+        if !is_absent {
+            continue;
+        }
+        let sentence = refused(&place, 1, &["--target", peer, "--workload", "fillseq"]);
+        assert_eq!(
+            sentence.trim_end(),
+            format!(
+                "gabion: {peer} is a peer that this program was built without; build it with \
+                 `cargo build --release --features peers`"
+            )
+        );
+    }
 }
 
 #[test]
