@@ -30,6 +30,15 @@ pub(crate) fn copy_to(to: &mut [u8], from: &[u8]) {
         }
         return;
     }
+    if let ([first, ..], [.., last]) = (from, from)
+        && from.len() < 4
+    {
+        // One to three bytes.
+        let middle = from.len() / 2;
+        (to[0], to[middle]) = (*first, from[middle]);
+        to[from.len() - 1] = *last;
+        return;
+    }
     to.copy_from_slice(from);
 }
 

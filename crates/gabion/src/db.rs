@@ -9,7 +9,7 @@ use gabion_media::Disk;
 
 use crate::engine::wip::{self, KEY_BYTES_MAX, Scan, VALUE_BYTES_MAX, Wip, Write};
 use crate::types::{Kind, Seq};
-use crate::{Durability, Error, Iter, Options, Result, Slice, Snapshot, Stats, WriteBatch};
+use crate::{Cursor, Durability, Error, Iter, Options, Result, Slice, Snapshot, Stats, WriteBatch};
 
 /// Name of the keyspace that the methods of [`Db`] use.
 pub const DEFAULT_KEYSPACE: &str = "default";
@@ -431,13 +431,19 @@ impl Keyspace {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn range<K: AsRef<[u8]>>(&self, range: impl RangeBounds<K>) -> Iter {
-        let (lower, upper) = range_bounds(&range);
+        Iter::new(self.scan(&range), &self.store)
+    }
+
+    /// The pairs with keys in `range`, in the order of their keys, to look at without keeping them.
+    pub fn cursor<K: AsRef<[u8]>>(&self, range: impl RangeBounds<K>) -> Cursor {
+        Cursor::new(self.scan(&range), &self.store)
+    }
+
+    fn scan<K: AsRef<[u8]>>(&self, range: &impl RangeBounds<K>) -> Scan {
+        let (lower, upper) = range_bounds(range);
         let engine = &self.store.engine;
         let seq = engine.begin_snapshot();
-        Iter::new(
-            Scan::new(engine, &self.inner, seq, lower, upper),
-            &self.store,
-        )
+        Scan::new(engine, &self.inner, seq, lower, upper)
     }
 
     /// The pairs whose keys begin with `prefix`, in the order of their keys.

@@ -55,7 +55,7 @@ pub use batch::WriteBatch;
 pub use db::{DEFAULT_KEYSPACE, Db, Keyspace};
 pub use engine::{CheckReport, Problem, check, check_disk};
 pub use error::{Error, Result};
-pub use iter::Iter;
+pub use iter::{Cursor, Iter};
 pub use options::{
     Capabilities, DEFAULT_BACKGROUND_THREADS, DEFAULT_BLOCK_BYTES, DEFAULT_BUCKET_BYTES,
     DEFAULT_CACHE_BYTES, DEFAULT_FILTER_BITS_PER_KEY, DEFAULT_LOG_BYTES_MAX,

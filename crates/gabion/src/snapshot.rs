@@ -6,7 +6,7 @@ use std::sync::Arc;
 use crate::db::{Store, prefix_bounds, range_bounds};
 use crate::engine::wip::Scan;
 use crate::types::Seq;
-use crate::{Iter, Keyspace, Result, Slice};
+use crate::{Cursor, Iter, Keyspace, Result, Slice};
 
 /// A view of all keyspaces as they were when the snapshot was taken. Cloning shares the view.
 ///
@@ -48,10 +48,22 @@ impl Snapshot {
 
     /// The pairs of a keyspace with keys in `range`.
     pub fn range<K: AsRef<[u8]>>(&self, keyspace: &Keyspace, range: impl RangeBounds<K>) -> Iter {
-        let (lower, upper) = range_bounds(&range);
+        Iter::new(self.scan(keyspace, &range), &self.store)
+    }
+
+    /// The pairs of a keyspace with keys in `range`, to look at without keeping them.
+    pub fn cursor<K: AsRef<[u8]>>(
+        &self,
+        keyspace: &Keyspace,
+        range: impl RangeBounds<K>,
+    ) -> Cursor {
+        Cursor::new(self.scan(keyspace, &range), &self.store)
+    }
+
+    fn scan<K: AsRef<[u8]>>(&self, keyspace: &Keyspace, range: &impl RangeBounds<K>) -> Scan {
+        let (lower, upper) = range_bounds(range);
         self.store.engine.share_snapshot(self.seq);
-        let scan = Scan::new(&self.store.engine, keyspace.inner(), self.seq, lower, upper);
-        Iter::new(scan, &self.store)
+        Scan::new(&self.store.engine, keyspace.inner(), self.seq, lower, upper)
     }
 
     /// The pairs of a keyspace whose keys begin with `prefix`.

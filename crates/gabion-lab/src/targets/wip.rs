@@ -2,7 +2,7 @@
 
 use std::hint::black_box;
 
-use gabion::{Db, Durability, Keyspace, Options, WriteBatch};
+use gabion::{Cursor, Db, Durability, Keyspace, Options, WriteBatch};
 use serde_json::json;
 
 use crate::Error;
@@ -119,23 +119,21 @@ impl Session for WipSession<'_> {
     }
 
     fn scan(&mut self, from: &[u8], entries: usize) -> Result<usize, Error> {
-        let mut count = 0;
-        for entry in self.keyspace.range(from..).take(entries) {
-            black_box(entry?);
-            count += 1;
-        }
-        Ok(count)
+        step(&mut self.keyspace.cursor(from..), entries)
     }
 
     fn steps(&mut self, from: &[u8]) -> Result<Steps<'_>, Error> {
-        let mut entries_from = self.keyspace.range(from..);
-        Ok(Box::new(move |entries| {
-            let mut count = 0;
-            for entry in entries_from.by_ref().take(entries) {
-                black_box(entry?);
-                count += 1;
-            }
-            Ok(count)
-        }))
+        let mut cursor = self.keyspace.cursor(from..);
+        Ok(Box::new(move |entries| step(&mut cursor, entries)))
     }
+}
+
+/// Looks at up to `entries` pairs; how many there were.
+fn step(cursor: &mut Cursor, entries: usize) -> Result<usize, Error> {
+    let mut count = 0;
+    while count < entries && cursor.advance()? {
+        black_box((cursor.key(), cursor.value()));
+        count += 1;
+    }
+    Ok(count)
 }

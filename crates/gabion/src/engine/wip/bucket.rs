@@ -22,6 +22,7 @@
 //!   keeps to its range.
 //! - I5: a state is replaced only with the install lock held (see `writepath`).
 
+use std::ops::Deref;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
@@ -30,6 +31,7 @@ use arc_swap::ArcSwap;
 use super::file::TableFile;
 use super::memtable::MemTable;
 use super::prefix_index::{PrefixIndex, common_prefix_len};
+use crate::Slice;
 
 /// The buckets of one keyspace at one moment.
 pub(crate) struct Router {
@@ -253,16 +255,13 @@ impl Levels {
     /// are left out.
     pub(crate) fn within(&self, bucket: &Bucket) -> Levels {
         let slice = |run: &Run| {
-            let tables: Arc<[_]> = run
+            let tables: Vec<_> = run
                 .tables
                 .iter()
                 .filter(|file| bucket.overlaps(&file.meta.smallest, &file.meta.largest))
                 .cloned()
                 .collect();
-            (!tables.is_empty()).then_some(Run {
-                number: run.number,
-                tables,
-            })
+            (!tables.is_empty()).then(|| Run::new(run.number, tables))
         };
         let levels = self
             .levels
@@ -280,20 +279,50 @@ pub(crate) struct Run {
     /// Orders the runs of a level: a higher number is newer.
     pub(crate) number: u64,
     /// The tables.
-    pub(crate) tables: Arc<[Arc<TableFile>]>,
+    pub(crate) tables: Arc<Tables>,
+}
+
+/// The tables of a run. Which one has a key is found without touching any other.
+pub(crate) struct Tables {
+    files: Box<[Arc<TableFile>]>,
+    largest: PrefixIndex,
+}
+
+impl Tables {
+    /// The position of the first table whose largest key is not below `key`: the one that may hold
+    /// it.
+    #[inline]
+    pub(crate) fn position_of(&self, key: &[u8]) -> usize {
+        self.largest
+            .count_below(key, |at| &self.files[at].meta.largest)
+    }
+}
+
+impl Deref for Tables {
+    type Target = [Arc<TableFile>];
+
+    #[inline]
+    fn deref(&self) -> &[Arc<TableFile>] {
+        &self.files
+    }
 }
 
 impl Run {
+    /// The run of that number; its tables are ordered and do not overlap.
+    pub(crate) fn new(number: u64, tables: Vec<Arc<TableFile>>) -> Run {
+        let keys: Vec<&Slice> = tables.iter().map(|file| &file.meta.largest).collect();
+        let largest = PrefixIndex::new(&keys);
+        let files = tables.into();
+        Run {
+            number,
+            tables: Arc::new(Tables { files, largest }),
+        }
+    }
+
     /// The table that may hold `key`.
     #[inline]
     pub(crate) fn table_for(&self, key: &[u8]) -> Option<&Arc<TableFile>> {
-        match &*self.tables {
-            [table] => Some(table),
-            tables => {
-                let position = tables.partition_point(|file| *file.meta.largest < *key);
-                tables.get(position)
-            }
-        }
+        self.tables.get(self.tables.position_of(key))
     }
 
     /// The smallest key of the run's tables.

@@ -188,13 +188,7 @@ impl Wip {
             levels.remove(level, &numbers);
         }
         if !tables.is_empty() {
-            levels.add(
-                job.output_level,
-                Run {
-                    number,
-                    tables: tables.into(),
-                },
-            );
+            levels.add(job.output_level, Run::new(number, tables));
         }
         bucket.state.store(Arc::new(BucketState {
             active: Arc::clone(&state.active),

@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use super::file::TableFile;
+use super::bucket::Tables;
 use super::memtable::MemCursor;
-use super::table::TableCursor;
+use super::table::{Stretch, TableCursor};
 use crate::types::{Kind, Seq};
 use crate::{Result, Slice};
 
@@ -102,6 +102,27 @@ impl Source {
         }
     }
 
+    /// The entries at hand from the current one on, below all of `stops`, if the source is one
+    /// that can lend them. [`Source::leave`] tells it how many were taken.
+    #[inline]
+    pub(crate) fn stretch(&self, stops: [Option<&[u8]>; 2]) -> Option<Stretch> {
+        match self {
+            Source::Run(cursor) if cursor.access == Access::Cached => cursor.table().stretch(stops),
+            _ => None,
+        }
+    }
+
+    /// Goes to the next entry that `stretch`, taken at this place, would look at.
+    pub(crate) fn leave(&mut self, stretch: &Stretch) -> Result<()> {
+        match self {
+            Source::Memory(_) => Ok(()),
+            Source::Run(cursor) => {
+                cursor.table_mut().leave(stretch)?;
+                cursor.skip_forward()
+            }
+        }
+    }
+
     /// The entry's value, to look at.
     #[inline]
     pub(crate) fn value_bytes(&self) -> &[u8] {
@@ -123,7 +144,7 @@ pub(crate) enum Access {
 
 /// A cursor over the tables of a run, one table open at a time.
 pub(crate) struct RunCursor {
-    tables: Arc<[Arc<TableFile>]>,
+    tables: Arc<Tables>,
     access: Access,
     /// The table that `cursor` reads.
     position: usize,
@@ -132,7 +153,7 @@ pub(crate) struct RunCursor {
 
 impl RunCursor {
     /// A cursor over `tables`, which are ordered and do not overlap.
-    pub(crate) fn new(tables: Arc<[Arc<TableFile>]>, access: Access) -> RunCursor {
+    pub(crate) fn new(tables: Arc<Tables>, access: Access) -> RunCursor {
         RunCursor {
             tables,
             access,
@@ -142,9 +163,7 @@ impl RunCursor {
     }
 
     fn seek(&mut self, key: &[u8]) -> Result<()> {
-        let position = self
-            .tables
-            .partition_point(|file| *file.meta.largest < *key);
+        let position = self.tables.position_of(key);
         if !self.enter(position)? {
             return Ok(());
         }

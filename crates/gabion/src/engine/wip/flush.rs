@@ -161,13 +161,7 @@ impl Wip {
             let state = bucket.state.load();
             let mut levels = Levels::clone(&state.levels);
             if overlaps(bucket) {
-                levels.add(
-                    0,
-                    Run {
-                        number,
-                        tables: Arc::new([Arc::clone(&file)]),
-                    },
-                );
+                levels.add(0, Run::new(number, vec![Arc::clone(&file)]));
             }
             let frozen = state
                 .frozen

@@ -18,6 +18,7 @@ use std::sync::Arc;
 
 use super::bucket::{Bucket, BucketState, Run};
 use super::cursor::{Access, RunCursor, Source};
+use super::table::Stretch;
 use crate::Result;
 use crate::types::prefix_after;
 
@@ -118,7 +119,57 @@ impl Merge {
     /// Moves one entry on, in the direction of the last seek.
     #[inline]
     pub(crate) fn advance(&mut self) -> Result<()> {
+        self.advance_head(0)
+    }
+
+    /// What the first source has at hand from the current entry on, below `upper`, if it can lend
+    /// it and no other source stands on the same key. Only going forward.
+    ///
+    /// While the stretch is out, the first source stands where it began, and the other sources go
+    /// on by [`Merge::rival`] and [`Merge::advance_rival`]; then the merge must
+    /// [`Merge::leave`] the stretch.
+    pub(crate) fn stretch(&self, upper: Option<&[u8]>) -> Option<Stretch> {
+        debug_assert!(self.forward);
+        let head = self.heads.first()?;
+        let Clipped { source, clip } = &self.sources[head.source];
+        if let Some(rival) = self.heads.get(1)
+            && rival.prefix == head.prefix
+            && self.sources[rival.source].source.key() == source.key()
+        {
+            return None;
+        }
+        let bucket_upper = self.bucket.upper().filter(|_| *clip);
+        let mut stretch = source.stretch([bucket_upper, upper])?;
+        stretch.extend(self.rival().map(Source::key));
+        Some(stretch)
+    }
+
+    /// The first of the sources behind the one that lent a stretch.
+    #[inline]
+    pub(crate) fn rival(&self) -> Option<&Source> {
+        self.heads
+            .get(1)
+            .map(|head| &self.sources[head.source].source)
+    }
+
+    /// Moves the rival one entry on.
+    pub(crate) fn advance_rival(&mut self) -> Result<()> {
+        self.advance_head(1)
+    }
+
+    /// Moves past what was taken of `stretch`.
+    pub(crate) fn leave(&mut self, stretch: &Stretch) -> Result<()> {
         let Some(head) = self.heads.first().copied() else {
+            return Ok(());
+        };
+        let moved = self.sources[head.source].source.leave(stretch);
+        self.replace_head(0, moved)
+    }
+
+    /// Moves the source of the head at `place` one entry on.
+    #[inline]
+    fn advance_head(&mut self, place: usize) -> Result<()> {
+        let Some(head) = self.heads.get(place).copied() else {
             return Ok(());
         };
         let source = &mut self.sources[head.source].source;
@@ -127,20 +178,24 @@ impl Merge {
         } else {
             source.prev()
         };
+        self.replace_head(place, moved)
+    }
+
+    /// Puts the head at `place`, whose source was moved, where it now belongs among those behind
+    /// it.
+    #[inline]
+    fn replace_head(&mut self, mut place: usize, moved: Result<()>) -> Result<()> {
         if let Err(error) = moved {
             self.heads.clear();
             return Err(error);
         }
-        match self.prefix(head.source) {
+        let source = self.heads[place].source;
+        match self.prefix(source) {
             None => {
-                self.heads.remove(0);
+                self.heads.remove(place);
             }
             Some(prefix) => {
-                let head = Head {
-                    prefix,
-                    source: head.source,
-                };
-                let mut place = 0;
+                let head = Head { prefix, source };
                 while place + 1 < self.heads.len()
                     && self.compare(self.heads[place + 1], head) == Ordering::Less
                 {

@@ -1,4 +1,4 @@
-//! A flat index over ascending keys: which of them is the last one not above a given key?
+//! A flat index over ascending keys: how many of them come before a given key?
 //!
 //! # Idea
 //! Sorted keys of one region share their first bytes. The index stores what they share once and,
@@ -43,13 +43,26 @@ impl PrefixIndex {
         key: &[u8],
         key_at: impl Fn(usize) -> &'k [u8],
     ) -> usize {
+        self.count(key, |at| key_at(at) <= key)
+    }
+
+    /// The number of keys that are below `key`; `key_at(i)` returns key `i`. O(log n).
+    #[inline]
+    pub(crate) fn count_below<'k>(&self, key: &[u8], key_at: impl Fn(usize) -> &'k [u8]) -> usize {
+        self.count(key, |at| key_at(at) < key)
+    }
+
+    /// The number of keys that come before `key`, where `comes_before(i)` says whether key `i`
+    /// does if the prefixes do not.
+    #[inline]
+    fn count(&self, key: &[u8], comes_before: impl Fn(usize) -> bool) -> usize {
         let common = &self.common[..];
         if !key.starts_with(common) {
             return if key < common { 0 } else { self.prefixes.len() };
         }
         let prefix = prefix_after(key, common.len());
         let mut low = self.prefixes.partition_point(|other| *other < prefix);
-        while low < self.prefixes.len() && self.prefixes[low] == prefix && key_at(low) <= key {
+        while low < self.prefixes.len() && self.prefixes[low] == prefix && comes_before(low) {
             low += 1;
         }
         low
@@ -80,6 +93,8 @@ mod tests {
             for probe in [probe.clone(), [&shared[..], &probe].concat()] {
                 let expected = long.iter().filter(|key| **key <= probe).count();
                 prop_assert_eq!(index.count_not_above(&probe, |i| &long[i]), expected);
+                let expected = long.iter().filter(|key| **key < probe).count();
+                prop_assert_eq!(index.count_below(&probe, |i| &long[i]), expected);
             }
         }
     }

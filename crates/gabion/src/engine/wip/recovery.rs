@@ -265,13 +265,7 @@ fn levels_of(runs: BTreeMap<(u8, u64), Vec<Arc<TableFile>>>) -> Levels {
     let mut levels = Levels::default();
     for ((level, number), mut tables) in runs {
         tables.sort_by(|a, b| a.meta.smallest.cmp(&b.meta.smallest));
-        levels.add(
-            usize::from(level),
-            Run {
-                number,
-                tables: tables.into(),
-            },
-        );
+        levels.add(usize::from(level), Run::new(number, tables));
     }
     levels
 }

@@ -10,12 +10,16 @@
 //! - I1: keys in `[lower, upper)` above `done` remain to be returned; each end moves its bound past
 //!   what it returned, so the two ends meet without returning a key twice.
 //! - I2: an end's merge, if there is one, is positioned on the next entry that this end must look
-//!   at, and covers a bucket that holds the end's bound.
+//!   at, or on the front's current pair (`at` says where that is), and covers a bucket that holds
+//!   the end's bound. While there is a stretch, the first source of the front's merge stands where
+//!   the stretch began.
 
 use std::ops::Bound;
 use std::sync::Arc;
 
+use super::cursor::Source;
 use super::merge::Merge;
+use super::table::Stretch;
 use super::{Keyspace, Wip};
 use crate::bytes::assign;
 use crate::types::{Kind, Seq};
@@ -35,9 +39,26 @@ pub(crate) struct Scan {
     /// The last key that the front dealt with, if there is one: keys up to it are done.
     done: Vec<u8>,
     done_any: bool,
+    at: At,
     front: Option<Merge>,
+    /// What of the front's merge may be taken without it; empty when `stretched` is not set.
+    stretch: Stretch,
+    stretched: bool,
     back: Option<Merge>,
     finished: bool,
+}
+
+/// Where the current pair of the front is; its key is `done`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum At {
+    /// There is none.
+    Nowhere,
+    /// The last one that the stretch found.
+    Stretch,
+    /// The current entry of the rival of the stretch.
+    Rival,
+    /// The current entry of the merge.
+    Merge,
 }
 
 /// A key and its value.
@@ -71,58 +92,180 @@ impl Scan {
             upper,
             done: Vec::with_capacity(KEY_CAPACITY),
             done_any: false,
+            at: At::Nowhere,
             front: None,
+            stretch: Stretch::default(),
+            stretched: false,
             back: None,
             finished,
         }
     }
 
-    /// The next pair from the low end.
-    pub(crate) fn next(&mut self) -> Result<Option<Pair>> {
-        let pair = self.end_on_error(Scan::find_next)?;
-        if pair.is_none() {
+    /// Goes to the next pair from the low end; false at the end.
+    #[inline]
+    pub(crate) fn advance(&mut self) -> Result<bool> {
+        if self.stretch.next(self.seq, &mut self.done) {
+            self.at = At::Stretch;
+            return Ok(true);
+        }
+        self.advance_merge()
+    }
+
+    #[inline(never)]
+    fn advance_merge(&mut self) -> Result<bool> {
+        if self.finished {
+            return Ok(false);
+        }
+        let found = self.find_next();
+        if !matches!(found, Ok(true)) {
             self.finish();
         }
-        Ok(pair)
+        found
     }
 
-    /// The next pair from the high end.
-    pub(crate) fn next_back(&mut self) -> Result<Option<Pair>> {
-        let pair = self.end_on_error(Scan::find_next_back)?;
-        match &pair {
-            Some((key, _)) => {
-                let upper = self.upper.get_or_insert_default();
-                upper.clear();
-                upper.extend_from_slice(key);
-            }
-            None => self.finish(),
+    /// The key that [`Scan::advance`] went to; empty when it did not.
+    #[inline]
+    pub(crate) fn key(&self) -> &[u8] {
+        match self.at {
+            At::Nowhere => &[],
+            _ => &self.done,
         }
-        Ok(pair)
     }
 
-    /// Runs a step of the scan; after an error the scan is at its end.
-    fn end_on_error(
-        &mut self,
-        step: impl FnOnce(&mut Scan) -> Result<Option<Pair>>,
-    ) -> Result<Option<Pair>> {
+    /// The value of that key, to look at.
+    #[inline]
+    pub(crate) fn value_bytes(&self) -> &[u8] {
+        match self.at {
+            At::Stretch => self.stretch.value_bytes(),
+            _ => self.source().map_or(&[], Source::value_bytes),
+        }
+    }
+
+    /// The value of that key, to keep.
+    #[inline]
+    pub(crate) fn value(&self) -> Slice {
+        match self.at {
+            At::Stretch => self.stretch.value(),
+            _ => self.source().map_or_else(|| Slice::new(&[]), Source::value),
+        }
+    }
+
+    /// The source that stands on the current pair, if one does.
+    fn source(&self) -> Option<&Source> {
+        let merge = self.front.as_ref()?;
+        match self.at {
+            At::Rival => merge.rival(),
+            At::Merge => merge.current(),
+            At::Nowhere | At::Stretch => None,
+        }
+    }
+
+    /// The next pair from the high end. The front's current pair is gone then.
+    pub(crate) fn next_back(&mut self) -> Result<Option<Pair>> {
         if self.finished {
             return Ok(None);
         }
-        let result = step(self);
-        if result.is_err() {
-            self.finish();
+        let pair = self.find_next_back();
+        match &pair {
+            Ok(Some((key, _))) => assign(self.upper.get_or_insert_default(), key),
+            _ => self.finish(),
         }
-        result
+        pair
     }
 
     fn finish(&mut self) {
         self.finished = true;
+        self.at = At::Nowhere;
         self.front = None;
+        self.stretch = Stretch::default();
+        self.stretched = false;
         self.back = None;
     }
 
-    fn find_next(&mut self) -> Result<Option<Pair>> {
+    /// Moves the front past its current pair, if that is not the stretch's.
+    fn pass_current(&mut self) -> Result<()> {
+        let at = std::mem::replace(&mut self.at, At::Nowhere);
+        match (at, &mut self.front) {
+            (At::Rival, Some(merge)) => {
+                merge.advance_rival()?;
+                self.stretch.skip_key(&self.done);
+                self.stretch.extend(merge.rival().map(Source::key));
+                Ok(())
+            }
+            (At::Merge, Some(merge)) => merge.advance(),
+            _ => Ok(()),
+        }
+    }
+
+    /// Ends the stretch, if there is one: the merge is then where it has come to.
+    fn leave_stretch(&mut self) -> Result<()> {
+        if !self.stretched {
+            return Ok(());
+        }
+        self.stretched = false;
+        let stretch = std::mem::take(&mut self.stretch);
+        match &mut self.front {
+            Some(merge) => merge.leave(&stretch),
+            None => Ok(()),
+        }
+    }
+
+    /// Deals with the entry that `source` stands on: whether it is the next pair.
+    #[inline]
+    fn deal(done: &mut Vec<u8>, done_any: &mut bool, seq: Seq, source: &Source) -> bool {
+        let key = source.key();
+        // A version to come, or an older one of the key that was dealt with last.
+        if source.seq() > seq || (*done_any && *key == **done) {
+            return false;
+        }
+        assign(done, key);
+        *done_any = true;
+        source.kind() == Kind::Put
+    }
+
+    /// Finds the next pair while there is a stretch, in it or in the sources beside it. False when
+    /// its block is exhausted, or when both have versions of the same key and the stretch has the
+    /// newer one.
+    fn find_beside_stretch(&mut self) -> Result<bool> {
+        let Some(merge) = &mut self.front else {
+            return Ok(false);
+        };
         loop {
+            if self.stretch.next(self.seq, &mut self.done) {
+                self.at = At::Stretch;
+                self.done_any = true;
+                return Ok(true);
+            }
+            // A tombstone, which is no pair, hides what is to come all the same.
+            self.done_any |= self.stretch.has_dealt();
+            let Some(rival) = merge
+                .rival()
+                .filter(|rival| self.stretch.is_behind(rival.key(), rival.seq()))
+            else {
+                return Ok(false);
+            };
+            self.stretch.forget_dealt();
+            if Scan::deal(&mut self.done, &mut self.done_any, self.seq, rival) {
+                self.at = At::Rival;
+                return Ok(true);
+            }
+            if self.done_any {
+                self.stretch.skip_key(&self.done);
+            }
+            merge.advance_rival()?;
+            self.stretch.extend(merge.rival().map(Source::key));
+        }
+    }
+
+    fn find_next(&mut self) -> Result<bool> {
+        self.pass_current()?;
+        loop {
+            if self.stretched {
+                if self.find_beside_stretch()? {
+                    return Ok(true);
+                }
+                self.leave_stretch()?;
+            }
             let merge = match &mut self.front {
                 Some(merge) => merge,
                 None => {
@@ -132,45 +275,39 @@ impl Scan {
                     self.front.insert(merge)
                 }
             };
-            while let Some(entry) = merge.current() {
-                let key = entry.key();
-                if self.upper.as_ref().is_some_and(|upper| key >= &upper[..]) {
-                    return Ok(None);
+            let upper = self.upper.as_deref();
+            if let Some(mut stretch) = merge.stretch(upper) {
+                if self.done_any {
+                    stretch.skip_key(&self.done);
                 }
-                // An older version of the key that was dealt with last, or one to come.
-                let hidden = self.done_any && *key == *self.done;
-                if entry.seq() > self.seq || hidden {
-                    merge.advance()?;
-                    continue;
+                self.stretch = stretch;
+                self.stretched = true;
+            } else if let Some(entry) = merge.current() {
+                if upper.is_some_and(|upper| entry.key() >= upper) {
+                    return Ok(false);
                 }
-                assign(&mut self.done, key);
-                self.done_any = true;
-                let pair = (entry.kind() == Kind::Put).then(|| (Slice::new(key), entry.value()));
+                if Scan::deal(&mut self.done, &mut self.done_any, self.seq, entry) {
+                    self.at = At::Merge;
+                    return Ok(true);
+                }
                 merge.advance()?;
-                if pair.is_some() {
-                    return Ok(pair);
+            } else {
+                // The bucket is exhausted: go on behind it, wherever the router puts that now.
+                let Some(upper) = merge.bucket().upper() else {
+                    return Ok(false);
+                };
+                assign(&mut self.lower, upper);
+                self.front = None;
+                if self.upper.as_ref().is_some_and(|end| *end <= self.lower) {
+                    return Ok(false);
                 }
-            }
-            // The bucket is exhausted: go on behind it, wherever the router puts that now.
-            match merge.bucket().upper() {
-                None => return Ok(None),
-                Some(upper) => {
-                    self.lower.clear();
-                    self.lower.extend_from_slice(upper);
-                }
-            }
-            self.front = None;
-            if self
-                .upper
-                .as_ref()
-                .is_some_and(|upper| *upper <= self.lower)
-            {
-                return Ok(None);
             }
         }
     }
 
     fn find_next_back(&mut self) -> Result<Option<Pair>> {
+        self.pass_current()?;
+        self.leave_stretch()?;
         loop {
             let upper = self.upper.as_deref();
             let merge = match &mut self.back {

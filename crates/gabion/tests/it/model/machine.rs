@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::ops::Bound;
 use std::sync::Arc;
 
-use gabion::{Iter, Keyspace, Options, Slice, Snapshot};
+use gabion::{Cursor, Iter, Keyspace, Options, Slice, Snapshot};
 use gabion_media::{Disk, SimDisk};
 
 use super::action::{Action, Key, Range, Value};
@@ -116,13 +116,10 @@ impl Machine<'_> {
             }
             Action::Scan(keyspace, range, ends) => {
                 let range = bounds(range);
-                let iterator = self.subject.keyspaces[*keyspace].range(range.clone());
-                compare(
-                    iterator,
-                    within(self.twin.pairs(*keyspace), &range),
-                    *ends,
-                    usize::MAX,
-                );
+                let keyspace_of_store = &self.subject.keyspaces[*keyspace];
+                let expected = within(self.twin.pairs(*keyspace), &range);
+                compare_cursor(keyspace_of_store.cursor(range.clone()), &expected);
+                compare(keyspace_of_store.range(range), expected, *ends, usize::MAX);
             }
             Action::Prefix(keyspace, prefix, ends) => {
                 let prefix = prefix.bytes();
@@ -309,10 +306,21 @@ fn read_snapshot(
     let expected = pairs.get(&key).map(|value| &value[..]);
     assert_eq!(found.as_deref(), expected, "get of a snapshot");
     let range = bounds(range);
-    compare(
-        snapshot.range(keyspace, range.clone()),
-        within(pairs, &range),
-        ends,
-        usize::MAX,
-    );
+    let expected = within(pairs, &range);
+    compare_cursor(snapshot.cursor(keyspace, range.clone()), &expected);
+    compare(snapshot.range(keyspace, range), expected, ends, usize::MAX);
+}
+
+/// Takes all pairs of a cursor and compares them.
+fn compare_cursor(mut cursor: Cursor, expected: &Expected) {
+    assert_eq!((cursor.key(), cursor.value()), (&b""[..], &b""[..]));
+    let mut expected = expected.iter();
+    while cursor.advance().expect("a sound store can be scanned") {
+        let found = Some((cursor.key(), cursor.value()));
+        let expected = expected.next().map(|(key, value)| (&key[..], &value[..]));
+        assert!(found == expected, "a cursor's pair");
+    }
+    assert!(expected.next().is_none(), "a cursor ended early");
+    assert!(!cursor.advance().expect("fused"), "a cursor is fused");
+    assert_eq!((cursor.key(), cursor.value()), (&b""[..], &b""[..]));
 }

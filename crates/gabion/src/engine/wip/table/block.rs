@@ -36,6 +36,7 @@
 #![deny(clippy::indexing_slicing, clippy::unwrap_used)]
 
 use std::cmp::Ordering;
+use std::ops::Range;
 
 use super::layout::{Checked, TRAILER_BYTES, after_prefix, check_part, is_same, u16_at, u64_at};
 use crate::types::{Kind, SEQ_MAX, Seq};
@@ -87,6 +88,57 @@ impl Shape {
             suffix_len: usize::from(u16::from_le_bytes([s0, s1])),
             base: u64::from_le_bytes(base),
         }
+    }
+
+    #[inline]
+    fn start_of(&self, bytes: &[u8], position: usize) -> usize {
+        let offset = u16_at(bytes, self.offsets_at + 2 * position);
+        self.entries_at + usize::from(offset.unwrap_or_default())
+    }
+
+    /// The entry at `position`, which is below the count, of the block in `bytes`.
+    #[inline]
+    pub(super) fn entry(&self, bytes: &[u8], position: usize) -> Found {
+        let start = self.start_of(bytes, position);
+        let end = if position + 1 < self.count {
+            self.start_of(bytes, position + 1)
+        } else {
+            self.entries_end
+        };
+        // The trailer is eight bytes, so a mark can be loaded as eight bytes anywhere.
+        let mark = u64_at(bytes, start).unwrap_or_default() & self.mark_mask;
+        let (suffix_at, suffix_len) = self.suffix_place(bytes, start);
+        Found {
+            seq: self.base.wrapping_add(mark >> KIND_BITS),
+            kind: kind_of(mark).unwrap_or(Kind::Delete),
+            suffix_at,
+            value_at: suffix_at + suffix_len,
+            end,
+        }
+    }
+
+    #[inline]
+    fn suffix_place(&self, bytes: &[u8], start: usize) -> (usize, usize) {
+        let at = start + self.mark_width;
+        if self.len_width == 0 {
+            return (at, self.suffix_len);
+        }
+        let len = u16_at(bytes, at).unwrap_or_default();
+        (at + LEN_WIDTH, usize::from(len))
+    }
+
+    /// The key of the entry at `position`, after the shared prefix.
+    #[inline]
+    pub(super) fn suffix<'a>(&self, bytes: &'a [u8], position: usize) -> &'a [u8] {
+        let (at, len) = self.suffix_place(bytes, self.start_of(bytes, position));
+        bytes.get(at..at + len).unwrap_or_default()
+    }
+
+    /// Whether two entries are versions of one key.
+    #[inline]
+    pub(super) fn have_same_key(&self, bytes: &[u8], a: usize, b: usize) -> bool {
+        bytes.get(HEADER_BYTES + a) == bytes.get(HEADER_BYTES + b)
+            && self.suffix(bytes, a) == self.suffix(bytes, b)
     }
 }
 
@@ -155,47 +207,29 @@ impl<'a> Block<'a> {
 
     #[inline]
     fn start_of(&self, position: usize) -> usize {
-        let offset = u16_at(self.bytes, self.shape.offsets_at + 2 * position);
-        self.shape.entries_at + usize::from(offset.unwrap_or_default())
+        self.shape.start_of(self.bytes, position)
     }
 
     /// The entry at `position`, which is below the count.
     #[inline]
     pub(super) fn entry(&self, position: usize) -> Found {
-        let shape = &self.shape;
-        let start = self.start_of(position);
-        let end = if position + 1 < shape.count {
-            self.start_of(position + 1)
-        } else {
-            shape.entries_end
-        };
-        // The trailer is eight bytes, so a mark can be loaded as eight bytes anywhere.
-        let mark = u64_at(self.bytes, start).unwrap_or_default() & shape.mark_mask;
-        let (suffix_at, suffix_len) = self.suffix_place(start);
-        Found {
-            seq: shape.base.wrapping_add(mark >> KIND_BITS),
-            kind: kind_of(mark).unwrap_or(Kind::Delete),
-            suffix_at,
-            value_at: suffix_at + suffix_len,
-            end,
-        }
-    }
-
-    #[inline]
-    fn suffix_place(&self, start: usize) -> (usize, usize) {
-        let at = start + self.shape.mark_width;
-        if self.shape.len_width == 0 {
-            return (at, self.shape.suffix_len);
-        }
-        let len = u16_at(self.bytes, at).unwrap_or_default();
-        (at + LEN_WIDTH, usize::from(len))
+        self.shape.entry(self.bytes, position)
     }
 
     /// The key of the entry at `position`, after the shared prefix.
     #[inline]
     pub(super) fn suffix(&self, position: usize) -> &'a [u8] {
-        let (at, len) = self.suffix_place(self.start_of(position));
-        self.part(at, at + len)
+        self.shape.suffix(self.bytes, position)
+    }
+
+    /// Orders the key of the entry at `position` and `key`.
+    #[inline]
+    pub(super) fn compare_key(&self, position: usize, key: &[u8]) -> Ordering {
+        let prefix = self.prefix();
+        match after_prefix(key, prefix) {
+            Some(suffix) => self.suffix(position).cmp(suffix),
+            None => prefix.cmp(key),
+        }
     }
 
     /// The newest version of `key` that is at most `seq`; `tag` is the lowest byte of its hash.
@@ -219,14 +253,21 @@ impl<'a> Block<'a> {
     /// The position of the first entry whose key is at least `key`; the count when there is none.
     #[inline]
     pub(super) fn lower_bound(&self, key: &[u8]) -> usize {
+        self.lower_bound_in(0..self.shape.count, key)
+    }
+
+    /// The position of the first entry in `range` whose key is at least `key`; the range's end when
+    /// there is none.
+    #[inline]
+    pub(super) fn lower_bound_in(&self, range: Range<usize>, key: &[u8]) -> usize {
         let prefix = self.prefix();
         let Some(suffix) = after_prefix(key, prefix) else {
             return match key.cmp(prefix) {
-                Ordering::Less => 0,
-                _ => self.shape.count,
+                Ordering::Less => range.start,
+                _ => range.end,
             };
         };
-        let (mut low, mut high) = (0, self.shape.count);
+        let (mut low, mut high) = (range.start, range.end);
         while low < high {
             let middle = low.midpoint(high);
             if self.suffix(middle) < suffix {

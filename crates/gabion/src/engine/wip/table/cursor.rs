@@ -9,12 +9,14 @@
 //! error the cursor is not valid.
 #![deny(clippy::indexing_slicing, clippy::unwrap_used)]
 
+use std::cmp::Ordering;
 use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::Arc;
 
 use super::block::{Block, Shape};
 use super::reader::Table;
+use super::stretch::Stretch;
 use crate::bytes::copy_to;
 use crate::error::Result;
 use crate::prefetch::prefetch_bytes;
@@ -227,6 +229,33 @@ impl TableCursor {
             }
             None => self.step_block_backward(),
         }
+    }
+
+    /// The entries of the block from the current one on, as far as their keys are below all of
+    /// `stops`; `None` when the current one is not. Only for a cursor that is valid and reads
+    /// through the cache. The cursor itself stays where it is; [`TableCursor::leave`] makes it
+    /// follow.
+    pub(crate) fn stretch(&self, stops: [Option<&[u8]>; 2]) -> Option<Stretch> {
+        debug_assert!(self.valid && matches!(self.source, Source::Cache(_)));
+        let block = self.block();
+        let mut limit = self.shape.count;
+        for stop in stops.into_iter().flatten() {
+            // Mostly the stop is behind the whole block.
+            if block.compare_key(limit.saturating_sub(1), stop) != Ordering::Less {
+                limit = block.lower_bound_in(self.position..limit, stop);
+            }
+        }
+        (limit > self.position)
+            .then(|| Stretch::new(Arc::clone(&self.buffer), self.shape, self.position, limit))
+    }
+
+    /// Goes to the next entry that `stretch`, taken at this place, would look at.
+    pub(crate) fn leave(&mut self, stretch: &Stretch) -> Result<()> {
+        if stretch.position() < self.shape.count {
+            self.settle(stretch.position());
+            return Ok(());
+        }
+        self.step_block_forward()
     }
 
     fn step_block_forward(&mut self) -> Result<()> {

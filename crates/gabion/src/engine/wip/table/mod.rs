@@ -41,6 +41,7 @@ mod index;
 mod layout;
 mod reader;
 mod sketch;
+mod stretch;
 #[cfg(test)]
 mod tests;
 mod verify;
@@ -49,6 +50,7 @@ mod writer;
 pub(crate) use cursor::TableCursor;
 pub(crate) use reader::Table;
 pub(crate) use sketch::Sketch;
+pub(crate) use stretch::Stretch;
 pub(crate) use writer::TableWriter;
 
 use crate::slice::Slice;

@@ -1,0 +1,152 @@
+//! Stretches: the entries of one block, handed out without moving the cursor that stands in it.
+//!
+//! # Idea
+//! In a tiered tree most entries come from one large run, and mostly many in a row. A merge lends
+//! the rest of the block that its first source stands in, and says how far the entries go before
+//! another source's entry comes between. A step of a scan then looks at one entry of one block,
+//! and an entry of another source costs one search in the block.
+//!
+//! # Invariants
+//! - I1: the entries from `position` on and below `limit` are all still to be looked at; those
+//!   below `end` come before all entries of other sources.
+//! - I2: `dealt` is below `position`, and is the last entry that the reader saw, if it saw one:
+//!   older versions of its key are hidden.
+#![deny(clippy::indexing_slicing, clippy::unwrap_used)]
+
+use std::cmp::Ordering;
+use std::ops::Range;
+use std::sync::Arc;
+
+use super::block::{Block, Shape};
+use crate::bytes::{assign, copy_to};
+use crate::slice::Slice;
+use crate::types::{Kind, Seq};
+
+/// Entries of one block, as a reader at some sequence number sees them.
+#[derive(Debug, Default)]
+pub(crate) struct Stretch {
+    buffer: Arc<[u8]>,
+    shape: Shape,
+    position: usize,
+    end: usize,
+    limit: usize,
+    dealt: Option<usize>,
+    /// The value of the pair that was found last.
+    value: Range<usize>,
+}
+
+impl Stretch {
+    /// The entries of the block in `buffer` from `position` on and below `limit`. None may be
+    /// taken before the first [`Stretch::extend`].
+    pub(super) fn new(buffer: Arc<[u8]>, shape: Shape, position: usize, limit: usize) -> Stretch {
+        Stretch {
+            buffer,
+            shape,
+            position,
+            end: position,
+            limit,
+            dealt: None,
+            value: 0..0,
+        }
+    }
+
+    /// Goes to the next pair that a reader at `seq` sees, and puts its key into `key`, which nobody
+    /// else may have changed since the stretch last did; false when no more may be taken.
+    /// `key` becomes that of the last entry that the reader saw, tombstones included.
+    #[inline]
+    pub(crate) fn next(&mut self, seq: Seq, key: &mut Vec<u8>) -> bool {
+        while self.position < self.end {
+            let position = self.position;
+            self.position += 1;
+            let (bytes, shape) = (&*self.buffer, &self.shape);
+            let entry = shape.entry(bytes, position);
+            if entry.seq > seq {
+                continue;
+            }
+            match self.dealt {
+                Some(dealt) if shape.have_same_key(bytes, dealt, position) => continue,
+                Some(_) => {}
+                None => assign(key, self.block().prefix()),
+            }
+            let suffix = bytes.get(entry.suffix_at..entry.value_at);
+            let suffix = suffix.unwrap_or_default();
+            let prefix_len = shape.prefix_len;
+            if key.len() != prefix_len + suffix.len() {
+                key.resize(prefix_len + suffix.len(), 0);
+            }
+            copy_to(key.get_mut(prefix_len..).unwrap_or_default(), suffix);
+            self.dealt = Some(position);
+            if entry.kind == Kind::Put {
+                self.value = entry.value_at..entry.end;
+                return true;
+            }
+        }
+        false
+    }
+
+    /// The value of the pair that was found last.
+    #[inline]
+    pub(crate) fn value_bytes(&self) -> &[u8] {
+        self.buffer.get(self.value.clone()).unwrap_or_default()
+    }
+
+    /// The value of the pair that was found last, to keep.
+    #[inline]
+    pub(crate) fn value(&self) -> Slice {
+        Slice::shared(&self.buffer, self.value.start, self.value.len())
+    }
+
+    /// Whether the last entry that the reader saw was of the stretch; its key is then the reader's.
+    #[inline]
+    pub(crate) fn has_dealt(&self) -> bool {
+        self.dealt.is_some()
+    }
+
+    /// Says that the reader saw an entry of another source.
+    #[inline]
+    pub(crate) fn forget_dealt(&mut self) {
+        self.dealt = None;
+    }
+
+    /// Lets the entries be taken that come before `rival`, the next entry of the other sources;
+    /// all of them when there is none.
+    pub(crate) fn extend(&mut self, rival: Option<&[u8]>) {
+        let block = self.block();
+        let (position, limit) = (self.position, self.limit);
+        self.end = match rival {
+            Some(rival) => block.lower_bound_in(position..limit, rival),
+            None => limit,
+        };
+    }
+
+    /// Whether the version `seq` of `key` comes before all entries that are left, which are some.
+    pub(crate) fn is_behind(&self, key: &[u8], seq: Seq) -> bool {
+        if self.position == self.limit {
+            return false;
+        }
+        match self.block().compare_key(self.position, key) {
+            Ordering::Less => false,
+            Ordering::Equal => self.shape.entry(&self.buffer, self.position).seq < seq,
+            Ordering::Greater => true,
+        }
+    }
+
+    /// Leaves out the entries at the front whose key is `key`.
+    pub(crate) fn skip_key(&mut self, key: &[u8]) {
+        while self.position < self.limit
+            && self.block().compare_key(self.position, key) == Ordering::Equal
+        {
+            self.position += 1;
+        }
+    }
+
+    /// Position in the block of the next entry to look at.
+    pub(super) fn position(&self) -> usize {
+        self.position
+    }
+
+    #[inline]
+    fn block(&self) -> Block<'_> {
+        Block::with_shape(&self.buffer, self.shape)
+    }
+}
