@@ -17,8 +17,8 @@
 //! lengths, positions in valid headers, and marks found anywhere behind the cut. With a proof the
 //! cut is corruption, and the error names the place.
 //!
-//! Sequences of segments may have gaps in their numbers: void segments are removed, and no number
-//! is used again.
+//! New segments at the end that hold nothing but their header are void, too. Sequences of segments may
+//! have gaps in their numbers: void segments are removed, and no number is used again.
 //!
 //! # Then
 //! 1. [`ReplayEnd::seal`] makes durable what was read: after the end of a process it may never have
@@ -298,7 +298,26 @@ impl<'a> Replay<'a> {
         }
         self.end.proven = self.proof;
         self.end.torn = (bytes > 0).then_some(Torn { at, bytes });
+        self.leave_out_empty();
         Ok(self.end)
+    }
+
+    /// Makes new segments at the end void that hold nothing but their header: the log says the same
+    /// without them, and a store that is opened again and again does not grow.
+    fn leave_out_empty(&mut self) {
+        let end = &mut self.end;
+        while let Some(&last) = end.segments.last()
+            && last.length <= HEADER_BYTES as u64
+            && let Some(seal) = end.unsealed.iter_mut().find(|seal| **seal == last)
+        {
+            seal.length = 0;
+            end.segments.pop();
+            end.useless.push(last.segment);
+            end.end = match end.segments.last() {
+                Some(log) => Lsn::new(log.segment, log.length),
+                None => Lsn::new(self.from, 0),
+            };
+        }
     }
 }
 

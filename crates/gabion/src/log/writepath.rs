@@ -10,6 +10,7 @@ use super::recovery::ReplayEnd;
 use super::segments::Segments;
 use super::sync::LogSyncer;
 use super::{LogOptions, SealedLog};
+use crate::engine::wip::names::log_name;
 use crate::{Error, Result};
 
 /// Payloads up to this length are copied together before they are written: up to about here the
@@ -132,18 +133,21 @@ impl Log {
     }
 
     /// Makes everything durable, gives back unused space, and returns the end of the log, which
-    /// the caller records durably.
+    /// the caller records durably: 0 for a segment without a record, which is removed.
     pub(crate) fn close(self) -> Result<SealedLog> {
         self.shared.sync()?;
         let sync = self.file.sync_handle();
-        let sealed = SealedLog {
-            segment: self.segment,
-            length: self.file.position(),
-        };
+        let segment = self.segment;
+        let length = self.file.position();
         self.shared.segments().discard_next()?;
         self.file.finish()?;
+        if length <= HEADER_BYTES as u64 {
+            let disk = self.shared.segments().disk();
+            disk.remove(&log_name(segment))?;
+            return Ok(SealedLog { segment, length: 0 });
+        }
         sync.sync()?;
-        Ok(sealed)
+        Ok(SealedLog { segment, length })
     }
 }
 
