@@ -17,8 +17,8 @@
 //! lengths, positions in valid headers, and marks found anywhere behind the cut. With a proof the
 //! cut is corruption, and the error names the place.
 //!
-//! New segments at the end that hold nothing but their header are void, too. Sequences of segments may
-//! have gaps in their numbers: void segments are removed, and no number is used again.
+//! New segments at the end that hold nothing but their header are void, too. Sequences of segments
+//! may have gaps in their numbers: void segments are removed, and no number is used again.
 //!
 //! # Then
 //! 1. [`ReplayEnd::seal`] makes durable what was read: after the end of a process it may never have
