@@ -2,6 +2,7 @@
 
 use std::fmt::Write;
 
+use gabion_lab::figure::Beside;
 use gabion_lab::result::PhaseResult;
 use gabion_lab::summary::{Cell, Summary};
 use gabion_lab::text::{bytes_text, count_text};
@@ -156,6 +157,36 @@ fn compared(
         let _ = write!(text, " x{:.2}", spread.median / first);
     }
     text
+}
+
+/// Numbers of a paper beside ours.
+pub(crate) fn beside_paper(numbers: &[Beside]) -> String {
+    let labels: Vec<String> = numbers
+        .iter()
+        .map(|number| {
+            let paper = &number.paper;
+            format!(
+                "{}, {}, {}",
+                paper.target,
+                paper.workload,
+                paper.measure.name()
+            )
+        })
+        .collect();
+    let cells = |number: &Beside| {
+        let (paper, ours) = (number.paper.value, number.ours.median);
+        vec![
+            two_digits(paper),
+            two_digits(ours),
+            format!("{:.2}", ours / paper),
+        ]
+    };
+    let rows: Vec<_> = labels
+        .iter()
+        .zip(numbers)
+        .map(|(label, number)| (label.as_str(), cells(number)))
+        .collect();
+    aligned("", &["paper", "ours", "ours/paper"], &rows)
 }
 
 /// Rows of cells under their targets, in columns as wide as they need to be.

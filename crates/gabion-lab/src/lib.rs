@@ -3,11 +3,13 @@
 //! [`target`] says what a thing to be measured must do, [`targets`] has those that need no other
 //! library, [`workload`] lists the phases as data. [`run`] drives the threads of a phase on a
 //! store, [`measure`] counts what it cost, and [`result`] is the one format in which results are
-//! kept. [`plan`] is a run of several targets as data, and [`experiment`] carries it out in
-//! processes of their own. [`summary`] puts results side by side, and [`page`] shows them.
+//! kept. [`plan`] is a run of several targets as data, [`experiment`] carries it out in processes
+//! of their own, and [`figure`] has the runs behind a paper's figures. [`summary`] puts results
+//! side by side, and [`page`] shows them.
 #![forbid(unsafe_code)]
 
 pub mod experiment;
+pub mod figure;
 pub mod measure;
 pub mod page;
 pub mod plan;

@@ -21,6 +21,7 @@ pub(crate) struct LabArguments {
 #[derive(Debug, Subcommand)]
 pub(crate) enum LabCommand {
     Run(Box<LabRunArguments>),
+    Figure(Box<LabFigureArguments>),
     List(LabListArguments),
     /// Run one trial, which is read as JSON from standard input. `run` starts these.
     #[command(hide = true)]
@@ -51,9 +52,6 @@ pub(crate) struct LabRunArguments {
     /// them.
     #[arg(long, value_name = "NAME", value_delimiter = ',', required = true)]
     pub(crate) workload: Vec<String>,
-    /// How often each target goes through all workloads.
-    #[arg(long, value_name = "N", default_value_t = 1)]
-    pub(crate) repeat: u32,
     #[command(flatten)]
     pub(crate) work: WorkArguments,
     /// Sizes of keys and values by name; `gabion lab list` shows them.
@@ -75,6 +73,40 @@ pub(crate) struct LabRunArguments {
     /// End a phase after so many seconds with what it has done, and say so.
     #[arg(long, value_name = "SECONDS")]
     pub(crate) phase_seconds_max: Option<u64>,
+    #[command(flatten)]
+    pub(crate) trials: TrialArguments,
+}
+
+/// Run a figure or table of the WipDB paper and show the paper's numbers beside ours.
+///
+/// Records, requests and times are those of the paper times --scale; threads and rates are the
+/// paper's. At full scale the stores take up to a terabyte and days.
+#[derive(Args, Debug)]
+pub(crate) struct LabFigureArguments {
+    /// The paper's number of the figure; `gabion lab list` shows them.
+    #[arg(value_name = "NAME")]
+    pub(crate) name: String,
+    /// Part of the paper's size, above 0 and at most 1.
+    #[arg(long, value_name = "F", default_value_t = 0.001)]
+    pub(crate) scale: f64,
+    /// Targets, separated by commas.
+    #[arg(
+        long,
+        value_name = "NAME",
+        value_delimiter = ',',
+        default_value = "wip"
+    )]
+    pub(crate) target: Vec<String>,
+    #[command(flatten)]
+    pub(crate) trials: TrialArguments,
+}
+
+/// How trials are run and what is reported of them.
+#[derive(Args, Debug)]
+pub(crate) struct TrialArguments {
+    /// How often each target goes through all workloads.
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub(crate) repeat: u32,
     /// End a trial in which no phase ends for so many seconds.
     #[arg(long, value_name = "SECONDS", default_value_t = 3600)]
     pub(crate) hang_seconds_max: u64,
@@ -106,7 +138,7 @@ pub(crate) struct LabRunArguments {
     pub(crate) html: Option<PathBuf>,
 }
 
-/// Show the targets, workloads and sizes that a run can name.
+/// Show the targets, workloads, sizes and figures that can be named.
 #[derive(Args, Debug)]
 pub(crate) struct LabListArguments {
     /// Print JSON.

@@ -9,6 +9,7 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use gabion_lab::experiment::{self, Event, Experiment, Report};
+use gabion_lab::figure::{FIGURES, Figure};
 use gabion_lab::page;
 use gabion_lab::plan::{Plan, Resources};
 use gabion_lab::result::PhaseResult;
@@ -20,10 +21,12 @@ use gabion_lab::workload::{SIZES, Size, WORKLOADS};
 use serde_json::json;
 
 use super::bench::settings;
-use crate::args::lab::{LabArguments, LabCommand, LabListArguments, LabRunArguments};
+use crate::args::lab::{
+    LabArguments, LabCommand, LabFigureArguments, LabListArguments, LabRunArguments, TrialArguments,
+};
 use crate::failure::Failure;
 use crate::output::Output;
-use crate::table::comparison;
+use crate::table::{beside_paper, comparison};
 
 const MIB: u64 = 1 << 20;
 
@@ -31,6 +34,7 @@ const MIB: u64 = 1 << 20;
 pub(crate) fn run(arguments: &LabArguments, output: &mut Output) -> Result<(), Failure> {
     match &arguments.command {
         LabCommand::Run(arguments) => compare(arguments, output),
+        LabCommand::Figure(arguments) => figure(arguments, output),
         LabCommand::List(arguments) => list(arguments, output),
         LabCommand::Trial => Ok(experiment::serve(&registry(), io::stdin(), output)?),
     }
@@ -41,46 +45,8 @@ fn registry() -> Registry {
     Registry::new(&[])
 }
 
-/// Runs a plan and reports what came of it.
+/// Runs the plan that the arguments describe and compares its targets.
 fn compare(arguments: &LabRunArguments, output: &mut Output) -> Result<(), Failure> {
-    let plan = plan(arguments);
-    let registry = registry();
-    plan.check(&registry)?;
-    let mut reports = Reports::create(arguments)?;
-
-    let stop = Arc::new(AtomicBool::new(false));
-    for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
-        signal_hook::flag::register(signal, Arc::clone(&stop))
-            .map_err(|error| Failure::new(format!("cannot wait for signals: {error}")))?;
-    }
-    let program = std::env::current_exe()
-        .map_err(|error| Failure::new(format!("cannot find this program: {error}")))?;
-    let experiment = Experiment {
-        plan: &plan,
-        command: &|| {
-            let mut command = Command::new(&program);
-            command.args(["lab", "trial"]);
-            command
-        },
-        stop: &stop,
-        silence_max: Duration::from_secs(arguments.hang_seconds_max),
-    };
-    let report = experiment.run(&registry, |event| {
-        tell(&event, plan.repetitions);
-        match event {
-            Event::Phase(result) => reports.add(result),
-            Event::Begin(_) | Event::Failed(_) => Ok(()),
-        }
-    })?;
-
-    output.bytes(comparison(&Summary::of(&report.results)).as_bytes())?;
-    output.flush()?;
-    tell_notes(&report.results);
-    reports.write(&report)?;
-    finish(&report, &reports)
-}
-
-fn plan(arguments: &LabRunArguments) -> Plan {
     let mut settings = Settings {
         rate: arguments.rate,
         warm_up: arguments.warm_up,
@@ -91,18 +57,111 @@ fn plan(arguments: &LabRunArguments) -> Plan {
         settings.key_bytes = size.key_bytes;
         settings.value_bytes = size.value_bytes;
     }
+    let workloads = arguments.workload.clone();
+    let plan = plan(&arguments.trials, &arguments.target, workloads, settings);
+    let (report, reports) = carry_out(&[plan], &arguments.trials)?;
+    output.bytes(comparison(&Summary::of(&report.results)).as_bytes())?;
+    output.flush()?;
+    tell_notes(&report.results);
+    finish(&report, &reports)
+}
+
+/// Runs the parts of a figure and shows the paper's numbers beside ours.
+fn figure(arguments: &LabFigureArguments, output: &mut Output) -> Result<(), Failure> {
+    let figure = Figure::named(&arguments.name)?;
+    let parts = figure.parts.iter().map(|part| {
+        let workloads = part.workloads.iter().copied().map(str::to_owned).collect();
+        let settings = part.settings(arguments.scale)?;
+        Ok(plan(
+            &arguments.trials,
+            &arguments.target,
+            workloads,
+            settings,
+        ))
+    });
+    let plans = parts.collect::<Result<Vec<Plan>, gabion_lab::Error>>()?;
+    let (report, reports) = carry_out(&plans, &arguments.trials)?;
+    output.bytes(comparison(&Summary::of(&report.results)).as_bytes())?;
+    let beside = figure.beside(&report.results);
+    if !beside.is_empty() {
+        output.line("")?;
+        output.bytes(beside_paper(&beside).as_bytes())?;
+    }
+    if !figure.says.is_empty() {
+        output.line(&format!("\nThe paper: {}", figure.says))?;
+    }
+    output.flush()?;
+    tell_notes(&report.results);
+    finish(&report, &reports)
+}
+
+/// The plan of these trials.
+fn plan(
+    trials: &TrialArguments,
+    targets: &[String],
+    workloads: Vec<String>,
+    settings: Settings,
+) -> Plan {
     Plan {
-        targets: arguments.target.clone(),
-        workloads: arguments.workload.clone(),
-        repetitions: arguments.repeat,
+        targets: targets.to_vec(),
+        workloads,
+        repetitions: trials.repeat,
         settings,
         resources: Resources {
-            cache_bytes: arguments.cache_mb.saturating_mul(MIB),
-            write_buffer_bytes: arguments.write_buffer_mb.map(|mib| mib.saturating_mul(MIB)),
-            background_threads: arguments.background_threads,
+            cache_bytes: trials.cache_mb.saturating_mul(MIB),
+            write_buffer_bytes: trials.write_buffer_mb.map(|mib| mib.saturating_mul(MIB)),
+            background_threads: trials.background_threads,
         },
-        dir: arguments.dir.clone(),
+        dir: trials.dir.clone(),
     }
+}
+
+/// Runs plans one after the other and writes the reports of all of them.
+fn carry_out<'a>(
+    plans: &[Plan],
+    trials: &'a TrialArguments,
+) -> Result<(Report, Reports<'a>), Failure> {
+    let registry = registry();
+    for plan in plans {
+        plan.check(&registry)?;
+    }
+    let mut reports = Reports::create(trials)?;
+    let stop = Arc::new(AtomicBool::new(false));
+    for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
+        signal_hook::flag::register(signal, Arc::clone(&stop))
+            .map_err(|error| Failure::new(format!("cannot wait for signals: {error}")))?;
+    }
+    let program = std::env::current_exe()
+        .map_err(|error| Failure::new(format!("cannot find this program: {error}")))?;
+    let command = || {
+        let mut command = Command::new(&program);
+        command.args(["lab", "trial"]);
+        command
+    };
+    let mut all = Report::default();
+    for plan in plans {
+        let experiment = Experiment {
+            plan,
+            command: &command,
+            stop: &stop,
+            silence_max: Duration::from_secs(trials.hang_seconds_max),
+        };
+        let report = experiment.run(&registry, |event| {
+            tell(&event, plan.repetitions);
+            match event {
+                Event::Phase(result) => reports.add(result),
+                Event::Begin(_) | Event::Failed(_) => Ok(()),
+            }
+        })?;
+        all.results.extend(report.results);
+        all.notes.extend(report.notes);
+        if report.is_interrupted {
+            all.is_interrupted = true;
+            break;
+        }
+    }
+    reports.write(&all)?;
+    Ok((all, reports))
 }
 
 /// Says on standard error what is going on.
@@ -172,14 +231,14 @@ fn finish(report: &Report, reports: &Reports) -> Result<(), Failure> {
 
 /// The files that a run writes.
 struct Reports<'a> {
-    arguments: &'a LabRunArguments,
+    arguments: &'a TrialArguments,
     /// Results as they come, one line each, beside the first of the other files.
     lines: Option<(PathBuf, File)>,
 }
 
 impl Reports<'_> {
     /// Makes all files before the run, so that none is refused after it.
-    fn create(arguments: &LabRunArguments) -> Result<Reports<'_>, Failure> {
+    fn create(arguments: &TrialArguments) -> Result<Reports<'_>, Failure> {
         let paths = [&arguments.json, &arguments.csv, &arguments.html];
         for path in paths.into_iter().flatten() {
             create(path)?;
@@ -265,11 +324,15 @@ fn list(arguments: &LabListArguments, output: &mut Output) -> Result<(), Failure
                 "value_bytes": size.value_bytes,
             })
         });
+        let figures = FIGURES
+            .iter()
+            .map(|figure| json!({ "name": figure.name, "about": figure.about }));
         return output.json(&json!({
             "targets": targets.collect::<Vec<_>>(),
             "peers_not_built": registry.absent_peers().collect::<Vec<_>>(),
             "workloads": workloads.collect::<Vec<_>>(),
             "sizes": sizes.collect::<Vec<_>>(),
+            "figures": figures.collect::<Vec<_>>(),
         }));
     }
     output.line("Targets")?;
@@ -287,6 +350,10 @@ fn list(arguments: &LabListArguments, output: &mut Output) -> Result<(), Failure
     for size in SIZES {
         let bytes = format!("{}+{}", size.key_bytes, size.value_bytes);
         output.line(&format!("  {:<13} {bytes:<9} {}", size.name, size.about))?;
+    }
+    output.line("\nFigures of the WipDB paper")?;
+    for figure in FIGURES {
+        output.line(&format!("  {:<13} {}", figure.name, figure.about))?;
     }
     Ok(())
 }

@@ -44,7 +44,7 @@ fn value_of(number: u64) -> String {
 
 /// Writes numbered batches for ever, each to two keys, and prints a number once it is acknowledged.
 fn write_until_killed(dir: &str) -> ! {
-    let db = options().open(dir).unwrap();
+    let db = open_when_released(dir);
     let keyspace = db.default_keyspace().clone();
     let mut number = last_number(&db);
     let mut out = std::io::stdout().lock();
@@ -63,6 +63,23 @@ fn write_until_killed(dir: &str) -> ! {
         writeln!(out, "{number}").unwrap();
         out.flush().unwrap();
     }
+}
+
+/// Opens the store as soon as nobody holds it.
+///
+/// The story: a writer was once refused, although the test had closed the store. Another test was
+/// starting a process at that moment, and a process that is being started has a copy of every open
+/// file, the store's lock included, until it becomes another program.
+fn open_when_released(dir: &str) -> Db {
+    for _ in 0..1000 {
+        match options().open(dir) {
+            Err(error) if error.to_string().contains(" is locked by ") => {
+                std::thread::sleep(Duration::from_millis(10));
+            }
+            outcome => return outcome.unwrap(),
+        }
+    }
+    options().open(dir).unwrap()
 }
 
 fn last_number(db: &Db) -> u64 {

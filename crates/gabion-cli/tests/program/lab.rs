@@ -295,6 +295,32 @@ fn an_interrupted_run_reports_what_it_has() {
 }
 
 #[test]
+fn a_figure_shows_the_paper_s_numbers_beside_ours() {
+    let place = Place::new();
+    let dir = place.path("trials");
+    let dir = dir.to_str().unwrap();
+    let figure = |name, scale| bare(&["lab", "figure", name, "--scale", scale, "--dir", dir]);
+    let outcome = figure("2.6", "0.000001");
+    assert_eq!(outcome.status, Some(0), "{outcome:?}");
+    let words = [
+        "ours/paper",
+        "800000.00",
+        "write amplification without log",
+        "RocksDB",
+    ];
+    names(&outcome.stdout, &words);
+    for (name, scale, words) in [
+        ("2.9", "0.1", "figure 2.9 cannot be run"),
+        ("7", "0.1", "no figure is named 7"),
+        ("2.6", "2", "a scale of 2"),
+    ] {
+        let outcome = figure(name, scale);
+        assert_eq!(outcome.status, Some(2), "{outcome:?}");
+        names(&outcome.stderr, &[words]);
+    }
+}
+
+#[test]
 fn the_list_names_targets_workloads_and_sizes() {
     let text = bare(&["lab", "list"]).stdout;
     names(

@@ -1,0 +1,404 @@
+//! Figures and tables of the WipDB paper as runs, with the paper's own figures to compare with.
+//!
+//! A figure is data: the paper's setup in a few parts, each a run of its own, and what the paper's
+//! text gives as numbers. Curves that exist only as pictures have no numbers here; what the text
+//! says of them stands in [`Figure::says`]. Records, requests and times are scaled by one factor,
+//! threads and rates are not.
+
+use crate::Error;
+use crate::result::PhaseResult;
+use crate::run::Settings;
+use crate::summary::Spread;
+use crate::workload::Distribution;
+
+/// A figure or table of the paper.
+#[derive(Clone, Copy, Debug)]
+pub struct Figure {
+    /// The name on the command line: the paper's number.
+    pub name: &'static str,
+    /// One line of help.
+    pub about: &'static str,
+    /// The runs that it needs.
+    pub parts: &'static [Part],
+    /// Numbers of the paper.
+    pub paper: &'static [Paper],
+    /// What the paper says besides.
+    pub says: &'static str,
+}
+
+/// One run, in the paper's size.
+#[derive(Clone, Copy, Debug)]
+pub struct Part {
+    /// The phases in order.
+    pub workloads: &'static [&'static str],
+    /// Records.
+    pub records: u64,
+    /// Requests of the phases that read; those of a phase with a time end with it.
+    pub reads: u64,
+    /// Time of the phases that read.
+    pub seconds: Option<u64>,
+    /// Threads that read.
+    pub threads: usize,
+    /// How the records to read are drawn, if not as the phase says.
+    pub distribution: Option<Distribution>,
+}
+
+/// One number of the paper.
+#[derive(Clone, Copy, Debug)]
+pub struct Paper {
+    /// Our name of the target.
+    pub target: &'static str,
+    /// The phase with its distribution.
+    pub workload: &'static str,
+    /// What is measured.
+    pub measure: Measure,
+    /// The paper's number.
+    pub value: f64,
+}
+
+/// What a number measures.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Measure {
+    /// Operations per second.
+    OpsPerS,
+    /// Write amplification without the log.
+    WaWithoutLog,
+    /// 99th percentile of the latency of reads and scans, in microseconds.
+    ReadP99,
+}
+
+/// A number of the paper beside ours.
+#[derive(Clone, Copy, Debug)]
+pub struct Beside {
+    /// The paper's.
+    pub paper: Paper,
+    /// Ours over all repetitions.
+    pub ours: Spread,
+}
+
+/// Puts per second of the paper's writer beside the readers.
+const WRITE_RATE: u64 = 150_000;
+/// Requests that the paper's stores log together.
+const BATCH: u64 = 1000;
+/// Peak of the paper's write amplification.
+#[expect(clippy::approx_constant, reason = "it has nothing to do with circles")]
+const WA_PEAK: f64 = 3.14;
+/// More requests than any time limit lets through.
+const ENDLESS: u64 = 1 << 50;
+
+const fn mixed(distribution: Distribution) -> Part {
+    Part {
+        workloads: &["ycsb-load", "mixed"],
+        records: 1_000_000_000,
+        reads: ENDLESS,
+        // 300 million puts at 150 thousand per second.
+        seconds: Some(2000),
+        threads: 8,
+        distribution: Some(distribution),
+    }
+}
+
+const MIXED: &[Part] = &[
+    mixed(Distribution::Uniform),
+    mixed(Distribution::Exponential),
+];
+
+const YCSB: &[Part] = &[Part {
+    workloads: &[
+        "ycsb-load",
+        "ycsb-a",
+        "ycsb-b",
+        "ycsb-c",
+        "ycsb-d",
+        "ycsb-e",
+        "ycsb-f",
+    ],
+    records: 1_000_000_000,
+    reads: 8_000_000,
+    seconds: None,
+    threads: 8,
+    distribution: None,
+}];
+
+const fn fill(workload: &'static [&'static str], records: u64) -> Part {
+    Part {
+        workloads: workload,
+        records,
+        reads: 0,
+        seconds: None,
+        threads: 1,
+        distribution: None,
+    }
+}
+
+const fn number(
+    target: &'static str,
+    workload: &'static str,
+    measure: Measure,
+    value: f64,
+) -> Paper {
+    Paper {
+        target,
+        workload,
+        measure,
+        value,
+    }
+}
+
+const fn p99(target: &'static str, workload: &'static str, micros: f64) -> Paper {
+    number(target, workload, Measure::ReadP99, micros)
+}
+
+/// All figures that can be run.
+pub static FIGURES: &[Figure] = &[
+    Figure {
+        name: "2.6",
+        about: "write performance: 8 billion uniform puts",
+        parts: &[fill(&["fillrandom"], 8_000_000_000)],
+        paper: &[
+            number("wip", "fillrandom uniform", Measure::OpsPerS, 800_000.0),
+            number("wip", "fillrandom uniform", Measure::WaWithoutLog, WA_PEAK),
+        ],
+        says: "3.14 is WipDB's peak. RocksDB's and LevelDB's write amplification is 5 to 6 times \
+               as high.",
+    },
+    Figure {
+        name: "2.7",
+        about: "four regions of keys in turn, each with a distribution of its own",
+        parts: &[fill(&["regions"], 4_000_000_000)],
+        paper: &[],
+        says: "Throughput is lowest when the distribution changes; the report's curve over time \
+               shows it. The paper has no numbers in its text.",
+    },
+    Figure {
+        name: "2.8",
+        about: "eight readers beside a writer of 150 thousand puts per second",
+        parts: MIXED,
+        paper: &[],
+        says: "WipDB's read throughput recovers during the writes, and with exponential reads it \
+               is often more than twice that of the others. The paper has no numbers in its text.",
+    },
+    Figure {
+        name: "table-2.1",
+        about: "99th percentile of read latency in figure 2.8",
+        parts: MIXED,
+        paper: &[
+            p99("wip", "mixed uniform", 365.0),
+            p99("wip", "mixed exponential", 190.0),
+            p99("rocksdb", "mixed uniform", 765.0),
+            p99("rocksdb", "mixed exponential", 293.0),
+            p99("leveldb", "mixed uniform", 526.0),
+            p99("leveldb", "mixed exponential", 249.0),
+        ],
+        says: "",
+    },
+    Figure {
+        name: "2.10",
+        about: "throughput of YCSB load and A to F, 8 threads, 8 million requests each",
+        parts: YCSB,
+        paper: &[],
+        says: "WipDB loads much faster than the others and reads a little slower than RocksDB. \
+               The paper has no numbers in its text.",
+    },
+    Figure {
+        name: "table-2.2",
+        about: "99th percentile of read latency in figure 2.10",
+        parts: YCSB,
+        paper: &[
+            p99("wip", "ycsb-a zipfian", 349.0),
+            p99("wip", "ycsb-b zipfian", 344.0),
+            p99("wip", "ycsb-c zipfian", 343.0),
+            p99("wip", "ycsb-d latest", 323.0),
+            p99("wip", "ycsb-e zipfian", 1133.0),
+            p99("wip", "ycsb-f zipfian", 351.0),
+            p99("leveldb", "ycsb-a zipfian", 253.0),
+            p99("leveldb", "ycsb-b zipfian", 342.0),
+            p99("leveldb", "ycsb-c zipfian", 328.0),
+            p99("leveldb", "ycsb-d latest", 341.0),
+            p99("leveldb", "ycsb-e zipfian", 688.0),
+            p99("leveldb", "ycsb-f zipfian", 364.0),
+            p99("rocksdb", "ycsb-a zipfian", 237.0),
+            p99("rocksdb", "ycsb-b zipfian", 241.0),
+            p99("rocksdb", "ycsb-c zipfian", 241.0),
+            p99("rocksdb", "ycsb-d latest", 241.0),
+            p99("rocksdb", "ycsb-e zipfian", 638.0),
+            p99("rocksdb", "ycsb-f zipfian", 248.0),
+        ],
+        says: "",
+    },
+];
+
+/// Figures of the same chapter that the lab cannot run, and why.
+pub const LEFT_OUT: &[(&str, &str)] = &[
+    (
+        "2.3",
+        "it compares MemTables by themselves, which are no target",
+    ),
+    (
+        "2.9",
+        "it measures restarts after a kill, which no workload does",
+    ),
+];
+
+impl Figure {
+    /// The figure of that name.
+    ///
+    /// # Errors
+    /// [`Error::Request`] if there is none, or if the lab cannot run it.
+    pub fn named(name: &str) -> Result<&'static Figure, Error> {
+        if let Some(figure) = FIGURES.iter().find(|figure| figure.name == name) {
+            return Ok(figure);
+        }
+        if let Some((_, why)) = LEFT_OUT.iter().find(|(left_out, _)| *left_out == name) {
+            let sentence = format!("figure {name} cannot be run: {why}");
+            return Err(Error::Request(sentence));
+        }
+        let names: Vec<_> = FIGURES.iter().map(|figure| figure.name).collect();
+        Err(Error::Request(format!(
+            "no figure is named {name}; there are {}",
+            names.join(", ")
+        )))
+    }
+
+    /// The paper's numbers for which `results` have ours.
+    pub fn beside(&self, results: &[PhaseResult]) -> Vec<Beside> {
+        let ours = |paper: &Paper| {
+            let of_paper = |result: &&PhaseResult| {
+                result.target == paper.target && result.workload == paper.workload
+            };
+            let taken = results.iter().filter(of_paper);
+            Spread::of(taken.filter_map(|result| paper.measure.of(result)))
+        };
+        let numbers = self.paper.iter();
+        numbers
+            .filter_map(|paper| {
+                ours(paper).map(|ours| Beside {
+                    paper: *paper,
+                    ours,
+                })
+            })
+            .collect()
+    }
+}
+
+impl Part {
+    /// The settings of this part at `scale` times the paper's size.
+    ///
+    /// # Errors
+    /// [`Error::Request`] unless `scale` is above 0 and at most 1.
+    pub fn settings(&self, scale: f64) -> Result<Settings, Error> {
+        if !(scale > 0.0 && scale <= 1.0) {
+            let sentence = format!("a scale of {scale} is not above 0 and at most 1");
+            return Err(Error::Request(sentence));
+        }
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "a part of a number is smaller than the number"
+        )]
+        let scaled = |count: u64| ((count as f64 * scale) as u64).max(1);
+        Ok(Settings {
+            num: scaled(self.records),
+            reads: match self.seconds {
+                Some(_) => self.reads,
+                None => scaled(self.reads),
+            },
+            threads: self.threads,
+            batch: BATCH,
+            distribution: self.distribution,
+            write_rate: WRITE_RATE,
+            seconds_max: self.seconds.map(scaled),
+            ..Settings::default()
+        })
+    }
+}
+
+impl Measure {
+    /// The name in tables.
+    pub fn name(self) -> &'static str {
+        match self {
+            Measure::OpsPerS => "operations/s",
+            Measure::WaWithoutLog => "write amplification without log",
+            Measure::ReadP99 => "latency of reads p99, us",
+        }
+    }
+
+    fn of(self, result: &PhaseResult) -> Option<f64> {
+        match self {
+            Measure::OpsPerS => Some(result.ops_per_s),
+            Measure::WaWithoutLog => result.wa_without_log,
+            Measure::ReadP99 => {
+                let by_operation = &result.latency_us_by_operation;
+                let reads = by_operation
+                    .get("read")
+                    .or_else(|| by_operation.get("scan"))?;
+                Some(reads.latency_us.p99)
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::page::sample;
+    use crate::result::OperationLatency;
+    use crate::workload::Workload;
+
+    #[test]
+    fn every_number_belongs_to_a_phase_of_its_figure() {
+        for figure in FIGURES {
+            let mut phases = Vec::new();
+            for part in figure.parts {
+                let settings = part.settings(1e-6).unwrap();
+                settings.check().unwrap();
+                for name in part.workloads {
+                    let workload = Workload::named(name).unwrap();
+                    let distribution = workload.distribution(settings.distribution).name();
+                    phases.push(format!("{name} {distribution}"));
+                }
+            }
+            for paper in figure.paper {
+                let is_run = phases.iter().any(|phase| phase == paper.workload);
+                assert!(is_run, "{} {paper:?}", figure.name);
+            }
+            assert_eq!(Figure::named(figure.name).unwrap().name, figure.name);
+        }
+    }
+
+    #[test]
+    fn a_scale_makes_records_requests_and_times_smaller_and_nothing_else() {
+        let settings = MIXED[1].settings(0.001).unwrap();
+        assert_eq!((settings.num, settings.seconds_max), (1_000_000, Some(2)));
+        assert_eq!((settings.threads, settings.write_rate), (8, 150_000));
+        assert_eq!(YCSB[0].settings(0.01).unwrap().reads, 80_000);
+        for scale in [0.0, -1.0, 1.5, f64::NAN] {
+            assert!(YCSB[0].settings(scale).is_err(), "{scale}");
+        }
+    }
+
+    #[test]
+    fn the_paper_s_numbers_stand_beside_ours() {
+        let mut result = sample::empty();
+        "leveldb".clone_into(&mut result.target);
+        "ycsb-e zipfian".clone_into(&mut result.workload);
+        let mut latency_us = result.latency_us;
+        latency_us.p99 = 700.0;
+        let latency = OperationLatency {
+            calls: 1,
+            latency_us,
+        };
+        result.latency_us_by_operation = [("scan".to_owned(), latency)].into();
+        let beside = Figure::named("table-2.2").unwrap().beside(&[result]);
+        assert_eq!(beside.len(), 1);
+        let (paper, ours) = (beside[0].paper.value, beside[0].ours.median);
+        assert!((paper - 688.0).abs() < 1e-9 && (ours - 700.0).abs() < 1e-9);
+    }
+
+    #[test]
+    fn a_figure_that_cannot_be_run_says_why() {
+        let sentence = |name| Figure::named(name).unwrap_err().to_string();
+        assert!(sentence("2.9").contains("restarts"));
+        assert!(sentence("9").contains("there are 2.6, 2.7"));
+    }
+}
