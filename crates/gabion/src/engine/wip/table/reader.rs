@@ -16,7 +16,7 @@ use super::layout::{
     FOOTER_BYTES, Footer, FooterRefusal, Properties, TRAILER_BYTES, VERSION, check_part,
 };
 use super::{TableMeta, layout::Checked};
-use crate::cache::BlockCache;
+use crate::cache::{BlockCache, Places};
 use crate::engine::wip::names::table_name;
 use crate::error::{Error, Result};
 use crate::slice::Slice;
@@ -45,6 +45,8 @@ pub(crate) struct Table {
     pub(super) filter: Filter,
     pub(super) index: Index,
     cache: Arc<BlockCache>,
+    /// Where in the cache the blocks are.
+    places: Places,
 }
 
 impl Table {
@@ -89,8 +91,9 @@ impl Table {
             file: read_file,
             properties,
             filter,
-            index,
             cache: Arc::clone(cache),
+            places: Places::new(file, index.len()),
+            index,
         })
     }
 
@@ -195,7 +198,10 @@ impl Table {
 
     /// Bytes that the open table holds in memory, blocks in the cache aside.
     pub(crate) fn memory_bytes(&self) -> usize {
-        size_of::<Table>() + self.filter.bytes() + self.index.memory_bytes()
+        size_of::<Table>()
+            + self.filter.bytes()
+            + self.index.memory_bytes()
+            + self.places.memory_bytes()
     }
 
     /// Block `at`, from the cache or from the medium.
@@ -210,7 +216,7 @@ impl Table {
     /// Block `at` if it is in the cache.
     #[inline]
     pub(super) fn cached_block(&self, at: usize) -> Option<Arc<[u8]>> {
-        self.cache.get((self.meta.file, self.index.place(at).start))
+        self.cache.get(&self.places, at)
     }
 
     #[cold]
@@ -235,8 +241,7 @@ impl Table {
                 let (bytes, after) = rest.split_at_checked(len).unwrap_or_default();
                 self.check_block(at, bytes)?;
                 let bytes: Arc<[u8]> = Arc::from(bytes);
-                self.cache
-                    .insert((self.meta.file, place.start), Arc::clone(&bytes));
+                self.cache.insert(&self.places, at, Arc::clone(&bytes));
                 read.push_back(bytes);
                 rest = after;
             }
