@@ -48,6 +48,17 @@ impl Source {
         Ok(())
     }
 
+    /// Moves to the next entry that a reader of the current key may need: past the older versions
+    /// of the key, where they may be many.
+    #[inline]
+    pub(crate) fn next_key(&mut self) -> Result<()> {
+        match self {
+            Source::Memory(cursor) => cursor.next_key(),
+            Source::Run(cursor) => return cursor.next(),
+        }
+        Ok(())
+    }
+
     /// Moves to the previous entry.
     pub(crate) fn prev(&mut self) -> Result<()> {
         match self {

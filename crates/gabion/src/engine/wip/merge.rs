@@ -152,9 +152,21 @@ impl Merge {
             .map(|head| &self.sources[head.source].source)
     }
 
+    /// As [`Merge::advance`], for a reader who has dealt with the current key: older versions of it
+    /// may be left out. Only going forward.
+    #[inline]
+    pub(crate) fn advance_key(&mut self) -> Result<()> {
+        self.advance_head_key(0)
+    }
+
     /// Moves the rival one entry on.
     pub(crate) fn advance_rival(&mut self) -> Result<()> {
         self.advance_head(1)
+    }
+
+    /// As [`Merge::advance_rival`], for a reader who has dealt with the rival's key.
+    pub(crate) fn advance_rival_key(&mut self) -> Result<()> {
+        self.advance_head_key(1)
     }
 
     /// Moves past what was taken of `stretch`.
@@ -178,6 +190,16 @@ impl Merge {
         } else {
             source.prev()
         };
+        self.replace_head(place, moved)
+    }
+
+    #[inline]
+    fn advance_head_key(&mut self, place: usize) -> Result<()> {
+        debug_assert!(self.forward);
+        let Some(head) = self.heads.get(place).copied() else {
+            return Ok(());
+        };
+        let moved = self.sources[head.source].source.next_key();
         self.replace_head(place, moved)
     }
 

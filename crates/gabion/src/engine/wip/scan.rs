@@ -61,6 +61,17 @@ enum At {
     Merge,
 }
 
+/// What an entry is to a scan.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Dealt {
+    /// The next pair.
+    Pair,
+    /// A tombstone, or a version that a newer one hides; what is older of its key is gone, too.
+    Gone,
+    /// A version that was written after the scan began.
+    ToCome,
+}
+
 /// A key and its value.
 pub(crate) type Pair = (Slice, Slice);
 
@@ -187,12 +198,12 @@ impl Scan {
         let at = std::mem::replace(&mut self.at, At::Nowhere);
         match (at, &mut self.front) {
             (At::Rival, Some(merge)) => {
-                merge.advance_rival()?;
+                merge.advance_rival_key()?;
                 self.stretch.skip_key(&self.done);
                 self.stretch.extend(merge.rival().map(Source::key));
                 Ok(())
             }
-            (At::Merge, Some(merge)) => merge.advance(),
+            (At::Merge, Some(merge)) => merge.advance_key(),
             _ => Ok(()),
         }
     }
@@ -210,17 +221,22 @@ impl Scan {
         }
     }
 
-    /// Deals with the entry that `source` stands on: whether it is the next pair.
+    /// Deals with the entry that `source` stands on.
     #[inline]
-    fn deal(done: &mut Vec<u8>, done_any: &mut bool, seq: Seq, source: &Source) -> bool {
+    fn deal(done: &mut Vec<u8>, done_any: &mut bool, seq: Seq, source: &Source) -> Dealt {
+        if source.seq() > seq {
+            return Dealt::ToCome;
+        }
         let key = source.key();
-        // A version to come, or an older one of the key that was dealt with last.
-        if source.seq() > seq || (*done_any && *key == **done) {
-            return false;
+        if *done_any && *key == **done {
+            return Dealt::Gone;
         }
         assign(done, key);
         *done_any = true;
-        source.kind() == Kind::Put
+        match source.kind() {
+            Kind::Put => Dealt::Pair,
+            Kind::Delete => Dealt::Gone,
+        }
     }
 
     /// Finds the next pair while there is a stretch, in it or in the sources beside it. False when
@@ -245,14 +261,17 @@ impl Scan {
                 return Ok(false);
             };
             self.stretch.forget_dealt();
-            if Scan::deal(&mut self.done, &mut self.done_any, self.seq, rival) {
-                self.at = At::Rival;
-                return Ok(true);
+            match Scan::deal(&mut self.done, &mut self.done_any, self.seq, rival) {
+                Dealt::Pair => {
+                    self.at = At::Rival;
+                    return Ok(true);
+                }
+                Dealt::Gone => merge.advance_rival_key()?,
+                Dealt::ToCome => merge.advance_rival()?,
             }
             if self.done_any {
                 self.stretch.skip_key(&self.done);
             }
-            merge.advance_rival()?;
             self.stretch.extend(merge.rival().map(Source::key));
         }
     }
@@ -286,11 +305,14 @@ impl Scan {
                 if upper.is_some_and(|upper| entry.key() >= upper) {
                     return Ok(false);
                 }
-                if Scan::deal(&mut self.done, &mut self.done_any, self.seq, entry) {
-                    self.at = At::Merge;
-                    return Ok(true);
+                match Scan::deal(&mut self.done, &mut self.done_any, self.seq, entry) {
+                    Dealt::Pair => {
+                        self.at = At::Merge;
+                        return Ok(true);
+                    }
+                    Dealt::Gone => merge.advance_key()?,
+                    Dealt::ToCome => merge.advance()?,
                 }
-                merge.advance()?;
             } else {
                 // The bucket is exhausted: go on behind it, wherever the router puts that now.
                 let Some(upper) = merge.bucket().upper() else {

@@ -149,6 +149,25 @@ impl Run {
         })
     }
 
+    /// The position behind the last record that has the key of the record at `position`.
+    pub(super) fn end_of_key(&self, position: usize) -> usize {
+        let items = &self.list.items()[position..];
+        let Some(first) = items.first() else {
+            return position;
+        };
+        let has_key = |item: &Item<'_>| {
+            item.prefix == first.prefix && item.record.key() == first.record.key()
+        };
+        let mut step = 1;
+        while items.get(step).is_some_and(has_key) {
+            step *= 2;
+        }
+        // The last doubling went from a record that has the key to one that has not.
+        let from = step / 2;
+        let to = step.min(items.len());
+        position + from + items[from..to].partition_point(has_key)
+    }
+
     /// Asks for the memory of the record at `position`.
     #[inline]
     pub(super) fn prefetch(&self, position: usize) {
