@@ -14,8 +14,8 @@ const FLOORS: &[(&str, u32)] = &[
     ("gabion-flex", 2),
     ("gabion", 3),
     ("gabion-lab", 4),
-    ("gabion-peers", 4),
-    ("gabion-cli", 5),
+    ("gabion-peers", 5),
+    ("gabion-cli", 6),
 ];
 
 /// The only source of packages from outside that Cargo.lock may name.

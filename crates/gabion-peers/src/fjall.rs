@@ -1,0 +1,169 @@
+//! fjall 3, a log-structured merge tree in Rust.
+//!
+//! **Guide**: fjall's README and the documentation of its options, which ask for a cache that holds
+//! the data where it can and leave the rest at its defaults: blocks of 4 KiB, filters with a false
+//! positive in ten thousand on level 0 and ten bits per key below, a write buffer of 64 MiB.
+//!
+//! **Durability**: each write hands the journal to the operating system; a synced one then syncs
+//! the journal's data, as the README shows it.
+//!
+//! **Settling** is watched from outside: the write buffer is flushed, and fjall is at rest when for
+//! a while nothing is flushed and no compaction runs or has ended.
+
+use std::hint::black_box;
+use std::thread::sleep;
+use std::time::Duration;
+
+use fjall::config::CompressionPolicy;
+use fjall::{CompressionType, Database, Keyspace, KeyspaceCreateOptions, PersistMode};
+use gabion_lab::Error;
+use gabion_lab::target::{Batch, Counters, Session, Steps, Store, StoreOptions, Target};
+use serde_json::{Value, json};
+
+use crate::{ABILITIES, check_existing, peer_error, write_buffer_bytes};
+
+const NAME: &str = "fjall";
+
+pub(crate) const TARGET: Target = Target {
+    name: NAME,
+    about: "fjall 3.1.13, a log-structured merge tree in Rust",
+    abilities: ABILITIES,
+    open,
+};
+
+/// How long fjall must be at rest, in looks of [`LOOK`].
+const LOOKS: usize = 10;
+
+/// Time between two looks. A worker takes the next compaction from its queue at once.
+const LOOK: Duration = Duration::from_millis(20);
+
+struct Fjall {
+    db: Database,
+    records: Keyspace,
+    settings: Value,
+}
+
+fn fail(error: impl std::fmt::Display) -> Error {
+    peer_error(NAME, error)
+}
+
+fn open(asked: &StoreOptions) -> Result<Box<dyn Store>, Error> {
+    check_existing(NAME, asked, "version")?;
+    let write_buffer_bytes = write_buffer_bytes(asked);
+    let threads = asked.background_threads.max(1);
+    let db = Database::builder(&asked.dir)
+        .cache_size(asked.cache_bytes)
+        .worker_threads(threads)
+        .journal_compression(CompressionType::None)
+        .open()
+        .map_err(fail)?;
+    let options = || {
+        KeyspaceCreateOptions::default()
+            .max_memtable_size(write_buffer_bytes)
+            .data_block_compression_policy(CompressionPolicy::all(CompressionType::None))
+    };
+    let records = db.keyspace("records", options).map_err(fail)?;
+    let settings = json!({
+        "guide": "fjall's README and the documentation of its options",
+        "compression": "none",
+        "max_memtable_size": write_buffer_bytes,
+        "cache_size": asked.cache_bytes,
+        "worker_threads": threads,
+        "block_size": 4096,
+        "filters": "false positives 0.0001 on level 0, 10 bits per key below (default)",
+        "compaction": "levelled (default)",
+        "max_journaling_size": "512 MiB (default)",
+        "put": "journal written, not synced",
+        "put_synced": "journal written, then PersistMode::SyncData",
+    });
+    Ok(Box::new(Fjall {
+        db,
+        records,
+        settings,
+    }))
+}
+
+impl Store for Fjall {
+    fn session(&self) -> Result<Box<dyn Session + '_>, Error> {
+        Ok(Box::new(FjallSession { store: self }))
+    }
+
+    fn settle(&self) -> Result<(), Error> {
+        self.records.rotate_memtable_and_wait().map_err(fail)?;
+        let mut completed = self.db.compactions_completed();
+        let mut looks = 0;
+        while looks < LOOKS {
+            sleep(LOOK);
+            let is_at_rest = self.records.sealed_memtable_count() == 0
+                && self.db.outstanding_flushes() == 0
+                && self.db.active_compactions() == 0
+                && self.db.compactions_completed() == completed;
+            looks = if is_at_rest { looks + 1 } else { 0 };
+            completed = self.db.compactions_completed();
+        }
+        self.db.persist(PersistMode::SyncAll).map_err(fail)
+    }
+
+    fn counters(&self) -> Result<Counters, Error> {
+        Ok(Counters::default())
+    }
+
+    fn settings(&self) -> Value {
+        self.settings.clone()
+    }
+
+    fn close(self: Box<Self>) -> Result<(), Error> {
+        self.db.persist(PersistMode::SyncAll).map_err(fail)
+    }
+}
+
+struct FjallSession<'a> {
+    store: &'a Fjall,
+}
+
+impl Session for FjallSession<'_> {
+    fn put(&mut self, key: &[u8], value: &[u8]) -> Result<(), Error> {
+        self.store.records.insert(key, value).map_err(fail)
+    }
+
+    fn put_synced(&mut self, key: &[u8], value: &[u8]) -> Result<(), Error> {
+        self.put(key, value)?;
+        self.store.db.persist(PersistMode::SyncData).map_err(fail)
+    }
+
+    fn write(&mut self, batch: &Batch) -> Result<(), Error> {
+        let mut records = fjall::OwnedWriteBatch::with_capacity(self.store.db.clone(), batch.len());
+        for (key, value) in batch.iter() {
+            match value {
+                Some(value) => records.insert(&self.store.records, key, value),
+                None => records.remove(&self.store.records, key),
+            }
+        }
+        records.commit().map_err(fail)
+    }
+
+    fn delete(&mut self, key: &[u8]) -> Result<(), Error> {
+        self.store.records.remove(key).map_err(fail)
+    }
+
+    fn get(&mut self, key: &[u8]) -> Result<bool, Error> {
+        let value = self.store.records.get(key).map_err(fail)?;
+        Ok(value.inspect(|value| _ = black_box(&**value)).is_some())
+    }
+
+    fn scan(&mut self, from: &[u8], entries: usize) -> Result<usize, Error> {
+        self.steps(from)?(entries)
+    }
+
+    fn steps(&mut self, from: &[u8]) -> Result<Steps<'_>, Error> {
+        let mut iterator = self.store.records.range(from..);
+        Ok(Box::new(move |entries| {
+            let mut count = 0;
+            for entry in iterator.by_ref().take(entries) {
+                black_box(entry.into_inner().map_err(fail)?);
+                count += 1;
+            }
+            Ok(count)
+        }))
+    }
+}
