@@ -37,7 +37,7 @@ const LOOKS: usize = 10;
 /// Time between two looks. A worker takes the next compaction from its queue at once.
 const LOOK: Duration = Duration::from_millis(20);
 
-struct Fjall {
+pub(crate) struct Fjall {
     db: Database,
     records: Keyspace,
     settings: Value,
@@ -48,39 +48,56 @@ fn fail(error: impl std::fmt::Display) -> Error {
 }
 
 fn open(asked: &StoreOptions) -> Result<Box<dyn Store>, Error> {
-    check_existing(NAME, asked, "version")?;
-    let write_buffer_bytes = write_buffer_bytes(asked);
-    let threads = asked.background_threads.max(1);
-    let db = Database::builder(&asked.dir)
-        .cache_size(asked.cache_bytes)
-        .worker_threads(threads)
-        .journal_compression(CompressionType::None)
-        .open()
-        .map_err(fail)?;
-    let options = || {
-        KeyspaceCreateOptions::default()
-            .max_memtable_size(write_buffer_bytes)
-            .data_block_compression_policy(CompressionPolicy::all(CompressionType::None))
-    };
-    let records = db.keyspace("records", options).map_err(fail)?;
-    let settings = json!({
-        "guide": "fjall's README and the documentation of its options",
-        "compression": "none",
-        "max_memtable_size": write_buffer_bytes,
-        "cache_size": asked.cache_bytes,
-        "worker_threads": threads,
-        "block_size": 4096,
-        "filters": "false positives 0.0001 on level 0, 10 bits per key below (default)",
-        "compaction": "levelled (default)",
-        "max_journaling_size": "512 MiB (default)",
-        "put": "journal written, not synced",
-        "put_synced": "journal written, then PersistMode::SyncData",
-    });
-    Ok(Box::new(Fjall {
-        db,
-        records,
-        settings,
-    }))
+    Ok(Box::new(Fjall::open(asked)?))
+}
+
+impl Fjall {
+    fn open(asked: &StoreOptions) -> Result<Fjall, Error> {
+        check_existing(NAME, asked, "version")?;
+        let write_buffer_bytes = write_buffer_bytes(asked);
+        let threads = asked.background_threads.max(1);
+        let db = Database::builder(&asked.dir)
+            .cache_size(asked.cache_bytes)
+            .worker_threads(threads)
+            .journal_compression(CompressionType::None)
+            .open()
+            .map_err(fail)?;
+        let options = || {
+            KeyspaceCreateOptions::default()
+                .max_memtable_size(write_buffer_bytes)
+                .data_block_compression_policy(CompressionPolicy::all(CompressionType::None))
+        };
+        let records = db.keyspace("records", options).map_err(fail)?;
+        let settings = json!({
+            "guide": "fjall's README and the documentation of its options",
+            "compression": "none",
+            "max_memtable_size": write_buffer_bytes,
+            "cache_size": asked.cache_bytes,
+            "worker_threads": threads,
+            "block_size": 4096,
+            "filters": "false positives 0.0001 on level 0, 10 bits per key below (default)",
+            "compaction": "levelled (default)",
+            "max_journaling_size": "512 MiB (default)",
+            "put": "journal written, not synced",
+            "put_synced": "journal written, then PersistMode::SyncData",
+        });
+        Ok(Fjall {
+            db,
+            records,
+            settings,
+        })
+    }
+
+    /// All records, by fjall's own iterator.
+    #[cfg(test)]
+    pub(crate) fn contents(asked: &StoreOptions) -> crate::tests::Map {
+        let store = Fjall::open(asked).unwrap();
+        let records = store.records.iter();
+        records
+            .map(|record| record.into_inner().unwrap())
+            .map(|(key, value)| (key.to_vec(), value.to_vec()))
+            .collect()
+    }
 }
 
 impl Store for Fjall {

@@ -11,8 +11,8 @@
 //! - **Threads.** Work in the background may use [`background_threads`], where a store lets one
 //!   choose.
 //! - **No compression**, in none of them.
-//! - **Reads see every write that returned before them.** A store with snapshots takes a new one for
-//!   each read.
+//! - **Reads see every write that returned before them.** A store with snapshots takes a new one
+//!   for each read.
 //!
 //! [`put_synced`]: gabion_lab::target::Session::put_synced
 //! [`cache_bytes`]: gabion_lab::target::StoreOptions::cache_bytes
@@ -106,4 +106,83 @@ impl Bounded for usize {
 
 impl Bounded for i32 {
     const MAX: Self = i32::MAX;
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+    use std::path::Path;
+
+    use gabion_lab::target::Batch;
+
+    use super::*;
+
+    /// The records of a store.
+    pub(crate) type Map = BTreeMap<Vec<u8>, Vec<u8>>;
+
+    /// Reads all records of a closed store through the store's own interface.
+    type Contents = fn(&StoreOptions) -> Map;
+
+    const CONTENTS: [(&str, Contents); 7] = [
+        ("rocksdb", rocksdb::Rocks::contents),
+        ("leveldb", leveldb::LevelDb::contents),
+        ("lmdb", lmdb::Lmdb::contents),
+        ("redb", redb::Redb::contents),
+        ("fjall", fjall::Fjall::contents),
+        ("sled", sled::Sled::contents),
+        ("sqlite", sqlite::Sqlite::contents),
+    ];
+
+    fn options(dir: &Path, existing: bool) -> StoreOptions {
+        StoreOptions {
+            dir: dir.to_owned(),
+            existing,
+            cache_bytes: 8 << 20,
+            write_buffer_bytes: Some(1 << 20),
+            background_threads: 2,
+            records: 10_000,
+            record_bytes: 116,
+        }
+    }
+
+    /// Sessions do not show values, so that an adapter could write anything. Here the store's own
+    /// interface shows them.
+    #[test]
+    fn stores_hold_the_values_that_were_written() {
+        for (target, (name, contents)) in targets().iter().zip(CONTENTS) {
+            assert_eq!(target.name, name);
+            let dir = tempfile::tempdir().unwrap();
+            let store = (target.open)(&options(dir.path(), false)).unwrap();
+            let mut session = store.session().unwrap();
+            let mut map = Map::new();
+            let mut batch = Batch::default();
+            for i in 0..5000_u32 {
+                // Each key comes twice, its later value is another one, and some are empty.
+                let key = format!("key {:04}", i % 2500).into_bytes();
+                let value = format!("{i} ").repeat((i % 40) as usize).into_bytes();
+                match i % 100 {
+                    0 => session.put_synced(&key, &value).unwrap(),
+                    1..50 => session.put(&key, &value).unwrap(),
+                    _ => batch.put(&key, &value),
+                }
+                map.insert(key, value);
+                if i % 100 == 99 {
+                    let key = format!("key {:04}", i / 2).into_bytes();
+                    batch.delete(&key);
+                    map.remove(&key);
+                    session.write(&batch).unwrap();
+                    batch.clear();
+                    session.delete(b"key 0007").unwrap();
+                    map.remove(&b"key 0007"[..]);
+                }
+            }
+            drop(session);
+            store.close().unwrap();
+            assert!(map.values().any(Vec::is_empty));
+            let held = contents(&options(dir.path(), true));
+            let differs = map.iter().zip(&held).find(|(ours, theirs)| ours != theirs);
+            assert_eq!(differs, None, "{name}");
+            assert_eq!(held.len(), map.len(), "{name}");
+        }
+    }
 }

@@ -7,8 +7,8 @@
 //! **Durability**: `MDB_NOSYNC` without `MDB_WRITEMAP`: commits write to the file and do not sync
 //! it, so that the death of the process loses nothing. `MDB_WRITEMAP` would be faster, but then a
 //! stray pointer damages the store, and power loss damages it whatever the file system does. For a
-//! synced write `MDB_NOSYNC` is off, so that it pays for both syncs of LMDB, the data's and the meta
-//! page's.
+//! synced write `MDB_NOSYNC` is off, so that it pays for both syncs of LMDB, the data's and the
+//! meta page's.
 //!
 //! **Memory**: the page cache; the run's cache memory does not bind it. Nothing runs in the
 //! background.
@@ -48,7 +48,7 @@ const MAP_BYTES_MIN: u64 = 64 << 30;
 /// readers hold.
 const MAP_PER_RECORDS: u64 = 16;
 
-struct Lmdb {
+pub(crate) struct Lmdb {
     env: Env<WithTls>,
     /// Whether commits sync. Held while a transaction writes, which LMDB allows one at a time.
     are_commits_synced: Mutex<bool>,
@@ -60,41 +60,69 @@ fn fail(error: impl std::fmt::Display) -> Error {
 }
 
 fn open(asked: &StoreOptions) -> Result<Box<dyn Store>, Error> {
-    check_existing(NAME, asked, "data.mdb")?;
-    let map_bytes = asked
-        .records
-        .saturating_mul(asked.record_bytes)
-        .saturating_mul(MAP_PER_RECORDS)
-        .clamp(MAP_BYTES_MIN, 1 << 46)
-        .next_multiple_of(1 << 20);
-    let mut options = EnvOpenOptions::new();
-    options.map_size(saturated(map_bytes));
-    // SAFETY: without syncs power loss may damage the store, which LMDB then may read as it is. A
-    // store of a run is not used after that.
-    unsafe { options.flags(EnvFlags::NO_SYNC | EnvFlags::NO_MEM_INIT) };
-    // SAFETY: the run's own directory: nothing else opens or changes the file.
-    let env = unsafe { options.open(&asked.dir) }.map_err(fail)?;
-    let version = heed::lmdb_version();
-    let settings = json!({
-        "guide": "lmdb.h",
-        "version": format!("{}.{}.{}", version.major, version.minor, version.patch),
-        "compression": "none",
-        "map_size": map_bytes,
-        "flags": "MDB_NOSYNC, MDB_NOMEMINIT; not MDB_WRITEMAP",
-        "memory": "page cache, not bound by the run's cache memory",
-        "put": "a transaction, written, not synced",
-        "put_synced": "a transaction with MDB_NOSYNC off: data and meta page synced",
-        "write": "a transaction",
-        "read": "a transaction per get and per scan",
-    });
-    Ok(Box::new(Lmdb {
-        env,
-        are_commits_synced: Mutex::new(false),
-        settings,
-    }))
+    Ok(Box::new(Lmdb::open(asked)?))
 }
 
 impl Lmdb {
+    fn open(asked: &StoreOptions) -> Result<Lmdb, Error> {
+        check_existing(NAME, asked, "data.mdb")?;
+        let map_bytes = asked
+            .records
+            .saturating_mul(asked.record_bytes)
+            .saturating_mul(MAP_PER_RECORDS)
+            .clamp(MAP_BYTES_MIN, 1 << 46)
+            .next_multiple_of(1 << 20);
+        let mut options = EnvOpenOptions::new();
+        options.map_size(saturated(map_bytes));
+        // SAFETY: without syncs power loss may damage the store, which LMDB then may read as it
+        // is. A store of a run is not used after that.
+        unsafe { options.flags(EnvFlags::NO_SYNC | EnvFlags::NO_MEM_INIT) };
+        // SAFETY: the run's own directory: nothing else opens or changes the file.
+        let env = unsafe { options.open(&asked.dir) }.map_err(fail)?;
+        let version = heed::lmdb_version();
+        let settings = json!({
+            "guide": "lmdb.h",
+            "version": format!("{}.{}.{}", version.major, version.minor, version.patch),
+            "compression": "none",
+            "map_size": map_bytes,
+            "flags": "MDB_NOSYNC, MDB_NOMEMINIT; not MDB_WRITEMAP",
+            "memory": "page cache, not bound by the run's cache memory",
+            "put": "a transaction, written, not synced",
+            "put_synced": "a transaction with MDB_NOSYNC off: data and meta page synced",
+            "write": "a transaction",
+            "read": "a transaction per get and per scan",
+        });
+        Ok(Lmdb {
+            env,
+            are_commits_synced: Mutex::new(false),
+            settings,
+        })
+    }
+
+    /// All records, by LMDB's own cursor.
+    #[cfg(test)]
+    pub(crate) fn contents(asked: &StoreOptions) -> crate::tests::Map {
+        let store = Lmdb::open(asked).unwrap();
+        let records = store.records().unwrap();
+        let txn = store.env.read_txn().unwrap();
+        let records = records.iter(&txn).unwrap();
+        records
+            .map(Result::unwrap)
+            .map(|(key, value)| (key.to_vec(), value.to_vec()))
+            .collect()
+    }
+
+    /// The records: LMDB's unnamed database, which is always there.
+    fn records(&self) -> Result<Database<'_, Bytes, Bytes>, Error> {
+        let txn = self.env.read_txn().map_err(fail)?;
+        let opened = self.env.open_databases_and_commit(txn, |opener, txn| {
+            let records = opener.open_database::<Bytes, Bytes>(txn, None)?;
+            Ok::<_, heed::Error>(CommitOrAbort::<_, ()>::Commit(records))
+        });
+        let records = opened.map_err(fail)?.unwrap_commit();
+        records.ok_or_else(|| fail("there is no unnamed database"))
+    }
+
     /// Does `work` in a write transaction and commits it, with or without a sync.
     fn write_with(
         &self,
@@ -121,15 +149,9 @@ impl Lmdb {
 
 impl Store for Lmdb {
     fn session(&self) -> Result<Box<dyn Session + '_>, Error> {
-        let txn = self.env.read_txn().map_err(fail)?;
-        let opened = self.env.open_databases_and_commit(txn, |opener, txn| {
-            let records = opener.open_database::<Bytes, Bytes>(txn, None)?;
-            Ok::<_, heed::Error>(CommitOrAbort::<_, ()>::Commit(records))
-        });
-        let records = opened.map_err(fail)?.unwrap_commit();
         Ok(Box::new(LmdbSession {
             store: self,
-            records: records.expect("the unnamed database is always there"),
+            records: self.records()?,
             stepped: None,
         }))
     }

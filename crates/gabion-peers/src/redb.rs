@@ -33,7 +33,7 @@ const FILE: &str = "records.redb";
 
 const RECORDS: TableDefinition<&[u8], &[u8]> = TableDefinition::new("records");
 
-struct Redb {
+pub(crate) struct Redb {
     db: Database,
     /// Bytes of records written since the last durable transaction.
     bytes_not_durable: Mutex<u64>,
@@ -47,35 +47,50 @@ fn fail(error: impl std::fmt::Display) -> Error {
 }
 
 fn open(asked: &StoreOptions) -> Result<Box<dyn Store>, Error> {
-    check_existing(NAME, asked, FILE)?;
-    let write_buffer_bytes = write_buffer_bytes(asked);
-    let db = Database::builder()
-        .set_cache_size(saturated(asked.cache_bytes))
-        .create(asked.dir.join(FILE))
-        .map_err(fail)?;
-    let settings = json!({
-        "guide": "documentation of redb's Builder and Durability, docs/design.md",
-        "compression": "none",
-        "cache_size": asked.cache_bytes,
-        "put": "a transaction with Durability::None",
-        "put_synced": "a transaction with Durability::Immediate, commit in one phase",
-        "write": "a transaction with Durability::None",
-        "durable_every_bytes": write_buffer_bytes,
-        "read": "a transaction per get and per scan",
-        "threads": "none in the background",
-    });
-    let store = Redb {
-        db,
-        bytes_not_durable: Mutex::new(0),
-        bytes_not_durable_max: write_buffer_bytes,
-        settings,
-    };
-    // Creates the table.
-    store.write_with(true, 0, |_| Ok(()))?;
-    Ok(Box::new(store))
+    Ok(Box::new(Redb::open(asked)?))
 }
 
 impl Redb {
+    fn open(asked: &StoreOptions) -> Result<Redb, Error> {
+        check_existing(NAME, asked, FILE)?;
+        let write_buffer_bytes = write_buffer_bytes(asked);
+        let db = Database::builder()
+            .set_cache_size(saturated(asked.cache_bytes))
+            .create(asked.dir.join(FILE))
+            .map_err(fail)?;
+        let settings = json!({
+            "guide": "documentation of redb's Builder and Durability, docs/design.md",
+            "compression": "none",
+            "cache_size": asked.cache_bytes,
+            "put": "a transaction with Durability::None",
+            "put_synced": "a transaction with Durability::Immediate, commit in one phase",
+            "write": "a transaction with Durability::None",
+            "durable_every_bytes": write_buffer_bytes,
+            "read": "a transaction per get and per scan",
+            "threads": "none in the background",
+        });
+        let store = Redb {
+            db,
+            bytes_not_durable: Mutex::new(0),
+            bytes_not_durable_max: write_buffer_bytes,
+            settings,
+        };
+        // Creates the table.
+        store.write_with(true, 0, |_| Ok(()))?;
+        Ok(store)
+    }
+
+    /// All records, by redb's own iterator.
+    #[cfg(test)]
+    pub(crate) fn contents(asked: &StoreOptions) -> crate::tests::Map {
+        let store = Redb::open(asked).unwrap();
+        let records = store.read().unwrap().range::<&[u8]>(..).unwrap();
+        records
+            .map(Result::unwrap)
+            .map(|(key, value)| (key.value().to_vec(), value.value().to_vec()))
+            .collect()
+    }
+
     /// Does `work`, which writes `bytes` of records, in a transaction and commits it.
     fn write_with(
         &self,

@@ -47,7 +47,7 @@ const BYTES_PER_SYNC: u64 = 1 << 20;
 /// The newest format of tables.
 const FORMAT_VERSION: i32 = 7;
 
-struct Rocks {
+pub(crate) struct Rocks {
     db: DB,
     options: Options,
     settings: Value,
@@ -58,57 +58,74 @@ fn fail(error: impl std::fmt::Display) -> Error {
 }
 
 fn open(asked: &StoreOptions) -> Result<Box<dyn Store>, Error> {
-    check_existing(NAME, asked, "CURRENT")?;
-    let write_buffer_bytes: usize = saturated(write_buffer_bytes(asked));
-    // One thread for flushes is always there, so one more is the least.
-    let background_jobs: i32 = saturated(asked.background_threads.max(2));
+    Ok(Box::new(Rocks::open(asked)?))
+}
 
-    let mut table = BlockBasedOptions::default();
-    table.set_block_cache(&Cache::new_lru_cache(saturated(asked.cache_bytes)));
-    table.set_block_size(BLOCK_BYTES);
-    table.set_bloom_filter(FILTER_BITS, false);
-    table.set_cache_index_and_filter_blocks(true);
-    table.set_pin_l0_filter_and_index_blocks_in_cache(true);
-    table.set_format_version(FORMAT_VERSION);
+impl Rocks {
+    fn open(asked: &StoreOptions) -> Result<Rocks, Error> {
+        check_existing(NAME, asked, "CURRENT")?;
+        let write_buffer_bytes: usize = saturated(write_buffer_bytes(asked));
+        // One thread for flushes is always there, so one more is the least.
+        let background_jobs: i32 = saturated(asked.background_threads.max(2));
 
-    let mut options = Options::default();
-    options.create_if_missing(!asked.existing);
-    options.set_error_if_exists(!asked.existing);
-    options.set_block_based_table_factory(&table);
-    options.set_compression_type(rocksdb::DBCompressionType::None);
-    options.set_level_compaction_dynamic_level_bytes(true);
-    options.set_compaction_pri(rocksdb::CompactionPri::MinOverlappingRatio);
-    options.set_write_buffer_size(write_buffer_bytes);
-    options.set_max_background_jobs(background_jobs);
-    options.set_bytes_per_sync(BYTES_PER_SYNC);
-    options.enable_statistics();
-    options.set_statistics_level(StatsLevel::ExceptHistogramOrTimers);
-    let db = DB::open(&options, &asked.dir).map_err(fail)?;
+        let mut table = BlockBasedOptions::default();
+        table.set_block_cache(&Cache::new_lru_cache(saturated(asked.cache_bytes)));
+        table.set_block_size(BLOCK_BYTES);
+        table.set_bloom_filter(FILTER_BITS, false);
+        table.set_cache_index_and_filter_blocks(true);
+        table.set_pin_l0_filter_and_index_blocks_in_cache(true);
+        table.set_format_version(FORMAT_VERSION);
 
-    let settings = json!({
-        "guide": "RocksDB wiki, Setup Options and Basic Tuning",
-        "compiled": "from source, for the machine at hand",
-        "compression": "none",
-        "write_buffer_size": write_buffer_bytes,
-        "block_cache_bytes": asked.cache_bytes,
-        "cache_index_and_filter_blocks": true,
-        "pin_l0_filter_and_index_blocks_in_cache": true,
-        "filter_bits_per_key": FILTER_BITS,
-        "block_size": BLOCK_BYTES,
-        "format_version": FORMAT_VERSION,
-        "compaction": "level, dynamic level sizes, least overlap first",
-        "max_background_jobs": background_jobs,
-        "bytes_per_sync": BYTES_PER_SYNC,
-        "statistics": "tickers only",
-        "put": "log written, not synced",
-        "put_synced": "log synced",
-        "stalls": "slowdowns are counted with stops",
-    });
-    Ok(Box::new(Rocks {
-        db,
-        options,
-        settings,
-    }))
+        let mut options = Options::default();
+        options.create_if_missing(!asked.existing);
+        options.set_error_if_exists(!asked.existing);
+        options.set_block_based_table_factory(&table);
+        options.set_compression_type(rocksdb::DBCompressionType::None);
+        options.set_level_compaction_dynamic_level_bytes(true);
+        options.set_compaction_pri(rocksdb::CompactionPri::MinOverlappingRatio);
+        options.set_write_buffer_size(write_buffer_bytes);
+        options.set_max_background_jobs(background_jobs);
+        options.set_bytes_per_sync(BYTES_PER_SYNC);
+        options.enable_statistics();
+        options.set_statistics_level(StatsLevel::ExceptHistogramOrTimers);
+        let db = DB::open(&options, &asked.dir).map_err(fail)?;
+
+        let settings = json!({
+            "guide": "RocksDB wiki, Setup Options and Basic Tuning",
+            "compiled": "from source, for the machine at hand",
+            "compression": "none",
+            "write_buffer_size": write_buffer_bytes,
+            "block_cache_bytes": asked.cache_bytes,
+            "cache_index_and_filter_blocks": true,
+            "pin_l0_filter_and_index_blocks_in_cache": true,
+            "filter_bits_per_key": FILTER_BITS,
+            "block_size": BLOCK_BYTES,
+            "format_version": FORMAT_VERSION,
+            "compaction": "level, dynamic level sizes, least overlap first",
+            "max_background_jobs": background_jobs,
+            "bytes_per_sync": BYTES_PER_SYNC,
+            "statistics": "tickers only",
+            "put": "log written, not synced",
+            "put_synced": "log synced",
+            "stalls": "slowdowns are counted with stops",
+        });
+        Ok(Rocks {
+            db,
+            options,
+            settings,
+        })
+    }
+
+    /// All records, by RocksDB's own iterator.
+    #[cfg(test)]
+    pub(crate) fn contents(asked: &StoreOptions) -> crate::tests::Map {
+        let store = Rocks::open(asked).unwrap();
+        let records = store.db.iterator(rocksdb::IteratorMode::Start);
+        records
+            .map(Result::unwrap)
+            .map(|(key, value)| (key.into_vec(), value.into_vec()))
+            .collect()
+    }
 }
 
 impl Store for Rocks {

@@ -28,7 +28,7 @@ pub(crate) const TARGET: Target = Target {
 /// Time between two syncs, in milliseconds.
 const FLUSH_EVERY_MS: u64 = 500;
 
-struct Sled {
+pub(crate) struct Sled {
     db: Db,
     settings: Value,
 }
@@ -38,26 +38,43 @@ fn fail(error: impl std::fmt::Display) -> Error {
 }
 
 fn open(asked: &StoreOptions) -> Result<Box<dyn Store>, Error> {
-    check_existing(NAME, asked, "conf")?;
-    let db = Config::new()
-        .path(&asked.dir)
-        .mode(Mode::HighThroughput)
-        .cache_capacity(asked.cache_bytes)
-        .flush_every_ms(Some(FLUSH_EVERY_MS))
-        .use_compression(false)
-        .open()
-        .map_err(fail)?;
-    let settings = json!({
-        "guide": "documentation of sled's Config",
-        "compression": "none",
-        "mode": "HighThroughput",
-        "cache_capacity": asked.cache_bytes,
-        "flush_every_ms": FLUSH_EVERY_MS,
-        "threads": "sled's own choice",
-        "put": "in the process's memory, written and synced every 500 ms",
-        "put_synced": "put, then flush",
-    });
-    Ok(Box::new(Sled { db, settings }))
+    Ok(Box::new(Sled::open(asked)?))
+}
+
+impl Sled {
+    fn open(asked: &StoreOptions) -> Result<Sled, Error> {
+        check_existing(NAME, asked, "conf")?;
+        let db = Config::new()
+            .path(&asked.dir)
+            .mode(Mode::HighThroughput)
+            .cache_capacity(asked.cache_bytes)
+            .flush_every_ms(Some(FLUSH_EVERY_MS))
+            .use_compression(false)
+            .open()
+            .map_err(fail)?;
+        let settings = json!({
+            "guide": "documentation of sled's Config",
+            "compression": "none",
+            "mode": "HighThroughput",
+            "cache_capacity": asked.cache_bytes,
+            "flush_every_ms": FLUSH_EVERY_MS,
+            "threads": "sled's own choice",
+            "put": "in the process's memory, written and synced every 500 ms",
+            "put_synced": "put, then flush",
+        });
+        Ok(Sled { db, settings })
+    }
+
+    /// All records, by sled's own iterator.
+    #[cfg(test)]
+    pub(crate) fn contents(asked: &StoreOptions) -> crate::tests::Map {
+        let store = Sled::open(asked).unwrap();
+        let records = store.db.iter();
+        records
+            .map(Result::unwrap)
+            .map(|(key, value)| (key.to_vec(), value.to_vec()))
+            .collect()
+    }
 }
 
 impl Store for Sled {

@@ -12,8 +12,8 @@
 //!
 //! **Memory**: caches belong to connections, so each session has its part of the run's.
 //!
-//! **Writers** take turns by a lock of the adapter: SQLite allows one at a time, and lets the others
-//! sleep and try again.
+//! **Writers** take turns by a lock of the adapter: SQLite allows one at a time, and lets the
+//! others sleep and try again.
 
 use std::hint::black_box;
 use std::path::{Path, PathBuf};
@@ -51,7 +51,7 @@ const DELETE: &str = "DELETE FROM records WHERE key = ?1";
 const GET: &str = "SELECT value FROM records WHERE key = ?1";
 const SCAN: &str = "SELECT key, value FROM records WHERE key >= ?1 ORDER BY key";
 
-struct Sqlite {
+pub(crate) struct Sqlite {
     /// Carries the log over, and keeps the file open.
     main: Mutex<Connection>,
     file: PathBuf,
@@ -67,36 +67,7 @@ fn fail(error: impl std::fmt::Display) -> Error {
 }
 
 fn open(asked: &StoreOptions) -> Result<Box<dyn Store>, Error> {
-    check_existing(NAME, asked, FILE)?;
-    let file = asked.dir.join(FILE);
-    let cache_bytes_per_session = asked.cache_bytes / asked.background_threads.max(1) as u64;
-    let checkpoint_pages = (write_buffer_bytes(asked) / PAGE_BYTES).max(1);
-    let main = connect(&file, cache_bytes_per_session, checkpoint_pages)?;
-    main.execute(CREATE, []).map_err(fail)?;
-    let settings = json!({
-        "guide": "sqlite.org: Write-Ahead Logging, WITHOUT ROWID, PRAGMA Statements",
-        "version": rusqlite::version(),
-        "compression": "none",
-        "table": CREATE,
-        "page_size": PAGE_BYTES,
-        "journal_mode": "WAL",
-        "wal_autocheckpoint": checkpoint_pages,
-        "cache_bytes_per_session": cache_bytes_per_session,
-        "mmap_size": 0,
-        "threads": "none in the background",
-        "put": "synchronous = NORMAL: log written, synced when carried over",
-        "put_synced": "synchronous = FULL: log synced",
-        "write": "a transaction",
-        "read": "a transaction per get and per scan",
-    });
-    Ok(Box::new(Sqlite {
-        main: Mutex::new(main),
-        file,
-        cache_bytes_per_session,
-        checkpoint_pages,
-        writer: Mutex::new(()),
-        settings,
-    }))
+    Ok(Box::new(Sqlite::open(asked)?))
 }
 
 /// Opens a connection.
@@ -116,6 +87,51 @@ fn connect(file: &Path, cache_bytes: u64, checkpoint_pages: u64) -> Result<Conne
     );
     connection.execute_batch(&pragmas).map_err(fail)?;
     Ok(connection)
+}
+
+impl Sqlite {
+    fn open(asked: &StoreOptions) -> Result<Sqlite, Error> {
+        check_existing(NAME, asked, FILE)?;
+        let file = asked.dir.join(FILE);
+        let cache_bytes_per_session = asked.cache_bytes / asked.background_threads.max(1) as u64;
+        let checkpoint_pages = (write_buffer_bytes(asked) / PAGE_BYTES).max(1);
+        let main = connect(&file, cache_bytes_per_session, checkpoint_pages)?;
+        main.execute(CREATE, []).map_err(fail)?;
+        let settings = json!({
+            "guide": "sqlite.org: Write-Ahead Logging, WITHOUT ROWID, PRAGMA Statements",
+            "version": rusqlite::version(),
+            "compression": "none",
+            "table": CREATE,
+            "page_size": PAGE_BYTES,
+            "journal_mode": "WAL",
+            "wal_autocheckpoint": checkpoint_pages,
+            "cache_bytes_per_session": cache_bytes_per_session,
+            "mmap_size": 0,
+            "threads": "none in the background",
+            "put": "synchronous = NORMAL: log written, synced when carried over",
+            "put_synced": "synchronous = FULL: log synced",
+            "write": "a transaction",
+            "read": "a transaction per get and per scan",
+        });
+        Ok(Sqlite {
+            main: Mutex::new(main),
+            file,
+            cache_bytes_per_session,
+            checkpoint_pages,
+            writer: Mutex::new(()),
+            settings,
+        })
+    }
+
+    /// All records, as SQL gives them.
+    #[cfg(test)]
+    pub(crate) fn contents(asked: &StoreOptions) -> crate::tests::Map {
+        let store = Sqlite::open(asked).unwrap();
+        let main = store.main.lock().unwrap();
+        let mut statement = main.prepare("SELECT key, value FROM records").unwrap();
+        let records = statement.query_map([], |row| Ok((row.get(0)?, row.get(1)?)));
+        records.unwrap().map(Result::unwrap).collect()
+    }
 }
 
 impl Store for Sqlite {

@@ -60,7 +60,7 @@ const LOOK: Duration = Duration::from_millis(50);
 /// them rounded.
 const LOOKS_UNCHANGED: usize = 100;
 
-struct LevelDb {
+pub(crate) struct LevelDb {
     db: ffi::Db,
     settings: Value,
 }
@@ -70,36 +70,54 @@ fn fail(error: impl std::fmt::Display) -> Error {
 }
 
 fn open(asked: &StoreOptions) -> Result<Box<dyn Store>, Error> {
-    check_existing(NAME, asked, "CURRENT")?;
-    let tables = asked.records.saturating_mul(asked.record_bytes) / TABLE_BYTES;
-    let settings = ffi::Settings {
-        existing: asked.existing,
-        write_buffer_bytes: saturated(write_buffer_bytes(asked)),
-        cache_bytes: saturated(asked.cache_bytes),
-        open_files_max: saturated(OPEN_FILES_MIN.saturating_add(tables)),
-        filter_bits: FILTER_BITS,
-    };
-    let db = ffi::Db::open(&asked.dir, &settings).map_err(fail)?;
-    let (major, minor) = ffi::version();
-    let settings = json!({
-        "guide": "LevelDB's doc/index.md and options.h",
-        "version": format!("{major}.{minor}"),
-        "compression": "none",
-        "write_buffer_size": settings.write_buffer_bytes,
-        "block_cache_bytes": settings.cache_bytes,
-        "filter_bits_per_key": FILTER_BITS,
-        "block_size": "4096 (default)",
-        "max_file_size": "2 MiB (default)",
-        "max_open_files": settings.open_files_max,
-        "verify_checksums": true,
-        "threads": "one in the background, LevelDB has no choice",
-        "put": "log written, not synced",
-        "put_synced": "log synced",
-    });
-    Ok(Box::new(LevelDb { db, settings }))
+    Ok(Box::new(LevelDb::open(asked)?))
 }
 
 impl LevelDb {
+    fn open(asked: &StoreOptions) -> Result<LevelDb, Error> {
+        check_existing(NAME, asked, "CURRENT")?;
+        let tables = asked.records.saturating_mul(asked.record_bytes) / TABLE_BYTES;
+        let settings = ffi::Settings {
+            existing: asked.existing,
+            write_buffer_bytes: saturated(write_buffer_bytes(asked)),
+            cache_bytes: saturated(asked.cache_bytes),
+            open_files_max: saturated(OPEN_FILES_MIN.saturating_add(tables)),
+            filter_bits: FILTER_BITS,
+        };
+        let db = ffi::Db::open(&asked.dir, &settings).map_err(fail)?;
+        let (major, minor) = ffi::version();
+        let settings = json!({
+            "guide": "LevelDB's doc/index.md and options.h",
+            "version": format!("{major}.{minor}"),
+            "compression": "none",
+            "write_buffer_size": settings.write_buffer_bytes,
+            "block_cache_bytes": settings.cache_bytes,
+            "filter_bits_per_key": FILTER_BITS,
+            "block_size": "4096 (default)",
+            "max_file_size": "2 MiB (default)",
+            "max_open_files": settings.open_files_max,
+            "verify_checksums": true,
+            "threads": "one in the background, LevelDB has no choice",
+            "put": "log written, not synced",
+            "put_synced": "log synced",
+        });
+        Ok(LevelDb { db, settings })
+    }
+
+    /// All records, by LevelDB's own iterator.
+    #[cfg(test)]
+    pub(crate) fn contents(asked: &StoreOptions) -> crate::tests::Map {
+        let store = LevelDb::open(asked).unwrap();
+        let mut walk = store.db.entries(&ffi::Read::new(true), b"");
+        let mut map = crate::tests::Map::new();
+        while let Some((key, value)) = walk.entry() {
+            map.insert(key.to_vec(), value.to_vec());
+            walk.advance();
+        }
+        walk.status().unwrap();
+        map
+    }
+
     /// The tables and megabytes of each level, as LevelDB prints them.
     fn levels(&self) -> Result<Vec<Level>, Error> {
         let stats = self.db.property(c"leveldb.stats");

@@ -142,7 +142,7 @@ fn reads_see_what_other_sessions_wrote_before() {
 #[test]
 fn sessions_of_several_threads_write_and_read_side_by_side() {
     const THREADS: u8 = 3;
-    const RECORDS: u16 = 300;
+    const RECORDS: usize = 300;
     for_each_target(|target, dir| {
         let store = create(target, dir);
         let store = &*store;
@@ -150,12 +150,16 @@ fn sessions_of_several_threads_write_and_read_side_by_side() {
             for thread in 0..THREADS {
                 scope.spawn(move || {
                     let mut session = store.session().unwrap();
-                    let key = |i: u16| [&[thread][..], &i.to_be_bytes()[..]].concat();
+                    let key = |i: usize| {
+                        let mut key = vec![thread];
+                        key.extend_from_slice(format!("{i:04}").as_bytes());
+                        key
+                    };
                     for i in 0..RECORDS {
                         session.put(&key(i), &[7; 100]).unwrap();
                         assert!(session.get(&key(i / 2)).unwrap());
                         if i % 100 == 99 {
-                            let expected = usize::from(i) + 1;
+                            let expected = i + 1;
                             assert!(session.scan(&[thread], expected).unwrap() >= expected);
                             session.put_synced(&key(i), &[8; 100]).unwrap();
                         }
@@ -163,7 +167,7 @@ fn sessions_of_several_threads_write_and_read_side_by_side() {
                 });
             }
         });
-        let expected = usize::from(THREADS) * usize::from(RECORDS);
+        let expected = usize::from(THREADS) * RECORDS;
         let mut session = store.session().unwrap();
         assert_eq!(session.scan(b"", expected + 1).unwrap(), expected);
     });
