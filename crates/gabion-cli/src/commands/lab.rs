@@ -42,7 +42,11 @@ pub(crate) fn run(arguments: &LabArguments, output: &mut Output) -> Result<(), F
 
 /// The targets of this program.
 fn registry() -> Registry {
-    Registry::new(&[])
+    #[cfg(feature = "peers")]
+    let peers = gabion_peers::targets();
+    #[cfg(not(feature = "peers"))]
+    let peers = &[];
+    Registry::new(peers)
 }
 
 /// Runs the plan that the arguments describe and compares its targets.
