@@ -67,7 +67,7 @@ impl std::iter::FusedIterator for Iter {}
 ///     bytes += cursor.key().len() + cursor.value().len();
 /// }
 /// assert_eq!(bytes, 12);
-/// # Ok::<(), gabion::Error>(())
+/// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub struct Cursor {
     scan: Scan,
