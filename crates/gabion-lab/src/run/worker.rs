@@ -107,7 +107,7 @@ impl<'r> Worker<'r> {
                 settings.seed,
                 stream_of(stream, share.thread),
             ),
-            key: Vec::with_capacity(settings.key_bytes),
+            key: run.keys.buffer(),
             batch: Batch::default(),
             first,
             done: Done {

@@ -67,38 +67,49 @@ impl KeyShape {
         Ok(KeyShape { bytes, radix })
     }
 
-    /// Writes the key of `id` into `key`.
+    /// Room for one key.
+    pub(crate) fn buffer(&self) -> Vec<u8> {
+        vec![0; self.bytes]
+    }
+
+    /// Writes the key of `id` into `key`, which [`KeyShape::buffer`] made.
     #[inline]
-    pub(crate) fn write(&self, id: KeyId, key: &mut Vec<u8>) {
+    pub(crate) fn write(&self, id: KeyId, key: &mut [u8]) {
         let generation = id.generation.min(GENERATION_MAX);
         self.write_with(id.number, GENERATION_FIRST + generation as u8, key);
     }
 
     /// Writes a key that no record has, next to the records numbered `number`.
     #[inline]
-    pub(crate) fn write_absent(&self, number: u64, key: &mut Vec<u8>) {
+    pub(crate) fn write_absent(&self, number: u64, key: &mut [u8]) {
         self.write_with(number, GENERATION_ABSENT, key);
     }
 
     #[inline]
-    fn write_with(&self, number: u64, last: u8, key: &mut Vec<u8>) {
-        if key.len() != self.bytes {
-            key.resize(self.bytes, DIGIT_FIRST);
-        }
-        let (end, digits) = key.split_last_mut().expect("keys are not empty");
-        *end = last;
+    fn write_with(&self, number: u64, last: u8, key: &mut [u8]) {
         match self.radix {
-            10 => write_decimal(number, digits),
-            _ => write_base_64(number, digits),
+            10 => write_decimal(number, last, key),
+            _ => write_base_64(number, last, key),
         }
     }
 }
 
-/// Writes the decimal digits of `number`, zeros to their left, eight at a time.
+/// Writes the decimal digits of `number`, zeros to their left, and `last` after them: the last
+/// seven digits and `last` as one word, then eight digits at a time.
 #[inline]
-fn write_decimal(mut number: u64, digits: &mut [u8]) {
-    for chunk in digits.rchunks_mut(8) {
-        let bytes = eight_digits(number % 100_000_000);
+fn write_decimal(number: u64, last: u8, key: &mut [u8]) {
+    let (head, tail) = key
+        .split_last_chunk_mut::<8>()
+        .expect("keys have at least eight bytes");
+    // The first of eight digits is a zero, which makes room for `last`.
+    *tail = ((eight_digits(number % 10_000_000) >> 8) | (u64::from(last) << 56)).to_le_bytes();
+    let mut number = number / 10_000_000;
+    for chunk in head.rchunks_mut(8) {
+        // Most numbers are short, and what is left of them is zeros.
+        let bytes = match number {
+            0 => [DIGIT_FIRST; 8],
+            _ => eight_digits(number % 100_000_000).to_le_bytes(),
+        };
         number /= 100_000_000;
         if let Ok(whole) = <&mut [u8; 8]>::try_from(&mut *chunk) {
             *whole = bytes;
@@ -111,23 +122,26 @@ fn write_decimal(mut number: u64, digits: &mut [u8]) {
     }
 }
 
-/// The eight decimal digits of a number below 10^8. Every request pays for its key, so all digits
-/// are found at once: the number is cut into halves of four digits, those into pairs, those into
-/// digits, each in a lane of its own. 10,486 / 2^20 and 103 / 2^10 are a hundredth and a tenth
-/// closely enough for four and two digits.
+/// The eight decimal digits of a number below 10^8, the first in the lowest byte.
+///
+/// Every request pays for its key, so all digits are found at once: the number is cut into halves
+/// of four digits, those into pairs, those into digits, each in a lane of its own. 10,486 / 2^20
+/// and 103 / 2^10 are a hundredth and a tenth closely enough for four and two digits.
 #[inline]
-fn eight_digits(number: u64) -> [u8; 8] {
+fn eight_digits(number: u64) -> u64 {
     let fours = (number / 10_000) | ((number % 10_000) << 32);
     let hundreds = ((fours * 10_486) >> 20) & 0x0000_007F_0000_007F;
     let pairs = hundreds | ((fours - 100 * hundreds) << 16);
     let tens = ((pairs * 103) >> 10) & 0x000F_000F_000F_000F;
     let digits = tens | ((pairs - 10 * tens) << 8);
-    (digits + 0x0101_0101_0101_0101 * u64::from(DIGIT_FIRST)).to_le_bytes()
+    digits + 0x0101_0101_0101_0101 * u64::from(DIGIT_FIRST)
 }
 
-/// Writes the digits of `number` to base 64, zeros to their left.
+/// Writes the digits of `number` to base 64, zeros to their left, and `last` after them.
 #[inline]
-fn write_base_64(mut number: u64, digits: &mut [u8]) {
+fn write_base_64(mut number: u64, last: u8, key: &mut [u8]) {
+    let (end, digits) = key.split_last_mut().expect("keys are not empty");
+    *end = last;
     for digit in digits.iter_mut().rev() {
         *digit = DIGIT_FIRST + (number % 64) as u8;
         number /= 64;
@@ -169,7 +183,7 @@ mod tests {
     use super::*;
 
     fn key(shape: &KeyShape, number: u64, generation: u64) -> Vec<u8> {
-        let mut key = Vec::new();
+        let mut key = shape.buffer();
         shape.write(KeyId { number, generation }, &mut key);
         key
     }
@@ -219,17 +233,20 @@ mod tests {
             .step_by(9_973)
             .chain([9, 10, 99, 100, 99_999_999])
         {
-            assert_eq!(eight_digits(number), *format!("{number:08}").as_bytes());
+            assert_eq!(
+                eight_digits(number).to_le_bytes(),
+                *format!("{number:08}").as_bytes()
+            );
         }
-        let mut digits = [0; 21];
-        write_decimal(u64::MAX, &mut digits);
-        assert_eq!(digits, *format!("{:021}", u64::MAX).as_bytes());
+        let mut key = [0; 22];
+        write_decimal(u64::MAX, b'x', &mut key);
+        assert_eq!(key, *format!("{:021}x", u64::MAX).as_bytes());
     }
 
     #[test]
     fn an_absent_key_is_no_record_but_lies_between_records() {
         let shape = KeyShape::new(16, 1000).unwrap();
-        let mut absent = Vec::new();
+        let mut absent = shape.buffer();
         shape.write_absent(500, &mut absent);
         assert!(absent > key(&shape, 499, GENERATION_MAX));
         assert!(absent < key(&shape, 500, 0));
