@@ -23,6 +23,7 @@
 mod counts;
 mod disk;
 mod error;
+pub mod pmem;
 
 pub use counts::{Purpose, WriteCounts};
 pub use disk::{
