@@ -50,6 +50,10 @@ pub const DEFAULT_SUBLEVELS_MAX: usize = 8;
 /// paper's min_count).
 pub const DEFAULT_SUBLEVELS_MIN: usize = 4;
 
+/// Default weight of reads in the order of compactions (the paper's read_weight): a level that is
+/// read as much as the average counts as much as one with ten times the average of sublevels.
+pub const DEFAULT_READ_WEIGHT: u32 = 10;
+
 /// What a completed write survives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Durability {
@@ -227,6 +231,10 @@ pub struct Options {
     pub sublevels_min: usize,
     /// Sublevels at which a level must be compacted. Default: [`DEFAULT_SUBLEVELS_MAX`].
     pub sublevels_max: usize,
+    /// How much the reads of a bucket weigh, relative to the number of its sublevels, when one of
+    /// several compactions must come first; 0 means that reads do not count. Default:
+    /// [`DEFAULT_READ_WEIGHT`].
+    pub read_weight: u32,
 }
 
 impl Default for Options {
@@ -246,6 +254,7 @@ impl Default for Options {
             split_ways: DEFAULT_SPLIT_WAYS,
             sublevels_min: DEFAULT_SUBLEVELS_MIN,
             sublevels_max: DEFAULT_SUBLEVELS_MAX,
+            read_weight: DEFAULT_READ_WEIGHT,
         }
     }
 }
@@ -293,6 +302,8 @@ impl Options {
         sublevels_min: usize,
         /// Sets [`Options::sublevels_max`].
         sublevels_max: usize,
+        /// Sets [`Options::read_weight`].
+        read_weight: u32,
     }
 
     /// Opens the store in the directory `path`, recovering it first when it was not closed.

@@ -139,4 +139,7 @@ pub struct BucketStats {
     /// Bytes of the tables of each sublevel, newest first, by level. A table that several buckets
     /// share counts for each.
     pub levels: Vec<Vec<u64>>,
+    /// Reads that had to look at its tables: gets that found nothing in MemTables, and scans. From
+    /// samples of one in 64.
+    pub reads: u64,
 }

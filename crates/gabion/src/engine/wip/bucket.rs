@@ -31,6 +31,7 @@ use arc_swap::ArcSwap;
 use super::file::TableFile;
 use super::memtable::MemTable;
 use super::prefix_index::{PrefixIndex, common_prefix_len};
+use super::reads::Reads;
 use crate::Slice;
 
 /// The buckets of one keyspace at one moment.
@@ -104,6 +105,8 @@ pub(crate) struct Bucket {
     busy: AtomicBool,
     /// Number of table files when the bucket could not be split; 0 if that was never tried.
     unsplittable_files: AtomicUsize,
+    /// How often the bucket is read.
+    pub(crate) reads: Reads,
 }
 
 impl Bucket {
@@ -118,6 +121,7 @@ impl Bucket {
             state: ArcSwap::from_pointee(state),
             busy: AtomicBool::new(false),
             unsplittable_files: AtomicUsize::new(0),
+            reads: Reads::default(),
         }
     }
 

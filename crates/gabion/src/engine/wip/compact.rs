@@ -195,6 +195,9 @@ impl Wip {
             frozen: state.frozen.clone(),
             levels: Arc::new(levels),
         }));
+        job.inputs
+            .iter()
+            .for_each(|(level, _)| bucket.reads.compacted(*level));
         drop(install);
         retire_all(dropped);
         Ok(())

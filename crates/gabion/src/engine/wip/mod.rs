@@ -16,7 +16,8 @@
 //! | `flush` | a full MemTable becomes a table of level 0 |
 //! | `compact` | runs of a level become one run of the next |
 //! | `split` | a full bucket becomes several |
-//! | `schedule` | which of these is done next, and by whom |
+//! | `due`, `priority`, `reads` | which of these comes next |
+//! | `schedule` | the threads that do them |
 //! | `throttle` | writers are slowed before they must be stopped |
 //! | `reclaim` | the log's tail moves on, its segments are deleted |
 //! | `recovery` | open: manifest, log replay, orphans |
@@ -44,6 +45,7 @@
 mod bucket;
 mod compact;
 mod cursor;
+mod due;
 mod file;
 mod flush;
 mod manifest;
@@ -51,7 +53,9 @@ mod memtable;
 mod merge;
 pub(crate) mod names;
 mod prefix_index;
+mod priority;
 mod readpath;
+mod reads;
 mod reclaim;
 mod recovery;
 mod retain;
@@ -262,6 +266,12 @@ impl Wip {
     /// Ends a registration.
     pub(crate) fn end_snapshot(&self, seq: Seq) {
         self.snapshots.release(seq);
+    }
+
+    /// Counts a read that asks all runs of a bucket. Exactly where the store is deterministic.
+    #[inline]
+    fn count_read(&self, bucket: &Bucket) {
+        bucket.reads.count(self.options.background_threads == 0);
     }
 
     /// The newest sequence number that readers see.

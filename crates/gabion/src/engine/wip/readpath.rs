@@ -15,6 +15,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use super::bucket::{BucketState, Levels};
+use super::memtable::MemEntry;
 use super::table::Table;
 use super::{Keyspace, Wip};
 use crate::types::{Kind, Seq, hash_key};
@@ -49,21 +50,28 @@ impl Wip {
                     seq
                 }
             };
-            return find(&state, key, hash, seq);
+            if let Some(entry) = find_in_memory(&state, key, hash, seq) {
+                return Ok(match entry.kind {
+                    Kind::Put => Some(Slice::new(entry.value)),
+                    Kind::Delete => None,
+                });
+            }
+            self.count_read(bucket);
+            return find_in_levels(&state.levels, key, hash, seq);
         }
     }
 }
 
-fn find(state: &BucketState, key: &[u8], hash: u64, seq: Seq) -> Result<Option<Slice>> {
-    for table in state.memtables() {
-        if let Some(entry) = table.get(key, hash, seq) {
-            return Ok(match entry.kind {
-                Kind::Put => Some(Slice::new(entry.value)),
-                Kind::Delete => None,
-            });
-        }
-    }
-    find_in_levels(&state.levels, key, hash, seq)
+#[inline]
+fn find_in_memory<'s>(
+    state: &'s BucketState,
+    key: &[u8],
+    hash: u64,
+    seq: Seq,
+) -> Option<MemEntry<'s>> {
+    state
+        .memtables()
+        .find_map(|table| table.get(key, hash, seq))
 }
 
 fn find_in_levels(levels: &Levels, key: &[u8], hash: u64, seq: Seq) -> Result<Option<Slice>> {

@@ -289,6 +289,7 @@ impl Scan {
                 Some(merge) => merge,
                 None => {
                     let bucket = Arc::clone(self.keyspace.router.load().route(&self.lower));
+                    self.engine.count_read(&bucket);
                     let mut merge = Merge::of_state(&bucket, &bucket.state.load());
                     merge.seek(&self.lower)?;
                     self.front.insert(merge)
@@ -336,6 +337,7 @@ impl Scan {
                 Some(merge) => merge,
                 None => {
                     let bucket = Arc::clone(self.keyspace.router.load().route_below(upper));
+                    self.engine.count_read(&bucket);
                     let mut merge = Merge::of_state(&bucket, &bucket.state.load());
                     merge.seek_before(upper)?;
                     self.back.insert(merge)

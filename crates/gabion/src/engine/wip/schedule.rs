@@ -1,49 +1,20 @@
-//! What the background does next, and who does it.
+//! The background threads: who does the work that is due.
 //!
 //! # Idea
 //! No queue of jobs is kept: what is due follows from the state of the store, so it is looked for
 //! whenever a thread is free. Flushes come first, because writers wait for their memory; one thread
-//! does nothing else. Then, over all buckets, the most pressing of:
-//!
-//! 1. a level with `sublevels_max` runs;
-//! 2. a bucket at its capacity: a split, or a full compaction when half of it is hidden versions;
-//! 3. a bucket that shares overlapping tables with its siblings: a full compaction of its slices;
-//! 4. a bucket of which half is hidden versions: a full compaction;
-//! 5. a level with `sublevels_min` runs, when nothing else is due;
-//! 6. when nobody writes: a bucket whose younger runs together are half as large as its largest, a
-//!    full compaction. Reads then find one run where there were several, for at most three bytes
-//!    written per byte that came since the last time.
-//!
-//! Each job leaves fewer runs or smaller buckets, so an idle store comes to rest.
-//!
-//! The paper's read-aware priority (section 2.3.7) belongs into [`Due::rank`]: it orders levels of
-//! the fifth kind by their reads.
-//!
-//! # Capacity of a bucket
-//! `bucket_bytes`, grown with the store so that a bucket's share of the MemTable budget stays worth
-//! a flush, and varied by a quarter up or down from bucket to bucket, so that buckets that fill at
-//! the same rate do not all split at the same time.
+//! does nothing else. Then comes the most pressing of what [`super::due`] finds in the buckets.
 
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use gabion_media::Purpose;
 use parking_lot::{Condvar, Mutex};
 
-use super::bucket::{Bucket, BucketState, Run};
-use super::compact::Compaction;
-use super::{Keyspace, Wip};
+use super::Wip;
 use crate::options::Durability;
 use crate::types::Seq;
 use crate::{Error, Result};
-
-/// The share of the MemTable budget below which buckets grow instead of splitting: the paper's
-/// MemTable.
-const MEMTABLE_SHARE_BYTES: u64 = 2 << 20;
-
-/// Buckets grow to at most this many times `bucket_bytes`: 1 GiB by default, as in the paper.
-const CAPACITY_GROWTH_MAX: u64 = 16;
 
 /// How long the background waits before it tries again after it found no space.
 const RETRY_AFTER: Duration = Duration::from_millis(200);
@@ -115,22 +86,6 @@ impl Schedule {
 
 /// What a background thread does.
 type Body = Box<dyn FnOnce(&Arc<Wip>) + Send>;
-
-/// Something that is due in a bucket.
-enum Due {
-    Split { ways: usize },
-    Compact { job: Compaction, rank: u32 },
-}
-
-impl Due {
-    /// Higher is more pressing.
-    fn rank(&self) -> u32 {
-        match self {
-            Due::Split { .. } => 3_000,
-            Due::Compact { rank, .. } => *rank,
-        }
-    }
-}
 
 impl Wip {
     /// Starts the background threads.
@@ -250,101 +205,6 @@ impl Wip {
         result
     }
 
-    /// Does what is most pressing in a bucket that is reserved.
-    fn serve(&self, keyspace: &Arc<Keyspace>, bucket: &Arc<Bucket>) -> Result<bool> {
-        match self.due(bucket, self.capacity_base(), self.is_idle())? {
-            Some(Due::Split { ways }) => {
-                if !self.split(keyspace, bucket, ways)? {
-                    bucket.set_unsplittable(&bucket.state.load());
-                }
-                Ok(true)
-            }
-            Some(Due::Compact { job, .. }) => self.compact(&job).map(|()| true),
-            None => Ok(false),
-        }
-    }
-
-    fn most_pressing(&self, idle: bool) -> Result<Option<(Arc<Keyspace>, Arc<Bucket>)>> {
-        let base = self.capacity_base();
-        let mut best = None;
-        let mut best_rank = 0;
-        for (keyspace, bucket) in self.buckets() {
-            if bucket.is_busy() {
-                continue;
-            }
-            if let Some(due) = self.due(&bucket, base, idle)?
-                && due.rank() > best_rank
-            {
-                best_rank = due.rank();
-                best = Some((keyspace, bucket));
-            }
-        }
-        Ok(best)
-    }
-
-    /// What is most pressing in a bucket.
-    fn due(&self, bucket: &Arc<Bucket>, capacity_base: u64, idle: bool) -> Result<Option<Due>> {
-        let state = bucket.state.load_full();
-        let levels = &state.levels;
-        let options = &self.options;
-        let fullest = (0..levels.depth()).max_by_key(|level| levels.level(*level).len());
-        let Some(fullest) = fullest else {
-            return Ok(None);
-        };
-        let count = levels.level(fullest).len();
-        let runs = levels.runs().count();
-        if count >= options.sublevels_max {
-            let rank = 4_000 + u32::try_from(count).unwrap_or(999).min(999);
-            let job = Compaction::of_level(bucket, levels, fullest);
-            return Ok(Some(Due::Compact { job, rank }));
-        }
-        let bytes = Wip::bytes(bucket, &state)?;
-        let capacity = varied(capacity_base, bucket.id);
-        if bytes >= capacity && bucket.may_split(&state) {
-            let live = Wip::live_bytes(&state, bytes);
-            if live >= capacity / 2 {
-                let ways = options.split_ways as u64 * live / capacity;
-                let ways = usize::try_from(ways).unwrap_or(usize::MAX);
-                return Ok(Some(Due::Split {
-                    ways: ways.clamp(2, options.split_ways),
-                }));
-            }
-        }
-        if runs > 1 && shares_overlapping_tables(bucket, &state) {
-            let job = Compaction::of_bucket(bucket, levels, Purpose::Split);
-            return Ok(Some(Due::Compact { job, rank: 2_000 }));
-        }
-        if count < options.sublevels_min {
-            if !idle || runs < 2 || !is_worth_rewriting(&state, bytes) {
-                return Ok(None);
-            }
-            let job = Compaction::of_bucket(bucket, levels, Purpose::Compaction);
-            return Ok(Some(Due::Compact { job, rank: 1 }));
-        }
-        if is_worth_rewriting(&state, bytes) && Wip::live_bytes(&state, bytes) <= bytes / 2 {
-            let job = Compaction::of_bucket(bucket, levels, Purpose::Compaction);
-            return Ok(Some(Due::Compact { job, rank: 1_000 }));
-        }
-        let job = Compaction::of_level(bucket, levels, fullest);
-        Ok(Some(Due::Compact {
-            job,
-            rank: u32::try_from(count).unwrap_or(999),
-        }))
-    }
-
-    /// The size at which buckets of a store of this size split, before it is varied.
-    fn capacity_base(&self) -> u64 {
-        let options = &self.options;
-        let total = self.counters.table_bytes();
-        let share = MEMTABLE_SHARE_BYTES.min(options.bucket_bytes / 32).max(1);
-        let buckets_max = (options.memtable_budget_bytes / share).max(1);
-        let grown = total.saturating_mul(2) / buckets_max;
-        grown.clamp(
-            options.bucket_bytes,
-            options.bucket_bytes * CAPACITY_GROWTH_MAX,
-        )
-    }
-
     /// What follows the opening of a store.
     pub(super) fn after_open(&self) {
         self.after_job();
@@ -416,7 +276,7 @@ impl Wip {
     }
 
     /// Whether nobody has written for a while, or somebody waits for the background to rest.
-    fn is_idle(&self) -> bool {
+    pub(super) fn is_idle(&self) -> bool {
         let visible = self.visible();
         let mut state = self.schedule.state.lock();
         // Without background threads the clock decides nothing, so that a store is deterministic.
@@ -481,40 +341,4 @@ impl Wip {
             }
         }
     }
-}
-
-/// A capacity between three and five quarters of `base`, fixed for a bucket.
-fn varied(base: u64, bucket: u64) -> u64 {
-    // The multiplier is 2^64 divided by the golden ratio: neighbouring numbers spread evenly.
-    let spread = bucket.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 56;
-    base / 4 * 3 + base / 512 * spread
-}
-
-/// Whether two runs that reach beyond the bucket overlap inside it.
-fn shares_overlapping_tables(bucket: &Bucket, state: &BucketState) -> bool {
-    let slices: Vec<Run> = state
-        .levels
-        .runs()
-        .filter(|run| {
-            run.tables
-                .iter()
-                .any(|file| !bucket.contains(&file.meta.smallest, &file.meta.largest))
-        })
-        .cloned()
-        .collect();
-    slices.len() > 1 && Run::in_order(&slices).is_none()
-}
-
-/// Whether what came after a bucket's largest run is half as large as that run. Then a full
-/// compaction writes at most three bytes per byte that came; and versions that a snapshot protects
-/// are not rewritten again and again.
-fn is_worth_rewriting(state: &BucketState, bytes: u64) -> bool {
-    let run_bytes = |run: &Run| {
-        run.tables
-            .iter()
-            .map(|file| file.meta.file_bytes)
-            .sum::<u64>()
-    };
-    let largest = state.levels.runs().map(run_bytes).max().unwrap_or(0);
-    bytes.saturating_sub(largest) >= largest / 2
 }

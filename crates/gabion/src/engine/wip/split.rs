@@ -23,6 +23,7 @@ use std::sync::Arc;
 use super::bucket::{Bucket, BucketState, Router};
 use super::manifest::Edit;
 use super::memtable::MemTable;
+use super::reads::Reads;
 use super::table::Sketch;
 use super::{Keyspace, Wip};
 use crate::Result;
@@ -83,7 +84,8 @@ impl Wip {
             .chain([bucket.upper()]);
         for (lower, upper) in lowers.zip(uppers) {
             let id = versions.take_bucket_id();
-            let child = Bucket::new(id, lower, upper, BucketState::clone(&state));
+            let mut child = Bucket::new(id, lower, upper, BucketState::clone(&state));
+            child.reads = Reads::of_part(&bucket.reads, pivots.len() + 1);
             let levels = state.levels.within(&child);
             edits.push(Edit::AddBucket {
                 id,

@@ -155,6 +155,7 @@ impl Wip {
                 lower: bucket.lower().escape_ascii().to_string(),
                 memtable_bytes: state.memtables().map(|table| table.memory_bytes()).sum(),
                 levels: levels.collect(),
+                reads: bucket.reads.total(),
             }
         };
         let keyspaces = self.keyspaces.load();

@@ -30,7 +30,8 @@ pub(crate) fn option_sets() -> Vec<Options> {
         small()
             .filter_bits_per_key(0)
             .split_ways(2)
-            .sublevels_max(2),
+            .sublevels_max(2)
+            .read_weight(0),
         small()
             .split_ways(8)
             .sublevels_min(4)

@@ -1,0 +1,243 @@
+//! What is due in a bucket, and which bucket comes first.
+//!
+//! # Kinds of jobs, the most urgent first
+//! 1. a level with `sublevels_max` runs: a compaction of the level;
+//! 2. a bucket at its capacity: a split, or a full compaction when half of it is hidden versions;
+//! 3. a bucket that shares overlapping tables with its siblings: a full compaction of its slices;
+//! 4. a bucket of which half is hidden versions: a full compaction;
+//! 5. a level with `sublevels_min` runs, when nothing else is due;
+//! 6. when nobody writes: a bucket whose younger runs together are half as large as its largest, a
+//!    full compaction. Reads then find one run where there were several, for at most three bytes
+//!    written per byte that came since the last time.
+//!
+//! Within a kind, [`super::priority`] prefers what is read most.
+//!
+//! Each job leaves fewer runs or smaller buckets, so an idle store comes to rest.
+//!
+//! # Capacity of a bucket
+//! `bucket_bytes`, grown with the store so that a bucket's share of the MemTable budget stays worth
+//! a flush, and varied by a quarter up or down from bucket to bucket, so that buckets that fill at
+//! the same rate do not all split at the same time.
+
+use std::sync::Arc;
+
+use gabion_media::Purpose;
+
+use super::bucket::{Bucket, BucketState, Run};
+use super::compact::Compaction;
+use super::priority::{self, Claim, Urgency};
+use super::{Keyspace, Wip};
+use crate::Result;
+
+/// The share of the MemTable budget below which buckets grow instead of splitting: the paper's
+/// MemTable.
+const MEMTABLE_SHARE_BYTES: u64 = 2 << 20;
+
+/// Buckets grow to at most this many times `bucket_bytes`: 1 GiB by default, as in the paper.
+const CAPACITY_GROWTH_MAX: u64 = 16;
+
+/// Something that is due in a bucket.
+struct Due {
+    job: Job,
+    claim: Claim,
+}
+
+enum Job {
+    Split { ways: usize },
+    Compact(Compaction),
+}
+
+impl Wip {
+    /// Does what is most pressing in a bucket that is reserved; false when nothing is due.
+    pub(super) fn serve(&self, keyspace: &Arc<Keyspace>, bucket: &Arc<Bucket>) -> Result<bool> {
+        let due = self.due(bucket, self.capacity_base(), self.is_idle())?;
+        match due.map(|due| due.job) {
+            Some(Job::Split { ways }) => {
+                if !self.split(keyspace, bucket, ways)? {
+                    bucket.set_unsplittable(&bucket.state.load());
+                }
+                Ok(true)
+            }
+            Some(Job::Compact(job)) => self.compact(&job).map(|()| true),
+            None => Ok(false),
+        }
+    }
+
+    /// The bucket in which something is most pressing, of those that no job has reserved.
+    pub(super) fn most_pressing(&self, idle: bool) -> Result<Option<(Arc<Keyspace>, Arc<Bucket>)>> {
+        let base = self.capacity_base();
+        let mut claims = Vec::new();
+        let mut places = Vec::new();
+        for (keyspace, bucket) in self.buckets() {
+            if bucket.is_busy() {
+                continue;
+            }
+            if let Some(due) = self.due(&bucket, base, idle)? {
+                claims.push(due.claim);
+                places.push((keyspace, bucket));
+            }
+        }
+        let first = priority::first(&claims, self.options.read_weight);
+        Ok(first.map(|position| places.swap_remove(position)))
+    }
+
+    /// What is most pressing in a bucket.
+    fn due(&self, bucket: &Arc<Bucket>, capacity_base: u64, idle: bool) -> Result<Option<Due>> {
+        let state = bucket.state.load_full();
+        let levels = &state.levels;
+        let options = &self.options;
+        let fullest = (0..levels.depth()).max_by_key(|level| levels.level(*level).len());
+        let Some(fullest) = fullest else {
+            return Ok(None);
+        };
+        let count = levels.level(fullest).len();
+        let runs = levels.runs().count();
+        let of_level = |urgency| Due {
+            job: Job::Compact(Compaction::of_level(bucket, levels, fullest)),
+            claim: Claim {
+                urgency,
+                reads: bucket.reads.of_level(fullest),
+                sublevels: count,
+            },
+        };
+        let of_bucket = |urgency, job| Due {
+            job,
+            claim: Claim {
+                urgency,
+                reads: bucket.reads.of_bucket(),
+                sublevels: runs,
+            },
+        };
+        let compact = |purpose| Job::Compact(Compaction::of_bucket(bucket, levels, purpose));
+        if count >= options.sublevels_max {
+            return Ok(Some(of_level(Urgency::Full)));
+        }
+        let bytes = Wip::bytes(bucket, &state)?;
+        let capacity = varied(capacity_base, bucket.id);
+        if bytes >= capacity && bucket.may_split(&state) {
+            let live = Wip::live_bytes(&state, bytes);
+            if live >= capacity / 2 {
+                let ways = options.split_ways as u64 * live / capacity;
+                let ways = usize::try_from(ways).unwrap_or(usize::MAX);
+                let ways = ways.clamp(2, options.split_ways);
+                return Ok(Some(of_bucket(Urgency::Split, Job::Split { ways })));
+            }
+        }
+        if runs > 1 && shares_overlapping_tables(bucket, &state) {
+            return Ok(Some(of_bucket(Urgency::Shared, compact(Purpose::Split))));
+        }
+        if count < options.sublevels_min {
+            let worth = idle && runs >= 2 && is_worth_rewriting(&state, bytes);
+            return Ok(worth.then(|| of_bucket(Urgency::Idle, compact(Purpose::Compaction))));
+        }
+        if is_worth_rewriting(&state, bytes) && Wip::live_bytes(&state, bytes) <= bytes / 2 {
+            return Ok(Some(of_bucket(
+                Urgency::Hidden,
+                compact(Purpose::Compaction),
+            )));
+        }
+        Ok(Some(of_level(Urgency::Level)))
+    }
+
+    /// The size at which buckets of a store of this size split, before it is varied.
+    fn capacity_base(&self) -> u64 {
+        let options = &self.options;
+        let total = self.counters.table_bytes();
+        let share = MEMTABLE_SHARE_BYTES.min(options.bucket_bytes / 32).max(1);
+        let buckets_max = (options.memtable_budget_bytes / share).max(1);
+        let grown = total.saturating_mul(2) / buckets_max;
+        grown.clamp(
+            options.bucket_bytes,
+            options.bucket_bytes * CAPACITY_GROWTH_MAX,
+        )
+    }
+}
+
+/// A capacity between three and five quarters of `base`, fixed for a bucket.
+fn varied(base: u64, bucket: u64) -> u64 {
+    // The multiplier is 2^64 divided by the golden ratio: neighbouring numbers spread evenly.
+    let spread = bucket.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 56;
+    base / 4 * 3 + base / 512 * spread
+}
+
+/// Whether two runs that reach beyond the bucket overlap inside it.
+fn shares_overlapping_tables(bucket: &Bucket, state: &BucketState) -> bool {
+    let slices: Vec<Run> = state
+        .levels
+        .runs()
+        .filter(|run| {
+            run.tables
+                .iter()
+                .any(|file| !bucket.contains(&file.meta.smallest, &file.meta.largest))
+        })
+        .cloned()
+        .collect();
+    slices.len() > 1 && Run::in_order(&slices).is_none()
+}
+
+/// Whether what came after a bucket's largest run is half as large as that run. Then a full
+/// compaction writes at most three bytes per byte that came; and versions that a snapshot protects
+/// are not rewritten again and again.
+fn is_worth_rewriting(state: &BucketState, bytes: u64) -> bool {
+    let run_bytes = |run: &Run| {
+        run.tables
+            .iter()
+            .map(|file| file.meta.file_bytes)
+            .sum::<u64>()
+    };
+    let largest = state.levels.runs().map(run_bytes).max().unwrap_or(0);
+    bytes.saturating_sub(largest) >= largest / 2
+}
+
+#[cfg(test)]
+mod tests {
+    use gabion_media::{Disk, SimDisk};
+
+    use super::super::Write;
+    use super::*;
+    use crate::Options;
+    use crate::types::Kind;
+
+    /// Makes a run of level 0 in the only bucket of each keyspace. Nothing is written after the
+    /// last flush, so no other job is done.
+    fn add_runs(engine: &Wip, keyspaces: &[&Arc<Keyspace>]) {
+        for keyspace in keyspaces {
+            let write = Write::Single {
+                keyspace,
+                kind: Kind::Put,
+                key: b"key",
+                value: b"value",
+            };
+            engine.write(write, 8, false).unwrap();
+        }
+        for keyspace in keyspaces {
+            let router = keyspace.router.load();
+            engine.freeze(&mut engine.lock_install(), keyspace, &router.buckets()[0]);
+            assert!(engine.flush_one().unwrap());
+        }
+    }
+
+    #[test]
+    fn the_bucket_that_is_read_comes_first_unless_reads_weigh_nothing() {
+        for (read_weight, expected) in [(10, "read"), (0, "written")] {
+            let options = Options::default()
+                .background_threads(0)
+                .read_weight(read_weight);
+            let disk = Disk::simulated(&SimDisk::new());
+            let engine = Wip::open(disk, options).unwrap();
+            let written = engine.create_keyspace("written").unwrap();
+            let read = engine.create_keyspace("read").unwrap();
+            for _ in 0..engine.options.sublevels_min {
+                assert!(engine.most_pressing(false).unwrap().is_none());
+                add_runs(&engine, &[&written, &read]);
+            }
+            assert!(engine.get(&read, b"key", None).unwrap().is_some());
+            let (keyspace, bucket) = engine.most_pressing(false).unwrap().unwrap();
+            assert_eq!(keyspace.name, expected);
+            assert!(bucket.reserve());
+            assert!(engine.serve(&keyspace, &bucket).unwrap());
+            assert_eq!(bucket.reads.of_level(0), 0);
+            engine.close().unwrap();
+        }
+    }
+}

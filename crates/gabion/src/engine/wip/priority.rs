@@ -1,0 +1,124 @@
+//! Which of the jobs that are due comes first.
+//!
+//! # Idea (paper, section 2.3.7)
+//! Jobs of a more urgent kind come first. Among those of one kind the ones that help readers most:
+//! the priority of a level is
+//! `read_weight * reads / average reads + sublevels / average sublevels`, where reads are those
+//! since its last compaction and the averages are over the levels that wait.
+//! So reads that fall on a few buckets find few sublevels there, and buckets that are written and
+//! hardly read are left alone for longer, which saves their bandwidth.
+//!
+//! The fullest levels hold writers up, so among levels at `sublevels_max` the number of sublevels
+//! alone decides.
+
+/// Kinds of jobs, the least urgent first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Urgency {
+    /// What is worth doing when nobody writes.
+    Idle,
+    /// A level of `sublevels_min` runs.
+    Level,
+    /// A bucket of which half is hidden versions.
+    Hidden,
+    /// A bucket that shares overlapping tables with others.
+    Shared,
+    /// A bucket at its capacity.
+    Split,
+    /// A level of `sublevels_max` runs.
+    Full,
+}
+
+/// What a job that waits is judged by.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Claim {
+    pub(super) urgency: Urgency,
+    /// Reads of what it would compact since that was compacted last.
+    pub(super) reads: u64,
+    /// Sublevels that it would make one.
+    pub(super) sublevels: usize,
+}
+
+/// The position of the claim that comes first; the first of several that are equal.
+pub(super) fn first(claims: &[Claim], read_weight: u32) -> Option<usize> {
+    let urgency = claims.iter().map(|claim| claim.urgency).max()?;
+    let most_urgent = || claims.iter().filter(|claim| claim.urgency == urgency);
+    let read_weight = match urgency {
+        Urgency::Full => 0.0,
+        _ => f64::from(read_weight),
+    };
+    let reads_sum: f64 = most_urgent().map(|claim| number(claim.reads)).sum();
+    let sublevels = |claim: &Claim| number(claim.sublevels as u64);
+    let sublevels_sum: f64 = most_urgent().map(sublevels).sum();
+    // The averages have the same divisor, the number of claims, which changes no order.
+    let priority = |claim: &Claim| {
+        read_weight * number(claim.reads) / reads_sum.max(1.0)
+            + sublevels(claim) / sublevels_sum.max(1.0)
+    };
+    let mut best: Option<(usize, f64)> = None;
+    for (position, claim) in claims.iter().enumerate() {
+        if claim.urgency == urgency {
+            let priority = priority(claim);
+            if best.is_none_or(|(_, other)| priority > other) {
+                best = Some((position, priority));
+            }
+        }
+    }
+    best.map(|(position, _)| position)
+}
+
+#[expect(
+    clippy::cast_precision_loss,
+    reason = "a priority needs no more than 53 bits"
+)]
+fn number(count: u64) -> f64 {
+    count as f64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn level(reads: u64, sublevels: usize) -> Claim {
+        Claim {
+            urgency: Urgency::Level,
+            reads,
+            sublevels,
+        }
+    }
+
+    #[test]
+    fn urgency_comes_before_reads() {
+        let split = Claim {
+            urgency: Urgency::Split,
+            reads: 0,
+            sublevels: 1,
+        };
+        assert_eq!(first(&[level(1_000_000, 7), split], 10), Some(1));
+        assert_eq!(first(&[], 10), None);
+    }
+
+    #[test]
+    fn reads_outweigh_sublevels_as_far_as_the_weight_says() {
+        // Averages 30 and 6: the priorities are 10 * 40/30 + 4/6 and 10 * 20/30 + 8/6.
+        let claims = [level(40, 4), level(20, 8)];
+        assert_eq!(first(&claims, 10), Some(0));
+        // 1 * 40/30 + 4/6 = 2.0 = 1 * 20/30 + 8/6: the first of the two.
+        assert_eq!(first(&claims, 1), Some(0));
+        assert_eq!(first(&claims, 0), Some(1));
+    }
+
+    #[test]
+    fn without_reads_the_fullest_level_comes_first() {
+        let claims = [level(0, 4), level(0, 6), level(0, 6), level(0, 5)];
+        assert_eq!(first(&claims, 10), Some(1));
+    }
+
+    #[test]
+    fn levels_that_hold_writers_up_are_ordered_by_their_sublevels_alone() {
+        let full = |reads, sublevels| Claim {
+            urgency: Urgency::Full,
+            ..level(reads, sublevels)
+        };
+        assert_eq!(first(&[full(1_000, 20), full(0, 21)], 10), Some(1));
+    }
+}
