@@ -12,6 +12,10 @@ const UNSAFE_PLACES: &[(&str, &str)] = &[
         "maps files into memory",
     ),
     (
+        "crates/gabion-index/src/tags.rs",
+        "calls functions that are compiled for vectors which not every processor has",
+    ),
+    (
         "crates/gabion/src/prefetch.rs",
         "calls the prefetch intrinsic",
     ),
