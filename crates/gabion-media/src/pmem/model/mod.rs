@@ -8,10 +8,10 @@
 //!
 //! ```text
 //! stores, loads ──> cache ──flush, eviction──> write pending queue ──> combining buffer ──> media
-//!                   64-byte lines,             64-byte lines           16 KiB of            lines of
-//!                   dirty until they leave                             256-byte lines       256 bytes
+//!                   lines of 64 bytes          lines of 64 bytes       16 KiB of            lines
+//!                                                                      256-byte lines
 //! stores past the cache ──combined until a fence──> write pending queue
-//! loads that miss  <── combining buffer, read buffer <───────────────────────────────── media
+//! loads that miss <── combining buffer, read buffer <── media
 //! ```
 //!
 //! # Invariants
