@@ -1,0 +1,84 @@
+//! Inner nodes: children and their shifts.
+
+use super::node::{EMPTY_LANES, ENTRIES_MAX, Lanes, NONE, Saved, count_up_to};
+
+/// A node above the leaves.
+///
+/// The shift of a child is also its pivot (see the essay of `tree`). The first shift is 0.
+#[derive(Clone, Debug)]
+#[repr(C, align(64))]
+pub(crate) struct Inner {
+    pub(crate) shifts: Lanes,
+    pub(crate) children: [u32; ENTRIES_MAX],
+    pub(crate) count: usize,
+    pub(super) saved: Saved,
+}
+
+impl Inner {
+    pub(crate) const EMPTY: Inner = Inner {
+        shifts: EMPTY_LANES,
+        children: [NONE; ENTRIES_MAX],
+        count: 0,
+        saved: Saved::NEVER,
+    };
+
+    /// The child that covers `x`, an offset in this node; the last one for the end of the node.
+    /// Of several children that begin there, of which all but the last are empty, the last.
+    #[inline]
+    pub(crate) fn find(&self, x: u64) -> usize {
+        count_up_to(&self.shifts, x) - 1
+    }
+
+    /// Adds `delta`, which may be negative in two's complement, to the shifts from `from` on.
+    #[inline]
+    pub(crate) fn shift_from(&mut self, from: usize, delta: u64) {
+        for shift in &mut self.shifts[from..self.count] {
+            *shift = shift.wrapping_add(delta);
+        }
+    }
+
+    pub(crate) fn insert(&mut self, at: usize, shift: u64, child: u32) {
+        debug_assert!(self.count < ENTRIES_MAX);
+        self.shifts.copy_within(at..self.count, at + 1);
+        self.children.copy_within(at..self.count, at + 1);
+        self.shifts[at] = shift;
+        self.children[at] = child;
+        self.count += 1;
+    }
+
+    pub(super) fn remove(&mut self, at: usize) {
+        self.shifts.copy_within(at + 1..self.count, at);
+        self.children.copy_within(at + 1..self.count, at);
+        self.count -= 1;
+        self.shifts[self.count] = u64::MAX;
+    }
+
+    /// Moves the children from `at` on to the empty node `right`, re-bases them, and returns the
+    /// shift of that node.
+    pub(super) fn split(&mut self, at: usize, right: &mut Inner) -> u64 {
+        let base = self.split_plain(at, right);
+        right.shift_from(0, base.wrapping_neg());
+        base
+    }
+
+    /// As [`Inner::split`], without re-basing.
+    pub(crate) fn split_plain(&mut self, at: usize, right: &mut Inner) -> u64 {
+        let base = self.shifts[at];
+        let moved = self.count - at;
+        right.shifts[..moved].copy_from_slice(&self.shifts[at..self.count]);
+        right.children[..moved].copy_from_slice(&self.children[at..self.count]);
+        right.count = moved;
+        self.shifts[at..self.count].fill(u64::MAX);
+        self.count = at;
+        base
+    }
+
+    /// Takes over the children of the right neighbour, whose shift is `base` more than this one's.
+    pub(super) fn merge(&mut self, right: &Inner, base: u64) {
+        let (from, to) = (self.count, self.count + right.count);
+        self.shifts[from..to].copy_from_slice(&right.shifts[..right.count]);
+        self.children[from..to].copy_from_slice(&right.children[..right.count]);
+        self.count = to;
+        self.shift_from(from, base);
+    }
+}

@@ -1,0 +1,82 @@
+//! What leaves and inner nodes share: sorted lanes of numbers, links, and where a node was saved.
+
+/// Entries of a node at most. With them a leaf takes 1 KiB in memory and on media.
+pub(crate) const ENTRIES_MAX: usize = 60;
+
+/// Lanes of the sorted numbers: [`ENTRIES_MAX`] rounded up to whole cache lines.
+pub(super) const LANES: usize = 64;
+
+/// Lanes of one cache line.
+const LINE_LANES: usize = 8;
+
+/// No node, or no place on a medium.
+pub(crate) const NONE: u32 = u32::MAX;
+
+/// Sorted numbers of a node; lanes behind the last entry hold the largest number.
+pub(super) type Lanes = [u64; LANES];
+
+/// Lanes without an entry.
+pub(super) const EMPTY_LANES: Lanes = [u64::MAX; LANES];
+
+/// How many lanes hold numbers up to `key`, which is less than the largest number.
+///
+/// The first numbers of all cache lines are compared first and independently, so that the lines
+/// come from memory at the same time and not one after the other as in a binary search.
+#[inline]
+pub(super) fn count_up_to(lanes: &Lanes, key: u64) -> usize {
+    let (lines, _) = lanes.as_chunks::<LINE_LANES>();
+    let mut line = 0;
+    for group in &lines[1..] {
+        line += usize::from(group[0] <= key);
+    }
+    let within: usize = lines[line]
+        .iter()
+        .map(|lane| usize::from(*lane <= key))
+        .sum();
+    line * LINE_LANES + within
+}
+
+/// Where the present content of a node stands on a medium, if it stands there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Saved {
+    /// Slot of the tree file, or [`NONE`] for a node that was never saved.
+    pub(crate) slot: u32,
+    /// Checksum of the saved node.
+    pub(crate) crc: u32,
+    /// Whether the node, or one below it, has changed since it was saved.
+    pub(crate) dirty: bool,
+}
+
+impl Saved {
+    pub(super) const NEVER: Saved = Saved {
+        slot: NONE,
+        crc: 0,
+        dirty: true,
+    };
+}
+
+/// A node number. Node counts stay far below the limit: 2^32 leaves are 4 TiB of memory.
+pub(super) fn id_of(index: usize) -> u32 {
+    u32::try_from(index).expect("fewer than 2^32 nodes fit into memory")
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn counting_equals_its_twin(
+            mut numbers in prop::collection::vec(0..100_u64, 0..=ENTRIES_MAX),
+            key in 0..110_u64,
+        ) {
+            numbers.sort_unstable();
+            let mut lanes = EMPTY_LANES;
+            lanes[..numbers.len()].copy_from_slice(&numbers);
+            let expected = numbers.iter().filter(|number| **number <= key).count();
+            prop_assert_eq!(count_up_to(&lanes, key), expected);
+        }
+    }
+}
