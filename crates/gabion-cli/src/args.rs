@@ -43,6 +43,7 @@ pub(crate) enum Command {
     Dump(DumpArguments),
     Stats(StatsArguments),
     Check(CheckArguments),
+    Compact(CompactArguments),
     Bench(BenchArguments),
     Lab(lab::LabArguments),
     /// Print the program's version.
@@ -69,6 +70,20 @@ pub(crate) struct NotationArguments {
     /// byte escaped: \\, \t, \n, \r, \xNN.
     #[arg(long)]
     pub(crate) hex: bool,
+}
+
+/// Which keys.
+#[derive(Args, Debug)]
+pub(crate) struct RangeArguments {
+    /// Only keys from this one on.
+    #[arg(long, value_name = "KEY")]
+    pub(crate) from: Option<OsString>,
+    /// Only keys before this one.
+    #[arg(long, value_name = "KEY")]
+    pub(crate) to: Option<OsString>,
+    /// Only keys that begin so.
+    #[arg(long, value_name = "PREFIX")]
+    pub(crate) prefix: Option<OsString>,
 }
 
 /// When a write counts as done.
@@ -244,15 +259,8 @@ pub(crate) struct ScanArguments {
     pub(crate) store: StoreArguments,
     #[command(flatten)]
     pub(crate) notation: NotationArguments,
-    /// Only keys from this one on.
-    #[arg(long, value_name = "KEY")]
-    pub(crate) from: Option<OsString>,
-    /// Only keys before this one.
-    #[arg(long, value_name = "KEY")]
-    pub(crate) to: Option<OsString>,
-    /// Only keys that begin so.
-    #[arg(long, value_name = "PREFIX")]
-    pub(crate) prefix: Option<OsString>,
+    #[command(flatten)]
+    pub(crate) range: RangeArguments,
     /// From the last key to the first.
     #[arg(long)]
     pub(crate) reverse: bool,
@@ -297,6 +305,24 @@ pub(crate) struct CheckArguments {
     /// Directory of the store.
     #[arg(long, value_name = "DIR")]
     pub(crate) db: PathBuf,
+    /// Print JSON.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// Merge what a store holds into as few tables as it needs.
+///
+/// Gives back the space of overwritten and deleted records, and leaves every key in one place. A
+/// store does this by itself as far as it pays while it is open; this does all of it, for the whole
+/// keyspace or for the parts that hold the keys asked for.
+#[derive(Args, Debug)]
+pub(crate) struct CompactArguments {
+    #[command(flatten)]
+    pub(crate) store: StoreArguments,
+    #[command(flatten)]
+    pub(crate) notation: NotationArguments,
+    #[command(flatten)]
+    pub(crate) range: RangeArguments,
     /// Print JSON.
     #[arg(long)]
     pub(crate) json: bool,

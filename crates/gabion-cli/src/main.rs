@@ -48,6 +48,7 @@ fn run(command: &Command) -> Result<(), Failure> {
         Command::Dump(arguments) => commands::dump::run(arguments, &mut output)?,
         Command::Stats(arguments) => commands::stats::run(arguments, &mut output)?,
         Command::Check(arguments) => commands::check::run(arguments, &mut output)?,
+        Command::Compact(arguments) => commands::compact::run(arguments, &mut output)?,
         Command::Bench(arguments) => commands::bench::run(arguments, &mut output)?,
         Command::Lab(arguments) => commands::lab::run(arguments, &mut output)?,
         Command::Version => output.line(concat!("gabion ", env!("CARGO_PKG_VERSION")))?,

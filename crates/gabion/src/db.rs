@@ -278,6 +278,14 @@ impl Db {
         self.engine().persist(durability)
     }
 
+    /// As [`Keyspace::compact`] on the default keyspace.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn compact<K: AsRef<[u8]>>(&self, range: impl RangeBounds<K>) -> Result<()> {
+        self.default.compact(range)
+    }
+
     /// Waits until no background work is due.
     ///
     /// # Errors
@@ -444,6 +452,28 @@ impl Keyspace {
         let engine = &self.store.engine;
         let seq = engine.begin_snapshot();
         Scan::new(engine, &self.inner, seq, lower, upper)
+    }
+
+    /// Merges everything that the store holds in `range` into one sorted run per bucket, and waits
+    /// for it. Overwritten and deleted versions that no snapshot and no iterator needs are gone
+    /// then, and reads find all keys in one place. Buckets that the range only touches are merged
+    /// whole.
+    ///
+    /// Writes and reads go on meanwhile; what is written meanwhile need not be part of it. Costs
+    /// one flush of the range's MemTables, and reading and writing the buckets' tables once. The
+    /// background does this by itself as far as it pays; this is for after a large deletion or
+    /// load.
+    ///
+    /// # Errors
+    /// As [`Db::flush`], and [`Error::Corruption`].
+    pub fn compact<K: AsRef<[u8]>>(&self, range: impl RangeBounds<K>) -> Result<()> {
+        match wip::key_range(range_bounds(&range)) {
+            Some((lower, upper)) => {
+                let engine = &self.store.engine;
+                engine.compact_range(&self.inner, &lower, upper.as_deref())
+            }
+            None => Ok(()),
+        }
     }
 
     /// The pairs whose keys begin with `prefix`, in the order of their keys.

@@ -2,8 +2,10 @@
 
 pub(crate) mod bench;
 pub(crate) mod check;
+pub(crate) mod compact;
 pub(crate) mod dump;
 pub(crate) mod lab;
 pub(crate) mod point;
+pub(crate) mod range;
 pub(crate) mod scan;
 pub(crate) mod stats;

@@ -159,3 +159,21 @@ fn the_version_is_printed() {
     assert_eq!(bare(&["version"]).stdout, version);
     assert_eq!(bare(&["--version"]).stdout, version);
 }
+
+#[test]
+fn compact_takes_what_was_deleted_and_leaves_the_rest() {
+    let place = Place::new();
+    for key in ["a", "b", "c"] {
+        place.ok(&["put", key, "value"]);
+    }
+    place.ok(&["del", "b"]);
+    let said = place.ok(&["compact"]);
+    names(&said, &["compacted: 0 tables", "became 1 tables"]);
+    assert_eq!(place.ok(&["scan"]), "a\tvalue\nc\tvalue\n");
+    names(&place.ok(&["check"]), &["1 tables with 2 entries"]);
+    place.ok(&["del", "a"]);
+    place.ok(&["del", "c"]);
+    let said = place.ok(&["compact", "--from", "a", "--json"]);
+    names(&said, &["\"tables_after\": 0"]);
+    assert_eq!(place.ok(&["scan"]), "");
+}

@@ -13,6 +13,7 @@
 //! | `GABION_FAULT_WORKLOADS` | workloads with a fault at every operation, in `faults` | 54 |
 //! | `GABION_DAMAGE_STRIDE` | flip every n-th byte, in `corruption` | 1 |
 
+mod compact;
 mod concurrent;
 mod corruption;
 mod crash;

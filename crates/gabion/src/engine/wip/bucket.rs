@@ -28,6 +28,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use arc_swap::ArcSwap;
 
+use super::demand::Demand;
 use super::file::TableFile;
 use super::memtable::MemTable;
 use super::prefix_index::{PrefixIndex, common_prefix_len};
@@ -107,6 +108,8 @@ pub(crate) struct Bucket {
     unsplittable_files: AtomicUsize,
     /// How often the bucket is read.
     pub(crate) reads: Reads,
+    /// Whether somebody waits for a full compaction.
+    pub(crate) demand: Demand,
 }
 
 impl Bucket {
@@ -122,6 +125,7 @@ impl Bucket {
             busy: AtomicBool::new(false),
             unsplittable_files: AtomicUsize::new(0),
             reads: Reads::default(),
+            demand: Demand::default(),
         }
     }
 
@@ -148,6 +152,16 @@ impl Bucket {
                 (None, Some(_)) => false,
                 (Some(own), Some(upper)) => own <= upper,
             }
+    }
+
+    /// Whether any key in `[lower, upper)` may be in the bucket.
+    pub(crate) fn touches(&self, lower: &[u8], upper: Option<&[u8]>) -> bool {
+        upper.is_none_or(|upper| *self.lower < *upper) && self.upper().is_none_or(|own| lower < own)
+    }
+
+    /// Whether somebody waits for a full compaction, and there is something to compact.
+    pub(crate) fn awaits_demand(&self) -> bool {
+        self.demand.is_open() && self.state.load().levels.runs().next().is_some()
     }
 
     /// Whether the bucket's range contains all keys from `smallest` to `largest`.

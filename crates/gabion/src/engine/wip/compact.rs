@@ -41,6 +41,8 @@ pub(super) struct Compaction {
     purpose: Purpose,
     /// Nothing older than the inputs lies in the bucket.
     bottom: bool,
+    /// Inputs that do not overlap are rewritten too, so that they lose what nobody needs.
+    rewrites: bool,
 }
 
 impl Compaction {
@@ -60,6 +62,7 @@ impl Compaction {
             output_level,
             purpose: Purpose::Compaction,
             bottom,
+            rewrites: false,
         }
     }
 
@@ -80,6 +83,15 @@ impl Compaction {
             output_level,
             purpose,
             bottom: true,
+            rewrites: false,
+        }
+    }
+
+    /// The same, for a bucket that a user wants compacted: nothing is moved as it is.
+    pub(super) fn on_demand(bucket: &Arc<Bucket>, levels: &Levels) -> Compaction {
+        Compaction {
+            rewrites: true,
+            ..Compaction::of_bucket(bucket, levels, Purpose::Compaction)
         }
     }
 }
@@ -88,7 +100,7 @@ impl Wip {
     /// Carries out a compaction of a bucket that the caller has reserved.
     pub(super) fn compact(&self, job: &Compaction) -> Result<()> {
         let runs: Vec<Run> = job.inputs.iter().map(|(_, run)| run.clone()).collect();
-        match Run::in_order(&runs) {
+        match Run::in_order(&runs).filter(|_| !job.rewrites) {
             Some(ordered) => {
                 let tables = ordered
                     .iter()

@@ -3,10 +3,11 @@
 //! # Kinds of jobs, the most urgent first
 //! 1. a level with `sublevels_max` runs: a compaction of the level;
 //! 2. a bucket at its capacity: a split, or a full compaction when half of it is hidden versions;
-//! 3. a bucket that shares overlapping tables with its siblings: a full compaction of its slices;
-//! 4. a bucket of which half is hidden versions: a full compaction;
-//! 5. a level with `sublevels_min` runs, when nothing else is due;
-//! 6. when nobody writes: a bucket whose younger runs together are half as large as its largest, a
+//! 3. a bucket that a user wants compacted (`demand`): a full compaction;
+//! 4. a bucket that shares overlapping tables with its siblings: a full compaction of its slices;
+//! 5. a bucket of which half is hidden versions: a full compaction;
+//! 6. a level with `sublevels_min` runs, when nothing else is due;
+//! 7. when nobody writes: a bucket whose younger runs together are half as large as its largest, a
 //!    full compaction. Reads then find one run where there were several, for at most three bytes
 //!    written per byte that came since the last time.
 //!
@@ -43,8 +44,12 @@ struct Due {
 }
 
 enum Job {
-    Split { ways: usize },
+    Split {
+        ways: usize,
+    },
     Compact(Compaction),
+    /// A compaction that a user waits for.
+    OnDemand(Compaction),
 }
 
 impl Wip {
@@ -59,6 +64,12 @@ impl Wip {
                 Ok(true)
             }
             Some(Job::Compact(job)) => self.compact(&job).map(|()| true),
+            Some(Job::OnDemand(job)) => {
+                bucket.demand.begin();
+                let result = self.compact(&job);
+                bucket.demand.end(result.is_ok());
+                result.map(|()| true)
+            }
             None => Ok(false),
         }
     }
@@ -109,7 +120,8 @@ impl Wip {
             },
         };
         let compact = |purpose| Job::Compact(Compaction::of_bucket(bucket, levels, purpose));
-        if count >= options.sublevels_max {
+        let demanded = runs > 0 && bucket.demand.is_asked();
+        if count >= options.sublevels_max && !demanded {
             return Ok(Some(of_level(Urgency::Full)));
         }
         let bytes = Wip::bytes(bucket, &state)?;
@@ -122,6 +134,10 @@ impl Wip {
                 let ways = ways.clamp(2, options.split_ways);
                 return Ok(Some(of_bucket(Urgency::Split, Job::Split { ways })));
             }
+        }
+        if demanded {
+            let job = Job::OnDemand(Compaction::on_demand(bucket, levels));
+            return Ok(Some(of_bucket(Urgency::Demanded, job)));
         }
         if runs > 1 && shares_overlapping_tables(bucket, &state) {
             return Ok(Some(of_bucket(Urgency::Shared, compact(Purpose::Split))));

@@ -16,6 +16,7 @@
 //! | `flush` | a full MemTable becomes a table of level 0 |
 //! | `compact` | runs of a level become one run of the next |
 //! | `split` | a full bucket becomes several |
+//! | `demand` | a compaction that a user asks for |
 //! | `due`, `priority`, `reads` | which of these comes next |
 //! | `schedule` | the threads that do them |
 //! | `throttle` | writers are slowed before they must be stopped |
@@ -45,6 +46,7 @@
 mod bucket;
 mod compact;
 mod cursor;
+mod demand;
 mod due;
 mod file;
 mod flush;
@@ -92,7 +94,7 @@ use stats::Counters;
 use throttle::Throttle;
 use writepath::{Leader, WriteQueue};
 
-pub(crate) use scan::Scan;
+pub(crate) use scan::{Scan, key_range};
 pub use verify::{CheckReport, Problem, check, check_disk};
 pub(crate) use writepath::Write;
 

@@ -84,17 +84,9 @@ impl Scan {
         lower: Bound<&[u8]>,
         upper: Bound<&[u8]>,
     ) -> Scan {
-        let lower = match lower {
-            Bound::Included(key) => key.to_vec(),
-            Bound::Excluded(key) => successor(key),
-            Bound::Unbounded => Vec::new(),
-        };
-        let upper = match upper {
-            Bound::Included(key) => Some(successor(key)),
-            Bound::Excluded(key) => Some(key.to_vec()),
-            Bound::Unbounded => None,
-        };
-        let finished = upper.as_ref().is_some_and(|upper| *upper <= lower);
+        let range = key_range((lower, upper));
+        let finished = range.is_none();
+        let (lower, upper) = range.unwrap_or_default();
         Scan {
             engine: Arc::clone(engine),
             keyspace: Arc::clone(keyspace),
@@ -375,6 +367,25 @@ impl Drop for Scan {
     fn drop(&mut self) {
         self.engine.snapshots.release(self.seq);
     }
+}
+
+/// The keys of a range from the first one on and below the second one, where there is one; `None`
+/// when the range holds no key.
+pub(crate) fn key_range(
+    (lower, upper): (Bound<&[u8]>, Bound<&[u8]>),
+) -> Option<(Vec<u8>, Option<Vec<u8>>)> {
+    let lower = match lower {
+        Bound::Included(key) => key.to_vec(),
+        Bound::Excluded(key) => successor(key),
+        Bound::Unbounded => Vec::new(),
+    };
+    let upper = match upper {
+        Bound::Included(key) => Some(successor(key)),
+        Bound::Excluded(key) => Some(key.to_vec()),
+        Bound::Unbounded => None,
+    };
+    let holds_keys = upper.as_ref().is_none_or(|upper| lower < *upper);
+    holds_keys.then_some((lower, upper))
 }
 
 /// The smallest key above `key`.

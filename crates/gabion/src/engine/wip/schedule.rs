@@ -292,7 +292,7 @@ impl Wip {
         }
     }
 
-    fn wait_until(&self, done: impl Fn() -> bool) -> Result<()> {
+    pub(super) fn wait_until(&self, done: impl Fn() -> bool) -> Result<()> {
         loop {
             self.run_inline();
             if done() {

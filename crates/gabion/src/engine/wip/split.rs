@@ -113,12 +113,16 @@ impl Wip {
         self.apply(&mut versions, &edits)?;
 
         let mut install = self.lock_install();
+        let demanded = bucket.demand.is_asked();
         // Since the state was cloned above only MemTables can have changed: tables change with
         // the manifest locked, which it has been all along.
         let state = bucket.state.load_full();
         let frozen = self.queue_frozen(&mut install, keyspace, bucket, &state);
         let share = state.active.keys() / children.len();
         let children = children.into_iter().map(|(child, levels)| {
+            if demanded {
+                child.demand.ask();
+            }
             child.state.store(Arc::new(BucketState {
                 active: Arc::new(MemTable::new(&self.pool, share)),
                 frozen: frozen.clone(),

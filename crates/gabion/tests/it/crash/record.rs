@@ -96,6 +96,9 @@ impl Recording {
                     self.acknowledge(true);
                 }
                 Step::WaitIdle => subject.db.wait_idle().expect("the disk is sound"),
+                Step::Compact(keyspace) => subject.keyspaces[*keyspace]
+                    .compact::<&[u8]>(..)
+                    .expect("the disk is sound"),
                 Step::Reopen => {
                     self.totals.add(&subject.db.stats());
                     subject.db.close().expect("the disk is sound");

@@ -90,6 +90,10 @@ impl<'r> Run<'r> {
                     let result = subject.db.wait_idle();
                     self.after(&subject, result, false, counts);
                 }
+                Step::Compact(keyspace) => {
+                    let result = subject.keyspaces[*keyspace].compact::<&[u8]>(..);
+                    self.after(&subject, result, false, counts);
+                }
                 Step::Reopen => {
                     let result = subject.db.clone().close();
                     drop(subject);

@@ -70,6 +70,8 @@ pub(super) enum Action {
     Flush,
     Persist,
     WaitIdle,
+    /// A full compaction of a range.
+    Compact(usize, Range),
     Reopen,
     /// The process ends without closing; the disk has all that was written.
     Kill,
@@ -165,6 +167,7 @@ pub(super) fn action() -> impl Strategy<Value = Action> {
         4 => Just(Action::Flush),
         1 => Just(Action::Persist),
         2 => Just(Action::WaitIdle),
+        3 => (keyspace(), range()).prop_map(|(k, range)| Action::Compact(k, range)),
         1 => Just(Action::Reopen),
         1 => Just(Action::Kill),
     ]

@@ -86,6 +86,10 @@ impl Machine<'_> {
                     .expect("persist");
             }
             Action::WaitIdle => self.subject.db.wait_idle().expect("wait_idle"),
+            Action::Compact(keyspace, range) => {
+                let compacted = self.subject.keyspaces[*keyspace].compact(bounds(range));
+                compacted.expect("compact");
+            }
             Action::Reopen => self.reopen(),
             Action::Kill => self.kill(),
             _ => self.read(action),

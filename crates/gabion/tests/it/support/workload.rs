@@ -16,6 +16,8 @@ pub(crate) enum Step {
     Flush,
     /// Background work until none is due.
     WaitIdle,
+    /// A full compaction of one keyspace.
+    Compact(usize),
     /// A clean close and a new open.
     Reopen,
 }
@@ -49,6 +51,7 @@ impl Workload {
                 1 => steps.push(Step::Flush),
                 2 => steps.push(Step::WaitIdle),
                 3 => steps.push(Step::Reopen),
+                4 => steps.push(Step::Compact(random.index(KEYSPACES.len()))),
                 _ => {}
             }
         }

@@ -1,0 +1,46 @@
+//! `compact`: merge what a store holds in a range of keys.
+
+use gabion::{Db, Options};
+use gabion_lab::text::{bytes_text, count_text};
+use serde_json::json;
+
+use super::range;
+use crate::args::CompactArguments;
+use crate::failure::Failure;
+use crate::output::Output;
+use crate::store;
+
+/// Compacts the range that the arguments name and says what that gained.
+pub(crate) fn run(arguments: &CompactArguments, output: &mut Output) -> Result<(), Failure> {
+    let range = range::of(&arguments.range, arguments.notation)?;
+    let db = store::open_existing(&arguments.store.db, Options::default())?;
+    let keyspace = store::existing_keyspace(&db, &arguments.store)?;
+    let before = sizes(&db);
+    if let Some(range) = range {
+        keyspace.compact(range)?;
+    }
+    let after = sizes(&db);
+    if arguments.json {
+        output.json(&json!({
+            "tables_before": before.0,
+            "tables_after": after.0,
+            "table_bytes_before": before.1,
+            "table_bytes_after": after.1,
+        }))?;
+    } else {
+        output.line(&format!(
+            "compacted: {} tables with {} became {} tables with {}",
+            count_text(before.0),
+            bytes_text(before.1),
+            count_text(after.0),
+            bytes_text(after.1)
+        ))?;
+    }
+    Ok(db.close()?)
+}
+
+/// Number and bytes of the tables.
+fn sizes(db: &Db) -> (u64, u64) {
+    let stats = db.stats();
+    (stats.tables, stats.space_bytes - stats.log_bytes)
+}
