@@ -95,6 +95,30 @@ pub enum Error {
         cause: String,
     },
 
+    /// A pool of persistent memory that cannot be used as it is.
+    #[error("cannot use the pool {path}: {fault}", path = path.display())]
+    Pool {
+        /// The pool's file, or a name in angle brackets if it has none.
+        path: PathBuf,
+        /// What is wrong with it.
+        fault: PoolFault,
+    },
+
+    /// A pool of persistent memory has no space for a block.
+    #[error(
+        "the pool {path} has no block of {wanted} bytes left: {free} bytes are free; delete \
+         something, or copy it into a larger pool",
+        path = path.display()
+    )]
+    PoolFull {
+        /// The pool's file, or a name in angle brackets if it has none.
+        path: PathBuf,
+        /// Bytes asked for.
+        wanted: u64,
+        /// Bytes that are free, in pieces that do not serve.
+        free: u64,
+    },
+
     /// A name that is no plain file name; nothing outside the directory is ever touched.
     #[error(
         "{name:?} is not a plain file name for {path}: it must not be empty, \".\" or \"..\", nor \
@@ -107,6 +131,82 @@ pub enum Error {
         /// The name.
         name: String,
     },
+}
+
+/// What is wrong with a pool of persistent memory.
+#[non_exhaustive]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum PoolFault {
+    /// The file is something else.
+    #[error("it is no pool: it does not begin with GABIONPM")]
+    Foreign,
+    /// The creation did not come to its end.
+    #[error("its creation was interrupted and nothing is in it; remove it and create it again")]
+    Incomplete,
+    /// A format version that this program does not know.
+    #[error(
+        "it has format version {found} and this program knows {known}; use a program that knows it"
+    )]
+    Version {
+        /// The pool's version.
+        found: u32,
+        /// The newest version that this program reads.
+        known: u32,
+    },
+    /// Written by a machine with the other byte order.
+    #[error("it was written on a machine with the other byte order; copy its content there")]
+    ByteOrder,
+    /// Another kind of structure lies in it.
+    #[error("it holds a structure with layout id {found:#x}, not {wanted:#x}")]
+    Layout {
+        /// The pool's layout id.
+        found: u64,
+        /// The one that was asked for.
+        wanted: u64,
+    },
+    /// The file is shorter than the pool.
+    #[error("it has {len} bytes and needs {size}; it was truncated, or not completely copied")]
+    Truncated {
+        /// Length of the file in bytes.
+        len: u64,
+        /// What it should be.
+        size: u64,
+    },
+    /// Something in it cannot be.
+    #[error("its {what} at offset {offset} is damaged")]
+    Damaged {
+        /// What is damaged.
+        what: &'static str,
+        /// Where, in bytes from the pool's start.
+        offset: u64,
+    },
+    /// The system went down while it was open, and its class does not survive that.
+    #[error(
+        "the system was restarted while it was open, and in a pool of class Process that may have \
+         torn it; open it with `salvage` to take it as it is, or restore a copy"
+    )]
+    Torn,
+    /// Numbers of the options that no pool can have.
+    #[error(
+        "a pool of {size} bytes with {heaps} heaps and chunks of {chunk_bytes} bytes cannot be"
+    )]
+    Shape {
+        /// Size in bytes.
+        size: u64,
+        /// Number of heaps.
+        heaps: u32,
+        /// Chunk size in bytes.
+        chunk_bytes: u64,
+    },
+    /// An offset that is not that of an allocated block.
+    #[error("no allocated block begins at offset {offset:#x}")]
+    NotABlock {
+        /// The offset.
+        offset: u64,
+    },
+    /// More operations are in flight than the pool has intents for.
+    #[error("too many blocks are reserved and not committed; finish some operations first")]
+    Busy,
 }
 
 impl Error {

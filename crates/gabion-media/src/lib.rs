@@ -30,4 +30,4 @@ pub use disk::{
     Appender, DirLock, Disk, Fault, FaultKind, LogFile, LogSync, ReadFile, SimDisk,
     TEMPORARY_SUFFIX, Tear,
 };
-pub use error::{Error, Result};
+pub use error::{Error, PoolFault, Result};

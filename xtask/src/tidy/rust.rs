@@ -16,6 +16,26 @@ const UNSAFE_PLACES: &[(&str, &str)] = &[
         "calls functions that are compiled for vectors which not every processor has",
     ),
     (
+        "crates/gabion-media/src/pmem/atomic.rs",
+        "vouches that types on media are atomics without gaps",
+    ),
+    (
+        "crates/gabion-media/src/pmem/cpu.rs",
+        "calls flushes, fences and stores past the cache",
+    ),
+    (
+        "crates/gabion-media/src/pmem/epoch.rs",
+        "hands blocks to the collector as pointers",
+    ),
+    (
+        "crates/gabion-media/src/pmem/medium.rs",
+        "lends what lies at an offset, bounds checked",
+    ),
+    (
+        "crates/gabion-media/src/pmem/region.rs",
+        "maps and allocates the memory of pools",
+    ),
+    (
         "crates/gabion/src/prefetch.rs",
         "calls the prefetch intrinsic",
     ),

@@ -41,6 +41,10 @@ pub use self::log_file::{LogFile, LogSync};
 pub use self::read::ReadFile;
 pub use self::sim::{Fault, FaultKind, SimDisk, Tear};
 
+pub(crate) use self::system::{
+    reserve_file_range, set_len as set_file_len, sync_data as sync_file_data,
+};
+
 use self::system::SystemDir;
 use crate::counts::Counters;
 use crate::{Error, Purpose, Result, WriteCounts};

@@ -4,6 +4,7 @@
 
 use std::fs::File;
 use std::io;
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{AtFlags, Dir, FallocateFlags, FileType, Mode, OFlags};
@@ -149,11 +150,11 @@ impl SystemDir {
 
 /// Makes the content and the length of a file durable. Not tried again after any failure: the
 /// system may have dropped the data that it could not write.
-pub(super) fn sync_data(file: &File) -> io::Result<()> {
+pub(crate) fn sync_data(file: &File) -> io::Result<()> {
     Ok(rustix::fs::fdatasync(file)?)
 }
 
-pub(super) fn set_len(file: &File, len: u64) -> io::Result<()> {
+pub(crate) fn set_len(file: &File, len: u64) -> io::Result<()> {
     Ok(retry_on_intr(|| rustix::fs::ftruncate(file, len))?)
 }
 
@@ -165,6 +166,33 @@ pub(super) fn reserve(file: &File, len: u64, path: &Path) -> Result<bool> {
         Err(Errno::OPNOTSUPP | Errno::NOSYS) => Ok(false),
         Err(source) => Err(Error::io("reserve the space of", path, Some(len), source)),
     }
+}
+
+/// Reserves the space of a range within a file's length, so that touching it in a mapping cannot
+/// fail for want of space. Where the file system cannot reserve, zeros are written over the holes.
+pub(crate) fn reserve_file_range(file: &File, start: u64, len: u64, path: &Path) -> Result<()> {
+    if len == 0 {
+        return Ok(());
+    }
+    match retry_on_intr(|| rustix::fs::fallocate(file, FallocateFlags::empty(), start, len)) {
+        Ok(()) => return Ok(()),
+        Err(Errno::OPNOTSUPP | Errno::NOSYS) => {}
+        Err(source) => return Err(Error::io("reserve the space of", path, Some(start), source)),
+    }
+    let failed = |at, source| Error::io("reserve the space of", path, Some(at), source);
+    let mut at = start;
+    while at < start + len {
+        let size = (start + len - at).min(4096);
+        let mut page = [0; 4096];
+        let page = &mut page[..size as usize];
+        // Writing back what is there fills a hole with zeros and changes nothing else.
+        file.read_exact_at(page, at)
+            .map_err(|source| failed(at, source))?;
+        file.write_all_at(page, at)
+            .map_err(|source| failed(at, source))?;
+        at += size;
+    }
+    Ok(())
 }
 
 /// Makes a directory and its missing parents, each one's name synced in its parent.

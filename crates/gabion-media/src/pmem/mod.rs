@@ -1,7 +1,64 @@
 //! Persistent memory: what structures that live in it stand on.
 //!
-//! [`trace`] says what is done to a medium, step by step; [`model`] tells what the steps cost on
-//! one kind of medium.
+//! # Idea
+//! A [`Pool`] is a file mapped into memory (or memory alone), with an allocator. Structures in it
+//! hold offsets ([`POff`]), never pointers, and consist of atomics ([`PAtomicU64`] and others,
+//! [`media_struct!`](crate::media_struct)). They store, flush and fence through the pool's
+//! [`Medium`], which does what the pool's [`Class`] needs and no more, and which a test can watch:
+//!
+//! - [`trace`] says what is done to a medium, step by step;
+//! - [`model`] tells what the steps cost on one kind of medium.
+//!
+//! # What survives what
+//! | class | the end of the process | the loss of power |
+//! |---|---|---|
+//! | [`Class::Power`] | all that was flushed and fenced | the same |
+//! | [`Class::Process`] | all stores | nothing for sure; such a pool is refused |
+//! | [`Class::None`] | nothing | nothing |
+//!
+//! # Modules
+//! `layout` is what lies in a pool; `region` the memory, `medium` the steps on it, `cpu` their
+//! instructions, `atomic` the types; `file` and `pool` open and close; `alloc` gives out blocks and
+//! `epoch` waits for their last readers.
 
+#[cfg(target_endian = "big")]
+compile_error!("pools are little-endian and hold native integers: this target is not supported");
+
+mod alloc;
+#[expect(
+    unsafe_code,
+    reason = "lends what lies at an offset, and vouches for its types"
+)]
+pub(crate) mod atomic;
+#[expect(unsafe_code, reason = "calls instructions of the processor")]
+mod cpu;
+#[expect(unsafe_code, reason = "hands blocks to the collector as pointers")]
+mod epoch;
+mod file;
+mod layout;
+#[expect(
+    unsafe_code,
+    reason = "lends what lies at an offset, and calls instructions on it"
+)]
+mod medium;
 pub mod model;
+mod off;
+mod options;
+mod pool;
+#[expect(
+    unsafe_code,
+    reason = "maps and allocates memory, and lends it as atomics"
+)]
+mod region;
 pub mod trace;
+
+pub use self::atomic::{Media, PAtomicU8, PAtomicU16, PAtomicU32, PAtomicU64};
+pub use self::epoch::Guard;
+pub use self::medium::Medium;
+pub use self::off::POff;
+pub use self::options::{Claim, Class, PoolOptions, Reachable};
+pub use self::pool::{Pool, PoolStats, ROOT_HINT, Reserved, Retiring};
+pub use self::region::Region;
+
+#[cfg(test)]
+mod tests;

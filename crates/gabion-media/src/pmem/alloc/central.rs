@@ -1,0 +1,260 @@
+//! The lists that all heaps share: slabs with free blocks, and free runs of chunks. In memory only.
+//!
+//! # Invariants
+//! - I1. A block is in at most one place: free in its slab's mask, in the cache of one heap, or
+//!   allocated. The first two have the state "free" on the medium.
+//! - I2. A slab is durably a slab before any of its blocks leaves it, and it is durably free before
+//!   its chunk is used for anything else.
+//! - I3. Chunks from `reserved` on have no space yet and are not touched.
+
+use std::collections::{BTreeSet, HashMap};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use super::super::layout::GRANULE;
+use super::chunk::{Chunks, Descriptor, LOW_BITS};
+use super::classes::Classes;
+use super::extents::Extents;
+use super::recovery::mark_known;
+
+/// Slabs and runs.
+#[derive(Debug)]
+pub(crate) struct Central {
+    pub(crate) extents: Extents,
+    /// Chunks whose space is reserved.
+    pub(crate) reserved: u64,
+    slabs: HashMap<u64, Slab>,
+    by_class: Vec<ClassList>,
+}
+
+#[derive(Debug, Default)]
+struct ClassList {
+    /// Slabs with free blocks in their mask.
+    partial: BTreeSet<u64>,
+    /// Slabs whose states were not read since the pool was opened.
+    unread: Vec<u64>,
+}
+
+/// A slab whose states were read.
+#[derive(Debug)]
+struct Slab {
+    class: usize,
+    /// A bit for each block that is free and in no heap's cache.
+    mask: Box<[u64]>,
+    free: u32,
+    total: u32,
+}
+
+impl Slab {
+    fn take(&mut self) -> Option<u64> {
+        let index = self.mask.iter().position(|word| *word != 0)?;
+        let bit = self.mask[index].trailing_zeros();
+        self.mask[index] &= self.mask[index] - 1;
+        self.free -= 1;
+        Some(index as u64 * 64 + u64::from(bit))
+    }
+
+    fn give(&mut self, block: u64) {
+        let index = usize::try_from(block / 64).unwrap_or(usize::MAX);
+        let bit = 1 << (block % 64);
+        debug_assert!(self.mask[index] & bit == 0, "a block is free once");
+        self.mask[index] |= bit;
+        self.free += 1;
+    }
+}
+
+impl Central {
+    /// Nothing is known of any chunk.
+    pub(crate) fn new(classes: usize, reserved: u64) -> Central {
+        Central {
+            extents: Extents::default(),
+            reserved,
+            slabs: HashMap::new(),
+            by_class: (0..classes).map(|_| ClassList::default()).collect(),
+        }
+    }
+
+    /// Takes note of a slab that recovery found.
+    pub(crate) fn found_slab(&mut self, chunk: u64, class: usize) {
+        self.by_class[class].unread.push(chunk);
+    }
+
+    /// Takes up to `wanted` blocks of a class from one slab and adds their offsets to `blocks`.
+    /// False if no slab has any.
+    pub(crate) fn take_blocks(
+        &mut self,
+        chunks: Chunks<'_>,
+        classes: &Classes,
+        known: &[AtomicU64],
+        class: usize,
+        wanted: usize,
+        blocks: &mut Vec<u64>,
+    ) -> bool {
+        loop {
+            let Some(chunk) = self.by_class[class].partial.first().copied() else {
+                match self.by_class[class].unread.pop() {
+                    Some(chunk) => self.know_slab(chunks, classes, known, chunk, class),
+                    None => return false,
+                }
+                continue;
+            };
+            let Some(slab) = self.slabs.get_mut(&chunk) else {
+                self.by_class[class].partial.remove(&chunk);
+                continue;
+            };
+            let base = chunks.geometry.chunk_at(chunk);
+            let size = classes.size(class);
+            let taken = std::iter::from_fn(|| slab.take()).take(wanted);
+            blocks.extend(taken.map(|block| base + block * size));
+            if slab.free == 0 {
+                self.by_class[class].partial.remove(&chunk);
+            }
+            return true;
+        }
+    }
+
+    /// Reads the states of a slab unless they were read before.
+    pub(crate) fn know_slab(
+        &mut self,
+        chunks: Chunks<'_>,
+        classes: &Classes,
+        known: &[AtomicU64],
+        chunk: u64,
+        class: usize,
+    ) {
+        let (word, bit) = known_bit(known, chunk);
+        // ORDER: Relaxed: bits are set under the lock of these lists only.
+        if word.load(Ordering::Relaxed) & bit == 0 {
+            self.read_slab(chunks, classes, chunk, class);
+            mark_known(known, chunk);
+        }
+    }
+
+    /// Reads the states of a slab. Blocks that were retired when the pool was last used are free
+    /// now: nobody reads them any more.
+    fn read_slab(&mut self, chunks: Chunks<'_>, classes: &Classes, chunk: u64, class: usize) {
+        let mut slab = empty_slab(chunks, classes, class);
+        let words = chunks.states(chunk);
+        let mut had_retired = false;
+        for block in 0..u64::from(slab.total) {
+            let granule = block * classes.size(class) / GRANULE;
+            let Some(word) = words.get(usize::try_from(granule / 32).unwrap_or(usize::MAX)) else {
+                break;
+            };
+            // ORDER: Relaxed: see `Chunks`.
+            let state = word.load(chunks.medium, Ordering::Relaxed) >> (granule % 32 * 2) & 0b11;
+            if state > 0b01 {
+                let offset = chunks.geometry.chunk_at(chunk) + block * classes.size(class);
+                chunks.set_state(chunk, offset, 0, super::chunk::State::Free);
+                had_retired = true;
+            }
+            if state != 0b01 {
+                slab.give(block);
+            }
+        }
+        if had_retired {
+            // DURABLE: retired blocks of the past are free before they are used again.
+            chunks.medium.fence();
+        }
+        if slab.free > 0 {
+            self.by_class[class].partial.insert(chunk);
+        }
+        self.slabs.insert(chunk, slab);
+    }
+
+    /// Makes a free chunk a slab.
+    pub(crate) fn add_slab(
+        &mut self,
+        chunks: Chunks<'_>,
+        classes: &Classes,
+        known: &[AtomicU64],
+        chunk: u64,
+        class: usize,
+    ) {
+        mark_known(known, chunk);
+        chunks.set_descriptor(chunk, Descriptor::Slab { class });
+        // DURABLE: the chunk is a slab before any of its blocks is published, by whatever thread.
+        chunks.medium.fence();
+        let mut slab = empty_slab(chunks, classes, class);
+        (0..u64::from(slab.total)).for_each(|block| slab.give(block));
+        self.slabs.insert(chunk, slab);
+        self.by_class[class].partial.insert(chunk);
+    }
+
+    /// Gives a free block back to its slab. A slab of free blocks only becomes a free chunk, unless
+    /// it is the last of its class that has any.
+    pub(crate) fn give_block(&mut self, chunks: Chunks<'_>, classes: &Classes, offset: u64) {
+        let Some(chunk) = chunks.geometry.chunk_of(offset) else {
+            debug_assert!(false, "a block lies in a chunk");
+            return;
+        };
+        let Some(slab) = self.slabs.get_mut(&chunk) else {
+            // The slab was not read yet; its states say that the block is free.
+            return;
+        };
+        let class = slab.class;
+        slab.give((offset - chunks.geometry.chunk_at(chunk)) / classes.size(class));
+        let is_empty = slab.free == slab.total;
+        let partial = &mut self.by_class[class].partial;
+        partial.insert(chunk);
+        if is_empty && partial.len() > 1 {
+            self.drop_slab(chunks, chunk, class);
+        }
+    }
+
+    fn drop_slab(&mut self, chunks: Chunks<'_>, chunk: u64, class: usize) {
+        self.slabs.remove(&chunk);
+        self.by_class[class].partial.remove(&chunk);
+        chunks.set_descriptor(chunk, Descriptor::Free);
+        // DURABLE: the chunk is free before it is used for anything else.
+        chunks.medium.fence();
+        self.extents.give(chunk, 1);
+    }
+
+    /// Makes all slabs without a block in use free chunks. True if there were any.
+    pub(crate) fn drop_empty_slabs(
+        &mut self,
+        chunks: Chunks<'_>,
+        classes: &Classes,
+        known: &[AtomicU64],
+    ) -> bool {
+        for class in 0..self.by_class.len() {
+            while let Some(chunk) = self.by_class[class].unread.pop() {
+                self.know_slab(chunks, classes, known, chunk, class);
+            }
+        }
+        let is_empty = |slab: &Slab| slab.free == slab.total;
+        let empty = self.slabs.iter().filter(|(_, slab)| is_empty(slab));
+        let mut empty: Vec<_> = empty.map(|(chunk, slab)| (*chunk, slab.class)).collect();
+        empty.sort_unstable();
+        for (chunk, class) in &empty {
+            self.drop_slab(chunks, *chunk, *class);
+        }
+        !empty.is_empty()
+    }
+}
+
+fn empty_slab(chunks: Chunks<'_>, classes: &Classes, class: usize) -> Slab {
+    let total = chunks.geometry.chunk_bytes / classes.size(class);
+    Slab {
+        class,
+        mask: vec![0; usize::try_from(total.div_ceil(64)).unwrap_or(0)].into(),
+        free: 0,
+        total: u32::try_from(total).unwrap_or(0),
+    }
+}
+
+/// The bit that says that a chunk is no slab whose states were not read.
+pub(crate) fn known_bit(known: &[AtomicU64], chunk: u64) -> (&AtomicU64, u64) {
+    let index = usize::try_from(chunk / 64).unwrap_or(usize::MAX);
+    (&known[index], 1 << (chunk % 64))
+}
+
+/// Number of blocks in use that a word of states tells of, and of those that are retired.
+pub(crate) fn count_states(word: u64) -> (u64, u64) {
+    let retired = word >> 1 & LOW_BITS;
+    let used = word & LOW_BITS;
+    (
+        u64::from(used.count_ones()),
+        u64::from(retired.count_ones()),
+    )
+}

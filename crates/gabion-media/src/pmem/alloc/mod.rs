@@ -1,0 +1,557 @@
+//! The allocator: blocks in a pool, none of which is lost or given out twice, whatever the moment
+//! of a crash.
+//!
+//! # Idea
+//! Space is cut into chunks. A chunk is free, a slab of blocks of one class (`classes`), or part of
+//! a run that is one large block (`chunk`). What is durable is small: a descriptor for each chunk,
+//! two bits for each block of a slab, and for each operation in flight an intent (`intent`). Lists
+//! of free blocks are in memory only (`central`, and a cache in each heap) and found again by
+//! reading descriptors, and the states of a slab when it is first needed.
+//!
+//! Reserving a block changes nothing durable but its intent, which needs no fence of its own. The
+//! state changes after the structure's own publish is durable, and its flush needs no fence either.
+//! So an allocation adds two flushes to an operation and no fence; likewise a retirement.
+//!
+//! # An operation
+//! 1. [`Pool::alloc`](super::Pool::alloc) reserves a block and writes the intent: "block B, look at
+//!    hint H". [`Pool::retire`](super::Pool::retire) does so for a block that will be replaced.
+//! 2. The structure fills and flushes the block, then fences. Now the intent is durable too.
+//! 3. It publishes at H, flushes and fences. This is the durability point of the operation.
+//! 4. `commit` sets the state "allocated", or "retired", and flushes it.
+//!
+//! # Invariants
+//! - I1. A block whose state is "allocated" and that no intent names is referred to by a durable
+//!   structure, and each block that a durable structure refers to is "allocated", or an intent
+//!   names it.
+//! - I2. An intent is erased, and that is durable, before its block can be reserved again, and
+//!   before the memory of its hint can.
+//! - I3. State "allocated" becomes durable after the publish did; so recovery never takes it back
+//!   on account of an intent to allocate.
+//!
+//! # Recovery
+//! For each intent on the medium: to allocate B, and B is free: is it referred to at H? Then it is
+//! allocated. To retire B, and B is allocated: is it referred to at H? Else it is free. What was
+//! retired is free. Then the intents are erased. Repeating any part of this gives the same.
+//! Costs a look at each descriptor; after a clean close there are no intents.
+//!
+//! Reserve, then publish is the way of other persistent allocators too (nvm_malloc, ADMS 2015);
+//! here recovery puts a question to the structure, where they log the words that will change.
+
+pub(crate) mod central;
+pub(crate) mod chunk;
+pub(crate) mod classes;
+pub(crate) mod extents;
+pub(crate) mod intent;
+pub(crate) mod recovery;
+pub(crate) mod thread;
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use parking_lot::{Mutex, MutexGuard};
+
+use self::central::Central;
+use self::chunk::{Chunks, Descriptor, State};
+use self::classes::Classes;
+use self::intent::{Intent, IntentSlot, Ring, SLOTS};
+use super::epoch::Epochs;
+use super::layout::{GRANULE, Geometry, STATE_OFFSET, StateLine, seal};
+use super::medium::Medium;
+use super::off::POff;
+use crate::Result;
+
+/// Bytes of free blocks of one class that a heap keeps, and the fewest and most blocks.
+const CACHE_BYTES: u64 = 16 << 10;
+const CACHE_BLOCKS_MIN: u64 = 2;
+const CACHE_BLOCKS_MAX: u64 = 128;
+
+/// Reserves the space of the chunks from the first number to the second.
+pub(super) type Grow = Box<dyn Fn(u64, u64) -> Result<()> + Send + Sync>;
+
+/// Blocks of one pool.
+pub(super) struct Allocator {
+    pub(super) medium: Medium,
+    pub(super) geometry: Geometry,
+    pub(super) epochs: Epochs,
+    classes: Classes,
+    heaps: Box<[Heap]>,
+    central: Mutex<Central>,
+    /// A bit for each chunk that is no slab whose states were not read yet.
+    known: Box<[AtomicU64]>,
+    /// Whether a crash must be survived: else there are no intents.
+    has_intents: bool,
+    grow: Grow,
+}
+
+/// The part of an allocator that one thread uses at a time, aligned so that no two share a line.
+#[derive(Default)]
+#[repr(align(128))]
+struct Heap(Mutex<HeapParts>);
+
+#[derive(Default)]
+struct HeapParts {
+    /// Free blocks by class.
+    caches: Vec<Vec<u64>>,
+    ring: Ring,
+}
+
+/// A block that was reserved or is to be retired, until it is committed or given up.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Ticket {
+    pub(super) intent: Intent,
+    /// Size of the block in bytes.
+    pub(super) size: u64,
+    heap: usize,
+    /// Slot of the intent, if there is one.
+    slot: Option<usize>,
+}
+
+/// Why a block was not to be had.
+#[derive(Debug)]
+pub(super) enum Refusal {
+    /// No space.
+    Full,
+    /// All slots for intents are in use.
+    Busy,
+    /// The offset is not that of an allocated block.
+    NotABlock,
+    /// Space could not be reserved.
+    Failed(crate::Error),
+}
+
+impl Allocator {
+    pub(super) fn chunks(&self) -> Chunks<'_> {
+        Chunks {
+            medium: &self.medium,
+            geometry: &self.geometry,
+        }
+    }
+
+    /// Size of the block that a request gets.
+    pub(super) fn rounded(&self, size: u64, align: u64) -> u64 {
+        match self.classes.class_for(size, align) {
+            Some(class) => self.classes.size(class),
+            None => size.next_multiple_of(self.geometry.chunk_bytes),
+        }
+    }
+
+    /// Reserves a block of at least `size` bytes at a multiple of `align`.
+    #[track_caller]
+    pub(super) fn reserve(&self, size: u64, align: u64, hint: u64) -> Result<Ticket, Refusal> {
+        if size > self.geometry.size || align > self.geometry.chunk_bytes {
+            return Err(Refusal::Full);
+        }
+        let class = self.classes.class_for(size, align);
+        let mut reserved = self.try_reserve(class, size)?;
+        if reserved.is_none() {
+            self.reclaim();
+            reserved = self.try_reserve(class, size)?;
+        }
+        let (block, count) = reserved.ok_or(Refusal::Full)?;
+        let intent = Intent {
+            block,
+            hint,
+            count,
+            is_retire: false,
+        };
+        self.announce(intent, self.rounded(size, align))
+            .inspect_err(|_| self.give(block, count))
+    }
+
+    /// Announces that an allocated block is about to be retired.
+    #[track_caller]
+    pub(super) fn prepare_retire(&self, block: u64, hint: u64) -> Result<Ticket, Refusal> {
+        let chunk = self.geometry.chunk_of(block).ok_or(Refusal::NotABlock)?;
+        let (count, size) = match self.chunks().descriptor(chunk) {
+            Some(Descriptor::Run {
+                count,
+                is_retired: false,
+            }) if block == self.geometry.chunk_at(chunk) => {
+                (count, count * self.geometry.chunk_bytes)
+            }
+            Some(Descriptor::Slab { class }) if class < self.classes.count() => {
+                let size = self.classes.size(class);
+                let place = block - self.geometry.chunk_at(chunk);
+                if !place.is_multiple_of(size) || place + size > self.geometry.chunk_bytes {
+                    return Err(Refusal::NotABlock);
+                }
+                self.know(chunk, class);
+                if self.chunks().slab_state(chunk, block) != State::Allocated {
+                    return Err(Refusal::NotABlock);
+                }
+                (0, size)
+            }
+            _ => return Err(Refusal::NotABlock),
+        };
+        self.announce(
+            Intent {
+                block,
+                hint,
+                count,
+                is_retire: true,
+            },
+            size,
+        )
+    }
+
+    /// Reads the states of a slab before one of its blocks is retired: blocks that are found
+    /// retired then are of the past.
+    fn know(&self, chunk: u64, class: usize) {
+        let (word, bit) = self.known_bit(chunk);
+        // ORDER: Relaxed: the bit is set under the lock below; who misses it looks again there.
+        if word.load(Ordering::Relaxed) & bit == 0 {
+            self.central
+                .lock()
+                .know_slab(self.chunks(), &self.classes, &self.known, chunk, class);
+        }
+    }
+
+    fn known_bit(&self, chunk: u64) -> (&AtomicU64, u64) {
+        central::known_bit(&self.known, chunk)
+    }
+
+    fn heap_index(&self) -> usize {
+        let number = match self.medium.watched_thread() {
+            Some(number) => number,
+            None => thread::small_number(),
+        };
+        number as usize % self.heaps.len()
+    }
+
+    fn heap(&self, index: usize) -> MutexGuard<'_, HeapParts> {
+        self.heaps[index].0.lock()
+    }
+
+    fn try_reserve(&self, class: Option<usize>, size: u64) -> Result<Option<(u64, u64)>, Refusal> {
+        let Some(class) = class else {
+            let count = size.div_ceil(self.geometry.chunk_bytes);
+            self.drain();
+            let chunk = self.take_chunks(&mut self.central.lock(), count)?;
+            return Ok(chunk.map(|chunk| (self.geometry.chunk_at(chunk), count)));
+        };
+        let index = self.heap_index();
+        if let Some(block) = self.heap(index).cache(class).pop() {
+            return Ok(Some((block, 0)));
+        }
+        self.drain();
+        let mut blocks = Vec::new();
+        let mut central = self.central.lock();
+        let wanted = self.cache_blocks(class) / 2;
+        if !central.take_blocks(
+            self.chunks(),
+            &self.classes,
+            &self.known,
+            class,
+            wanted,
+            &mut blocks,
+        ) {
+            let Some(chunk) = self.take_chunks(&mut central, 1)? else {
+                return Ok(None);
+            };
+            central.add_slab(self.chunks(), &self.classes, &self.known, chunk, class);
+            central.take_blocks(
+                self.chunks(),
+                &self.classes,
+                &self.known,
+                class,
+                wanted,
+                &mut blocks,
+            );
+        }
+        drop(central);
+        // The cache hands out from its end: in the order of their places.
+        blocks.reverse();
+        let block = blocks.pop();
+        self.heap(index).cache(class).append(&mut blocks);
+        Ok(block.map(|block| (block, 0)))
+    }
+
+    fn cache_blocks(&self, class: usize) -> usize {
+        let size = self.classes.size(class).max(1);
+        let count = (CACHE_BYTES / size).clamp(CACHE_BLOCKS_MIN, CACHE_BLOCKS_MAX);
+        usize::try_from(count).unwrap_or(1)
+    }
+
+    /// Takes a run of chunks and reserves more space where that is needed.
+    fn take_chunks(&self, central: &mut Central, count: u64) -> Result<Option<u64>, Refusal> {
+        if let Some(chunk) = central.extents.take(count) {
+            return Ok(Some(chunk));
+        }
+        let missing = count - central.extents.run_before(central.reserved).min(count);
+        let left = self.geometry.chunks - central.reserved;
+        if missing > left {
+            return Ok(None);
+        }
+        // A sixteenth of what there is: reserving stays rare, and little is reserved in vain.
+        let step = missing.max(central.reserved / 16).min(left);
+        let from = central.reserved;
+        let (step, grown) = match (self.grow)(from, from + step) {
+            Err(error) if step > missing && error.is_no_space() => {
+                (missing, (self.grow)(from, from + missing))
+            }
+            grown => (step, grown),
+        };
+        grown.map_err(Refusal::Failed)?;
+        central.reserved += step;
+        let line: &StateLine = self.medium.at(POff::new(STATE_OFFSET));
+        // ORDER: Relaxed: read when the pool is opened.
+        line.reserved_chunks
+            .store_persist(&self.medium, seal(central.reserved), Ordering::Relaxed);
+        central.extents.give(from, step);
+        Ok(central.extents.take(count))
+    }
+
+    /// Writes an intent into a slot of this thread's heap, or of another one where there is none.
+    #[track_caller]
+    fn announce(&self, intent: Intent, size: u64) -> Result<Ticket, Refusal> {
+        let first = self.heap_index();
+        if !self.has_intents {
+            return Ok(Ticket {
+                intent,
+                size,
+                heap: first,
+                slot: None,
+            });
+        }
+        for heap in (first..self.heaps.len()).chain(0..first) {
+            let mut parts = self.heap(heap);
+            if parts.ring.is_full() {
+                self.settle_heap(heap, &mut parts);
+            }
+            if let Some(slot) = parts.ring.announce() {
+                self.slot(heap, slot).write(&self.medium, intent);
+                return Ok(Ticket {
+                    intent,
+                    size,
+                    heap,
+                    slot: Some(slot),
+                });
+            }
+        }
+        Err(Refusal::Busy)
+    }
+
+    fn slot(&self, heap: usize, slot: usize) -> &IntentSlot {
+        let index = (heap * SLOTS + slot) as u64;
+        self.medium
+            .at(POff::<IntentSlot>::new(self.geometry.rings_at).element(index))
+    }
+
+    /// Changes the hint of an intent whose operation has published nothing yet.
+    #[track_caller]
+    pub(super) fn rewrite_hint(&self, ticket: &mut Ticket, hint: u64) {
+        ticket.intent.hint = hint;
+        if let Some(slot) = ticket.slot {
+            self.slot(ticket.heap, slot)
+                .write(&self.medium, ticket.intent);
+        }
+    }
+
+    /// Changes the state of a block once the structure's change is durable.
+    #[track_caller]
+    pub(super) fn commit(&self, ticket: &Ticket, state: State) {
+        let Intent { block, count, .. } = ticket.intent;
+        if let Some(chunk) = self.geometry.chunk_of(block) {
+            // DURABLE: the structure has persisted its change; this follows with its next fence,
+            // and until then the intent stands for it.
+            self.chunks().set_state(chunk, block, count, state);
+        }
+        if let Some(slot) = ticket.slot {
+            let thread = self.thread_number();
+            self.heap(ticket.heap)
+                .ring
+                .commit(slot, thread, ticket.intent);
+        }
+    }
+
+    fn thread_number(&self) -> u64 {
+        self.medium
+            .watched_thread()
+            .map_or_else(thread::unique_number, u64::from)
+    }
+
+    /// Gives up what was announced; a reserved block is free again.
+    #[track_caller]
+    pub(super) fn cancel(&self, ticket: &Ticket) {
+        if let Some(slot) = ticket.slot {
+            self.slot(ticket.heap, slot).erase(&self.medium);
+            // DURABLE: the intent is gone before its block is used again or its reference moves.
+            self.medium.fence();
+            self.heap(ticket.heap).ring.blank(slot);
+        }
+        if !ticket.intent.is_retire {
+            self.give(ticket.intent.block, ticket.intent.count);
+        }
+    }
+
+    /// Takes a free block back.
+    fn give(&self, block: u64, count: u64) {
+        let Some(chunk) = self.geometry.chunk_of(block) else {
+            return;
+        };
+        let mut central = self.central.lock();
+        if count > 0 {
+            central.extents.give(chunk, count);
+        } else {
+            central.give_block(self.chunks(), &self.classes, block);
+        }
+    }
+
+    /// Makes what committed operations changed durable, and erases all intents of operations that
+    /// are over.
+    #[track_caller]
+    pub(super) fn settle(&self) {
+        if self.erase_finished() {
+            // DURABLE: no intent of an operation that is over is left.
+            self.medium.fence();
+        }
+    }
+
+    /// Erases the intents of operations that are over; true if that needs a fence.
+    fn erase_finished(&self) -> bool {
+        let mut erased = false;
+        for heap in 0..self.heaps.len() {
+            let mut parts = self.heap(heap);
+            if parts.ring.needs_settling() {
+                self.settle_heap(heap, &mut parts);
+                erased = true;
+            }
+        }
+        erased
+    }
+
+    fn settle_heap(&self, heap: usize, parts: &mut HeapParts) {
+        let mut is_durable = true;
+        for intent in parts.ring.committed() {
+            if let Some(chunk) = self.geometry.chunk_of(intent.block) {
+                self.chunks().flush_state(chunk, intent.block, intent.count);
+                is_durable = false;
+            }
+        }
+        if !is_durable {
+            // DURABLE: the states are, before the intents that stand for them go.
+            self.medium.fence();
+        }
+        for slot in parts.ring.take_finished() {
+            self.slot(heap, slot).erase(&self.medium);
+        }
+    }
+
+    /// Makes the blocks free that nobody reads any more.
+    #[track_caller]
+    pub(super) fn drain(&self) {
+        let blocks = self.epochs.ready.take();
+        self.free(&blocks);
+    }
+
+    /// Makes retired blocks free: offset, and number of chunks or 0.
+    #[track_caller]
+    pub(super) fn free(&self, blocks: &[(u64, u64)]) {
+        if blocks.is_empty() {
+            return;
+        }
+        self.erase_finished();
+        let mut central = self.central.lock();
+        let blocks = blocks
+            .iter()
+            .filter_map(|(block, count)| Some((self.geometry.chunk_of(*block)?, *block, *count)));
+        for (chunk, block, count) in blocks.clone() {
+            self.chunks().set_state(chunk, block, count, State::Free);
+        }
+        // DURABLE: the blocks are free, and no intent names them or lies about a hint in them,
+        // before they are reserved again.
+        self.medium.fence();
+        for (chunk, block, count) in blocks {
+            if count > 0 {
+                central.extents.give(chunk, count);
+            } else {
+                central.give_block(self.chunks(), &self.classes, block);
+            }
+        }
+    }
+
+    /// Finds space that is free but not at hand: in caches of heaps, in empty slabs, and behind
+    /// guards that are gone.
+    pub(super) fn reclaim(&self) {
+        self.epochs.flush();
+        self.drain();
+        for heap in 0..self.heaps.len() {
+            let caches = std::mem::take(&mut self.heap(heap).caches);
+            let mut central = self.central.lock();
+            for block in caches.into_iter().flatten() {
+                central.give_block(self.chunks(), &self.classes, block);
+            }
+        }
+        self.central
+            .lock()
+            .drop_empty_slabs(self.chunks(), &self.classes, &self.known);
+    }
+
+    /// What the space is used for, counted from the medium.
+    pub(super) fn space(&self) -> Space {
+        let central = self.central.lock();
+        let mut space = Space {
+            free_bytes: (central.extents.free() + self.geometry.chunks - central.reserved)
+                * self.geometry.chunk_bytes,
+            unreserved_bytes: (self.geometry.chunks - central.reserved) * self.geometry.chunk_bytes,
+            longest_free_bytes: central.extents.longest() * self.geometry.chunk_bytes,
+            ..Space::default()
+        };
+        let mut chunk = 0;
+        while chunk < central.reserved {
+            match self.chunks().descriptor(chunk) {
+                Some(Descriptor::Run { count, is_retired }) => {
+                    let bytes = count * self.geometry.chunk_bytes;
+                    if is_retired {
+                        space.retired_bytes += bytes;
+                    } else {
+                        space.used_bytes += bytes;
+                        space.used_blocks += 1;
+                    }
+                    chunk += count.max(1);
+                    continue;
+                }
+                Some(Descriptor::Slab { class }) => {
+                    let size = self.classes.size(class);
+                    let mut used = 0;
+                    let mut retired = 0;
+                    for word in self.chunks().states(chunk) {
+                        // ORDER: Relaxed: statistics.
+                        let counts = central::count_states(word.peek(Ordering::Relaxed));
+                        used += counts.0 - counts.1;
+                        retired += counts.1;
+                    }
+                    space.used_bytes += used * size;
+                    space.used_blocks += used;
+                    space.retired_bytes += retired * size;
+                    space.slab_free_bytes += self.geometry.chunk_bytes - (used + retired) * size;
+                }
+                _ => {}
+            }
+            chunk += 1;
+        }
+        space
+    }
+}
+
+impl HeapParts {
+    fn cache(&mut self, class: usize) -> &mut Vec<u64> {
+        if self.caches.len() <= class {
+            self.caches.resize_with(class + 1, Vec::new);
+        }
+        &mut self.caches[class]
+    }
+}
+
+/// What the space of a pool is used for, in bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Space {
+    pub(super) used_bytes: u64,
+    pub(super) used_blocks: u64,
+    pub(super) retired_bytes: u64,
+    pub(super) slab_free_bytes: u64,
+    pub(super) free_bytes: u64,
+    pub(super) unreserved_bytes: u64,
+    pub(super) longest_free_bytes: u64,
+}
+
+const _: () = assert!(GRANULE == 16);

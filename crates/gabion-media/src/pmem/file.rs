@@ -1,0 +1,232 @@
+//! The file of a pool: creating, locking, reserving space, and what the system tells of it.
+
+use std::fs::{File, OpenOptions};
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{FlockOperation, flock};
+
+use super::layout::{FIXED_BYTES, Geometry, STATE_OFFSET, StateLine};
+use crate::disk::{reserve_file_range, set_file_len, sync_file_data};
+use crate::{Error, PoolFault, Result};
+
+/// Permissions of new files before the process's mask: nobody else needs to read a pool.
+const FILE_MODE: u32 = 0o640;
+
+/// An open and locked file of a pool.
+#[derive(Debug)]
+pub(super) struct PoolFile {
+    file: File,
+    path: PathBuf,
+}
+
+impl PoolFile {
+    /// Creates an empty file, locks it, and makes its name durable.
+    pub(super) fn create(path: &Path) -> Result<PoolFile> {
+        let mut options = OpenOptions::new();
+        options
+            .read(true)
+            .write(true)
+            .create_new(true)
+            .mode(FILE_MODE);
+        let file = match options.open(path) {
+            Err(source) if source.kind() == std::io::ErrorKind::AlreadyExists => {
+                return Err(Error::AlreadyExists { path: path.into() });
+            }
+            opened => opened.map_err(|source| Error::io("create", path, None, source))?,
+        };
+        let file = PoolFile {
+            file,
+            path: path.into(),
+        };
+        file.lock()?;
+        file.sync_name()?;
+        Ok(file)
+    }
+
+    /// Opens and locks an existing file.
+    pub(super) fn open(path: &Path) -> Result<PoolFile> {
+        let file = OpenOptions::new().read(true).write(true).open(path);
+        let file = file.map_err(|source| Error::io("open", path, None, source))?;
+        let file = PoolFile {
+            file,
+            path: path.into(),
+        };
+        file.lock()?;
+        Ok(file)
+    }
+
+    fn lock(&self) -> Result<()> {
+        match flock(&self.file, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => Ok(()),
+            Err(rustix::io::Errno::WOULDBLOCK) => Err(Error::Locked {
+                path: self.path.clone(),
+                holder: self.holder(),
+            }),
+            Err(source) => Err(Error::io("lock", &self.path, None, source)),
+        }
+    }
+
+    /// The process that the header names, for a message.
+    fn holder(&self) -> Option<u32> {
+        let mut word = [0; 8];
+        let offset = STATE_OFFSET + std::mem::offset_of!(StateLine, holder) as u64;
+        self.file.read_exact_at(&mut word, offset).ok()?;
+        u32::try_from(u64::from_le_bytes(word))
+            .ok()
+            .filter(|pid| *pid != 0)
+    }
+
+    pub(super) fn file(&self) -> &File {
+        &self.file
+    }
+
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Length in bytes.
+    pub(super) fn len(&self) -> Result<u64> {
+        let metadata = self.file.metadata();
+        let metadata =
+            metadata.map_err(|source| Error::io("read the length of", &self.path, None, source))?;
+        Ok(metadata.len())
+    }
+
+    pub(super) fn set_len(&self, len: u64) -> Result<()> {
+        set_file_len(&self.file, len)
+            .map_err(|source| Error::io("set the length of", &self.path, Some(len), source))
+    }
+
+    /// The fixed part of the header.
+    pub(super) fn read_header(&self) -> Result<[u8; FIXED_BYTES]> {
+        let mut bytes = [0; FIXED_BYTES];
+        let len = self.len()?;
+        if len < bytes.len() as u64 {
+            let size = super::layout::HEADER_BYTES;
+            let fault = PoolFault::Truncated { len, size };
+            return Err(Error::Pool {
+                path: self.path.clone(),
+                fault,
+            });
+        }
+        self.file
+            .read_exact_at(&mut bytes, 0)
+            .map_err(|source| Error::io("read", &self.path, Some(0), source))?;
+        Ok(bytes)
+    }
+
+    /// Reserves the space of what lies before the states of the chunks.
+    pub(super) fn reserve_front(&self, geometry: &Geometry) -> Result<()> {
+        reserve_file_range(&self.file, 0, geometry.states_at, &self.path)
+    }
+
+    /// Reserves the space of the chunks from one number to another, and of their states.
+    pub(super) fn reserve_chunks(&self, geometry: &Geometry, from: u64, to: u64) -> Result<()> {
+        let ranges = [
+            (geometry.states_of(from), geometry.states_of(to)),
+            (geometry.chunk_at(from), geometry.chunk_at(to)),
+        ];
+        for (start, end) in ranges {
+            reserve_file_range(&self.file, start, end - start, &self.path)?;
+        }
+        Ok(())
+    }
+
+    /// Writes everything to the medium, the mapped pages included.
+    pub(super) fn sync(&self) -> Result<()> {
+        sync_file_data(&self.file).map_err(|source| Error::io("sync", &self.path, None, source))
+    }
+
+    /// Makes the file's name durable.
+    fn sync_name(&self) -> Result<()> {
+        let parent = self
+            .path
+            .parent()
+            .filter(|parent| !parent.as_os_str().is_empty());
+        let parent = parent.unwrap_or(Path::new("."));
+        let synced = File::open(parent).and_then(|dir| dir.sync_all());
+        synced.map_err(|source| Error::io("sync the directory", parent, None, source))
+    }
+}
+
+/// The id of this boot of the system; zeros, which equal no boot's, where it is not known.
+pub(super) fn boot_id() -> [u64; 2] {
+    let text = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
+    halves_of_hex(&text)
+}
+
+/// A fresh UUID of the system; zeros where it gives none.
+pub(super) fn new_uuid() -> [u8; 16] {
+    let text = std::fs::read_to_string("/proc/sys/kernel/random/uuid").unwrap_or_default();
+    let [high, low] = halves_of_hex(&text);
+    let mut uuid = [0; 16];
+    // The first digits of the text are the first bytes.
+    uuid[..8].copy_from_slice(&high.swap_bytes().to_le_bytes());
+    uuid[8..].copy_from_slice(&low.swap_bytes().to_le_bytes());
+    uuid
+}
+
+fn halves_of_hex(text: &str) -> [u64; 2] {
+    let digits: String = text.chars().filter(char::is_ascii_hexdigit).collect();
+    let half = |range: std::ops::Range<usize>| {
+        digits
+            .get(range)
+            .and_then(|half| u64::from_str_radix(half, 16).ok())
+            .unwrap_or(0)
+    };
+    [half(0..16), half(16..32)]
+}
+
+/// Whether the processor's caches are durable too, so that no flush is needed: each region of
+/// persistent memory below `devices` must say so.
+pub(super) fn has_durable_caches(devices: &Path) -> bool {
+    let Ok(entries) = std::fs::read_dir(devices) else {
+        return false;
+    };
+    let mut regions = entries
+        .filter_map(Result::ok)
+        .filter(|entry| entry.file_name().to_string_lossy().starts_with("region"))
+        .peekable();
+    let says_so = |entry: std::fs::DirEntry| {
+        std::fs::read_to_string(entry.path().join("persistence_domain"))
+            .is_ok_and(|domain| domain.trim() == "cpu_cache")
+    };
+    regions.peek().is_some() && regions.all(says_so)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+
+    use super::*;
+
+    #[test]
+    fn the_boot_has_an_id_and_each_uuid_is_another() {
+        assert_eq!(boot_id(), boot_id());
+        assert_ne!(boot_id(), [0, 0]);
+        assert_ne!(new_uuid(), new_uuid());
+        assert_eq!(
+            halves_of_hex("00000000-0000-0001-0000-00000000000f\n"),
+            [1, 15]
+        );
+        assert_eq!(halves_of_hex("no"), [0, 0]);
+    }
+
+    #[test]
+    fn caches_are_durable_only_if_every_region_says_so() {
+        let dir = tempfile::tempdir().unwrap();
+        assert!(!has_durable_caches(&dir.path().join("none")));
+        assert!(!has_durable_caches(dir.path()));
+        let region = |name: &str, domain: &str| {
+            let region = dir.path().join(name);
+            std::fs::create_dir_all(&region).unwrap();
+            let mut file = File::create(region.join("persistence_domain")).unwrap();
+            file.write_all(domain.as_bytes()).unwrap();
+        };
+        region("region0", "cpu_cache\n");
+        assert!(has_durable_caches(dir.path()));
+        region("region1", "memory_controller\n");
+        assert!(!has_durable_caches(dir.path()));
+    }
+}
