@@ -149,6 +149,11 @@ impl Batch {
         self.ends.push((self.bytes.len(), None));
     }
 
+    /// Bytes of all keys and values.
+    pub fn bytes(&self) -> u64 {
+        self.bytes.len() as u64
+    }
+
     /// How many records there are.
     pub fn len(&self) -> usize {
         self.ends.len()
@@ -194,6 +199,6 @@ mod tests {
                 (b"c", Some(b"333")),
             ]
         );
-        assert_eq!(batch.len(), 4);
+        assert_eq!((batch.len(), batch.bytes()), (4, 8));
     }
 }

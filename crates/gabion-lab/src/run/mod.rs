@@ -7,6 +7,7 @@
 mod live;
 mod pace;
 mod progress;
+mod requests;
 mod settings;
 mod worker;
 
@@ -25,7 +26,7 @@ use crate::result::{Moment, OperationLatency, PhaseResult, amplification, counts
 use crate::target::{Counters, Store};
 use crate::workload::generators::{Items, part_of};
 use crate::workload::keys::{KeyShape, ValuePool};
-use crate::workload::{Distribution, Operation, Workers, Workload};
+use crate::workload::{Distribution, Workers, Workload};
 use live::Live;
 use pace::{Pace, Wait};
 use progress::{Counter, Timeline};
@@ -406,11 +407,7 @@ fn check(workload: &Workload, wanted: u64, outcome: &Outcome) -> Result<(), Erro
             outcome.operations
         )));
     }
-    let only_absent = workload
-        .mix
-        .iter()
-        .all(|(op, _)| *op == Operation::ReadMissing);
-    if only_absent && outcome.found > 0 {
+    if workload.reads_only_missing() && outcome.found > 0 {
         return Err(Error::Meaningless(format!(
             "{name} found {} keys that are never written; the store holds other data",
             outcome.found

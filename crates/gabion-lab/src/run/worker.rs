@@ -1,17 +1,20 @@
 //! One thread of a phase: draws records, makes requests, takes their times.
 //!
-//! In a closed loop the clock is read once per call: the end of a call is the start of the next.
-//! Where calls are so short that the clock would be a large part of them, only one call of
-//! [`STRIDE`] is timed, and stands for all of them in the histogram; the choice is made anew for
-//! every window of calls. Throughput always counts every operation.
+//! A latency is the time of a call alone: the next requests are drawn before its clock starts, but
+//! for the records of a batch, which are put together in the call. In a closed loop the clock is
+//! read once per call: the end of a call is the start of the next. Where calls are so short that
+//! the clock would be a large part of them, only one call of [`STRIDE`] is timed, and stands for
+//! all of them in the histogram; the choice is made anew for every window of calls. Throughput
+//! always counts every operation, and all of the time.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use super::Runner;
-use super::live::Live;
+use super::live::Changes;
 use super::pace::{Pace, Wait};
 use super::progress::Counter;
+use super::requests::Requests;
 use crate::Error;
 use crate::measure::Latencies;
 use crate::target::{Batch, Session};
@@ -24,10 +27,10 @@ const STEPS_PER_CLOCK_READ: u64 = 64;
 /// Calls after which is decided whether the next ones are all timed.
 const WINDOW: u64 = 1024;
 /// Calls of which one is timed, where they are short.
-pub(super) const STRIDE: u64 = 16;
-/// Mean time of a call below which it is short: about five times what a clock costs on a virtual
-/// machine.
-const SHORT: Duration = Duration::from_nanos(150);
+pub(super) const STRIDE: u64 = 32;
+/// Mean time of a call below which it is short, the clock's own time included: that is 25 to 40
+/// nanoseconds on a virtual machine, and then more than a tenth of the call.
+const SHORT: Duration = Duration::from_nanos(300);
 
 /// What one thread did.
 #[derive(Debug)]
@@ -66,9 +69,10 @@ pub(super) struct Worker<'r> {
     run: &'r Runner<'r>,
     workload: &'r Workload,
     session: Box<dyn Session + 'r>,
-    live: Option<&'r Live>,
-    generator: Generator,
-    key: Vec<u8>,
+    changes: Option<Changes<'r>>,
+    requests: Requests<'r>,
+    /// Records of a write.
+    batch_len: u64,
     batch: Batch,
     /// Where stepping through the store starts.
     first: u64,
@@ -94,20 +98,26 @@ impl<'r> Worker<'r> {
     ) -> Result<Worker<'r>, Error> {
         let settings = &run.settings;
         let (first, _) = part_of(share.thread as u64, share.threads as u64, settings.num);
+        let generator = Generator::new(
+            distribution,
+            &run.items,
+            first,
+            share.operations,
+            settings.seed,
+            stream_of(stream, share.thread),
+        );
+        // Writes that each wait for the disk are never put together.
+        let batch_len = match workload.workers {
+            Workers::Writers if !workload.synced => settings.batch.max(1),
+            Workers::Writers | Workers::Threads => 1,
+        };
         Ok(Worker {
             run,
             workload,
             session: run.store.session()?,
-            live: run.live.as_ref(),
-            generator: Generator::new(
-                distribution,
-                &run.items,
-                first,
-                share.operations,
-                settings.seed,
-                stream_of(stream, share.thread),
-            ),
-            key: run.keys.buffer(),
+            changes: run.live.as_ref().map(Changes::of),
+            requests: Requests::new(run.keys, workload, distribution, generator),
+            batch_len,
             batch: Batch::default(),
             first,
             done: Done {
@@ -131,68 +141,63 @@ impl<'r> Worker<'r> {
         if self.workload.is_walk() {
             return self.walk(operations, shared);
         }
-        let mut stride = 1;
-        let mut last = Instant::now();
-        while self.done.operations < operations && !shared.is_stopped() {
-            let begin = last;
-            let calls = match stride {
-                1 => self.window_timed(operations, shared, &mut last)?,
-                _ => self.window_sampled(operations, shared, &mut last)?,
-            };
-            let mean = (last - begin).as_nanos() / u128::from(calls.max(1));
-            stride = if mean < SHORT.as_nanos() { STRIDE } else { 1 };
+        let mut is_short = false;
+        while self.goes_on(operations, shared) {
+            let begin = Instant::now();
+            let mut calls = 0;
+            while calls < WINDOW && self.goes_on(operations, shared) {
+                calls += match is_short {
+                    true => self.sample(operations)?,
+                    false => self.time_each(operations, shared)?,
+                };
+                shared.counter.set(self.done.operations);
+            }
+            is_short = begin.elapsed().as_nanos() < SHORT.as_nanos() * u128::from(calls);
         }
         Ok(())
     }
 
-    /// A window of calls with the time of each.
-    fn window_timed(
-        &mut self,
-        operations: u64,
-        shared: Shared<'_>,
-        last: &mut Instant,
-    ) -> Result<u64, Error> {
-        for call in 0..WINDOW {
-            if self.done.operations >= operations || shared.is_stopped() {
-                return Ok(call);
-            }
-            let at = self.choose();
-            self.done.operations += self.call(at, operations - self.done.operations)?;
-            let now = Instant::now();
-            self.done.latencies[at].record(now - *last);
-            *last = now;
-            shared.counter.set(self.done.operations);
-        }
-        Ok(WINDOW)
+    #[inline]
+    fn goes_on(&self, operations: u64, shared: Shared<'_>) -> bool {
+        self.done.operations < operations && !shared.is_stopped()
     }
 
-    /// A window of calls in which every [`STRIDE`]th is timed for all of them.
-    fn window_sampled(
-        &mut self,
-        operations: u64,
-        shared: Shared<'_>,
-        last: &mut Instant,
-    ) -> Result<u64, Error> {
-        self.done.is_sampled = true;
-        let mut calls = 0;
-        while calls < WINDOW && self.done.operations < operations && !shared.is_stopped() {
-            let mut untimed = 1;
-            while untimed < STRIDE && self.done.operations + 1 < operations {
-                let at = self.choose();
-                self.done.operations += self.call(at, operations - self.done.operations)?;
-                untimed += 1;
+    /// Some calls with the time of each; how many there were.
+    fn time_each(&mut self, operations: u64, shared: Shared<'_>) -> Result<u64, Error> {
+        let mut last = Instant::now();
+        for call in 0..STRIDE {
+            if !self.goes_on(operations, shared) {
+                return Ok(call);
             }
-            calls += untimed;
-            if self.done.operations < operations {
-                let begin = Instant::now();
-                let at = self.choose();
-                self.done.operations += self.call(at, operations - self.done.operations)?;
-                *last = Instant::now();
-                self.done.latencies[at].record_many(*last - begin, untimed);
+            if self.requests.are_spent() {
+                self.draw();
+                last = Instant::now();
             }
+            let (part, done) = self.call(operations - self.done.operations)?;
+            self.done.operations += done;
+            let now = Instant::now();
+            self.done.latencies[part].record(now - last);
+            last = now;
             shared.counter.set(self.done.operations);
         }
-        *last = Instant::now();
+        Ok(STRIDE)
+    }
+
+    /// [`STRIDE`] calls of which the last is timed for all of them; how many there were.
+    fn sample(&mut self, operations: u64) -> Result<u64, Error> {
+        self.done.is_sampled = true;
+        let mut calls = 1;
+        while calls < STRIDE && self.done.operations + 1 < operations {
+            self.done.operations += self.call(operations - self.done.operations)?.1;
+            calls += 1;
+        }
+        if self.done.operations < operations {
+            self.prepare();
+            let begin = Instant::now();
+            let (part, done) = self.call(operations - self.done.operations)?;
+            self.done.operations += done;
+            self.done.latencies[part].record_many(begin.elapsed(), calls);
+        }
         Ok(calls)
     }
 
@@ -204,14 +209,15 @@ impl<'r> Worker<'r> {
         shared: Shared<'_>,
     ) -> Result<(), Error> {
         while self.done.operations < operations {
+            self.prepare();
             let due = pace.next_due();
             pace.wait_until(due, || shared.is_stopped());
             if shared.is_stopped() {
                 break;
             }
-            let at = self.choose();
-            self.done.operations += self.call(at, operations - self.done.operations)?;
-            self.done.latencies[at].record(due.elapsed());
+            let (part, done) = self.call(operations - self.done.operations)?;
+            self.done.operations += done;
+            self.done.latencies[part].record(due.elapsed());
             shared.counter.set(self.done.operations);
         }
         Ok(())
@@ -222,76 +228,76 @@ impl<'r> Worker<'r> {
         let rate = self.run.settings.write_rate.max(1) as f64;
         let mut pace = Pace::new(Instant::now(), rate, (0, 1), Wait::Sleep);
         loop {
+            self.prepare();
             let due = pace.next_due();
             pace.wait_until(due, || shared.is_stopped());
             if shared.is_stopped() {
                 return Ok(self.done);
             }
-            let id = self.draw_key();
-            self.put_key(id)?;
+            let at = self.requests.take();
+            self.put_key(at)?;
             self.done.latencies[0].record(due.elapsed());
             self.done.calls[0] += 1;
         }
     }
 
-    /// Which part of the mix comes next.
+    /// Draws requests if there are none left.
     #[inline]
-    fn choose(&mut self) -> usize {
-        match self.workload.mix.len() {
-            1 => 0,
-            _ => self.workload.choose(self.generator.rng().below(100)),
+    fn prepare(&mut self) {
+        if self.requests.are_spent() {
+            self.draw();
         }
     }
 
-    /// One call of the store. Returns how many operations it was, at most `left`.
+    /// Draws the next requests.
     #[inline]
-    fn call(&mut self, at: usize, left: u64) -> Result<u64, Error> {
-        self.done.calls[at] += 1;
-        match self.workload.mix[at].0 {
-            Operation::Put => return self.write(false, left),
-            Operation::Delete => return self.write(true, left),
-            Operation::Next => unreachable!("phases that step through the store do nothing else"),
-            Operation::Insert => self.insert()?,
-            Operation::ReadMissing => {
-                let id = self.generator.next(0);
-                self.run.keys.write_absent(id.number, &mut self.key);
-                self.done.found += u64::from(self.session.get(&self.key)?);
-            }
-            Operation::Read => {
-                self.draw_key();
-                self.done.found += u64::from(self.session.get(&self.key)?);
-            }
-            Operation::ReadModifyWrite => {
-                let id = self.draw_key();
-                self.done.found += u64::from(self.session.get(&self.key)?);
-                self.put_key(id)?;
-            }
-            Operation::Seek => self.scan(1)?,
-            Operation::Scan(ScanLength::Fixed(entries)) => self.scan(u64::from(entries))?,
-            Operation::Scan(ScanLength::UpTo(entries)) => {
-                let entries = 1 + self.generator.rng().below(u64::from(entries));
-                self.scan(entries)?;
-            }
-        }
-        Ok(1)
-    }
-
-    /// Draws a record and writes its key into `self.key`.
-    #[inline]
-    fn draw_key(&mut self) -> KeyId {
+    fn draw(&mut self) {
         // Records that other threads are inserting just now may not be there yet, so the newest
         // ones are left out: one per thread.
         let in_flight = self.run.settings.threads as u64;
         // ORDER: Relaxed; a count that is late only makes the newest records less popular.
         let written = self.run.items_written.load(Ordering::Relaxed);
         let settled = written.saturating_sub(in_flight).max(self.run.settings.num);
-        let id = self.generator.next(settled);
-        self.run.keys.write(id, &mut self.key);
-        id
+        self.requests.draw(settled);
+    }
+
+    /// One call of the store. Returns which part of the mix it was, and how many operations, at
+    /// most `left`.
+    #[inline]
+    fn call(&mut self, left: u64) -> Result<(usize, u64), Error> {
+        self.prepare();
+        let at = self.requests.take();
+        let part = self.requests.part(at);
+        self.done.calls[part] += 1;
+        let operation = self.workload.mix[part].0;
+        // Ahead of the others, since a jump through a table costs as much as all else here.
+        if matches!(operation, Operation::Read | Operation::ReadMissing) {
+            self.done.found += u64::from(self.session.get(self.requests.key(at))?);
+            return Ok((part, 1));
+        }
+        match operation {
+            Operation::Put => return Ok((part, self.write(at, false, left)?)),
+            Operation::Delete => return Ok((part, self.write(at, true, left)?)),
+            Operation::Next | Operation::Read | Operation::ReadMissing => {
+                unreachable!("reads are done, and phases that step do nothing else")
+            }
+            Operation::Insert => self.insert(at)?,
+            Operation::ReadModifyWrite => {
+                self.done.found += u64::from(self.session.get(self.requests.key(at))?);
+                self.put_key(at)?;
+            }
+            Operation::Seek => self.scan(at, 1)?,
+            Operation::Scan(ScanLength::Fixed(entries)) => self.scan(at, u64::from(entries))?,
+            Operation::Scan(ScanLength::UpTo(entries)) => {
+                let entries = 1 + self.requests.rng().below(u64::from(entries));
+                self.scan(at, entries)?;
+            }
+        }
+        Ok((part, 1))
     }
 
     /// Puts a record that was not there before.
-    fn insert(&mut self) -> Result<(), Error> {
+    fn insert(&mut self, at: usize) -> Result<(), Error> {
         // ORDER: Relaxed; the counter hands out numbers and publishes nothing.
         let item = self.run.items_written.fetch_add(1, Ordering::Relaxed);
         if item >= self.run.items.capacity() {
@@ -299,83 +305,84 @@ impl<'r> Worker<'r> {
                 "the keys for inserted records are used up; use a larger --num".to_owned(),
             ));
         }
-        let id = self.run.items.record(item);
-        self.run.keys.write(id, &mut self.key);
-        if let Some(live) = self.live {
-            live.insert();
+        self.requests.replace(at, self.run.items.record(item));
+        if let Some(changes) = &mut self.changes {
+            changes.insert();
         }
-        self.put_key(id)
+        self.put_key(at)
     }
 
     #[inline]
-    fn put_key(&mut self, id: KeyId) -> Result<(), Error> {
-        let value = self.run.values.draw(self.generator.rng());
+    fn put_key(&mut self, at: usize) -> Result<(), Error> {
+        let value = self.run.values.draw(self.requests.rng());
+        let key = self.requests.key(at);
         match self.workload.synced {
-            true => self.session.put_synced(&self.key, value)?,
-            false => self.session.put(&self.key, value)?,
+            true => self.session.put_synced(key, value)?,
+            false => self.session.put(key, value)?,
         }
-        self.done.bytes_user += (self.key.len() + value.len()) as u64;
-        if let Some(live) = self.live {
-            live.put(id);
-        }
-        Ok(())
-    }
-
-    fn delete_key(&mut self, id: KeyId) -> Result<(), Error> {
-        self.session.delete(&self.key)?;
-        self.done.bytes_user += self.key.len() as u64;
-        if let Some(live) = self.live {
-            live.delete(id);
+        self.done.bytes_user += (key.len() + value.len()) as u64;
+        if let Some(changes) = &mut self.changes {
+            changes.add(self.requests.id(at), true);
         }
         Ok(())
     }
 
-    /// Puts or deletes one record, or a batch where the phase only writes. Writes that each wait
-    /// for the disk are never put together.
+    fn delete_key(&mut self, at: usize) -> Result<(), Error> {
+        let key = self.requests.key(at);
+        self.session.delete(key)?;
+        self.done.bytes_user += key.len() as u64;
+        if let Some(changes) = &mut self.changes {
+            changes.add(self.requests.id(at), false);
+        }
+        Ok(())
+    }
+
+    /// Puts or deletes one record, or a batch that begins with it where the phase only writes.
     #[inline]
-    fn write(&mut self, is_delete: bool, left: u64) -> Result<u64, Error> {
-        let batch = match self.workload.workers {
-            Workers::Writers if !self.workload.synced => self.run.settings.batch.clamp(1, left),
-            Workers::Writers | Workers::Threads => 1,
-        };
-        if batch == 1 {
-            let id = self.draw_key();
-            match is_delete {
-                true => self.delete_key(id)?,
-                false => self.put_key(id)?,
+    fn write(&mut self, at: usize, is_delete: bool, left: u64) -> Result<u64, Error> {
+        match self.batch_len {
+            1 => {
+                match is_delete {
+                    true => self.delete_key(at)?,
+                    false => self.put_key(at)?,
+                }
+                Ok(1)
             }
-            return Ok(1);
+            len => self.write_batch(at, is_delete, len.min(left)),
         }
-        self.batch.clear();
-        for _ in 0..batch {
-            let id = self.draw_key();
-            self.done.bytes_user += self.key.len() as u64;
-            if is_delete {
-                self.batch.delete(&self.key);
-            } else {
-                let value = self.run.values.draw(self.generator.rng());
-                self.done.bytes_user += value.len() as u64;
-                self.batch.put(&self.key, value);
-            }
-            match self.live {
-                Some(live) if is_delete => live.delete(id),
-                Some(live) => live.put(id),
-                None => {}
-            }
-        }
-        self.session.write(&self.batch)?;
-        Ok(batch)
     }
 
-    fn scan(&mut self, entries: u64) -> Result<(), Error> {
-        self.draw_key();
+    fn write_batch(&mut self, mut at: usize, is_delete: bool, len: u64) -> Result<u64, Error> {
+        self.batch.clear();
+        for record in 0..len {
+            if record > 0 {
+                self.prepare();
+                at = self.requests.take();
+            }
+            if is_delete {
+                self.batch.delete(self.requests.key(at));
+            } else {
+                let value = self.run.values.draw(self.requests.rng());
+                self.batch.put(self.requests.key(at), value);
+            }
+            if let Some(changes) = &mut self.changes {
+                changes.add(self.requests.id(at), !is_delete);
+            }
+        }
+        self.done.bytes_user += self.batch.bytes();
+        self.session.write(&self.batch)?;
+        Ok(len)
+    }
+
+    fn scan(&mut self, at: usize, entries: u64) -> Result<(), Error> {
         let entries = usize::try_from(entries).unwrap_or(usize::MAX);
-        self.done.found += self.session.scan(&self.key, entries)? as u64;
+        self.done.found += self.session.scan(self.requests.key(at), entries)? as u64;
         Ok(())
     }
 
     /// Steps through the store, and from its end on to its start.
     fn walk(&mut self, operations: u64, shared: Shared<'_>) -> Result<(), Error> {
+        let mut key = self.run.keys.buffer(1);
         let mut last = Instant::now();
         let mut restarted = false;
         while self.done.operations < operations && !shared.is_stopped() {
@@ -383,8 +390,8 @@ impl<'r> Worker<'r> {
                 number: self.first,
                 generation: 0,
             };
-            self.run.keys.write(first, &mut self.key);
-            let mut steps = self.session.steps(&self.key)?;
+            self.run.keys.write(first, &mut key);
+            let mut steps = self.session.steps(&key)?;
             while self.done.operations < operations && !shared.is_stopped() {
                 let wanted = STEPS_PER_CLOCK_READ.min(operations - self.done.operations);
                 let wanted = usize::try_from(wanted).unwrap_or(usize::MAX);

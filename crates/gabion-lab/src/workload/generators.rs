@@ -5,9 +5,8 @@
 //!
 //! - *uniform*: every record equally likely.
 //! - *zipfian*: rank r (from 1) with probability r^-0.99 / H, the ranks spread over the key space
-//!   by a permutation, so that the popular keys are not neighbours. Drawn exactly, by rejection
-//!   inversion (Hörmann and Derflinger, "Rejection-inversion to generate variates from monotone
-//!   discrete distributions", 1996), and not by the approximation that YCSB uses.
+//!   by a permutation, so that the popular keys are not neighbours. Drawn exactly (see
+//!   [`zipf`](super::zipf)), and not by the approximation that YCSB uses.
 //! - *latest*: Zipfian over age; the newest record is the most popular.
 //! - *sequential*: one after the other in key order.
 //! - *zipfian-composite*: the first part of a key Zipfian, the rest uniform, as when a popular user
@@ -23,9 +22,8 @@ use serde::{Deserialize, Serialize};
 
 use super::keys::{GENERATION_MAX, KeyId};
 use super::rng::{Rng, mix};
+use super::zipf::Zipf;
 
-/// The exponent of all Zipfian distributions, as in YCSB.
-pub(crate) const ZIPF_EXPONENT: f64 = 0.99;
 /// First parts of keys in *zipfian-composite*: those that three decimal digits can tell apart
 /// (FlexSpace paper, section 6.2).
 const COMPOSITE_GROUPS: u64 = 1000;
@@ -72,67 +70,6 @@ impl Distribution {
             Distribution::Shuffled => "shuffled",
         }
     }
-}
-
-/// Draws ranks `0..n` with probability proportional to `(rank + 1)^-ZIPF_EXPONENT`, exactly.
-///
-/// The histogram of the distribution is enclosed by the integral of `x^-s`; a uniform draw under
-/// the integral is inverted, rounded to a rank, and rejected where the integral exceeds the
-/// histogram. Fewer than two rounds in a hundred are rejected.
-#[derive(Clone, Debug)]
-pub(crate) struct Zipf {
-    n: f64,
-    integral_start: f64,
-    integral_end: f64,
-    accept_within: f64,
-}
-
-impl Zipf {
-    /// Ranks below `n`, which must not be zero.
-    pub(crate) fn new(n: u64) -> Zipf {
-        Zipf {
-            n: n as f64,
-            integral_start: integral(1.5) - 1.0,
-            integral_end: integral(n as f64 + 0.5),
-            accept_within: 2.0 - inverse_integral(integral(2.5) - height(2.0)),
-        }
-    }
-
-    /// The next rank.
-    #[inline]
-    pub(crate) fn draw(&self, rng: &mut Rng) -> u64 {
-        loop {
-            let area = self.integral_end + rng.unit() * (self.integral_start - self.integral_end);
-            let x = inverse_integral(area);
-            let rank = x.round().clamp(1.0, self.n);
-            if rank - x <= self.accept_within || area >= integral(rank + 0.5) - height(rank) {
-                #[expect(
-                    clippy::cast_possible_truncation,
-                    clippy::cast_sign_loss,
-                    reason = "a whole number between 1 and n"
-                )]
-                return rank as u64 - 1;
-            }
-        }
-    }
-}
-
-/// The histogram's height at `x`: `x^-s`.
-#[inline]
-fn height(x: f64) -> f64 {
-    (-ZIPF_EXPONENT * x.ln()).exp()
-}
-
-/// The integral of [`height`] from 1 to `x`.
-#[inline]
-fn integral(x: f64) -> f64 {
-    ((1.0 - ZIPF_EXPONENT) * x.ln()).exp_m1() / (1.0 - ZIPF_EXPONENT)
-}
-
-/// The `x` at which [`integral`] is `area`.
-#[inline]
-fn inverse_integral(area: f64) -> f64 {
-    ((area * (1.0 - ZIPF_EXPONENT)).ln_1p() / (1.0 - ZIPF_EXPONENT)).exp()
 }
 
 /// A permutation of `0..n` that looks random, in constant memory: a bijection of the smallest power
@@ -219,6 +156,9 @@ impl Items {
 #[inline]
 pub(crate) fn part_of(part: u64, parts: u64, whole: u64) -> (u64, u64) {
     let cut = |part: u64| {
+        if let Some(product) = part.checked_mul(whole) {
+            return product / parts;
+        }
         let at = u128::from(part) * u128::from(whole) / u128::from(parts);
         #[expect(clippy::cast_possible_truncation, reason = "at most `whole`")]
         let at = at as u64;
@@ -277,11 +217,22 @@ enum Draw {
     Uniform,
     Zipfian(Zipf),
     Latest(Zipf),
-    Sequential { next: u64 },
-    Composite { groups: Zipf, spread: Permutation },
+    Sequential {
+        next: u64,
+    },
+    /// Groups by popularity, and where each starts and ends.
+    Composite {
+        groups: Zipf,
+        ranges: Vec<(u64, u64)>,
+    },
     Exponential,
-    Regions { drawn: u64, expected: u64 },
-    Shuffled { next: u64 },
+    Regions {
+        drawn: u64,
+        expected: u64,
+    },
+    Shuffled {
+        next: u64,
+    },
 }
 
 impl Generator {
@@ -304,9 +255,11 @@ impl Generator {
             Distribution::Sequential => Draw::Sequential { next: first },
             Distribution::ZipfianComposite => {
                 let groups = COMPOSITE_GROUPS.min(num);
+                let spread = Permutation::new(groups, seed);
+                let range = |rank| part_of(spread.apply(rank), groups, num);
                 Draw::Composite {
                     groups: Zipf::new(groups),
-                    spread: Permutation::new(groups, seed),
+                    ranges: (0..groups).map(range).collect(),
                 }
             }
             Distribution::Exponential => Draw::Exponential,
@@ -323,62 +276,79 @@ impl Generator {
         }
     }
 
-    /// The next record. `items_written` is the number of items that the store holds now; only
-    /// *latest* looks at it.
+    /// The next records, as many as `ids` has room for. `items_written` is the number of items that
+    /// the store holds now; only *latest* looks at it.
     #[inline]
-    pub(crate) fn next(&mut self, items_written: u64) -> KeyId {
-        let num = self.items.num;
-        let in_order = |number| KeyId {
-            number,
-            generation: 0,
-        };
-        match &mut self.draw {
-            Draw::Uniform => in_order(self.rng.below(num)),
-            Draw::Zipfian(zipf) => self.items.record(zipf.draw(&mut self.rng)),
-            Draw::Latest(zipf) => {
-                let age = zipf.draw(&mut self.rng);
-                self.items.record(items_written.saturating_sub(1 + age))
-            }
-            Draw::Sequential { next } => {
-                let number = *next % num;
-                *next = number + 1;
-                in_order(number)
-            }
-            Draw::Composite { groups, spread } => {
-                let group = spread.apply(groups.draw(&mut self.rng));
-                let (start, end) = part_of(group, spread.n, num);
-                in_order(start + self.rng.below(end - start))
-            }
-            Draw::Exponential => in_order(record_at(exponential(&mut self.rng), 0, num)),
-            Draw::Regions { drawn, expected } => {
+    pub(crate) fn fill(&mut self, ids: &mut [KeyId], items_written: u64) {
+        let Generator { items, rng, draw } = self;
+        let num = items.num;
+        match draw {
+            Draw::Uniform => ids.fill_with(|| in_order(rng.below(num))),
+            Draw::Zipfian(zipf) => ids.fill_with(|| items.record(zipf.draw(rng))),
+            Draw::Latest(zipf) => ids.fill_with(|| {
+                let age = zipf.draw(rng);
+                items.record(items_written.saturating_sub(1 + age))
+            }),
+            Draw::Sequential { next } => ids.fill_with(|| in_order(step(next, num))),
+            Draw::Composite { groups, ranges } => ids.fill_with(|| {
+                #[expect(
+                    clippy::cast_possible_truncation,
+                    reason = "below the number of groups"
+                )]
+                let (start, end) = ranges[groups.draw(rng) as usize];
+                in_order(start + rng.below(end - start))
+            }),
+            Draw::Exponential => ids.fill_with(|| in_order(record_at(exponential(rng), 0, num))),
+            Draw::Regions { drawn, expected } => ids.fill_with(|| {
                 let region = (*drawn * REGIONS / *expected).min(REGIONS - 1);
                 *drawn += 1;
                 let place = match region {
-                    0 => exponential(&mut self.rng),
-                    1 => normal(&mut self.rng),
-                    2 => self.rng.unit(),
-                    _ => BELOW_ONE - exponential(&mut self.rng),
+                    0 => exponential(rng),
+                    1 => normal(rng),
+                    2 => rng.unit(),
+                    _ => BELOW_ONE - exponential(rng),
                 };
                 let (start, end) = part_of(region, REGIONS, num);
                 in_order(record_at(place, start, end).min(num - 1))
-            }
-            Draw::Shuffled { next } => {
-                let item = *next % num;
-                *next = item + 1;
-                self.items.record(item)
-            }
+            }),
+            Draw::Shuffled { next } => ids.fill_with(|| items.record(step(next, num))),
         }
     }
 
-    /// Random numbers of the same stream, for the choices around the key.
-    #[inline]
-    pub(crate) fn rng(&mut self) -> &mut Rng {
-        &mut self.rng
+    /// The next record, as [`Generator::fill`] gives it.
+    #[cfg(test)]
+    fn next(&mut self, items_written: u64) -> KeyId {
+        let mut ids = [KeyId::default()];
+        self.fill(&mut ids, items_written);
+        ids[0]
     }
+
+    /// Random numbers for the choices around the keys, unrelated to those of the keys.
+    pub(crate) fn split(&mut self) -> Rng {
+        Rng::new(self.rng.next_u64(), 0)
+    }
+}
+
+/// The record of a fill that has this place in key order.
+#[inline]
+fn in_order(number: u64) -> KeyId {
+    KeyId {
+        number,
+        generation: 0,
+    }
+}
+
+/// Steps from `next` to the number after it, and from the last one below `num` to 0.
+#[inline]
+fn step(next: &mut u64, num: u64) -> u64 {
+    let number = if *next < num { *next } else { *next % num };
+    *next = number + 1;
+    number
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::zipf::ZIPF_EXPONENT;
     use super::*;
     use std::collections::HashSet;
 
@@ -396,57 +366,6 @@ mod tests {
         let mean = draws as f64 * p;
         let deviation = (mean * (1.0 - p)).sqrt();
         (hits as f64 - mean).abs() <= 5.0 * deviation + 1.0
-    }
-
-    #[test]
-    fn zipf_has_the_probability_of_every_rank() {
-        let n = 1000;
-        let zipf = Zipf::new(n);
-        let mut rng = Rng::new(11, 0);
-        let draws = 1_000_000;
-        let mut counts = vec![0u64; 1000];
-        for _ in 0..draws {
-            counts[usize::try_from(zipf.draw(&mut rng)).unwrap()] += 1;
-        }
-        for (rank, count) in (0u64..).zip(&counts) {
-            let p = probability(rank, n);
-            assert!(
-                agrees(*count, draws, p),
-                "rank {rank}: {count} of {draws}, {p}"
-            );
-        }
-    }
-
-    #[test]
-    fn zipf_has_the_probability_of_the_tail_of_a_large_range() {
-        let n = 2_000_000;
-        let zipf = Zipf::new(n);
-        let mut rng = Rng::new(12, 0);
-        let draws = 200_000;
-        let mut below = [0u64; 4];
-        let limits = [1, 100, 10_000, 1_000_000];
-        for _ in 0..draws {
-            let rank = zipf.draw(&mut rng);
-            assert!(rank < n);
-            for (count, limit) in below.iter_mut().zip(limits) {
-                *count += u64::from(rank < limit);
-            }
-        }
-        let total: f64 = (1..=n).map(|r| (r as f64).powf(-ZIPF_EXPONENT)).sum();
-        for (count, limit) in below.into_iter().zip(limits) {
-            let part: f64 = (1..=limit).map(|r| (r as f64).powf(-ZIPF_EXPONENT)).sum();
-            assert!(agrees(count, draws, part / total), "{count} below {limit}");
-        }
-    }
-
-    #[test]
-    fn zipf_works_on_the_smallest_ranges() {
-        let mut rng = Rng::new(13, 0);
-        for n in 1..4 {
-            let zipf = Zipf::new(n);
-            let seen: HashSet<u64> = (0..1000).map(|_| zipf.draw(&mut rng)).collect();
-            assert_eq!(seen, (0..n).collect());
-        }
     }
 
     #[test]

@@ -27,11 +27,13 @@ const GENERATION_ABSENT: u8 = GENERATION_FIRST - 1;
 pub(crate) const GENERATION_MAX: u64 = 78;
 /// Digits to base 64 start here and end at `o`.
 const DIGIT_FIRST: u8 = b'0';
+const TEN_MILLION: u64 = 10_000_000;
+const HUNDRED_MILLION: u64 = 100_000_000;
 /// The random bytes that values are cut from: more than the caches near the core hold.
 const VALUE_POOL_BYTES: usize = 4 << 20;
 
 /// Which record a request is about.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct KeyId {
     /// Place in key order, below the number of records.
     pub(crate) number: u64,
@@ -43,7 +45,20 @@ pub(crate) struct KeyId {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct KeyShape {
     bytes: usize,
-    radix: u64,
+    digits: Digits,
+}
+
+/// How the number of a record is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Digits {
+    /// Seven decimal digits.
+    Seven,
+    /// Eight decimal digits.
+    Eight,
+    /// Decimal digits, as many as there is room for.
+    Decimal,
+    /// Digits to base 64, as many as there is room for.
+    Base64,
 }
 
 impl KeyShape {
@@ -58,67 +73,95 @@ impl KeyShape {
             let digits = u32::try_from(bytes - 1).unwrap_or(u32::MAX);
             radix.checked_pow(digits).is_none_or(|limit| num <= limit)
         };
-        let radix = [10, 64]
-            .into_iter()
-            .find(|radix| fits(*radix))
-            .ok_or_else(|| {
-                format!("keys of {bytes} bytes cannot number {num} records; use longer keys")
-            })?;
-        Ok(KeyShape { bytes, radix })
+        let digits = match num {
+            0..=TEN_MILLION => Digits::Seven,
+            0..=HUNDRED_MILLION if bytes > 8 => Digits::Eight,
+            _ if fits(10) => Digits::Decimal,
+            _ if fits(64) => Digits::Base64,
+            _ => {
+                return Err(format!(
+                    "keys of {bytes} bytes cannot number {num} records; use longer keys"
+                ));
+            }
+        };
+        Ok(KeyShape { bytes, digits })
     }
 
-    /// Room for one key.
-    pub(crate) fn buffer(&self) -> Vec<u8> {
-        vec![0; self.bytes]
+    /// Bytes of a key.
+    #[inline]
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes
     }
 
-    /// Writes the key of `id` into `key`, which [`KeyShape::buffer`] made.
+    /// Room for `keys` keys, zeros in front of all their digits.
+    pub(crate) fn buffer(&self, keys: usize) -> Vec<u8> {
+        vec![DIGIT_FIRST; keys * self.bytes]
+    }
+
+    /// Writes the key of `id` into `key`, which lies in what [`KeyShape::buffer`] made.
     #[inline]
     pub(crate) fn write(&self, id: KeyId, key: &mut [u8]) {
-        let generation = id.generation.min(GENERATION_MAX);
-        self.write_with(id.number, GENERATION_FIRST + generation as u8, key);
+        self.write_all(&[id], false, key);
     }
 
-    /// Writes a key that no record has, next to the records numbered `number`.
+    /// Writes the keys of `ids` into `keys`, which [`KeyShape::buffer`] made, or keys that no
+    /// record has, next to those.
     #[inline]
-    pub(crate) fn write_absent(&self, number: u64, key: &mut [u8]) {
-        self.write_with(number, GENERATION_ABSENT, key);
-    }
-
-    #[inline]
-    fn write_with(&self, number: u64, last: u8, key: &mut [u8]) {
-        match self.radix {
-            10 => write_decimal(number, last, key),
-            _ => write_base_64(number, last, key),
+    pub(crate) fn write_all(&self, ids: &[KeyId], are_absent: bool, keys: &mut [u8]) {
+        let last = |id: &KeyId| match are_absent {
+            true => GENERATION_ABSENT,
+            false => GENERATION_FIRST + id.generation.min(GENERATION_MAX) as u8,
+        };
+        let keys = keys.chunks_exact_mut(self.bytes).zip(ids);
+        match self.digits {
+            Digits::Seven => {
+                for (key, id) in keys {
+                    let (_, tail) = ends(key);
+                    *tail = seven_digits_and(id.number, last(id));
+                }
+            }
+            Digits::Eight => {
+                for (key, id) in keys {
+                    let (head, tail) = ends(key);
+                    *tail = seven_digits_and(id.number % TEN_MILLION, last(id));
+                    if let Some(first) = head.last_mut() {
+                        *first = DIGIT_FIRST + (id.number / TEN_MILLION % 10) as u8;
+                    }
+                }
+            }
+            Digits::Decimal => {
+                for (key, id) in keys {
+                    let (head, tail) = ends(key);
+                    *tail = seven_digits_and(id.number % TEN_MILLION, last(id));
+                    write_decimal(id.number / TEN_MILLION, head);
+                }
+            }
+            Digits::Base64 => keys.for_each(|(key, id)| write_base_64(id.number, last(id), key)),
         }
     }
 }
 
-/// Writes the decimal digits of `number`, zeros to their left, and `last` after them: the last
-/// seven digits and `last` as one word, then eight digits at a time.
+/// The last eight bytes of a key, and those before them.
 #[inline]
-fn write_decimal(number: u64, last: u8, key: &mut [u8]) {
-    let (head, tail) = key
-        .split_last_chunk_mut::<8>()
-        .expect("keys have at least eight bytes");
+fn ends(key: &mut [u8]) -> (&mut [u8], &mut [u8; 8]) {
+    key.split_last_chunk_mut()
+        .expect("keys have at least eight bytes")
+}
+
+/// Seven decimal digits and `last`: the end of a decimal key as one word.
+#[inline]
+fn seven_digits_and(number: u64, last: u8) -> [u8; 8] {
     // The first of eight digits is a zero, which makes room for `last`.
-    *tail = ((eight_digits(number % 10_000_000) >> 8) | (u64::from(last) << 56)).to_le_bytes();
-    let mut number = number / 10_000_000;
-    for chunk in head.rchunks_mut(8) {
-        // Most numbers are short, and what is left of them is zeros.
-        let bytes = match number {
-            0 => [DIGIT_FIRST; 8],
-            _ => eight_digits(number % 100_000_000).to_le_bytes(),
-        };
-        number /= 100_000_000;
-        if let Ok(whole) = <&mut [u8; 8]>::try_from(&mut *chunk) {
-            *whole = bytes;
-        } else {
-            let last = bytes.iter().rev();
-            for (digit, byte) in chunk.iter_mut().rev().zip(last) {
-                *digit = *byte;
-            }
-        }
+    ((eight_digits(number) >> 8) | (u64::from(last) << 56)).to_le_bytes()
+}
+
+/// Writes the decimal digits of `number`, zeros to their left, eight at a time.
+fn write_decimal(mut number: u64, digits: &mut [u8]) {
+    for chunk in digits.rchunks_mut(8) {
+        let bytes = eight_digits(number % HUNDRED_MILLION).to_le_bytes();
+        number /= HUNDRED_MILLION;
+        let used = &bytes[bytes.len() - chunk.len()..];
+        chunk.copy_from_slice(used);
     }
 }
 
@@ -148,7 +191,7 @@ fn write_base_64(mut number: u64, last: u8, key: &mut [u8]) {
     }
 }
 
-/// Whether `key` is one that [`KeyShape::write_absent`] makes.
+/// Whether `key` is one of those that no record has.
 pub(crate) fn is_absent(key: &[u8]) -> bool {
     key.last() == Some(&GENERATION_ABSENT)
 }
@@ -183,7 +226,7 @@ mod tests {
     use super::*;
 
     fn key(shape: &KeyShape, number: u64, generation: u64) -> Vec<u8> {
-        let mut key = shape.buffer();
+        let mut key = shape.buffer(1);
         shape.write(KeyId { number, generation }, &mut key);
         key
     }
@@ -221,6 +264,8 @@ mod tests {
             &mut reused,
         );
         assert_eq!(reused, b"0000000000000070");
+        let many = KeyShape::new(16, 100_000_001).unwrap();
+        assert_eq!(key(&many, 100_000_000, 0), b"0000001000000000");
         let odd = KeyShape::new(9, 100_000_000).unwrap();
         assert_eq!(key(&odd, 12_345_678, 0), b"123456780");
         let even = KeyShape::new(8, 10_000_000).unwrap();
@@ -238,16 +283,24 @@ mod tests {
                 *format!("{number:08}").as_bytes()
             );
         }
-        let mut key = [0; 22];
-        write_decimal(u64::MAX, b'x', &mut key);
-        assert_eq!(key, *format!("{:021}x", u64::MAX).as_bytes());
+        for bytes in [21, 22, 31] {
+            let shape = KeyShape::new(bytes, u64::MAX).unwrap();
+            for number in [0, 10_000_000, 12_345_678_901_234, u64::MAX - 1] {
+                let want = format!("{number:0width$}0", width = bytes - 1);
+                assert_eq!(key(&shape, number, 0), want.as_bytes());
+            }
+        }
     }
 
     #[test]
     fn an_absent_key_is_no_record_but_lies_between_records() {
         let shape = KeyShape::new(16, 1000).unwrap();
-        let mut absent = shape.buffer();
-        shape.write_absent(500, &mut absent);
+        let mut absent = shape.buffer(1);
+        let id = KeyId {
+            number: 500,
+            generation: 0,
+        };
+        shape.write_all(&[id], true, &mut absent);
         assert!(absent > key(&shape, 499, GENERATION_MAX));
         assert!(absent < key(&shape, 500, 0));
         assert!(is_absent(&absent) && !is_absent(&key(&shape, 500, 0)));

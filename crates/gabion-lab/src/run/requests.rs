@@ -1,0 +1,120 @@
+//! What a thread asks for next: operations, records and their keys, drawn some at a time.
+//!
+//! Drawing a block of requests at once costs a fraction of drawing each by itself, since nothing in
+//! one depends on the others, and it keeps the lab's own work out of the latencies: a block is
+//! drawn before the clock of its first call starts.
+
+use crate::workload::generators::Generator;
+use crate::workload::keys::{KeyId, KeyShape};
+use crate::workload::{Distribution, Rng, Workload};
+
+/// Requests that are drawn at once.
+pub(super) const BLOCK: usize = 32;
+
+/// The requests of one thread.
+#[derive(Debug)]
+pub(super) struct Requests<'r> {
+    workload: &'r Workload,
+    generator: Generator,
+    /// For what is chosen besides the record.
+    rng: Rng,
+    shape: KeyShape,
+    /// How many are drawn at once: one where a draw depends on what was written just before.
+    block: usize,
+    /// The keys are those that no record has.
+    are_absent: bool,
+    next: usize,
+    /// Parts of the mix.
+    parts: [usize; BLOCK],
+    ids: [KeyId; BLOCK],
+    /// Keys of all requests, one after the other.
+    keys: Vec<u8>,
+}
+
+impl<'r> Requests<'r> {
+    /// Requests of `workload` for records that `generator` draws.
+    pub(super) fn new(
+        shape: KeyShape,
+        workload: &'r Workload,
+        distribution: Distribution,
+        mut generator: Generator,
+    ) -> Requests<'r> {
+        let block = match distribution {
+            Distribution::Latest => 1,
+            _ => BLOCK,
+        };
+        Requests {
+            workload,
+            rng: generator.split(),
+            generator,
+            shape,
+            block,
+            are_absent: workload.reads_only_missing(),
+            next: block,
+            parts: [0; BLOCK],
+            ids: [KeyId::default(); BLOCK],
+            keys: shape.buffer(BLOCK),
+        }
+    }
+
+    /// Whether the next request is yet to be drawn.
+    #[inline]
+    pub(super) fn are_spent(&self) -> bool {
+        self.next == self.block
+    }
+
+    /// Draws the next block. `items_written` is the number of items that the store holds.
+    #[inline]
+    pub(super) fn draw(&mut self, items_written: u64) {
+        self.next = 0;
+        let ids = &mut self.ids[..self.block];
+        self.generator.fill(ids, items_written);
+        if self.workload.mix.len() > 1 {
+            for part in &mut self.parts[..self.block] {
+                *part = self.workload.choose(self.rng.below(100));
+            }
+        }
+        let ids = &self.ids[..self.block];
+        self.shape.write_all(ids, self.are_absent, &mut self.keys);
+    }
+
+    /// The next request, which must have been drawn: a number below [`BLOCK`].
+    #[inline]
+    pub(super) fn take(&mut self) -> usize {
+        self.next += 1;
+        self.next - 1
+    }
+
+    /// Which part of the mix a request is.
+    #[inline]
+    pub(super) fn part(&self, at: usize) -> usize {
+        self.parts[at]
+    }
+
+    /// The record that a request is about.
+    #[inline]
+    pub(super) fn id(&self, at: usize) -> KeyId {
+        self.ids[at]
+    }
+
+    /// The key of a request.
+    #[inline]
+    pub(super) fn key(&self, at: usize) -> &[u8] {
+        let bytes = self.shape.bytes();
+        &self.keys[at * bytes..][..bytes]
+    }
+
+    /// Gives a request another record.
+    #[inline]
+    pub(super) fn replace(&mut self, at: usize, id: KeyId) {
+        let bytes = self.shape.bytes();
+        self.ids[at] = id;
+        self.shape.write(id, &mut self.keys[at * bytes..][..bytes]);
+    }
+
+    /// Random numbers for what is chosen besides the record.
+    #[inline]
+    pub(super) fn rng(&mut self) -> &mut Rng {
+        &mut self.rng
+    }
+}
