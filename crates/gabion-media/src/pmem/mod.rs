@@ -7,7 +7,8 @@
 //! [`Medium`], which does what the pool's [`Class`] needs and no more, and which a test can watch:
 //!
 //! - [`trace`] says what is done to a medium, step by step;
-//! - [`model`] tells what the steps cost on one kind of medium.
+//! - [`model`] tells what the steps cost on one kind of medium;
+//! - [`explore`] tries whether a structure survives what a power failure may leave.
 //!
 //! # What survives what
 //! | class | the end of the process | the loss of power |
@@ -34,6 +35,7 @@ pub(crate) mod atomic;
 mod cpu;
 #[expect(unsafe_code, reason = "hands blocks to the collector as pointers")]
 mod epoch;
+pub mod explore;
 mod file;
 mod layout;
 #[expect(

@@ -1,0 +1,278 @@
+//! What a power failure may leave, and whether a structure survives it.
+//!
+//! # Idea
+//! A history of operations is run once on a watched medium. From its events follows, for every
+//! moment, which stores are certain to have reached the medium and which are not: a flush counts
+//! once its thread has fenced, and until then the caches may have written a line back or not
+//! ([`pending`] has the rules). The explorer lays out every image that may be left, opens the
+//! structure on it and compares what it holds with what the history allows: all operations that
+//! had returned, and the one under way whole or absent. Then the recovered structure must take
+//! further operations, and the power may fail again during its recovery.
+//!
+//! A structure plugs in by the trait [`Subject`]. [`Run`] records a history on one thread,
+//! [`Explorer`] explores it. [`Explorer::mutants`] leaves out each flush and each fence
+//! in turn: a mutant that survives shows a flush without need, or a history that never needs it.
+//!
+//! # Why it is fast
+//! - Images are laid out in one piece of memory by changing the lines that differ, and taken back
+//!   by restoring those that the check wrote: [`check`].
+//! - A hash of the image follows each change, and an image that was good under the same demand is
+//!   not tried again: [`walk`].
+//! - A line that a check does not read is not varied, for subjects that report their loads:
+//!   [`choose`].
+//!
+//! Sources: Jaaru (ASPLOS 2021) for varying only what recovery reads, Witcher (SOSP 2021) for
+//! mutants and comparing outputs, Yat (ATC 2014) for the images between fences.
+
+mod check;
+mod choose;
+mod excerpt;
+mod golden;
+mod image;
+mod mutant;
+mod pending;
+mod record;
+mod report;
+mod subject;
+#[cfg(test)]
+mod tests;
+mod walk;
+mod watch;
+
+pub use mutant::{Barrier, Mutant, MutantReport, Tried};
+pub use record::{Act, Run};
+pub use report::{KindCounts, Report, Violation};
+pub use subject::{Outcome, Stage, Subject};
+
+use std::collections::BTreeSet;
+
+use mutant::Count;
+use record::History;
+use walk::{Places, Seen, Walker};
+
+/// What fails.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Failure {
+    /// The power: what was not flushed and fenced may be lost.
+    Power,
+    /// The process, at any of its stores; all of them survive. So it is also with caches that
+    /// are saved when the power fails.
+    Process,
+}
+
+/// How far an exploration goes.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// What fails.
+    pub failure: Failure,
+    /// A moment with at most so many images has all of them tried.
+    pub all: u64,
+    /// Of other moments, so many images are tried besides.
+    pub sample: usize,
+    /// The same as `all` for crashes during recovery.
+    pub nested_all: u64,
+    /// The same as `sample` for crashes during recovery.
+    pub nested_sample: usize,
+    /// 1: crashes of the history; 2: also of the recoveries from them; 3: also of the recoveries
+    /// from those.
+    pub depth: u32,
+    /// A check that takes more steps on the medium is taken to be endless.
+    pub steps: u64,
+    /// So many violations end the exploration.
+    pub violations: usize,
+    /// Where random choices begin.
+    pub seed: u64,
+}
+
+impl Default for Limits {
+    /// All images of a moment up to 4,096, else 512; crashes during recovery, with up to 256
+    /// images for each moment, else 32.
+    fn default() -> Limits {
+        Limits {
+            failure: Failure::Power,
+            all: 4096,
+            sample: 512,
+            nested_all: 256,
+            nested_sample: 32,
+            depth: 2,
+            steps: 200_000,
+            violations: 4,
+            seed: 0x67_61_62_69_6f_6e,
+        }
+    }
+}
+
+impl Limits {
+    /// The default, with what the environment says instead: `GABION_CRASH_ALL`,
+    /// `GABION_CRASH_SAMPLE`, `GABION_CRASH_DEPTH` and `GABION_CRASH_SEED` for long runs and to
+    /// repeat one. Numbers are decimal, or hexadecimal after `0x`.
+    ///
+    /// # Panics
+    /// If one of them is not a number.
+    pub fn from_env() -> Limits {
+        let number = |name: &str, default: u64| {
+            let Ok(text) = std::env::var(name) else {
+                return default;
+            };
+            let number = match text.strip_prefix("0x") {
+                Some(digits) => u64::from_str_radix(digits, 16),
+                None => text.parse(),
+            };
+            number.unwrap_or_else(|_| panic!("{name} is {text:?}, which is not a number"))
+        };
+        let default = Limits::default();
+        let small = |number: u64| usize::try_from(number).unwrap_or(usize::MAX);
+        Limits {
+            all: number("GABION_CRASH_ALL", default.all),
+            sample: small(number("GABION_CRASH_SAMPLE", default.sample as u64)),
+            depth: u32::try_from(number("GABION_CRASH_DEPTH", u64::from(default.depth)))
+                .unwrap_or(u32::MAX),
+            seed: number("GABION_CRASH_SEED", default.seed),
+            ..default
+        }
+    }
+
+    fn all(&self, level: u32) -> u64 {
+        if level == 0 {
+            self.all
+        } else {
+            self.nested_all
+        }
+    }
+
+    fn samples(&self, level: u32) -> usize {
+        if level == 0 {
+            self.sample
+        } else {
+            self.nested_sample
+        }
+    }
+}
+
+/// Explores the runs of a subject.
+pub struct Explorer<'s, S: Subject> {
+    subject: &'s S,
+    limits: Limits,
+    seen: Seen,
+    run_places: Places,
+    recovery_places: Places,
+}
+
+impl<'s, S: Subject> Explorer<'s, S> {
+    /// An explorer that has seen no image yet.
+    pub fn new(subject: &'s S, limits: Limits) -> Explorer<'s, S> {
+        Explorer {
+            subject,
+            limits,
+            seen: Seen::default(),
+            run_places: Places::new(),
+            recovery_places: Places::new(),
+        }
+    }
+
+    /// Tries the images that failures during a run may leave.
+    pub fn explore(&mut self, run: &Run<S>) -> Report {
+        self.explore_history(run, run.trace())
+    }
+
+    fn explore_history(
+        &mut self,
+        history: &dyn History<S::Content>,
+        trace: &crate::pmem::trace::Trace,
+    ) -> Report {
+        let walker = Walker::new(
+            self.subject,
+            history,
+            trace.base(),
+            &self.limits,
+            &mut self.seen,
+            None,
+        );
+        let (report, places) = walker.run(trace);
+        self.run_places.extend(places.run);
+        self.recovery_places.extend(places.recovery);
+        report
+    }
+
+    /// Leaves out the flushes of each place in the source, and the fences of each, that the runs
+    /// explored so far have passed, and tries whether one of these runs gives it away.
+    ///
+    /// The runs must have been explored before, and found clean.
+    pub fn mutants(&mut self, runs: &[&Run<S>]) -> MutantReport {
+        let places: BTreeSet<_> = self
+            .run_places
+            .union(&self.recovery_places)
+            .copied()
+            .collect();
+        let mut report = MutantReport::default();
+        for (place, barrier) in places {
+            report
+                .tried
+                .push(self.try_mutant(Mutant::Place(place, barrier), runs));
+        }
+        report
+    }
+
+    /// Leaves out each flush and each fence by its number within each kind of operation, in the
+    /// runs that have operations of that kind. See [`Explorer::mutants`].
+    pub fn numbered_mutants(&mut self, runs: &[&Run<S>]) -> MutantReport {
+        let mut known = BTreeSet::new();
+        for run in runs {
+            let mut count = Count::default();
+            let mut phase = 0;
+            for event in run.trace().iter() {
+                use crate::pmem::trace::Step;
+                phase += usize::from(matches!(event.step, Step::Begin { .. } | Step::End { .. }));
+                let number = count.number(event.step);
+                if let (Some(number), Some(barrier)) = (number, Barrier::of(event.step))
+                    && run.is_explored(phase)
+                {
+                    known.insert((run.kind(phase), number, barrier));
+                }
+            }
+        }
+        let mut report = MutantReport::default();
+        for (kind, number, barrier) in known {
+            report
+                .tried
+                .push(self.try_mutant(Mutant::Number(kind, number, barrier), runs));
+        }
+        report
+    }
+
+    /// Tries whether one of some runs gives a mutant away.
+    pub fn try_mutant(&mut self, mutant: Mutant, runs: &[&Run<S>]) -> Tried {
+        let limits = Limits {
+            violations: 1,
+            ..self.limits
+        };
+        // A good image stays good without a flush, unless its recovery is a mutant too.
+        let is_in_recovery = match &mutant {
+            Mutant::Place(place, barrier) => self.recovery_places.contains(&(*place, *barrier)),
+            Mutant::Number(..) => false,
+        };
+        let mut fresh = Seen::default();
+        let mut tried = Tried {
+            mutant,
+            caught: None,
+            images: 0,
+        };
+        for run in runs {
+            let seen = if is_in_recovery {
+                &mut fresh
+            } else {
+                &mut self.seen
+            };
+            let trace = run.trace();
+            let mutant = Some(&tried.mutant);
+            let walker = Walker::new(self.subject, *run, trace.base(), &limits, seen, mutant);
+            let (report, _) = walker.run(trace);
+            tried.images += report.images();
+            tried.caught = report.violations.into_iter().next();
+            if tried.caught.is_some() {
+                break;
+            }
+        }
+        tried
+    }
+}

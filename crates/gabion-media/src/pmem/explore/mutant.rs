@@ -1,0 +1,162 @@
+//! A medium that leaves out a flush or a fence: what the explorer must catch.
+//!
+//! Flushes and fences change nothing that a running program sees, so a run in which one is left
+//! out is the same run with that event taken out of its trace. A mutant takes out all flushes, or
+//! all fences, of one place in the source, or those with one number within each operation of a
+//! kind.
+
+use std::fmt;
+use std::panic::Location;
+
+use super::report::Violation;
+use crate::pmem::trace::{Event, Step};
+
+/// What is left out.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Mutant {
+    /// The flushes, or the fences, of a place in the source.
+    Place(Location<'static>, Barrier),
+    /// The flush, or the fence, with this number in each operation of a kind, counted from 0.
+    Number(&'static str, usize, Barrier),
+}
+
+/// What a mutant leaves out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Barrier {
+    /// A flush of a line.
+    Flush,
+    /// A fence.
+    Fence,
+}
+
+impl Barrier {
+    /// What a step is, if it is either.
+    pub(super) fn of(step: Step<'_>) -> Option<Barrier> {
+        match step {
+            Step::Flush { .. } => Some(Barrier::Flush),
+            Step::Fence => Some(Barrier::Fence),
+            _ => None,
+        }
+    }
+}
+
+/// Flushes and fences since the operation began.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Count {
+    flushes: usize,
+    fences: usize,
+}
+
+impl Count {
+    /// Follows an event, and numbers it if it is a flush or a fence.
+    pub(super) fn number(&mut self, step: Step<'_>) -> Option<usize> {
+        if let Step::Begin { .. } = step {
+            *self = Count::default();
+        }
+        let count = match Barrier::of(step)? {
+            Barrier::Flush => &mut self.flushes,
+            Barrier::Fence => &mut self.fences,
+        };
+        *count += 1;
+        Some(*count - 1)
+    }
+}
+
+impl Mutant {
+    /// Whether this event of the run (level 0) or of a recovery from it is left out; `kind` is
+    /// that of the operation, and `count` has followed the events before.
+    pub(super) fn removes(
+        &self,
+        event: &Event<'_>,
+        level: u32,
+        kind: &str,
+        count: &mut Count,
+    ) -> bool {
+        let number = count.number(event.step);
+        match self {
+            Mutant::Place(place, barrier) => {
+                Barrier::of(event.step) == Some(*barrier) && event.site == place
+            }
+            Mutant::Number(name, nth, barrier) => {
+                level == 0
+                    && Barrier::of(event.step) == Some(*barrier)
+                    && *name == kind
+                    && number == Some(*nth)
+            }
+        }
+    }
+}
+
+impl fmt::Display for Barrier {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Barrier::Flush => "flush",
+            Barrier::Fence => "fence",
+        })
+    }
+}
+
+impl fmt::Display for Mutant {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Mutant::Place(place, barrier) => {
+                let (file, line, column) = (place.file(), place.line(), place.column());
+                write!(f, "{barrier} at {file}:{line}:{column}")
+            }
+            Mutant::Number(kind, number, barrier) => write!(f, "{barrier} {number} of {kind}"),
+        }
+    }
+}
+
+/// A mutant and how it fared.
+#[derive(Clone, Debug)]
+pub struct Tried {
+    /// The mutant.
+    pub mutant: Mutant,
+    /// The first image that gave it away; `None` if it survived.
+    pub caught: Option<Violation>,
+    /// Images that were checked for it.
+    pub images: u64,
+}
+
+/// All mutants of some runs.
+#[derive(Clone, Debug, Default)]
+pub struct MutantReport {
+    /// Each of them.
+    pub tried: Vec<Tried>,
+}
+
+impl MutantReport {
+    /// Those that no image gave away.
+    pub fn survivors(&self) -> impl Iterator<Item = &Mutant> {
+        let survived = self.tried.iter().filter(|tried| tried.caught.is_none());
+        survived.map(|tried| &tried.mutant)
+    }
+
+    /// How many were given away.
+    pub fn caught(&self) -> usize {
+        self.tried.len() - self.survivors().count()
+    }
+}
+
+impl fmt::Display for MutantReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(
+            f,
+            "{} of {} mutants caught",
+            self.caught(),
+            self.tried.len()
+        )?;
+        for tried in &self.tried {
+            let (mutant, images) = (&tried.mutant, tried.images);
+            match &tried.caught {
+                Some(violation) => {
+                    let why: String = violation.message.chars().take(60).collect();
+                    writeln!(f, "  caught    {mutant}, {images} images: {why}")?;
+                }
+                None => writeln!(f, "  SURVIVED  {mutant}, {images} images")?,
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,235 @@
+//! A history run once, with everything it did to the medium and what it came to.
+
+use std::sync::Arc;
+
+use super::check::hash_of_value;
+use super::image::mix;
+use super::subject::{Outcome, Stage, Subject};
+use super::watch::Recorder;
+use crate::pmem::region::Region;
+use crate::pmem::trace::{Step, Trace};
+
+/// A part of a history.
+#[derive(Clone, Debug)]
+pub enum Act<Op> {
+    /// An operation.
+    Op(Op),
+    /// The structure is closed, and opened again.
+    Reopen,
+}
+
+/// A run of a history on one thread: what the explorer explores.
+///
+/// The first thing it does is to create the structure.
+pub struct Run<S: Subject> {
+    /// Name for reports.
+    pub(super) name: String,
+    pub(super) trace: Trace,
+    /// What was done by each step of the history, the first being the creation.
+    pub(super) names: Vec<&'static str>,
+    pub(super) steps: Vec<String>,
+    /// What the structure held before the history, and after each step.
+    contents: Vec<Option<S::Content>>,
+    /// The hash of each.
+    hashes: Vec<u64>,
+    /// Steps before this one only prepare; crashes in them are not explored.
+    first: usize,
+}
+
+/// Where a history stands in a phase: the phases are the stretches between the begins and the
+/// returns of its steps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Standing {
+    /// Steps that have returned.
+    pub(super) done: usize,
+    /// Whether the next one is under way.
+    pub(super) is_under_way: bool,
+}
+
+impl Standing {
+    /// The standing in a phase: each step begins and returns once.
+    pub(super) fn in_phase(phase: usize) -> Standing {
+        Standing {
+            done: phase / 2,
+            is_under_way: phase % 2 == 1,
+        }
+    }
+}
+
+impl<S: Subject> Run<S> {
+    /// Creates the structure, prepares it with `setup` and then acts. Crashes are explored in
+    /// the acts; if there is no setup, in the creation too.
+    ///
+    /// # Errors
+    /// A sentence, if an operation fails or does not do what the twin says.
+    pub fn record(
+        subject: &S,
+        name: &str,
+        setup: &[S::Op],
+        acts: &[Act<S::Op>],
+    ) -> Result<Run<S>, String> {
+        let region = Region::new(usize::try_from(subject.bytes()).unwrap_or(usize::MAX));
+        let recorder = Arc::new(Recorder::new(region.to_vec(), false));
+        let stage = Stage::new(region, recorder.clone());
+        let mut run = Run {
+            name: name.to_owned(),
+            trace: Trace::default(),
+            names: Vec::new(),
+            steps: Vec::new(),
+            contents: vec![None],
+            hashes: Vec::new(),
+            first: if setup.is_empty() { 0 } else { setup.len() + 1 },
+        };
+        let mut content = subject.empty();
+        let mut structure = run.do_step(&recorder, "create", "create".to_owned(), || {
+            subject.create(&stage)
+        })?;
+        run.contents.push(Some(content.clone()));
+        let setup = setup.iter().cloned().map(Act::Op);
+        for act in setup.chain(acts.iter().cloned()) {
+            match act {
+                Act::Op(op) => {
+                    let text = format!("{op:?}");
+                    let outcome = run.do_step(&recorder, subject.name(&op), text, || {
+                        subject.apply(&structure, &op)
+                    })?;
+                    if outcome == Outcome::Done {
+                        subject.expect(&mut content, &op);
+                    }
+                }
+                Act::Reopen => {
+                    structure = run.do_step(&recorder, "reopen", "reopen".to_owned(), || {
+                        subject.close(structure)?;
+                        let opened = subject.open(&stage)?;
+                        opened.ok_or_else(|| "it is gone after it was closed".to_owned())
+                    })?;
+                }
+            }
+            let holds = subject.content(&structure)?;
+            if holds != content {
+                let step = run.steps.last().map_or("", String::as_str);
+                return Err(format!(
+                    "after {step} it holds {holds:?} instead of {content:?}"
+                ));
+            }
+            run.contents.push(Some(content.clone()));
+        }
+        run.trace = recorder.take();
+        run.hashes = run.contents.iter().map(hash_of_value).collect();
+        drop(structure);
+        Ok(run)
+    }
+
+    fn do_step<R>(
+        &mut self,
+        recorder: &Recorder,
+        name: &'static str,
+        text: String,
+        act: impl FnOnce() -> Result<R, String>,
+    ) -> Result<R, String> {
+        let op = u32::try_from(self.steps.len()).unwrap_or(u32::MAX);
+        recorder.mark(Step::Begin { op }, 0);
+        let result = act().map_err(|error| format!("{text}: {error}"))?;
+        recorder.mark(Step::End { op }, 0);
+        self.names.push(name);
+        self.steps.push(text);
+        Ok(result)
+    }
+
+    /// The first step that is not setup.
+    pub(super) fn first(&self) -> usize {
+        self.first
+    }
+
+    /// The events of the run.
+    pub fn trace(&self) -> &Trace {
+        &self.trace
+    }
+}
+
+/// What the explorer must know of a history besides its events.
+pub(super) trait History<C> {
+    /// Whether this content is one that a crash in `phase` may leave. `None`: there is no
+    /// structure yet.
+    fn judge(&self, phase: usize, content: Option<&C>) -> Result<(), String>;
+
+    /// A number that is equal for phases that allow the same contents, and for a phase that allows
+    /// just one equal to [`demand_of`] it.
+    fn demand(&self, phase: usize) -> u64;
+
+    /// Name of the run, for reports.
+    fn name(&self) -> &str;
+
+    /// Whether crashes in this phase are explored.
+    fn is_explored(&self, phase: usize) -> bool;
+
+    /// The kind of step that a crash in this phase is counted under.
+    fn kind(&self, phase: usize) -> &'static str;
+
+    /// Where the history stands, for people.
+    fn tell(&self, phase: usize) -> String;
+
+    /// What a step is, for people.
+    fn step(&self, op: u32) -> &str;
+}
+
+/// The number of a demand for one content or, of a step under way, another.
+pub(super) fn demand_of(before: u64, after: u64) -> u64 {
+    mix(before ^ after.rotate_left(32))
+}
+
+impl<S: Subject> History<S::Content> for Run<S> {
+    fn judge(&self, phase: usize, content: Option<&S::Content>) -> Result<(), String> {
+        let standing = Standing::in_phase(phase);
+        let before = self.contents[standing.done].as_ref();
+        if content == before {
+            return Ok(());
+        }
+        if !standing.is_under_way {
+            return Err(format!("it holds {content:?} instead of {before:?}"));
+        }
+        let after = self.contents[standing.done + 1].as_ref();
+        if content == after {
+            return Ok(());
+        }
+        Err(format!(
+            "it holds {content:?}, which is neither {before:?} nor {after:?}"
+        ))
+    }
+
+    fn demand(&self, phase: usize) -> u64 {
+        let standing = Standing::in_phase(phase);
+        let after = standing.done + usize::from(standing.is_under_way);
+        demand_of(self.hashes[standing.done], self.hashes[after])
+    }
+
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn is_explored(&self, phase: usize) -> bool {
+        // When a step has returned, what is demanded is still its affair.
+        phase > 2 * self.first
+    }
+
+    fn kind(&self, phase: usize) -> &'static str {
+        let step = phase.saturating_sub(1) / 2;
+        self.names.get(step).copied().unwrap_or("end")
+    }
+
+    fn tell(&self, phase: usize) -> String {
+        let Standing { done, is_under_way } = Standing::in_phase(phase);
+        let step = |at: usize| self.steps.get(at).map_or("", String::as_str);
+        if is_under_way {
+            format!("during step {done}, {}", step(done))
+        } else if done == 0 {
+            "before the first step".to_owned()
+        } else {
+            format!("after step {}, {}, returned", done - 1, step(done - 1))
+        }
+    }
+
+    fn step(&self, op: u32) -> &str {
+        self.steps.get(op as usize).map_or("", String::as_str)
+    }
+}

@@ -1,0 +1,69 @@
+//! Golden persist traces.
+
+use super::super::{Outcome, Run, Stage, Subject};
+use super::{Act, Words};
+
+/// A counter, and a copy of it in another line.
+struct Counter;
+
+impl Subject for Counter {
+    type Op = u64;
+    type Structure = Words;
+    type Content = u64;
+
+    fn bytes(&self) -> u64 {
+        4096
+    }
+
+    fn create(&self, stage: &Stage) -> Result<Words, String> {
+        Ok(Words(stage.medium()))
+    }
+
+    fn open(&self, stage: &Stage) -> Result<Option<Words>, String> {
+        Ok(Some(Words(stage.medium())))
+    }
+
+    fn apply(&self, words: &Words, value: &u64) -> Result<Outcome, String> {
+        words.0.write(256, &value.to_le_bytes());
+        words.0.write_past_cache(512, &[7; 16]);
+        words.set(64, *value);
+        words.flush(256);
+        words.persist(64);
+        Ok(Outcome::Done)
+    }
+
+    fn content(&self, words: &Words) -> Result<u64, String> {
+        Ok(words.get(64))
+    }
+
+    fn empty(&self) -> u64 {
+        0
+    }
+
+    fn expect(&self, content: &mut u64, value: &u64) {
+        *content = *value;
+    }
+
+    fn name(&self, _: &u64) -> &'static str {
+        "count"
+    }
+}
+
+#[test]
+fn a_golden_trace_tells_each_way_of_an_operation_once() {
+    let acts = [Act::Op(1), Act::Op(2), Act::Reopen];
+    let run = Run::record(&Counter, "count", &[5], &acts).unwrap();
+    let expected = "\
+count
+  store   A+0 8 B
+  ntstore B+0 16 B
+  store   C+0 8 B
+  flush   A
+  flush   C
+  fence
+
+reopen
+
+";
+    assert_eq!(run.golden(), expected);
+}

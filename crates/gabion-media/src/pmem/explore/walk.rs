@@ -1,0 +1,419 @@
+//! The exploration itself: along the events of a run, from one moment of failure to the next.
+//!
+//! # Which moments
+//! Until a fence ends it, a store may be there or not, and with each further store the images
+//! possible before remain possible. So the images at a fence, before it takes effect, contain all
+//! those since the last one, and only fences need to be looked at; besides them the returns of
+//! operations, at which what is demanded changes, and the end.
+//!
+//! # Crash during recovery
+//! What `open` stores, flushes and fences while it checks an image is kept. If it stored
+//! anything, its events are walked in the same way, with that image as the durable content, down
+//! to [`Limits::depth`]. After its end nothing but what it showed is allowed.
+
+use std::collections::{BTreeSet, HashMap};
+use std::hash::{BuildHasherDefault, Hasher};
+use std::panic::Location;
+use std::time::Instant;
+
+use super::check::{Bench, Demand, hash_of_value};
+use super::choose::{Picks, Search, samples};
+use super::excerpt::excerpt;
+use super::image::{Random, mix};
+use super::mutant::{Barrier, Count, Mutant};
+use super::pending::{Pending, Unsettled, word_by_word};
+use super::record::{History, demand_of};
+use super::report::{KindCounts, Report, Violation};
+use super::subject::Subject;
+use super::{Failure, Limits};
+use crate::pmem::trace::{Event, Step, Trace};
+
+/// Images known to be good: the hash of an image and its demand, and the number of the list of
+/// lines that its check read.
+#[derive(Default)]
+pub(super) struct Seen {
+    good: HashMap<u64, u32, BuildHasherDefault<AsItIs>>,
+    lists: HashMap<Box<[u32]>, u32>,
+    reads: Vec<Box<[u32]>>,
+}
+
+impl Seen {
+    /// The number of a list of lines.
+    fn list(&mut self, read: &[u32]) -> u32 {
+        if let Some(list) = self.lists.get(read) {
+            return *list;
+        }
+        let list = u32::try_from(self.reads.len()).unwrap_or(u32::MAX);
+        self.lists.insert(read.into(), list);
+        self.reads.push(read.into());
+        list
+    }
+}
+
+/// The hasher of numbers that are hashes already.
+#[derive(Default)]
+struct AsItIs(u64);
+
+impl Hasher for AsItIs {
+    fn write(&mut self, bytes: &[u8]) {
+        for byte in bytes {
+            self.0 = self.0.rotate_left(8) ^ u64::from(*byte);
+        }
+    }
+
+    fn write_u64(&mut self, number: u64) {
+        self.0 = number;
+    }
+
+    fn finish(&self) -> u64 {
+        self.0
+    }
+}
+
+/// Places of flushes and fences in the source.
+pub(super) type Places = BTreeSet<(Location<'static>, Barrier)>;
+
+/// The places that a run passed, and those of the recoveries from its images.
+#[derive(Default)]
+pub(super) struct Passed {
+    pub(super) run: Places,
+    pub(super) recovery: Places,
+}
+
+pub(super) struct Walker<'w, S: Subject> {
+    bench: Bench<'w, S>,
+    history: &'w dyn History<S::Content>,
+    limits: &'w Limits,
+    seen: &'w mut Seen,
+    mutant: Option<&'w Mutant>,
+    report: Report,
+    passed: Passed,
+    phase: usize,
+    reports_loads: bool,
+}
+
+/// A level of the exploration: 0 is the run, 1 a recovery from its crash, and so on.
+struct Moment<'m> {
+    trace: &'m Trace,
+    index: usize,
+    level: u32,
+}
+
+impl<'w, S: Subject> Walker<'w, S> {
+    pub(super) fn new(
+        subject: &'w S,
+        history: &'w dyn History<S::Content>,
+        base: &[u8],
+        limits: &'w Limits,
+        seen: &'w mut Seen,
+        mutant: Option<&'w Mutant>,
+    ) -> Walker<'w, S> {
+        Walker {
+            bench: Bench::new(subject, base, limits.steps),
+            history,
+            limits,
+            seen,
+            mutant,
+            report: Report {
+                seed: limits.seed,
+                ..Report::default()
+            },
+            passed: Passed::default(),
+            phase: 0,
+            reports_loads: subject.reports_loads(),
+        }
+    }
+
+    /// Explores the run.
+    pub(super) fn run(mut self, trace: &Trace) -> (Report, Passed) {
+        let began = Instant::now();
+        self.walk(trace, 0, &Demand::History);
+        self.report.elapsed = began.elapsed();
+        (self.report, self.passed)
+    }
+
+    fn is_over(&self) -> bool {
+        self.report.violations.len() >= self.limits.violations
+    }
+
+    /// Explores a run or, at a level above 0, a recovery. When it has come to its end, `at_end` is
+    /// demanded.
+    fn walk(&mut self, trace: &Trace, level: u32, at_end: &Demand<S::Content>) {
+        let mut pending = Pending::default();
+        let mut is_fresh = false;
+        let mut count = Count::default();
+        for (index, event) in trace.iter().enumerate() {
+            if self.is_over() {
+                return;
+            }
+            let moment = Moment {
+                trace,
+                index,
+                level,
+            };
+            match event.step {
+                Step::Begin { .. } | Step::End { .. } => self.phase += 1,
+                _ => self.pass(&event, level),
+            }
+            let is_end = matches!(event.step, Step::End { .. });
+            let name = self.history.kind(self.phase);
+            let is_removed = self
+                .mutant
+                .is_some_and(|mutant| mutant.removes(&event, level, name, &mut count));
+            let may_fail = is_end || is_fresh && event.step == Step::Fence && !is_removed;
+            if may_fail && self.limits.failure == Failure::Power {
+                self.point(&mut pending, &moment, &Demand::History);
+                is_fresh = false;
+            }
+            if is_removed {
+                continue;
+            }
+            match self.limits.failure {
+                Failure::Power => is_fresh |= self.take(&mut pending, index, event),
+                Failure::Process => self.die_at(&moment, event),
+            }
+            if level == 0 {
+                self.bench.image.settle();
+            }
+        }
+        if !self.is_over() {
+            let end = Moment {
+                trace,
+                index: trace.len(),
+                level,
+            };
+            self.point(&mut pending, &end, at_end);
+        }
+    }
+
+    /// Notes the place of a flush or a fence that mutants may leave out.
+    fn pass(&mut self, event: &Event<'_>, level: u32) {
+        let Some(barrier) = Barrier::of(event.step) else {
+            return;
+        };
+        if self.mutant.is_some() {
+            return;
+        }
+        if level > 0 {
+            self.passed.recovery.insert((*event.site, barrier));
+        } else if self.history.is_explored(self.phase) {
+            self.passed.run.insert((*event.site, barrier));
+        }
+    }
+
+    /// Takes an event; what becomes certain reaches the memory too.
+    fn take(&mut self, pending: &mut Pending, index: usize, event: Event<'_>) -> bool {
+        let mark = self.bench.image.mark();
+        let is_store = pending.take(index, event, &mut self.bench.image);
+        self.bench.lay_since(mark);
+        is_store
+    }
+
+    /// The process dies at each word that it stores, and the caches live on.
+    fn die_at(&mut self, moment: &Moment<'_>, event: Event<'_>) {
+        let mut settled = Pending::default();
+        for (line, content) in word_by_word(event.step, &self.bench.image) {
+            self.bench.image.set(line, content);
+            self.bench.lay(line, &content);
+            self.point(&mut settled, moment, &Demand::History);
+            if self.is_over() {
+                return;
+            }
+        }
+        if matches!(event.step, Step::End { .. }) {
+            self.point(&mut settled, moment, &Demand::History);
+        }
+    }
+
+    fn counts(&mut self) -> &mut KindCounts {
+        let kind = self.history.kind(self.phase);
+        self.report.kinds.entry(kind).or_default()
+    }
+
+    /// Tries the images that a failure at this moment may leave.
+    fn point(&mut self, pending: &mut Pending, moment: &Moment<'_>, demand: &Demand<S::Content>) {
+        if moment.level == 0 {
+            if !self.history.is_explored(self.phase) {
+                return;
+            }
+            self.counts().points += 1;
+        }
+        let number = match demand {
+            Demand::History => self.history.demand(self.phase),
+            Demand::Exactly(content) => demand_of(hash_of_value(content), hash_of_value(content)),
+        };
+        pending.refresh(&self.bench.image);
+        let places: Vec<u32> = pending.lines().map(|(line, _)| line).collect();
+        let lines: Vec<&Unsettled> = pending.lines().map(|(_, line)| line).collect();
+        let images = Images {
+            number,
+            places: &places,
+            lines: &lines,
+            moment,
+            demand,
+        };
+        if self.search(&images) || self.is_over() {
+            return;
+        }
+        if moment.level == 0 {
+            self.counts().sampled += 1;
+        }
+        let index = moment.index as u64;
+        let mut random = Random::new(self.limits.seed ^ mix(index ^ self.bench.image.hash()));
+        for picks in samples(&lines, self.limits.samples(moment.level), &mut random) {
+            if self.is_over() {
+                return;
+            }
+            self.image(&images, &picks);
+        }
+    }
+
+    /// Tries all images that a check can tell apart, unless there are too many.
+    fn search(&mut self, images: &Images<'_, S>) -> bool {
+        let limit = self.limits.all(images.moment.level);
+        let mut search = Search::new(images.lines.len());
+        if !self.reports_loads {
+            let combinations = images.lines.iter().try_fold(1u64, |product, line| {
+                product.checked_mul(line.choices().len() as u64)
+            });
+            if combinations.is_none_or(|combinations| combinations > limit) {
+                return false;
+            }
+            (0..images.lines.len()).for_each(|line| search.depends_on(line));
+        }
+        for _ in 0..limit {
+            if self.is_over() {
+                return true;
+            }
+            let reads = self.image(images, search.picks());
+            if self.reports_loads {
+                for line in &self.seen.reads[reads as usize] {
+                    if let Ok(at) = images.places.binary_search(line) {
+                        search.depends_on(at);
+                    }
+                }
+            }
+            if !search.advance(|line| images.lines[line].choices().len()) {
+                return true;
+            }
+        }
+        false
+    }
+
+    /// Tries an image. Returns the number of the list of lines that its check read.
+    fn image(&mut self, images: &Images<'_, S>, picks: &Picks) -> u32 {
+        let mut hash = self.bench.image.hash();
+        for (at, choice) in picks {
+            let choices = images.lines[*at].choices();
+            hash ^= choices[0].hash ^ choices[*choice].hash;
+        }
+        let key = mix(hash ^ images.number);
+        if let Some(reads) = self.seen.good.get(&key) {
+            self.report.repeated += 1;
+            return *reads;
+        }
+        let level = images.moment.level;
+        let counts = self.counts();
+        counts.images += 1;
+        counts.nested += u64::from(level > 0);
+        for (at, choice) in picks {
+            self.bench.lay(
+                images.places[*at],
+                &images.lines[*at].choices()[*choice].content,
+            );
+        }
+        let is_deep = level + 1 < self.limits.depth;
+        let is_thorough = hash.is_multiple_of(8);
+        let (history, phase) = (self.history, self.phase);
+        let judge = |content: Option<&S::Content>| match images.demand {
+            Demand::History => history.judge(phase, content),
+            Demand::Exactly(shown) if shown.as_ref() == content => Ok(()),
+            Demand::Exactly(shown) => Err(format!(
+                "a recovery showed {shown:?}, and one after it {content:?}"
+            )),
+        };
+        let result = self.bench.check(&judge, is_deep, is_thorough);
+        let laid = picks.iter().map(|(at, _)| images.places[*at]);
+        self.bench.restore(laid);
+        let seen = &mut self.seen;
+        let reads = self.bench.lens().read(|read| seen.list(read));
+        match result {
+            Ok(content) => {
+                seen.good.insert(key, reads);
+                if let Some(recovery) = self.bench.lens().recovery() {
+                    self.recover(images, picks, &recovery, content);
+                }
+            }
+            Err(message) => self.violation(images, picks, message),
+        }
+        reads
+    }
+
+    /// Explores crashes of the recovery from an image.
+    fn recover(
+        &mut self,
+        images: &Images<'_, S>,
+        picks: &Picks,
+        recovery: &Trace,
+        content: Option<S::Content>,
+    ) {
+        let mark = self.bench.image.mark();
+        for (at, choice) in picks {
+            let content = images.lines[*at].choices()[*choice].content;
+            self.bench.image.set(images.places[*at], content);
+        }
+        self.bench.lay_since(mark);
+        let known = self.report.violations.len();
+        self.walk(recovery, images.moment.level + 1, &Demand::Exactly(content));
+        self.bench.undo(mark);
+        let context = self.context(images, picks);
+        let moment = self.history.tell(self.phase);
+        for violation in &mut self.report.violations[known..] {
+            violation.context.push_str("\nThe recovery was that from\n");
+            violation.context.push_str(&context);
+            violation.moment = format!("during recovery from a failure {moment}");
+        }
+    }
+
+    fn violation(&mut self, images: &Images<'_, S>, picks: &Picks, message: String) {
+        self.counts().violations += 1;
+        let moment = format!(
+            "{} in run {}",
+            self.history.tell(self.phase),
+            self.history.name()
+        );
+        let context = self.context(images, picks);
+        self.report.violations.push(Violation {
+            message,
+            moment,
+            context,
+        });
+    }
+
+    fn context(&self, images: &Images<'_, S>, picks: &Picks) -> String {
+        let mut fates = HashMap::new();
+        for (at, line) in images.lines.iter().enumerate() {
+            let choice = picks
+                .iter()
+                .find(|(line, _)| *line == at)
+                .map_or(0, |(_, pick)| *pick);
+            for (event, has_arrived) in line.fate(&line.choices()[choice]) {
+                let (arrived, all) = fates.entry(event).or_insert((0, 0));
+                *arrived += usize::from(has_arrived);
+                *all += 1;
+            }
+        }
+        let step = |op: u32| self.history.step(op).to_owned();
+        excerpt(images.moment.trace, images.moment.index, &fates, &step)
+    }
+}
+
+/// The images of one moment.
+struct Images<'i, S: Subject> {
+    /// The number of the demand.
+    number: u64,
+    places: &'i [u32],
+    lines: &'i [&'i Unsettled],
+    moment: &'i Moment<'i>,
+    demand: &'i Demand<S::Content>,
+}

@@ -1,0 +1,164 @@
+//! Two watchers: one keeps a run, the other follows the check of an image.
+
+use std::panic::{Location, resume_unwind};
+
+use parking_lot::Mutex;
+
+use super::pending::line_of;
+use crate::pmem::trace::{Event, Step, Trace, Watcher};
+
+/// Keeps all events but loads.
+pub(super) struct Recorder {
+    trace: Mutex<Trace>,
+    /// Whether threads give way to each other at each step, so that they interleave.
+    gives_way: bool,
+}
+
+impl Recorder {
+    pub(super) fn new(base: Vec<u8>, gives_way: bool) -> Recorder {
+        Recorder {
+            trace: Mutex::new(Trace::new(base)),
+            gives_way,
+        }
+    }
+
+    /// Notes that an operation begins or returns.
+    pub(super) fn mark(&self, step: Step<'_>, thread: u32) {
+        let site = Location::caller();
+        self.trace.lock().push(Event { step, site, thread });
+    }
+
+    /// The run so far; none of it is left here.
+    pub(super) fn take(&self) -> Trace {
+        std::mem::take(&mut self.trace.lock())
+    }
+}
+
+impl Watcher for Recorder {
+    fn event(&self, event: Event<'_>) {
+        if !matches!(event.step, Step::Load { .. }) {
+            self.trace.lock().push(event);
+        }
+        if self.gives_way {
+            std::thread::yield_now();
+        }
+    }
+}
+
+/// What ended a check that took too many steps, as the payload of its panic.
+pub(super) struct Endless;
+
+/// Follows the check of an image: which lines it read, and which it wrote.
+pub(super) struct Lens(Mutex<Sight>);
+
+#[derive(Default)]
+struct Sight {
+    /// Counts checks; a line is in a list if its stamp is this.
+    check: u32,
+    written_in: Vec<u32>,
+    read_in: Vec<u32>,
+    written: Vec<u32>,
+    read: Vec<u32>,
+    steps_left: u64,
+    records: bool,
+    trace: Trace,
+}
+
+impl Lens {
+    /// For a medium of so many lines.
+    pub(super) fn new(lines: usize) -> Lens {
+        Lens(Mutex::new(Sight {
+            written_in: vec![0; lines],
+            read_in: vec![0; lines],
+            ..Sight::default()
+        }))
+    }
+
+    /// Begins with a check that may take so many steps.
+    pub(super) fn begin(&self, steps: u64, records: bool) {
+        let mut sight = self.0.lock();
+        if sight.check == u32::MAX {
+            sight.check = 0;
+            sight.written_in.fill(0);
+            sight.read_in.fill(0);
+        }
+        sight.check += 1;
+        sight.written.clear();
+        sight.read.clear();
+        sight.steps_left = steps;
+        sight.records = records;
+        sight.trace.clear();
+    }
+
+    /// Ends the record of stores, flushes and fences, which is that of recovery alone.
+    pub(super) fn stop_recording(&self) {
+        self.0.lock().records = false;
+    }
+
+    /// The record of the recovery, if it changed anything.
+    pub(super) fn recovery(&self) -> Option<Trace> {
+        let sight = self.0.lock();
+        let is_store =
+            |event: Event<'_>| matches!(event.step, Step::Store { .. } | Step::NtStore { .. });
+        sight
+            .trace
+            .iter()
+            .any(is_store)
+            .then(|| sight.trace.clone())
+    }
+
+    /// Shows the lines that the check read, in the order of their first read.
+    pub(super) fn read<R>(&self, see: impl FnOnce(&[u32]) -> R) -> R {
+        see(&self.0.lock().read)
+    }
+
+    /// Shows the lines that the check wrote.
+    pub(super) fn written(&self, mut see: impl FnMut(u32)) {
+        for line in &self.0.lock().written {
+            see(*line);
+        }
+    }
+}
+
+impl Sight {
+    fn note(&mut self, offset: u64, len: u64, is_store: bool) {
+        if len == 0 {
+            return;
+        }
+        for line in line_of(offset)..=line_of(offset + len - 1) {
+            let (stamps, lines) = if is_store {
+                (&mut self.written_in, &mut self.written)
+            } else {
+                (&mut self.read_in, &mut self.read)
+            };
+            let Some(stamp) = stamps.get_mut(line as usize) else {
+                continue;
+            };
+            if *stamp != self.check {
+                *stamp = self.check;
+                lines.push(line);
+            }
+        }
+    }
+}
+
+impl Watcher for Lens {
+    fn event(&self, event: Event<'_>) {
+        let mut sight = self.0.lock();
+        if sight.steps_left == 0 {
+            drop(sight);
+            resume_unwind(Box::new(Endless));
+        }
+        sight.steps_left -= 1;
+        match event.step {
+            Step::Store { offset, bytes } | Step::NtStore { offset, bytes } => {
+                sight.note(offset, bytes.len() as u64, true);
+            }
+            Step::Load { offset, len } => sight.note(offset, len, false),
+            _ => {}
+        }
+        if sight.records && !matches!(event.step, Step::Load { .. }) {
+            sight.trace.push(event);
+        }
+    }
+}
