@@ -33,7 +33,7 @@ pub trait Item: sealed::Sealed + Debug + Ord + Hash + Send + Sync + 'static {
     fn rebuild(word: u64, bytes: &[u8]) -> Self::Owned;
 
     /// The seeded hash.
-    fn hash(&self, seed: &Seed) -> u64;
+    fn seeded_hash(&self, seed: &Seed) -> u64;
 
     /// The word that stands for a key in a slot: the key, or its hash.
     #[inline]
@@ -72,7 +72,7 @@ impl Item for u64 {
     }
 
     #[inline]
-    fn hash(&self, seed: &Seed) -> u64 {
+    fn seeded_hash(&self, seed: &Seed) -> u64 {
         seed.hash_u64(*self)
     }
 }
@@ -97,7 +97,7 @@ impl Item for [u8] {
     }
 
     #[inline]
-    fn hash(&self, seed: &Seed) -> u64 {
+    fn seeded_hash(&self, seed: &Seed) -> u64 {
         seed.hash_bytes(self)
     }
 }

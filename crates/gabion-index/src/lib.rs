@@ -1,12 +1,43 @@
 //! Indexes that live in persistent memory, and what they share.
 //!
-//! The shared parts: [`Item`], what keys and values are; [`Seed`], hashing; [`tags`], vectors of
-//! one-byte tags; [`lock`], locks that stay in DRAM.
+//! An index lies in a [`Pool`](gabion_media::pmem::Pool), whose class decides what it survives: on
+//! persistent memory the loss of power, in an ordinary file the death of the process, in anonymous
+//! memory nothing. It is the same code each time. [`index`] says what every index can do,
+//! [`registry`] lists them all; [`TurboHash`] can do more than the common traits say.
+//!
+//! ```
+//! use gabion_index::TurboHash;
+//! use gabion_index::turbo::Options;
+//! use gabion_media::pmem::{Pool, PoolOptions};
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let pool = Pool::anonymous(PoolOptions {
+//!     size: 16 << 20,
+//!     ..TurboHash::<u64, u64>::pool_options()
+//! })?;
+//! let table: TurboHash<u64, u64> = TurboHash::create(&pool, &Options::default())?;
+//! table.put(&7, &49)?;
+//! assert_eq!(table.get(&7)?, Some(49));
+//! assert_eq!(table.fetch_add(&7, 1)?, Some(49));
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # Shared parts
+//! [`Item`], what keys and values are; [`Seed`], hashing; [`tags`], vectors of one-byte tags;
+//! [`lock`], locks that stay in DRAM.
 
+mod error;
 pub mod hash;
+pub mod index;
 mod item;
 pub mod lock;
+pub mod registry;
 pub mod tags;
+pub mod turbo;
 
+pub use error::{Error, Result};
 pub use hash::Seed;
+pub use index::{Index, OrderedIndex};
 pub use item::Item;
+pub use turbo::TurboHash;

@@ -1,0 +1,47 @@
+//! What can go wrong with an index.
+
+/// The result of an operation of an index.
+pub type Result<T> = std::result::Result<T, Error>;
+
+/// Why an operation of an index failed.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The pool has no space, or cannot be used.
+    #[error(transparent)]
+    Media(#[from] gabion_media::Error),
+    /// Something on the medium is not what it should be.
+    #[error("{what} at offset {offset} of the pool is damaged; restore the pool from a copy")]
+    Damaged {
+        /// The kind of structure.
+        what: &'static str,
+        /// Bytes from the start of the pool.
+        offset: u64,
+    },
+    /// There is no such index in the pool.
+    #[error("the pool holds no index of this sort; create one, or open it as what it is")]
+    NoRoot,
+    /// There is an index in the pool already.
+    #[error("the pool holds an index already; open it, or create another pool")]
+    RootTaken,
+    /// The index has other kinds of keys or values.
+    #[error("the index was created for other kinds of keys or values; open it with those")]
+    OtherKind,
+    /// A shard cannot grow any more.
+    #[error("a shard of the hash table is as large as it can be; create one with more shards")]
+    ShardLimit,
+    /// A key or a value is too long.
+    #[error("a key or value has {bytes} bytes, and 4294967295 are allowed")]
+    TooLong {
+        /// Its length in bytes.
+        bytes: u64,
+    },
+    /// Two slices that belong together have different lengths.
+    #[error("{one} keys do not go with {two} places for values; pass as many of both")]
+    Lengths {
+        /// Length of the first slice.
+        one: usize,
+        /// Length of the second slice.
+        two: usize,
+    },
+}

@@ -1,0 +1,119 @@
+//! What every index can do.
+
+use gabion_media::pmem::{Pool, PoolOptions};
+
+use crate::{Item, Result};
+
+/// An index from keys `K`, which are `u64` or `[u8]`, to words.
+///
+/// All operations may be called from any thread at any time, and each takes effect at one moment
+/// between its call and its return. When one returns, its effect is durable, as far as the class of
+/// the pool goes, and so is whatever a lookup has seen: no answer is lost in a crash. A crash in
+/// the middle of a write leaves it done or not done. Every key and every value is allowed, 0 and
+/// the empty string included. A failed operation has changed nothing.
+pub trait Index<K: Item + ?Sized>: Send + Sync {
+    /// The value of `key`.
+    ///
+    /// # Errors
+    /// Damage on the medium.
+    fn get(&self, key: &K) -> Result<Option<u64>>;
+
+    /// Stores `value` under `key`, whether it is there or not, and returns the value before.
+    ///
+    /// # Errors
+    /// No space in the pool, or damage on the medium.
+    fn insert(&self, key: &K, value: u64) -> Result<Option<u64>>;
+
+    /// Stores `value` under `key` if it is there, and returns the value before.
+    ///
+    /// # Errors
+    /// As [`Index::insert`].
+    fn update(&self, key: &K, value: u64) -> Result<Option<u64>>;
+
+    /// Deletes `key` and returns its value.
+    ///
+    /// # Errors
+    /// Damage on the medium.
+    fn remove(&self, key: &K) -> Result<Option<u64>>;
+
+    /// Number of entries; exact if nobody writes.
+    ///
+    /// # Errors
+    /// Damage on the medium.
+    fn len(&self) -> Result<u64>;
+
+    /// Whether there is no entry.
+    ///
+    /// # Errors
+    /// Damage on the medium.
+    fn is_empty(&self) -> Result<bool> {
+        Ok(self.len()? == 0)
+    }
+
+    /// Visits all entries, in the order of keys if the index is ordered. What others change
+    /// meanwhile is seen or not.
+    ///
+    /// # Errors
+    /// Damage on the medium.
+    fn for_each(&self, visit: &mut dyn FnMut(&K, u64)) -> Result<()>;
+
+    /// Checks all invariants, while nobody writes.
+    ///
+    /// # Errors
+    /// The first violation.
+    fn check(&self) -> Result<Checked>;
+
+    /// The pool that the index lies in.
+    fn pool(&self) -> &Pool;
+}
+
+/// An index that knows the order of its keys: that of numbers, or that of bytes.
+pub trait OrderedIndex<K: Item + ?Sized>: Index<K> {
+    /// Appends up to `limit` entries from `from` on, in the order of keys, to `found`.
+    ///
+    /// # Errors
+    /// Damage on the medium.
+    fn scan(&self, from: &K, limit: usize, found: &mut Vec<(K::Owned, u64)>) -> Result<()>;
+}
+
+/// What [`Index::check`] has seen.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Checked {
+    /// Entries.
+    pub entries: u64,
+    /// Blocks of the pool that the index refers to. If the index is all that is in the pool, every
+    /// other allocated block is lost.
+    pub blocks: u64,
+}
+
+/// What an index should know when it is created.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Plan {
+    /// Entries that are expected. More must work as well.
+    pub capacity: u64,
+    /// Seed of hash functions; by default drawn at random. Tests and experiments set it, so that
+    /// they can be repeated.
+    pub seed: Option<u64>,
+}
+
+/// Makes an index in a pool.
+pub type Maker<K> = fn(&Pool, Plan) -> Result<Box<dyn Index<K>>>;
+
+/// Makes an ordered index in a pool.
+pub type OrderedMaker<K> = fn(&Pool, Plan) -> Result<Box<dyn OrderedIndex<K>>>;
+
+/// Finds an index in a pool.
+pub type Opener<K> = fn(&Pool) -> Result<Box<dyn Index<K>>>;
+
+/// How indexes of one sort are made, for keys `K`.
+#[derive(Debug)]
+pub struct Makers<K: Item + ?Sized> {
+    /// Options of pools for such indexes: what must be set; size and the like are the caller's.
+    pub pool_options: fn() -> PoolOptions,
+    /// Makes an empty index the root of a pool.
+    pub create: Maker<K>,
+    /// Finds the index that is the root of a pool.
+    pub open: Opener<K>,
+    /// As `create`, for indexes that are ordered.
+    pub create_ordered: Option<OrderedMaker<K>>,
+}

@@ -1,0 +1,100 @@
+//! All indexes with their properties: the one table that the suite, the lab, the program and the
+//! documents take them from.
+
+use crate::index::Makers;
+use crate::turbo;
+
+/// What sort of structure an index is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Kind {
+    /// A hash table.
+    Hash,
+    /// A tree of keys.
+    Tree,
+    /// A tree of parts of keys.
+    Trie,
+    /// A list with shortcuts.
+    List,
+}
+
+/// What lookups do about writers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Reads {
+    /// They take no lock, and start again if a writer was in their way.
+    Optimistic,
+    /// They take no lock and never start again.
+    LockFree,
+    /// They take a lock.
+    Locked,
+}
+
+/// Ordering points, flushes followed by a fence, of operations that do not change the shape of the
+/// structure, for entries of 8 + 8 bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Persists {
+    /// Of an insert of a new key.
+    pub insert: u64,
+    /// Of a change of a value.
+    pub update: u64,
+    /// Of a delete.
+    pub remove: u64,
+}
+
+/// An index as the registry knows it.
+#[derive(Debug)]
+pub struct Registered {
+    /// The name by which programs ask for it: lower case, no spaces.
+    pub name: &'static str,
+    /// The name that its paper gives it.
+    pub title: &'static str,
+    /// Its sort.
+    pub kind: Kind,
+    /// What its lookups do about writers.
+    pub reads: Reads,
+    /// What its writes cost.
+    pub persists: Persists,
+    /// The paper.
+    pub source: &'static str,
+    /// How to make it with words as keys; every index has them.
+    pub words: Makers<u64>,
+    /// How to make it with strings of bytes as keys, if it has them.
+    pub strings: Option<Makers<[u8]>>,
+}
+
+impl Registered {
+    /// Whether it knows the order of its keys.
+    #[must_use]
+    pub fn is_ordered(&self) -> bool {
+        self.words.create_ordered.is_some()
+    }
+}
+
+/// All indexes.
+pub static INDEXES: &[&Registered] = &[&turbo::REGISTERED];
+
+/// The index with this name.
+#[must_use]
+pub fn by_name(name: &str) -> Option<&'static Registered> {
+    INDEXES.iter().copied().find(|index| index.name == name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_words_and_unique() {
+        for index in INDEXES {
+            let is_plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
+            assert!(index.name.chars().all(is_plain), "{}", index.name);
+            let namesakes = INDEXES.iter().filter(|other| other.name == index.name);
+            assert_eq!(namesakes.count(), 1, "{}", index.name);
+            assert!(by_name(index.name).is_some_and(|found| found.title == index.title));
+            let is_ordered = matches!(index.kind, Kind::Tree | Kind::Trie | Kind::List);
+            assert_eq!(index.is_ordered(), is_ordered, "{}", index.name);
+        }
+        assert!(by_name("none").is_none());
+    }
+}

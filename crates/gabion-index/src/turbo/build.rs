@@ -1,0 +1,256 @@
+//! Building a shard anew: larger, smaller, or of the same size without its deleted slots.
+//!
+//! One rule serves growth, garbage collection and shrinking: the new array has the size that suits
+//! the entries that live. The array is made in DRAM, written past the cache, and put in use by the
+//! version of the shard's descriptor, the paper's way. Readers of the old array go on until the
+//! mirror in DRAM tells them of the new one.
+
+use std::sync::atomic::Ordering;
+
+use gabion_media::pmem::Reserved;
+
+use super::TurboHash;
+use super::layout::{BUCKETS_MAX, Bucket, Descriptor, Meta, Place, USABLE_SLOTS};
+use super::probe::{Path, bits, bucket_at, choose_slot, tag_of};
+use super::shard::{Counts, Locked};
+use crate::{Error, Item, Result};
+
+/// Percent of the usable slots that are taken after a build: what is left is half as much again.
+const LOAD_AFTER_BUILD: u64 = 66;
+
+/// A shard whose taken slots are fewer than this percent shrinks.
+const LOAD_BEFORE_SHRINK: u64 = 20;
+
+/// The outcome of an operation that asked for a build.
+pub(super) type IsMoved = bool;
+
+/// An array of buckets in DRAM, in the making.
+struct Image {
+    bytes: Vec<u8>,
+    metas: Vec<Meta>,
+    place: Place,
+}
+
+impl Image {
+    /// An array of `count` empty buckets.
+    fn new(count: u64) -> Option<Image> {
+        let place = Place::new(0, count, 0)?;
+        let buckets = usize::try_from(count).ok()?;
+        Some(Image {
+            bytes: vec![0; usize::try_from(place.bytes()).ok()?],
+            metas: vec![Meta(0); buckets],
+            place,
+        })
+    }
+
+    /// Puts an entry into the first bucket of its path that is not full; false if all are.
+    fn add(&mut self, hash: u64, word: u64, value: u64) -> bool {
+        for index in Path::new(self.place, hash) {
+            #[expect(clippy::cast_possible_truncation, reason = "an index into the image")]
+            let index = index as usize;
+            let meta = self.metas[index];
+            if meta.is_path_end() {
+                let slot = choose_slot(meta.empty(), hash);
+                self.metas[index] = meta.with_entry(slot, None);
+                let bucket = &mut self.bytes[index * size_of::<Bucket>()..][..size_of::<Bucket>()];
+                bucket[std::mem::offset_of!(Bucket, tags) + slot as usize] = tag_of(hash);
+                let at = std::mem::offset_of!(Bucket, slots) + slot as usize * 16;
+                bucket[at..at + 8].copy_from_slice(&word.to_le_bytes());
+                bucket[at + 8..at + 16].copy_from_slice(&value.to_le_bytes());
+                return true;
+            }
+        }
+        false
+    }
+
+    /// The array as it goes to the medium.
+    fn finish(mut self) -> Vec<u8> {
+        let buckets = self.bytes.chunks_exact_mut(size_of::<Bucket>());
+        for (bucket, meta) in buckets.zip(&self.metas) {
+            bucket[..8].copy_from_slice(&meta.0.to_le_bytes());
+        }
+        self.bytes
+    }
+}
+
+/// Buckets that suit `live` entries. From sixteen on, a number with four significant bits, so that
+/// arrays come in few sizes, those of the allocator.
+pub(super) fn suitable_count(live: u64) -> u64 {
+    let count = (live * 100).div_ceil(u64::from(USABLE_SLOTS) * LOAD_AFTER_BUILD);
+    let step = 1 << count.checked_ilog2().unwrap_or(0).saturating_sub(3);
+    count.next_multiple_of(step).min(BUCKETS_MAX)
+}
+
+/// Buckets that a shard begins with in a table for `capacity` entries: what suits its share.
+pub(super) fn planned_count(capacity: u64, shard_bits: u32) -> u64 {
+    suitable_count(capacity >> shard_bits).max(1)
+}
+
+impl<K: Item + ?Sized, V: Item + ?Sized> TurboHash<K, V> {
+    /// Counts the entries of a locked shard, once after an open.
+    #[cold]
+    pub(super) fn count(&self, shard: &mut Locked<'_>) {
+        let place = shard.place();
+        let mut counts = Counts::default();
+        for index in 0..place.count() {
+            let meta = bucket_at(&self.medium, place, index).meta();
+            counts.live += u64::from(meta.live().count_ones());
+            counts.deleted += u64::from((meta.valid() & meta.deleted()).count_ones());
+        }
+        shard.set_counts(counts);
+    }
+
+    /// Whether deleted slots are so many that a build of about the same size shortens paths.
+    #[inline]
+    pub(super) fn is_littered(&self, shard: &Locked<'_>) -> bool {
+        let counts = shard.counts().unwrap_or_default();
+        counts.deleted * 4 >= counts.live
+    }
+
+    /// Makes room for one more entry. False if the shard stays as it is, because the pool has no
+    /// space and the entry fits all the same.
+    #[cold]
+    pub(super) fn build_for_insert(
+        &self,
+        shard: &mut Locked<'_>,
+        hash: u64,
+        is_full: bool,
+    ) -> Result<IsMoved> {
+        let counts = shard.counts().unwrap_or_default();
+        let mut count = suitable_count(counts.live + 1);
+        if shard.place().count() == 0 {
+            count = count.max(self.first_count);
+        }
+        match self.build(shard, hash, count) {
+            Ok(()) => Ok(true),
+            Err(_) if !is_full => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Gives space back after a delete that left few entries. What cannot be done now can later.
+    #[inline]
+    pub(super) fn shrink_after_delete(&self, shard: &mut Locked<'_>, hash: u64) {
+        let counts = shard.counts().unwrap_or_default();
+        let usable = shard.place().count() * u64::from(USABLE_SLOTS);
+        if counts.live * 100 < usable * LOAD_BEFORE_SHRINK && self.collects_garbage {
+            self.shrink(shard, hash, counts.live);
+        }
+    }
+
+    #[cold]
+    fn shrink(&self, shard: &mut Locked<'_>, hash: u64, live: u64) {
+        let count = suitable_count(live).max(self.first_count);
+        if count < shard.place().count() {
+            // A shard that stays large is as good as before.
+            let _ = self.build(shard, hash, count);
+        }
+    }
+
+    /// Builds a locked shard anew with `count` buckets, or more if the entries need them.
+    pub(super) fn build(&self, shard: &mut Locked<'_>, hash: u64, count: u64) -> Result<()> {
+        let (image, count, live) = self.image(shard.place(), count)?;
+        if count == 0 {
+            return self.switch(shard, hash, None);
+        }
+        let array = self.reserve_array(image.len() as u64, hash)?;
+        let offset = array.offset::<Bucket>().raw();
+        self.medium.write_past_cache(offset, &image);
+        let counts = Counts { live, deleted: 0 };
+        self.switch(shard, hash, Some((array, count, counts)))
+    }
+
+    /// The entries at `place` as an array of at least `count` buckets.
+    fn image(&self, place: Place, mut count: u64) -> Result<(Vec<u8>, u64, u64)> {
+        loop {
+            let mut image = Image::new(count).ok_or(Error::ShardLimit)?;
+            if let Some(live) = self.fill(&mut image, place) {
+                return Ok((image.finish(), count, live));
+            }
+            if count >= BUCKETS_MAX {
+                return Err(Error::ShardLimit);
+            }
+            // An eighth more, and at least one.
+            count = (count + count / 8 + 1).min(BUCKETS_MAX);
+        }
+    }
+
+    /// Adds all entries at `place` to an image and counts them; none if they do not fit.
+    fn fill(&self, image: &mut Image, place: Place) -> Option<u64> {
+        let mut live = 0;
+        for index in 0..place.count() {
+            let bucket = bucket_at(&self.medium, place, index);
+            for slot in bits(bucket.meta().live()) {
+                let slot = bucket.slot(slot);
+                let word = slot.key();
+                if !image.add(K::hash_of_slot(word, &self.seed), word, slot.value()) {
+                    return None;
+                }
+                live += 1;
+            }
+        }
+        Some(live)
+    }
+
+    /// Puts another array in use, which was written but not fenced, or none; and retires the old
+    /// one.
+    pub(super) fn switch(
+        &self,
+        shard: &mut Locked<'_>,
+        hash: u64,
+        array: Option<(Reserved<'_>, u64, Counts)>,
+    ) -> Result<()> {
+        let old = shard.place();
+        let version = old.version().wrapping_add(1);
+        let (offset, count, counts) = match &array {
+            Some((array, count, counts)) => (array.offset::<Bucket>().raw(), *count, *counts),
+            None => (0, 0, Counts::default()),
+        };
+        let place = Place::new(offset, count, version).ok_or(Error::ShardLimit)?;
+        let retiring = self.retire_array(old, hash)?;
+        let descriptor = self.descriptor(self.shard_index(hash));
+        let set = &descriptor.places[usize::from(version & 1)];
+        // ORDER: Relaxed: the directory is read by recovery only.
+        set.store(&self.medium, place.0, Ordering::Relaxed);
+        // DURABLE: the array, its place, and what the allocator noted of both arrays.
+        self.medium.persist(set);
+        // ORDER: Relaxed: as above.
+        let version = u64::from(version);
+        descriptor
+            .version
+            .store(&self.medium, version, Ordering::Relaxed);
+        // DURABLE: the switch.
+        self.medium.persist(&descriptor.version);
+        shard.move_to(place, counts);
+        if let Some((array, ..)) = array {
+            array.commit::<Bucket>();
+        }
+        self.finish(retiring);
+        Ok(())
+    }
+
+    pub(super) fn descriptor(&self, shard: u64) -> &Descriptor {
+        self.medium.at(self.directory.element(shard))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_suit_the_entries() {
+        assert_eq!(suitable_count(0), 0);
+        assert_eq!(suitable_count(1), 1);
+        for live in 1..20_000 {
+            let count = suitable_count(live);
+            let load = live * 100 / (count * 13);
+            assert!(load <= LOAD_AFTER_BUILD);
+            assert!(
+                count <= 16 || load >= LOAD_AFTER_BUILD * 8 / 9 - 1,
+                "{live} {count}"
+            );
+            assert!(count < 16 || count.trailing_zeros() >= count.ilog2() - 3);
+        }
+    }
+}

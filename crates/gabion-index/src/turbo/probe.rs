@@ -1,0 +1,191 @@
+//! Paths through the buckets of a shard, and what a hash says about them.
+//!
+//! | bits of the hash | meaning |
+//! |---|---|
+//! | 0 to 7 | tag |
+//! | 8 to 39 | home bucket, scaled to the number of buckets |
+//! | 40 to 43 | the slot whose cache line the entry prefers |
+//! | the top ones | shard |
+
+use gabion_media::pmem::{Medium, POff};
+use std::sync::atomic::Ordering;
+
+use super::layout::{
+    BUCKET_BYTES, Bucket, LINE_BYTES, Meta, Place, SLOTS, SLOTS_OF_LINE, Slot, line_of_slot,
+};
+use crate::tags;
+
+/// Buckets that an entry may lie in, from its home on: the paper's probing scope.
+pub(super) const SCOPE: u64 = 16;
+
+/// The tag of a hash.
+#[inline]
+pub(super) fn tag_of(hash: u64) -> u8 {
+    (hash & 0xff) as u8
+}
+
+/// The cache line of a bucket that an entry prefers. Slots count, not lines: the first line has
+/// room for half as many as the others.
+#[inline]
+pub(super) fn line_of(hash: u64) -> u64 {
+    let slot = ((hash >> 40 & 0xf) * u64::from(SLOTS)) >> 4;
+    line_of_slot((slot & 0xf) as u32)
+}
+
+/// One of the free slots `free`, in the preferred cache line if there is one.
+#[inline]
+pub(super) fn choose_slot(free: u16, hash: u64) -> u32 {
+    debug_assert!(free != 0, "one of no slots");
+    #[expect(clippy::cast_possible_truncation, reason = "one of four lines")]
+    let preferred = free & SLOTS_OF_LINE[line_of(hash) as usize];
+    let free = if preferred == 0 { free } else { preferred };
+    free.trailing_zeros()
+}
+
+/// The numbers of the buckets that an entry may lie in, in order.
+#[derive(Clone, Debug)]
+pub(super) struct Path {
+    next: u64,
+    count: u64,
+    rest: u64,
+}
+
+impl Path {
+    /// The path of `hash` through `place`.
+    #[inline]
+    pub(super) fn new(place: Place, hash: u64) -> Path {
+        Path::from_bucket(place, home(place.count(), hash))
+    }
+
+    /// The path of hashes whose home is the bucket with number `index`.
+    #[inline]
+    pub(super) fn from_bucket(place: Place, index: u64) -> Path {
+        let count = place.count();
+        Path {
+            next: index,
+            count,
+            rest: count.min(SCOPE),
+        }
+    }
+}
+
+/// The home bucket of a hash among `count` buckets.
+#[inline]
+pub(super) fn home(count: u64, hash: u64) -> u64 {
+    ((hash >> 8 & 0xffff_ffff) * count) >> 32
+}
+
+impl Iterator for Path {
+    type Item = u64;
+
+    #[inline]
+    fn next(&mut self) -> Option<u64> {
+        self.rest = self.rest.checked_sub(1)?;
+        let index = self.next;
+        self.next = if index + 1 == self.count {
+            0
+        } else {
+            index + 1
+        };
+        Some(index)
+    }
+}
+
+/// The bucket with number `index` at `place`.
+#[inline]
+pub(super) fn bucket_at(medium: &Medium, place: Place, index: u64) -> &Bucket {
+    let bucket = medium.at(POff::new(place.offset() + index * BUCKET_BYTES));
+    medium.touch(bucket);
+    bucket
+}
+
+/// Asks for the two cache lines of a home bucket that most lookups need.
+#[inline]
+pub(super) fn prefetch_home(medium: &Medium, place: Place, hash: u64) {
+    let bucket = place.offset() + home(place.count(), hash) * BUCKET_BYTES;
+    medium.prefetch(bucket);
+    medium.prefetch(bucket + line_of(hash) * LINE_BYTES);
+}
+
+// ORDER: Acquire throughout: pairs with the releasing stores of `enter` and `erase`, and keeps the
+// loads of a lookup in their order, metadata before tags and slots, those before metadata again.
+impl Bucket {
+    /// The metadata as it is now.
+    #[inline]
+    pub(super) fn meta(&self) -> Meta {
+        Meta(self.meta.peek(Ordering::Acquire))
+    }
+
+    /// The slots, live or not, with this tag, as bits.
+    #[inline]
+    pub(super) fn matches(&self, tag: u8) -> u16 {
+        let [low, high] = &self.tags;
+        let words = [low.peek(Ordering::Acquire), high.peek(Ordering::Acquire)];
+        tags::match_16(words, tag)
+    }
+
+    /// A slot.
+    #[inline]
+    pub(super) fn slot(&self, slot: u32) -> &Slot {
+        // There are fourteen slots, and bits of metadata from a medium for sixteen.
+        &self.slots[(slot as usize).min(SLOTS as usize - 1)]
+    }
+}
+
+// ORDER: Acquire throughout: as for `Bucket`.
+impl Slot {
+    /// The key, or the word that stands for it.
+    #[inline]
+    pub(super) fn key(&self) -> u64 {
+        self.key.peek(Ordering::Acquire)
+    }
+
+    /// The value, or the offset of the record.
+    #[inline]
+    pub(super) fn value(&self) -> u64 {
+        self.value.peek(Ordering::Acquire)
+    }
+}
+
+/// The positions of the set bits, from the low end.
+#[inline]
+pub(super) fn bits(mut bits: u16) -> impl Iterator<Item = u32> {
+    std::iter::from_fn(move || {
+        let bit = bits.trailing_zeros();
+        bits &= bits.wrapping_sub(1);
+        (bit < 16).then_some(bit)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_path_stays_within_its_scope_and_wraps() {
+        let place = |count| Place::new(0, count, 0).expect("a place");
+        let top = 0xffff_ffff_u64 << 8;
+        let of = |count, hash| Path::new(place(count), hash).collect::<Vec<_>>();
+        assert_eq!(of(0, 5), []);
+        assert_eq!(of(1, top), [0]);
+        assert_eq!(of(3, top), [2, 0, 1]);
+        assert_eq!(of(100, 0), (0..16).collect::<Vec<_>>());
+        assert_eq!(of(20, top)[..2], [19, 0]);
+        assert_eq!(of(20, top).len(), 16);
+    }
+
+    #[test]
+    fn a_slot_in_the_preferred_line_is_chosen_if_there_is_one() {
+        for hash in (0..16).map(|bits: u64| bits << 40) {
+            let slot = choose_slot(0x3fff, hash);
+            assert_eq!(line_of_slot(slot), line_of(hash));
+            assert_eq!(choose_slot(1 << 13, hash), 13);
+        }
+    }
+
+    #[test]
+    fn bits_are_counted_from_the_low_end() {
+        assert_eq!(bits(0b1000_0000_0000_0101).collect::<Vec<_>>(), [0, 2, 15]);
+        assert_eq!(bits(0).count(), 0);
+    }
+}

@@ -1,0 +1,339 @@
+//! Writes: under the shard's lock, published by one store of a bucket's metadata.
+
+use std::borrow::Borrow;
+use std::sync::atomic::Ordering;
+
+use super::TurboHash;
+use super::layout::{Bucket, Meta, Place, line_of_slot};
+use super::probe::{Path, SCOPE, bits, bucket_at, choose_slot, prefetch_home, tag_of};
+use super::shard::Locked;
+use crate::{Item, Result};
+
+/// Buckets on an insert's path from which on it is asked whether deleted slots are to blame.
+const LONG_PATH: u64 = 4;
+
+/// What to do with an entry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Change<B> {
+    /// Nothing.
+    Keep,
+    /// Insert it, or replace its value.
+    Put(B),
+    /// Delete it, if it is there.
+    Remove,
+}
+
+/// A slot of a bucket, with the bucket's metadata.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Spot {
+    pub(super) bucket: u64,
+    pub(super) meta: Meta,
+    pub(super) slot: u32,
+}
+
+/// Where a key is, or would go.
+#[derive(Clone, Copy, Debug)]
+enum Located {
+    /// The key is here; its slot holds `value`.
+    Present { spot: Spot, value: u64 },
+    /// The key is absent. It may go here; `path` buckets were looked at.
+    Vacant { spot: Spot, path: u64 },
+    /// The key is absent, and its scope is exhausted.
+    Full,
+}
+
+#[inline]
+fn is_full(located: Located) -> bool {
+    matches!(located, Located::Full)
+}
+
+impl<K: Item + ?Sized, V: Item + ?Sized> TurboHash<K, V> {
+    /// Stores `value` under `key`. Returns whether the key is new.
+    ///
+    /// # Errors
+    /// No space in the pool for a shard that must grow or for a record: nothing has changed then.
+    #[inline]
+    pub fn put(&self, key: &K, value: &V) -> Result<bool> {
+        self.put_hashed(key, value, key.seeded_hash(&self.seed))
+    }
+
+    #[inline]
+    pub(super) fn put_hashed(&self, key: &K, value: &V, hash: u64) -> Result<bool> {
+        self.change(key, hash, |old| Ok((Change::Put(value), old.is_none())))
+    }
+
+    /// Stores `value` under `key` and returns the value before.
+    ///
+    /// # Errors
+    /// As [`TurboHash::put`].
+    #[inline]
+    pub fn insert(&self, key: &K, value: &V) -> Result<Option<V::Owned>> {
+        self.change(key, key.seeded_hash(&self.seed), |old| {
+            Ok((Change::Put(value), self.value_before(old)?))
+        })
+    }
+
+    /// Stores `value` under `key` if the key is there, and returns the value before.
+    ///
+    /// # Errors
+    /// As [`TurboHash::put`].
+    #[inline]
+    pub fn update(&self, key: &K, value: &V) -> Result<Option<V::Owned>> {
+        self.change(key, key.seeded_hash(&self.seed), |old| {
+            let change = old.map_or(Change::Keep, |_| Change::Put(value));
+            Ok((change, self.value_before(old)?))
+        })
+    }
+
+    /// Deletes `key` and returns its value.
+    ///
+    /// # Errors
+    /// A damaged record.
+    #[inline]
+    pub fn remove(&self, key: &K) -> Result<Option<V::Owned>> {
+        self.change(key, key.seeded_hash(&self.seed), |old| {
+            Ok((Change::<&V>::Remove, self.value_before(old)?))
+        })
+    }
+
+    /// The value of `key`, which becomes `value` if the key is new.
+    ///
+    /// # Errors
+    /// As [`TurboHash::put`].
+    pub fn get_or_insert(&self, key: &K, value: &V) -> Result<V::Owned> {
+        self.change(key, key.seeded_hash(&self.seed), |old| match old {
+            Some(old) => Ok((Change::Keep, self.value_of(old)?)),
+            None => Ok((Change::Put(value), V::rebuild(value.word(), value.bytes()))),
+        })
+    }
+
+    /// Stores `new` under `key` if the value is `expected`, where `None` is an absent key. Returns
+    /// whether it was, and the value before.
+    ///
+    /// # Errors
+    /// As [`TurboHash::put`].
+    pub fn compare_and_swap(
+        &self,
+        key: &K,
+        expected: Option<&V>,
+        new: Option<&V>,
+    ) -> Result<(bool, Option<V::Owned>)> {
+        self.change(key, key.seeded_hash(&self.seed), |old| {
+            let old = self.value_before(old)?;
+            let is_equal = old.as_ref().map(Borrow::borrow) == expected;
+            let change = match new {
+                _ if !is_equal => Change::Keep,
+                Some(new) => Change::Put(new),
+                None => Change::Remove,
+            };
+            Ok((change, (is_equal, old)))
+        })
+    }
+
+    #[inline]
+    fn value_before(&self, old: Option<u64>) -> Result<Option<V::Owned>> {
+        old.map(|value| self.value_of(value)).transpose()
+    }
+
+    /// Finds a key, lets `decide` look at the second word of its slot, and does what it says.
+    #[inline]
+    pub(super) fn change<B: Borrow<V>, R>(
+        &self,
+        key: &K,
+        hash: u64,
+        decide: impl FnOnce(Option<u64>) -> Result<(Change<B>, R)>,
+    ) -> Result<R> {
+        let shard = self.shard_of(hash);
+        prefetch_home(&self.medium, shard.place(), hash);
+        let mut shard_lock = shard.lock();
+        if shard_lock.counts().is_none() {
+            self.count(&mut shard_lock);
+        }
+        let mut located = self.locate(shard_lock.place(), key, hash)?;
+        let old = match located {
+            Located::Present { value, .. } => Some(value),
+            _ => None,
+        };
+        let (change, result) = decide(old)?;
+        match change {
+            Change::Keep => {}
+            Change::Remove => {
+                if let Located::Present { spot, value } = located {
+                    self.erase(&mut shard_lock, hash, spot, value)?;
+                    self.shrink_after_delete(&mut shard_lock, hash);
+                }
+            }
+            Change::Put(value) => {
+                if self.must_build(&shard_lock, located)
+                    && self.build_for_insert(&mut shard_lock, hash, is_full(located))?
+                {
+                    located = self.locate(shard_lock.place(), key, hash)?;
+                }
+                self.enter(&mut shard_lock, key, value.borrow(), hash, located)?;
+            }
+        }
+        Ok(result)
+    }
+
+    /// Looks for a key, and for the place where it would go.
+    #[inline]
+    fn locate(&self, place: Place, key: &K, hash: u64) -> Result<Located> {
+        let word = key.slot_word(hash);
+        let mut reusable = None;
+        for (bucket, path) in Path::new(place, hash).zip(1..) {
+            let at = bucket_at(&self.medium, place, bucket);
+            let meta = at.meta();
+            for slot in bits(at.matches(tag_of(hash)) & meta.live()) {
+                let value = at.slot(slot).value();
+                if at.slot(slot).key() == word && self.is_record_of(value, key)? {
+                    let spot = Spot { bucket, meta, slot };
+                    return Ok(Located::Present { spot, value });
+                }
+            }
+            if reusable.is_none() && meta.deleted() != 0 {
+                let slot = choose_slot(meta.deleted(), hash);
+                reusable = Some(Spot { bucket, meta, slot });
+            }
+            if meta.is_path_end() {
+                let spot = reusable.unwrap_or_else(|| {
+                    let slot = choose_slot(meta.empty(), hash);
+                    Spot { bucket, meta, slot }
+                });
+                return Ok(Located::Vacant { spot, path });
+            }
+        }
+        let reused = reusable.map(|spot| Located::Vacant { spot, path: SCOPE });
+        Ok(reused.unwrap_or(Located::Full))
+    }
+
+    /// Whether an insert should ask for a build of the shard first.
+    #[inline]
+    fn must_build(&self, shard: &Locked<'_>, located: Located) -> bool {
+        match located {
+            Located::Present { .. } => false,
+            Located::Full => true,
+            Located::Vacant { path, .. } => {
+                path >= LONG_PATH && self.collects_garbage && self.is_littered(shard)
+            }
+        }
+    }
+
+    /// Writes an entry where it was located and publishes it.
+    #[inline]
+    fn enter(
+        &self,
+        shard: &mut Locked<'_>,
+        key: &K,
+        value: &V,
+        hash: u64,
+        located: Located,
+    ) -> Result<()> {
+        let (spot, old) = match located {
+            Located::Present { spot, value } => (spot, Some(value)),
+            Located::Vacant { spot, .. } => (spot, None),
+            Located::Full => return Err(crate::Error::ShardLimit),
+        };
+        let record = match Self::HAS_RECORDS {
+            false => None,
+            true => Some(self.reserve_record(key, value, hash)?),
+        };
+        let retiring = match old {
+            Some(old) => self.retire_record(old, hash)?,
+            None => None,
+        };
+        let second = match &record {
+            None => value.word(),
+            Some(record) => record.offset::<u8>().raw(),
+        };
+        let bucket = bucket_at(&self.medium, shard.place(), spot.bucket);
+        let (slot, new_meta) = match old {
+            Some(_) => {
+                let slot = choose_slot(spot.meta.empty(), hash);
+                (slot, spot.meta.with_entry(slot, Some(spot.slot)))
+            }
+            None => (spot.slot, spot.meta.with_entry(spot.slot, None)),
+        };
+        self.fill_slot(bucket, slot, hash, key.slot_word(hash), second);
+        self.publish(bucket, new_meta);
+        if let Some(record) = record {
+            record.commit::<u8>();
+        }
+        self.finish(retiring);
+        match old {
+            Some(_) => {}
+            None if spot.meta.deleted() >> slot & 1 != 0 => shard.count_reuse(),
+            None => shard.count_insert(),
+        }
+        Ok(())
+    }
+
+    /// Deletes the entry of a slot.
+    #[inline]
+    pub(super) fn erase(
+        &self,
+        shard: &mut Locked<'_>,
+        hash: u64,
+        spot: Spot,
+        value: u64,
+    ) -> Result<()> {
+        let bucket = bucket_at(&self.medium, shard.place(), spot.bucket);
+        let retiring = self.retire_record(value, hash)?;
+        if Self::HAS_RECORDS {
+            // DURABLE: the note that the record goes.
+            self.medium.fence();
+        }
+        self.publish(bucket, spot.meta.without_entry(spot.slot));
+        self.finish(retiring);
+        shard.count_delete();
+        Ok(())
+    }
+
+    /// Writes a slot that no metadata names, and its tag, and makes them durable.
+    #[inline]
+    fn fill_slot(&self, bucket: &Bucket, slot: u32, hash: u64, word: u64, second: u64) {
+        let medium = &self.medium;
+        let at = bucket.slot(slot);
+        // ORDER: Release: pairs with the acquiring loads of readers, which see in the metadata that
+        // the slot is not what it was, if they see any of these stores.
+        at.key.store(medium, word, Ordering::Release);
+        at.value.store(medium, second, Ordering::Release);
+        let tags = &bucket.tags[(slot / 8) as usize];
+        let shift = slot % 8 * 8;
+        // ORDER: Relaxed: only the holder of the lock writes tags. Release as above.
+        let others = tags.peek(Ordering::Relaxed) & !(0xff << shift);
+        tags.store(
+            medium,
+            others | u64::from(tag_of(hash)) << shift,
+            Ordering::Release,
+        );
+        medium.flush(at);
+        // The metadata's line, which holds the tags, is the slot's for the first two slots.
+        if line_of_slot(slot) != 0 {
+            medium.flush(tags);
+        }
+        medium.fence();
+    }
+
+    /// Makes a change of a bucket visible and durable.
+    #[inline]
+    fn publish(&self, bucket: &Bucket, meta: Meta) {
+        // DURABLE: slot, tag and record, by the fence before; the change itself, by the persist.
+        // ORDER: Release: pairs with the acquire in `Bucket::meta`.
+        bucket.meta.store(&self.medium, meta.0, Ordering::Release);
+        self.medium.persist(&bucket.meta);
+    }
+}
+
+impl<K: Item + ?Sized> TurboHash<K, u64> {
+    /// Adds `delta` to the value of `key`, wrapping around, where an absent key counts as 0.
+    /// Returns the value before, `None` if the key is new.
+    ///
+    /// # Errors
+    /// As [`TurboHash::put`].
+    pub fn fetch_add(&self, key: &K, delta: u64) -> Result<Option<u64>> {
+        self.change(key, key.seeded_hash(&self.seed), |old| {
+            let old = self.value_before(old)?;
+            Ok((Change::Put(old.unwrap_or(0).wrapping_add(delta)), old))
+        })
+    }
+}
