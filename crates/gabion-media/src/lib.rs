@@ -8,8 +8,8 @@
 //! # What survives what
 //! | after | the end of the process | the loss of power |
 //! |---|---|---|
-//! | [`Appender::append`], [`LogFile::append`] | survives | may be lost or torn at sectors |
-//! | [`Appender::sync`], [`LogSync::sync`] | survives | the content survives, if the name does |
+//! | [`Appender::append`], [`RandomFile::write_at`], [`LogFile::append`] | survives | may be lost or torn at sectors |
+//! | [`Appender::sync`], [`RandomFile::sync`], [`LogSync::sync`] | survives | the content survives, if the name does |
 //! | a name made, changed or removed | survives | may be lost |
 //! | [`Disk::sync_dir`] | survives | all names as they were survive |
 //! | [`Disk::replace`] | survives | survives; before its return: the old or the new content |
@@ -27,7 +27,7 @@ pub mod pmem;
 
 pub use counts::{Purpose, WriteCounts};
 pub use disk::{
-    Appender, DirLock, Disk, Fault, FaultKind, LogFile, LogSync, ReadFile, SimDisk,
+    Appender, DirLock, Disk, Fault, FaultKind, LogFile, LogSync, RandomFile, ReadFile, SimDisk,
     TEMPORARY_SUFFIX, Tear,
 };
 pub use error::{Error, PoolFault, Result};

@@ -28,6 +28,7 @@ mod log_file;
     reason = "mapping a file into memory is raw memory access"
 )]
 mod mapping;
+mod random;
 mod read;
 mod sim;
 mod system;
@@ -38,6 +39,7 @@ use std::sync::Arc;
 pub use self::append::Appender;
 pub use self::lock::DirLock;
 pub use self::log_file::{LogFile, LogSync};
+pub use self::random::RandomFile;
 pub use self::read::ReadFile;
 pub use self::sim::{Fault, FaultKind, SimDisk, Tear};
 
@@ -197,6 +199,28 @@ impl Disk {
                 Ok(LogFile::simulated(file, capacity, path, &self.counters))
             }
         }
+    }
+
+    /// Creates an empty file that is written anywhere; an error if the name exists.
+    ///
+    /// The name survives the loss of power after the next [`Disk::sync_dir`].
+    pub fn create_random(&self, name: &str) -> Result<RandomFile> {
+        self.check_name(name)?;
+        let file = match &self.medium {
+            Medium::System(dir) => random::File::System(dir.create(name)?),
+            Medium::Simulated(sim) => random::File::Simulated(sim.create(name, 0)?),
+        };
+        Ok(RandomFile::new(file, self.path_of(name), &self.counters))
+    }
+
+    /// Opens an existing file to write it anywhere.
+    pub fn open_random(&self, name: &str) -> Result<RandomFile> {
+        self.check_name(name)?;
+        let file = match &self.medium {
+            Medium::System(dir) => random::File::System(dir.open_write(name)?),
+            Medium::Simulated(sim) => random::File::Simulated(sim.open("open for writing", name)?),
+        };
+        Ok(RandomFile::new(file, self.path_of(name), &self.counters))
     }
 
     /// Opens a file to read it anywhere.

@@ -158,6 +158,16 @@ pub(crate) fn set_len(file: &File, len: u64) -> io::Result<()> {
     Ok(retry_on_intr(|| rustix::fs::ftruncate(file, len))?)
 }
 
+/// Gives the space of a range back; false where the file system cannot do that.
+pub(super) fn punch(file: &File, offset: u64, len: u64) -> io::Result<bool> {
+    let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+    match retry_on_intr(|| rustix::fs::fallocate(file, flags, offset, len)) {
+        Ok(()) => Ok(true),
+        Err(Errno::OPNOTSUPP | Errno::NOSYS) => Ok(false),
+        Err(source) => Err(source.into()),
+    }
+}
+
 /// Reserves the space of the first `len` bytes and lengthens the file to them. False where the
 /// file system cannot reserve.
 pub(super) fn reserve(file: &File, len: u64, path: &Path) -> Result<bool> {

@@ -18,6 +18,11 @@ enum Step {
     SyncAppender(usize),
     SyncLog(usize),
     CloseAppender(usize),
+    CreateRandom(usize),
+    OpenRandom(usize),
+    WriteAt(usize, u64, Vec<u8>),
+    Punch(usize, u64, u64),
+    SyncRandom(usize),
     FinishLog(usize),
     OpenRead(usize),
     Read(usize, u64, usize),
@@ -44,6 +49,13 @@ fn step() -> impl Strategy<Value = Step> {
         1 => open.clone().prop_map(Step::SyncLog),
         1 => open.clone().prop_map(Step::CloseAppender),
         1 => open.clone().prop_map(Step::FinishLog),
+        2 => name.clone().prop_map(Step::CreateRandom),
+        2 => name.clone().prop_map(Step::OpenRandom),
+        4 => (open.clone(), 0..9000_u64, bytes.clone())
+            .prop_map(|(open, at, bytes)| Step::WriteAt(open, at, bytes)),
+        2 => (open.clone(), 0..9000_u64, 1..9000_u64)
+            .prop_map(|(open, at, len)| Step::Punch(open, at, len)),
+        1 => open.clone().prop_map(Step::SyncRandom),
         2 => name.clone().prop_map(Step::OpenRead),
         4 => (open, 0..7000_u64, 0..5000_usize).prop_map(|(o, at, size)| Step::Read(o, at, size)),
         2 => (name.clone(), name.clone()).prop_map(|(from, to)| Step::Rename(from, to)),
@@ -60,6 +72,7 @@ struct Side {
     disk: Disk,
     appenders: Vec<Appender>,
     logs: Vec<LogFile>,
+    randoms: Vec<RandomFile>,
     reads: Vec<ReadFile>,
 }
 
@@ -69,6 +82,7 @@ impl Side {
             disk,
             appenders: Vec::new(),
             logs: Vec::new(),
+            randoms: Vec::new(),
             reads: Vec::new(),
         }
     }
@@ -114,6 +128,21 @@ impl Side {
                 let finished = take(&mut self.logs, *open).map(LogFile::finish);
                 finished.map_or_else(String::new, outcome)
             }
+            Step::CreateRandom(name) => {
+                let created = disk.create_random(NAMES[*name]);
+                outcome(created.map(|file| self.randoms.push(file)))
+            }
+            Step::OpenRandom(name) => {
+                let opened = disk.open_random(NAMES[*name]);
+                outcome(opened.map(|file| self.randoms.push(file)))
+            }
+            Step::WriteAt(open, at, bytes) => on(&mut self.randoms, *open, |file| {
+                outcome(file.write_at(*at, bytes, Purpose::Flush))
+            }),
+            Step::Punch(open, at, len) => on(&mut self.randoms, *open, |file| {
+                outcome(file.punch(*at, *len).map(drop))
+            }),
+            Step::SyncRandom(open) => on(&mut self.randoms, *open, |file| outcome(file.sync())),
             Step::OpenRead(name) => {
                 let opened = disk.open_read(NAMES[*name]);
                 outcome(opened.map(|file| self.reads.push(file)))

@@ -76,6 +76,7 @@ pub(super) enum Operation {
     Rename,
     Remove,
     Truncate,
+    Punch,
     Read,
 }
 

@@ -16,8 +16,8 @@
 //!   implies the other.
 //! - A log file reads as zeros up to its capacity. If it was never synced, a crash leaves it with
 //!   any length it had, without bytes that did not reach the medium.
-//! - Each operation counts one: create, append, append to a log, sync of a file or of the
-//!   directory, rename, remove, truncate; so does one that a fault strikes. An operation that is
+//! - Each operation counts one: create, append or write, append to a log, sync of a file or of
+//!   the directory, rename, remove, truncate, punch; so does one that a fault strikes. An operation that is
 //!   refused for its arguments (a name that exists, or does not) counts none. Reads count by
 //!   themselves; listing names and reading lengths counts nothing and does not fail.
 
@@ -371,6 +371,31 @@ impl SimFile {
             });
         }
         failure.map_or(Ok(()), |errno| Err(errno.into()))
+    }
+
+    /// Lets a range read as zeros, as far as it lies in the file. The simulated disk gives no space
+    /// back, so a full one stays full.
+    pub(super) fn punch(&self, offset: u64, len: u64) -> io::Result<()> {
+        let mut inner = self.sim.0.lock();
+        inner.begin(Operation::Punch).map_err(FaultKind::errno)?;
+        let file_len = inner
+            .state
+            .content(self.inode)
+            .map_or(0, |content| content.len());
+        let end = offset.saturating_add(len).min(file_len);
+        if offset < end {
+            let size = usize::try_from(end - offset).expect("a simulated file fits into memory");
+            let change = Change::Write {
+                offset,
+                bytes: Arc::from(vec![0; size]),
+                mapped: false,
+            };
+            inner.record(Effect::Change {
+                inode: self.inode,
+                change,
+            });
+        }
+        Ok(())
     }
 
     /// Appends to a log file whose space is reserved: this cannot fail.

@@ -1,0 +1,153 @@
+//! Files that are written anywhere.
+
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use super::sim::SimFile;
+use super::system;
+use crate::counts::Counters;
+use crate::{Error, Purpose, Result};
+
+/// A file that is written at any place, by one owner, and grows where a write reaches behind its
+/// end. What was never written between reads as zeros.
+#[derive(Debug)]
+pub struct RandomFile {
+    file: File,
+    path: PathBuf,
+    counters: Arc<Counters>,
+    /// The failed sync after which the file takes no more writes.
+    failure: Option<String>,
+}
+
+#[derive(Debug)]
+pub(super) enum File {
+    System(std::fs::File),
+    Simulated(SimFile),
+}
+
+impl RandomFile {
+    pub(super) fn new(file: File, path: PathBuf, counters: &Arc<Counters>) -> RandomFile {
+        RandomFile {
+            file,
+            path,
+            counters: Arc::clone(counters),
+            failure: None,
+        }
+    }
+
+    /// Writes all bytes at `offset`. They survive the end of the process; the loss of power only
+    /// after [`RandomFile::sync`].
+    ///
+    /// If this fails, a part of the bytes may have been written; the write may be tried again.
+    pub fn write_at(&mut self, offset: u64, bytes: &[u8], purpose: Purpose) -> Result<()> {
+        self.check()?;
+        let written = match &self.file {
+            File::System(file) => file.write_all_at(bytes, offset),
+            File::Simulated(file) => file.append(offset, bytes),
+        };
+        written.map_err(|source| Error::io("write to", &self.path, Some(offset), source))?;
+        self.counters.add_bytes(purpose, bytes.len());
+        Ok(())
+    }
+
+    /// Gives the space of a range back to the file system: it reads as zeros from now on. The
+    /// length of the file stays. False, and nothing done, where the file system cannot do that.
+    /// It survives the loss of power after [`RandomFile::sync`].
+    pub fn punch(&mut self, offset: u64, len: u64) -> Result<bool> {
+        self.check()?;
+        match &self.file {
+            File::System(file) => system::punch(file, offset, len),
+            File::Simulated(file) => file.punch(offset, len).map(|()| true),
+        }
+        .map_err(|source| Error::io("free the space of", &self.path, Some(offset), source))
+    }
+
+    /// Makes everything written so far durable. If this fails, the file takes no more writes or
+    /// syncs: a second sync could succeed without the data.
+    pub fn sync(&mut self) -> Result<()> {
+        self.check()?;
+        let synced = match &self.file {
+            File::System(file) => system::sync_data(file),
+            File::Simulated(file) => file.sync(),
+        };
+        if let Err(source) = synced {
+            let error = Error::io("sync", &self.path, None, source);
+            self.failure = Some(error.to_string());
+            return Err(error);
+        }
+        self.counters.add_file_sync();
+        Ok(())
+    }
+
+    /// The file's path.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    fn check(&self) -> Result<()> {
+        match &self.failure {
+            None => Ok(()),
+            Some(cause) => Err(Error::Poisoned {
+                path: self.path.clone(),
+                cause: cause.clone(),
+            }),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::{Disk, Error, Fault, FaultKind, Purpose, SimDisk};
+
+    #[test]
+    fn a_failed_sync_stops_the_file_for_good() {
+        let sim = SimDisk::recording();
+        let disk = Disk::simulated(&sim);
+        let mut file = disk.create_random("a").unwrap();
+        file.write_at(10, b"abc", Purpose::Flush).unwrap();
+        sim.inject(Fault::once(0, FaultKind::SyncFails { keep: false }));
+        assert!(matches!(file.sync(), Err(Error::Io { .. })));
+        let later = [
+            file.sync(),
+            file.write_at(0, b"x", Purpose::Flush),
+            file.punch(0, 3).map(drop),
+        ];
+        for result in later {
+            assert!(matches!(result, Err(Error::Poisoned { .. })));
+        }
+        assert_eq!(disk.counts().syncs(), 0);
+    }
+
+    #[test]
+    fn a_punched_range_may_come_back_until_it_is_synced() {
+        let sim = SimDisk::recording();
+        let disk = Disk::simulated(&sim);
+        let mut file = disk.create_random("a").unwrap();
+        disk.sync_dir().unwrap();
+        file.write_at(0, &[7; 3000], Purpose::Flush).unwrap();
+        file.sync().unwrap();
+        assert!(file.punch(1000, 5000).unwrap());
+        let seen = disk.read_all("a").unwrap();
+        assert_eq!((seen.len(), &seen[999..1001]), (3000, &[7, 0][..]));
+        let cut = |style| sim.power_cut(sim.ops(), 1, style).raw("a").unwrap();
+        assert_eq!(cut(crate::Tear::DropAll), [7; 3000]);
+        assert_eq!(cut(crate::Tear::KeepAll), seen);
+        file.sync().unwrap();
+        let cut = |style| sim.power_cut(sim.ops(), 1, style).raw("a").unwrap();
+        assert_eq!(cut(crate::Tear::DropAll), seen);
+    }
+
+    #[test]
+    fn a_short_write_is_an_error_and_may_be_tried_again() {
+        let sim = SimDisk::new();
+        let disk = Disk::simulated(&sim);
+        let mut file = disk.create_random("a").unwrap();
+        sim.inject(Fault::once(0, FaultKind::ShortWrite));
+        assert!(file.write_at(4, b"abcd", Purpose::Gc).is_err());
+        assert_eq!(disk.counts().total_bytes(), 0);
+        file.write_at(4, b"abcd", Purpose::Gc).unwrap();
+        assert_eq!(disk.read_all("a").unwrap(), b"\0\0\0\0abcd");
+        assert_eq!(disk.counts().bytes_of(Purpose::Gc), 4);
+    }
+}
