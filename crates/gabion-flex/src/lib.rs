@@ -1,7 +1,25 @@
 //! Address spaces in which bytes are inserted and removed anywhere.
 //!
-//! [`FlexTree`] is an index of extents, in memory, whose insertions and removals shift everything
-//! behind them in logarithmic time. `twin` has two plain indexes to compare it with.
+//! [`FlexSpace`] is such a space in a directory, persistent and checked:
+//!
+//! ```
+//! # let dir = tempfile::tempdir()?;
+//! # let path = dir.path().join("space");
+//! use gabion_flex::{FlexSpace, Options};
+//!
+//! let space = FlexSpace::open(&path, Options::default())?;
+//! space.append(b"granite, basalt")?;
+//! space.insert_range(8, b" marble,")?; // what is behind moves, nothing is written anew
+//! space.sync()?;
+//!
+//! let mut buffer = [0; 100];
+//! let len = space.read_at(0, &mut buffer)?;
+//! assert_eq!(&buffer[..len], b"granite, marble, basalt");
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! [`FlexTree`] is the index behind it: extents, in memory, whose insertions and removals shift all
+//! that is behind them in logarithmic time. [`twin`] has two plain indexes to compare it with.
 //!
 //! ```
 //! use gabion_flex::FlexTree;
@@ -14,10 +32,23 @@
 //! assert_eq!(addresses, [39, 5000, 40]);
 //! ```
 //!
+//! # Caveats first
+//! - A space belongs to one process at a time. What was not synced is lost when the process ends.
+//! - The index is held in memory as a whole: some 24 bytes per extent. Random small insertions make
+//!   about one extent each; [`FlexSpace::defrag`] joins them again.
+//! - A commit, a checkpoint or a collection that is due is done by the write that meets it.
+//!
 //! Source: Chen, Zhong, Wu: Efficient Data Management with a Flexible Address Space.
 #![forbid(unsafe_code)]
 
+mod error;
+mod space;
 mod tree;
 pub mod twin;
 
+pub use error::{Error, Result};
+pub use space::{
+    CheckReport, DEFAULT_BLOCK_BYTES, DEFAULT_COMMIT_BYTES, DEFAULT_LOG_BYTES,
+    DEFAULT_SEGMENT_BYTES, Edit, FlexSpace, Options, Problem, SpaceFile, SpaceStats,
+};
 pub use tree::{Extent, FlexTree, HOLE, Pieces};

@@ -8,8 +8,8 @@
 //! # What survives what
 //! | after | the end of the process | the loss of power |
 //! |---|---|---|
-//! | [`Appender::append`], [`RandomFile::write_at`], [`LogFile::append`] | survives | may be lost or torn at sectors |
-//! | [`Appender::sync`], [`RandomFile::sync`], [`LogSync::sync`] | survives | the content survives, if the name does |
+//! | appends and writes | survives | may be lost or torn at sectors |
+//! | syncs of files | survives | the content survives, if the name does |
 //! | a name made, changed or removed | survives | may be lost |
 //! | [`Disk::sync_dir`] | survives | all names as they were survive |
 //! | [`Disk::replace`] | survives | survives; before its return: the old or the new content |

@@ -7,7 +7,7 @@ use super::{Extent, FlexTree, HOLE};
 
 /// Levels of inner nodes at most. A level is added when the root is full, and each of its children
 /// came from the split of a full node: twelve levels need more operations than a machine can do.
-const HEIGHT_MAX: usize = 12;
+pub(super) const HEIGHT_MAX: usize = 12;
 
 /// Entries of two neighbours that are merged after a removal, at most: three quarters of a node, so
 /// that the next insertions do not split it again.

@@ -104,6 +104,18 @@ impl Leaf {
         }
     }
 
+    /// The two words of an entry.
+    pub(super) fn words(&self, at: usize) -> [u64; 2] {
+        self.entries.0[at]
+    }
+
+    /// Appends an entry from its two words, whatever they say.
+    pub(super) fn push_words(&mut self, words: [u64; 2]) {
+        let at = self.count();
+        self.entries.0[at] = words;
+        self.set_count(at + 1);
+    }
+
     #[inline]
     fn set(&mut self, at: usize, partial: u64, piece: Piece) {
         let head = partial << HIGH_BITS | piece.address >> LOW_BITS;

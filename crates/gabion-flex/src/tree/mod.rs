@@ -44,6 +44,7 @@ mod extent;
 mod inner;
 mod leaf;
 mod node;
+mod persist;
 mod pieces;
 
 #[cfg(test)]
@@ -57,6 +58,7 @@ pub(crate) mod plain {
 }
 
 pub use self::extent::{Extent, HOLE};
+pub(crate) use self::persist::{LoadError, NODE_BYTES, NodeBytes, NodePlace, Outline, Saving};
 pub use self::pieces::Pieces;
 
 use self::arena::Arena;

@@ -50,7 +50,9 @@ impl SortedArray {
         let touched = self.extents[at..]
             .iter()
             .take_while(move |extent| extent.offset < end);
-        touched.map(move |extent| extent.clipped(offset, end))
+        // An empty range may lie in an extent and has nothing of it.
+        let parts = touched.map(move |extent| extent.clipped(offset, end));
+        parts.filter(|part| part.len > 0)
     }
 
     /// Inserts `len` bytes at `address` before `offset`.

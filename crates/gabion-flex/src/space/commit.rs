@@ -1,0 +1,228 @@
+//! What makes changes durable: commits of the log, and the checkpoints of the tree that shorten it.
+//!
+//! # Order of a commit
+//! Data is written and synced; then a frame with the records of whole operations is appended to the
+//! log and synced. From there on the operations survive, and segments that they left are free.
+//!
+//! # Order of a checkpoint
+//! Data is written and synced; changed nodes are written to free slots and synced; a new log, which
+//! begins with the state of the segments, is made and synced, and so is its name; then the header
+//! of the tree is switched and synced. From there on everything done so far survives, whether it
+//! was in the log or not. The old log is removed. A crash before the switch finds the old header
+//! with its log, complete and untouched; a crash after it finds the new one.
+
+use gabion_media::{Disk, LogFile, ReadFile};
+
+use super::layout::{LogHeader, log_name};
+use super::log::{FRAME_HEAD_BYTES, Frames, Record, Records, SumsRecord};
+use super::segments::{Class, Segments, State};
+use super::shared::Shared;
+use super::sums::Sums;
+use super::tree_file::{TreeFile, Written};
+use super::writer::{Log, Session};
+use crate::{FlexTree, Result};
+
+/// Room of a log beyond what it begins with, at least.
+const LOG_ROOM_MIN: u64 = 4 << 10;
+
+impl Session<'_> {
+    /// Makes everything done so far durable.
+    pub(crate) fn commit(&mut self) -> Result<()> {
+        self.sync_data()?;
+        if self.writer.pending.is_empty() {
+            return Ok(());
+        }
+        let writer = &mut *self.writer;
+        let payload = writer.pending.as_bytes();
+        let size = (FRAME_HEAD_BYTES + payload.len()) as u64;
+        if size > writer.log.file.remaining() {
+            return self.save_tree();
+        }
+        writer.log.append(payload)?;
+        // DURABLE: the data that the frame refers to was synced above.
+        writer.log.sync.sync()?;
+        writer.log.durable = writer.log.file.position();
+        writer.pending.clear();
+        writer.totals.commits += 1;
+        writer.segments.bury();
+        Ok(())
+    }
+
+    /// Makes everything done so far durable and the log empty.
+    pub(crate) fn checkpoint(&mut self) -> Result<()> {
+        self.sync_data()?;
+        self.save_tree()?;
+        self.punch();
+        Ok(())
+    }
+
+    fn sync_data(&mut self) -> Result<()> {
+        for class in Class::ALL {
+            self.write_out(class)?;
+        }
+        if self.writer.data_dirty {
+            self.writer.data.sync()?;
+            self.writer.data_dirty = false;
+        }
+        Ok(())
+    }
+
+    /// The checkpoint proper; all data is synced.
+    fn save_tree(&mut self) -> Result<()> {
+        let space = self.space;
+        let writer = &mut *self.writer;
+        let shared = space.shared.read();
+        let records = segment_records(&writer.segments, &shared, &space.sums, &space.data)?;
+        let log_bytes = space.options.log_bytes;
+        let (log, written) = save_tree(
+            &space.disk,
+            &mut writer.tree_file,
+            &shared.tree,
+            &records,
+            log_bytes,
+        )?;
+        drop(shared);
+        let released = space.shared.write().tree.settle(&written.saving);
+        writer.tree_file.release(released);
+        writer.log = log;
+        writer.pending.clear();
+        writer.totals.checkpoints += 1;
+        writer.segments.bury();
+        // The old log is of no use any more. If it cannot be removed, the next opening does it.
+        let _ = space
+            .disk
+            .remove(&log_name(writer.tree_file.header().version - 1));
+        Ok(())
+    }
+
+    /// Gives the space of segments that stay free back to the file system. Only a matter of space:
+    /// what cannot be given back now is tried again after the next checkpoint.
+    fn punch(&mut self) {
+        let geometry = self.space.sums.geometry;
+        let writer = &mut *self.writer;
+        for segment in writer.segments.to_punch() {
+            let offset = geometry.file_offset(segment, 0);
+            match writer.data.punch(offset, geometry.segment_bytes()) {
+                Ok(true) => {
+                    writer.segments.get_mut(segment).punched = true;
+                    writer.data_dirty = true;
+                    writer.totals.punched += 1;
+                }
+                Ok(false) | Err(_) => return,
+            }
+        }
+    }
+}
+
+/// Saves a tree under the next version, and makes the log that continues it, which begins with
+/// these records. From the return on the new version is in effect; if this fails, the old one is.
+pub(super) fn save_tree(
+    disk: &Disk,
+    tree_file: &mut TreeFile,
+    tree: &FlexTree,
+    records: &Records,
+    log_bytes: u64,
+) -> Result<(Log, Written)> {
+    let written = tree_file.write_nodes(tree)?;
+    let header = tree_file.next_header(tree, &written.saving);
+    let log = Log::create(disk, header.space, header.version, records, log_bytes);
+    match log.and_then(|log| tree_file.switch(header).map(|()| log)) {
+        Ok(log) => Ok((log, written)),
+        Err(error) => {
+            tree_file.abandon(written);
+            Err(error)
+        }
+    }
+}
+
+/// The segments that are in use, as a log begins with them.
+pub(super) fn segment_records(
+    segments: &Segments,
+    shared: &Shared,
+    sums: &Sums,
+    data: &ReadFile,
+) -> Result<Records> {
+    let mut records = Records::default();
+    for (number, segment) in segments.iter() {
+        let generation = segment.generation;
+        let (written, table) = match segment.state {
+            State::Free => continue,
+            State::Full => {
+                records.push(&Record::Segment {
+                    segment: number,
+                    generation,
+                });
+                continue;
+            }
+            State::Open(class) => match shared.buffer(class) {
+                Some(buffer) => (buffer.written, buffer.sums.clone()),
+                None => continue,
+            },
+            State::Left => {
+                let table = shared.table(sums, data, number)?;
+                (table.written, table.sums.clone())
+            }
+        };
+        records.push(&Record::Sums(SumsRecord {
+            segment: number,
+            state: segment.state,
+            generation,
+            first: 0,
+            written,
+            sums: table,
+        }));
+    }
+    Ok(records)
+}
+
+impl Log {
+    /// Makes the log that continues a version of the tree. It and its name are durable.
+    pub(crate) fn create(
+        disk: &Disk,
+        space: u64,
+        version: u64,
+        records: &Records,
+        log_bytes: u64,
+    ) -> Result<Log> {
+        let name = log_name(version);
+        match disk.remove(&name) {
+            Err(error) if !error.is_not_found() => return Err(error.into()),
+            _ => {}
+        }
+        let header = LogHeader { space, version }.encode();
+        let needed = (header.len() + FRAME_HEAD_BYTES + records.as_bytes().len()) as u64;
+        let capacity = log_bytes.max(2 * needed + LOG_ROOM_MIN);
+        let filled = disk
+            .create_log(&name, capacity)
+            .map_err(Into::into)
+            .and_then(|file| Log::fill(file, &header, Frames::new(space, version), records));
+        let log = filled.and_then(|log| disk.sync_dir().map(|()| log).map_err(Into::into));
+        log.inspect_err(|_| {
+            // The first error is the one to tell; what stays is removed by the next opening.
+            let _ = disk.remove(&name);
+        })
+    }
+
+    fn fill(mut file: LogFile, header: &[u8], frames: Frames, records: &Records) -> Result<Log> {
+        file.append(&[header])?;
+        let mut log = Log {
+            sync: file.sync_handle(),
+            durable: header.len() as u64,
+            file,
+            frames,
+        };
+        if !records.is_empty() {
+            log.append(records.as_bytes())?;
+        }
+        log.sync.sync()?;
+        log.durable = log.file.position();
+        Ok(log)
+    }
+
+    fn append(&mut self, payload: &[u8]) -> Result<()> {
+        let head = self
+            .frames
+            .head(self.file.position(), self.durable, payload);
+        Ok(self.file.append(&[&head, payload])?)
+    }
+}

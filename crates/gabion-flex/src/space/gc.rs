@@ -1,0 +1,174 @@
+//! Collecting garbage: moving what is still in use out of little-used segments, and defragmenting.
+//!
+//! # Progress
+//! Extents are cut where a segment ends, so segments are filled to the last byte. Moving the live
+//! bytes of a segment that has any garbage therefore wins that garbage, and repeated rounds win all
+//! of it. The capacity leaves 2 of 32 parts and the reserve unused, so the segment with the fewest
+//! live bytes has at least a sixteenth of garbage when segments run out: a round never costs more
+//! than sixteen times what it wins.
+//!
+//! # Durability
+//! A round ends with a commit, and only then its segments are free. A crash before leads back to
+//! the old addresses, whose segments are untouched.
+
+use std::collections::BTreeSet;
+
+use super::segments::{Class, State};
+use super::writer::{Placed, Session};
+use crate::{Error, Extent, Result};
+
+/// Extents that are moved under one lock of the readers: some 100 us.
+const MOVES_MAX: usize = 256;
+
+/// Bytes that a defragmentation reads and writes at a time.
+const DEFRAG_BYTES: u64 = 1 << 20;
+
+impl Session<'_> {
+    /// Frees segments until more than the reserve are available, or nothing more can be won.
+    pub(crate) fn make_room(&mut self) -> Result<()> {
+        while self.writer.segments.available() <= self.writer.segments.reserve() {
+            if self.writer.segments.has_dying() {
+                self.commit()?;
+            } else if !self.collect()? {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// One round of collection; false if no segment has garbage that can be won.
+    pub(crate) fn collect(&mut self) -> Result<bool> {
+        let victims = self.victims();
+        if victims.is_empty() {
+            return Ok(false);
+        }
+        let geometry = self.space.sums.geometry;
+        let shared = self.space.shared.read();
+        let in_victim = |extent: &Extent| {
+            !extent.is_hole() && victims.contains(&geometry.split(extent.address).0)
+        };
+        let extents: Vec<Extent> = shared.tree.iter().filter(in_victim).collect();
+        drop(shared);
+        self.move_extents(&extents)?;
+        self.commit()?;
+        self.writer.totals.collections += 1;
+        Ok(true)
+    }
+
+    /// The full segments with the fewest live bytes, as many as the available segments can take up.
+    fn victims(&self) -> BTreeSet<u32> {
+        let segments = &self.writer.segments;
+        let room = u64::from(self.space.sums.geometry.room());
+        let mut candidates: Vec<(u32, u32)> = segments
+            .iter()
+            .filter(|(number, segment)| {
+                matches!(segment.state, State::Full | State::Left)
+                    && u64::from(segment.valid) < room
+                    && !segment.damaged
+                    && !self.writer.staged.contains(number)
+            })
+            .map(|(number, segment)| (segment.valid, number))
+            .collect();
+        candidates.sort_unstable();
+        let filled = self
+            .space
+            .shared
+            .read()
+            .buffer(Class::Moved)
+            .map(|buffer| buffer.bytes.len());
+        let begun = filled.map_or(0, |filled| room - filled as u64);
+        let free = u64::from(segments.available());
+        let can_take = begun + free * room;
+        let most = segments.reserve().max(1) as usize;
+        let mut sum = 0;
+        let mut victims = BTreeSet::new();
+        for (valid, number) in candidates.into_iter().take(most) {
+            sum += u64::from(valid);
+            // The first victims are the cheap ones; one that is nearly full waits until it must.
+            if sum > can_take || (!victims.is_empty() && u64::from(valid) > room / 32 * 30) {
+                break;
+            }
+            victims.insert(number);
+        }
+        victims
+    }
+
+    /// Moves extents, whose data is checked on the way. One that is damaged stays where it is, and
+    /// its segment is left alone from now on: reading it goes on to tell the damage.
+    fn move_extents(&mut self, extents: &[Extent]) -> Result<()> {
+        let mut moves = Vec::new();
+        for extent in extents {
+            let bytes = match self.read_extent(extent) {
+                Err(Error::Corruption { .. }) => {
+                    let (segment, _) = self.space.sums.geometry.split(extent.address);
+                    self.writer.segments.get_mut(segment).damaged = true;
+                    continue;
+                }
+                read => read?,
+            };
+            let placed = match self.place(Class::Moved, &bytes) {
+                Ok(placed) => placed,
+                Err(error) => {
+                    // What was moved so far is as good as what was not.
+                    self.remap(&moves);
+                    return Err(error);
+                }
+            };
+            let mut offset = extent.offset;
+            for piece in placed {
+                moves.push((offset, piece));
+                offset += piece.len;
+            }
+            self.writer.totals.moved_bytes += extent.len;
+            if moves.len() >= MOVES_MAX {
+                self.remap(&moves);
+                moves.clear();
+            }
+        }
+        self.remap(&moves);
+        Ok(())
+    }
+
+    /// Writes the data of a range anew where it lies in several extents, so that it is read with
+    /// fewer operations and indexed by fewer extents. Holes stay. Nothing else changes.
+    pub(crate) fn defrag(&mut self, offset: u64, len: u64) -> Result<()> {
+        let end = offset
+            .saturating_add(len)
+            .min(self.space.shared.read().tree.len());
+        let mut at = offset;
+        while at < end {
+            let part = (end - at).min(DEFRAG_BYTES);
+            let extents: Vec<Extent> = self.space.shared.read().tree.range(at, part).collect();
+            for run in extents.split(Extent::is_hole).filter(|run| run.len() > 1) {
+                self.defrag_run(run)?;
+            }
+            at += part;
+        }
+        Ok(())
+    }
+
+    fn defrag_run(&mut self, run: &[Extent]) -> Result<()> {
+        let live = self.writer.segments.live();
+        let wanted: u64 = run.iter().map(|extent| extent.len).sum();
+        if live.saturating_add(wanted) > self.writer.segments.live_max() {
+            return Err(self.full(wanted));
+        }
+        self.make_room()?;
+        // Making room may have moved the extents, so they are looked up again.
+        let first = run.first().map_or(0, |extent| extent.offset);
+        let run: Vec<Extent> = self.space.shared.read().tree.range(first, wanted).collect();
+        let mut data = Vec::new();
+        for extent in &run {
+            data.extend(self.read_extent(extent)?);
+        }
+        let mut moves: Vec<(u64, Placed)> = Vec::new();
+        let mut offset = first;
+        for piece in self.place(Class::Moved, &data)? {
+            moves.push((offset, piece));
+            offset += piece.len;
+        }
+        self.remap(&moves);
+        self.writer.totals.moved_bytes += wanted;
+        Ok(())
+    }
+}

@@ -1,0 +1,266 @@
+//! FlexSpace: a persistent address space in which bytes are inserted and removed anywhere.
+//!
+//! # Idea
+//! Data is written once, into segments of a log-structured file. A FlexTree maps the address space
+//! to it. Inserting or removing bytes changes the tree only, so it costs the same at the front of a
+//! space of many gigabytes as at its end. Changes of the tree are logged as operations, and the
+//! tree itself is saved now and then, node by node, without writing over what was saved before.
+//!
+//! # Files
+//! `DATA` has the segments, `TREE` the saved nodes and two headers, a file named by the tree's
+//! version the log since then (`layout`, `log`); `LOCK` keeps a second opener out.
+//!
+//! # Rooms
+//! | file | journey |
+//! |---|---|
+//! | `writepath`, `writer` | an edit: checked, placed in segments, applied |
+//! | `shared`, `sums` | a read: tree, buffer or checked blocks |
+//! | `commit`, `tree_file` | what was done becomes durable |
+//! | `gc`, `segments` | space is won back |
+//! | `recovery`, `check` | what is there after a crash, and whether it is sound |
+//! | `handle` | the space as a file of the standard library |
+//!
+//! # Invariants
+//! - I1. An extent refers to data of one segment that is not free. What the durable tree and log
+//!   refer to is durable and unchanged: a segment is written again only after a commit that no
+//!   longer refers to it.
+//! - I2. A frame of the log holds whole groups of edits, and follows the sync of their data.
+//! - I3. The bytes of a segment are written once. The block that a commit cuts in two is completed
+//!   later without changing its first part, so a torn write of it leaves that part as it was.
+//! - I4. Every byte read from a medium is under a checksum that is bound to its place.
+//!
+//! # Linearization point
+//! A group of edits takes effect when the writer lets go of the lock of `shared` after applying it.
+//! A read sees the space at one moment between its call and its return.
+//!
+//! # Durability point
+//! The return of [`FlexSpace::sync`]. A crash leaves the result of a prefix of the groups that
+//! holds at least what was synced. What was not synced lives in buffers of the process: its end is
+//! a crash too.
+//!
+//! # What waits for what
+//! Reads run at the same time and take no other lock than `shared`; writers run one at a time. A
+//! read waits while an edit changes the tree and while up to 128 KiB are copied into a buffer,
+//! never for a write or a sync. An edit waits for the reads that have begun, and does the work of a
+//! commit, a checkpoint or a collection when one is due.
+//!
+//! # Deviations from the paper
+//! Checksums on everything; atomic groups; extents are cut where a segment ends instead of leaving
+//! its end unused; a relocation is logged as a mapping of its offset; moved data has segments of
+//! its own; a new log is made for each version of the tree, instead of writing the old one again.
+//!
+//! Source: Chen, Zhong, Wu: Efficient Data Management with a Flexible Address Space, section 4.
+
+mod check;
+mod commit;
+mod gc;
+mod geometry;
+mod handle;
+mod layout;
+mod log;
+mod open;
+mod options;
+mod recovery;
+mod segments;
+mod shared;
+mod stats;
+mod sums;
+mod tree_file;
+mod writepath;
+mod writer;
+
+pub use self::check::{CheckReport, Problem};
+pub use self::handle::SpaceFile;
+pub use self::options::{
+    DEFAULT_BLOCK_BYTES, DEFAULT_COMMIT_BYTES, DEFAULT_LOG_BYTES, DEFAULT_SEGMENT_BYTES, Options,
+};
+pub use self::stats::SpaceStats;
+pub use self::writepath::Edit;
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use gabion_media::{DirLock, Disk, ReadFile};
+use parking_lot::{Mutex, RwLock};
+
+use self::shared::Shared;
+use self::sums::Sums;
+use self::writer::Writer;
+use crate::{Extent, Result};
+
+/// A persistent address space. Clones are the same space, and may be used by several threads.
+///
+/// Changes are in memory until [`FlexSpace::sync`]: a space that is dropped, or whose process ends,
+/// is as it was after the last sync, or after some later change.
+#[derive(Clone, Debug)]
+pub struct FlexSpace(Arc<Inner>);
+
+#[derive(Debug)]
+pub(crate) struct Inner {
+    pub(crate) disk: Disk,
+    pub(crate) options: Options,
+    pub(crate) sums: Sums,
+    pub(crate) data: ReadFile,
+    pub(crate) shared: RwLock<Shared>,
+    pub(crate) writer: Mutex<Writer>,
+    /// Counts the changes of the address space.
+    pub(crate) changes: AtomicU64,
+    /// Operations that the opening repeated.
+    pub(crate) repeated: u64,
+    _lock: DirLock,
+}
+
+impl FlexSpace {
+    /// Opens the space in a directory. Where there is none, one is made unless the options say
+    /// otherwise.
+    pub fn open(path: impl AsRef<Path>, options: Options) -> Result<FlexSpace> {
+        let path = path.as_ref();
+        let disk = if options.create {
+            Disk::create_system(path)?
+        } else {
+            Disk::system(path)?
+        };
+        FlexSpace::open_on(disk, options)
+    }
+
+    /// Opens the space of a disk, as [`FlexSpace::open`] does.
+    pub fn open_on(disk: Disk, options: Options) -> Result<FlexSpace> {
+        Ok(FlexSpace(Arc::new(Inner::open(disk, options)?)))
+    }
+
+    /// Bytes in the address space, holes included.
+    #[expect(
+        clippy::len_without_is_empty,
+        reason = "an empty space is nothing special"
+    )]
+    pub fn len(&self) -> u64 {
+        self.0.shared.read().tree.len()
+    }
+
+    /// Reads from `offset` on, as many bytes as the buffer or the space has, and returns how many.
+    pub fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<usize> {
+        let shared = self.0.shared.read();
+        let mut done = 0;
+        for extent in shared.tree.range(offset, buffer.len() as u64) {
+            let rest = &mut buffer[done..];
+            let len = usize::try_from(extent.len).map_or(rest.len(), |len| len.min(rest.len()));
+            shared.read(&self.0.sums, &self.0.data, &extent, &mut rest[..len])?;
+            done += len;
+        }
+        Ok(done)
+    }
+
+    /// Reads from `offset` on to the end of the extent there, the buffer or the space, whichever
+    /// comes first, and returns how many bytes: one lookup and one read of the medium at most.
+    pub fn read_extent(&self, offset: u64, buffer: &mut [u8]) -> Result<usize> {
+        let shared = self.0.shared.read();
+        let first = shared.tree.range(offset, buffer.len() as u64).next();
+        let Some(extent) = first else { return Ok(0) };
+        let len = usize::try_from(extent.len).map_or(buffer.len(), |len| len.min(buffer.len()));
+        shared.read(&self.0.sums, &self.0.data, &extent, &mut buffer[..len])?;
+        Ok(len)
+    }
+
+    /// The extents of a range, the first and the last one cut to it.
+    pub fn extents(&self, offset: u64, len: u64) -> Vec<Extent> {
+        self.0.shared.read().tree.range(offset, len).collect()
+    }
+
+    /// Inserts bytes before the one at `offset`: what is there or behind it moves. Costs the
+    /// writing of the bytes and a change of the tree, wherever it is.
+    pub fn insert_range(&self, offset: u64, data: &[u8]) -> Result<()> {
+        self.apply(&[Edit::Insert { offset, data }])
+    }
+
+    /// Inserts a range that reads as zeros and takes no space.
+    pub fn insert_hole(&self, offset: u64, len: u64) -> Result<()> {
+        self.apply(&[Edit::InsertHole { offset, len }])
+    }
+
+    /// Removes a range: what is behind it moves to its place.
+    pub fn collapse_range(&self, offset: u64, len: u64) -> Result<()> {
+        self.apply(&[Edit::Collapse { offset, len }])
+    }
+
+    /// Lets a range read as zeros and take no space; nothing moves.
+    pub fn punch_range(&self, offset: u64, len: u64) -> Result<()> {
+        self.apply(&[Edit::Punch { offset, len }])
+    }
+
+    /// Writes bytes over what is there, and lengthens the space where they reach behind its end.
+    ///
+    /// The old bytes are given up only after the new ones are placed, so in a space with a capacity
+    /// there must be room for both.
+    pub fn write_at(&self, offset: u64, data: &[u8]) -> Result<()> {
+        self.apply(&[Edit::Write { offset, data }])
+    }
+
+    /// Puts bytes in place of a range of any other length, in one step.
+    pub fn replace_range(&self, offset: u64, len: u64, data: &[u8]) -> Result<()> {
+        self.apply(&[
+            Edit::Collapse { offset, len },
+            Edit::Insert { offset, data },
+        ])
+    }
+
+    /// Appends bytes, and returns the offset of the first.
+    pub fn append(&self, data: &[u8]) -> Result<u64> {
+        self.0.append(data)
+    }
+
+    /// Cuts the space, or lengthens it with a hole, to `len` bytes.
+    pub fn set_len(&self, len: u64) -> Result<()> {
+        self.0.set_len(len)
+    }
+
+    /// Applies a group of edits, one after the other. Readers, and a recovery after a crash, find
+    /// all of them or none; so does the caller when this fails.
+    pub fn apply(&self, edits: &[Edit<'_>]) -> Result<()> {
+        self.0.apply(edits)
+    }
+
+    /// Makes everything done so far durable.
+    pub fn sync(&self) -> Result<()> {
+        self.0.write(|session| session.commit())
+    }
+
+    /// Makes everything done so far durable, saves the tree, empties the log, and gives the space
+    /// of free segments back to the file system. Opening the space is quick after it.
+    pub fn checkpoint(&self) -> Result<()> {
+        self.0.write(|session| session.checkpoint())
+    }
+
+    /// Writes the data of a range anew where it lies in many extents, so that it is read faster.
+    pub fn defrag(&self, offset: u64, len: u64) -> Result<()> {
+        self.0.write(|session| session.defrag(offset, len))
+    }
+
+    /// Collects the segments with the most garbage; false if there is nothing to win. A space does
+    /// this by itself when it must, before a write that needs the room; who has idle time can do it
+    /// earlier.
+    pub fn collect_garbage(&self) -> Result<bool> {
+        self.0.write(|session| session.collect())
+    }
+
+    /// What the space holds and did.
+    pub fn stats(&self) -> SpaceStats {
+        self.0.stats()
+    }
+
+    /// The space as a file, with a position of its own.
+    pub fn file(&self) -> SpaceFile {
+        SpaceFile::new(self.clone())
+    }
+
+    /// Verifies every byte of the space on a disk that no one has open.
+    pub fn check(disk: &Disk) -> Result<CheckReport> {
+        check::check(disk)
+    }
+
+    /// A number that is another one after each change of the address space.
+    pub(crate) fn changes(&self) -> u64 {
+        // ORDER: Acquire pairs with the increment in `Session::apply`.
+        self.0.changes.load(Ordering::Acquire)
+    }
+}

@@ -1,0 +1,157 @@
+//! Opening a space.
+
+use std::hash::{BuildHasher, RandomState};
+use std::sync::atomic::AtomicU64;
+
+use gabion_media::{Disk, Purpose, RandomFile};
+use parking_lot::{Mutex, RwLock};
+
+use super::layout::{DATA_NAME, LOCK_NAME, log_name, parse_log_name};
+use super::log::Records;
+use super::recovery::{self, Found};
+use super::segments::{Class, Segments, State};
+use super::shared::{Buffer, Shared};
+use super::sums::SumTable;
+use super::tree_file::TreeFile;
+use super::writer::{Totals, Writer};
+use super::{Inner, Options};
+use crate::{Error, Result};
+
+impl Inner {
+    pub(super) fn open(disk: Disk, options: Options) -> Result<Inner> {
+        options.check()?;
+        if !options.create && !recovery::exists(&disk)? {
+            return Err(recovery::not_a_space(&disk, "it has no tree file"));
+        }
+        let lock = disk.lock(LOCK_NAME)?;
+        if !recovery::exists(&disk)? {
+            recovery::create(&disk, &options, RandomState::new().hash_one(disk.path()))?;
+        }
+        let mut found = recovery::find(&disk)?;
+        options.check_capacity(&found.sums.geometry)?;
+        let (sums, repeated) = (found.sums, found.repeated);
+        let data = disk.open_read(DATA_NAME)?;
+        let mut data_file = disk.open_random(DATA_NAME)?;
+        end_full_segments(&mut found, &mut data_file)?;
+        // What an earlier process wrote may be in the system's memory only; the tree that is saved
+        // below refers to it.
+        disk.sync_file(DATA_NAME)?;
+        let mut tree_file = TreeFile::open(&disk, found.header, &found.used)?;
+        let mut segments = Segments::new(sums.geometry, options.capacity_bytes);
+        let mut shared = settle(&disk, found, &mut segments)?;
+
+        let records = super::commit::segment_records(&segments, &shared, &sums, &data)?;
+        let log_bytes = options.log_bytes;
+        let (log, written) =
+            super::commit::save_tree(&disk, &mut tree_file, &shared.tree, &records, log_bytes)?;
+        let released = shared.tree.settle(&written.saving);
+        tree_file.release(released);
+        clean(&disk, tree_file.header().version)?;
+        let writer = Writer {
+            data: data_file,
+            tree_file,
+            log,
+            segments,
+            pending: Records::default(),
+            data_dirty: false,
+            staged: Vec::new(),
+            spare: Vec::new(),
+            failure: None,
+            totals: Totals::default(),
+        };
+        Ok(Inner {
+            disk,
+            options,
+            sums,
+            data,
+            shared: RwLock::new(shared),
+            writer: Mutex::new(writer),
+            changes: AtomicU64::new(0),
+            repeated,
+            _lock: lock,
+        })
+    }
+}
+
+/// Gives the segments that are full by the log their footers, which may not have been written.
+fn end_full_segments(found: &mut Found, data: &mut RandomFile) -> Result<()> {
+    let sums = found.sums;
+    let room = sums.geometry.room();
+    for (number, known) in &mut found.segments {
+        if let Some(table) = known.table.take_if(|table| table.written == room) {
+            let offset = sums.geometry.file_offset(*number, room);
+            data.write_at(offset, &sums.footer(*number, &table), Purpose::Metadata)?;
+            known.state = State::Full;
+        }
+    }
+    Ok(())
+}
+
+/// Puts what was found into memory: what each segment is, what is in use of it, and the buffers of
+/// those that can be filled on.
+fn settle(disk: &Disk, found: Found, segments: &mut Segments) -> Result<Shared> {
+    let file = disk.open_read(DATA_NAME)?;
+    let sums = found.sums;
+    let open = found.open_segments();
+    let mut shared = Shared::new(found.tree);
+    for (number, known) in found.segments {
+        let state = match known.state {
+            State::Full => State::Full,
+            _ => State::Left,
+        };
+        segments.recover(number, state, known.generation);
+        shared.set_table(number, known.generation, known.table);
+    }
+    for extent in &shared.tree {
+        if !extent.is_hole() {
+            let (segment, _) = sums.geometry.split(extent.address);
+            segments.add(segment, extent.len);
+        }
+    }
+    for (class, number, table) in open {
+        if shared.buffer(class).is_some() {
+            continue;
+        }
+        let mut bytes = Vec::with_capacity(sums.geometry.room() as usize);
+        bytes.resize(table.written as usize, 0);
+        match sums.read(&file, number, &table, 0, &mut bytes) {
+            Ok(()) => {}
+            // What is damaged is found when it is read; only this segment is not filled on.
+            Err(Error::Corruption { .. } | Error::Media(gabion_media::Error::ShortRead { .. })) => {
+                continue;
+            }
+            Err(error) => return Err(error),
+        }
+        resume(&mut shared, segments, class, number, table, bytes);
+    }
+    segments.release_unused();
+    Ok(shared)
+}
+
+fn resume(
+    shared: &mut Shared,
+    segments: &mut Segments,
+    class: Class,
+    segment: u32,
+    table: SumTable,
+    bytes: Vec<u8>,
+) {
+    segments.get_mut(segment).state = State::Open(class);
+    *shared.buffer_mut(class) = Some(Buffer {
+        segment,
+        generation: table.generation,
+        bytes,
+        sums: table.sums,
+        written: table.written,
+    });
+}
+
+/// Removes the logs of other versions.
+fn clean(disk: &Disk, version: u64) -> Result<()> {
+    for name in disk.list()? {
+        if parse_log_name(&name).is_some() && name != log_name(version) {
+            disk.remove(&name)?;
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,123 @@
+//! How a space is laid out, and when it does what.
+
+use super::geometry::Geometry;
+use crate::{Error, Result};
+
+/// Bytes of a segment: the paper's choice. Large enough that a segment is written at the drive's
+/// full speed, small enough that collecting one is quick.
+pub const DEFAULT_SEGMENT_BYTES: u32 = 4 << 20;
+
+/// Bytes under one checksum: a page, which is what the system reads at least.
+pub const DEFAULT_BLOCK_BYTES: u32 = 4096;
+
+/// Bytes of the log before the tree is written: 700,000 operations, which a recovery repeats within
+/// a second.
+pub const DEFAULT_LOG_BYTES: u64 = 16 << 20;
+
+/// Bytes of log records that wait in memory at most: 43,000 operations.
+pub const DEFAULT_COMMIT_BYTES: usize = 1 << 20;
+
+/// Options of a space.
+///
+/// Behaviour: [`Options::capacity_bytes`]. Performance: [`Options::log_bytes`],
+/// [`Options::commit_bytes`]. The sizes of segments and blocks are chosen when a space is made and
+/// kept from then on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Options {
+    pub(crate) segment_bytes: u32,
+    pub(crate) block_bytes: u32,
+    pub(crate) capacity_bytes: Option<u64>,
+    pub(crate) log_bytes: u64,
+    pub(crate) commit_bytes: usize,
+    pub(crate) create: bool,
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        Options {
+            segment_bytes: DEFAULT_SEGMENT_BYTES,
+            block_bytes: DEFAULT_BLOCK_BYTES,
+            capacity_bytes: None,
+            log_bytes: DEFAULT_LOG_BYTES,
+            commit_bytes: DEFAULT_COMMIT_BYTES,
+            create: true,
+        }
+    }
+}
+
+impl Options {
+    /// Bytes that the data file may take, eight segments at least; `None` is no limit. Of them a
+    /// reserve for the collection of garbage and two of 32 parts stay unused.
+    #[must_use]
+    pub fn capacity_bytes(mut self, bytes: Option<u64>) -> Options {
+        self.capacity_bytes = bytes;
+        self
+    }
+
+    /// Bytes of a segment of a new space: a power of two from 4 KiB to 1 GiB.
+    #[must_use]
+    pub fn segment_bytes(mut self, bytes: u32) -> Options {
+        self.segment_bytes = bytes;
+        self
+    }
+
+    /// Bytes under one checksum in a new space: a power of two from 256 to an eighth of a segment.
+    #[must_use]
+    pub fn block_bytes(mut self, bytes: u32) -> Options {
+        self.block_bytes = bytes;
+        self
+    }
+
+    /// Bytes of the log before the tree is written, 4 KiB at least.
+    #[must_use]
+    pub fn log_bytes(mut self, bytes: u64) -> Options {
+        self.log_bytes = bytes;
+        self
+    }
+
+    /// Bytes of log records that wait in memory for a commit at most. What waits is lost with the
+    /// process; [`sync`](crate::FlexSpace::sync) commits at once.
+    #[must_use]
+    pub fn commit_bytes(mut self, bytes: usize) -> Options {
+        self.commit_bytes = bytes;
+        self
+    }
+
+    /// Whether a space is made where there is none; yes unless said otherwise.
+    #[must_use]
+    pub fn create(mut self, create: bool) -> Options {
+        self.create = create;
+        self
+    }
+
+    pub(crate) fn check(&self) -> Result<()> {
+        let segment = self.segment_bytes;
+        let block = self.block_bytes;
+        let refuse = |what: &str| {
+            Err(Error::Options {
+                what: what.to_owned(),
+            })
+        };
+        if !segment.is_power_of_two() || !(4 << 10..=1 << 30).contains(&segment) {
+            return refuse("segment_bytes must be a power of two from 4 KiB to 1 GiB");
+        }
+        if !block.is_power_of_two() || block < 256 || block > segment / 8 {
+            return refuse("block_bytes must be a power of two from 256 to an eighth of a segment");
+        }
+        if self.log_bytes < 4 << 10 {
+            return refuse("log_bytes must be 4 KiB at least");
+        }
+        Ok(())
+    }
+
+    /// Checks what depends on the space's own sizes.
+    pub(crate) fn check_capacity(&self, geometry: &Geometry) -> Result<()> {
+        let least = 8 * geometry.segment_bytes();
+        match self.capacity_bytes {
+            Some(bytes) if bytes < least => Err(Error::Options {
+                what: format!("capacity_bytes must be eight segments at least, {least} bytes"),
+            }),
+            _ => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,418 @@
+//! Making a space, and finding its state again.
+//!
+//! # What a recovery does
+//! It takes the newer valid header of the tree, loads the tree, and repeats the operations of the
+//! log that continues it, up to the first frame that is not valid. Then it counts what the extents
+//! refer to: segments without any are free. Segments that were being filled are filled on. Opening
+//! then saves the tree at once, so that the log that was read is never written again; whatever
+//! crashes before that has changed nothing.
+
+use std::collections::BTreeMap;
+
+use gabion_media::{Disk, Purpose};
+
+use super::geometry::Geometry;
+use super::layout::{
+    DATA_HEADER_BYTES, DATA_NAME, DataHeader, FORMAT, HeaderError, LOG_HEADER_BYTES, LogHeader,
+    TREE_NAME, TreeHeader, log_name, parse_log_name,
+};
+use super::log::{Frames, Parsed, Record, RecordReader, Records, SumsRecord};
+use super::options::Options;
+use super::segments::{Class, State};
+use super::sums::{SumTable, Sums};
+use super::tree_file::TreeFile;
+use super::writer::Log;
+use crate::{Error, FlexTree, HOLE, Result};
+
+/// Suffix of the tree file before the space is complete.
+const NEW_TREE_NAME: &str = "TREE.tmp";
+
+/// What is known of a segment in use.
+#[derive(Debug)]
+pub(super) struct Known {
+    pub(super) state: State,
+    pub(super) generation: u32,
+    /// The table, unless it stands in the footer.
+    pub(super) table: Option<SumTable>,
+}
+
+/// The state of a space as its files have it.
+#[derive(Debug)]
+pub(super) struct Found {
+    pub(super) sums: Sums,
+    pub(super) header: TreeHeader,
+    pub(super) tree: FlexTree,
+    /// Slots of the tree file that the saved tree takes.
+    pub(super) used: Vec<u32>,
+    pub(super) segments: BTreeMap<u32, Known>,
+    /// Operations that were repeated.
+    pub(super) repeated: u64,
+}
+
+/// Whether there is a space, complete or not.
+pub(super) fn exists(disk: &Disk) -> Result<bool> {
+    if disk.exists(TREE_NAME)? {
+        return Ok(true);
+    }
+    // A creation that was interrupted leaves a data file without data.
+    if disk.exists(DATA_NAME)? && disk.len_of(DATA_NAME)? > DATA_HEADER_BYTES {
+        return Err(not_a_space(disk, "it has a data file and no tree file"));
+    }
+    Ok(false)
+}
+
+pub(super) fn not_a_space(disk: &Disk, why: &str) -> Error {
+    Error::NotASpace {
+        path: disk.path().to_path_buf(),
+        why: why.to_owned(),
+    }
+}
+
+/// Makes an empty space with this number. It exists from the renaming of its tree file on.
+pub(super) fn create(disk: &Disk, options: &Options, space: u64) -> Result<()> {
+    for name in disk.list()? {
+        let left = name == DATA_NAME || name == NEW_TREE_NAME || parse_log_name(&name).is_some();
+        if left {
+            disk.remove(&name)?;
+        }
+    }
+    let (segment_bytes, block_bytes) = (options.segment_bytes, options.block_bytes);
+    let header = DataHeader {
+        space,
+        segment_bytes,
+        block_bytes,
+    };
+    let mut data = disk.create_random(DATA_NAME)?;
+    data.write_at(0, &header.encode(), Purpose::Metadata)?;
+    data.sync()?;
+    let header = TreeHeader {
+        space,
+        version: 0,
+        len: 0,
+        extents: 0,
+        root: 0,
+        root_crc: 0,
+        height: 0,
+        slots: 0,
+        segment_bytes,
+        block_bytes,
+    };
+    let tree = FlexTree::new(1);
+    let mut file = TreeFile::create(disk.create_random(NEW_TREE_NAME)?, header);
+    let written = file.write_nodes(&tree)?;
+    let header = file.next_header(&tree, &written.saving);
+    Log::create(
+        disk,
+        space,
+        header.version,
+        &Records::default(),
+        options.log_bytes,
+    )?;
+    file.switch(header)?;
+    drop(file);
+    disk.rename(NEW_TREE_NAME, TREE_NAME)?;
+    Ok(disk.sync_dir()?)
+}
+
+/// Reads the state of a space. Writes nothing.
+pub(super) fn find(disk: &Disk) -> Result<Found> {
+    let sums = read_data_header(disk)?;
+    let geometry = sums.0.geometry;
+    let header = TreeFile::read_header(disk)?;
+    if header.space != sums.1 {
+        return Err(not_a_space(
+            disk,
+            "its data file and its tree file are of two spaces",
+        ));
+    }
+    let (tree, used) = TreeFile::load(disk, &header, geometry.extent_max())?;
+    let mut replay = Replay {
+        disk,
+        name: log_name(header.version),
+        geometry,
+        tree,
+        segments: BTreeMap::new(),
+        repeated: 0,
+    };
+    replay.run(&header)?;
+    let Replay {
+        tree,
+        segments,
+        repeated,
+        ..
+    } = replay;
+    let found = Found {
+        sums: sums.0,
+        header,
+        tree,
+        used,
+        segments,
+        repeated,
+    };
+    found.check_extents(disk)?;
+    Ok(found)
+}
+
+fn read_data_header(disk: &Disk) -> Result<(Sums, u64)> {
+    let file = disk.open_read(DATA_NAME)?;
+    let mut bytes = [0; 32];
+    file.read_exact_at(&mut bytes, 0)?;
+    let header = DataHeader::decode(&bytes).map_err(|error| match error {
+        HeaderError::Newer(found) => Error::NewerFormat {
+            file: disk.path_of(DATA_NAME),
+            found,
+            supported: FORMAT,
+        },
+        HeaderError::Invalid => damaged(disk, DATA_NAME, 0, "the header is not valid"),
+    })?;
+    let options = Options::default()
+        .segment_bytes(header.segment_bytes)
+        .block_bytes(header.block_bytes);
+    options
+        .check()
+        .map_err(|_| damaged(disk, DATA_NAME, 0, "the header has sizes that no space has"))?;
+    let geometry = Geometry::new(header.segment_bytes, header.block_bytes);
+    Ok((Sums::new(header.space, geometry), header.space))
+}
+
+fn damaged(disk: &Disk, name: &str, offset: u64, what: &str) -> Error {
+    Error::Corruption {
+        file: disk.path_of(name),
+        offset,
+        what: what.to_owned(),
+    }
+}
+
+impl Found {
+    /// Every extent must refer to data that was written.
+    fn check_extents(&self, disk: &Disk) -> Result<()> {
+        let geometry = &self.sums.geometry;
+        for extent in &self.tree {
+            if extent.is_hole() {
+                continue;
+            }
+            let (segment, within) = geometry.split(extent.address);
+            let written = match self.segments.get(&segment) {
+                None => 0,
+                Some(known) => known
+                    .table
+                    .as_ref()
+                    .map_or(geometry.room(), |table| table.written),
+            };
+            if u64::from(within) + extent.len > u64::from(written) {
+                let offset = geometry.file_offset(segment, within);
+                let what = "the tree refers to data that was never written there";
+                return Err(damaged(disk, DATA_NAME, offset, what));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Repeats a log.
+struct Replay<'d> {
+    disk: &'d Disk,
+    name: String,
+    geometry: Geometry,
+    tree: FlexTree,
+    segments: BTreeMap<u32, Known>,
+    repeated: u64,
+}
+
+impl Replay<'_> {
+    fn run(&mut self, header: &TreeHeader) -> Result<()> {
+        let log = match self.disk.read_all(&self.name) {
+            Err(error) if error.is_not_found() => {
+                return Err(self.damaged(0, "the log that continues the tree is missing"));
+            }
+            read => read?,
+        };
+        let expected = LogHeader {
+            space: header.space,
+            version: header.version,
+        };
+        match LogHeader::decode(&log) {
+            Ok(found) if found == expected => {}
+            Ok(_) => return Err(self.damaged(0, "the log belongs to another tree")),
+            Err(HeaderError::Newer(found)) => {
+                return Err(Error::NewerFormat {
+                    file: self.disk.path_of(&self.name),
+                    found,
+                    supported: FORMAT,
+                });
+            }
+            Err(HeaderError::Invalid) => {
+                return Err(self.damaged(0, "the header of the log is not valid"));
+            }
+        }
+        let frames = Frames::new(header.space, header.version);
+        let mut offset = LOG_HEADER_BYTES;
+        loop {
+            match frames.parse(&log, offset) {
+                Parsed::Frame { payload, .. } => {
+                    self.repeat(payload, offset as u64)?;
+                    offset += super::log::FRAME_HEAD_BYTES + payload.len();
+                }
+                Parsed::Blank => return Ok(()),
+                Parsed::Invalid => break,
+            }
+        }
+        // What was read wrong once, the medium may have right: then the log must not be cut.
+        if self.disk.read_all(&self.name)? != log {
+            return Err(self.damaged(offset as u64, "two reads of the log differ"));
+        }
+        let proof = frames.proof(&log, offset);
+        if proof > offset as u64 {
+            let what = format!(
+                "the bytes are no valid frame, but the log was durable up to offset {proof}"
+            );
+            return Err(self.damaged(offset as u64, &what));
+        }
+        Ok(())
+    }
+
+    fn damaged(&self, offset: u64, what: &str) -> Error {
+        damaged(self.disk, &self.name, offset, what)
+    }
+
+    fn repeat(&mut self, payload: &[u8], offset: u64) -> Result<()> {
+        for record in RecordReader::new(payload) {
+            record
+                .and_then(|record| self.repeat_one(record))
+                .map_err(|what| self.damaged(offset, what))?;
+            self.repeated += 1;
+        }
+        Ok(())
+    }
+
+    fn repeat_one(&mut self, record: Record) -> Result<(), &'static str> {
+        let all = self.tree.len();
+        let within = |offset: u64, len: u64| {
+            let end = offset
+                .checked_add(len)
+                .ok_or("a record has a range without an end")?;
+            match end <= all && len > 0 {
+                true => Ok(()),
+                false => Err("a record has a range that does not lie in the space"),
+            }
+        };
+        match record {
+            Record::Insert {
+                offset,
+                len,
+                address,
+            } => {
+                let sum = all
+                    .checked_add(len)
+                    .ok_or("a record lengthens the space too much")?;
+                if offset > all || len == 0 || sum > i64::MAX as u64 {
+                    return Err("a record inserts where nothing can be inserted");
+                }
+                self.check_address(address, len)?;
+                self.tree.insert(offset, len, address);
+            }
+            Record::Collapse { offset, len } => {
+                within(offset, len)?;
+                self.tree.collapse(offset, len, drop);
+            }
+            Record::Map {
+                offset,
+                len,
+                address,
+            } => {
+                within(offset, len)?;
+                self.check_address(address, len)?;
+                self.tree.remap(offset, len, address, drop);
+            }
+            Record::Segment {
+                segment,
+                generation,
+            } => {
+                let known = Known {
+                    state: State::Full,
+                    generation,
+                    table: None,
+                };
+                self.check_segment(segment)?;
+                self.segments.insert(segment, known);
+            }
+            Record::Sums(sums) => self.repeat_sums(sums)?,
+        }
+        Ok(())
+    }
+
+    fn check_segment(&self, segment: u32) -> Result<(), &'static str> {
+        match segment < self.geometry.segments_max() {
+            true => Ok(()),
+            false => Err("a record names a segment beyond the last address"),
+        }
+    }
+
+    fn check_address(&self, address: u64, len: u64) -> Result<(), &'static str> {
+        if address == HOLE {
+            return Ok(());
+        }
+        let (segment, within) = self.geometry.split(address);
+        self.check_segment(segment)?;
+        match u64::from(within).checked_add(len) {
+            Some(end) if end <= u64::from(self.geometry.room()) => Ok(()),
+            _ => Err("a record has data that reaches beyond its segment"),
+        }
+    }
+
+    fn repeat_sums(&mut self, record: SumsRecord) -> Result<(), &'static str> {
+        let SumsRecord {
+            segment,
+            state,
+            generation,
+            first,
+            written,
+            sums,
+        } = record;
+        self.check_segment(segment)?;
+        let blocks = self.geometry.blocks_of(written);
+        let counted = u64::from(first) + sums.len() as u64 == u64::from(blocks);
+        if written > self.geometry.room() || !counted {
+            return Err("a record has a wrong number of checksums");
+        }
+        let known = self.segments.entry(segment).or_insert_with(|| Known {
+            state,
+            generation,
+            table: None,
+        });
+        let mut table = known
+            .table
+            .take()
+            .filter(|_| known.generation == generation);
+        let table = table.get_or_insert_with(SumTable::default);
+        if table.sums.len() < first as usize {
+            return Err("a record continues checksums that are not there");
+        }
+        table.sums.truncate(first as usize);
+        table.sums.extend(sums);
+        table.generation = generation;
+        table.written = written;
+        *known = Known {
+            state,
+            generation,
+            table: Some(std::mem::take(table)),
+        };
+        if written == self.geometry.room() {
+            known.state = State::Left;
+        }
+        Ok(())
+    }
+}
+
+impl Found {
+    /// The table and the class of each segment that can be filled on.
+    pub(super) fn open_segments(&self) -> Vec<(Class, u32, SumTable)> {
+        let mut open = Vec::new();
+        for (number, known) in &self.segments {
+            if let (State::Open(class), Some(table)) = (known.state, &known.table) {
+                open.push((class, *number, table.clone()));
+            }
+        }
+        open
+    }
+}

@@ -1,0 +1,312 @@
+//! Which segments are in use, how much of each is, and which may be written next.
+//!
+//! # Life of a segment
+//! free → open (its buffer is being filled) → full → dying (nothing in it is in use any more, but a
+//! crash may still need it) → free. What makes a dying segment free is a commit of the log: after
+//! it, no recovery leads back to the state that used the segment.
+
+use std::collections::BTreeSet;
+
+use super::geometry::Geometry;
+use crate::Extent;
+
+/// Who fills a segment. Data that a collection moves is older than what users write, and is kept
+/// apart from it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Class {
+    User,
+    Moved,
+}
+
+impl Class {
+    pub(crate) const ALL: [Class; 2] = [Class::User, Class::Moved];
+}
+
+/// What a segment is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum State {
+    /// May be written.
+    Free,
+    /// Is being filled, its data is in a buffer.
+    Open(Class),
+    /// Is full, and its footer is written.
+    Full,
+    /// Was left by a crash in a state in which it cannot be filled on; its table is in the log.
+    Left,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Segment {
+    pub(crate) state: State,
+    /// Bytes that extents refer to.
+    pub(crate) valid: u32,
+    pub(crate) generation: u32,
+    /// Whether its space was given back to the file system.
+    pub(crate) punched: bool,
+    /// Whether a collection found it damaged; it is not tried again.
+    pub(crate) damaged: bool,
+}
+
+impl Segment {
+    const NEW: Segment = Segment {
+        state: State::Free,
+        valid: 0,
+        generation: 0,
+        punched: true,
+        damaged: false,
+    };
+}
+
+/// All segments of a space.
+#[derive(Debug)]
+pub(crate) struct Segments {
+    geometry: Geometry,
+    all: Vec<Segment>,
+    free: BTreeSet<u32>,
+    dying: Vec<u32>,
+    /// Bytes that extents refer to, over all segments.
+    live: u64,
+    generation: u32,
+    capacity: Option<u32>,
+}
+
+/// Segments that are kept for the collection of garbage, at most: the paper's choice.
+const RESERVE_MAX: u32 = 64;
+
+/// Of a space without a capacity, this part of the data file may be garbage before it is collected.
+const GARBAGE_PART: u64 = 4;
+
+impl Segments {
+    pub(crate) fn new(geometry: Geometry, capacity_bytes: Option<u64>) -> Segments {
+        let most = u64::from(geometry.segments_max());
+        let segments = |bytes: u64| (bytes / geometry.segment_bytes()).min(most);
+        Segments {
+            geometry,
+            all: Vec::new(),
+            free: BTreeSet::new(),
+            dying: Vec::new(),
+            live: 0,
+            generation: 0,
+            capacity: capacity_bytes
+                .map(|bytes| u32::try_from(segments(bytes)).unwrap_or(u32::MAX)),
+        }
+    }
+
+    pub(crate) fn get_mut(&mut self, segment: u32) -> &mut Segment {
+        let index = segment as usize;
+        if index >= self.all.len() {
+            let first = self.all.len();
+            self.all.resize(index + 1, Segment::NEW);
+            self.free
+                .extend((first..=index).filter_map(|new| u32::try_from(new).ok()));
+        }
+        &mut self.all[index]
+    }
+
+    /// Takes over a segment that a recovery found.
+    pub(crate) fn recover(&mut self, segment: u32, state: State, generation: u32) {
+        let known = self.get_mut(segment);
+        known.state = state;
+        known.generation = generation;
+        known.punched = false;
+        self.free.remove(&segment);
+        self.generation = self.generation.max(generation);
+    }
+
+    /// Ends a recovery: segments that nothing refers to are free.
+    pub(crate) fn release_unused(&mut self) {
+        for (number, segment) in (0..).zip(&mut self.all) {
+            if segment.valid == 0 && matches!(segment.state, State::Full | State::Left) {
+                segment.state = State::Free;
+                self.free.insert(number);
+            }
+        }
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (u32, &Segment)> {
+        (0..).zip(&self.all)
+    }
+
+    /// Segments that the data file has.
+    pub(crate) fn count(&self) -> u32 {
+        u32::try_from(self.all.len()).unwrap_or(u32::MAX)
+    }
+
+    pub(crate) fn free_count(&self) -> u32 {
+        u32::try_from(self.free.len()).unwrap_or(u32::MAX)
+    }
+
+    pub(crate) fn has_dying(&self) -> bool {
+        !self.dying.is_empty()
+    }
+
+    pub(crate) fn live(&self) -> u64 {
+        self.live
+    }
+
+    /// Segments that the data file may have now.
+    fn allowed(&self) -> u32 {
+        let capacity = self.capacity.unwrap_or(self.geometry.segments_max());
+        let needed = self.live.div_ceil(u64::from(self.geometry.room()));
+        let with_garbage = needed + needed / (GARBAGE_PART - 1);
+        let wanted = u32::try_from(with_garbage).unwrap_or(u32::MAX);
+        match self.capacity {
+            Some(_) => capacity,
+            None => wanted.saturating_add(self.reserve() + 4).min(capacity),
+        }
+    }
+
+    /// Segments that are kept for the collection of garbage: a sixteenth, from two to
+    /// [`RESERVE_MAX`].
+    pub(crate) fn reserve(&self) -> u32 {
+        let all = self.capacity.unwrap_or_else(|| self.count());
+        (all / 16).clamp(2, RESERVE_MAX)
+    }
+
+    /// Segments that can be taken before the space is out of them.
+    pub(crate) fn available(&self) -> u32 {
+        self.free_count() + self.allowed().saturating_sub(self.count())
+    }
+
+    /// Bytes of data that the space may hold: 30 of 32 parts of what neither the reserve nor the
+    /// open segments take.
+    pub(crate) fn live_max(&self) -> u64 {
+        let capacity = self.capacity.unwrap_or(self.geometry.segments_max());
+        let usable = capacity.saturating_sub(self.reserve() + 2);
+        u64::from(usable) * u64::from(self.geometry.room()) / 32 * 30
+    }
+
+    /// Takes a segment for writing; `None` if there is none, within the capacity.
+    pub(crate) fn take(&mut self, class: Class) -> Option<(u32, u32)> {
+        let number = match self.free.first() {
+            Some(number) => *number,
+            None if self.count() < self.allowed() => self.count(),
+            None => return None,
+        };
+        self.generation = self.generation.wrapping_add(1);
+        let generation = self.generation;
+        let segment = self.get_mut(number);
+        segment.state = State::Open(class);
+        segment.generation = generation;
+        segment.valid = 0;
+        segment.punched = false;
+        segment.damaged = false;
+        self.free.remove(&number);
+        Some((number, generation))
+    }
+
+    /// An open segment is full.
+    pub(crate) fn fill(&mut self, number: u32) {
+        let segment = self.get_mut(number);
+        segment.state = State::Full;
+        if segment.valid == 0 {
+            self.dying.push(number);
+        }
+    }
+
+    /// Extents refer to `len` bytes more of a segment.
+    pub(crate) fn add(&mut self, segment: u32, len: u64) {
+        let len = u32::try_from(len).unwrap_or(u32::MAX);
+        self.live += u64::from(len);
+        self.get_mut(segment).valid += len;
+    }
+
+    /// An extent, or a part of one, is no longer in use.
+    pub(crate) fn release(&mut self, extent: &Extent) {
+        if extent.is_hole() {
+            return;
+        }
+        let (number, _) = self.geometry.split(extent.address);
+        self.live -= extent.len;
+        let segment = self.get_mut(number);
+        segment.valid -= u32::try_from(extent.len).unwrap_or(u32::MAX);
+        if segment.valid == 0 && matches!(segment.state, State::Full | State::Left) {
+            self.dying.push(number);
+        }
+    }
+
+    /// A commit is durable: what was dying is free. Returns these segments.
+    pub(crate) fn bury(&mut self) -> Vec<u32> {
+        let mut dead = std::mem::take(&mut self.dying);
+        dead.retain(|number| {
+            let segment = &mut self.all[*number as usize];
+            let dies = segment.valid == 0 && matches!(segment.state, State::Full | State::Left);
+            if dies {
+                segment.state = State::Free;
+                self.free.insert(*number);
+            }
+            dies
+        });
+        dead
+    }
+
+    /// Free segments whose space may be given back to the file system: all but as many as the
+    /// reserve has, the last ones first.
+    pub(crate) fn to_punch(&self) -> Vec<u32> {
+        let kept = self.reserve() as usize;
+        let unpunched = self
+            .free
+            .iter()
+            .filter(|number| !self.all[**number as usize].punched);
+        unpunched.skip(kept).copied().collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::HOLE;
+
+    fn extent(address: u64, len: u64) -> Extent {
+        Extent {
+            offset: 0,
+            len,
+            address,
+        }
+    }
+
+    #[test]
+    fn a_segment_is_free_again_only_after_a_commit() {
+        let geometry = Geometry::new(4096, 256);
+        let mut segments = Segments::new(geometry, Some(8 * 4096));
+        let (first, _) = segments.take(Class::User).unwrap();
+        segments.add(first, 100);
+        segments.fill(first);
+        assert_eq!(segments.bury(), []);
+        segments.release(&extent(10, 60));
+        segments.release(&extent(HOLE, 5000));
+        segments.release(&extent(70, 40));
+        assert_eq!((segments.live(), segments.free_count()), (0, 0));
+        assert_eq!(segments.bury(), [first]);
+        assert_eq!(segments.free_count(), 1);
+        let (again, generation) = segments.take(Class::User).unwrap();
+        assert_eq!((again, generation), (first, 2));
+    }
+
+    #[test]
+    fn a_capacity_is_kept() {
+        let mut segments = Segments::new(Geometry::new(4096, 256), Some(8 * 4096));
+        assert!(segments.live_max() < 8 * 4096 * 30 / 32);
+        let mut taken = 0;
+        while segments.take(Class::User).is_some() {
+            taken += 1;
+        }
+        assert_eq!(taken, 8);
+    }
+
+    #[test]
+    fn a_space_without_a_capacity_grows_with_its_data_and_some_garbage() {
+        let geometry = Geometry::new(4096, 256);
+        let mut segments = Segments::new(geometry, None);
+        for _ in 0..300 {
+            let (segment, _) = segments.take(Class::User).unwrap();
+            segments.add(segment, u64::from(geometry.room()));
+            segments.fill(segment);
+        }
+        let mut garbage = 0;
+        while segments.take(Class::User).is_some() {
+            garbage += 1;
+        }
+        assert!((100..140).contains(&garbage), "{garbage}");
+    }
+}

@@ -1,0 +1,120 @@
+//! What readers and the writer share: the tree, the data that is not yet written, and the tables of
+//! checksums.
+
+use std::sync::{Arc, OnceLock};
+
+use gabion_media::ReadFile;
+
+use super::segments::Class;
+use super::sums::{SumTable, Sums};
+use crate::{Extent, FlexTree, Result};
+
+/// A segment that is being filled.
+#[derive(Debug)]
+pub(crate) struct Buffer {
+    pub(crate) segment: u32,
+    pub(crate) generation: u32,
+    /// All data of the segment so far.
+    pub(crate) bytes: Vec<u8>,
+    /// Checksums of the blocks that were written to the medium.
+    pub(crate) sums: Vec<u32>,
+    /// Bytes that were written to the medium.
+    pub(crate) written: u32,
+}
+
+/// The state that every read looks at. Readers hold it for the whole of a read, so that no segment
+/// is used again while they read it; the writer holds it alone while it changes memory, never
+/// while it writes or syncs.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    pub(crate) tree: FlexTree,
+    buffers: [Option<Buffer>; 2],
+    /// By segment; a table that is not there stands in the segment's footer.
+    tables: Vec<Slot>,
+}
+
+#[derive(Debug, Default)]
+struct Slot {
+    generation: u32,
+    table: OnceLock<Arc<SumTable>>,
+}
+
+impl Shared {
+    pub(crate) fn new(tree: FlexTree) -> Shared {
+        Shared {
+            tree,
+            buffers: [None, None],
+            tables: Vec::new(),
+        }
+    }
+
+    pub(crate) fn buffer(&self, class: Class) -> Option<&Buffer> {
+        self.buffers[class as usize].as_ref()
+    }
+
+    pub(crate) fn buffer_mut(&mut self, class: Class) -> &mut Option<Buffer> {
+        &mut self.buffers[class as usize]
+    }
+
+    /// Says that a segment is in its use `generation`, and gives its table unless that stands in
+    /// the footer.
+    pub(crate) fn set_table(&mut self, segment: u32, generation: u32, table: Option<SumTable>) {
+        let index = segment as usize;
+        if index >= self.tables.len() {
+            self.tables.resize_with(index + 1, Slot::default);
+        }
+        self.tables[index] = Slot {
+            generation,
+            table: table.map_or_else(OnceLock::new, |table| OnceLock::from(Arc::new(table))),
+        };
+    }
+
+    /// The table of a segment that is not open, read from its footer if need be.
+    pub(crate) fn table(
+        &self,
+        sums: &Sums,
+        file: &ReadFile,
+        segment: u32,
+    ) -> Result<Arc<SumTable>> {
+        let Some(slot) = self.tables.get(segment as usize) else {
+            let offset = sums.geometry.file_offset(segment, 0);
+            let what = "an extent refers to a segment that is not in use".to_owned();
+            return Err(super::sums::corruption(file, offset, what));
+        };
+        if let Some(table) = slot.table.get() {
+            return Ok(Arc::clone(table));
+        }
+        let table = Arc::new(sums.read_footer(file, segment, slot.generation)?);
+        Ok(Arc::clone(slot.table.get_or_init(|| table)))
+    }
+
+    /// Reads the bytes of one extent, or of the first part of it.
+    pub(crate) fn read(
+        &self,
+        sums: &Sums,
+        file: &ReadFile,
+        extent: &Extent,
+        buffer: &mut [u8],
+    ) -> Result<()> {
+        if extent.is_hole() {
+            buffer.fill(0);
+            return Ok(());
+        }
+        let (segment, within) = sums.geometry.split(extent.address);
+        for open in self.buffers.iter().flatten() {
+            if open.segment == segment {
+                let from = within as usize;
+                let bytes = open.bytes.get(from..from + buffer.len());
+                let Some(bytes) = bytes else {
+                    let offset = sums.geometry.file_offset(segment, within);
+                    let what = "an extent refers to data that was never written".to_owned();
+                    return Err(super::sums::corruption(file, offset, what));
+                };
+                buffer.copy_from_slice(bytes);
+                return Ok(());
+            }
+        }
+        let table = self.table(sums, file, segment)?;
+        sums.read(file, segment, &table, within, buffer)
+    }
+}

@@ -1,0 +1,286 @@
+//! Changes of a space, from the call to the point where they take effect.
+//!
+//! Every change is a group of edits. It is checked as a whole, then its data is placed in segments,
+//! which may fail, and then the edits are applied to the tree and to the records that wait for a
+//! commit, which cannot fail. Readers see all edits of a group or none, and so does a recovery.
+
+use std::sync::atomic::Ordering;
+
+use super::Inner;
+use super::log::{Record, Records};
+use super::segments::{Class, Segments};
+use super::writer::{Placed, Session};
+use crate::{Error, Extent, FlexTree, HOLE, Result};
+
+/// Longest address space: offsets are signed in the world of files.
+const LEN_MAX: u64 = i64::MAX as u64;
+
+/// One change of an address space. The edits of a group work one after the other: each one's
+/// offsets are those that the edits before it have left.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Edit<'d> {
+    /// Puts bytes before the one at `offset`; what is there or behind it moves.
+    Insert {
+        /// Where the first byte will be.
+        offset: u64,
+        /// The bytes.
+        data: &'d [u8],
+    },
+    /// Puts a range that reads as zeros, and takes no space, before the byte at `offset`.
+    InsertHole {
+        /// Where the range will begin.
+        offset: u64,
+        /// Bytes in the range.
+        len: u64,
+    },
+    /// Removes a range; what is behind it moves to its place.
+    Collapse {
+        /// Where the range begins.
+        offset: u64,
+        /// Bytes in the range.
+        len: u64,
+    },
+    /// Writes bytes over what is there. A write that begins or ends behind the end of the space
+    /// lengthens it; what lies between is a hole.
+    Write {
+        /// Where the first byte will be.
+        offset: u64,
+        /// The bytes.
+        data: &'d [u8],
+    },
+    /// Lets a range read as zeros and take no space; nothing moves.
+    Punch {
+        /// Where the range begins.
+        offset: u64,
+        /// Bytes in the range.
+        len: u64,
+    },
+}
+
+impl Edit<'_> {
+    fn data(&self) -> &[u8] {
+        match self {
+            Edit::Insert { data, .. } | Edit::Write { data, .. } => data,
+            _ => &[],
+        }
+    }
+
+    /// The length of the space after the edit, if it is possible at the length `len`.
+    fn len_after(&self, len: u64) -> Result<u64> {
+        let within = |offset: u64, part: u64| match offset.checked_add(part) {
+            Some(end) if end <= len => Ok(()),
+            _ => Err(Error::OutOfRange {
+                offset,
+                len: part,
+                space_len: len,
+            }),
+        };
+        let longer = |more: u64| match len.checked_add(more) {
+            Some(sum) if sum <= LEN_MAX => Ok(sum),
+            _ => Err(Error::TooLong {
+                len: more,
+                space_len: len,
+            }),
+        };
+        match *self {
+            Edit::Insert { offset, data } => {
+                within(offset, 0)?;
+                longer(data.len() as u64)
+            }
+            Edit::InsertHole { offset, len: more } => {
+                within(offset, 0)?;
+                longer(more)
+            }
+            Edit::Collapse { offset, len: less } => within(offset, less).map(|()| len - less),
+            Edit::Punch { offset, len: part } => within(offset, part).map(|()| len),
+            Edit::Write { data: [], .. } => Ok(len),
+            Edit::Write { offset, data } => {
+                let end = offset.checked_add(data.len() as u64);
+                longer(end.unwrap_or(u64::MAX).saturating_sub(len))
+            }
+        }
+    }
+}
+
+/// What the edits are applied to.
+struct Target<'t> {
+    tree: &'t mut FlexTree,
+    segments: &'t mut Segments,
+    records: &'t mut Records,
+}
+
+impl Target<'_> {
+    fn insert(&mut self, offset: u64, len: u64, address: u64) {
+        if len > 0 {
+            self.tree.insert(offset, len, address);
+            self.records.push(&Record::Insert {
+                offset,
+                len,
+                address,
+            });
+        }
+    }
+
+    fn collapse(&mut self, offset: u64, len: u64) {
+        if len > 0 {
+            let segments = &mut *self.segments;
+            self.tree
+                .collapse(offset, len, |extent| segments.release(&extent));
+            self.records.push(&Record::Collapse { offset, len });
+        }
+    }
+
+    fn map(&mut self, offset: u64, len: u64, address: u64) {
+        if len > 0 {
+            let segments = &mut *self.segments;
+            self.tree
+                .remap(offset, len, address, |extent| segments.release(&extent));
+            self.records.push(&Record::Map {
+                offset,
+                len,
+                address,
+            });
+        }
+    }
+
+    fn apply(&mut self, edit: &Edit<'_>, placed: &[Placed]) {
+        match *edit {
+            Edit::InsertHole { offset, len } => self.insert(offset, len, HOLE),
+            Edit::Collapse { offset, len } => self.collapse(offset, len),
+            Edit::Punch { offset, len } => self.map(offset, len, HOLE),
+            Edit::Insert { offset, .. } => {
+                let mut at = offset;
+                for piece in placed {
+                    self.insert(at, piece.len, piece.address);
+                    at += piece.len;
+                }
+            }
+            Edit::Write { offset, data } => {
+                let len = self.tree.len();
+                if offset > len && !data.is_empty() {
+                    self.insert(len, offset - len, HOLE);
+                }
+                let mut at = offset;
+                for piece in placed {
+                    let over = piece.len.min(self.tree.len() - at);
+                    self.map(at, over, piece.address);
+                    self.insert(at + over, piece.len - over, piece.address + over);
+                    at += piece.len;
+                }
+            }
+        }
+    }
+}
+
+impl Inner {
+    /// Applies a group of edits: all of them, or none if this fails.
+    pub(crate) fn apply(&self, edits: &[Edit<'_>]) -> Result<()> {
+        self.write(|session| session.apply(edits))
+    }
+
+    /// Appends, and returns where the first byte is.
+    pub(crate) fn append(&self, data: &[u8]) -> Result<u64> {
+        self.write(|session| {
+            let offset = session.space.shared.read().tree.len();
+            session.apply(&[Edit::Insert { offset, data }])?;
+            Ok(offset)
+        })
+    }
+
+    /// Cuts the space, or lengthens it with a hole.
+    pub(crate) fn set_len(&self, len: u64) -> Result<()> {
+        self.write(|session| {
+            let now = session.space.shared.read().tree.len();
+            let edit = if len < now {
+                Edit::Collapse {
+                    offset: len,
+                    len: now - len,
+                }
+            } else {
+                Edit::InsertHole {
+                    offset: now,
+                    len: len - now,
+                }
+            };
+            session.apply(&[edit])
+        })
+    }
+}
+
+impl Session<'_> {
+    pub(crate) fn apply(&mut self, edits: &[Edit<'_>]) -> Result<()> {
+        let mut len = self.space.shared.read().tree.len();
+        let mut wanted = 0;
+        for edit in edits {
+            len = edit.len_after(len)?;
+            wanted += edit.data().len() as u64;
+        }
+        self.prepare(wanted)?;
+        let placed = self.place_all(edits)?;
+        let writer = &mut *self.writer;
+        let mut shared = self.space.shared.write();
+        let mut target = Target {
+            tree: &mut shared.tree,
+            segments: &mut writer.segments,
+            records: &mut writer.pending,
+        };
+        for (edit, placed) in edits.iter().zip(&placed) {
+            target.apply(edit, placed);
+        }
+        // ORDER: Release pairs with the load in `Inner::changes`: who sees the new number and then
+        // takes the lock sees the change; the lock itself orders the rest.
+        self.space.changes.fetch_add(1, Ordering::Release);
+        writer.totals.user_bytes += wanted;
+        Ok(())
+    }
+
+    /// Refuses what does not fit, and commits if much waits for it: both before anything changes.
+    fn prepare(&mut self, wanted: u64) -> Result<()> {
+        let segments = &self.writer.segments;
+        if wanted > 0 && segments.live().saturating_add(wanted) > segments.live_max() {
+            return Err(self.full(wanted));
+        }
+        if self.writer.pending.as_bytes().len() >= self.space.options.commit_bytes {
+            self.commit()?;
+        }
+        Ok(())
+    }
+
+    fn place_all(&mut self, edits: &[Edit<'_>]) -> Result<Vec<Vec<Placed>>> {
+        let mut all: Vec<Vec<Placed>> = Vec::with_capacity(edits.len());
+        for edit in edits {
+            match self.place(Class::User, edit.data()) {
+                Ok(placed) => all.push(placed),
+                Err(error) => {
+                    all.iter().for_each(|placed| self.unplace(placed));
+                    return Err(error);
+                }
+            }
+        }
+        Ok(all)
+    }
+
+    /// Lets data that stays the same be somewhere else: some ranges of the address space, each now
+    /// at placed addresses.
+    pub(crate) fn remap(&mut self, moves: &[(u64, Placed)]) {
+        let writer = &mut *self.writer;
+        let mut shared = self.space.shared.write();
+        let mut target = Target {
+            tree: &mut shared.tree,
+            segments: &mut writer.segments,
+            records: &mut writer.pending,
+        };
+        for (offset, placed) in moves {
+            target.map(*offset, placed.len, placed.address);
+        }
+    }
+
+    /// Reads an extent as the writer sees it.
+    pub(crate) fn read_extent(&self, extent: &Extent) -> Result<Vec<u8>> {
+        let len = usize::try_from(extent.len).unwrap_or(usize::MAX);
+        let mut bytes = vec![0; len];
+        let shared = self.space.shared.read();
+        shared.read(&self.space.sums, &self.space.data, extent, &mut bytes)?;
+        Ok(bytes)
+    }
+}

@@ -1,0 +1,285 @@
+//! The writer's half of a space: its files, its segments, and what waits for a commit.
+
+use gabion_media::{LogFile, LogSync, Purpose, RandomFile};
+use parking_lot::MutexGuard;
+
+use super::Inner;
+use super::log::{Frames, Record, Records, SumsRecord};
+use super::segments::{Class, Segments};
+use super::shared::Buffer;
+use super::sums::SumTable;
+use super::tree_file::TreeFile;
+use crate::{Error, Extent, Result};
+
+/// Data that is copied under the lock of the readers at a time, in bytes: some 20 us.
+const COPY_BYTES_MAX: usize = 128 << 10;
+
+/// The log in use.
+#[derive(Debug)]
+pub(crate) struct Log {
+    pub(crate) file: LogFile,
+    pub(crate) sync: LogSync,
+    pub(crate) frames: Frames,
+    /// Up to where it is durable.
+    pub(crate) durable: u64,
+}
+
+/// What the space did since it was opened.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Totals {
+    pub(crate) user_bytes: u64,
+    pub(crate) commits: u64,
+    pub(crate) checkpoints: u64,
+    pub(crate) collections: u64,
+    pub(crate) moved_bytes: u64,
+    pub(crate) punched: u64,
+}
+
+/// What only the writer uses, under its lock.
+#[derive(Debug)]
+pub(crate) struct Writer {
+    pub(crate) data: RandomFile,
+    pub(crate) tree_file: TreeFile,
+    pub(crate) log: Log,
+    pub(crate) segments: Segments,
+    pub(crate) pending: Records,
+    /// Whether data was written since it was synced.
+    pub(crate) data_dirty: bool,
+    /// Segments with data of the operation under way, which no extent refers to yet.
+    pub(crate) staged: Vec<u32>,
+    /// Memory of the last buffer, for the next one.
+    pub(crate) spare: Vec<u8>,
+    pub(crate) failure: Option<String>,
+    pub(crate) totals: Totals,
+}
+
+/// A range of addresses with data that was just placed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Placed {
+    pub(crate) address: u64,
+    pub(crate) len: u64,
+}
+
+impl Placed {
+    fn extent(&self) -> Extent {
+        Extent {
+            offset: 0,
+            len: self.len,
+            address: self.address,
+        }
+    }
+}
+
+/// A writer at work.
+pub(crate) struct Session<'s> {
+    pub(crate) space: &'s Inner,
+    pub(crate) writer: MutexGuard<'s, Writer>,
+}
+
+impl Inner {
+    /// Waits for the writer's lock. A space that has failed takes no more writes.
+    pub(crate) fn session(&self) -> Result<Session<'_>> {
+        let writer = self.writer.lock();
+        match &writer.failure {
+            None => Ok(Session {
+                space: self,
+                writer,
+            }),
+            Some(cause) => Err(Error::ReadOnly {
+                path: self.disk.path().to_path_buf(),
+                cause: cause.clone(),
+            }),
+        }
+    }
+
+    /// Runs one change. A failed sync ends all writing: nobody knows what is on the medium.
+    pub(crate) fn write<T>(&self, change: impl FnOnce(&mut Session<'_>) -> Result<T>) -> Result<T> {
+        let mut session = self.session()?;
+        let result = change(&mut session);
+        session.writer.staged.clear();
+        if let Err(Error::Media(error)) = &result {
+            let fatal = match error {
+                gabion_media::Error::Poisoned { .. } => true,
+                gabion_media::Error::Io { operation, .. } => operation.starts_with("sync"),
+                _ => false,
+            };
+            if fatal {
+                session.writer.failure = Some(error.to_string());
+            }
+        }
+        result
+    }
+}
+
+impl Session<'_> {
+    /// Puts data into segments. No extent refers to it yet; if this fails, its space is garbage.
+    pub(crate) fn place(&mut self, class: Class, data: &[u8]) -> Result<Vec<Placed>> {
+        let mut placed = Vec::new();
+        let result = self.place_into(class, data, &mut placed);
+        if let Err(error) = result {
+            self.unplace(&placed);
+            return Err(error);
+        }
+        Ok(placed)
+    }
+
+    /// Lets go of placed data that no extent will refer to.
+    pub(crate) fn unplace(&mut self, placed: &[Placed]) {
+        for placed in placed {
+            self.writer.segments.release(&placed.extent());
+        }
+    }
+
+    fn place_into(&mut self, class: Class, data: &[u8], placed: &mut Vec<Placed>) -> Result<()> {
+        let geometry = self.space.sums.geometry;
+        let room = geometry.room() as usize;
+        let mut rest = data;
+        while !rest.is_empty() {
+            self.open_buffer(class)?;
+            let mut shared = self.space.shared.write();
+            let Some(buffer) = shared.buffer_mut(class) else {
+                continue;
+            };
+            let within = buffer.bytes.len();
+            let (part, behind) = rest.split_at(rest.len().min(room - within).min(COPY_BYTES_MAX));
+            buffer.bytes.extend_from_slice(part);
+            let segment = buffer.segment;
+            drop(shared);
+            let address = geometry.address(segment, u32::try_from(within).unwrap_or(u32::MAX));
+            let len = part.len() as u64;
+            self.writer.segments.add(segment, len);
+            if self.writer.staged.last() != Some(&segment) {
+                self.writer.staged.push(segment);
+            }
+            match placed.last_mut() {
+                Some(last) if last.address + last.len == address => last.len += len,
+                _ => placed.push(Placed { address, len }),
+            }
+            rest = behind;
+        }
+        Ok(())
+    }
+
+    /// Sees to it that there is a buffer with room.
+    fn open_buffer(&mut self, class: Class) -> Result<()> {
+        let room = self.space.sums.geometry.room() as usize;
+        let filled = self
+            .space
+            .shared
+            .read()
+            .buffer(class)
+            .map(|buffer| buffer.bytes.len());
+        match filled {
+            Some(filled) if filled < room => return Ok(()),
+            Some(_) => self.seal(class)?,
+            None => {}
+        }
+        let (segment, generation) = self.take_segment(class)?;
+        let mut bytes = std::mem::take(&mut self.writer.spare);
+        bytes.clear();
+        bytes.reserve_exact(room);
+        let mut shared = self.space.shared.write();
+        shared.set_table(segment, generation, None);
+        *shared.buffer_mut(class) = Some(Buffer {
+            segment,
+            generation,
+            bytes,
+            sums: Vec::new(),
+            written: 0,
+        });
+        Ok(())
+    }
+
+    fn take_segment(&mut self, class: Class) -> Result<(u32, u32)> {
+        if class == Class::User {
+            self.make_room()?;
+            // The last segment belongs to the collection, which may be needed to get more.
+            if self.writer.segments.available() <= 1 {
+                return Err(self.full(0));
+            }
+        }
+        let taken = self.writer.segments.take(class);
+        taken.ok_or_else(|| self.full(0))
+    }
+
+    pub(crate) fn full(&self, wanted: u64) -> Error {
+        Error::Full {
+            path: self.space.disk.path().to_path_buf(),
+            wanted,
+            live: self.writer.segments.live(),
+            limit: self.writer.segments.live_max(),
+        }
+    }
+
+    /// Writes the data of a buffer that is not on the medium yet.
+    pub(crate) fn write_out(&mut self, class: Class) -> Result<()> {
+        let sums = self.space.sums;
+        let block_bytes = sums.geometry.block_bytes();
+        let shared = self.space.shared.read();
+        let Some(buffer) = shared.buffer(class) else {
+            return Ok(());
+        };
+        let filled = u32::try_from(buffer.bytes.len()).unwrap_or(u32::MAX);
+        if filled == buffer.written {
+            return Ok(());
+        }
+        let purpose = match class {
+            Class::User => Purpose::Flush,
+            Class::Moved => Purpose::Gc,
+        };
+        let offset = sums.geometry.file_offset(buffer.segment, buffer.written);
+        let bytes = &buffer.bytes[buffer.written as usize..];
+        self.writer.data_dirty = true;
+        self.writer.data.write_at(offset, bytes, purpose)?;
+        let first = buffer.written / block_bytes;
+        let blocks = &buffer.bytes[(first * block_bytes) as usize..];
+        let record = SumsRecord {
+            segment: buffer.segment,
+            state: super::segments::State::Open(class),
+            generation: buffer.generation,
+            first,
+            written: filled,
+            sums: (first..)
+                .zip(blocks.chunks(block_bytes as usize))
+                .map(|(block, bytes)| sums.block(buffer.segment, buffer.generation, block, bytes))
+                .collect(),
+        };
+        drop(shared);
+        if let Some(buffer) = self.space.shared.write().buffer_mut(class) {
+            buffer.sums.truncate(first as usize);
+            buffer.sums.extend_from_slice(&record.sums);
+            buffer.written = filled;
+        }
+        self.writer.pending.push(&Record::Sums(record));
+        Ok(())
+    }
+
+    /// Ends a full segment with its footer, and lets go of its buffer.
+    fn seal(&mut self, class: Class) -> Result<()> {
+        self.write_out(class)?;
+        let sums = self.space.sums;
+        let Some((segment, table)) = self.space.shared.read().buffer(class).map(|buffer| {
+            let table = SumTable {
+                generation: buffer.generation,
+                written: buffer.written,
+                sums: buffer.sums.clone(),
+            };
+            (buffer.segment, table)
+        }) else {
+            return Ok(());
+        };
+        let offset = sums.geometry.file_offset(segment, sums.geometry.room());
+        let footer = sums.footer(segment, &table);
+        self.writer.data_dirty = true;
+        self.writer
+            .data
+            .write_at(offset, &footer, Purpose::Metadata)?;
+        let mut shared = self.space.shared.write();
+        shared.set_table(segment, table.generation, Some(table));
+        let buffer = shared.buffer_mut(class).take();
+        drop(shared);
+        self.writer.spare = buffer.map(|buffer| buffer.bytes).unwrap_or_default();
+        self.writer.segments.fill(segment);
+        Ok(())
+    }
+}
