@@ -3,6 +3,7 @@
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 
 use rustix::fs::{FlockOperation, flock};
 
@@ -152,8 +153,11 @@ impl PoolFile {
 
 /// The id of this boot of the system; zeros, which equal no boot's, where it is not known.
 pub(super) fn boot_id() -> [u64; 2] {
-    let text = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
-    halves_of_hex(&text)
+    static BOOT_ID: OnceLock<[u64; 2]> = OnceLock::new();
+    *BOOT_ID.get_or_init(|| {
+        let text = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
+        halves_of_hex(&text)
+    })
 }
 
 /// A fresh UUID of the system; zeros where it gives none.

@@ -26,6 +26,7 @@
 
 mod check;
 mod choose;
+mod concurrent;
 mod excerpt;
 mod golden;
 mod image;
@@ -39,6 +40,7 @@ mod tests;
 mod walk;
 mod watch;
 
+pub use concurrent::{Access, ConcurrentRun, Keyed};
 pub use mutant::{Barrier, Mutant, MutantReport, Tried};
 pub use record::{Act, Run};
 pub use report::{KindCounts, Report, Violation};
@@ -46,6 +48,7 @@ pub use subject::{Outcome, Stage, Subject};
 
 use std::collections::BTreeSet;
 
+use crate::pmem::trace::{Step, Trace};
 use mutant::Count;
 use record::History;
 use walk::{Places, Seen, Walker};
@@ -175,11 +178,15 @@ impl<'s, S: Subject> Explorer<'s, S> {
         self.explore_history(run, run.trace())
     }
 
-    fn explore_history(
-        &mut self,
-        history: &dyn History<S::Content>,
-        trace: &crate::pmem::trace::Trace,
-    ) -> Report {
+    /// Tries the images that failures during a run on several threads may leave.
+    pub fn explore_concurrent(&mut self, run: &ConcurrentRun) -> Report
+    where
+        S: Keyed,
+    {
+        self.explore_history(run, run.trace())
+    }
+
+    fn explore_history(&mut self, history: &dyn History<S::Content>, trace: &Trace) -> Report {
         let walker = Walker::new(
             self.subject,
             history,
@@ -221,7 +228,6 @@ impl<'s, S: Subject> Explorer<'s, S> {
             let mut count = Count::default();
             let mut phase = 0;
             for event in run.trace().iter() {
-                use crate::pmem::trace::Step;
                 phase += usize::from(matches!(event.step, Step::Begin { .. } | Step::End { .. }));
                 let number = count.number(event.step);
                 if let (Some(number), Some(barrier)) = (number, Barrier::of(event.step))

@@ -3,9 +3,12 @@
 
 mod account;
 mod cell;
+mod concurrent;
 mod golden;
 mod grow;
 mod heap;
+mod pool;
+mod shared;
 mod stack;
 
 use std::sync::atomic::Ordering;
