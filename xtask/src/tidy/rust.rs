@@ -36,6 +36,10 @@ const UNSAFE_PLACES: &[(&str, &str)] = &[
         "maps and allocates the memory of pools",
     ),
     (
+        "crates/gabion-media/src/disk/file_map.rs",
+        "maps files into memory, and lends their bytes",
+    ),
+    (
         "crates/gabion/src/prefetch.rs",
         "calls the prefetch intrinsic",
     ),

@@ -5,8 +5,8 @@
 //! anywhere, one kind of preallocated file for the log, names that change atomically, and syncs.
 //! [`Disk`] offers exactly these, below one directory, on one of two media:
 //!
-//! - the *system's* files (`system`, `mapping`): operations relative to one open handle of the
-//!   directory, so that they keep working on that directory even if it is moved;
+//! - the *system's* files (`system`, `mapping`, `file_map`): operations relative to one open handle
+//!   of the directory, so that they keep working on that directory even if it is moved;
 //! - a *simulated* disk in memory (`sim`): the same results for the same operations, and the
 //!   failures that real disks keep for bad days.
 //!
@@ -21,6 +21,11 @@
 //! - I4. Bytes are counted when the medium has accepted them, under the purpose of the file.
 
 mod append;
+#[expect(
+    unsafe_code,
+    reason = "mapping a file into memory is raw memory access"
+)]
+mod file_map;
 mod lock;
 mod log_file;
 #[expect(
@@ -37,6 +42,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 pub use self::append::Appender;
+pub use self::file_map::FileMap;
 pub use self::lock::DirLock;
 pub use self::log_file::{LogFile, LogSync};
 pub use self::random::RandomFile;

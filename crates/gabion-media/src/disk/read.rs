@@ -1,10 +1,13 @@
 //! Files that are read anywhere.
 
 use std::io;
+use std::num::NonZeroU64;
+use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use super::file_map::FileMap;
 use super::sim::SimFile;
 use crate::{Error, Result};
 
@@ -67,6 +70,33 @@ impl ReadFile {
             }
             Error::io("read", &self.0.path, Some(offset), source)
         })
+    }
+
+    /// Says that the bytes of `place` will be read soon, so that the system begins to read those
+    /// that it does not have in memory. Does not wait, and does nothing where that is not possible.
+    pub fn will_need(&self, place: Range<u64>) {
+        let Some(length) = NonZeroU64::new(place.end.saturating_sub(place.start)) else {
+            return;
+        };
+        if let File::System(file) = &self.0.file {
+            let advice = rustix::fs::Advice::WillNeed;
+            // Only a matter of speed.
+            let _ = rustix::fs::fadvise(file, place.start, Some(length), advice);
+        }
+    }
+
+    /// Maps the file, as long as it was when it was opened, for reading. It must be complete:
+    /// nobody may change or cut it from now on.
+    ///
+    /// # Errors
+    /// When the system gives no more address space or no more mappings, or cannot map files of
+    /// this kind.
+    pub fn map(&self) -> Result<FileMap> {
+        let mapped = match &self.0.file {
+            File::System(file) => FileMap::new(file, self.0.len),
+            File::Simulated(file) => Ok(FileMap::copied(file.content())),
+        };
+        mapped.map_err(|source| Error::io("map", &self.0.path, None, source))
     }
 
     /// Length of the file in bytes when it was opened.

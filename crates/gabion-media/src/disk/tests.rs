@@ -26,6 +26,24 @@ fn contents(disk: &Disk) -> Vec<(String, Vec<u8>)> {
 }
 
 #[test]
+fn a_mapped_file_is_read_in_place_whatever_becomes_of_its_name() {
+    on_both_media(|disk| {
+        for len in [0, 1, 4095, 4096, 70_000] {
+            let content: Vec<u8> = (0..len).map(|at: u32| at.to_le_bytes()[1] ^ 0x55).collect();
+            disk.replace("a", &content, Purpose::Flush).unwrap();
+            let read = disk.open_read("a").unwrap();
+            let map = read.map().unwrap();
+            drop(read);
+            assert_eq!(map.bytes(), content);
+            disk.remove("a").unwrap();
+            let clone = map.clone();
+            drop(map);
+            assert_eq!(clone.bytes(), content);
+        }
+    });
+}
+
+#[test]
 fn an_appended_file_is_read_back_and_continued() {
     on_both_media(|disk| {
         let mut file = disk.create_append("a", Purpose::Flush).unwrap();

@@ -436,6 +436,14 @@ impl SimFile {
         Ok(())
     }
 
+    /// The content as the running system sees it now: what a mapping shows. Mapping reads nothing
+    /// from the medium, so no fault strikes.
+    pub(super) fn content(&self) -> Vec<u8> {
+        let inner = self.sim.0.lock();
+        let content = inner.state.content(self.inode);
+        content.map_or_else(Vec::new, |content| content.to_vec())
+    }
+
     pub(super) fn sync(&self) -> io::Result<()> {
         let inode = self.inode;
         let synced = self
