@@ -8,7 +8,7 @@ use std::str::FromStr;
 
 use clap::builder::PossibleValuesParser;
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use gabion::{Durability, Engine};
+use gabion::{Durability, Engine, TableReads};
 use gabion_lab::workload::WORKLOADS;
 
 /// Store, look up, inspect and measure data in Gabion stores.
@@ -370,6 +370,15 @@ pub(crate) struct BenchArguments {
     /// Size of the block cache in MiB.
     #[arg(long, value_name = "MIB", default_value_t = 1024)]
     pub(crate) cache_mb: u64,
+    /// How tables are read: `mapped`, where the system keeps the files in memory, or `cached`,
+    /// through the block cache.
+    #[arg(
+        long,
+        value_name = "WAY",
+        default_value_t = TableReads::default(),
+        value_parser = TableReads::from_str
+    )]
+    pub(crate) table_reads: TableReads,
     /// Memory for records not yet in tables in MiB; without it, the store's default.
     #[arg(long, value_name = "MIB")]
     pub(crate) memtable_mb: Option<u64>,

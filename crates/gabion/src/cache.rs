@@ -87,6 +87,7 @@ impl Places {
 /// Blocks of many tables, bounded by bytes, shared by all threads.
 #[derive(Debug)]
 pub(crate) struct BlockCache {
+    maps_tables: bool,
     capacity_bytes: u64,
     frames_max: u32,
     /// The frames in the order of their numbers, allocated when they are first needed.
@@ -140,12 +141,34 @@ impl BlockCache {
         let frames_max = u32::try_from(capacity_bytes / OVERHEAD_BYTES).unwrap_or(u32::MAX);
         let segments = (frames_max as usize).div_ceil(SEGMENT_FRAMES);
         BlockCache {
+            maps_tables: false,
             capacity_bytes,
             frames_max,
             segments: (0..segments).map(|_| OnceLock::new()).collect(),
             upkeep: Upkeep::default(),
             counters: Default::default(),
         }
+    }
+
+    /// Says whether tables are to be mapped, so that only those that cannot be need the cache.
+    pub(crate) fn map_tables(self, maps_tables: bool) -> BlockCache {
+        BlockCache {
+            maps_tables,
+            ..self
+        }
+    }
+
+    /// Whether tables are to be mapped.
+    pub(crate) fn maps_tables(&self) -> bool {
+        self.maps_tables
+    }
+
+    /// Whether block `at` of the table is here now; counts as no lookup.
+    pub(crate) fn contains(&self, places: &Places, at: usize) -> bool {
+        places.frames.get(at).is_some_and(|place| {
+            // ORDER: Relaxed; partner is the exchange in `insert`. A hint (I1).
+            self.holds(place.load(Ordering::Relaxed), (places.file, at))
+        })
     }
 
     /// Block `at` of the table, if it is here.

@@ -27,7 +27,8 @@
 //! - An acknowledged write survives what its [`Durability`] says. The default survives the death of
 //!   the process always and a power loss except for the last 100 ms.
 //! - What a crash leaves is a prefix of the writes; a [`WriteBatch`] is whole or absent.
-//! - Every byte read from the medium is checked. Damage is an [`Error`] that names file and offset.
+//! - Every block is checked when it is first read from the medium. Damage is an [`Error`] that
+//!   names file and offset.
 //! - After a failed sync the store is read-only until it is opened again; nothing is retried and
 //!   then acknowledged.
 //! - One process has a store open at a time.
@@ -60,7 +61,7 @@ pub use options::{
     Capabilities, DEFAULT_BACKGROUND_THREADS, DEFAULT_BLOCK_BYTES, DEFAULT_BUCKET_BYTES,
     DEFAULT_CACHE_BYTES, DEFAULT_FILTER_BITS_PER_KEY, DEFAULT_LOG_BYTES_MAX,
     DEFAULT_MEMTABLE_BUDGET_BYTES, DEFAULT_READ_WEIGHT, DEFAULT_SPLIT_WAYS, DEFAULT_SUBLEVELS_MAX,
-    DEFAULT_SUBLEVELS_MIN, DEFAULT_SYNC_INTERVAL, Durability, Engine, Options,
+    DEFAULT_SUBLEVELS_MIN, DEFAULT_SYNC_INTERVAL, Durability, Engine, Options, TableReads,
 };
 pub use slice::Slice;
 pub use snapshot::Snapshot;

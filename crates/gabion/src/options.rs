@@ -111,6 +111,49 @@ impl FromStr for Durability {
     }
 }
 
+/// How the blocks of tables are read.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum TableReads {
+    /// In place, where the system keeps the files in memory. A block is read by a call and its
+    /// checksum is compared when it is first needed since its table was opened; later reads cost
+    /// no call, no copy and none of the memory of [`Options::cache_bytes`]. The price: memory is
+    /// the system's to manage, damage that befalls a block after it was checked is not noticed
+    /// until the table is opened again, and a page that the system dropped and cannot read again
+    /// ends the process (`SIGBUS`), as does a file that another program cuts short. What was
+    /// written survives that, as it survives every end of the process.
+    ///
+    /// The fastest way while the data fit into memory. Where a file cannot be mapped, its blocks
+    /// go through the cache.
+    #[default]
+    Mapped,
+    /// Through the block cache of [`Options::cache_bytes`]: memory stays within that, every block
+    /// that comes from the medium is checked, and every failure of the medium is an error. The
+    /// better way for data many times larger than memory.
+    Cached,
+}
+
+impl fmt::Display for TableReads {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            TableReads::Mapped => "mapped",
+            TableReads::Cached => "cached",
+        })
+    }
+}
+
+impl FromStr for TableReads {
+    type Err = String;
+
+    /// Reads what [`Display`](fmt::Display) writes.
+    fn from_str(text: &str) -> Result<TableReads, String> {
+        match text {
+            "mapped" => Ok(TableReads::Mapped),
+            "cached" => Ok(TableReads::Cached),
+            _ => Err(format!("{text:?} is no way to read; use mapped or cached")),
+        }
+    }
+}
+
 /// The engines behind the facade.
 #[non_exhaustive]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -209,7 +252,10 @@ pub struct Options {
     // Performance.
     /// Memory of all MemTables together, in bytes. Default: [`DEFAULT_MEMTABLE_BUDGET_BYTES`].
     pub memtable_budget_bytes: u64,
-    /// Size of the block cache in bytes. Default: [`DEFAULT_CACHE_BYTES`].
+    /// How the blocks of tables are read. Default: [`TableReads::Mapped`].
+    pub table_reads: TableReads,
+    /// Size of the block cache in bytes, for tables that are not mapped. Default:
+    /// [`DEFAULT_CACHE_BYTES`].
     pub cache_bytes: u64,
     /// Size of the log in bytes that is kept before MemTables are flushed for it. Default:
     /// [`DEFAULT_LOG_BYTES_MAX`].
@@ -245,6 +291,7 @@ impl Default for Options {
             engine: Engine::default(),
             durability: Durability::default(),
             memtable_budget_bytes: DEFAULT_MEMTABLE_BUDGET_BYTES,
+            table_reads: TableReads::default(),
             cache_bytes: DEFAULT_CACHE_BYTES,
             log_bytes_max: DEFAULT_LOG_BYTES_MAX,
             bucket_bytes: DEFAULT_BUCKET_BYTES,
@@ -284,6 +331,8 @@ impl Options {
         durability: Durability,
         /// Sets [`Options::memtable_budget_bytes`].
         memtable_budget_bytes: u64,
+        /// Sets [`Options::table_reads`].
+        table_reads: TableReads,
         /// Sets [`Options::cache_bytes`].
         cache_bytes: u64,
         /// Sets [`Options::log_bytes_max`].
@@ -408,7 +457,7 @@ mod tests {
     }
 
     #[test]
-    fn durability_and_engine_read_what_they_write() {
+    fn words_are_read_as_they_are_written() {
         for durability in [
             Durability::Sync,
             Durability::Buffered,
@@ -417,6 +466,10 @@ mod tests {
             assert_eq!(durability.to_string().parse(), Ok(durability));
         }
         assert!("soon".parse::<Durability>().is_err());
+        for reads in [TableReads::Mapped, TableReads::Cached] {
+            assert_eq!(reads.to_string().parse(), Ok(reads));
+        }
+        assert!("fast".parse::<TableReads>().is_err());
         for engine in Engine::ALL {
             assert_eq!(engine.name().parse(), Ok(*engine));
         }

@@ -33,6 +33,19 @@ impl Snapshot {
         keyspace.get_at(key.as_ref(), Some(self.seq))
     }
 
+    /// The values that several keys had, as [`Keyspace::multi_get`] reads them.
+    ///
+    /// # Errors
+    /// As [`Keyspace::get`].
+    pub fn multi_get<K: AsRef<[u8]>>(
+        &self,
+        keyspace: &Keyspace,
+        keys: &[K],
+    ) -> Result<Vec<Option<Slice>>> {
+        let engine = &self.store.engine;
+        engine.multi_get(keyspace.inner(), keys, self.seq)
+    }
+
     /// Whether `key` had a value.
     ///
     /// # Errors

@@ -104,7 +104,7 @@ impl WrittenBytes {
     }
 }
 
-/// The block cache.
+/// The block cache, which mapped tables do not use.
 #[non_exhaustive]
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 pub struct CacheStats {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use gabion::{Db, Error, Options};
+use gabion::{Db, Error, Options, TableReads};
 use gabion_media::{Disk, SimDisk};
 
 use crate::support::{
@@ -95,16 +95,28 @@ impl Specimen {
         sim
     }
 
-    /// Opens a disk and reads everything in it.
+    /// Opens a disk and reads everything in it, with tables mapped and through the cache: the
+    /// outcome is the same.
     pub(crate) fn open(&self, sim: &SimDisk) -> Outcome {
-        let db = match Db::open_on(Disk::simulated(sim), self.options.clone()) {
-            Ok(db) => db,
-            Err(error) => return Outcome::Refused(error),
-        };
-        match assert_sound(&db) {
-            Ok(found) => Outcome::Read(found),
-            Err(error) => Outcome::Refused(error),
+        let copy = sim.process_kill(sim.ops());
+        let mapped = self.read(sim, TableReads::Mapped);
+        let cached = self.read(&copy, TableReads::Cached);
+        match (mapped, cached) {
+            (Ok(mapped), Ok(cached)) => {
+                assert!(mapped == cached, "mapped tables and cached ones differ");
+                Outcome::Read(mapped)
+            }
+            (Err(mapped), Err(cached)) => {
+                assert_eq!(mapped.to_string(), cached.to_string());
+                Outcome::Refused(mapped)
+            }
+            (mapped, cached) => panic!("mapped: {:?}; cached: {:?}", mapped.err(), cached.err()),
         }
+    }
+
+    fn read(&self, sim: &SimDisk, table_reads: TableReads) -> Result<Vec<Pairs>, Error> {
+        let options = self.options.clone().table_reads(table_reads);
+        assert_sound(&Db::open_on(Disk::simulated(sim), options)?)
     }
 }
 

@@ -19,6 +19,23 @@ pub(crate) enum Source {
 }
 
 impl Source {
+    /// Asks for the memory that [`Source::seek`] waits for first.
+    pub(crate) fn prefetch(&self, key: &[u8]) {
+        match self {
+            Source::Memory(cursor) => cursor.prefetch(key),
+            Source::Run(cursor) => cursor.prefetch(key),
+        }
+    }
+
+    /// Asks for the memory that [`Source::seek`] waits for next, as far as it is known without
+    /// waiting long.
+    pub(crate) fn approach(&mut self, key: &[u8]) -> Result<()> {
+        match self {
+            Source::Memory(_) => Ok(()),
+            Source::Run(cursor) => cursor.approach(key),
+        }
+    }
+
     /// Moves to the first entry whose key is not below `key`.
     pub(crate) fn seek(&mut self, key: &[u8]) -> Result<()> {
         match self {
@@ -171,6 +188,20 @@ impl RunCursor {
             position: 0,
             cursor: None,
         }
+    }
+
+    fn prefetch(&self, key: &[u8]) {
+        let table = self.tables.get(self.tables.position_of(key));
+        if let Some(table) = table.and_then(|file| file.opened()) {
+            table.prefetch_index(key);
+        }
+    }
+
+    fn approach(&mut self, key: &[u8]) -> Result<()> {
+        if self.enter(self.tables.position_of(key))? {
+            self.table().approach(key);
+        }
+        Ok(())
     }
 
     fn seek(&mut self, key: &[u8]) -> Result<()> {

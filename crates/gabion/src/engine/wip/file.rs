@@ -46,6 +46,12 @@ impl TableFile {
         }
     }
 
+    /// The table, if it is open.
+    #[inline]
+    pub(crate) fn opened(&self) -> Option<&Arc<Table>> {
+        self.table.get()
+    }
+
     /// Memory of the index and the filter, if they are loaded.
     pub(crate) fn memory_bytes(&self) -> u64 {
         self.table

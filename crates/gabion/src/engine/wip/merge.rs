@@ -94,7 +94,14 @@ impl Merge {
         self.forward = true;
         let bucket = Arc::clone(&self.bucket);
         let key = key.max(bucket.lower());
-        self.seek_each(|source| source.seek(key))
+        // The waits for memory of all sources overlap.
+        for Clipped { source, .. } in &self.sources {
+            source.prefetch(key);
+        }
+        self.seek_each(|source| source.approach(key))?;
+        self.seek_each(|source| source.seek(key))?;
+        self.rank_heads();
+        Ok(())
     }
 
     /// Moves to the last entry whose key is below `key`, or to the last one of all.
@@ -105,7 +112,9 @@ impl Merge {
             (Some(key), Some(upper)) => Some(key.min(upper)),
             (key, upper) => key.or(upper),
         };
-        self.seek_each(|source| source.seek_before(key))
+        self.seek_each(|source| source.seek_before(key))?;
+        self.rank_heads();
+        Ok(())
     }
 
     /// The source that stands on the current entry; `None` at the end.
@@ -232,11 +241,14 @@ impl Merge {
 
     fn seek_each(&mut self, mut seek: impl FnMut(&mut Source) -> Result<()>) -> Result<()> {
         self.heads.clear();
+        self.sources
+            .iter_mut()
+            .try_for_each(|clipped| seek(&mut clipped.source))
+    }
+
+    /// Makes the heads of sources that were moved.
+    fn rank_heads(&mut self) {
         for position in 0..self.sources.len() {
-            if let Err(error) = seek(&mut self.sources[position].source) {
-                self.heads.clear();
-                return Err(error);
-            }
             let Some(prefix) = self.prefix(position) else {
                 continue;
             };
@@ -252,7 +264,6 @@ impl Merge {
             }
             self.heads[place] = head;
         }
-        Ok(())
     }
 
     /// The prefix of a source's current key; `None` when it stands on no entry of the bucket.

@@ -12,7 +12,7 @@
 //! | file | journey |
 //! |---|---|
 //! | `writepath` | a write: leader, log, MemTable, publication |
-//! | `readpath`, `scan` | a get, a range scan |
+//! | `readpath`, `multi_get`, `scan` | a get, several at once, a range scan |
 //! | `flush` | a full MemTable becomes a table of level 0 |
 //! | `compact` | runs of a level become one run of the next |
 //! | `split` | a full bucket becomes several |
@@ -53,6 +53,7 @@ mod flush;
 mod manifest;
 mod memtable;
 mod merge;
+mod multi_get;
 pub(crate) mod names;
 mod prefix_index;
 mod priority;

@@ -21,7 +21,7 @@ use super::{Keyspace, Wip};
 use crate::types::{Kind, Seq, hash_key};
 use crate::{Result, Slice};
 
-/// Runs whose filters are asked before any table is searched, so that the cache misses of the
+/// Tables that are searched only after so many filters were asked, so that the cache misses of the
 /// filters overlap.
 const FILTERS_AT_ONCE: usize = 64;
 
@@ -50,11 +50,12 @@ impl Wip {
                     seq
                 }
             };
+            // Most keys are in tables: what their search begins with comes while the MemTables are
+            // asked.
+            state.active.prefetch(hash);
+            prefetch_in_levels(&state.levels, key, hash);
             if let Some(entry) = find_in_memory(&state, key, hash, seq) {
-                return Ok(match entry.kind {
-                    Kind::Put => Some(Slice::new(entry.value)),
-                    Kind::Delete => None,
-                });
+                return Ok(value_of(&entry));
             }
             self.count_read(bucket);
             return find_in_levels(&state.levels, key, hash, seq);
@@ -62,8 +63,18 @@ impl Wip {
     }
 }
 
+/// What an entry of a MemTable says of its key.
 #[inline]
-fn find_in_memory<'s>(
+pub(super) fn value_of(entry: &MemEntry<'_>) -> Option<Slice> {
+    match entry.kind {
+        Kind::Put => Some(Slice::new(entry.value)),
+        Kind::Delete => None,
+    }
+}
+
+/// The newest entry of `key` in the MemTables that is visible at `seq`.
+#[inline]
+pub(super) fn find_in_memory<'s>(
     state: &'s BucketState,
     key: &[u8],
     hash: u64,
@@ -74,12 +85,27 @@ fn find_in_memory<'s>(
         .find_map(|table| table.get(key, hash, seq))
 }
 
-fn find_in_levels(levels: &Levels, key: &[u8], hash: u64, seq: Seq) -> Result<Option<Slice>> {
+/// Asks for the memory that [`find_in_levels`] waits for first.
+#[inline]
+pub(super) fn prefetch_in_levels(levels: &Levels, key: &[u8], hash: u64) {
+    for run in levels.runs() {
+        if let Some(table) = run.table_for(key).and_then(|file| file.opened()) {
+            table.prefetch_filter(hash);
+        }
+    }
+}
+
+/// The value of `key` in the tables at `seq`.
+pub(super) fn find_in_levels(
+    levels: &Levels,
+    key: &[u8],
+    hash: u64,
+    seq: Seq,
+) -> Result<Option<Slice>> {
+    let mut candidates: [Option<&Arc<Table>>; FILTERS_AT_ONCE] = [None; FILTERS_AT_ONCE];
     let mut runs = levels.runs();
     loop {
-        let mut candidates: [Option<&Arc<Table>>; FILTERS_AT_ONCE] = [None; FILTERS_AT_ONCE];
         let mut count = 0;
-        let mut more = false;
         for run in runs.by_ref() {
             if let Some(file) = run.table_for(key) {
                 let table = file.table()?;
@@ -89,7 +115,6 @@ fn find_in_levels(levels: &Levels, key: &[u8], hash: u64, seq: Seq) -> Result<Op
                 }
             }
             if count == FILTERS_AT_ONCE {
-                more = true;
                 break;
             }
         }
@@ -101,7 +126,7 @@ fn find_in_levels(levels: &Levels, key: &[u8], hash: u64, seq: Seq) -> Result<Op
                 });
             }
         }
-        if !more {
+        if count < FILTERS_AT_ONCE {
             return Ok(None);
         }
     }

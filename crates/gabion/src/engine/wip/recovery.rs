@@ -42,6 +42,7 @@ use super::writepath::{Leader, WriteQueue};
 use super::{Install, Keyspace, Versions, Wip};
 use crate::cache::BlockCache;
 use crate::log::{Log, LogOptions, ReplayEnd, decode, replay};
+use crate::options::TableReads;
 use crate::types::{Seq, hash_key};
 use crate::{Error, Options, Result};
 
@@ -54,7 +55,9 @@ impl Wip {
     pub(crate) fn open(disk: Disk, options: Options) -> Result<Arc<Wip>> {
         let lock = disk.lock(LOCK)?;
         let mut manifest = open_manifest(&disk, &options)?;
-        let cache = Arc::new(BlockCache::new(options.cache_bytes));
+        let maps_tables = options.table_reads == TableReads::Mapped;
+        let cache = BlockCache::new(options.cache_bytes).map_tables(maps_tables);
+        let cache = Arc::new(cache);
         let recycle = usize::try_from(options.memtable_budget_bytes).unwrap_or(usize::MAX);
         let pool = ChunkPool::new(recycle);
         let parts = Parts {

@@ -4,20 +4,22 @@
 //! a fixed number (snapshots, iterators) register it here; a reader of the newest state needs no
 //! registration, because a job also protects the number that was visible when it began.
 //!
+//! Numbers are registered in about ascending order, and few differ: every iterator registers one,
+//! so what is kept is a short sorted list, which costs neither a search nor an allocation.
+//!
 //! # Invariants
 //! - I1: a number that registers after a job took its list is not below the visible number in that
 //!   list, and a job keeps every version above that number. Both are taken under one lock.
-
-use std::collections::BTreeMap;
 
 use parking_lot::Mutex;
 
 use crate::types::Seq;
 
-/// The registered numbers, with how many readers each has.
+/// The registered numbers.
 #[derive(Default)]
 pub(crate) struct Snapshots {
-    readers: Mutex<BTreeMap<Seq, usize>>,
+    /// Ascending, with how many readers each has: at least one.
+    readers: Mutex<Vec<(Seq, usize)>>,
 }
 
 impl Snapshots {
@@ -25,22 +27,26 @@ impl Snapshots {
     pub(crate) fn register(&self, visible: impl FnOnce() -> Seq) -> Seq {
         let mut readers = self.readers.lock();
         let seq = visible();
-        *readers.entry(seq).or_insert(0) += 1;
+        add_reader(&mut readers, seq);
         seq
     }
 
     /// Registers a number that is registered already, for one more reader.
     pub(crate) fn register_again(&self, seq: Seq) {
-        *self.readers.lock().entry(seq).or_insert(0) += 1;
+        add_reader(&mut self.readers.lock(), seq);
     }
 
     /// Ends one registration.
     pub(crate) fn release(&self, seq: Seq) {
         let mut readers = self.readers.lock();
-        if let Some(count) = readers.get_mut(&seq) {
+        let at = readers.partition_point(|(other, _)| *other < seq);
+        let Some((other, count)) = readers.get_mut(at) else {
+            return;
+        };
+        if *other == seq {
             *count -= 1;
             if *count == 0 {
-                readers.remove(&seq);
+                readers.remove(at);
             }
         }
     }
@@ -50,8 +56,8 @@ impl Snapshots {
         let readers = self.readers.lock();
         let visible = visible();
         let mut bounds: Vec<Seq> = readers
-            .keys()
-            .copied()
+            .iter()
+            .map(|(seq, _)| *seq)
             .filter(|seq| *seq < visible)
             .collect();
         bounds.push(visible);
@@ -60,7 +66,18 @@ impl Snapshots {
 
     /// Number of registrations.
     pub(crate) fn count(&self) -> usize {
-        self.readers.lock().values().sum()
+        self.readers.lock().iter().map(|(_, count)| count).sum()
+    }
+}
+
+fn add_reader(readers: &mut Vec<(Seq, usize)>, seq: Seq) {
+    let at = match readers.last() {
+        Some((last, _)) if *last < seq => readers.len(),
+        _ => readers.partition_point(|(other, _)| *other < seq),
+    };
+    match readers.get_mut(at) {
+        Some((other, count)) if *other == seq => *count += 1,
+        _ => readers.insert(at, (seq, 1)),
     }
 }
 

@@ -1,6 +1,6 @@
 //! Option sets so small that every mechanism of the engine runs all the time.
 
-use gabion::{Durability, Options};
+use gabion::{Durability, Options, TableReads};
 
 /// A store in which a few hundred writes flush, compact, split and turn the log over, all of it in
 /// the writing thread.
@@ -18,10 +18,10 @@ pub(crate) fn small_options() -> Options {
         .sublevels_max(4)
 }
 
-/// Twelve ways to be small, half of them with background threads.
+/// Twelve ways to be small, half of them with background threads, half of them with mapped tables.
 pub(crate) fn option_sets() -> Vec<Options> {
     let small = small_options;
-    vec![
+    let sets = vec![
         small(),
         small()
             .memtable_budget_bytes(4 << 10)
@@ -68,5 +68,11 @@ pub(crate) fn option_sets() -> Vec<Options> {
             .background_threads(2)
             .durability(Durability::default())
             .log_bytes_max(2 << 10),
-    ]
+    ];
+    let ways = [TableReads::Cached, TableReads::Mapped];
+    let ways = ways.into_iter().cycle();
+    sets.into_iter()
+        .zip(ways)
+        .map(|(set, way)| set.table_reads(way))
+        .collect()
 }

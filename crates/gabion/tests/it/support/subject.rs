@@ -108,6 +108,17 @@ pub(crate) fn assert_sound(db: &Db) -> Result<Vec<Pairs>> {
             expected.next().is_none(),
             "the reverse scan of keyspace {name} is too short"
         );
+        let keys = pairs
+            .keys()
+            .flat_map(|key| [key.clone(), [key, &b"!"[..]].concat()]);
+        let keys: Vec<_> = keys.filter(|key| key.len() <= 0xffff).collect();
+        let together = keyspace.multi_get(&keys)?;
+        assert_eq!(together.len(), keys.len());
+        for (key, value) in keys.iter().zip(&together) {
+            let expected = pairs.get(&key[..]).map(|value| &value[..]);
+            let place = key.escape_ascii();
+            assert_eq!(value.as_deref(), expected, "multi_get of {place}");
+        }
         for (key, expected) in pairs {
             let value = keyspace.get(key)?;
             assert_eq!(

@@ -21,8 +21,10 @@ use super::sorted::{RUNS_MAX, Sorted};
 use crate::Slice;
 use crate::types::{Kind, Seq};
 
-/// Records that a step asks for ahead.
+/// Records that a step asks for ahead, when there have been some steps.
 const PREFETCH_DISTANCE: usize = 6;
+/// Records that a search asks for ahead: it may end where it began.
+const PREFETCH_FIRST: usize = 1;
 
 /// A cursor over the records that a table held when the cursor was made; by key, then newest
 /// first. It stands on no record until it is moved, and it keeps the memory of the table.
@@ -32,6 +34,8 @@ pub(crate) struct MemCursor {
     /// The run of the current record.
     current: Option<usize>,
     rival: Rival,
+    /// Records that were asked for ahead.
+    ahead: usize,
 }
 
 /// The second smallest record at the counts.
@@ -52,6 +56,7 @@ impl MemCursor {
             before: [0; RUNS_MAX],
             current: None,
             rival: Rival::Unknown,
+            ahead: 0,
         }
     }
 
@@ -68,6 +73,13 @@ impl MemCursor {
             *before = run.len();
         }
         self.step_back();
+    }
+
+    /// Asks for the memory that [`MemCursor::seek`] waits for first.
+    pub(crate) fn prefetch(&self, key: &[u8]) {
+        for run in self.sorted.runs() {
+            run.prefetch_search(key);
+        }
     }
 
     /// Moves to the first record whose key is not below `key`.
@@ -88,7 +100,12 @@ impl MemCursor {
     pub(crate) fn next(&mut self) {
         let current = self.current.expect("the cursor is valid");
         self.before[current] += 1;
-        self.sorted.runs()[current].prefetch(self.before[current] + PREFETCH_DISTANCE);
+        let run = &self.sorted.runs()[current];
+        run.prefetch(self.before[current] + self.ahead);
+        if self.ahead < PREFETCH_DISTANCE {
+            self.ahead += 1;
+            run.prefetch(self.before[current] + self.ahead);
+        }
         let stays = self.at(current).is_some_and(|record| match self.rival {
             Rival::Unknown => false,
             Rival::None => true,
@@ -169,9 +186,10 @@ impl MemCursor {
     }
 
     /// Asks for the first records that steps forward will come to.
-    fn prefetch_forward(&self) {
+    fn prefetch_forward(&mut self) {
+        self.ahead = PREFETCH_FIRST;
         for (before, run) in self.before.iter().zip(self.sorted.runs()) {
-            for position in 0..=PREFETCH_DISTANCE {
+            for position in 0..=PREFETCH_FIRST {
                 run.prefetch(before + position);
             }
         }

@@ -21,10 +21,18 @@
 //!   at most [`RUNS_MAX`].
 
 use std::cmp::{Ordering, Reverse};
+use std::ops::Range;
 use std::sync::Arc;
 
 use super::arena::{FENCE_ITEMS, Item, Listed, Listing, Record, RecordList};
+use crate::prefetch::prefetch_line;
 use crate::types::prefix_of;
+
+/// Items of a cache line.
+const ITEMS_PER_LINE: usize = 64 / size_of::<Item<'_>>();
+
+/// Lines of the items between two fences.
+const FENCE_LINES: usize = FENCE_ITEMS / ITEMS_PER_LINE + 1;
 
 /// See S3.
 const RUN_RATIO: usize = 32;
@@ -44,7 +52,8 @@ const GROUP_LEVELS_MAX: usize = 64;
 /// A sorted part of a table's records.
 pub(super) struct Run {
     list: RecordList,
-    common: usize,
+    /// What all keys begin with.
+    common: Box<[u8]>,
 }
 
 /// A sorted view: all records that a table held at some time.
@@ -89,19 +98,25 @@ impl Run {
             sort_items(items, common);
             common
         });
+        Run::new(list, common)
+    }
+
+    /// A run of records whose keys have so many bytes in common.
+    fn new(list: RecordList, common: usize) -> Run {
+        let first = list.items().first();
+        let common = first.map_or(&[][..], |item| &item.record.key()[..common]);
+        let common = common.into();
         Run { list, common }
     }
 
     fn merge(a: &Run, b: &Run) -> Run {
-        let a_common = a.common_bytes();
-        let b_common = b.common_bytes();
-        let common = common_len(a_common, b_common);
-        let a_move = Rebase::new(a_common, common);
-        let b_move = Rebase::new(b_common, common);
+        let common = common_len(&a.common, &b.common);
+        let a_move = Rebase::new(&a.common, common);
+        let b_move = Rebase::new(&b.common, common);
         let list = RecordList::merge(&a.list, &b.list, |a, b, merged| {
             merge_items((a, a_move), (b, b_move), merged);
         });
-        Run { list, common }
+        Run::new(list, common)
     }
 
     /// Records.
@@ -116,33 +131,54 @@ impl Run {
         self.list.items().get(position).map(|item| item.record)
     }
 
-    /// The beginning that all keys share.
-    fn common_bytes(&self) -> &[u8] {
-        self.get(0).map_or(&[], |first| &first.key()[..self.common])
-    }
-
     /// How many records have a key below `key`.
     pub(super) fn count_below(&self, key: &[u8]) -> usize {
-        let common = self.common_bytes();
-        let shared = &key[..key.len().min(common.len())];
-        match shared.cmp(common) {
-            // A key that ends inside the common beginning is below all keys of the run, too.
-            Ordering::Less => 0,
-            Ordering::Greater => self.len(),
-            Ordering::Equal => self.count_below_prefix(prefix_of(&key[common.len()..]), key),
+        match self.prefix_in(key) {
+            Ok(prefix) => self.count_below_prefix(prefix, key),
+            Err(count) => count,
         }
     }
 
-    /// [`Run::count_below`] for a key that begins as all keys do and goes on with `prefix`.
-    fn count_below_prefix(&self, prefix: u64, key: &[u8]) -> usize {
-        let (items, fences) = (self.list.items(), self.list.fences());
+    /// Asks for the items that [`Run::count_below`] looks at.
+    pub(super) fn prefetch_search(&self, key: &[u8]) {
+        if let Ok(prefix) = self.prefix_in(key) {
+            let range = self.items_around(prefix);
+            let items = &self.list.items()[range];
+            for item in items.iter().step_by(ITEMS_PER_LINE).take(FENCE_LINES) {
+                prefetch_line(std::ptr::from_ref(item).cast());
+            }
+        }
+    }
+
+    /// The prefix of a key that begins as all keys do; for any other key the number of records
+    /// below it.
+    fn prefix_in(&self, key: &[u8]) -> Result<u64, usize> {
+        let common = &self.common[..];
+        let shared = &key[..key.len().min(common.len())];
+        match shared.cmp(common) {
+            // A key that ends inside the common beginning is below all keys of the run, too.
+            Ordering::Less => Err(0),
+            Ordering::Greater => Err(self.len()),
+            Ordering::Equal => Ok(prefix_of(&key[common.len()..])),
+        }
+    }
+
+    /// The items among which those of a prefix begin.
+    fn items_around(&self, prefix: u64) -> Range<usize> {
+        let fences = self.list.fences();
         // Items up to the last fence below the prefix are below the key; items from the first
         // fence above the prefix on are not.
         let below = fences.partition_point(|fence| *fence < prefix);
         let above = below + fences[below..].partition_point(|fence| *fence == prefix);
         let from = below.saturating_sub(1) * FENCE_ITEMS;
-        let to = (above * FENCE_ITEMS).min(items.len());
-        from + items[from..to].partition_point(|item| match item.prefix.cmp(&prefix) {
+        from..(above * FENCE_ITEMS).min(self.len())
+    }
+
+    /// [`Run::count_below`] for a key that begins as all keys do and goes on with `prefix`.
+    fn count_below_prefix(&self, prefix: u64, key: &[u8]) -> usize {
+        let range = self.items_around(prefix);
+        let from = range.start;
+        from + self.list.items()[range].partition_point(|item| match item.prefix.cmp(&prefix) {
             Ordering::Less => true,
             Ordering::Greater => false,
             Ordering::Equal => item.record.key() < key,

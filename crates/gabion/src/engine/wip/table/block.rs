@@ -39,7 +39,8 @@ use std::cmp::Ordering;
 use std::ops::Range;
 
 use super::layout::{Checked, TRAILER_BYTES, after_prefix, check_part, is_same, u16_at, u64_at};
-use crate::types::{Kind, SEQ_MAX, Seq};
+use crate::prefetch::{prefetch_bytes, prefetch_line};
+use crate::types::{Kind, SEQ_MAX, Seq, prefix_of};
 
 /// Length of the header, up to the tags.
 pub(super) const HEADER_BYTES: usize = 16;
@@ -47,6 +48,11 @@ pub(super) const HEADER_BYTES: usize = 16;
 pub(super) const KIND_BITS: u32 = 3;
 /// Length width of blocks whose suffixes differ in length.
 pub(super) const LEN_WIDTH: usize = 2;
+
+/// Parts of a block between which [`Block::lower_bound`] decides first.
+const FENCES: usize = 8;
+/// What it asks for behind the place that it found: about what the next four steps look at.
+const PREFETCH_BYTES: usize = 512;
 
 /// Where the parts of a block lie; computed from its header.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -132,6 +138,19 @@ impl Shape {
     pub(super) fn suffix<'a>(&self, bytes: &'a [u8], position: usize) -> &'a [u8] {
         let (at, len) = self.suffix_place(bytes, self.start_of(bytes, position));
         bytes.get(at..at + len).unwrap_or_default()
+    }
+
+    /// As [`prefix_of`] of [`Shape::suffix`], for one load.
+    #[inline]
+    fn suffix_prefix(&self, bytes: &[u8], position: usize) -> u64 {
+        let (at, len) = self.suffix_place(bytes, self.start_of(bytes, position));
+        // The trailer is eight bytes, so they can be loaded wherever a suffix is.
+        let prefix = u64_at(bytes, at).unwrap_or_default().swap_bytes();
+        match len {
+            0 => 0,
+            1..8 => prefix >> (64 - 8 * len) << (64 - 8 * len),
+            _ => prefix,
+        }
     }
 
     /// Whether two entries are versions of one key.
@@ -227,8 +246,29 @@ impl<'a> Block<'a> {
     pub(super) fn compare_key(&self, position: usize, key: &[u8]) -> Ordering {
         let prefix = self.prefix();
         match after_prefix(key, prefix) {
-            Some(suffix) => self.suffix(position).cmp(suffix),
+            Some(suffix) => self.compare_suffix(position, &Suffix::new(suffix)),
             None => prefix.cmp(key),
+        }
+    }
+
+    /// Orders what follows the shared prefix in the entry at `position` and in another key.
+    #[inline]
+    fn compare_suffix(&self, position: usize, other: &Suffix<'_>) -> Ordering {
+        let prefix = self.shape.suffix_prefix(self.bytes, position);
+        match prefix.cmp(&other.prefix) {
+            Ordering::Equal => self.suffix(position).cmp(other.bytes),
+            order => order,
+        }
+    }
+
+    /// What follows the shared prefix in `key`; where it has another, whether it lies below or
+    /// above the entries.
+    #[inline]
+    fn suffix_of<'k>(&self, key: &'k [u8]) -> Result<Suffix<'k>, Ordering> {
+        let prefix = self.prefix();
+        match after_prefix(key, prefix) {
+            Some(suffix) => Ok(Suffix::new(suffix)),
+            None => Err(key.cmp(prefix)),
         }
     }
 
@@ -251,32 +291,101 @@ impl<'a> Block<'a> {
     }
 
     /// The position of the first entry whose key is at least `key`; the count when there is none.
-    #[inline]
+    ///
+    /// Made for a block that is not in the processor's caches: looks at some entries whose memory
+    /// it asks for all at once, and then at those between two of them, which the steps after a
+    /// search go on to. So it waits for memory twice, not once per comparison.
     pub(super) fn lower_bound(&self, key: &[u8]) -> usize {
-        self.lower_bound_in(0..self.shape.count, key)
+        let count = self.shape.count;
+        let suffix = match self.suffix_of(key) {
+            Ok(suffix) => suffix,
+            Err(Ordering::Less) => return 0,
+            Err(_) => return count,
+        };
+        let fence = |number: usize| count * number / FENCES;
+        for number in 1..FENCES {
+            prefetch_line(self.address_of(fence(number)));
+        }
+        let (mut low, mut high) = (0, FENCES);
+        while high - low > 1 {
+            let middle = low.midpoint(high);
+            if self.compare_suffix(fence(middle), &suffix) == Ordering::Less {
+                low = middle;
+            } else {
+                high = middle;
+            }
+        }
+        let range = fence(low)..fence(high);
+        let start = self.start_of(range.start);
+        let end = start + PREFETCH_BYTES;
+        prefetch_bytes(self.part(start, end.min(self.bytes.len())));
+        self.search(range, &suffix)
+    }
+
+    /// As [`Block::lower_bound_in`], looked for from the front of the range in steps that double:
+    /// for a place that is expected there.
+    #[inline]
+    pub(super) fn lower_bound_near(&self, range: Range<usize>, key: &[u8]) -> usize {
+        let suffix = match self.suffix_of(key) {
+            Ok(suffix) => suffix,
+            Err(Ordering::Less) => return range.start,
+            Err(_) => return range.end,
+        };
+        let (mut low, mut step) = (range.start, 1);
+        while low < range.end {
+            let probe = (low + step - 1).min(range.end - 1);
+            if self.compare_suffix(probe, &suffix) != Ordering::Less {
+                return self.search(low..probe, &suffix);
+            }
+            low = probe + 1;
+            step *= 2;
+        }
+        range.end
+    }
+
+    /// Where the entry at `position` begins in memory.
+    #[inline]
+    fn address_of(&self, position: usize) -> *const u8 {
+        self.bytes.as_ptr().wrapping_add(self.start_of(position))
     }
 
     /// The position of the first entry in `range` whose key is at least `key`; the range's end when
     /// there is none.
     #[inline]
     pub(super) fn lower_bound_in(&self, range: Range<usize>, key: &[u8]) -> usize {
-        let prefix = self.prefix();
-        let Some(suffix) = after_prefix(key, prefix) else {
-            return match key.cmp(prefix) {
-                Ordering::Less => range.start,
-                _ => range.end,
-            };
-        };
+        match self.suffix_of(key) {
+            Ok(suffix) => self.search(range, &suffix),
+            Err(Ordering::Less) => range.start,
+            Err(_) => range.end,
+        }
+    }
+
+    #[inline]
+    fn search(&self, range: Range<usize>, suffix: &Suffix<'_>) -> usize {
         let (mut low, mut high) = (range.start, range.end);
         while low < high {
             let middle = low.midpoint(high);
-            if self.suffix(middle) < suffix {
+            if self.compare_suffix(middle, suffix) == Ordering::Less {
                 low = middle + 1;
             } else {
                 high = middle;
             }
         }
         low
+    }
+}
+
+/// What follows the shared prefix of a block in a key that entries are compared with.
+struct Suffix<'k> {
+    bytes: &'k [u8],
+    prefix: u64,
+}
+
+impl<'k> Suffix<'k> {
+    #[inline]
+    fn new(bytes: &'k [u8]) -> Suffix<'k> {
+        let prefix = prefix_of(bytes);
+        Suffix { bytes, prefix }
     }
 }
 

@@ -269,6 +269,34 @@ mod tests {
     }
 
     #[test]
+    fn searches_find_what_looking_at_every_entry_finds() {
+        for count in 1..100u64 {
+            let keys: Vec<Vec<u8>> = (0..count)
+                .map(|number| format!("k{:05}", number / 3 * 20).into_bytes())
+                .collect();
+            let mut builder = BlockBuilder::default();
+            for (at, key) in keys.iter().enumerate() {
+                let repeats = !builder.is_empty() && builder.last_key() == key;
+                let seq = 1000 - at as u64;
+                assert!(builder.push_within(32 << 10, (key, 7, repeats), seq, Kind::Put, b"v"));
+            }
+            let mut bytes = Vec::new();
+            builder.finish(&mut bytes, 1, 2);
+            let block = Block::new(&bytes);
+            let probes = (0..count * 7 + 9).map(|number| format!("k{number:05}").into_bytes());
+            for probe in probes.chain([b"".to_vec(), b"k".to_vec(), b"z".to_vec()]) {
+                let expected = keys.iter().filter(|key| **key < probe).count();
+                assert_eq!(block.lower_bound(&probe), expected);
+                for range in [0..keys.len(), keys.len() / 3..keys.len(), 0..keys.len() / 2] {
+                    let expected = expected.clamp(range.start, range.end);
+                    assert_eq!(block.lower_bound_in(range.clone(), &probe), expected);
+                    assert_eq!(block.lower_bound_near(range, &probe), expected);
+                }
+            }
+        }
+    }
+
+    #[test]
     fn suffixes_of_one_length_need_no_lengths() {
         let block = built(&[(b"aab", 5, Kind::Put, b"x"), (b"aac", 5, Kind::Put, b"y")]);
         let head = [2, 0, 2, 0, 1, 0, 1, 0, 5, 0, 0, 0, 0, 0, 0, 0];

@@ -15,11 +15,11 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use super::block::{Block, Shape};
+use super::blocks::HeldBlock;
 use super::reader::Table;
 use super::stretch::Stretch;
 use crate::bytes::copy_to;
 use crate::error::Result;
-use crate::prefetch::prefetch_bytes;
 use crate::slice::Slice;
 use crate::types::{Kind, Seq};
 
@@ -41,8 +41,8 @@ pub(crate) struct TableCursor {
     source: Source,
     /// The block at hand; `None` before the first seek.
     block: Option<usize>,
-    /// The buffer that has the block, and where in it.
-    buffer: Arc<[u8]>,
+    /// What has the block, and where in it.
+    buffer: HeldBlock,
     place: Range<usize>,
     shape: Shape,
     valid: bool,
@@ -67,7 +67,7 @@ enum Source {
 struct Ahead {
     /// Number of the first of `blocks`.
     first: usize,
-    blocks: VecDeque<Arc<[u8]>>,
+    blocks: VecDeque<HeldBlock>,
     /// How many blocks the next read takes.
     window: usize,
 }
@@ -92,7 +92,7 @@ impl TableCursor {
                 false => Source::Cache(Ahead::default()),
             },
             block: None,
-            buffer: Arc::default(),
+            buffer: HeldBlock::default(),
             place: 0..0,
             shape: Shape::default(),
             valid: false,
@@ -137,7 +137,7 @@ impl TableCursor {
     pub(crate) fn value(&self) -> Slice {
         debug_assert!(self.valid);
         let start = self.place.start + self.value.start;
-        Slice::shared(&self.buffer, start, self.value.len())
+        self.buffer.slice(start, self.value.len())
     }
 
     /// The entry's value.
@@ -169,6 +169,11 @@ impl TableCursor {
         self.enter(self.table.index.len() - 1, Way::Seek)?;
         self.settle_last();
         Ok(())
+    }
+
+    /// Asks for the block in which [`TableCursor::seek`] will look for `key`.
+    pub(crate) fn approach(&self, key: &[u8]) {
+        self.table.prefetch_block(key);
     }
 
     /// Goes to the first entry whose key is at least `key`.
@@ -246,7 +251,7 @@ impl TableCursor {
             }
         }
         (limit > self.position)
-            .then(|| Stretch::new(Arc::clone(&self.buffer), self.shape, self.position, limit))
+            .then(|| Stretch::new(self.buffer.clone(), self.shape, self.position, limit))
     }
 
     /// Goes to the next entry that `stretch`, taken at this place, would look at.
@@ -317,8 +322,6 @@ impl TableCursor {
             Source::Cache(ahead) => {
                 self.buffer = ahead.take(&self.table, block, way)?;
                 self.place = 0..self.buffer.len();
-                // A search in the block and the steps after it touch many of its lines.
-                prefetch_bytes(&self.buffer);
             }
             Source::Scan(chunk) => {
                 if !chunk.contains(&block) {
@@ -342,7 +345,7 @@ impl TableCursor {
 
 impl Ahead {
     /// The block, from what was read ahead, from the cache or from the medium.
-    fn take(&mut self, table: &Table, block: usize, way: Way) -> Result<Arc<[u8]>> {
+    fn take(&mut self, table: &Table, block: usize, way: Way) -> Result<HeldBlock> {
         if self.first == block
             && let Some(bytes) = self.blocks.pop_front()
         {
@@ -355,7 +358,7 @@ impl Ahead {
         } else {
             1
         };
-        if let Some(bytes) = table.cached_block(block) {
+        if let Some(bytes) = table.ready_block(block) {
             self.window = self.window.min(2);
             return Ok(bytes);
         }
@@ -375,12 +378,7 @@ impl Ahead {
 }
 
 /// Reads the blocks around `block` into the buffer, and says which.
-fn read_chunk(
-    table: &Table,
-    buffer: &mut Arc<[u8]>,
-    block: usize,
-    way: Way,
-) -> Result<Range<usize>> {
+fn read_chunk(table: &Table, held: &mut HeldBlock, block: usize, way: Way) -> Result<Range<usize>> {
     let place = table.index.place(block);
     let chunk = if way == Way::Backward {
         let mut first = block;
@@ -398,14 +396,19 @@ fn read_chunk(
     let start = table.index.place(chunk.start).start;
     let len = usize::try_from(table.index.place(chunk.end).start - start)
         .map_err(|_| table.corruption(start, "the block is too large to read here"))?;
+    let mut buffer = match std::mem::take(held) {
+        HeldBlock::Shared(buffer) => buffer,
+        HeldBlock::Mapped { .. } | HeldBlock::Empty => Arc::default(),
+    };
     // Values may still share the buffer; then they keep it and the cursor takes a new one.
-    if Arc::get_mut(buffer).is_none_or(|bytes| bytes.len() < len) {
+    if Arc::get_mut(&mut buffer).is_none_or(|bytes| bytes.len() < len) {
         let usual = CHUNK_BYTES.min(table.index.place(table.index.len()).end);
         let usual = usize::try_from(usual).unwrap_or(len);
-        *buffer = std::iter::repeat_n(0, len.max(usual)).collect();
+        buffer = std::iter::repeat_n(0, len.max(usual)).collect();
     }
-    let bytes = Arc::get_mut(buffer).and_then(|bytes| bytes.get_mut(..len));
+    let bytes = Arc::get_mut(&mut buffer).and_then(|bytes| bytes.get_mut(..len));
     table.read_raw(bytes.unwrap_or_default(), start)?;
+    *held = HeldBlock::Shared(buffer);
     Ok(chunk)
 }
 

@@ -21,6 +21,8 @@
 //! - I1: every key added is answered "maybe" (no false negatives).
 #![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used))]
 
+use crate::prefetch::prefetch_line;
+
 /// Bytes of a line.
 pub(super) const LINE_BYTES: usize = 64;
 const WORDS: usize = 8;
@@ -71,6 +73,14 @@ impl Filter {
             found &= word >> bit;
         }
         found != 0
+    }
+
+    /// Asks for the memory that [`Filter::may_contain`] waits for.
+    #[inline]
+    pub(super) fn prefetch(&self, hash: u64) {
+        if let Some(line) = self.lines.get(self.line_of(hash)) {
+            prefetch_line((&raw const line.0).cast());
+        }
     }
 
     /// Appends the bytes that [`Filter::decode`] takes.

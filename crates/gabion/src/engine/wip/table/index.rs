@@ -3,13 +3,9 @@
 //! # Idea
 //! Per block the index has a separator: the shortest string that is at least the last key of the
 //! block and below the first key of the next. (For the last block it is the last key itself.) The
-//! block of a key is the first one whose separator is at least the key. The search runs over a flat
-//! array of the separators' first eight bytes as numbers, taken after the prefix that all
-//! separators share; whole separators are compared only on ties. Since keys are often spread
-//! evenly, the search guesses the place from the number and gallops from there: three to five cache
-//! lines in a large index, where binary search takes up to ten. Where the guess is bad, it costs at
-//! most twice the steps of binary search. (Measured with 24 tables of 16,000 blocks: 160 ns, binary
-//! search 340 ns; correcting the guess once or twice before galloping made it slower.)
+//! block of a key is the first one whose separator is at least the key. The search runs over the
+//! separators' first eight bytes as numbers, taken after the prefix that all separators share, in
+//! a tree of cache lines ([`super::tree`]); whole separators are compared only on ties.
 //!
 //! # Layout of the encoded index
 //! u32 number of blocks, u32 length of the shared prefix, the shared prefix; then per block:
@@ -18,21 +14,15 @@
 //!
 //! # Invariants
 //! - I1: separators ascend (equal neighbours are legal: one key's versions fill several blocks).
-//! - I2: `starts` has one more element than there are blocks, starts with 0 and ascends strictly.
-//! - I3: `prefixes[i] == prefix_of(separator i)`, hence ascending.
+//! - I2: blocks have at least one byte.
+//! - I3: the number of block `i` in the tree is `prefix_of(separator i)`, hence they ascend.
 #![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used))]
 
 use std::ops::Range;
 
 use super::layout::{Checked, Reader, after_prefix, common_len, is_same, put_varint};
+use super::tree::BlockTree;
 use crate::types::prefix_of;
-
-/// Indexes with fewer blocks are searched by halving alone: they fit the first-level cache, where a
-/// guess costs more than the steps it saves.
-const GUESSED_BLOCKS_MIN: usize = 1024;
-
-/// First step of the gallop: the numbers of one cache line.
-const GALLOP_STEP: usize = 8;
 
 /// Collects the index while the table is written.
 #[derive(Debug, Default)]
@@ -111,10 +101,7 @@ fn separate(last: &[u8], next: &[u8], out: &mut Vec<u8>) {
 #[derive(Debug)]
 pub(super) struct Index {
     common: Vec<u8>,
-    prefixes: Vec<u64>,
-    /// Positions in `prefixes` per step of a prefix, on average.
-    density: f64,
-    starts: Vec<u64>,
+    tree: BlockTree,
     ends: Vec<usize>,
     rests: Vec<u8>,
 }
@@ -128,14 +115,9 @@ impl Index {
         let common = reader
             .take(common_len as usize)
             .ok_or("the index does not parse")?;
-        let mut index = Index {
-            common: common.to_vec(),
-            prefixes: Vec::new(),
-            density: 0.0,
-            starts: vec![0],
-            ends: Vec::new(),
-            rests: Vec::with_capacity(reader.bytes.len()),
-        };
+        let mut ends = Vec::new();
+        let mut rests = Vec::with_capacity(reader.bytes.len());
+        let mut blocks = Vec::new();
         let mut before: &[u8] = &[];
         let mut start = 0u64;
         for _ in 0..count {
@@ -153,34 +135,27 @@ impl Index {
                 return Err("the separators of the index do not ascend");
             }
             before = rest;
-            index.starts.push(start);
-            index.prefixes.push(prefix_of(rest));
-            index.rests.extend_from_slice(rest);
-            index.ends.push(index.rests.len());
+            blocks.push((prefix_of(rest), len));
+            rests.extend_from_slice(rest);
+            ends.push(rests.len());
         }
         if !reader.bytes.is_empty() || count == 0 || start != data_bytes {
             return Err("the index does not cover the blocks");
         }
-        index.settle();
-        Ok(index)
-    }
-
-    fn settle(&mut self) {
-        let span = match (self.prefixes.first(), self.prefixes.last()) {
-            (Some(first), Some(last)) => last - first,
-            _ => 0,
-        };
-        self.density = (self.prefixes.len() - 1) as f64 / span.max(1) as f64;
-        self.prefixes.shrink_to_fit();
-        self.starts.shrink_to_fit();
-        self.ends.shrink_to_fit();
-        self.rests.shrink_to_fit();
+        ends.shrink_to_fit();
+        rests.shrink_to_fit();
+        Ok(Index {
+            common: common.to_vec(),
+            tree: BlockTree::new(blocks.into_iter()),
+            ends,
+            rests,
+        })
     }
 
     /// Number of blocks.
     #[inline]
     pub(super) fn len(&self) -> usize {
-        self.prefixes.len()
+        self.tree.len()
     }
 
     /// The first block whose separator is at least `key`; [`Index::len`] when there is none.
@@ -191,11 +166,19 @@ impl Index {
             Err(block) => return block,
         };
         let wanted = prefix_of(rest);
-        let block = self.find_prefix(wanted);
-        if self.prefixes.get(block) == Some(&wanted) {
+        let block = self.tree.find(wanted);
+        if self.tree.number(block) == Some(wanted) {
             self.find_among_ties(block, wanted, rest)
         } else {
             block
+        }
+    }
+
+    /// Asks for the memory that [`Index::find`] waits for.
+    #[inline]
+    pub(super) fn prefetch(&self, key: &[u8]) {
+        if let Ok(rest) = self.rest_of(key) {
+            self.tree.prefetch(prefix_of(rest));
         }
     }
 
@@ -209,48 +192,12 @@ impl Index {
         }
     }
 
-    /// The first block whose number is at least `wanted`.
-    #[inline]
-    fn find_prefix(&self, wanted: u64) -> usize {
-        let prefixes = self.prefixes.as_slice();
-        let (Some(first), Some(last)) = (prefixes.first(), prefixes.last()) else {
-            return 0;
-        };
-        if wanted <= *first {
-            return 0;
-        }
-        if wanted > *last {
-            return prefixes.len();
-        }
-        if prefixes.len() < GUESSED_BLOCKS_MIN {
-            return prefixes.partition_point(|prefix| *prefix < wanted);
-        }
-        let steps = |distance: u64| {
-            #[expect(clippy::cast_possible_truncation, reason = "saturates, by intention")]
-            #[expect(clippy::cast_sign_loss, reason = "never negative")]
-            let steps = (distance as f64 * self.density) as usize;
-            steps
-        };
-        let guess = steps(wanted - first).min(prefixes.len() - 1);
-        gallop(prefixes, guess, wanted)
-    }
-
     #[cold]
     fn find_among_ties(&self, first: usize, wanted: u64, rest: &[u8]) -> usize {
-        let ties = self.prefixes.get(first..).unwrap_or_default();
-        let (mut low, mut high) = (
-            first,
-            first + ties.partition_point(|found| *found == wanted),
-        );
-        while low < high {
-            let middle = low.midpoint(high);
-            if self.rest(middle) < rest {
-                low = middle + 1;
-            } else {
-                high = middle;
-            }
-        }
-        low
+        let is_behind = |block| self.tree.number(block) != Some(wanted);
+        let behind = self.tree.first(is_behind, first..self.len());
+        self.tree
+            .first(|block| self.rest(block) >= rest, first..behind)
     }
 
     #[inline]
@@ -281,69 +228,30 @@ impl Index {
         let Ok(rest) = self.rest_of(key) else {
             return block;
         };
-        let (mut low, mut high) = (block, self.len());
-        while low < high {
-            let middle = low.midpoint(high);
-            if self.rest(middle) <= rest {
-                low = middle + 1;
-            } else {
-                high = middle;
-            }
-        }
-        low
+        self.tree
+            .first(|block| self.rest(block) > rest, block..self.len())
     }
 
     /// Where `block` lies in the file; for one past the last block the empty range at the end.
     #[inline]
     pub(super) fn place(&self, block: usize) -> Range<u64> {
-        let end_of_all = self.starts.last().copied().unwrap_or_default();
-        let start = self.starts.get(block).copied().unwrap_or(end_of_all);
-        let end = self.starts.get(block + 1).copied().unwrap_or(end_of_all);
-        start..end
+        self.tree.place(block)
     }
 
-    /// The block that the byte at `offset` of the file belongs to.
+    /// The block that the byte at `offset` of the file belongs to; for one behind all blocks their
+    /// number.
     pub(super) fn block_at(&self, offset: u64) -> usize {
-        self.starts
-            .partition_point(|start| *start <= offset)
-            .saturating_sub(1)
+        self.tree
+            .first(|block| self.place(block).end > offset, 0..self.len())
     }
 
     /// Bytes of the index in memory.
     pub(super) fn memory_bytes(&self) -> usize {
         self.common.len()
             + self.rests.len()
-            + size_of_val(self.prefixes.as_slice())
-            + size_of_val(self.starts.as_slice())
+            + self.tree.memory_bytes()
             + size_of_val(self.ends.as_slice())
     }
-}
-
-/// The first position of ascending `numbers` with at least `wanted`, looked for around `guess` in
-/// steps that double.
-///
-/// Requires `numbers[0] < wanted <= numbers[last]`.
-#[inline]
-fn gallop(numbers: &[u64], guess: usize, wanted: u64) -> usize {
-    let below = |at: usize| numbers.get(at).is_some_and(|number| *number < wanted);
-    let (mut low, mut high, mut step) = (guess, guess, GALLOP_STEP);
-    if below(guess) {
-        while below(high) {
-            low = high + 1;
-            high += step;
-            step *= 2;
-        }
-        high = high.min(numbers.len());
-    } else {
-        while low > 0 && !below(low) {
-            high = low;
-            low = low.saturating_sub(step);
-            step *= 2;
-        }
-        low += usize::from(below(low));
-    }
-    let between = numbers.get(low..high).unwrap_or_default();
-    low + between.partition_point(|number| *number < wanted)
 }
 
 #[cfg(test)]
@@ -362,19 +270,6 @@ mod tests {
             prop_assert!(keys[0] <= separator);
             prop_assert!(separator < keys[1] || keys[0] == keys[1]);
             prop_assert!(separator.len() <= keys[0].len());
-        }
-
-        #[test]
-        fn galloping_finds_what_binary_search_finds(
-            mut numbers in prop::collection::vec(0u64..300, 1..400),
-            wanted in 0u64..302,
-            guess in 0usize..400,
-        ) {
-            numbers.sort_unstable();
-            prop_assume!(numbers[0] < wanted && wanted <= numbers[numbers.len() - 1]);
-            let guess = guess % numbers.len();
-            let expected = numbers.partition_point(|number| *number < wanted);
-            prop_assert_eq!(gallop(&numbers, guess, wanted), expected);
         }
 
         #[test]

@@ -35,6 +35,7 @@
 
 mod block;
 mod block_builder;
+mod blocks;
 mod cursor;
 mod filter;
 mod index;
@@ -44,6 +45,7 @@ mod sketch;
 mod stretch;
 #[cfg(test)]
 mod tests;
+mod tree;
 mod verify;
 mod writer;
 

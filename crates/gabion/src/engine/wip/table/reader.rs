@@ -1,4 +1,4 @@
-//! An open table: filter, index and properties in memory, blocks through the cache.
+//! An open table: filter, index and properties in memory, blocks mapped or through the cache.
 #![deny(clippy::indexing_slicing, clippy::unwrap_used)]
 
 use std::cell::RefCell;
@@ -9,6 +9,7 @@ use std::sync::Arc;
 use gabion_media::{Disk, ReadFile};
 
 use super::block::{self, Block};
+use super::blocks::{HeldBlock, LentBlock, MappedBlocks};
 use super::cursor::TableCursor;
 use super::filter::{Filter, LINE_BYTES};
 use super::index::Index;
@@ -19,9 +20,12 @@ use super::{TableMeta, layout::Checked};
 use crate::cache::{BlockCache, Places};
 use crate::engine::wip::names::table_name;
 use crate::error::{Error, Result};
+use crate::prefetch::prefetch_line;
 use crate::slice::Slice;
 use crate::types::{Kind, Seq};
 
+/// Lines at the front of a block that a search by tag looks at.
+const HEAD_LINES: usize = 3;
 /// A thread's read buffer stays at most this long; longer reads use a buffer of their own.
 const SCRATCH_BYTES_MAX: usize = 1 << 20;
 
@@ -47,6 +51,8 @@ pub(crate) struct Table {
     cache: Arc<BlockCache>,
     /// Where in the cache the blocks are.
     places: Places,
+    /// The blocks in place, if the table is mapped; then the cache has none.
+    mapped: Option<MappedBlocks>,
 }
 
 impl Table {
@@ -86,13 +92,17 @@ impl Table {
         if let Some(what) = contradiction {
             return Err(corruption(&read_file, tail_at, what));
         }
+        let mapped = cache.maps_tables().then(|| map(&read_file, index.len()));
+        let mapped = mapped.flatten();
+        let cached_blocks = if mapped.is_some() { 0 } else { index.len() };
         Ok(Table {
             meta: TableMeta::new(file, read_file.len(), &properties),
             file: read_file,
             properties,
             filter,
             cache: Arc::clone(cache),
-            places: Places::new(file, index.len()),
+            places: Places::new(file, cached_blocks),
+            mapped,
             index,
         })
     }
@@ -100,6 +110,38 @@ impl Table {
     /// What is known of the table without reading its entries.
     pub(crate) fn meta(&self) -> &TableMeta {
         &self.meta
+    }
+
+    /// Asks for the memory that [`Table::may_contain`] waits for.
+    #[inline]
+    pub(crate) fn prefetch_filter(&self, hash: u64) {
+        self.filter.prefetch(hash);
+    }
+
+    /// Asks for the memory that a search for the block of `key` waits for.
+    #[inline]
+    pub(crate) fn prefetch_index(&self, key: &[u8]) {
+        self.index.prefetch(key);
+    }
+
+    /// Says that the block that may hold `key` will be read: what is in memory is asked for, what
+    /// is not the system begins to read. A hint that does not wait and cannot fail.
+    pub(crate) fn will_need(&self, key: &[u8]) {
+        let at = self.index.find(key);
+        let place = self.index.place(at);
+        match &self.mapped {
+            Some(mapped) if mapped.is_checked(at) => prefetch_head(mapped.bytes(place)),
+            None if self.cache.contains(&self.places, at) => {}
+            _ => self.file.will_need(place),
+        }
+    }
+
+    /// Asks for the front of the block that may hold `key`, if that is mapped.
+    #[inline]
+    pub(super) fn prefetch_block(&self, key: &[u8]) {
+        if let Some(mapped) = &self.mapped {
+            prefetch_head(mapped.bytes(self.index.place(self.index.find(key))));
+        }
     }
 
     /// Whether the table may have the key with this hash; `false` is certain.
@@ -202,31 +244,54 @@ impl Table {
             + self.filter.bytes()
             + self.index.memory_bytes()
             + self.places.memory_bytes()
+            + self.mapped.as_ref().map_or(0, MappedBlocks::memory_bytes)
     }
 
-    /// Block `at`, from the cache or from the medium.
+    /// Block `at`, from memory or from the medium.
     #[inline]
-    fn block(&self, at: usize) -> Result<Arc<[u8]>> {
-        match self.cached_block(at) {
-            Some(bytes) => Ok(bytes),
-            None => self.read_block(at),
+    fn block(&self, at: usize) -> Result<LentBlock<'_>> {
+        if let Some(mapped) = &self.mapped {
+            let bytes = mapped.bytes(self.index.place(at));
+            prefetch_head(bytes);
+            if !mapped.is_checked(at) {
+                self.read_block(at)?;
+            }
+            return Ok(LentBlock::Mapped(bytes));
+        }
+        match self.cache.get(&self.places, at) {
+            Some(bytes) => Ok(LentBlock::Shared(bytes)),
+            None => match self.read_block(at)? {
+                HeldBlock::Shared(bytes) => Ok(LentBlock::Shared(bytes)),
+                HeldBlock::Mapped { .. } | HeldBlock::Empty => Err(self.no_such_block()),
+            },
         }
     }
 
-    /// Block `at` if it is in the cache.
+    /// Block `at` if it is in memory and was checked.
     #[inline]
-    pub(super) fn cached_block(&self, at: usize) -> Option<Arc<[u8]>> {
-        self.cache.get(&self.places, at)
+    pub(super) fn ready_block(&self, at: usize) -> Option<HeldBlock> {
+        match &self.mapped {
+            Some(mapped) => mapped
+                .is_checked(at)
+                .then(|| mapped.held(self.index.place(at))),
+            None => self.cache.get(&self.places, at).map(HeldBlock::Shared),
+        }
     }
 
     #[cold]
-    fn read_block(&self, at: usize) -> Result<Arc<[u8]>> {
+    fn read_block(&self, at: usize) -> Result<HeldBlock> {
         let first = self.read_blocks(at..at + 1)?.pop_front();
-        first.ok_or_else(|| self.corruption(0, "the index names no such block"))
+        first.ok_or_else(|| self.no_such_block())
     }
 
-    /// Reads adjacent blocks with one read, checks them and gives them to the cache.
-    pub(super) fn read_blocks(&self, blocks: Range<usize>) -> Result<VecDeque<Arc<[u8]>>> {
+    #[cold]
+    fn no_such_block(&self) -> Error {
+        self.corruption(0, "the index names no such block")
+    }
+
+    /// Reads adjacent blocks with one read, checks them and gives them to the cache, unless the
+    /// table is mapped.
+    pub(super) fn read_blocks(&self, blocks: Range<usize>) -> Result<VecDeque<HeldBlock>> {
         let start = self.index.place(blocks.start).start;
         let length = self.index.place(blocks.end).start - start;
         let length = usize::try_from(length)
@@ -240,9 +305,17 @@ impl Table {
                 let len = usize::try_from(place.end - place.start).unwrap_or(usize::MAX);
                 let (bytes, after) = rest.split_at_checked(len).unwrap_or_default();
                 self.check_block(at, bytes)?;
-                let bytes: Arc<[u8]> = Arc::from(bytes);
-                self.cache.insert(&self.places, at, Arc::clone(&bytes));
-                read.push_back(bytes);
+                read.push_back(match &self.mapped {
+                    Some(mapped) => {
+                        mapped.set_checked(at);
+                        mapped.held(place)
+                    }
+                    None => {
+                        let bytes: Arc<[u8]> = Arc::from(bytes);
+                        self.cache.insert(&self.places, at, Arc::clone(&bytes));
+                        HeldBlock::Shared(bytes)
+                    }
+                });
                 rest = after;
             }
             Ok(read)
@@ -267,14 +340,34 @@ impl Table {
     }
 }
 
+/// Asks for header, tags and offsets of a usual block.
 #[inline]
-fn entry_in(bytes: &Arc<[u8]>, key: &[u8], tag: u8, seq: Seq) -> Option<Entry> {
-    let found = Block::new(bytes).get(key, tag, seq)?;
+fn prefetch_head(block: &[u8]) {
+    for line in block.chunks(LINE_BYTES).take(HEAD_LINES) {
+        prefetch_line(line.as_ptr());
+    }
+}
+
+#[inline]
+fn entry_in(block: &LentBlock<'_>, key: &[u8], tag: u8, seq: Seq) -> Option<Entry> {
+    let found = Block::new(block).get(key, tag, seq)?;
     Some(Entry {
         seq: found.seq,
         kind: found.kind,
-        value: Slice::shared(bytes, found.value_at, found.end - found.value_at),
+        value: block.slice(found.value_at, found.end.saturating_sub(found.value_at)),
     })
+}
+
+/// Maps a table of so many blocks; `None` where the system does not let it be mapped. Then its
+/// blocks go through the cache.
+fn map(file: &ReadFile, blocks: usize) -> Option<MappedBlocks> {
+    match file.map() {
+        Ok(map) => Some(MappedBlocks::new(map, blocks)),
+        Err(error) => {
+            tracing::warn!(%error, "a table is read through the cache");
+            None
+        }
+    }
 }
 
 /// Runs `work` on `len` bytes of the thread's read buffer.

@@ -15,17 +15,23 @@
 
 use std::cmp::Ordering;
 use std::ops::Range;
-use std::sync::Arc;
 
 use super::block::{Block, Shape};
+use super::blocks::HeldBlock;
+use super::filter::LINE_BYTES;
 use crate::bytes::{assign, copy_to};
+use crate::prefetch::prefetch_line;
 use crate::slice::Slice;
 use crate::types::{Kind, Seq};
+
+/// How far ahead of an entry memory is asked for: some four usual entries, about as many as are
+/// looked at while a line comes.
+const AHEAD_BYTES: usize = 512;
 
 /// Entries of one block, as a reader at some sequence number sees them.
 #[derive(Debug, Default)]
 pub(crate) struct Stretch {
-    buffer: Arc<[u8]>,
+    buffer: HeldBlock,
     shape: Shape,
     position: usize,
     end: usize,
@@ -38,7 +44,7 @@ pub(crate) struct Stretch {
 impl Stretch {
     /// The entries of the block in `buffer` from `position` on and below `limit`. None may be
     /// taken before the first [`Stretch::extend`].
-    pub(super) fn new(buffer: Arc<[u8]>, shape: Shape, position: usize, limit: usize) -> Stretch {
+    pub(super) fn new(buffer: HeldBlock, shape: Shape, position: usize, limit: usize) -> Stretch {
         Stretch {
             buffer,
             shape,
@@ -60,6 +66,10 @@ impl Stretch {
             self.position += 1;
             let (bytes, shape) = (&*self.buffer, &self.shape);
             let entry = shape.entry(bytes, position);
+            // A mapped block is followed by the next one.
+            let ahead = bytes.as_ptr().wrapping_add(entry.value_at + AHEAD_BYTES);
+            prefetch_line(ahead);
+            prefetch_line(ahead.wrapping_add(LINE_BYTES));
             if entry.seq > seq {
                 continue;
             }
@@ -93,7 +103,7 @@ impl Stretch {
     /// The value of the pair that was found last, to keep.
     #[inline]
     pub(crate) fn value(&self) -> Slice {
-        Slice::shared(&self.buffer, self.value.start, self.value.len())
+        self.buffer.slice(self.value.start, self.value.len())
     }
 
     /// Whether the last entry that the reader saw was of the stretch; its key is then the reader's.
@@ -114,7 +124,7 @@ impl Stretch {
         let block = self.block();
         let (position, limit) = (self.position, self.limit);
         self.end = match rival {
-            Some(rival) => block.lower_bound_in(position..limit, rival),
+            Some(rival) => block.lower_bound_near(position..limit, rival),
             None => limit,
         };
     }

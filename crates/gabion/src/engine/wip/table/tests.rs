@@ -19,6 +19,16 @@ const FILE: u64 = 42;
 
 type Twin = BTreeMap<(Vec<u8>, Reverse<Seq>), (Kind, Vec<u8>)>;
 
+/// How blocks come into memory.
+#[derive(Clone, Copy, Debug)]
+enum Way {
+    Mapped,
+    /// Through a cache of so many bytes.
+    Cached(u64),
+}
+
+const WAYS: [Way; 2] = [Way::Mapped, Way::Cached(1 << 20)];
+
 struct Home {
     dir: TempDir,
     disk: Disk,
@@ -46,16 +56,27 @@ impl Home {
         writer.finish().unwrap()
     }
 
-    fn open(&self, cache_bytes: u64) -> Result<Arc<Table>> {
-        let cache = Arc::new(BlockCache::new(cache_bytes));
-        Table::open(&self.disk, FILE, &cache).map(Arc::new)
+    fn open(&self, way: Way) -> Result<Arc<Table>> {
+        let cache = match way {
+            Way::Mapped => BlockCache::new(0).map_tables(true),
+            Way::Cached(bytes) => BlockCache::new(bytes),
+        };
+        Table::open(&self.disk, FILE, &Arc::new(cache)).map(Arc::new)
     }
 
     fn table(&self, twin: &Twin, options: &TableOptions) -> Arc<Table> {
+        let [mapped, _] = self.tables(twin, options);
+        mapped
+    }
+
+    /// The table, opened in both ways.
+    fn tables(&self, twin: &Twin, options: &TableOptions) -> [Arc<Table>; 2] {
         let meta = self.write(twin, options);
-        let table = self.open(1 << 20).unwrap();
-        assert_eq!(table.meta(), &meta);
-        table
+        WAYS.map(|way| {
+            let table = self.open(way).unwrap();
+            assert_eq!(table.meta(), &meta);
+            table
+        })
     }
 }
 
@@ -212,11 +233,11 @@ proptest! {
         twin in twin(),
         steps in prop::collection::vec(step(), 1..60),
         block_bytes in prop_oneof![Just(64usize), Just(512), Just(4096), Just(1 << 20)],
-        cache_bytes in prop_oneof![Just(0u64), Just(1 << 20)],
+        way in prop_oneof![Just(Way::Mapped), Just(Way::Cached(0)), Just(Way::Cached(1 << 20))],
     ) {
         let home = Home::new();
         home.write(&twin, &options(block_bytes, 10));
-        let table = home.open(cache_bytes).unwrap();
+        let table = home.open(way).unwrap();
         let rows = rows(&twin);
         for mut cursor in [table.cursor(), table.scan_cursor()] {
             prop_assert!(!cursor.valid());
@@ -239,14 +260,15 @@ proptest! {
         bits in prop_oneof![Just(0u32), Just(10)],
     ) {
         let home = Home::new();
-        let table = home.table(&twin, &options(block_bytes, bits));
-        for (key, Reverse(seq)) in twin.keys() {
-            for seq in [seq - 1, *seq, (seq + 1).min(SEQ_MAX), SEQ_MAX, 0] {
-                assert_gets(&table, &twin, key, seq);
+        for table in home.tables(&twin, &options(block_bytes, bits)) {
+            for (key, Reverse(seq)) in twin.keys() {
+                for seq in [seq - 1, *seq, (seq + 1).min(SEQ_MAX), SEQ_MAX, 0] {
+                    assert_gets(&table, &twin, key, seq);
+                }
             }
-        }
-        for (key, seq) in &absent {
-            assert_gets(&table, &twin, key, *seq);
+            for (key, seq) in &absent {
+                assert_gets(&table, &twin, key, *seq);
+            }
         }
     }
 
@@ -334,14 +356,15 @@ fn extreme_keys_and_values_come_back() {
         put(&longest, seq, b"");
     }
     let home = Home::new();
-    let table = home.table(&twin, &TableOptions::default());
     let rows = rows(&twin);
-    assert_walks(&mut table.cursor(), &rows);
-    assert_walks(&mut table.scan_cursor(), &rows);
-    for (key, seq, ..) in &rows {
-        assert_gets(&table, &twin, key, *seq);
+    for table in home.tables(&twin, &TableOptions::default()) {
+        assert_walks(&mut table.cursor(), &rows);
+        assert_walks(&mut table.scan_cursor(), &rows);
+        for (key, seq, ..) in &rows {
+            assert_gets(&table, &twin, key, *seq);
+        }
+        table.verify().unwrap();
     }
-    table.verify().unwrap();
 }
 
 #[test]
@@ -375,8 +398,8 @@ fn many_versions_of_a_key_are_found_across_blocks() {
 fn values_outlive_the_cursor_and_later_reads() {
     let twin = numbered(20_000, 100);
     let home = Home::new();
-    let table = home.table(&twin, &TableOptions::default());
-    for mut cursor in [table.cursor(), table.scan_cursor()] {
+    let [mapped, cached] = home.tables(&twin, &TableOptions::default());
+    for mut cursor in [mapped.cursor(), cached.cursor(), cached.scan_cursor()] {
         cursor.seek_first().unwrap();
         let mut kept = Vec::new();
         while cursor.valid() {
@@ -430,6 +453,80 @@ fn scans_leave_the_cache_alone_and_cursors_fill_it() {
 }
 
 #[test]
+fn a_mapped_table_needs_no_cache_and_checks_a_block_when_it_is_first_read() {
+    let home = Home::new();
+    home.write(&numbered(500, 100), &TableOptions::default());
+    let cache = Arc::new(BlockCache::new(16 << 20).map_tables(true));
+    let table = Arc::new(Table::open(&home.disk, FILE, &cache).unwrap());
+    let get = |number: u64| {
+        let key = format!("{number:016x}").into_bytes();
+        table.get(&key, hash_key(&key), SEQ_MAX)
+    };
+    assert!(get(0).unwrap().is_some());
+    assert_eq!(cache.stats(), Default::default());
+
+    // One byte of the last block, changed in place: the map shows it.
+    let offset = table.index.place(table.index.len() - 1).start;
+    let file = std::fs::OpenOptions::new().write(true).open(home.path());
+    let file = file.unwrap();
+    std::os::unix::fs::FileExt::write_all_at(&file, &[0xee], offset + 5).unwrap();
+    assert!(matches!(get(499), Err(Error::Corruption { offset: at, .. }) if at == offset));
+    let mut cursor = table.cursor();
+    assert!(matches!(cursor.seek_last(), Err(Error::Corruption { .. })));
+    assert!(!cursor.valid());
+    assert!(get(0).unwrap().is_some());
+}
+
+/// A mapped table outlives its name: a deleted file stays readable until its last reader is gone.
+#[test]
+fn a_mapped_table_outlives_its_name() {
+    let twin = numbered(500, 100);
+    let home = Home::new();
+    let table = home.table(&twin, &TableOptions::default());
+    home.disk.remove(&table_name(FILE)).unwrap();
+    assert_walks(&mut table.cursor(), &rows(&twin));
+}
+
+/// What a mapping shows after its block was checked may still change, on a medium that rots: then
+/// there is some answer or none, but no panic.
+#[test]
+fn a_block_that_changes_after_its_check_never_panics() {
+    let home = Home::new();
+    let table = home.table(&numbered(200, 30), &options(512, 10));
+    assert_walks(&mut table.cursor(), &rows(&numbered(200, 30)));
+    let file = std::fs::OpenOptions::new().write(true).open(home.path());
+    let file = file.unwrap();
+    let place = table.index.place(1);
+    for (at, byte) in (place.start..place.end).flat_map(|at| [0, 0x7f, 0xff].map(|b| (at, b))) {
+        let mut before = [0];
+        std::os::unix::fs::FileExt::read_exact_at(
+            &std::fs::File::open(home.path()).unwrap(),
+            &mut before,
+            at,
+        )
+        .unwrap();
+        std::os::unix::fs::FileExt::write_all_at(&file, &[byte], at).unwrap();
+        for number in 0..40 {
+            let key = format!("{number:016x}").into_bytes();
+            let _ = table.get(&key, hash_key(&key), SEQ_MAX).unwrap();
+            let mut cursor = table.cursor();
+            cursor.seek(&key).unwrap();
+            if cursor.valid()
+                && let Some(mut stretch) = cursor.stretch([None, Some(b"0000000000000020")])
+            {
+                let mut key = Vec::new();
+                stretch.extend(Some(b"000000000000001c"));
+                while stretch.next(SEQ_MAX, &mut key) {
+                    let _ = (stretch.value(), stretch.value_bytes());
+                }
+                cursor.leave(&stretch).unwrap();
+            }
+        }
+        std::os::unix::fs::FileExt::write_all_at(&file, &before, at).unwrap();
+    }
+}
+
+#[test]
 fn cut_keys_cut_evenly() {
     let home = Home::new();
     let table = home.table(&numbered(20_000, 100), &TableOptions::default());
@@ -453,7 +550,13 @@ fn cut_keys_cut_evenly() {
 
 /// Everything that can be read of the table, or the first error.
 fn dump(home: &Home) -> Result<Vec<Row>> {
-    let table = home.open(1 << 20)?;
+    let [mapped, cached] = WAYS.map(|way| dump_one_way(home, way));
+    assert_eq!(format!("{mapped:?}"), format!("{cached:?}"));
+    mapped
+}
+
+fn dump_one_way(home: &Home, way: Way) -> Result<Vec<Row>> {
+    let table = home.open(way)?;
     let mut rows = Vec::new();
     let mut cursor = table.cursor();
     cursor.seek_first()?;
@@ -519,7 +622,7 @@ fn every_truncation_and_extension_is_noticed() {
 fn a_block_in_the_place_of_another_is_noticed() {
     let home = Home::new();
     home.write(&numbered(64, 20), &options(200, 10));
-    let table = home.open(0).unwrap();
+    let table = home.open(Way::Cached(0)).unwrap();
     let bytes = home.disk.read_all(&table_name(FILE)).unwrap();
     let range = |block| {
         let place = table.index.place(block);
@@ -561,7 +664,7 @@ proptest! {
         in_head: bool,
     ) {
         let (home, _, bytes) = small();
-        let table = home.open(0).unwrap();
+        let table = home.open(Way::Cached(0)).unwrap();
         let mut damaged = bytes.clone();
         for block in 0..table.index.len() {
             let place = table.index.place(block);
@@ -578,13 +681,14 @@ proptest! {
         let outcome = dump(&home);
         let expected = matches!(outcome, Ok(_) | Err(Error::Corruption { .. }));
         prop_assert!(expected);
-        let table = home.open(1 << 20).unwrap();
-        for number in 0..12 {
-            let key = format!("{number:016x}").into_bytes();
-            let _ = table.get(&key, hash_key(&key), SEQ_MAX);
-            let mut cursor = table.cursor();
-            let _ = cursor.seek(&key).and_then(|()| cursor.next());
-            let _ = cursor.seek_before(&key).and_then(|()| cursor.prev());
+        for table in WAYS.map(|way| home.open(way).unwrap()) {
+            for number in 0..12 {
+                let key = format!("{number:016x}").into_bytes();
+                let _ = table.get(&key, hash_key(&key), SEQ_MAX);
+                let mut cursor = table.cursor();
+                let _ = cursor.seek(&key).and_then(|()| cursor.next());
+                let _ = cursor.seek_before(&key).and_then(|()| cursor.prev());
+            }
         }
     }
 
