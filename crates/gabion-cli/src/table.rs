@@ -120,8 +120,7 @@ pub(crate) fn comparison(summary: &Summary<'_>) -> String {
     for (title, figure, shown) in COMPARED {
         let mut rows = Vec::new();
         for case in &summary.cases {
-            let median = |cell: &Cell<'_>| Some(cell.spread(figure)?.median);
-            let first = case.cells.first().and_then(|cell| median(cell.as_ref()?));
+            let first = case.cells.first().and_then(Option::as_ref);
             let cells = case.cells.iter();
             let cells: Vec<_> = cells
                 .map(|cell| compared(cell.as_ref(), figure, shown, first))
@@ -144,17 +143,17 @@ fn compared(
     cell: Option<&Cell<'_>>,
     figure: fn(&PhaseResult) -> Option<f64>,
     shown: fn(f64) -> String,
-    first: Option<f64>,
+    first: Option<&Cell<'_>>,
 ) -> String {
-    let Some(spread) = cell.and_then(|cell| cell.spread(figure)) else {
+    let Some((cell, spread)) = cell.and_then(|cell| Some((cell, cell.spread(figure)?))) else {
         return "-".to_owned();
     };
     let mut text = shown(spread.median);
     if spread.count > 1 {
         let _ = write!(text, " ±{:.1}%", 50.0 * spread.relative());
     }
-    if let Some(first) = first.filter(|first| *first > 0.0) {
-        let _ = write!(text, " x{:.2}", spread.median / first);
+    if let Some(ratio) = first.and_then(|first| cell.ratio_to(first, figure)) {
+        let _ = write!(text, " x{ratio:.2}");
     }
     text
 }

@@ -1,8 +1,12 @@
 //! A run as data: which targets do which phases how often, and under which settings.
 //!
 //! A plan is a sequence of trials. One trial is one target in a fresh directory, with all phases of
-//! the plan on one store; the targets take turns (A B A B), so that whatever changes on the machine
-//! during a run meets all of them.
+//! the plan on one store. The targets take turns, and every second turn goes backwards (A B B A), so
+//! that whatever changes on the machine during a run meets all of them alike, and a target is not
+//! always the one that runs after a certain other.
+//!
+//! A target may take part more than once, to compare settings or to see what two equal stores
+//! differ by: `wip,wip` or `wip#old,wip#new`. What follows the `#` is only a label.
 
 use std::path::{Path, PathBuf};
 
@@ -20,6 +24,9 @@ use crate::workload::Workload;
 /// and what a store with a high space amplification keeps.
 const SPACE_FACTOR: u64 = 4;
 
+/// Between the name of a target and its label.
+const LABEL: char = '#';
+
 /// How the stores of a run are opened, the same for all.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Resources {
@@ -34,7 +41,8 @@ pub struct Resources {
 /// A whole run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Plan {
-    /// Names of the targets; the others are compared to the first.
+    /// Names of the targets, each with a label of its own if it takes part more than once; the
+    /// others are compared to the first.
     pub targets: Vec<String>,
     /// Names of the phases, in the order in which they run on each store.
     pub workloads: Vec<String>,
@@ -51,7 +59,7 @@ pub struct Plan {
 /// One target going once through all phases.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Trial {
-    /// Name of the target.
+    /// Name of the target, with its label if it has one.
     pub target: String,
     /// Which repetition of the plan this is, from 0.
     pub repetition: u32,
@@ -79,9 +87,11 @@ impl Plan {
             return request(sentence.to_owned());
         }
         for (at, name) in self.targets.iter().enumerate() {
-            let target = registry.named(name)?;
+            let target = registry.named(without_label(name)?)?;
             if self.targets[..at].contains(name) {
-                return request(format!("the target {name} is named twice"));
+                return request(format!(
+                    "the target {name} is named twice; give each a label, such as {name}#2"
+                ));
             }
             for workload in workloads(&self.workloads)? {
                 if let Some(why) = workload.lacks(&target.abilities) {
@@ -99,7 +109,7 @@ impl Plan {
     pub fn check_space(&self, registry: &Registry) -> Result<(), Error> {
         let writes_files = |name: &String| {
             registry
-                .named(name)
+                .named(without_label(name).unwrap_or(name))
                 .is_ok_and(|target| target.abilities.persistent)
         };
         if !self.targets.iter().any(writes_files) {
@@ -126,18 +136,48 @@ impl Plan {
     /// The trials in the order in which they run.
     pub fn trials(&self) -> impl Iterator<Item = Trial> {
         let process = std::process::id();
+        let count = self.targets.len();
         (0..self.repetitions).flat_map(move |repetition| {
-            self.targets.iter().map(move |target| Trial {
-                target: target.clone(),
-                repetition,
-                workloads: self.workloads.clone(),
-                settings: self.settings.clone(),
-                resources: self.resources.clone(),
-                dir: self
-                    .dir
-                    .join(format!("lab-{process}-{repetition}-{target}")),
+            (0..count).map(move |turn| {
+                let at = match repetition % 2 {
+                    0 => turn,
+                    _ => count - 1 - turn,
+                };
+                Trial {
+                    target: self.targets[at].clone(),
+                    repetition,
+                    workloads: self.workloads.clone(),
+                    settings: self.settings.clone(),
+                    resources: self.resources.clone(),
+                    dir: self.dir.join(format!("lab-{process}-{repetition}-{at}")),
+                }
             })
         })
+    }
+}
+
+/// `names` with numbers as labels for those that appear more than once, from the second one on.
+pub fn labelled(names: &[String]) -> Vec<String> {
+    let mut labelled: Vec<String> = Vec::with_capacity(names.len());
+    for (at, name) in names.iter().enumerate() {
+        let before = names[..at].iter().filter(|other| *other == name).count();
+        labelled.push(match before {
+            0 => name.clone(),
+            _ if name.contains(LABEL) => name.clone(),
+            _ => format!("{name}{LABEL}{}", before + 1),
+        });
+    }
+    labelled
+}
+
+/// The name of a target whose label, if any, has been cut off.
+fn without_label(name: &str) -> Result<&str, Error> {
+    match name.split_once(LABEL) {
+        None => Ok(name),
+        Some((_, "")) => Err(Error::Request(format!(
+            "the target {name} has an empty label after the {LABEL}"
+        ))),
+        Some((name, _)) => Ok(name),
     }
 }
 
@@ -152,7 +192,7 @@ impl Trial {
         registry: &Registry,
         mut each: impl FnMut(&PhaseResult) -> Result<(), Error>,
     ) -> Result<(), Error> {
-        let target: &Target = registry.named(&self.target)?;
+        let target: &Target = registry.named(without_label(&self.target)?)?;
         let store = (target.open)(&StoreOptions {
             dir: self.dir.clone(),
             existing: false,
@@ -164,7 +204,7 @@ impl Trial {
         })?;
         let subject = Subject {
             store: &*store,
-            target: target.name,
+            target: &self.target,
             dir: &self.dir,
             existing: false,
             repetition: self.repetition,
@@ -241,6 +281,11 @@ pub(crate) mod tests {
         assert!(unknown.contains("no workload is named fill;"), "{unknown}");
         let twice = sentence(|plan| plan.targets.push("wip".to_owned()));
         assert!(twice.contains("named twice"), "{twice}");
+        assert!(twice.contains("wip#2"), "{twice}");
+        let empty = sentence(|plan| plan.targets.push("wip#".to_owned()));
+        assert!(empty.contains("empty label"), "{empty}");
+        let unknown = sentence(|plan| plan.targets.push("wap#a".to_owned()));
+        assert!(unknown.contains("no target is named wap;"), "{unknown}");
         let peer = sentence(|plan| plan.targets.push("lmdb".to_owned()));
         assert!(peer.contains("--features peers"), "{peer}");
         assert!(sentence(|plan| plan.repetitions = 0).contains("repetition"));
@@ -254,10 +299,20 @@ pub(crate) mod tests {
         let order: Vec<_> = trials.iter().map(|t| (t.repetition, &*t.target)).collect();
         assert_eq!(
             order,
-            [(0, "wip"), (0, "btreemap"), (1, "wip"), (1, "btreemap")]
+            [(0, "wip"), (0, "btreemap"), (1, "btreemap"), (1, "wip")]
         );
         let dirs: std::collections::HashSet<_> = trials.iter().map(|t| &t.dir).collect();
         assert_eq!(dirs.len(), 4);
+    }
+
+    #[test]
+    fn a_target_may_take_part_twice_under_labels() {
+        let names = ["wip", "empty", "wip", "wip#a", "wip"].map(str::to_owned);
+        let labels = labelled(&names);
+        assert_eq!(labels, ["wip", "empty", "wip#2", "wip#a", "wip#3"]);
+        let mut plan = plan(Path::new("."));
+        plan.targets = labels;
+        plan.check(&Registry::new(&[])).unwrap();
     }
 
     #[test]
@@ -279,8 +334,10 @@ pub(crate) mod tests {
         let registry = Registry::new(&[]);
         let mut trial = plan(dir.path()).trials().nth(2).unwrap();
         trial.dir = dir.path().to_owned();
+        trial.target = "wip#new".to_owned();
         let mut phases = Vec::new();
         let each = |result: &PhaseResult| {
+            assert_eq!(result.target, "wip#new");
             phases.push((result.phase.clone(), result.repetition));
             Ok(())
         };

@@ -1,4 +1,4 @@
-//! Results side by side: medians over repetitions, and ratios to the first target.
+//! Results side by side: medians over repetitions, and ratios to the first target within them.
 //!
 //! [`Summary::of`] sorts results into cases, which are what was asked of every target, and cells,
 //! which are all repetitions of one case on one target. Targets and cases keep the order in which
@@ -51,8 +51,8 @@ pub struct Cell<'a> {
     pub results: Vec<&'a PhaseResult>,
     /// Operations per second; `None` when no repetition has a finite figure.
     pub ops_per_s: Option<Spread>,
-    /// Median of the operations per second over that of the first target; `None` where the first
-    /// target has none.
+    /// Operations per second as a multiple of the first target's, as [`Cell::ratio_to`] has it;
+    /// `None` where the first target has none.
     pub ratio: Option<f64>,
 }
 
@@ -60,6 +60,28 @@ impl<'a> Cell<'a> {
     /// One figure over the repetitions that have it.
     pub fn spread(&self, figure: impl Fn(&PhaseResult) -> Option<f64>) -> Option<Spread> {
         Spread::of(self.results.iter().filter_map(|result| figure(result)))
+    }
+
+    /// A figure as a multiple of `first`'s: the median of the ratios of those repetitions that both
+    /// have. Such two ran after one another, so that slow changes of the machine's speed, which
+    /// medians of all repetitions are as far apart as, cancel. Without a common repetition it is the
+    /// ratio of the medians.
+    pub fn ratio_to(
+        &self,
+        first: &Cell<'_>,
+        figure: impl Fn(&PhaseResult) -> Option<f64>,
+    ) -> Option<f64> {
+        let positive = |result: &PhaseResult| figure(result).filter(|figure| *figure > 0.0);
+        let pairs = self.results.iter().filter_map(|result| {
+            let mut others = first.results.iter();
+            let other = others.find(|other| other.repetition == result.repetition)?;
+            Some(figure(result)? / positive(other)?)
+        });
+        let paired = Spread::of(pairs).map(|ratios| ratios.median);
+        paired.or_else(|| {
+            let median = |cell: &Cell<'_>| Some(cell.spread(&figure)?.median);
+            Some(median(self)? / median(first).filter(|first| *first > 0.0)?)
+        })
     }
 
     /// The repetition whose throughput is nearest to the median, to show what has no median
@@ -167,25 +189,28 @@ impl<'a> Summary<'a> {
 
 /// One cell for each target.
 fn cells<'a>(targets: &[&str], group: &[&'a PhaseResult]) -> Vec<Option<Cell<'a>>> {
-    let mut first = None;
-    let cell = |(index, target): (usize, &&str)| {
+    let cell = |target: &&str| {
         let of_target = |result: &&&PhaseResult| result.target == **target;
         let results: Vec<&PhaseResult> = group.iter().filter(of_target).copied().collect();
-        if results.is_empty() {
-            return None;
-        }
-        let ops_per_s = Spread::of(results.iter().map(|result| result.ops_per_s));
-        let median = ops_per_s.map(|spread| spread.median);
-        if index == 0 {
-            first = median.filter(|median| *median > 0.0);
-        }
-        Some(Cell {
+        (!results.is_empty()).then(|| Cell {
+            ops_per_s: Spread::of(results.iter().map(|result| result.ops_per_s)),
             results,
-            ops_per_s,
-            ratio: median.zip(first).map(|(median, first)| median / first),
+            ratio: None,
         })
     };
-    targets.iter().enumerate().map(cell).collect()
+    let mut cells: Vec<Option<Cell>> = targets.iter().map(cell).collect();
+    let ops_per_s = |result: &PhaseResult| Some(result.ops_per_s);
+    let ratio = |cell: &Option<Cell>| {
+        let first = cells.first()?.as_ref()?;
+        cell.as_ref()?.ratio_to(first, ops_per_s)
+    };
+    let ratios: Vec<Option<f64>> = cells.iter().map(ratio).collect();
+    for (cell, ratio) in cells.iter_mut().zip(ratios) {
+        if let Some(cell) = cell {
+            cell.ratio = ratio;
+        }
+    }
+    cells
 }
 
 /// The target with the highest median, if there are two to choose from.
@@ -282,6 +307,31 @@ mod tests {
         assert_eq!(fill.best, Some(1));
         assert!(summary.cases[1].cells[1].is_none());
         assert_eq!(summary.cases[1].best, None);
+    }
+
+    /// The machine became half as fast after the first repetition; the median of one target is of
+    /// the fast time, that of the other of the slow one, though they are equally fast.
+    #[test]
+    fn ratios_are_those_within_repetitions() {
+        let mut results = Vec::new();
+        for (repetition, speed) in [(0, 100.0), (1, 50.0), (2, 50.0), (3, 100.0)] {
+            results.push(result("a", "read", repetition, speed));
+            if repetition > 0 {
+                results.push(result("b", "read", repetition, 1.01 * speed));
+            }
+        }
+        let summary = Summary::of(&results);
+        let cells = &summary.cases[0].cells;
+        let ratio = cells[1].as_ref().unwrap().ratio.unwrap();
+        assert!((ratio - 1.01).abs() < 1e-9, "{ratio}");
+        let results = [
+            result("a", "read", 0, 10.0),
+            result("b", "read", 1, 5.0),
+            result("c", "read", 0, 0.0),
+        ];
+        let summary = Summary::of(&results);
+        let ratio = |at: usize| summary.cases[0].cells[at].as_ref().unwrap().ratio;
+        assert_eq!((ratio(1), ratio(2)), (Some(0.5), Some(0.0)));
     }
 
     #[test]

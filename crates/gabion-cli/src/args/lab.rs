@@ -31,13 +31,14 @@ pub(crate) enum LabCommand {
 /// Run the same workloads on several targets and compare them.
 ///
 /// Each target goes through all workloads, in the order given, on one fresh store, and does so
-/// --repeat times; the targets take turns. Every such trial has a process of its own, so that
+/// --repeat times; the targets take turns, forwards and backwards (A B B A). Every such trial has a process of its own, so that
 /// memory, processor time and bytes written are those of one target. A target that crashes or hangs
 /// ends its trial, not the run. Results are written to a file as they come; an interrupted run
 /// reports what it has.
 ///
 /// The table shows medians, `±` half of the range over the repetitions in percent, and `x` the
-/// ratio to the first target.
+/// ratio to the first target: the median of the ratios within each repetition, so that a machine
+/// whose speed drifts does not change it.
 #[derive(Args, Debug)]
 #[command(after_long_help = "\
 Example:
@@ -45,7 +46,7 @@ Example:
       --repeat 3 --dir bench --html report.html --json report.json")]
 pub(crate) struct LabRunArguments {
     /// Targets, separated by commas; the others are compared to the first. `gabion lab list` shows
-    /// them.
+    /// them. One may be named twice, with labels of your choice: `wip#a,wip#b`.
     #[arg(long, value_name = "NAME", value_delimiter = ',', required = true)]
     pub(crate) target: Vec<String>,
     /// Workloads, separated by commas, in the order in which they run. `gabion lab list` shows

@@ -11,7 +11,7 @@ use std::time::Duration;
 use gabion_lab::experiment::{self, Event, Experiment, Report};
 use gabion_lab::figure::{FIGURES, Figure};
 use gabion_lab::page;
-use gabion_lab::plan::{Plan, Resources};
+use gabion_lab::plan::{Plan, Resources, labelled};
 use gabion_lab::result::PhaseResult;
 use gabion_lab::run::Settings;
 use gabion_lab::summary::Summary;
@@ -107,7 +107,7 @@ fn plan(
     settings: Settings,
 ) -> Plan {
     Plan {
-        targets: targets.to_vec(),
+        targets: labelled(targets),
         workloads,
         repetitions: trials.repeat,
         settings,

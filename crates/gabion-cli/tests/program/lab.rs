@@ -76,7 +76,11 @@ fn targets_take_turns_and_every_report_is_written() {
         .collect();
     let mut expected = Vec::new();
     for repetition in 0..2 {
-        for target in ["wip", "btreemap", "empty"] {
+        let mut turn = ["wip", "btreemap", "empty"];
+        if repetition == 1 {
+            turn.reverse();
+        }
+        for target in turn {
             expected.extend([(repetition, target); 3]);
         }
     }
@@ -100,6 +104,18 @@ fn targets_take_turns_and_every_report_is_written() {
         19
     );
     assert_eq!(place.path("trials").read_dir().unwrap().count(), 0);
+}
+
+#[test]
+fn a_target_is_compared_to_itself_under_a_label() {
+    let place = Place::new();
+    let arguments = ["--target", "empty,empty", "--workload", "fillseq"];
+    let outcome = run(
+        &place,
+        &[&arguments[..], &["--num", "1000", "--repeat", "2"]].concat(),
+    );
+    assert_eq!(outcome.status, Some(0), "{outcome:?}");
+    names(&outcome.stdout, &["empty  ", "empty#2", "x1.00"]);
 }
 
 #[test]
@@ -150,7 +166,9 @@ fn requests_that_cannot_be_meant_are_refused() {
         &[],
         &["no workload is named fill;", "lab list"],
     );
-    refuse(2, "wip,wip", "fillseq", &[], &["wip is named twice"]);
+    let twice = "wip#a,wip#a";
+    refuse(2, twice, "fillseq", &[], &["wip#a is named twice"]);
+    refuse(2, "wip#", "fillseq", &[], &["an empty label"]);
     refuse(
         2,
         "wip",
