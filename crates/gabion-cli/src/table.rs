@@ -4,8 +4,8 @@ use std::fmt::Write;
 
 use gabion_lab::figure::Beside;
 use gabion_lab::result::PhaseResult;
-use gabion_lab::summary::{Cell, Summary};
-use gabion_lab::text::{bytes_text, count_text};
+use gabion_lab::summary::{Case, Cell, Spread, Summary};
+use gabion_lab::text::{bytes_text, count_text, digits};
 
 /// The columns of the table: title and width.
 const COLUMNS: [(&str, usize); 14] = [
@@ -32,20 +32,16 @@ pub(crate) fn table_header() -> String {
 
 /// The table's line for one phase.
 pub(crate) fn table_row(result: &PhaseResult) -> String {
-    let micros = |value: f64| match value {
-        value if value < 100.0 => format!("{value:.2}"),
-        value => format!("{value:.0}"),
-    };
-    let ratio = |value: Option<f64>| value.map_or("-".to_owned(), |value| format!("{value:.2}"));
+    let ratio = |value: Option<f64>| value.map_or("-".to_owned(), digits);
     row([
         result.phase.clone(),
         count_text(result.operations),
         format!("{:.2}", result.seconds),
         format!("{:.0}", result.ops_per_s),
-        micros(result.latency_us.p50),
-        micros(result.latency_us.p99),
-        micros(result.latency_us.p999),
-        micros(result.latency_us.max),
+        digits(result.latency_us.p50),
+        digits(result.latency_us.p99),
+        digits(result.latency_us.p999),
+        digits(result.latency_us.max),
         ratio(result.wa_without_log),
         ratio(result.wa_with_log),
         ratio(result.wa_process),
@@ -76,23 +72,28 @@ type Compared = (
     fn(f64) -> String,
 );
 
+/// Records that the stores held after each phase: shown only where they do not hold equally many,
+/// which makes their other figures unfair.
+const HELD: &str = "records held, where not equally many";
+
 /// What `lab` compares, a table each.
-const COMPARED: [Compared; 5] = [
+const COMPARED: [Compared; 6] = [
+    (HELD, |result| Some(result.records_live? as f64), count),
     ("operations/s", |result| Some(result.ops_per_s), count),
     (
         "latency p99, us",
         |result| Some(result.latency_us.p99),
-        two_digits,
+        digits,
     ),
     (
         "write amplification, system's count",
         |result| result.wa_process,
-        two_digits,
+        digits,
     ),
     (
         "space amplification",
         |result| result.space_amplification,
-        two_digits,
+        digits,
     ),
     (
         "memory, MiB",
@@ -110,10 +111,6 @@ fn count(figure: f64) -> String {
     count_text(figure.round() as u64)
 }
 
-fn two_digits(figure: f64) -> String {
-    format!("{figure:.2}")
-}
-
 /// Targets side by side: a table for each figure that any of them has.
 pub(crate) fn comparison(summary: &Summary<'_>) -> String {
     let mut text = String::new();
@@ -125,7 +122,8 @@ pub(crate) fn comparison(summary: &Summary<'_>) -> String {
             let cells: Vec<_> = cells
                 .map(|cell| compared(cell.as_ref(), figure, shown, first))
                 .collect();
-            if cells.iter().any(|cell| cell != "-") {
+            let is_told = title != HELD || are_apart(case, figure);
+            if is_told && cells.iter().any(|cell| cell != "-") {
                 rows.push((case.label.as_str(), cells));
             }
         }
@@ -136,6 +134,13 @@ pub(crate) fn comparison(summary: &Summary<'_>) -> String {
         }
     }
     text
+}
+
+/// Whether medians of the targets differ.
+fn are_apart(case: &Case<'_>, figure: fn(&PhaseResult) -> Option<f64>) -> bool {
+    let cells = case.cells.iter().flatten();
+    let medians = Spread::of(cells.filter_map(|cell| Some(cell.spread(figure)?.median)));
+    medians.is_some_and(|medians| medians.relative() > 0.0)
 }
 
 /// Median, spread and ratio to the first target; a dash where there is no figure.
@@ -174,11 +179,7 @@ pub(crate) fn beside_paper(numbers: &[Beside]) -> String {
         .collect();
     let cells = |number: &Beside| {
         let (paper, ours) = (number.paper.value, number.ours.median);
-        vec![
-            two_digits(paper),
-            two_digits(ours),
-            format!("{:.2}", ours / paper),
-        ]
+        vec![digits(paper), digits(ours), digits(ours / paper)]
     };
     let rows: Vec<_> = labels
         .iter()

@@ -1,9 +1,9 @@
 //! A run as data: which targets do which phases how often, and under which settings.
 //!
 //! A plan is a sequence of trials. One trial is one target in a fresh directory, with all phases of
-//! the plan on one store. The targets take turns, and every second turn goes backwards (A B B A), so
-//! that whatever changes on the machine during a run meets all of them alike, and a target is not
-//! always the one that runs after a certain other.
+//! the plan on one store. The targets take turns, and every second turn goes backwards (A B B A),
+//! so that whatever changes on the machine during a run meets all of them alike, and a target is
+//! not always the one that runs after a certain other.
 //!
 //! A target may take part more than once, to compare settings or to see what two equal stores
 //! differ by: `wip,wip` or `wip#old,wip#new`. What follows the `#` is only a label.

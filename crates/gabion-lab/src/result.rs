@@ -225,6 +225,8 @@ pub struct PhaseResult {
     pub space_amplification: Option<f64>,
     /// Files of the store at the end.
     pub files: u64,
+    /// Records that the store held at the end, where that is known.
+    pub records_live: Option<u64>,
     /// Operations over time.
     pub throughput: Vec<Moment>,
     /// Distribution of the latencies of all operations.

@@ -63,9 +63,8 @@ impl<'a> Cell<'a> {
     }
 
     /// A figure as a multiple of `first`'s: the median of the ratios of those repetitions that both
-    /// have. Such two ran after one another, so that slow changes of the machine's speed, which
-    /// medians of all repetitions are as far apart as, cancel. Without a common repetition it is the
-    /// ratio of the medians.
+    /// have. Such two ran after one another, so that slow changes of the machine's speed cancel.
+    /// Without a common repetition it is the ratio of the medians.
     pub fn ratio_to(
         &self,
         first: &Cell<'_>,
@@ -303,7 +302,8 @@ mod tests {
         assert_eq!(a.results.len(), 3);
         assert_eq!(a.typical().repetition, 1);
         assert_eq!(a.ratio, Some(1.0));
-        assert_eq!(fill.cells[1].as_ref().unwrap().ratio, Some(1.5));
+        // The third repetition of `a` has no partner.
+        assert_eq!(fill.cells[1].as_ref().unwrap().ratio, Some(2.25));
         assert_eq!(fill.best, Some(1));
         assert!(summary.cases[1].cells[1].is_none());
         assert_eq!(summary.cases[1].best, None);

@@ -65,6 +65,13 @@ pub trait Store: Send + Sync {
     /// Makes everything durable and waits until the store has no background work left.
     fn settle(&self) -> Result<(), Error>;
 
+    /// Merges all records into as few places as the store can, so that what it looks like no longer
+    /// depends on when its background threads came to run. A store that has nothing to merge does
+    /// what [`Store::settle`] does.
+    fn compact(&self) -> Result<(), Error> {
+        self.settle()
+    }
+
     /// What the store says of itself, counted since it was opened.
     fn counters(&self) -> Result<Counters, Error>;
 
@@ -102,6 +109,9 @@ pub trait Session {
     /// store can.
     fn write(&mut self, batch: &Batch) -> Result<(), Error>;
 
+    /// The same, and returns when all of them are on storage.
+    fn write_synced(&mut self, batch: &Batch) -> Result<(), Error>;
+
     /// Deletes one key, present or not.
     fn delete(&mut self, key: &[u8]) -> Result<(), Error>;
 
@@ -114,6 +124,9 @@ pub trait Session {
     /// Steps through the store from the first key not below `from`, `entries` at a call;
     /// calls of the returned function give how many there were, fewer only at the end.
     fn steps(&mut self, from: &[u8]) -> Result<Steps<'_>, Error>;
+
+    /// Steps backwards from the last key not above `from`, as [`Session::steps`] does forwards.
+    fn steps_back(&mut self, from: &[u8]) -> Result<Steps<'_>, Error>;
 }
 
 /// Steps on by up to so many entries; returns how many there were.

@@ -15,7 +15,7 @@ use std::thread::sleep;
 use std::time::Duration;
 
 use fjall::config::CompressionPolicy;
-use fjall::{CompressionType, Database, Keyspace, KeyspaceCreateOptions, PersistMode};
+use fjall::{CompressionType, Database, Guard, Keyspace, KeyspaceCreateOptions, PersistMode};
 use gabion_lab::Error;
 use gabion_lab::target::{Batch, Counters, Session, Steps, Store, StoreOptions, Target};
 use serde_json::{Value, json};
@@ -121,6 +121,12 @@ impl Store for Fjall {
         self.db.persist(PersistMode::SyncAll).map_err(fail)
     }
 
+    fn compact(&self) -> Result<(), Error> {
+        self.settle()?;
+        self.records.major_compact().map_err(fail)?;
+        self.settle()
+    }
+
     fn counters(&self) -> Result<Counters, Error> {
         Ok(Counters::default())
     }
@@ -145,6 +151,11 @@ impl Session for FjallSession<'_> {
 
     fn put_synced(&mut self, key: &[u8], value: &[u8]) -> Result<(), Error> {
         self.put(key, value)?;
+        self.store.db.persist(PersistMode::SyncData).map_err(fail)
+    }
+
+    fn write_synced(&mut self, batch: &Batch) -> Result<(), Error> {
+        self.write(batch)?;
         self.store.db.persist(PersistMode::SyncData).map_err(fail)
     }
 
@@ -173,14 +184,22 @@ impl Session for FjallSession<'_> {
     }
 
     fn steps(&mut self, from: &[u8]) -> Result<Steps<'_>, Error> {
-        let mut iterator = self.store.records.range(from..);
-        Ok(Box::new(move |entries| {
-            let mut count = 0;
-            for entry in iterator.by_ref().take(entries) {
-                black_box(entry.into_inner().map_err(fail)?);
-                count += 1;
-            }
-            Ok(count)
-        }))
+        Ok(steps_over(self.store.records.range(from..)))
     }
+
+    fn steps_back(&mut self, from: &[u8]) -> Result<Steps<'_>, Error> {
+        Ok(steps_over(self.store.records.range(..=from).rev()))
+    }
+}
+
+/// Steps over the entries of a range.
+fn steps_over<'a>(mut range: impl Iterator<Item = Guard> + 'a) -> Steps<'a> {
+    Box::new(move |entries| {
+        let mut count = 0;
+        for entry in range.by_ref().take(entries) {
+            black_box(entry.into_inner().map_err(fail)?);
+            count += 1;
+        }
+        Ok(count)
+    })
 }

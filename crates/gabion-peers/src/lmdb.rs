@@ -190,6 +190,22 @@ impl<'a> LmdbSession<'a> {
     }
 }
 
+impl LmdbSession<'_> {
+    fn write_all(&mut self, is_synced: bool, batch: &Batch) -> Result<(), Error> {
+        self.stepped = None;
+        let records = &self.records;
+        self.store.write_with(is_synced, |txn| {
+            for (key, value) in batch.iter() {
+                match value {
+                    Some(value) => records.put(txn, key, value)?,
+                    None => records.delete(txn, key).map(drop)?,
+                }
+            }
+            Ok(())
+        })
+    }
+}
+
 impl Session for LmdbSession<'_> {
     fn put(&mut self, key: &[u8], value: &[u8]) -> Result<(), Error> {
         self.stepped = None;
@@ -206,17 +222,11 @@ impl Session for LmdbSession<'_> {
     }
 
     fn write(&mut self, batch: &Batch) -> Result<(), Error> {
-        self.stepped = None;
-        let records = &self.records;
-        self.store.write_with(false, |txn| {
-            for (key, value) in batch.iter() {
-                match value {
-                    Some(value) => records.put(txn, key, value)?,
-                    None => records.delete(txn, key).map(drop)?,
-                }
-            }
-            Ok(())
-        })
+        self.write_all(false, batch)
+    }
+
+    fn write_synced(&mut self, batch: &Batch) -> Result<(), Error> {
+        self.write_all(true, batch)
     }
 
     fn delete(&mut self, key: &[u8]) -> Result<(), Error> {
@@ -248,14 +258,30 @@ impl Session for LmdbSession<'_> {
             Bound::Included(from)
         };
         let bounds = (start, Bound::Unbounded);
-        let mut range = self.records.range(txn, &bounds).map_err(fail)?;
-        Ok(Box::new(move |entries| {
-            let mut count = 0;
-            for entry in range.by_ref().take(entries) {
-                black_box(entry.map_err(fail)?);
-                count += 1;
-            }
-            Ok(count)
-        }))
+        let range = self.records.range(txn, &bounds).map_err(fail)?;
+        Ok(steps_over(range))
     }
+
+    fn steps_back(&mut self, from: &[u8]) -> Result<Steps<'_>, Error> {
+        let txn = self.read()?;
+        let txn = &*self.stepped.insert(txn);
+        if from.is_empty() {
+            return Ok(Box::new(|_| Ok(0)));
+        }
+        let bounds = (Bound::Unbounded, Bound::Included(from));
+        let range = self.records.rev_range(txn, &bounds).map_err(fail)?;
+        Ok(steps_over(range))
+    }
+}
+
+/// Steps over the entries of a range.
+fn steps_over<'a, T>(mut range: impl Iterator<Item = heed::Result<T>> + 'a) -> Steps<'a> {
+    Box::new(move |entries| {
+        let mut count = 0;
+        for entry in range.by_ref().take(entries) {
+            black_box(entry.map_err(fail)?);
+            count += 1;
+        }
+        Ok(count)
+    })
 }

@@ -15,7 +15,9 @@ use std::sync::{Mutex, PoisonError};
 
 use gabion_lab::Error;
 use gabion_lab::target::{Batch, Counters, Session, Steps, Store, StoreOptions, Target};
-use redb::{Database, Durability, ReadOnlyTable, ReadableDatabase, Table, TableDefinition};
+use redb::{
+    AccessGuard, Database, Durability, ReadOnlyTable, ReadableDatabase, Table, TableDefinition,
+};
 use serde_json::{Value, json};
 
 use crate::{ABILITIES, check_existing, peer_error, saturated, write_buffer_bytes};
@@ -160,6 +162,21 @@ struct RedbSession<'a> {
     store: &'a Redb,
 }
 
+impl RedbSession<'_> {
+    fn write_all(&self, is_synced: bool, batch: &Batch) -> Result<(), Error> {
+        self.store
+            .write_with(is_synced, saturated(batch.bytes()), |table| {
+                for (key, value) in batch.iter() {
+                    match value {
+                        Some(value) => table.insert(key, value).map(drop)?,
+                        None => table.remove(key).map(drop)?,
+                    }
+                }
+                Ok(())
+            })
+    }
+}
+
 impl Session for RedbSession<'_> {
     fn put(&mut self, key: &[u8], value: &[u8]) -> Result<(), Error> {
         self.store
@@ -176,17 +193,11 @@ impl Session for RedbSession<'_> {
     }
 
     fn write(&mut self, batch: &Batch) -> Result<(), Error> {
-        let bytes = |(key, value): (&[u8], Option<&[u8]>)| key.len() + value.map_or(0, <[u8]>::len);
-        self.store
-            .write_with(false, batch.iter().map(bytes).sum(), |table| {
-                for (key, value) in batch.iter() {
-                    match value {
-                        Some(value) => table.insert(key, value).map(drop)?,
-                        None => table.remove(key).map(drop)?,
-                    }
-                }
-                Ok(())
-            })
+        self.write_all(false, batch)
+    }
+
+    fn write_synced(&mut self, batch: &Batch) -> Result<(), Error> {
+        self.write_all(true, batch)
     }
 
     fn delete(&mut self, key: &[u8]) -> Result<(), Error> {
@@ -206,15 +217,32 @@ impl Session for RedbSession<'_> {
     }
 
     fn steps(&mut self, from: &[u8]) -> Result<Steps<'_>, Error> {
-        let mut range = self.store.read()?.range(from..).map_err(fail)?;
-        Ok(Box::new(move |entries| {
-            let mut count = 0;
-            for entry in range.by_ref().take(entries) {
-                let (key, value) = entry.map_err(fail)?;
-                black_box((key.value(), value.value()));
-                count += 1;
-            }
-            Ok(count)
-        }))
+        let range = self.store.read()?.range(from..).map_err(fail)?;
+        Ok(steps_over(range))
     }
+
+    fn steps_back(&mut self, from: &[u8]) -> Result<Steps<'_>, Error> {
+        let range = self.store.read()?.range(..=from).map_err(fail)?;
+        Ok(steps_over(range.rev()))
+    }
+}
+
+type Record<'a> = (
+    AccessGuard<'a, &'static [u8]>,
+    AccessGuard<'a, &'static [u8]>,
+);
+
+/// Steps over the entries of a range.
+fn steps_over<'a>(
+    mut range: impl Iterator<Item = Result<Record<'a>, redb::StorageError>> + 'a,
+) -> Steps<'a> {
+    Box::new(move |entries| {
+        let mut count = 0;
+        for entry in range.by_ref().take(entries) {
+            let (key, value) = entry.map_err(fail)?;
+            black_box((key.value(), value.value()));
+            count += 1;
+        }
+        Ok(count)
+    })
 }

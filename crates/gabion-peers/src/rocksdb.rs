@@ -20,8 +20,8 @@ use gabion_lab::result::BytesWritten;
 use gabion_lab::target::{Batch, Counters, Session, Steps, Store, StoreOptions, Target};
 use rocksdb::statistics::{StatsLevel, Ticker};
 use rocksdb::{
-    BlockBasedOptions, Cache, DB, Options, ReadOptions, WaitForCompactOptions, WriteBatch,
-    WriteOptions,
+    BlockBasedOptions, Cache, DB, DBRawIterator, Options, ReadOptions, WaitForCompactOptions,
+    WriteBatch, WriteOptions,
 };
 use serde_json::{Value, json};
 
@@ -146,6 +146,11 @@ impl Store for Rocks {
         self.db.wait_for_compact(&options).map_err(fail)
     }
 
+    fn compact(&self) -> Result<(), Error> {
+        self.db.compact_range(None::<&[u8]>, None::<&[u8]>);
+        self.settle()
+    }
+
     fn counters(&self) -> Result<Counters, Error> {
         let ticker = |ticker| self.options.get_ticker_count(ticker);
         let mut written = BytesWritten {
@@ -188,14 +193,13 @@ impl Session for RocksSession<'_> {
     }
 
     fn write(&mut self, batch: &Batch) -> Result<(), Error> {
-        let mut records = WriteBatch::default();
-        for (key, value) in batch.iter() {
-            match value {
-                Some(value) => records.put(key, value),
-                None => records.delete(key),
-            }
-        }
+        let records = records(batch);
         self.db.write_opt(records, &self.unsynced).map_err(fail)
+    }
+
+    fn write_synced(&mut self, batch: &Batch) -> Result<(), Error> {
+        let records = records(batch);
+        self.db.write_opt(records, &self.synced).map_err(fail)
     }
 
     fn delete(&mut self, key: &[u8]) -> Result<(), Error> {
@@ -214,22 +218,48 @@ impl Session for RocksSession<'_> {
     fn steps(&mut self, from: &[u8]) -> Result<Steps<'_>, Error> {
         let mut iterator = self.db.raw_iterator();
         iterator.seek(from);
-        let mut is_first = true;
-        Ok(Box::new(move |entries| {
-            let mut count = 0;
-            while count < entries {
-                // Moves before an entry is read, so that no entry is reached that nobody asked for.
-                if !std::mem::take(&mut is_first) && iterator.valid() {
-                    iterator.next();
-                }
-                let Some(item) = iterator.item() else {
-                    break;
-                };
-                black_box(item);
-                count += 1;
-            }
-            iterator.status().map_err(fail)?;
-            Ok(count)
-        }))
+        Ok(steps_with(iterator, DBRawIterator::next))
     }
+
+    fn steps_back(&mut self, from: &[u8]) -> Result<Steps<'_>, Error> {
+        let mut iterator = self.db.raw_iterator();
+        iterator.seek_for_prev(from);
+        Ok(steps_with(iterator, DBRawIterator::prev))
+    }
+}
+
+/// The records of a batch as RocksDB takes them.
+fn records(batch: &Batch) -> WriteBatch {
+    let mut records = WriteBatch::default();
+    for (key, value) in batch.iter() {
+        match value {
+            Some(value) => records.put(key, value),
+            None => records.delete(key),
+        }
+    }
+    records
+}
+
+/// Steps from where the iterator is, each by `advance`.
+fn steps_with<'a>(
+    mut iterator: DBRawIterator<'a>,
+    advance: fn(&mut DBRawIterator<'a>),
+) -> Steps<'a> {
+    let mut is_first = true;
+    Box::new(move |entries| {
+        let mut count = 0;
+        while count < entries {
+            // Moves before an entry is read, so that no entry is reached that nobody asked for.
+            if !std::mem::take(&mut is_first) && iterator.valid() {
+                advance(&mut iterator);
+            }
+            let Some(item) = iterator.item() else {
+                break;
+            };
+            black_box(item);
+            count += 1;
+        }
+        iterator.status().map_err(fail)?;
+        Ok(count)
+    })
 }

@@ -124,6 +124,11 @@ impl Session for SledSession<'_> {
         self.db.apply_batch(records).map_err(fail)
     }
 
+    fn write_synced(&mut self, batch: &Batch) -> Result<(), Error> {
+        self.write(batch)?;
+        self.db.flush().map(drop).map_err(fail)
+    }
+
     fn delete(&mut self, key: &[u8]) -> Result<(), Error> {
         self.db.remove(key).map(drop).map_err(fail)
     }
@@ -138,14 +143,22 @@ impl Session for SledSession<'_> {
     }
 
     fn steps(&mut self, from: &[u8]) -> Result<Steps<'_>, Error> {
-        let mut iterator = self.db.range(from..);
-        Ok(Box::new(move |entries| {
-            let mut count = 0;
-            for entry in iterator.by_ref().take(entries) {
-                black_box(entry.map_err(fail)?);
-                count += 1;
-            }
-            Ok(count)
-        }))
+        Ok(steps_over(self.db.range(from..)))
     }
+
+    fn steps_back(&mut self, from: &[u8]) -> Result<Steps<'_>, Error> {
+        Ok(steps_over(self.db.range(..=from).rev()))
+    }
+}
+
+/// Steps over the entries of a range.
+fn steps_over<'a, T>(mut range: impl Iterator<Item = sled::Result<T>> + 'a) -> Steps<'a> {
+    Box::new(move |entries| {
+        let mut count = 0;
+        for entry in range.by_ref().take(entries) {
+            black_box(entry.map_err(fail)?);
+            count += 1;
+        }
+        Ok(count)
+    })
 }

@@ -50,6 +50,7 @@ const PUT: &str = "REPLACE INTO records VALUES (?1, ?2)";
 const DELETE: &str = "DELETE FROM records WHERE key = ?1";
 const GET: &str = "SELECT value FROM records WHERE key = ?1";
 const SCAN: &str = "SELECT key, value FROM records WHERE key >= ?1 ORDER BY key";
+const SCAN_BACK: &str = "SELECT key, value FROM records WHERE key <= ?1 ORDER BY key DESC";
 
 pub(crate) struct Sqlite {
     /// Carries the log over, and keeps the file open.
@@ -204,6 +205,21 @@ fn run(connection: &Connection, sql: &str, values: impl rusqlite::Params) -> rus
     connection.prepare_cached(sql)?.execute(values).map(drop)
 }
 
+/// Writes a batch in a transaction.
+fn write_all(connection: &Connection, batch: &Batch) -> rusqlite::Result<()> {
+    let txn = connection.unchecked_transaction()?;
+    let mut put = txn.prepare_cached(PUT)?;
+    let mut delete = txn.prepare_cached(DELETE)?;
+    for (key, value) in batch.iter() {
+        match value {
+            Some(value) => put.execute((key, value))?,
+            None => delete.execute((key,))?,
+        };
+    }
+    drop((put, delete));
+    txn.commit()
+}
+
 impl Session for SqliteSession<'_> {
     fn put(&mut self, key: &[u8], value: &[u8]) -> Result<(), Error> {
         self.write_with(false, |connection| run(connection, PUT, (key, value)))
@@ -214,19 +230,11 @@ impl Session for SqliteSession<'_> {
     }
 
     fn write(&mut self, batch: &Batch) -> Result<(), Error> {
-        self.write_with(false, |connection| {
-            let txn = connection.unchecked_transaction()?;
-            let mut put = txn.prepare_cached(PUT)?;
-            let mut delete = txn.prepare_cached(DELETE)?;
-            for (key, value) in batch.iter() {
-                match value {
-                    Some(value) => put.execute((key, value))?,
-                    None => delete.execute((key,))?,
-                };
-            }
-            drop((put, delete));
-            txn.commit()
-        })
+        self.write_with(false, |connection| write_all(connection, batch))
+    }
+
+    fn write_synced(&mut self, batch: &Batch) -> Result<(), Error> {
+        self.write_with(true, |connection| write_all(connection, batch))
     }
 
     fn delete(&mut self, key: &[u8]) -> Result<(), Error> {
@@ -245,17 +253,30 @@ impl Session for SqliteSession<'_> {
     }
 
     fn steps(&mut self, from: &[u8]) -> Result<Steps<'_>, Error> {
-        let statement = self.connection.prepare_cached(SCAN).map_err(fail)?;
-        let mut query = Query::try_new(MutBorrow::new(statement), |statement| {
-            statement.borrow_mut().query((from,))
-        })
-        .map_err(fail)?;
-        Ok(Box::new(move |entries| {
-            query
-                .with_dependent_mut(|_, rows| step(rows, entries))
-                .map_err(fail)
-        }))
+        steps_of(&self.connection, SCAN, from)
     }
+
+    fn steps_back(&mut self, from: &[u8]) -> Result<Steps<'_>, Error> {
+        steps_of(&self.connection, SCAN_BACK, from)
+    }
+}
+
+/// Steps over what a query gives for `from`.
+fn steps_of<'a>(
+    connection: &'a Connection,
+    sql: &'static str,
+    from: &[u8],
+) -> Result<Steps<'a>, Error> {
+    let statement = connection.prepare_cached(sql).map_err(fail)?;
+    let mut query = Query::try_new(MutBorrow::new(statement), |statement| {
+        statement.borrow_mut().query((from,))
+    })
+    .map_err(fail)?;
+    Ok(Box::new(move |entries| {
+        query
+            .with_dependent_mut(|_, rows| step(rows, entries))
+            .map_err(fail)
+    }))
 }
 
 /// Reads up to so many rows.

@@ -31,26 +31,32 @@ pub(crate) enum LabCommand {
 /// Run the same workloads on several targets and compare them.
 ///
 /// Each target goes through all workloads, in the order given, on one fresh store, and does so
-/// --repeat times; the targets take turns, forwards and backwards (A B B A). Every such trial has a process of its own, so that
-/// memory, processor time and bytes written are those of one target. A target that crashes or hangs
-/// ends its trial, not the run. Results are written to a file as they come; an interrupted run
-/// reports what it has.
+/// --repeat times; the targets take turns, forwards and backwards (A B B A). Every such trial has a
+/// process of its own, so that memory, processor time and bytes written are those of one target. A
+/// target that crashes or hangs ends its trial, not the run. Results are written to a file as they
+/// come; an interrupted run reports what it has.
 ///
 /// The table shows medians, `±` half of the range over the repetitions in percent, and `x` the
 /// ratio to the first target: the median of the ratios within each repetition, so that a machine
 /// whose speed drifts does not change it.
 #[derive(Args, Debug)]
 #[command(after_long_help = "\
-Example:
+Examples:
   gabion lab run --target wip,btreemap --workload fillrandom,readrandom --num 1M \\
-      --repeat 3 --dir bench --html report.html --json report.json")]
+      --repeat 3 --dir bench --html report.html --json report.json
+  gabion lab run --target wip,wip --workload fillrandom,scan50 --num 1M --repeat 8 --dir bench
+
+All stores of a program built with peers, some 20 minutes:
+  gabion lab run --target wip,rocksdb,leveldb,lmdb,redb,fjall,sqlite --workload full \\
+      --num 20M --reads 1G --threads 2 --warm-up 100k --fill-seconds-max 60 \\
+      --phase-seconds-max 5 --complete-fills --dir bench --html report.html --json report.json")]
 pub(crate) struct LabRunArguments {
     /// Targets, separated by commas; the others are compared to the first. `gabion lab list` shows
     /// them. One may be named twice, with labels of your choice: `wip#a,wip#b`.
     #[arg(long, value_name = "NAME", value_delimiter = ',', required = true)]
     pub(crate) target: Vec<String>,
-    /// Workloads, separated by commas, in the order in which they run. `gabion lab list` shows
-    /// them.
+    /// Workloads, separated by commas, in the order in which they run, or a name for several of
+    /// them. `gabion lab list` shows them.
     #[arg(long, value_name = "NAME", value_delimiter = ',', required = true)]
     pub(crate) workload: Vec<String>,
     #[command(flatten)]
@@ -74,6 +80,13 @@ pub(crate) struct LabRunArguments {
     /// End a phase after so many seconds with what it has done, and say so.
     #[arg(long, value_name = "SECONDS")]
     pub(crate) phase_seconds_max: Option<u64>,
+    /// The same for phases that only write, instead of --phase-seconds-max.
+    #[arg(long, value_name = "SECONDS")]
+    pub(crate) fill_seconds_max: Option<u64>,
+    /// After a fill that its time limit ended, put the records that it had not come to, in key
+    /// order and unmeasured, so that the phases after it find the same records in every store.
+    #[arg(long)]
+    pub(crate) complete_fills: bool,
     #[command(flatten)]
     pub(crate) trials: TrialArguments,
 }

@@ -17,7 +17,7 @@ use gabion_lab::run::Settings;
 use gabion_lab::summary::Summary;
 use gabion_lab::targets::Registry;
 use gabion_lab::text::count_text;
-use gabion_lab::workload::{SIZES, Size, WORKLOADS};
+use gabion_lab::workload::{PRESETS, SIZES, Size, WORKLOADS, unfolded};
 use serde_json::json;
 
 use super::bench::settings;
@@ -55,13 +55,15 @@ fn compare(arguments: &LabRunArguments, output: &mut Output) -> Result<(), Failu
         rate: arguments.rate,
         warm_up: arguments.warm_up,
         seconds_max: arguments.phase_seconds_max,
+        fill_seconds_max: arguments.fill_seconds_max,
+        complete_fills: arguments.complete_fills,
         ..settings(&arguments.work)
     };
     if let Some(size) = arguments.size.as_deref().and_then(Size::named) {
         settings.key_bytes = size.key_bytes;
         settings.value_bytes = size.value_bytes;
     }
-    let workloads = arguments.workload.clone();
+    let workloads = unfolded(&arguments.workload);
     let plan = plan(&arguments.trials, &arguments.target, workloads, settings);
     let (report, reports) = carry_out(&[plan], &arguments.trials)?;
     output.bytes(comparison(&Summary::of(&report.results)).as_bytes())?;
@@ -331,7 +333,11 @@ fn list(arguments: &LabListArguments, output: &mut Output) -> Result<(), Failure
         let figures = FIGURES
             .iter()
             .map(|figure| json!({ "name": figure.name, "about": figure.about }));
+        let presets = PRESETS
+            .iter()
+            .map(|(name, workloads)| json!({ "name": name, "workloads": workloads }));
         return output.json(&json!({
+            "presets": presets.collect::<Vec<_>>(),
             "targets": targets.collect::<Vec<_>>(),
             "peers_not_built": registry.absent_peers().collect::<Vec<_>>(),
             "workloads": workloads.collect::<Vec<_>>(),
@@ -349,6 +355,10 @@ fn list(arguments: &LabListArguments, output: &mut Output) -> Result<(), Failure
     output.line("\nWorkloads")?;
     for workload in WORKLOADS {
         output.line(&format!("  {:<13} {}", workload.name, workload.about))?;
+    }
+    output.line("\nWorkloads by one name")?;
+    for (name, workloads) in PRESETS {
+        output.line(&format!("  {name:<13} {}", workloads.join(", ")))?;
     }
     output.line("\nSizes, in bytes of key and value")?;
     for size in SIZES {

@@ -5,7 +5,7 @@ use serde_json::Value;
 use crate::support::{Place, names};
 
 /// The fields that every result has, whatever the target.
-const FIELDS: [&str; 29] = [
+const FIELDS: [&str; 30] = [
     "target",
     "workload",
     "phase",
@@ -35,15 +35,18 @@ const FIELDS: [&str; 29] = [
     "settle_s",
     "wa_process",
     "notes",
+    "records_live",
 ];
 
-const ALL_PHASES: [&str; 18] = [
+const ALL_PHASES: [&str; 21] = [
     "fillseq",
     "fillrandom",
     "overwrite",
+    "compact",
     "readrandom",
     "readmissing",
     "readseq",
+    "readreverse",
     "seekrandom",
     "scan50",
     "ycsb-load",
@@ -55,6 +58,7 @@ const ALL_PHASES: [&str; 18] = [
     "ycsb-f",
     "fillsync",
     "mixed",
+    "readwhilewriting",
     "deleterandom",
 ];
 
@@ -98,6 +102,7 @@ fn every_phase_does_its_operations_and_reports_every_field() {
         ];
         let operations = match phase {
             "fillsync" => 1000,
+            "compact" => 1,
             phase if writes.contains(&phase) => 2000,
             _ => 500,
         };

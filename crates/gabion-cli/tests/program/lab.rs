@@ -145,6 +145,29 @@ fn sizes_have_names() {
     assert!(results[0]["bytes_written"].is_null());
 }
 
+/// Both fills are stopped, at different numbers of records.
+#[test]
+fn stores_that_hold_unequal_records_are_told_apart() {
+    let place = Place::new();
+    let arguments = [
+        "--target",
+        "empty,btreemap",
+        "--workload",
+        "fillrandom",
+        "--num",
+        "200M",
+        "--fill-seconds-max",
+        "1",
+    ];
+    let outcome = run(&place, &arguments);
+    assert_eq!(outcome.status, Some(0), "{outcome:?}");
+    names(
+        &outcome.stdout,
+        &["records held, where not equally many", "fillrandom uniform"],
+    );
+    names(&outcome.stderr, &["ended by its time limit of 1 s"]);
+}
+
 #[test]
 fn requests_that_cannot_be_meant_are_refused() {
     let place = Place::new();
@@ -322,7 +345,7 @@ fn a_figure_shows_the_paper_s_numbers_beside_ours() {
     assert_eq!(outcome.status, Some(0), "{outcome:?}");
     let words = [
         "ours/paper",
-        "800000.00",
+        "800000",
         "write amplification without log",
         "RocksDB",
     ];

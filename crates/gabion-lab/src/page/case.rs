@@ -4,10 +4,11 @@ use std::fmt::{self, Write};
 
 use super::charts::{Frame, Row, Series, bars, class, lines};
 use super::figures;
-use super::format::{Unit, escaped};
+use super::format::escaped;
 use super::scale::{Axis, nines};
 use crate::result::{BytesWritten, PhaseResult};
 use crate::summary::{Case, Cell, Spread, Summary};
+use crate::text::Unit;
 
 /// A purpose of writing: its name, and its bytes.
 pub(super) type Purpose = (&'static str, fn(&BytesWritten) -> u64);

@@ -390,7 +390,7 @@ fn thinned(points: &[(f64, f64)]) -> Vec<(f64, f64)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::page::format::Unit;
+    use crate::text::Unit;
 
     #[test]
     fn long_lines_are_thinned_and_keep_their_mean() {

@@ -62,6 +62,7 @@ const COLUMNS: &[Column] = &[
     ("version", |r| r.version.clone()),
     ("machine", |r| r.machine.clone()),
     ("notes", |r| json(&r.notes)),
+    ("records_live", |r| text(r.records_live)),
 ];
 
 /// Writes a row of names and a row for each result.

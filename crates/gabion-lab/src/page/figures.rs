@@ -4,9 +4,10 @@ use std::fmt::{self, Write};
 
 use super::case::{Figure, PURPOSES, Ran};
 use super::charts::class;
-use super::format::{Unit, escaped};
+use super::format::escaped;
 use crate::result::PhaseResult;
 use crate::summary::Cell;
+use crate::text::Unit;
 
 /// A row of the table: its name, its unit, and its figure.
 type TableRow = (&'static str, Unit, Figure);
@@ -51,6 +52,9 @@ const TABLE: &[TableRow] = &[
     ("Space", Unit::Bytes, |r| Some(r.space_bytes as f64)),
     ("Space amplification", Unit::Times, |r| {
         r.space_amplification
+    }),
+    ("Records held", Unit::Count, |r| {
+        r.records_live.map(|records| records as f64)
     }),
     ("Files", Unit::Count, |r| Some(r.files as f64)),
     ("Writers stopped", Unit::Seconds, |r| r.stall_s),

@@ -6,9 +6,10 @@ use std::fmt::{self, Write};
 use serde_json::Value;
 
 use super::charts::class;
-use super::format::{Unit, escaped};
+use super::format::escaped;
 use crate::result::PhaseResult;
 use crate::summary::Summary;
+use crate::text::Unit;
 
 /// Settings with one of these in their names are told at the top when all targets share them; all
 /// others are in the fold-out.

@@ -3,9 +3,10 @@
 use std::fmt::{self, Write};
 
 use super::charts::{Dots, Frame, class, dots};
-use super::format::{Unit, escaped, percent};
+use super::format::escaped;
 use super::scale::Axis;
 use crate::summary::{Case, Cell, Summary};
+use crate::text::{Unit, percent};
 
 /// Writes the section.
 pub(super) fn write(out: &mut String, summary: &Summary) -> fmt::Result {

@@ -1,6 +1,6 @@
 //! Axes: from figures to places between 0 and 1, with round ticks.
 
-use super::format::Unit;
+use crate::text::Unit;
 
 /// Steps that an axis is divided into at most, about.
 const STEPS: f64 = 4.0;

@@ -102,9 +102,25 @@ impl Live {
             .map_or(0, |(word, _)| word.load(Ordering::Relaxed))
     }
 
+    /// Whether the record is there.
+    pub(super) fn has(&self, id: KeyId) -> bool {
+        self.word(id)
+            .is_some_and(|(word, bit)| word.load(Ordering::Relaxed) & bit != 0)
+    }
+
+    /// Those of a fill's records that are there, in key order.
+    pub(super) fn records(&self) -> impl Iterator<Item = KeyId> {
+        let numbers = 0..self.bits.len() as u64 * 64;
+        let id = |number| KeyId {
+            number,
+            generation: 0,
+        };
+        numbers.map(id).filter(|id| self.has(*id))
+    }
+
     /// The record was put.
     #[inline]
-    fn put(&self, id: KeyId) {
+    pub(super) fn put(&self, id: KeyId) {
         if id.generation > 0 {
             return;
         }
@@ -162,6 +178,8 @@ mod tests {
         }
         live.insert();
         assert_eq!(live.count(), Some(5));
+        let numbers: Vec<u64> = live.records().map(|id| id.number).collect();
+        assert_eq!(numbers, [0, 63, 64, 129]);
         live.delete(id(64));
         live.delete(id(65));
         assert_eq!(live.count(), Some(4));

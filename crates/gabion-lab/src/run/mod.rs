@@ -4,6 +4,7 @@
 //! durable and finishes its background work, which is timed as `settle_s` and counted in the bytes
 //! written, so that no phase pays for another and no amplification is left uncounted.
 
+mod complete;
 mod live;
 mod pace;
 mod progress;
@@ -74,6 +75,8 @@ struct Outcome {
     /// The phase was ended by its time limit.
     is_capped: bool,
     is_sampled: bool,
+    /// Operations of each thread.
+    done_by_thread: Vec<u64>,
 }
 
 /// Figures of the store and the process at one time.
@@ -122,7 +125,31 @@ impl<'a> Runner<'a> {
         let settle_s = settle.elapsed().as_secs_f64();
 
         let after = self.marks()?;
-        self.result(workload, &outcome, settle_s, (&before, &after))
+        let mut result = self.result(workload, &outcome, settle_s, (&before, &after))?;
+        if self.settings.complete_fills
+            && let Some(count) = self.complete(workload, &outcome)?
+        {
+            self.store.settle()?;
+            result.records_live = self.records_live();
+            result.notes.push(format!(
+                "the {count} records that it had not come to were put after it, unmeasured"
+            ));
+        }
+        Ok(result)
+    }
+
+    /// How many records the store holds, where that is known.
+    fn records_live(&self) -> Option<u64> {
+        self.live.as_ref().and_then(Live::count)
+    }
+
+    /// Seconds after which a phase ends.
+    fn seconds_max(&self, workload: &Workload) -> Option<u64> {
+        match workload.workers {
+            Workers::Writers => self.settings.fill_seconds_max,
+            Workers::Threads => None,
+        }
+        .or(self.settings.seconds_max)
     }
 
     fn marks(&self) -> Result<Marks, Error> {
@@ -186,7 +213,8 @@ impl<'a> Runner<'a> {
             });
             start.wait();
             let begin = Instant::now();
-            let (timeline, is_capped) = self.watch(begin, &ends, &stop, &counters[..threads]);
+            let limit = self.seconds_max(workload).map(Duration::from_secs);
+            let (timeline, is_capped) = watch(begin, limit, &ends, &stop, &counters[..threads]);
             // ORDER: Relaxed; the flag only ends loops, no data depends on it.
             stop.store(true, Ordering::Relaxed);
             let done: Vec<_> = workers
@@ -226,48 +254,6 @@ impl<'a> Runner<'a> {
         Ok(worker.done)
     }
 
-    /// Notes what the threads have done until all of them have ended, one has failed, or the time
-    /// is up; says whether it was up.
-    fn watch(
-        &self,
-        begin: Instant,
-        ends: &mpsc::Receiver<bool>,
-        stop: &AtomicBool,
-        counters: &[Counter],
-    ) -> (Timeline, bool) {
-        let limit = self.settings.seconds_max.map(Duration::from_secs);
-        let mut timeline = Timeline::new();
-        let mut running = counters.len();
-        let mut is_capped = false;
-        while running > 0 {
-            let due = match limit {
-                Some(limit) if !is_capped => timeline.next_due().min(limit),
-                _ => timeline.next_due(),
-            };
-            match ends.recv_timeout(due.saturating_sub(begin.elapsed())) {
-                Ok(is_done) => {
-                    running -= 1;
-                    if !is_done {
-                        // ORDER: Relaxed; the flag only ends loops, no data depends on it.
-                        stop.store(true, Ordering::Relaxed);
-                    }
-                }
-                Err(_) => {
-                    let elapsed = begin.elapsed();
-                    if elapsed >= timeline.next_due() {
-                        timeline.look(elapsed, counters);
-                    }
-                    if limit.is_some_and(|limit| elapsed >= limit) {
-                        is_capped = true;
-                        // ORDER: Relaxed; the flag only ends loops, no data depends on it.
-                        stop.store(true, Ordering::Relaxed);
-                    }
-                }
-            }
-        }
-        (timeline, is_capped)
-    }
-
     fn result(
         &self,
         workload: &Workload,
@@ -293,9 +279,7 @@ impl<'a> Runner<'a> {
             source,
         })?;
         let bytes_live = self
-            .live
-            .as_ref()
-            .and_then(Live::count)
+            .records_live()
             .map(|records| records * settings.record_bytes())
             .filter(|bytes| *bytes > 0 && space.files > 0);
         Ok(PhaseResult {
@@ -334,6 +318,7 @@ impl<'a> Runner<'a> {
             bytes_read_process: since(process_before.bytes_read, process.bytes_read),
             space_amplification: bytes_live.map(|live| space.bytes as f64 / live as f64),
             files: space.files,
+            records_live: self.records_live(),
             throughput: outcome.throughput.clone(),
             latency_curve: outcome.latencies.curve(),
             pm: None,
@@ -345,7 +330,8 @@ impl<'a> Runner<'a> {
                 "batch": settings.batch,
                 "write_rate": settings.write_rate,
                 "warm_up": settings.warm_up,
-                "seconds_max": settings.seconds_max,
+                "seconds_max": self.seconds_max(workload),
+                "complete_fills": settings.complete_fills,
                 "store": self.store.settings(),
             }),
             version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -375,7 +361,7 @@ impl<'a> Runner<'a> {
             let total = workload.operations(self.settings.num, self.settings.reads);
             notes.push(format!(
                 "ended by its time limit of {} s after {} of {total} operations",
-                self.settings.seconds_max.unwrap_or_default(),
+                self.seconds_max(workload).unwrap_or_default(),
                 outcome.operations
             ));
         }
@@ -387,6 +373,47 @@ impl<'a> Runner<'a> {
         }
         notes
     }
+}
+
+/// Notes what the threads have done until all of them have ended, one has failed, or the time
+/// is up; says whether it was up.
+fn watch(
+    begin: Instant,
+    limit: Option<Duration>,
+    ends: &mpsc::Receiver<bool>,
+    stop: &AtomicBool,
+    counters: &[Counter],
+) -> (Timeline, bool) {
+    let mut timeline = Timeline::new();
+    let mut running = counters.len();
+    let mut is_capped = false;
+    while running > 0 {
+        let due = match limit {
+            Some(limit) if !is_capped => timeline.next_due().min(limit),
+            _ => timeline.next_due(),
+        };
+        match ends.recv_timeout(due.saturating_sub(begin.elapsed())) {
+            Ok(is_done) => {
+                running -= 1;
+                if !is_done {
+                    // ORDER: Relaxed; the flag only ends loops, no data depends on it.
+                    stop.store(true, Ordering::Relaxed);
+                }
+            }
+            Err(_) => {
+                let elapsed = begin.elapsed();
+                if elapsed >= timeline.next_due() {
+                    timeline.look(elapsed, counters);
+                }
+                if limit.is_some_and(|limit| elapsed >= limit) {
+                    is_capped = true;
+                    // ORDER: Relaxed; the flag only ends loops, no data depends on it.
+                    stop.store(true, Ordering::Relaxed);
+                }
+            }
+        }
+    }
+    (timeline, is_capped)
 }
 
 fn shared<'r>(stop: &'r AtomicBool, counter: &'r Counter) -> Shared<'r> {
@@ -435,6 +462,7 @@ impl Outcome {
             throughput: Vec::new(),
             is_capped: false,
             is_sampled: done.iter().any(|done| done.is_sampled),
+            done_by_thread: done.iter().map(|done| done.operations).collect(),
         };
         for (at, (operation, _)) in workload.mix.iter().enumerate() {
             let mut latencies = Latencies::new();

@@ -4,9 +4,10 @@
 //! one depends on the others, and it keeps the lab's own work out of the latencies: a block is
 //! drawn before the clock of its first call starts.
 
-use crate::workload::generators::Generator;
+use super::Runner;
+use crate::workload::generators::{Generator, part_of};
 use crate::workload::keys::{KeyId, KeyShape};
-use crate::workload::{Distribution, Rng, Workload};
+use crate::workload::{Distribution, Rng, Workload, mix};
 
 /// Requests that are drawn at once.
 pub(super) const BLOCK: usize = 32;
@@ -33,7 +34,7 @@ pub(super) struct Requests<'r> {
 
 impl<'r> Requests<'r> {
     /// Requests of `workload` for records that `generator` draws.
-    pub(super) fn new(
+    fn new(
         shape: KeyShape,
         workload: &'r Workload,
         distribution: Distribution,
@@ -55,6 +56,28 @@ impl<'r> Requests<'r> {
             ids: [KeyId::default(); BLOCK],
             keys: shape.buffer(BLOCK),
         }
+    }
+
+    /// Requests of one thread of a phase of `run`: number `thread` of `threads`, which will make
+    /// `expected` of them. `stream` makes its random numbers its own.
+    pub(super) fn of_thread(
+        run: &Runner<'_>,
+        workload: &'r Workload,
+        distribution: Distribution,
+        stream: &str,
+        (thread, threads, expected): (usize, usize, u64),
+    ) -> Requests<'r> {
+        let settings = &run.settings;
+        let (first, _) = part_of(thread as u64, threads as u64, settings.num);
+        let generator = Generator::new(
+            distribution,
+            &run.items,
+            first,
+            expected,
+            settings.seed,
+            stream_of(stream, thread),
+        );
+        Requests::new(run.keys, workload, distribution, generator)
     }
 
     /// Whether the next request is yet to be drawn.
@@ -117,4 +140,12 @@ impl<'r> Requests<'r> {
     pub(super) fn rng(&mut self) -> &mut Rng {
         &mut self.rng
     }
+}
+
+/// The stream of random numbers of one thread of one phase: two phases do not draw alike.
+fn stream_of(phase: &str, thread: usize) -> u64 {
+    let name = phase
+        .bytes()
+        .fold(0u64, |hash, byte| mix(hash ^ u64::from(byte)));
+    name.wrapping_add(thread as u64)
 }

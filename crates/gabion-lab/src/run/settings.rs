@@ -35,6 +35,11 @@ pub struct Settings {
     pub warm_up: u64,
     /// Seconds after which a phase ends with what it has done; `None` for as long as it takes.
     pub seconds_max: Option<u64>,
+    /// The same for phases that only write; `None` for `seconds_max`.
+    pub fill_seconds_max: Option<u64>,
+    /// Puts the records of a fill that ended early afterwards, unmeasured, so that the phases after
+    /// it find the same records in every store.
+    pub complete_fills: bool,
 }
 
 impl Default for Settings {
@@ -53,6 +58,8 @@ impl Default for Settings {
             rate: None,
             warm_up: 0,
             seconds_max: None,
+            fill_seconds_max: None,
+            complete_fills: false,
         }
     }
 }

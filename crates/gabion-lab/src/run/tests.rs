@@ -105,6 +105,21 @@ fn bytes_of_the_user_and_live_records_are_counted() {
 }
 
 #[test]
+fn synced_writes_come_in_batches_too() {
+    let settings = Settings {
+        batch: 7,
+        writers: 1,
+        ..settings()
+    };
+    let results = run(&wip::TARGET, &settings, &["fillsync", "readreverse"]);
+    assert_eq!(results[0].operations, 1000);
+    assert_eq!(results[0].bytes_user, 1000 * 116);
+    let calls = results[0].latency_us_by_operation["put"].calls;
+    assert_eq!(calls, 1000u64.div_ceil(7));
+    assert_eq!(results[1].found, 2000);
+}
+
+#[test]
 fn a_store_in_memory_has_no_space_amplification() {
     let results = run(&btreemap::TARGET, &settings(), &["fillseq"]);
     assert_eq!(
@@ -146,6 +161,38 @@ fn a_phase_that_hits_its_limit_says_so_and_keeps_what_it_did() {
         "{:?}",
         result.notes
     );
+}
+
+/// A fill that its limit ended is completed to the records of one that was not.
+#[test]
+fn a_completed_fill_holds_what_the_whole_one_would() {
+    let whole = Settings {
+        num: 20_000,
+        reads: 20_000,
+        distribution: Some(Distribution::Uniform),
+        ..settings()
+    };
+    // Five seconds of work, and one to do it in.
+    let capped = Settings {
+        rate: Some(4000),
+        fill_seconds_max: Some(1),
+        complete_fills: true,
+        ..whole.clone()
+    };
+    let held = |settings: &Settings| {
+        let results = run(&btreemap::TARGET, settings, &["fillrandom"]);
+        (results[0].operations, results[0].records_live.unwrap())
+    };
+    let (operations, records) = held(&whole);
+    assert_eq!(operations, 20_000);
+    let (operations, completed) = held(&capped);
+    assert!(operations < 20_000, "{operations}");
+    assert_eq!(completed, records);
+    let incomplete = Settings {
+        complete_fills: false,
+        ..capped
+    };
+    assert!(held(&incomplete).1 < records);
 }
 
 #[test]

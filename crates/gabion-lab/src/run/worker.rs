@@ -18,9 +18,9 @@ use super::requests::Requests;
 use crate::Error;
 use crate::measure::Latencies;
 use crate::target::{Batch, Session};
-use crate::workload::generators::{Generator, part_of};
-use crate::workload::keys::KeyId;
-use crate::workload::{Distribution, Operation, ScanLength, Workers, Workload, mix};
+use crate::workload::generators::part_of;
+use crate::workload::keys::{GENERATION_MAX, KeyId};
+use crate::workload::{Distribution, Operation, ScanLength, Workers, Workload};
 
 /// Steps through the store that share one clock read: a step is much shorter than the clock.
 const STEPS_PER_CLOCK_READ: u64 = 64;
@@ -97,29 +97,29 @@ impl<'r> Worker<'r> {
         stream: &str,
     ) -> Result<Worker<'r>, Error> {
         let settings = &run.settings;
-        let (first, _) = part_of(share.thread as u64, share.threads as u64, settings.num);
-        let generator = Generator::new(
-            distribution,
-            &run.items,
-            first,
-            share.operations,
-            settings.seed,
-            stream_of(stream, share.thread),
-        );
-        // Writes that each wait for the disk are never put together.
+        let (first, end) = part_of(share.thread as u64, share.threads as u64, settings.num);
         let batch_len = match workload.workers {
-            Workers::Writers if !workload.synced => settings.batch.max(1),
-            Workers::Writers | Workers::Threads => 1,
+            Workers::Writers => settings.batch.max(1),
+            Workers::Threads => 1,
         };
         Ok(Worker {
             run,
             workload,
             session: run.store.session()?,
             changes: run.live.as_ref().map(Changes::of),
-            requests: Requests::new(run.keys, workload, distribution, generator),
+            requests: Requests::of_thread(
+                run,
+                workload,
+                distribution,
+                stream,
+                (share.thread, share.threads, share.operations),
+            ),
             batch_len,
             batch: Batch::default(),
-            first,
+            first: match workload.is_walk_back() {
+                true => end.saturating_sub(1),
+                false => first,
+            },
             done: Done {
                 operations: 0,
                 found: 0,
@@ -278,9 +278,10 @@ impl<'r> Worker<'r> {
         match operation {
             Operation::Put => return Ok((part, self.write(at, false, left)?)),
             Operation::Delete => return Ok((part, self.write(at, true, left)?)),
-            Operation::Next | Operation::Read | Operation::ReadMissing => {
+            Operation::Next | Operation::Previous | Operation::Read | Operation::ReadMissing => {
                 unreachable!("reads are done, and phases that step do nothing else")
             }
+            Operation::Compact => self.run.store.compact()?,
             Operation::Insert => self.insert(at)?,
             Operation::ReadModifyWrite => {
                 self.done.found += u64::from(self.session.get(self.requests.key(at))?);
@@ -370,7 +371,10 @@ impl<'r> Worker<'r> {
             }
         }
         self.done.bytes_user += self.batch.bytes();
-        self.session.write(&self.batch)?;
+        match self.workload.synced {
+            true => self.session.write_synced(&self.batch)?,
+            false => self.session.write(&self.batch)?,
+        }
         Ok(len)
     }
 
@@ -380,18 +384,22 @@ impl<'r> Worker<'r> {
         Ok(())
     }
 
-    /// Steps through the store, and from its end on to its start.
+    /// Steps through the store, and from its end on to its start; or backwards.
     fn walk(&mut self, operations: u64, shared: Shared<'_>) -> Result<(), Error> {
         let mut key = self.run.keys.buffer(1);
+        let is_back = self.workload.is_walk_back();
         let mut last = Instant::now();
         let mut restarted = false;
         while self.done.operations < operations && !shared.is_stopped() {
             let first = KeyId {
                 number: self.first,
-                generation: 0,
+                generation: if is_back { GENERATION_MAX } else { 0 },
             };
             self.run.keys.write(first, &mut key);
-            let mut steps = self.session.steps(&key)?;
+            let mut steps = match is_back {
+                true => self.session.steps_back(&key)?,
+                false => self.session.steps(&key)?,
+            };
             while self.done.operations < operations && !shared.is_stopped() {
                 let wanted = STEPS_PER_CLOCK_READ.min(operations - self.done.operations);
                 let wanted = usize::try_from(wanted).unwrap_or(usize::MAX);
@@ -420,17 +428,12 @@ impl<'r> Worker<'r> {
                     )));
                 }
                 restarted = true;
-                self.first = 0;
+                self.first = match is_back {
+                    true => self.run.settings.num - 1,
+                    false => 0,
+                };
             }
         }
         Ok(())
     }
-}
-
-/// The stream of random numbers of one thread of one phase: two phases do not draw alike.
-fn stream_of(phase: &str, thread: usize) -> u64 {
-    let name = phase
-        .bytes()
-        .fold(0u64, |hash, byte| mix(hash ^ u64::from(byte)));
-    name.wrapping_add(thread as u64)
 }

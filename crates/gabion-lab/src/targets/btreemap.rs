@@ -64,6 +64,10 @@ impl Store for Map {
     }
 }
 
+fn no_storage() -> Error {
+    Error::Request("btreemap has no storage to sync its writes to".to_owned())
+}
+
 impl Session for &Map {
     fn put(&mut self, key: &[u8], value: &[u8]) -> Result<(), Error> {
         let (key, value) = (key.into(), value.into());
@@ -72,9 +76,7 @@ impl Session for &Map {
     }
 
     fn put_synced(&mut self, _key: &[u8], _value: &[u8]) -> Result<(), Error> {
-        Err(Error::Request(
-            "btreemap has no storage to sync its writes to".to_owned(),
-        ))
+        Err(no_storage())
     }
 
     fn write(&mut self, batch: &Batch) -> Result<(), Error> {
@@ -86,6 +88,10 @@ impl Session for &Map {
             };
         }
         Ok(())
+    }
+
+    fn write_synced(&mut self, _batch: &Batch) -> Result<(), Error> {
+        Err(no_storage())
     }
 
     fn delete(&mut self, key: &[u8]) -> Result<(), Error> {
@@ -112,6 +118,26 @@ impl Session for &Map {
             let mut last = None;
             let mut count = 0;
             for (key, value) in records.range::<[u8], _>(bounds).take(entries) {
+                black_box(value);
+                last = Some(key);
+                count += 1;
+            }
+            if let Some(last) = last {
+                next = Bound::Excluded(last.clone());
+            }
+            Ok(count)
+        }))
+    }
+
+    fn steps_back(&mut self, from: &[u8]) -> Result<Steps<'_>, Error> {
+        let map = *self;
+        let mut next: Bound<Box<[u8]>> = Bound::Included(from.into());
+        Ok(Box::new(move |entries| {
+            let records = map.read();
+            let bounds = (Bound::Unbounded, next.as_ref().map(|key| &**key));
+            let mut last = None;
+            let mut count = 0;
+            for (key, value) in records.range::<[u8], _>(bounds).rev().take(entries) {
                 black_box(value);
                 last = Some(key);
                 count += 1;

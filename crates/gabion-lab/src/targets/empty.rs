@@ -61,6 +61,10 @@ impl Session for Empty {
         Ok(())
     }
 
+    fn write_synced(&mut self, batch: &Batch) -> Result<(), Error> {
+        self.write(batch)
+    }
+
     fn delete(&mut self, key: &[u8]) -> Result<(), Error> {
         black_box(key);
         Ok(())
@@ -78,5 +82,9 @@ impl Session for Empty {
     fn steps(&mut self, from: &[u8]) -> Result<Steps<'_>, Error> {
         black_box(from);
         Ok(Box::new(|entries| Ok(black_box(entries))))
+    }
+
+    fn steps_back(&mut self, from: &[u8]) -> Result<Steps<'_>, Error> {
+        self.steps(from)
     }
 }

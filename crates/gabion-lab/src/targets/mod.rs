@@ -135,10 +135,21 @@ mod tests {
                 [2, 1, 0]
             );
             drop(steps);
+            let mut steps = session.steps_back(b"bb").unwrap();
+            assert_eq!([steps(1).unwrap(), steps(2).unwrap()], [1, 1], "{name}");
+            drop(steps);
             if target.abilities.synced_writes {
                 session.put_synced(b"f", b"synced").unwrap();
                 assert!(session.get(b"f").unwrap());
+                batch.clear();
+                batch.put(b"g", b"synced");
+                batch.delete(b"f");
+                session.write_synced(&batch).unwrap();
+                assert!(session.get(b"g").unwrap() && !session.get(b"f").unwrap());
             }
+            store.compact().unwrap();
+            assert!(session.get(b"a").unwrap() && !session.get(b"d").unwrap());
+            assert_eq!(session.scan(b"b", 1).unwrap(), 1, "{name}");
             drop(session);
             store.settle().unwrap();
             if let Some(written) = store.counters().unwrap().written {

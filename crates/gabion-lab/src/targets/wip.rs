@@ -67,6 +67,10 @@ impl Store for Wip {
         Ok(self.db.wait_idle()?)
     }
 
+    fn compact(&self) -> Result<(), Error> {
+        Ok(self.db.compact::<&[u8]>(..)?)
+    }
+
     fn counters(&self) -> Result<Counters, Error> {
         let stats = self.db.stats();
         Ok(Counters {
@@ -90,6 +94,19 @@ struct WipSession<'a> {
     keyspace: &'a Keyspace,
 }
 
+impl WipSession<'_> {
+    fn writes(&self, batch: &Batch) -> Result<WriteBatch, Error> {
+        let mut writes = WriteBatch::new();
+        for (key, value) in batch.iter() {
+            match value {
+                Some(value) => writes.put(self.keyspace, key, value)?,
+                None => writes.delete(self.keyspace, key)?,
+            }
+        }
+        Ok(writes)
+    }
+}
+
 impl Session for WipSession<'_> {
     fn put(&mut self, key: &[u8], value: &[u8]) -> Result<(), Error> {
         Ok(self.keyspace.put(key, value)?)
@@ -100,14 +117,12 @@ impl Session for WipSession<'_> {
     }
 
     fn write(&mut self, batch: &Batch) -> Result<(), Error> {
-        let mut writes = WriteBatch::new();
-        for (key, value) in batch.iter() {
-            match value {
-                Some(value) => writes.put(self.keyspace, key, value)?,
-                None => writes.delete(self.keyspace, key)?,
-            }
-        }
-        Ok(self.db.write(writes)?)
+        Ok(self.db.write(self.writes(batch)?)?)
+    }
+
+    fn write_synced(&mut self, batch: &Batch) -> Result<(), Error> {
+        let writes = self.writes(batch)?;
+        Ok(self.db.write_with(writes, Durability::Sync)?)
     }
 
     fn delete(&mut self, key: &[u8]) -> Result<(), Error> {
@@ -125,6 +140,18 @@ impl Session for WipSession<'_> {
     fn steps(&mut self, from: &[u8]) -> Result<Steps<'_>, Error> {
         let mut cursor = self.keyspace.cursor(from..);
         Ok(Box::new(move |entries| step(&mut cursor, entries)))
+    }
+
+    fn steps_back(&mut self, from: &[u8]) -> Result<Steps<'_>, Error> {
+        let mut pairs = self.keyspace.range(..=from).rev();
+        Ok(Box::new(move |entries| {
+            let mut count = 0;
+            for pair in pairs.by_ref().take(entries) {
+                black_box(pair?);
+                count += 1;
+            }
+            Ok(count)
+        }))
     }
 }
 

@@ -28,6 +28,8 @@ pub enum Operation {
     ReadMissing,
     /// Steps through the store in key order; one step is one operation.
     Next,
+    /// The same backwards.
+    Previous,
     /// Positions an iterator at the record drawn and takes the first entry.
     Seek,
     /// Reads up to this many entries from the record drawn on.
@@ -38,6 +40,8 @@ pub enum Operation {
     Insert,
     /// Reads the record drawn, then writes it.
     ReadModifyWrite,
+    /// Merges all that the store can merge.
+    Compact,
 }
 
 impl Operation {
@@ -48,17 +52,28 @@ impl Operation {
             Operation::Read => "read",
             Operation::ReadMissing => "read_missing",
             Operation::Next => "next",
+            Operation::Previous => "previous",
             Operation::Seek => "seek",
             Operation::Scan(_) => "scan",
             Operation::Delete => "delete",
             Operation::Insert => "insert",
             Operation::ReadModifyWrite => "read_modify_write",
+            Operation::Compact => "compact",
         }
     }
 
     /// Whether it needs a store that keeps its keys in order.
     pub fn is_ordered(self) -> bool {
-        matches!(self, Operation::Next | Operation::Seek | Operation::Scan(_))
+        match self {
+            Operation::Next | Operation::Previous | Operation::Seek | Operation::Scan(_) => true,
+            Operation::Put
+            | Operation::Read
+            | Operation::ReadMissing
+            | Operation::Delete
+            | Operation::Insert
+            | Operation::ReadModifyWrite
+            | Operation::Compact => false,
+        }
     }
 
     /// Whether a phase in which none of these found anything measured nothing.
@@ -66,12 +81,15 @@ impl Operation {
         match self {
             Operation::Read
             | Operation::Next
+            | Operation::Previous
             | Operation::Seek
             | Operation::Scan(_)
             | Operation::ReadModifyWrite => true,
-            Operation::Put | Operation::ReadMissing | Operation::Delete | Operation::Insert => {
-                false
-            }
+            Operation::Put
+            | Operation::ReadMissing
+            | Operation::Delete
+            | Operation::Insert
+            | Operation::Compact => false,
         }
     }
 }
@@ -103,6 +121,8 @@ pub enum Count {
     Reads,
     /// A thousandth of the records, at least a thousand: for writes that each wait for the disk.
     Synced,
+    /// One.
+    Once,
 }
 
 /// One phase.
@@ -179,7 +199,7 @@ pub static WORKLOADS: &[Workload] = &[
     },
     Workload {
         name: "fillsync",
-        about: "put --num / 1000 records drawn at random, each durable before the next",
+        about: "put --num / 1000 records drawn at random, each batch durable before the next",
         count: Count::Synced,
         synced: true,
         ..FILL
@@ -189,6 +209,15 @@ pub static WORKLOADS: &[Workload] = &[
         about: "delete --num records drawn at random",
         mix: &[(Operation::Delete, 100)],
         ..FILL
+    },
+    Workload {
+        name: "compact",
+        about: "merge all that the store can merge: stores that were filled alike are then alike",
+        mix: &[(Operation::Compact, 100)],
+        workers: Workers::Writers,
+        count: Count::Once,
+        distribution_free: false,
+        ..BASE
     },
     Workload {
         name: "readrandom",
@@ -206,6 +235,14 @@ pub static WORKLOADS: &[Workload] = &[
         name: "readseq",
         about: "step through the store in key order",
         mix: &[(Operation::Next, 100)],
+        distribution: Distribution::Sequential,
+        distribution_free: false,
+        ..BASE
+    },
+    Workload {
+        name: "readreverse",
+        about: "step through the store against key order",
+        mix: &[(Operation::Previous, 100)],
         distribution: Distribution::Sequential,
         distribution_free: false,
         ..BASE
@@ -277,6 +314,13 @@ pub static WORKLOADS: &[Workload] = &[
         ..BASE
     },
     Workload {
+        name: "readwhilewriting",
+        about: "the same, by the name that db_bench has for it",
+        mix: &[(Operation::Read, 100)],
+        paced_writer: true,
+        ..BASE
+    },
+    Workload {
         name: "regions",
         about: "put --num records, a quarter into each of four regions with its own distribution",
         distribution: Distribution::Regions,
@@ -316,6 +360,48 @@ pub static WORKLOADS: &[Workload] = &[
     },
 ];
 
+/// Phases that are often run together, under one name.
+pub static PRESETS: &[(&str, &[&str])] = &[
+    (
+        "full",
+        &[
+            "fillrandom",
+            "readrandom",
+            "readmissing",
+            "scan50",
+            "readseq",
+            "ycsb-a",
+            "ycsb-b",
+            "ycsb-c",
+            "ycsb-d",
+            "ycsb-e",
+            "ycsb-f",
+            "fillsync",
+        ],
+    ),
+    (
+        "ycsb",
+        &[
+            "ycsb-load",
+            "ycsb-a",
+            "ycsb-b",
+            "ycsb-c",
+            "ycsb-d",
+            "ycsb-e",
+            "ycsb-f",
+        ],
+    ),
+];
+
+/// `names` with the phases of a preset in place of its name.
+pub fn unfolded(names: &[String]) -> Vec<String> {
+    let phases = |name: &String| match PRESETS.iter().find(|(preset, _)| preset == name) {
+        Some((_, phases)) => phases.iter().copied().map(str::to_owned).collect(),
+        None => vec![name.clone()],
+    };
+    names.iter().flat_map(phases).collect()
+}
+
 impl Workload {
     /// The phase of that name.
     pub fn named(name: &str) -> Option<&'static Workload> {
@@ -335,6 +421,7 @@ impl Workload {
         match self.count {
             Count::Records => num,
             Count::Reads => reads,
+            Count::Once => 1,
             Count::Synced => (num / 1000).max(1000).min(num),
         }
     }
@@ -353,7 +440,12 @@ impl Workload {
     pub fn is_walk(&self) -> bool {
         self.mix
             .iter()
-            .any(|(operation, _)| *operation == Operation::Next)
+            .any(|(operation, _)| matches!(operation, Operation::Next | Operation::Previous))
+    }
+
+    /// Whether it steps backwards.
+    pub fn is_walk_back(&self) -> bool {
+        self.mix.contains(&(Operation::Previous, 100))
     }
 
     /// Whether the phase reads keys that no record has, which it then does and nothing else.
@@ -418,6 +510,18 @@ mod tests {
             assert!(std::ptr::eq(found, workload), "{}", workload.name);
         }
         assert!(Workload::named("fillrandomly").is_none());
+    }
+
+    #[test]
+    fn presets_unfold_to_phases() {
+        for (preset, phases) in PRESETS {
+            assert!(Workload::named(preset).is_none(), "{preset}");
+            assert!(phases.iter().all(|phase| Workload::named(phase).is_some()));
+        }
+        let names = ["ycsb-load", "ycsb", "other"].map(str::to_owned);
+        let unfolded = unfolded(&names);
+        assert_eq!((unfolded.len(), &*unfolded[1]), (9, "ycsb-load"));
+        assert_eq!(unfolded[8], "other");
     }
 
     #[test]

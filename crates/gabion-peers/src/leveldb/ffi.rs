@@ -76,7 +76,9 @@ unsafe extern "C" {
     fn leveldb_iter_destroy(iterator: *mut RawIterator);
     fn leveldb_iter_valid(iterator: *const RawIterator) -> u8;
     fn leveldb_iter_seek(iterator: *mut RawIterator, key: *const c_char, key_size: usize);
+    fn leveldb_iter_seek_to_last(iterator: *mut RawIterator);
     fn leveldb_iter_next(iterator: *mut RawIterator);
+    fn leveldb_iter_prev(iterator: *mut RawIterator);
     fn leveldb_iter_key(iterator: *const RawIterator, size: *mut usize) -> *const c_char;
     fn leveldb_iter_value(iterator: *const RawIterator, size: *mut usize) -> *const c_char;
     fn leveldb_iter_get_error(iterator: *const RawIterator, error: *mut *mut c_char);
@@ -270,6 +272,20 @@ impl Db {
     }
 }
 
+impl Db {
+    /// The entries from the last key not above `from`, to be walked backwards.
+    pub(super) fn entries_back<'a>(&'a self, how: &Read, from: &[u8]) -> Entries<'a> {
+        let mut entries = self.entries(how, from);
+        match entries.entry() {
+            Some((key, _)) if key > from => entries.retreat(),
+            Some(_) => {}
+            // SAFETY: the iterator is alive.
+            None => unsafe { leveldb_iter_seek_to_last(entries.iterator.as_ptr()) },
+        }
+        entries
+    }
+}
+
 impl Drop for Db {
     fn drop(&mut self) {
         // SAFETY: created by `leveldb_open` and closed only here; nothing borrows it any more.
@@ -344,6 +360,16 @@ impl Entries<'_> {
         if unsafe { leveldb_iter_valid(raw) } != 0 {
             // SAFETY: the iterator is at an entry.
             unsafe { leveldb_iter_next(raw) };
+        }
+    }
+
+    /// Moves to the entry before, if it is at one.
+    pub(super) fn retreat(&mut self) {
+        let raw = self.iterator.as_ptr();
+        // SAFETY: the iterator is alive.
+        if unsafe { leveldb_iter_valid(raw) } != 0 {
+            // SAFETY: the iterator is at an entry.
+            unsafe { leveldb_iter_prev(raw) };
         }
     }
 

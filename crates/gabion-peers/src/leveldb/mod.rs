@@ -188,6 +188,11 @@ impl Store for LevelDb {
         Ok(())
     }
 
+    fn compact(&self) -> Result<(), Error> {
+        self.db.compact(&[], &LAST_KEY);
+        self.settle()
+    }
+
     fn counters(&self) -> Result<Counters, Error> {
         Ok(Counters::default())
     }
@@ -211,6 +216,19 @@ struct LevelDbSession<'a> {
     records: ffi::RecordBatch,
 }
 
+impl LevelDbSession<'_> {
+    /// Puts the records of a batch together as LevelDB takes them.
+    fn collect(&mut self, batch: &Batch) {
+        self.records.clear();
+        for (key, value) in batch.iter() {
+            match value {
+                Some(value) => self.records.put(key, value),
+                None => self.records.delete(key),
+            }
+        }
+    }
+}
+
 impl Session for LevelDbSession<'_> {
     fn put(&mut self, key: &[u8], value: &[u8]) -> Result<(), Error> {
         self.db.put(&self.unsynced, key, value).map_err(fail)
@@ -221,16 +239,15 @@ impl Session for LevelDbSession<'_> {
     }
 
     fn write(&mut self, batch: &Batch) -> Result<(), Error> {
-        self.records.clear();
-        for (key, value) in batch.iter() {
-            match value {
-                Some(value) => self.records.put(key, value),
-                None => self.records.delete(key),
-            }
-        }
-        self.db
-            .write(&self.unsynced, &mut self.records)
-            .map_err(fail)
+        self.collect(batch);
+        let write = self.db.write(&self.unsynced, &mut self.records);
+        write.map_err(fail)
+    }
+
+    fn write_synced(&mut self, batch: &Batch) -> Result<(), Error> {
+        self.collect(batch);
+        let write = self.db.write(&self.synced, &mut self.records);
+        write.map_err(fail)
     }
 
     fn delete(&mut self, key: &[u8]) -> Result<(), Error> {
@@ -247,25 +264,35 @@ impl Session for LevelDbSession<'_> {
     }
 
     fn steps(&mut self, from: &[u8]) -> Result<Steps<'_>, Error> {
-        let mut walk = self.db.entries(&self.read, from);
-        let mut is_first = true;
-        Ok(Box::new(move |entries| {
-            let mut count = 0;
-            while count < entries {
-                // Moves before an entry is read, so that no entry is reached that nobody asked for.
-                if !std::mem::take(&mut is_first) {
-                    walk.advance();
-                }
-                let Some(entry) = walk.entry() else {
-                    break;
-                };
-                black_box(entry);
-                count += 1;
-            }
-            walk.status().map_err(fail)?;
-            Ok(count)
-        }))
+        let walk = self.db.entries(&self.read, from);
+        Ok(steps_with(walk, ffi::Entries::advance))
     }
+
+    fn steps_back(&mut self, from: &[u8]) -> Result<Steps<'_>, Error> {
+        let walk = self.db.entries_back(&self.read, from);
+        Ok(steps_with(walk, ffi::Entries::retreat))
+    }
+}
+
+/// Steps from where the walk is, each by `advance`.
+fn steps_with<'a>(mut walk: ffi::Entries<'a>, advance: fn(&mut ffi::Entries<'a>)) -> Steps<'a> {
+    let mut is_first = true;
+    Box::new(move |entries| {
+        let mut count = 0;
+        while count < entries {
+            // Moves before an entry is read, so that no entry is reached that nobody asked for.
+            if !std::mem::take(&mut is_first) {
+                advance(&mut walk);
+            }
+            let Some(entry) = walk.entry() else {
+                break;
+            };
+            black_box(entry);
+            count += 1;
+        }
+        walk.status().map_err(fail)?;
+        Ok(count)
+    })
 }
 
 #[cfg(test)]

@@ -73,7 +73,10 @@ fn random_writes_are_what_a_map_makes_of_them() {
             check(&mut *session, &map, &MISSING);
             drop(session);
             if round % 2 == 0 {
-                store.settle().unwrap();
+                match round {
+                    0 => store.settle().unwrap(),
+                    _ => store.compact().unwrap(),
+                }
                 check(&mut *store.session().unwrap(), &map, &MISSING);
             }
             store.close().unwrap();
@@ -113,6 +116,12 @@ fn synced_puts_are_puts() {
                 session.put_synced(&[i], &[i]).unwrap();
             }
             map.insert(vec![i], vec![]);
+            let mut batch = Batch::default();
+            batch.put(&[100 + i], b"batch");
+            batch.delete(&[100 + i / 2]);
+            session.write_synced(&batch).unwrap();
+            map.insert(vec![100 + i], vec![]);
+            map.remove(&[100 + i / 2][..]);
         }
         check(&mut *session, &map, &[b"x"]);
         drop(session);

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use gabion_lab::target::{Batch, Session, Store, StoreOptions, Target};
+use gabion_lab::target::{Batch, Session, Steps, Store, StoreOptions, Target};
 
 mod against_map;
 mod open;
@@ -74,8 +74,17 @@ fn check(session: &mut dyn Session, map: &Map, missing: &[&[u8]]) {
     }
 
     let from: &[u8] = b"\0";
-    let mut steps = session.steps(from).unwrap();
-    let mut left = map.range(from.to_vec()..).count();
+    let left = map.range(from.to_vec()..).count();
+    check_steps(session.steps(from).unwrap(), left);
+    let starts = map.keys().step_by(397).map(Vec::as_slice);
+    for from in starts.chain(missing.iter().copied()).chain([&b"\xff"[..]]) {
+        let left = map.range(..=from.to_vec()).count();
+        check_steps(session.steps_back(from).unwrap(), left);
+    }
+}
+
+/// Steps to the end, before which there are `left` records.
+fn check_steps(mut steps: Steps<'_>, mut left: usize) {
     for entries in [1, 0, 7, 100].into_iter().cycle() {
         let expected = left.min(entries);
         assert_eq!(steps(entries).unwrap(), expected);
