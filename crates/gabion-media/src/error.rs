@@ -186,6 +186,24 @@ pub enum PoolFault {
          torn it; open it with `salvage` to take it as it is, or restore a copy"
     )]
     Torn,
+    /// The pool has a checkpoint, and the options do not name it.
+    #[error("it has a checkpoint: name its file, which stands in for the pool after a power loss")]
+    CheckpointNeeded,
+    /// The options name a checkpoint that the pool does not have.
+    #[error("it was created without a checkpoint and can have none; open it without")]
+    CheckpointUnknown,
+    /// The file is no checkpoint.
+    #[error("it is no checkpoint of a pool: it does not begin with GABIONCP")]
+    ForeignCheckpoint,
+    /// The checkpoint is of another pool.
+    #[error("the checkpoint is of another pool")]
+    CheckpointOfAnother,
+    /// The pool's class has no sync.
+    #[error("it has class {class} and cannot be synced; create it with a checkpoint")]
+    NoSync {
+        /// The pool's class.
+        class: &'static str,
+    },
     /// Numbers of the options that no pool can have.
     #[error(
         "a pool of {size} bytes with {heaps} heaps and chunks of {chunk_bytes} bytes cannot be"

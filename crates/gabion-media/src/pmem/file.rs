@@ -4,6 +4,7 @@ use std::fs::{File, OpenOptions};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
+use std::time::Duration;
 
 use rustix::fs::{FlockOperation, flock};
 
@@ -13,6 +14,10 @@ use crate::{Error, PoolFault, Result};
 
 /// Permissions of new files before the process's mask: nobody else needs to read a pool.
 const FILE_MODE: u32 = 0o640;
+
+/// How often a lock is tried for, and how long between: a tenth of a second in all.
+const LOCK_TRIES: u32 = 50;
+const LOCK_PAUSE: Duration = Duration::from_millis(2);
 
 /// An open and locked file of a pool.
 #[derive(Debug)]
@@ -57,14 +62,23 @@ impl PoolFile {
         Ok(file)
     }
 
+    /// Takes the lock of the file. A child that the last holder forked has it until it executes
+    /// its program, so the lock of a pool that was just closed may be free only a moment later.
     fn lock(&self) -> Result<()> {
-        match flock(&self.file, FlockOperation::NonBlockingLockExclusive) {
-            Ok(()) => Ok(()),
-            Err(rustix::io::Errno::WOULDBLOCK) => Err(Error::Locked {
-                path: self.path.clone(),
-                holder: self.holder(),
-            }),
-            Err(source) => Err(Error::io("lock", &self.path, None, source)),
+        let mut tries = LOCK_TRIES;
+        loop {
+            match flock(&self.file, FlockOperation::NonBlockingLockExclusive) {
+                Ok(()) => return Ok(()),
+                Err(rustix::io::Errno::WOULDBLOCK) if tries > 1 => tries -= 1,
+                Err(rustix::io::Errno::WOULDBLOCK) => {
+                    return Err(Error::Locked {
+                        path: self.path.clone(),
+                        holder: self.holder(),
+                    });
+                }
+                Err(source) => return Err(Error::io("lock", &self.path, None, source)),
+            }
+            std::thread::sleep(LOCK_PAUSE);
         }
     }
 
@@ -115,6 +129,23 @@ impl PoolFile {
             .read_exact_at(&mut bytes, 0)
             .map_err(|source| Error::io("read", &self.path, Some(0), source))?;
         Ok(bytes)
+    }
+
+    /// The fixed part of the header and the line behind it; zeros where the file is shorter.
+    pub(super) fn read_front(&self) -> Result<[u8; FIXED_BYTES + 64]> {
+        let mut bytes = [0; FIXED_BYTES + 64];
+        if self.len()? >= bytes.len() as u64 {
+            let read = self.file.read_exact_at(&mut bytes, 0);
+            read.map_err(|source| Error::io("read", &self.path, Some(0), source))?;
+        }
+        Ok(bytes)
+    }
+
+    /// Writes a page, not durably.
+    pub(super) fn write_page(&self, page: u64, bytes: &[u8]) -> Result<()> {
+        let at = page * bytes.len() as u64;
+        let written = self.file.write_all_at(bytes, at);
+        written.map_err(|source| Error::io("write to", &self.path, Some(at), source))
     }
 
     /// Reserves the space of what lies before the states of the chunks.

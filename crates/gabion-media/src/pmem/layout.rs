@@ -29,7 +29,8 @@
 //! | 136 | 16 | id of the boot of the system in which the pool was opened last |
 //! | 152 | 8 | number of chunks whose space is reserved, sealed |
 //! | 160 | 8 | process that opened the pool last; only for messages |
-//! | 168 | 24 | zero |
+//! | 168 | 8 | number of the last checkpoint when the pool was closed, sealed |
+//! | 176 | 16 | zero |
 //! | 192 | 8 | root offset, sealed |
 //! | 200 | 3896 | zero |
 //!
@@ -94,8 +95,10 @@ media_struct! {
         pub(super) reserved_chunks: PAtomicU64,
         /// Process of the last opening.
         pub(super) holder: PAtomicU64,
+        /// Last checkpoint before the pool was closed, sealed.
+        pub(super) checkpoint: PAtomicU64,
         /// Zero.
-        pub(super) unused: [PAtomicU64; 3],
+        pub(super) unused: [PAtomicU64; 2],
     }
 }
 
@@ -105,6 +108,7 @@ const _: () = {
     assert!(offset_of!(StateLine, boot_id) == 136 - 128);
     assert!(offset_of!(StateLine, reserved_chunks) == 152 - 128);
     assert!(offset_of!(StateLine, holder) == 160 - 128);
+    assert!(offset_of!(StateLine, checkpoint) == 168 - 128);
     assert!(STATE_OFFSET == FIXED_BYTES as u64);
     assert!(STATE_OFFSET + size_of::<StateLine>() as u64 == ROOT_OFFSET);
     assert!(STATE_CLOSED < 1 << 48 && STATE_OPEN < 1 << 48);
@@ -304,5 +308,137 @@ impl Geometry {
     /// Where the descriptor of a chunk lies.
     pub(super) fn descriptor_of(&self, chunk: u64) -> u64 {
         self.descriptors_at + chunk * 8
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HEADER: Header = Header {
+        layout: 0x0102,
+        uuid: *b"0123456789abcdef",
+        size: 1 << 20,
+        heaps: 2,
+        chunk_bytes: 4096,
+        is_checkpointed: true,
+    };
+
+    /// The rows of a table in this file's head: offset and size, where both are numbers.
+    fn rows(title: &str) -> Vec<(u64, u64)> {
+        let text = include_str!("layout.rs");
+        let table = text.split(title).nth(1).unwrap();
+        let lines = table.lines().skip_while(|line| !line.starts_with("//! | "));
+        let rows =
+            lines.take_while(|line| line.starts_with("//! | ") || line.starts_with("//! |-"));
+        let numbers = |line: &str| {
+            let mut cells = line.split('|').skip(1).map(|cell| cell.trim().parse());
+            Some((cells.next()?.ok()?, cells.next()?.ok()?))
+        };
+        rows.filter_map(numbers).collect()
+    }
+
+    #[test]
+    fn the_table_is_what_the_types_say() {
+        let rows = rows("# Layout of the header");
+        let mut end = 0;
+        for (offset, size) in &rows {
+            assert_eq!(*offset, end, "no gap and no overlap");
+            end = offset + size;
+        }
+        assert_eq!(end, HEADER_BYTES);
+        use std::mem::offset_of;
+        let line = |field: usize| STATE_OFFSET + field as u64;
+        for offset in [
+            line(offset_of!(StateLine, state)),
+            line(offset_of!(StateLine, boot_id)),
+            line(offset_of!(StateLine, reserved_chunks)),
+            line(offset_of!(StateLine, holder)),
+            line(offset_of!(StateLine, checkpoint)),
+            line(offset_of!(StateLine, unused)),
+            ROOT_OFFSET,
+            FIXED_BYTES as u64,
+        ] {
+            assert!(
+                rows.iter().any(|(row, _)| *row == offset),
+                "no row for {offset}"
+            );
+        }
+    }
+
+    #[test]
+    fn the_header_has_these_bytes() {
+        let bytes = HEADER.encode();
+        let mut golden = b"GABIONPM\x01\0\0\0".to_vec();
+        golden.extend(checksum(&bytes).to_le_bytes());
+        golden.extend([8, 7, 6, 5, 4, 3, 2, 1]);
+        golden.extend([2, 1, 0, 0, 0, 0, 0, 0]);
+        golden.extend(b"0123456789abcdef");
+        golden.extend([0, 0, 16, 0, 0, 0, 0, 0]);
+        golden.extend([2, 0, 0, 0, 0, 16, 0, 0]);
+        golden.extend([1, 0, 0, 0]);
+        golden.resize(FIXED_BYTES, 0);
+        assert_eq!(bytes, golden[..]);
+        assert_eq!(check_header(&bytes), HeaderState::Valid(HEADER));
+    }
+
+    #[test]
+    fn every_flipped_bit_of_the_header_is_seen() {
+        for at in 0..FIXED_BYTES {
+            for bit in 0..8 {
+                let mut bytes = HEADER.encode();
+                bytes[at] ^= 1 << bit;
+                let state = check_header(&bytes);
+                let seen = matches!(state, HeaderState::Damaged | HeaderState::Foreign);
+                assert!(seen, "{at} {bit}: {state:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn sealed_numbers_show_their_damage() {
+        for value in [0, 1, 4096, (1 << 48) - 1] {
+            let word = seal(value);
+            assert_eq!(unseal(word), Some(value));
+            for bit in 0..64 {
+                assert_ne!(unseal(word ^ 1 << bit), Some(value), "{value} {bit}");
+            }
+        }
+        assert_eq!(unseal(seal(77) ^ 1), None);
+    }
+
+    #[test]
+    fn parts_of_a_pool_do_not_overlap() {
+        for chunk_bytes in [4096, 65536, 1 << 20] {
+            for size in (1..600)
+                .map(|pages| pages * 4096)
+                .chain([1 << 30, SIZE_MAX])
+            {
+                for heaps in [1, 3, 64] {
+                    let Some(geometry) = Geometry::new(size, heaps, chunk_bytes) else {
+                        assert!(
+                            size < 4 * chunk_bytes + 65536,
+                            "{size} {heaps} {chunk_bytes}"
+                        );
+                        continue;
+                    };
+                    let Geometry { chunks, .. } = geometry;
+                    assert!(
+                        geometry.rings_at + u64::from(heaps) * RING_BYTES
+                            <= geometry.descriptors_at
+                    );
+                    assert!(geometry.descriptor_of(chunks) <= geometry.states_at);
+                    assert!(geometry.states_of(chunks) <= geometry.chunks_at);
+                    assert!(geometry.chunk_at(chunks) <= size);
+                    assert!(geometry.chunks_at.is_multiple_of(chunk_bytes));
+                    assert_eq!(
+                        geometry.chunk_of(geometry.chunk_at(chunks) - 1),
+                        Some(chunks - 1)
+                    );
+                    assert_eq!(geometry.chunk_of(geometry.chunk_at(chunks)), None);
+                    assert_eq!(geometry.chunk_of(geometry.chunks_at - 1), None);
+                }
+            }
+        }
     }
 }

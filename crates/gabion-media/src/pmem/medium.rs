@@ -26,6 +26,8 @@ use parking_lot::Mutex;
 
 use super::atomic::Media;
 use super::cpu::{self, FlushInstruction};
+use super::dirty::DirtyPages;
+use super::gate;
 use super::off::POff;
 use super::region::{Region, words_of};
 use super::trace::{Event, LINE, Step, WORD, Watcher};
@@ -35,6 +37,8 @@ use super::trace::{Event, LINE, Step, WORD, Watcher};
 pub(super) enum FlushMode {
     /// They need no help: the memory is not durable, or the caches are.
     Nothing,
+    /// Pages with flushed lines are noted for the next checkpoint.
+    Note,
     /// Lines are written back by an instruction.
     Line(FlushInstruction),
     /// Flushes are reported to the watcher.
@@ -50,6 +54,7 @@ pub struct Medium {
     needs_fence: bool,
     region: Arc<Region>,
     watched: Option<Arc<Watched>>,
+    dirty: Option<Arc<DirtyPages>>,
 }
 
 // SAFETY: `start` is the start of the region, which is kept, and the region is Send and Sync.
@@ -108,7 +113,13 @@ impl Medium {
             needs_fence,
             region,
             watched,
+            dirty: None,
         }
+    }
+
+    /// The same medium, taking note of the pages that change.
+    pub(super) fn noting(self, dirty: Option<Arc<DirtyPages>>) -> Medium {
+        Medium { dirty, ..self }
     }
 
     /// Size in bytes.
@@ -240,6 +251,7 @@ impl Medium {
         let first = offset / LINE * LINE;
         match self.mode {
             FlushMode::Nothing => {}
+            FlushMode::Note => self.note_dirty(offset, len),
             FlushMode::Line(instruction) => {
                 for line in (first..offset + len).step_by(64) {
                     #[expect(clippy::cast_possible_truncation, reason = "within a region")]
@@ -253,7 +265,19 @@ impl Medium {
                 for offset in (first..offset + len).step_by(64) {
                     self.report(Step::Flush { offset });
                 }
+                self.note_dirty(offset, len);
             }
+        }
+    }
+
+    /// Notes pages for the next checkpoint, if there will be one.
+    fn note_dirty(&self, offset: u64, len: u64) {
+        if let Some(dirty) = &self.dirty {
+            debug_assert!(
+                gate::is_within(),
+                "changes of a pool with checkpoints need write_guard"
+            );
+            dirty.note(offset, len);
         }
     }
 
@@ -386,6 +410,7 @@ impl Medium {
                     // ORDER: Relaxed: ordered by the fence that follows, as past the cache.
                     cell.store(word, Ordering::Relaxed);
                 }
+                self.note_dirty(at as u64, len as u64);
             }
         };
         if self.is_watched() {

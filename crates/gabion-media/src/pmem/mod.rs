@@ -14,13 +14,15 @@
 //! | class | the end of the process | the loss of power |
 //! |---|---|---|
 //! | [`Class::Power`] | all that was flushed and fenced | the same |
+//! | [`Class::PowerBySync`] | all stores | all that was before the last [`Pool::sync`] |
 //! | [`Class::Process`] | all stores | nothing for sure; such a pool is refused |
 //! | [`Class::None`] | nothing | nothing |
 //!
 //! # Modules
 //! `layout` is what lies in a pool; `region` the memory, `medium` the steps on it, `cpu` their
 //! instructions, `atomic` the types; `file` and `pool` open and close; `alloc` gives out blocks and
-//! `epoch` waits for their last readers.
+//! `epoch` waits for their last readers. On ordinary files `dirty` notes what changed, and `gate`
+//! and `checkpoint` make it survive the loss of power.
 
 #[cfg(target_endian = "big")]
 compile_error!("pools are little-endian and hold native integers: this target is not supported");
@@ -31,12 +33,15 @@ mod alloc;
     reason = "lends what lies at an offset, and vouches for its types"
 )]
 pub(crate) mod atomic;
+mod checkpoint;
 #[expect(unsafe_code, reason = "calls instructions of the processor")]
 mod cpu;
+mod dirty;
 #[expect(unsafe_code, reason = "hands blocks to the collector as pointers")]
 mod epoch;
 pub mod explore;
 mod file;
+mod gate;
 mod layout;
 #[expect(
     unsafe_code,
@@ -56,6 +61,7 @@ pub mod trace;
 
 pub use self::atomic::{Media, PAtomicU8, PAtomicU16, PAtomicU32, PAtomicU64};
 pub use self::epoch::Guard;
+pub use self::gate::WriteGuard;
 pub use self::medium::Medium;
 pub use self::off::POff;
 pub use self::options::{Claim, Class, PoolOptions, Reachable};

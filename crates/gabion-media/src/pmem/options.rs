@@ -1,6 +1,7 @@
 //! How a pool is created and opened, and what it then promises.
 
 use std::fmt;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -14,11 +15,26 @@ use super::trace::Watcher;
 pub enum Class {
     /// The loss of power: the mapping is to persistent memory itself.
     Power,
+    /// The loss of power up to the last [`sync`](super::Pool::sync), and the end of the process
+    /// always: a mapping to the page cache, or to shared memory, with a checkpoint file.
+    PowerBySync,
     /// The end of the process, in whatever way: the mapping is to the page cache, or to shared
     /// memory. If the system goes down while the pool is open, it may be torn.
     Process,
     /// Nothing: memory of the process.
     None,
+}
+
+impl Class {
+    /// The class's name.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Class::Power => "power",
+            Class::PowerBySync => "power-by-sync",
+            Class::Process => "process",
+            Class::None => "none",
+        }
+    }
 }
 
 /// Options of pools. The first group counts when a pool is created, and is read from the pool
@@ -39,6 +55,10 @@ pub struct PoolOptions {
     /// The pool's UUID; without one the system gives one, and pools in a region have zeros.
     pub uuid: Option<[u8; 16]>,
 
+    /// The file of the pool's checkpoints. With one, a pool on an ordinary file or in shared memory
+    /// has class [`Class::PowerBySync`]. Best on another file system if the pool is in shared
+    /// memory. Named whenever the pool is opened; a pool on persistent memory makes no use of it.
+    pub checkpoint: Option<PathBuf>,
     /// Open a pool of class Process that may be torn since the system went down while it was
     /// open. The structure in it must then check what it reads.
     pub salvage: bool,
@@ -59,6 +79,7 @@ impl Default for PoolOptions {
             heaps: 64,
             chunk_bytes: 64 << 10,
             uuid: None,
+            checkpoint: None,
             salvage: false,
             reachable: Reachable::Word,
             watcher: None,
@@ -74,6 +95,7 @@ impl fmt::Debug for PoolOptions {
             .field("layout", &self.layout)
             .field("heaps", &self.heaps)
             .field("chunk_bytes", &self.chunk_bytes)
+            .field("checkpoint", &self.checkpoint)
             .field("salvage", &self.salvage)
             .field("is_watched", &self.watcher.is_some())
             .finish_non_exhaustive()

@@ -249,12 +249,10 @@ pub(crate) fn known_bit(known: &[AtomicU64], chunk: u64) -> (&AtomicU64, u64) {
     (&known[index], 1 << (chunk % 64))
 }
 
-/// Number of blocks in use that a word of states tells of, and of those that are retired.
+/// Number of allocated blocks that a word of states tells of, and of retired ones.
 pub(crate) fn count_states(word: u64) -> (u64, u64) {
-    let retired = word >> 1 & LOW_BITS;
-    let used = word & LOW_BITS;
-    (
-        u64::from(used.count_ones()),
-        u64::from(retired.count_ones()),
-    )
+    let retired = word >> 1 & word & LOW_BITS;
+    let allocated = word & !(word >> 1) & LOW_BITS;
+    let count = |bits: u64| u64::from(bits.count_ones());
+    (count(allocated), count(retired))
 }

@@ -40,9 +40,13 @@
 pub(crate) mod central;
 pub(crate) mod chunk;
 pub(crate) mod classes;
+#[cfg(test)]
+mod crash_tests;
 pub(crate) mod extents;
 pub(crate) mod intent;
 pub(crate) mod recovery;
+#[cfg(test)]
+mod tests;
 pub(crate) mod thread;
 
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -486,6 +490,11 @@ impl Allocator {
             .drop_empty_slabs(self.chunks(), &self.classes, &self.known);
     }
 
+    /// Number of chunks whose space is reserved; the others hold nothing.
+    pub(super) fn reserved_chunks(&self) -> u64 {
+        self.central.lock().reserved
+    }
+
     /// What the space is used for, counted from the medium.
     pub(super) fn space(&self) -> Space {
         let central = self.central.lock();
@@ -517,13 +526,14 @@ impl Allocator {
                     for word in self.chunks().states(chunk) {
                         // ORDER: Relaxed: statistics.
                         let counts = central::count_states(word.peek(Ordering::Relaxed));
-                        used += counts.0 - counts.1;
+                        used += counts.0;
                         retired += counts.1;
                     }
                     space.used_bytes += used * size;
                     space.used_blocks += used;
                     space.retired_bytes += retired * size;
-                    space.slab_free_bytes += self.geometry.chunk_bytes - (used + retired) * size;
+                    let lived_in = (used + retired) * size;
+                    space.slab_free_bytes += self.geometry.chunk_bytes.saturating_sub(lived_in);
                 }
                 _ => {}
             }

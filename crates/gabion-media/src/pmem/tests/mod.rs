@@ -1,5 +1,9 @@
 //! Tests of pools as a whole: what opening refuses, what survives, and what the allocator keeps.
 
+mod kill;
+mod power;
+mod refusals;
+
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -225,7 +229,9 @@ fn a_watcher_sees_each_step_with_its_place() {
     ];
     assert_eq!(kinds, expected, "{events:#?}");
     assert!(
-        events.iter().all(|event| event.contains("tests.rs:")),
+        events
+            .iter()
+            .all(|event| event.contains("pmem/tests/mod.rs:")),
         "{events:#?}"
     );
 }

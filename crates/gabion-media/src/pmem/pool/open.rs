@@ -1,0 +1,512 @@
+//! Creating and opening pools, and refusing what cannot be opened.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use super::super::alloc::{Allocator, Grow};
+use super::super::atomic::PAtomicU64;
+use super::super::checkpoint::Checkpoint;
+use super::super::cpu::FlushInstruction;
+use super::super::dirty::DirtyPages;
+use super::super::file::{self, PoolFile};
+use super::super::layout::{
+    FIXED_BYTES, Geometry, Header, HeaderState, STATE_CLOSED, STATE_OFFSET, STATE_OPEN, StateLine,
+    VERSION, check_header, seal, unseal,
+};
+use super::super::medium::{FlushMode, Medium};
+use super::super::off::POff;
+use super::super::options::{Class, PoolOptions, Reachable};
+use super::super::region::Region;
+use super::sync::{self, Syncing};
+use super::{Pool, Shared};
+use crate::{Error, PoolFault, Result};
+
+/// Where the system lists devices of persistent memory.
+const DEVICES: &str = "/sys/bus/nd/devices";
+
+/// Where a pool's memory comes from while it is opened.
+struct Source {
+    region: Arc<Region>,
+    class: Class,
+    file: Option<Arc<PoolFile>>,
+    path: PathBuf,
+}
+
+impl Source {
+    /// `may_be_direct` says whether a mapping of persistent memory itself is wanted.
+    fn of_file(file: PoolFile, size: u64, may_be_direct: bool) -> Result<Source> {
+        let path = file.path().to_path_buf();
+        let failed = |source| Error::io("map", &path, None, source);
+        let len =
+            usize::try_from(size).map_err(|_| failed(std::io::ErrorKind::FileTooLarge.into()))?;
+        // Only a mapping of the medium itself takes the flag; elsewhere the system refuses it.
+        let direct = match FlushInstruction::detect() {
+            Some(_) if may_be_direct => Region::of_file(file.file(), len, true).ok(),
+            _ => None,
+        };
+        let (region, class) = match direct {
+            Some(region) => (region, Class::Power),
+            None => (
+                Region::of_file(file.file(), len, false).map_err(failed)?,
+                Class::Process,
+            ),
+        };
+        Ok(Source {
+            region: Arc::new(region),
+            class,
+            file: Some(Arc::new(file)),
+            path,
+        })
+    }
+
+    fn of_region(region: &Arc<Region>) -> Source {
+        let path = PathBuf::from("<region>");
+        Source {
+            region: Arc::clone(region),
+            class: Class::Power,
+            file: None,
+            path,
+        }
+    }
+
+    /// The medium; `dirty` takes note of flushed pages if there are checkpoints.
+    fn medium(&self, options: &PoolOptions, dirty: Option<Arc<DirtyPages>>) -> Medium {
+        let instruction = FlushInstruction::detect();
+        let is_real_power = self.class == Class::Power && self.file.is_some();
+        let must_flush = is_real_power && !file::has_durable_caches(Path::new(DEVICES));
+        let mode = match instruction {
+            _ if dirty.is_some() => FlushMode::Note,
+            Some(instruction) if must_flush || options.always_flush => FlushMode::Line(instruction),
+            _ => FlushMode::Nothing,
+        };
+        let needs_fence = is_real_power || options.always_flush;
+        let region = Arc::clone(&self.region);
+        Medium::new(region, mode, needs_fence, options.watcher.clone()).noting(dirty)
+    }
+
+    fn fault(&self, fault: PoolFault) -> Error {
+        Error::Pool {
+            path: self.path.clone(),
+            fault,
+        }
+    }
+
+    fn grow(&self, geometry: Geometry) -> Grow {
+        match &self.file {
+            Some(file) => {
+                let file = Arc::clone(file);
+                Box::new(move |from, to| file.reserve_chunks(&geometry, from, to))
+            }
+            None => Box::new(|_, _| Ok(())),
+        }
+    }
+}
+
+// ORDER: Relaxed throughout: the header's words are read when the pool is opened, by one thread.
+impl Pool {
+    /// Creates a pool in a new file. It is empty and open, and survives from here on what its
+    /// class says.
+    ///
+    /// An error leaves no file behind.
+    pub fn create(path: &Path, options: PoolOptions) -> Result<Pool> {
+        let uuid = options.uuid.unwrap_or_else(file::new_uuid);
+        let header = new_header(path, &options, uuid)?;
+        if let Some(checkpoint) = &options.checkpoint
+            && checkpoint.exists()
+        {
+            return Err(Error::AlreadyExists {
+                path: checkpoint.clone(),
+            });
+        }
+        let file = PoolFile::create(path)?;
+        Pool::create_file(file, header, &options).inspect_err(|_| {
+            // The first error is the one to tell.
+            let _ = std::fs::remove_file(path);
+            if let Some(checkpoint) = &options.checkpoint {
+                let _ = std::fs::remove_file(checkpoint);
+            }
+        })
+    }
+
+    fn create_file(file: PoolFile, mut header: Header, options: &PoolOptions) -> Result<Pool> {
+        let path = file.path().to_path_buf();
+        let geometry = geometry_of(&header, &path)?;
+        file.set_len(header.size)?;
+        file.reserve_front(&geometry)?;
+        let reserved = (geometry.chunks / 64).max(16).min(geometry.chunks);
+        file.reserve_chunks(&geometry, 0, reserved)?;
+        let mut source = Source::of_file(file, header.size, true)?;
+        let mut syncing = None;
+        if let Some(checkpoint) = &options.checkpoint
+            && source.class == Class::Process
+        {
+            header.is_checkpointed = true;
+            source.class = Class::PowerBySync;
+            let (disk, name) = sync::disk_of(checkpoint)?;
+            let checkpoint = Checkpoint::new(disk, &name, header.uuid, header.size);
+            syncing = Some(new_syncing(checkpoint, header.size));
+        }
+        let pool = Pool::initialize(source, header, geometry, reserved, options, syncing)?;
+        if pool.shared.syncing.is_some() {
+            pool.sync()?;
+        }
+        Ok(pool)
+    }
+
+    /// Creates a pool in memory of the process that nothing survives.
+    pub fn anonymous(options: PoolOptions) -> Result<Pool> {
+        let path = PathBuf::from("<memory>");
+        let header = new_header(&path, &options, options.uuid.unwrap_or_default())?;
+        let geometry = geometry_of(&header, &path)?;
+        let len = usize::try_from(header.size).unwrap_or(usize::MAX);
+        let region = Region::anonymous(len);
+        let region = region.map_err(|source| Error::io("map", &path, None, source))?;
+        let source = Source {
+            region: Arc::new(region),
+            class: Class::None,
+            file: None,
+            path,
+        };
+        Pool::initialize(source, header, geometry, geometry.chunks, &options, None)
+    }
+
+    /// Creates a pool in a region that the caller keeps, as large as the region and of class
+    /// Power: as if the region were persistent memory. The region must be zero.
+    pub fn create_in(region: &Arc<Region>, mut options: PoolOptions) -> Result<Pool> {
+        options.size = region.len() as u64;
+        let source = Source::of_region(region);
+        let header = new_header(&source.path, &options, options.uuid.unwrap_or_default())?;
+        let geometry = geometry_of(&header, &source.path)?;
+        Pool::initialize(source, header, geometry, geometry.chunks, &options, None)
+    }
+
+    /// Opens the pool in a region, as [`Pool::open`] does with a file. Costs some microseconds
+    /// and a look at each chunk's descriptor.
+    pub fn open_in(region: &Arc<Region>, options: PoolOptions) -> Result<Pool> {
+        let source = Source::of_region(region);
+        let medium = source.medium(&options, None);
+        let mut bytes = [0; FIXED_BYTES];
+        medium.read(0, &mut bytes);
+        let header = checked_header(&source.path, &bytes, options.layout)?;
+        if header.size != medium.len() {
+            let (len, size) = (medium.len(), header.size);
+            return Err(source.fault(PoolFault::Truncated { len, size }));
+        }
+        Pool::recover(source, medium, header, &options, None)
+    }
+
+    /// Opens the pool in a file.
+    ///
+    /// Refused, each with its reason: what is no pool, one of another version, byte order or
+    /// layout id, a truncated or damaged one, one that another process has open, and one of class
+    /// Process during whose use the system went down ([`PoolOptions::salvage`]).
+    pub fn open(path: &Path, options: PoolOptions) -> Result<Pool> {
+        let checkpoint = match &options.checkpoint {
+            Some(path) => {
+                let (disk, name) = sync::disk_of(path)?;
+                let opened = Checkpoint::open(disk.clone(), &name)?;
+                Some((disk, name, opened))
+            }
+            None => None,
+        };
+        let restorable = checkpoint
+            .as_ref()
+            .and_then(|(_, _, opened)| opened.as_ref());
+        let file = match PoolFile::open(path) {
+            Err(error) if error.is_not_found() && restorable.is_some() => PoolFile::create(path)?,
+            opened => opened?,
+        };
+        let was_restored = match restorable {
+            Some(checkpoint) => restore(&file, checkpoint)?,
+            None => false,
+        };
+        let bytes = file.read_header()?;
+        let header = checked_header(path, &bytes, options.layout)?;
+        let refused = |fault| Error::Pool {
+            path: path.into(),
+            fault,
+        };
+        let (len, size) = (file.len()?, header.size);
+        if len < size {
+            return Err(refused(PoolFault::Truncated { len, size }));
+        }
+        let mut source = Source::of_file(file, size, !header.is_checkpointed)?;
+        let syncing = match (header.is_checkpointed, checkpoint) {
+            (false, None) => None,
+            (false, Some(_)) if source.class == Class::Power => None,
+            (false, Some(_)) => return Err(refused(PoolFault::CheckpointUnknown)),
+            (true, None) => return Err(refused(PoolFault::CheckpointNeeded)),
+            (true, Some((disk, name, opened))) => {
+                source.class = Class::PowerBySync;
+                let fresh = || Checkpoint::new(disk, &name, header.uuid, size);
+                let opened = opened.unwrap_or_else(fresh);
+                if opened.uuid() != header.uuid {
+                    return Err(refused(PoolFault::CheckpointOfAnother));
+                }
+                let (syncing, dirty) = new_syncing(opened, size);
+                if was_restored {
+                    syncing.continue_from_checkpoint();
+                }
+                Some((syncing, dirty))
+            }
+        };
+        let dirty = syncing.as_ref().map(|(_, dirty)| Arc::clone(dirty));
+        let medium = source.medium(&options, dirty);
+        Pool::recover(
+            source,
+            medium,
+            header,
+            &options,
+            syncing.map(|(sync, _)| (sync, was_restored)),
+        )
+    }
+
+    /// Writes the header of a new pool, the magic last.
+    fn initialize(
+        source: Source,
+        header: Header,
+        geometry: Geometry,
+        reserved: u64,
+        options: &PoolOptions,
+        syncing: Option<(Syncing, Arc<DirtyPages>)>,
+    ) -> Result<Pool> {
+        let (syncing, dirty) = syncing.unzip();
+        let within = syncing.as_ref().map(Syncing::pass);
+        let medium = source.medium(options, dirty);
+        let bytes = header.encode();
+        let (magic, rest) = bytes.split_at(8);
+        medium.write(8, rest);
+        let line: &StateLine = medium.at(POff::new(STATE_OFFSET));
+        line.reserved_chunks
+            .store(&medium, seal(reserved), Ordering::Relaxed);
+        set_boot(&medium, line);
+        line.state
+            .store(&medium, seal(STATE_OPEN), Ordering::Relaxed);
+        medium.persist_range(0, 256);
+        medium.write(0, magic);
+        // DURABLE: the rest of the header is; with the magic the pool exists.
+        medium.persist_range(0, 8);
+        if let Some(file) = &source.file {
+            file.sync()?;
+        }
+        let has_intents = source.class != Class::None;
+        let grow = source.grow(geometry);
+        let allocator = Allocator::open(
+            medium.clone(),
+            geometry,
+            reserved,
+            has_intents,
+            &Reachable::Word,
+            grow,
+        );
+        let allocator = allocator.map_err(|damage| source.fault(damage.into()))?;
+        drop(within);
+        Ok(Pool::assemble(
+            source, medium, header, allocator, true, syncing,
+        ))
+    }
+
+    fn recover(
+        source: Source,
+        medium: Medium,
+        header: Header,
+        options: &PoolOptions,
+        syncing: Option<(Syncing, bool)>,
+    ) -> Result<Pool> {
+        let (syncing, was_restored) = syncing.unzip();
+        let was_restored = was_restored.unwrap_or(false);
+        let within = syncing.as_ref().map(Syncing::pass);
+        let geometry = geometry_of(&header, &source.path)?;
+        let line: &StateLine = medium.at(POff::new(STATE_OFFSET));
+        let damage = |what, offset| source.fault(PoolFault::Damaged { what, offset });
+        let was_closed = match unseal(line.state.load(&medium, Ordering::Relaxed)) {
+            Some(STATE_CLOSED) => true,
+            Some(STATE_OPEN) => false,
+            _ => return Err(damage("state", STATE_OFFSET)),
+        };
+        let boot = line
+            .boot_id
+            .each_ref()
+            .map(|half| half.load(&medium, Ordering::Relaxed));
+        let is_same_boot = boot == file::boot_id() && boot != [0, 0];
+        let is_fragile = matches!(source.class, Class::Process | Class::PowerBySync);
+        let is_torn = is_fragile && !was_closed && !is_same_boot && !was_restored;
+        if is_torn && !options.salvage {
+            return Err(source.fault(PoolFault::Torn));
+        }
+        let reserved = unseal(line.reserved_chunks.load(&medium, Ordering::Relaxed))
+            .filter(|reserved| *reserved <= geometry.chunks)
+            .ok_or_else(|| damage("number of reserved chunks", STATE_OFFSET + 24))?;
+        if let Some(file) = &source.file {
+            // The space may have got lost: the file was copied without its holes, or the system
+            // went down before it noted the reservation.
+            file.reserve_front(&geometry)?;
+            file.reserve_chunks(&geometry, 0, reserved)?;
+        }
+        let sequence = unseal(line.checkpoint.load(&medium, Ordering::Relaxed));
+        if let Some(syncing) = &syncing
+            && was_closed
+            && sequence == Some(syncing.sequence())
+        {
+            syncing.continue_from_checkpoint();
+        }
+        set_boot(&medium, line);
+        if was_closed {
+            line.state
+                .store(&medium, seal(STATE_OPEN), Ordering::Relaxed);
+        }
+        // DURABLE: the pool is open before anything in it changes.
+        medium.persist(line);
+        let grow = source.grow(geometry);
+        let allocator = Allocator::open(
+            medium.clone(),
+            geometry,
+            reserved,
+            true,
+            &options.reachable,
+            grow,
+        );
+        let allocator = allocator.map_err(|damage| source.fault(damage.into()))?;
+        drop(within);
+        let pool = Pool::assemble(source, medium, header, allocator, was_closed, syncing);
+        pool.try_root::<PAtomicU64>()?;
+        Ok(pool)
+    }
+
+    fn assemble(
+        source: Source,
+        medium: Medium,
+        header: Header,
+        allocator: Allocator,
+        was_closed: bool,
+        syncing: Option<Syncing>,
+    ) -> Pool {
+        let shared = Arc::new(Shared {
+            allocator,
+            class: source.class,
+            file: source.file,
+            path: source.path,
+            uuid: header.uuid,
+            was_closed,
+            syncing,
+        });
+        Pool { medium, shared }
+    }
+}
+
+fn new_header(path: &Path, options: &PoolOptions, uuid: [u8; 16]) -> Result<Header> {
+    let shape = || Error::Pool {
+        path: path.into(),
+        fault: PoolFault::Shape {
+            size: options.size,
+            heaps: options.heaps,
+            chunk_bytes: options.chunk_bytes,
+        },
+    };
+    let header = Header {
+        layout: options.layout,
+        uuid,
+        size: options.size / 4096 * 4096,
+        heaps: options.heaps,
+        chunk_bytes: u32::try_from(options.chunk_bytes).map_err(|_| shape())?,
+        is_checkpointed: false,
+    };
+    header.geometry().ok_or_else(shape)?;
+    Ok(header)
+}
+
+fn geometry_of(header: &Header, path: &Path) -> Result<Geometry> {
+    header.geometry().ok_or_else(|| Error::Pool {
+        path: path.into(),
+        fault: PoolFault::Damaged {
+            what: "header",
+            offset: 0,
+        },
+    })
+}
+
+fn checked_header(path: &Path, bytes: &[u8; FIXED_BYTES], layout: u64) -> Result<Header> {
+    let fault = match check_header(bytes) {
+        HeaderState::Valid(header) if header.layout == layout => return Ok(header),
+        HeaderState::Valid(header) => PoolFault::Layout {
+            found: header.layout,
+            wanted: layout,
+        },
+        HeaderState::Incomplete => PoolFault::Incomplete,
+        HeaderState::Foreign => PoolFault::Foreign,
+        HeaderState::OtherVersion(found) => PoolFault::Version {
+            found,
+            known: VERSION,
+        },
+        HeaderState::OtherByteOrder => PoolFault::ByteOrder,
+        HeaderState::Damaged => PoolFault::Damaged {
+            what: "header",
+            offset: 0,
+        },
+    };
+    Err(Error::Pool {
+        path: path.into(),
+        fault,
+    })
+}
+
+fn new_syncing(checkpoint: Checkpoint, size: u64) -> (Syncing, Arc<DirtyPages>) {
+    let dirty = Arc::new(DirtyPages::new(size));
+    (Syncing::new(checkpoint, Arc::clone(&dirty)), dirty)
+}
+
+/// Brings a pool's file back to its last checkpoint if it is not to be trusted as it is: the
+/// system went down while the pool was open, or while the file was restored. True if it was.
+fn restore(file: &PoolFile, checkpoint: &Checkpoint) -> Result<bool> {
+    let front = file.read_front()?;
+    let (header, line) = front.split_at(FIXED_BYTES);
+    let header = header
+        .first_chunk()
+        .map_or(HeaderState::Incomplete, check_header);
+    match header {
+        HeaderState::Valid(header) if header.uuid != checkpoint.uuid() => return Ok(false),
+        HeaderState::Valid(_) => {
+            let word = |at: usize| {
+                let word = line.get(at..).and_then(|rest| rest.first_chunk());
+                u64::from_le_bytes(word.copied().unwrap_or_default())
+            };
+            let is_closed = unseal(word(0)) == Some(STATE_CLOSED);
+            let boot = [word(8), word(16)];
+            if is_closed || (boot == file::boot_id() && boot != [0, 0]) {
+                return Ok(false);
+            }
+        }
+        HeaderState::Incomplete | HeaderState::Damaged => {}
+        // Something else has the name, which opening will say.
+        _ => return Ok(false),
+    }
+    // The header comes last: until then the file is no pool, and is restored again.
+    file.set_len(0)?;
+    file.set_len(checkpoint.size())?;
+    checkpoint.restore(|page, bytes| file.write_page(page, bytes))?;
+    Ok(true)
+}
+
+// ORDER: Relaxed throughout: one thread has the pool while it is opened.
+fn set_boot(medium: &Medium, line: &StateLine) {
+    // A watched pool must be the same in every run.
+    let (boot, process) = if medium.is_watched() {
+        ([0, 0], 0)
+    } else {
+        (file::boot_id(), u64::from(std::process::id()))
+    };
+    for (half, value) in line.boot_id.iter().zip(boot) {
+        half.store(medium, value, Ordering::Relaxed);
+    }
+    line.holder.store(medium, process, Ordering::Relaxed);
+}
+
+impl From<super::super::alloc::recovery::Damage> for PoolFault {
+    fn from(damage: super::super::alloc::recovery::Damage) -> PoolFault {
+        PoolFault::Damaged {
+            what: damage.what,
+            offset: damage.offset,
+        }
+    }
+}

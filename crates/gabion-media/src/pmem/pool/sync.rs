@@ -1,0 +1,145 @@
+//! Syncing a pool on an ordinary file: its checkpoints, and who waits for whom.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+
+use super::super::checkpoint::{Checkpoint, PAGE_BYTES, Page};
+use super::super::dirty::{DirtyPages, PAGE};
+use super::super::gate::{Gate, WriteGuard};
+use super::super::layout::Geometry;
+use super::super::medium::Medium;
+use super::super::region::Region;
+use crate::disk::Disk;
+use crate::{Error, Result};
+
+/// What a pool of class `PowerBySync` has besides its memory.
+pub(super) struct Syncing {
+    gate: Gate,
+    dirty: Arc<DirtyPages>,
+    state: Mutex<State>,
+}
+
+struct State {
+    checkpoint: Checkpoint,
+    /// Whether it is not known which pages changed since the last checkpoint.
+    needs_image: bool,
+}
+
+impl Syncing {
+    pub(super) fn new(checkpoint: Checkpoint, dirty: Arc<DirtyPages>) -> Syncing {
+        let state = Mutex::new(State {
+            checkpoint,
+            needs_image: true,
+        });
+        Syncing {
+            gate: Gate::default(),
+            dirty,
+            state,
+        }
+    }
+
+    pub(super) fn pass(&self) -> WriteGuard<'_> {
+        self.gate.pass()
+    }
+
+    /// Says that the pool's content is that of its last checkpoint, but for the pages noted since.
+    pub(super) fn continue_from_checkpoint(&self) {
+        self.state.lock().needs_image = false;
+    }
+
+    /// Number of the last checkpoint.
+    pub(super) fn sequence(&self) -> u64 {
+        self.state.lock().checkpoint.sequence()
+    }
+
+    /// Bytes of the checkpoint file.
+    pub(super) fn file_bytes(&self) -> u64 {
+        self.state.lock().checkpoint.len()
+    }
+
+    /// Makes a checkpoint of what has happened before the call.
+    pub(super) fn sync(
+        &self,
+        medium: &Medium,
+        geometry: &Geometry,
+        reserved: impl FnOnce() -> u64,
+    ) -> Result<()> {
+        let mut state = self.state.lock();
+        let State {
+            checkpoint,
+            needs_image,
+        } = &mut *state;
+        checkpoint.check()?;
+        let region = medium.region();
+        let read = |page: u64, bytes: &mut Page| {
+            region.read(place(page), bytes);
+            Ok(())
+        };
+        let closed = self.gate.close();
+        let dirty = self.dirty.take();
+        let written = if *needs_image {
+            let pages = pages_in_use(geometry, reserved());
+            let pages = pages.filter(|page| !is_zero(region, *page));
+            checkpoint.write(pages, true, read)
+        } else if dirty.is_empty() {
+            return Ok(());
+        } else {
+            checkpoint.write(dirty.iter().copied(), false, read)
+        };
+        drop(closed);
+        let synced = written.and_then(|()| checkpoint.commit());
+        if let Err(error) = synced {
+            self.dirty.put_back(&dirty);
+            return Err(error);
+        }
+        *needs_image = false;
+        if checkpoint.wants_image() {
+            // The checkpoint is durable; a smaller file only saves space, and the next sync tries
+            // again. If the file could not be put in order, the next sync says so.
+            let _ = checkpoint.compact();
+        }
+        Ok(())
+    }
+}
+
+/// Numbers of the pages that may hold something.
+fn pages_in_use(geometry: &Geometry, reserved: u64) -> impl Iterator<Item = u64> + use<> {
+    let ranges = [
+        0..geometry.states_at,
+        geometry.states_at..geometry.states_of(reserved),
+        geometry.chunks_at..geometry.chunk_at(reserved),
+    ];
+    ranges
+        .into_iter()
+        .flat_map(|range| range.start / PAGE..range.end.div_ceil(PAGE))
+}
+
+fn is_zero(region: &Region, page: u64) -> bool {
+    region.equals(place(page), &[0; PAGE_BYTES])
+}
+
+/// Where a page lies in its region.
+fn place(page: u64) -> usize {
+    usize::try_from(page * PAGE).unwrap_or(usize::MAX)
+}
+
+/// The directory and the name of a checkpoint file.
+pub(super) fn disk_of(path: &Path) -> Result<(Disk, String)> {
+    let name = path
+        .file_name()
+        .and_then(|name| name.to_str())
+        .ok_or_else(|| {
+            let path = path.to_path_buf();
+            Error::InvalidName {
+                name: path.to_string_lossy().into_owned(),
+                path,
+            }
+        })?;
+    let parent = path
+        .parent()
+        .filter(|parent| !parent.as_os_str().is_empty());
+    let disk = Disk::system(parent.unwrap_or(Path::new(".")))?;
+    Ok((disk, name.to_owned()))
+}

@@ -1,0 +1,237 @@
+//! Pools with checkpoints: what comes back after the system went down.
+
+use std::fs::OpenOptions;
+use std::os::unix::fs::FileExt;
+use std::path::PathBuf;
+
+use super::*;
+
+struct Files {
+    _dir: tempfile::TempDir,
+    pool: PathBuf,
+    checkpoint: PathBuf,
+}
+
+impl Files {
+    fn new() -> Files {
+        let dir = tempfile::tempdir().unwrap();
+        let (pool, checkpoint) = (dir.path().join("pool"), dir.path().join("pool.checkpoint"));
+        Files {
+            _dir: dir,
+            pool,
+            checkpoint,
+        }
+    }
+
+    fn options(&self) -> PoolOptions {
+        PoolOptions {
+            checkpoint: Some(self.checkpoint.clone()),
+            ..options()
+        }
+    }
+
+    fn open(&self) -> Pool {
+        Pool::open(&self.pool, self.options()).unwrap()
+    }
+
+    /// The system went down: some pages of the pool's file are of another time.
+    fn lose_power(&self) {
+        let file = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .open(&self.pool)
+            .unwrap();
+        let pages = file.metadata().unwrap().len() / 4096;
+        for page in (3..pages).step_by(2) {
+            file.write_all_at(&[0xdb; 4096], page * 4096).unwrap();
+        }
+        file.write_all_at(&[0x5a; 16], 136).unwrap();
+    }
+}
+
+/// The first bytes of the blocks of all words; 0 for none.
+fn fills(pool: &Pool) -> Vec<u8> {
+    let words = pool.slice(pool.root::<PAtomicU64>(), 8);
+    let fill = |word: &PAtomicU64| match word.load(pool, Ordering::Acquire) {
+        0 => 0,
+        block => {
+            let mut bytes = [0; 100];
+            pool.read(block, &mut bytes);
+            assert!(bytes.iter().all(|byte| *byte == bytes[0]), "{bytes:?}");
+            bytes[0]
+        }
+    };
+    words.iter().map(fill).collect()
+}
+
+fn change(pool: &Pool, index: u64, fill: u8) {
+    let _within = pool.write_guard();
+    let word = pool.root::<PAtomicU64>().element(index);
+    if pool.at(word).load(pool, Ordering::Acquire) != 0 {
+        take(pool, word);
+    }
+    put(pool, word, 100, fill);
+}
+
+fn new_pool(files: &Files) -> Pool {
+    let pool = Pool::create(&files.pool, files.options()).unwrap();
+    assert_eq!(pool.class(), Class::PowerBySync);
+    let within = pool.write_guard();
+    new_root(&pool, 8);
+    drop(within);
+    pool
+}
+
+#[test]
+fn after_the_loss_of_power_the_last_sync_is_there() {
+    let files = Files::new();
+    let pool = new_pool(&files);
+    change(&pool, 0, 1);
+    change(&pool, 1, 2);
+    pool.sync().unwrap();
+    pool.sync().unwrap();
+    change(&pool, 0, 3);
+    change(&pool, 2, 4);
+    drop(pool);
+    // The process ended, and the system did not: nothing is lost.
+    let pool = files.open();
+    assert_eq!(fills(&pool), [3, 2, 4, 0, 0, 0, 0, 0]);
+    drop(pool);
+    files.lose_power();
+    let pool = files.open();
+    assert_eq!(fills(&pool), [1, 2, 0, 0, 0, 0, 0, 0]);
+    assert_eq!(pool.stats().used_blocks, 3);
+    // It goes on from there, several times.
+    for round in 5..15 {
+        change(&pool, u64::from(round) % 8, round);
+        if round % 2 == 0 {
+            pool.sync().unwrap();
+        }
+    }
+    let before = fills(&pool);
+    pool.sync().unwrap();
+    change(&pool, 0, 99);
+    drop(pool);
+    files.lose_power();
+    assert_eq!(fills(&files.open()), before);
+}
+
+#[test]
+fn a_sync_after_a_crash_of_the_process_is_whole() {
+    let files = Files::new();
+    let pool = new_pool(&files);
+    change(&pool, 0, 1);
+    drop(pool);
+    let pool = files.open();
+    change(&pool, 1, 2);
+    pool.sync().unwrap();
+    drop(pool);
+    files.lose_power();
+    assert_eq!(fills(&files.open())[..2], [1, 2]);
+}
+
+#[test]
+fn a_closed_pool_is_found_and_goes_on_with_small_checkpoints() {
+    let files = Files::new();
+    let pool = new_pool(&files);
+    change(&pool, 0, 1);
+    pool.close().unwrap();
+    let pool = files.open();
+    assert!(pool.was_closed());
+    assert_eq!(fills(&pool)[0], 1);
+    let before = pool.stats().checkpoint_bytes;
+    change(&pool, 1, 2);
+    pool.sync().unwrap();
+    let grown = pool.stats().checkpoint_bytes - before;
+    assert!(grown > 0 && grown < 20 * 4096, "{grown}");
+    drop(pool);
+    files.lose_power();
+    assert_eq!(fills(&files.open())[..2], [1, 2]);
+}
+
+#[test]
+fn a_pool_in_lost_memory_comes_back_from_its_checkpoint() {
+    let files = Files::new();
+    let pool = new_pool(&files);
+    change(&pool, 0, 1);
+    pool.sync().unwrap();
+    change(&pool, 0, 2);
+    drop(pool);
+    std::fs::remove_file(&files.pool).unwrap();
+    assert_eq!(fills(&files.open())[0], 1);
+    // A restoration that was cut short left a file without a header.
+    let file = OpenOptions::new().write(true).open(&files.pool).unwrap();
+    file.set_len(0).unwrap();
+    file.set_len(1 << 19).unwrap();
+    assert_eq!(fills(&files.open())[0], 1);
+}
+
+#[test]
+fn checkpoints_are_named_and_belong_to_their_pool() {
+    let files = Files::new();
+    new_pool(&files).close().unwrap();
+    assert_eq!(refusal(&files.pool, options()), PoolFault::CheckpointNeeded);
+    let other = Files::new();
+    new_pool(&other).close().unwrap();
+    let mixed = PoolOptions {
+        checkpoint: Some(other.checkpoint.clone()),
+        ..options()
+    };
+    assert_eq!(refusal(&files.pool, mixed), PoolFault::CheckpointOfAnother);
+    assert!(matches!(
+        Pool::create(&files.pool.with_extension("new"), files.options()),
+        Err(Error::AlreadyExists { .. })
+    ));
+    let plain = Files::new();
+    let pool = Pool::create(&plain.pool, options()).unwrap();
+    let unsyncable = pool.sync().unwrap_err().to_string();
+    assert!(unsyncable.contains("class process"), "{unsyncable}");
+    drop(pool);
+    assert_eq!(
+        refusal(&plain.pool, plain.options()),
+        PoolFault::CheckpointUnknown
+    );
+}
+
+/// Each change moves a unit from one word to another; a checkpoint that catches half of one would
+/// show another sum.
+#[test]
+fn a_sync_beside_writers_catches_no_change_half_done() {
+    let files = Files::new();
+    let pool = new_pool(&files);
+    let words = pool.slice(pool.root::<PAtomicU64>(), 8);
+    let within = pool.write_guard();
+    let far = pool.alloc(8192, 0).unwrap();
+    let other: &PAtomicU64 = pool.at(far.offset::<PAtomicU64>());
+    words[7].store_persist(&pool, 1000, Ordering::Release);
+    other.store_persist(&pool, 1000, Ordering::Release);
+    let other = {
+        pool.fence();
+        far.commit::<PAtomicU64>()
+    };
+    drop(within);
+    std::thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| {
+                for _ in 0..3000 {
+                    let _within = pool.write_guard();
+                    words[7].fetch_add(&pool, 1, Ordering::AcqRel);
+                    pool.persist(&words[7]);
+                    let cell = pool.at(other);
+                    cell.fetch_add(&pool, u64::MAX, Ordering::AcqRel);
+                    pool.persist(cell);
+                }
+            });
+        }
+        for _ in 0..10 {
+            pool.sync().unwrap();
+        }
+    });
+    drop(pool);
+    files.lose_power();
+    let pool = files.open();
+    let sum = pool.slice(pool.root::<PAtomicU64>(), 8)[7]
+        .load(&pool, Ordering::Acquire)
+        .wrapping_add(pool.at(other).load(&pool, Ordering::Acquire));
+    assert_eq!(sum, 2000);
+}
