@@ -9,8 +9,8 @@
 //! **Where it differs**: blocks of 4 KiB, RocksDB's default, for the guide's 16 KiB save memory for
 //! indexes at the price of reads, and all stores here have blocks or pages of 4 KiB.
 //!
-//! **Cache**: the LRU cache, which is the default. The guide names HyperClockCache for many threads;
-//! RocksDB's own benchmark with two threads showed no difference beyond its noise, and no sign.
+//! **Cache**: the LRU cache, which is the default. HyperClockCache is meant for many threads;
+//! RocksDB's own benchmark with two threads showed no difference beyond its noise.
 //!
 //! **Durability**: the log is written at each write and synced only for synced ones.
 //!
