@@ -1,6 +1,8 @@
 //! Batches: several writes that take effect together.
 
-use crate::db::check_limits;
+use std::ops::RangeBounds;
+
+use crate::db::{check_limits, deleted_range, range_bounds};
 use crate::engine::wip::BATCH_BYTES_MAX;
 use crate::log::BatchEncoder;
 use crate::types::Kind;
@@ -62,6 +64,21 @@ impl WriteBatch {
     /// As [`WriteBatch::put`].
     pub fn delete(&mut self, keyspace: &Keyspace, key: impl AsRef<[u8]>) -> Result<()> {
         self.add(keyspace, Kind::Delete, key.as_ref(), &[])
+    }
+
+    /// Adds a range delete: what earlier operations of the batch put into the range is gone, too.
+    ///
+    /// # Errors
+    /// As [`WriteBatch::put`].
+    pub fn delete_range<K: AsRef<[u8]>>(
+        &mut self,
+        keyspace: &Keyspace,
+        range: impl RangeBounds<K>,
+    ) -> Result<()> {
+        match deleted_range(range_bounds(&range))? {
+            Some((lower, upper)) => self.add(keyspace, Kind::DeleteRange, &lower, &upper),
+            None => Ok(()),
+        }
     }
 
     fn add(&mut self, keyspace: &Keyspace, kind: Kind, key: &[u8], value: &[u8]) -> Result<()> {

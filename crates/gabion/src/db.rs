@@ -204,6 +204,14 @@ impl Db {
         self.default.delete(key)
     }
 
+    /// As [`Keyspace::delete_range`] on the default keyspace.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn delete_range<K: AsRef<[u8]>>(&self, range: impl RangeBounds<K>) -> Result<()> {
+        self.default.delete_range(range)
+    }
+
     /// As [`Keyspace::multi_get`] on the default keyspace.
     ///
     /// # Errors
@@ -369,6 +377,47 @@ impl Keyspace {
         self.write_one(Kind::Delete, key.as_ref(), &[], durability)
     }
 
+    /// Removes all keys in `range` and their values, at the store's durability: all of them at
+    /// once, for readers as for a crash. Snapshots and iterators that began before go on seeing
+    /// them.
+    ///
+    /// Costs one write, whatever the number of keys, and one entry in each bucket of the range that
+    /// holds anything. Scans seek past the range instead of stepping over each key, tables that
+    /// hold nothing else are dropped without being read, and the entry itself goes at the bucket's
+    /// next full compaction.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// # let db = gabion::Db::open(dir.path())?;
+    /// for day in ["2026-10-30", "2026-10-31", "2026-11-01"] {
+    ///     db.put(day, "weather")?;
+    /// }
+    /// db.delete_range(.."2026-11")?;
+    /// assert_eq!(db.iter().count(), 1);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Keyspace::put`]; the ends of the range are keys, with their limit.
+    pub fn delete_range<K: AsRef<[u8]>>(&self, range: impl RangeBounds<K>) -> Result<()> {
+        self.delete_range_with(range, self.store.durability)
+    }
+
+    /// As [`Keyspace::delete_range`], at a durability of its own.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn delete_range_with<K: AsRef<[u8]>>(
+        &self,
+        range: impl RangeBounds<K>,
+        durability: Durability,
+    ) -> Result<()> {
+        match deleted_range(range_bounds(&range))? {
+            Some((lower, upper)) => self.write_one(Kind::DeleteRange, &lower, &upper, durability),
+            None => Ok(()),
+        }
+    }
+
     #[inline]
     fn write_one(
         &self,
@@ -503,6 +552,36 @@ pub(crate) fn check_limits(key: &[u8], value: &[u8]) -> Result<()> {
     Ok(())
 }
 
+/// The operands of a range delete: the first key, and the first key above, empty for the end of all
+/// keys; `None` when the range holds no key.
+pub(crate) fn deleted_range(
+    (lower, upper): (Bound<&[u8]>, Bound<&[u8]>),
+) -> Result<Option<(Vec<u8>, Vec<u8>)>> {
+    for bound in [lower, upper] {
+        if let Bound::Included(key) | Bound::Excluded(key) = bound {
+            check_limits(key, &[])?;
+        }
+    }
+    let Some((mut lower, mut upper)) = wip::key_range((lower, upper)) else {
+        return Ok(None);
+    };
+    // What follows a key of the greatest length has one byte too many; no key lies between it and
+    // the next one of the greatest length.
+    if lower.len() as u64 > KEY_BYTES_MAX {
+        let Bound::Excluded(next) = prefix_bounds(&lower[..lower.len() - 1]).1 else {
+            return Ok(None);
+        };
+        lower = next;
+    }
+    if let Some(key) = upper.take_if(|upper| upper.len() as u64 > KEY_BYTES_MAX)
+        && let Bound::Excluded(next) = prefix_bounds(&key[..key.len() - 1]).1
+    {
+        upper = Some(next);
+    }
+    let holds_keys = upper.as_ref().is_none_or(|upper| lower < *upper);
+    Ok(holds_keys.then(|| (lower, upper.unwrap_or_default())))
+}
+
 /// The bounds of a range as bytes.
 pub(crate) fn range_bounds<'r, K: AsRef<[u8]> + 'r>(
     range: &'r impl RangeBounds<K>,
@@ -552,6 +631,27 @@ mod tests {
                 assert_eq!(bounds.contains(&key.to_vec()), key.starts_with(prefix));
             }
         }
+    }
+
+    #[test]
+    fn the_ends_of_a_deleted_range_are_keys() {
+        let limit = usize::try_from(KEY_BYTES_MAX).unwrap();
+        let (long, last) = ([vec![b'x'; limit - 1], vec![7]].concat(), vec![0xff; limit]);
+        let next = [vec![b'x'; limit - 1], vec![8]].concat();
+        let range = |lower, upper| deleted_range((lower, upper)).unwrap();
+        let free = Bound::Unbounded;
+        assert_eq!(range(free, free), Some((vec![], vec![])));
+        assert_eq!(range(free, Bound::Excluded(b"")), None);
+        assert_eq!(range(Bound::Included(b"b"), Bound::Excluded(b"b")), None);
+        let one = Some((b"b".to_vec(), b"b\0".to_vec()));
+        assert_eq!(range(Bound::Included(b"b"), Bound::Included(b"b")), one);
+        let above = Some((next.clone(), vec![]));
+        assert_eq!(range(Bound::Excluded(&long), free), above);
+        assert_eq!(range(free, Bound::Included(&long)), Some((vec![], next)));
+        assert_eq!(range(free, Bound::Included(&last)), Some((vec![], vec![])));
+        assert_eq!(range(Bound::Excluded(&last), free), None);
+        let too_long = vec![1; limit + 1];
+        assert!(deleted_range((free, Bound::Excluded(&too_long))).is_err());
     }
 
     #[test]

@@ -16,14 +16,23 @@ pub(crate) enum Kind {
     Delete = 0,
     /// The key has the entry's value from this sequence number on.
     Put = 1,
+    /// The key, and all keys above it and below the entry's value, have no value from this sequence
+    /// number on. An empty value stands for the end of all keys.
+    DeleteRange = 2,
 }
 
 impl Kind {
+    /// Whether entries of the kind are there to hide others.
+    pub(crate) fn is_tombstone(self) -> bool {
+        self != Kind::Put
+    }
+
     /// Decodes a kind read from a medium; `None` for a number that this version does not know.
     pub(crate) fn from_u8(number: u8) -> Option<Kind> {
         match number {
             0 => Some(Kind::Delete),
             1 => Some(Kind::Put),
+            2 => Some(Kind::DeleteRange),
             _ => None,
         }
     }
@@ -95,9 +104,9 @@ mod tests {
 
     #[test]
     fn kinds_survive_a_round_trip() {
-        for kind in [Kind::Delete, Kind::Put] {
+        for kind in [Kind::Delete, Kind::Put, Kind::DeleteRange] {
             assert_eq!(Kind::from_u8(kind as u8), Some(kind));
         }
-        assert_eq!(Kind::from_u8(2), None);
+        assert_eq!(Kind::from_u8(3), None);
     }
 }

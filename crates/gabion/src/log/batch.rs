@@ -19,6 +19,9 @@
 //! | value length | only where the kind has a value |
 //! | key, value | |
 //!
+//! The key of a range delete is the first key that is deleted, its value the first one above that
+//! is not, or empty for the end of all keys.
+//!
 //! A batch is one payload and so one frame: it is replayed whole or not at all. Several batches
 //! that are committed together may share a frame, as their numbers follow each other.
 //!
@@ -312,7 +315,7 @@ impl<'a> Iterator for Ops<'a> {
 fn has_value(kind: Kind) -> bool {
     match kind {
         Kind::Delete => false,
-        Kind::Put => true,
+        Kind::Put | Kind::DeleteRange => true,
     }
 }
 
@@ -332,9 +335,11 @@ mod tests {
         let mut ops = BatchEncoder::default();
         ops.op(Kind::Put, 300, b"key", b"value");
         ops.op(Kind::Delete, 1, b"", b"");
-        let golden = b"\x01\x07\0\0\0\0\0\0\0\x02\0\0\0\
+        ops.op(Kind::DeleteRange, 1, b"a", b"bc");
+        let golden = b"\x01\x07\0\0\0\0\0\0\0\x03\0\0\0\
             \x01\xac\x02\x03\x05keyvalue\
-            \0\x01\0";
+            \0\x01\0\
+            \x02\x01\x01\x02abc";
         assert_eq!(batch(7, &ops), golden);
 
         let mut relog = RelogEncoder::new();
@@ -351,8 +356,8 @@ mod tests {
         assert!(decode(&batch_head(SEQ_MAX, 2)).is_err());
         assert!(decode(&batch_head(SEQ_MAX, 1)).is_ok());
         let mut payload = batch_head(1, 1).to_vec();
-        payload.extend([2, 0, 0, 0]);
-        assert!(decode(&payload).unwrap().next().unwrap().is_err(), "kind 2");
+        payload.extend([3, 0, 0, 0]);
+        assert!(decode(&payload).unwrap().next().unwrap().is_err(), "kind 3");
         payload[13] = Kind::Delete as u8;
         let mut ops = decode(&payload).unwrap();
         assert!(ops.next().unwrap().is_ok());

@@ -49,11 +49,7 @@ impl Specimen {
             });
             let key = format!("key {:03}", number * 37 % 61).into_bytes();
             let keyspace = usize::from(number.is_multiple_of(3));
-            let operation = Operation {
-                keyspace,
-                key,
-                value,
-            };
+            let operation = Operation::new(keyspace, key, value);
             subject
                 .write(std::slice::from_ref(&operation), None)
                 .unwrap();

@@ -18,6 +18,7 @@ mod concurrent;
 mod corruption;
 mod crash;
 mod damage;
+mod delete_range;
 mod examples;
 mod faults;
 mod limits;

@@ -32,8 +32,11 @@ use super::demand::Demand;
 use super::file::TableFile;
 use super::memtable::MemTable;
 use super::prefix_index::{PrefixIndex, common_prefix_len};
+use super::range_deletes::{Deletes, Fragments};
 use super::reads::Reads;
-use crate::Slice;
+use super::snapshots::Protected;
+use crate::types::Seq;
+use crate::{Result, Slice};
 
 /// The buckets of one keyspace at one moment.
 pub(crate) struct Router {
@@ -78,6 +81,16 @@ impl Router {
         } else {
             &self.buckets[position]
         }
+    }
+
+    /// The buckets that may hold keys in `[lower, upper)`.
+    pub(crate) fn touching<'r>(
+        &'r self,
+        lower: &[u8],
+        upper: Option<&'r [u8]>,
+    ) -> impl Iterator<Item = &'r Arc<Bucket>> {
+        let rest = self.buckets[self.position(lower)..].iter();
+        rest.take_while(move |bucket| upper.is_none_or(|upper| bucket.lower() < upper))
     }
 
     /// All buckets, ordered by their keys.
@@ -174,6 +187,36 @@ impl Bucket {
         *self.lower <= *largest && self.upper().is_none_or(|upper| smallest < upper)
     }
 
+    /// Deletes the keys of a range as far as they are the bucket's, by an entry in its MemTable. A
+    /// bucket that holds nothing is left as it is. The caller has the install lock (I5).
+    pub(crate) fn delete_range(
+        &self,
+        (lower, upper): (&[u8], Option<&[u8]>),
+        seq: Seq,
+        segment: u64,
+        protected: &Protected,
+    ) {
+        let state = self.state.load_full();
+        if state.is_empty() {
+            return;
+        }
+        let lower = lower.max(self.lower());
+        let upper = match (upper, self.upper()) {
+            (Some(upper), Some(own)) => Some(upper.min(own)),
+            (upper, own) => upper.or(own),
+        };
+        // A record that is replayed a second time is there already.
+        if !state.active.insert_range(lower, upper, seq) {
+            return;
+        }
+        state.active.pin_once(segment);
+        let range = Fragments::of_range(lower, upper, seq);
+        self.state.store(Arc::new(BucketState {
+            deletes: state.deletes.with(range, protected),
+            ..BucketState::clone(&state)
+        }));
+    }
+
     /// Reserves the bucket for one compaction or split.
     pub(crate) fn reserve(&self) -> bool {
         // ORDER: Acquire pairs with the Release of `release`: what the last job did is seen.
@@ -216,12 +259,32 @@ pub(crate) struct BucketState {
     pub(crate) frozen: Vec<Arc<MemTable>>,
     /// What is on the medium.
     pub(crate) levels: Arc<Levels>,
+    /// The range deletes in all of these.
+    pub(crate) deletes: Deletes,
 }
 
 impl BucketState {
     /// The MemTables, newest first.
     pub(crate) fn memtables(&self) -> impl Iterator<Item = &Arc<MemTable>> {
         std::iter::once(&self.active).chain(&self.frozen)
+    }
+
+    /// Whether no key was ever written or all are gone.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.memtables().all(|table| table.is_empty()) && self.levels.runs().next().is_none()
+    }
+
+    /// The index of the range deletes that MemTables and tables hold.
+    pub(crate) fn index_deletes(&self, protected: &Protected) -> Result<Deletes> {
+        let mut sets: Vec<Fragments> = Vec::new();
+        for table in self.memtables() {
+            sets.extend(table.range_deletes().iter().cloned());
+        }
+        let mut files: Vec<&Fragments> = Vec::new();
+        for file in self.levels.files() {
+            files.extend(file.range_deletes()?);
+        }
+        Ok(Deletes::of(sets.iter().chain(files), protected))
     }
 }
 
@@ -276,7 +339,7 @@ impl Levels {
             let tables: Vec<_> = run
                 .tables
                 .iter()
-                .filter(|file| bucket.overlaps(&file.meta.smallest, &file.meta.largest))
+                .filter(|file| file.concerns(bucket))
                 .cloned()
                 .collect();
             (!tables.is_empty()).then(|| Run::new(run.number, tables))
@@ -343,6 +406,14 @@ impl Run {
         self.tables.get(self.tables.position_of(key))
     }
 
+    /// The smallest and the largest sequence number in the run's tables.
+    pub(crate) fn seqs(&self) -> (Seq, Seq) {
+        let metas = || self.tables.iter().map(|file| &file.meta);
+        let oldest = metas().map(|meta| meta.min_seq).min();
+        let newest = metas().map(|meta| meta.max_seq).max();
+        (oldest.unwrap_or(0), newest.unwrap_or(0))
+    }
+
     /// The smallest key of the run's tables.
     pub(crate) fn smallest(&self) -> &[u8] {
         self.tables.first().map_or(&[], |file| &file.meta.smallest)
@@ -361,5 +432,40 @@ impl Run {
             .windows(2)
             .all(|pair| pair[0].largest() < pair[1].smallest());
         disjoint.then_some(ordered)
+    }
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::super::memtable::ChunkPool;
+    use super::*;
+
+    /// What a new bucket holds.
+    pub(in super::super) fn empty_state() -> BucketState {
+        BucketState {
+            active: Arc::new(MemTable::new(&ChunkPool::new(0), 0)),
+            frozen: Vec::new(),
+            levels: Arc::default(),
+            deletes: Deletes::default(),
+        }
+    }
+
+    #[test]
+    fn a_range_touches_the_buckets_that_its_keys_may_be_in() {
+        let bounds: [&[u8]; 4] = [b"", b"c", b"f", b"m"];
+        let upper = |at: usize| bounds.get(at + 1).copied();
+        let buckets =
+            (0..4).map(|at| Arc::new(Bucket::new(at as u64, bounds[at], upper(at), empty_state())));
+        let router = Router::new(buckets.collect());
+        for (lower, end) in [("", None), ("c", Some("f")), ("d", Some("fa")), ("x", None)] {
+            let end = end.map(str::as_bytes);
+            let found: Vec<_> = router
+                .touching(lower.as_bytes(), end)
+                .map(|b| b.id)
+                .collect();
+            let all = router.buckets().iter();
+            let expected = all.filter(|bucket| bucket.touches(lower.as_bytes(), end));
+            assert_eq!(found, expected.map(|bucket| bucket.id).collect::<Vec<_>>());
+        }
     }
 }

@@ -27,7 +27,9 @@ use super::cursor::Access;
 use super::file::{TableFile, file_meta};
 use super::manifest::Edit;
 use super::merge::{Merge, run_source};
+use super::range_deletes::{Deletes, Fragments, Hidden};
 use super::retain::Retain;
+use super::snapshots::Protected;
 use super::table::TableMeta;
 use super::{INITIAL_LEVELS, retire_all};
 use crate::Result;
@@ -100,7 +102,9 @@ impl Wip {
     /// Carries out a compaction of a bucket that the caller has reserved.
     pub(super) fn compact(&self, job: &Compaction) -> Result<()> {
         let runs: Vec<Run> = job.inputs.iter().map(|(_, run)| run.clone()).collect();
-        match Run::in_order(&runs).filter(|_| !job.rewrites) {
+        let mut files = runs.iter().flat_map(|run| run.tables.iter());
+        let deletes = files.any(|file| file.meta.range_deletes > 0);
+        match Run::in_order(&runs).filter(|_| !job.rewrites && !deletes) {
             Some(ordered) => {
                 let tables = ordered
                     .iter()
@@ -120,20 +124,28 @@ impl Wip {
     /// Merges the runs into a new table; `None` when nothing of them is left.
     fn merge(&self, job: &Compaction, runs: &[Run]) -> Result<Option<TableMeta>> {
         let protected = self.snapshots.protect(|| self.visible());
-        let mut retain = Retain::new(protected, job.bottom);
         let sources = runs
             .iter()
             .map(|run| run_source(&job.bucket, run, Access::Sequential));
         let mut merge = Merge::new(Arc::clone(&job.bucket), sources);
+        let deletes = range_deletes_of(runs, &protected)?.within(&job.bucket);
+        if !deletes.is_empty() {
+            let hidden = runs.iter().map(|run| {
+                let (oldest, newest) = run.seqs();
+                Hidden::from_all(oldest, newest, &protected)
+            });
+            merge.leave_out(Deletes::of([&deletes], &protected), hidden);
+        }
         merge.seek(job.bucket.lower())?;
         let mut output = self.create_table(job.purpose)?;
+        let mut retain = Retain::new(protected, job.bottom, deletes);
+        let mut add = |key: &[u8], seq, kind, value: &[u8]| output.add(key, seq, kind, value);
         while let Some(entry) = merge.current() {
             let (key, seq, kind) = (entry.key(), entry.seq(), entry.kind());
-            if retain.keeps(key, seq, kind) {
-                output.add(key, seq, kind, entry.value_bytes())?;
-            }
+            retain.offer(key, seq, kind, entry.value_bytes(), &mut add)?;
             merge.advance()?;
         }
+        retain.finish(&mut add)?;
         if output.entries() == 0 {
             return Ok(None);
         }
@@ -165,7 +177,10 @@ impl Wip {
                 file: meta.file,
                 meta: file_meta(&meta),
             });
-            tables.push(Arc::new(TableFile::new(meta, &self.disk, &self.cache)));
+            let file = TableFile::new(meta, &self.disk, &self.cache);
+            // Opens a table with range deletes, so that the bucket's index of them can be made.
+            file.range_deletes()?;
+            tables.push(Arc::new(file));
         }
         let level = u8::try_from(job.output_level).expect("there are a few levels");
         for file in &tables {
@@ -202,11 +217,16 @@ impl Wip {
         if !tables.is_empty() {
             levels.add(job.output_level, Run::new(number, tables));
         }
-        bucket.state.store(Arc::new(BucketState {
-            active: Arc::clone(&state.active),
-            frozen: state.frozen.clone(),
+        let mut next = BucketState {
             levels: Arc::new(levels),
-        }));
+            ..BucketState::clone(&state)
+        };
+        if !next.deletes.is_empty() {
+            // Should a table not open, the old index is as true as the new one.
+            let protected = self.snapshots.protect(|| self.visible());
+            next.deletes = next.index_deletes(&protected).unwrap_or(next.deletes);
+        }
+        bucket.state.store(Arc::new(next));
         job.inputs
             .iter()
             .for_each(|(level, _)| bucket.reads.compacted(*level));
@@ -214,4 +234,18 @@ impl Wip {
         retire_all(dropped);
         Ok(())
     }
+}
+
+/// The range deletes in the tables of runs.
+pub(super) fn range_deletes_of<'r>(
+    runs: impl IntoIterator<Item = &'r Run>,
+    protected: &Protected,
+) -> Result<Fragments> {
+    let mut sets = Vec::new();
+    for run in runs {
+        for file in run.tables.iter() {
+            sets.extend(file.range_deletes()?);
+        }
+    }
+    Ok(Fragments::union(sets, protected))
 }

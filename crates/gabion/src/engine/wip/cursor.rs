@@ -190,6 +190,11 @@ impl RunCursor {
         }
     }
 
+    /// The smallest key of the tables.
+    pub(crate) fn smallest(&self) -> &[u8] {
+        self.tables.first().map_or(&[], |file| &file.meta.smallest)
+    }
+
     fn prefetch(&self, key: &[u8]) {
         let table = self.tables.get(self.tables.position_of(key));
         if let Some(table) = table.and_then(|file| file.opened()) {

@@ -5,7 +5,8 @@
 //! 2. a bucket at its capacity: a split, or a full compaction when half of it is hidden versions;
 //! 3. a bucket that a user wants compacted (`demand`): a full compaction;
 //! 4. a bucket that shares overlapping tables with its siblings: a full compaction of its slices;
-//! 5. a bucket of which half is hidden versions: a full compaction;
+//! 5. a bucket of which half is hidden versions, or half are tables that range deletes hide: a full
+//!    compaction;
 //! 6. a level with `sublevels_min` runs, when nothing else is due;
 //! 7. when nobody writes: a bucket whose younger runs together are half as large as its largest, a
 //!    full compaction. Reads then find one run where there were several, for at most three bytes
@@ -25,8 +26,10 @@ use std::sync::Arc;
 use gabion_media::Purpose;
 
 use super::bucket::{Bucket, BucketState, Run};
-use super::compact::Compaction;
+use super::compact::{Compaction, range_deletes_of};
 use super::priority::{self, Claim, Urgency};
+use super::range_deletes::{Deletes, Hidden};
+use super::split::slice_bytes;
 use super::{Keyspace, Wip};
 use crate::Result;
 
@@ -139,6 +142,10 @@ impl Wip {
             let job = Job::OnDemand(Compaction::on_demand(bucket, levels));
             return Ok(Some(of_bucket(Urgency::Demanded, job)));
         }
+        if self.deleted_bytes(bucket, &state)? > bytes / 2 {
+            let job = compact(Purpose::Compaction);
+            return Ok(Some(of_bucket(Urgency::Hidden, job)));
+        }
         if runs > 1 && shares_overlapping_tables(bucket, &state) {
             return Ok(Some(of_bucket(Urgency::Shared, compact(Purpose::Split))));
         }
@@ -153,6 +160,34 @@ impl Wip {
             )));
         }
         Ok(Some(of_level(Urgency::Level)))
+    }
+
+    /// The bytes of tables that hold nothing in the bucket but what range deletes hide from all
+    /// readers: a compaction drops them without reading them. Only range deletes that are in tables
+    /// count, as there.
+    fn deleted_bytes(&self, bucket: &Bucket, state: &BucketState) -> Result<u64> {
+        if state.deletes.is_empty() {
+            return Ok(0);
+        }
+        let protected = self.snapshots.protect(|| self.visible());
+        let deletes = range_deletes_of(state.levels.runs(), &protected)?;
+        let deletes = Deletes::of([&deletes.within(bucket)], &protected);
+        let mut bytes = 0;
+        for file in state.levels.files() {
+            let meta = &file.meta;
+            let hidden = Hidden::from_all(meta.min_seq, meta.max_seq, &protected);
+            let first = bucket.lower().max(&meta.smallest);
+            if let Some(gap) = deletes.gap(first, hidden)
+                && (gap.upper.as_deref() == bucket.upper()
+                    || gap
+                        .upper
+                        .as_deref()
+                        .is_none_or(|upper| *meta.largest < *upper))
+            {
+                bytes += slice_bytes(bucket, file)?;
+            }
+        }
+        Ok(bytes)
     }
 
     /// The size at which buckets of a store of this size split, before it is varied.

@@ -5,8 +5,10 @@ use std::sync::{Arc, OnceLock};
 
 use gabion_media::Disk;
 
+use super::bucket::Bucket;
 use super::manifest::FileMeta;
 use super::names::table_name;
+use super::range_deletes::Fragments;
 use super::table::{Sketch, Table, TableMeta};
 use crate::cache::BlockCache;
 use crate::{Result, Slice};
@@ -43,6 +45,26 @@ impl TableFile {
                 let table = Table::open(&self.disk, self.meta.file, &self.cache)?;
                 Ok(self.table.get_or_init(|| Arc::new(table)))
             }
+        }
+    }
+
+    /// The range deletes of the table, which is opened if it has any; `None` for one without.
+    pub(crate) fn range_deletes(&self) -> Result<Option<&Fragments>> {
+        match self.meta.range_deletes {
+            0 => Ok(None),
+            _ => Ok(Some(self.table()?.range_deletes())),
+        }
+    }
+
+    /// Whether the table may say anything about keys of a bucket. Its range deletes may reach
+    /// beyond its entries.
+    pub(crate) fn concerns(&self, bucket: &Bucket) -> bool {
+        if bucket.overlaps(&self.meta.smallest, &self.meta.largest) {
+            return true;
+        }
+        match self.table.get() {
+            Some(table) => table.range_deletes().touches(bucket),
+            None => self.meta.range_deletes > 0,
         }
     }
 
@@ -84,6 +106,7 @@ pub(crate) fn file_meta(meta: &TableMeta) -> FileMeta {
         file_bytes: meta.file_bytes,
         entries: meta.entries,
         tombstones: meta.tombstones,
+        range_deletes: meta.range_deletes,
         user_bytes: meta.user_bytes,
         smallest: meta.smallest.to_vec(),
         largest: meta.largest.to_vec(),
@@ -100,6 +123,7 @@ pub(crate) fn table_meta(file: u64, meta: &FileMeta) -> Option<TableMeta> {
         file_bytes: meta.file_bytes,
         entries: meta.entries,
         tombstones: meta.tombstones,
+        range_deletes: meta.range_deletes,
         user_bytes: meta.user_bytes,
         smallest: Slice::new(&meta.smallest),
         largest: Slice::new(&meta.largest),

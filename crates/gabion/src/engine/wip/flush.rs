@@ -28,6 +28,7 @@ use super::file::file_meta;
 use super::manifest::Edit;
 use super::memtable::MemTable;
 use super::names::table_name;
+use super::range_deletes::Fragments;
 use super::retain::Retain;
 use super::table::{TableMeta, TableOptions, TableWriter};
 use super::{Frozen, Keyspace, Wip};
@@ -96,17 +97,18 @@ impl Wip {
 
     fn flush_table(&self, job: &Job) -> Result<()> {
         let protected = self.snapshots.protect(|| self.visible());
-        let mut retain = Retain::new(protected, false);
+        let deletes = Fragments::union(job.table.range_deletes().iter(), &protected);
         let mut output = self.create_table(Purpose::Flush)?;
+        let mut retain = Retain::new(protected, false, deletes);
+        let mut add = |key: &[u8], seq, kind, value: &[u8]| output.add(key, seq, kind, value);
         let mut cursor = job.table.sorted();
         cursor.seek_first();
         while cursor.valid() {
             let (key, seq, kind) = (cursor.key(), cursor.seq(), cursor.kind());
-            if retain.keeps(key, seq, kind) {
-                output.add(key, seq, kind, cursor.value_bytes())?;
-            }
+            retain.offer(key, seq, kind, cursor.value_bytes(), &mut add)?;
             cursor.next();
         }
+        retain.finish(&mut add)?;
         let meta = output.finish()?;
         let file = self.install_flush(job, meta)?;
         self.counters.count_flush();
@@ -125,6 +127,8 @@ impl Wip {
         self.syncer.sync().map_err(|error| self.fail(error))?;
         let file = Arc::new(TableFile::new(meta, &self.disk, &self.cache));
         let number = file.meta.file;
+        // Opens a table with range deletes, so that what they concern is known below.
+        file.range_deletes()?;
 
         let mut versions = self.versions.lock();
         let router = job.keyspace.router.load_full();
@@ -133,7 +137,7 @@ impl Wip {
             .iter()
             .filter(|bucket| bucket.is_within(&job.lower, job.upper.as_deref()))
             .collect();
-        let overlaps = |bucket: &Bucket| bucket.overlaps(&file.meta.smallest, &file.meta.largest);
+        let overlaps = |bucket: &Bucket| file.concerns(bucket);
         let mut edits = vec![Edit::NewFile {
             file: number,
             meta: file_meta(&file.meta),
@@ -171,6 +175,7 @@ impl Wip {
                 active: Arc::clone(&state.active),
                 frozen: frozen.cloned().collect(),
                 levels: Arc::new(levels),
+                deletes: state.deletes.clone(),
             }));
         }
         install

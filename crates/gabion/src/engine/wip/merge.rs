@@ -11,16 +11,19 @@
 //! - I1: `heads` holds the sources that stand on an entry inside the bucket's range, ordered by key
 //!   in the merge's direction; equal keys newest first going forward and oldest first backward.
 //! - I2: every key in `heads` has at least `common` bytes, the bucket's own.
-//! - I3: a source that may hold keys outside the bucket's range (a slice) is clipped.
+//! - I3: a source stands on no entry that a range delete hides from the merge's reader, as far as
+//!   the source is older than the delete as a whole; it is sought past such ranges.
+//! - I4: a source that may hold keys outside the bucket's range (a slice) is clipped.
 
 use std::cmp::Ordering;
 use std::sync::Arc;
 
 use super::bucket::{Bucket, BucketState, Run};
 use super::cursor::{Access, RunCursor, Source};
+use super::range_deletes::{Deletes, Hidden};
 use super::table::Stretch;
 use crate::Result;
-use crate::types::prefix_after;
+use crate::types::{Seq, prefix_after};
 
 /// A cursor over several sources at once, inside one bucket's range. Versions of a key come one by
 /// one, newest first going forward, oldest first going backward.
@@ -30,12 +33,18 @@ pub(crate) struct Merge {
     heads: Vec<Head>,
     common: usize,
     forward: bool,
+    /// The range deletes that concern the merge.
+    deletes: Deletes,
 }
 
 struct Clipped {
     source: Source,
     /// The source may leave the bucket's range.
     clip: bool,
+    /// What range deletes hide of the source.
+    hidden: Option<Hidden>,
+    /// Nothing more of the source is to be seen, though it may stand on an entry.
+    ended: bool,
 }
 
 #[derive(Clone, Copy)]
@@ -53,7 +62,12 @@ impl Merge {
     ) -> Merge {
         let sources = sources.into_iter();
         let mut clipped = Vec::with_capacity(sources.size_hint().1.unwrap_or(0).max(8));
-        clipped.extend(sources.map(|(source, clip)| Clipped { source, clip }));
+        clipped.extend(sources.map(|(source, clip)| Clipped {
+            source,
+            clip,
+            hidden: None,
+            ended: false,
+        }));
         let sources = clipped;
         let common = bucket.common_prefix_len();
         let heads = Vec::with_capacity(sources.len());
@@ -63,25 +77,50 @@ impl Merge {
             heads,
             common,
             forward: true,
+            deletes: Deletes::default(),
         }
     }
 
-    /// A merge of everything in a bucket.
-    pub(crate) fn of_state(bucket: &Arc<Bucket>, state: &BucketState) -> Merge {
-        let memory = state
-            .memtables()
-            .filter(|table| !table.is_empty())
-            .map(|table| {
-                (
-                    Source::Memory(table.sorted()),
-                    !Arc::ptr_eq(table, &state.active),
-                )
-            });
+    /// Leaves out what `deletes` hide; `hidden` says of each source what that is.
+    pub(crate) fn leave_out(&mut self, deletes: Deletes, hidden: impl IntoIterator<Item = Hidden>) {
+        self.deletes = deletes;
+        for (source, hidden) in self.sources.iter_mut().zip(hidden) {
+            source.hidden = Some(hidden);
+        }
+    }
+
+    /// A merge of everything in a bucket, for a reader at `seq`.
+    pub(crate) fn of_state(bucket: &Arc<Bucket>, state: &BucketState, seq: Seq) -> Merge {
+        // Looked at once: the active table may get its first record meanwhile.
+        let empty = usize::from(state.active.is_empty());
+        let memory = state.memtables().skip(empty).map(|table| {
+            (
+                Source::Memory(table.sorted()),
+                !Arc::ptr_eq(table, &state.active),
+            )
+        });
         let runs = state
             .levels
             .runs()
             .map(|run| run_source(bucket, run, Access::Cached));
-        Merge::new(Arc::clone(bucket), memory.chain(runs))
+        let mut merge = Merge::new(Arc::clone(bucket), memory.chain(runs));
+        if !state.deletes.is_empty() {
+            // What is inserted into a MemTable from now on is not for this reader.
+            let newest = state
+                .memtables()
+                .skip(empty)
+                .map(|table| table.max_seq())
+                .chain(state.levels.runs().map(|run| run.seqs().1));
+            let hidden = newest.map(|newest| Hidden::from_reader(newest, seq));
+            merge.leave_out(state.deletes.clone(), hidden);
+        }
+        merge
+    }
+
+    /// The range deletes that concern the merge. Its entries may be hidden by them, where a source
+    /// is not older than the delete as a whole.
+    pub(crate) fn deletes(&self) -> &Deletes {
+        &self.deletes
     }
 
     /// The bucket whose range the merge covers.
@@ -94,14 +133,15 @@ impl Merge {
         self.forward = true;
         let bucket = Arc::clone(&self.bucket);
         let key = key.max(bucket.lower());
-        // The waits for memory of all sources overlap.
         for Clipped { source, .. } in &self.sources {
             source.prefetch(key);
         }
-        self.seek_each(|source| source.approach(key))?;
-        self.seek_each(|source| source.seek(key))?;
-        self.rank_heads();
-        Ok(())
+        if self.deletes.is_empty() {
+            // The waits for memory of all sources overlap.
+            self.seek_each(|clipped, _| clipped.source.approach(key))?;
+        }
+        self.seek_each(|clipped, deletes| clipped.seek(key, deletes))?;
+        self.rank_heads()
     }
 
     /// Moves to the last entry whose key is below `key`, or to the last one of all.
@@ -112,9 +152,8 @@ impl Merge {
             (Some(key), Some(upper)) => Some(key.min(upper)),
             (key, upper) => key.or(upper),
         };
-        self.seek_each(|source| source.seek_before(key))?;
-        self.rank_heads();
-        Ok(())
+        self.seek_each(|clipped, _| clipped.source.seek_before(key))?;
+        self.rank_heads()
     }
 
     /// The source that stands on the current entry; `None` at the end.
@@ -140,7 +179,7 @@ impl Merge {
     pub(crate) fn stretch(&self, upper: Option<&[u8]>) -> Option<Stretch> {
         debug_assert!(self.forward);
         let head = self.heads.first()?;
-        let Clipped { source, clip } = &self.sources[head.source];
+        let Clipped { source, clip, .. } = &self.sources[head.source];
         if let Some(rival) = self.heads.get(1)
             && rival.prefix == head.prefix
             && self.sources[rival.source].source.key() == source.key()
@@ -148,6 +187,15 @@ impl Merge {
             return None;
         }
         let bucket_upper = self.bucket.upper().filter(|_| *clip);
+        let mut upper = upper;
+        if !self.deletes.is_empty() {
+            // The entries of a stretch are not asked whether they are deleted.
+            if self.deletes.covers(source.key()) {
+                return None;
+            }
+            let next = self.deletes.next_lower(source.key());
+            upper = upper.into_iter().chain(next).min();
+        }
         let mut stretch = source.stretch([bucket_upper, upper])?;
         stretch.extend(self.rival().map(Source::key));
         Some(stretch)
@@ -221,6 +269,12 @@ impl Merge {
             return Err(error);
         }
         let source = self.heads[place].source;
+        if !self.deletes.is_empty()
+            && let Err(error) = self.skip_deleted(source)
+        {
+            self.heads.clear();
+            return Err(error);
+        }
         match self.prefix(source) {
             None => {
                 self.heads.remove(place);
@@ -239,16 +293,27 @@ impl Merge {
         Ok(())
     }
 
-    fn seek_each(&mut self, mut seek: impl FnMut(&mut Source) -> Result<()>) -> Result<()> {
+    fn seek_each(
+        &mut self,
+        mut seek: impl FnMut(&mut Clipped, &Deletes) -> Result<()>,
+    ) -> Result<()> {
         self.heads.clear();
-        self.sources
-            .iter_mut()
-            .try_for_each(|clipped| seek(&mut clipped.source))
+        let deletes = &self.deletes;
+        self.sources.iter_mut().try_for_each(|clipped| {
+            clipped.ended = false;
+            seek(clipped, deletes)
+        })
     }
 
     /// Makes the heads of sources that were moved.
-    fn rank_heads(&mut self) {
+    fn rank_heads(&mut self) -> Result<()> {
         for position in 0..self.sources.len() {
+            if !self.deletes.is_empty()
+                && let Err(error) = self.skip_deleted(position)
+            {
+                self.heads.clear();
+                return Err(error);
+            }
             let Some(prefix) = self.prefix(position) else {
                 continue;
             };
@@ -264,13 +329,44 @@ impl Merge {
             }
             self.heads[place] = head;
         }
+        Ok(())
+    }
+
+    /// Moves a source past what is hidden of it (I3).
+    #[cold]
+    fn skip_deleted(&mut self, source: usize) -> Result<()> {
+        let Clipped {
+            source,
+            hidden,
+            ended,
+            ..
+        } = &mut self.sources[source];
+        let Some(hidden) = *hidden else {
+            return Ok(());
+        };
+        while source.valid() && !*ended {
+            let Some(gap) = self.deletes.gap(source.key(), hidden) else {
+                break;
+            };
+            match (&gap.upper, self.forward) {
+                (Some(upper), true) => source.seek(upper)?,
+                (None, true) => *ended = true,
+                (_, false) => source.seek_before(Some(&gap.lower))?,
+            }
+        }
+        Ok(())
     }
 
     /// The prefix of a source's current key; `None` when it stands on no entry of the bucket.
     #[inline]
     fn prefix(&self, source: usize) -> Option<u64> {
-        let Clipped { source, clip } = &self.sources[source];
-        if !source.valid() {
+        let Clipped {
+            source,
+            clip,
+            ended,
+            ..
+        } = &self.sources[source];
+        if *ended || !source.valid() {
             return None;
         }
         let key = source.key();
@@ -295,6 +391,29 @@ impl Merge {
                 .then_with(|| b.seq().cmp(&a.seq()))
         });
         if self.forward { order } else { order.reverse() }
+    }
+}
+
+impl Clipped {
+    /// Moves to the first entry that is not below `key`, without a look at the tables that hold
+    /// nothing else than what is hidden.
+    fn seek(&mut self, key: &[u8], deletes: &Deletes) -> Result<()> {
+        let mut start = key;
+        if let (Some(hidden), Source::Run(run)) = (self.hidden, &self.source) {
+            let smallest = run.smallest().to_vec();
+            start = start.max(&smallest);
+            while let Some(gap) = deletes.gap(start, hidden) {
+                match &gap.upper {
+                    Some(upper) => start = upper,
+                    None => {
+                        self.ended = true;
+                        return Ok(());
+                    }
+                }
+            }
+            return self.source.seek(start);
+        }
+        self.source.seek(start)
     }
 }
 

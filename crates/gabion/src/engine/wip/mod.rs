@@ -13,6 +13,7 @@
 //! |---|---|
 //! | `writepath` | a write: leader, log, MemTable, publication |
 //! | `readpath`, `multi_get`, `scan` | a get, several at once, a range scan |
+//! | `range_deletes` | the deletion of many keys at once |
 //! | `flush` | a full MemTable becomes a table of level 0 |
 //! | `compact` | runs of a level become one run of the next |
 //! | `split` | a full bucket becomes several |
@@ -57,6 +58,7 @@ mod multi_get;
 pub(crate) mod names;
 mod prefix_index;
 mod priority;
+mod range_deletes;
 mod readpath;
 mod reads;
 mod reclaim;
@@ -89,6 +91,7 @@ use bucket::{Bucket, BucketState, Router};
 use file::TableFile;
 use manifest::{Edit, Manifest};
 use memtable::{ChunkPool, MemTable};
+use range_deletes::Deletes;
 use schedule::Schedule;
 use snapshots::Snapshots;
 use stats::Counters;
@@ -339,6 +342,7 @@ impl Wip {
             active: Arc::new(MemTable::new(&self.pool, 0)),
             frozen: Vec::new(),
             levels: Arc::default(),
+            deletes: Deletes::default(),
         }
     }
 
@@ -371,6 +375,7 @@ impl Wip {
             active: Arc::new(MemTable::new(&self.pool, expected)),
             frozen,
             levels: Arc::clone(&state.levels),
+            deletes: state.deletes.clone(),
         }));
     }
 

@@ -15,6 +15,9 @@
 //! The caller has registered the number to read at, so a state of a bucket holds what the number
 //! needs whenever it is taken (see `readpath`).
 
+use std::ops::Deref;
+use std::sync::Arc;
+
 use super::bucket::BucketState;
 use super::readpath::{find_in_levels, find_in_memory, prefetch_in_levels, value_of};
 use super::{Keyspace, Wip};
@@ -32,6 +35,14 @@ struct Lookup<'k, S> {
     state: S,
     /// The key's place among the results.
     position: usize,
+}
+
+impl<S: Deref<Target = Arc<BucketState>>> Lookup<'_, S> {
+    /// The newest delete of a range with the key that a reader at `seq` sees.
+    #[inline]
+    fn deleted(&self, seq: Seq) -> Seq {
+        self.state.deletes.newest(self.key, seq)
+    }
 }
 
 impl Wip {
@@ -77,7 +88,7 @@ impl Wip {
             let Lookup { key, hash, .. } = *lookup;
             let found = find_in_memory(&lookup.state, key, hash, snapshot);
             if let Some(entry) = &found {
-                values[lookup.position] = value_of(entry);
+                values[lookup.position] = value_of(entry, lookup.deleted(snapshot));
             }
             found.is_none()
         });
@@ -93,7 +104,9 @@ impl Wip {
         }
         for lookup in &lookups {
             let Lookup { key, hash, .. } = *lookup;
-            values[lookup.position] = find_in_levels(&lookup.state.levels, key, hash, snapshot)?;
+            let deleted = lookup.deleted(snapshot);
+            let levels = &lookup.state.levels;
+            values[lookup.position] = find_in_levels(levels, key, hash, snapshot, deleted)?;
         }
         Ok(())
     }

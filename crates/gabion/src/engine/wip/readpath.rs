@@ -54,21 +54,23 @@ impl Wip {
             // asked.
             state.active.prefetch(hash);
             prefetch_in_levels(&state.levels, key, hash);
+            let deleted = state.deletes.newest(key, seq);
             if let Some(entry) = find_in_memory(&state, key, hash, seq) {
-                return Ok(value_of(&entry));
+                return Ok(value_of(&entry, deleted));
             }
             self.count_read(bucket);
-            return find_in_levels(&state.levels, key, hash, seq);
+            return find_in_levels(&state.levels, key, hash, seq, deleted);
         }
     }
 }
 
-/// What an entry of a MemTable says of its key.
+/// What an entry of a MemTable says of its key; what is not above `deleted` was deleted with a
+/// range of keys.
 #[inline]
-pub(super) fn value_of(entry: &MemEntry<'_>) -> Option<Slice> {
+pub(super) fn value_of(entry: &MemEntry<'_>, deleted: Seq) -> Option<Slice> {
     match entry.kind {
-        Kind::Put => Some(Slice::new(entry.value)),
-        Kind::Delete => None,
+        Kind::Put if entry.seq > deleted => Some(Slice::new(entry.value)),
+        _ => None,
     }
 }
 
@@ -95,12 +97,14 @@ pub(super) fn prefetch_in_levels(levels: &Levels, key: &[u8], hash: u64) {
     }
 }
 
-/// The value of `key` in the tables at `seq`.
+/// The value of `key` in the tables at `seq`; what is not above `deleted` was deleted with a range
+/// of keys.
 pub(super) fn find_in_levels(
     levels: &Levels,
     key: &[u8],
     hash: u64,
     seq: Seq,
+    deleted: Seq,
 ) -> Result<Option<Slice>> {
     let mut candidates: [Option<&Arc<Table>>; FILTERS_AT_ONCE] = [None; FILTERS_AT_ONCE];
     let mut runs = levels.runs();
@@ -121,8 +125,8 @@ pub(super) fn find_in_levels(
         for table in candidates[..count].iter().flatten() {
             if let Some(entry) = table.get(key, hash, seq)? {
                 return Ok(match entry.kind {
-                    Kind::Put => Some(entry.value),
-                    Kind::Delete => None,
+                    Kind::Put if entry.seq > deleted => Some(entry.value),
+                    _ => None,
                 });
             }
         }

@@ -21,9 +21,11 @@ use std::sync::atomic::Ordering;
 
 use super::manifest::Edit;
 use super::memtable::MemTable;
+use super::range_deletes::Fragments;
 use super::{Keyspace, Wip};
-use crate::Result;
 use crate::log::RelogEncoder;
+use crate::types::Kind;
+use crate::{Result, Slice};
 
 /// MemTables with fewer bytes of keys and values than this are logged again instead of flushed,
 /// unless the whole budget is so small that this would be a good part of it.
@@ -110,13 +112,22 @@ impl Wip {
         let mut cursor = table.sorted();
         cursor.seek_first();
         while cursor.valid() {
-            records.push((
-                cursor.seq(),
-                cursor.kind(),
-                cursor.key().to_vec(),
-                cursor.value(),
-            ));
+            if cursor.kind() != Kind::DeleteRange {
+                records.push((
+                    cursor.seq(),
+                    cursor.kind(),
+                    cursor.key().to_vec(),
+                    cursor.value(),
+                ));
+            }
             cursor.next();
+        }
+        for fragment in table.range_deletes().iter().flat_map(Fragments::iter) {
+            let upper = Slice::new(fragment.upper.as_deref().unwrap_or(&[]));
+            for seq in &fragment.seqs {
+                let lower = fragment.lower.to_vec();
+                records.push((*seq, Kind::DeleteRange, lower, upper.clone()));
+            }
         }
         // Replay inserts in the order of the log, which has to be that of the numbers.
         records.sort_by_key(|(seq, ..)| *seq);

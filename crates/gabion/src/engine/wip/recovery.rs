@@ -2,8 +2,8 @@
 //!
 //! # Open
 //! 1. Lock the directory. Read `CURRENT` and the manifest it names; or make a store.
-//! 2. Check that every file that the manifest names is there and has its length. Nothing else of
-//!    the tables is read: they open at first use.
+//! 2. Check that every file that the manifest names is there and has its length. Tables with range
+//!    deletes are opened, because gets of all keys must know them; the others open at first use.
 //! 3. Replay the log from its tail. A record goes to the bucket of its key, unless that bucket's
 //!    flushed sequence number says that a table has it.
 //! 4. Seal: sync the replayed segments, record their valid lengths in the manifest.
@@ -34,16 +34,17 @@ use super::file::{TableFile, table_meta};
 use super::manifest::{Directory, Edit, Manifest, ManifestState, inspect};
 use super::memtable::{ChunkPool, MemTable};
 use super::names::{CURRENT, LOCK, log_name, parse_table_name, table_name};
+use super::range_deletes::Deletes;
 use super::schedule::Schedule;
-use super::snapshots::Snapshots;
+use super::snapshots::{Protected, Snapshots};
 use super::stats::Counters;
 use super::throttle::Throttle;
 use super::writepath::{Leader, WriteQueue};
 use super::{Install, Keyspace, Versions, Wip};
 use crate::cache::BlockCache;
-use crate::log::{Log, LogOptions, ReplayEnd, decode, replay};
+use crate::log::{Log, LogOptions, Op, ReplayEnd, decode, replay};
 use crate::options::TableReads;
-use crate::types::{Seq, hash_key};
+use crate::types::{Kind, SEQ_MAX, Seq, hash_key};
 use crate::{Error, Options, Result};
 
 /// Largest size of a log segment. A sixteenth of the default log, so that the tail moves in small
@@ -216,11 +217,13 @@ impl Parts<'_> {
                     }
                 }
                 let levels = levels_of(runs);
-                let state = BucketState {
+                let mut state = BucketState {
                     active: Arc::new(MemTable::new(self.pool, 0)),
                     frozen: Vec::new(),
                     levels: Arc::new(levels),
+                    deletes: Deletes::default(),
                 };
+                state.deletes = state.index_deletes(&Protected::only(SEQ_MAX))?;
                 buckets.push(Arc::new(Bucket::new(*number, lower, upper, state)));
             }
             let router = ArcSwap::from_pointee(Router::new(buckets));
@@ -303,24 +306,31 @@ fn replay_log(
                         what: format!("a record names keyspace {}, unknown", operation.keyspace),
                     })?;
             last_seq = last_seq.max(operation.seq);
+            let segment = lsn.segment();
+            let is_flushed = |bucket: &Bucket| {
+                let flushed = flushed.get(&bucket.id);
+                flushed.is_some_and(|flushed| operation.seq <= *flushed)
+            };
+            let Op {
+                key, seq, value, ..
+            } = operation;
             let router = keyspace.router.load();
-            let bucket = router.route(operation.key);
-            if flushed
-                .get(&bucket.id)
-                .is_some_and(|flushed| operation.seq <= *flushed)
-            {
+            if operation.kind == Kind::DeleteRange {
+                let upper = (!value.is_empty()).then_some(value);
+                for bucket in router.touching(key, upper).filter(|b| !is_flushed(b)) {
+                    let protected = Protected::only(SEQ_MAX);
+                    bucket.delete_range((key, upper), seq, segment, &protected);
+                }
+                continue;
+            }
+            let bucket = router.route(key);
+            if is_flushed(bucket) {
                 continue;
             }
             let state = bucket.state.load();
-            let hash = hash_key(operation.key);
-            state.active.insert(
-                operation.key,
-                hash,
-                operation.seq,
-                operation.kind,
-                operation.value,
-            );
-            state.active.pin_once(lsn.segment());
+            let hash = hash_key(key);
+            state.active.insert(key, hash, seq, operation.kind, value);
+            state.active.pin_once(segment);
         }
         Ok(())
     })?;

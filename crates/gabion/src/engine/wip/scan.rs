@@ -19,6 +19,7 @@ use std::sync::Arc;
 
 use super::cursor::Source;
 use super::merge::Merge;
+use super::range_deletes::Deletes;
 use super::table::Stretch;
 use super::{Keyspace, Wip};
 use crate::bytes::assign;
@@ -213,9 +214,14 @@ impl Scan {
         }
     }
 
-    /// Deals with the entry that `source` stands on.
+    /// Deals with the entry that `source` stands on; `deletes` are the merge's.
     #[inline]
-    fn deal(done: &mut Vec<u8>, done_any: &mut bool, seq: Seq, source: &Source) -> Dealt {
+    fn deal(
+        (done, done_any): (&mut Vec<u8>, &mut bool),
+        seq: Seq,
+        source: &Source,
+        deletes: &Deletes,
+    ) -> Dealt {
         if source.seq() > seq {
             return Dealt::ToCome;
         }
@@ -226,8 +232,8 @@ impl Scan {
         assign(done, key);
         *done_any = true;
         match source.kind() {
-            Kind::Put => Dealt::Pair,
-            Kind::Delete => Dealt::Gone,
+            Kind::Put if source.seq() > deletes.newest(source.key(), seq) => Dealt::Pair,
+            _ => Dealt::Gone,
         }
     }
 
@@ -253,7 +259,8 @@ impl Scan {
                 return Ok(false);
             };
             self.stretch.forget_dealt();
-            match Scan::deal(&mut self.done, &mut self.done_any, self.seq, rival) {
+            let done = (&mut self.done, &mut self.done_any);
+            match Scan::deal(done, self.seq, rival, merge.deletes()) {
                 Dealt::Pair => {
                     self.at = At::Rival;
                     return Ok(true);
@@ -282,7 +289,7 @@ impl Scan {
                 None => {
                     let bucket = Arc::clone(self.keyspace.router.load().route(&self.lower));
                     self.engine.count_read(&bucket);
-                    let mut merge = Merge::of_state(&bucket, &bucket.state.load());
+                    let mut merge = Merge::of_state(&bucket, &bucket.state.load(), self.seq);
                     merge.seek(&self.lower)?;
                     self.front.insert(merge)
                 }
@@ -298,7 +305,8 @@ impl Scan {
                 if upper.is_some_and(|upper| entry.key() >= upper) {
                     return Ok(false);
                 }
-                match Scan::deal(&mut self.done, &mut self.done_any, self.seq, entry) {
+                let done = (&mut self.done, &mut self.done_any);
+                match Scan::deal(done, self.seq, entry, merge.deletes()) {
                     Dealt::Pair => {
                         self.at = At::Merge;
                         return Ok(true);
@@ -330,7 +338,7 @@ impl Scan {
                 None => {
                     let bucket = Arc::clone(self.keyspace.router.load().route_below(upper));
                     self.engine.count_read(&bucket);
-                    let mut merge = Merge::of_state(&bucket, &bucket.state.load());
+                    let mut merge = Merge::of_state(&bucket, &bucket.state.load(), self.seq);
                     merge.seek_before(upper)?;
                     self.back.insert(merge)
                 }
@@ -345,11 +353,13 @@ impl Scan {
                 let mut visible = None;
                 while let Some(entry) = merge.current().filter(|entry| *entry.key() == *key) {
                     if entry.seq() <= self.seq {
-                        visible = (entry.kind() == Kind::Put).then(|| entry.value());
+                        let put = entry.kind() == Kind::Put;
+                        visible = put.then(|| (entry.seq(), entry.value()));
                     }
                     merge.advance()?;
                 }
-                if let Some(value) = visible {
+                let deleted = merge.deletes().newest(&key, self.seq);
+                if let Some((_, value)) = visible.filter(|(seq, _)| *seq > deleted) {
                     return Ok(Some((key, value)));
                 }
             }

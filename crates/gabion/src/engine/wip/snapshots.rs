@@ -103,6 +103,20 @@ impl Protected {
     }
 }
 
+impl Protected {
+    /// Protects readers at `visible` and above.
+    pub(crate) fn only(visible: Seq) -> Protected {
+        Protected {
+            bounds: vec![visible],
+        }
+    }
+
+    /// The largest number of a stripe.
+    pub(crate) fn last_of(&self, stripe: usize) -> Seq {
+        self.bounds.get(stripe).copied().unwrap_or(0)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -21,6 +21,7 @@
 use std::sync::Arc;
 
 use super::bucket::{Bucket, BucketState, Router};
+use super::file::TableFile;
 use super::manifest::Edit;
 use super::memtable::MemTable;
 use super::reads::Reads;
@@ -33,10 +34,7 @@ impl Wip {
     pub(super) fn bytes(bucket: &Bucket, state: &BucketState) -> Result<u64> {
         let mut bytes = 0;
         for file in state.levels.files() {
-            bytes += match bucket.contains(&file.meta.smallest, &file.meta.largest) {
-                true => file.meta.file_bytes,
-                false => file.table()?.bytes_between(bucket.lower(), bucket.upper()),
-            };
+            bytes += slice_bytes(bucket, file)?;
         }
         Ok(bytes)
     }
@@ -127,6 +125,7 @@ impl Wip {
                 active: Arc::new(MemTable::new(&self.pool, share)),
                 frozen: frozen.clone(),
                 levels,
+                deletes: state.deletes.clone(),
             }));
             Arc::new(child)
         });
@@ -152,6 +151,16 @@ impl Wip {
         );
         Ok(true)
     }
+}
+
+/// The bytes of a table; of a shared table the part in the bucket's range.
+pub(super) fn slice_bytes(bucket: &Bucket, file: &TableFile) -> Result<u64> {
+    Ok(
+        match bucket.contains(&file.meta.smallest, &file.meta.largest) {
+            true => file.meta.file_bytes,
+            false => file.table()?.bytes_between(bucket.lower(), bucket.upper()),
+        },
+    )
 }
 
 /// The sample-sort rule: at most `ways - 1` keys that cut the bucket's tables into even parts.

@@ -304,6 +304,11 @@ impl Wip {
                 key,
                 value,
             } => {
+                if kind == Kind::DeleteRange {
+                    self.delete_range(keyspace, key, value, first, segment);
+                    self.freeze_due_after_ranges(install);
+                    return;
+                }
                 let hash = hash_key(key);
                 let router = keyspace.router.load();
                 let bucket = router.route(key);
@@ -313,6 +318,30 @@ impl Wip {
                 self.freeze_if_due(install, &state.active);
             }
             Write::Batch(operations) => self.insert_batch(install, operations, first, segment),
+        }
+    }
+
+    /// Inserts a range delete into the MemTables of all buckets that it concerns. `upper` is the
+    /// first key above the range, empty for the end of all keys.
+    fn delete_range(
+        &self,
+        keyspace: &Keyspace,
+        lower: &[u8],
+        upper: &[u8],
+        seq: Seq,
+        segment: u64,
+    ) {
+        let upper = (!upper.is_empty()).then_some(upper);
+        let protected = self.snapshots.protect(|| self.visible());
+        for bucket in keyspace.router.load().touching(lower, upper) {
+            bucket.delete_range((lower, upper), seq, segment, &protected);
+        }
+    }
+
+    /// As [`Wip::freeze_if_due`], after inserts into many MemTables.
+    fn freeze_due_after_ranges(&self, install: &mut Install) {
+        if self.throttle.must_look(self.pool.allocated_bytes()) {
+            self.freeze_due(install);
         }
     }
 
@@ -352,8 +381,13 @@ impl Wip {
                     seq,
                     kind,
                     value,
-                    ..
+                    keyspace,
                 } = operation;
+                if kind == Kind::DeleteRange {
+                    let keyspace = &keyspaces[keyspace as usize];
+                    self.delete_range(keyspace, key, value, seq, segment);
+                    continue;
+                }
                 table.insert(key, hash, seq, kind, value);
                 table.pin_once(segment);
                 if table.memory_bytes() > self.throttle.limits().table_bytes_max {

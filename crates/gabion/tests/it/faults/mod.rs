@@ -150,11 +150,10 @@ fn writes_go_on_when_a_full_disk_has_space_again() {
                     .sum();
                 sim.set_capacity(full.then_some(used as u64 + 6_000));
             }
-            let operation = crate::support::Operation {
-                keyspace: random.index(2),
-                key: format!("{:04}", random.below(200)).into_bytes(),
-                value: Some(bytes_of(round, random.index(300))),
-            };
+            let keyspace = random.index(2);
+            let key = format!("{:04}", random.below(200)).into_bytes();
+            let value = Some(bytes_of(round, random.index(300)));
+            let operation = crate::support::Operation::new(keyspace, key, value);
             match subject.write(std::slice::from_ref(&operation), None) {
                 Ok(()) => {
                     twin.apply(&operation);

@@ -239,11 +239,7 @@ impl<'r> Run<'r> {
         let again = Subject::open(&Disk::simulated(self.sim), self.options);
         let again = again.unwrap_or_else(|error| panic!("does not open again: {error}"));
         self.recognize(&again, counts);
-        let more = Operation {
-            keyspace: 0,
-            key: b"more".to_vec(),
-            value: Some([1; 99].into()),
-        };
+        let more = Operation::new(0, b"more".to_vec(), Some([1; 99].into()));
         again
             .write(std::slice::from_ref(&more), None)
             .expect("writes go on after an open");

@@ -31,12 +31,21 @@ pub(super) struct Range {
     pub(super) upper: Bound<Key>,
 }
 
+/// One operation of a batch.
+#[derive(Clone, Debug)]
+pub(super) enum Part {
+    /// A put, or a delete where there is no value.
+    One(usize, Key, Option<Value>),
+    Range(usize, Range),
+}
+
 /// One operation.
 #[derive(Clone, Debug)]
 pub(super) enum Action {
     Put(usize, Key, Value),
     Delete(usize, Key),
-    Batch(Vec<(usize, Key, Option<Value>)>),
+    DeleteRange(usize, Range),
+    Batch(Vec<Part>),
     /// A batch of many prefixed keys from a number on, with gaps.
     Fill {
         keyspace: usize,
@@ -143,11 +152,16 @@ pub(super) fn action() -> impl Strategy<Value = Action> {
         0..120_u32,
         any::<u16>(),
     );
-    let operation = (keyspace(), key(), prop::option::weighted(0.7, value()));
+    let operation = prop_oneof![
+        20 => (keyspace(), key(), prop::option::weighted(0.7, value()))
+            .prop_map(|(k, key, value)| Part::One(k, key, value)),
+        1 => (keyspace(), range()).prop_map(|(k, range)| Part::Range(k, range)),
+    ];
     let read = (0..4_usize, keyspace(), key(), range(), any::<u64>());
     prop_oneof![
         30 => (keyspace(), key(), value()).prop_map(|(k, key, value)| Action::Put(k, key, value)),
         12 => (keyspace(), key()).prop_map(|(k, key)| Action::Delete(k, key)),
+        4 => (keyspace(), range()).prop_map(|(k, range)| Action::DeleteRange(k, range)),
         10 => vec(operation, 0..20).prop_map(Action::Batch),
         8 => many.prop_map(|(keyspace, first, count, gap, len, seed)| {
             Action::Fill { keyspace, first, count, gap, value: Value { len, seed } }

@@ -7,9 +7,10 @@ use std::sync::Arc;
 use gabion::{Cursor, Iter, Keyspace, Options, Slice, Snapshot};
 use gabion_media::{Disk, SimDisk};
 
-use super::action::{Action, Key, Range, Value};
+use super::action::{Action, Key, Part, Range, Value};
 use crate::support::{
-    KEYSPACES, Operation, Pairs, Subject, Totals, Twin, assert_twin, bytes_of, log_number,
+    Bounds, Change, KEYSPACES, Operation, Pairs, Subject, Totals, Twin, assert_twin, bytes_of,
+    log_number,
 };
 
 /// Pairs that an iterator has still to return.
@@ -57,10 +58,14 @@ impl Machine<'_> {
                 self.write(vec![operation(*keyspace, key, Some(*value))]);
             }
             Action::Delete(keyspace, key) => self.write(vec![operation(*keyspace, key, None)]),
+            Action::DeleteRange(keyspace, range) => {
+                self.write(vec![range_delete(*keyspace, range)]);
+            }
             Action::Batch(operations) => {
-                let operations = operations
-                    .iter()
-                    .map(|(k, key, value)| operation(*k, key, *value));
+                let operations = operations.iter().map(|part| match part {
+                    Part::One(k, key, value) => operation(*k, key, *value),
+                    Part::Range(k, range) => range_delete(*k, range),
+                });
                 self.write(operations.collect());
             }
             Action::Fill {
@@ -221,14 +226,13 @@ impl Machine<'_> {
 
 fn operation(keyspace: usize, key: &Key, value: Option<Value>) -> Operation {
     let value = value.map(|value| bytes_of(value.seed.into(), value.len as usize));
-    Operation {
-        keyspace,
-        key: key.bytes(),
-        value,
-    }
+    Operation::new(keyspace, key.bytes(), value)
 }
 
-type Bounds = (Bound<Vec<u8>>, Bound<Vec<u8>>);
+fn range_delete(keyspace: usize, range: &Range) -> Operation {
+    let change = Change::DeleteRange(bounds(range));
+    Operation { keyspace, change }
+}
 
 fn bounds(range: &Range) -> Bounds {
     let bytes = |bound: &Bound<Key>| bound.as_ref().map(Key::bytes);

@@ -11,7 +11,7 @@ pub(crate) use random::Random;
 pub(crate) use subject::{
     KEYSPACES, Subject, Totals, assert_sound, assert_twin, log_number, read_all,
 };
-pub(crate) use twin::{Operation, Pairs, Twin, bytes_of};
+pub(crate) use twin::{Bounds, Change, Operation, Pairs, Twin, bytes_of};
 pub(crate) use workload::{Step, Workload};
 
 /// A number from the environment, or its default.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use gabion::{Db, Durability, Keyspace, Options, Result, Stats, WriteBatch};
 use gabion_media::Disk;
 
-use super::{Operation, Pairs, Twin};
+use super::{Change, Operation, Pairs, Twin};
 
 /// The keyspaces that the tests use, in the order in which they are made.
 pub(crate) const KEYSPACES: [&str; 3] = [gabion::DEFAULT_KEYSPACE, "second", "third"];
@@ -36,23 +36,24 @@ impl Subject {
     ) -> Result<()> {
         if let [operation] = operations {
             let keyspace = &self.keyspaces[operation.keyspace];
-            return match (&operation.value, durability) {
-                (Some(value), Some(level)) => keyspace.put_with(&operation.key, value, level),
-                (Some(value), None) => keyspace.put(&operation.key, value),
-                (None, Some(level)) => keyspace.delete_with(&operation.key, level),
-                (None, None) => keyspace.delete(&operation.key),
+            return match (&operation.change, durability) {
+                (Change::Put(key, value), Some(level)) => keyspace.put_with(key, value, level),
+                (Change::Put(key, value), None) => keyspace.put(key, value),
+                (Change::Delete(key), Some(level)) => keyspace.delete_with(key, level),
+                (Change::Delete(key), None) => keyspace.delete(key),
+                (Change::DeleteRange(range), Some(level)) => {
+                    keyspace.delete_range_with(range.clone(), level)
+                }
+                (Change::DeleteRange(range), None) => keyspace.delete_range(range.clone()),
             };
         }
         let mut batch = WriteBatch::new();
-        for Operation {
-            keyspace,
-            key,
-            value,
-        } in operations
-        {
-            match value {
-                Some(value) => batch.put(&self.keyspaces[*keyspace], key, value)?,
-                None => batch.delete(&self.keyspaces[*keyspace], key)?,
+        for Operation { keyspace, change } in operations {
+            let keyspace = &self.keyspaces[*keyspace];
+            match change {
+                Change::Put(key, value) => batch.put(keyspace, key, value)?,
+                Change::Delete(key) => batch.delete(keyspace, key)?,
+                Change::DeleteRange(range) => batch.delete_range(keyspace, range.clone())?,
             }
         }
         match durability {

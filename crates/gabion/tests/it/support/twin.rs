@@ -1,17 +1,39 @@
 //! The naive twin of a store: ordered maps.
 
 use std::collections::BTreeMap;
+use std::ops::{Bound, RangeBounds};
 use std::sync::Arc;
 
 /// The pairs of a keyspace.
 pub(crate) type Pairs = BTreeMap<Vec<u8>, Arc<[u8]>>;
 
-/// A put, or a delete where there is no value.
+/// The ends of a range of keys.
+pub(crate) type Bounds = (Bound<Vec<u8>>, Bound<Vec<u8>>);
+
+/// One operation of a write.
 #[derive(Clone)]
 pub(crate) struct Operation {
     pub(crate) keyspace: usize,
-    pub(crate) key: Vec<u8>,
-    pub(crate) value: Option<Arc<[u8]>>,
+    pub(crate) change: Change,
+}
+
+/// What an operation does.
+#[derive(Clone)]
+pub(crate) enum Change {
+    Put(Vec<u8>, Arc<[u8]>),
+    Delete(Vec<u8>),
+    DeleteRange(Bounds),
+}
+
+impl Operation {
+    /// A put, or a delete where there is no value.
+    pub(crate) fn new(keyspace: usize, key: Vec<u8>, value: Option<Arc<[u8]>>) -> Operation {
+        let change = match value {
+            Some(value) => Change::Put(key, value),
+            None => Change::Delete(key),
+        };
+        Operation { keyspace, change }
+    }
 }
 
 /// What a store should hold. Clones are cheap and serve as snapshots.
@@ -30,10 +52,11 @@ impl Twin {
 
     pub(crate) fn apply(&mut self, operation: &Operation) {
         let pairs = Arc::make_mut(&mut self.keyspaces[operation.keyspace]);
-        match &operation.value {
-            Some(value) => pairs.insert(operation.key.clone(), Arc::clone(value)),
-            None => pairs.remove(&operation.key),
-        };
+        match &operation.change {
+            Change::Put(key, value) => drop(pairs.insert(key.clone(), Arc::clone(value))),
+            Change::Delete(key) => drop(pairs.remove(key)),
+            Change::DeleteRange(range) => pairs.retain(|key, _| !range.contains(key)),
+        }
     }
 
     /// This twin after more operations.

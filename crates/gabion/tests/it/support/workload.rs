@@ -1,6 +1,8 @@
 //! Workloads from a seed, for crashes and faults.
 
-use super::{KEYSPACES, Operation, Random, bytes_of};
+use std::ops::Bound;
+
+use super::{Change, KEYSPACES, Operation, Random, bytes_of};
 
 /// One step of a workload.
 #[derive(Clone)]
@@ -70,6 +72,24 @@ fn operation(random: &mut Random, keys: u64) -> Operation {
         _ => format!("k{number:08}").into_bytes(),
     };
     let keyspace = random.index(KEYSPACES.len() + 2).saturating_sub(2);
+    if random.one_in(30) {
+        let upper = [key.clone(), vec![0x40]].concat();
+        let whole = (Bound::Unbounded, Bound::Unbounded);
+        let range = match random.below(4) {
+            0 => (Bound::Excluded(key), Bound::Unbounded),
+            1 => (Bound::Unbounded, Bound::Included(key)),
+            2 => (Bound::Included(key), Bound::Excluded(upper)),
+            _ if random.one_in(3) => whole,
+            _ => (
+                Bound::Included(b"a".to_vec()),
+                Bound::Excluded(b"l".to_vec()),
+            ),
+        };
+        return Operation {
+            keyspace,
+            change: Change::DeleteRange(range),
+        };
+    }
     let value = match random.below(40) {
         0..=6 => None,
         7 => Some(0),
@@ -78,9 +98,5 @@ fn operation(random: &mut Random, keys: u64) -> Operation {
         _ => Some(random.index(150)),
     };
     let value = value.map(|len| bytes_of(random.next(), len));
-    Operation {
-        keyspace,
-        key,
-        value,
-    }
+    Operation::new(keyspace, key, value)
 }

@@ -20,6 +20,7 @@
 //! | 11 | `LastSeq` | sequence number |
 //! | 12 | `NextFile` | number |
 //! | 13 | `NextBucket` | id |
+//! | 14 | `NewFile` with range deletes | as 6, then their number, which is not zero |
 
 use crate::log::codec::{Malformed, Reader, put_bytes, put_varint};
 use crate::types::Seq;
@@ -31,8 +32,10 @@ pub(crate) struct FileMeta {
     pub(crate) file_bytes: u64,
     /// Number of entries, tombstones included.
     pub(crate) entries: u64,
-    /// Number of tombstones.
+    /// Number of tombstones, range deletes included.
     pub(crate) tombstones: u64,
+    /// Ranges of keys that were deleted.
+    pub(crate) range_deletes: u64,
     /// Bytes of keys and values as users wrote them.
     pub(crate) user_bytes: u64,
     /// Smallest key.
@@ -146,7 +149,7 @@ impl Edit {
             }
             Edit::RemoveTable { bucket, file } => plain(5, &[*bucket, *file]),
             Edit::NewFile { file, meta } => {
-                plain(6, &[*file]);
+                plain(if meta.range_deletes == 0 { 6 } else { 14 }, &[*file]);
                 meta.encode(bytes);
             }
             Edit::DropFile { file } => plain(7, &[*file]),
@@ -187,6 +190,10 @@ impl Edit {
             6 => Edit::NewFile {
                 file: reader.varint()?,
                 meta: FileMeta::decode(reader)?,
+            },
+            14 => Edit::NewFile {
+                file: reader.varint()?,
+                meta: FileMeta::decode_with_ranges(reader)?,
             },
             7 => Edit::DropFile {
                 file: reader.varint()?,
@@ -236,6 +243,20 @@ impl FileMeta {
         put_varint(bytes, self.min_seq);
         put_varint(bytes, self.max_seq);
         put_bytes(bytes, &self.sketch);
+        if self.range_deletes > 0 {
+            put_varint(bytes, self.range_deletes);
+        }
+    }
+
+    fn decode_with_ranges(reader: &mut Reader<'_>) -> Result<FileMeta, Malformed> {
+        let meta = FileMeta::decode(reader)?;
+        match reader.varint()? {
+            0 => Err(reader.malformed("a file with range deletes has none")),
+            range_deletes => Ok(FileMeta {
+                range_deletes,
+                ..meta
+            }),
+        }
     }
 
     fn decode(reader: &mut Reader<'_>) -> Result<FileMeta, Malformed> {
@@ -243,6 +264,7 @@ impl FileMeta {
             file_bytes: reader.varint()?,
             entries: reader.varint()?,
             tombstones: reader.varint()?,
+            range_deletes: 0,
             user_bytes: reader.varint()?,
             smallest: reader.bytes()?.to_vec(),
             largest: reader.bytes()?.to_vec(),
@@ -263,6 +285,7 @@ pub(super) mod tests {
             file_bytes: 300,
             entries: 3,
             tombstones: 1,
+            range_deletes: 0,
             user_bytes: 40,
             smallest: b"a".to_vec(),
             largest: b"bc".to_vec(),
@@ -320,6 +343,16 @@ pub(super) mod tests {
             (Edit::LastSeq { seq: 9 }, b"\x0b\x09"),
             (Edit::NextFile { number: 5 }, b"\x0c\x05"),
             (Edit::NextBucket { id: 3 }, b"\x0d\x03"),
+            (
+                Edit::NewFile {
+                    file: 4,
+                    meta: FileMeta {
+                        range_deletes: 5,
+                        ..meta()
+                    },
+                },
+                b"\x0e\x04\xac\x02\x03\x01\x28\x01a\x02bc\x05\x09\x01\xfe\x05",
+            ),
         ]
     }
 
@@ -337,7 +370,7 @@ pub(super) mod tests {
     #[test]
     fn unknown_tags_trailing_bytes_and_cuts_are_refused() {
         assert!(decode_group(&[1, 0]).is_err());
-        assert!(decode_group(&[1, 14]).is_err());
+        assert!(decode_group(&[1, 15]).is_err());
         assert!(decode_group(&[0, 0]).is_err());
         assert!(
             decode_group(&[1, 1, 1, 1, 0xff]).is_err(),

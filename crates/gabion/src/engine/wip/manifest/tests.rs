@@ -281,13 +281,13 @@ fn newer_formats_are_refused_by_name() {
         let sim = SimDisk::new();
         written(&sim);
         let mut bytes = sim.raw(&name).unwrap();
-        bytes[8] = 2;
+        bytes[8] = 3;
         let crc = crc32c::crc32c_append(crc32c::crc32c(&bytes[..12]), &bytes[16..32]);
         bytes[12..16].copy_from_slice(&crc.to_le_bytes());
         sim.set_raw(&name, bytes);
         let error = read(&Disk::simulated(&sim)).unwrap_err();
         assert!(
-            matches!(error, Error::NewerFormat { found: 2, .. }),
+            matches!(error, Error::NewerFormat { found: 3, .. }),
             "{error}"
         );
     }

@@ -51,9 +51,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use arc_swap::ArcSwap;
-use parking_lot::Mutex;
+use parking_lot::{Mutex, MutexGuard};
 
-use crate::types::{Kind, Seq};
+use super::range_deletes::Fragments;
+use crate::types::{Kind, Seq, hash_key};
 
 pub(crate) use arena::ChunkPool;
 pub(crate) use cursor::MemCursor;
@@ -85,6 +86,8 @@ pub(crate) struct MemTable {
     sorted: ArcSwap<Sorted>,
     /// What `sorted` covers; held while it is brought up to date.
     covered: Mutex<Mark>,
+    /// The range deletes among the records.
+    range_deletes: Mutex<Vec<Fragments>>,
 }
 
 impl MemTable {
@@ -97,6 +100,7 @@ impl MemTable {
             pin: AtomicU64::new(NOT_PINNED),
             sorted: ArcSwap::default(),
             covered: Mutex::default(),
+            range_deletes: Mutex::default(),
         }
     }
 
@@ -110,6 +114,28 @@ impl MemTable {
     #[inline]
     pub(crate) fn insert(&self, key: &[u8], hash: u64, seq: Seq, kind: Kind, value: &[u8]) -> bool {
         self.directory.insert(key, hash, seq, kind, value)
+    }
+
+    /// As [`MemTable::insert`], for a range delete: a record of its first key, and one of
+    /// [`MemTable::range_deletes`], which is the one that counts: where the first key has a newer
+    /// version already, as when a record that was logged again is replayed, the range is still one.
+    ///
+    /// False, and nothing done, if the table has that range delete.
+    pub(crate) fn insert_range(&self, lower: &[u8], upper: Option<&[u8]>, seq: Seq) -> bool {
+        let (hash, value) = (hash_key(lower), upper.unwrap_or(&[]));
+        let inserted = self.insert(lower, hash, seq, Kind::DeleteRange, value);
+        let range = Fragments::of_range(lower, upper, seq);
+        let mut known = self.range_deletes.lock();
+        let adds = inserted || !known.contains(&range);
+        if adds {
+            known.push(range);
+        }
+        adds
+    }
+
+    /// The range deletes among the records, one by one.
+    pub(crate) fn range_deletes(&self) -> MutexGuard<'_, Vec<Fragments>> {
+        self.range_deletes.lock()
     }
 
     /// Asks for the memory that an insert or a get of that hash begins with.

@@ -493,3 +493,21 @@ fn readers_see_all_that_was_published_while_lines_spill() {
         read_beside_the_writer(keys, 2, |key| key % 2);
     }
 }
+
+/// A small MemTable is logged again whole. Where the log still has a newer write to the first key
+/// of a range, replay meets that write first and the range delete, older, after it. It was taken
+/// for a repetition and ignored, and what it had deleted was there again.
+#[test]
+fn a_range_delete_counts_though_its_first_key_has_a_newer_version() {
+    let pool = ChunkPool::new(0);
+    let table = MemTable::new(&pool, 0);
+    assert!(table.insert(b"b", hash_key(b"b"), 3, Kind::Put, b"newer"));
+    assert!(table.insert(b"c", hash_key(b"c"), 1, Kind::Put, b"deleted"));
+    assert!(table.insert_range(b"b", Some(b"d"), 2));
+    assert!(!table.insert_range(b"b", Some(b"d"), 2), "a repetition");
+    assert!(table.insert_range(b"a", None, 4));
+    let ranges = table.range_deletes().clone();
+    let seqs: Vec<_> = ranges.iter().flat_map(|range| range.iter()).collect();
+    assert_eq!(seqs.len(), 2);
+    assert!(seqs[0].seqs == [2] && seqs[1].seqs == [4] && seqs[1].upper.is_none());
+}

@@ -16,7 +16,7 @@
 //! | offset | size | field |
 //! |---|---|---|
 //! | 0 | 8 | magic `"GabionTb"` |
-//! | 8 | 4 | format version, 1 |
+//! | 8 | 4 | format version: 2 for a table with range deletes, else 1 |
 //! | 12 | 4 | zero |
 //! | 16 | 8 | number of the file |
 //! | 24 | 8 | `data_bytes` |
@@ -40,11 +40,14 @@
 #![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used))]
 
 use super::sketch::Sketch;
+use crate::engine::wip::range_deletes::{Fragment, Fragments};
 
 /// First bytes of the footer.
 const MAGIC: [u8; 8] = *b"GabionTb";
 /// The version that this program writes, and the newest that it reads.
-pub(super) const VERSION: u32 = 1;
+pub(super) const VERSION: u32 = 2;
+/// The version of a table without range deletes, which older programs read, too.
+const VERSION_WITHOUT_RANGES: u32 = 1;
 /// Length of the footer.
 pub(super) const FOOTER_BYTES: usize = 64;
 /// Length of the trailer of a block or section.
@@ -114,6 +117,8 @@ pub(super) fn check_part(file: u64, offset: u64, part: &[u8]) -> Checked<&[u8]> 
 /// The lengths of the parts of a table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Footer {
+    /// Version of the format.
+    pub(super) version: u32,
     /// Number of the file.
     pub(super) file: u64,
     /// Length of all blocks.
@@ -131,7 +136,7 @@ impl Footer {
     pub(super) fn encode(&self, out: &mut Vec<u8>, offset: u64) {
         let start = out.len();
         out.extend_from_slice(&MAGIC);
-        out.extend_from_slice(&VERSION.to_le_bytes());
+        out.extend_from_slice(&self.version.to_le_bytes());
         out.extend_from_slice(&[0; 4]);
         for field in [
             self.file,
@@ -168,13 +173,18 @@ impl Footer {
             return Err(FooterRefusal::Newer(word(8)));
         }
         let footer = Footer {
+            version: word(8),
             file: long(16),
             data_bytes: long(24),
             filter_bytes: long(32),
             index_bytes: long(40),
             properties_bytes: long(48),
         };
-        if word(8) != VERSION || word(12) != 0 || word(56) != 0 || footer.file != file {
+        if !(1..=VERSION).contains(&word(8))
+            || word(12) != 0
+            || word(56) != 0
+            || footer.file != file
+        {
             return Err(FooterRefusal::Corrupt("the footer contradicts itself"));
         }
         if footer.parts_end() != Some(offset) {
@@ -196,7 +206,10 @@ impl Footer {
 /// What is known of a table's contents without reading them.
 ///
 /// Encoded as seven u64 in the order of the fields, then three byte strings, each with its length
-/// as a u32 before it: smallest key, largest key, sketch.
+/// as a u32 before it: smallest key, largest key, sketch. From version 2 on the range deletes
+/// follow, which are entries of the table as well: their number as a u32, then for each the first
+/// key and the first key above it (empty: the end of all keys) as byte strings, the number of its
+/// sequence numbers as a u32, and these, newest first.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Properties {
     /// Number of entries.
@@ -219,6 +232,8 @@ pub(super) struct Properties {
     pub(super) largest: Vec<u8>,
     /// Sketch of the distinct keys.
     pub(super) sketch: Sketch,
+    /// The range deletes among the entries.
+    pub(super) deletes: Fragments,
 }
 
 impl Properties {
@@ -240,23 +255,51 @@ impl Properties {
             out.extend_from_slice(&len.to_le_bytes());
             out.extend_from_slice(string);
         }
+        if self.version() > VERSION_WITHOUT_RANGES {
+            encode_deletes(&self.deletes, out);
+        }
+    }
+
+    /// The oldest version of the format that can say this.
+    pub(super) fn version(&self) -> u32 {
+        match self.deletes.is_empty() {
+            true => VERSION_WITHOUT_RANGES,
+            false => VERSION,
+        }
     }
 
     /// Decodes what [`Properties::encode`] made.
-    pub(super) fn decode(bytes: &[u8]) -> Checked<Properties> {
+    pub(super) fn decode(bytes: &[u8], version: u32) -> Checked<Properties> {
         let mut reader = Reader { bytes };
-        let properties = reader.properties().ok_or("the properties do not parse")?;
+        let parsed = reader.properties(version);
+        let properties = parsed.ok_or("the properties do not parse")?;
         if !reader.bytes.is_empty() {
             return Err("bytes follow the properties");
         }
         let sound = properties.entries > 0
             && properties.tombstones <= properties.entries
             && properties.min_seq <= properties.max_seq
-            && properties.smallest <= properties.largest;
+            && properties.smallest <= properties.largest
+            && properties.version() == version;
         if sound {
             Ok(properties)
         } else {
             Err("the properties contradict each other")
+        }
+    }
+}
+
+fn encode_deletes(deletes: &Fragments, out: &mut Vec<u8>) {
+    let number = |count: usize| u32::try_from(count).expect("a table has fewer entries");
+    out.extend_from_slice(&number(deletes.iter().len()).to_le_bytes());
+    for fragment in deletes.iter() {
+        for string in [&*fragment.lower, fragment.upper.as_deref().unwrap_or(&[])] {
+            out.extend_from_slice(&number(string.len()).to_le_bytes());
+            out.extend_from_slice(string);
+        }
+        out.extend_from_slice(&number(fragment.seqs.len()).to_le_bytes());
+        for seq in &fragment.seqs {
+            out.extend_from_slice(&seq.to_le_bytes());
         }
     }
 }
@@ -268,7 +311,7 @@ pub(super) struct Reader<'a> {
 }
 
 impl<'a> Reader<'a> {
-    fn properties(&mut self) -> Option<Properties> {
+    fn properties(&mut self, version: u32) -> Option<Properties> {
         Some(Properties {
             entries: self.u64()?,
             tombstones: self.u64()?,
@@ -280,7 +323,30 @@ impl<'a> Reader<'a> {
             smallest: self.string()?.to_vec(),
             largest: self.string()?.to_vec(),
             sketch: Sketch::decode(self.string()?)?,
+            deletes: match version {
+                VERSION_WITHOUT_RANGES => Fragments::default(),
+                _ => self.deletes()?,
+            },
         })
+    }
+
+    fn deletes(&mut self) -> Option<Fragments> {
+        let count = self.u32()?;
+        let mut fragments = Vec::new();
+        for _ in 0..count {
+            let (lower, upper) = (self.string()?, self.string()?);
+            let numbers = self.u32()?;
+            let seqs = (0..numbers).map_while(|_| self.u64()).collect::<Vec<_>>();
+            if seqs.len() != numbers as usize {
+                return None;
+            }
+            fragments.push(Fragment {
+                lower: lower.into(),
+                upper: (!upper.is_empty()).then(|| upper.into()),
+                seqs,
+            });
+        }
+        Fragments::checked(fragments)
     }
 
     fn u64(&mut self) -> Option<u64> {
@@ -397,6 +463,7 @@ mod tests {
 
     fn footer() -> Footer {
         Footer {
+            version: 1,
             file: 9,
             data_bytes: 4096,
             filter_bytes: 72,
@@ -477,19 +544,48 @@ mod tests {
             smallest: b"a".to_vec(),
             largest: b"zz".to_vec(),
             sketch: Sketch::default(),
+            deletes: Fragments::default(),
         }
     }
 
     #[test]
     fn properties_survive_a_round_trip_and_nothing_shorter_or_longer_passes() {
-        let mut bytes = Vec::new();
-        properties().encode(&mut bytes);
-        assert_eq!(Properties::decode(&bytes), Ok(properties()));
-        for len in 0..bytes.len() {
-            assert!(Properties::decode(&bytes[..len]).is_err());
+        let deletes = vec![
+            Fragment {
+                lower: b"b"[..].into(),
+                upper: Some(b"c"[..].into()),
+                seqs: vec![8, 6],
+            },
+            Fragment {
+                lower: b"d"[..].into(),
+                upper: None,
+                seqs: vec![9],
+            },
+        ];
+        let with_ranges = Properties {
+            deletes: Fragments::checked(deletes).unwrap(),
+            ..properties()
+        };
+        for (version, properties) in [(1, properties()), (2, with_ranges)] {
+            let mut bytes = Vec::new();
+            properties.encode(&mut bytes);
+            assert_eq!(properties.version(), version);
+            assert_eq!(Properties::decode(&bytes, version), Ok(properties));
+            assert!(Properties::decode(&bytes, 3 - version).is_err());
+            for len in 0..bytes.len() {
+                assert!(Properties::decode(&bytes[..len], version).is_err());
+            }
+            bytes.push(0);
+            assert!(Properties::decode(&bytes, version).is_err());
         }
-        bytes.push(0);
-        assert!(Properties::decode(&bytes).is_err());
+    }
+
+    #[test]
+    fn range_deletes_have_these_bytes() {
+        let mut bytes = Vec::new();
+        encode_deletes(&Fragments::of_range(b"b", Some(b"cd"), 7), &mut bytes);
+        let golden = b"\x01\0\0\0\x01\0\0\0b\x02\0\0\0cd\x01\0\0\0\x07\0\0\0\0\0\0\0";
+        assert_eq!(bytes, golden);
     }
 
     #[test]
@@ -499,7 +595,7 @@ mod tests {
             change(&mut changed);
             let mut bytes = Vec::new();
             changed.encode(&mut bytes);
-            Properties::decode(&bytes).is_err()
+            Properties::decode(&bytes, 1).is_err()
         };
         assert!(refused(|p| p.entries = 0));
         assert!(refused(|p| p.tombstones = 4));
@@ -541,7 +637,8 @@ mod tests {
 
         #[test]
         fn decoders_take_any_bytes_without_panic(bytes: Vec<u8>) {
-            let _ = Properties::decode(&bytes);
+            let _ = Properties::decode(&bytes, 1);
+            let _ = Properties::decode(&bytes, 2);
             let _ = Sketch::decode(&bytes);
             let _ = check_part(1, 2, &bytes);
             if let Some(number) = (Reader { bytes: &bytes }).varint() {

@@ -30,8 +30,8 @@
 //! None: a table that the manifest names is whole, any other is removed by the engine.
 //!
 //! # Deviations from the paper
-//! The paper leaves the format open. Sketches of the distinct keys, tags and the separators'
-//! number array are ours.
+//! The paper leaves the format open and knows no range deletes. Sketches of the distinct keys, tags
+//! and the separators' number array are ours.
 
 mod block;
 mod block_builder;
@@ -95,8 +95,10 @@ pub(crate) struct TableMeta {
     pub(crate) file_bytes: u64,
     /// Number of entries.
     pub(crate) entries: u64,
-    /// Entries that are tombstones.
+    /// Entries that are tombstones, range deletes included.
     pub(crate) tombstones: u64,
+    /// Ranges of keys that were deleted.
+    pub(crate) range_deletes: u64,
     /// Bytes of keys and values, each version counted.
     pub(crate) user_bytes: u64,
     /// Smallest key.
@@ -118,6 +120,7 @@ impl TableMeta {
             file_bytes,
             entries: properties.entries,
             tombstones: properties.tombstones,
+            range_deletes: properties.deletes.iter().len() as u64,
             user_bytes: properties.key_bytes.saturating_add(properties.value_bytes),
             smallest: Slice::new(&properties.smallest),
             largest: Slice::new(&properties.largest),

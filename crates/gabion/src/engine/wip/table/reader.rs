@@ -19,6 +19,7 @@ use super::layout::{
 use super::{TableMeta, layout::Checked};
 use crate::cache::{BlockCache, Places};
 use crate::engine::wip::names::table_name;
+use crate::engine::wip::range_deletes::Fragments;
 use crate::error::{Error, Result};
 use crate::prefetch::prefetch_line;
 use crate::slice::Slice;
@@ -80,7 +81,9 @@ impl Table {
         let index = sections.next(footer.index_bytes, |bytes| {
             Index::decode(bytes, footer.data_bytes)
         })?;
-        let properties = sections.next(footer.properties_bytes, Properties::decode)?;
+        let properties = sections.next(footer.properties_bytes, |bytes| {
+            Properties::decode(bytes, footer.version)
+        })?;
         let has_filter = footer.filter_bytes >= (LINE_BYTES + TRAILER_BYTES) as u64;
         let contradiction = if has_filter != (properties.filter_bits_per_key > 0) {
             Some("properties and filter contradict each other")
@@ -110,6 +113,11 @@ impl Table {
     /// What is known of the table without reading its entries.
     pub(crate) fn meta(&self) -> &TableMeta {
         &self.meta
+    }
+
+    /// The range deletes among the entries.
+    pub(crate) fn range_deletes(&self) -> &Fragments {
+        &self.properties.deletes
     }
 
     /// Asks for the memory that [`Table::may_contain`] waits for.

@@ -8,6 +8,7 @@ use super::cursor::TableCursor;
 use super::layout::Properties;
 use super::reader::Table;
 use super::sketch::Sketch;
+use crate::engine::wip::range_deletes::Fragments;
 use crate::error::Result;
 use crate::types::{Kind, hash_key};
 
@@ -59,6 +60,7 @@ impl Seen {
                 smallest: first.key().to_vec(),
                 largest: Vec::new(),
                 sketch: Sketch::default(),
+                deletes: Fragments::default(),
             },
             last_key: Vec::new(),
             last_seq: 0,
@@ -104,7 +106,12 @@ impl Seen {
     fn count(&mut self, cursor: &TableCursor, hash: u64) {
         let found = &mut self.found;
         found.entries += 1;
-        found.tombstones += u64::from(cursor.kind() == Kind::Delete);
+        found.tombstones += u64::from(cursor.kind().is_tombstone());
+        if cursor.kind() == Kind::DeleteRange {
+            found
+                .deletes
+                .note(cursor.key(), cursor.value_bytes(), cursor.seq());
+        }
         found.key_bytes += cursor.key().len() as u64;
         found.value_bytes += cursor.value_bytes().len() as u64;
         found.min_seq = found.min_seq.min(cursor.seq());

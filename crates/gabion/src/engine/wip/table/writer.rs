@@ -8,6 +8,7 @@ use super::index::IndexBuilder;
 use super::layout::{Footer, Properties, append_trailer, is_same};
 use super::sketch::Sketch;
 use super::{BLOCK_BYTES_MAX, TableMeta, TableOptions};
+use crate::engine::wip::range_deletes::Fragments;
 use crate::error::Result;
 use crate::types::{Kind, Seq, hash_key};
 
@@ -57,12 +58,14 @@ impl TableWriter {
                 smallest: Vec::new(),
                 largest: Vec::new(),
                 sketch: Sketch::default(),
+                deletes: Fragments::default(),
             },
         }
     }
 
     /// Adds an entry. Keys come in ascending order, the versions of a key in descending order of
-    /// their sequence numbers. A key is shorter than 64 KiB, a value shorter than 4 GiB.
+    /// their sequence numbers; range deletes are fragments of a set. A key is shorter than 64 KiB,
+    /// a value shorter than 4 GiB.
     pub(crate) fn add(&mut self, key: &[u8], seq: Seq, kind: Kind, value: &[u8]) -> Result<()> {
         let repeats = self.properties.entries > 0 && is_same(self.block.last_key(), key);
         debug_assert!(
@@ -93,7 +96,10 @@ impl TableWriter {
             properties.smallest.extend_from_slice(key);
         }
         properties.entries += 1;
-        properties.tombstones += u64::from(kind == Kind::Delete);
+        properties.tombstones += u64::from(kind.is_tombstone());
+        if kind == Kind::DeleteRange {
+            properties.deletes.note(key, value, seq);
+        }
         properties.key_bytes += key.len() as u64;
         properties.value_bytes += value.len() as u64;
         properties.min_seq = properties.min_seq.min(seq);
@@ -164,6 +170,7 @@ impl TableWriter {
         let properties_bytes = self.end_section(start);
 
         let footer = Footer {
+            version: self.properties.version(),
             file: self.file,
             data_bytes,
             filter_bytes,
