@@ -93,8 +93,8 @@ pub enum Error {
         space_len: u64,
     },
 
-    /// The address space would become longer than 2^63 - 1 bytes.
-    #[error("a space has at most 2^63 - 1 bytes; {len} more than {space_len} are too many")]
+    /// The address space would become longer than 2^48 bytes.
+    #[error("a space has at most 2^48 bytes; {len} more than {space_len} are too many")]
     TooLong {
         /// Bytes that were to be added.
         len: u64,

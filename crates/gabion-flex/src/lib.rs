@@ -49,6 +49,7 @@ pub mod twin;
 pub use error::{Error, Result};
 pub use space::{
     CheckReport, DEFAULT_BLOCK_BYTES, DEFAULT_COMMIT_BYTES, DEFAULT_LOG_BYTES,
-    DEFAULT_SEGMENT_BYTES, Edit, FlexSpace, Options, Problem, SpaceFile, SpaceStats,
+    DEFAULT_SEGMENT_BYTES, Edit, FlexSpace, Options, Problem, SpaceFile, SpaceStats, check,
+    check_disk,
 };
 pub use tree::{Extent, FlexTree, HOLE, Pieces};

@@ -13,7 +13,7 @@
 
 use gabion_media::{Disk, LogFile, ReadFile};
 
-use super::layout::{LogHeader, log_name};
+use super::layout::{LOG_HEADER_BYTES, LogHeader, log_name};
 use super::log::{FRAME_HEAD_BYTES, Frames, Record, Records, SumsRecord};
 use super::segments::{Class, Segments, State};
 use super::shared::Shared;
@@ -189,9 +189,14 @@ impl Log {
             Err(error) if !error.is_not_found() => return Err(error.into()),
             _ => {}
         }
-        let header = LogHeader { space, version }.encode();
-        let needed = (header.len() + FRAME_HEAD_BYTES + records.as_bytes().len()) as u64;
+        let needed = (LOG_HEADER_BYTES + FRAME_HEAD_BYTES + records.as_bytes().len()) as u64;
         let capacity = log_bytes.max(2 * needed + LOG_ROOM_MIN);
+        let header = LogHeader {
+            space,
+            version,
+            capacity,
+        };
+        let header = header.encode();
         let filled = disk
             .create_log(&name, capacity)
             .map_err(Into::into)

@@ -20,9 +20,6 @@ use crate::{Error, Extent, Result};
 /// Extents that are moved under one lock of the readers: some 100 us.
 const MOVES_MAX: usize = 256;
 
-/// Bytes that a defragmentation reads and writes at a time.
-const DEFRAG_BYTES: u64 = 1 << 20;
-
 impl Session<'_> {
     /// Frees segments until more than the reserve are available, or nothing more can be won.
     pub(crate) fn make_room(&mut self) -> Result<()> {
@@ -137,7 +134,8 @@ impl Session<'_> {
             .min(self.space.shared.read().tree.len());
         let mut at = offset;
         while at < end {
-            let part = (end - at).min(DEFRAG_BYTES);
+            // At most a segment's data at a time: the room for it is made before.
+            let part = (end - at).min(self.space.sums.geometry.room().into());
             let extents: Vec<Extent> = self.space.shared.read().tree.range(at, part).collect();
             for run in extents.split(Extent::is_hole).filter(|run| run.len() > 1) {
                 self.defrag_run(run)?;

@@ -80,12 +80,15 @@ impl SpaceFile {
 
 impl Read for SpaceFile {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        if buffer.is_empty() {
+            return Ok(0);
+        }
         let len = if buffer.len() >= AHEAD_BYTES {
             self.space
                 .read_at(self.position, buffer)
                 .map_err(io::Error::other)?
         } else {
-            if self.known().is_empty() && !buffer.is_empty() {
+            if self.known().is_empty() {
                 self.read_ahead().map_err(io::Error::other)?;
             }
             // Between reading ahead and here nothing is asked anew: these bytes were the space's

@@ -66,10 +66,11 @@
 //! |---|---|---|
 //! | 0 | 8 | magic `GABFLEXL` |
 //! | 8 | 4 | format version |
-//! | 12 | 4 | checksum of bytes 0 to 12 and 16 to 32 |
+//! | 12 | 4 | checksum of bytes 0 to 12 and 16 to 40 |
 //! | 16 | 8 | number of the space |
 //! | 24 | 8 | version of the tree |
-//! | 32 | .. | frames (`log`), then zeros |
+//! | 32 | 8 | bytes of the file, which never change: a shorter one was cut |
+//! | 40 | .. | frames (`log`), then zeros |
 
 use crate::tree::NODE_BYTES;
 
@@ -90,7 +91,7 @@ pub(crate) const TREE_HEADER_BYTES: u64 = 4096;
 pub(crate) const NODES_OFFSET: u64 = 2 * TREE_HEADER_BYTES;
 
 /// Where the frames of a log begin.
-pub(crate) const LOG_HEADER_BYTES: usize = 32;
+pub(crate) const LOG_HEADER_BYTES: usize = 40;
 
 /// Names of the files.
 pub(crate) const DATA_NAME: &str = "DATA";
@@ -108,7 +109,7 @@ const _: () = assert!(DATA_MAGIC.len() == FORMAT_OFFSET);
 const _: () = assert!(FORMAT_OFFSET + size_of::<u32>() == CRC_OFFSET);
 const _: () = assert!(CRC_OFFSET + size_of::<u32>() == BODY_OFFSET);
 const _: () = assert!(BODY_OFFSET + 8 + 4 + 4 == DATA_HEAD_BYTES);
-const _: () = assert!(BODY_OFFSET + 8 + 8 == LOG_HEADER_BYTES);
+const _: () = assert!(BODY_OFFSET + 8 + 8 + 8 == LOG_HEADER_BYTES);
 const _: () = assert!(BODY_OFFSET + 4 * 8 + 6 * 4 == TREE_HEAD_BYTES);
 const _: () = assert!(NODE_BYTES == 1024 && NODES_OFFSET.is_multiple_of(NODE_BYTES as u64));
 
@@ -141,6 +142,7 @@ pub(crate) struct DataHeader {
 pub(crate) struct LogHeader {
     pub(crate) space: u64,
     pub(crate) version: u64,
+    pub(crate) capacity: u64,
 }
 
 /// A header of the tree file.
@@ -234,6 +236,7 @@ impl LogHeader {
         let mut bytes = begin(&LOG_MAGIC);
         put(&mut bytes, 16, self.space.to_le_bytes());
         put(&mut bytes, 24, self.version.to_le_bytes());
+        put(&mut bytes, 32, self.capacity.to_le_bytes());
         end(bytes)
     }
 
@@ -242,6 +245,7 @@ impl LogHeader {
         Ok(LogHeader {
             space: u64_at(&bytes, 16),
             version: u64_at(&bytes, 24),
+            capacity: u64_at(&bytes, 32),
         })
     }
 }
@@ -311,6 +315,7 @@ mod tests {
         let log = LogHeader {
             space: 4,
             version: 5,
+            capacity: 6,
         };
         assert_eq!(LogHeader::decode(&log.encode()), Ok(log));
         for bit in 0..tree.len() * 8 {

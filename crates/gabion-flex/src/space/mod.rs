@@ -89,6 +89,17 @@ use self::sums::Sums;
 use self::writer::Writer;
 use crate::{Extent, Result};
 
+/// Verifies every byte of the space in a directory; no one may have it open. Damage is part of the
+/// report; an error means that the check could not be done.
+pub fn check(path: impl AsRef<Path>) -> Result<CheckReport> {
+    check::check(&Disk::system(path.as_ref())?)
+}
+
+/// Verifies the space of a disk, as [`check`](fn@check) does.
+pub fn check_disk(disk: &Disk) -> Result<CheckReport> {
+    check::check(disk)
+}
+
 /// A persistent address space. Clones are the same space, and may be used by several threads.
 ///
 /// Changes are in memory until [`FlexSpace::sync`]: a space that is dropped, or whose process ends,
@@ -251,11 +262,6 @@ impl FlexSpace {
     /// The space as a file, with a position of its own.
     pub fn file(&self) -> SpaceFile {
         SpaceFile::new(self.clone())
-    }
-
-    /// Verifies every byte of the space on a disk that no one has open.
-    pub fn check(disk: &Disk) -> Result<CheckReport> {
-        check::check(disk)
     }
 
     /// A number that is another one after each change of the address space.

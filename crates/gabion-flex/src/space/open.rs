@@ -24,7 +24,7 @@ impl Inner {
             return Err(recovery::not_a_space(&disk, "it has no tree file"));
         }
         let lock = disk.lock(LOCK_NAME)?;
-        if !recovery::exists(&disk)? {
+        if !recovery::exists(&disk)? || recovery::is_unused(&disk)? {
             recovery::create(&disk, &options, RandomState::new().hash_one(disk.path()))?;
         }
         let mut found = recovery::find(&disk)?;

@@ -21,6 +21,7 @@ use super::options::Options;
 use super::segments::{Class, State};
 use super::sums::{SumTable, Sums};
 use super::tree_file::TreeFile;
+use super::writepath::LEN_MAX;
 use super::writer::Log;
 use crate::{Error, FlexTree, HOLE, Result};
 
@@ -68,8 +69,18 @@ pub(super) fn not_a_space(disk: &Disk, why: &str) -> Error {
     }
 }
 
-/// Makes an empty space with this number. It exists from the renaming of its tree file on.
+/// Whether the space was made and never opened since: nothing can be in it, and nobody knows
+/// whether the syncs of its creation succeeded.
+pub(super) fn is_unused(disk: &Disk) -> Result<bool> {
+    Ok(TreeFile::read_header(disk)?.0.version == 1)
+}
+
+/// Makes an empty space with this number, in place of one that is unused. It exists from the
+/// renaming of its tree file on.
 pub(super) fn create(disk: &Disk, options: &Options, space: u64) -> Result<()> {
+    if disk.exists(TREE_NAME)? {
+        disk.remove(TREE_NAME)?;
+    }
     for name in disk.list()? {
         let left = name == DATA_NAME || name == NEW_TREE_NAME || parse_log_name(&name).is_some();
         if left {
@@ -118,11 +129,22 @@ pub(super) fn create(disk: &Disk, options: &Options, space: u64) -> Result<()> {
 pub(super) fn find(disk: &Disk) -> Result<Found> {
     let sums = read_data_header(disk)?;
     let geometry = sums.0.geometry;
-    let header = TreeFile::read_header(disk)?;
+    let (header, invalid) = TreeFile::read_header(disk)?;
     if header.space != sums.1 {
         return Err(not_a_space(
             disk,
             "its data file and its tree file are of two spaces",
+        ));
+    }
+    if let Some(offset) = invalid
+        && !disk.exists(&log_name(header.version))?
+    {
+        // The log of the older header goes only after the newer header is in effect.
+        return Err(damaged(
+            disk,
+            TREE_NAME,
+            offset,
+            "the newer header is not valid",
         ));
     }
     let (tree, used) = TreeFile::load(disk, &header, geometry.extent_max())?;
@@ -227,12 +249,12 @@ impl Replay<'_> {
             }
             read => read?,
         };
-        let expected = LogHeader {
-            space: header.space,
-            version: header.version,
-        };
         match LogHeader::decode(&log) {
-            Ok(found) if found == expected => {}
+            Ok(found) if (found.space, found.version) == (header.space, header.version) => {
+                if (log.len() as u64) < found.capacity {
+                    return Err(self.damaged(log.len() as u64, "the log was cut here"));
+                }
+            }
             Ok(_) => return Err(self.damaged(0, "the log belongs to another tree")),
             Err(HeaderError::Newer(found)) => {
                 return Err(Error::NewerFormat {
@@ -252,6 +274,10 @@ impl Replay<'_> {
                 Parsed::Frame { payload, .. } => {
                     self.repeat(payload, offset as u64)?;
                     offset += super::log::FRAME_HEAD_BYTES + payload.len();
+                }
+                // The first frame was durable before the log came into effect.
+                _ if offset == LOG_HEADER_BYTES && self.tree.iter().any(|e| !e.is_hole()) => {
+                    return Err(self.damaged(offset as u64, "the first frame is not valid"));
                 }
                 Parsed::Blank => return Ok(()),
                 Parsed::Invalid => break,
@@ -305,7 +331,7 @@ impl Replay<'_> {
                 let sum = all
                     .checked_add(len)
                     .ok_or("a record lengthens the space too much")?;
-                if offset > all || len == 0 || sum > i64::MAX as u64 {
+                if offset > all || len == 0 || sum > LEN_MAX {
                     return Err("a record inserts where nothing can be inserted");
                 }
                 self.check_address(address, len)?;

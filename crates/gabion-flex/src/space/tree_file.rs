@@ -24,6 +24,8 @@ pub(crate) struct TreeFile {
     free: BTreeSet<u32>,
     /// Slots that nodes have used so far.
     slots: u32,
+    /// Whether a header may be on the medium that is not the one in effect here.
+    is_uncertain: bool,
 }
 
 /// Nodes that were written and are not yet in effect.
@@ -91,6 +93,7 @@ impl TreeFile {
             header,
             free: BTreeSet::new(),
             slots: 0,
+            is_uncertain: false,
         }
     }
 
@@ -104,8 +107,9 @@ impl TreeFile {
         slot_offset(self.slots)
     }
 
-    /// Reads the header in effect: the newer valid one.
-    pub(crate) fn read_header(disk: &Disk) -> Result<TreeHeader> {
+    /// Reads the header in effect, the newer valid one, and tells where there is one that is not
+    /// valid: torn by a crash, or damaged.
+    pub(crate) fn read_header(disk: &Disk) -> Result<(TreeHeader, Option<u64>)> {
         let file = disk.open_read(TREE_NAME)?;
         let read = |slot: u64| {
             let mut bytes = [0; TREE_HEAD_BYTES];
@@ -115,6 +119,7 @@ impl TreeFile {
             }
         };
         let mut newest: Option<TreeHeader> = None;
+        let mut invalid = None;
         for slot in 0..2 {
             let bytes = read(slot)?;
             match TreeHeader::decode(&bytes) {
@@ -136,9 +141,11 @@ impl TreeFile {
                     let what = "two reads of a header of the tree differ".to_owned();
                     return Err(corruption(&file, slot * TREE_HEADER_BYTES, what));
                 }
-                Err(HeaderError::Invalid) => {}
+                Err(HeaderError::Invalid) if bytes == [0; TREE_HEAD_BYTES] => {}
+                Err(HeaderError::Invalid) => invalid = Some(slot * TREE_HEADER_BYTES),
             }
         }
+        let newest = newest.map(|header| (header, invalid));
         newest.ok_or_else(|| corruption(&file, 0, "no header of the tree is valid".to_owned()))
     }
 
@@ -180,6 +187,7 @@ impl TreeFile {
             header,
             free,
             slots: header.slots,
+            is_uncertain: false,
         })
     }
 
@@ -223,14 +231,22 @@ impl TreeFile {
         }
     }
 
+    /// Whether a switch failed: then a recovery may find either header. Both lead to all that was
+    /// done before the switch, but only as long as nothing is done after it.
+    pub(crate) fn is_uncertain(&self) -> bool {
+        self.is_uncertain
+    }
+
     /// Writes a header and syncs it: from its return on it is in effect.
     pub(crate) fn switch(&mut self, header: TreeHeader) -> Result<()> {
+        self.is_uncertain = true;
         let offset = header.version % 2 * TREE_HEADER_BYTES;
         self.file
             .write_at(offset, &header.encode(), Purpose::Metadata)?;
         // DURABLE: the nodes that the header leads to were synced by `write_nodes`, the log that
         // continues it before this call.
         self.file.sync()?;
+        self.is_uncertain = false;
         self.header = header;
         Ok(())
     }

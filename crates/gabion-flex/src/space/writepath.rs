@@ -12,8 +12,8 @@ use super::segments::{Class, Segments};
 use super::writer::{Placed, Session};
 use crate::{Error, Extent, FlexTree, HOLE, Result};
 
-/// Longest address space: offsets are signed in the world of files.
-const LEN_MAX: u64 = i64::MAX as u64;
+/// Longest address space. A hole of this length takes 65,536 extents.
+pub(super) const LEN_MAX: u64 = 1 << 48;
 
 /// One change of an address space. The edits of a group work one after the other: each one's
 /// offsets are those that the edits before it have left.

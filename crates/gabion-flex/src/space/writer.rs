@@ -92,7 +92,8 @@ impl Inner {
         }
     }
 
-    /// Runs one change. A failed sync ends all writing: nobody knows what is on the medium.
+    /// Runs one change. A failed sync or switch of the tree's header ends all writing: nobody knows
+    /// what is on the medium.
     pub(crate) fn write<T>(&self, change: impl FnOnce(&mut Session<'_>) -> Result<T>) -> Result<T> {
         let mut session = self.session()?;
         let result = change(&mut session);
@@ -103,7 +104,7 @@ impl Inner {
                 gabion_media::Error::Io { operation, .. } => operation.starts_with("sync"),
                 _ => false,
             };
-            if fatal {
+            if fatal || session.writer.tree_file.is_uncertain() {
                 session.writer.failure = Some(error.to_string());
             }
         }

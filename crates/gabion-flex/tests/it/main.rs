@@ -1,10 +1,21 @@
 //! Tests of spaces as their users see them.
 //!
-//! The random tests are sized for a few minutes; these variables make them longer:
-//! `GABION_FLEX_SEED` is the first seed, `GABION_FLEX_STEPS` the steps of the model test,
-//! `GABION_FLEX_CRASH_POINTS` the images of crashes that are opened
-//! the workloads of which every operation is struck.
+//! The random tests are sized for a minute; these variables make them longer:
+//!
+//! | variable | meaning |
+//! |---|---|
+//! | `GABION_FLEX_SEED` | first seed of all |
+//! | `GABION_FLEX_STEPS` | steps of the model test |
+//! | `GABION_FLEX_CRASH_POINTS` | images of crashes that are opened |
+//! | `GABION_FLEX_FAULT_WORKLOADS` | workloads of which every operation is struck |
+//! | `GABION_FLEX_FLIPS` | bits that are flipped in each file |
+//! | `GABION_FLEX_CONCURRENT_GROUPS` | groups of edits beside readers |
 
+mod concurrent;
+mod corruption;
 mod crash;
+mod faults;
+mod handle;
+mod limits;
 mod model;
 mod support;

@@ -53,7 +53,7 @@ fn run(seed: u64, steps: u64, totals: &mut Totals) {
                 space.sync().unwrap();
                 add(&space, totals);
                 drop(space);
-                let report = FlexSpace::check(&disk).unwrap();
+                let report = gabion_flex::check_disk(&disk).unwrap();
                 assert!(report.problems.is_empty(), "{report:?}");
                 space = FlexSpace::open_on(disk.clone(), options.clone()).unwrap();
             }

@@ -165,7 +165,7 @@ impl Explorer<'_> {
         space.sync().expect("syncs");
         drop(space);
         let disk = Disk::simulated(image);
-        let report = FlexSpace::check(&disk).expect("a closed space is checked");
+        let report = gabion_flex::check_disk(&disk).expect("a closed space is checked");
         assert!(report.problems.is_empty(), "{:?}", report.problems);
         let again = read_all(&self.open(image)).expect("is read");
         assert!(

@@ -1,0 +1,330 @@
+//! A fault at every operation of a workload: nothing synced is lost, nothing refused is there,
+//! errors are sentences, and after the fault the space goes on.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use gabion_flex::{Error, FlexSpace, Options};
+use gabion_media::{Disk, Fault, FaultKind, SimDisk, Tear};
+
+use crate::support::{
+    Context, Random, Shape, Step, apply, base_seed, difference, next_step, read_all, setting,
+    small_options,
+};
+
+/// Threads that run workloads.
+const THREADS: u64 = 2;
+
+/// Steps of a workload.
+const STEPS: usize = 40;
+
+/// What may strike an operation, and whether it does so for good.
+const FAULTS: [(FaultKind, bool); 9] = [
+    (FaultKind::Eio, false),
+    (FaultKind::Eio, true),
+    (FaultKind::NoSpace, false),
+    (FaultKind::NoSpace, true),
+    (FaultKind::ShortWrite, false),
+    (FaultKind::SyncFails { keep: true }, false),
+    (FaultKind::SyncFails { keep: false }, false),
+    (FaultKind::SyncFails { keep: false }, true),
+    (FaultKind::ShortWrite, true),
+];
+
+const READ_FAULTS: [(FaultKind, bool); 3] = [
+    (FaultKind::ReadEio, false),
+    (FaultKind::ReadEio, true),
+    (FaultKind::BitFlip { bit: 12_345 }, false),
+];
+
+/// What the runs met.
+#[derive(Clone, Copy, Debug, Default)]
+struct Counts {
+    workloads: u64,
+    faults: u64,
+    refused: u64,
+    /// Runs in which a change was applied after another was refused, without opening again.
+    went_on: u64,
+    /// Runs in which the space became read-only.
+    read_only: u64,
+    /// Openings that were refused.
+    unopened: u64,
+}
+
+impl Counts {
+    fn merge(&mut self, other: &Counts) {
+        self.workloads += other.workloads;
+        self.faults += other.faults;
+        self.refused += other.refused;
+        self.went_on += other.went_on;
+        self.read_only += other.read_only;
+        self.unopened += other.unopened;
+    }
+}
+
+/// A workload that is being run, and what it may rely on.
+struct Run<'r> {
+    sim: &'r SimDisk,
+    options: &'r Options,
+    space: Option<FlexSpace>,
+    /// What the open space holds, or what it held when it was left.
+    twin: Vec<u8>,
+    /// The states since the last one that was synced, that one first.
+    undurable: Vec<Vec<u8>>,
+    refused: bool,
+    counts: Counts,
+}
+
+impl Run<'_> {
+    fn open(&mut self) {
+        match FlexSpace::open_on(Disk::simulated(self.sim), self.options.clone()) {
+            Ok(space) => {
+                if let Some(found) = read(&space) {
+                    assert!(
+                        self.undurable.contains(&found),
+                        "after an opening: {}",
+                        difference(&found, &self.twin)
+                    );
+                    self.twin = found;
+                    // What an opening has found survives.
+                    self.undurable = vec![self.twin.clone()];
+                    self.space = Some(space);
+                }
+            }
+            Err(error) => {
+                self.counts.unopened += 1;
+                assert_sentence(&error);
+            }
+        }
+    }
+
+    fn step(&mut self, random: &mut Random, shape: &Shape) {
+        let Some(space) = self.space.clone() else {
+            self.open();
+            return;
+        };
+        let step = next_step(random, shape, self.twin.len() as u64);
+        let result = match &step {
+            Step::Apply(changes) => apply(&space, changes),
+            Step::Sync => space.sync(),
+            Step::Checkpoint => space.checkpoint(),
+            Step::Collect => space.collect_garbage().map(drop),
+            Step::Defrag(offset, len) => space.defrag(*offset, *len),
+            Step::Reopen => {
+                let result = space.sync();
+                if result.is_ok() {
+                    self.undurable = vec![self.twin.clone()];
+                }
+                self.space = None;
+                drop(space);
+                self.open();
+                if let Err(error) = result {
+                    self.refuse(&error);
+                }
+                return;
+            }
+        };
+        match (result, &step) {
+            (Ok(()), Step::Apply(changes)) => {
+                self.counts.went_on += u64::from(self.refused);
+                self.refused = false;
+                changes
+                    .iter()
+                    .for_each(|change| change.apply_to(&mut self.twin));
+                self.undurable.push(self.twin.clone());
+            }
+            (Ok(()), Step::Sync | Step::Checkpoint) => self.undurable = vec![self.twin.clone()],
+            (Ok(()), _) => {}
+            (Err(error), _) => self.refuse(&error),
+        }
+        if let Some(found) = read(&space) {
+            assert!(
+                found == self.twin,
+                "{step:?}: {}",
+                difference(&found, &self.twin)
+            );
+        }
+        if space.stats().read_only.is_some() && random.one_in(3) {
+            let error = space.append(b"x").expect_err("a read-only space says so");
+            assert!(matches!(error, Error::ReadOnly { .. }), "{error}");
+            self.counts.read_only += 1;
+            self.space = None;
+        }
+    }
+
+    fn refuse(&mut self, error: &Error) {
+        self.counts.refused += 1;
+        self.refused = true;
+        assert_sentence(error);
+    }
+
+    /// Opens what is left without the fault: after crashes, and in the same process.
+    fn finish(mut self) -> Counts {
+        self.sim.clear_faults();
+        let op = self.sim.ops();
+        let mut images = vec![(
+            self.sim.process_kill(op),
+            "the end of the process".to_owned(),
+        )];
+        for style in [Tear::DropAll, Tear::Random512] {
+            images.push((
+                self.sim.power_cut(op, op, style),
+                format!("a power cut, {style:?}"),
+            ));
+        }
+        for (image, what) in images {
+            let _context = Context(|| format!("after {what}"));
+            let space = FlexSpace::open_on(Disk::simulated(&image), self.options.clone()).unwrap();
+            let found = read_all(&space).unwrap();
+            assert!(
+                self.undurable.contains(&found),
+                "none of {} states: {}",
+                self.undurable.len(),
+                difference(&found, &self.twin)
+            );
+        }
+        self.space = None;
+        self.open();
+        let space = self.space.take().expect("opens without the fault");
+        space.append(b"more").unwrap();
+        space.sync().unwrap();
+        self.twin.extend(b"more");
+        assert!(read_all(&space).unwrap() == self.twin);
+        drop(space);
+        let report = gabion_flex::check_disk(&Disk::simulated(self.sim)).unwrap();
+        assert!(report.problems.is_empty(), "{report:?}");
+        self.counts
+    }
+}
+
+/// Reads all; `None` if a read fails, which must be said in a sentence.
+fn read(space: &FlexSpace) -> Option<Vec<u8>> {
+    read_all(space)
+        .map_err(|error| assert_sentence(&error))
+        .ok()
+}
+
+fn assert_sentence(error: &Error) {
+    let text = error.to_string();
+    assert!(
+        text.split_whitespace().count() >= 5,
+        "no sentence: {text:?}"
+    );
+    assert!(text.contains("/simulated"), "names no file: {text:?}");
+}
+
+fn play(sim: &SimDisk, seed: u64) -> Counts {
+    let mut random = Random::new(seed ^ 0xfa17);
+    let capacity = [None, Some(10 * (8 << 10))][random.index(2)];
+    let options = small_options(&mut random).capacity_bytes(capacity);
+    let shape = Shape {
+        len: [1_500, 9_000, 30_000][random.index(3)],
+        data_max: [100, 2_000, 9_000][random.index(3)],
+        sync_in: [3, 6][random.index(2)],
+    };
+    let mut run = Run {
+        sim,
+        options: &options,
+        space: None,
+        twin: Vec::new(),
+        undurable: vec![Vec::new()],
+        refused: false,
+        counts: Counts::default(),
+    };
+    run.open();
+    for number in 0..STEPS {
+        let _context = Context(|| format!("step {number}, {options:?}"));
+        run.step(&mut random, &shape);
+    }
+    run.finish()
+}
+
+fn strike_everywhere(seed: u64) -> Counts {
+    let sound = SimDisk::recording();
+    let mut counts = play(&sound, seed);
+    counts.workloads = 1;
+    let operations = (1..=sound.ops()).map(|at| (at, &FAULTS[..]));
+    let reads = (1..=sound.reads())
+        .step_by(3)
+        .map(|at| (at, &READ_FAULTS[..]));
+    for (at, kinds) in operations.chain(reads) {
+        // The next seed strikes the same number with the next kind.
+        let (kind, forever) = kinds[usize::try_from((seed + at) % kinds.len() as u64).unwrap()];
+        let fault = if forever {
+            Fault::forever(at, kind)
+        } else {
+            Fault::once(at, kind)
+        };
+        let _context = Context(|| {
+            let what = sound.describe(at).unwrap_or_default();
+            format!("seed {seed}, {fault:?} (operation {at} was: {what})")
+        });
+        let sim = SimDisk::recording();
+        sim.inject(fault);
+        counts.merge(&play(&sim, seed));
+        counts.faults += 1;
+    }
+    counts
+}
+
+#[test]
+fn a_fault_at_every_operation_loses_nothing_synced() {
+    let workloads = setting("GABION_FLEX_FAULT_WORKLOADS", 20);
+    let first = base_seed();
+    let next = AtomicU64::new(first);
+    let mut counts = Counts::default();
+    std::thread::scope(|scope| {
+        let worker = || {
+            let mut sum = Counts::default();
+            loop {
+                // ORDER: Relaxed; the number stands for itself.
+                let seed = next.fetch_add(1, Ordering::Relaxed);
+                if seed >= first + workloads {
+                    return sum;
+                }
+                sum.merge(&strike_everywhere(seed));
+            }
+        };
+        let threads: Vec<_> = (0..THREADS).map(|_| scope.spawn(worker)).collect();
+        for thread in threads {
+            let sum = thread
+                .join()
+                .unwrap_or_else(|cause| std::panic::resume_unwind(cause));
+            counts.merge(&sum);
+        }
+    });
+    println!("faults: from seed {first}, {counts:?}");
+    assert_eq!(counts.workloads, workloads);
+    assert!(counts.faults > 60 * workloads, "{counts:?}");
+    assert!(counts.refused > counts.faults / 4, "{counts:?}");
+    assert!(counts.went_on > 5 * workloads, "{counts:?}");
+    assert!(
+        counts.read_only > 5 * workloads && counts.unopened > workloads,
+        "{counts:?}"
+    );
+}
+
+/// A write of the tree's header failed after its bytes had reached the medium. The space went on
+/// with the old header, and a recovery took the new one, with its empty log: what was synced
+/// between was lost.
+#[test]
+fn nothing_is_written_after_a_header_that_may_be_there() {
+    let sim = SimDisk::recording();
+    let options = Options::default();
+    let space = FlexSpace::open_on(Disk::simulated(&sim), options.clone()).unwrap();
+    // Saving a tree without changes writes the header only.
+    sim.inject(Fault::once(sim.ops() + 1, FaultKind::ShortWrite));
+    assert_sentence(&space.checkpoint().unwrap_err());
+    let refused = space.append(b"lost").and_then(|_| space.sync());
+    assert!(
+        matches!(refused, Err(Error::ReadOnly { .. })),
+        "{refused:?}"
+    );
+    let image = sim.process_kill(sim.ops());
+    let again = FlexSpace::open_on(Disk::simulated(&image), options).unwrap();
+    again.append(b"kept").unwrap();
+    again.sync().unwrap();
+    drop(again);
+    let cut = image.power_cut(image.ops(), 1, Tear::DropAll);
+    let again = FlexSpace::open_on(Disk::simulated(&cut), Options::default()).unwrap();
+    assert_eq!(read_all(&again).unwrap(), b"kept");
+}

@@ -1,0 +1,184 @@
+//! What cannot be done is refused with an error that says so, and changes nothing.
+
+use gabion_flex::{Edit, Error, FlexSpace, Options};
+use gabion_media::{Disk, SimDisk};
+
+use crate::support::{bytes_of, read_all};
+
+fn open(sim: &SimDisk, options: Options) -> Result<FlexSpace, Error> {
+    FlexSpace::open_on(Disk::simulated(sim), options)
+}
+
+#[test]
+fn a_group_with_one_impossible_edit_does_nothing() {
+    let space = open(&SimDisk::new(), Options::default()).unwrap();
+    space.append(b"abc").unwrap();
+    let impossible = [
+        Edit::Insert {
+            offset: 6,
+            data: b"x",
+        },
+        Edit::Collapse { offset: 4, len: 2 },
+        Edit::Collapse {
+            offset: 1,
+            len: u64::MAX,
+        },
+        Edit::Punch { offset: 0, len: 6 },
+    ];
+    for edit in impossible {
+        let first = Edit::Insert {
+            offset: 0,
+            data: b"00",
+        };
+        let error = space.apply(&[first, edit]).unwrap_err();
+        assert!(
+            matches!(error, Error::OutOfRange { space_len: 5, .. }),
+            "{error}"
+        );
+    }
+    for edit in [
+        Edit::InsertHole {
+            offset: 0,
+            len: u64::MAX,
+        },
+        Edit::Write {
+            offset: u64::MAX,
+            data: b"x",
+        },
+        Edit::Write {
+            offset: 1 << 48,
+            data: b"x",
+        },
+    ] {
+        let error = space.apply(&[edit]).unwrap_err();
+        assert!(matches!(error, Error::TooLong { .. }), "{error}");
+    }
+    assert_eq!(read_all(&space).unwrap(), b"abc");
+    space.set_len(1 << 48).unwrap();
+    space.append(b"x").unwrap_err();
+    space.sync().unwrap();
+    space.set_len(2).unwrap();
+    assert_eq!(read_all(&space).unwrap(), b"ab");
+}
+
+#[test]
+fn empty_edits_do_nothing() {
+    let space = open(&SimDisk::new(), Options::default()).unwrap();
+    space.append(b"").unwrap();
+    space.write_at(1 << 50, b"").unwrap();
+    space.insert_hole(0, 0).unwrap();
+    space.apply(&[]).unwrap();
+    assert_eq!(
+        (space.len(), space.read_at(0, &mut [0; 4]).unwrap()),
+        (0, 0)
+    );
+}
+
+#[test]
+fn a_full_space_refuses_and_takes_again_what_was_removed() {
+    let sim = SimDisk::new();
+    let capacity = 12 * (4 << 10);
+    let options = Options::default()
+        .segment_bytes(4 << 10)
+        .block_bytes(256)
+        .capacity_bytes(Some(capacity));
+    let space = open(&sim, options.clone()).unwrap();
+    let mut twin = Vec::new();
+    let mut refused = 0;
+    for round in 0..2_000_u64 {
+        let data = bytes_of(round, 700);
+        let at = usize::try_from(round * 7919).unwrap() % (twin.len() + 1);
+        match space.insert_range(at as u64, &data) {
+            Ok(()) => drop(twin.splice(at..at, data)),
+            Err(error) => {
+                assert!(matches!(error, Error::Full { .. }), "{error}");
+                refused += 1;
+                let len = 1_000.min(twin.len() - at);
+                space.collapse_range(at as u64, len as u64).unwrap();
+                twin.drain(at..at + len);
+            }
+        }
+    }
+    assert!(read_all(&space).unwrap() == twin);
+    let stats = space.stats();
+    assert!(
+        refused > 100 && stats.collections > 100,
+        "{refused} refusals, {stats:?}"
+    );
+    // Nearly all of what the capacity promises is there.
+    assert!(stats.live_bytes + 1_800 > stats.live_bytes_max, "{stats:?}");
+    assert!(sim.raw("DATA").unwrap().len() as u64 <= capacity + 4096);
+    space.sync().unwrap();
+    drop(space);
+    assert!(read_all(&open(&sim, options).unwrap()).unwrap() == twin);
+}
+
+#[test]
+fn a_full_disk_refuses_and_takes_again_once_it_has_space() {
+    let sim = SimDisk::recording();
+    let options = Options::default()
+        .segment_bytes(4 << 10)
+        .block_bytes(256)
+        .log_bytes(4 << 10);
+    let space = open(&sim, options.clone()).unwrap();
+    let (mut refused, mut went_on, mut twin) = (0, 0, Vec::new());
+    for round in 0..400_u64 {
+        let full = round / 50 % 2 == 1;
+        if round % 50 == 0 {
+            let lens = sim.names().into_iter().filter_map(|name| sim.raw(&name));
+            let used: usize = lens.map(|bytes| bytes.len()).sum();
+            sim.set_capacity(full.then_some(used as u64 + 9_000));
+        }
+        let data = bytes_of(round, 500);
+        match space.append(&data).and_then(|_| {
+            twin.extend(&data);
+            space.sync()
+        }) {
+            Ok(()) => went_on += u64::from(refused > 0),
+            Err(error) => {
+                refused += 1;
+                assert!(
+                    full && error.to_string().contains("space"),
+                    "round {round}: {error}"
+                );
+            }
+        }
+        assert!(read_all(&space).unwrap() == twin);
+    }
+    assert!(
+        refused > 10 && went_on > 50,
+        "{refused} refused, {went_on} went on"
+    );
+    sim.set_capacity(None);
+    space.sync().unwrap();
+    drop(space);
+    assert!(read_all(&open(&sim, options).unwrap()).unwrap() == twin);
+}
+
+#[test]
+fn a_space_has_one_opener_and_options_are_checked() {
+    let sim = SimDisk::new();
+    let first = open(
+        &sim,
+        Options::default().segment_bytes(8 << 10).block_bytes(256),
+    )
+    .unwrap();
+    let error = open(&sim, Options::default()).unwrap_err();
+    assert!(error.to_string().contains("locked"), "{error}");
+    drop(first);
+    // The sizes are those of the space, not those of a later opening.
+    let again = open(&sim, Options::default()).unwrap();
+    assert_eq!(again.stats().segment_bytes, 8 << 10);
+    for options in [
+        Options::default().segment_bytes(5000),
+        Options::default().segment_bytes(2 << 10),
+        Options::default().block_bytes(100),
+        Options::default().log_bytes(10),
+        Options::default().capacity_bytes(Some(4 << 20)),
+    ] {
+        let error = open(&SimDisk::new(), options).unwrap_err();
+        assert!(matches!(error, Error::Options { .. }), "{error}");
+    }
+    let error = open(&SimDisk::new(), Options::default().create(false)).unwrap_err();
+    assert!(matches!(error, Error::NotASpace { .. }), "{error}");
+}
