@@ -57,6 +57,15 @@ pub trait Index<K: Item + ?Sized>: Send + Sync {
     /// Damage on the medium.
     fn for_each(&self, visit: &mut dyn FnMut(&K, u64)) -> Result<()>;
 
+    /// Gives back space that deletes left over, as far as the index does not by itself. By default
+    /// there is none.
+    ///
+    /// # Errors
+    /// No space in the pool; the index is as it was.
+    fn compact(&self) -> Result<()> {
+        Ok(())
+    }
+
     /// Checks all invariants, while nobody writes.
     ///
     /// # Errors

@@ -33,6 +33,8 @@ pub mod index;
 mod item;
 pub mod lock;
 pub mod registry;
+#[cfg(test)]
+mod suite;
 pub mod tags;
 pub mod turbo;
 

@@ -46,6 +46,7 @@ mod error;
 mod iter;
 mod log;
 mod options;
+pub mod pm;
 mod prefetch;
 mod slice;
 mod snapshot;

@@ -212,8 +212,13 @@ impl<K: Item + ?Sized, V: Item + ?Sized> TurboHash<K, V> {
         let set = &descriptor.places[usize::from(version & 1)];
         // ORDER: Relaxed: the directory is read by recovery only.
         set.store(&self.medium, place.0, Ordering::Relaxed);
-        // DURABLE: the array, its place, and what the allocator noted of both arrays.
-        self.medium.persist(set);
+        // The place lies in the version's line. On x86-64 stores to one line reach the medium in
+        // their order, so the place is there when the version is.
+        if !cfg!(target_arch = "x86_64") {
+            self.medium.flush(set);
+        }
+        // DURABLE: the array, and what the allocator noted of both arrays.
+        self.medium.fence();
         // ORDER: Relaxed: as above.
         let version = u64::from(version);
         descriptor

@@ -114,6 +114,10 @@ impl<K: Item + ?Sized> Index<K> for TurboHash<K, u64> {
         Ok(())
     }
 
+    fn compact(&self) -> Result<()> {
+        TurboHash::compact(self)
+    }
+
     fn check(&self) -> Result<Checked> {
         TurboHash::check(self)
     }

@@ -38,9 +38,12 @@
 //!
 //! | operation | flushed lines | persists |
 //! |---|---|---|
-//! | insert, update | metadata and slot; metadata | 2 |
+//! | insert, update | slot; metadata | 2 |
 //! | delete | metadata | 1 |
-//! | build of a shard | the array, past the cache, and its place; the version | 2 |
+//! | build of a shard | the array, past the cache; its place and the version | 2 |
+//!
+//! A tag lies in the line of its metadata, and a place in that of its version. On x86-64 the stores
+//! to one line reach the medium in their order, so these are flushed once; elsewhere twice.
 //!
 //! With records, their lines join the first persist of insert and update.
 //!

@@ -1,0 +1,306 @@
+//! TurboHash in DRAM beside concurrent maps, 8 + 8 bytes, tables larger than the cache.
+//!
+//! ```sh
+//! cargo bench -p gabion-index --features maps --bench maps -- ENTRIES THREADS [MAP...]
+//! ```
+//!
+//! By default 4,000,000 entries, one thread, all maps. Each map is filled, read, asked for absent
+//! keys, updated and drained, every thread with its share of random keys. Operations per second are
+//! those of the wall clock; those in brackets are per second of processor time of the threads, for
+//! machines that others use too. The memory is that of the process after the fill.
+
+use std::hash::BuildHasher;
+use std::time::Instant;
+
+use gabion_index::TurboHash;
+use gabion_index::turbo::Options;
+use gabion_media::pmem::{Pool, PoolOptions};
+use parking_lot::RwLock;
+
+/// What is measured of a map.
+trait Map: Sync {
+    fn insert(&self, key: u64, value: u64);
+    fn get(&self, key: u64) -> Option<u64>;
+    fn update(&self, key: u64, value: u64);
+    fn remove(&self, key: u64) -> bool;
+    /// Looks up many keys and counts those found; none if the map has no such operation.
+    fn get_many(&self, _keys: &[u64]) -> Option<usize> {
+        None
+    }
+    /// Stores many entries; false if the map has no such operation.
+    fn put_many(&self, _entries: &[(u64, u64)]) -> bool {
+        false
+    }
+}
+
+impl Map for TurboHash<u64, u64> {
+    fn insert(&self, key: u64, value: u64) {
+        self.put(&key, &value).expect("space");
+    }
+
+    fn get(&self, key: u64) -> Option<u64> {
+        TurboHash::get(self, &key).expect("sound")
+    }
+
+    fn update(&self, key: u64, value: u64) {
+        self.put(&key, &value).expect("space");
+    }
+
+    fn remove(&self, key: u64) -> bool {
+        TurboHash::remove(self, &key).expect("sound").is_some()
+    }
+
+    fn get_many(&self, keys: &[u64]) -> Option<usize> {
+        let mut values = [None; BATCH];
+        let values = &mut values[..keys.len()];
+        TurboHash::get_many(self, keys, values).expect("sound");
+        Some(values.iter().flatten().count())
+    }
+
+    fn put_many(&self, entries: &[(u64, u64)]) -> bool {
+        TurboHash::put_many(self, entries).is_ok()
+    }
+}
+
+impl Map for dashmap::DashMap<u64, u64> {
+    fn insert(&self, key: u64, value: u64) {
+        dashmap::DashMap::insert(self, key, value);
+    }
+
+    fn get(&self, key: u64) -> Option<u64> {
+        dashmap::DashMap::get(self, &key).map(|value| *value)
+    }
+
+    fn update(&self, key: u64, value: u64) {
+        dashmap::DashMap::insert(self, key, value);
+    }
+
+    fn remove(&self, key: u64) -> bool {
+        dashmap::DashMap::remove(self, &key).is_some()
+    }
+}
+
+impl Map for papaya::HashMap<u64, u64> {
+    fn insert(&self, key: u64, value: u64) {
+        self.pin().insert(key, value);
+    }
+
+    fn get(&self, key: u64) -> Option<u64> {
+        self.pin().get(&key).copied()
+    }
+
+    fn update(&self, key: u64, value: u64) {
+        self.pin().insert(key, value);
+    }
+
+    fn remove(&self, key: u64) -> bool {
+        self.pin().remove(&key).is_some()
+    }
+}
+
+impl Map for scc::HashMap<u64, u64> {
+    fn insert(&self, key: u64, value: u64) {
+        let _ = scc::HashMap::insert(self, key, value);
+    }
+
+    fn get(&self, key: u64) -> Option<u64> {
+        self.read(&key, |_, value| *value)
+    }
+
+    fn update(&self, key: u64, value: u64) {
+        scc::HashMap::update(self, &key, |_, old| *old = value);
+    }
+
+    fn remove(&self, key: u64) -> bool {
+        scc::HashMap::remove(self, &key).is_some()
+    }
+}
+
+/// `hashbrown` tables, each behind a lock.
+struct Locked {
+    hasher: hashbrown::DefaultHashBuilder,
+    tables: Vec<RwLock<hashbrown::HashMap<u64, u64>>>,
+}
+
+impl Locked {
+    const TABLES: usize = 64;
+
+    fn new(capacity: usize) -> Locked {
+        let table = |_| RwLock::new(hashbrown::HashMap::with_capacity(capacity / Locked::TABLES));
+        Locked {
+            hasher: hashbrown::DefaultHashBuilder::default(),
+            tables: (0..Locked::TABLES).map(table).collect(),
+        }
+    }
+
+    fn table(&self, key: u64) -> &RwLock<hashbrown::HashMap<u64, u64>> {
+        let hash = self.hasher.hash_one(key) >> 40;
+        &self.tables[usize::try_from(hash).expect("24 bits") % Locked::TABLES]
+    }
+}
+
+impl Map for Locked {
+    fn insert(&self, key: u64, value: u64) {
+        self.table(key).write().insert(key, value);
+    }
+
+    fn get(&self, key: u64) -> Option<u64> {
+        self.table(key).read().get(&key).copied()
+    }
+
+    fn update(&self, key: u64, value: u64) {
+        self.table(key).write().insert(key, value);
+    }
+
+    fn remove(&self, key: u64) -> bool {
+        self.table(key).write().remove(&key).is_some()
+    }
+}
+
+/// Keys of a batch.
+const BATCH: usize = 256;
+
+/// A permutation of the words, to make keys of numbers.
+fn key_of(number: u64) -> u64 {
+    let mut key = number.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    key ^= key >> 32;
+    key = key.wrapping_mul(0xd6e8_feb8_6659_fd93);
+    key ^ (key >> 29)
+}
+
+/// A number below `limit`, drawn by `seed`.
+fn draw(seed: u64, limit: u64) -> u64 {
+    let wide = u128::from(key_of(seed ^ 0x5bd1_e995_1234)) * u128::from(limit);
+    u64::try_from(wide >> 64).expect("a high half")
+}
+
+/// Nanoseconds of processor time of this thread.
+fn processor_ns() -> f64 {
+    let text = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
+    let first = text.split(' ').next().unwrap_or_default();
+    first.parse().unwrap_or(f64::NAN)
+}
+
+/// Memory of the process in bytes.
+fn memory() -> u64 {
+    let text = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = text.lines().find(|line| line.starts_with("VmRSS:"));
+    let kib = line.and_then(|line| line.split_whitespace().nth(1)?.parse::<u64>().ok());
+    kib.unwrap_or(0) * 1024
+}
+
+/// Runs `work` with each of the ranges that the threads share `entries` in, and prints the speed.
+fn phase(name: &str, entries: u64, threads: u64, work: impl Fn(std::ops::Range<u64>) + Sync) {
+    let start = Instant::now();
+    let part = |thread| entries * thread / threads..entries * (thread + 1) / threads;
+    let run = |range| {
+        let before = processor_ns();
+        work(range);
+        processor_ns() - before
+    };
+    let run = &run;
+    let processor: f64 = std::thread::scope(|scope| {
+        let spawned: Vec<_> = (0..threads)
+            .map(|thread| scope.spawn(move || run(part(thread))))
+            .collect();
+        spawned
+            .into_iter()
+            .map(|thread| thread.join().expect("a thread"))
+            .sum()
+    });
+    let seconds = start.elapsed().as_secs_f64();
+    let per_processor = entries as f64 / processor * 1e3 * threads as f64;
+    print!(
+        "  {name} {:.1} ({per_processor:.1})",
+        entries as f64 / seconds / 1e6
+    );
+}
+
+fn measure(name: &str, map: &dyn Map, entries: u64, threads: u64, before: u64) {
+    print!("{name:10}");
+    phase("insert", entries, threads, |range| {
+        range.for_each(|number| map.insert(key_of(number), number));
+    });
+    let bytes = memory().saturating_sub(before) as f64 / entries as f64;
+    phase("read", entries, threads, |range| {
+        range.for_each(|seed| assert!(map.get(key_of(draw(seed, entries))).is_some()));
+    });
+    phase("missing", entries, threads, |range| {
+        range.for_each(|number| assert!(map.get(key_of(number + entries * 7)).is_none()));
+    });
+    phase("update", entries, threads, |range| {
+        range.for_each(|seed| map.update(key_of(draw(seed, entries)), seed));
+    });
+    if map.get_many(&[key_of(0)]).is_some() {
+        phase("batched read", entries, threads, |range| {
+            let mut keys = [0; BATCH];
+            for first in range.step_by(BATCH) {
+                for (seed, key) in (first..).zip(&mut keys) {
+                    *key = key_of(draw(seed, entries));
+                }
+                assert_eq!(map.get_many(&keys), Some(BATCH));
+            }
+        });
+        phase("batched update", entries, threads, |range| {
+            let mut updates = [(0, 0); BATCH];
+            for first in range.step_by(BATCH) {
+                for (seed, entry) in (first..).zip(&mut updates) {
+                    *entry = (key_of(draw(seed, entries)), seed);
+                }
+                assert!(map.put_many(&updates));
+            }
+        });
+    }
+    phase("delete", entries, threads, |range| {
+        range.for_each(|number| assert!(map.remove(key_of(number))));
+    });
+    println!("  {bytes:.1} bytes per entry");
+}
+
+fn turbohash(entries: u64) -> TurboHash<u64, u64> {
+    let options = PoolOptions {
+        size: entries * 100 + (64 << 20),
+        chunk_bytes: 1 << 20,
+        ..TurboHash::<u64, u64>::pool_options()
+    };
+    let pool = Pool::anonymous(options).expect("memory");
+    let options = Options {
+        capacity: entries,
+        ..Options::default()
+    };
+    TurboHash::create(&pool, &options).expect("a table")
+}
+
+fn make(name: &str, entries: u64) -> Box<dyn Map> {
+    let capacity = usize::try_from(entries).expect("a number of entries");
+    match name {
+        "turbohash" => Box::new(turbohash(entries)),
+        "dashmap" => Box::new(dashmap::DashMap::with_capacity(capacity)),
+        "papaya" => Box::new(papaya::HashMap::with_capacity(capacity)),
+        "scc" => Box::new(scc::HashMap::with_capacity(capacity)),
+        _ => Box::new(Locked::new(capacity)),
+    }
+}
+
+fn main() {
+    let mut args = std::env::args()
+        .skip(1)
+        .filter(|arg| arg != "--bench")
+        .peekable();
+    let mut number = |default| {
+        let parsed = args.peek().and_then(|arg| arg.parse().ok());
+        if parsed.is_some() {
+            args.next();
+        }
+        parsed.unwrap_or(default)
+    };
+    let (entries, threads): (u64, u64) = (number(4_000_000), number(1));
+    let wanted: Vec<String> = args.collect();
+    println!("{entries} entries, {threads} threads, M operations/s (per processor time)");
+    for name in ["turbohash", "dashmap", "papaya", "scc", "hashbrown"] {
+        if wanted.is_empty() || wanted.iter().any(|wanted| wanted == name) {
+            let before = memory();
+            measure(name, &*make(name, entries), entries, threads, before);
+        }
+    }
+}

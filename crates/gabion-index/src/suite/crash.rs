@@ -1,0 +1,329 @@
+//! Images that a power failure may leave.
+//!
+//! Each index runs through short histories that create it, make it grow, change and shrink. The
+//! explorer lays out every image, or a sample where there are too many, and asks: does it open, is
+//! every operation that had returned there, is the one under way there as a whole or not at all, do
+//! the invariants hold, is no block lost, does it take new operations, and does the same hold when
+//! the power fails again during recovery? `GABION_CRASH_ALL`, and with it `GABION_CRASH_SAMPLE`
+//! and `GABION_CRASH_DEPTH`, make it longer, and so do more `GABION_CRASH_HISTORIES`.
+
+use std::borrow::Borrow;
+use std::collections::BTreeMap;
+
+use gabion_media::pmem::explore::{
+    Act, Explorer, Limits, Mutant, Outcome, Report, Run, Stage, Subject,
+};
+use gabion_media::pmem::{Pool, PoolOptions};
+use gabion_media::{Error as MediaError, PoolFault};
+
+use super::{Keys, check};
+use crate::index::Plan;
+use crate::{Error, Index, Item, Seed};
+
+/// An operation with the number of a key.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Op {
+    Insert(u64, u64),
+    Update(u64, u64),
+    Remove(u64),
+    Compact,
+}
+
+/// What the explorer is given.
+pub(crate) struct Small<K: Item + ?Sized> {
+    keys: Keys<K>,
+}
+
+impl<K: Item + ?Sized> Small<K> {
+    fn options(&self, stage: &Stage) -> PoolOptions {
+        PoolOptions {
+            heaps: 1,
+            chunk_bytes: 4096,
+            watcher: Some(stage.watcher().clone()),
+            ..(self.keys.makers.pool_options)()
+        }
+    }
+
+    /// The pool on a medium; none if a crash interrupted its creation.
+    fn pool(&self, stage: &Stage) -> Result<Option<Pool>, String> {
+        match Pool::open_in(stage.region(), self.options(stage)) {
+            Ok(pool) => Ok(Some(pool)),
+            Err(MediaError::Pool {
+                fault: PoolFault::Incomplete,
+                ..
+            }) => Ok(None),
+            Err(error) => Err(error.to_string()),
+        }
+    }
+}
+
+impl<K: Item + ?Sized> Subject for Small<K> {
+    type Op = Op;
+    type Structure = Box<dyn Index<K>>;
+    type Content = BTreeMap<K::Owned, u64>;
+
+    fn bytes(&self) -> u64 {
+        96 << 10
+    }
+
+    fn create(&self, stage: &Stage) -> Result<Self::Structure, String> {
+        let pool = match self.pool(stage)? {
+            Some(pool) => pool,
+            None => Pool::create_in(stage.region(), self.options(stage))
+                .map_err(|error| error.to_string())?,
+        };
+        let plan = Plan {
+            capacity: 8,
+            seed: Some(7),
+        };
+        (self.keys.makers.create)(&pool, plan).map_err(|error| error.to_string())
+    }
+
+    fn open(&self, stage: &Stage) -> Result<Option<Self::Structure>, String> {
+        let Some(pool) = self.pool(stage)? else {
+            return Ok(None);
+        };
+        match (self.keys.makers.open)(&pool) {
+            Ok(index) => Ok(Some(index)),
+            Err(Error::NoRoot) => Ok(None),
+            Err(error) => Err(error.to_string()),
+        }
+    }
+
+    fn close(&self, index: Self::Structure) -> Result<(), String> {
+        let pool = index.pool().clone();
+        drop(index);
+        pool.close().map_err(|error| error.to_string())
+    }
+
+    fn apply(&self, index: &Self::Structure, op: &Op) -> Result<Outcome, String> {
+        let key = |number| (self.keys.key)(number);
+        let result = match *op {
+            Op::Insert(k, v) => index.insert(key(k).borrow(), v).map(drop),
+            Op::Update(k, v) => index.update(key(k).borrow(), v).map(drop),
+            Op::Remove(k) => index.remove(key(k).borrow()).map(drop),
+            Op::Compact => index.compact(),
+        };
+        match result {
+            Ok(()) => Ok(Outcome::Done),
+            Err(Error::Media(MediaError::PoolFull { .. })) => Ok(Outcome::Refused),
+            Err(error) => Err(error.to_string()),
+        }
+    }
+
+    fn content(&self, index: &Self::Structure) -> Result<Self::Content, String> {
+        check(&**index)?;
+        let mut content = BTreeMap::new();
+        let mut visit = |key: &K, value| {
+            content.insert(K::rebuild(key.word(), key.bytes()), value);
+        };
+        index
+            .for_each(&mut visit)
+            .map_err(|error| error.to_string())?;
+        for (key, value) in &content {
+            let got = index.get(key.borrow()).map_err(|error| error.to_string())?;
+            if got != Some(*value) {
+                return Err(format!(
+                    "{key:?} is {value} in a visit and {got:?} by a get"
+                ));
+            }
+        }
+        Ok(content)
+    }
+
+    fn empty(&self) -> Self::Content {
+        BTreeMap::new()
+    }
+
+    fn expect(&self, content: &mut Self::Content, op: &Op) {
+        let key = |number| (self.keys.key)(number);
+        match *op {
+            Op::Insert(k, v) => {
+                content.insert(key(k), v);
+            }
+            Op::Update(k, v) => {
+                if let Some(value) = content.get_mut::<K>(key(k).borrow()) {
+                    *value = v;
+                }
+            }
+            Op::Remove(k) => {
+                content.remove::<K>(key(k).borrow());
+            }
+            Op::Compact => {}
+        }
+    }
+
+    fn name(&self, op: &Op) -> &'static str {
+        match op {
+            Op::Insert(..) => "insert",
+            Op::Update(..) => "update",
+            Op::Remove(_) => "remove",
+            Op::Compact => "compact",
+        }
+    }
+
+    fn probes(&self) -> Vec<Op> {
+        vec![
+            Op::Insert(900, 1),
+            Op::Update(900, 2),
+            Op::Remove(1),
+            Op::Insert(1, 3),
+        ]
+    }
+}
+
+/// A history: its name, its preparation, and what is explored.
+type History = (&'static str, Vec<Op>, Vec<Act<Op>>);
+
+/// The histories of every index.
+fn histories() -> Vec<History> {
+    let inserts = |range: std::ops::Range<u64>| range.map(|k| Op::Insert(k, 100 + k));
+    let acts = |ops: Vec<Op>| ops.into_iter().map(Act::Op).collect::<Vec<_>>();
+    let mut life = acts(vec![
+        Op::Insert(4, 1),
+        Op::Update(4, 2),
+        Op::Insert(1, 3),
+        Op::Remove(2),
+        Op::Insert(5, 4),
+        Op::Remove(4),
+        Op::Insert(4, 5),
+    ]);
+    life.push(Act::Reopen);
+    life.extend(acts(vec![Op::Update(4, 6), Op::Remove(1), Op::Compact]));
+    vec![
+        ("creation", vec![], acts(inserts(0..2).collect())),
+        ("life", inserts(0..4).collect(), life),
+        (
+            "growth",
+            inserts(0..11).collect(),
+            acts(inserts(11..16).collect()),
+        ),
+        (
+            "more growth",
+            inserts(0..38).collect(),
+            acts(inserts(38..44).collect()),
+        ),
+        (
+            "shrinking",
+            inserts(0..40)
+                .collect::<Vec<_>>()
+                .into_iter()
+                .chain((0..30).map(Op::Remove))
+                .collect(),
+            acts((30..38).map(Op::Remove).chain([Op::Compact]).collect()),
+        ),
+        (
+            "garbage",
+            inserts(0..60).chain((0..25).map(Op::Remove)).collect(),
+            acts([Op::Compact, Op::Insert(70, 1), Op::Remove(40)].to_vec()),
+        ),
+    ]
+}
+
+/// Histories of random operations, of which `seed` makes one.
+fn random_history(seed: u64) -> (Vec<Op>, Vec<Act<Op>>) {
+    let mut random = (0..).map(|number| Seed::new(seed).hash_u64(number));
+    let mut below = move |limit: u64| random.next().map_or(0, |number| number % limit);
+    let keys = 4 + below(60);
+    let mut op = |value: u64| match below(16) {
+        0..=7 => Op::Insert(below(keys), value),
+        8..=9 => Op::Update(below(keys), value),
+        10..=14 => Op::Remove(below(keys)),
+        _ => Op::Compact,
+    };
+    let setup = (0..keys * 3 / 2).map(&mut op).collect();
+    let acts = (1000..1008).map(|value| Act::Op(op(value))).collect();
+    (setup, acts)
+}
+
+/// A number from the environment.
+fn from_env(name: &str, default: u64) -> u64 {
+    std::env::var(name).map_or(default, |text| {
+        text.parse()
+            .unwrap_or_else(|_| panic!("{name} is {text:?}, which is not a number"))
+    })
+}
+
+/// What the environment says, or few images, for a test of some seconds.
+fn limits() -> Limits {
+    let few = Limits {
+        all: 128,
+        sample: 64,
+        nested_all: 16,
+        nested_sample: 8,
+        ..Limits::default()
+    };
+    let is_long = std::env::var_os("GABION_CRASH_ALL").is_some();
+    if is_long { Limits::from_env() } else { few }
+}
+
+/// Explores all histories of an index, and `GABION_CRASH_HISTORIES` random ones, by default two.
+pub(crate) fn survive<K: Item + ?Sized>(keys: Keys<K>) {
+    let subject = Small { keys };
+    let mut explorer = Explorer::new(&subject, limits());
+    let mut total: Option<Report> = None;
+    let random = (0..from_env("GABION_CRASH_HISTORIES", 2)).map(|seed| {
+        let (setup, acts) = random_history(seed);
+        ("random", setup, acts)
+    });
+    for (name, setup, acts) in histories().into_iter().chain(random) {
+        let run = Run::record(&subject, name, &setup, &acts).expect(name);
+        let report = explorer.explore(&run);
+        assert!(report.is_clean(), "{name}: {report}");
+        match &mut total {
+            Some(total) => total.add(report),
+            None => total = Some(report),
+        }
+    }
+    println!("{}: {}", subject.keys.name, total.expect("histories"));
+}
+
+/// Leaves out each flush and each fence of the index in turn: at most one in twenty, rounded up,
+/// may pass. One does: no history here misses the allocator's flush when the reservation of an
+/// array is committed.
+pub(crate) fn catch_mutants<K: Item + ?Sized>(keys: Keys<K>) {
+    let subject = Small { keys };
+    let mut explorer = Explorer::new(&subject, limits());
+    let mut runs = Vec::new();
+    for (name, setup, acts) in histories() {
+        let run = Run::record(&subject, name, &setup, &acts).expect(name);
+        let report = explorer.explore(&run);
+        assert!(report.is_clean(), "{name}: {report}");
+        runs.push(run);
+    }
+    let mutants = explorer.mutants(&runs.iter().collect::<Vec<_>>());
+    let is_ours = |mutant: &Mutant| match mutant {
+        Mutant::Place(place, _) => place.file().contains("gabion-index"),
+        Mutant::Number(..) => true,
+    };
+    let ours = || mutants.tried.iter().filter(|tried| is_ours(&tried.mutant));
+    let caught = ours().filter(|tried| tried.caught.is_some()).count();
+    let survivors: Vec<_> = ours().filter(|tried| tried.caught.is_none()).collect();
+    println!(
+        "{}: {caught} of {} mutants caught",
+        subject.keys.name,
+        ours().count()
+    );
+    assert!(ours().count() >= 4, "there are flushes and fences");
+    let allowed = ours().count().div_ceil(20);
+    assert!(
+        survivors.len() <= allowed,
+        "{caught} caught, not {survivors:#?}"
+    );
+}
+
+/// Compares what operations do to the medium with a file that is checked in.
+pub(crate) fn compare_golden<K: Item + ?Sized>(keys: Keys<K>, golden: &str) {
+    let subject = Small { keys };
+    let mut text = String::new();
+    for (name, setup, acts) in histories() {
+        let run = Run::record(&subject, name, &setup, &acts).expect(name);
+        text.push_str(&format!("# {name}\n{}", run.golden()));
+    }
+    let text = text.trim_end();
+    let golden = golden.trim_end();
+    assert!(
+        text == golden,
+        "the persist traces have changed; if they are meant to, the file becomes:\n{text}\n"
+    );
+}

@@ -1,0 +1,140 @@
+//! Tests that every index passes, by `index_suite!`.
+//!
+//! - `model`: the same operations on the index and on a `BTreeMap`, all answers compared.
+//! - `concurrent`: histories of several threads, linearizable key by key, while others make the
+//!   index grow and shrink.
+//! - `crash`: images that a power failure may leave, mutants, golden persist traces.
+//!
+//! All of them ask the index for its invariants and count the blocks of the pool, so that a leak
+//! fails as well.
+
+pub(crate) mod concurrent;
+pub(crate) mod crash;
+pub(crate) mod model;
+
+use gabion_media::pmem::{Pool, PoolOptions};
+
+use crate::Item;
+use crate::index::{Index, Makers, Plan};
+
+/// Makes the tests of an index of the registry in a module of its own. Its golden traces are in
+/// the directory `golden`.
+macro_rules! index_suite {
+    ($name:ident, $index:expr) => {
+        mod $name {
+            index_suite!(@keys words, $name, crate::suite::Keys::words(&$index));
+            index_suite!(@keys strings, $name, crate::suite::Keys::strings(&$index));
+        }
+    };
+    (@keys $kind:ident, $name:ident, $keys:expr) => {
+        mod $kind {
+            use crate::suite::{concurrent, crash, model};
+
+            #[test]
+            fn all_answers_are_the_twins() {
+                $keys.iter().for_each(model::follow);
+            }
+
+            #[test]
+            fn histories_are_linearizable() {
+                $keys.iter().for_each(concurrent::linearizable);
+            }
+
+            #[test]
+            fn power_failures_lose_nothing() {
+                $keys.into_iter().for_each(crash::survive);
+            }
+
+            #[test]
+            fn every_flush_and_fence_is_missed() {
+                $keys.into_iter().for_each(crash::catch_mutants);
+            }
+
+            #[test]
+            fn the_persist_traces_are_golden() {
+                let golden = include_str!(concat!(
+                    "golden/",
+                    stringify!($name),
+                    "-",
+                    stringify!($kind),
+                    ".txt"
+                ));
+                $keys.into_iter().for_each(|keys| crash::compare_golden(keys, golden));
+            }
+        }
+    };
+}
+
+index_suite!(turbohash, crate::turbo::REGISTERED);
+
+/// An index under test, and the keys that it is tested with: one for each number.
+pub(crate) struct Keys<K: Item + ?Sized> {
+    pub(crate) name: &'static str,
+    pub(crate) makers: &'static Makers<K>,
+    pub(crate) key: fn(u64) -> K::Owned,
+}
+
+impl Keys<u64> {
+    /// Words that differ in high and low bits.
+    pub(crate) fn words(index: &'static crate::registry::Registered) -> Option<Keys<u64>> {
+        Some(Keys {
+            name: index.name,
+            makers: &index.words,
+            key: |number| number << 48 | number,
+        })
+    }
+}
+
+impl Keys<[u8]> {
+    /// Strings of 0 to 63 bytes, many of which are prefixes of others.
+    pub(crate) fn strings(index: &'static crate::registry::Registered) -> Option<Keys<[u8]>> {
+        index.strings.as_ref().map(|makers| Keys {
+            name: index.name,
+            makers,
+            key: |number| {
+                let length = usize::try_from(number % 64).expect("small");
+                let mut key = number.to_le_bytes().to_vec();
+                key.resize(8 + length, 0);
+                // The first key is the empty string.
+                if number == 0 { Vec::new() } else { key }
+            },
+        })
+    }
+}
+
+impl<K: Item + ?Sized> Keys<K> {
+    /// A small index in memory.
+    pub(crate) fn create(&self) -> Box<dyn Index<K>> {
+        let options = PoolOptions {
+            size: 32 << 20,
+            heaps: 4,
+            ..(self.makers.pool_options)()
+        };
+        let pool = Pool::anonymous(options).expect("memory");
+        let plan = Plan {
+            capacity: 8,
+            seed: Some(7),
+        };
+        (self.makers.create)(&pool, plan).expect("a new index")
+    }
+}
+
+/// The invariants hold, and no block is lost.
+pub(crate) fn check<K: Item + ?Sized>(index: &dyn Index<K>) -> Result<(), String> {
+    let checked = index.check().map_err(|error| error.to_string())?;
+    let len = index.len().map_err(|error| error.to_string())?;
+    let used = index.pool().stats().used_blocks;
+    if checked.entries != len {
+        return Err(format!(
+            "{} entries, and the length is {len}",
+            checked.entries
+        ));
+    }
+    if checked.blocks != used {
+        return Err(format!(
+            "{used} blocks in use, {} are reachable",
+            checked.blocks
+        ));
+    }
+    Ok(())
+}

@@ -1,0 +1,107 @@
+//! An index against its naive twin.
+
+use std::borrow::Borrow;
+use std::collections::BTreeMap;
+
+use proptest::prelude::*;
+use proptest::test_runner::{Config, TestRunner};
+
+use super::{Keys, check};
+use crate::{Index, Item};
+
+#[derive(Clone, Debug)]
+enum Op {
+    Insert(u64, u64),
+    Update(u64, u64),
+    Remove(u64),
+    RemoveFrom(u64),
+    Get(u64),
+    Compact,
+    Reopen,
+}
+
+fn op() -> impl Strategy<Value = Op> {
+    let k = || 0..300_u64;
+    prop_oneof![
+        30 => (k(), any::<u64>()).prop_map(|(k, v)| Op::Insert(k, v)),
+        8 => (k(), any::<u64>()).prop_map(|(k, v)| Op::Update(k, v)),
+        12 => k().prop_map(Op::Remove),
+        1 => k().prop_map(Op::RemoveFrom),
+        5 => k().prop_map(Op::Get),
+        1 => Just(Op::Compact),
+        1 => Just(Op::Reopen),
+    ]
+}
+
+/// Runs random operations on both and compares all answers. proptest prints what failed.
+pub(crate) fn follow<K: Item + ?Sized>(keys: &Keys<K>) {
+    let config = Config {
+        cases: 48,
+        failure_persistence: None,
+        ..Config::default()
+    };
+    let mut runner = TestRunner::new(config);
+    let ops = prop::collection::vec(op(), 1..600);
+    let result = runner.run(&ops, |ops| {
+        run(keys, &ops);
+        Ok(())
+    });
+    if let Err(error) = result {
+        panic!("{}: {error}", keys.name);
+    }
+}
+
+fn run<K: Item + ?Sized>(keys: &Keys<K>, ops: &[Op]) {
+    let mut index = keys.create();
+    let mut twin = BTreeMap::new();
+    for op in ops {
+        apply(keys, &mut index, &mut twin, op);
+    }
+    let mut all = BTreeMap::new();
+    let mut visit = |key: &K, value| {
+        let key = K::rebuild(key.word(), key.bytes());
+        assert!(all.insert(key, value).is_none(), "a key twice");
+    };
+    index.for_each(&mut visit).expect("sound");
+    assert_eq!(all, twin);
+    check(&*index).expect("sound");
+}
+
+fn apply<K: Item + ?Sized>(
+    keys: &Keys<K>,
+    index: &mut Box<dyn Index<K>>,
+    twin: &mut BTreeMap<K::Owned, u64>,
+    op: &Op,
+) {
+    let key = |number: u64| (keys.key)(number);
+    match *op {
+        Op::Insert(k, v) => {
+            let before = index.insert(key(k).borrow(), v).expect("space");
+            assert_eq!(before, twin.insert(key(k), v));
+        }
+        Op::Update(k, v) => {
+            let before = index.update(key(k).borrow(), v).expect("space");
+            let old = twin.get_mut::<K>(key(k).borrow());
+            assert_eq!(before, old.map(|old| std::mem::replace(old, v)));
+        }
+        Op::Remove(k) => {
+            let before = index.remove(key(k).borrow()).expect("sound");
+            assert_eq!(before, twin.remove::<K>(key(k).borrow()));
+        }
+        Op::RemoveFrom(k) => {
+            for k in k..300 {
+                let before = index.remove(key(k).borrow()).expect("sound");
+                assert_eq!(before, twin.remove::<K>(key(k).borrow()));
+            }
+        }
+        Op::Get(k) => {
+            let got = index.get(key(k).borrow()).expect("sound");
+            assert_eq!(got, twin.get::<K>(key(k).borrow()).copied());
+        }
+        Op::Compact => index.compact().expect("space"),
+        Op::Reopen => {
+            let pool = index.pool().clone();
+            *index = (keys.makers.open)(&pool).expect("an index");
+        }
+    }
+}

@@ -1,0 +1,30 @@
+//! Structures in persistent memory, ordinary files and shared memory, without a store around them.
+//!
+//! A [`TurboHash`] lies in a [`Pool`]: a file that is mapped into memory. What was written when
+//! the process dies is there when the file is opened again, and the first read is answered at
+//! once, however large the table is; nothing is loaded, replayed or rebuilt. What a *power* failure
+//! leaves depends on the file: on persistent memory all of it, on an ordinary file see [`Class`].
+//! The example `warm_restart` shows it.
+//!
+//! ```
+//! use gabion::pm::{Pool, PoolOptions, TurboHash, TurboOptions};
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! # let directory = tempfile::tempdir()?;
+//! # let file = directory.path().join("words.gabion");
+//! type Words = TurboHash<[u8], u64>;
+//! let pool = Pool::create(&file, PoolOptions { size: 16 << 20, ..Words::pool_options() })?;
+//! let words = Words::create(&pool, &TurboOptions::default())?;
+//! words.put(b"stone", &5)?;
+//! drop((words, pool));
+//!
+//! let pool = Pool::open(&file, Words::pool_options())?;
+//! let words = Words::open(&pool, &TurboOptions::default())?;
+//! assert_eq!(words.get(b"stone")?, Some(5));
+//! # Ok(())
+//! # }
+//! ```
+
+pub use gabion_index::turbo::{Options as TurboOptions, TurboHash, TurboStats};
+pub use gabion_index::{Error as IndexError, Item};
+pub use gabion_media::pmem::{Class, Pool, PoolOptions, PoolStats};
