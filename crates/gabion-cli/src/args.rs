@@ -1,6 +1,7 @@
 //! The command line: one definition per flag, from which parser and help are made.
 
 pub(crate) mod lab;
+pub(crate) mod space;
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -46,6 +47,7 @@ pub(crate) enum Command {
     Compact(CompactArguments),
     Bench(BenchArguments),
     Lab(lab::LabArguments),
+    Space(space::SpaceArguments),
     /// Print the program's version.
     Version,
 }

@@ -71,6 +71,12 @@ impl From<gabion::Error> for Failure {
     }
 }
 
+impl From<gabion_flex::Error> for Failure {
+    fn from(error: gabion_flex::Error) -> Failure {
+        Failure::new(error.to_string())
+    }
+}
+
 impl From<gabion_lab::Error> for Failure {
     fn from(error: gabion_lab::Error) -> Failure {
         match error {

@@ -51,6 +51,7 @@ fn run(command: &Command) -> Result<(), Failure> {
         Command::Compact(arguments) => commands::compact::run(arguments, &mut output)?,
         Command::Bench(arguments) => commands::bench::run(arguments, &mut output)?,
         Command::Lab(arguments) => commands::lab::run(arguments, &mut output)?,
+        Command::Space(arguments) => commands::space::run(arguments, &mut output)?,
         Command::Version => output.line(concat!("gabion ", env!("CARGO_PKG_VERSION")))?,
     }
     output.flush()

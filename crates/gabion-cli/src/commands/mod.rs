@@ -8,4 +8,5 @@ pub(crate) mod lab;
 pub(crate) mod point;
 pub(crate) mod range;
 pub(crate) mod scan;
+pub(crate) mod space;
 pub(crate) mod stats;

@@ -6,4 +6,5 @@ mod kill;
 mod lab;
 mod load;
 mod records;
+mod space;
 mod support;

@@ -1,0 +1,128 @@
+//! `gabion space`: a file is imported, edited in place and exported.
+
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+
+use crate::support::{Outcome, Place, outcome};
+
+struct Space {
+    place: Place,
+}
+
+impl Space {
+    fn new() -> Space {
+        Space {
+            place: Place::new(),
+        }
+    }
+
+    fn dir(&self) -> PathBuf {
+        self.place.path("space")
+    }
+
+    fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_gabion"));
+        command
+            .arg("space")
+            .args(arguments)
+            .arg("--space")
+            .arg(self.dir());
+        command
+    }
+
+    fn run(&self, arguments: &[&str]) -> Outcome {
+        outcome(&mut self.command(arguments))
+    }
+
+    fn ok(&self, arguments: &[&str]) -> String {
+        let outcome = self.run(arguments);
+        assert_eq!(outcome.status, Some(0), "{arguments:?}: {outcome:?}");
+        outcome.stdout
+    }
+
+    fn fails(&self, status: i32, arguments: &[&str]) -> String {
+        let outcome = self.run(arguments);
+        assert_eq!(outcome.status, Some(status), "{arguments:?}: {outcome:?}");
+        outcome.stderr
+    }
+}
+
+#[test]
+fn a_file_is_imported_edited_in_place_and_exported() {
+    let space = Space::new();
+    let lines: String = (0..200_000)
+        .map(|number| format!("line {number}\n"))
+        .collect();
+    let file = space.place.file("text", &lines);
+    space.ok(&["import", file.to_str().unwrap()]);
+    space.ok(&["insert", "0", "a first line\n"]);
+    space.ok(&["insert", "end", "the last line\n"]);
+    space.ok(&["cut", "13", "7"]);
+    let expected = format!("a first line\n{}the last line\n", &lines[7..]);
+    assert_eq!(space.ok(&["read", "0", "20"]), expected[..20]);
+    assert!(space.ok(&["read"]) == expected);
+    let out = space.place.path("out");
+    space.ok(&["export", out.to_str().unwrap()]);
+    assert!(std::fs::read_to_string(&out).unwrap() == expected);
+    let sentence = space.fails(1, &["export", out.to_str().unwrap()]);
+    assert!(sentence.contains("cannot write"), "{sentence}");
+
+    let stats: serde_json::Value = serde_json::from_str(&space.ok(&["stats", "--json"])).unwrap();
+    assert_eq!(stats["len"], expected.len());
+    assert!(space.ok(&["stats"]).contains("extents"));
+    assert!(space.ok(&["check"]).starts_with("checked: "));
+}
+
+#[test]
+fn standard_input_is_inserted() {
+    let space = Space::new();
+    let mut child = space
+        .command(&["insert", "0"])
+        .stdin(Stdio::piped())
+        .spawn()
+        .unwrap();
+    std::io::Write::write_all(&mut child.stdin.take().unwrap(), b"abc").unwrap();
+    assert!(child.wait().unwrap().success());
+    assert_eq!(space.ok(&["read"]), "abc");
+}
+
+#[test]
+fn what_cannot_be_done_is_said() {
+    let space = Space::new();
+    assert!(space.fails(1, &["read"]).contains("there is no space at"));
+    assert!(
+        space
+            .fails(2, &["insert", "x", "y"])
+            .contains("a number of bytes, or `end`")
+    );
+    space.ok(&["insert", "0", "abc"]);
+    assert!(space.fails(1, &["insert", "4", "x"]).contains("offset 4"));
+    assert!(
+        space
+            .fails(1, &["cut", "2", "2"])
+            .contains("do not lie in the space")
+    );
+    let file = space.place.file("text", "x");
+    assert!(
+        space
+            .fails(1, &["import", file.to_str().unwrap()])
+            .contains("already")
+    );
+    assert_eq!(space.ok(&["read"]), "abc");
+}
+
+#[test]
+fn damage_is_named() {
+    let space = Space::new();
+    space.ok(&["insert", "0", "some bytes that will be damaged"]);
+    let data = space.dir().join("DATA");
+    let mut bytes = std::fs::read(&data).unwrap();
+    bytes[4096 + 5] ^= 1;
+    std::fs::remove_file(&data).unwrap();
+    space.place.file("space/DATA", &bytes);
+    let outcome = space.run(&["check"]);
+    assert_eq!(outcome.status, Some(1));
+    assert!(outcome.stdout.contains("DATA, offset 4096"), "{outcome:?}");
+    let sentence = space.fails(1, &["read"]);
+    assert!(sentence.contains("checksum"), "{sentence}");
+}
