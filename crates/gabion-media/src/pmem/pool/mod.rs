@@ -150,9 +150,10 @@ impl Pool {
 
     /// Reserves a block of at least `size` bytes, aligned to 16; its content is arbitrary.
     ///
-    /// The hint says where the reference to the block will be, see [`Reachable`]. Between this
-    /// call and [`Reserved::commit`] the same thread fences (after it has filled and flushed the
-    /// block), publishes, flushes and fences. A block that is dropped is free again.
+    /// The hint says where the reference to the block will be, see
+    /// [`Reachable`](super::Reachable). Between this call and [`Reserved::commit`] the same thread
+    /// fences (after it has filled and flushed the block), publishes, flushes and fences. A block
+    /// that is dropped is free again.
     ///
     /// Costs some tens of nanoseconds and the flush of one line.
     ///
