@@ -27,7 +27,7 @@ pub mod pmem;
 
 pub use counts::{Purpose, WriteCounts};
 pub use disk::{
-    Appender, DirLock, Disk, Fault, FaultKind, FileMap, LogFile, LogSync, RandomFile, ReadFile,
-    SimDisk, TEMPORARY_SUFFIX, Tear,
+    Appender, DirLock, Disk, Fault, FaultKind, FileMap, LogFile, LogSpace, LogSync, RandomFile,
+    ReadFile, SimDisk, TEMPORARY_SUFFIX, Tear,
 };
 pub use error::{Error, PoolFault, Result};

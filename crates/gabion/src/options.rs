@@ -40,6 +40,11 @@ pub const DEFAULT_FILTER_BITS_PER_KEY: u32 = 10;
 /// everything else.
 pub const DEFAULT_BACKGROUND_THREADS: usize = 2;
 
+/// Up to this number of processors single writes run one behind the other by default. With two, and
+/// one of them busy with the background's work, a writer that the system interrupts holds up the
+/// other so often that two side by side reach half of what they reach one behind the other.
+pub const DEFAULT_PROCESSORS_OF_ONE_LANE: usize = 2;
+
 /// Default number of buckets into which a full one splits (the paper's N).
 pub const DEFAULT_SPLIT_WAYS: usize = 8;
 
@@ -271,6 +276,9 @@ pub struct Options {
     /// background work as it falls due, which makes a store deterministic. Default:
     /// [`DEFAULT_BACKGROUND_THREADS`].
     pub background_threads: usize,
+    /// Whether single writes of several threads run side by side or one behind the other. Default:
+    /// side by side with more than [`DEFAULT_PROCESSORS_OF_ONE_LANE`] processors.
+    pub writers_side_by_side: bool,
     /// Number of buckets into which a full one splits, at most. Default: [`DEFAULT_SPLIT_WAYS`].
     pub split_ways: usize,
     /// Sublevels at which a level may be compacted. Default: [`DEFAULT_SUBLEVELS_MIN`].
@@ -298,6 +306,8 @@ impl Default for Options {
             block_bytes: DEFAULT_BLOCK_BYTES,
             filter_bits_per_key: DEFAULT_FILTER_BITS_PER_KEY,
             background_threads: DEFAULT_BACKGROUND_THREADS,
+            writers_side_by_side: std::thread::available_parallelism()
+                .is_ok_and(|processors| processors.get() > DEFAULT_PROCESSORS_OF_ONE_LANE),
             split_ways: DEFAULT_SPLIT_WAYS,
             sublevels_min: DEFAULT_SUBLEVELS_MIN,
             sublevels_max: DEFAULT_SUBLEVELS_MAX,
@@ -345,6 +355,8 @@ impl Options {
         filter_bits_per_key: u32,
         /// Sets [`Options::background_threads`].
         background_threads: usize,
+        /// Sets [`Options::writers_side_by_side`].
+        writers_side_by_side: bool,
         /// Sets [`Options::split_ways`].
         split_ways: usize,
         /// Sets [`Options::sublevels_min`].

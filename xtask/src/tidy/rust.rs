@@ -40,6 +40,10 @@ const UNSAFE_PLACES: &[(&str, &str)] = &[
         "maps files into memory, and lends their bytes",
     ),
     (
+        "crates/gabion-media/src/disk/log_file.rs",
+        "gives out parts of a mapping, each to one writer",
+    ),
+    (
         "crates/gabion/src/prefetch.rs",
         "calls the prefetch intrinsic",
     ),

@@ -7,6 +7,25 @@
 //! system cannot reserve space, a full disk would end the process at a store into the mapping; such
 //! files are written by system calls instead.
 //!
+//! A file that is not needed any more can be used again under another name
+//! ([`Disk::recycle_log`](super::Disk::recycle_log)). Its space is not only reserved but written,
+//! and its pages are in memory, so that appends and syncs cost less than in a new one. Behind what
+//! was appended it reads as what it held before.
+//!
+//! # Pages of the system
+//! The first store into a page after a sync is a fault, and a sync visits each page that was
+//! written. Both are several times cheaper per byte where the system's page cache keeps the file
+//! in larger units; so the file is brought there by reads that are long enough for that (`warm`).
+//! But a store into a mapping makes the whole unit dirty, and the next sync writes all of it; so
+//! the first [`CALLED_BYTES_MAX`] bytes after a sync are written by calls, which make single pages
+//! dirty. Who syncs each record never stores into the mapping.
+//!
+//! # Several writers
+//! Threads that share a file reserve the space of their records, one compare-and-swap each, and
+//! fill it at the same time ([`LogFile::reserve`]). The number of reservations is counted in the
+//! same word, so that the order of the numbers is that of the places. It is for the user to count
+//! nothing as appended before everything in front of it is filled.
+//!
 //! # Invariants
 //! - I1. `position <= capacity`, and the file keeps its capacity until [`LogFile::finish`].
 //! - I2. A failed sync, through whichever handle, stops all later appends and syncs of the file.
@@ -18,6 +37,7 @@
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use parking_lot::Mutex;
@@ -28,21 +48,50 @@ use super::system;
 use crate::counts::Counters;
 use crate::{Error, Purpose, Result};
 
+/// The largest capacity: positions have 32 bits.
+const CAPACITY_MAX: u64 = u32::MAX as u64;
+
+/// Bits of the position in the word that counts reservations.
+const POSITION_BITS: u32 = 32;
+
+/// Bytes after a sync that are written by calls although the file is mapped. At 140 bytes a record
+/// these are some hundred microseconds of calls for each sync; and a sync of a mapped unit of 64
+/// KiB, which the next one writes again, writes at most five times what was appended.
+const CALLED_BYTES_MAX: u64 = 16 << 10;
+
+/// Length of the reads that bring a new file into memory, and of the stretches in which they come.
+/// The system makes units of up to four pages in the first mebibyte of a stretch and of sixteen
+/// pages in the rest; stretches come last first, so that none continues the one before it.
+const WARM_READ_BYTES: usize = 64 << 10;
+const WARM_STRETCH_BYTES: u64 = 4 << 20;
+
+/// Distance of the bytes that are read to see that a file which was used before is in memory.
+const WARM_STEP_BYTES: u64 = 16 << 10;
+
 /// A preallocated file that grows by appends from one owner.
 #[derive(Debug)]
 pub struct LogFile {
     writer: Writer,
-    position: u64,
     capacity: u64,
     shared: Arc<Shared>,
 }
 
+/// A part of a [`LogFile`] that is reserved for one record. Until it is filled it reads as before.
+#[derive(Debug)]
+#[must_use = "a part that is not filled is a hole in the log"]
+pub struct LogSpace<'f> {
+    file: &'f LogFile,
+    offset: u64,
+    bytes: usize,
+    number: u64,
+}
+
 #[derive(Debug)]
 enum Writer {
-    /// A mapping of the whole file.
+    /// A mapping of the whole file, and write calls behind a sync.
     Mapped(Mapping),
-    /// Write calls, each record gathered in the buffer first.
-    Called(Vec<u8>),
+    /// Write calls only.
+    Called,
     /// The simulated disk, which behaves like a mapping.
     Simulated,
 }
@@ -57,6 +106,10 @@ struct Shared {
     file: Handle,
     path: PathBuf,
     counters: Arc<Counters>,
+    /// Number of reservations in the upper half, bytes reserved in the lower half.
+    reserved: AtomicU64,
+    /// The position at the last sync: a hint.
+    synced: AtomicU64,
     /// The failed sync after which the file takes no more writes. Set under `syncing`.
     failure: OnceLock<String>,
     /// One sync at a time: the system tells a failure to one caller only, so of two syncs at the
@@ -78,15 +131,25 @@ impl LogFile {
         path: PathBuf,
         counters: &Arc<Counters>,
     ) -> Result<LogFile> {
+        if capacity > CAPACITY_MAX {
+            let source = std::io::Error::from(std::io::ErrorKind::FileTooLarge);
+            return Err(Error::io(
+                "reserve the space of",
+                &path,
+                Some(capacity),
+                source,
+            ));
+        }
         let writer = if system::reserve(&file, capacity, &path)? {
             let mapped = usize::try_from(capacity)
                 .map_err(|_| std::io::ErrorKind::FileTooLarge.into())
                 .and_then(|len| Mapping::new(&file, len));
+            warm_new(&file, capacity);
             Writer::Mapped(mapped.map_err(|source| Error::io("map", &path, None, source))?)
         } else {
             system::set_len(&file, capacity)
                 .map_err(|source| Error::io("set the length of", &path, Some(capacity), source))?;
-            Writer::Called(Vec::new())
+            Writer::Called
         };
         Ok(LogFile::new(
             writer,
@@ -119,21 +182,36 @@ impl LogFile {
         path: PathBuf,
         counters: &Arc<Counters>,
     ) -> LogFile {
-        let counters = Arc::clone(counters);
-        let failure = OnceLock::new();
-        let syncing = Mutex::new(());
-        let shared = Arc::new(Shared {
-            file,
-            path,
-            counters,
-            failure,
-            syncing,
-        });
         LogFile {
             writer,
-            position: 0,
             capacity,
-            shared,
+            shared: Arc::new(Shared::new(file, path, Arc::clone(counters))),
+        }
+    }
+
+    /// The same file as if it were new, but for what it holds: `None` when somebody may still sync
+    /// what was appended to it, or when a sync has failed.
+    pub(super) fn reuse(mut self, path: PathBuf) -> Option<LogFile> {
+        self.rest();
+        let shared = Arc::into_inner(self.shared)?;
+        if shared.check().is_err() {
+            return None;
+        }
+        if let (Writer::Mapped(_), Handle::System(file)) = (&self.writer, &shared.file) {
+            warm_used(file, self.capacity);
+        }
+        Some(LogFile {
+            writer: self.writer,
+            capacity: self.capacity,
+            shared: Arc::new(Shared::new(shared.file, path, shared.counters)),
+        })
+    }
+
+    /// Lets go of the memory that appends have touched, of which the system keeps the content. For
+    /// a file that takes no appends for a while; takes milliseconds for a large one.
+    pub fn rest(&mut self) {
+        if let Writer::Mapped(mapping) = &mut self.writer {
+            mapping.rest();
         }
     }
 
@@ -146,31 +224,49 @@ impl LogFile {
     pub fn append(&mut self, parts: &[&[u8]]) -> Result<()> {
         self.shared.check()?;
         let size: usize = parts.iter().map(|part| part.len()).sum();
-        if size as u64 > self.remaining() {
+        let Some(space) = self.reserve(size) else {
             return Err(self.full(size));
+        };
+        let before = space.before();
+        let filled = space.fill(parts);
+        if filled.is_err() {
+            // ORDER: Relaxed; the file is borrowed mutably, so nobody else reserves.
+            self.shared.reserved.store(before, Ordering::Relaxed);
         }
-        match &mut self.writer {
-            Writer::Mapped(mapping) => {
-                #[expect(
-                    clippy::cast_possible_truncation,
-                    reason = "the position lies within a mapping, so it is a usize"
-                )]
-                let mut offset = self.position as usize;
-                for part in parts {
-                    mapping.write(offset, part);
-                    offset += part.len();
+        filled
+    }
+
+    /// Reserves space for a record of so many bytes behind all others; `None` when they do not
+    /// fit.
+    #[inline]
+    pub fn reserve(&self, bytes: usize) -> Option<LogSpace<'_>> {
+        // ORDER: Relaxed (both); the word orders nothing but itself.
+        let mut word = self.shared.reserved.load(Ordering::Relaxed);
+        loop {
+            let (number, offset) = split(word);
+            if bytes as u64 > self.capacity - offset {
+                return None;
+            }
+            let next = word + (1 << POSITION_BITS) + bytes as u64;
+            // ORDER: Relaxed (both), as above.
+            let changed = self.shared.reserved.compare_exchange_weak(
+                word,
+                next,
+                Ordering::Relaxed,
+                Ordering::Relaxed,
+            );
+            match changed {
+                Ok(_) => {
+                    return Some(LogSpace {
+                        file: self,
+                        offset,
+                        bytes,
+                        number,
+                    });
                 }
+                Err(other) => word = other,
             }
-            Writer::Called(buffer) => {
-                buffer.clear();
-                parts.iter().for_each(|part| buffer.extend_from_slice(part));
-                self.shared.write(&[buffer], self.position)?;
-            }
-            Writer::Simulated => self.shared.write(parts, self.position)?,
         }
-        self.position += size as u64;
-        self.shared.counters.add_bytes(Purpose::Log, size);
-        Ok(())
     }
 
     #[cold]
@@ -184,12 +280,18 @@ impl LogFile {
 
     /// Bytes that still fit.
     pub fn remaining(&self) -> u64 {
-        self.capacity - self.position
+        self.capacity - self.position()
     }
 
-    /// Bytes appended so far, and the offset of the next append.
+    /// Bytes appended or reserved so far, and the offset of the next append.
     pub fn position(&self) -> u64 {
-        self.position
+        self.shared.position()
+    }
+
+    /// Number of appends and reservations so far.
+    pub fn reservations(&self) -> u64 {
+        // ORDER: Relaxed; the word orders nothing but itself.
+        split(self.shared.reserved.load(Ordering::Relaxed)).0
     }
 
     /// Size of the file in bytes.
@@ -210,12 +312,8 @@ impl LogFile {
     /// Ends the file at its position and gives the rest of its space back. This makes nothing
     /// durable; a [`LogSync`] taken before still does, the new length included.
     pub fn finish(self) -> Result<()> {
-        let LogFile {
-            writer,
-            position,
-            shared,
-            ..
-        } = self;
+        let LogFile { writer, shared, .. } = self;
+        let position = shared.position();
         // The mapping must not outlive the pages that it maps.
         drop(writer);
         let cut = match &shared.file {
@@ -226,6 +324,71 @@ impl LogFile {
     }
 }
 
+/// The number of reservations and the position.
+#[inline]
+fn split(word: u64) -> (u64, u64) {
+    (word >> POSITION_BITS, word & CAPACITY_MAX)
+}
+
+impl LogSpace<'_> {
+    /// Where the space begins in the file.
+    #[inline]
+    pub fn offset(&self) -> u64 {
+        self.offset
+    }
+
+    /// How many reservations of the file came before.
+    #[inline]
+    pub fn number(&self) -> u64 {
+        self.number
+    }
+
+    /// The word that counts reservations as it was before this one.
+    fn before(&self) -> u64 {
+        self.number << POSITION_BITS | self.offset
+    }
+
+    /// Writes the parts one behind the other, which fill the space. They survive the end of the
+    /// process, as far as what is in front of them does; the loss of power only after
+    /// [`LogSync::sync`]. A failure leaves a hole or a part of the record.
+    ///
+    /// # Panics
+    /// When the parts do not have exactly the length of the space.
+    #[inline]
+    pub fn fill(self, parts: &[&[u8]]) -> Result<()> {
+        let LogSpace {
+            file,
+            offset,
+            bytes,
+            ..
+        } = self;
+        let size: usize = parts.iter().map(|part| part.len()).sum();
+        assert_eq!(size, bytes, "a record fills its space");
+        match &file.writer {
+            Writer::Mapped(mapping) if !file.shared.is_young(offset) => {
+                #[expect(
+                    clippy::cast_possible_truncation,
+                    reason = "the position lies within a mapping, so it is a usize"
+                )]
+                let mut at = offset as usize;
+                for part in parts {
+                    // SAFETY: every byte of the file is reserved once, for a space that is used up
+                    // here; so only this thread writes these.
+                    unsafe { mapping.write(at, part) };
+                    at += part.len();
+                }
+            }
+            Writer::Mapped(_) | Writer::Called => match parts {
+                [part] => file.shared.write(&[part], offset)?,
+                parts => file.shared.write(&[&parts.concat()], offset)?,
+            },
+            Writer::Simulated => file.shared.write(parts, offset)?,
+        }
+        file.shared.counters.add_bytes(Purpose::Log, size);
+        Ok(())
+    }
+}
+
 impl LogSync {
     /// Makes all appends that happened before the call durable. May run at the same time as
     /// appends; of several syncs one runs at a time. If this fails, the file takes no more appends
@@ -233,6 +396,7 @@ impl LogSync {
     pub fn sync(&self) -> Result<()> {
         let _one_at_a_time = self.0.syncing.lock();
         self.0.check()?;
+        let position = self.0.position();
         let synced = match &self.0.file {
             Handle::System(file) => system::sync_data(file),
             Handle::Simulated(file) => file.sync(),
@@ -243,12 +407,64 @@ impl LogSync {
             debug_assert!(first.is_ok(), "no sync runs after a failure");
             return Err(error);
         }
+        // ORDER: Relaxed, a hint.
+        self.0.synced.store(position, Ordering::Relaxed);
         self.0.counters.add_file_sync();
         Ok(())
     }
 }
 
+/// Brings a new file into the system's memory, in units that suit appends. Only a matter of speed,
+/// so a failure is passed over.
+fn warm_new(file: &File, capacity: u64) {
+    let mut buffer = vec![0; WARM_READ_BYTES];
+    let stretches = capacity.div_ceil(WARM_STRETCH_BYTES);
+    for stretch in (0..stretches).rev() {
+        let mut at = stretch * WARM_STRETCH_BYTES;
+        let end = capacity.min(at + WARM_STRETCH_BYTES);
+        while at < end {
+            match file.read_at(&mut buffer, at) {
+                Ok(read) if read > 0 => at += read as u64,
+                _ => return,
+            }
+        }
+    }
+}
+
+/// Brings back into memory what the system let go of. Only a matter of speed.
+fn warm_used(file: &File, capacity: u64) {
+    let mut at = 0;
+    while at < capacity && file.read_at(&mut [0], at).is_ok() {
+        at += WARM_STEP_BYTES;
+    }
+}
+
 impl Shared {
+    fn new(file: Handle, path: PathBuf, counters: Arc<Counters>) -> Shared {
+        Shared {
+            file,
+            path,
+            counters,
+            reserved: AtomicU64::new(0),
+            synced: AtomicU64::new(0),
+            failure: OnceLock::new(),
+            syncing: Mutex::new(()),
+        }
+    }
+
+    #[inline]
+    fn position(&self) -> u64 {
+        // ORDER: Relaxed; the word orders nothing but itself.
+        split(self.reserved.load(Ordering::Relaxed)).1
+    }
+
+    /// Whether an append at `position` is one of the first after a sync.
+    #[inline]
+    fn is_young(&self, position: u64) -> bool {
+        // ORDER: Relaxed, a hint.
+        position < self.synced.load(Ordering::Relaxed) + CALLED_BYTES_MAX
+    }
+
     #[inline]
     fn check(&self) -> Result<()> {
         match self.failure.get() {
@@ -291,7 +507,7 @@ mod tests {
         let path = dir.path().join("1.log");
         let file = File::create_new(&path).unwrap();
         system::set_len(&file, 100).unwrap();
-        let writer = Writer::Called(Vec::new());
+        let writer = Writer::Called;
         let counters = Arc::default();
         let mut log = LogFile::new(writer, Handle::System(file), 100, path.clone(), &counters);
         log.append(&[b"ab", b"cde"]).unwrap();
@@ -321,7 +537,7 @@ mod tests {
     fn a_failed_sync_stops_the_file_and_all_its_handles() {
         let path = PathBuf::from("/dev/full");
         let device = std::fs::OpenOptions::new().write(true).open(&path).unwrap();
-        let writer = Writer::Called(Vec::new());
+        let writer = Writer::Called;
         let mut log = LogFile::new(writer, Handle::System(device), 100, path, &Arc::default());
         let (first, second) = (log.sync_handle(), log.sync_handle());
         assert!(log.append(&[b"abc"]).unwrap_err().is_no_space());

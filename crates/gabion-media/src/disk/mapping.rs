@@ -8,7 +8,7 @@
 //! # Invariants
 //! - I1. `start` is the address of `len` mapped, writable bytes until the mapping is dropped.
 //! - I2. No Rust reference to the mapped bytes is ever made; they are only written, through a raw
-//!   pointer, by whoever holds the mapping mutably. So other processes may read the file.
+//!   pointer, each byte by one thread at a time. So other processes may read the file.
 //! - I3. The file keeps at least `len` bytes while it is mapped, and their space is reserved:
 //!   touching a page behind the end, or one without space, would end the process by a signal.
 
@@ -27,40 +27,44 @@ pub(super) struct Mapping {
 
 // SAFETY: the mapped bytes belong to the process, not to a thread.
 unsafe impl Send for Mapping {}
-// SAFETY: a shared mapping offers no access to the bytes (I2), so sharing it races with nothing.
+// SAFETY: of a shared mapping bytes can only be written, and whoever does it sees to it that nobody
+// else writes the same ones.
 unsafe impl Sync for Mapping {}
 
 impl Mapping {
     /// Maps the first `len` bytes of a file; they must be there, with space reserved (I3).
     ///
-    /// The pages are brought into memory at once, so that the first store into each does not wait
-    /// for the medium. A kernel that cannot do that does it at the first store.
+    /// Nothing is brought into memory: a store into a page that was never mapped maps the whole
+    /// unit of the page cache that holds it, which costs much less than a fault for each page.
     pub(super) fn new(file: &File, len: usize) -> io::Result<Mapping> {
         let protection = ProtFlags::READ | ProtFlags::WRITE;
         // SAFETY: the system chooses an address that is free, so no existing memory changes.
         let start = unsafe {
             rustix::mm::mmap(ptr::null_mut(), len, protection, MapFlags::SHARED, file, 0)
         }?;
-        // Single pages: in a larger unit of the page cache, each store would make all of it dirty,
-        // and every sync would write all of it again.
-        // SAFETY: the range was just mapped, and advice on access changes no content.
-        let advised = unsafe { rustix::mm::madvise(start, len, Advice::Random) };
-        // Only a matter of speed.
-        let _ = advised;
-        // SAFETY: the range was just mapped, and populating it changes no content.
-        let populated = unsafe { rustix::mm::madvise(start, len, Advice::LinuxPopulateRead) };
-        // Only a matter of speed, and of kernels older than 5.14.
-        let _ = populated;
         let start = NonNull::new(start.cast::<u8>()).ok_or(io::ErrorKind::OutOfMemory)?;
         Ok(Mapping { start, len })
     }
 
+    /// Lets the process forget the pages; the file keeps their content.
+    pub(super) fn rest(&mut self) {
+        let start = self.start.as_ptr().cast();
+        // SAFETY: the range is a shared mapping of a file (I1): the next access finds in the file
+        // what was stored, and nobody holds a reference (I2).
+        let rested = unsafe { rustix::mm::madvise(start, self.len, Advice::LinuxDontNeed) };
+        // Only a matter of memory and speed.
+        let _ = rested;
+    }
+
     /// Copies bytes to `offset`.
+    ///
+    /// # Safety
+    /// Nobody else writes to that place of the mapping meanwhile.
     ///
     /// # Panics
     /// If they do not lie within the mapping.
     #[inline]
-    pub(super) fn write(&mut self, offset: usize, bytes: &[u8]) {
+    pub(super) unsafe fn write(&self, offset: usize, bytes: &[u8]) {
         let fits = offset <= self.len && bytes.len() <= self.len - offset;
         assert!(
             fits,
@@ -70,7 +74,8 @@ impl Mapping {
         // SAFETY: `offset` is at most `len`, so the address stays within the mapping (I1).
         let target = unsafe { self.start.add(offset) };
         // SAFETY: the range was checked above to lie within the mapping (I1). Its bytes are
-        // behind no reference (I2), so `bytes` cannot overlap them.
+        // behind no reference (I2), so `bytes` cannot overlap them; and the caller sees to it that
+        // no other thread writes them.
         unsafe { ptr::copy_nonoverlapping(bytes.as_ptr(), target.as_ptr(), bytes.len()) };
     }
 }

@@ -27,6 +27,10 @@ mod append;
 )]
 mod file_map;
 mod lock;
+#[expect(
+    unsafe_code,
+    reason = "several threads write their parts of one mapping"
+)]
 mod log_file;
 #[expect(
     unsafe_code,
@@ -38,13 +42,14 @@ mod read;
 mod sim;
 mod system;
 
+use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 pub use self::append::Appender;
 pub use self::file_map::FileMap;
 pub use self::lock::DirLock;
-pub use self::log_file::{LogFile, LogSync};
+pub use self::log_file::{LogFile, LogSpace, LogSync};
 pub use self::random::RandomFile;
 pub use self::read::ReadFile;
 pub use self::sim::{Fault, FaultKind, SimDisk, Tear};
@@ -227,6 +232,29 @@ impl Disk {
             Medium::Simulated(sim) => random::File::Simulated(sim.open("open for writing", name)?),
         };
         Ok(RandomFile::new(file, self.path_of(name), &self.counters))
+    }
+
+    /// Makes a log file that nobody needs any more a new one under another name: an error if that
+    /// name exists. It reads as what it held before, and keeps its capacity.
+    ///
+    /// `None`, and the file stays under its name, when a sync of it may be running or has failed.
+    /// The new name survives the loss of power after the next [`Disk::sync_dir`].
+    pub fn recycle_log(&self, file: LogFile, name: &str) -> Result<Option<LogFile>> {
+        self.check_name(name)?;
+        if self.exists(name)? {
+            return Err(Error::AlreadyExists {
+                path: self.path_of(name),
+            });
+        }
+        let old_name = file.path().file_name().and_then(OsStr::to_str);
+        let Some(old_name) = old_name.map(str::to_owned) else {
+            return Ok(None);
+        };
+        let Some(file) = file.reuse(self.path_of(name)) else {
+            return Ok(None);
+        };
+        self.rename(&old_name, name)?;
+        Ok(Some(file))
     }
 
     /// Opens a file to read it anywhere.

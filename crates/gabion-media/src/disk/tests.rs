@@ -315,3 +315,47 @@ fn directories_are_made_with_their_parents() {
     let blocked = Disk::create_system(&deep.join("file/under")).unwrap_err();
     assert!(matches!(blocked, Error::Io { .. }), "{blocked}");
 }
+
+#[test]
+fn a_recycled_log_file_keeps_its_content_and_space() {
+    on_both_media(|disk| {
+        let mut log = disk.create_log("1.log", 100_000).unwrap();
+        // Across the border between calls and mapping, and back again behind a sync.
+        for round in 0..400_u32 {
+            log.append(&[&round.to_le_bytes(), &[7; 96]]).unwrap();
+            if round % 250 == 249 {
+                log.sync_handle().sync().unwrap();
+            }
+        }
+        log.rest();
+        let content = disk.read_all("1.log").unwrap();
+        let rounds = content.chunks(100).take(400).enumerate();
+        for (round, record) in rounds {
+            assert_eq!(record[..4], u32::try_from(round).unwrap().to_le_bytes());
+            assert_eq!(record[4..], [7; 96]);
+        }
+
+        let held = log.sync_handle();
+        let refused = disk.recycle_log(log, "2.log").unwrap();
+        assert!(refused.is_none(), "a sync may be running");
+        assert_eq!(disk.list().unwrap(), ["1.log"]);
+        drop(held);
+
+        let other = disk.create_log("3.log", 5000).unwrap();
+        let taken = disk.recycle_log(other, "1.log").unwrap_err();
+        assert!(matches!(taken, Error::AlreadyExists { .. }), "{taken}");
+        let mut other = disk.create_log("4.log", 5000).unwrap();
+        other.append(&[&[9; 5000]]).unwrap();
+        let mut again = disk.recycle_log(other, "2.log").unwrap().unwrap();
+        assert_eq!(disk.list().unwrap(), ["1.log", "2.log", "3.log"]);
+        assert_eq!((again.position(), again.capacity()), (0, 5000));
+        assert!(again.path().ends_with("2.log"));
+        again.append(&[b"new"]).unwrap();
+        again.sync_handle().sync().unwrap();
+        let content = disk.read_all("2.log").unwrap();
+        assert_eq!(
+            (&content[..3], &content[3..]),
+            (&b"new"[..], &[9; 4997][..])
+        );
+    });
+}

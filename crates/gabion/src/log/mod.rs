@@ -5,8 +5,8 @@
 //! segments; appending is a checksum and a copy into a mapping, which survives the end of the
 //! process without a system call. A sync, by whichever thread, makes what was appended survive
 //! the loss of power. When MemTables have been flushed to tables, the segments that held their
-//! writes are removed (one log for all buckets, its tail bounded by the oldest write that is not in
-//! a table: WipDB, section 2.3.4).
+//! writes are removed or used again (one log for all buckets, its tail bounded by the oldest write
+//! that is not in a table: WipDB, section 2.3.4).
 //!
 //! # Layout
 //! A segment is a header (`layout`) and frames (`frame`); a frame holds a record, whose payload is
@@ -22,11 +22,14 @@
 //! | `layout`, `frame`, `batch`, `codec` | bytes on media |
 //!
 //! # Invariants
-//! - I1. One writer. Frames follow each other without gaps; each segment's header tells the end of
-//!   its predecessor. So what a replay reads is a prefix of what was appended.
+//! - I1. One owner, who appends or lets threads fill reserved places; nothing counts as appended
+//!   before everything in front of it is in its place. Frames follow each other without gaps; each
+//!   segment's header tells the end of its predecessor. So what a replay reads is a prefix of what
+//!   was appended.
 //! - I2. A mark, a header's durable position and a sealed length in the manifest are only written
 //!   after the sync that makes them true has returned.
 //! - I3. The number of a segment is used once, unless its file's name was lost with the power.
+//!   Every checksum covers it, so what a file held under another number is never taken for valid.
 //! - I4. After a failed write or sync the log takes no more appends: nobody knows what of it is on
 //!   the medium. A failed creation of a segment changes nothing.
 //!
@@ -57,7 +60,9 @@ mod writepath;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use batch::{BatchEncoder, Op, OpHead, RelogEncoder, batch_head, decode};
+pub(crate) use batch::{
+    BATCH_HEAD_BYTES, BatchEncoder, Op, OpHead, RelogEncoder, batch_head, decode,
+};
 pub(crate) use codec::Malformed;
 pub(crate) use recovery::{ReplayEnd, replay};
 pub(crate) use sync::LogSyncer;

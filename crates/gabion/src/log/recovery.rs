@@ -9,7 +9,8 @@
 //!
 //! # Rule
 //! Segments are read in the order of their numbers; sealed ones up to their length, others up to
-//! the first position without a valid frame. A segment continues the log if its header says that
+//! the first position without a valid frame. What lies there may be anything, as a segment whose
+//! file was used before still holds old frames. A segment continues the log if its header says that
 //! the log ended exactly where its predecessor's frames end. The first position at which the log
 //! does not continue is the *cut*: the log ends there, and every later segment is void.
 //!
@@ -55,7 +56,7 @@ pub(crate) struct ReplayEnd {
     pub(crate) end: Lsn,
     /// Highest number that a segment has or had.
     pub(crate) last_segment: u64,
-    /// What was cut off, if it was more than unused space.
+    /// What was cut off, if it was more than zeros.
     pub(crate) torn: Option<Torn>,
     /// Segments that were read or found void for the first time: their seals are to be recorded.
     unsealed: Vec<SealedLog>,
@@ -70,7 +71,8 @@ pub(crate) struct ReplayEnd {
 pub(crate) struct Torn {
     /// Where the log was cut.
     pub(crate) at: Lsn,
-    /// Bytes behind the cut that are not zero, roughly: up to the last one of each segment.
+    /// Bytes behind the cut that are not zero, roughly: up to the last one of each segment. Those
+    /// that the file of a segment held before are among them.
     pub(crate) bytes: u64,
 }
 
@@ -102,6 +104,7 @@ pub(crate) fn replay(
             }
         }
     }
+    let cut = cut.or(replay.doubt.take());
     replay.finish(cut)
 }
 
@@ -112,6 +115,8 @@ struct Replay<'a> {
     proof: Lsn,
     /// Segments at or behind the place where reading stopped.
     unread: Vec<u64>,
+    /// Why the log ends where reading stopped, unless another segment continues it there.
+    doubt: Option<Cut>,
     end: ReplayEnd,
 }
 
@@ -170,11 +175,12 @@ impl<'a> Replay<'a> {
             from,
             proof,
             unread: Vec::new(),
+            doubt: None,
             end,
         })
     }
 
-    /// Reads one segment. Returns the cut if the log ends before or in it.
+    /// Reads one segment. Returns the cut if the log ends before it.
     fn read(
         &mut self,
         segment: u64,
@@ -195,14 +201,14 @@ impl<'a> Replay<'a> {
             }
             HeaderState::Blank | HeaderState::Invalid => {
                 let why = "the log segment has no valid header".to_owned();
-                return Ok(Some(Cut {
-                    at: Lsn::new(segment, 0),
-                    why,
-                }));
+                let at = Lsn::new(segment, 0);
+                return Ok(Some(self.doubt.take().unwrap_or(Cut { at, why })));
             }
         };
-        if let Some(cut) = self.check_continues(&header)? {
-            return Ok(Some(cut));
+        let continues = self.check_continues(&header)?;
+        let doubt = self.doubt.take();
+        if let Some(cut) = continues {
+            return Ok(Some(doubt.unwrap_or(cut)));
         }
         self.end.end = Lsn::new(segment, HEADER_BYTES as u64);
         let valid = loop {
@@ -225,10 +231,11 @@ impl<'a> Replay<'a> {
             self.unread.push(segment);
         }
         let why = "the bytes are no valid log record";
-        Ok((!valid).then(|| Cut {
+        self.doubt = (!valid).then(|| Cut {
             at: self.end.end,
             why: why.to_owned(),
-        }))
+        });
+        Ok(None)
     }
 
     /// Whether a segment with this header continues the log.

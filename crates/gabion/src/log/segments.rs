@@ -1,7 +1,13 @@
 //! The files of the log: which there are, and the next one prepared ahead.
 //!
-//! Creating a segment means reserving and mapping it, which takes milliseconds. A background
-//! thread does it ahead of need, and also lets go of full segments, as unmapping takes as long.
+//! Creating a segment means reserving, reading and mapping it, which takes tens of milliseconds. A
+//! background thread does it ahead of need.
+//!
+//! Of the segments that are needed no more, one is kept and becomes the next: its space was written
+//! before, so that a sync changes nothing in the file system but the data, and its pages are in
+//! memory. It still holds old frames. None of them is valid in the new segment: a frame's checksum
+//! covers the number of its segment, and two strings of the same length that differ in this number
+//! only have different checksums, as a CRC keeps every difference of 32 bits apart.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -44,8 +50,18 @@ struct Next {
 struct Live {
     /// Segments with their lengths, ascending, without the one that is written now.
     full: VecDeque<SealedLog>,
-    /// Full segments of this process, to be unmapped.
-    retired: Vec<LogFile>,
+    /// Full segments of this process, ascending.
+    retired: VecDeque<Retired>,
+    /// A segment that is needed no more, to become the next one. It has its old name.
+    spare: Option<Retired>,
+}
+
+#[derive(Debug)]
+struct Retired {
+    segment: u64,
+    file: LogFile,
+    /// Whether its memory was let go of.
+    rests: bool,
 }
 
 impl Segments {
@@ -58,7 +74,8 @@ impl Segments {
         };
         let live = Live {
             full: end.segments.iter().copied().collect(),
-            retired: Vec::new(),
+            retired: VecDeque::new(),
+            spare: None,
         };
         Segments {
             disk,
@@ -114,20 +131,42 @@ impl Segments {
         self.needs_next.load(Ordering::Relaxed)
     }
 
-    /// Removes the prepared file.
+    /// Removes the prepared file and the spare one.
     pub(super) fn discard_next(&self) -> Result<()> {
         let mut next = self.next.lock();
         if next.prepared.take().is_some() {
             self.disk.remove(&log_name(next.current + 1))?;
         }
-        Ok(())
+        let spare = self.live.lock().spare.take();
+        match spare {
+            Some(spare) => Ok(self.disk.remove(&log_name(spare.segment))?),
+            None => Ok(()),
+        }
     }
 
     fn create(&self, next: &mut Next, segment: u64, wanted: u64) -> Result<LogFile> {
         let bytes = next.bytes.max(segment_bytes_for(wanted));
+        if let Some(file) = self.recycle(segment, bytes)? {
+            return Ok(file);
+        }
         let file = self.disk.create_log(&log_name(segment), bytes)?;
         next.bytes = (next.bytes * 2).min(self.bytes_max);
         Ok(file)
+    }
+
+    /// The spare file as the file of `segment`, if it has at least `bytes` bytes. One that cannot
+    /// be used is removed.
+    fn recycle(&self, segment: u64, bytes: u64) -> Result<Option<LogFile>> {
+        let Some(spare) = self.live.lock().spare.take() else {
+            return Ok(None);
+        };
+        if spare.file.capacity() >= bytes
+            && let Some(file) = self.disk.recycle_log(spare.file, &log_name(segment))?
+        {
+            return Ok(Some(file));
+        }
+        self.disk.remove(&log_name(spare.segment))?;
+        Ok(None)
     }
 
     /// Takes note that a segment is full.
@@ -137,13 +176,35 @@ impl Segments {
             segment,
             length: file.position(),
         });
-        live.retired.push(file);
+        live.retired.push_back(Retired {
+            segment,
+            file,
+            rests: false,
+        });
     }
 
-    /// Unmaps the full segments.
-    pub(super) fn release_retired(&self) {
-        let retired = std::mem::take(&mut self.live.lock().retired);
-        drop(retired);
+    /// Lets go of the memory of full segments.
+    pub(super) fn rest_retired(&self) {
+        loop {
+            let awake = {
+                let mut live = self.live.lock();
+                let at = live.retired.iter().position(|retired| !retired.rests);
+                at.and_then(|at| live.retired.remove(at))
+            };
+            let Some(mut retired) = awake else {
+                return;
+            };
+            // It takes milliseconds, in which the writer must be able to retire a segment.
+            retired.file.rest();
+            retired.rests = true;
+            let mut live = self.live.lock();
+            let is_below = |other: &Retired| other.segment < retired.segment;
+            let at = live.retired.partition_point(is_below);
+            // Somebody else may have removed the segment meanwhile: then nobody needs the file.
+            if live.full.iter().any(|log| log.segment == retired.segment) {
+                live.retired.insert(at, retired);
+            }
+        }
     }
 
     /// Bytes in the full segments.
@@ -151,20 +212,46 @@ impl Segments {
         self.live.lock().full.iter().map(|log| log.length).sum()
     }
 
-    /// Removes the full segments below `segment`. One that cannot be removed stays known, and so
-    /// is tried again by the next call.
+    /// Removes the full segments below `segment`, or keeps the last of them as the spare one. One
+    /// that cannot be removed stays known, and so is tried again by the next call.
     pub(super) fn remove_before(&self, segment: u64) -> Result<()> {
-        self.release_retired();
-        loop {
-            let first = self.live.lock().full.front().copied();
-            let Some(first) = first.filter(|first| first.segment < segment) else {
-                return Ok(());
-            };
-            match self.disk.remove(&log_name(first.segment)) {
+        while let Some(first) = self.outdated(segment) {
+            match self.disk.remove(&log_name(first)) {
                 Err(error) if !error.is_not_found() => return Err(error.into()),
                 _ => {}
             }
-            self.live.lock().full.pop_front();
+            // Another thread may have removed the same one.
+            let mut live = self.live.lock();
+            if live.full.front().is_some_and(|log| log.segment == first) {
+                live.full.pop_front();
+            }
+        }
+        Ok(())
+    }
+
+    /// The oldest full segment if it is below `segment` and is to be removed; one that becomes the
+    /// spare is passed over.
+    fn outdated(&self, segment: u64) -> Option<u64> {
+        let bytes = self.next.lock().bytes;
+        let mut live = self.live.lock();
+        loop {
+            let first = live.full.front()?.segment;
+            if first >= segment {
+                return None;
+            }
+            let is_first = live
+                .retired
+                .front()
+                .is_some_and(|retired| retired.segment == first);
+            let Some(file) = is_first.then(|| live.retired.pop_front()).flatten() else {
+                return Some(first);
+            };
+            let fits = (bytes..=self.bytes_max).contains(&file.file.capacity());
+            if live.spare.is_some() || !fits {
+                return Some(first);
+            }
+            live.full.pop_front();
+            live.spare = Some(file);
         }
     }
 }

@@ -164,7 +164,7 @@ impl LogSyncer {
     /// go of full ones. For a background thread. A failure concerns nobody yet: the writer
     /// tries again when it needs the segment.
     pub(crate) fn prepare_next(&self) -> Result<()> {
-        self.segments.release_retired();
+        self.segments.rest_retired();
         self.segments.prepare_next()
     }
 

@@ -115,7 +115,7 @@ fn a_clean_close_leaves_exact_lengths_and_nothing_unused() {
             damaged[at] ^= 0x10;
             cut.set_raw(&name, damaged);
             let length = sealed.get(&parse_log_name(&name).unwrap());
-            let behind_the_frames = length.is_none() && at as u64 > frames_end(&bytes);
+            let behind_the_frames = length.is_none() && at as u64 >= frames_end(&bytes);
             let result = replay_records(&disk, 1, &sealed);
             assert!(
                 behind_the_frames || matches!(result, Err(Error::Corruption { .. })),
@@ -413,7 +413,7 @@ fn after_a_failed_sync_nothing_is_taken_and_recovery_makes_durable_what_it_retur
 }
 
 #[test]
-fn removed_segments_are_gone_and_need_no_sync() {
+fn removed_segments_are_gone_but_for_one_and_need_no_sync() {
     let sim = SimDisk::new();
     let disk = Disk::simulated(&sim);
     let mut log = fresh(&disk, &SMALL);
@@ -421,7 +421,11 @@ fn removed_segments_are_gone_and_need_no_sync() {
     let current = log.current_segment();
     let syncer = log.syncer();
     syncer.remove_before(current - 1).unwrap();
-    assert_eq!(sim.names(), [log_name(current - 1), log_name(current)]);
+    let spare = log_name(1);
+    assert_eq!(
+        sim.names(),
+        [spare.clone(), log_name(current - 1), log_name(current)]
+    );
     let before = disk.counts().syncs();
     syncer.sync().unwrap();
     assert_eq!(
@@ -434,9 +438,11 @@ fn removed_segments_are_gone_and_need_no_sync() {
     syncer.remove_before(u64::MAX).unwrap();
     assert_eq!(
         sim.names(),
-        [log_name(current)],
+        [spare, log_name(current)],
         "the current segment stays"
     );
+    log.close().unwrap();
+    assert_eq!(sim.names(), [log_name(current)]);
 }
 
 #[test]
@@ -480,4 +486,220 @@ fn appends_go_on_while_others_sync_and_prepare() {
     let (count, end) = replay_records(&disk, 1, &sealed).unwrap();
     assert_eq!(count, RECORDS);
     end.clean(&disk).unwrap();
+}
+
+/// A log that goes on in files which were used before. Returns the position from which on it is
+/// needed, and the number of its first record there.
+fn recycled(sim: &SimDisk, log: &mut Log) -> (u64, u32) {
+    let syncer = log.syncer();
+    append(log, 0..60);
+    syncer.sync().unwrap();
+    let from = log.current_segment();
+    let mut first = 60;
+    // Find the first record of a segment, so that a replay can count from there on.
+    while log.current_segment() == from {
+        append(log, first..first + 1);
+        first += 1;
+    }
+    syncer.sync().unwrap();
+    let from = log.current_segment();
+    let disk = Disk::simulated(sim);
+    for next in first..first + 60 {
+        syncer.remove_before(from).unwrap();
+        append(log, next..next + 1);
+        let kept = disk.list().unwrap().len() as u64;
+        assert!(
+            kept <= log.current_segment() - from + 2,
+            "more than one spare file"
+        );
+    }
+    (from, first - 1)
+}
+
+fn replay_from(disk: &Disk, from: u64, first: u32) -> Result<(u32, ReplayEnd)> {
+    let mut next = first;
+    let end = replay(disk, from, &BTreeMap::new(), |lsn, payload| {
+        assert_eq!(payload, record(next), "record {next} at {lsn:?}");
+        next += 1;
+        Ok(())
+    })?;
+    Ok((next, end))
+}
+
+/// A segment in a file that was used before ends in old frames instead of zeros: the log went on in
+/// the next segment all the same, and ends where its own frames end.
+#[test]
+fn old_frames_in_recycled_segments_are_never_read() {
+    for prepared in [false, true] {
+        let sim = SimDisk::new();
+        let disk = Disk::simulated(&sim);
+        let mut log = fresh(&disk, &SMALL);
+        let (from, first) = recycled(&sim, &mut log);
+        let syncer = log.syncer();
+        let mut seen = 0;
+        for next in first + 61..first + 400 {
+            // The tail follows the head, so every file is used several times.
+            syncer.sync().unwrap();
+            let tail = log.current_segment().saturating_sub(1).max(from);
+            syncer.remove_before(tail).unwrap();
+            if prepared && next % 3 == 0 {
+                syncer.prepare_next().unwrap();
+            }
+            let end = append(&mut log, next..next + 1);
+            let raw = sim.raw(&log_name(end.segment())).unwrap();
+            seen += u32::from(frames_end(&raw) > end.offset());
+            let mut last = None;
+            let found = replay(&disk, tail, &BTreeMap::new(), |_, payload| {
+                let number = u32::from_le_bytes(*payload.first_chunk().unwrap());
+                assert!(
+                    last.is_none_or(|last| last + 1 == number),
+                    "{last:?} {number}"
+                );
+                assert_eq!(payload, record(number));
+                last = Some(number);
+                Ok(())
+            })
+            .unwrap();
+            assert_eq!((last, found.end), (Some(next), end));
+        }
+        assert!(seen > 100, "files were used again: {seen}");
+    }
+}
+
+#[test]
+fn a_power_cut_of_a_recycled_log_leaves_a_prefix() {
+    let sim = SimDisk::recording();
+    let disk = Disk::simulated(&sim);
+    let mut log = fresh(&disk, &SMALL);
+    let (from, first) = recycled(&sim, &mut log);
+    let syncer = log.syncer();
+    let began = sim.ops();
+    let mut durable = vec![];
+    for next in first + 61..first + 160 {
+        append(&mut log, next..next + 1);
+        if next % 7 == 0 {
+            syncer.sync().unwrap();
+            durable.push((sim.ops(), next));
+        }
+        if next % 11 == 0 {
+            syncer.prepare_next().unwrap();
+        }
+    }
+    for op in began..=sim.ops() {
+        let acknowledged = durable.iter().rev().find(|(at, _)| *at <= op);
+        for (seed, tear) in [(1, Tear::DropAll), (2, Tear::KeepAll), (3, Tear::Random512)] {
+            let cut = Disk::simulated(&sim.power_cut(op, seed, tear));
+            let (count, _) = replay_from(&cut, from, first)
+                .unwrap_or_else(|error| panic!("operation {op}, {tear:?}: {error}"));
+            if let Some((_, number)) = acknowledged {
+                assert!(
+                    count > *number,
+                    "operation {op}: {number} is lost, {count} came back"
+                );
+            }
+        }
+    }
+}
+
+/// Puts a record into a reserved place; `None` when there is no room.
+fn append_beside(log: &Log, number: u32) -> Option<Lsn> {
+    let payload = record(number);
+    let place = log.reserve(payload.len()).unwrap()?;
+    Some(
+        place
+            .fill(&mut Vec::new(), &[&payload[..2], &payload[2..]])
+            .unwrap(),
+    )
+}
+
+#[test]
+fn places_are_filled_in_any_order_and_a_hole_ends_the_log() {
+    let disk = Disk::simulated(&SimDisk::new());
+    let mut log = fresh(&disk, &SMALL);
+    append(&mut log, 0..2);
+    log.syncer().sync().unwrap();
+    let before = log.reservations();
+    // The first place carries the mark of the sync, the others do not.
+    let places: Vec<_> = (2..5)
+        .map(|number| log.reserve(record(number).len()).unwrap().unwrap())
+        .collect();
+    for (count, place) in places.iter().enumerate() {
+        assert_eq!(place.number(), before + count as u64);
+    }
+    let mut end = Lsn::default();
+    for (number, place) in (2..5).zip(places).rev() {
+        assert_eq!(replay_records(&disk, 1, &BTreeMap::new()).unwrap().0, 2);
+        let filled = place.fill(&mut Vec::new(), &[&record(number)]).unwrap();
+        end = end.max(filled);
+    }
+    log.set_appended(end);
+    let (count, found) = replay_records(&disk, 1, &BTreeMap::new()).unwrap();
+    assert_eq!((count, found.end), (5, end));
+    assert_eq!(log.syncer().sync().unwrap(), end);
+    assert_eq!(append_beside(&log, 5).map(|end| end.segment()), Some(1));
+    assert!(
+        log.reserve(5000).unwrap().is_none(),
+        "long records are appended"
+    );
+    let mut next = 6;
+    while append_beside(&log, next).is_some() {
+        next += 1;
+    }
+    assert_eq!(log.current_segment(), 1);
+    append(&mut log, next..next + 1);
+    assert_eq!(log.current_segment(), 2);
+    assert_eq!(log.reservations(), 2, "a header and a record");
+    assert_eq!(
+        replay_records(&disk, 1, &BTreeMap::new()).unwrap().0,
+        next + 1
+    );
+}
+
+#[test]
+fn threads_fill_their_places_side_by_side() {
+    let dir = tempfile::tempdir().unwrap();
+    let disk = Disk::system(dir.path()).unwrap();
+    let log = fresh(&disk, &LogOptions::default());
+    let threads = 4;
+    let rounds = 2000;
+    let stop = AtomicBool::new(false);
+    let syncer = log.syncer();
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            // ORDER: Relaxed; the end of the scope orders what follows it.
+            while !stop.load(Ordering::Relaxed) {
+                syncer.sync().unwrap();
+            }
+        });
+        let writers: Vec<_> = (0..threads)
+            .map(|thread: u32| {
+                let log = &log;
+                scope.spawn(move || {
+                    let mut staging = Vec::new();
+                    for round in 0..rounds {
+                        let payload = [thread.to_le_bytes(), u32::to_le_bytes(round)].concat();
+                        let place = log.reserve(payload.len()).unwrap().unwrap();
+                        place.fill(&mut staging, &[&payload]).unwrap();
+                    }
+                })
+            })
+            .collect();
+        writers
+            .into_iter()
+            .for_each(|writer| writer.join().unwrap());
+        stop.store(true, Ordering::Relaxed);
+    });
+    let sealed = log.close().unwrap();
+    let mut next = vec![0; threads as usize];
+    let sealed = BTreeMap::from([(sealed.segment, sealed.length)]);
+    replay(&disk, 1, &sealed, |_, payload| {
+        let (thread, round) = payload.split_at(4);
+        let thread = u32::from_le_bytes(*thread.first_chunk().unwrap()) as usize;
+        let round = u32::from_le_bytes(*round.first_chunk().unwrap());
+        assert_eq!(round, next[thread]);
+        next[thread] += 1;
+        Ok(())
+    })
+    .unwrap();
+    assert_eq!(next, vec![rounds; threads as usize]);
 }

@@ -1,8 +1,15 @@
 //! Appending to the log.
+//!
+//! # Idea
+//! An append has the log for itself. Threads that share it reserve places for short records
+//! ([`Log::reserve`]) and fill them side by side, as long as there is room in the segment; what is
+//! filled counts as appended once everything in front of it is, which is for the caller to see to
+//! ([`Log::set_appended`]). A segment is begun by an append only, when no place is being filled.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
-use gabion_media::{Disk, LogFile};
+use gabion_media::{Disk, LogFile, LogSpace};
 
 use super::frame::{FRAME_HEADER_BYTES, MARK_BYTES, PAYLOAD_BYTES_MAX, Place};
 use super::layout::{HEADER_BYTES, Lsn, MAGIC, SegmentHeader};
@@ -25,7 +32,7 @@ pub(crate) struct Log {
     segment: u64,
     place: Place,
     /// The position that the last mark or header in the log tells.
-    marked: Lsn,
+    marked: AtomicU64,
     /// Memory for short frames.
     staging: Vec<u8>,
     shared: Arc<LogSyncer>,
@@ -46,7 +53,7 @@ impl Log {
             file,
             segment,
             place,
-            marked: end.end,
+            marked: AtomicU64::new(end.end.0),
             staging: Vec::new(),
             shared,
         })
@@ -68,7 +75,8 @@ impl Log {
         let len = payload_len(parts)?;
         let (durable, mark_bytes) = loop {
             let durable = self.shared.durable_lsn();
-            let mark_bytes = if durable > self.marked { MARK_BYTES } else { 0 };
+            let marked = Lsn(*self.marked.get_mut());
+            let mark_bytes = if durable > marked { MARK_BYTES } else { 0 };
             let wanted = (mark_bytes + FRAME_HEADER_BYTES) as u64 + u64::from(len);
             if wanted <= self.file.remaining() {
                 break (durable, mark_bytes);
@@ -94,10 +102,72 @@ impl Log {
         };
         // A failure is for good: a part of the frame may stand in the file.
         appended.map_err(|error| self.shared.fail(error.into()))?;
-        self.marked = self.marked.max(durable);
+        let marked = self.marked.get_mut();
+        *marked = durable.0.max(*marked);
         let end = Lsn::new(self.segment, self.file.position());
         self.shared.set_appended(end);
         Ok(end)
+    }
+
+    /// Reserves the place of a record whose payload has `len` bytes, for a thread that shares the
+    /// log; `None` when an append must do it, because the record is long or the segment is full.
+    ///
+    /// The caller fills the place and then sees to it that everything in front of it is filled
+    /// before it calls [`Log::set_appended`].
+    #[inline]
+    pub(crate) fn reserve(&self, len: usize) -> Result<Option<LogPlace<'_>>> {
+        self.shared.check()?;
+        let Some(len) = u32::try_from(len)
+            .ok()
+            .filter(|len| (1..=STAGED_BYTES_MAX).contains(len))
+        else {
+            return Ok(None);
+        };
+        let mark = self.claim_mark();
+        let mark_bytes = if mark.is_some() { MARK_BYTES } else { 0 };
+        let space = self
+            .file
+            .reserve(mark_bytes + FRAME_HEADER_BYTES + len as usize);
+        Ok(space.map(|space| LogPlace {
+            log: self,
+            space,
+            mark,
+            len,
+        }))
+    }
+
+    /// The position that a mark should tell, if none does yet. One caller gets each, and if that
+    /// one writes no mark, the next header tells the position.
+    #[inline]
+    fn claim_mark(&self) -> Option<Lsn> {
+        let durable = self.shared.durable_lsn();
+        // ORDER: Relaxed (all); the number orders nothing, `durable_lsn` says what is durable.
+        let marked = self.marked.load(Ordering::Relaxed);
+        if durable.0 <= marked {
+            return None;
+        }
+        self.marked
+            .compare_exchange(marked, durable.0, Ordering::Relaxed, Ordering::Relaxed)
+            .is_ok()
+            .then_some(durable)
+    }
+
+    /// Counts everything up to `end` as appended, which the caller knows to be filled.
+    #[inline]
+    pub(crate) fn set_appended(&self, end: Lsn) {
+        self.shared.set_appended(end);
+    }
+
+    /// Number of appends and reservations in the current segment.
+    #[inline]
+    pub(crate) fn reservations(&self) -> u64 {
+        self.file.reservations()
+    }
+
+    /// The first failure, if there was one.
+    #[inline]
+    pub(crate) fn check(&self) -> Result<()> {
+        self.shared.check()
     }
 
     /// Goes on in the next segment, which has room for a frame of `wanted` bytes if it must be
@@ -116,7 +186,7 @@ impl Log {
         self.shared.segments().retire(self.segment, full);
         self.segment = segment;
         self.place = place;
-        self.marked = durable;
+        *self.marked.get_mut() = durable.0;
         self.shared
             .set_appended(Lsn::new(segment, self.file.position()));
         Ok(())
@@ -148,6 +218,57 @@ impl Log {
         }
         sync.sync()?;
         Ok(SealedLog { segment, length })
+    }
+}
+
+/// The place of a record that a thread has reserved in the log which it shares.
+#[derive(Debug)]
+#[must_use = "a place that is not filled ends the log"]
+pub(crate) struct LogPlace<'l> {
+    log: &'l Log,
+    space: LogSpace<'l>,
+    /// What the mark in front of the record tells.
+    mark: Option<Lsn>,
+    len: u32,
+}
+
+impl LogPlace<'_> {
+    /// How many appends and reservations of the segment came before.
+    #[inline]
+    pub(crate) fn number(&self) -> u64 {
+        self.space.number()
+    }
+
+    /// Fills the place with a record whose payload consists of the parts, which have the length
+    /// that was reserved, and returns its end. `staging` is memory to put the frame together in.
+    ///
+    /// After a failure the log takes no more appends.
+    #[inline]
+    pub(crate) fn fill(self, staging: &mut Vec<u8>, parts: &[&[u8]]) -> Result<Lsn> {
+        let LogPlace {
+            log,
+            space,
+            mark,
+            len,
+        } = self;
+        let start = space.offset();
+        let filled = match mark {
+            None => {
+                let frame = log.place.stage(staging, start, len, parts);
+                space.fill(&[frame])
+            }
+            Some(durable) => {
+                let mark = log.place.mark(start, durable.0);
+                let frame = log
+                    .place
+                    .stage(staging, start + MARK_BYTES as u64, len, parts);
+                space.fill(&[&mark, frame])
+            }
+        };
+        filled.map_err(|error| log.shared.fail(error.into()))?;
+        let mark_bytes = if mark.is_some() { MARK_BYTES } else { 0 };
+        let bytes = mark_bytes + FRAME_HEADER_BYTES + len as usize;
+        Ok(Lsn::new(log.segment, start + bytes as u64))
     }
 }
 

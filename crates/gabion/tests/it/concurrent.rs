@@ -213,6 +213,7 @@ fn readers_never_see_time_go_back_nor_half_a_batch() {
         let dir = tempfile::tempdir().unwrap();
         let options = small_options()
             .background_threads(threads)
+            .writers_side_by_side(threads != 2)
             .memtable_budget_bytes(128 << 10)
             .log_bytes_max(256 << 10)
             .split_ways(2 + 3 * round);
@@ -315,5 +316,80 @@ fn writers_who_share_a_sync_are_all_durable_when_they_are_told_so() {
             let expected: Vec<u64> = (newest.saturating_sub(9).max(1)..=newest).collect();
             assert_eq!(found, expected, "writer {writer}: a prefix of its writes");
         }
+    }
+}
+
+/// Single writes go side by side, with each other and with what needs to be alone: their own
+/// groups, freezing, splits. Each writer sees its own writes at once, snapshots see every key go
+/// forward only and never change, and the last writes come back.
+#[test]
+fn single_writes_side_by_side_are_seen_in_their_order() {
+    let writes = setting("GABION_WRITES", 3_000) / 3;
+    let key = |writer: u64| format!("writer-{writer}");
+    let read = |value: Option<gabion::Slice>| {
+        value.map_or(0, |value| {
+            u64::from_le_bytes(*value.first_chunk().expect("eight bytes and more"))
+        })
+    };
+    for side_by_side in [true, false] {
+        let dir = tempfile::tempdir().unwrap();
+        let options = small_options()
+            .background_threads(2)
+            .writers_side_by_side(side_by_side)
+            .memtable_budget_bytes(128 << 10)
+            .log_bytes_max(256 << 10);
+        let db = options.clone().open(dir.path()).unwrap();
+        let writers_left = AtomicUsize::new(usize::try_from(WRITERS).unwrap());
+        std::thread::scope(|scope| {
+            for writer in 0..WRITERS {
+                let (db, left) = (&db, &writers_left);
+                scope.spawn(move || {
+                    let _leaves = Leaves(left);
+                    for number in 1..=writes {
+                        let value = [number.to_le_bytes(), [7; 8]].concat();
+                        db.put(key(writer), &value).unwrap();
+                        assert_eq!(read(db.get(key(writer)).unwrap()), number);
+                        // All writers write to one key, which must never lose a version's order.
+                        db.put("shared", &value).unwrap();
+                        let other = format!("{:04x}-{writer}", number * 0x9E37 % 0x10000);
+                        db.put(other, vec![1; 80]).unwrap();
+                        if number % 64 == writer {
+                            let mut batch = WriteBatch::new();
+                            batch.put(db.default_keyspace(), "shared", &value).unwrap();
+                            batch
+                                .put(db.default_keyspace(), key(writer), &value)
+                                .unwrap();
+                            db.write(batch).unwrap();
+                        }
+                    }
+                });
+            }
+            scope.spawn(|| {
+                let mut seen = vec![0; usize::try_from(WRITERS).unwrap()];
+                // ORDER: Acquire pairs with the Release of the writers' end.
+                while writers_left.load(Ordering::Acquire) > 0 {
+                    let snapshot = db.snapshot();
+                    let shared = snapshot.get(db.default_keyspace(), "shared").unwrap();
+                    for (writer, seen) in (0..WRITERS).zip(&mut seen) {
+                        let now = read(snapshot.get(db.default_keyspace(), key(writer)).unwrap());
+                        assert!(
+                            now >= *seen,
+                            "writer {writer} went back from {seen} to {now}"
+                        );
+                        *seen = now;
+                    }
+                    assert_eq!(
+                        snapshot.get(db.default_keyspace(), "shared").unwrap(),
+                        shared
+                    );
+                }
+            });
+        });
+        drop(db);
+        let db = options.open(dir.path()).unwrap();
+        for writer in 0..WRITERS {
+            assert_eq!(read(db.get(key(writer)).unwrap()), writes);
+        }
+        assert_eq!(read(db.get("shared").unwrap()), writes);
     }
 }

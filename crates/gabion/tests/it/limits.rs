@@ -132,6 +132,7 @@ fn a_directory_that_is_no_store_stays_as_it_is() {
     std::fs::create_dir(&empty).unwrap();
     let refused = Options::default().create_if_missing(false).open(&empty);
     assert!(matches!(refused.err(), Some(Error::NotAStore { .. })));
+    assert_eq!(std::fs::read_dir(&empty).unwrap().count(), 0);
 
     let foreign = dir.path().join("foreign");
     std::fs::create_dir(&foreign).unwrap();
@@ -143,6 +144,7 @@ fn a_directory_that_is_no_store_stays_as_it_is() {
     let text = Db::open(&foreign).err().expect("no store").to_string();
     assert!(text.contains("letter.txt"), "{text}");
     assert!(foreign.join("letter.txt").exists());
+    assert_eq!(std::fs::read_dir(&foreign).unwrap().count(), 1);
 
     let file = dir.path().join("file");
     std::fs::File::create(&file).unwrap();

@@ -27,6 +27,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use arc_swap::ArcSwap;
+use parking_lot::Mutex;
 
 use super::demand::Demand;
 use super::file::TableFile;
@@ -115,6 +116,8 @@ pub(crate) struct Bucket {
     common: usize,
     /// What the bucket holds.
     pub(crate) state: ArcSwap<BucketState>,
+    /// Held by a writer from its sequence number to its insert (`writepath`, I4).
+    pub(crate) turns: Mutex<()>,
     /// A compaction or a split works on the bucket.
     busy: AtomicBool,
     /// Number of table files when the bucket could not be split; 0 if that was never tried.
@@ -135,6 +138,7 @@ impl Bucket {
             upper: upper.map(Into::into),
             common,
             state: ArcSwap::from_pointee(state),
+            turns: Mutex::default(),
             busy: AtomicBool::new(false),
             unsplittable_files: AtomicUsize::new(0),
             reads: Reads::default(),

@@ -81,6 +81,7 @@ impl Wip {
         };
         let mut full: Vec<Arc<MemTable>> = Vec::new();
         {
+            let _alone = self.leader.write();
             let mut install = self.lock_install();
             for bucket in touched() {
                 self.freeze(&mut install, keyspace, &bucket);

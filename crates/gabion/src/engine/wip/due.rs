@@ -263,7 +263,9 @@ mod tests {
         }
         for keyspace in keyspaces {
             let router = keyspace.router.load();
+            let alone = engine.leader.write();
             engine.freeze(&mut engine.lock_install(), keyspace, &router.buckets()[0]);
+            drop(alone);
             assert!(engine.flush_one().unwrap());
         }
     }

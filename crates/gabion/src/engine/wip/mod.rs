@@ -30,7 +30,7 @@
 //!   together hold everything acknowledged.
 //! - I2: a table enters the manifest only when the log is durable up to the table's newest entry;
 //!   so what a power loss leaves is a prefix of the writes.
-//! - I3: locks are taken in the order leader, manifest, install; each may be skipped.
+//! - I3: locks are taken in the order manifest, leader, install; each may be skipped.
 //!
 //! # Linearization and durability points
 //! A write takes effect when [`Wip::publish`] stores its sequence number. It is durable against
@@ -80,7 +80,7 @@ use std::sync::{Arc, OnceLock};
 
 use arc_swap::ArcSwap;
 use gabion_media::{DirLock, Disk};
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::{Mutex, MutexGuard, RwLock};
 
 use crate::cache::BlockCache;
 use crate::log::LogSyncer;
@@ -96,7 +96,7 @@ use schedule::Schedule;
 use snapshots::Snapshots;
 use stats::Counters;
 use throttle::Throttle;
-use writepath::{Leader, WriteQueue};
+use writepath::{Leader, Turns, WriteQueue};
 
 pub(crate) use scan::{Scan, key_range};
 pub use verify::{CheckReport, Problem, check, check_disk};
@@ -148,8 +148,10 @@ pub(crate) struct Wip {
 
     /// The queue of writers; its head leads.
     queue: WriteQueue,
-    /// What only the leader uses.
-    leader: Mutex<Leader>,
+    /// The log's write half, shared by writers that go side by side.
+    leader: RwLock<Leader>,
+    /// Where they wait for their turn.
+    turns: Turns,
     /// The sync half of the log, for the leader and the background.
     syncer: Arc<LogSyncer>,
 
@@ -362,8 +364,9 @@ impl Wip {
     }
 
     /// Replaces the active MemTable of a bucket, if it holds anything, and queues the full one for
-    /// its flush.
+    /// its flush. The caller holds the leader alone.
     fn freeze(&self, install: &mut Install, keyspace: &Arc<Keyspace>, bucket: &Bucket) {
+        debug_assert!(self.leader.try_read().is_none(), "the leader is held alone");
         let state = bucket.state.load_full();
         // Who found the bucket before it was split finds its MemTable frozen already.
         if state.active.is_empty() || !keyspace.has(bucket) {

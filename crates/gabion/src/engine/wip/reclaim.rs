@@ -90,6 +90,7 @@ impl Wip {
                 self.relog(&keyspace, &bucket)?;
                 relogged = true;
             } else {
+                let _alone = self.leader.write();
                 let mut install = self.lock_install();
                 if Arc::ptr_eq(&bucket.state.load().active, &table) {
                     self.freeze(&mut install, &keyspace, &bucket);
@@ -106,7 +107,7 @@ impl Wip {
     /// Logs the records of a bucket's active MemTable again.
     fn relog(&self, keyspace: &Arc<Keyspace>, bucket: &super::Bucket) -> Result<()> {
         // The leader's lock keeps writers out: the MemTable does not change meanwhile.
-        let mut leader = self.leader.lock();
+        let mut leader = self.leader.write();
         let table = Arc::clone(&bucket.state.load().active);
         let mut records: Vec<_> = Vec::new();
         let mut cursor = table.sorted();
@@ -138,9 +139,8 @@ impl Wip {
         if encoder.is_empty() {
             return Ok(());
         }
-        let log = leader.log()?;
-        let segment = log.current_segment();
-        log.append(&[encoder.payload()])?;
+        // A record of old numbers, in the segment where it ends up.
+        let segment = leader.append(&[encoder.payload()], 0)?;
         table.replace_pin(segment);
         Ok(())
     }

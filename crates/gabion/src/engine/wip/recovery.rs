@@ -27,7 +27,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use arc_swap::ArcSwap;
 use gabion_media::Disk;
-use parking_lot::Mutex;
+use parking_lot::{Mutex, RwLock};
 
 use super::bucket::{Bucket, BucketState, Levels, Router, Run};
 use super::file::{TableFile, table_meta};
@@ -39,7 +39,7 @@ use super::schedule::Schedule;
 use super::snapshots::{Protected, Snapshots};
 use super::stats::Counters;
 use super::throttle::Throttle;
-use super::writepath::{Leader, WriteQueue};
+use super::writepath::{Leader, Turns, WriteQueue};
 use super::{Install, Keyspace, Versions, Wip};
 use crate::cache::BlockCache;
 use crate::log::{Log, LogOptions, Op, ReplayEnd, decode, replay};
@@ -54,6 +54,11 @@ const SEGMENT_BYTES_MAX: u64 = 64 << 20;
 impl Wip {
     /// Opens the store on `disk`, recovering it if need be, and starts its threads.
     pub(crate) fn open(disk: Disk, options: Options) -> Result<Arc<Wip>> {
+        // Nothing is left behind where no store is to be made, not even the lock file.
+        match inspect(&disk)? {
+            Directory::Free if !options.create_if_missing => return Err(no_store(&disk)),
+            _ => {}
+        }
         let lock = disk.lock(LOCK)?;
         let mut manifest = open_manifest(&disk, &options)?;
         let maps_tables = options.table_reads == TableReads::Mapped;
@@ -91,6 +96,7 @@ impl Wip {
         let state = manifest.state();
         let (next_file, next_bucket) = (state.next_file, state.next_bucket);
         let throttle = Throttle::new(&options);
+        let turns = Turns::new(options.writers_side_by_side);
         let engine = Arc::new(Wip {
             options,
             disk,
@@ -101,10 +107,8 @@ impl Wip {
             published_segment: AtomicU64::new(segment),
             snapshots: Snapshots::default(),
             queue: WriteQueue::default(),
-            leader: Mutex::new(Leader {
-                log: Some(log),
-                next_seq: last_seq + 1,
-            }),
+            leader: RwLock::new(Leader::new(log, last_seq + 1)),
+            turns,
             syncer,
             versions: Mutex::new(Versions {
                 manifest,
@@ -138,8 +142,8 @@ impl Wip {
     }
 
     fn close_log(&self) -> Result<()> {
-        let mut leader = self.leader.lock();
-        let Some(log) = leader.log.take() else {
+        let taken = self.leader.write().take();
+        let Some((log, last_seq)) = taken else {
             return Ok(());
         };
         if let Some(cause) = self.failure() {
@@ -154,9 +158,7 @@ impl Wip {
                 segment: sealed.segment,
                 length: sealed.length,
             },
-            Edit::LastSeq {
-                seq: leader.next_seq - 1,
-            },
+            Edit::LastSeq { seq: last_seq },
         ];
         versions.manifest.close_clean(&edits)
     }
@@ -171,10 +173,14 @@ fn open_manifest(disk: &Disk, options: &Options) -> Result<Manifest> {
         }),
         Directory::Store => Manifest::open(disk),
         Directory::Free if options.create_if_missing => Manifest::create(disk),
-        Directory::Free => Err(Error::NotAStore {
-            path: disk.path().to_owned(),
-            why: "the directory is empty".to_owned(),
-        }),
+        Directory::Free => Err(no_store(disk)),
+    }
+}
+
+fn no_store(disk: &Disk) -> Error {
+    Error::NotAStore {
+        path: disk.path().to_owned(),
+        why: "the directory is empty".to_owned(),
     }
 }
 

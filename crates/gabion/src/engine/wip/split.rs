@@ -110,6 +110,8 @@ impl Wip {
         edits.push(versions.next_bucket_edit());
         self.apply(&mut versions, &edits)?;
 
+        // No writer may be about to insert into the bucket that is replaced.
+        let alone = self.leader.write();
         let mut install = self.lock_install();
         let demanded = bucket.demand.is_asked();
         // Since the state was cloned above only MemTables can have changed: tables change with
@@ -142,6 +144,7 @@ impl Wip {
         // Readers that hold the old router compare states: they notice, and route again.
         bucket.state.store(Arc::new(BucketState::clone(&state)));
         drop(install);
+        drop(alone);
         drop(versions);
         self.counters.count_split();
         tracing::debug!(

@@ -110,7 +110,10 @@ impl Throttle {
     #[inline]
     pub(crate) fn must_look(&self, allocated: u64) -> bool {
         // ORDER: Relaxed: figures for pacing, no data depends on them (all of this file).
-        self.memory_bytes.store(allocated, Ordering::Relaxed);
+        if self.memory_bytes.load(Ordering::Relaxed) != allocated {
+            // Writers on other cores read this with every write, and it changes with few of them.
+            self.memory_bytes.store(allocated, Ordering::Relaxed);
+        }
         allocated > self.look_at_bytes.load(Ordering::Relaxed)
     }
 

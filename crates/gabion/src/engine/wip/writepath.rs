@@ -1,18 +1,32 @@
 //! A write: limits, queue, log, MemTable, publication.
 //!
 //! # Idea
-//! Writers queue; the head of the queue leads. The leader appends one frame for each waiting write
-//! to the log, syncs the log once if any of them asked for it, inserts all of them into MemTables
-//! and publishes their sequence numbers. While it syncs, the next group gathers: a sync starts the
-//! moment the medium is free, with whatever is waiting then, and no timer is involved. A lone
-//! writer finds the queue empty and pays for two uncontended locks.
+//! A short single write that needs no sync goes its own way, side by side with others of its kind:
+//! it reserves its place in the log, which gives its sequence number, inserts into its MemTable,
+//! fills the place, and publishes when all numbers below its own are published. Nothing of this
+//! takes a lock that writers of different buckets share for writing; but where processors are few,
+//! these writers go one behind the other ([`Options::writers_side_by_side`]).
+//!
+//! All other writes queue; the head of the queue leads, with everybody else kept out. The leader
+//! appends one frame for each waiting write to the log, syncs the log once if any of them asked for
+//! it, inserts all of them into MemTables and publishes their sequence numbers. While it syncs, the
+//! next group gathers: a sync starts the moment the medium is free, with whatever is waiting then,
+//! and no timer is involved.
+//!
+//! [`Options::writers_side_by_side`]: crate::Options::writers_side_by_side
 //!
 //! # Invariants
 //! - I1: the order of frames in the log is the order of sequence numbers and of publication.
-//! - I2: a write is in the log before it is in a MemTable, and at [`Durability::Sync`] on the
-//!   medium before it is in a MemTable: no read returns a value that a power loss can undo.
-//! - I3: MemTables are written with the install lock held, so that freezing and splitting see no
-//!   half-inserted group and no insert goes to a bucket that was replaced.
+//! - I2: a write is in the log before it is published, and at [`Durability::Sync`] on the medium
+//!   before it is in a MemTable: no read returns a value that a power loss can undo. It is
+//!   acknowledged after all writes of lower numbers are in the log, so that no hole is in front of
+//!   it.
+//! - I3: MemTables are written with the leader lock held, shared or alone. Freezing and splitting
+//!   hold it alone, so they see no half-inserted write, and no insert goes to a bucket that was
+//!   replaced; and whoever holds it alone finds every number that was given out published, unless
+//!   the log has failed.
+//! - I4: one key's versions enter its MemTable in the order of their numbers: writers that go side
+//!   by side take number and turn under their bucket's lock.
 //!
 //! # Durability points
 //! `Interval` and `Buffered`: the copy into the log's mapping. `Sync`: the return of the sync.
@@ -22,15 +36,18 @@
 //! writes may succeed. A failed sync leaves unknown what is on the medium, so the store turns
 //! read-only and the group's writes are not acknowledged, though a recovery may find them.
 
+use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
-use parking_lot::{Condvar, Mutex};
+use parking_lot::{Condvar, Mutex, MutexGuard};
 
 use super::bucket::Router;
 use super::memtable::MemTable;
 use super::{Install, Keyspace, Wip};
-use crate::log::{BatchEncoder, Log, Op, OpHead, batch_head};
+use crate::log::{BATCH_HEAD_BYTES, BatchEncoder, Log, Op, OpHead, batch_head};
 use crate::options::Durability;
 use crate::types::{Kind, SEQ_MAX, Seq, hash_key};
 use crate::{Error, Result};
@@ -42,19 +59,120 @@ const GROUP_BYTES_MAX: usize = 4 << 20;
 /// Operations of a batch whose cache lines are fetched ahead of their inserts.
 const PREFETCH_OPERATIONS: usize = 16;
 
-/// What only the leader touches.
+/// How often a writer looks whether it is its turn to publish before it sleeps: some microseconds,
+/// several times as long as a write takes that goes side by side with its own.
+const TURN_SPINS: u32 = 50;
+
+/// How long a writer sleeps at most before it looks again whether it is its turn.
+const TURN_SLEEP: Duration = Duration::from_micros(100);
+
+thread_local! {
+    /// Memory in which this thread puts frames together.
+    static STAGING: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
+}
+
+/// The write half of the log, and the numbers that go with it. Held shared by writers that go side
+/// by side, alone by all others.
 pub(crate) struct Leader {
     /// The write half of the log; `None` once the store is closed.
-    pub(crate) log: Option<Log>,
-    /// The sequence number of the next write.
-    pub(crate) next_seq: Seq,
+    log: Option<Log>,
+    /// The sequence number of the next write is this and the number of reservations in the log's
+    /// segment; wraps around.
+    base: Seq,
 }
 
 impl Leader {
-    /// The log, unless the store is closed.
+    /// Goes on in `log` with the number `next`.
+    pub(crate) fn new(log: Log, next: Seq) -> Leader {
+        Leader {
+            base: next.wrapping_sub(log.reservations()),
+            log: Some(log),
+        }
+    }
+
+    /// The sequence number of the next write. Whoever holds the leader shared does not know it.
+    fn next_seq(&mut self) -> Seq {
+        let reservations = self.log.as_ref().map_or(0, Log::reservations);
+        self.base.wrapping_add(reservations)
+    }
+
+    /// The segment that the log's next record goes to, unless it begins a new one.
+    fn segment(&self) -> u64 {
+        self.log.as_ref().map_or(0, Log::current_segment)
+    }
+
+    /// Appends a record of `count` numbers to the log; a failure uses up none.
+    pub(crate) fn append(&mut self, parts: &[&[u8]], count: u64) -> Result<u64> {
+        let next = self.next_seq();
+        let log = self.log.as_mut().ok_or(Error::Closed)?;
+        let appended = log.append(parts);
+        let used = if appended.is_ok() { count } else { 0 };
+        self.base = (next + used).wrapping_sub(log.reservations());
+        appended.map(|_| log.current_segment())
+    }
+
+    /// Takes the log out for its end, with the number of the last write.
+    pub(crate) fn take(&mut self) -> Option<(Log, Seq)> {
+        let last = self.next_seq() - 1;
+        let log = self.log.take()?;
+        self.base = last + 1;
+        Some((log, last))
+    }
+}
+
+/// Where writers wait for each other that go side by side.
+pub(crate) struct Turns {
+    /// Held from a number to its publication where writers go one behind the other: a writer that
+    /// the system interrupts holds up all others, and then it is better that these have not begun.
+    lane: Option<Mutex<()>>,
+    sleeping: AtomicUsize,
+    lock: Mutex<()>,
+    changed: Condvar,
+}
+
+impl Turns {
+    /// Writers go side by side, or one behind the other.
+    pub(crate) fn new(side_by_side: bool) -> Turns {
+        Turns {
+            lane: (!side_by_side).then(Mutex::default),
+            sleeping: AtomicUsize::new(0),
+            lock: Mutex::default(),
+            changed: Condvar::new(),
+        }
+    }
+
     #[inline]
-    pub(crate) fn log(&mut self) -> Result<&mut Log> {
-        self.log.as_mut().ok_or(Error::Closed)
+    fn lane(&self) -> Option<MutexGuard<'_, ()>> {
+        self.lane.as_ref().map(Mutex::lock)
+    }
+
+    #[cold]
+    fn sleep_until(&self, is_over: impl Fn() -> Result<bool>) -> Result<()> {
+        // ORDER: Relaxed (all); a waker that misses a sleeper costs it `TURN_SLEEP` at most.
+        self.sleeping.fetch_add(1, Ordering::Relaxed);
+        let mut guard = self.lock.lock();
+        let result = loop {
+            match is_over() {
+                Ok(false) => {
+                    self.changed.wait_for(&mut guard, TURN_SLEEP);
+                }
+                Ok(true) => break Ok(()),
+                Err(error) => break Err(error),
+            }
+        };
+        // ORDER: Relaxed, as above.
+        self.sleeping.fetch_sub(1, Ordering::Relaxed);
+        result
+    }
+
+    /// Something was published.
+    #[inline]
+    fn wake(&self) {
+        // ORDER: Relaxed, see `sleep_until`.
+        if self.sleeping.load(Ordering::Relaxed) > 0 {
+            let _guard = self.lock.lock();
+            self.changed.notify_all();
+        }
     }
 }
 
@@ -151,10 +269,88 @@ impl Wip {
     pub(crate) fn write(&self, write: Write<'_>, user_bytes: u64, sync: bool) -> Result<()> {
         self.check_writable()?;
         self.throttle.admit(user_bytes, || self.relief_is_due())?;
-        self.queue_or_lead(write, sync)?;
+        if sync || !self.write_beside(write)? {
+            self.queue_or_lead(write, sync)?;
+        }
         self.counters.count_write(user_bytes);
         self.run_inline();
         Ok(())
+    }
+
+    /// Performs a short single write side by side with others; false, and nothing done, when it is
+    /// another one or the log needs its next segment.
+    fn write_beside(&self, write: Write<'_>) -> Result<bool> {
+        let Write::Single {
+            keyspace,
+            kind,
+            key,
+            value,
+        } = write
+        else {
+            return Ok(false);
+        };
+        // A range delete changes the states of buckets, which needs the leader alone.
+        if kind == Kind::DeleteRange || self.visible() > SEQ_MAX / 2 {
+            return Ok(false);
+        }
+        let hash = hash_key(key);
+        let operation = OpHead::new(kind, keyspace.id, key.len(), value.len());
+        let operation = operation.as_bytes();
+        let size = BATCH_HEAD_BYTES + operation.len() + key.len() + value.len();
+
+        let leader = self.leader.read();
+        let log = leader.log.as_ref().ok_or(Error::Closed)?;
+        let router = keyspace.router.load();
+        let bucket = router.route(key);
+        let state = bucket.state.load();
+        let table = &state.active;
+        table.prefetch(hash);
+        let segment = log.current_segment();
+        let lane = self.turns.lane();
+        let turn = bucket.turns.lock();
+        let Some(place) = log.reserve(size)? else {
+            return Ok(false);
+        };
+        let seq = leader.base.wrapping_add(place.number());
+        table.insert(key, hash, seq, kind, value);
+        table.pin_once(segment);
+        drop(turn);
+        let head = batch_head(seq, 1);
+        let filled =
+            STAGING.with_borrow_mut(|staging| place.fill(staging, &[&head, operation, key, value]));
+        let end = filled?;
+        self.await_turn(log, seq)?;
+        log.set_appended(end);
+        self.publish(seq, segment);
+        drop(lane);
+        self.turns.wake();
+
+        let full = self.is_freeze_due(table);
+        drop((state, router, leader));
+        if full {
+            let _alone = self.leader.write();
+            self.freeze_due(&mut self.lock_install());
+        }
+        Ok(true)
+    }
+
+    /// Waits until all writes in front of `seq` are published. They are on their way: each of them
+    /// has only to fill its place and to publish. An error when one of them failed.
+    ///
+    /// When this takes long, the system has taken the processor away from one of them. Then this
+    /// thread sleeps, so that the other may run in its place.
+    #[inline]
+    fn await_turn(&self, log: &Log, seq: Seq) -> Result<()> {
+        for _ in 0..TURN_SPINS {
+            if self.visible() == seq - 1 {
+                return Ok(());
+            }
+            std::hint::spin_loop();
+        }
+        self.turns.sleep_until(|| match log.check() {
+            Ok(()) => Ok(self.visible() == seq - 1),
+            Err(error) => Err(error),
+        })
     }
 
     fn queue_or_lead(&self, write: Write<'_>, sync: bool) -> Result<()> {
@@ -182,7 +378,7 @@ impl Wip {
     fn lead(&self, own: Write<'_>, own_sync: bool) -> Result<()> {
         let group = self.take_group();
         let result = {
-            let mut leader = self.leader.lock();
+            let mut leader = self.leader.write();
             self.commit_group(&mut leader, own, own_sync, &group)
         };
         let mut queue = self.queue.state.lock();
@@ -216,7 +412,7 @@ impl Wip {
         own_sync: bool,
         group: &[Arc<Waiter>],
     ) -> Result<()> {
-        let segment = leader.log.as_ref().map_or(0, Log::current_segment);
+        let segment = leader.segment();
         let own_logged = self.log_write(leader, own);
         let mut logged = Vec::with_capacity(group.len());
         for waiter in group {
@@ -251,8 +447,11 @@ impl Wip {
                 );
             }
         }
-        let current = leader.log.as_ref().map_or(segment, Log::current_segment);
-        self.publish(leader.next_seq - 1, current);
+        let current = leader.segment();
+        // Numbers that were given out and not logged, because the log has failed, stay unpublished.
+        if own_logged.is_ok() || logged.iter().any(Result::is_ok) {
+            self.publish(leader.next_seq() - 1, current);
+        }
         drop(install);
         if current != segment {
             self.schedule.wake_log();
@@ -265,7 +464,7 @@ impl Wip {
 
     /// Appends a write to the log; returns its first sequence number.
     fn log_write(&self, leader: &mut Leader, write: Write<'_>) -> Result<Seq> {
-        let first = leader.next_seq;
+        let first = leader.next_seq();
         let count = u64::from(write.count());
         if first + count > SEQ_MAX {
             return Err(Error::Limit {
@@ -283,15 +482,12 @@ impl Wip {
                 value,
             } => {
                 let operation = OpHead::new(kind, keyspace.id, key.len(), value.len());
-                leader
-                    .log()?
-                    .append(&[&head, operation.as_bytes(), key, value])?;
+                leader.append(&[&head, operation.as_bytes(), key, value], count)?;
             }
             Write::Batch(operations) => {
-                leader.log()?.append(&[&head, operations.bytes()])?;
+                leader.append(&[&head, operations.bytes()], count)?;
             }
         }
-        leader.next_seq += count;
         Ok(first)
     }
 
@@ -403,13 +599,20 @@ impl Wip {
     /// Freezes MemTables when they use more memory than their share, after an insert into `table`.
     #[inline]
     fn freeze_if_due(&self, install: &mut Install, table: &MemTable) {
-        let large = table.memory_bytes() > self.throttle.limits().table_bytes_max;
-        if large || self.throttle.must_look(self.pool.allocated_bytes()) {
+        if self.is_freeze_due(table) {
             self.freeze_due(install);
         }
     }
 
-    /// Freezes each MemTable that is too large, and the largest ones until the rest fits.
+    /// Whether MemTables may use more memory than their share, after an insert into `table`.
+    #[inline]
+    fn is_freeze_due(&self, table: &MemTable) -> bool {
+        let large = table.memory_bytes() > self.throttle.limits().table_bytes_max;
+        large || self.throttle.must_look(self.pool.allocated_bytes())
+    }
+
+    /// Freezes each MemTable that is too large, and the largest ones until the rest fits. The
+    /// caller holds the leader alone (I3).
     fn freeze_due(&self, install: &mut Install) {
         let limits = self.throttle.limits();
         let mut tables: Vec<_> = self
@@ -438,6 +641,7 @@ impl Wip {
     pub(crate) fn flush(&self) -> Result<()> {
         self.check_writable()?;
         {
+            let _alone = self.leader.write();
             let mut install = self.lock_install();
             for (keyspace, bucket) in self.buckets() {
                 self.freeze(&mut install, &keyspace, &bucket);
