@@ -22,6 +22,7 @@ use std::path::Path;
 use std::time::Instant;
 
 use gabion_flex::{FlexSpace, Options};
+use gabion_media::seeded::Random;
 use rustix::fs::{Advice, FallocateFlags};
 
 /// Blocks that a plain file inserts.
@@ -43,23 +44,10 @@ struct Work {
     blocks: u64,
 }
 
-/// SplitMix64.
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, limit: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = self.0;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (mixed ^ (mixed >> 31)) % limit
-    }
-}
-
 impl Work {
     /// Offsets for a pattern, in the order of the writes.
     fn offsets(self, pattern: Pattern) -> Vec<u64> {
-        let mut random = Random(1);
+        let mut random = Random::new(1);
         let mut numbers: Vec<u64> = (0..self.blocks).collect();
         match pattern {
             Pattern::Sequential => {}
@@ -87,7 +75,7 @@ impl Work {
     }
 
     fn buffer(self) -> Vec<u8> {
-        let mut random = Random(3);
+        let mut random = Random::new(3);
         (0..self.block)
             .map(|_| random.below(256).to_le_bytes()[0])
             .collect()

@@ -13,6 +13,7 @@ use std::time::Instant;
 
 use gabion_flex::twin::{PlainTree, SortedArray};
 use gabion_flex::{Extent, FlexTree};
+use gabion_media::seeded::Random;
 
 const EXTENT_BYTES: u32 = 4096;
 const EXTENT_MAX: u32 = 128 << 10;
@@ -22,20 +23,6 @@ const RANGE_EXTENTS: u64 = 50;
 
 /// Inserts of an index whose insert takes time linear in its extents.
 const SLOW_INSERTS: u64 = 300;
-
-/// SplitMix64.
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, limit: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = self.0;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        let word = u128::from(mixed ^ (mixed >> 31));
-        u64::try_from((word * u128::from(limit)) >> 64).expect("it is below the limit")
-    }
-}
 
 /// Runs `operations` and returns millions of them per second.
 fn rate(operations: u64, run: impl FnOnce()) -> f64 {
@@ -74,7 +61,7 @@ fn reads(
     lookup: impl Fn(u64) -> Option<Extent>,
     range: impl Fn(u64, u64) -> u64,
 ) -> [(&'static str, f64); 2] {
-    let mut random = Random(7);
+    let mut random = Random::new(7);
     let lookups = rate(LOOKUPS, || {
         for _ in 0..LOOKUPS {
             black_box(lookup(random.below(len)));
@@ -95,7 +82,7 @@ fn flex(extents: u64) {
     let bytes = u64::from(EXTENT_BYTES);
     for (name, border) in [("FlexTree, borders", true), ("FlexTree, middles", false)] {
         let mut tree = FlexTree::new(EXTENT_MAX);
-        let mut random = Random(1);
+        let mut random = Random::new(1);
         // An insertion in the middle adds two extents.
         let inserts = if border { extents } else { extents / 2 };
         let inserted = rate(inserts, || {
@@ -162,7 +149,7 @@ fn plain(extents: u64) {
             sum
         },
     );
-    let mut random = Random(2);
+    let mut random = Random::new(2);
     let inserted = rate(SLOW_INSERTS, || {
         for number in 0..SLOW_INSERTS {
             let offset = random.below(tree.len() / bytes + 1) * bytes;
@@ -186,7 +173,7 @@ fn array(extents: u64) {
         |offset| array.lookup(offset),
         |offset, len| array.range(offset, len).map(|extent| extent.address).sum(),
     );
-    let mut random = Random(2);
+    let mut random = Random::new(2);
     let inserted = rate(SLOW_INSERTS, || {
         for number in 0..SLOW_INSERTS {
             let offset = random.below(array.len() / bytes + 1) * bytes;

@@ -24,6 +24,8 @@ mod counts;
 mod disk;
 mod error;
 pub mod pmem;
+mod prefetch;
+pub mod seeded;
 
 pub use counts::{Purpose, WriteCounts};
 pub use disk::{
@@ -31,3 +33,4 @@ pub use disk::{
     ReadFile, SimDisk, TEMPORARY_SUFFIX, Tear,
 };
 pub use error::{Error, PoolFault, Result};
+pub use prefetch::{prefetch_bytes, prefetch_line};

@@ -47,7 +47,6 @@ mod iter;
 mod log;
 mod options;
 pub mod pm;
-mod prefetch;
 mod slice;
 mod snapshot;
 mod stats;

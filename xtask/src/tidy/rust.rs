@@ -44,7 +44,7 @@ const UNSAFE_PLACES: &[(&str, &str)] = &[
         "gives out parts of a mapping, each to one writer",
     ),
     (
-        "crates/gabion/src/prefetch.rs",
+        "crates/gabion-media/src/prefetch.rs",
         "calls the prefetch intrinsic",
     ),
     (

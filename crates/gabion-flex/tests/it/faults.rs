@@ -1,18 +1,13 @@
 //! A fault at every operation of a workload: nothing synced is lost, nothing refused is there,
 //! errors are sentences, and after the fault the space goes on.
 
-use std::sync::atomic::{AtomicU64, Ordering};
-
 use gabion_flex::{Error, FlexSpace, Options};
 use gabion_media::{Disk, Fault, FaultKind, SimDisk, Tear};
 
 use crate::support::{
-    Context, Random, Shape, Step, apply, base_seed, difference, next_step, read_all, setting,
-    small_options,
+    Context, Random, Shape, Step, apply, base_seed, difference, each_seed, next_step, read_all,
+    setting, small_options,
 };
-
-/// Threads that run workloads.
-const THREADS: u64 = 2;
 
 /// Steps of a workload.
 const STEPS: usize = 40;
@@ -270,28 +265,10 @@ fn strike_everywhere(seed: u64) -> Counts {
 fn a_fault_at_every_operation_loses_nothing_synced() {
     let workloads = setting("GABION_FLEX_FAULT_WORKLOADS", 20);
     let first = base_seed();
-    let next = AtomicU64::new(first);
     let mut counts = Counts::default();
-    std::thread::scope(|scope| {
-        let worker = || {
-            let mut sum = Counts::default();
-            loop {
-                // ORDER: Relaxed; the number stands for itself.
-                let seed = next.fetch_add(1, Ordering::Relaxed);
-                if seed >= first + workloads {
-                    return sum;
-                }
-                sum.merge(&strike_everywhere(seed));
-            }
-        };
-        let threads: Vec<_> = (0..THREADS).map(|_| scope.spawn(worker)).collect();
-        for thread in threads {
-            let sum = thread
-                .join()
-                .unwrap_or_else(|cause| std::panic::resume_unwind(cause));
-            counts.merge(&sum);
-        }
-    });
+    for sum in each_seed(first, |begun| begun < workloads, strike_everywhere) {
+        counts.merge(&sum);
+    }
     println!("faults: from seed {first}, {counts:?}");
     assert_eq!(counts.workloads, workloads);
     assert!(counts.faults > 60 * workloads, "{counts:?}");

@@ -141,16 +141,3 @@ pub(super) unsafe fn store_past_cache(target: *mut u64, words: impl Iterator<Ite
         cell.store(word, Ordering::Relaxed);
     }
 }
-
-/// Asks for the line at `address` to be brought into the cache. Any address will do.
-#[inline(always)]
-pub(super) fn prefetch(address: *const u8) {
-    #[cfg(all(target_arch = "x86_64", not(miri)))]
-    // SAFETY: a hint, which does nothing where the address is not mapped.
-    unsafe {
-        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-        _mm_prefetch::<_MM_HINT_T0>(address.cast());
-    }
-    #[cfg(not(all(target_arch = "x86_64", not(miri))))]
-    let _ = address;
-}

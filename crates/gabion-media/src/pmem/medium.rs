@@ -31,6 +31,7 @@ use super::gate;
 use super::off::POff;
 use super::region::{Region, words_of};
 use super::trace::{Event, LINE, Step, WORD, Watcher};
+use crate::prefetch_line;
 
 /// How stores reach the medium.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -466,7 +467,7 @@ impl Medium {
     #[inline]
     pub fn prefetch(&self, offset: u64) {
         #[expect(clippy::cast_possible_truncation, reason = "a hint may miss")]
-        cpu::prefetch(self.start.wrapping_add(offset as usize));
+        prefetch_line(self.start.wrapping_add(offset as usize));
     }
 
     /// Tells the watcher that operation `op` of a history begins on this thread.

@@ -296,7 +296,7 @@ fn writers_who_share_a_sync_are_all_durable_when_they_are_told_so() {
     for image in 0..400 {
         let op = 1 + image * last / 400;
         let style = Tear::ALL[random.index(Tear::ALL.len())];
-        let cut = random.next();
+        let cut = random.word();
         let _context = Context(|| format!("power cut {style:?} {cut:#x} after {op} of {last}"));
         let after = sim.power_cut(op, cut, style);
         let db = Db::open_on(Disk::simulated(&after), options.clone()).unwrap();

@@ -79,7 +79,7 @@ impl Explorer<'_> {
         let promise = self.recording.promise(op);
         for _ in 0..CUTS_PER_OPERATION {
             let style = STYLES[self.random.index(STYLES.len())];
-            let cut = self.random.next();
+            let cut = self.random.word();
             let _context = Context(|| {
                 let what = sim.describe(op).unwrap_or_default();
                 format!("seed {seed}, {style:?} {cut:#x} after {op} ({what}), {options:?}")
@@ -102,7 +102,7 @@ impl Explorer<'_> {
         // What an opening has found after the end of a process survives the loss of power.
         let image = sim.process_kill(op);
         drop(self.open(&image));
-        let image = image.power_cut(image.ops(), self.random.next(), Tear::DropAll);
+        let image = image.power_cut(image.ops(), self.random.word(), Tear::DropAll);
         self.counts.power_cuts += 1;
         self.check(
             &image,
@@ -180,7 +180,7 @@ impl Explorer<'_> {
     fn cut_during_opening(&mut self, image: &SimDisk, groups: usize, operations: u64, depth: u32) {
         for op in 0..=operations {
             let style = Tear::ALL[self.random.index(Tear::ALL.len())];
-            let cut = self.random.next();
+            let cut = self.random.word();
             let _context = Context(|| {
                 let what = image.describe(op).unwrap_or_default();
                 format!("cut again at depth {depth}: {style:?} {cut:#x} after {op} ({what})")

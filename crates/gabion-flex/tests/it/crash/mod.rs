@@ -15,40 +15,26 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use explore::{Counts, explore};
 use record::{Recording, Totals};
 
-use crate::support::{base_seed, setting};
-
-/// Threads that explore, each its own workloads.
-const THREADS: u64 = 2;
+use crate::support::{base_seed, each_seed, setting};
 
 #[test]
 fn a_power_cut_after_any_operation_leaves_a_prefix_with_all_that_was_synced() {
     let wanted = setting("GABION_FLEX_CRASH_POINTS", 15_000);
-    let (next, done) = (AtomicU64::new(base_seed()), AtomicU64::new(0));
+    let done = AtomicU64::new(0);
+    // ORDER: Relaxed (both); the number stands for itself.
+    let goes_on = |_| done.load(Ordering::Relaxed) < wanted;
+    let sums = each_seed(base_seed(), goes_on, |seed| {
+        let recording = Recording::new(seed);
+        let counts = explore(&recording);
+        done.fetch_add(counts.images(), Ordering::Relaxed);
+        (counts, recording.totals)
+    });
     let mut counts = Counts::default();
     let mut totals = Totals::default();
-    std::thread::scope(|scope| {
-        let explorer = || {
-            let mut sums = (Counts::default(), Totals::default());
-            // ORDER: Relaxed; both numbers stand for themselves.
-            while done.load(Ordering::Relaxed) < wanted {
-                let seed = next.fetch_add(1, Ordering::Relaxed);
-                let recording = Recording::new(seed);
-                let counts = explore(&recording);
-                done.fetch_add(counts.images(), Ordering::Relaxed);
-                sums.0.merge(&counts);
-                sums.1.merge(&recording.totals);
-            }
-            sums
-        };
-        let threads: Vec<_> = (0..THREADS).map(|_| scope.spawn(explorer)).collect();
-        for thread in threads {
-            let sums = thread
-                .join()
-                .unwrap_or_else(|cause| std::panic::resume_unwind(cause));
-            counts.merge(&sums.0);
-            totals.merge(&sums.1);
-        }
-    });
+    for sum in sums {
+        counts.merge(&sum.0);
+        totals.merge(&sum.1);
+    }
     println!(
         "crash: from seed {}, {} images, {counts:?}, {totals:?}",
         base_seed(),

@@ -2,56 +2,18 @@
 
 use gabion_flex::{Edit, FlexSpace, Options, Result};
 
-/// The value of a variable, or a default.
-pub(crate) fn setting(name: &str, default: u64) -> u64 {
-    match std::env::var(name) {
-        Ok(text) => text
-            .parse()
-            .unwrap_or_else(|_| panic!("{name} must be a number")),
-        Err(_) => default,
-    }
-}
+pub(crate) use gabion_media::seeded::{Context, Random, each_seed, setting};
 
 /// The first seed of random tests.
 pub(crate) fn base_seed() -> u64 {
     setting("GABION_FLEX_SEED", 1)
 }
 
-/// SplitMix64.
-#[derive(Clone, Debug)]
-pub(crate) struct Random(u64);
-
-impl Random {
-    pub(crate) fn new(seed: u64) -> Random {
-        Random(seed)
-    }
-
-    pub(crate) fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = self.0;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ (mixed >> 31)
-    }
-
-    pub(crate) fn below(&mut self, limit: u64) -> u64 {
-        self.next() % limit.max(1)
-    }
-
-    pub(crate) fn one_in(&mut self, count: u64) -> bool {
-        self.below(count) == 0
-    }
-
-    pub(crate) fn index(&mut self, count: usize) -> usize {
-        usize::try_from(self.below(count as u64)).unwrap()
-    }
-}
-
 /// Bytes that tell where they came from.
 pub(crate) fn bytes_of(number: u64, len: usize) -> Vec<u8> {
     let mut random = Random::new(number);
     let mut bytes: Vec<u8> = (0..len.div_ceil(8))
-        .flat_map(|_| random.next().to_le_bytes())
+        .flat_map(|_| random.word().to_le_bytes())
         .collect();
     bytes.truncate(len);
     bytes
@@ -175,7 +137,7 @@ fn next_change(random: &mut Random, shape: &Shape, len: u64) -> (Change, u64) {
     } else {
         shape.data_max / 20 + 1
     };
-    let data = |random: &mut Random| bytes_of(random.next(), random.clone().index(most + 1));
+    let data = |random: &mut Random| bytes_of(random.word(), random.clone().index(most + 1));
     let offset = random.below(len + 1);
     let short = random.below(most as u64 + 1).min(len - offset);
     let grow = len < shape.len;
@@ -254,15 +216,4 @@ pub(crate) fn small_options(random: &mut Random) -> Options {
         .block_bytes([256, 512][random.index(2)])
         .log_bytes([4 << 10, 8 << 10][random.index(2)])
         .commit_bytes([200, 1000, 5000][random.index(3)])
-}
-
-/// Prints where a test stands when it panics.
-pub(crate) struct Context<F: Fn() -> String>(pub(crate) F);
-
-impl<F: Fn() -> String> Drop for Context<F> {
-    fn drop(&mut self) {
-        if std::thread::panicking() {
-            eprintln!("in: {}", (self.0)());
-        }
-    }
 }

@@ -20,6 +20,7 @@ use std::collections::BTreeMap;
 
 use super::content::Content;
 use super::state::{Change, File, Names, State};
+use crate::seeded::Random;
 
 /// What becomes of unsynced changes at the loss of power.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -66,7 +67,7 @@ fn surviving_names(state: &State, random: &mut Random, style: Tear) -> Names {
     let mut names = state.durable_names.clone();
     let changes = &state.pending_names;
     let in_order = random.one_in(2);
-    let prefix = random.extreme_or_between(changes.len());
+    let prefix = extreme_or_between(random, changes.len());
     for (index, change) in changes.iter().enumerate() {
         let survives = match style {
             Tear::DropAll => false,
@@ -115,7 +116,7 @@ fn torn_content(file: &File, random: &mut Random, sector_bytes: u64) -> Content 
     choose(&mut pieces, &file.pending, random);
 
     // Lengths change in order: those of the first `moment` changes happened.
-    let moment = random.extreme_or_between(file.pending.len());
+    let moment = extreme_or_between(random, file.pending.len());
     let mut len = file.durable.len();
     let mut content = file.durable.clone();
     let mut pieces = pieces.into_iter().peekable();
@@ -176,7 +177,7 @@ fn choose(pieces: &mut [Piece], changes: &[Change], random: &mut Random) {
         let there = match bias {
             0 if !random.one_in(8) => group.len(),
             1 if !random.one_in(8) => 0,
-            _ => random.extreme_or_between(group.len()),
+            _ => extreme_or_between(random, group.len()),
         };
         for &(_, index) in &group[..there] {
             pieces[index].kept = pieces[index].size;
@@ -198,36 +199,11 @@ fn to_usize(value: u64) -> usize {
     usize::try_from(value).expect("a simulated file fits into memory")
 }
 
-/// A small generator of choices (SplitMix64): crashes need variety, not strength.
-struct Random(u64);
-
-impl Random {
-    fn new(seed: u64) -> Random {
-        Random(seed)
-    }
-
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = self.0;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ (mixed >> 31)
-    }
-
-    fn below(&mut self, limit: u64) -> u64 {
-        self.next() % limit
-    }
-
-    fn one_in(&mut self, count: u64) -> bool {
-        self.below(count) == 0
-    }
-
-    /// None, all or, as often as each of these, something between of `count` things.
-    fn extreme_or_between(&mut self, count: usize) -> usize {
-        match self.below(3) {
-            0 => 0,
-            1 => count,
-            _ => to_usize(self.below(count as u64 + 1)),
-        }
+/// None, all or, as often as each of these, something between of `count` things.
+fn extreme_or_between(random: &mut Random, count: usize) -> usize {
+    match random.below(3) {
+        0 => 0,
+        1 => count,
+        _ => random.index(count + 1),
     }
 }

@@ -5,10 +5,11 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use super::image::{Image, Line, WORDS, mix};
+use super::image::{Image, Line, WORDS};
 use super::subject::{Outcome, Stage, Subject};
 use super::watch::{Endless, Lens};
 use crate::pmem::region::Region;
+use crate::seeded::mix;
 
 /// What is demanded of the images of a moment.
 pub(super) enum Demand<C> {

@@ -4,8 +4,8 @@
 //! so that images which no check can tell apart are tried once. [`samples`] picks some when there
 //! are too many: the extremes, moments of the run as it happened, and others drawn from a seed.
 
-use super::image::Random;
 use super::pending::Unsettled;
+use crate::seeded::Random;
 
 /// A choice for some of the lines; the others are without any of their stores.
 pub(super) type Picks = Vec<(usize, usize)>;
@@ -77,13 +77,13 @@ pub(super) fn samples(lines: &[&Unsettled], count: usize, random: &mut Random) -
     }
     while images.len() < count {
         // How many lines in eight are without their stores, and how many with all of them.
-        let without = random.below(9);
-        let with = random.below(9 - without);
+        let without = random.index(9);
+        let with = random.index(9 - without);
         let pick = |(at, line): (usize, &&Unsettled)| {
-            let choice = match random.below(8) {
+            let choice = match random.index(8) {
                 eighth if eighth < without => 0,
                 eighth if eighth < without + with => line.all(),
-                _ => random.below(line.choices().len()),
+                _ => random.index(line.choices().len()),
             };
             (at, choice)
         };
@@ -98,7 +98,7 @@ fn strided(of: usize, count: usize, random: &mut Random) -> Vec<usize> {
         return Vec::new();
     }
     let stride = of.div_ceil(count);
-    let start = random.below(stride.min(of));
+    let start = random.index(stride.min(of));
     (start..of).step_by(stride).collect()
 }
 

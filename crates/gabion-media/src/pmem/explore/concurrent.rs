@@ -18,12 +18,12 @@ use std::sync::{Arc, Barrier};
 use parking_lot::Mutex;
 
 use super::check::hash_of_value;
-use super::image::mix;
 use super::record::History;
 use super::subject::{Stage, Subject};
 use super::watch::Recorder;
 use crate::pmem::region::Region;
 use crate::pmem::trace::{Step, Trace};
+use crate::seeded::mix;
 
 /// Operations on a key at most, as the search for their order keeps them as bits.
 const OPERATIONS: usize = 64;

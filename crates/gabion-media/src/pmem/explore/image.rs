@@ -1,6 +1,7 @@
 //! What the medium durably holds, line by line, with a hash that follows each change.
 
 use crate::pmem::trace::{LINE, WORD};
+use crate::seeded::mix;
 
 /// Bytes of a word.
 pub(super) const WORD_BYTES: usize = size_of::<u64>();
@@ -105,34 +106,6 @@ pub(super) fn hash_of(line: u32, content: &Line) -> u64 {
         hash ^= hash >> 29;
     }
     mix(hash)
-}
-
-/// A bijection of the 64-bit numbers in which every input bit reaches every output bit.
-pub(super) fn mix(mut x: u64) -> u64 {
-    x = (x ^ (x >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-    x = (x ^ (x >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-    x ^ (x >> 31)
-}
-
-/// Numbers drawn from a seed.
-#[derive(Clone, Debug)]
-pub(super) struct Random(u64);
-
-impl Random {
-    pub(super) fn new(seed: u64) -> Random {
-        Random(mix(seed))
-    }
-
-    pub(super) fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        mix(self.0)
-    }
-
-    /// A number below `bound`, which must not be 0.
-    pub(super) fn below(&mut self, bound: usize) -> usize {
-        let wide = u128::from(self.next()) * bound as u128;
-        usize::try_from(wide >> 64).unwrap_or(0)
-    }
 }
 
 #[cfg(test)]

@@ -3,11 +3,11 @@
 use std::sync::Arc;
 
 use super::check::hash_of_value;
-use super::image::mix;
 use super::subject::{Outcome, Stage, Subject};
 use super::watch::Recorder;
 use crate::pmem::region::Region;
 use crate::pmem::trace::{Step, Trace};
+use crate::seeded::mix;
 
 /// A part of a history.
 #[derive(Clone, Debug)]

@@ -19,7 +19,6 @@ use std::time::Instant;
 use super::check::{Bench, Demand, hash_of_value};
 use super::choose::{Picks, Search, samples};
 use super::excerpt::excerpt;
-use super::image::{Random, mix};
 use super::mutant::{Barrier, Count, Mutant};
 use super::pending::{Pending, Unsettled, word_by_word};
 use super::record::{History, demand_of};
@@ -27,6 +26,7 @@ use super::report::{KindCounts, Report, Violation};
 use super::subject::Subject;
 use super::{Failure, Limits};
 use crate::pmem::trace::{Event, Step, Trace};
+use crate::seeded::{Random, mix};
 
 /// Images known to be good: the hash of an image and its demand, and the number of the list of
 /// lines that its check read.

@@ -87,7 +87,7 @@ impl Explorer<'_> {
         let (seed, sim) = (recording.seed, &recording.sim);
         for _ in 0..CUTS_PER_OPERATION {
             let style = STYLES[self.random.index(STYLES.len())];
-            let cut = self.random.next();
+            let cut = self.random.word();
             let _context = Context(|| {
                 let what = sim.describe(op).unwrap_or_default();
                 let options = &recording.options;
@@ -183,7 +183,7 @@ impl Explorer<'_> {
     fn cut_during_recovery(&mut self, image: &SimDisk, expected: Found, depth: u32) {
         for op in 0..=expected.operations {
             let style = Tear::ALL[self.random.index(Tear::ALL.len())];
-            let cut = self.random.next();
+            let cut = self.random.word();
             let _context = Context(|| {
                 let what = image.describe(op).unwrap_or_default();
                 format!("cut again at depth {depth}: {style:?} {cut:#x} after {op} ({what})")
@@ -216,7 +216,7 @@ impl Explorer<'_> {
     /// loss of power takes nothing back.
     fn settle(&mut self, image: &SimDisk, expected: usize) {
         let db = Db::open_on(Disk::simulated(image), self.options.clone()).expect("opens");
-        let image = image.power_cut(image.ops(), self.random.next(), Tear::DropAll);
+        let image = image.power_cut(image.ops(), self.random.word(), Tear::DropAll);
         drop(db);
         let promise = Promise {
             least: expected,

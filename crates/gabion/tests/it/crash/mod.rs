@@ -20,10 +20,7 @@ use explore::{Counts, explore};
 use gabion::{Durability, Options};
 use record::Recording;
 
-use crate::support::{Random, Totals, base_seed, setting, small_options};
-
-/// Threads that explore, each its own workloads.
-const THREADS: u64 = 2;
+use crate::support::{Random, Totals, base_seed, each_seed, setting, small_options};
 
 /// The options of the workload with a seed: as small as possible, everything done by the writer.
 fn options_of(seed: u64) -> Options {
@@ -42,32 +39,21 @@ fn options_of(seed: u64) -> Options {
 fn a_power_cut_after_any_operation_leaves_a_prefix_with_all_that_was_durable() {
     let wanted = setting("GABION_CRASH_POINTS", 30_000);
     let began = Instant::now();
-    let (next, done) = (AtomicU64::new(base_seed()), AtomicU64::new(0));
+    let done = AtomicU64::new(0);
+    // ORDER: Relaxed (both); the number stands for itself.
+    let goes_on = |_| done.load(Ordering::Relaxed) < wanted;
+    let sums = each_seed(base_seed(), goes_on, |seed| {
+        let recording = Recording::new(seed, options_of(seed));
+        let counts = explore(&recording);
+        done.fetch_add(counts.images(), Ordering::Relaxed);
+        (counts, recording.totals)
+    });
     let mut counts = Counts::default();
     let mut totals = Totals::default();
-    std::thread::scope(|scope| {
-        let explorer = || {
-            let mut sums = (Counts::default(), Totals::default());
-            // ORDER: Relaxed; both numbers stand for themselves.
-            while done.load(Ordering::Relaxed) < wanted {
-                let seed = next.fetch_add(1, Ordering::Relaxed);
-                let recording = Recording::new(seed, options_of(seed));
-                let counts = explore(&recording);
-                done.fetch_add(counts.images(), Ordering::Relaxed);
-                sums.0.merge(&counts);
-                sums.1.merge(&recording.totals);
-            }
-            sums
-        };
-        let threads: Vec<_> = (0..THREADS).map(|_| scope.spawn(explorer)).collect();
-        for thread in threads {
-            let sums = thread
-                .join()
-                .unwrap_or_else(|cause| std::panic::resume_unwind(cause));
-            counts.merge(&sums.0);
-            totals.merge(&sums.1);
-        }
-    });
+    for sum in sums {
+        counts.merge(&sum.0);
+        totals.merge(&sum.1);
+    }
     let seconds = began.elapsed().as_secs_f64();
     let per_second = f64::from(u32::try_from(counts.images()).unwrap_or(u32::MAX)) / seconds;
     println!("crash: from seed {}, {counts:?}, {totals:?}", base_seed());

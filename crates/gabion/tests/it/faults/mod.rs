@@ -10,18 +10,14 @@
 
 mod run;
 
-use std::sync::atomic::{AtomicU64, Ordering};
-
 use gabion::{Durability, Options};
 use gabion_media::{Disk, Fault, FaultKind, SimDisk};
 use run::{Counts, Run};
 
 use crate::support::{
-    Context, Random, Subject, Workload, assert_twin, base_seed, bytes_of, setting, small_options,
+    Context, Random, Subject, Workload, assert_twin, base_seed, bytes_of, each_seed, setting,
+    small_options,
 };
-
-/// Threads that run workloads.
-const THREADS: u64 = 2;
 
 /// Writes per workload.
 const WRITES: usize = 16;
@@ -94,28 +90,10 @@ fn strike_everywhere(seed: u64) -> Counts {
 fn a_fault_at_every_operation_loses_nothing_acknowledged() {
     let workloads = setting("GABION_FAULT_WORKLOADS", 54);
     let first = base_seed();
-    let next = AtomicU64::new(first);
     let mut counts = Counts::default();
-    std::thread::scope(|scope| {
-        let worker = || {
-            let mut sum = Counts::default();
-            loop {
-                // ORDER: Relaxed; the number stands for itself.
-                let seed = next.fetch_add(1, Ordering::Relaxed);
-                if seed >= first + workloads {
-                    return sum;
-                }
-                sum.merge(&strike_everywhere(seed));
-            }
-        };
-        let threads: Vec<_> = (0..THREADS).map(|_| scope.spawn(worker)).collect();
-        for thread in threads {
-            let sum = thread
-                .join()
-                .unwrap_or_else(|cause| std::panic::resume_unwind(cause));
-            counts.merge(&sum);
-        }
-    });
+    for sum in each_seed(first, |begun| begun < workloads, strike_everywhere) {
+        counts.merge(&sum);
+    }
     println!("faults: from seed {first}, {counts:?}");
     assert_eq!(counts.workloads, workloads);
     assert!(counts.faults > 60 * workloads, "{counts:?}");

@@ -118,7 +118,7 @@ pub(crate) fn bytes_of(seed: u64, len: usize) -> Arc<[u8]> {
     let mut random = super::Random::new(seed);
     let mut bytes = Vec::with_capacity(len + 8);
     while bytes.len() < len {
-        bytes.extend(random.next().to_le_bytes());
+        bytes.extend(random.word().to_le_bytes());
     }
     bytes.truncate(len);
     Arc::from(bytes)

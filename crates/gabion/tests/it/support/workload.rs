@@ -97,6 +97,6 @@ fn operation(random: &mut Random, keys: u64) -> Operation {
         9..=14 => Some(random.index(2_000)),
         _ => Some(random.index(150)),
     };
-    let value = value.map(|len| bytes_of(random.next(), len));
+    let value = value.map(|len| bytes_of(random.word(), len));
     Operation::new(keyspace, key, value)
 }

@@ -8,12 +8,12 @@ use std::collections::BTreeMap;
 use std::sync::OnceLock;
 use std::sync::atomic::Ordering;
 
-use super::super::image::Random;
 use super::super::{Act, Explorer, Limits, Mutant, Outcome, Run, Stage, Subject};
 use crate::pmem::{
     Claim, Medium, PAtomicU64, POff, Pool, PoolOptions, PoolStats, ROOT_HINT, Reachable, Reserved,
     Retiring,
 };
+use crate::seeded::Random;
 
 /// Slots of the directory, which is the root block: each a word with the offset of a block.
 const SLOTS: u64 = 6;
@@ -502,8 +502,8 @@ fn drawn(seed: u64, count: usize) -> Vec<Act<Op>> {
     let mut random = Random::new(seed);
     let mut acts = Vec::new();
     for value in (1000..).step_by(2).take(count) {
-        let slot = random.next() % SLOTS;
-        let size = [32, 48, 48, 104, 304, 2048, 2504, 9000][random.below(8)];
+        let slot = random.word() % SLOTS;
+        let size = [32, 48, 48, 104, 304, 2048, 2504, 9000][random.index(8)];
         acts.push(match random.below(16) {
             0..6 => put(slot, size, value),
             6 | 7 => Act::Op(Op::PutLazily { slot, size, value }),

@@ -56,8 +56,8 @@ use parking_lot::Mutex;
 use super::arena::{
     Arena, ArenaWriter, BLOCK_ALIGN, Block, ChunkPool, Listing, Mark, NewRecord, Record,
 };
-use crate::prefetch::prefetch_line;
 use crate::types::{Kind, Seq};
+use gabion_media::prefetch_line;
 
 /// Slots of a line.
 const SLOTS: usize = 8;

@@ -25,8 +25,8 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use super::arena::{FENCE_ITEMS, Item, Listed, Listing, Record, RecordList};
-use crate::prefetch::prefetch_line;
 use crate::types::prefix_of;
+use gabion_media::prefetch_line;
 
 /// Items of a cache line.
 const ITEMS_PER_LINE: usize = 64 / size_of::<Item<'_>>();

@@ -39,8 +39,8 @@ use std::cmp::Ordering;
 use std::ops::Range;
 
 use super::layout::{Checked, TRAILER_BYTES, after_prefix, check_part, is_same, u16_at, u64_at};
-use crate::prefetch::{prefetch_bytes, prefetch_line};
 use crate::types::{Kind, SEQ_MAX, Seq, prefix_of};
+use gabion_media::{prefetch_bytes, prefetch_line};
 
 /// Length of the header, up to the tags.
 pub(super) const HEADER_BYTES: usize = 16;

@@ -21,7 +21,7 @@
 //! - I1: every key added is answered "maybe" (no false negatives).
 #![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used))]
 
-use crate::prefetch::prefetch_line;
+use gabion_media::prefetch_line;
 
 /// Bytes of a line.
 pub(super) const LINE_BYTES: usize = 64;

@@ -21,9 +21,9 @@ use crate::cache::{BlockCache, Places};
 use crate::engine::wip::names::table_name;
 use crate::engine::wip::range_deletes::Fragments;
 use crate::error::{Error, Result};
-use crate::prefetch::prefetch_line;
 use crate::slice::Slice;
 use crate::types::{Kind, Seq};
+use gabion_media::prefetch_line;
 
 /// Lines at the front of a block that a search by tag looks at.
 const HEAD_LINES: usize = 3;

@@ -20,9 +20,9 @@ use super::block::{Block, Shape};
 use super::blocks::HeldBlock;
 use super::filter::LINE_BYTES;
 use crate::bytes::{assign, copy_to};
-use crate::prefetch::prefetch_line;
 use crate::slice::Slice;
 use crate::types::{Kind, Seq};
+use gabion_media::prefetch_line;
 
 /// How far ahead of an entry memory is asked for: some four usual entries, about as many as are
 /// looked at while a line comes.

@@ -18,7 +18,7 @@
 
 use std::ops::Range;
 
-use crate::prefetch::prefetch_line;
+use gabion_media::prefetch_line;
 
 /// Numbers of a line.
 const LINE: usize = 8;

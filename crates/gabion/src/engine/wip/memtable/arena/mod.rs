@@ -23,7 +23,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 
-use crate::prefetch::prefetch_line;
+use gabion_media::prefetch_line;
 
 pub(crate) use pool::ChunkPool;
 pub(super) use pool::{BLOCK_ALIGN, Block};

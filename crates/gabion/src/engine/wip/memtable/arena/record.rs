@@ -17,8 +17,8 @@ use std::marker::PhantomData;
 use std::ptr::NonNull;
 
 use super::Arena;
-use crate::prefetch::prefetch_line;
 use crate::types::{Kind, SEQ_MAX, Seq};
+use gabion_media::prefetch_line;
 
 /// Alignment of a record.
 pub(super) const RECORD_ALIGN: usize = 8;

@@ -6,7 +6,7 @@ const LINE_BYTES: usize = 64;
 /// Asks for the cache line at `address`. A hint without effect but on timing: the address need not
 /// be valid.
 #[inline]
-pub(crate) fn prefetch_line(address: *const u8) {
+pub fn prefetch_line(address: *const u8) {
     #[cfg(all(target_arch = "x86_64", not(miri)))]
     {
         use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
@@ -22,7 +22,7 @@ pub(crate) fn prefetch_line(address: *const u8) {
 
 /// Asks for all cache lines of `bytes`, so that their misses overlap instead of adding up.
 #[inline]
-pub(crate) fn prefetch_bytes(bytes: &[u8]) {
+pub fn prefetch_bytes(bytes: &[u8]) {
     for line in bytes.chunks(LINE_BYTES) {
         prefetch_line(line.as_ptr());
     }
