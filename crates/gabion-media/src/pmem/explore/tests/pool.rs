@@ -42,8 +42,8 @@ enum Op {
     Move,
     /// Blocks that wait for readers are freed.
     Collect,
-    /// All slots are emptied, and then all space but the directory's must be free.
-    Drain,
+    /// All slots are empty, so all space but the directory's must be free.
+    Empty,
 }
 
 /// Size as asked for, value, and the value of the block behind it or 0, by slot.
@@ -207,10 +207,7 @@ impl Directory {
                 pool.collect();
                 Ok(())
             }
-            Op::Drain => {
-                for slot in 0..SLOTS {
-                    Directory::run(pool, &Op::Delete { slot })?;
-                }
+            Op::Empty => {
                 pool.collect();
                 let stats = pool.stats();
                 let root = pool.rounded_size(SLOTS * 8);
@@ -369,8 +366,7 @@ impl Subject for Directory {
             Op::Delete { slot } => {
                 content.remove(&slot);
             }
-            Op::Drain => content.clear(),
-            Op::GiveUp { .. } | Op::Move | Op::Collect => {}
+            Op::GiveUp { .. } | Op::Move | Op::Collect | Op::Empty => {}
         }
     }
 
@@ -384,7 +380,7 @@ impl Subject for Directory {
             Op::PutTwo { .. } => "put-two",
             Op::Move => "move",
             Op::Collect => "collect",
-            Op::Drain => "drain",
+            Op::Empty => "empty",
         }
     }
 
@@ -394,15 +390,18 @@ impl Subject for Directory {
             size,
             value: 9000 + size,
         };
-        vec![
-            put(0, 48),
-            put(5, 5000),
-            Op::Delete { slot: 0 },
-            put(1, 48),
-            Op::Drain,
-            put(2, 48),
-        ]
+        let mut probes = vec![put(0, 48), put(5, 5000), Op::Delete { slot: 0 }, put(1, 48)];
+        probes.extend(drain());
+        probes.push(put(2, 48));
+        probes
     }
+}
+
+/// Empties all slots, one after the other.
+fn drain() -> impl Iterator<Item = Op> {
+    (0..SLOTS)
+        .map(|slot| Op::Delete { slot })
+        .chain([Op::Empty])
 }
 
 fn put(slot: u64, size: u64, value: u64) -> Act<Op> {
@@ -504,7 +503,7 @@ fn drawn(seed: u64, count: usize) -> Vec<Act<Op>> {
     for value in (1000..).step_by(2).take(count) {
         let slot = random.word() % SLOTS;
         let size = [32, 48, 48, 104, 304, 2048, 2504, 9000][random.index(8)];
-        acts.push(match random.below(16) {
+        let act = match random.below(16) {
             0..6 => put(slot, size, value),
             6 | 7 => Act::Op(Op::PutLazily { slot, size, value }),
             8 | 9 => Act::Op(Op::PutTwo { slot, size, value }),
@@ -512,9 +511,13 @@ fn drawn(seed: u64, count: usize) -> Vec<Act<Op>> {
             12 => Act::Op(Op::GiveUp { slot, size }),
             13 => Act::Op(Op::Move),
             14 => Act::Op(Op::Collect),
-            _ if random.below(4) == 0 => Act::Op(Op::Drain),
+            _ if random.below(4) == 0 => {
+                acts.extend(drain().map(Act::Op));
+                continue;
+            }
             _ => Act::Reopen,
-        });
+        };
+        acts.push(act);
     }
     acts
 }
