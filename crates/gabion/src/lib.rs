@@ -40,6 +40,7 @@
 mod batch;
 mod bytes;
 mod cache;
+mod clock;
 mod db;
 mod engine;
 mod error;
@@ -53,6 +54,7 @@ mod stats;
 mod types;
 
 pub use batch::WriteBatch;
+pub use clock::Clock;
 pub use db::{DEFAULT_KEYSPACE, Db, Keyspace};
 pub use engine::{CheckReport, Problem, check, check_disk};
 pub use error::{Error, Result};

@@ -9,7 +9,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use crate::engine::wip::INITIAL_LEVELS;
-use crate::{Db, Error, Result};
+use crate::{Clock, Db, Error, Result};
 
 /// Power loss costs at most this much by default: at ten syncs per second the syncs cost a few
 /// per cent of one core and each finds a few megabytes to write.
@@ -289,6 +289,10 @@ pub struct Options {
     /// several compactions must come first; 0 means that reads do not count. Default:
     /// [`DEFAULT_READ_WEIGHT`].
     pub read_weight: u32,
+
+    // For tests.
+    /// Where the store gets the time from. Default: the system's clock.
+    pub clock: Clock,
 }
 
 impl Default for Options {
@@ -312,6 +316,7 @@ impl Default for Options {
             sublevels_min: DEFAULT_SUBLEVELS_MIN,
             sublevels_max: DEFAULT_SUBLEVELS_MAX,
             read_weight: DEFAULT_READ_WEIGHT,
+            clock: Clock::system(),
         }
     }
 }
@@ -365,6 +370,8 @@ impl Options {
         sublevels_max: usize,
         /// Sets [`Options::read_weight`].
         read_weight: u32,
+        /// Sets [`Options::clock`].
+        clock: Clock,
     }
 
     /// Opens the store in the directory `path`, recovering it first when it was not closed.

@@ -7,7 +7,7 @@
 
 use std::sync::Arc;
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex};
 
@@ -47,8 +47,9 @@ struct State {
     stop: bool,
     /// The background found no space and will try again.
     no_space: Option<Error>,
-    /// The sequence number that was visible when idleness was last looked at, and since when.
-    quiet_since: Option<(Seq, Instant)>,
+    /// The sequence number that was visible when idleness was last looked at, and since when
+    /// by the store's clock.
+    quiet_since: Option<(Seq, Duration)>,
     /// Callers of `wait_idle`: for them the store counts as idle.
     waiting: usize,
 }
@@ -277,16 +278,16 @@ impl Wip {
 
     /// Whether nobody has written for a while, or somebody waits for the background to rest.
     pub(super) fn is_idle(&self) -> bool {
-        let visible = self.visible();
+        let (visible, now) = (self.visible(), self.options.clock.now());
         let mut state = self.schedule.state.lock();
         // Without background threads the clock decides nothing, so that a store is deterministic.
         if state.waiting > 0 || self.options.background_threads == 0 {
             return state.waiting > 0;
         }
         match state.quiet_since {
-            Some((seq, since)) if seq == visible => since.elapsed() >= IDLE_AFTER,
+            Some((seq, since)) if seq == visible => now.saturating_sub(since) >= IDLE_AFTER,
             _ => {
-                state.quiet_since = Some((visible, Instant::now()));
+                state.quiet_since = Some((visible, now));
                 false
             }
         }

@@ -1,0 +1,114 @@
+//! The time: the system's, or one that a test moves by hand.
+//!
+//! # Idea
+//! Whatever a store decides by the time asks its [`Clock`], so that a test can say when an hour has
+//! passed, and what it sees does not depend on the machine. Statistics of how long something took
+//! measure for themselves.
+//!
+//! # Invariant
+//! - I1: [`Clock::now`] never goes back. [`Clock::unix_time`] may, when the system's time is set.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+/// Where a store gets the time from. Clones are the same clock.
+#[derive(Clone)]
+pub struct Clock(Source);
+
+#[derive(Clone)]
+enum Source {
+    /// The system's, with the moment from which [`Clock::now`] counts.
+    System(Instant),
+    /// Nanoseconds since the clock was made.
+    Manual(Arc<AtomicU64>),
+}
+
+impl Clock {
+    /// The system's clock.
+    pub fn system() -> Clock {
+        Clock(Source::System(Instant::now()))
+    }
+
+    /// A clock that stands still but for [`Clock::advance`]. It begins at 0, as does its
+    /// [`Clock::unix_time`].
+    pub fn manual() -> Clock {
+        Clock(Source::Manual(Arc::default()))
+    }
+
+    /// Moves a clock that was made by [`Clock::manual`] on.
+    ///
+    /// # Panics
+    /// When the clock is the system's.
+    pub fn advance(&self, by: Duration) {
+        let Source::Manual(nanos) = &self.0 else {
+            panic!("nobody moves the system's clock");
+        };
+        let by = u64::try_from(by.as_nanos()).unwrap_or(u64::MAX);
+        // ORDER: Relaxed; a time orders nothing.
+        nanos.fetch_add(by, Ordering::Relaxed);
+    }
+
+    /// The time since the clock was made; never goes back.
+    pub fn now(&self) -> Duration {
+        match &self.0 {
+            Source::System(origin) => origin.elapsed(),
+            // ORDER: Relaxed; a time orders nothing.
+            Source::Manual(nanos) => Duration::from_nanos(nanos.load(Ordering::Relaxed)),
+        }
+    }
+
+    /// The time since 1970, for what is compared after the store was opened again. Follows the
+    /// system's time where that is set; before 1970 it is 0.
+    pub fn unix_time(&self) -> Duration {
+        match &self.0 {
+            Source::System(_) => SystemTime::now()
+                .duration_since(UNIX_EPOCH)
+                .unwrap_or_default(),
+            Source::Manual(_) => self.now(),
+        }
+    }
+}
+
+impl Default for Clock {
+    fn default() -> Clock {
+        Clock::system()
+    }
+}
+
+impl fmt::Debug for Clock {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.0 {
+            Source::System(_) => f.write_str("Clock::system()"),
+            Source::Manual(_) => write!(f, "Clock::manual() at {:?}", self.now()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_manual_clock_moves_by_hand_only() {
+        let clock = Clock::manual();
+        let same = clock.clone();
+        assert_eq!(clock.now(), Duration::ZERO);
+        same.advance(Duration::from_secs(3600));
+        assert_eq!(clock.now(), Duration::from_secs(3600));
+        assert_eq!(clock.unix_time(), Duration::from_secs(3600));
+    }
+
+    #[test]
+    fn the_systems_clock_does_not_go_back() {
+        let clock = Clock::system();
+        let mut before = clock.now();
+        for _ in 0..1000 {
+            let now = clock.now();
+            assert!(now >= before);
+            before = now;
+        }
+        assert!(clock.unix_time() > Duration::from_secs(1_700_000_000));
+    }
+}
