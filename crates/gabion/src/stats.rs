@@ -22,13 +22,18 @@ pub struct Stats {
 
     /// Bytes of log segments that are kept for recovery.
     pub log_bytes: u64,
+    /// Bytes that the log's files take: the segments, the rest of the one that is written, and
+    /// those that are kept for what comes next. A store that nobody writes to gives them back.
+    pub log_file_bytes: u64,
     /// Memory of the MemTables.
     pub memtable_bytes: u64,
     /// The block cache.
     pub cache: CacheStats,
     /// Memory of the indexes and filters that are loaded.
     pub index_and_filter_bytes: u64,
-    /// Bytes of all files of the store.
+    /// Bytes of all tables.
+    pub table_bytes: u64,
+    /// Bytes of all files of the store: its tables and its log.
     pub space_bytes: u64,
     /// Number of table files.
     pub tables: u64,

@@ -42,5 +42,5 @@ pub(crate) fn run(arguments: &CompactArguments, output: &mut Output) -> Result<(
 /// Number and bytes of the tables.
 fn sizes(db: &Db) -> (u64, u64) {
     let stats = db.stats();
-    (stats.tables, stats.space_bytes - stats.log_bytes)
+    (stats.tables, stats.table_bytes)
 }

@@ -23,6 +23,7 @@ fn print(stats: &Stats, output: &mut Output) -> Result<(), Failure> {
     let mut figures = vec![
         ("files on disk", bytes_text(stats.space_bytes)),
         ("log", bytes_text(stats.log_bytes)),
+        ("files of the log", bytes_text(stats.log_file_bytes)),
         (
             "in memory, not yet in tables",
             bytes_text(stats.memtable_bytes),

@@ -44,8 +44,8 @@ const _: () = assert!(ZERO_OFFSET + 24 == HEADER_BYTES);
 pub(crate) struct Lsn(pub(crate) u64);
 
 impl Lsn {
-    /// Largest segment number and largest offset. With segments of 64 MiB this is enough for
-    /// 256 PiB of log.
+    /// Largest segment number and largest offset. With segments of 16 MiB this is enough for
+    /// 64 PiB of log.
     pub(crate) const PART_MAX: u64 = u32::MAX as u64;
 
     /// The position `offset` of `segment`; both are at most [`Lsn::PART_MAX`].

@@ -86,11 +86,22 @@ pub(crate) struct LogOptions {
 }
 
 impl Default for LogOptions {
-    /// Segments of 64 MiB: at 1 GiB of log, 16 files, each created and removed within
-    /// milliseconds.
+    /// Segments of 16 MiB: a few of them hold what a store at rest needs, and one lasts a fast
+    /// writer a tenth of a second, in which the next one is created within milliseconds.
     fn default() -> LogOptions {
         LogOptions {
-            segment_bytes_max: 64 << 20,
+            segment_bytes_max: 16 << 20,
+        }
+    }
+}
+
+impl LogOptions {
+    /// For a log of at most so many bytes: at least 16 segments, so that the tail moves in small
+    /// steps.
+    pub(crate) fn within(log_bytes_max: u64) -> LogOptions {
+        let segment_bytes_max = LogOptions::default().segment_bytes_max;
+        LogOptions {
+            segment_bytes_max: segment_bytes_max.min((log_bytes_max / 16).max(1)),
         }
     }
 }

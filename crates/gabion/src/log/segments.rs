@@ -3,11 +3,14 @@
 //! Creating a segment means reserving, reading and mapping it, which takes tens of milliseconds. A
 //! background thread does it ahead of need.
 //!
-//! Of the segments that are needed no more, one is kept and becomes the next: its space was written
-//! before, so that a sync changes nothing in the file system but the data, and its pages are in
-//! memory. It still holds old frames. None of them is valid in the new segment: a frame's checksum
-//! covers the number of its segment, and two strings of the same length that differ in this number
-//! only have different checksums, as a CRC keeps every difference of 32 bits apart.
+//! Of the segments that are needed no more, a few are kept and become the next ones: their space
+//! was written before, so that a sync changes nothing in the file system but the data, and their
+//! pages are in memory. They still hold old frames. None of them is valid in the new segment: a frame's
+//! checksum covers the number of its segment, and two strings of the same length that differ in
+//! this number only have different checksums, as a CRC keeps every difference of 32 bits apart.
+//!
+//! A log that takes no appends for a while keeps neither spare files nor one prepared ahead
+//! ([`Segments::discard_next`]), and may go on in a small segment ([`Segments::begin_small`]).
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -25,6 +28,9 @@ use crate::{Error, Result};
 /// Size of the first segment: small, so that a small store is small.
 pub(super) const SEGMENT_BYTES_FIRST: u64 = 1 << 20;
 
+/// Segments that are kept to be used again. A flush moves the tail over several at once.
+const SPARES_MAX: usize = 4;
+
 /// The log's files. Lock order: `next`, then `live`.
 #[derive(Debug)]
 pub(super) struct Segments {
@@ -40,6 +46,8 @@ pub(super) struct Segments {
 struct Next {
     /// The segment that is written now; 0 before the first.
     current: u64,
+    /// Size of its file.
+    current_bytes: u64,
     /// Its successor, empty.
     prepared: Option<LogFile>,
     /// Size of the segment that is created next.
@@ -52,8 +60,8 @@ struct Live {
     full: VecDeque<SealedLog>,
     /// Full segments of this process, ascending.
     retired: VecDeque<Retired>,
-    /// A segment that is needed no more, to become the next one. It has its old name.
-    spare: Option<Retired>,
+    /// Segments that are needed no more, to become the next ones. They have their old names.
+    spares: Vec<Retired>,
 }
 
 #[derive(Debug)]
@@ -69,13 +77,14 @@ impl Segments {
         let bytes_max = options.segment_bytes_max.max(segment_bytes_for(1));
         let next = Next {
             current: 0,
+            current_bytes: 0,
             prepared: None,
             bytes: SEGMENT_BYTES_FIRST.min(bytes_max),
         };
         let live = Live {
             full: end.segments.iter().copied().collect(),
             retired: VecDeque::new(),
-            spare: None,
+            spares: Vec::new(),
         };
         Segments {
             disk,
@@ -108,6 +117,7 @@ impl Segments {
             None => self.create(&mut next, segment, wanted)?,
         };
         next.current = segment;
+        next.current_bytes = file.capacity();
         // ORDER: Relaxed, a hint; the mutex orders everything else.
         self.needs_next.store(true, Ordering::Relaxed);
         Ok(file)
@@ -131,17 +141,33 @@ impl Segments {
         self.needs_next.load(Ordering::Relaxed)
     }
 
-    /// Removes the prepared file and the spare one.
+    /// Removes the prepared file and the spare ones.
     pub(super) fn discard_next(&self) -> Result<()> {
         let mut next = self.next.lock();
-        if next.prepared.take().is_some() {
+        if next.prepared.is_some() {
             self.disk.remove(&log_name(next.current + 1))?;
+            next.prepared = None;
+            // ORDER: Relaxed, as in `take`.
+            self.needs_next.store(true, Ordering::Relaxed);
         }
-        let spare = self.live.lock().spare.take();
-        match spare {
-            Some(spare) => Ok(self.disk.remove(&log_name(spare.segment))?),
-            None => Ok(()),
+        let mut live = self.live.lock();
+        while let Some(spare) = live.spares.last() {
+            self.disk.remove(&log_name(spare.segment))?;
+            live.spares.pop();
         }
+        Ok(())
+    }
+
+    /// Whether there is anything that [`Segments::discard_next`] removes.
+    pub(super) fn holds_unused(&self) -> bool {
+        self.next.lock().prepared.is_some() || !self.live.lock().spares.is_empty()
+    }
+
+    /// As [`Segments::discard_next`]; and the next segment is as small as the first one was.
+    pub(super) fn begin_small(&self) -> Result<()> {
+        self.discard_next()?;
+        self.next.lock().bytes = SEGMENT_BYTES_FIRST.min(self.bytes_max);
+        Ok(())
     }
 
     fn create(&self, next: &mut Next, segment: u64, wanted: u64) -> Result<LogFile> {
@@ -154,19 +180,20 @@ impl Segments {
         Ok(file)
     }
 
-    /// The spare file as the file of `segment`, if it has at least `bytes` bytes. One that cannot
-    /// be used is removed.
+    /// A spare file as the file of `segment`, if one has at least `bytes` bytes. Those that cannot
+    /// be used are removed.
     fn recycle(&self, segment: u64, bytes: u64) -> Result<Option<LogFile>> {
-        let Some(spare) = self.live.lock().spare.take() else {
-            return Ok(None);
-        };
-        if spare.file.capacity() >= bytes
-            && let Some(file) = self.disk.recycle_log(spare.file, &log_name(segment))?
-        {
-            return Ok(Some(file));
+        loop {
+            let Some(spare) = self.live.lock().spares.pop() else {
+                return Ok(None);
+            };
+            if spare.file.capacity() >= bytes
+                && let Some(file) = self.disk.recycle_log(spare.file, &log_name(segment))?
+            {
+                return Ok(Some(file));
+            }
+            self.disk.remove(&log_name(spare.segment))?;
         }
-        self.disk.remove(&log_name(spare.segment))?;
-        Ok(None)
     }
 
     /// Takes note that a segment is full.
@@ -212,8 +239,20 @@ impl Segments {
         self.live.lock().full.iter().map(|log| log.length).sum()
     }
 
-    /// Removes the full segments below `segment`, or keeps the last of them as the spare one. One
-    /// that cannot be removed stays known, and so is tried again by the next call.
+    /// Bytes that the files take, the parts included that hold nothing yet or nothing any more.
+    pub(super) fn file_bytes(&self) -> u64 {
+        let next = self.next.lock();
+        let live = self.live.lock();
+        let full: u64 = live.full.iter().map(|log| log.length).sum();
+        let retired = live.retired.iter().map(|retired| &retired.file);
+        let ends: u64 = retired.map(LogFile::remaining).sum();
+        let spares = live.spares.iter().map(|spare| &spare.file);
+        let empty = spares.chain(&next.prepared).map(LogFile::capacity);
+        full + ends + next.current_bytes + empty.sum::<u64>()
+    }
+
+    /// Removes the full segments below `segment`, or keeps a few of them as spare ones. One that
+    /// cannot be removed stays known, and so is tried again by the next call.
     pub(super) fn remove_before(&self, segment: u64) -> Result<()> {
         while let Some(first) = self.outdated(segment) {
             match self.disk.remove(&log_name(first)) {
@@ -229,7 +268,7 @@ impl Segments {
         Ok(())
     }
 
-    /// The oldest full segment if it is below `segment` and is to be removed; one that becomes the
+    /// The oldest full segment if it is below `segment` and is to be removed; one that becomes a
     /// spare is passed over.
     fn outdated(&self, segment: u64) -> Option<u64> {
         let bytes = self.next.lock().bytes;
@@ -247,11 +286,11 @@ impl Segments {
                 return Some(first);
             };
             let fits = (bytes..=self.bytes_max).contains(&file.file.capacity());
-            if live.spare.is_some() || !fits {
+            if live.spares.len() >= SPARES_MAX || !fits {
                 return Some(first);
             }
             live.full.pop_front();
-            live.spare = Some(file);
+            live.spares.push(file);
         }
     }
 }

@@ -30,6 +30,8 @@ pub(crate) struct LogSyncer {
     /// Held for moments only, not while a file is synced.
     unsynced: Mutex<Vec<Unsynced>>,
     segments: Segments,
+    /// The end of the log when it was last told to rest.
+    rested: AtomicU64,
 }
 
 #[derive(Clone, Debug)]
@@ -49,6 +51,7 @@ impl LogSyncer {
             syncing: Mutex::new(()),
             unsynced: Mutex::new(Vec::new()),
             segments,
+            rested: AtomicU64::new(0),
         }
     }
 
@@ -155,9 +158,27 @@ impl LogSyncer {
         }
     }
 
-    /// Whether [`LogSyncer::prepare_next`] has something to do.
+    /// Whether [`LogSyncer::prepare_next`] has something to do. A log that rests needs no segment
+    /// before its next append.
     pub(crate) fn needs_next(&self) -> bool {
-        self.segments.needs_next()
+        self.segments.needs_next() && !self.is_resting()
+    }
+
+    /// Removes what is there for appends to come, until one comes.
+    pub(crate) fn rest(&self) -> Result<()> {
+        // ORDER: Relaxed, a hint: a log that is wrong about its rest creates a segment late.
+        self.rested.store(self.appended_lsn().0, Ordering::Relaxed);
+        self.segments.discard_next()
+    }
+
+    /// Whether [`LogSyncer::rest`] would remove anything.
+    pub(crate) fn may_rest(&self) -> bool {
+        self.segments.holds_unused()
+    }
+
+    fn is_resting(&self) -> bool {
+        // ORDER: Relaxed, as in `rest`.
+        self.rested.load(Ordering::Relaxed) == self.appended_lsn().0
     }
 
     /// Creates the next segment ahead of need, so that the writer does not wait for it, and lets
@@ -171,6 +192,11 @@ impl LogSyncer {
     /// Bytes in the log's segments.
     pub(crate) fn live_bytes(&self) -> u64 {
         self.segments.full_bytes() + self.appended_lsn().offset()
+    }
+
+    /// Bytes that the log's files take.
+    pub(crate) fn file_bytes(&self) -> u64 {
+        self.segments.file_bytes()
     }
 
     /// Removes the segments below `segment`, but not the one that is written now. The manifest

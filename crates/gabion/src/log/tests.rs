@@ -413,7 +413,7 @@ fn after_a_failed_sync_nothing_is_taken_and_recovery_makes_durable_what_it_retur
 }
 
 #[test]
-fn removed_segments_are_gone_but_for_one_and_need_no_sync() {
+fn removed_segments_are_gone_but_for_spares_and_need_no_sync() {
     let sim = SimDisk::new();
     let disk = Disk::simulated(&sim);
     let mut log = fresh(&disk, &SMALL);
@@ -421,11 +421,13 @@ fn removed_segments_are_gone_but_for_one_and_need_no_sync() {
     let current = log.current_segment();
     let syncer = log.syncer();
     syncer.remove_before(current - 1).unwrap();
-    let spare = log_name(1);
-    assert_eq!(
-        sim.names(),
-        [spare.clone(), log_name(current - 1), log_name(current)]
-    );
+    let spares: Vec<String> = (1..=4).map(log_name).collect();
+    let with_spares = |live: &[u64]| {
+        let live = live.iter().map(|segment| log_name(*segment));
+        spares.iter().cloned().chain(live).collect::<Vec<_>>()
+    };
+    assert_eq!(sim.names(), with_spares(&[current - 1, current]));
+    assert!(current > 8, "some segments are gone");
     let before = disk.counts().syncs();
     syncer.sync().unwrap();
     assert_eq!(
@@ -438,7 +440,7 @@ fn removed_segments_are_gone_but_for_one_and_need_no_sync() {
     syncer.remove_before(u64::MAX).unwrap();
     assert_eq!(
         sim.names(),
-        [spare, log_name(current)],
+        with_spares(&[current]),
         "the current segment stays"
     );
     log.close().unwrap();
@@ -488,6 +490,60 @@ fn appends_go_on_while_others_sync_and_prepare() {
     end.clean(&disk).unwrap();
 }
 
+#[test]
+fn a_log_that_rests_keeps_one_small_segment_until_the_next_append() {
+    let sim = SimDisk::new();
+    let disk = Disk::simulated(&sim);
+    let options = LogOptions {
+        segment_bytes_max: 4 << 20,
+    };
+    let mut log = fresh(&disk, &options);
+    let syncer = log.syncer();
+    let large = vec![7; 700 << 10];
+    for _ in 0..20 {
+        syncer.prepare_next().unwrap();
+        log.append(&[&large]).unwrap();
+        syncer.remove_before(u64::MAX).unwrap();
+    }
+    syncer.prepare_next().unwrap();
+    assert!(sim.names().len() >= 2 && syncer.may_rest());
+    let on_disk = || -> u64 {
+        let names = sim.names();
+        let files = names.iter().map(|name| disk.len_of(name).unwrap());
+        files.sum()
+    };
+    assert_eq!(syncer.file_bytes(), on_disk());
+    let end = syncer.appended_lsn();
+    let segment = log.begin_small().unwrap();
+    assert_eq!(segment, end.segment() + 1);
+    syncer.sync().unwrap();
+    syncer.remove_before(segment).unwrap();
+    syncer.rest().unwrap();
+    assert_eq!(sim.names(), [log_name(segment)]);
+    assert_eq!((syncer.file_bytes(), on_disk()), (1 << 20, 1 << 20));
+    assert!(!syncer.may_rest() && !syncer.needs_next());
+    log.append(&[b"goes on"]).unwrap();
+    assert!(syncer.needs_next());
+    syncer.prepare_next().unwrap();
+    log.append(&[&large]).unwrap();
+    log.append(&[&large]).unwrap();
+    assert_eq!(log.current_segment(), segment + 1);
+    let mut found = Vec::new();
+    replay(&disk, segment, &BTreeMap::new(), |lsn, payload| {
+        found.push((lsn.segment(), payload.len()));
+        Ok(())
+    })
+    .unwrap();
+    assert_eq!(
+        found,
+        [
+            (segment, 7),
+            (segment, large.len()),
+            (segment + 1, large.len())
+        ]
+    );
+}
+
 /// A log that goes on in files which were used before. Returns the position from which on it is
 /// needed, and the number of its first record there.
 fn recycled(sim: &SimDisk, log: &mut Log) -> (u64, u32) {
@@ -509,8 +565,8 @@ fn recycled(sim: &SimDisk, log: &mut Log) -> (u64, u32) {
         append(log, next..next + 1);
         let kept = disk.list().unwrap().len() as u64;
         assert!(
-            kept <= log.current_segment() - from + 2,
-            "more than one spare file"
+            kept <= log.current_segment() - from + 5,
+            "more than four spare files"
         );
     }
     (from, first - 1)

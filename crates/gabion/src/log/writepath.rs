@@ -192,6 +192,15 @@ impl Log {
         Ok(())
     }
 
+    /// Goes on in a new segment that is as small as the first one was. Before, the caller has
+    /// published all that was appended.
+    pub(crate) fn begin_small(&mut self) -> Result<u64> {
+        self.shared.check()?;
+        self.shared.segments().begin_small()?;
+        self.roll(0)?;
+        Ok(self.segment)
+    }
+
     /// The segment that the next append goes to, unless it must begin a new one.
     pub(crate) fn current_segment(&self) -> u64 {
         self.segment

@@ -24,4 +24,5 @@ mod faults;
 mod limits;
 mod model;
 mod reopen;
+mod space;
 mod support;

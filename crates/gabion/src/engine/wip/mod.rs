@@ -22,6 +22,7 @@
 //! | `schedule` | the threads that do them |
 //! | `throttle` | writers are slowed before they must be stopped |
 //! | `reclaim` | the log's tail moves on, its segments are deleted |
+//! | `rest` | an idle store's log gives its space back |
 //! | `recovery` | open: manifest, log replay, orphans |
 //! | `bucket`, `file`, `memtable`, `table`, `manifest` | what all of this is made of |
 //!
@@ -63,6 +64,7 @@ mod readpath;
 mod reads;
 mod reclaim;
 mod recovery;
+mod rest;
 mod retain;
 mod scan;
 mod schedule;

@@ -79,7 +79,7 @@ impl Wip {
             return Ok(());
         }
         let tail = self.versions.lock().manifest.state().log_tail;
-        let small = RELOG_BYTES_MAX.min(self.options.memtable_budget_bytes / 64);
+        let small = self.relog_bytes_max();
         let mut relogged = false;
         for (keyspace, bucket) in self.buckets() {
             let table = Arc::clone(&bucket.state.load().active);
@@ -104,10 +104,18 @@ impl Wip {
         }
     }
 
+    /// MemTables of up to so many bytes of keys and values are logged again instead of flushed.
+    pub(super) fn relog_bytes_max(&self) -> u64 {
+        RELOG_BYTES_MAX.min(self.options.memtable_budget_bytes / 64)
+    }
+
     /// Logs the records of a bucket's active MemTable again.
-    fn relog(&self, keyspace: &Arc<Keyspace>, bucket: &super::Bucket) -> Result<()> {
+    pub(super) fn relog(&self, keyspace: &Arc<Keyspace>, bucket: &super::Bucket) -> Result<()> {
         // The leader's lock keeps writers out: the MemTable does not change meanwhile.
         let mut leader = self.leader.write();
+        if !keyspace.has(bucket) {
+            return Ok(());
+        }
         let table = Arc::clone(&bucket.state.load().active);
         let mut records: Vec<_> = Vec::new();
         let mut cursor = table.sorted();
@@ -146,7 +154,7 @@ impl Wip {
     }
 
     /// Records how far the tail has moved, and deletes what lies before it.
-    fn advance_tail(&self) -> Result<()> {
+    pub(super) fn advance_tail(&self) -> Result<()> {
         let segment = self.log_tail(None);
         self.syncer.sync().map_err(|error| self.fail(error))?;
         {

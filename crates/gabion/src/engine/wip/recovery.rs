@@ -47,10 +47,6 @@ use crate::options::TableReads;
 use crate::types::{Kind, SEQ_MAX, Seq, hash_key};
 use crate::{Error, Options, Result};
 
-/// Largest size of a log segment. A sixteenth of the default log, so that the tail moves in small
-/// steps, and large enough that preparing the next one is rare.
-const SEGMENT_BYTES_MAX: u64 = 64 << 20;
-
 impl Wip {
     /// Opens the store on `disk`, recovering it if need be, and starts its threads.
     pub(crate) fn open(disk: Disk, options: Options) -> Result<Arc<Wip>> {
@@ -87,9 +83,7 @@ impl Wip {
         end.clean(&disk)?;
         remove_orphans(&disk, &manifest)?;
 
-        let log_options = LogOptions {
-            segment_bytes_max: SEGMENT_BYTES_MAX.min((options.log_bytes_max / 16).max(1)),
-        };
+        let log_options = LogOptions::within(options.log_bytes_max);
         let log = Log::start(&disk, &end, &log_options)?;
         let syncer = log.syncer();
         let segment = log.current_segment();

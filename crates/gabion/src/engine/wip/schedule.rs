@@ -22,6 +22,10 @@ const RETRY_AFTER: Duration = Duration::from_millis(200);
 /// A store that took no write for this long is idle.
 const IDLE_AFTER: Duration = Duration::from_secs(1);
 
+/// A store that took no write for this long gives the space of its log back. What it would save by
+/// doing so between two phases of a user's work is not worth many small tables.
+const REST_AFTER: Duration = Duration::from_secs(10);
+
 /// How long a thread sleeps at most when nothing wakes it.
 const LOOK_AGAIN: Duration = Duration::from_millis(500);
 
@@ -236,7 +240,7 @@ impl Wip {
         }
         while self.do_one_or_record(false) {}
         if self.failure().is_none()
-            && let Err(error) = self.relieve_log()
+            && let Err(error) = self.relieve_log().and_then(|()| self.rest_log())
         {
             self.record(error);
         }
@@ -266,11 +270,20 @@ impl Wip {
 
     /// Waits until nothing is due, as if nobody would write any more.
     pub(crate) fn wait_idle(&self) -> Result<()> {
-        self.schedule.state.lock().waiting += 1;
+        {
+            let mut state = self.schedule.state.lock();
+            state.waiting += 1;
+            // What found no space is tried again.
+            state.no_space = None;
+        }
         self.schedule.wake_all();
+        self.schedule.wake_log();
         let result = self.wait_until(|| {
             let quiet = self.schedule.state.lock().running == 0;
-            quiet && !self.has_frozen() && matches!(self.most_pressing(true), Ok(None))
+            quiet
+                && !self.has_frozen()
+                && matches!(self.most_pressing(true), Ok(None))
+                && !self.may_rest_log()
         });
         self.schedule.state.lock().waiting -= 1;
         result
@@ -278,6 +291,15 @@ impl Wip {
 
     /// Whether nobody has written for a while, or somebody waits for the background to rest.
     pub(super) fn is_idle(&self) -> bool {
+        self.is_quiet_for(IDLE_AFTER)
+    }
+
+    /// Whether nobody has written for so long that the log may give its space back.
+    pub(super) fn is_at_rest(&self) -> bool {
+        self.is_quiet_for(REST_AFTER)
+    }
+
+    fn is_quiet_for(&self, time: Duration) -> bool {
         let (visible, now) = (self.visible(), self.options.clock.now());
         let mut state = self.schedule.state.lock();
         // Without background threads the clock decides nothing, so that a store is deterministic.
@@ -285,7 +307,7 @@ impl Wip {
             return state.waiting > 0;
         }
         match state.quiet_since {
-            Some((seq, since)) if seq == visible => now.saturating_sub(since) >= IDLE_AFTER,
+            Some((seq, since)) if seq == visible => now.saturating_sub(since) >= time,
             _ => {
                 state.quiet_since = Some((visible, now));
                 false
@@ -307,10 +329,15 @@ impl Wip {
         }
     }
 
-    /// Prepares log segments ahead and keeps the log below its limit.
+    /// Prepares log segments ahead, keeps the log below its limit, and shortens it when nobody
+    /// writes.
     fn tend_log(&self) {
         while !self.schedule.stopped() {
-            let result = self.prepare_segment().and_then(|()| self.relieve_log());
+            let result = match self.is_at_rest() {
+                true => self.rest_log(),
+                false => self.prepare_segment(),
+            };
+            let result = result.and_then(|()| self.relieve_log());
             if let Err(error) = result {
                 self.record(error);
             }

@@ -91,8 +91,9 @@ impl Wip {
             metadata: counts.bytes_of(Purpose::Metadata),
         };
         let user_bytes = get(&self.counters.user_bytes);
-        let (space_bytes, tables) = self.versions.lock().file_bytes_and_count();
+        let (table_bytes, tables) = self.versions.lock().file_bytes_and_count();
         let log_bytes = self.log_bytes();
+        let log_file_bytes = self.syncer.file_bytes();
         let cache = self.cache.stats();
         let keyspaces = self.keyspace_stats();
         Stats {
@@ -103,6 +104,7 @@ impl Wip {
             write_amplification_without_log: ratio(written.without_log(), user_bytes),
             write_amplification_with_log: ratio(written.total(), user_bytes),
             log_bytes,
+            log_file_bytes,
             memtable_bytes: self.pool.allocated_bytes(),
             cache: CacheStats {
                 hits: cache.hits,
@@ -111,7 +113,8 @@ impl Wip {
                 bytes_max: self.options.cache_bytes,
             },
             index_and_filter_bytes: self.index_and_filter_bytes(),
-            space_bytes: space_bytes + log_bytes,
+            table_bytes,
+            space_bytes: table_bytes + log_file_bytes,
             tables,
             buckets: keyspaces
                 .iter()

@@ -111,6 +111,15 @@ impl Leader {
         appended.map(|_| log.current_segment())
     }
 
+    /// Goes on in a new, small segment of the log, and returns its number.
+    pub(crate) fn begin_small(&mut self) -> Result<u64> {
+        let next = self.next_seq();
+        let log = self.log.as_mut().ok_or(Error::Closed)?;
+        let begun = log.begin_small();
+        self.base = next.wrapping_sub(log.reservations());
+        begun
+    }
+
     /// Takes the log out for its end, with the number of the last write.
     pub(crate) fn take(&mut self) -> Option<(Log, Seq)> {
         let last = self.next_seq() - 1;
