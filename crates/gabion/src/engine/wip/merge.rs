@@ -60,15 +60,25 @@ impl Merge {
         bucket: Arc<Bucket>,
         sources: impl IntoIterator<Item = (Source, bool)>,
     ) -> Merge {
-        let sources = sources.into_iter();
-        let mut clipped = Vec::with_capacity(sources.size_hint().1.unwrap_or(0).max(8));
-        clipped.extend(sources.map(|(source, clip)| Clipped {
-            source,
-            clip,
-            hidden: None,
-            ended: false,
-        }));
-        let sources = clipped;
+        Merge::with_capacity(bucket, 0, sources)
+    }
+
+    /// As [`Merge::new`], of at most so many sources. A short scan spends a good part of its time
+    /// on memory for its cursors; what is not larger than needed is cheap to get.
+    fn with_capacity(
+        bucket: Arc<Bucket>,
+        capacity: usize,
+        new_sources: impl IntoIterator<Item = (Source, bool)>,
+    ) -> Merge {
+        let mut sources = Vec::with_capacity(capacity);
+        for (source, clip) in new_sources {
+            sources.push(Clipped {
+                source,
+                clip,
+                hidden: None,
+                ended: false,
+            });
+        }
         let common = bucket.common_prefix_len();
         let heads = Vec::with_capacity(sources.len());
         Merge {
@@ -103,7 +113,9 @@ impl Merge {
             .levels
             .runs()
             .map(|run| run_source(bucket, run, Access::Cached));
-        let mut merge = Merge::new(Arc::clone(bucket), memory.chain(runs));
+        let capacity = 1 + state.frozen.len() + state.levels.runs().count();
+        let sources = memory.chain(runs);
+        let mut merge = Merge::with_capacity(Arc::clone(bucket), capacity, sources);
         if !state.deletes.is_empty() {
             // What is inserted into a MemTable from now on is not for this reader.
             let newest = state
@@ -131,28 +143,36 @@ impl Merge {
     /// Moves to the first entry whose key is not below `key`.
     pub(crate) fn seek(&mut self, key: &[u8]) -> Result<()> {
         self.forward = true;
-        let bucket = Arc::clone(&self.bucket);
-        let key = key.max(bucket.lower());
+        self.heads.clear();
+        let key = key.max(self.bucket.lower());
         for Clipped { source, .. } in &self.sources {
             source.prefetch(key);
         }
         if self.deletes.is_empty() {
             // The waits for memory of all sources overlap.
-            self.seek_each(|clipped, _| clipped.source.approach(key))?;
+            for Clipped { source, .. } in &mut self.sources {
+                source.approach(key)?;
+            }
         }
-        self.seek_each(|clipped, deletes| clipped.seek(key, deletes))?;
+        for clipped in &mut self.sources {
+            clipped.ended = false;
+            clipped.seek(key, &self.deletes)?;
+        }
         self.rank_heads()
     }
 
     /// Moves to the last entry whose key is below `key`, or to the last one of all.
     pub(crate) fn seek_before(&mut self, key: Option<&[u8]>) -> Result<()> {
         self.forward = false;
-        let bucket = Arc::clone(&self.bucket);
-        let key = match (key, bucket.upper()) {
+        self.heads.clear();
+        let key = match (key, self.bucket.upper()) {
             (Some(key), Some(upper)) => Some(key.min(upper)),
             (key, upper) => key.or(upper),
         };
-        self.seek_each(|clipped, _| clipped.source.seek_before(key))?;
+        for clipped in &mut self.sources {
+            clipped.ended = false;
+            clipped.source.seek_before(key)?;
+        }
         self.rank_heads()
     }
 
@@ -291,18 +311,6 @@ impl Merge {
             }
         }
         Ok(())
-    }
-
-    fn seek_each(
-        &mut self,
-        mut seek: impl FnMut(&mut Clipped, &Deletes) -> Result<()>,
-    ) -> Result<()> {
-        self.heads.clear();
-        let deletes = &self.deletes;
-        self.sources.iter_mut().try_for_each(|clipped| {
-            clipped.ended = false;
-            seek(clipped, deletes)
-        })
     }
 
     /// Makes the heads of sources that were moved.

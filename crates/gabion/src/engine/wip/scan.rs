@@ -252,12 +252,15 @@ impl Scan {
             }
             // A tombstone, which is no pair, hides what is to come all the same.
             self.done_any |= self.stretch.has_dealt();
-            let Some(rival) = merge
-                .rival()
-                .filter(|rival| self.stretch.is_behind(rival.key(), rival.seq()))
-            else {
+            let Some(rival) = merge.rival() else {
                 return Ok(false);
             };
+            if !self.stretch.is_behind(rival.key(), rival.seq()) {
+                if self.stretch.extend_exactly(rival.key()) {
+                    continue;
+                }
+                return Ok(false);
+            }
             self.stretch.forget_dealt();
             let done = (&mut self.done, &mut self.done_any);
             match Scan::deal(done, self.seq, rival, merge.deletes()) {

@@ -144,13 +144,7 @@ impl Shape {
     #[inline]
     fn suffix_prefix(&self, bytes: &[u8], position: usize) -> u64 {
         let (at, len) = self.suffix_place(bytes, self.start_of(bytes, position));
-        // The trailer is eight bytes, so they can be loaded wherever a suffix is.
-        let prefix = u64_at(bytes, at).unwrap_or_default().swap_bytes();
-        match len {
-            0 => 0,
-            1..8 => prefix >> (64 - 8 * len) << (64 - 8 * len),
-            _ => prefix,
-        }
+        prefix_at(bytes, at, len)
     }
 
     /// Whether two entries are versions of one key.
@@ -259,6 +253,13 @@ impl<'a> Block<'a> {
             Ordering::Equal => self.suffix(position).cmp(other.bytes),
             order => order,
         }
+    }
+
+    /// [`prefix_of`] what follows the shared prefix in `key`; where it has another, whether it lies
+    /// below or above the entries.
+    #[inline]
+    pub(super) fn prefix_behind_shared(&self, key: &[u8]) -> Result<u64, Ordering> {
+        self.suffix_of(key).map(|suffix| suffix.prefix)
     }
 
     /// What follows the shared prefix in `key`; where it has another, whether it lies below or
@@ -372,6 +373,26 @@ impl<'a> Block<'a> {
             }
         }
         low
+    }
+}
+
+impl Found {
+    /// [`prefix_of`] what follows the shared prefix in the entry's key; `bytes` is its block.
+    #[inline]
+    pub(super) fn suffix_prefix(&self, bytes: &[u8]) -> u64 {
+        prefix_at(bytes, self.suffix_at, self.value_at - self.suffix_at)
+    }
+}
+
+/// [`prefix_of`] the `len` bytes at `at` of a block, for one load: the trailer of a block is eight
+/// bytes, so they can be loaded wherever a suffix is.
+#[inline]
+fn prefix_at(bytes: &[u8], at: usize, len: usize) -> u64 {
+    let prefix = u64_at(bytes, at).unwrap_or_default().swap_bytes();
+    match len {
+        0 => 0,
+        1..8 => prefix >> (64 - 8 * len) << (64 - 8 * len),
+        _ => prefix,
     }
 }
 

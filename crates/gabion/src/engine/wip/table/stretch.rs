@@ -2,13 +2,14 @@
 //!
 //! # Idea
 //! In a tiered tree most entries come from one large run, and mostly many in a row. A merge lends
-//! the rest of the block that its first source stands in, and says how far the entries go before
-//! another source's entry comes between. A step of a scan then looks at one entry of one block,
-//! and an entry of another source costs one search in the block.
+//! the rest of the block that its first source stands in, and says which entry of another source,
+//! the rival, comes between. A step of a scan then looks at one entry of one block, and compares
+//! eight bytes of its key with those of the rival's.
 //!
 //! # Invariants
 //! - I1: the entries from `position` on and below `limit` are all still to be looked at; those
-//!   below `end` come before all entries of other sources.
+//!   below `end`, and those whose keys have a number below `stop` behind the block's prefix, come
+//!   before all entries of other sources.
 //! - I2: `dealt` is below `position`, and is the last entry that the reader saw, if it saw one:
 //!   older versions of its key are hidden.
 #![deny(clippy::indexing_slicing, clippy::unwrap_used)]
@@ -35,6 +36,7 @@ pub(crate) struct Stretch {
     shape: Shape,
     position: usize,
     end: usize,
+    stop: u64,
     limit: usize,
     dealt: Option<usize>,
     /// The value of the pair that was found last.
@@ -50,6 +52,7 @@ impl Stretch {
             shape,
             position,
             end: position,
+            stop: 0,
             limit,
             dealt: None,
             value: 0..0,
@@ -61,11 +64,14 @@ impl Stretch {
     /// `key` becomes that of the last entry that the reader saw, tombstones included.
     #[inline]
     pub(crate) fn next(&mut self, seq: Seq, key: &mut Vec<u8>) -> bool {
-        while self.position < self.end {
+        while self.position < self.limit {
             let position = self.position;
-            self.position += 1;
             let (bytes, shape) = (&*self.buffer, &self.shape);
             let entry = shape.entry(bytes, position);
+            if position >= self.end && entry.suffix_prefix(bytes) >= self.stop {
+                break;
+            }
+            self.position += 1;
             // A mapped block is followed by the next one.
             let ahead = bytes.as_ptr().wrapping_add(entry.value_at + AHEAD_BYTES);
             prefetch_line(ahead);
@@ -118,15 +124,24 @@ impl Stretch {
         self.dealt = None;
     }
 
-    /// Lets the entries be taken that come before `rival`, the next entry of the other sources;
-    /// all of them when there is none.
+    /// Lets the entries be taken that come before `rival`, the next entry of the other sources, as
+    /// far as eight bytes tell; all of them when there is none.
+    #[inline]
     pub(crate) fn extend(&mut self, rival: Option<&[u8]>) {
-        let block = self.block();
-        let (position, limit) = (self.position, self.limit);
-        self.end = match rival {
-            Some(rival) => block.lower_bound_near(position..limit, rival),
-            None => limit,
+        let place = rival.map(|rival| self.block().prefix_behind_shared(rival));
+        (self.end, self.stop) = match place {
+            Some(Ok(stop)) => (self.position, stop),
+            Some(Err(Ordering::Less)) => (self.position, 0),
+            Some(Err(_)) | None => (self.limit, 0),
         };
+    }
+
+    /// As [`Stretch::extend`], as far as the whole keys tell. Returns whether any may be taken.
+    pub(crate) fn extend_exactly(&mut self, rival: &[u8]) -> bool {
+        self.end = self
+            .block()
+            .lower_bound_near(self.position..self.limit, rival);
+        self.end > self.position
     }
 
     /// Whether the version `seq` of `key` comes before all entries that are left, which are some.

@@ -272,6 +272,53 @@ proptest! {
         }
     }
 
+    /// A stretch lends what comes before each rival, and the rest when there is none: of each key
+    /// the newest version in the block, unless that is a tombstone.
+    #[test]
+    fn stretches_end_before_their_rivals(
+        twin in twin(),
+        mut rivals in prop::collection::vec(key(), 0..12),
+        block_bytes in prop_oneof![Just(64usize), Just(512), Just(4096)],
+    ) {
+        let home = Home::new();
+        rivals.sort();
+        for table in home.tables(&twin, &options(block_bytes, 10)) {
+            let (mut cursor, mut walker) = (table.cursor(), table.cursor());
+            cursor.seek_first().unwrap();
+            walker.seek_first().unwrap();
+            while cursor.valid() {
+                let block = cursor.block_number();
+                let mut newest: BTreeMap<Vec<u8>, (Kind, Vec<u8>)> = BTreeMap::new();
+                while walker.valid() && walker.block_number() == block {
+                    let (key, _, kind, value) = row(&walker).unwrap();
+                    newest.entry(key).or_insert((kind, value));
+                    walker.next().unwrap();
+                }
+                let mut stretch = cursor.stretch([None, None]).unwrap();
+                let (mut taken, mut key) = (Vec::new(), Vec::new());
+                for rival in rivals.iter().map(Some).chain([None]) {
+                    stretch.extend(rival.map(Vec::as_slice));
+                    loop {
+                        while stretch.next(SEQ_MAX, &mut key) {
+                            taken.push((key.clone(), stretch.value_bytes().to_vec()));
+                        }
+                        if !rival.is_some_and(|rival| stretch.extend_exactly(rival)) {
+                            break;
+                        }
+                    }
+                    let before = newest.iter().filter(|(key, _)| rival.is_none_or(|r| *key < r));
+                    let expected: Vec<_> = before
+                        .filter(|(_, (kind, _))| *kind == Kind::Put)
+                        .map(|(key, (_, value))| (key.clone(), value.clone()))
+                        .collect();
+                    prop_assert_eq!(&taken, &expected);
+                }
+                cursor.leave(&stretch).unwrap();
+            }
+            prop_assert!(!walker.valid());
+        }
+    }
+
     #[test]
     fn cut_keys_ascend_inside_the_range(
         twin in twin(),
