@@ -9,7 +9,7 @@ use std::str::FromStr;
 
 use clap::builder::PossibleValuesParser;
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use gabion::{Durability, Engine, TableReads};
+use gabion::{Durability, Engine, MemTableForm, TableReads};
 use gabion_lab::workload::WORKLOADS;
 
 /// Store, look up, inspect and measure data in Gabion stores.
@@ -381,6 +381,14 @@ pub(crate) struct BenchArguments {
         value_parser = TableReads::from_str
     )]
     pub(crate) table_reads: TableReads,
+    /// How MemTables keep their records: `adaptive`, `hash` or `ordered`.
+    #[arg(
+        long,
+        value_name = "FORM",
+        default_value_t = MemTableForm::default(),
+        value_parser = MemTableForm::from_str
+    )]
+    pub(crate) memtable_form: MemTableForm,
     /// Memory for records not yet in tables in MiB; without it, the store's default.
     #[arg(long, value_name = "MIB")]
     pub(crate) memtable_mb: Option<u64>,

@@ -39,6 +39,9 @@ pub struct Stats {
     pub tables: u64,
     /// Number of buckets.
     pub buckets: u64,
+    /// Number of buckets whose MemTable keeps its keys in order, because they are searched by range
+    /// between their writes.
+    pub buckets_in_order: u64,
 
     /// MemTables that became tables.
     pub flushes: u64,
@@ -141,6 +144,8 @@ pub struct BucketStats {
     pub lower: String,
     /// Memory of its MemTables; one that waits for its flush after a split counts for each bucket.
     pub memtable_bytes: u64,
+    /// Whether the MemTable that takes its writes keeps its keys in order.
+    pub memtable_in_order: bool,
     /// Bytes of the tables of each sublevel, newest first, by level. A table that several buckets
     /// share counts for each.
     pub levels: Vec<Vec<u64>>,

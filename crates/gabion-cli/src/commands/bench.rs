@@ -88,6 +88,7 @@ fn options(arguments: &BenchArguments) -> Result<Options, Failure> {
         .durability(arguments.durability.durability)
         .cache_bytes(arguments.cache_mb.saturating_mul(MIB))
         .table_reads(arguments.table_reads)
+        .memtable_form(arguments.memtable_form)
         .error_if_exists(!arguments.keep)
         .create_if_missing(!arguments.keep);
     if let Some(mib) = arguments.memtable_mb {
@@ -170,6 +171,7 @@ fn store_settings(arguments: &BenchArguments) -> serde_json::Value {
         "durability": arguments.durability.durability.to_string(),
         "cache_mb": arguments.cache_mb,
         "table_reads": arguments.table_reads.to_string(),
+        "memtable_form": arguments.memtable_form.to_string(),
         "memtable_mb": arguments.memtable_mb,
         "bucket_mb": arguments.bucket_mb,
         "existing": arguments.keep,

@@ -45,6 +45,7 @@ fn open(options: &StoreOptions) -> Result<Box<dyn Store>, Error> {
     let settings = json!({
         "durability": durability.to_string(),
         "table_reads": store.table_reads.to_string(),
+        "memtable_form": store.memtable_form.to_string(),
         "cache_bytes": store.cache_bytes,
         "memtable_budget_bytes": store.memtable_budget_bytes,
         "bucket_bytes": store.bucket_bytes,

@@ -105,7 +105,7 @@ impl Merge {
         let empty = usize::from(state.active.is_empty());
         let memory = state.memtables().skip(empty).map(|table| {
             (
-                Source::Memory(table.sorted()),
+                Source::Memory(table.search()),
                 !Arc::ptr_eq(table, &state.active),
             )
         });

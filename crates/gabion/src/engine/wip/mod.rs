@@ -86,13 +86,14 @@ use parking_lot::{Mutex, MutexGuard, RwLock};
 
 use crate::cache::BlockCache;
 use crate::log::LogSyncer;
+use crate::options::MemTableForm;
 use crate::types::Seq;
 use crate::{Error, Options, Result};
 
 use bucket::{Bucket, BucketState, Router};
 use file::TableFile;
 use manifest::{Edit, Manifest};
-use memtable::{ChunkPool, MemTable};
+use memtable::{ChunkPool, KeepOrder, MemTable};
 use range_deletes::Deletes;
 use schedule::Schedule;
 use snapshots::Snapshots;
@@ -341,9 +342,20 @@ impl Wip {
             .map_err(|error| self.fail(error))
     }
 
+    /// A MemTable for about `expected` keys that share their first `common` bytes, in the place of
+    /// `before`.
+    fn new_memtable(&self, before: &MemTable, common: usize, expected: usize) -> Arc<MemTable> {
+        let keep = match keep_order(&self.options) {
+            KeepOrder::AfterSearches(_) if before.hands_on_order() => KeepOrder::Always,
+            keep => keep,
+        };
+        Arc::new(MemTable::with_order(&self.pool, expected, keep, common))
+    }
+
     fn empty_state(&self) -> BucketState {
+        let keep = keep_order(&self.options);
         BucketState {
-            active: Arc::new(MemTable::new(&self.pool, 0)),
+            active: Arc::new(MemTable::with_order(&self.pool, 0, keep, 0)),
             frozen: Vec::new(),
             levels: Arc::default(),
             deletes: Deletes::default(),
@@ -374,10 +386,10 @@ impl Wip {
         if state.active.is_empty() || !keyspace.has(bucket) {
             return;
         }
-        let expected = state.active.keys();
+        let (common, expected) = (bucket.common_prefix_len(), state.active.keys());
         let frozen = self.queue_frozen(install, keyspace, bucket, &state);
         bucket.state.store(Arc::new(BucketState {
-            active: Arc::new(MemTable::new(&self.pool, expected)),
+            active: self.new_memtable(&state.active, common, expected),
             frozen,
             levels: Arc::clone(&state.levels),
             deletes: state.deletes.clone(),
@@ -464,6 +476,15 @@ impl Versions {
             .files
             .get(&file)
             .is_some_and(|file| file.refs == 1)
+    }
+}
+
+/// When a new MemTable is in order, by the options.
+fn keep_order(options: &Options) -> KeepOrder {
+    match options.memtable_form {
+        MemTableForm::Hash => KeepOrder::Never,
+        MemTableForm::Ordered => KeepOrder::Always,
+        MemTableForm::Adaptive => KeepOrder::AfterSearches(options.searches_until_ordered),
     }
 }
 

@@ -32,15 +32,16 @@ use parking_lot::{Mutex, RwLock};
 use super::bucket::{Bucket, BucketState, Levels, Router, Run};
 use super::file::{TableFile, table_meta};
 use super::manifest::{Directory, Edit, Manifest, ManifestState, inspect};
-use super::memtable::{ChunkPool, MemTable};
+use super::memtable::{ChunkPool, KeepOrder, MemTable};
 use super::names::{CURRENT, LOCK, log_name, parse_table_name, table_name};
+use super::prefix_index::common_prefix_len;
 use super::range_deletes::Deletes;
 use super::schedule::Schedule;
 use super::snapshots::{Protected, Snapshots};
 use super::stats::Counters;
 use super::throttle::Throttle;
 use super::writepath::{Leader, Turns, WriteQueue};
-use super::{Install, Keyspace, Versions, Wip};
+use super::{Install, Keyspace, Versions, Wip, keep_order};
 use crate::cache::BlockCache;
 use crate::log::{Log, LogOptions, Op, ReplayEnd, decode, replay};
 use crate::options::TableReads;
@@ -66,6 +67,7 @@ impl Wip {
             disk: &disk,
             cache: &cache,
             pool: &pool,
+            keep: keep_order(&options),
         };
         let keyspaces = parts.build(manifest.state())?;
         let (end, last_seq) = replay_log(&disk, manifest.state(), &keyspaces)?;
@@ -183,6 +185,8 @@ struct Parts<'p> {
     disk: &'p Disk,
     cache: &'p Arc<BlockCache>,
     pool: &'p Arc<ChunkPool>,
+    /// When the MemTables are in order.
+    keep: KeepOrder,
 }
 
 impl Parts<'_> {
@@ -217,8 +221,9 @@ impl Parts<'_> {
                     }
                 }
                 let levels = levels_of(runs);
+                let common = upper.map_or(0, |upper| common_prefix_len(lower, upper));
                 let mut state = BucketState {
-                    active: Arc::new(MemTable::new(self.pool, 0)),
+                    active: Arc::new(MemTable::with_order(self.pool, 0, self.keep, common)),
                     frozen: Vec::new(),
                     levels: Arc::new(levels),
                     deletes: Deletes::default(),

@@ -23,7 +23,6 @@ use std::sync::Arc;
 use super::bucket::{Bucket, BucketState, Router};
 use super::file::TableFile;
 use super::manifest::Edit;
-use super::memtable::MemTable;
 use super::reads::Reads;
 use super::table::Sketch;
 use super::{Keyspace, Wip};
@@ -123,8 +122,9 @@ impl Wip {
             if demanded {
                 child.demand.ask();
             }
+            let common = child.common_prefix_len();
             child.state.store(Arc::new(BucketState {
-                active: Arc::new(MemTable::new(&self.pool, share)),
+                active: self.new_memtable(&state.active, common, share),
                 frozen: frozen.clone(),
                 levels,
                 deletes: state.deletes.clone(),

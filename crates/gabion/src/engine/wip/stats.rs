@@ -120,6 +120,11 @@ impl Wip {
                 .iter()
                 .map(|keyspace| keyspace.buckets.len() as u64)
                 .sum(),
+            buckets_in_order: keyspaces
+                .iter()
+                .flat_map(|keyspace| &keyspace.buckets)
+                .map(|bucket| u64::from(bucket.memtable_in_order))
+                .sum(),
             flushes: get(&self.counters.flushes),
             compactions: get(&self.counters.compactions),
             splits: get(&self.counters.splits),
@@ -157,6 +162,7 @@ impl Wip {
             BucketStats {
                 lower: bucket.lower().escape_ascii().to_string(),
                 memtable_bytes: state.memtables().map(|table| table.memory_bytes()).sum(),
+                memtable_in_order: state.active.is_in_order(),
                 levels: levels.collect(),
                 reads: bucket.reads.total(),
             }

@@ -1,6 +1,6 @@
 //! Option sets so small that every mechanism of the engine runs all the time.
 
-use gabion::{Durability, Options, TableReads};
+use gabion::{Durability, MemTableForm, Options, TableReads};
 
 /// A store in which a few hundred writes flush, compact, split and turn the log over, all of it in
 /// the writing thread.
@@ -16,9 +16,11 @@ pub(crate) fn small_options() -> Options {
         .split_ways(4)
         .sublevels_min(2)
         .sublevels_max(4)
+        .searches_until_ordered(2)
 }
 
-/// Twelve ways to be small, half of them with background threads, half of them with mapped tables.
+/// Twelve ways to be small, half of them with background threads, half of them with mapped tables,
+/// a third of them with each form of the MemTables.
 pub(crate) fn option_sets() -> Vec<Options> {
     let small = small_options;
     let sets = vec![
@@ -71,8 +73,14 @@ pub(crate) fn option_sets() -> Vec<Options> {
     ];
     let ways = [TableReads::Cached, TableReads::Mapped];
     let ways = ways.into_iter().cycle();
+    let forms = [
+        MemTableForm::Adaptive,
+        MemTableForm::Ordered,
+        MemTableForm::Hash,
+    ];
+    let forms = forms.into_iter().cycle();
     sets.into_iter()
-        .zip(ways)
-        .map(|(set, way)| set.table_reads(way))
+        .zip(ways.zip(forms))
+        .map(|(set, (way, form))| set.table_reads(way).memtable_form(form))
         .collect()
 }

@@ -56,6 +56,7 @@ use parking_lot::Mutex;
 use super::arena::{
     Arena, ArenaWriter, BLOCK_ALIGN, Block, ChunkPool, Listing, Mark, NewRecord, Record,
 };
+use super::order::{Order, OrderCursor};
 use crate::types::{Kind, Seq};
 use gabion_media::prefetch_line;
 
@@ -236,6 +237,8 @@ struct Writer {
     keys_max: usize,
     /// Keys that the first directory is made for.
     keys_expected: usize,
+    /// Whether all keys are in the order.
+    keeps_order: bool,
 }
 
 /// What the writer finds when it looks for a key.
@@ -250,19 +253,29 @@ enum Found<'a> {
 pub(super) struct Directory {
     /// The current directory; null before the first insert.
     head: AtomicPtr<u8>,
+    /// All keys in order, or none.
+    order: Order,
     arena: Arc<Arena>,
     side: WriterSide,
 }
 
 impl Directory {
-    /// An empty table that takes `keys_expected` keys without growing. It holds no memory yet.
-    pub(super) fn new(pool: &Arc<ChunkPool>, keys_expected: usize) -> Directory {
+    /// An empty table that takes `keys_expected` keys without growing. It holds no memory yet. All
+    /// keys share their first `common` bytes; whether they are kept in order from the start is
+    /// `keeps_order`.
+    pub(super) fn new(
+        pool: &Arc<ChunkPool>,
+        keys_expected: usize,
+        common: usize,
+        keeps_order: bool,
+    ) -> Directory {
         let (arena, writer) = ArenaWriter::new(pool);
         let writer = Writer {
             arena: writer,
             keys: 0,
             keys_max: 0,
             keys_expected,
+            keeps_order,
         };
         let totals = Totals {
             items: AtomicUsize::new(0),
@@ -272,6 +285,7 @@ impl Directory {
         };
         Directory {
             head: AtomicPtr::new(std::ptr::null_mut()),
+            order: Order::new(common),
             arena,
             side: WriterSide {
                 writer: Mutex::new(writer),
@@ -371,7 +385,7 @@ impl Directory {
             hash_bits: place.bits,
             older: None,
         };
-        match self.find_for_insert(line, place.tag, key) {
+        let at = match self.find_for_insert(line, place.tag, key) {
             Found::Key(_, newest) if newest.seq() >= seq => return false,
             Found::Key(slot, newest) => {
                 let at = writer.arena.push(&NewRecord {
@@ -380,6 +394,7 @@ impl Directory {
                 });
                 // ORDER: Release pairs with the Acquire in `newest`: the record is there.
                 slot.store(tagged(at.as_ptr(), place.tag), Ordering::Release);
+                at
             }
             Found::Free(slot) => {
                 let at = writer.arena.push(&new);
@@ -390,7 +405,13 @@ impl Directory {
                     tagged(at.as_ptr(), place.tag),
                 );
                 writer.keys += 1;
+                at
             }
+        };
+        if writer.keeps_order
+            && let Some(record) = self.record(at.as_ptr())
+        {
+            self.order.insert(&mut writer.arena, record);
         }
         self.side.totals.add(&writer, key.len() + value.len(), seq);
         true
@@ -489,6 +510,39 @@ impl Directory {
         }
     }
 
+    /// Keeps the keys in order from here on. `each` calls what it is given for the newest version
+    /// of each key among the records up to `mark`.
+    pub(super) fn keep_order(
+        &self,
+        mark: &mut Mark,
+        each: impl FnOnce(&mut dyn FnMut(Record<'_>)),
+    ) {
+        let mut writer = self.side.writer.lock();
+        if writer.keeps_order {
+            return;
+        }
+        let order = Order::new(self.order.common());
+        each(&mut |record| order.insert(&mut writer.arena, record));
+        let rest = writer.arena.list_since(mark);
+        for record in rest.iter() {
+            order.insert(&mut writer.arena, record);
+        }
+        self.order.adopt(&order);
+        writer.keeps_order = true;
+    }
+
+    /// Whether there are keys, and they are kept in order.
+    #[inline]
+    pub(super) fn is_in_order(&self) -> bool {
+        self.order.has_keys()
+    }
+
+    /// A cursor over all records in their order, where that is kept.
+    #[inline]
+    pub(super) fn order_cursor(&self) -> Option<OrderCursor> {
+        self.is_in_order().then(|| self.order.cursor(&self.arena))
+    }
+
     /// The records that were inserted since `mark`, which is moved to the end of them.
     pub(super) fn list_since(&self, mark: &mut Mark) -> Listing {
         self.side.writer.lock().arena.list_since(mark)
@@ -556,7 +610,7 @@ fn append(arena: &mut ArenaWriter, line: &Line, free: usize, word: *mut u8) {
 /// Moves the slots of a full line to an overflow line and appends a word (D4).
 #[cold]
 fn spill(arena: &mut ArenaWriter, line: &Line, word: *mut u8) {
-    let overflow = arena.reserve_line().cast::<Line>();
+    let overflow = arena.reserve_lines(size_of::<Line>()).cast::<Line>();
     // ORDER: Relaxed; the only stores are the writer's own (D1).
     let copy = line
         .slots
@@ -622,7 +676,7 @@ mod tests {
     #[test]
     fn keys_of_one_hash_spill_and_are_found() {
         let keys = if cfg!(miri) { 20 } else { 100 };
-        let directory = Directory::new(&ChunkPool::new(0), 0);
+        let directory = Directory::new(&ChunkPool::new(0), 0, 0, false);
         for hash in [0, u64::MAX, 1 << 48] {
             for key in 0..keys {
                 assert_eq!(newest(&directory, key, hash), None);
@@ -647,7 +701,7 @@ mod tests {
     #[test]
     fn grows_from_nothing_and_keeps_every_key() {
         let keys = if cfg!(miri) { 500 } else { 100_000 };
-        let directory = Directory::new(&ChunkPool::new(0), 0);
+        let directory = Directory::new(&ChunkPool::new(0), 0, 0, false);
         assert_eq!(newest(&directory, 0, 0), None);
         let hash = |key: u32| crate::types::hash_key(&key.to_le_bytes());
         for key in 0..keys {
@@ -665,7 +719,7 @@ mod tests {
     #[test]
     fn does_not_grow_when_it_was_told_the_number_of_keys() {
         let keys = if cfg!(miri) { 300 } else { 3000 };
-        let directory = Directory::new(&ChunkPool::new(0), keys as usize);
+        let directory = Directory::new(&ChunkPool::new(0), keys as usize, 0, false);
         assert_eq!(directory.memory_bytes(), 0);
         let hash = |key: u32| crate::types::hash_key(&key.to_le_bytes());
         assert!(insert(&directory, 0, hash(0), 1));
@@ -683,7 +737,7 @@ mod tests {
     fn readers_find_every_key_of_a_line_that_spills() {
         let (lines, keys_per_line) = if cfg!(miri) { (2, 20) } else { (30_000, 40) };
         let keys = lines * keys_per_line;
-        let directory = Directory::new(&ChunkPool::new(0), keys as usize);
+        let directory = Directory::new(&ChunkPool::new(0), keys as usize, 0, false);
         let published = AtomicUsize::new(0);
         let hash = |key: u32| {
             let line = crate::types::hash_key(&(key / keys_per_line).to_le_bytes());

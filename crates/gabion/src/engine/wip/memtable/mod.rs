@@ -5,12 +5,18 @@
 //! structure would cost several cache misses per write; this is a hash table, which costs about
 //! one. It is sorted when it is flushed or searched by range, and what was sorted is kept.
 //!
+//! A table that is searched by range between its writes again and again keeps a tree of its keys
+//! from then on, and so does the table that takes over from it, until one of them was not searched
+//! at all. The paper's bucket waits for its next table; here the tree is made of the records that
+//! are there, so a bucket that is written little gains as well. [`KeepOrder`] says when.
+//!
 //! | paper's term | here |
 //! |---|---|
 //! | directory entry | a line, [`directory`] |
 //! | slot, tag, pointer | the same |
 //! | space storing the item | [`arena`] |
 //! | one-time-use buffer of a range search | [`sorted`], kept and added to |
+//! | skip list of a bucket with many range searches | [`order`], beside the hash table |
 //!
 //! # Parts
 //! | file | what |
@@ -19,14 +25,16 @@
 //! | `arena/record.rs` | a version of a key as it lies in memory |
 //! | `arena/mod.rs` | the records of one table, in the order of their insertion |
 //! | `directory.rs` | the hash table: one writer, readers that never wait |
-//! | `sorted.rs`, `cursor.rs` | the records in order |
+//! | `sorted.rs`, `sorted_cursor.rs` | the records in order, sorted when somebody asks |
+//! | `order/` | the keys in order, kept with every insert |
+//! | `cursor.rs` | a cursor over either |
 //!
 //! # Invariants
 //! - M1: versions of one key have ascending sequence numbers; an insert that would break this is
 //!   ignored, so that replaying a record twice is harmless.
 //! - M2: what [`MemTable::insert`] put in is found by every [`MemTable::get`] and every cursor of
-//!   [`MemTable::sorted`] that begins after it returned. What is inserted later may or may not be;
-//!   readers leave it out by its sequence number.
+//!   [`MemTable::sorted`] or [`MemTable::search`] that begins after it returned. What is inserted
+//!   later may or may not be; readers leave it out by its sequence number.
 //! - M3: memory is counted in the pool to the byte, and given back when the last of the table and
 //!   its cursors is dropped.
 //!
@@ -43,17 +51,24 @@ mod cursor;
     reason = "lines and records are reached through tagged addresses"
 )]
 mod directory;
+#[expect(
+    unsafe_code,
+    reason = "nodes and records are reached through addresses, as those of the directory are"
+)]
+mod order;
 mod sorted;
+mod sorted_cursor;
 #[cfg(test)]
 mod tests;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use arc_swap::ArcSwap;
 use parking_lot::{Mutex, MutexGuard};
 
 use super::range_deletes::Fragments;
+use crate::bytes::assign;
 use crate::types::{Kind, Seq, hash_key};
 
 pub(crate) use arena::ChunkPool;
@@ -61,7 +76,9 @@ pub(crate) use cursor::MemCursor;
 
 use arena::{Mark, Record};
 use directory::Directory;
+use order::OrderCursor;
 use sorted::Sorted;
+use sorted_cursor::SortedCursor;
 
 /// The pin of a table that has none.
 const NOT_PINNED: u64 = u64::MAX;
@@ -77,29 +94,66 @@ pub(crate) struct MemEntry<'a> {
     pub(crate) value: &'a [u8],
 }
 
+/// When a table keeps its keys in order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum KeepOrder {
+    /// Never.
+    Never,
+    /// Once so many searches have met writes that no search had met before.
+    AfterSearches(u32),
+    /// From the start.
+    Always,
+}
+
+/// How far the records are sorted.
+#[derive(Default)]
+struct Covered {
+    mark: Mark,
+    /// Searches that met new writes.
+    searches: u32,
+}
+
 /// The newest writes of a bucket, in memory. One thread inserts at a time (a lock inside sees to
 /// it), any number read without waiting.
 pub(crate) struct MemTable {
     directory: Directory,
     /// The oldest log segment that holds a record of the table.
     pin: AtomicU64,
+    keep: KeepOrder,
     sorted: ArcSwap<Sorted>,
     /// What `sorted` covers; held while it is brought up to date.
-    covered: Mutex<Mark>,
+    covered: Mutex<Covered>,
+    /// Whether the table was searched while it was in order.
+    searched: AtomicBool,
     /// The range deletes among the records.
     range_deletes: Mutex<Vec<Fragments>>,
 }
 
 impl MemTable {
-    /// An empty table that takes `expected_keys` distinct keys without growing its directory;
-    /// [`MemTable::keys`] of the table before it is a good guess, 0 is always allowed. It holds no
-    /// memory before the first insert.
+    /// An empty table that is never in order.
+    #[cfg(test)]
     pub(crate) fn new(pool: &Arc<ChunkPool>, expected_keys: usize) -> MemTable {
+        MemTable::with_order(pool, expected_keys, KeepOrder::Never, 0)
+    }
+
+    /// An empty table that takes `expected_keys` distinct keys without growing its directory;
+    /// [`MemTable::keys`] of the table before it is a good guess, 0 is always allowed. `keep` says
+    /// when it is in order. All keys share their first `common` bytes. It holds no memory before
+    /// the first insert.
+    pub(crate) fn with_order(
+        pool: &Arc<ChunkPool>,
+        expected_keys: usize,
+        keep: KeepOrder,
+        common: usize,
+    ) -> MemTable {
+        let is_kept = keep == KeepOrder::Always;
         MemTable {
-            directory: Directory::new(pool, expected_keys),
+            directory: Directory::new(pool, expected_keys, common, is_kept),
             pin: AtomicU64::new(NOT_PINNED),
+            keep,
             sorted: ArcSwap::default(),
             covered: Mutex::default(),
+            searched: AtomicBool::new(false),
             range_deletes: Mutex::default(),
         }
     }
@@ -161,23 +215,88 @@ impl MemTable {
 
     /// A cursor over at least all records that were inserted before the call.
     ///
-    /// The first call sorts the table, later ones what was inserted since the call before.
+    /// Where the table is not in order, the first call sorts it, later ones what was inserted since
+    /// the call before.
     pub(crate) fn sorted(&self) -> MemCursor {
+        self.cursor(false)
+    }
+
+    /// As [`MemTable::sorted`], for a search by range: the table may be put in order for it.
+    #[inline]
+    pub(crate) fn search(&self) -> MemCursor {
+        self.cursor(true)
+    }
+
+    #[inline]
+    fn cursor(&self, is_search: bool) -> MemCursor {
+        if let Some(cursor) = self.directory.order_cursor() {
+            // ORDER: Relaxed (both); a statistic that orders nothing.
+            if is_search && !self.searched.load(Ordering::Relaxed) {
+                self.searched.store(true, Ordering::Relaxed);
+            }
+            return MemCursor::Ordered(cursor);
+        }
         let sorted = self.sorted.load_full();
         if sorted.len() >= self.items() {
-            return MemCursor::new(sorted);
+            return MemCursor::Sorted(SortedCursor::new(sorted));
         }
+        self.sort(is_search)
+    }
+
+    fn sort(&self, is_search: bool) -> MemCursor {
         let mut covered = self.covered.lock();
+        if let Some(cursor) = self.directory.order_cursor() {
+            return MemCursor::Ordered(cursor);
+        }
         let sorted = self.sorted.load_full();
         if sorted.len() >= self.items() {
-            return MemCursor::new(sorted);
+            return MemCursor::Sorted(SortedCursor::new(sorted));
         }
-        let mut mark = *covered;
-        let listing = self.directory.list_since(&mut mark);
+        let listing = self.directory.list_since(&mut covered.mark);
         let sorted = Arc::new(sorted.with(&listing));
+        covered.searches += u32::from(is_search);
+        if let KeepOrder::AfterSearches(searches) = self.keep
+            && covered.searches >= searches
+            && let Some(cursor) = self.put_in_order(&mut covered.mark, &sorted)
+        {
+            return MemCursor::Ordered(cursor);
+        }
         self.sorted.store(Arc::clone(&sorted));
-        *covered = mark;
-        MemCursor::new(sorted)
+        MemCursor::Sorted(SortedCursor::new(sorted))
+    }
+
+    /// Keeps the keys in order from here on. `sorted` has all records up to `mark`.
+    #[cold]
+    fn put_in_order(&self, mark: &mut Mark, sorted: &Arc<Sorted>) -> Option<OrderCursor> {
+        self.directory.keep_order(mark, |insert| {
+            let mut cursor = SortedCursor::new(Arc::clone(sorted));
+            let (mut last, mut is_first) = (Vec::new(), true);
+            cursor.seek_first();
+            while cursor.valid() {
+                if is_first || cursor.key() != last {
+                    insert(cursor.record());
+                    assign(&mut last, cursor.key());
+                    is_first = false;
+                }
+                cursor.next_key();
+            }
+        });
+        // ORDER: Relaxed; a statistic that orders nothing.
+        self.searched.store(true, Ordering::Relaxed);
+        self.sorted.store(Arc::default());
+        self.directory.order_cursor()
+    }
+
+    /// Whether the keys are kept in order.
+    pub(crate) fn is_in_order(&self) -> bool {
+        self.keep == KeepOrder::Always || self.directory.is_in_order()
+    }
+
+    /// Whether the table that takes over from this one is to be in order from the start: this one
+    /// is, and somebody searched it.
+    pub(crate) fn hands_on_order(&self) -> bool {
+        // ORDER: Relaxed; a statistic that orders nothing.
+        self.is_in_order() && self.searched.load(Ordering::Relaxed)
     }
 
     /// Number of records: every version of every key.

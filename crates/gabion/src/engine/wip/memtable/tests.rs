@@ -180,9 +180,17 @@ fn walk(cursor: &mut MemCursor, twin: &Twin, key: &[u8], moves: &[Move]) {
     }
 }
 
-fn run(steps: Vec<Step>, hash: impl Fn(&[u8]) -> u64, expected_keys: usize) {
+fn any_keep() -> impl Strategy<Value = KeepOrder> {
+    prop_oneof![
+        Just(KeepOrder::Never),
+        (0..5u32).prop_map(KeepOrder::AfterSearches),
+        Just(KeepOrder::Always),
+    ]
+}
+
+fn run(steps: Vec<Step>, hash: impl Fn(&[u8]) -> u64, (expected_keys, keep): (usize, KeepOrder)) {
     let pool = ChunkPool::new(1 << 20);
-    let table = MemTable::new(&pool, expected_keys);
+    let table = MemTable::with_order(&pool, expected_keys, keep, 0);
     let mut twin = Twin::default();
     let mut seq = 10;
     let mut user_bytes = 0;
@@ -208,12 +216,12 @@ fn run(steps: Vec<Step>, hash: impl Fn(&[u8]) -> u64, expected_keys: usize) {
                 assert_eq!(entry.map(|e| (e.seq, e.kind, e.value)), twin.get(&key, seq));
             }
             Step::Sorted => {
-                assert_eq!(list(&mut table.sorted()), twin.list());
+                assert_eq!(list(&mut table.search()), twin.list());
                 let mut newest = twin.list();
                 newest.dedup_by(|older, newer| older.0 == newer.0);
                 assert_eq!(list_keys(&mut table.sorted()), newest);
             }
-            Step::Walk { key, moves } => walk(&mut table.sorted(), &twin, &key, &moves),
+            Step::Walk { key, moves } => walk(&mut table.search(), &twin, &key, &moves),
         }
     }
     let seqs = || twin.records.keys().map(|(_, Reverse(seq))| *seq);
@@ -239,17 +247,166 @@ proptest! {
     fn agrees_with_a_sorted_map(
         steps in proptest::collection::vec(any_step(), 0..if cfg!(miri) { 30 } else { 600 }),
         expected_keys in 0..300usize,
+        keep in any_keep(),
     ) {
-        run(steps, hash_key, expected_keys);
+        run(steps, hash_key, (expected_keys, keep));
     }
 
     #[test]
     fn agrees_with_a_sorted_map_when_hashes_collide(
         steps in proptest::collection::vec(any_step(), 0..if cfg!(miri) { 30 } else { 600 }),
         hashes in 1..4u64,
+        keep in any_keep(),
     ) {
-        run(steps, |key| (hash_key(key) % hashes) << 48, 0);
+        run(steps, |key| (hash_key(key) % hashes) << 48, (0, keep));
     }
+}
+
+/// A key that orders like its number.
+fn key_of(number: u64) -> [u8; 8] {
+    number.swap_bytes().to_le_bytes()
+}
+
+/// Puts keys with one version each into a table that is in order, and into its twin.
+fn insert_all(table: &MemTable, twin: &mut Twin, keys: impl IntoIterator<Item = u64>) {
+    for key in keys {
+        let (key, seq) = (key_of(key), key + 1);
+        table.insert(&key, hash_key(&key), seq, Kind::Put, b"");
+        twin.insert(&key, seq, Kind::Put, b"");
+    }
+}
+
+#[test]
+fn a_tree_of_several_levels_is_in_order_whatever_order_it_was_filled_in() {
+    let count = if cfg!(miri) { 300 } else { 20_000u64 };
+    let scattered = |key: u64| key.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 40;
+    type Filling = Box<dyn Iterator<Item = u64>>;
+    let fillings: [Filling; 4] = [
+        Box::new(0..count),
+        Box::new((0..count).rev()),
+        Box::new((0..count).map(scattered)),
+        Box::new((0..count).map(move |key| key % 2 * count + key / 2)),
+    ];
+    for (number, filling) in fillings.into_iter().enumerate() {
+        let table = MemTable::with_order(&ChunkPool::new(0), 0, KeepOrder::Always, 3);
+        let mut twin = Twin::default();
+        insert_all(&table, &mut twin, filling);
+        assert!(table.is_in_order() && !table.hands_on_order());
+        assert_eq!(list(&mut table.search()), twin.list());
+        assert!(table.hands_on_order());
+        let expected = twin.records.len() as u64;
+        assert_eq!(count_through(&mut table.search(), SEQ_MAX, true), expected);
+        for key in (0..count).step_by(37).map(scattered) {
+            let key = key_of(key);
+            let mut cursor = table.sorted();
+            cursor.seek(&key);
+            let place = (key.to_vec(), Reverse(SEQ_MAX));
+            let next = twin.records.range(place.clone()..).next();
+            let next = next.map(|((key, _), _)| key.as_slice());
+            assert_eq!(
+                cursor.valid().then(|| cursor.key()),
+                next,
+                "filling {number}"
+            );
+            cursor.seek_before(&key);
+            let last = twin.records.range(..place).next_back();
+            let last = last.map(|((key, _), _)| key.as_slice());
+            assert_eq!(
+                cursor.valid().then(|| cursor.key()),
+                last,
+                "filling {number}"
+            );
+        }
+    }
+}
+
+#[test]
+fn keys_that_ascend_fill_their_nodes() {
+    let held = |keys: &mut dyn Iterator<Item = u64>, keep| {
+        let table = MemTable::with_order(&ChunkPool::new(0), 2_000, keep, 0);
+        insert_all(&table, &mut Twin::default(), keys);
+        table.memory_bytes()
+    };
+    let hash = held(&mut (0..2_000), KeepOrder::Never);
+    let ascending = held(&mut (0..2_000), KeepOrder::Always);
+    let chunk = 64 << 10;
+    // A node of 256 bytes for 14 keys, and a chunk that is not full.
+    assert!(
+        ascending <= hash + 2_000 * 256 / 13 + chunk,
+        "{hash} {ascending}"
+    );
+}
+
+proptest! {
+    #![proptest_config(config(200))]
+
+    /// A cursor that stands somewhere while others insert goes on through all that was there when
+    /// it was made, in order and once.
+    #[test]
+    fn cursors_outlive_the_splits_of_their_leaves(
+        before in proptest::collection::btree_set(0..400u64, 1..120),
+        after in proptest::collection::vec(0..400u64, 0..200),
+        steps in 0..60usize,
+        backward: bool,
+    ) {
+        let table = MemTable::with_order(&ChunkPool::new(0), 0, KeepOrder::Always, 0);
+        let mut twin = Twin::default();
+        insert_all(&table, &mut twin, before.iter().copied());
+        let mut cursor = table.search();
+        let mut seen = Vec::new();
+        let mut step = |cursor: &mut MemCursor| {
+            let bytes = cursor.key().try_into().unwrap();
+            seen.push(u64::from_le_bytes(bytes).swap_bytes());
+            match backward {
+                true => cursor.prev(),
+                false => cursor.next(),
+            }
+        };
+        match backward {
+            true => cursor.seek_last(),
+            false => cursor.seek_first(),
+        }
+        for _ in 0..steps {
+            if cursor.valid() {
+                step(&mut cursor);
+            }
+        }
+        insert_all(&table, &mut twin, after);
+        while cursor.valid() {
+            step(&mut cursor);
+        }
+        if backward {
+            seen.reverse();
+        }
+        prop_assert!(seen.is_sorted_by(|a, b| a < b), "{:?}", seen);
+        prop_assert!(before.iter().all(|key| seen.binary_search(key).is_ok()), "{:?}", seen);
+        let all = seen.iter().all(|key| twin.get(&key_of(*key), SEQ_MAX).is_some());
+        prop_assert!(all, "{:?}", seen);
+    }
+}
+
+#[test]
+fn searches_between_writes_put_a_table_in_order() {
+    let pool = ChunkPool::new(0);
+    let table = MemTable::with_order(&pool, 0, KeepOrder::AfterSearches(3), 0);
+    let mut twin = Twin::default();
+    insert_all(&table, &mut twin, 0..1000);
+    for round in 0..3 {
+        assert!(!table.is_in_order() && !table.hands_on_order());
+        // What was met once, and what a flush sorts, does not count.
+        insert_all(&table, &mut twin, [2_000 + round, 1_500 - round]);
+        assert_eq!(list(&mut table.sorted()), twin.list());
+        insert_all(&table, &mut twin, [3_000 + round, 2_500 - round]);
+        assert_eq!(list(&mut table.search()), twin.list());
+        assert_eq!(list(&mut table.search()), twin.list());
+    }
+    assert!(table.is_in_order() && table.hands_on_order());
+    // The list that was sorted is gone, the nodes are in the table's own memory.
+    assert_eq!(pool.allocated_bytes(), table.memory_bytes());
+    let next = MemTable::with_order(&pool, 0, KeepOrder::Always, 0);
+    insert_all(&next, &mut Twin::default(), 0..10);
+    next.sorted().seek_first();
+    assert!(!next.hands_on_order(), "a flush is no search");
 }
 
 #[test]
@@ -408,11 +565,35 @@ struct Shared {
     done: AtomicBool,
 }
 
+/// Walks over all records, which must come in order, and counts those up to `seq`.
+fn count_through(cursor: &mut MemCursor, seq: Seq, backward: bool) -> u64 {
+    let (mut seen, mut last) = (0, None::<Place>);
+    match backward {
+        true => cursor.seek_last(),
+        false => cursor.seek_first(),
+    }
+    while cursor.valid() {
+        seen += u64::from(cursor.seq() <= seq);
+        let here = (cursor.key().to_vec(), Reverse(cursor.seq()));
+        let in_order = |last| match backward {
+            true => here < last,
+            false => last < here,
+        };
+        assert!(last.is_none_or(in_order));
+        last = Some(here);
+        match backward {
+            true => cursor.prev(),
+            false => cursor.next(),
+        }
+    }
+    seen
+}
+
 /// Inserts versions of all keys round by round while readers look for everything published, at the
 /// newest and at older sequence numbers, by gets and by cursors.
-fn read_beside_the_writer(keys: u64, rounds: u64, hash: fn(u64) -> u64) {
+fn read_beside_the_writer(keys: u64, rounds: u64, hash: fn(u64) -> u64, keep: KeepOrder) {
     let shared = Arc::new(Shared {
-        table: MemTable::new(&ChunkPool::new(0), 0),
+        table: MemTable::with_order(&ChunkPool::new(0), 0, keep, 0),
         published: AtomicU64::new(0),
         done: AtomicBool::new(false),
     });
@@ -423,7 +604,7 @@ fn read_beside_the_writer(keys: u64, rounds: u64, hash: fn(u64) -> u64) {
     let reader = |seed: u64, scans: bool| {
         let shared = Arc::clone(&shared);
         move || {
-            let mut random = seed;
+            let (mut random, mut backward) = (seed, false);
             let mut last_round = false;
             while !last_round {
                 // ORDER: Acquire pairs with the Release after the last insert.
@@ -442,17 +623,8 @@ fn read_beside_the_writer(keys: u64, rounds: u64, hash: fn(u64) -> u64) {
                     }
                 }
                 if scans {
-                    let mut cursor = shared.table.sorted();
-                    let mut seen = 0;
-                    let mut before: Option<Place> = None;
-                    cursor.seek_first();
-                    while cursor.valid() {
-                        seen += u64::from(cursor.seq() <= seq);
-                        let here = (cursor.key().to_vec(), Reverse(cursor.seq()));
-                        assert!(before.is_none_or(|before| before < here));
-                        before = Some(here);
-                        cursor.next();
-                    }
+                    backward = !backward;
+                    let seen = count_through(&mut shared.table.search(), seq, backward);
                     assert_eq!(seen, seq);
                 }
             }
@@ -483,14 +655,28 @@ fn read_beside_the_writer(keys: u64, rounds: u64, hash: fn(u64) -> u64) {
 #[test]
 fn readers_see_all_that_was_published_while_it_grows() {
     let keys = if cfg!(miri) { 100 } else { 20_000 };
-    read_beside_the_writer(keys, 3, |key| hash_key(&key.to_le_bytes()));
+    let hash = |key: u64| hash_key(&key.to_le_bytes());
+    read_beside_the_writer(keys, 3, hash, KeepOrder::Never);
+    read_beside_the_writer(keys, 3, hash, KeepOrder::AfterSearches(3));
+}
+
+/// Few keys, so that walks meet splits of the leaf they are in.
+#[test]
+fn walks_see_all_that_was_published_while_nodes_split() {
+    let (keys, repeats) = if cfg!(miri) { (30, 1) } else { (60, 300) };
+    let hash = |key: u64| hash_key(&key.to_le_bytes());
+    for _ in 0..repeats {
+        read_beside_the_writer(keys, 2, hash, KeepOrder::Always);
+    }
+    let keys = if cfg!(miri) { 60 } else { 5_000 };
+    read_beside_the_writer(keys, 3, hash, KeepOrder::Always);
 }
 
 #[test]
 fn readers_see_all_that_was_published_while_lines_spill() {
     let (keys, repeats) = if cfg!(miri) { (20, 1) } else { (40, 300) };
     for _ in 0..repeats {
-        read_beside_the_writer(keys, 2, |key| key % 2);
+        read_beside_the_writer(keys, 2, |key| key % 2, KeepOrder::Never);
     }
 }
 

@@ -2,9 +2,10 @@
 //!
 //! # Idea
 //! Memory comes in chunks. Records grow from a chunk's start upwards, overflow lines of the
-//! directory from its end downwards; a chunk is full when the two meet. So the records of a chunk
-//! can be walked without any list of them, and an overflow line needs no chunk of its own. A record
-//! larger than a quarter of the largest chunk gets a block of its own.
+//! directory and nodes of the order from its end downwards; a chunk is full when the two meet. So
+//! the records of a chunk can be walked without any list of them, and what lies beside them needs
+//! no chunk of its own. A record larger than a quarter of the largest chunk gets a block of its
+//! own.
 //!
 //! # Invariants
 //! - A1: memory is given back to the pool when the arena is dropped and not before. Whoever holds
@@ -162,14 +163,15 @@ impl ArenaWriter {
         prefetch_line(self.low.wrapping_add(bytes));
     }
 
-    /// Room for an overflow line: as many bytes as a block is aligned to, aligned likewise, not
-    /// initialised. It is the caller's until it publishes it.
-    pub(super) fn reserve_line(&mut self) -> NonNull<u8> {
-        if self.room() < BLOCK_ALIGN {
-            self.next_chunk(BLOCK_ALIGN);
+    /// Room for cache lines, of `bytes` bytes together: aligned as blocks are, not initialised. It
+    /// is the caller's until it publishes it.
+    pub(super) fn reserve_lines(&mut self, bytes: usize) -> NonNull<u8> {
+        debug_assert!(bytes.is_multiple_of(BLOCK_ALIGN));
+        if self.room() < bytes {
+            self.next_chunk(bytes);
         }
         // SAFETY: there is that much room below the high mark in the same chunk.
-        self.high = unsafe { self.high.sub(BLOCK_ALIGN) };
+        self.high = unsafe { self.high.sub(bytes) };
         NonNull::new(self.high).expect("the writer has a chunk")
     }
 
@@ -275,7 +277,8 @@ pub(super) struct Listing {
 unsafe impl Send for Listing {}
 
 impl Listing {
-    fn iter(&self) -> Listed<'_> {
+    /// The records, each behind the older versions of its key.
+    pub(super) fn iter(&self) -> Listed<'_> {
         Listed {
             spans: self.spans.iter(),
             at: NonNull::dangling(),
@@ -480,7 +483,7 @@ mod tests {
             writer.push(&record(&key, &vec![0; len], u64::from(i)));
             expected.push(key.to_vec());
             if i % 7 == 0 {
-                let line = writer.reserve_line();
+                let line = writer.reserve_lines(BLOCK_ALIGN);
                 assert_eq!(line.addr().get() % BLOCK_ALIGN, 0);
                 // SAFETY: the line was reserved for us.
                 unsafe { line.write_bytes(0xff, BLOCK_ALIGN) };
