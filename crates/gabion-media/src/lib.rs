@@ -29,8 +29,8 @@ pub mod seeded;
 
 pub use counts::{Purpose, WriteCounts};
 pub use disk::{
-    Appender, DirLock, Disk, Fault, FaultKind, FileMap, LogFile, LogSpace, LogSync, RandomFile,
-    ReadFile, SimDisk, TEMPORARY_SUFFIX, Tear,
+    Appender, DirLock, Disk, Fault, FaultKind, FileMap, Hold, LogFile, LogSpace, LogSync,
+    RandomFile, ReadFile, SimDisk, TEMPORARY_SUFFIX, Tear,
 };
 pub use error::{Error, PoolFault, Result};
 pub use prefetch::{prefetch_bytes, prefetch_line};

@@ -11,6 +11,7 @@
 //! | `GABION_WRITES` | writes per writer, in `concurrent` | 3000 |
 //! | `GABION_CRASH_POINTS` | disk images reopened, in `crash` | 30000 |
 //! | `GABION_FAULT_WORKLOADS` | workloads with a fault at every operation, in `faults` | 54 |
+//! | `GABION_HELD_TABLES` | tables whose creation is held up, each in its turn, in `held` | 60 |
 //! | `GABION_DAMAGE_STRIDE` | flip every n-th byte, in `corruption` | 1 |
 
 mod compact;
@@ -21,6 +22,7 @@ mod damage;
 mod delete_range;
 mod examples;
 mod faults;
+mod held;
 mod limits;
 mod model;
 mod reopen;

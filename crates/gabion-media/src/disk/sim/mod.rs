@@ -24,6 +24,7 @@
 mod content;
 mod crash;
 mod fault;
+mod hold;
 mod journal;
 mod state;
 
@@ -37,8 +38,10 @@ use rustix::io::Errno;
 
 pub use self::crash::Tear;
 pub use self::fault::{Fault, FaultKind};
+pub use self::hold::Hold;
 
 use self::fault::Operation;
+use self::hold::Gate;
 use self::journal::Journal;
 use self::state::{Change, Effect, Inode, State};
 use crate::{Error, Result};
@@ -60,6 +63,7 @@ struct Inner {
     ops: u64,
     reads: u64,
     faults: Vec<Fault>,
+    gates: Vec<Arc<Gate>>,
     capacity: Option<u64>,
     locks: BTreeSet<Arc<str>>,
     journal: Option<Journal>,
@@ -106,6 +110,7 @@ impl SimDisk {
             ops: 0,
             reads: 0,
             faults,
+            gates: Vec::new(),
             capacity,
             locks,
             journal,
@@ -136,6 +141,14 @@ impl SimDisk {
     /// Faults that have not struck yet, or strike forever.
     pub fn waiting_faults(&self) -> usize {
         self.0.lock().faults.len()
+    }
+
+    /// Lets `skipped` files be created whose names end with `suffix`, and holds up whoever creates
+    /// the next one, before it is created, until the hold is dropped.
+    pub fn hold_create(&self, suffix: &str, skipped: u64) -> Hold {
+        let (hold, gate) = Hold::new(suffix, skipped);
+        self.0.lock().gates.push(gate);
+        hold
     }
 
     /// Limits the bytes that all files may take together; `None` lifts the limit. Space is freed
@@ -225,6 +238,10 @@ impl SimDisk {
 
     /// Creates a file of `capacity` zero bytes, whose space is reserved, and opens it.
     pub(super) fn create(&self, name: &str, capacity: u64) -> Result<SimFile> {
+        let gates = self.0.lock().gates.clone();
+        for gate in gates {
+            gate.pass(name);
+        }
         let mut inner = self.0.lock();
         if inner.state.inode_of(name).is_some() {
             return Err(Error::AlreadyExists {

@@ -599,7 +599,7 @@ impl Wip {
                     large = true;
                 }
             }
-            if large || self.throttle.must_look(self.pool.allocated_bytes()) {
+            if self.throttle.must_look(self.pool.allocated_bytes()) || large {
                 self.freeze_due(install);
             }
         }
@@ -616,8 +616,9 @@ impl Wip {
     /// Whether MemTables may use more memory than their share, after an insert into `table`.
     #[inline]
     fn is_freeze_due(&self, table: &MemTable) -> bool {
-        let large = table.memory_bytes() > self.throttle.limits().table_bytes_max;
-        large || self.throttle.must_look(self.pool.allocated_bytes())
+        // The first of the two tells the throttle, too, what is allocated.
+        self.throttle.must_look(self.pool.allocated_bytes())
+            || table.memory_bytes() > self.throttle.limits().table_bytes_max
     }
 
     /// Freezes each MemTable that is too large, and the largest ones until the rest fits. The
