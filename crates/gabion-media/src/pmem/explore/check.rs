@@ -5,18 +5,21 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use super::Limits;
 use super::image::{Image, Line, WORDS};
 use super::subject::{Outcome, Stage, Subject};
 use super::watch::{Endless, Lens};
 use crate::pmem::region::Region;
+use crate::pmem::trace::Step;
 use crate::seeded::mix;
 
 /// What is demanded of the images of a moment.
 pub(super) enum Demand<C> {
     /// What the history allows in the phase that it is in.
     History,
-    /// What a recovery that came to its end has shown.
-    Exactly(Option<C>),
+    /// What a recovery that came to its end has shown, or what the operations after it made of
+    /// that; of one under way both contents.
+    Either(Option<C>, Option<C>),
 }
 
 /// Says whether a content is as it must be. `None`: there is no structure yet.
@@ -31,11 +34,13 @@ pub(super) struct Bench<'s, S: Subject> {
     lens: Arc<Lens>,
     pub(super) image: Image,
     probes: Vec<S::Op>,
+    /// So many probes are recorded behind a recovery.
+    recorded: usize,
     steps: u64,
 }
 
 impl<'s, S: Subject> Bench<'s, S> {
-    pub(super) fn new(subject: &'s S, base: &[u8], steps: u64) -> Bench<'s, S> {
+    pub(super) fn new(subject: &'s S, base: &[u8], limits: &Limits) -> Bench<'s, S> {
         let image = Image::new(base);
         let lens = Arc::new(Lens::new(image.lines().len()));
         let bench = Bench {
@@ -44,7 +49,8 @@ impl<'s, S: Subject> Bench<'s, S> {
             lens,
             image,
             probes: subject.probes(),
-            steps,
+            recorded: limits.nested_probes,
+            steps: limits.steps,
         };
         for line in (0..).take(bench.image.lines().len()) {
             bench.lay(line, bench.image.line(line));
@@ -90,41 +96,45 @@ impl<'s, S: Subject> Bench<'s, S> {
     }
 
     /// Opens the structure in the memory as it is and checks it. Returns what it holds, `None` if
-    /// it was never created.
+    /// it was never created, and then what it holds after each recorded probe.
     pub(super) fn check(
         &self,
         judge: &Verdict<'_, S::Content>,
         records: bool,
         is_thorough: bool,
-    ) -> Result<Option<S::Content>, String> {
+    ) -> Result<Vec<Option<S::Content>>, String> {
         self.lens.begin(self.steps, records);
-        let run = || self.open_and_check(judge, is_thorough);
+        let run = || self.open_and_check(judge, records, is_thorough);
         catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|payload| Err(told(&*payload)))
     }
 
     fn open_and_check(
         &self,
         judge: &Verdict<'_, S::Content>,
+        records: bool,
         is_thorough: bool,
-    ) -> Result<Option<S::Content>, String> {
+    ) -> Result<Vec<Option<S::Content>>, String> {
         let opened = self.subject.open(&self.stage);
         let opened = opened.map_err(|error| format!("it does not open: {error}"))?;
-        self.lens.stop_recording();
+        self.lens.recovered();
         let content = match &opened {
             Some(structure) => Some(self.content(structure)?),
             None => None,
         };
         judge(content.as_ref())?;
+        let mut shown = vec![content.clone()];
         let structure = match opened {
             Some(structure) => structure,
             None => {
+                self.lens.stop_recording();
                 let created = self.subject.create(&self.stage);
                 created.map_err(|error| format!("it cannot be created again: {error}"))?
             }
         };
-        let holds = content.clone().unwrap_or_else(|| self.subject.empty());
-        self.probe(structure, holds, is_thorough)?;
-        Ok(content)
+        let records = records && content.is_some();
+        let holds = content.unwrap_or_else(|| self.subject.empty());
+        self.probe(structure, holds, records.then_some(&mut shown), is_thorough)?;
+        Ok(shown)
     }
 
     fn content(&self, structure: &S::Structure) -> Result<S::Content, String> {
@@ -137,15 +147,26 @@ impl<'s, S: Subject> Bench<'s, S> {
         &self,
         structure: S::Structure,
         mut holds: S::Content,
+        mut shown: Option<&mut Vec<Option<S::Content>>>,
         is_thorough: bool,
     ) -> Result<(), String> {
-        for op in &self.probes {
+        for (number, op) in (1..).zip(&self.probes) {
+            if number as usize > self.recorded {
+                self.lens.stop_recording();
+                shown = None;
+            }
+            self.lens.mark(Step::Begin { op: number });
             let outcome = self.subject.apply(&structure, op);
             match outcome.map_err(|error| format!("after recovery {op:?} fails: {error}"))? {
                 Outcome::Done => self.subject.expect(&mut holds, op),
                 Outcome::Refused => {}
             }
+            self.lens.mark(Step::End { op: number });
+            if let Some(shown) = &mut shown {
+                shown.push(Some(holds.clone()));
+            }
         }
+        self.lens.stop_recording();
         if !self.probes.is_empty() {
             let content = self.content(&structure)?;
             if content != holds {

@@ -76,6 +76,8 @@ pub struct Limits {
     pub nested_all: u64,
     /// The same as `sample` for crashes during recovery.
     pub nested_sample: usize,
+    /// So many of the subject's probes are part of what may crash after a recovery.
+    pub nested_probes: usize,
     /// 1: crashes of the history; 2: also of the recoveries from them; 3: also of the recoveries
     /// from those.
     pub depth: u32,
@@ -89,7 +91,7 @@ pub struct Limits {
 
 impl Default for Limits {
     /// All images of a moment up to 4,096, else 512; crashes during recovery, with up to 256
-    /// images for each moment, else 32.
+    /// images for each moment, else 32, and no probe after it.
     fn default() -> Limits {
         Limits {
             failure: Failure::Power,
@@ -97,6 +99,7 @@ impl Default for Limits {
             sample: 512,
             nested_all: 256,
             nested_sample: 32,
+            nested_probes: 0,
             depth: 2,
             steps: 200_000,
             violations: 4,

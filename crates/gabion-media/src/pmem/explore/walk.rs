@@ -9,7 +9,9 @@
 //! # Crash during recovery
 //! What `open` stores, flushes and fences while it checks an image is kept. If it stored
 //! anything, its events are walked in the same way, with that image as the durable content, down
-//! to [`Limits::depth`]. After its end nothing but what it showed is allowed.
+//! to [`Limits::depth`]. After its end nothing but what it showed is allowed. The first probes
+//! belong to that walk: operations that come after a recovery meet what it left undone. A share
+//! of the images is walked in this way even if recovery stored nothing.
 
 use std::collections::{BTreeSet, HashMap};
 use std::hash::{BuildHasherDefault, Hasher};
@@ -109,7 +111,7 @@ impl<'w, S: Subject> Walker<'w, S> {
         mutant: Option<&'w Mutant>,
     ) -> Walker<'w, S> {
         Walker {
-            bench: Bench::new(subject, base, limits.steps),
+            bench: Bench::new(subject, base, limits),
             history,
             limits,
             seen,
@@ -127,7 +129,7 @@ impl<'w, S: Subject> Walker<'w, S> {
     /// Explores the run.
     pub(super) fn run(mut self, trace: &Trace) -> (Report, Passed) {
         let began = Instant::now();
-        self.walk(trace, 0, &Demand::History);
+        self.walk(trace, 0, &[]);
         self.report.elapsed = began.elapsed();
         (self.report, self.passed)
     }
@@ -136,9 +138,10 @@ impl<'w, S: Subject> Walker<'w, S> {
         self.report.violations.len() >= self.limits.violations
     }
 
-    /// Explores a run or, at a level above 0, a recovery. When it has come to its end, `at_end` is
-    /// demanded.
-    fn walk(&mut self, trace: &Trace, level: u32, at_end: &Demand<S::Content>) {
+    /// Explores a run or, at a level above 0, a recovery and the operations behind it, after each
+    /// of which `shown` has what must be there.
+    fn walk(&mut self, trace: &Trace, level: u32, shown: &[Option<S::Content>]) {
+        let mut demand = Demand::History;
         let mut pending = Pending::default();
         let mut is_fresh = false;
         let mut count = Count::default();
@@ -152,7 +155,9 @@ impl<'w, S: Subject> Walker<'w, S> {
                 level,
             };
             match event.step {
-                Step::Begin { .. } | Step::End { .. } => self.phase += 1,
+                Step::Begin { .. } | Step::End { .. } if level == 0 => self.phase += 1,
+                Step::Begin { op } => demand = demand_behind(shown, op as usize, true),
+                Step::End { op } => demand = demand_behind(shown, op as usize, false),
                 _ => self.pass(&event, level),
             }
             let is_end = matches!(event.step, Step::End { .. });
@@ -162,7 +167,7 @@ impl<'w, S: Subject> Walker<'w, S> {
                 .is_some_and(|mutant| mutant.removes(&event, level, name, &mut count));
             let may_fail = is_end || is_fresh && event.step == Step::Fence && !is_removed;
             if may_fail && self.limits.failure == Failure::Power {
-                self.point(&mut pending, &moment, &Demand::History);
+                self.point(&mut pending, &moment, &demand);
                 is_fresh = false;
             }
             if is_removed {
@@ -170,7 +175,7 @@ impl<'w, S: Subject> Walker<'w, S> {
             }
             match self.limits.failure {
                 Failure::Power => is_fresh |= self.take(&mut pending, index, event),
-                Failure::Process => self.die_at(&moment, event),
+                Failure::Process => self.die_at(&moment, event, &demand),
             }
             if level == 0 {
                 self.bench.image.settle();
@@ -182,7 +187,7 @@ impl<'w, S: Subject> Walker<'w, S> {
                 index: trace.len(),
                 level,
             };
-            self.point(&mut pending, &end, at_end);
+            self.point(&mut pending, &end, &demand);
         }
     }
 
@@ -210,18 +215,18 @@ impl<'w, S: Subject> Walker<'w, S> {
     }
 
     /// The process dies at each word that it stores, and the caches live on.
-    fn die_at(&mut self, moment: &Moment<'_>, event: Event<'_>) {
+    fn die_at(&mut self, moment: &Moment<'_>, event: Event<'_>, demand: &Demand<S::Content>) {
         let mut settled = Pending::default();
         for (line, content) in word_by_word(event.step, &self.bench.image) {
             self.bench.image.set(line, content);
             self.bench.lay(line, &content);
-            self.point(&mut settled, moment, &Demand::History);
+            self.point(&mut settled, moment, demand);
             if self.is_over() {
                 return;
             }
         }
         if matches!(event.step, Step::End { .. }) {
-            self.point(&mut settled, moment, &Demand::History);
+            self.point(&mut settled, moment, demand);
         }
     }
 
@@ -240,7 +245,7 @@ impl<'w, S: Subject> Walker<'w, S> {
         }
         let number = match demand {
             Demand::History => self.history.demand(self.phase),
-            Demand::Exactly(content) => demand_of(hash_of_value(content), hash_of_value(content)),
+            Demand::Either(before, after) => demand_of(hash_of_value(before), hash_of_value(after)),
         };
         pending.refresh(&self.bench.image);
         let places: Vec<u32> = pending.lines().map(|(line, _)| line).collect();
@@ -327,9 +332,16 @@ impl<'w, S: Subject> Walker<'w, S> {
         let (history, phase) = (self.history, self.phase);
         let judge = |content: Option<&S::Content>| match images.demand {
             Demand::History => history.judge(phase, content),
-            Demand::Exactly(shown) if shown.as_ref() == content => Ok(()),
-            Demand::Exactly(shown) => Err(format!(
-                "a recovery showed {shown:?}, and one after it {content:?}"
+            Demand::Either(before, after)
+                if [before.as_ref(), after.as_ref()].contains(&content) =>
+            {
+                Ok(())
+            }
+            Demand::Either(before, after) if before == after => Err(format!(
+                "a recovery showed {before:?}, and one after it {content:?}"
+            )),
+            Demand::Either(before, after) => Err(format!(
+                "after a recovery it holds {content:?}, which is neither {before:?} nor {after:?}"
             )),
         };
         let result = self.bench.check(&judge, is_deep, is_thorough);
@@ -338,10 +350,11 @@ impl<'w, S: Subject> Walker<'w, S> {
         let seen = &mut self.seen;
         let reads = self.bench.lens().read(|read| seen.list(read));
         match result {
-            Ok(content) => {
+            Ok(shown) => {
                 seen.good.insert(key, reads);
-                if let Some(recovery) = self.bench.lens().recovery() {
-                    self.recover(images, picks, &recovery, content);
+                // What recovery leaves for later is looked at in some images.
+                if let Some(recovery) = self.bench.lens().recovery(is_thorough) {
+                    self.recover(images, picks, &recovery, &shown);
                 }
             }
             Err(message) => self.violation(images, picks, message),
@@ -355,7 +368,7 @@ impl<'w, S: Subject> Walker<'w, S> {
         images: &Images<'_, S>,
         picks: &Picks,
         recovery: &Trace,
-        content: Option<S::Content>,
+        shown: &[Option<S::Content>],
     ) {
         let mark = self.bench.image.mark();
         for (at, choice) in picks {
@@ -364,14 +377,14 @@ impl<'w, S: Subject> Walker<'w, S> {
         }
         self.bench.lay_since(mark);
         let known = self.report.violations.len();
-        self.walk(recovery, images.moment.level + 1, &Demand::Exactly(content));
+        self.walk(recovery, images.moment.level + 1, shown);
         self.bench.undo(mark);
         let context = self.context(images, picks);
         let moment = self.history.tell(self.phase);
         for violation in &mut self.report.violations[known..] {
             violation.context.push_str("\nThe recovery was that from\n");
             violation.context.push_str(&context);
-            violation.moment = format!("during recovery from a failure {moment}");
+            violation.moment = format!("during or after recovery from a failure {moment}");
         }
     }
 
@@ -403,8 +416,22 @@ impl<'w, S: Subject> Walker<'w, S> {
                 *all += 1;
             }
         }
-        let step = |op: u32| self.history.step(op).to_owned();
+        let is_run = images.moment.level == 0;
+        let step = |op: u32| match is_run {
+            true => self.history.step(op).to_owned(),
+            false => format!("probe {op} after the recovery"),
+        };
         excerpt(images.moment.trace, images.moment.index, &fates, &step)
+    }
+}
+
+/// What is demanded behind a recovery while operation `op` is under way or when it has returned.
+/// Operation 0 is the recovery itself.
+fn demand_behind<C: Clone>(shown: &[Option<C>], op: usize, is_begin: bool) -> Demand<C> {
+    let before = if is_begin { op.saturating_sub(1) } else { op };
+    match (shown.get(before), shown.get(op)) {
+        (Some(before), Some(after)) => Demand::Either(before.clone(), after.clone()),
+        _ => Demand::History,
     }
 }
 

@@ -61,6 +61,8 @@ struct Sight {
     read: Vec<u32>,
     steps_left: u64,
     records: bool,
+    /// Whether recovery stored anything.
+    has_recovered: bool,
     trace: Trace,
 }
 
@@ -87,24 +89,41 @@ impl Lens {
         sight.read.clear();
         sight.steps_left = steps;
         sight.records = records;
+        sight.has_recovered = false;
         sight.trace.clear();
     }
 
-    /// Ends the record of stores, flushes and fences, which is that of recovery alone.
+    /// Notes that recovery has come to its end.
+    pub(super) fn recovered(&self) {
+        let mut sight = self.0.lock();
+        let is_store =
+            |event: Event<'_>| matches!(event.step, Step::Store { .. } | Step::NtStore { .. });
+        sight.has_recovered = sight.records && sight.trace.iter().any(is_store);
+        drop(sight);
+        self.mark(Step::End { op: 0 });
+    }
+
+    /// Notes that an operation begins or returns.
+    pub(super) fn mark(&self, step: Step<'_>) {
+        let mut sight = self.0.lock();
+        if sight.records {
+            let site = Location::caller();
+            let thread = 0;
+            sight.trace.push(Event { step, site, thread });
+        }
+    }
+
+    /// Ends the record of stores, flushes and fences.
     pub(super) fn stop_recording(&self) {
         self.0.lock().records = false;
     }
 
-    /// The record of the recovery, if it changed anything.
-    pub(super) fn recovery(&self) -> Option<Trace> {
+    /// The record of the recovery and of what was recorded behind it, if the recovery changed
+    /// anything or `always`.
+    pub(super) fn recovery(&self, always: bool) -> Option<Trace> {
         let sight = self.0.lock();
-        let is_store =
-            |event: Event<'_>| matches!(event.step, Step::Store { .. } | Step::NtStore { .. });
-        sight
-            .trace
-            .iter()
-            .any(is_store)
-            .then(|| sight.trace.clone())
+        let is_wanted = sight.has_recovered || always && sight.trace.len() > 1;
+        is_wanted.then(|| sight.trace.clone())
     }
 
     /// Shows the lines that the check read, in the order of their first read.

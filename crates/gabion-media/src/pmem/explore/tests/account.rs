@@ -163,7 +163,7 @@ fn a_recovery_that_forgets_its_log_early_needs_a_second_crash_to_be_caught() {
     assert_caught(&accounts, &OPS, "are not 200");
     let report = explore(&accounts, &OPS, Limits::default());
     let text = report.to_string();
-    assert!(text.contains("during recovery from a failure"), "{text}");
+    assert!(text.contains("recovery from a failure"), "{text}");
     assert!(text.contains("The recovery was that from"), "{text}");
 }
 
@@ -206,6 +206,9 @@ fn every_combination_is_tried_when_loads_are_not_reported_and_the_outcome_is_the
         }
         fn name(&self, amount: &u64) -> &'static str {
             self.0.name(amount)
+        }
+        fn probes(&self) -> Vec<u64> {
+            self.0.probes()
         }
     }
     let seeing = assert_clean(&Accounts(Bug::Nothing), &OPS);

@@ -58,6 +58,10 @@ fn explore<S: Subject>(subject: &S, ops: &[S::Op], limits: Limits) -> Report {
     let mut acts: Vec<Act<S::Op>> = ops.iter().cloned().map(Act::Op).collect();
     acts.push(Act::Reopen);
     let run = Run::record(subject, "test", &[], &acts).unwrap();
+    let limits = Limits {
+        nested_probes: 1,
+        ..limits
+    };
     let report = Explorer::new(subject, limits).explore(&run);
     println!("{report}");
     report
