@@ -351,6 +351,14 @@ impl Pool {
         {
             syncing.continue_from_checkpoint();
         }
+        if let Some(file) = &source.file
+            && source.class == Class::Power
+            && !was_closed
+        {
+            // A process that was killed between a store and its flush left what everybody sees and
+            // a loss of power would take back. What recovery relies on must be durable.
+            file.sync()?;
+        }
         set_boot(&medium, line);
         if was_closed {
             line.state
