@@ -18,9 +18,12 @@
 //! # Ordering
 //! An intent is written and flushed when the block is reserved. The fence that the structure needs
 //! anyway between content and publish makes it durable too. The state of the block is changed and
-//! flushed after the publish is durable, and becomes durable with a later fence; until then the
-//! intent must stay. An intent whose fence came may stay too: it is *stale*, and harms nothing
-//! until its block is used again or its reference moves. [`Ring`] tracks which are which.
+//! flushed after the publish is durable, and becomes durable with a later fence of that thread, or
+//! a flush and a fence of another; until then the intent must stay. An intent whose fence came may
+//! stay too: it is *stale*. Recovery finds that the state is what the intent asks for, and so it
+//! harms nothing until the block, or the memory of its hint, is free for other uses; before that
+//! it is erased. The same holds for a block that was reserved and given up. [`Ring`] tracks which
+//! are which.
 
 use std::sync::atomic::Ordering;
 
@@ -190,12 +193,28 @@ impl Ring {
         }
     }
 
-    /// The intents whose change of state may not be durable yet.
-    pub(crate) fn committed(&self) -> impl Iterator<Item = Intent> {
+    /// Takes note that the operation was given up before it published anything.
+    pub(crate) fn give_up(&mut self, index: usize) {
+        if let Some(slot) = self.slots.get_mut(index) {
+            *slot = Slot::Stale;
+        }
+    }
+
+    /// The intents whose change of state may not be durable yet, and the threads that flushed it.
+    pub(crate) fn committed(&self) -> impl Iterator<Item = (u64, Intent)> {
         self.slots.iter().filter_map(|slot| match slot {
-            Slot::Committed { intent, .. } => Some(*intent),
+            Slot::Committed { thread, intent, .. } => Some((*thread, *intent)),
             _ => None,
         })
+    }
+
+    /// Takes note that all changes of state are durable.
+    pub(crate) fn settle(&mut self) {
+        for slot in &mut self.slots {
+            if matches!(slot, Slot::Committed { .. }) {
+                *slot = Slot::Stale;
+            }
+        }
     }
 
     /// Whether no slot can be taken unless some are erased.
@@ -206,18 +225,12 @@ impl Ring {
             .any(|slot| matches!(slot, Slot::Blank | Slot::Stale))
     }
 
-    /// Whether an intent on the medium is of no operation in flight.
-    pub(crate) fn needs_settling(&self) -> bool {
-        let finished = |slot: &Slot| matches!(slot, Slot::Stale | Slot::Committed { .. });
-        self.slots.iter().any(finished)
-    }
-
-    /// The slots of operations that are over. Their changes of state are durable now, so the
-    /// caller erases the intents; they count as blank.
-    pub(crate) fn take_finished(&mut self) -> Vec<usize> {
+    /// The slots of operations that are over, whose changes of state are durable: the caller erases
+    /// the intents, and they count as blank.
+    pub(crate) fn take_stale(&mut self) -> Vec<usize> {
         let mut taken = Vec::new();
         for (index, slot) in self.slots.iter_mut().enumerate() {
-            if matches!(slot, Slot::Stale | Slot::Committed { .. }) {
+            if matches!(slot, Slot::Stale) {
                 *slot = Slot::Blank;
                 taken.push(index);
             }

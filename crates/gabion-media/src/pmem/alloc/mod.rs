@@ -23,7 +23,8 @@
 //! - I1. A block whose state is "allocated" and that no intent names is referred to by a durable
 //!   structure, and each block that a durable structure refers to is "allocated", or an intent
 //!   names it.
-//! - I2. An intent is erased, and that is durable, before its block can be reserved again, and
+//! - I2. The intent of an operation that took effect is erased, and that is durable, before its
+//!   block can be reserved again, and before the memory of its hint can. So is any other intent
 //!   before the memory of its hint can.
 //! - I3. State "allocated" becomes durable after the publish did; so recovery never takes it back
 //!   on account of an intent to allocate.
@@ -319,7 +320,7 @@ impl Allocator {
         for heap in (first..self.heaps.len()).chain(0..first) {
             let mut parts = self.heap(heap);
             if parts.ring.is_full() {
-                self.settle_heap(heap, &mut parts);
+                self.settle_heap(&mut parts);
             }
             if let Some(slot) = parts.ring.announce() {
                 self.slot(heap, slot).write(&self.medium, intent);
@@ -376,14 +377,20 @@ impl Allocator {
     /// Gives up what was announced; a reserved block is free again.
     #[track_caller]
     pub(super) fn cancel(&self, ticket: &Ticket) {
-        if let Some(slot) = ticket.slot {
-            self.slot(ticket.heap, slot).erase(&self.medium);
-            // DURABLE: the intent is gone before its block is used again or its reference moves.
-            self.medium.fence();
-            self.heap(ticket.heap).ring.blank(slot);
+        let Intent { block, count, .. } = ticket.intent;
+        match ticket.slot {
+            Some(slot) if ticket.intent.is_retire => {
+                self.slot(ticket.heap, slot).erase(&self.medium);
+                // DURABLE: the intent is gone before the reference moves, which would look as if
+                // the operation had happened.
+                self.medium.fence();
+                self.heap(ticket.heap).ring.blank(slot);
+            }
+            Some(slot) => self.heap(ticket.heap).ring.give_up(slot),
+            None => {}
         }
         if !ticket.intent.is_retire {
-            self.give(ticket.intent.block, ticket.intent.count);
+            self.give(block, count);
         }
     }
 
@@ -400,44 +407,51 @@ impl Allocator {
         }
     }
 
-    /// Makes what committed operations changed durable, and erases all intents of operations that
-    /// are over.
+    /// Makes what committed operations changed durable: their intents count no more.
     #[track_caller]
     pub(super) fn settle(&self) {
-        if self.erase_finished() {
-            // DURABLE: no intent of an operation that is over is left.
-            self.medium.fence();
-        }
-    }
-
-    /// Erases the intents of operations that are over; true if that needs a fence.
-    fn erase_finished(&self) -> bool {
-        let mut erased = false;
         for heap in 0..self.heaps.len() {
-            let mut parts = self.heap(heap);
-            if parts.ring.needs_settling() {
-                self.settle_heap(heap, &mut parts);
-                erased = true;
-            }
+            self.settle_heap(&mut self.heap(heap));
         }
-        erased
     }
 
-    fn settle_heap(&self, heap: usize, parts: &mut HeapParts) {
+    #[track_caller]
+    fn settle_heap(&self, parts: &mut HeapParts) {
+        let this_thread = self.thread_number();
         let mut is_durable = true;
-        for intent in parts.ring.committed() {
-            if let Some(chunk) = self.geometry.chunk_of(intent.block) {
+        for (thread, intent) in parts.ring.committed() {
+            is_durable = false;
+            // A fence ends the flushes of its own thread only.
+            if let Some(chunk) = self.geometry.chunk_of(intent.block)
+                && thread != this_thread
+            {
                 self.chunks().flush_state(chunk, intent.block, intent.count);
-                is_durable = false;
             }
         }
         if !is_durable {
             // DURABLE: the states are, before the intents that stand for them go.
             self.medium.fence();
+            parts.ring.settle();
         }
-        for slot in parts.ring.take_finished() {
-            self.slot(heap, slot).erase(&self.medium);
+    }
+
+    /// Erases the intents of all operations that are over. The caller fences.
+    fn erase_finished(&self) {
+        for heap in 0..self.heaps.len() {
+            let mut parts = self.heap(heap);
+            self.settle_heap(&mut parts);
+            for slot in parts.ring.take_stale() {
+                self.slot(heap, slot).erase(&self.medium);
+            }
         }
+    }
+
+    /// Leaves nothing to recovery: no operation may be in flight.
+    pub(super) fn finish(&self) {
+        self.reclaim();
+        self.erase_finished();
+        // DURABLE: no intent is left.
+        self.medium.fence();
     }
 
     /// Makes the blocks free that nobody reads any more.

@@ -111,8 +111,11 @@ proptest! {
                 Step::Collect => pool.collect(),
                 Step::Reopen => {
                     drop(pool);
-                    // Nothing is in flight, so nobody is asked.
-                    let reachable = Reachable::ask_fn(|_, _| true);
+                    // Nothing is in flight; of what was given up the question may come.
+                    let there = blocks.clone();
+                    let reachable = Reachable::ask_fn(move |_, claim| {
+                        there.contains_key(&claim.block.raw())
+                    });
                     let options = PoolOptions { reachable, ..options.clone() };
                     pool = Pool::open_in(&region, options).unwrap();
                 }

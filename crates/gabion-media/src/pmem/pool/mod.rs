@@ -296,8 +296,7 @@ impl Pool {
     pub fn close(self) -> Result<()> {
         let allocator = &self.shared.allocator;
         let within = self.write_guard();
-        allocator.reclaim();
-        allocator.settle();
+        allocator.finish();
         drop(within);
         if let Some(syncing) = &self.shared.syncing {
             self.sync()?;
