@@ -9,9 +9,10 @@
 
 use std::borrow::Borrow;
 use std::collections::BTreeMap;
+use std::path::Path;
 
 use gabion_media::pmem::explore::{
-    Act, Explorer, Limits, Mutant, Outcome, Report, Run, Stage, Subject,
+    self, Act, Explorer, Limits, Mutant, MutantReport, Outcome, Report, Run, Stage, Subject,
 };
 use gabion_media::pmem::{Pool, PoolOptions};
 use gabion_media::{Error as MediaError, PoolFault};
@@ -26,12 +27,13 @@ pub(crate) enum Op {
     Insert(u64, u64),
     Update(u64, u64),
     Remove(u64),
+    Get(u64),
     Compact,
 }
 
 /// What the explorer is given.
 pub(crate) struct Small<K: Item + ?Sized> {
-    keys: Keys<K>,
+    pub(crate) keys: Keys<K>,
 }
 
 impl<K: Item + ?Sized> Small<K> {
@@ -53,6 +55,18 @@ impl<K: Item + ?Sized> Small<K> {
                 ..
             }) => Ok(None),
             Err(error) => Err(error.to_string()),
+        }
+    }
+
+    /// Runs an operation, and returns the value that the key had before.
+    pub(crate) fn run(&self, index: &dyn Index<K>, op: &Op) -> crate::Result<Option<u64>> {
+        let key = |number| (self.keys.key)(number);
+        match *op {
+            Op::Insert(k, v) => index.insert(key(k).borrow(), v),
+            Op::Update(k, v) => index.update(key(k).borrow(), v),
+            Op::Remove(k) => index.remove(key(k).borrow()),
+            Op::Get(k) => index.get(key(k).borrow()),
+            Op::Compact => index.compact().map(|()| None),
         }
     }
 }
@@ -97,15 +111,8 @@ impl<K: Item + ?Sized> Subject for Small<K> {
     }
 
     fn apply(&self, index: &Self::Structure, op: &Op) -> Result<Outcome, String> {
-        let key = |number| (self.keys.key)(number);
-        let result = match *op {
-            Op::Insert(k, v) => index.insert(key(k).borrow(), v).map(drop),
-            Op::Update(k, v) => index.update(key(k).borrow(), v).map(drop),
-            Op::Remove(k) => index.remove(key(k).borrow()).map(drop),
-            Op::Compact => index.compact(),
-        };
-        match result {
-            Ok(()) => Ok(Outcome::Done),
+        match self.run(&**index, op) {
+            Ok(_) => Ok(Outcome::Done),
             Err(Error::Media(MediaError::PoolFull { .. })) => Ok(Outcome::Refused),
             Err(error) => Err(error.to_string()),
         }
@@ -149,7 +156,7 @@ impl<K: Item + ?Sized> Subject for Small<K> {
             Op::Remove(k) => {
                 content.remove::<K>(key(k).borrow());
             }
-            Op::Compact => {}
+            Op::Get(_) | Op::Compact => {}
         }
     }
 
@@ -158,6 +165,7 @@ impl<K: Item + ?Sized> Subject for Small<K> {
             Op::Insert(..) => "insert",
             Op::Update(..) => "update",
             Op::Remove(_) => "remove",
+            Op::Get(_) => "get",
             Op::Compact => "compact",
         }
     }
@@ -237,7 +245,7 @@ fn random_history(seed: u64) -> (Vec<Op>, Vec<Act<Op>>) {
 }
 
 /// A number from the environment.
-fn from_env(name: &str, default: u64) -> u64 {
+pub(crate) fn from_env(name: &str, default: u64) -> u64 {
     std::env::var(name).map_or(default, |text| {
         text.parse()
             .unwrap_or_else(|_| panic!("{name} is {text:?}, which is not a number"))
@@ -245,7 +253,7 @@ fn from_env(name: &str, default: u64) -> u64 {
 }
 
 /// What the environment says, or few images, for a test of some seconds.
-fn limits() -> Limits {
+pub(crate) fn limits() -> Limits {
     let few = Limits {
         all: 128,
         sample: 64,
@@ -278,10 +286,12 @@ pub(crate) fn survive<K: Item + ?Sized>(keys: Keys<K>) {
     println!("{}: {}", subject.keys.name, total.expect("histories"));
 }
 
-/// Leaves out each flush and each fence of the index in turn: at most one in twenty, rounded up,
-/// may pass. One does: no history here misses the allocator's flush when the reservation of an
-/// array is committed.
-pub(crate) fn catch_mutants<K: Item + ?Sized>(keys: Keys<K>) {
+/// Where the sources are.
+const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
+
+/// Leaves out each flush and each fence of the index in turn. `known` lists those that no history
+/// here misses, each with the reason; at most one in twenty.
+pub(crate) fn catch_mutants<K: Item + ?Sized>(keys: Keys<K>, known: &[(&str, &str)]) {
     let subject = Small { keys };
     let mut explorer = Explorer::new(&subject, limits());
     let mut runs = Vec::new();
@@ -291,25 +301,23 @@ pub(crate) fn catch_mutants<K: Item + ?Sized>(keys: Keys<K>) {
         assert!(report.is_clean(), "{name}: {report}");
         runs.push(run);
     }
-    let mutants = explorer.mutants(&runs.iter().collect::<Vec<_>>());
+    let runs: Vec<&dyn explore::History<_>> = runs.iter().map(|run| run as _).collect();
     let is_ours = |mutant: &Mutant| match mutant {
         Mutant::Place(place, _) => place.file().contains("gabion-index"),
         Mutant::Number(..) => true,
     };
-    let ours = || mutants.tried.iter().filter(|tried| is_ours(&tried.mutant));
-    let caught = ours().filter(|tried| tried.caught.is_some()).count();
-    let survivors: Vec<_> = ours().filter(|tried| tried.caught.is_none()).collect();
-    println!(
-        "{}: {caught} of {} mutants caught",
-        subject.keys.name,
-        ours().count()
-    );
-    assert!(ours().count() >= 4, "there are flushes and fences");
-    let allowed = ours().count().div_ceil(20);
-    assert!(
-        survivors.len() <= allowed,
-        "{caught} caught, not {survivors:#?}"
-    );
+    let ours = explorer.places().into_iter().filter(is_ours);
+    let report = MutantReport {
+        tried: ours
+            .map(|mutant| explorer.try_mutant(mutant, &runs))
+            .collect(),
+    };
+    println!("{}: {report}", subject.keys.name);
+    assert!(report.tried.len() >= 4, "there are flushes and fences");
+    let compared = report.compare_survivors(Path::new(ROOT), known);
+    compared.unwrap_or_else(|error| panic!("{error}"));
+    let survivors = report.tried.len() - report.caught();
+    assert!(survivors * 20 <= report.tried.len(), "{report}");
 }
 
 /// Compares what operations do to the medium with a file that is checked in.

@@ -4,12 +4,14 @@
 //! - `concurrent`: histories of several threads, linearizable key by key, while others make the
 //!   index grow and shrink.
 //! - `crash`: images that a power failure may leave, mutants, golden persist traces.
+//! - `interleaved`: images that a power failure may leave while several threads are at work.
 //!
 //! All of them ask the index for its invariants and count the blocks of the pool, so that a leak
 //! fails as well.
 
 pub(crate) mod concurrent;
 pub(crate) mod crash;
+pub(crate) mod interleaved;
 pub(crate) mod model;
 
 use gabion_media::pmem::{Pool, PoolOptions};
@@ -19,16 +21,17 @@ use crate::index::{Index, Makers, Plan};
 
 /// Makes the tests of an index of the registry in a module of its own. Its golden traces are in
 /// the directory `golden`.
+/// After the index come the flushes and fences that can be left out, each with the reason.
 macro_rules! index_suite {
-    ($name:ident, $index:expr) => {
+    ($name:ident, $index:expr, $survivors:expr) => {
         mod $name {
-            index_suite!(@keys words, $name, crate::suite::Keys::words(&$index));
-            index_suite!(@keys strings, $name, crate::suite::Keys::strings(&$index));
+            index_suite!(@keys words, $name, crate::suite::Keys::words(&$index), $survivors);
+            index_suite!(@keys strings, $name, crate::suite::Keys::strings(&$index), $survivors);
         }
     };
-    (@keys $kind:ident, $name:ident, $keys:expr) => {
+    (@keys $kind:ident, $name:ident, $keys:expr, $survivors:expr) => {
         mod $kind {
-            use crate::suite::{concurrent, crash, model};
+            use crate::suite::{concurrent, crash, interleaved, model};
 
             #[test]
             fn all_answers_are_the_twins() {
@@ -46,8 +49,15 @@ macro_rules! index_suite {
             }
 
             #[test]
+            fn power_failures_undo_no_answer_of_any_thread() {
+                $keys.into_iter().for_each(interleaved::survive);
+            }
+
+            #[test]
             fn every_flush_and_fence_is_missed() {
-                $keys.into_iter().for_each(crash::catch_mutants);
+                $keys
+                    .into_iter()
+                    .for_each(|keys| crash::catch_mutants(keys, $survivors));
             }
 
             #[test]
@@ -65,7 +75,7 @@ macro_rules! index_suite {
     };
 }
 
-index_suite!(turbohash, crate::turbo::REGISTERED);
+index_suite!(turbohash, crate::turbo::REGISTERED, &[]);
 
 /// An index under test, and the keys that it is tested with: one for each number.
 pub(crate) struct Keys<K: Item + ?Sized> {

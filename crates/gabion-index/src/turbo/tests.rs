@@ -6,6 +6,7 @@ use gabion_media::pmem::{Pool, PoolOptions};
 use proptest::prelude::*;
 
 use super::{Options, TurboHash};
+use crate::suite::{Keys, interleaved};
 use crate::{Error, Item};
 
 fn pool(size: u64) -> Pool {
@@ -361,4 +362,12 @@ fn a_damaged_header_or_directory_is_refused() {
         pool.write(at, &byte);
     }
     assert!(refused > 8 * 64 - 64, "{refused}");
+}
+
+/// The paper's reader returns what it sees. Here it first makes it durable if a writer may be
+/// between publish and flush; without that, an answer is lost in a crash, and the explorer sees it.
+#[test]
+fn a_reader_that_answers_before_the_answer_is_durable_is_caught() {
+    let keys = Keys::words(&super::REGISTERED).expect("words are keys");
+    interleaved::catch_readers(keys, |file| file.ends_with("turbo/readpath.rs"));
 }

@@ -519,7 +519,10 @@ impl Medium {
         };
         let mut threads = watched.threads.lock();
         watched.report(&mut threads, step, site);
-        act()
+        let result = act();
+        drop(threads);
+        watched.watcher.pause();
+        result
     }
 
     /// Reports a load, and then a store of what `change` makes of the loaded value if it makes
@@ -552,6 +555,10 @@ impl Medium {
                 bytes: &after,
             });
             store(after);
+        }
+        drop(threads);
+        if let Some(watched) = &self.watched {
+            watched.watcher.pause();
         }
         before
     }

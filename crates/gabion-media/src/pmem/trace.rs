@@ -81,6 +81,9 @@ pub struct Event<'a> {
 pub trait Watcher: Send + Sync {
     /// Takes note of an event.
     fn event(&self, event: Event<'_>);
+
+    /// Called after each step, without the lock: here a watcher may let other threads go first.
+    fn pause(&self) {}
 }
 
 /// The events of a run in their order, and what the medium held before it.

@@ -9,8 +9,9 @@
 //! et al., DISC 2016). So a read that returned a value binds the recovery to it.
 //!
 //! # Threads
-//! The threads are real ones and give way to each other at every step. How they interleave differs
-//! from run to run; the trace keeps how they did, and all that follows from it is repeatable.
+//! The threads are real ones and pause now and then, so that the others overtake them (`pace`). How
+//! they interleave differs from run to run; the trace keeps how they did, and all that follows from
+//! it is repeatable.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::{Arc, Barrier};
@@ -18,11 +19,12 @@ use std::sync::{Arc, Barrier};
 use parking_lot::Mutex;
 
 use super::check::hash_of_value;
+use super::pace::Pace;
 use super::record::History;
 use super::subject::{Stage, Subject};
 use super::watch::Recorder;
 use crate::pmem::region::Region;
-use crate::pmem::trace::{Step, Trace};
+use crate::pmem::trace::{Step, Trace, Watcher};
 use crate::seeded::mix;
 
 /// Operations on a key at most, as the search for their order keeps them as bits.
@@ -73,25 +75,25 @@ struct Operation {
 }
 
 impl ConcurrentRun {
-    /// Creates the structure, prepares it with `setup`, and lets each thread run its operations.
+    /// Creates the structure, prepares it with `setup`, and lets each thread run its operations,
+    /// with pauses that are drawn from `seed`.
     ///
     /// # Errors
-    /// A sentence, if an operation fails, if there are too many for one key, or if the outcome
-    /// without any crash is not linearizable.
+    /// A sentence, if an operation fails or stores past the medium, if there are too many for one
+    /// key, or if the outcome without any crash is not linearizable.
     pub fn record<S>(
         subject: &S,
         name: &str,
         setup: &[S::Op],
         threads: &[Vec<S::Op>],
+        seed: u64,
     ) -> Result<ConcurrentRun, String>
     where
-        S: Keyed + Sync,
-        S::Structure: Sync,
-        S::Op: Sync,
+        S: Keyed,
     {
         let region = Region::new(usize::try_from(subject.bytes()).unwrap_or(usize::MAX));
-        let recorder = Arc::new(Recorder::new(region.to_vec(), true));
-        let stage = Stage::new(region, recorder.clone());
+        let recorder = Arc::new(Recorder::new(region.to_vec(), Some(Pace::new(seed))));
+        let stage = Stage::new(region.clone(), recorder.clone());
         let structure = subject.create(&stage)?;
         for op in setup {
             subject.apply(&structure, op)?;
@@ -101,6 +103,7 @@ impl ConcurrentRun {
         recorder.mark(Step::Begin { op: u32::MAX }, 0);
         recorder.mark(Step::End { op: u32::MAX }, 0);
         let done = run_threads(subject, &structure, &recorder, threads)?;
+        recorder.compare(&region)?;
         let after = subject.content(&structure)?;
         let trace = recorder.take();
         drop(structure);
@@ -154,11 +157,6 @@ impl ConcurrentRun {
         Ok(())
     }
 
-    /// The events of the run.
-    pub fn trace(&self) -> &Trace {
-        &self.trace
-    }
-
     /// Whether `shown` is what a crash in `phase` may leave of a key.
     fn is_explained(&self, key: u64, phase: usize, shown: Option<u64>) -> bool {
         let none = Vec::new();
@@ -198,6 +196,15 @@ impl ConcurrentRun {
     }
 }
 
+/// Tells the others when its thread ends, also by a panic.
+struct Leaves<'p>(&'p Pace);
+
+impl Drop for Leaves<'_> {
+    fn drop(&mut self) {
+        self.0.leave();
+    }
+}
+
 /// Runs the operations of all threads. Returns what they did by their numbers.
 fn run_threads<S>(
     subject: &S,
@@ -206,14 +213,15 @@ fn run_threads<S>(
     threads: &[Vec<S::Op>],
 ) -> Result<BTreeMap<u32, (String, Access)>, String>
 where
-    S: Keyed + Sync,
-    S::Structure: Sync,
-    S::Op: Sync,
+    S: Keyed,
 {
     let done = Mutex::new(BTreeMap::new());
     let error = Mutex::new(None);
     let start = Barrier::new(threads.len());
     let (shared, failed, start) = (&done, &error, &start);
+    if let Some(pace) = recorder.pace() {
+        pace.begin(threads.len());
+    }
     std::thread::scope(|scope| {
         let mut first = 0;
         for (thread, ops) in (0..).zip(threads) {
@@ -221,8 +229,10 @@ where
             first += u32::try_from(ops.len()).unwrap_or(u32::MAX);
             scope.spawn(move || {
                 start.wait();
+                let _leaves = recorder.pace().map(Leaves);
                 for (number, op) in numbers.zip(ops) {
                     recorder.mark(Step::Begin { op: number }, thread);
+                    recorder.pause();
                     let access = subject.access(structure, op);
                     recorder.mark(Step::End { op: number }, thread);
                     match access {
@@ -246,6 +256,10 @@ where
 }
 
 impl History<BTreeMap<u64, u64>> for ConcurrentRun {
+    fn trace(&self) -> &Trace {
+        &self.trace
+    }
+
     fn judge(&self, phase: usize, content: Option<&BTreeMap<u64, u64>>) -> Result<(), String> {
         let Some(content) = content else {
             return Err("it was never created".to_owned());

@@ -9,9 +9,11 @@
 //! had returned, and the one under way whole or absent. Then the recovered structure must take
 //! further operations, and the power may fail again during its recovery.
 //!
-//! A structure plugs in by the trait [`Subject`]. [`Run`] records a history on one thread,
-//! [`Explorer`] explores it. [`Explorer::mutants`] leaves out each flush and each fence
-//! in turn: a mutant that survives shows a flush without need, or a history that never needs it.
+//! A structure plugs in by the trait [`Subject`]. [`Run`] records a history whose operations come
+//! one after the other, [`ConcurrentRun`] one of several threads at once; both find stores that
+//! bypassed the medium. [`Explorer`] explores it, and [`Explorer::mutants`] leaves out each flush
+//! and each fence in turn: a mutant that survives shows a flush without need, or a history that is
+//! missing.
 //!
 //! # Why it is fast
 //! - Images are laid out in one piece of memory by changing the lines that differ, and taken back
@@ -31,6 +33,7 @@ mod excerpt;
 mod golden;
 mod image;
 mod mutant;
+mod pace;
 mod pending;
 mod record;
 mod report;
@@ -42,15 +45,14 @@ mod watch;
 
 pub use concurrent::{Access, ConcurrentRun, Keyed};
 pub use mutant::{Barrier, Mutant, MutantReport, Tried};
-pub use record::{Act, Run};
+pub use record::{Act, History, Run};
 pub use report::{KindCounts, Report, Violation};
 pub use subject::{Outcome, Stage, Subject};
 
 use std::collections::BTreeSet;
 
-use crate::pmem::trace::{Step, Trace};
+use crate::pmem::trace::Step;
 use mutant::Count;
-use record::History;
 use walk::{Places, Seen, Walker};
 
 /// What fails.
@@ -176,56 +178,37 @@ impl<'s, S: Subject> Explorer<'s, S> {
         }
     }
 
-    /// Tries the images that failures during a run may leave.
-    pub fn explore(&mut self, run: &Run<S>) -> Report {
-        self.explore_history(run, run.trace())
-    }
-
-    /// Tries the images that failures during a run on several threads may leave.
-    pub fn explore_concurrent(&mut self, run: &ConcurrentRun) -> Report
-    where
-        S: Keyed,
-    {
-        self.explore_history(run, run.trace())
-    }
-
-    fn explore_history(&mut self, history: &dyn History<S::Content>, trace: &Trace) -> Report {
-        let walker = Walker::new(
-            self.subject,
-            history,
-            trace.base(),
-            &self.limits,
-            &mut self.seen,
-            None,
-        );
-        let (report, places) = walker.run(trace);
+    /// Tries the images that failures during a run may leave, on one thread or on several.
+    pub fn explore(&mut self, run: &dyn History<S::Content>) -> Report {
+        let walker = Walker::new(self.subject, run, &self.limits, &mut self.seen, None);
+        let (report, places) = walker.run();
         self.run_places.extend(places.run);
         self.recovery_places.extend(places.recovery);
         report
     }
 
-    /// Leaves out the flushes of each place in the source, and the fences of each, that the runs
-    /// explored so far have passed, and tries whether one of these runs gives it away.
+    /// A mutant for the flushes, and one for the fences, of each place in the source that the runs
+    /// explored so far have passed.
+    pub fn places(&self) -> Vec<Mutant> {
+        let places = self.run_places.union(&self.recovery_places);
+        places
+            .map(|(place, barrier)| Mutant::Place(*place, *barrier))
+            .collect()
+    }
+
+    /// Tries whether one of some runs gives any of [`Explorer::places`] away.
     ///
     /// The runs must have been explored before, and found clean.
-    pub fn mutants(&mut self, runs: &[&Run<S>]) -> MutantReport {
-        let places: BTreeSet<_> = self
-            .run_places
-            .union(&self.recovery_places)
-            .copied()
-            .collect();
-        let mut report = MutantReport::default();
-        for (place, barrier) in places {
-            report
-                .tried
-                .push(self.try_mutant(Mutant::Place(place, barrier), runs));
+    pub fn mutants(&mut self, runs: &[&dyn History<S::Content>]) -> MutantReport {
+        let places = self.places().into_iter();
+        MutantReport {
+            tried: places.map(|place| self.try_mutant(place, runs)).collect(),
         }
-        report
     }
 
     /// Leaves out each flush and each fence by its number within each kind of operation, in the
     /// runs that have operations of that kind. See [`Explorer::mutants`].
-    pub fn numbered_mutants(&mut self, runs: &[&Run<S>]) -> MutantReport {
+    pub fn numbered_mutants(&mut self, runs: &[&dyn History<S::Content>]) -> MutantReport {
         let mut known = BTreeSet::new();
         for run in runs {
             let mut count = Count::default();
@@ -250,7 +233,7 @@ impl<'s, S: Subject> Explorer<'s, S> {
     }
 
     /// Tries whether one of some runs gives a mutant away.
-    pub fn try_mutant(&mut self, mutant: Mutant, runs: &[&Run<S>]) -> Tried {
+    pub fn try_mutant(&mut self, mutant: Mutant, runs: &[&dyn History<S::Content>]) -> Tried {
         let limits = Limits {
             violations: 1,
             ..self.limits
@@ -272,10 +255,8 @@ impl<'s, S: Subject> Explorer<'s, S> {
             } else {
                 &mut self.seen
             };
-            let trace = run.trace();
             let mutant = Some(&tried.mutant);
-            let walker = Walker::new(self.subject, *run, trace.base(), &limits, seen, mutant);
-            let (report, _) = walker.run(trace);
+            let (report, _) = Walker::new(self.subject, *run, &limits, seen, mutant).run();
             tried.images += report.images();
             tried.caught = report.violations.into_iter().next();
             if tried.caught.is_some() {

@@ -5,8 +5,10 @@
 //! all fences, of one place in the source, or those with one number within each operation of a
 //! kind.
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::panic::Location;
+use std::path::Path;
 
 use super::report::Violation;
 use crate::pmem::trace::{Event, Step};
@@ -87,6 +89,48 @@ impl Mutant {
     }
 }
 
+impl Mutant {
+    /// What is left out, by file, function and text of the line instead of by numbers, which change
+    /// with every edit: for lists that are checked in. The sources are looked for below `root`.
+    pub fn in_source(&self, root: &Path) -> String {
+        let Mutant::Place(place, barrier) = self else {
+            return self.to_string();
+        };
+        let Ok(source) = std::fs::read_to_string(root.join(place.file())) else {
+            return self.to_string();
+        };
+        let lines: Vec<&str> = source
+            .lines()
+            .take(place.line() as usize)
+            .map(str::trim)
+            .collect();
+        let function = lines
+            .iter()
+            .rposition(|line| name_of_function(line).is_some());
+        let from = function.unwrap_or(0);
+        let name = name_of_function(lines.get(from).unwrap_or(&"")).unwrap_or("");
+        let text = lines.last().unwrap_or(&"");
+        let file = place.file().split_once("src/").map_or("", |(_, file)| file);
+        let same = lines[from..].iter().filter(|line| *line == text).count();
+        let number = if same > 1 {
+            format!(", number {same}")
+        } else {
+            String::new()
+        };
+        format!("{barrier} in {name} of {file}: {text}{number}")
+    }
+}
+
+/// The name of the function that a line of source begins to declare.
+fn name_of_function(line: &str) -> Option<&str> {
+    let (before, rest) = line.split_once("fn ")?;
+    let is_declaration = before.split(' ').all(|word| {
+        word.is_empty() || word == "const" || word == "unsafe" || word.starts_with("pub")
+    });
+    let end = rest.find(['(', '<'])?;
+    is_declaration.then(|| &rest[..end])
+}
+
 impl fmt::Display for Barrier {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
@@ -131,6 +175,30 @@ impl MutantReport {
     pub fn survivors(&self) -> impl Iterator<Item = &Mutant> {
         let survived = self.tried.iter().filter(|tried| tried.caught.is_none());
         survived.map(|tried| &tried.mutant)
+    }
+
+    /// Compares the survivors with a list of those that are known: each by its name
+    /// ([`Mutant::in_source`]) and with the reason why nothing gives it away.
+    ///
+    /// # Errors
+    /// Tells of survivors that are not in the list, and of names in the list that did not survive.
+    pub fn compare_survivors(&self, root: &Path, known: &[(&str, &str)]) -> Result<(), String> {
+        let survivors: BTreeSet<String> = self
+            .survivors()
+            .map(|mutant| mutant.in_source(root))
+            .collect();
+        let known: BTreeSet<String> = known.iter().map(|(name, _)| (*name).to_owned()).collect();
+        if survivors == known {
+            return Ok(());
+        }
+        let mut text = String::from("the survivors are not those that are known:\n");
+        for survivor in survivors.difference(&known) {
+            text.push_str(&format!("  survived, and is not known to: {survivor}\n"));
+        }
+        for missing in known.difference(&survivors) {
+            text.push_str(&format!("  is known to survive, and did not: {missing}\n"));
+        }
+        Err(text)
     }
 
     /// How many were given away.

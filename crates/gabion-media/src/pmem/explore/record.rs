@@ -14,9 +14,19 @@ use crate::seeded::mix;
 pub enum Act<Op> {
     /// An operation.
     Op(Op),
+    /// An operation on another thread, while this one waits. Fences are those of one thread, so
+    /// what one thread left without a fence another cannot rely on.
+    Elsewhere(Op),
     /// The structure is closed, and opened again.
     Reopen,
+    /// The process ends without closing the structure, and the next one opens it, after the system
+    /// has made durable what the first one stored: so it is when a pool is opened
+    /// ([`Pool::open`](crate::pmem::Pool::open)).
+    Restart,
 }
+
+/// The thread that the system's own flushes are reported with.
+pub(super) const SYSTEM: u32 = u32::MAX;
 
 /// A run of a history on one thread: what the explorer explores.
 ///
@@ -61,7 +71,8 @@ impl<S: Subject> Run<S> {
     /// the acts; if there is no setup, in the creation too.
     ///
     /// # Errors
-    /// A sentence, if an operation fails or does not do what the twin says.
+    /// A sentence, if an operation fails, does not do what the twin says, or stores past the
+    /// medium.
     pub fn record(
         subject: &S,
         name: &str,
@@ -69,8 +80,8 @@ impl<S: Subject> Run<S> {
         acts: &[Act<S::Op>],
     ) -> Result<Run<S>, String> {
         let region = Region::new(usize::try_from(subject.bytes()).unwrap_or(usize::MAX));
-        let recorder = Arc::new(Recorder::new(region.to_vec(), false));
-        let stage = Stage::new(region, recorder.clone());
+        let recorder = Arc::new(Recorder::new(region.to_vec(), None));
+        let stage = Stage::new(region.clone(), recorder.clone());
         let mut run = Run {
             name: name.to_owned(),
             trace: Trace::default(),
@@ -84,30 +95,46 @@ impl<S: Subject> Run<S> {
         let mut structure = run.do_step(&recorder, "create", "create".to_owned(), || {
             subject.create(&stage)
         })?;
+        recorder.compare(&region)?;
         run.contents.push(Some(content.clone()));
         let setup = setup.iter().cloned().map(Act::Op);
         for act in setup.chain(acts.iter().cloned()) {
+            let is_closed = matches!(act, Act::Reopen);
+            let is_elsewhere = matches!(act, Act::Elsewhere(_));
             match act {
-                Act::Op(op) => {
-                    let text = format!("{op:?}");
+                Act::Op(op) | Act::Elsewhere(op) => {
+                    let text = format!("{op:?}{}", if is_elsewhere { " elsewhere" } else { "" });
                     let outcome = run.do_step(&recorder, subject.name(&op), text, || {
-                        subject.apply(&structure, &op)
+                        let apply = || subject.apply(&structure, &op);
+                        if is_elsewhere {
+                            on_another_thread(apply)
+                        } else {
+                            apply()
+                        }
                     })?;
                     if outcome == Outcome::Done {
                         subject.expect(&mut content, &op);
                     }
                 }
-                Act::Reopen => {
-                    structure = run.do_step(&recorder, "reopen", "reopen".to_owned(), || {
-                        subject.close(structure)?;
+                Act::Reopen | Act::Restart => {
+                    let name = if is_closed { "reopen" } else { "restart" };
+                    structure = run.do_step(&recorder, name, name.to_owned(), || {
+                        if is_closed {
+                            subject.close(structure)?;
+                        } else {
+                            drop(structure);
+                            recorder.sync(region.len() as u64);
+                        }
                         let opened = subject.open(&stage)?;
                         opened.ok_or_else(|| "it is gone after it was closed".to_owned())
                     })?;
                 }
             }
+            let step = run.steps.last().map_or("", String::as_str);
+            let bypassed = recorder.compare(&region);
+            bypassed.map_err(|error| format!("after {step}: {error}"))?;
             let holds = subject.content(&structure)?;
             if holds != content {
-                let step = run.steps.last().map_or("", String::as_str);
                 return Err(format!(
                     "after {step} it holds {holds:?} instead of {content:?}"
                 ));
@@ -140,21 +167,28 @@ impl<S: Subject> Run<S> {
     pub(super) fn first(&self) -> usize {
         self.first
     }
-
-    /// The events of the run.
-    pub fn trace(&self) -> &Trace {
-        &self.trace
-    }
 }
 
-/// What the explorer must know of a history besides its events.
-pub(super) trait History<C> {
+/// Runs something on a thread of its own, and waits for it.
+fn on_another_thread<R: Send>(act: impl FnOnce() -> R + Send) -> R {
+    std::thread::scope(|scope| match scope.spawn(act).join() {
+        Ok(result) => result,
+        Err(panic) => std::panic::resume_unwind(panic),
+    })
+}
+
+/// A history that was run and can be explored: a [`Run`], or a
+/// [`ConcurrentRun`](super::ConcurrentRun).
+pub trait History<C> {
+    /// The events of the run.
+    fn trace(&self) -> &Trace;
+
     /// Whether this content is one that a crash in `phase` may leave. `None`: there is no
     /// structure yet.
     fn judge(&self, phase: usize, content: Option<&C>) -> Result<(), String>;
 
     /// A number that is equal for phases that allow the same contents, and for a phase that allows
-    /// just one equal to [`demand_of`] it.
+    /// just one the same as that of a recovery that has shown it.
     fn demand(&self, phase: usize) -> u64;
 
     /// Name of the run, for reports.
@@ -179,6 +213,10 @@ pub(super) fn demand_of(before: u64, after: u64) -> u64 {
 }
 
 impl<S: Subject> History<S::Content> for Run<S> {
+    fn trace(&self) -> &Trace {
+        &self.trace
+    }
+
     fn judge(&self, phase: usize, content: Option<&S::Content>) -> Result<(), String> {
         let standing = Standing::in_phase(phase);
         let before = self.contents[standing.done].as_ref();

@@ -25,12 +25,12 @@ pub enum Outcome {
 /// either whole or absent.
 ///
 /// All that a subject does must be determined by the medium: the same bytes, the same steps.
-pub trait Subject {
+pub trait Subject: Sync {
     /// An operation. Values that it carries should differ between operations, so that no two
     /// states look alike.
-    type Op: Clone + Debug;
+    type Op: Clone + Debug + Sync;
     /// The structure, open.
-    type Structure;
+    type Structure: Sync;
     /// All that a user can see of the structure.
     type Content: Clone + Debug + Eq + Hash;
 

@@ -23,7 +23,7 @@ use super::choose::{Picks, Search, samples};
 use super::excerpt::excerpt;
 use super::mutant::{Barrier, Count, Mutant};
 use super::pending::{Pending, Unsettled, word_by_word};
-use super::record::{History, demand_of};
+use super::record::{History, SYSTEM, demand_of};
 use super::report::{KindCounts, Report, Violation};
 use super::subject::Subject;
 use super::{Failure, Limits};
@@ -105,13 +105,12 @@ impl<'w, S: Subject> Walker<'w, S> {
     pub(super) fn new(
         subject: &'w S,
         history: &'w dyn History<S::Content>,
-        base: &[u8],
         limits: &'w Limits,
         seen: &'w mut Seen,
         mutant: Option<&'w Mutant>,
     ) -> Walker<'w, S> {
         Walker {
-            bench: Bench::new(subject, base, limits),
+            bench: Bench::new(subject, history.trace().base(), limits),
             history,
             limits,
             seen,
@@ -127,9 +126,9 @@ impl<'w, S: Subject> Walker<'w, S> {
     }
 
     /// Explores the run.
-    pub(super) fn run(mut self, trace: &Trace) -> (Report, Passed) {
+    pub(super) fn run(mut self) -> (Report, Passed) {
         let began = Instant::now();
-        self.walk(trace, 0, &[]);
+        self.walk(self.history.trace(), 0, &[]);
         self.report.elapsed = began.elapsed();
         (self.report, self.passed)
     }
@@ -196,7 +195,7 @@ impl<'w, S: Subject> Walker<'w, S> {
         let Some(barrier) = Barrier::of(event.step) else {
             return;
         };
-        if self.mutant.is_some() {
+        if self.mutant.is_some() || event.thread == SYSTEM {
             return;
         }
         if level > 0 {

@@ -4,43 +4,101 @@ use std::panic::{Location, resume_unwind};
 
 use parking_lot::Mutex;
 
+use super::pace::Pace;
 use super::pending::line_of;
+use super::record::SYSTEM;
+use crate::pmem::region::Region;
 use crate::pmem::trace::{Event, Step, Trace, Watcher};
 
 /// Keeps all events but loads.
 pub(super) struct Recorder {
-    trace: Mutex<Trace>,
-    /// Whether threads give way to each other at each step, so that they interleave.
-    gives_way: bool,
+    record: Mutex<Record>,
+    /// How the threads of the run take turns, if there are several.
+    pace: Option<Pace>,
+}
+
+struct Record {
+    trace: Trace,
+    /// The medium as it must be after the stores that were seen.
+    shadow: Vec<u8>,
 }
 
 impl Recorder {
-    pub(super) fn new(base: Vec<u8>, gives_way: bool) -> Recorder {
+    pub(super) fn new(base: Vec<u8>, pace: Option<Pace>) -> Recorder {
         Recorder {
-            trace: Mutex::new(Trace::new(base)),
-            gives_way,
+            record: Mutex::new(Record {
+                shadow: base.clone(),
+                trace: Trace::new(base),
+            }),
+            pace,
         }
     }
 
     /// Notes that an operation begins or returns.
     pub(super) fn mark(&self, step: Step<'_>, thread: u32) {
         let site = Location::caller();
-        self.trace.lock().push(Event { step, site, thread });
+        let event = Event { step, site, thread };
+        self.record.lock().trace.push(event);
+    }
+
+    /// Notes that the system made durable what was stored to the first `len` bytes.
+    pub(super) fn sync(&self, len: u64) {
+        for offset in (0..len).step_by(64) {
+            self.mark(Step::Flush { offset }, SYSTEM);
+        }
+        self.mark(Step::Fence, SYSTEM);
     }
 
     /// The run so far; none of it is left here.
     pub(super) fn take(&self) -> Trace {
-        std::mem::take(&mut self.trace.lock())
+        std::mem::take(&mut self.record.lock().trace)
+    }
+
+    /// How the threads take turns, if there are several.
+    pub(super) fn pace(&self) -> Option<&Pace> {
+        self.pace.as_ref()
+    }
+
+    /// Whether the memory holds just what was stored through the medium. Asked when no thread
+    /// is at work.
+    ///
+    /// # Errors
+    /// A sentence that names the first word that was changed in another way.
+    pub(super) fn compare(&self, region: &Region) -> Result<(), String> {
+        let now = region.to_vec();
+        let shadow = &self.record.lock().shadow;
+        if now == *shadow {
+            return Ok(());
+        }
+        let differs = now.iter().zip(shadow).position(|(now, then)| now != then);
+        let word = differs.unwrap_or(now.len()) / 8 * 8;
+        Err(format!(
+            "the word at {word:#x} was changed by a store that bypassed the medium"
+        ))
     }
 }
 
 impl Watcher for Recorder {
     fn event(&self, event: Event<'_>) {
-        if !matches!(event.step, Step::Load { .. }) {
-            self.trace.lock().push(event);
+        if let Some(pace) = &self.pace {
+            pace.count();
         }
-        if self.gives_way {
-            std::thread::yield_now();
+        if matches!(event.step, Step::Load { .. }) {
+            return;
+        }
+        let mut record = self.record.lock();
+        record.trace.push(event);
+        if let Step::Store { offset, bytes } | Step::NtStore { offset, bytes } = event.step
+            && let Ok(at) = usize::try_from(offset)
+            && let Some(shadow) = record.shadow.get_mut(at..at + bytes.len())
+        {
+            shadow.copy_from_slice(bytes);
+        }
+    }
+
+    fn pause(&self) {
+        if let Some(pace) = &self.pace {
+            pace.pause();
         }
     }
 }

@@ -19,6 +19,8 @@ enum Bug {
     InPlace,
     /// The magic is durable before what it vouches for.
     MagicFirst,
+    /// A store goes to the memory and not through the medium.
+    Bypass,
 }
 
 struct Cell(Bug);
@@ -69,7 +71,12 @@ impl Subject for Cell {
         let selection = words.get(SELECTION) + u64::from(self.0 != Bug::InPlace);
         let at = slot(selection);
         words.set(at, op.0);
-        words.set(at + 8, op.1);
+        if self.0 == Bug::Bypass {
+            let at = usize::try_from(at + 8).map_err(|error| error.to_string())?;
+            words.0.region().write(at, &op.1.to_le_bytes());
+        } else {
+            words.set(at + 8, op.1);
+        }
         match self.0 {
             Bug::SlotNotFlushed => {}
             Bug::WrongLineFlushed => words.flush(at + 256),
@@ -139,6 +146,15 @@ fn each_bug_of_a_cell_is_caught() {
     assert_caught(&Cell(Bug::SelectionNotFlushed), &OPS, "it holds");
     assert_caught(&Cell(Bug::InPlace), &OPS, "it holds");
     assert_caught(&Cell(Bug::MagicFirst), &OPS, "it holds");
+}
+
+#[test]
+fn a_store_that_bypasses_the_medium_is_found() {
+    let acts = OPS.map(Act::Op);
+    let error = Run::record(&Cell(Bug::Bypass), "bypass", &[], &acts).err();
+    let error = error.expect("it is seen");
+    assert!(error.contains("the word at 0xc8 was changed"), "{error}");
+    assert!(error.contains("after (3, 4)"), "{error}");
 }
 
 #[test]

@@ -132,9 +132,9 @@ impl Keyed for Registers {
     }
 }
 
-fn explore(subject: &Registers, setup: &[Op], threads: &[Vec<Op>]) -> Report {
-    let run = ConcurrentRun::record(subject, "threads", setup, threads).unwrap();
-    let report = Explorer::new(subject, Limits::default()).explore_concurrent(&run);
+fn explore(subject: &Registers, setup: &[Op], threads: &[Vec<Op>], seed: u64) -> Report {
+    let run = ConcurrentRun::record(subject, "threads", setup, threads, seed).unwrap();
+    let report = Explorer::new(subject, Limits::default()).explore(&run);
     println!("{report}");
     report
 }
@@ -158,8 +158,9 @@ fn correct_registers_are_clean_however_the_threads_interleave() {
             (0..4).flat_map(round).collect()
         })
         .collect();
-    for _ in 0..10 {
-        let report = explore(&registers, &[Op::Write(0, 1), Op::Write(3, 2)], &threads);
+    for seed in 0..10 {
+        let setup = [Op::Write(0, 1), Op::Write(3, 2)];
+        let report = explore(&registers, &setup, &threads, seed);
         assert!(report.is_clean(), "{report}");
         assert!(report.images() > 20, "{report}");
     }
@@ -175,7 +176,7 @@ fn a_read_that_returns_what_a_crash_can_undo_is_caught() {
             reads_persist,
             meet: Some(Barrier::new(2)),
         };
-        let report = explore(&registers, &[], &threads);
+        let report = explore(&registers, &[], &threads, 0);
         assert_eq!(report.is_clean(), reads_persist, "{report}");
         if !reads_persist {
             let message = &report.violations[0].message;

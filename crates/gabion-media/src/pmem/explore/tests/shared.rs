@@ -190,10 +190,11 @@ fn threads_that_share_a_pool_lose_nothing_and_leak_nothing() {
         sample: 64,
         ..Limits::from_env()
     };
-    for _ in 0..3 {
+    for seed in limits.seed..limits.seed + 3 {
         let threads = [ops(0), ops(1)];
-        let run = ConcurrentRun::record(&Slots, "pool", &[Op::Put(0, 1)], &threads).unwrap();
-        let report = Explorer::new(&Slots, limits).explore_concurrent(&run);
+        let run = ConcurrentRun::record(&Slots, "pool", &[Op::Put(0, 1)], &threads, seed);
+        let run = run.unwrap();
+        let report = Explorer::new(&Slots, limits).explore(&run);
         println!("shared\n{report}");
         assert!(report.is_clean(), "{report}");
         assert!(report.images() > 100, "{report}");

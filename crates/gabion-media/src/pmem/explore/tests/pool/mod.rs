@@ -1,29 +1,54 @@
-//! The real pool under the explorer: creation, opening, allocating, freeing, large blocks, moved
-//! references, a full pool, and crashes of all that and of its recovery.
+//! The real pool under the explorer, by a structure that uses all of it: a directory of blocks.
 //!
-//! `GABION_CRASH_OPS` is the number of operations that are drawn, three times; see
-//! [`Limits::from_env`] for the others.
+//! - `histories`: creation, opening, allocating, freeing, large blocks, moved references, a full
+//!   pool, and crashes of all that and of its recovery.
+//! - `mutants`: each flush and each fence is left out.
+//! - `published`: bugs that others have had with allocators and pools, planted.
+
+mod histories;
+mod mutants;
+mod published;
 
 use std::collections::BTreeMap;
 use std::sync::OnceLock;
 use std::sync::atomic::Ordering;
 
-use super::super::{Act, Explorer, Limits, Mutant, Outcome, Run, Stage, Subject};
+use super::super::{Act, Outcome, Stage, Subject};
+use crate::pmem::alloc::intent::{IntentSlot, SLOTS as INTENTS};
+use crate::pmem::layout::{FIXED_BYTES, HeaderState, check_header};
 use crate::pmem::{
     Claim, Medium, PAtomicU64, POff, Pool, PoolOptions, PoolStats, ROOT_HINT, Reachable, Reserved,
     Retiring,
 };
-use crate::seeded::Random;
 
 /// Slots of the directory, which is the root block: each a word with the offset of a block.
 const SLOTS: u64 = 6;
 
-/// A directory of blocks in a pool.
+/// A directory of blocks in a pool. The first operation makes it.
 struct Directory {
     bytes: u64,
     heaps: u32,
+    bug: Bug,
     /// Bytes that blocks may use, in use or not: always the same.
     space: OnceLock<u64>,
+}
+
+/// What is wrong with how a directory uses its pool.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Bug {
+    Nothing,
+    /// A block is durably someone's before anything refers to it.
+    CommittedBeforePublish,
+    /// A block is given back before nothing refers to it any more.
+    FreedBeforeUnpublished,
+    /// That a block goes is announced only when nothing refers to it any more.
+    AnnouncedTooLate,
+    /// The announcement names another place than the one of the reference.
+    WrongHint,
+    /// The new directory is published before the references are in it.
+    PublishedBeforeCopied,
+    /// The second of two blocks is announced after the first, which refers to it, is published.
+    SecondTooLate,
 }
 
 #[derive(Clone, Debug)]
@@ -104,24 +129,29 @@ impl Directory {
         pool.flush_range(at + size - 8, 8);
     }
 
-    /// Announces the blocks of a slot as retired.
-    fn retire(pool: &Pool, slot: u64) -> crate::Result<Vec<Retiring<'_>>> {
-        let hint = pool.offset_of(Directory::slot(pool, slot)).raw();
+    /// The blocks of a slot: the one that it refers to, and the one behind that.
+    fn blocks(pool: &Pool, slot: u64) -> [u64; 2] {
         let first = Directory::load(pool, slot);
-        let mut retired = Vec::new();
-        if first != 0 {
-            let second: &PAtomicU64 = pool.at(POff::new(first + 16));
-            // ORDER: Relaxed: one thread.
-            let second = second.load(pool, Ordering::Relaxed);
-            retired.push(pool.retire(POff::<u8>::new(first), hint)?);
-            if second != 0 {
-                retired.push(pool.retire(POff::<u8>::new(second), hint | BEHIND)?);
-            }
+        if first == 0 {
+            return [0, 0];
         }
-        Ok(retired)
+        let second: &PAtomicU64 = pool.at(POff::new(first + 16));
+        // ORDER: Relaxed: one thread.
+        [first, second.load(pool, Ordering::Relaxed)]
     }
 
-    fn put(pool: &Pool, op: &Op) -> crate::Result<()> {
+    /// Announces blocks of a slot as retired.
+    fn retire(pool: &Pool, slot: u64, blocks: [u64; 2]) -> crate::Result<Vec<Retiring<'_>>> {
+        let hint = pool.offset_of(Directory::slot(pool, slot)).raw();
+        let hints = [hint, hint | BEHIND];
+        let blocks = blocks.into_iter().zip(hints);
+        blocks
+            .filter(|(block, _)| *block != 0)
+            .map(|(block, hint)| announce(pool, block, hint))
+            .collect()
+    }
+
+    fn put(&self, pool: &Pool, op: &Op) -> crate::Result<()> {
         let (slot, size, value) = match *op {
             Op::Put { slot, size, value }
             | Op::PutLazily { slot, size, value }
@@ -130,79 +160,123 @@ impl Directory {
         };
         let word = Directory::slot(pool, slot);
         let hint = pool.offset_of(word).raw();
-        let new = pool.alloc(size, hint)?;
-        let second = match op {
-            Op::PutTwo { .. } => Some(pool.alloc(SECOND, hint | BEHIND)?),
-            _ => None,
+        let wrong = u64::from(self.bug == Bug::WrongHint) * 8;
+        let is_two = matches!(op, Op::PutTwo { .. });
+        let new = reserve(pool, size, hint ^ wrong)?;
+        let behind = || reserve(pool, SECOND, hint | BEHIND);
+        let is_early = is_two && self.bug != Bug::SecondTooLate;
+        let mut second = is_early.then(behind).transpose()?;
+        let blocks = Directory::blocks(pool, slot);
+        let is_announced = self.bug != Bug::AnnouncedTooLate;
+        let mut old = match is_announced {
+            true => Directory::retire(pool, slot, blocks)?,
+            false => Vec::new(),
         };
-        let old = Directory::retire(pool, slot)?;
+        if self.bug == Bug::FreedBeforeUnpublished {
+            pool.fence();
+            old.drain(..).for_each(free_now);
+        }
         let at = |block: &Reserved<'_>| block.offset::<u8>().raw();
         if let Some(second) = &second {
             Directory::fill(pool, at(second), SECOND, value + 1, 0);
         }
         Directory::fill(pool, at(&new), size, value, second.as_ref().map_or(0, at));
         pool.fence();
-        word.store(pool, at(&new), Ordering::Release);
+        let new_at = at(&new);
+        let new = match self.bug {
+            Bug::CommittedBeforePublish => {
+                done(new);
+                pool.fence();
+                None
+            }
+            _ => Some(new),
+        };
+        word.store(pool, new_at, Ordering::Release);
         pool.persist(word);
-        new.commit::<u8>();
-        if let Some(second) = second {
-            second.commit::<u8>();
+        if is_two && !is_early {
+            let late = behind()?;
+            Directory::fill(pool, at(&late), SECOND, value + 1, 0);
+            let next: &PAtomicU64 = pool.at(POff::new(new_at + 16));
+            // ORDER: Relaxed: one thread.
+            next.store(pool, at(&late), Ordering::Relaxed);
+            pool.persist(next);
+            second = Some(late);
+        }
+        new.into_iter().chain(second).for_each(done);
+        if !is_announced {
+            old = Directory::retire(pool, slot, blocks)?;
+            pool.fence();
         }
         for old in old {
             if matches!(op, Op::PutLazily { .. }) {
                 old.commit(&pool.enter());
             } else {
-                old.commit_now();
+                free_now(old);
             }
         }
         Ok(())
     }
 
-    fn move_root(pool: &Pool) -> crate::Result<()> {
-        // The hints of operations before refer to slots that are about to move.
-        pool.settle();
+    /// Makes the directory.
+    fn make_root(pool: &Pool) -> crate::Result<()> {
+        let root = reserve(pool, SLOTS * 8, ROOT_HINT)?;
+        pool.zero(root.offset::<u8>().raw(), SLOTS * 8);
+        pool.fence();
+        pool.set_root(root.offset::<PAtomicU64>());
+        done(root);
+        Ok(())
+    }
+
+    fn move_root(&self, pool: &Pool) -> crate::Result<()> {
+        // The hints of operations before refer to the old slots, which stay as they are until their
+        // block is freed; and that ends these operations first. So nothing must be settled here.
         let bytes = SLOTS * 8;
-        let new = pool.alloc(bytes, ROOT_HINT)?;
-        let old = pool.retire(pool.root::<PAtomicU64>(), ROOT_HINT)?;
-        for slot in 0..SLOTS {
+        let new = reserve(pool, bytes, ROOT_HINT)?;
+        let old = announce(pool, pool.root::<PAtomicU64>().raw(), ROOT_HINT)?;
+        let words: Vec<u64> = (0..SLOTS).map(|slot| Directory::load(pool, slot)).collect();
+        if self.bug == Bug::PublishedBeforeCopied {
+            pool.fence();
+            pool.set_root(new.offset::<PAtomicU64>());
+        }
+        for (slot, word) in (0..).zip(words) {
             let at = new.offset::<PAtomicU64>().element(slot);
             // ORDER: Relaxed: the fence below, and the root's store, publish it.
-            pool.at(at)
-                .store(pool, Directory::load(pool, slot), Ordering::Relaxed);
+            pool.at(at).store(pool, word, Ordering::Relaxed);
         }
         pool.flush_range(new.offset::<u8>().raw(), bytes);
         pool.fence();
         pool.set_root(new.offset::<PAtomicU64>());
-        new.commit::<u8>();
-        old.commit_now();
+        done(new);
+        free_now(old);
         Ok(())
     }
 
-    fn run(pool: &Pool, op: &Op) -> crate::Result<()> {
+    fn run(&self, pool: &Pool, op: &Op) -> crate::Result<()> {
+        if pool.root::<PAtomicU64>().is_null() {
+            Directory::make_root(pool)?;
+        }
         match *op {
-            Op::Put { .. } | Op::PutLazily { .. } | Op::PutTwo { .. } => Directory::put(pool, op),
+            Op::Put { .. } | Op::PutLazily { .. } | Op::PutTwo { .. } => self.put(pool, op),
             Op::Delete { slot } => {
                 let word = Directory::slot(pool, slot);
-                let retired = Directory::retire(pool, slot)?;
+                let retired = Directory::retire(pool, slot, Directory::blocks(pool, slot))?;
                 pool.fence();
                 word.store(pool, 0, Ordering::Release);
                 pool.persist(word);
-                for retired in retired {
-                    retired.commit_now();
-                }
+                retired.into_iter().for_each(free_now);
                 Ok(())
             }
             Op::GiveUp { size, slot } => {
                 let hint = pool.offset_of(Directory::slot(pool, slot)).raw();
-                let new = pool.alloc(size, hint)?;
-                let second = pool.alloc(size, hint)?;
-                let retired = Directory::retire(pool, slot)?;
+                let new = reserve(pool, size, hint)?;
+                let second = reserve(pool, size, hint)?;
+                let retired = Directory::retire(pool, slot, Directory::blocks(pool, slot))?;
                 drop(new);
                 drop(retired);
                 drop(second);
                 Ok(())
             }
-            Op::Move => Directory::move_root(pool),
+            Op::Move => self.move_root(pool),
             Op::Collect => {
                 pool.collect();
                 Ok(())
@@ -223,6 +297,37 @@ impl Directory {
     }
 }
 
+// Each step of the protocol is called in one place, so that its flush is one mutant.
+
+fn reserve(pool: &Pool, size: u64, hint: u64) -> crate::Result<Reserved<'_>> {
+    pool.alloc(size, hint)
+}
+
+fn announce(pool: &Pool, block: u64, hint: u64) -> crate::Result<Retiring<'_>> {
+    pool.retire(POff::<u8>::new(block), hint)
+}
+
+fn done(block: Reserved<'_>) {
+    block.commit::<u8>();
+}
+
+fn free_now(block: Retiring<'_>) {
+    block.commit_now();
+}
+
+/// Whether operations are in flight on a medium, or are not known to be over.
+fn has_intents(medium: &Medium) -> bool {
+    let mut bytes = [0; FIXED_BYTES];
+    medium.read(0, &mut bytes);
+    let HeaderState::Valid(header) = check_header(&bytes) else {
+        return false;
+    };
+    let geometry = header.geometry().expect("a shape that is possible");
+    let count = geometry.heaps as usize * INTENTS;
+    let slots: &[IntentSlot] = medium.slice(POff::new(geometry.rings_at), count);
+    slots.iter().any(|slot| !slot.is_blank(medium))
+}
+
 fn space(stats: &PoolStats) -> u64 {
     stats.used_bytes + stats.retired_bytes + stats.fragmented_bytes + stats.free_bytes
 }
@@ -240,34 +345,24 @@ impl Subject for Directory {
         // What a crash left is wiped, as a file would be made anew.
         let medium = stage.medium();
         medium.zero(0, medium.len());
-        medium.fence();
         let pool = Pool::create_in(stage.region(), self.options(stage));
         let pool = pool.map_err(|error| error.to_string())?;
-        let root = pool
-            .alloc(SLOTS * 8, ROOT_HINT)
-            .map_err(|error| error.to_string())?;
-        pool.zero(root.offset::<u8>().raw(), SLOTS * 8);
-        pool.fence();
-        pool.set_root(root.offset::<PAtomicU64>());
-        root.commit::<u8>();
         self.space.get_or_init(|| space(&pool.stats()));
         Ok(pool)
     }
 
     fn open(&self, stage: &Stage) -> Result<Option<Pool>, String> {
+        let medium = stage.medium();
         let mut magic = [0; 8];
-        stage.medium().read(0, &mut magic);
+        medium.read(0, &mut magic);
         if magic == [0; 8] {
             return Ok(None);
         }
+        let has_intents = has_intents(&medium);
         let pool = Pool::open_in(stage.region(), self.options(stage));
         let pool = pool.map_err(|error| error.to_string())?;
-        let stats = pool.stats();
-        if pool.root::<PAtomicU64>().is_null() {
-            if stats.used_blocks != 0 {
-                return Err(format!("{} blocks and no root", stats.used_blocks));
-            }
-            return Ok(None);
+        if pool.was_closed() && has_intents {
+            return Err("it is said to be closed, and operations are in flight".to_owned());
         }
         Ok(Some(pool))
     }
@@ -277,7 +372,7 @@ impl Subject for Directory {
     }
 
     fn apply(&self, pool: &Pool, op: &Op) -> Result<Outcome, String> {
-        match Directory::run(pool, op) {
+        match self.run(pool, op) {
             Ok(()) => Ok(Outcome::Done),
             Err(crate::Error::PoolFull { .. }) => Ok(Outcome::Refused),
             Err(error) => Err(error.to_string()),
@@ -286,11 +381,12 @@ impl Subject for Directory {
 
     fn content(&self, pool: &Pool) -> Result<Content, String> {
         let mut content = Content::new();
-        let mut blocks = vec![(
-            pool.root::<PAtomicU64>().raw(),
-            pool.rounded_size(SLOTS * 8),
-        )];
-        for slot in 0..SLOTS {
+        let root = pool.root::<PAtomicU64>();
+        let mut blocks = Vec::new();
+        if !root.is_null() {
+            blocks.push((root.raw(), pool.rounded_size(SLOTS * 8)));
+        }
+        for slot in (0..SLOTS).take_while(|_| !root.is_null()) {
             let at = Directory::load(pool, slot);
             if at == 0 {
                 continue;
@@ -408,221 +504,19 @@ fn put(slot: u64, size: u64, value: u64) -> Act<Op> {
     Act::Op(Op::Put { slot, size, value })
 }
 
-/// Small and large blocks, new, replaced and freed, at once and later.
-fn blocks() -> Vec<Act<Op>> {
-    vec![
-        put(0, 48, 1),
-        put(1, 48, 2),
-        put(0, 200, 3),
-        Act::Op(Op::Delete { slot: 1 }),
-        put(2, 6000, 4),
-        put(2, 9000, 5),
-        Act::Op(Op::Delete { slot: 2 }),
-        Act::Op(Op::PutTwo {
-            slot: 3,
-            size: 64,
-            value: 10,
-        }),
-        Act::Op(Op::PutTwo {
-            slot: 3,
-            size: 32,
-            value: 20,
-        }),
-        Act::Op(Op::PutLazily {
-            slot: 3,
-            size: 104,
-            value: 30,
-        }),
-        Act::Op(Op::PutLazily {
-            slot: 0,
-            size: 48,
-            value: 31,
-        }),
-        Act::Op(Op::Collect),
-        Act::Op(Op::GiveUp { slot: 0, size: 48 }),
-        Act::Op(Op::GiveUp {
-            slot: 1,
-            size: 5000,
-        }),
-        put(0, 48, 40),
-        Act::Reopen,
-        put(0, 48, 41),
-        Act::Op(Op::Delete { slot: 3 }),
-    ]
+fn put_two(slot: u64, size: u64, value: u64) -> Act<Op> {
+    Act::Op(Op::PutTwo { slot, size, value })
 }
 
-/// References move while intents of operations before are not erased yet.
-fn moves() -> Vec<Act<Op>> {
-    vec![
-        put(0, 48, 1),
-        Act::Op(Op::Move),
-        put(0, 64, 2),
-        put(1, 64, 3),
-        Act::Op(Op::Delete { slot: 0 }),
-        Act::Op(Op::Move),
-        put(4, 304, 4),
-        Act::Op(Op::Move),
-        Act::Op(Op::Move),
-        Act::Reopen,
-        Act::Op(Op::Move),
-    ]
-}
-
-/// Operations that are given up, each followed by ones that use what it had in hand.
-fn given_up() -> Vec<Act<Op>> {
-    let mut acts = vec![put(0, 48, 1), put(1, 48, 2)];
-    for round in 0..4 {
-        let give_up = Act::Op(Op::GiveUp {
-            slot: round % 2,
-            size: 48,
-        });
-        acts.extend([
-            give_up.clone(),
-            Act::Op(Op::Move),
-            put(2 + round % 2, 48, 10 + round),
-            put(4 + round % 2, 48, 20 + round),
-            Act::Op(Op::Delete {
-                slot: 2 + round % 2,
-            }),
-            give_up,
-            put(4 + round % 2, 48, 30 + round),
-            put(2 + round % 2, 48, 40 + round),
-        ]);
-    }
-    acts
-}
-
-/// Blocks until there is no space, and on with what is freed.
-fn full() -> Vec<Act<Op>> {
-    let mut acts: Vec<Act<Op>> = (0..SLOTS)
-        .map(|slot| put(slot, 12_000, 100 + slot))
-        .collect();
-    acts.extend([
-        put(5, 56, 200),
-        put(5, 3000, 201),
-        Act::Op(Op::PutTwo {
-            slot: 4,
-            size: 12_000,
-            value: 202,
-        }),
-        Act::Op(Op::Delete { slot: 0 }),
-        put(0, 2504, 203),
-        put(1, 12_000, 204),
-    ]);
-    acts
+fn lazily(slot: u64, size: u64, value: u64) -> Act<Op> {
+    Act::Op(Op::PutLazily { slot, size, value })
 }
 
 fn small() -> Directory {
     Directory {
         bytes: 64 << 10,
         heaps: 1,
+        bug: Bug::Nothing,
         space: OnceLock::new(),
     }
-}
-
-/// Operations drawn from a seed.
-fn drawn(seed: u64, count: usize) -> Vec<Act<Op>> {
-    let mut random = Random::new(seed);
-    let mut acts = Vec::new();
-    for value in (1000..).step_by(2).take(count) {
-        let slot = random.word() % SLOTS;
-        let size = [32, 48, 48, 104, 304, 2048, 2504, 9000][random.index(8)];
-        let act = match random.below(16) {
-            0..6 => put(slot, size, value),
-            6 | 7 => Act::Op(Op::PutLazily { slot, size, value }),
-            8 | 9 => Act::Op(Op::PutTwo { slot, size, value }),
-            10 | 11 => Act::Op(Op::Delete { slot }),
-            12 => Act::Op(Op::GiveUp { slot, size }),
-            13 => Act::Op(Op::Move),
-            14 => Act::Op(Op::Collect),
-            _ if random.below(4) == 0 => {
-                acts.extend(drain().map(Act::Op));
-                continue;
-            }
-            _ => Act::Reopen,
-        };
-        acts.push(act);
-    }
-    acts
-}
-
-fn assert_pool_is_clean(name: &str, acts: &[Act<Op>]) {
-    let subject = small();
-    let run = Run::record(&subject, name, &[], acts).unwrap();
-    let limits = Limits {
-        nested_probes: 1,
-        ..Limits::from_env()
-    };
-    let report = Explorer::new(&subject, limits).explore(&run);
-    println!("{name}\n{report}");
-    assert!(report.is_clean(), "{report}");
-}
-
-#[test]
-fn blocks_are_neither_lost_nor_given_out_twice() {
-    assert_pool_is_clean("blocks", &blocks());
-}
-
-#[test]
-fn references_may_move_once_the_pool_is_settled() {
-    assert_pool_is_clean("moves", &moves());
-}
-
-#[test]
-fn what_is_given_up_leaves_nothing_behind() {
-    assert_pool_is_clean("given up", &given_up());
-}
-
-#[test]
-fn a_full_pool_stays_as_it_is() {
-    assert_pool_is_clean("full", &full());
-}
-
-#[test]
-fn drawn_operations_are_clean() {
-    let limits = Limits::from_env();
-    let count = std::env::var("GABION_CRASH_OPS").map_or(40, |text| text.parse().unwrap());
-    for seed in limits.seed..limits.seed + 3 {
-        assert_pool_is_clean(&format!("drawn from {seed:#x}"), &drawn(seed, count));
-    }
-}
-
-/// Whoever allocates must flush the content and fence, and flush the publish and fence. What
-/// the pool does besides on its own account is partly there for speed: a state that is flushed by
-/// `commit` need not be waited for later.
-#[test]
-fn every_flush_and_fence_that_the_protocol_asks_for_is_needed() {
-    const SOURCE: &str = include_str!("pool.rs");
-    const OF_THE_POOL: [&str; 6] = ["commit", "drop(", "collect", "settle", "alloc(", "retire("];
-    let subject = small();
-    let limits = Limits {
-        sample: 128,
-        nested_all: 32,
-        nested_sample: 8,
-        ..Limits::default()
-    };
-    let mut explorer = Explorer::new(&subject, limits);
-    let runs: Vec<_> = [
-        ("blocks", blocks()),
-        ("moves", moves()),
-        ("given up", given_up()),
-    ]
-    .map(|(name, acts)| Run::record(&subject, name, &[], &acts).unwrap())
-    .into();
-    for run in &runs {
-        let report = explorer.explore(run);
-        assert!(report.is_clean(), "{report}");
-    }
-    let report = explorer.mutants(&runs.iter().collect::<Vec<_>>());
-    println!("MUTANTS {report}");
-    for survivor in report.survivors() {
-        let Mutant::Place(place, _) = survivor else {
-            continue;
-        };
-        let line = SOURCE.lines().nth(place.line() as usize - 1).unwrap_or("");
-        let is_here = place.file().ends_with("tests/pool.rs") && !line.contains("medium.");
-        let is_the_pools = OF_THE_POOL.iter().any(|word| line.contains(word));
-        assert!(!is_here || is_the_pools, "{survivor} survived: {line}");
-    }
-    assert!(report.caught() * 5 >= report.tried.len() * 2, "{report}");
 }

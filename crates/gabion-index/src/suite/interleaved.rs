@@ -1,0 +1,254 @@
+//! Histories of several threads that a power failure ends.
+//!
+//! Threads insert, update, delete and look up a few keys while the index grows, shrinks and is
+//! compacted. Without a crash, the answers about each key must be explained by an order of its
+//! operations (linearizability); with one, at whatever step of whatever thread, so must what
+//! recovery finds: nothing that an operation had answered is lost or undone (durable
+//! linearizability). Pauses are drawn from `GABION_CRASH_SEED`; `GABION_CRASH_THREADS` is the
+//! number of runs of each history.
+
+use std::collections::BTreeMap;
+
+use gabion_media::pmem::explore::{
+    Access, ConcurrentRun, Explorer, History, Keyed, Limits, Mutant, Outcome, Report, Stage,
+    Subject,
+};
+
+use super::Keys;
+use super::crash::{Op, Small, from_env, limits};
+use crate::{Index, Item};
+
+/// Keys that histories may use, by their numbers.
+const KEYS: u64 = 1000;
+
+/// A small index whose content is told by numbers of keys.
+pub(crate) struct Numbered<K: Item + ?Sized> {
+    small: Small<K>,
+    numbers: BTreeMap<K::Owned, u64>,
+}
+
+impl<K: Item + ?Sized> Numbered<K> {
+    pub(crate) fn new(keys: Keys<K>) -> Numbered<K> {
+        Numbered {
+            numbers: (0..KEYS)
+                .map(|number| ((keys.key)(number), number))
+                .collect(),
+            small: Small { keys },
+        }
+    }
+}
+
+impl<K: Item + ?Sized> Subject for Numbered<K> {
+    type Op = Op;
+    type Structure = Box<dyn Index<K>>;
+    type Content = BTreeMap<u64, u64>;
+
+    fn bytes(&self) -> u64 {
+        self.small.bytes()
+    }
+
+    fn create(&self, stage: &Stage) -> Result<Self::Structure, String> {
+        self.small.create(stage)
+    }
+
+    fn open(&self, stage: &Stage) -> Result<Option<Self::Structure>, String> {
+        self.small.open(stage)
+    }
+
+    fn close(&self, index: Self::Structure) -> Result<(), String> {
+        self.small.close(index)
+    }
+
+    fn apply(&self, index: &Self::Structure, op: &Op) -> Result<Outcome, String> {
+        self.small.apply(index, op)
+    }
+
+    fn content(&self, index: &Self::Structure) -> Result<Self::Content, String> {
+        let content = self.small.content(index)?.into_iter();
+        content
+            .map(|(key, value)| match self.numbers.get::<K::Owned>(&key) {
+                Some(number) => Ok((*number, value)),
+                None => Err(format!("{key:?} is of no history")),
+            })
+            .collect()
+    }
+
+    fn empty(&self) -> Self::Content {
+        BTreeMap::new()
+    }
+
+    fn expect(&self, content: &mut Self::Content, op: &Op) {
+        match *op {
+            Op::Insert(k, v) => {
+                content.insert(k, v);
+            }
+            Op::Update(k, v) => {
+                content.entry(k).and_modify(|value| *value = v);
+            }
+            Op::Remove(k) => {
+                content.remove(&k);
+            }
+            Op::Get(_) | Op::Compact => {}
+        }
+    }
+
+    fn name(&self, op: &Op) -> &'static str {
+        self.small.name(op)
+    }
+
+    fn probes(&self) -> Vec<Op> {
+        self.small.probes()
+    }
+}
+
+impl<K: Item + ?Sized> Keyed for Numbered<K> {
+    fn access(&self, index: &Self::Structure, op: &Op) -> Result<Access, String> {
+        let saw = self
+            .small
+            .run(&**index, op)
+            .map_err(|error| error.to_string())?;
+        let (key, left) = match *op {
+            Op::Insert(k, v) => (k, Some(Some(v))),
+            Op::Update(k, v) => (k, saw.map(|_| Some(v))),
+            Op::Remove(k) => (k, Some(None)),
+            Op::Get(k) => (k, None),
+            // A key that no other operation has.
+            Op::Compact => (KEYS, None),
+        };
+        let saw = (key != KEYS).then_some(saw);
+        Ok(Access { key, saw, left })
+    }
+}
+
+/// A history: its name, its preparation, and what each thread does.
+type Threads = (&'static str, Vec<Op>, Vec<Vec<Op>>);
+
+/// Changes and lookups of the keys from `first` on, with values that name the thread.
+fn traffic(thread: u64, first: u64, keys: u64, count: u64) -> Vec<Op> {
+    let op = |number: u64| {
+        let key = first + (number * 5 + thread * 3) % keys;
+        let value = 1000 * (thread + 1) + number;
+        match (number + thread) % 6 {
+            0 | 3 => Op::Insert(key, value),
+            1 => Op::Get(key),
+            2 => Op::Update(key, value),
+            4 => Op::Remove(key),
+            _ => Op::Get(first + (number + thread) % keys),
+        }
+    };
+    (0..count).map(op).collect()
+}
+
+fn histories() -> Vec<Threads> {
+    let inserts = |range: std::ops::Range<u64>| range.map(|k| Op::Insert(k, 100 + k));
+    let gets = |range: std::ops::Range<u64>| range.map(Op::Get).collect::<Vec<_>>();
+    let removes = |range: std::ops::Range<u64>| range.map(Op::Remove).collect::<Vec<_>>();
+    vec![
+        (
+            "few keys",
+            inserts(0..2).collect(),
+            vec![
+                traffic(0, 0, 3, 12),
+                traffic(1, 0, 3, 12),
+                traffic(2, 0, 3, 12),
+            ],
+        ),
+        (
+            "growth",
+            inserts(0..11).collect(),
+            vec![
+                inserts(11..16).collect(),
+                traffic(1, 9, 4, 10),
+                gets(10..16),
+            ],
+        ),
+        (
+            "compaction",
+            inserts(0..40).chain((0..15).map(Op::Remove)).collect(),
+            vec![
+                vec![Op::Compact, Op::Remove(30), Op::Compact],
+                traffic(1, 28, 4, 10),
+                traffic(2, 28, 4, 10),
+            ],
+        ),
+        (
+            "shrinking",
+            inserts(0..40).chain((0..30).map(Op::Remove)).collect(),
+            vec![removes(30..38), traffic(1, 36, 3, 8), gets(34..40)],
+        ),
+    ]
+}
+
+/// Few images of each moment: there are many moments, as the threads fence all the time.
+fn few(limits: Limits) -> Limits {
+    Limits {
+        all: limits.all.min(48),
+        sample: limits.sample.min(24),
+        nested_all: 4,
+        nested_sample: 2,
+        ..limits
+    }
+}
+
+/// Explores each history a number of times, with other pauses each time.
+pub(crate) fn survive<K: Item + ?Sized>(keys: Keys<K>) {
+    let name = keys.name;
+    let subject = Numbered::new(keys);
+    let limits = few(limits());
+    let mut total = Report::default();
+    for number in 0..from_env("GABION_CRASH_THREADS", 1) {
+        for (history, setup, threads) in histories() {
+            let seed = limits.seed + number;
+            let run = ConcurrentRun::record(&subject, history, &setup, &threads, seed);
+            let run = run.unwrap_or_else(|error| panic!("{history}, seed {seed}: {error}"));
+            let report = Explorer::new(&subject, limits).explore(&run);
+            assert!(report.is_clean(), "{history}, seed {seed}: {report}");
+            total.add(report);
+        }
+    }
+    println!("{name}, several threads: {total}");
+}
+
+/// A reader that does not make durable what it answers is caught: it is what is left of one when
+/// its flushes, or its fence, are left out. `is_readers` knows the file that these are in. Whether
+/// a reader meets a writer there depends on the system, so only runs in which one did are tried.
+pub(crate) fn catch_readers<K: Item + ?Sized>(keys: Keys<K>, is_readers: fn(&str) -> bool) {
+    const ATTEMPTS: u64 = 3000;
+    const READERS: usize = 2;
+    let subject = Numbered::new(keys);
+    let limits = Limits {
+        all: 32,
+        sample: 8,
+        depth: 1,
+        ..limits()
+    };
+    let updates = (0..8).map(|number| Op::Update(0, 1000 + number)).collect();
+    let threads = [updates, vec![Op::Get(0); 8], vec![Op::Get(0); 8]];
+    let mut caught = Vec::new();
+    for seed in (limits.seed..).take(usize::try_from(ATTEMPTS).unwrap_or(0)) {
+        let run = ConcurrentRun::record(&subject, "readers", &[Op::Insert(0, 1)], &threads, seed);
+        let run = run.unwrap_or_else(|error| panic!("seed {seed}: {error}"));
+        let mut events = History::<BTreeMap<u64, u64>>::trace(&run).iter();
+        if !events.any(|event| is_readers(event.site.file())) {
+            continue;
+        }
+        let mut explorer = Explorer::new(&subject, limits);
+        let report = explorer.explore(&run);
+        assert!(report.is_clean(), "seed {seed}: {report}");
+        for mutant in explorer.places() {
+            let is_one = matches!(&mutant, Mutant::Place(place, _) if is_readers(place.file()));
+            if !is_one || caught.contains(&mutant) {
+                continue;
+            }
+            if let Some(violation) = explorer.try_mutant(mutant.clone(), &[&run]).caught {
+                assert!(violation.message.contains("no order of"), "{violation}");
+                println!("seed {seed}: without {mutant}: {violation}");
+                caught.push(mutant);
+            }
+        }
+        if caught.len() == READERS {
+            return;
+        }
+    }
+    panic!("{ATTEMPTS} runs caught only {caught:?}");
+}
