@@ -63,10 +63,10 @@ pub use options::{
     Capabilities, DEFAULT_BACKGROUND_THREADS, DEFAULT_BLOCK_BYTES, DEFAULT_BUCKET_BYTES,
     DEFAULT_CACHE_BYTES, DEFAULT_FILTER_BITS_PER_KEY, DEFAULT_LOG_BYTES_MAX,
     DEFAULT_MEMTABLE_BUDGET_BYTES, DEFAULT_PROCESSORS_OF_ONE_LANE, DEFAULT_READ_WEIGHT,
-    DEFAULT_SEARCHES_UNTIL_ORDERED, DEFAULT_SPLIT_WAYS, DEFAULT_SUBLEVELS_MAX,
-    DEFAULT_SUBLEVELS_MIN, DEFAULT_SYNC_INTERVAL, Durability, Engine, MemTableForm, Options,
-    TableReads,
+    DEFAULT_SEARCHES_UNTIL_ORDERED, DEFAULT_SPACE_AMPLIFICATION_MAX, DEFAULT_SPLIT_WAYS,
+    DEFAULT_SUBLEVELS_MAX, DEFAULT_SUBLEVELS_MIN, DEFAULT_SYNC_INTERVAL, Durability, Engine,
+    MemTableForm, Options, TableReads,
 };
 pub use slice::Slice;
 pub use snapshot::Snapshot;
-pub use stats::{BucketStats, CacheStats, KeyspaceStats, Stats, WrittenBytes};
+pub use stats::{BucketStats, CacheStats, GarbageStats, KeyspaceStats, Stats, WrittenBytes};

@@ -64,6 +64,11 @@ pub const DEFAULT_READ_WEIGHT: u32 = 10;
 /// order costs about a millisecond, and then each insert about 150 ns.
 pub const DEFAULT_SEARCHES_UNTIL_ORDERED: u32 = 64;
 
+/// Default cap on the space of the tables, as a multiple of what is live in them. Each byte of a
+/// new version then costs at most about one and a half bytes of compaction for it; at 1.5 it would
+/// be three.
+pub const DEFAULT_SPACE_AMPLIFICATION_MAX: f64 = 2.0;
+
 /// What a completed write survives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Durability {
@@ -300,6 +305,13 @@ pub struct Options {
     /// What writes survive unless they ask for more. Default: [`DEFAULT_SYNC_INTERVAL`].
     pub durability: Durability,
 
+    /// Cap on the space amplification: the bytes of all tables over the bytes that they would have
+    /// without old versions and deleted keys, which is estimated, rather too low. Writers are
+    /// slowed down before it is reached, and wait at it as long as there is garbage that no
+    /// snapshot needs; the log, and the outputs of compactions that have not ended, are not in it.
+    /// At least 1.25; infinite for none. Default: [`DEFAULT_SPACE_AMPLIFICATION_MAX`].
+    pub space_amplification_max: f64,
+
     // Performance.
     /// Memory of all MemTables together, in bytes. Default: [`DEFAULT_MEMTABLE_BUDGET_BYTES`].
     pub memtable_budget_bytes: u64,
@@ -353,6 +365,7 @@ impl Default for Options {
             error_if_exists: false,
             engine: Engine::default(),
             durability: Durability::default(),
+            space_amplification_max: DEFAULT_SPACE_AMPLIFICATION_MAX,
             memtable_budget_bytes: DEFAULT_MEMTABLE_BUDGET_BYTES,
             memtable_form: MemTableForm::default(),
             searches_until_ordered: DEFAULT_SEARCHES_UNTIL_ORDERED,
@@ -397,6 +410,8 @@ impl Options {
         engine: Engine,
         /// Sets [`Options::durability`].
         durability: Durability,
+        /// Sets [`Options::space_amplification_max`].
+        space_amplification_max: f64,
         /// Sets [`Options::memtable_budget_bytes`].
         memtable_budget_bytes: u64,
         /// Sets [`Options::memtable_form`].
@@ -443,7 +458,12 @@ impl Options {
 
     /// Checks every value that could not work.
     pub(crate) fn check(&self) -> Result<()> {
-        let rules: [(&'static str, bool, &'static str); 8] = [
+        let rules: [(&'static str, bool, &'static str); 9] = [
+            (
+                "space_amplification_max",
+                self.space_amplification_max >= 1.25,
+                "1.25 is the least that can be kept",
+            ),
             (
                 "memtable_budget_bytes",
                 self.memtable_budget_bytes >= 1 << 10,

@@ -33,6 +33,17 @@ pub struct Stats {
     pub index_and_filter_bytes: u64,
     /// Bytes of all tables.
     pub table_bytes: u64,
+    /// What of the tables a reader of now can see, estimated from counts and sketches of keys: the
+    /// bytes that full compactions would leave.
+    pub live_bytes: u64,
+    /// The same, estimated low: [`crate::Options::space_amplification_max`] is kept by this.
+    pub live_bytes_min: u64,
+    /// Bytes of all tables over `live_bytes`; 1 for no tables.
+    pub space_amplification: f64,
+    /// Bytes of all tables and of the log's files over `live_bytes`.
+    pub space_amplification_with_log: f64,
+    /// What of the tables nobody sees.
+    pub garbage: GarbageStats,
     /// Bytes of all files of the store: its tables and its log.
     pub space_bytes: u64,
     /// Number of table files.
@@ -110,6 +121,20 @@ impl WrittenBytes {
         let tables = self.flush + self.compaction + self.split + self.merge;
         tables + self.gc + self.checkpoint + self.metadata
     }
+}
+
+/// What of the tables nobody sees, estimated. Snapshots may need some of it.
+#[non_exhaustive]
+#[derive(Clone, Copy, Debug, Default, Serialize)]
+pub struct GarbageStats {
+    /// Bytes of old versions, of deleted keys and of tombstones.
+    pub old_version_bytes: u64,
+    /// Bytes that range deletes hide.
+    pub deleted_range_bytes: u64,
+    /// Bytes of tables that buckets share after a split which are in no bucket's part any more.
+    pub shared_bytes: u64,
+    /// Number of tombstones, range deletes included.
+    pub tombstones: u64,
 }
 
 /// The block cache, which mapped tables do not use.

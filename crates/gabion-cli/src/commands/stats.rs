@@ -20,8 +20,27 @@ pub(crate) fn run(arguments: &StatsArguments, output: &mut Output) -> Result<(),
 }
 
 fn print(stats: &Stats, output: &mut Output) -> Result<(), Failure> {
+    let garbage = &stats.garbage;
     let mut figures = vec![
         ("files on disk", bytes_text(stats.space_bytes)),
+        ("live in tables, about", bytes_text(stats.live_bytes)),
+        (
+            "space amplification",
+            format!(
+                "{:.2}, with the log {:.2}",
+                stats.space_amplification, stats.space_amplification_with_log
+            ),
+        ),
+        (
+            "garbage, about",
+            format!(
+                "{} old versions, {} deleted ranges, {} of split buckets, {} tombstones",
+                bytes_text(garbage.old_version_bytes),
+                bytes_text(garbage.deleted_range_bytes),
+                bytes_text(garbage.shared_bytes),
+                count_text(garbage.tombstones)
+            ),
+        ),
         ("log", bytes_text(stats.log_bytes)),
         ("files of the log", bytes_text(stats.log_file_bytes)),
         (

@@ -5,9 +5,10 @@
 //!
 //! Of the segments that are needed no more, a few are kept and become the next ones: their space
 //! was written before, so that a sync changes nothing in the file system but the data, and their
-//! pages are in memory. They still hold old frames. None of them is valid in the new segment: a frame's
-//! checksum covers the number of its segment, and two strings of the same length that differ in
-//! this number only have different checksums, as a CRC keeps every difference of 32 bits apart.
+//! pages are in memory. They still hold old frames. None of them is valid in the new segment: a
+//! frame's checksum covers the number of its segment, and two strings of the same length that
+//! differ in this number only have different checksums, as a CRC keeps every difference of 32 bits
+//! apart.
 //!
 //! A log that takes no appends for a while keeps neither spare files nor one prepared ahead
 //! ([`Segments::discard_next`]), and may go on in a small segment ([`Segments::begin_small`]).

@@ -23,8 +23,8 @@
 //! - I5: a state is replaced only with the install lock held (see `writepath`).
 
 use std::ops::Deref;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use arc_swap::ArcSwap;
 use parking_lot::Mutex;
@@ -36,6 +36,7 @@ use super::prefix_index::{PrefixIndex, common_prefix_len};
 use super::range_deletes::{Deletes, Fragments};
 use super::reads::Reads;
 use super::snapshots::Protected;
+use super::space::{Settled, Space};
 use crate::types::Seq;
 use crate::{Result, Slice};
 
@@ -126,6 +127,8 @@ pub(crate) struct Bucket {
     pub(crate) reads: Reads,
     /// Whether somebody waits for a full compaction.
     pub(crate) demand: Demand,
+    /// What the last full compaction left.
+    pub(crate) settled: Mutex<Option<Settled>>,
 }
 
 impl Bucket {
@@ -143,6 +146,7 @@ impl Bucket {
             unsplittable_files: AtomicUsize::new(0),
             reads: Reads::default(),
             demand: Demand::default(),
+            settled: Mutex::default(),
         }
     }
 
@@ -297,6 +301,8 @@ impl BucketState {
 pub(crate) struct Levels {
     /// Runs by level, newest first (I2).
     levels: Vec<Vec<Run>>,
+    /// What they hold of the bucket, once that is measured.
+    pub(crate) space: OnceLock<Space>,
 }
 
 impl Levels {
@@ -327,6 +333,7 @@ impl Levels {
             self.levels.push(Vec::new());
         }
         self.levels[level].insert(0, run);
+        self.space.take();
     }
 
     /// Removes the runs with these numbers from a level.
@@ -334,6 +341,7 @@ impl Levels {
         if let Some(runs) = self.levels.get_mut(level) {
             runs.retain(|run| !numbers.contains(&run.number));
         }
+        self.space.take();
     }
 
     /// The runs, as a bucket with another range sees them: tables that the range does not touch
@@ -354,6 +362,7 @@ impl Levels {
             .map(|runs| runs.iter().filter_map(slice).collect());
         Levels {
             levels: levels.collect(),
+            space: OnceLock::new(),
         }
     }
 }

@@ -43,6 +43,8 @@ pub(super) struct Compaction {
     purpose: Purpose,
     /// Nothing older than the inputs lies in the bucket.
     bottom: bool,
+    /// The inputs are all runs of the bucket.
+    whole: bool,
     /// Inputs that do not overlap are rewritten too, so that they lose what nobody needs.
     rewrites: bool,
 }
@@ -64,6 +66,7 @@ impl Compaction {
             output_level,
             purpose: Purpose::Compaction,
             bottom,
+            whole: false,
             rewrites: false,
         }
     }
@@ -85,12 +88,13 @@ impl Compaction {
             output_level,
             purpose,
             bottom: true,
+            whole: true,
             rewrites: false,
         }
     }
 
-    /// The same, for a bucket that a user wants compacted: nothing is moved as it is.
-    pub(super) fn on_demand(bucket: &Arc<Bucket>, levels: &Levels) -> Compaction {
+    /// The same, for a bucket that must lose what nobody needs: nothing is moved as it is.
+    pub(super) fn rewriting(bucket: &Arc<Bucket>, levels: &Levels) -> Compaction {
         Compaction {
             rewrites: true,
             ..Compaction::of_bucket(bucket, levels, Purpose::Compaction)
@@ -102,20 +106,24 @@ impl Wip {
     /// Carries out a compaction of a bucket that the caller has reserved.
     pub(super) fn compact(&self, job: &Compaction) -> Result<()> {
         let runs: Vec<Run> = job.inputs.iter().map(|(_, run)| run.clone()).collect();
+        let oldest = self.snapshots.oldest();
         let mut files = runs.iter().flat_map(|run| run.tables.iter());
         let deletes = files.any(|file| file.meta.range_deletes > 0);
-        match Run::in_order(&runs).filter(|_| !job.rewrites && !deletes) {
+        let number = match Run::in_order(&runs).filter(|_| !job.rewrites && !deletes) {
             Some(ordered) => {
                 let tables = ordered
                     .iter()
                     .flat_map(|run| run.tables.iter().cloned())
                     .collect();
-                self.install_compaction(job, tables, None)?;
+                self.install_compaction(job, tables, None)?
             }
             None => {
                 let output = self.merge(job, &runs)?;
-                self.install_compaction(job, Vec::new(), output)?;
+                self.install_compaction(job, Vec::new(), output)?
             }
+        };
+        if job.whole {
+            self.settle(&job.bucket, number, oldest);
         }
         self.counters.count_compaction();
         Ok(())
@@ -154,13 +162,14 @@ impl Wip {
         Ok(Some(meta))
     }
 
-    /// Exchanges the inputs for `moved`, which are tables of theirs, or for the table `written`.
+    /// Exchanges the inputs for `moved`, which are tables of theirs, or for the table `written`;
+    /// returns the number of the run.
     fn install_compaction(
         &self,
         job: &Compaction,
         moved: Vec<Arc<TableFile>>,
         written: Option<TableMeta>,
-    ) -> Result<()> {
+    ) -> Result<u64> {
         let bucket = &job.bucket;
         let inputs = || job.inputs.iter().flat_map(|(_, run)| run.tables.iter());
         let mut versions = self.versions.lock();
@@ -232,7 +241,7 @@ impl Wip {
             .for_each(|(level, _)| bucket.reads.compacted(*level));
         drop(install);
         retire_all(dropped);
-        Ok(())
+        Ok(number)
     }
 }
 

@@ -2,13 +2,15 @@
 //!
 //! # Kinds of jobs, the most urgent first
 //! 1. a level with `sublevels_max` runs: a compaction of the level;
-//! 2. a bucket at its capacity: a split, or a full compaction when half of it is hidden versions;
-//! 3. a bucket that a user wants compacted (`demand`): a full compaction;
-//! 4. a bucket that shares overlapping tables with its siblings: a full compaction of its slices;
-//! 5. a bucket of which half is hidden versions, or half are tables that range deletes hide: a full
+//! 2. when the tables have almost as much garbage as they may have (`space`): a bucket of which a
+//!    good part is garbage, a full compaction;
+//! 3. a bucket at its capacity: a split, or a full compaction when half of it is hidden versions;
+//! 4. a bucket that a user wants compacted (`demand`): a full compaction;
+//! 5. a bucket that shares overlapping tables with its siblings: a full compaction of its slices;
+//! 6. a bucket of which half is hidden versions, or half are tables that range deletes hide: a full
 //!    compaction;
-//! 6. a level with `sublevels_min` runs, when nothing else is due;
-//! 7. when nobody writes: a bucket whose younger runs together are half as large as its largest, a
+//! 7. a level with `sublevels_min` runs, when nothing else is due;
+//! 8. when nobody writes: a bucket whose younger runs together are half as large as its largest, a
 //!    full compaction. Reads then find one run where there were several, for at most three bytes
 //!    written per byte that came since the last time.
 //!
@@ -29,6 +31,7 @@ use super::bucket::{Bucket, BucketState, Run};
 use super::compact::{Compaction, range_deletes_of};
 use super::priority::{self, Claim, Urgency};
 use super::range_deletes::{Deletes, Hidden};
+use super::space::Need;
 use super::split::slice_bytes;
 use super::{Keyspace, Wip};
 use crate::Result;
@@ -39,6 +42,16 @@ const MEMTABLE_SHARE_BYTES: u64 = 2 << 20;
 
 /// Buckets grow to at most this many times `bucket_bytes`: 1 GiB by default, as in the paper.
 const CAPACITY_GROWTH_MAX: u64 = 16;
+
+/// What holds of the store when it is looked for what is due.
+struct Circumstances {
+    /// The size at which buckets split, before it is varied.
+    capacity_base: u64,
+    /// Nobody writes.
+    idle: bool,
+    /// How pressing it is to give space back.
+    need: Need,
+}
 
 /// Something that is due in a bucket.
 struct Due {
@@ -58,7 +71,7 @@ enum Job {
 impl Wip {
     /// Does what is most pressing in a bucket that is reserved; false when nothing is due.
     pub(super) fn serve(&self, keyspace: &Arc<Keyspace>, bucket: &Arc<Bucket>) -> Result<bool> {
-        let due = self.due(bucket, self.capacity_base(), self.is_idle())?;
+        let due = self.due(bucket, &self.circumstances(self.is_idle()))?;
         match due.map(|due| due.job) {
             Some(Job::Split { ways }) => {
                 if !self.split(keyspace, bucket, ways)? {
@@ -79,14 +92,14 @@ impl Wip {
 
     /// The bucket in which something is most pressing, of those that no job has reserved.
     pub(super) fn most_pressing(&self, idle: bool) -> Result<Option<(Arc<Keyspace>, Arc<Bucket>)>> {
-        let base = self.capacity_base();
+        let circumstances = self.circumstances(idle);
         let mut claims = Vec::new();
         let mut places = Vec::new();
         for (keyspace, bucket) in self.buckets() {
             if bucket.is_busy() {
                 continue;
             }
-            if let Some(due) = self.due(&bucket, base, idle)? {
+            if let Some(due) = self.due(&bucket, &circumstances)? {
                 claims.push(due.claim);
                 places.push((keyspace, bucket));
             }
@@ -95,8 +108,21 @@ impl Wip {
         Ok(first.map(|position| places.swap_remove(position)))
     }
 
+    fn circumstances(&self, idle: bool) -> Circumstances {
+        Circumstances {
+            capacity_base: self.capacity_base(),
+            idle,
+            need: self.space_need(),
+        }
+    }
+
     /// What is most pressing in a bucket.
-    fn due(&self, bucket: &Arc<Bucket>, capacity_base: u64, idle: bool) -> Result<Option<Due>> {
+    fn due(&self, bucket: &Arc<Bucket>, circumstances: &Circumstances) -> Result<Option<Due>> {
+        let Circumstances {
+            capacity_base,
+            idle,
+            need,
+        } = *circumstances;
         let state = bucket.state.load_full();
         let levels = &state.levels;
         let options = &self.options;
@@ -124,6 +150,21 @@ impl Wip {
         };
         let compact = |purpose| Job::Compact(Compaction::of_bucket(bucket, levels, purpose));
         let demanded = runs > 0 && bucket.demand.is_asked();
+        if need > Need::None
+            && !demanded
+            && let Some(share) = self.worthwhile_garbage(bucket, &state)?
+        {
+            let claim = Claim {
+                urgency: match count >= options.sublevels_max {
+                    true => Urgency::Full,
+                    false => Urgency::Garbage,
+                },
+                reads: 0,
+                sublevels: usize::try_from(share).unwrap_or(usize::MAX),
+            };
+            let job = Job::Compact(Compaction::rewriting(bucket, levels));
+            return Ok(Some(Due { job, claim }));
+        }
         if count >= options.sublevels_max && !demanded {
             return Ok(Some(of_level(Urgency::Full)));
         }
@@ -139,7 +180,7 @@ impl Wip {
             }
         }
         if demanded {
-            let job = Job::OnDemand(Compaction::on_demand(bucket, levels));
+            let job = Job::OnDemand(Compaction::rewriting(bucket, levels));
             return Ok(Some(of_bucket(Urgency::Demanded, job)));
         }
         if self.deleted_bytes(bucket, &state)? > bytes / 2 {

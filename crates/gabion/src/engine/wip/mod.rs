@@ -20,6 +20,7 @@
 //! | `demand` | a compaction that a user asks for |
 //! | `due`, `priority`, `reads` | which of these comes next |
 //! | `schedule` | the threads that do them |
+//! | `space` | how much garbage there is, and the cap on it |
 //! | `throttle` | writers are slowed before they must be stopped |
 //! | `reclaim` | the log's tail moves on, its segments are deleted |
 //! | `rest` | an idle store's log gives its space back |
@@ -69,6 +70,7 @@ mod retain;
 mod scan;
 mod schedule;
 mod snapshots;
+mod space;
 mod split;
 mod stats;
 mod table;
@@ -165,6 +167,8 @@ pub(crate) struct Wip {
 
     schedule: Schedule,
     throttle: Throttle,
+    /// The space of the tables when it was last looked at.
+    totals: Mutex<space::Totals>,
     counters: Counters,
     /// The failure that made the store read-only.
     failure: OnceLock<String>,

@@ -9,7 +9,7 @@
 //! hardly read are left alone for longer, which saves their bandwidth.
 //!
 //! The fullest levels hold writers up, so among levels at `sublevels_max` the number of sublevels
-//! alone decides.
+//! alone decides, and among buckets that are compacted for their garbage its share.
 
 /// Kinds of jobs, the least urgent first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -26,6 +26,8 @@ pub(super) enum Urgency {
     Demanded,
     /// A bucket at its capacity.
     Split,
+    /// A bucket with much garbage, when the store has almost as much as it may have.
+    Garbage,
     /// A level of `sublevels_max` runs.
     Full,
 }
@@ -36,7 +38,7 @@ pub(super) struct Claim {
     pub(super) urgency: Urgency,
     /// Reads of what it would compact since that was compacted last.
     pub(super) reads: u64,
-    /// Sublevels that it would make one.
+    /// Sublevels that it would make one; for [`Urgency::Garbage`] the garbage in thousandths.
     pub(super) sublevels: usize,
 }
 
@@ -45,7 +47,7 @@ pub(super) fn first(claims: &[Claim], read_weight: u32) -> Option<usize> {
     let urgency = claims.iter().map(|claim| claim.urgency).max()?;
     let most_urgent = || claims.iter().filter(|claim| claim.urgency == urgency);
     let read_weight = match urgency {
-        Urgency::Full => 0.0,
+        Urgency::Full | Urgency::Garbage => 0.0,
         _ => f64::from(read_weight),
     };
     let reads_sum: f64 = most_urgent().map(|claim| number(claim.reads)).sum();

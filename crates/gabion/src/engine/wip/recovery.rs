@@ -114,6 +114,7 @@ impl Wip {
             install: Mutex::new(Install::default()),
             schedule: Schedule::default(),
             throttle,
+            totals: Mutex::default(),
             counters: Counters::default(),
             failure: std::sync::OnceLock::new(),
             closed: AtomicBool::new(false),

@@ -12,6 +12,7 @@ use std::time::Duration;
 use parking_lot::{Condvar, Mutex};
 
 use super::Wip;
+use super::space::Need;
 use crate::options::Durability;
 use crate::types::Seq;
 use crate::{Error, Result};
@@ -186,13 +187,19 @@ impl Wip {
     }
 
     fn do_one(&self, flushes_only: bool) -> Result<bool> {
-        if self.flush_one()? {
+        let must_make_room = self.must_make_room();
+        if !must_make_room && self.flush_one()? {
             return Ok(true);
         }
         if flushes_only {
             return Ok(false);
         }
         let Some((keyspace, bucket)) = self.most_pressing(self.is_idle())? else {
+            if must_make_room {
+                // Snapshots hold the garbage, or others work on it.
+                self.look_at_space()?;
+                return self.flush_one();
+            }
             return Ok(false);
         };
         if !bucket.reserve() {
@@ -208,6 +215,12 @@ impl Wip {
             bucket.release();
         }
         result
+    }
+
+    /// Whether a flush has to wait for compactions that make room for it. Not when these find no
+    /// room themselves.
+    fn must_make_room(&self) -> bool {
+        self.space_need() == Need::Stop && self.schedule.state.lock().no_space.is_none()
     }
 
     /// What follows the opening of a store.
@@ -230,6 +243,10 @@ impl Wip {
         }
         self.counters.set_table_bytes(table_bytes);
         self.throttle.set_runs(runs_max);
+        if let Err(error) = self.look_at_space() {
+            // Who compacts the bucket meets the same error.
+            tracing::warn!(%error, "how much space is used stays unknown for now");
+        }
         self.schedule.wake_all();
     }
 
@@ -260,7 +277,11 @@ impl Wip {
     pub(crate) fn relief_is_due(&self) -> Result<bool> {
         self.check_progress()?;
         self.throttle.set_memory(self.pool.allocated_bytes());
-        Ok(self.throttle.is_stopped_by_runs() || !self.lock_install().frozen.is_empty())
+        if self.throttle.is_stopped_by_space() {
+            self.look_at_space()?;
+        }
+        let stopped = self.throttle.is_stopped_by_runs() || self.throttle.is_stopped_by_space();
+        Ok(stopped || !self.lock_install().frozen.is_empty())
     }
 
     /// Waits until no MemTable is frozen.

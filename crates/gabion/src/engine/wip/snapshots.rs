@@ -64,6 +64,11 @@ impl Snapshots {
         Protected { bounds }
     }
 
+    /// The oldest number that is registered.
+    pub(crate) fn oldest(&self) -> Option<Seq> {
+        self.readers.lock().first().map(|(seq, _)| *seq)
+    }
+
     /// Number of registrations.
     pub(crate) fn count(&self) -> usize {
         self.readers.lock().iter().map(|(_, count)| count).sum()

@@ -6,7 +6,7 @@ use std::time::Duration;
 use gabion_media::Purpose;
 
 use super::Wip;
-use crate::stats::{BucketStats, CacheStats, KeyspaceStats, Stats, WrittenBytes};
+use crate::stats::{BucketStats, CacheStats, GarbageStats, KeyspaceStats, Stats, WrittenBytes};
 
 /// Counters of events. They order nothing, so all accesses are relaxed.
 #[derive(Default)]
@@ -95,6 +95,9 @@ impl Wip {
         let log_bytes = self.log_bytes();
         let log_file_bytes = self.syncer.file_bytes();
         let cache = self.cache.stats();
+        // What a table that does not open holds is not known; who reads it is told.
+        let totals = self.space_totals().unwrap_or_default();
+        let tables_of = totals.buckets;
         let keyspaces = self.keyspace_stats();
         Stats {
             user_bytes,
@@ -114,6 +117,17 @@ impl Wip {
             },
             index_and_filter_bytes: self.index_and_filter_bytes(),
             table_bytes,
+            live_bytes: tables_of.live,
+            live_bytes_min: tables_of.live_min,
+            space_amplification: totals.amplification(table_bytes),
+            space_amplification_with_log: totals.amplification(table_bytes + log_file_bytes),
+            garbage: GarbageStats {
+                old_version_bytes: (tables_of.bytes - tables_of.live)
+                    .saturating_sub(tables_of.deleted),
+                deleted_range_bytes: tables_of.deleted,
+                shared_bytes: totals.orphaned,
+                tombstones: tables_of.tombstones,
+            },
             space_bytes: table_bytes + log_file_bytes,
             tables,
             buckets: keyspaces

@@ -1,12 +1,12 @@
 //! Slowing writers before they must be stopped.
 //!
 //! # Idea
-//! Writers outrun the background when MemTables fill faster than they are flushed, or runs pile up
-//! faster than they are merged. Each of the two is a pressure between 0 and 1; from a soft limit
-//! on, every written byte costs a delay that grows with `pressure / (1 - pressure)`: barely
-//! measurable at first, and equal to the background's own speed somewhere before 1. Debts are slept
-//! off once they are worth a sleep. At pressure 1 the writer waits for the background; that time is
-//! a stall.
+//! Writers outrun the background when MemTables fill faster than they are flushed, runs pile up
+//! faster than they are merged, or old versions come faster than they go. Each of the three is a
+//! pressure between 0 and 1; from a soft limit on, every written byte costs a delay that grows with
+//! `pressure / (1 - pressure)`: barely measurable at first, and equal to the background's own speed
+//! somewhere before 1. Debts are slept off once they are worth a sleep. At pressure 1 the writer
+//! waits for the background; that time is a stall.
 //!
 //! # Memory
 //! The budget covers active and frozen MemTables. Active ones may use 60 % of it, so that 40 % can
@@ -28,6 +28,9 @@ const SLEEP_NS_MIN: u64 = 200_000;
 
 /// No single write pays more than this for its delay.
 const SLEEP_NS_MAX: u64 = 10_000_000;
+
+/// A pressure of 1 in what [`Throttle`] keeps.
+const PRESSURE_ONE: f64 = 1e6;
 
 /// How long a stalled writer waits before it looks again.
 const STALL_SLICE: Duration = Duration::from_millis(10);
@@ -54,6 +57,8 @@ pub(crate) struct Throttle {
     memory_bytes: AtomicU64,
     /// The most runs that any bucket has in its level 0.
     runs_max: AtomicU64,
+    /// The pressure of garbage, in millionths.
+    space: AtomicU64,
     debt_ns: AtomicU64,
     /// Without background threads nobody could end a wait, so nobody waits.
     off: bool,
@@ -90,6 +95,7 @@ impl Throttle {
             look_at_bytes: AtomicU64::new(0),
             memory_bytes: AtomicU64::new(0),
             runs_max: AtomicU64::new(0),
+            space: AtomicU64::new(0),
             debt_ns: AtomicU64::new(0),
             off: options.background_threads == 0,
             lock: Mutex::new(()),
@@ -154,6 +160,33 @@ impl Throttle {
         self.wake();
     }
 
+    /// The pressure of garbage: none up to 0, stop from 1 on.
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "between 0 and a million"
+    )]
+    pub(crate) fn set_space(&self, pressure: f64) {
+        let pressure = (pressure.clamp(0.0, 1.0) * PRESSURE_ONE) as u64;
+        // ORDER: Relaxed, as above.
+        self.space.store(pressure, Ordering::Relaxed);
+        self.wake();
+    }
+
+    /// Whether the garbage alone stops writers.
+    pub(crate) fn is_stopped_by_space(&self) -> bool {
+        self.space_pressure() >= 1.0
+    }
+
+    #[expect(
+        clippy::cast_precision_loss,
+        reason = "pressure needs no more than 53 bits"
+    )]
+    fn space_pressure(&self) -> f64 {
+        // ORDER: Relaxed, as above.
+        self.space.load(Ordering::Relaxed) as f64 / PRESSURE_ONE
+    }
+
     /// Lets stalled writers look again.
     pub(crate) fn wake(&self) {
         self.relieved.notify_all();
@@ -171,7 +204,7 @@ impl Throttle {
         let limits = &self.limits;
         let memory = (memory - limits.delay_bytes) / (limits.stop_bytes - limits.delay_bytes);
         let runs = (runs - limits.runs_delay) / (limits.runs_stop - limits.runs_delay);
-        memory.max(runs).clamp(0.0, 1.0)
+        memory.max(runs).max(self.space_pressure()).clamp(0.0, 1.0)
     }
 
     /// Lets a write of `bytes` pass, after the delay that the pressure asks for. A stalled writer

@@ -69,7 +69,8 @@ pub(crate) fn option_sets() -> Vec<Options> {
         small()
             .background_threads(2)
             .durability(Durability::default())
-            .log_bytes_max(2 << 10),
+            .log_bytes_max(2 << 10)
+            .space_amplification_max(1.25),
     ];
     let ways = [TableReads::Cached, TableReads::Mapped];
     let ways = ways.into_iter().cycle();
