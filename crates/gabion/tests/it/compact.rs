@@ -19,7 +19,7 @@ fn key(number: u32) -> Vec<u8> {
 fn size(stats: &Stats) -> (u64, usize) {
     let buckets = stats.keyspaces[0].buckets.iter();
     let runs = buckets.map(|bucket| bucket.levels.iter().map(Vec::len).sum());
-    (stats.space_bytes - stats.log_bytes, runs.max().unwrap_or(0))
+    (stats.table_bytes, runs.max().unwrap_or(0))
 }
 
 #[test]
