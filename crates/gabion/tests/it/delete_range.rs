@@ -38,7 +38,8 @@ fn scans_seek_past_what_was_deleted_instead_of_stepping_over_it() {
         // The cache counts the blocks that were looked at.
         .table_reads(TableReads::Cached)
         .sublevels_min(8)
-        .sublevels_max(8);
+        .sublevels_max(8)
+        .space_amplification_max(f64::INFINITY);
     let subject = open(&sim, &options);
     let keyspace = &subject.keyspaces[0];
     fill(&subject, 20_000);
