@@ -66,10 +66,7 @@ macro_rules! persistent_integer {
             #[track_caller]
             pub fn store(&self, medium: &Medium, value: $int, order: Ordering) {
                 if medium.is_watched() {
-                    let offset = medium.offset_of(self).raw();
-                    let bytes = &value.to_le_bytes();
-                    let step = Step::Store { offset, bytes };
-                    return medium.watched_step(step, || self.0.store(value, order));
+                    return self.watched_store(medium, value, order);
                 }
                 self.0.store(value, order);
             }
@@ -78,6 +75,10 @@ macro_rules! persistent_integer {
             #[inline]
             #[track_caller]
             pub fn store_persist(&self, medium: &Medium, value: $int, order: Ordering) {
+                if medium.is_plain() {
+                    self.0.store(value, order);
+                    return medium.fence();
+                }
                 self.store(medium, value, order);
                 medium.persist(self);
             }
@@ -138,6 +139,18 @@ macro_rules! persistent_integer {
                     return self.watched(medium, |before| Some(before & bits));
                 }
                 self.0.fetch_and(bits, order)
+            }
+
+            // A function of its own, and by value, so that the arguments of a store that nobody
+            // watches stay in registers.
+            #[cold]
+            #[inline(never)]
+            #[track_caller]
+            fn watched_store(&self, medium: &Medium, value: $int, order: Ordering) {
+                let offset = medium.offset_of(self).raw();
+                let bytes = &value.to_le_bytes();
+                let step = Step::Store { offset, bytes };
+                medium.watched_step(step, || self.0.store(value, order));
             }
 
             #[cold]

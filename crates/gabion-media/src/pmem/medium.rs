@@ -53,6 +53,9 @@ pub struct Medium {
     len: u64,
     mode: FlushMode,
     needs_fence: bool,
+    is_watched: bool,
+    /// Whether stores are all there is to do: flushes and fences do nothing, and nobody watches.
+    is_plain: bool,
     region: Arc<Region>,
     watched: Option<Arc<Watched>>,
     dirty: Option<Arc<DirtyPages>>,
@@ -103,15 +106,18 @@ impl Medium {
             let threads = Mutex::default();
             Arc::new(Watched { watcher, threads })
         });
+        let mode = if watched.is_some() {
+            FlushMode::Report
+        } else {
+            mode
+        };
         Medium {
             start: region.start().as_ptr(),
             len: region.len() as u64,
-            mode: if watched.is_some() {
-                FlushMode::Report
-            } else {
-                mode
-            },
+            mode,
             needs_fence,
+            is_watched: watched.is_some(),
+            is_plain: mode == FlushMode::Nothing && !needs_fence,
             region,
             watched,
             dirty: None,
@@ -139,7 +145,13 @@ impl Medium {
     /// Whether each step is reported to a watcher.
     #[inline]
     pub fn is_watched(&self) -> bool {
-        self.watched.is_some()
+        self.is_watched
+    }
+
+    /// Whether flushes and fences have nothing to do, and nobody watches.
+    #[inline]
+    pub(super) fn is_plain(&self) -> bool {
+        self.is_plain
     }
 
     /// The number of this thread among those that a watcher sees.
@@ -156,19 +168,26 @@ impl Medium {
     #[inline]
     #[track_caller]
     pub fn at<T: Media>(&self, offset: POff<T>) -> &T {
-        match self.try_at(offset) {
-            Some(value) => value,
-            None => out_of_bounds(offset.raw(), size_of::<T>() as u64, self.len),
+        let (offset, size) = (offset.raw(), size_of::<T>());
+        if !self.holds(offset, size, align_of::<T>()) {
+            out_of_bounds(offset, size as u64, self.len);
         }
+        let address = self.address(offset).cast::<T>();
+        // SAFETY: within the region and aligned, as was just checked; any bytes are a valid `T`
+        // and all its fields are atomics (`Media`). The region lives as long as this medium.
+        unsafe { &*address }
     }
 
     /// The value at an offset, if it lies within the medium and is aligned for its type.
     #[inline]
     pub fn try_at<T: Media>(&self, offset: POff<T>) -> Option<&T> {
-        let address = self.checked_address(offset.raw(), size_of::<T>(), align_of::<T>())?;
-        // SAFETY: within the region and aligned, as was just checked; any bytes are a valid `T`
-        // and all its fields are atomics (`Media`). The region lives as long as this medium.
-        Some(unsafe { &*address.cast::<T>() })
+        let offset = offset.raw();
+        if !self.holds(offset, size_of::<T>(), align_of::<T>()) {
+            return None;
+        }
+        let address = self.address(offset).cast::<T>();
+        // SAFETY: as for `at`.
+        Some(unsafe { &*address })
     }
 
     /// `count` values that lie one behind the other.
@@ -188,24 +207,31 @@ impl Medium {
     #[inline]
     pub fn try_slice<T: Media>(&self, offset: POff<T>, count: usize) -> Option<&[T]> {
         let size = size_of::<T>().checked_mul(count)?;
-        let address = self.checked_address(offset.raw(), size, align_of::<T>())?;
-        // SAFETY: as for `try_at`.
-        Some(unsafe { std::slice::from_raw_parts(address.cast::<T>(), count) })
-    }
-
-    #[inline]
-    fn checked_address(&self, offset: u64, size: usize, align: usize) -> Option<*mut u8> {
-        let fits = offset <= self.len && size as u64 <= self.len - offset;
-        if !fits || !offset.is_multiple_of(align as u64) {
+        let offset = offset.raw();
+        if !self.holds(offset, size, align_of::<T>()) {
             return None;
         }
+        let address = self.address(offset).cast::<T>();
+        // SAFETY: as for `at`.
+        Some(unsafe { std::slice::from_raw_parts(address, count) })
+    }
+
+    /// Whether so many bytes from an offset on lie within the medium and are aligned.
+    #[inline]
+    fn holds(&self, offset: u64, size: usize, align: usize) -> bool {
+        // Where the compiler sees that the sum cannot overflow, this is one comparison.
+        let end = offset.checked_add(size as u64);
+        end.is_some_and(|end| end <= self.len) && offset.is_multiple_of(align as u64)
+    }
+
+    /// The address of an offset.
+    #[inline]
+    fn address(&self, offset: u64) -> *mut u8 {
         #[expect(
             clippy::cast_possible_truncation,
-            reason = "at most the length of a region"
+            reason = "what is accessed lies within the region"
         )]
-        let offset = offset as usize;
-        // SAFETY: the address lies within the region or directly behind it.
-        Some(unsafe { self.start.add(offset) })
+        self.start.wrapping_add(offset as usize)
     }
 
     /// The offset of a value that lies in this medium.
@@ -286,12 +312,13 @@ impl Medium {
     #[inline]
     #[track_caller]
     pub fn fence(&self) {
+        if self.is_plain {
+            return plain_fence();
+        }
         if self.needs_fence {
             cpu::store_fence();
         } else {
-            // ORDER: Release, so that the compiler moves no store across what the medium's class
-            // makes free; processors of this kind keep the order of stores.
-            compiler_fence(Ordering::Release);
+            plain_fence();
         }
         if self.is_watched() {
             self.report(Step::Fence);
@@ -302,6 +329,9 @@ impl Medium {
     #[inline]
     #[track_caller]
     pub fn persist<T: ?Sized>(&self, value: &T) {
+        if self.is_plain {
+            return plain_fence();
+        }
         self.flush(value);
         self.fence();
     }
@@ -562,6 +592,14 @@ impl Medium {
         }
         before
     }
+}
+
+/// The fence of media whose class makes fences free.
+#[inline]
+fn plain_fence() {
+    // ORDER: Release, so that the compiler moves no store across it; processors of this kind keep
+    // the order of stores.
+    compiler_fence(Ordering::Release);
 }
 
 #[cold]
