@@ -1,20 +1,27 @@
 //! TurboHash in DRAM beside concurrent maps, 8 + 8 bytes, tables larger than the cache.
 //!
 //! ```sh
-//! cargo bench -p gabion-index --features maps --bench maps -- ENTRIES THREADS [MAP...]
+//! cargo bench -p gabion-index --features maps --bench maps -- ENTRIES THREADS ROUNDS [MAP...]
 //! ```
 //!
-//! By default 4,000,000 entries, one thread, all maps. Each map is filled, read, asked for absent
-//! keys, updated and drained, every thread with its share of random keys. Operations per second are
-//! those of the wall clock; those in brackets are per second of processor time of the threads, for
-//! machines that others use too. The memory is that of the process after the fill.
+//! By default 8,000,000 entries, one thread, 3 rounds, all maps; 50,000,000 entries need 6 GiB of
+//! memory. In each round every map is made, filled, read, asked for absent keys, updated and
+//! drained in its turn, every thread with its share of random keys; what is shown are the medians
+//! of the rounds. A rate is that of the processor time of the threads, times their number, so that
+//! other work on the machine disturbs it little; on an idle machine that is the rate of the clock.
+//!
+//! The row `machine` is what the memory itself gives at the same time: reads of random cache lines
+//! of as many bytes as the table has, each of which waits for the one before (`chained`), or none
+//! of which does (`independent`).
 
+use std::collections::BTreeMap;
 use std::hash::BuildHasher;
-use std::time::Instant;
+use std::hint::black_box;
+use std::sync::atomic::Ordering;
 
 use gabion_index::TurboHash;
 use gabion_index::turbo::Options;
-use gabion_media::pmem::{Pool, PoolOptions};
+use gabion_media::pmem::{PAtomicU64, Pool, PoolOptions, ROOT_HINT};
 use parking_lot::RwLock;
 
 /// What is measured of a map.
@@ -189,9 +196,59 @@ fn memory() -> u64 {
     kib.unwrap_or(0) * 1024
 }
 
-/// Runs `work` with each of the ranges that the threads share `entries` in, and prints the speed.
-fn phase(name: &str, entries: u64, threads: u64, work: impl Fn(std::ops::Range<u64>) + Sync) {
-    let start = Instant::now();
+/// Rates in M/s, or bytes per entry, of all rounds, by row and column.
+#[derive(Default)]
+struct Figures {
+    columns: Vec<&'static str>,
+    rounds: BTreeMap<(String, &'static str), Vec<f64>>,
+}
+
+impl Figures {
+    fn add(&mut self, row: &str, column: &'static str, figure: f64) {
+        if !self.columns.contains(&column) {
+            self.columns.push(column);
+        }
+        let rounds = self.rounds.entry((row.to_owned(), column)).or_default();
+        rounds.push(figure);
+    }
+
+    fn median(&self, row: &str, column: &'static str) -> Option<f64> {
+        let mut rounds = self.rounds.get(&(row.to_owned(), column))?.clone();
+        rounds.sort_unstable_by(f64::total_cmp);
+        rounds.get(rounds.len() / 2).copied()
+    }
+
+    fn print(&self, rows: &[&str]) {
+        print!("{:10}", "M/s");
+        self.columns.iter().for_each(|name| print!(" {name:>14}"));
+        for row in rows {
+            print!("\n{row:10}");
+            for column in &self.columns {
+                match self.median(row, column) {
+                    Some(figure) => print!(" {figure:>14.2}"),
+                    None => print!(" {:>14}", ""),
+                }
+            }
+        }
+        println!("\n\nns per operation and thread; a chained read of the machine counts as 1");
+        let wait = self.median("machine", "chained").unwrap_or(f64::NAN);
+        for row in rows {
+            print!("{row:10}");
+            for column in self.columns.iter().filter(|name| **name != BYTES) {
+                match self.median(row, column) {
+                    Some(rate) => print!(" {:>7.1} {:>6.2}", 1e3 / rate, wait / rate),
+                    None => print!(" {:>14}", ""),
+                }
+            }
+            println!();
+        }
+    }
+}
+
+const BYTES: &str = "bytes/entry";
+
+/// Runs `work` with each of the ranges that the threads share `entries` in; M/s.
+fn rate(entries: u64, threads: u64, work: impl Fn(std::ops::Range<u64>) + Sync) -> f64 {
     let part = |thread| entries * thread / threads..entries * (thread + 1) / threads;
     let run = |range| {
         let before = processor_ns();
@@ -208,40 +265,77 @@ fn phase(name: &str, entries: u64, threads: u64, work: impl Fn(std::ops::Range<u
             .map(|thread| thread.join().expect("a thread"))
             .sum()
     });
-    let seconds = start.elapsed().as_secs_f64();
-    let per_processor = entries as f64 / processor * 1e3 * threads as f64;
-    print!(
-        "  {name} {:.1} ({per_processor:.1})",
-        entries as f64 / seconds / 1e6
+    entries as f64 / processor * 1e3 * threads as f64
+}
+
+/// What the memory gives.
+fn measure_machine(entries: u64, threads: u64, figures: &mut Figures) {
+    let lines = entries / 2;
+    let pool = Pool::anonymous(PoolOptions {
+        size: lines * 64 + (64 << 20),
+        ..PoolOptions::default()
+    })
+    .expect("memory");
+    let block = pool.alloc(lines * 64, ROOT_HINT).expect("memory");
+    let words = block.offset::<PAtomicU64>();
+    let line_at = |number: u64| -> &PAtomicU64 { pool.at(words.element(number * 8)) };
+    // ORDER: Relaxed: nobody else knows the memory.
+    (0..lines).for_each(|line| line_at(line).store(&pool, key_of(line), Ordering::Relaxed));
+    let chained = |range: std::ops::Range<u64>| {
+        let mut state = range.start;
+        for _ in range {
+            state = key_of(state ^ line_at(draw(state, lines)).peek(Ordering::Relaxed));
+        }
+        black_box(state);
+    };
+    let independent = |range: std::ops::Range<u64>| {
+        let read = |seed| line_at(draw(seed, lines)).peek(Ordering::Relaxed);
+        black_box(range.map(read).fold(0, u64::wrapping_add));
+    };
+    figures.add("machine", "chained", rate(entries / 4, threads, chained));
+    figures.add(
+        "machine",
+        "independent",
+        rate(entries, threads, independent),
     );
 }
 
-fn measure(name: &str, map: &dyn Map, entries: u64, threads: u64, before: u64) {
-    print!("{name:10}");
-    phase("insert", entries, threads, |range| {
+fn measure(name: &str, entries: u64, threads: u64, figures: &mut Figures) {
+    let before = memory();
+    let map = &*make(name, entries);
+    let mut phase = |column, work: &(dyn Fn(std::ops::Range<u64>) + Sync)| {
+        figures.add(name, column, rate(entries, threads, work));
+    };
+    phase("insert", &|range| {
         range.for_each(|number| map.insert(key_of(number), number));
     });
     let bytes = memory().saturating_sub(before) as f64 / entries as f64;
-    phase("read", entries, threads, |range| {
+    phase("read", &|range| {
         range.for_each(|seed| assert!(map.get(key_of(draw(seed, entries))).is_some()));
     });
-    phase("missing", entries, threads, |range| {
+    phase("missing", &|range| {
         range.for_each(|number| assert!(map.get(key_of(number + entries * 7)).is_none()));
     });
-    phase("update", entries, threads, |range| {
+    phase("update", &|range| {
         range.for_each(|seed| map.update(key_of(draw(seed, entries)), seed));
     });
     if map.get_many(&[key_of(0)]).is_some() {
-        phase("batched read", entries, threads, |range| {
+        let read_many = |range: std::ops::Range<u64>, key: &dyn Fn(u64) -> u64, found| {
             let mut keys = [0; BATCH];
             for first in range.step_by(BATCH) {
-                for (seed, key) in (first..).zip(&mut keys) {
-                    *key = key_of(draw(seed, entries));
+                for (seed, place) in (first..).zip(&mut keys) {
+                    *place = key(seed);
                 }
-                assert_eq!(map.get_many(&keys), Some(BATCH));
+                assert_eq!(map.get_many(&keys), Some(found));
             }
+        };
+        phase("batched read", &|range| {
+            read_many(range, &|seed| key_of(draw(seed, entries)), BATCH);
         });
-        phase("batched update", entries, threads, |range| {
+        phase("batched missing", &|range| {
+            read_many(range, &|number| key_of(number + entries * 7), 0);
+        });
+        phase("batched update", &|range| {
             let mut updates = [(0, 0); BATCH];
             for first in range.step_by(BATCH) {
                 for (seed, entry) in (first..).zip(&mut updates) {
@@ -251,10 +345,10 @@ fn measure(name: &str, map: &dyn Map, entries: u64, threads: u64, before: u64) {
             }
         });
     }
-    phase("delete", entries, threads, |range| {
+    phase("delete", &|range| {
         range.for_each(|number| assert!(map.remove(key_of(number))));
     });
-    println!("  {bytes:.1} bytes per entry");
+    figures.add(name, BYTES, bytes);
 }
 
 fn turbohash(entries: u64) -> TurboHash<u64, u64> {
@@ -294,13 +388,21 @@ fn main() {
         }
         parsed.unwrap_or(default)
     };
-    let (entries, threads): (u64, u64) = (number(4_000_000), number(1));
+    let (entries, threads): (u64, u64) = (number(8_000_000), number(1));
+    let rounds = number(3);
     let wanted: Vec<String> = args.collect();
-    println!("{entries} entries, {threads} threads, M operations/s (per processor time)");
-    for name in ["turbohash", "dashmap", "papaya", "scc", "hashbrown"] {
-        if wanted.is_empty() || wanted.iter().any(|wanted| wanted == name) {
-            let before = memory();
-            measure(name, &*make(name, entries), entries, threads, before);
+    let names: Vec<_> = ["turbohash", "dashmap", "papaya", "scc", "hashbrown"]
+        .into_iter()
+        .filter(|name| wanted.is_empty() || wanted.iter().any(|wanted| wanted == name))
+        .collect();
+    println!("{entries} entries, {threads} threads, medians of {rounds} rounds");
+    let mut figures = Figures::default();
+    for _ in 0..rounds {
+        measure_machine(entries, threads, &mut figures);
+        for name in &names {
+            measure(name, entries, threads, &mut figures);
         }
     }
+    let rows: Vec<_> = ["machine"].into_iter().chain(names).collect();
+    figures.print(&rows);
 }
