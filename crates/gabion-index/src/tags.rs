@@ -149,7 +149,7 @@ mod sse2 {
     #[inline]
     #[target_feature(enable = "sse2")]
     fn equal(tags: [u64; 2], tag: u8) -> u16 {
-        let [low, high] = tags.map(u64::cast_signed);
+        let [low, high] = [tags[0].cast_signed(), tags[1].cast_signed()];
         let equal = _mm_cmpeq_epi8(_mm_set_epi64x(high, low), _mm_set1_epi8(tag.cast_signed()));
         #[expect(
             clippy::cast_possible_truncation,

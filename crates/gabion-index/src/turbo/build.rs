@@ -131,10 +131,12 @@ impl<K: Item + ?Sized, V: Item + ?Sized> TurboHash<K, V> {
     /// Gives space back after a delete that left few entries. What cannot be done now can later.
     #[inline]
     pub(super) fn shrink_after_delete(&self, shard: &mut Locked<'_>, hash: u64) {
-        let counts = shard.counts().unwrap_or_default();
-        let usable = shard.place().count() * u64::from(USABLE_SLOTS);
-        if counts.live * 100 < usable * LOAD_BEFORE_SHRINK && self.collects_garbage {
-            self.shrink(shard, hash, counts.live);
+        let count = shard.place().count();
+        if count > self.first_count && self.collects_garbage {
+            let live = shard.counts().unwrap_or_default().live;
+            if live * 100 < count * u64::from(USABLE_SLOTS) * LOAD_BEFORE_SHRINK {
+                self.shrink(shard, hash, live);
+            }
         }
     }
 

@@ -73,11 +73,7 @@ impl<K: Item + ?Sized, V: Item + ?Sized> TurboHash<K, V> {
                 let meta = bucket.meta();
                 let (word, value) = (bucket.slot(slot).key(), bucket.slot(slot).value());
                 let hash = K::hash_of_slot(word, &self.seed);
-                let spot = Spot {
-                    bucket: number,
-                    meta,
-                    slot,
-                };
+                let spot = Spot { bucket, meta, slot };
                 self.erase(locked, hash, spot, value)?;
             }
         }

@@ -195,7 +195,9 @@ impl Meta {
     /// Whether no entry can lie behind this bucket on a path that leads through it.
     #[inline]
     pub(super) fn is_path_end(self) -> bool {
-        self.valid().count_ones() < USABLE_SLOTS
+        // Two slots or more are empty: the lowest is not the only one.
+        let empty = self.empty();
+        empty & empty.wrapping_sub(1) != 0
     }
 
     /// The sequence number: changes of the bucket, modulo 2^32.

@@ -8,6 +8,7 @@
 //! | the top ones | shard |
 
 use gabion_media::pmem::{Medium, POff};
+use gabion_media::prefetch_line;
 use std::sync::atomic::Ordering;
 
 use super::layout::{
@@ -24,20 +25,44 @@ pub(super) fn tag_of(hash: u64) -> u8 {
     (hash & 0xff) as u8
 }
 
-/// The cache line of a bucket that an entry prefers. Slots count, not lines: the first line has
-/// room for half as many as the others.
+/// The four bits of a hash that name the cache line which the entry prefers. Slots count, not
+/// lines: the first line has room for half as many as the others.
+#[inline]
+fn preference(hash: u64) -> usize {
+    (hash >> 40 & 0xf) as usize
+}
+
+/// The line of each preference, two bits each.
+const LINES: u64 = {
+    let (mut lines, mut preference) = (0, 0);
+    while preference < 16 {
+        lines |= line_of_slot((preference * SLOTS) >> 4) << (2 * preference);
+        preference += 1;
+    }
+    lines
+};
+
+/// The slots in the line of each preference, as bits.
+const SLOTS_OF_PREFERENCE: [u16; 16] = {
+    let (mut slots, mut preference) = ([0; 16], 0);
+    while preference < 16 {
+        slots[preference] = SLOTS_OF_LINE[(LINES >> (2 * preference) & 3) as usize];
+        preference += 1;
+    }
+    slots
+};
+
+/// The cache line of a bucket that an entry prefers.
 #[inline]
 pub(super) fn line_of(hash: u64) -> u64 {
-    let slot = ((hash >> 40 & 0xf) * u64::from(SLOTS)) >> 4;
-    line_of_slot((slot & 0xf) as u32)
+    LINES >> (2 * preference(hash)) & 3
 }
 
 /// One of the free slots `free`, in the preferred cache line if there is one.
 #[inline]
 pub(super) fn choose_slot(free: u16, hash: u64) -> u32 {
     debug_assert!(free != 0, "one of no slots");
-    #[expect(clippy::cast_possible_truncation, reason = "one of four lines")]
-    let preferred = free & SLOTS_OF_LINE[line_of(hash) as usize];
+    let preferred = free & SLOTS_OF_PREFERENCE[preference(hash)];
     let free = if preferred == 0 { free } else { preferred };
     free.trailing_zeros()
 }
@@ -99,12 +124,20 @@ pub(super) fn bucket_at(medium: &Medium, place: Place, index: u64) -> &Bucket {
     bucket
 }
 
-/// Asks for the two cache lines of a home bucket that most lookups need.
+/// The home bucket of `hash` at `place`, unless the shard is empty.
 #[inline]
-pub(super) fn prefetch_home(medium: &Medium, place: Place, hash: u64) {
-    let bucket = place.offset() + home(place.count(), hash) * BUCKET_BYTES;
-    medium.prefetch(bucket);
-    medium.prefetch(bucket + line_of(hash) * LINE_BYTES);
+pub(super) fn home_at(medium: &Medium, place: Place, hash: u64) -> Option<&Bucket> {
+    let count = place.count();
+    (count != 0).then(|| bucket_at(medium, place, home(count, hash)))
+}
+
+/// Asks for the two cache lines of a home bucket that most operations on `hash` need.
+#[inline]
+pub(super) fn prefetch_lines(home: &Bucket, hash: u64) {
+    let first: *const u8 = std::ptr::from_ref(home).cast();
+    prefetch_line(first);
+    let preferred = (line_of(hash) * LINE_BYTES % BUCKET_BYTES) as usize;
+    prefetch_line(first.wrapping_add(preferred));
 }
 
 // ORDER: Acquire throughout: pairs with the releasing stores of `enter` and `erase`, and keeps the
@@ -149,11 +182,12 @@ impl Slot {
 
 /// The positions of the set bits, from the low end.
 #[inline]
-pub(super) fn bits(mut bits: u16) -> impl Iterator<Item = u32> {
+pub(super) fn bits(bits: u16) -> impl Iterator<Item = u32> {
+    let mut bits = u32::from(bits);
     std::iter::from_fn(move || {
-        let bit = bits.trailing_zeros();
+        let bit = (bits != 0).then(|| bits.trailing_zeros());
         bits &= bits.wrapping_sub(1);
-        (bit < 16).then_some(bit)
+        bit
     })
 }
 

@@ -72,6 +72,12 @@ impl Shard {
         self.state.load(Ordering::Relaxed) & LOCKED != 0
     }
 
+    /// Whether the buckets are still at `place`, and no writer is at work on them.
+    #[inline]
+    pub(super) fn is_at_rest(&self, place: Place) -> bool {
+        self.is_at(place) && !self.is_locked()
+    }
+
     /// The counts, if they are known.
     pub(super) fn counts(&self) -> Option<Counts> {
         // ORDER: Relaxed, a number of the past whoever looks.

@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 
 use super::TurboHash;
 use super::layout::{Bucket, Meta, Place};
-use super::probe::{Path, SCOPE, bits, bucket_at, choose_slot, prefetch_home, tag_of};
+use super::probe::{Path, SCOPE, bits, bucket_at, choose_slot, home_at, prefetch_lines, tag_of};
 use super::shard::Locked;
 use crate::{Item, Result};
 
@@ -24,26 +24,26 @@ pub(super) enum Change<B> {
 }
 
 /// A slot of a bucket, with the bucket's metadata.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Spot {
-    pub(super) bucket: u64,
+#[derive(Clone, Copy)]
+pub(super) struct Spot<'a> {
+    pub(super) bucket: &'a Bucket,
     pub(super) meta: Meta,
     pub(super) slot: u32,
 }
 
 /// Where a key is, or would go.
-#[derive(Clone, Copy, Debug)]
-enum Located {
+#[derive(Clone, Copy)]
+enum Located<'a> {
     /// The key is here; its slot holds `value`.
-    Present { spot: Spot, value: u64 },
+    Present { spot: Spot<'a>, value: u64 },
     /// The key is absent. It may go here; `path` buckets were looked at.
-    Vacant { spot: Spot, path: u64 },
+    Vacant { spot: Spot<'a>, path: u64 },
     /// The key is absent, and its scope is exhausted.
     Full,
 }
 
 #[inline]
-fn is_full(located: Located) -> bool {
+fn is_full(located: Located<'_>) -> bool {
     matches!(located, Located::Full)
 }
 
@@ -144,12 +144,19 @@ impl<K: Item + ?Sized, V: Item + ?Sized> TurboHash<K, V> {
         decide: impl FnOnce(Option<u64>) -> Result<(Change<B>, R)>,
     ) -> Result<R> {
         let shard = self.shard_of(hash);
-        prefetch_home(&self.medium, shard.place(), hash);
+        let place = shard.place();
+        let home = home_at(&self.medium, place, hash);
+        if let Some(home) = home {
+            prefetch_lines(home, hash);
+        }
         let mut shard_lock = shard.lock();
         if shard_lock.counts().is_none() {
             self.count(&mut shard_lock);
         }
-        let mut located = self.locate(shard_lock.place(), key, hash)?;
+        let mut located = match home {
+            Some(home) if shard_lock.place() == place => self.locate(place, home, key, hash)?,
+            _ => self.locate_on_path(shard_lock.place(), key, hash)?,
+        };
         let old = match located {
             Located::Present { value, .. } => Some(value),
             _ => None,
@@ -167,7 +174,7 @@ impl<K: Item + ?Sized, V: Item + ?Sized> TurboHash<K, V> {
                 if self.must_build(&shard_lock, located)
                     && self.build_for_insert(&mut shard_lock, hash, is_full(located))?
                 {
-                    located = self.locate(shard_lock.place(), key, hash)?;
+                    located = self.locate_on_path(shard_lock.place(), key, hash)?;
                 }
                 self.enter(&mut shard_lock, key, value.borrow(), hash, located)?;
             }
@@ -175,20 +182,67 @@ impl<K: Item + ?Sized, V: Item + ?Sized> TurboHash<K, V> {
         Ok(result)
     }
 
-    /// Looks for a key, and for the place where it would go.
-    #[inline]
-    fn locate(&self, place: Place, key: &K, hash: u64) -> Result<Located> {
+    /// Looks for a key, and for the place where it would go: at home, where nearly all end.
+    #[inline(always)]
+    fn locate<'a>(
+        &'a self,
+        place: Place,
+        home: &'a Bucket,
+        key: &K,
+        hash: u64,
+    ) -> Result<Located<'a>> {
+        let meta = home.meta();
+        if let Some(present) = self.locate_in(home, meta, key, hash)? {
+            return Ok(present);
+        }
+        if !meta.is_path_end() {
+            return self.locate_on_path(place, key, hash);
+        }
+        let free = match meta.deleted() {
+            0 => meta.empty(),
+            deleted => deleted,
+        };
+        let spot = Spot {
+            bucket: home,
+            meta,
+            slot: choose_slot(free, hash),
+        };
+        Ok(Located::Vacant { spot, path: 1 })
+    }
+
+    /// Looks for a key in a bucket.
+    #[inline(always)]
+    fn locate_in<'a>(
+        &'a self,
+        bucket: &'a Bucket,
+        meta: Meta,
+        key: &K,
+        hash: u64,
+    ) -> Result<Option<Located<'a>>> {
         let word = key.slot_word(hash);
-        let mut reusable = None;
-        for (bucket, path) in Path::new(place, hash).zip(1..) {
-            let at = bucket_at(&self.medium, place, bucket);
-            let meta = at.meta();
-            for slot in bits(at.matches(tag_of(hash)) & meta.live()) {
-                let value = at.slot(slot).value();
-                if at.slot(slot).key() == word && self.is_record_of(value, key)? {
+        for slot in bits(bucket.matches(tag_of(hash)) & meta.live()) {
+            let at = bucket.slot(slot);
+            if at.key() == word {
+                let value = at.value();
+                if self.is_record_of(value, key)? {
                     let spot = Spot { bucket, meta, slot };
-                    return Ok(Located::Present { spot, value });
+                    return Ok(Some(Located::Present { spot, value }));
                 }
+            }
+        }
+        Ok(None)
+    }
+
+    /// As [`TurboHash::locate`], for all cases.
+    #[cold]
+    #[inline(never)]
+    fn locate_on_path(&self, place: Place, key: &K, hash: u64) -> Result<Located<'_>> {
+        let mut reusable = None;
+        for (index, path) in Path::new(place, hash).zip(1..) {
+            let bucket = bucket_at(&self.medium, place, index);
+            let meta = bucket.meta();
+            if let Some(present) = self.locate_in(bucket, meta, key, hash)? {
+                return Ok(present);
             }
             if reusable.is_none() && meta.deleted() != 0 {
                 let slot = choose_slot(meta.deleted(), hash);
@@ -208,7 +262,7 @@ impl<K: Item + ?Sized, V: Item + ?Sized> TurboHash<K, V> {
 
     /// Whether an insert should ask for a build of the shard first.
     #[inline]
-    fn must_build(&self, shard: &Locked<'_>, located: Located) -> bool {
+    fn must_build(&self, shard: &Locked<'_>, located: Located<'_>) -> bool {
         match located {
             Located::Present { .. } => false,
             Located::Full => true,
@@ -219,52 +273,63 @@ impl<K: Item + ?Sized, V: Item + ?Sized> TurboHash<K, V> {
     }
 
     /// Writes an entry where it was located and publishes it.
-    #[inline]
+    #[inline(always)]
     fn enter(
         &self,
         shard: &mut Locked<'_>,
         key: &K,
         value: &V,
         hash: u64,
-        located: Located,
+        located: Located<'_>,
     ) -> Result<()> {
         let (spot, old) = match located {
             Located::Present { spot, value } => (spot, Some(value)),
             Located::Vacant { spot, .. } => (spot, None),
             Located::Full => return Err(crate::Error::ShardLimit),
         };
-        let record = match Self::HAS_RECORDS {
-            false => None,
-            true => Some(self.reserve_record(key, value, hash)?),
-        };
+        let word = key.slot_word(hash);
+        if !Self::HAS_RECORDS {
+            self.enter_slot(shard, spot, old.is_some(), hash, [word, value.word()]);
+            return Ok(());
+        }
+        let record = self.reserve_record(key, value, hash)?;
         let retiring = match old {
             Some(old) => self.retire_record(old, hash)?,
             None => None,
         };
-        let second = match &record {
-            None => value.word(),
-            Some(record) => record.offset::<u8>().raw(),
-        };
-        let bucket = bucket_at(&self.medium, shard.place(), spot.bucket);
-        let (slot, new_meta) = match old {
-            Some(_) => {
-                let slot = choose_slot(spot.meta.empty(), hash);
-                (slot, spot.meta.with_entry(slot, Some(spot.slot)))
-            }
-            None => (spot.slot, spot.meta.with_entry(spot.slot, None)),
-        };
-        self.fill_slot(bucket, slot, hash, key.slot_word(hash), second);
-        self.publish(bucket, new_meta);
-        if let Some(record) = record {
-            record.commit::<u8>();
-        }
+        let second = record.offset::<u8>().raw();
+        self.enter_slot(shard, spot, old.is_some(), hash, [word, second]);
+        record.commit::<u8>();
         self.finish(retiring);
-        match old {
-            Some(_) => {}
-            None if spot.meta.deleted() >> slot & 1 != 0 => shard.count_reuse(),
-            None => shard.count_insert(),
-        }
         Ok(())
+    }
+
+    /// Writes both words of an entry into a slot of the bucket of `spot`, publishes it, and counts
+    /// it. If `is_update`, it replaces the entry of `spot`.
+    #[inline(always)]
+    fn enter_slot(
+        &self,
+        shard: &mut Locked<'_>,
+        spot: Spot<'_>,
+        is_update: bool,
+        hash: u64,
+        words: [u64; 2],
+    ) {
+        let (slot, meta) = if is_update {
+            let slot = choose_slot(spot.meta.empty(), hash);
+            (slot, spot.meta.with_entry(slot, Some(spot.slot)))
+        } else {
+            (spot.slot, spot.meta.with_entry(spot.slot, None))
+        };
+        self.fill_slot(spot.bucket, slot, hash, words);
+        self.publish(spot.bucket, meta);
+        if !is_update {
+            if spot.meta.deleted() >> slot & 1 != 0 {
+                shard.count_reuse();
+            } else {
+                shard.count_insert();
+            }
+        }
     }
 
     /// Deletes the entry of a slot.
@@ -273,24 +338,23 @@ impl<K: Item + ?Sized, V: Item + ?Sized> TurboHash<K, V> {
         &self,
         shard: &mut Locked<'_>,
         hash: u64,
-        spot: Spot,
+        spot: Spot<'_>,
         value: u64,
     ) -> Result<()> {
-        let bucket = bucket_at(&self.medium, shard.place(), spot.bucket);
         let retiring = self.retire_record(value, hash)?;
         if Self::HAS_RECORDS {
             // DURABLE: the note that the record goes.
             self.medium.fence();
         }
-        self.publish(bucket, spot.meta.without_entry(spot.slot));
+        self.publish(spot.bucket, spot.meta.without_entry(spot.slot));
         self.finish(retiring);
         shard.count_delete();
         Ok(())
     }
 
     /// Writes a slot that no metadata names, and its tag, and makes them durable.
-    #[inline]
-    fn fill_slot(&self, bucket: &Bucket, slot: u32, hash: u64, word: u64, second: u64) {
+    #[inline(always)]
+    fn fill_slot(&self, bucket: &Bucket, slot: u32, hash: u64, [word, second]: [u64; 2]) {
         let medium = &self.medium;
         let at = bucket.slot(slot);
         // ORDER: Release: pairs with the acquiring loads of readers, which see in the metadata that
@@ -306,13 +370,12 @@ impl<K: Item + ?Sized, V: Item + ?Sized> TurboHash<K, V> {
             others | u64::from(tag_of(hash)) << shift,
             Ordering::Release,
         );
-        medium.flush(at);
         // The tag lies in the metadata's line. On x86-64 stores to one line reach the medium in
         // their order, so the tag is there when the metadata is.
         if !cfg!(target_arch = "x86_64") {
             medium.flush(tags);
         }
-        medium.fence();
+        medium.persist(at);
     }
 
     /// Makes a change of a bucket visible and durable.
@@ -320,8 +383,8 @@ impl<K: Item + ?Sized, V: Item + ?Sized> TurboHash<K, V> {
     fn publish(&self, bucket: &Bucket, meta: Meta) {
         // DURABLE: slot, tag and record, by the fence before; the change itself, by the persist.
         // ORDER: Release: pairs with the acquire in `Bucket::meta`.
-        bucket.meta.store(&self.medium, meta.0, Ordering::Release);
-        self.medium.persist(&bucket.meta);
+        let medium = &self.medium;
+        bucket.meta.store_persist(medium, meta.0, Ordering::Release);
     }
 }
 
