@@ -9,7 +9,7 @@ use std::str::FromStr;
 
 use clap::builder::PossibleValuesParser;
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use gabion::{Durability, Engine, MemTableForm, TableReads};
+use gabion::{Compression, Durability, Engine, MemTableForm, TableReads};
 use gabion_lab::workload::WORKLOADS;
 
 /// Store, look up, inspect and measure data in Gabion stores.
@@ -168,6 +168,15 @@ pub(crate) struct LoadArguments {
     pub(crate) batch: u64,
     #[command(flatten)]
     pub(crate) durability: DurabilityArguments,
+    /// How the blocks of new tables are compressed: `none`, `lz4` or `zstd:LEVEL` (1 to 19).
+    /// Not kept in the store: who opens it next chooses again.
+    #[arg(
+        long,
+        value_name = "METHOD",
+        default_value_t = Compression::default(),
+        value_parser = Compression::from_str
+    )]
+    pub(crate) compression: Compression,
     /// At the end, write what is still in memory into tables, so that the figures count it.
     #[arg(long)]
     pub(crate) flush: bool,
@@ -325,6 +334,15 @@ pub(crate) struct CompactArguments {
     pub(crate) notation: NotationArguments,
     #[command(flatten)]
     pub(crate) range: RangeArguments,
+    /// How the blocks of new tables are compressed: `none`, `lz4` or `zstd:LEVEL` (1 to 19).
+    /// So a whole store changes from one to another.
+    #[arg(
+        long,
+        value_name = "METHOD",
+        default_value_t = Compression::default(),
+        value_parser = Compression::from_str
+    )]
+    pub(crate) compression: Compression,
     /// Print JSON.
     #[arg(long)]
     pub(crate) json: bool,
@@ -389,6 +407,18 @@ pub(crate) struct BenchArguments {
         value_parser = MemTableForm::from_str
     )]
     pub(crate) memtable_form: MemTableForm,
+    /// How the blocks of new tables are compressed: `none`, `lz4` or `zstd:LEVEL` (1 to 19).
+    /// Compressed blocks go through the block cache.
+    #[arg(
+        long,
+        value_name = "METHOD",
+        default_value_t = Compression::default(),
+        value_parser = Compression::from_str
+    )]
+    pub(crate) compression: Compression,
+    /// Size of a table's blocks in bytes, before compression; without it, the store's default.
+    #[arg(long, value_name = "BYTES")]
+    pub(crate) block_bytes: Option<usize>,
     /// Memory for records not yet in tables in MiB; without it, the store's default.
     #[arg(long, value_name = "MIB")]
     pub(crate) memtable_mb: Option<u64>,

@@ -53,6 +53,19 @@ pub enum Error {
         supported: u32,
     },
 
+    /// The file needs a part of Gabion that this program was built without.
+    #[error(
+        "{file} was written with {feature}, which this program was built without: build it with \
+         the feature {feature:?} of gabion",
+        file = file.display()
+    )]
+    MissingFeature {
+        /// The file.
+        file: PathBuf,
+        /// The cargo feature.
+        feature: &'static str,
+    },
+
     /// A write failed earlier, so the store takes no more writes. Reads go on.
     #[error(
         "the store is read-only since an earlier failure: {cause}. Nothing acknowledged is lost; \

@@ -210,6 +210,88 @@ impl FromStr for MemTableForm {
     }
 }
 
+/// How the blocks of new tables are compressed. Tables of all kinds may stand side by side: each
+/// block says how it is compressed, and what was written before stays as it is until it is
+/// compacted.
+///
+/// A compressed block is not read in place ([`TableReads::Mapped`]) but unpacked into the cache of
+/// [`Options::cache_bytes`]. A block that does not become smaller by an eighth is stored as it is,
+/// and a table in which all are is mapped as ever. Larger blocks ([`Options::block_bytes`], 16 KiB,
+/// say) compress better.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Compression {
+    /// Not at all.
+    #[default]
+    None,
+    /// By LZ4: little effort.
+    Lz4,
+    /// By Zstandard, at a level of 1 to 19: smaller, and slower with each level. Only with the
+    /// feature `zstd`, which needs a C compiler to build.
+    Zstd(i32),
+}
+
+/// The level of Zstandard if none is given: its own default.
+const ZSTD_LEVEL: i32 = 3;
+
+impl Compression {
+    /// What this program was built with; of Zstandard the usual level.
+    pub fn available() -> impl Iterator<Item = Compression> {
+        let all = [
+            Compression::None,
+            Compression::Lz4,
+            Compression::Zstd(ZSTD_LEVEL),
+        ];
+        all.into_iter()
+            .filter(|compression| compression.check().is_ok())
+    }
+
+    /// Why it cannot be had, if so.
+    fn check(self) -> Result<(), &'static str> {
+        match self {
+            Compression::Zstd(_) if !cfg!(feature = "zstd") => {
+                Err("this program was built without the feature zstd of gabion; use none or lz4")
+            }
+            Compression::Zstd(level) if !(1..=19).contains(&level) => {
+                Err("the levels of Zstandard are 1 to 19")
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+impl fmt::Display for Compression {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Compression::None => f.write_str("none"),
+            Compression::Lz4 => f.write_str("lz4"),
+            Compression::Zstd(level) => write!(f, "zstd:{level}"),
+        }
+    }
+}
+
+impl FromStr for Compression {
+    type Err = String;
+
+    /// Reads what [`Display`](fmt::Display) writes: `none`, `lz4`, `zstd:LEVEL`; `zstd` is level 3.
+    fn from_str(text: &str) -> Result<Compression, String> {
+        let compression = match text {
+            "none" => Some(Compression::None),
+            "lz4" => Some(Compression::Lz4),
+            "zstd" => Some(Compression::Zstd(ZSTD_LEVEL)),
+            _ => text
+                .strip_prefix("zstd:")
+                .and_then(|level| level.parse().ok())
+                .map(Compression::Zstd),
+        };
+        let compression = compression
+            .ok_or_else(|| format!("{text:?} is no compression; use none, lz4 or zstd:LEVEL"))?;
+        compression
+            .check()
+            .map(|()| compression)
+            .map_err(str::to_owned)
+    }
+}
+
 /// The engines behind the facade.
 #[non_exhaustive]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -322,7 +404,8 @@ pub struct Options {
     pub searches_until_ordered: u32,
     /// How the blocks of tables are read. Default: [`TableReads::Mapped`].
     pub table_reads: TableReads,
-    /// Size of the block cache in bytes, for tables that are not mapped. Default:
+    /// Size of the block cache in bytes, for tables that are not mapped. Compressed ones never are.
+    /// Default:
     /// [`DEFAULT_CACHE_BYTES`].
     pub cache_bytes: u64,
     /// Size of the log in bytes that is kept before MemTables are flushed for it. Default:
@@ -332,6 +415,8 @@ pub struct Options {
     pub bucket_bytes: u64,
     /// Size of a table's blocks in bytes. Default: [`DEFAULT_BLOCK_BYTES`].
     pub block_bytes: usize,
+    /// How the blocks of new tables are compressed. Default: [`Compression::None`].
+    pub compression: Compression,
     /// Bits per key of the filters; 0 means no filters. Default:
     /// [`DEFAULT_FILTER_BITS_PER_KEY`].
     pub filter_bits_per_key: u32,
@@ -374,6 +459,7 @@ impl Default for Options {
             log_bytes_max: DEFAULT_LOG_BYTES_MAX,
             bucket_bytes: DEFAULT_BUCKET_BYTES,
             block_bytes: DEFAULT_BLOCK_BYTES,
+            compression: Compression::default(),
             filter_bits_per_key: DEFAULT_FILTER_BITS_PER_KEY,
             background_threads: DEFAULT_BACKGROUND_THREADS,
             writers_side_by_side: std::thread::available_parallelism()
@@ -428,6 +514,8 @@ impl Options {
         bucket_bytes: u64,
         /// Sets [`Options::block_bytes`].
         block_bytes: usize,
+        /// Sets [`Options::compression`].
+        compression: Compression,
         /// Sets [`Options::filter_bits_per_key`].
         filter_bits_per_key: u32,
         /// Sets [`Options::background_threads`].
@@ -513,6 +601,12 @@ impl Options {
                 });
             }
         }
+        if let Err(why) = self.compression.check() {
+            return Err(Error::InvalidOption {
+                option: "compression",
+                why: why.to_owned(),
+            });
+        }
         match self.durability {
             Durability::Interval(interval) if interval.is_zero() => Err(Error::InvalidOption {
                 option: "durability",
@@ -540,6 +634,10 @@ mod tests {
             (Options::default().sublevels_min(9), "sublevels_min"),
             (Options::default().sublevels_max(100), "sublevels_max"),
             (
+                Options::default().compression(Compression::Zstd(20)),
+                "compression",
+            ),
+            (
                 Options::default().durability(Durability::Interval(Duration::ZERO)),
                 "durability",
             ),
@@ -566,6 +664,14 @@ mod tests {
             assert_eq!(reads.to_string().parse(), Ok(reads));
         }
         assert!("fast".parse::<TableReads>().is_err());
+        for compression in Compression::available() {
+            assert_eq!(compression.to_string().parse(), Ok(compression));
+        }
+        for bad in ["zip", "zstd:0", "zstd:20", "zstd:", "lz4:1"] {
+            assert!(bad.parse::<Compression>().is_err(), "{bad}");
+        }
+        let zstd = "zstd".parse::<Compression>();
+        assert_eq!(zstd.is_ok(), cfg!(feature = "zstd"));
         for form in ["adaptive", "hash", "ordered"] {
             assert_eq!(form.parse::<MemTableForm>().unwrap().to_string(), form);
         }

@@ -89,10 +89,14 @@ fn options(arguments: &BenchArguments) -> Result<Options, Failure> {
         .cache_bytes(arguments.cache_mb.saturating_mul(MIB))
         .table_reads(arguments.table_reads)
         .memtable_form(arguments.memtable_form)
+        .compression(arguments.compression)
         .error_if_exists(!arguments.keep)
         .create_if_missing(!arguments.keep);
     if let Some(mib) = arguments.memtable_mb {
         options = options.memtable_budget_bytes(mib.saturating_mul(MIB));
+    }
+    if let Some(bytes) = arguments.block_bytes {
+        options = options.block_bytes(bytes);
     }
     if let Some(mib) = arguments.bucket_mb {
         options = options.bucket_bytes(mib.saturating_mul(MIB));
@@ -172,6 +176,8 @@ fn store_settings(arguments: &BenchArguments) -> serde_json::Value {
         "cache_mb": arguments.cache_mb,
         "table_reads": arguments.table_reads.to_string(),
         "memtable_form": arguments.memtable_form.to_string(),
+        "compression": arguments.compression.to_string(),
+        "block_bytes": arguments.block_bytes,
         "memtable_mb": arguments.memtable_mb,
         "bucket_mb": arguments.bucket_mb,
         "existing": arguments.keep,

@@ -13,7 +13,8 @@ use crate::store;
 /// Compacts the range that the arguments name and says what that gained.
 pub(crate) fn run(arguments: &CompactArguments, output: &mut Output) -> Result<(), Failure> {
     let range = range::of(&arguments.range, arguments.notation)?;
-    let db = store::open_existing(&arguments.store.db, Options::default())?;
+    let options = Options::default().compression(arguments.compression);
+    let db = store::open_existing(&arguments.store.db, options)?;
     let keyspace = store::existing_keyspace(&db, &arguments.store)?;
     let before = sizes(&db);
     if let Some(range) = range {

@@ -53,7 +53,9 @@ pub(crate) fn run(arguments: &LoadArguments, output: &mut Output) -> Result<(), 
     let mut source = Source::open(&input, &form, None)?;
 
     let durability = arguments.durability.durability;
-    let options = Options::default().durability(durability);
+    let options = Options::default()
+        .durability(durability)
+        .compression(arguments.compression);
     let db = options.open(&arguments.store.db)?;
     let keyspace = store::keyspace(&db, &arguments.store)?;
     let ledger = match input.identity() {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use gabion::{Db, Error, Options, TableReads};
+use gabion::{Compression, Db, Error, Options, TableReads};
 use gabion_media::{Disk, SimDisk};
 
 use crate::support::{
@@ -25,14 +25,15 @@ pub(crate) enum Outcome {
 }
 
 impl Specimen {
-    /// A store with tables on several levels, records in its log and several keyspaces; closed
-    /// cleanly, or left as the end of the process leaves it.
+    /// A store with tables on several levels, records in its log and several keyspaces, the second
+    /// of which does not compress; closed cleanly, or left as the end of the process leaves it.
     pub(crate) fn new(closed: bool) -> Specimen {
         let options = small_options()
             .durability(gabion::Durability::Sync)
             .memtable_budget_bytes(96 << 10)
             .log_bytes_max(1 << 20)
             .bucket_bytes(3 << 10)
+            .compression(Compression::Lz4)
             .sublevels_min(4)
             .sublevels_max(4);
         let sim = SimDisk::recording();
@@ -45,7 +46,11 @@ impl Specimen {
                 } else {
                     10 + number % 50
                 };
-                bytes_of(number, usize::try_from(len).unwrap())
+                let len = usize::try_from(len).unwrap();
+                match number.is_multiple_of(3) {
+                    true => bytes_of(number, len),
+                    false => bytes_of(number, 4).repeat(len.div_ceil(4)).into(),
+                }
             });
             let key = format!("key {:03}", number * 37 % 61).into_bytes();
             let keyspace = usize::from(number.is_multiple_of(3));

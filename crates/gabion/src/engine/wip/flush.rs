@@ -194,6 +194,7 @@ impl Wip {
         let options = TableOptions {
             block_bytes: self.options.block_bytes,
             filter_bits_per_key: self.options.filter_bits_per_key,
+            compression: self.options.compression,
         };
         let writer = TableWriter::new(appender, file, &options);
         Ok(TableOutput {

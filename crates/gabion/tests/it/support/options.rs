@@ -1,6 +1,6 @@
 //! Option sets so small that every mechanism of the engine runs all the time.
 
-use gabion::{Durability, MemTableForm, Options, TableReads};
+use gabion::{Compression, Durability, MemTableForm, Options, TableReads};
 
 /// A store in which a few hundred writes flush, compact, split and turn the log over, all of it in
 /// the writing thread.
@@ -20,7 +20,7 @@ pub(crate) fn small_options() -> Options {
 }
 
 /// Twelve ways to be small, half of them with background threads, half of them with mapped tables,
-/// a third of them with each form of the MemTables.
+/// a third of them with each form of the MemTables, pairs of them with the same compression.
 pub(crate) fn option_sets() -> Vec<Options> {
     let small = small_options;
     let sets = vec![
@@ -80,8 +80,16 @@ pub(crate) fn option_sets() -> Vec<Options> {
         MemTableForm::Hash,
     ];
     let forms = forms.into_iter().cycle();
+    let compressions: Vec<_> = Compression::available()
+        .flat_map(|one| [one, one])
+        .collect();
+    let compressions = compressions.into_iter().cycle();
     sets.into_iter()
-        .zip(ways.zip(forms))
-        .map(|(set, (way, form))| set.table_reads(way).memtable_form(form))
+        .zip(ways.zip(forms).zip(compressions))
+        .map(|(set, ((way, form), compression))| {
+            set.table_reads(way)
+                .memtable_form(form)
+                .compression(compression)
+        })
         .collect()
 }

@@ -15,7 +15,7 @@
 //! | prefix | prefix length | the shared bytes |
 //! | offsets | 2 n | where each entry starts, counted from the first entry |
 //! | entries | | mark, suffix length (if each has its own), suffix, value; up to the next entry |
-//! | trailer | 8 | encoding and checksum, see [`super::layout`] |
+//! | trailer | 8 | encoding and checksum, see [`super::layout`]; zeros if it was compressed |
 //!
 //! A mark is `(sequence number - base) << 3 | kind` in as many bytes as the largest of the block
 //! needs. With 16-byte keys and 100-byte values an entry costs six to seven bytes beyond key and
@@ -29,16 +29,17 @@
 //! mark.
 //!
 //! # Invariants
-//! - I1: [`check`] looks at every length and offset of a block once, after it was read from the
-//!   medium. Everything else here expects a checked block; for any other it gives wrong entries,
-//!   but never panics.
+//! - I1: [`check`] or [`unpack`] looks at every length and offset of a block once, after it was
+//!   read from the medium. Everything else here expects such a block; for any other it gives wrong
+//!   entries, but never panics.
 //! - I2: entries do not overlap and fill the space between offsets and trailer.
 #![deny(clippy::indexing_slicing, clippy::unwrap_used)]
 
 use std::cmp::Ordering;
 use std::ops::Range;
 
-use super::layout::{Checked, TRAILER_BYTES, after_prefix, check_part, is_same, u16_at, u64_at};
+use super::codec::{Encoding, Packed};
+use super::layout::{Checked, TRAILER_BYTES, after_prefix, check_stored, is_same, u16_at, u64_at};
 use crate::types::{Kind, SEQ_MAX, Seq, prefix_of};
 use gabion_media::{prefetch_bytes, prefetch_line};
 
@@ -178,7 +179,7 @@ pub(super) struct Block<'a> {
 }
 
 impl<'a> Block<'a> {
-    /// The block in `bytes`, which [`check`] found sound before.
+    /// The block in `bytes`, which [`check`] or [`unpack`] found sound before.
     #[inline]
     pub(super) fn new(bytes: &'a [u8]) -> Block<'a> {
         Block {
@@ -416,10 +417,23 @@ fn kind_of(mark: u64) -> Option<Kind> {
     Kind::from_u8(number)
 }
 
-/// Checks a block that was read from `offset` of file `file`: its checksum and every length and
+/// Checks a block that was read from `offset` of file `file`: its checksum and, unless it is
+/// compressed, every length and offset in it. Returns what has to be unpacked first.
+pub(super) fn check(file: u64, offset: u64, stored: &[u8]) -> Checked<Option<Packed<'_>>> {
+    match check_stored(file, offset, stored)? {
+        (Encoding::Plain, _) => check_entries(stored).map(|()| None),
+        (encoding, body) => Packed::read(encoding, body).map(Some),
+    }
+}
+
+/// Makes a block of a compressed one, in as many bytes as that says, and checks every length and
 /// offset in it.
-pub(super) fn check(file: u64, offset: u64, bytes: &[u8]) -> Checked<()> {
-    check_part(file, offset, bytes)?;
+pub(super) fn unpack(packed: Packed<'_>, block: &mut [u8]) -> Checked<()> {
+    packed.unpack(block)?;
+    check_entries(block)
+}
+
+fn check_entries(bytes: &[u8]) -> Checked<()> {
     let block = Block::new(bytes);
     let shape = block.shape;
     let widths_sound = (1..=8).contains(&shape.mark_width)

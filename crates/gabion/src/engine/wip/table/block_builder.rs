@@ -5,7 +5,7 @@
 //! exactly all the while, so blocks are cut where they are full and not before.
 
 use super::block::{HEADER_BYTES, KIND_BITS, LEN_WIDTH};
-use super::layout::{TRAILER_BYTES, append_trailer, common_len};
+use super::layout::{TRAILER_BYTES, common_len};
 use crate::bytes::copy_to;
 use crate::types::{Kind, Seq};
 
@@ -14,7 +14,7 @@ use crate::types::{Kind, Seq};
 const KEYS_BYTES_MAX: usize = 1 << 20;
 
 /// Size of an offset and a tag.
-const SLOT_BYTES: usize = 3;
+pub(super) const SLOT_BYTES: usize = 3;
 
 #[derive(Debug)]
 struct Pending {
@@ -77,11 +77,6 @@ impl BlockBuilder {
     /// Whether nothing was added since the last block was finished.
     pub(super) fn is_empty(&self) -> bool {
         self.pending.is_empty()
-    }
-
-    /// Length of the block that [`BlockBuilder::finish`] would make now.
-    pub(super) fn block_bytes(&self) -> usize {
-        self.facts.block_bytes()
     }
 
     /// The key added last; empty when there is none.
@@ -157,15 +152,17 @@ impl BlockBuilder {
         }
     }
 
-    /// Appends the block to `out`, which lies from `offset` on in file `file` once written, and
-    /// starts over.
-    pub(super) fn finish(&mut self, out: &mut Vec<u8>, file: u64, offset: u64) {
+    /// Appends the block without its trailer to `out`.
+    pub(super) fn encode(&self, out: &mut Vec<u8>) {
         let start = out.len();
         out.reserve(self.facts.block_bytes());
         self.encode_head(out);
         self.encode_entries(out);
-        append_trailer(out, start, file, offset);
-        debug_assert_eq!(out.len() - start, self.facts.block_bytes());
+        debug_assert_eq!(out.len() - start + TRAILER_BYTES, self.facts.block_bytes());
+    }
+
+    /// Starts over.
+    pub(super) fn clear(&mut self) {
         self.pending.clear();
         self.tags.clear();
         self.keys.clear();
@@ -235,6 +232,7 @@ fn word(number: usize) -> [u8; 2] {
 #[cfg(test)]
 mod tests {
     use super::super::block::{Block, check};
+    use super::super::layout::append_trailer;
     use super::*;
     use crate::types::SEQ_MAX;
 
@@ -246,7 +244,9 @@ mod tests {
             assert!(builder.push_within(4096, (key, tag, repeats), *seq, *kind, value));
         }
         let mut out = b"before".to_vec();
-        builder.finish(&mut out, 1, 2);
+        builder.encode(&mut out);
+        append_trailer(&mut out, 6, 1, 2);
+        builder.clear();
         assert!(builder.is_empty());
         out.split_off(6)
     }
@@ -265,7 +265,7 @@ mod tests {
         let third = [0xe9, 2, 1, 0, b's', b'v'];
         let body = [&head[..], &tags_prefix_offsets, &first, &second, &third].concat();
         assert_eq!(block[..block.len() - TRAILER_BYTES], body);
-        assert_eq!(check(1, 2, &block), Ok(()));
+        assert!(matches!(check(1, 2, &block), Ok(None)));
     }
 
     #[test]
@@ -281,7 +281,8 @@ mod tests {
                 assert!(builder.push_within(32 << 10, (key, 7, repeats), seq, Kind::Put, b"v"));
             }
             let mut bytes = Vec::new();
-            builder.finish(&mut bytes, 1, 2);
+            builder.encode(&mut bytes);
+            append_trailer(&mut bytes, 0, 1, 2);
             let block = Block::new(&bytes);
             let probes = (0..count * 7 + 9).map(|number| format!("k{number:05}").into_bytes());
             for probe in probes.chain([b"".to_vec(), b"k".to_vec(), b"z".to_vec()]) {
@@ -315,7 +316,7 @@ mod tests {
         for (distance, width) in distances {
             let block = built(&[(b"a", 0, Kind::Put, b""), (b"b", distance, Kind::Put, b"")]);
             assert_eq!(block[4], width, "{distance}");
-            assert_eq!(check(1, 2, &block), Ok(()));
+            assert!(matches!(check(1, 2, &block), Ok(None)));
             let found = Block::new(&block).get(b"b", 0xa1, distance);
             assert_eq!(found.map(|found| found.seq), Some(distance));
         }

@@ -3,7 +3,7 @@
 //! A cursor holds its block, so that a step inside the block touches neither the cache nor any
 //! atomic. A cursor that keeps moving forward over blocks that are not cached reads ahead: two
 //! blocks in one read, then four, up to [`AHEAD_BYTES`]. A scan cursor reads [`CHUNK_BYTES`] at a
-//! time into one buffer of its own and checks each block when it comes to it.
+//! time into one buffer of its own, and checks each block, and unpacks it, when it comes to it.
 //!
 //! Invariant: a valid cursor's `block`, `position` and decoded fields describe one entry. After an
 //! error the cursor is not valid.
@@ -16,6 +16,7 @@ use std::sync::Arc;
 
 use super::block::{Block, Shape};
 use super::blocks::HeldBlock;
+use super::codec::Encoding;
 use super::reader::Table;
 use super::stretch::Stretch;
 use crate::bytes::copy_to;
@@ -58,8 +59,17 @@ pub(crate) struct TableCursor {
 #[derive(Debug)]
 enum Source {
     Cache(Ahead),
-    /// The blocks in the buffer.
-    Scan(Range<usize>),
+    Scan(Chunk),
+}
+
+/// Adjacent blocks as they lie on the medium.
+#[derive(Debug, Default)]
+struct Chunk {
+    /// Which blocks they are.
+    blocks: Range<usize>,
+    bytes: Arc<[u8]>,
+    /// How the block at hand is encoded.
+    encoding: Option<Encoding>,
 }
 
 /// Blocks that were read ahead.
@@ -88,7 +98,7 @@ impl TableCursor {
         TableCursor {
             table,
             source: match scan {
-                true => Source::Scan(0..0),
+                true => Source::Scan(Chunk::default()),
                 false => Source::Cache(Ahead::default()),
             },
             block: None,
@@ -150,6 +160,14 @@ impl TableCursor {
     /// The tag stored for the entry.
     pub(super) fn tag(&self) -> Option<u8> {
         self.block().tags().get(self.position).copied()
+    }
+
+    /// How the entry's block is encoded; known to scan cursors only.
+    pub(super) fn encoding(&self) -> Option<Encoding> {
+        match &self.source {
+            Source::Cache(_) => None,
+            Source::Scan(chunk) => chunk.encoding,
+        }
     }
 
     /// The number of the entry's block.
@@ -324,13 +342,8 @@ impl TableCursor {
                 self.place = 0..self.buffer.len();
             }
             Source::Scan(chunk) => {
-                if !chunk.contains(&block) {
-                    *chunk = 0..0;
-                    *chunk = read_chunk(&self.table, &mut self.buffer, block, way)?;
-                }
-                self.place = place_in_chunk(&self.table, chunk.start, block);
-                let bytes = self.buffer.get(self.place.clone()).unwrap_or_default();
-                self.table.check_block(block, bytes)?;
+                (self.buffer, self.place) =
+                    chunk.take(&self.table, block, way, std::mem::take(&mut self.buffer))?;
             }
         }
         let bytes = self.buffer.get(self.place.clone()).unwrap_or_default();
@@ -377,39 +390,69 @@ impl Ahead {
     }
 }
 
-/// Reads the blocks around `block` into the buffer, and says which.
-fn read_chunk(table: &Table, held: &mut HeldBlock, block: usize, way: Way) -> Result<Range<usize>> {
-    let place = table.index.place(block);
-    let chunk = if way == Way::Backward {
-        let mut first = block;
-        while first > 0 && place.end - table.index.place(first - 1).start <= CHUNK_BYTES {
-            first -= 1;
+impl Chunk {
+    /// The block, and what of the buffer it is. `before` has the block before, whose memory is used
+    /// again.
+    fn take(
+        &mut self,
+        table: &Table,
+        block: usize,
+        way: Way,
+        before: HeldBlock,
+    ) -> Result<(HeldBlock, Range<usize>)> {
+        let mut spare = match before {
+            HeldBlock::Shared(buffer) => buffer,
+            HeldBlock::Mapped { .. } | HeldBlock::Empty => Arc::default(),
+        };
+        if Arc::ptr_eq(&spare, &self.bytes) {
+            spare = Arc::default();
         }
-        first..block + 1
-    } else {
-        let mut end = block + 1;
-        while end < table.index.len() && table.index.place(end).end - place.start <= CHUNK_BYTES {
-            end += 1;
+        if !self.blocks.contains(&block) {
+            self.blocks = 0..0;
+            self.blocks = self.read(table, block, way)?;
         }
-        block..end
-    };
-    let start = table.index.place(chunk.start).start;
-    let len = usize::try_from(table.index.place(chunk.end).start - start)
-        .map_err(|_| table.corruption(start, "the block is too large to read here"))?;
-    let mut buffer = match std::mem::take(held) {
-        HeldBlock::Shared(buffer) => buffer,
-        HeldBlock::Mapped { .. } | HeldBlock::Empty => Arc::default(),
-    };
-    // Values may still share the buffer; then they keep it and the cursor takes a new one.
-    if Arc::get_mut(&mut buffer).is_none_or(|bytes| bytes.len() < len) {
-        let usual = CHUNK_BYTES.min(table.index.place(table.index.len()).end);
-        let usual = usize::try_from(usual).unwrap_or(len);
-        buffer = std::iter::repeat_n(0, len.max(usual)).collect();
+        let place = place_in_chunk(table, self.blocks.start, block);
+        let stored = self.bytes.get(place.clone()).unwrap_or_default();
+        let Some(packed) = table.check_block(block, stored)? else {
+            self.encoding = Some(Encoding::Plain);
+            return Ok((HeldBlock::Shared(Arc::clone(&self.bytes)), place));
+        };
+        self.encoding = Some(packed.encoding());
+        let len = packed.block_len();
+        spare = table.unpack(block, packed, spare)?;
+        Ok((HeldBlock::Shared(spare), 0..len))
     }
-    let bytes = Arc::get_mut(&mut buffer).and_then(|bytes| bytes.get_mut(..len));
-    table.read_raw(bytes.unwrap_or_default(), start)?;
-    *held = HeldBlock::Shared(buffer);
-    Ok(chunk)
+
+    /// Reads the blocks around `block`, and says which.
+    fn read(&mut self, table: &Table, block: usize, way: Way) -> Result<Range<usize>> {
+        let place = table.index.place(block);
+        let blocks = if way == Way::Backward {
+            let mut first = block;
+            while first > 0 && place.end - table.index.place(first - 1).start <= CHUNK_BYTES {
+                first -= 1;
+            }
+            first..block + 1
+        } else {
+            let mut end = block + 1;
+            while end < table.index.len() && table.index.place(end).end - place.start <= CHUNK_BYTES
+            {
+                end += 1;
+            }
+            block..end
+        };
+        let start = table.index.place(blocks.start).start;
+        let len = usize::try_from(table.index.place(blocks.end).start - start)
+            .map_err(|_| table.corruption(start, "the block is too large to read here"))?;
+        // Values may still share the buffer; then they keep it and the cursor takes a new one.
+        if Arc::get_mut(&mut self.bytes).is_none_or(|bytes| bytes.len() < len) {
+            let usual = CHUNK_BYTES.min(table.index.place(table.index.len()).end);
+            let usual = usize::try_from(usual).unwrap_or(len);
+            self.bytes = std::iter::repeat_n(0, len.max(usual)).collect();
+        }
+        let bytes = Arc::get_mut(&mut self.bytes).and_then(|bytes| bytes.get_mut(..len));
+        table.read_raw(bytes.unwrap_or_default(), start)?;
+        Ok(blocks)
+    }
 }
 
 /// Where `block` lies in a chunk that begins with block `first`.

@@ -16,7 +16,7 @@
 //! | offset | size | field |
 //! |---|---|---|
 //! | 0 | 8 | magic `"GabionTb"` |
-//! | 8 | 4 | format version: 2 for a table with range deletes, else 1 |
+//! | 8 | 4 | format version: 3 with compressed blocks, else 2 with range deletes, else 1 |
 //! | 12 | 4 | zero |
 //! | 16 | 8 | number of the file |
 //! | 24 | 8 | `data_bytes` |
@@ -26,8 +26,8 @@
 //! | 56 | 4 | zero |
 //! | 60 | 4 | checksum |
 //!
-//! Trailer of a block or section, its last eight bytes: u32 encoding (0 = plain; other numbers are
-//! left for compression), u32 checksum.
+//! Trailer of a block or section, its last eight bytes: u32 encoding (0 = plain; 1 and 2 are
+//! compressed blocks, see [`super::codec`]), u32 checksum.
 //!
 //! # Checksums
 //! CRC-32C over the offset in the file, the number of the file (u64 each) and the part itself up to
@@ -39,21 +39,22 @@
 //!   file that was cut or extended is refused.
 #![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used))]
 
+use super::codec::Encoding;
 use super::sketch::Sketch;
 use crate::engine::wip::range_deletes::{Fragment, Fragments};
 
 /// First bytes of the footer.
 const MAGIC: [u8; 8] = *b"GabionTb";
 /// The version that this program writes, and the newest that it reads.
-pub(super) const VERSION: u32 = 2;
-/// The version of a table without range deletes, which older programs read, too.
+pub(super) const VERSION: u32 = 3;
+/// The version of a table without compressed blocks, which older programs read, too.
+const VERSION_PLAIN: u32 = 2;
+/// The version of a table without compressed blocks and range deletes.
 const VERSION_WITHOUT_RANGES: u32 = 1;
 /// Length of the footer.
 pub(super) const FOOTER_BYTES: usize = 64;
 /// Length of the trailer of a block or section.
 pub(super) const TRAILER_BYTES: usize = 8;
-/// The only encoding of blocks and sections so far.
-const ENCODING_PLAIN: u32 = 0;
 const CHECKSUM_BYTES: usize = 4;
 
 /// Magic, version, zero, five numbers, zero, checksum.
@@ -88,7 +89,18 @@ fn is_intact(file: u64, offset: u64, part: &[u8]) -> bool {
 /// Ends the part that begins at `start` of `out`, and will lie at `offset` of the file, with a
 /// trailer.
 pub(super) fn append_trailer(out: &mut Vec<u8>, start: usize, file: u64, offset: u64) {
-    out.extend_from_slice(&ENCODING_PLAIN.to_le_bytes());
+    append_trailer_of(Encoding::Plain, out, start, file, offset);
+}
+
+/// The same for a part that is encoded.
+pub(super) fn append_trailer_of(
+    encoding: Encoding,
+    out: &mut Vec<u8>,
+    start: usize,
+    file: u64,
+    offset: u64,
+) {
+    out.extend_from_slice(&encoding.number().to_le_bytes());
     append_checksum(out, start, file, offset);
 }
 
@@ -100,18 +112,25 @@ fn append_checksum(out: &mut Vec<u8>, start: usize, file: u64, offset: u64) {
     }
 }
 
-/// Checks a block or section with its trailer and returns it without.
+/// Checks a section with its trailer and returns it without.
 pub(super) fn check_part(file: u64, offset: u64, part: &[u8]) -> Checked<&[u8]> {
+    match check_stored(file, offset, part)? {
+        (Encoding::Plain, body) => Ok(body),
+        _ => Err("a section is compressed"),
+    }
+}
+
+/// Checks a part as it lies on the medium; returns how it is encoded, and the part without its
+/// trailer.
+pub(super) fn check_stored(file: u64, offset: u64, part: &[u8]) -> Checked<(Encoding, &[u8])> {
     if !is_intact(file, offset, part) {
         return Err("the checksum does not match");
     }
     let (body, trailer) = part
         .split_last_chunk::<TRAILER_BYTES>()
         .ok_or("it is shorter than its trailer")?;
-    match u32_at(trailer, 0) {
-        Some(ENCODING_PLAIN) => Ok(body),
-        _ => Err("the encoding is unknown"),
-    }
+    let encoding = u32_at(trailer, 0).and_then(Encoding::of);
+    Ok((encoding.ok_or("the encoding is unknown")?, body))
 }
 
 /// The lengths of the parts of a table.
@@ -209,7 +228,8 @@ impl Footer {
 /// as a u32 before it: smallest key, largest key, sketch. From version 2 on the range deletes
 /// follow, which are entries of the table as well: their number as a u32, then for each the first
 /// key and the first key above it (empty: the end of all keys) as byte strings, the number of its
-/// sequence numbers as a u32, and these, newest first.
+/// sequence numbers as a u32, and these, newest first. From version 3 on
+/// the numbers of blocks that are compressed by LZ4 and by Zstandard follow, two u64.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Properties {
     /// Number of entries.
@@ -234,6 +254,33 @@ pub(super) struct Properties {
     pub(super) sketch: Sketch,
     /// The range deletes among the entries.
     pub(super) deletes: Fragments,
+    /// Number of compressed blocks.
+    pub(super) packed: PackedBlocks,
+}
+
+/// How many blocks are compressed, and how.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct PackedBlocks {
+    /// By LZ4.
+    pub(super) lz4: u64,
+    /// By Zstandard.
+    pub(super) zstd: u64,
+}
+
+impl PackedBlocks {
+    /// Counts a block.
+    pub(super) fn count(&mut self, encoding: Encoding) {
+        match encoding {
+            Encoding::Plain => {}
+            Encoding::Lz4 => self.lz4 += 1,
+            Encoding::Zstd => self.zstd += 1,
+        }
+    }
+
+    /// Whether there are none.
+    pub(super) fn is_empty(self) -> bool {
+        self == PackedBlocks::default()
+    }
 }
 
 impl Properties {
@@ -258,13 +305,19 @@ impl Properties {
         if self.version() > VERSION_WITHOUT_RANGES {
             encode_deletes(&self.deletes, out);
         }
+        if self.version() > VERSION_PLAIN {
+            for count in [self.packed.lz4, self.packed.zstd] {
+                out.extend_from_slice(&count.to_le_bytes());
+            }
+        }
     }
 
     /// The oldest version of the format that can say this.
     pub(super) fn version(&self) -> u32 {
-        match self.deletes.is_empty() {
-            true => VERSION_WITHOUT_RANGES,
-            false => VERSION,
+        match (self.packed.is_empty(), self.deletes.is_empty()) {
+            (false, _) => VERSION,
+            (true, false) => VERSION_PLAIN,
+            (true, true) => VERSION_WITHOUT_RANGES,
         }
     }
 
@@ -326,6 +379,13 @@ impl<'a> Reader<'a> {
             deletes: match version {
                 VERSION_WITHOUT_RANGES => Fragments::default(),
                 _ => self.deletes()?,
+            },
+            packed: match version {
+                VERSION_WITHOUT_RANGES | VERSION_PLAIN => PackedBlocks::default(),
+                _ => PackedBlocks {
+                    lz4: self.u64()?,
+                    zstd: self.u64()?,
+                },
             },
         })
     }
@@ -545,6 +605,7 @@ mod tests {
             largest: b"zz".to_vec(),
             sketch: Sketch::default(),
             deletes: Fragments::default(),
+            packed: PackedBlocks::default(),
         }
     }
 
@@ -566,12 +627,18 @@ mod tests {
             deletes: Fragments::checked(deletes).unwrap(),
             ..properties()
         };
-        for (version, properties) in [(1, properties()), (2, with_ranges)] {
+        let compressed = Properties {
+            packed: PackedBlocks { lz4: 5, zstd: 0 },
+            ..properties()
+        };
+        for (version, properties) in [(1, properties()), (2, with_ranges), (3, compressed)] {
             let mut bytes = Vec::new();
             properties.encode(&mut bytes);
             assert_eq!(properties.version(), version);
             assert_eq!(Properties::decode(&bytes, version), Ok(properties));
-            assert!(Properties::decode(&bytes, 3 - version).is_err());
+            for other in (1..=3).filter(|other| *other != version) {
+                assert!(Properties::decode(&bytes, other).is_err());
+            }
             for len in 0..bytes.len() {
                 assert!(Properties::decode(&bytes[..len], version).is_err());
             }

@@ -11,7 +11,8 @@
 //! Entries ascend by key; those of one key descend by sequence number, so the newest comes first.
 //!
 //! # Layout
-//! See [`layout`] for the file, [`block`], [`filter`], [`index`] and [`sketch`] for its parts.
+//! See [`layout`] for the file, [`block`], [`codec`], [`filter`], [`index`] and [`sketch`] for its
+//! parts.
 //!
 //! # Invariants
 //! - I1: a table never changes once [`TableWriter::finish`] returned, and its number is never
@@ -30,12 +31,15 @@
 //! None: a table that the manifest names is whole, any other is removed by the engine.
 //!
 //! # Deviations from the paper
-//! The paper leaves the format open and knows no range deletes. Sketches of the distinct keys, tags
-//! and the separators' number array are ours.
+//! The paper leaves the format open and knows no range deletes and no compression. Sketches of the
+//! distinct keys, tags and the separators' number array are ours.
 
 mod block;
 mod block_builder;
 mod blocks;
+mod codec;
+#[cfg(test)]
+mod compression_tests;
 mod cursor;
 mod filter;
 mod index;
@@ -55,6 +59,7 @@ pub(crate) use sketch::Sketch;
 pub(crate) use stretch::Stretch;
 pub(crate) use writer::TableWriter;
 
+use crate::options::Compression;
 use crate::slice::Slice;
 use crate::types::Seq;
 
@@ -75,6 +80,8 @@ pub(crate) struct TableOptions {
     pub(crate) block_bytes: usize,
     /// Bits per distinct key in the filter; 0 leaves the filter out.
     pub(crate) filter_bits_per_key: u32,
+    /// How blocks are compressed.
+    pub(crate) compression: Compression,
 }
 
 impl Default for TableOptions {
@@ -82,6 +89,7 @@ impl Default for TableOptions {
         TableOptions {
             block_bytes: BLOCK_BYTES_DEFAULT,
             filter_bits_per_key: FILTER_BITS_PER_KEY_DEFAULT,
+            compression: Compression::None,
         }
     }
 }

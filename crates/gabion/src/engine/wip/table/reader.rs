@@ -10,6 +10,7 @@ use gabion_media::{Disk, ReadFile};
 
 use super::block::{self, Block};
 use super::blocks::{HeldBlock, LentBlock, MappedBlocks};
+use super::codec::Packed;
 use super::cursor::TableCursor;
 use super::filter::{Filter, LINE_BYTES};
 use super::index::Index;
@@ -95,8 +96,14 @@ impl Table {
         if let Some(what) = contradiction {
             return Err(corruption(&read_file, tail_at, what));
         }
-        let mapped = cache.maps_tables().then(|| map(&read_file, index.len()));
-        let mapped = mapped.flatten();
+        if properties.packed.zstd > 0 && !cfg!(feature = "zstd") {
+            return Err(Error::MissingFeature {
+                file: read_file.path().to_path_buf(),
+                feature: "zstd",
+            });
+        }
+        let maps = cache.maps_tables() && properties.packed.is_empty();
+        let mapped = maps.then(|| map(&read_file, index.len())).flatten();
         let cached_blocks = if mapped.is_some() { 0 } else { index.len() };
         Ok(Table {
             meta: TableMeta::new(file, read_file.len(), &properties),
@@ -312,14 +319,17 @@ impl Table {
                 let place = self.index.place(at);
                 let len = usize::try_from(place.end - place.start).unwrap_or(usize::MAX);
                 let (bytes, after) = rest.split_at_checked(len).unwrap_or_default();
-                self.check_block(at, bytes)?;
+                let packed = self.check_block(at, bytes)?;
                 read.push_back(match &self.mapped {
                     Some(mapped) => {
                         mapped.set_checked(at);
                         mapped.held(place)
                     }
                     None => {
-                        let bytes: Arc<[u8]> = Arc::from(bytes);
+                        let bytes = match packed {
+                            Some(packed) => self.unpack(at, packed, Arc::default())?,
+                            None => Arc::from(bytes),
+                        };
                         self.cache.insert(&self.places, at, Arc::clone(&bytes));
                         HeldBlock::Shared(bytes)
                     }
@@ -335,10 +345,34 @@ impl Table {
         Ok(self.file.read_exact_at(buffer, offset)?)
     }
 
-    /// Checks the bytes read for block `at`.
-    pub(super) fn check_block(&self, at: usize, bytes: &[u8]) -> Result<()> {
+    /// Checks the bytes read for block `at`; returns what has to be unpacked first.
+    pub(super) fn check_block<'b>(&self, at: usize, bytes: &'b [u8]) -> Result<Option<Packed<'b>>> {
         let offset = self.index.place(at).start;
-        block::check(self.meta.file, offset, bytes).map_err(|what| self.corruption(offset, what))
+        let packed = block::check(self.meta.file, offset, bytes)
+            .map_err(|what| self.corruption(offset, what))?;
+        if packed.is_some() && self.properties.packed.is_empty() {
+            let what = "the block is compressed in a table without compressed blocks";
+            return Err(self.corruption(offset, what));
+        }
+        Ok(packed)
+    }
+
+    /// Block `at`, unpacked: in `buffer` if that is long enough and nobody shares it, else in a new
+    /// one of the block's length.
+    pub(super) fn unpack(
+        &self,
+        at: usize,
+        packed: Packed<'_>,
+        mut buffer: Arc<[u8]>,
+    ) -> Result<Arc<[u8]>> {
+        let len = packed.block_len();
+        if Arc::get_mut(&mut buffer).is_none_or(|bytes| bytes.len() < len) {
+            buffer = std::iter::repeat_n(0, len).collect();
+        }
+        let bytes = Arc::get_mut(&mut buffer).and_then(|bytes| bytes.get_mut(..len));
+        block::unpack(packed, bytes.unwrap_or_default())
+            .map_err(|what| self.corruption(self.index.place(at).start, what))?;
+        Ok(buffer)
     }
 
     /// The error for bytes at `offset` that do not hold what they should.

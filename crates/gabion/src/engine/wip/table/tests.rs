@@ -15,13 +15,13 @@ use crate::engine::wip::names::table_name;
 use crate::error::{Error, Result};
 use crate::types::{Kind, SEQ_MAX, hash_key};
 
-const FILE: u64 = 42;
+pub(super) const FILE: u64 = 42;
 
-type Twin = BTreeMap<(Vec<u8>, Reverse<Seq>), (Kind, Vec<u8>)>;
+pub(super) type Twin = BTreeMap<(Vec<u8>, Reverse<Seq>), (Kind, Vec<u8>)>;
 
 /// How blocks come into memory.
 #[derive(Clone, Copy, Debug)]
-enum Way {
+pub(super) enum Way {
     Mapped,
     /// Through a cache of so many bytes.
     Cached(u64),
@@ -29,13 +29,13 @@ enum Way {
 
 const WAYS: [Way; 2] = [Way::Mapped, Way::Cached(1 << 20)];
 
-struct Home {
+pub(super) struct Home {
     dir: TempDir,
-    disk: Disk,
+    pub(super) disk: Disk,
 }
 
 impl Home {
-    fn new() -> Home {
+    pub(super) fn new() -> Home {
         let dir = tempfile::tempdir().unwrap();
         let disk = Disk::system(dir.path()).unwrap();
         Home { dir, disk }
@@ -45,10 +45,17 @@ impl Home {
         self.dir.path().join(table_name(FILE))
     }
 
-    fn write(&self, twin: &Twin, options: &TableOptions) -> TableMeta {
-        let name = table_name(FILE);
+    pub(super) fn write(&self, twin: &Twin, options: &TableOptions) -> TableMeta {
+        self.write_as(FILE, twin, options)
+    }
+
+    pub(super) fn write_as(&self, file: u64, twin: &Twin, options: &TableOptions) -> TableMeta {
+        let name = table_name(file);
+        if self.disk.exists(&name).unwrap() {
+            self.disk.remove(&name).unwrap();
+        }
         let appender = self.disk.create_append(&name, Purpose::Flush).unwrap();
-        let mut writer = TableWriter::new(appender, FILE, options);
+        let mut writer = TableWriter::new(appender, file, options);
         for ((key, Reverse(seq)), (kind, value)) in twin {
             writer.add(key, *seq, *kind, value).unwrap();
         }
@@ -56,7 +63,7 @@ impl Home {
         writer.finish().unwrap()
     }
 
-    fn open(&self, way: Way) -> Result<Arc<Table>> {
+    pub(super) fn open(&self, way: Way) -> Result<Arc<Table>> {
         let cache = match way {
             Way::Mapped => BlockCache::new(0).map_tables(true),
             Way::Cached(bytes) => BlockCache::new(bytes),
@@ -70,7 +77,7 @@ impl Home {
     }
 
     /// The table, opened in both ways.
-    fn tables(&self, twin: &Twin, options: &TableOptions) -> [Arc<Table>; 2] {
+    pub(super) fn tables(&self, twin: &Twin, options: &TableOptions) -> [Arc<Table>; 2] {
         let meta = self.write(twin, options);
         WAYS.map(|way| {
             let table = self.open(way).unwrap();
@@ -80,15 +87,27 @@ impl Home {
     }
 }
 
-fn options(block_bytes: usize, filter_bits_per_key: u32) -> TableOptions {
+pub(super) fn options(block_bytes: usize, filter_bits_per_key: u32) -> TableOptions {
     TableOptions {
         block_bytes,
         filter_bits_per_key,
+        ..TableOptions::default()
     }
 }
 
+pub(super) fn compressed(block_bytes: usize, compression: Compression) -> TableOptions {
+    TableOptions {
+        compression,
+        ..options(block_bytes, 10)
+    }
+}
+
+fn compression() -> impl Strategy<Value = Compression> {
+    prop::sample::select(Compression::available().collect::<Vec<_>>())
+}
+
 /// `count` keys of 16 bytes in the order of their numbers, one version each.
-fn numbered(count: u64, value_len: usize) -> Twin {
+pub(super) fn numbered(count: u64, value_len: usize) -> Twin {
     let entry = |number: u64| {
         let key = format!("{number:016x}").into_bytes();
         let value = hash_key(&key).to_le_bytes().repeat(value_len.div_ceil(8));
@@ -104,7 +123,7 @@ fn to_usize(offset: u64) -> usize {
     usize::try_from(offset).unwrap()
 }
 
-type Row = (Vec<u8>, Seq, Kind, Vec<u8>);
+pub(super) type Row = (Vec<u8>, Seq, Kind, Vec<u8>);
 
 fn row(cursor: &TableCursor) -> Option<Row> {
     cursor.valid().then(|| {
@@ -114,14 +133,14 @@ fn row(cursor: &TableCursor) -> Option<Row> {
     })
 }
 
-fn rows(twin: &Twin) -> Vec<Row> {
+pub(super) fn rows(twin: &Twin) -> Vec<Row> {
     twin.iter()
         .map(|((key, Reverse(seq)), (kind, value))| (key.clone(), *seq, *kind, value.clone()))
         .collect()
 }
 
 /// Compares every entry in both directions.
-fn assert_walks(cursor: &mut TableCursor, rows: &[Row]) {
+pub(super) fn assert_walks(cursor: &mut TableCursor, rows: &[Row]) {
     cursor.seek_first().unwrap();
     for expected in rows {
         assert_eq!(row(cursor).as_ref(), Some(expected));
@@ -234,9 +253,10 @@ proptest! {
         steps in prop::collection::vec(step(), 1..60),
         block_bytes in prop_oneof![Just(64usize), Just(512), Just(4096), Just(1 << 20)],
         way in prop_oneof![Just(Way::Mapped), Just(Way::Cached(0)), Just(Way::Cached(1 << 20))],
+        compression in compression(),
     ) {
         let home = Home::new();
-        home.write(&twin, &options(block_bytes, 10));
+        home.write(&twin, &compressed(block_bytes, compression));
         let table = home.open(way).unwrap();
         let rows = rows(&twin);
         for mut cursor in [table.cursor(), table.scan_cursor()] {
@@ -258,9 +278,11 @@ proptest! {
         absent in prop::collection::vec((key(), 0..=SEQ_MAX), 20),
         block_bytes in prop_oneof![Just(64usize), Just(512), Just(4096)],
         bits in prop_oneof![Just(0u32), Just(10)],
+        compression in compression(),
     ) {
         let home = Home::new();
-        for table in home.tables(&twin, &options(block_bytes, bits)) {
+        let options = TableOptions { compression, ..options(block_bytes, bits) };
+        for table in home.tables(&twin, &options) {
             for (key, Reverse(seq)) in twin.keys() {
                 for seq in [seq - 1, *seq, (seq + 1).min(SEQ_MAX), SEQ_MAX, 0] {
                     assert_gets(&table, &twin, key, seq);
@@ -404,7 +426,9 @@ fn extreme_keys_and_values_come_back() {
     }
     let home = Home::new();
     let rows = rows(&twin);
-    for table in home.tables(&twin, &TableOptions::default()) {
+    let tables = Compression::available()
+        .flat_map(|compression| home.tables(&twin, &compressed(4096, compression)));
+    for table in tables {
         assert_walks(&mut table.cursor(), &rows);
         assert_walks(&mut table.scan_cursor(), &rows);
         for (key, seq, ..) in &rows {
@@ -446,7 +470,10 @@ fn values_outlive_the_cursor_and_later_reads() {
     let twin = numbered(20_000, 100);
     let home = Home::new();
     let [mapped, cached] = home.tables(&twin, &TableOptions::default());
-    for mut cursor in [mapped.cursor(), cached.cursor(), cached.scan_cursor()] {
+    let [_, packed] = home.tables(&twin, &compressed(4096, Compression::Lz4));
+    let packed = [packed.cursor(), packed.scan_cursor()];
+    let cursors = [mapped.cursor(), cached.cursor(), cached.scan_cursor()];
+    for mut cursor in cursors.into_iter().chain(packed) {
         cursor.seek_first().unwrap();
         let mut kept = Vec::new();
         while cursor.valid() {
@@ -615,11 +642,13 @@ fn dump_one_way(home: &Home, way: Way) -> Result<Vec<Row>> {
     Ok(rows)
 }
 
-fn small() -> (Home, Vec<Row>, Vec<u8>) {
-    let mut twin = numbered(12, 20);
+fn small(compression: Compression) -> (Home, Vec<Row>, Vec<u8>) {
+    let mut twin = numbered(12, 40);
     twin.insert((b"0000".to_vec(), Reverse(77)), (Kind::Delete, vec![]));
     let home = Home::new();
-    home.write(&twin, &options(200, 10));
+    home.write(&twin, &compressed(200, compression));
+    let packed = home.open(Way::Mapped).unwrap().properties.packed;
+    assert_eq!(packed.is_empty(), compression == Compression::None);
     let bytes = home.disk.read_all(&table_name(FILE)).unwrap();
     let rows = rows(&twin);
     assert_eq!(dump(&home).unwrap(), rows);
@@ -634,7 +663,11 @@ fn overwrite(home: &Home, bytes: &[u8]) {
 
 #[test]
 fn every_flipped_bit_is_noticed() {
-    let (home, _, bytes) = small();
+    Compression::available().for_each(notices_every_flipped_bit);
+}
+
+fn notices_every_flipped_bit(compression: Compression) {
+    let (home, _, bytes) = small(compression);
     for at in 0..bytes.len() {
         let mut damaged = bytes.clone();
         damaged[at] ^= 1 << (at % 8);
@@ -651,7 +684,11 @@ fn every_flipped_bit_is_noticed() {
 
 #[test]
 fn every_truncation_and_extension_is_noticed() {
-    let (home, rows, bytes) = small();
+    Compression::available().for_each(notices_every_truncation_and_extension);
+}
+
+fn notices_every_truncation_and_extension(compression: Compression) {
+    let (home, rows, bytes) = small(compression);
     for len in 0..bytes.len() {
         overwrite(&home, &bytes[..len]);
         assert!(
@@ -688,7 +725,7 @@ fn a_block_in_the_place_of_another_is_noticed() {
 
 #[test]
 fn a_table_under_another_number_is_refused() {
-    let (home, _, bytes) = small();
+    let (home, _, bytes) = small(Compression::None);
     home.disk
         .replace(&table_name(7), &bytes, Purpose::Flush)
         .unwrap();
@@ -709,8 +746,9 @@ proptest! {
     fn damage_under_a_valid_checksum_never_panics(
         flips in prop::collection::vec((any::<prop::sample::Index>(), 1u8..), 1..4),
         in_head: bool,
+        compression in compression(),
     ) {
-        let (home, _, bytes) = small();
+        let (home, _, bytes) = small(compression);
         let table = home.open(Way::Cached(0)).unwrap();
         let mut damaged = bytes.clone();
         for block in 0..table.index.len() {
@@ -720,8 +758,10 @@ proptest! {
             for (index, flip) in &flips {
                 damaged[start + index.index(body)] ^= flip;
             }
+            let stored = &bytes[start..end];
+            let (encoding, _) = layout::check_stored(FILE, place.start, stored).unwrap();
             let mut part = damaged[start..end - layout::TRAILER_BYTES].to_vec();
-            layout::append_trailer(&mut part, 0, FILE, place.start);
+            layout::append_trailer_of(encoding, &mut part, 0, FILE, place.start);
             damaged[start..end].copy_from_slice(&part);
         }
         overwrite(&home, &damaged);
@@ -743,7 +783,7 @@ proptest! {
     fn the_checks_of_a_block_take_any_bytes(body in prop::collection::vec(0u8..20, 0..80)) {
         let mut part = body;
         layout::append_trailer(&mut part, 0, FILE, 0);
-        if block::check(FILE, 0, &part).is_ok() {
+        if block::check(FILE, 0, &part).is_ok_and(|packed| packed.is_none()) {
             let block = block::Block::new(&part);
             for position in 0..block.shape().count {
                 let found = block.entry(position);

@@ -4,8 +4,9 @@
 use std::cmp::Ordering;
 use std::sync::Arc;
 
+use super::codec::Encoding;
 use super::cursor::TableCursor;
-use super::layout::Properties;
+use super::layout::{PackedBlocks, Properties};
 use super::reader::Table;
 use super::sketch::Sketch;
 use crate::engine::wip::range_deletes::Fragments;
@@ -61,6 +62,7 @@ impl Seen {
                 largest: Vec::new(),
                 sketch: Sketch::default(),
                 deletes: Fragments::default(),
+                packed: PackedBlocks::default(),
             },
             last_key: Vec::new(),
             last_seq: 0,
@@ -79,7 +81,12 @@ impl Seen {
         if !first && (order == Ordering::Greater || (order.is_eq() && self.last_seq <= seq)) {
             return Some("the entries are out of order");
         }
-        if cursor.block_number() != self.last_block {
+        let changes = cursor.block_number() != self.last_block;
+        if first || changes {
+            let encoding = cursor.encoding().unwrap_or(Encoding::Plain);
+            self.found.packed.count(encoding);
+        }
+        if changes {
             self.last_block = cursor.block_number();
             let upper = table.index.separator(self.last_block);
             self.lower = Some(std::mem::replace(&mut self.upper, upper));

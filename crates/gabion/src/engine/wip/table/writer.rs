@@ -3,9 +3,10 @@
 use gabion_media::Appender;
 
 use super::block_builder::BlockBuilder;
+use super::codec::Packer;
 use super::filter::Filter;
 use super::index::IndexBuilder;
-use super::layout::{Footer, Properties, append_trailer, is_same};
+use super::layout::{Footer, PackedBlocks, Properties, append_trailer, append_trailer_of, is_same};
 use super::sketch::Sketch;
 use super::{BLOCK_BYTES_MAX, TableMeta, TableOptions};
 use crate::engine::wip::range_deletes::Fragments;
@@ -26,6 +27,7 @@ pub(crate) struct TableWriter {
     buffer: Vec<u8>,
     appended: u64,
     block: BlockBuilder,
+    packer: Packer,
     index: IndexBuilder,
     /// Hashes of the distinct keys.
     hashes: Vec<u64>,
@@ -44,6 +46,7 @@ impl TableWriter {
             buffer: Vec::with_capacity(BUFFER_BYTES + BLOCK_BYTES_MAX),
             appended: 0,
             block: BlockBuilder::default(),
+            packer: Packer::new(options.compression),
             index: IndexBuilder::default(),
             hashes: Vec::new(),
             last_hash: 0,
@@ -59,6 +62,7 @@ impl TableWriter {
                 largest: Vec::new(),
                 sketch: Sketch::default(),
                 deletes: Fragments::default(),
+                packed: PackedBlocks::default(),
             },
         }
     }
@@ -123,8 +127,14 @@ impl TableWriter {
         if next.is_none() {
             self.properties.largest.extend_from_slice(last);
         }
-        self.index.add(last, next, self.block.block_bytes() as u64);
-        self.block.finish(&mut self.buffer, self.file, offset);
+        let start = self.buffer.len();
+        self.block.encode(&mut self.buffer);
+        let encoding = self.packer.pack(&mut self.buffer, start);
+        self.properties.packed.count(encoding);
+        append_trailer_of(encoding, &mut self.buffer, start, self.file, offset);
+        self.index
+            .add(last, next, (self.buffer.len() - start) as u64);
+        self.block.clear();
         if self.buffer.len() >= BUFFER_BYTES {
             self.append_buffer()?;
         }
