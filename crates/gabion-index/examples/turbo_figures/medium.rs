@@ -1,0 +1,138 @@
+//! What the model of the medium counts.
+
+use std::sync::Arc;
+
+use gabion_index::turbo::Options;
+use gabion_index::{Item, Result, TurboHash};
+use gabion_media::pmem::model::{Costs, Model, Preset};
+use gabion_media::pmem::trace::Step;
+use gabion_media::pmem::{Pool, PoolOptions};
+use parking_lot::Mutex;
+
+use super::key_of;
+
+/// Figure 3.2: groups of accesses of 8 bytes to lines that lie at random or one behind the other.
+pub(super) fn accesses(_: u64) -> Result<()> {
+    println!("modelled ns per group of accesses of 8 bytes: random, sequential, their ratio");
+    println!("paper: 4 to 7 for groups of 16");
+    const GROUPS: u64 = 20_000;
+    const LINES: u64 = 1 << 26;
+    for is_write in [false, true] {
+        println!(
+            "{}",
+            if is_write {
+                "writes, flushed, one fence"
+            } else {
+                "reads"
+            }
+        );
+        for group in [1_u64, 2, 4, 8, 16, 32] {
+            let [random, sequential] = [false, true].map(|is_sequential| {
+                let mut model = Model::new(Preset::OPTANE);
+                for first in 0..GROUPS {
+                    for step in 0..group {
+                        let number = if is_sequential {
+                            first
+                        } else {
+                            first * group + step
+                        };
+                        let line = key_of(number) % LINES + if is_sequential { step } else { 0 };
+                        access(&mut model, line * 64, is_write);
+                    }
+                    if is_write {
+                        model.step(Step::Fence);
+                    }
+                }
+                model.costs().estimated_ns as f64 / GROUPS as f64
+            });
+            let ratio = random / sequential;
+            println!("{group:>6}: {random:>7.0} {sequential:>7.0} {ratio:>5.1}");
+        }
+    }
+    Ok(())
+}
+
+fn access(model: &mut Model, offset: u64, is_write: bool) {
+    if is_write {
+        let bytes = &[1; 8];
+        model.step(Step::Store { offset, bytes });
+        model.step(Step::Flush { offset });
+    } else {
+        model.step(Step::Load { offset, len: 8 });
+    }
+}
+
+/// Entries of the tables on the model.
+const ENTRIES: u64 = 300_000;
+
+/// Figure 3.4, right half: bytes that operations read from the media and write to it.
+pub(super) fn volumes(_: u64) -> Result<()> {
+    println!("modelled bytes of the media per operation: read, written; persists (fences)");
+    println!("the paper's text has no numbers for these bars");
+    let word = |number: u64| number;
+    measure::<u64, u64>("TURBO16", word, word)?;
+    let bytes = |number: u64| [&number.to_le_bytes()[..], &[7; 7]].concat();
+    measure::<[u8], [u8]>("TURBO30", bytes, bytes)
+}
+
+fn measure<K: Item + ?Sized, V: Item + ?Sized>(
+    name: &str,
+    key: fn(u64) -> K::Owned,
+    value: fn(u64) -> V::Owned,
+) -> Result<()> {
+    use std::borrow::Borrow;
+    // As much smaller than the table as the paper's cache is smaller than its tables.
+    let preset = Preset {
+        cache_bytes: 64 * 11 * 256,
+        ..Preset::OPTANE
+    };
+    let model = Arc::new(Mutex::new(Model::new(preset)));
+    let pool = Pool::anonymous(PoolOptions {
+        size: 256 << 20,
+        watcher: Some(model.clone()),
+        ..TurboHash::<K, V>::pool_options()
+    })?;
+    let options = Options {
+        capacity: ENTRIES / 10,
+        seed: Some(1),
+        ..Options::default()
+    };
+    let table: TurboHash<K, V> = TurboHash::create(&pool, &options)?;
+    let phase = |phase: &str, operation: &dyn Fn(u64) -> Result<()>| -> Result<()> {
+        let before = counted(&model);
+        for number in 0..ENTRIES {
+            operation(key_of(number))?;
+        }
+        let costs = counted(&model) - before;
+        let per_operation = |count: u64| count as f64 / ENTRIES as f64;
+        let bytes = |lines: u64| per_operation(lines * costs.media_line_bytes);
+        println!(
+            "{name} {phase:>14}: {:>6.0} {:>6.0}; {:.2}",
+            bytes(costs.media_reads),
+            bytes(costs.media_writes),
+            per_operation(costs.fences)
+        );
+        Ok(())
+    };
+    let put = |word: u64| {
+        table
+            .put(key(word).borrow(), value(word).borrow())
+            .map(drop)
+    };
+    phase("insert", &put)?;
+    phase("positive read", &|word| {
+        table.get(key(word).borrow()).map(drop)
+    })?;
+    phase("negative read", &|word| {
+        table.get(key(!word).borrow()).map(drop)
+    })?;
+    phase("update", &put)?;
+    phase("delete", &|word| table.remove(key(word).borrow()).map(drop))
+}
+
+/// The counts with nothing left in the buffers.
+fn counted(model: &Mutex<Model>) -> Costs {
+    let mut model = model.lock();
+    model.drain_all();
+    model.costs()
+}
