@@ -77,8 +77,18 @@ type Compared = (
 const HELD: &str = "records held, where not equally many";
 
 /// What `lab` compares, a table each.
-const COMPARED: [Compared; 6] = [
+const COMPARED: [Compared; 8] = [
     (HELD, |result| Some(result.records_live? as f64), count),
+    (
+        "log at the restart, MiB",
+        |result| Some(result.restart_log_bytes? as f64 / (1 << 20) as f64),
+        digits,
+    ),
+    (
+        "restart, s",
+        |result| (result.phase == "restart").then_some(result.seconds),
+        digits,
+    ),
     ("operations/s", |result| Some(result.ops_per_s), count),
     (
         "latency p99, us",
@@ -161,6 +171,37 @@ fn compared(
         let _ = write!(text, " x{ratio:.2}");
     }
     text
+}
+
+/// How stores divided their keys while the regions of the keys changed: how many of their parts
+/// begin in each quarter of the key space. Of the first repetition.
+pub(crate) fn borders(results: &[PhaseResult]) -> String {
+    let mut rows: Vec<(String, Vec<String>)> = Vec::new();
+    for result in results.iter().filter(|result| result.repetition == 0) {
+        for borders in &result.borders {
+            let done = borders.operations as f64 / result.operations as f64;
+            let label = format!(
+                "{} after {:.0} % of {}",
+                result.target,
+                100.0 * done,
+                result.phase
+            );
+            let begin_in = |quarter: f64| {
+                let is_in = |place: &&f64| (4.0 * **place).floor().min(3.0) == quarter;
+                borders.places.iter().filter(is_in).count().to_string()
+            };
+            rows.push((label, [0.0, 1.0, 2.0, 3.0].map(begin_in).to_vec()));
+        }
+    }
+    if rows.is_empty() {
+        return String::new();
+    }
+    let rows: Vec<_> = rows
+        .iter()
+        .map(|(label, cells)| (label.as_str(), cells.clone()))
+        .collect();
+    let quarters = ["1st quarter", "2nd quarter", "3rd quarter", "4th quarter"];
+    aligned("parts that begin in", &quarters, &rows)
 }
 
 /// Numbers of a paper beside ours.

@@ -12,6 +12,8 @@ use crate::result::LatencyPoint;
 
 /// Ticks per second of the times in `/proc/self/stat`, the same on every Linux that Rust runs on.
 const TICKS_PER_SECOND: f64 = 100.0;
+/// The unit of `/proc/diskstats`, whatever the drive's own is.
+const SECTOR_BYTES: u64 = 512;
 /// The longest latency that a histogram tells from longer ones.
 const LATENCY_MAX: Duration = Duration::from_secs(3600);
 /// Decimal digits to which latencies are kept.
@@ -153,6 +155,28 @@ pub fn reset_rss_max() {
         // Refused without the kernel's page monitor; the figure is then that of the whole run.
         let _ = file.write_all(b"5");
     }
+}
+
+/// Bytes that were written to the drive that holds `dir` since the system started, by whomever;
+/// `None` where the system does not count them: on file systems in memory or over a network, and on
+/// those that are not on one drive.
+pub fn drive_bytes_written(dir: &Path) -> Option<u64> {
+    let device = rustix::fs::stat(dir).ok()?.st_dev;
+    let place = (rustix::fs::major(device), rustix::fs::minor(device));
+    sectors_written(&fs::read_to_string("/proc/diskstats").ok()?, place)?.checked_mul(SECTOR_BYTES)
+}
+
+/// Sectors written to the device with these numbers, from `/proc/diskstats`.
+fn sectors_written(stats: &str, (major, minor): (u32, u32)) -> Option<u64> {
+    stats.lines().find_map(|line| {
+        let mut fields = line.split_whitespace();
+        let is_its =
+            |field: Option<&str>, wanted: u32| field?.parse().ok().filter(|n: &u32| *n == wanted);
+        is_its(fields.next(), major)?;
+        is_its(fields.next(), minor)?;
+        // The name, four figures of reads, and writes done and merged.
+        fields.nth(7)?.parse().ok()
+    })
 }
 
 /// What the files of a directory take.
@@ -303,6 +327,16 @@ mod tests {
         assert_eq!(field(io, "write_bytes:"), Some(4096));
         assert_eq!(field("VmHWM:\t    1234 kB\n", "VmHWM:"), Some(1234));
         assert_eq!(field(io, "absent:"), None);
+    }
+
+    #[test]
+    fn sectors_written_are_those_of_the_device() {
+        let stats = "   8  0 sda 10 0 100 7 20 0 4444 9 0 0 0\n   \
+                     8  1 sda1 10 0 100 7 20 0 222 9 0 0 0 0\n 259  0 nvme0n1 1 2\n";
+        assert_eq!(sectors_written(stats, (8, 0)), Some(4444));
+        assert_eq!(sectors_written(stats, (8, 1)), Some(222));
+        assert_eq!(sectors_written(stats, (8, 2)), None);
+        assert_eq!(sectors_written(stats, (259, 0)), None);
     }
 
     #[test]

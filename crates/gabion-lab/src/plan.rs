@@ -5,16 +5,21 @@
 //! so that whatever changes on the machine during a run meets all of them alike, and a target is
 //! not always the one that runs after a certain other.
 //!
+//! The trials of one repetition run one after the other, or, where turns are asked for, at the same
+//! time and each a little while at a time ([`crate::experiment`]): then they share a *table*.
+//!
 //! A target may take part more than once, to compare settings or to see what two equal stores
 //! differ by: `wip,wip` or `wip#old,wip#new`. What follows the `#` is only a label.
 
 use std::path::{Path, PathBuf};
+use std::time::Instant;
 
 use serde::{Deserialize, Serialize};
 
 use crate::Error;
+use crate::measure::ProcessUse;
 use crate::result::PhaseResult;
-use crate::run::{Runner, Settings, Subject};
+use crate::run::{Runner, Settings, Subject, Turns};
 use crate::target::{StoreOptions, Target};
 use crate::targets::Registry;
 use crate::text::bytes_text;
@@ -34,6 +39,8 @@ pub struct Resources {
     pub cache_bytes: u64,
     /// Memory for writes that are not in tables yet; `None` leaves each target's default.
     pub write_buffer_bytes: Option<u64>,
+    /// Keeps all records in memory and in the log, as far as the store can.
+    pub hold_flushes: bool,
     /// Threads that a store may use in the background.
     pub background_threads: usize,
 }
@@ -48,6 +55,9 @@ pub struct Plan {
     pub workloads: Vec<String>,
     /// How often each target goes through all phases.
     pub repetitions: u32,
+    /// How long a turn is in milliseconds, if the targets of a repetition run in turns; `None` if
+    /// one ends before the next begins.
+    pub turn_ms: Option<u64>,
     /// What all phases share.
     pub settings: Settings,
     /// How the stores are opened.
@@ -65,12 +75,37 @@ pub struct Trial {
     pub repetition: u32,
     /// Names of the phases.
     pub workloads: Vec<String>,
+    /// How long a turn is in milliseconds; `None` if the trial has the machine for itself.
+    pub turn_ms: Option<u64>,
     /// What all phases share.
     pub settings: Settings,
     /// How the store is opened.
     pub resources: Resources,
     /// An empty directory for the store.
     pub dir: PathBuf,
+    /// Where the trial goes on, if another process began it and was killed.
+    pub resume: Option<Resume>,
+}
+
+/// What a killed process leaves to the one that goes on with its trial.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Resume {
+    /// The phase to go on with, which restarts the store.
+    pub phase: usize,
+    /// Records that the store held, where that is known.
+    pub records_live: Option<u64>,
+    /// What had been written to its log since it was opened, where the store says so.
+    pub log_bytes: Option<u64>,
+}
+
+/// How a process ends that ran a trial.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum End {
+    /// All phases are done, and the store is closed.
+    Closed,
+    /// The next phase restarts the store: the process is to be killed with the store open, and
+    /// another one goes on.
+    ToBeKilled,
 }
 
 impl Plan {
@@ -86,6 +121,12 @@ impl Plan {
             let sentence = "a run needs a target, a workload and a repetition";
             return request(sentence.to_owned());
         }
+        if self.turn_ms.is_some() && self.targets.len() < 2 {
+            return request("turns need a second target, to take the other ones".to_owned());
+        }
+        if self.turn_ms == Some(0) {
+            return request("a turn needs at least a millisecond".to_owned());
+        }
         for (at, name) in self.targets.iter().enumerate() {
             let target = registry.named(without_label(name)?)?;
             if self.targets[..at].contains(name) {
@@ -98,6 +139,9 @@ impl Plan {
                     return request(format!("{name} cannot run {}: {why}", workload.name));
                 }
             }
+        }
+        if workloads(&self.workloads)?[0].is_restart() {
+            return request("a restart needs a phase before it that fills the store".to_owned());
         }
         Ok(())
     }
@@ -112,10 +156,19 @@ impl Plan {
                 .named(without_label(name).unwrap_or(name))
                 .is_ok_and(|target| target.abilities.persistent)
         };
-        if !self.targets.iter().any(writes_files) {
+        let stores = self
+            .targets
+            .iter()
+            .filter(|name| writes_files(name))
+            .count();
+        let at_once = match self.turn_ms {
+            Some(_) => stores,
+            None => stores.min(1),
+        };
+        if at_once == 0 {
             return Ok(());
         }
-        let needed = self.space_needed();
+        let needed = self.space_needed().saturating_mul(at_once as u64);
         let free = space_free(&self.dir)?;
         if free >= needed {
             return Ok(());
@@ -147,11 +200,28 @@ impl Plan {
                     target: self.targets[at].clone(),
                     repetition,
                     workloads: self.workloads.clone(),
+                    turn_ms: self.turn_ms,
                     settings: self.settings.clone(),
                     resources: self.resources.clone(),
                     dir: self.dir.join(format!("lab-{process}-{repetition}-{at}")),
+                    resume: None,
                 }
             })
+        })
+    }
+}
+
+impl Plan {
+    /// The trials that run together, in the order in which they do.
+    pub fn tables(&self) -> impl Iterator<Item = Vec<Trial>> {
+        let seats = match self.turn_ms {
+            Some(_) => self.targets.len(),
+            None => 1,
+        };
+        let mut trials = self.trials();
+        std::iter::from_fn(move || {
+            let table: Vec<Trial> = trials.by_ref().take(seats).collect();
+            (!table.is_empty()).then_some(table)
         })
     }
 }
@@ -186,36 +256,72 @@ impl Trial {
     /// there.
     ///
     /// # Errors
-    /// Those of the store and of the phases, and whatever `each` fails with.
-    pub fn run(
-        &self,
-        registry: &Registry,
-        mut each: impl FnMut(&PhaseResult) -> Result<(), Error>,
-    ) -> Result<(), Error> {
+    /// Those of the store and of the phases, and whatever `link` fails with.
+    pub fn run(&self, registry: &Registry, link: &mut dyn Link) -> Result<End, Error> {
+        link.take()?;
         let target: &Target = registry.named(without_label(&self.target)?)?;
-        let store = (target.open)(&StoreOptions {
-            dir: self.dir.clone(),
-            existing: false,
-            cache_bytes: self.resources.cache_bytes,
-            write_buffer_bytes: self.resources.write_buffer_bytes,
-            background_threads: self.resources.background_threads,
-            records: self.settings.num,
-            record_bytes: self.settings.record_bytes(),
-        })?;
+        let before = ProcessUse::now();
+        let begin = Instant::now();
+        let store = (target.open)(&self.store_options())?;
+        let opened = begin.elapsed();
         let subject = Subject {
             store: &*store,
             target: &self.target,
             dir: &self.dir,
-            existing: false,
+            existing: self.resume.is_some(),
             repetition: self.repetition,
         };
         let runner = Runner::new(subject, self.settings.clone())?;
-        for workload in workloads(&self.workloads)? {
-            each(&runner.run(workload)?)?;
+        let first = self.resume.map_or(0, |resume| resume.phase);
+        for (at, workload) in workloads(&self.workloads)?
+            .into_iter()
+            .enumerate()
+            .skip(first)
+        {
+            let result = match &self.resume {
+                Some(resume) if at == first => {
+                    let left = (resume.records_live, resume.log_bytes);
+                    runner.restarted(workload, opened, &before, left)?
+                }
+                _ if workload.is_restart() => {
+                    drop(runner);
+                    // What closing a store does must not be done.
+                    std::mem::forget(store);
+                    return Ok(End::ToBeKilled);
+                }
+                _ => runner.run_in_turns(workload, link)?,
+            };
+            link.tell(&result)?;
+            // The others come to the end of the phase before the next one begins.
+            link.give()?;
+            link.take()?;
         }
         drop(runner);
-        store.close()
+        store.close()?;
+        Ok(End::Closed)
     }
+
+    fn store_options(&self) -> StoreOptions {
+        StoreOptions {
+            dir: self.dir.clone(),
+            existing: self.resume.is_some(),
+            cache_bytes: self.resources.cache_bytes,
+            write_buffer_bytes: self.resources.write_buffer_bytes,
+            hold_flushes: self.resources.hold_flushes,
+            background_threads: self.resources.background_threads,
+            records: self.settings.num,
+            record_bytes: self.settings.record_bytes(),
+        }
+    }
+}
+
+/// What a trial tells, and how it comes by its turns.
+pub trait Link: Turns {
+    /// A phase is done.
+    ///
+    /// # Errors
+    /// When nobody listens.
+    fn tell(&mut self, result: &PhaseResult) -> Result<(), Error>;
 }
 
 /// The phases of these names.
@@ -242,6 +348,8 @@ fn space_free(dir: &Path) -> Result<u64, Error> {
 
 #[cfg(test)]
 pub(crate) mod tests {
+    use std::time::Duration;
+
     use super::*;
 
     pub(crate) fn plan(dir: &Path) -> Plan {
@@ -249,6 +357,7 @@ pub(crate) mod tests {
             targets: vec!["wip".to_owned(), "btreemap".to_owned()],
             workloads: vec!["fillseq".to_owned(), "readrandom".to_owned()],
             repetitions: 2,
+            turn_ms: None,
             settings: Settings {
                 num: 500,
                 reads: 500,
@@ -257,9 +366,46 @@ pub(crate) mod tests {
             resources: Resources {
                 cache_bytes: 8 << 20,
                 write_buffer_bytes: None,
+                hold_flushes: false,
                 background_threads: 1,
             },
             dir: dir.to_owned(),
+        }
+    }
+
+    /// Keeps what a trial tells, and gives it its turns at once.
+    #[derive(Default)]
+    struct Heard {
+        results: Vec<PhaseResult>,
+        length: Option<Duration>,
+        has_turn: bool,
+        turns: u64,
+    }
+
+    impl Turns for Heard {
+        fn length(&self) -> Option<Duration> {
+            self.length
+        }
+
+        fn take(&mut self) -> Result<(), Error> {
+            assert!(!self.has_turn, "a turn is taken once");
+            self.has_turn = true;
+            self.turns += 1;
+            Ok(())
+        }
+
+        fn give(&mut self) -> Result<(), Error> {
+            assert!(self.has_turn, "only a turn that one has can be given away");
+            self.has_turn = false;
+            Ok(())
+        }
+    }
+
+    impl Link for Heard {
+        fn tell(&mut self, result: &PhaseResult) -> Result<(), Error> {
+            assert!(self.has_turn, "nothing is done in others' turns");
+            self.results.push(result.clone());
+            Ok(())
         }
     }
 
@@ -282,6 +428,13 @@ pub(crate) mod tests {
         let twice = sentence(|plan| plan.targets.push("wip".to_owned()));
         assert!(twice.contains("named twice"), "{twice}");
         assert!(twice.contains("wip#2"), "{twice}");
+        let restart = sentence(|plan| plan.workloads.insert(0, "restart".to_owned()));
+        assert!(restart.contains("btreemap cannot run restart"), "{restart}");
+        let restart = sentence(|plan| {
+            plan.targets.truncate(1);
+            plan.workloads.insert(0, "restart".to_owned());
+        });
+        assert!(restart.contains("a phase before it"), "{restart}");
         let empty = sentence(|plan| plan.targets.push("wip#".to_owned()));
         assert!(empty.contains("empty label"), "{empty}");
         let unknown = sentence(|plan| plan.targets.push("wap#a".to_owned()));
@@ -316,6 +469,56 @@ pub(crate) mod tests {
     }
 
     #[test]
+    fn trials_in_turns_share_a_table() {
+        let mut plan = plan(Path::new("d"));
+        let sizes = |plan: &Plan| plan.tables().map(|table| table.len()).collect::<Vec<_>>();
+        assert_eq!(sizes(&plan), [1, 1, 1, 1]);
+        plan.turn_ms = Some(50);
+        assert_eq!(sizes(&plan), [2, 2]);
+        plan.check(&Registry::new(&[])).unwrap();
+        let alone = sentence(|plan| {
+            plan.turn_ms = Some(50);
+            plan.targets.truncate(1);
+        });
+        assert!(alone.contains("second target"), "{alone}");
+        assert!(sentence(|plan| plan.turn_ms = Some(0)).contains("millisecond"));
+    }
+
+    /// However short its turns are, a phase does all of its operations and counts each once.
+    #[test]
+    fn a_phase_that_is_cut_does_what_a_whole_one_does() {
+        for workload in ["readrandom", "readseq", "ycsb-a", "overwrite"] {
+            let dir = tempfile::tempdir().unwrap();
+            let mut trial = plan(dir.path()).trials().nth(1).unwrap();
+            trial.dir = dir.path().to_owned();
+            trial.settings.reads = 300_000;
+            trial.settings.num = 100_000;
+            trial.settings.threads = 2;
+            trial.workloads = vec!["ycsb-load".to_owned(), workload.to_owned()];
+            let mut heard = Heard {
+                length: Some(Duration::from_micros(200)),
+                ..Heard::default()
+            };
+            trial.run(&Registry::new(&[]), &mut heard).unwrap();
+            let result = &heard.results[1];
+            let operations = if workload == "overwrite" {
+                100_000
+            } else {
+                300_000
+            };
+            assert_eq!(result.operations, operations, "{workload}");
+            let calls = result.latency_us_by_operation.values();
+            assert_eq!(calls.map(|calls| calls.calls).sum::<u64>(), operations);
+            assert_eq!(result.records_live, Some(100_000));
+            let turns = |at: usize| heard.results[at].settings["turns"].as_u64().unwrap();
+            // One more at the start, and one after each phase.
+            assert_eq!(heard.turns, turns(0) - 1 + turns(1) - 1 + 3);
+            assert!(turns(1) > 1, "{workload}");
+            assert!(heard.has_turn);
+        }
+    }
+
+    #[test]
     fn a_run_that_cannot_fit_is_refused_before_it_starts() {
         let dir = tempfile::tempdir().unwrap();
         let mut plan = plan(dir.path());
@@ -335,16 +538,16 @@ pub(crate) mod tests {
         let mut trial = plan(dir.path()).trials().nth(2).unwrap();
         trial.dir = dir.path().to_owned();
         trial.target = "wip#new".to_owned();
-        let mut phases = Vec::new();
-        let each = |result: &PhaseResult| {
-            assert_eq!(result.target, "wip#new");
-            phases.push((result.phase.clone(), result.repetition));
-            Ok(())
-        };
-        trial.run(&registry, each).unwrap();
+        let mut heard = Heard::default();
+        trial.run(&registry, &mut heard).unwrap();
+        let phases: Vec<_> = heard
+            .results
+            .iter()
+            .map(|result| (&*result.target, &*result.phase, result.repetition))
+            .collect();
         assert_eq!(
             phases,
-            [("fillseq".to_owned(), 1), ("readrandom".to_owned(), 1)]
+            [("wip#new", "fillseq", 1), ("wip#new", "readrandom", 1)]
         );
     }
 }

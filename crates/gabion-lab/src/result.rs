@@ -148,6 +148,15 @@ pub struct Moment {
     pub ops_per_s: f64,
 }
 
+/// Where a store has its keys divided at one time.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Borders {
+    /// Operations of the phase that were done.
+    pub operations: u64,
+    /// Where each part begins, from 0 for the first record in key order to 1 behind the last one.
+    pub places: Vec<f64>,
+}
+
 /// One point of a latency distribution.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct LatencyPoint {
@@ -197,6 +206,10 @@ pub struct PhaseResult {
     pub bytes_written: Option<BytesWritten>,
     /// The same by the system's count for the process.
     pub bytes_written_process: Option<u64>,
+    /// What was written to the drive of the store, by the system's count for the drive: by
+    /// everybody, so that it is the store's only on an otherwise idle drive. `None` where the
+    /// system does not count it, and where stores take turns.
+    pub bytes_written_drive: Option<u64>,
     /// Write amplification without the log.
     pub wa_without_log: Option<f64>,
     /// Write amplification with the log.
@@ -227,8 +240,14 @@ pub struct PhaseResult {
     pub files: u64,
     /// Records that the store held at the end, where that is known.
     pub records_live: Option<u64>,
+    /// What the log held that a restart had to read, by the store's count; `None` in phases that
+    /// do not restart it.
+    pub restart_log_bytes: Option<u64>,
     /// Operations over time.
     pub throughput: Vec<Moment>,
+    /// How the store divided its keys, after each quarter of a phase whose regions change; empty in
+    /// other phases, and for stores that do not tell.
+    pub borders: Vec<Borders>,
     /// Distribution of the latencies of all operations.
     pub latency_curve: Vec<LatencyPoint>,
     /// Always null: for targets on persistent memory.

@@ -49,6 +49,9 @@ pub struct StoreOptions {
     pub cache_bytes: u64,
     /// Memory for writes that are not in tables yet, in bytes; `None` leaves the target's default.
     pub write_buffer_bytes: Option<u64>,
+    /// Keeps all records in memory and in the log, as far as the store can: neither filling it nor
+    /// [`Store::settle`] writes them to tables.
+    pub hold_flushes: bool,
     /// Threads that a store may use in the background.
     pub background_threads: usize,
     /// Records that the run is about: some stores want to know how large they will grow.
@@ -63,6 +66,8 @@ pub trait Store: Send + Sync {
     fn session(&self) -> Result<Box<dyn Session + '_>, Error>;
 
     /// Makes everything durable and waits until the store has no background work left.
+    ///
+    /// After it, nothing may be lost even if the process is killed.
     fn settle(&self) -> Result<(), Error>;
 
     /// Merges all records into as few places as the store can, so that what it looks like no longer
@@ -74,6 +79,12 @@ pub trait Store: Send + Sync {
 
     /// What the store says of itself, counted since it was opened.
     fn counters(&self) -> Result<Counters, Error>;
+
+    /// The first key of each part into which the store divides its keys, in their order; `None` if
+    /// it does not divide them by key or does not tell. Keys are printable ASCII.
+    fn borders(&self) -> Result<Option<Vec<Vec<u8>>>, Error> {
+        Ok(None)
+    }
 
     /// What it was set to, in its own words, for the report.
     fn settings(&self) -> serde_json::Value;

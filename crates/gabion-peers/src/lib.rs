@@ -139,6 +139,7 @@ mod tests {
             existing,
             cache_bytes: 8 << 20,
             write_buffer_bytes: Some(1 << 20),
+            hold_flushes: false,
             background_threads: 2,
             records: 10_000,
             record_bytes: 116,

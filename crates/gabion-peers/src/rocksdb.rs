@@ -54,6 +54,7 @@ pub(crate) struct Rocks {
     db: DB,
     options: Options,
     settings: Value,
+    holds_flushes: bool,
 }
 
 fn fail(error: impl std::fmt::Display) -> Error {
@@ -67,7 +68,11 @@ fn open(asked: &StoreOptions) -> Result<Box<dyn Store>, Error> {
 impl Rocks {
     fn open(asked: &StoreOptions) -> Result<Rocks, Error> {
         check_existing(NAME, asked, "CURRENT")?;
-        let write_buffer_bytes: usize = saturated(write_buffer_bytes(asked));
+        let write_buffer_bytes: usize = match asked.hold_flushes {
+            // Not far more than is needed, since it reserves files of that size for its log.
+            true => saturated(asked.records.saturating_mul(2 * (asked.record_bytes + 128))),
+            false => saturated(write_buffer_bytes(asked)),
+        };
         // One thread for flushes is always there, so one more is the least.
         let background_jobs: i32 = saturated(asked.background_threads.max(2));
 
@@ -116,6 +121,7 @@ impl Rocks {
             db,
             options,
             settings,
+            holds_flushes: asked.hold_flushes,
         })
     }
 
@@ -144,8 +150,9 @@ impl Store for Rocks {
     }
 
     fn settle(&self) -> Result<(), Error> {
+        self.db.flush_wal(true).map_err(fail)?;
         let mut options = WaitForCompactOptions::default();
-        options.set_flush(true);
+        options.set_flush(!self.holds_flushes);
         self.db.wait_for_compact(&options).map_err(fail)
     }
 

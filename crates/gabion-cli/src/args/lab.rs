@@ -36,6 +36,9 @@ pub(crate) enum LabCommand {
 /// target that crashes or hangs ends its trial, not the run. Results are written to a file as they
 /// come; an interrupted run reports what it has.
 ///
+/// With --turns the targets of a repetition run side by side, one at a time for some milliseconds:
+/// the way to see differences of a few percent.
+///
 /// The table shows medians, `±` half of the range over the repetitions in percent, and `x` the
 /// ratio to the first target: the median of the ratios within each repetition, so that a machine
 /// whose speed drifts does not change it.
@@ -44,7 +47,9 @@ pub(crate) enum LabCommand {
 Examples:
   gabion lab run --target wip,btreemap --workload fillrandom,readrandom --num 1M \\
       --repeat 3 --dir bench --html report.html --json report.json
-  gabion lab run --target wip,wip --workload fillrandom,scan50 --num 1M --repeat 8 --dir bench
+  gabion lab run --target wip,wip --workload fillrandom,scan50 --num 1M --repeat 8 --turns \\
+      --dir bench
+  gabion lab run --target wip --workload fillrandom,restart --hold-flushes --num 1M --dir bench
 
 All stores of a program built with peers, some 20 minutes:
   gabion lab run --target wip,rocksdb,leveldb,lmdb,redb,fjall,sqlite --workload full \\
@@ -121,6 +126,17 @@ pub(crate) struct TrialArguments {
     /// How often each target goes through all workloads.
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub(crate) repeat: u32,
+    /// Run the targets of a repetition at the same time, a turn of so many milliseconds each, while
+    /// the others' processes are stopped: A B B A and so on. So all of them meet a machine in the
+    /// same state, however its speed drifts. All stores are there at once, in memory and on disk.
+    #[arg(
+        long,
+        value_name = "MS",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "50"
+    )]
+    pub(crate) turns: Option<u64>,
     /// End a trial in which no phase ends for so many seconds.
     #[arg(long, value_name = "SECONDS", default_value_t = 3600)]
     pub(crate) hang_seconds_max: u64,
@@ -130,6 +146,10 @@ pub(crate) struct TrialArguments {
     /// Memory for records not yet in tables in MiB; without it, each store's default.
     #[arg(long, value_name = "MIB")]
     pub(crate) write_buffer_mb: Option<u64>,
+    /// Keep records in memory and in the log, as far as a store can, instead of writing tables: for
+    /// restarts.
+    #[arg(long)]
+    pub(crate) hold_flushes: bool,
     /// Threads that each store may use in the background.
     #[arg(
         long,

@@ -26,7 +26,7 @@ use crate::args::lab::{
 };
 use crate::failure::Failure;
 use crate::output::Output;
-use crate::table::{beside_paper, comparison};
+use crate::table::{beside_paper, borders, comparison};
 
 const MIB: u64 = 1 << 20;
 
@@ -62,6 +62,7 @@ fn compare(arguments: &LabRunArguments, output: &mut Output) -> Result<(), Failu
     if let Some(size) = arguments.size.as_deref().and_then(Size::named) {
         settings.key_bytes = size.key_bytes;
         settings.value_bytes = size.value_bytes;
+        settings.value_sizes = size.value_sizes;
     }
     let workloads = unfolded(&arguments.workload);
     let plan = plan(&arguments.trials, &arguments.target, workloads, settings);
@@ -78,16 +79,18 @@ fn figure(arguments: &LabFigureArguments, output: &mut Output) -> Result<(), Fai
     let parts = figure.parts.iter().map(|part| {
         let workloads = part.workloads.iter().copied().map(str::to_owned).collect();
         let settings = part.settings(arguments.scale)?;
-        Ok(plan(
-            &arguments.trials,
-            &arguments.target,
-            workloads,
-            settings,
-        ))
+        let mut plan = plan(&arguments.trials, &arguments.target, workloads, settings);
+        plan.resources.hold_flushes |= part.hold_flushes;
+        Ok(plan)
     });
     let plans = parts.collect::<Result<Vec<Plan>, gabion_lab::Error>>()?;
     let (report, reports) = carry_out(&plans, &arguments.trials)?;
     output.bytes(comparison(&Summary::of(&report.results)).as_bytes())?;
+    let borders = borders(&report.results);
+    if !borders.is_empty() {
+        output.line("")?;
+        output.bytes(borders.as_bytes())?;
+    }
     let beside = figure.beside(&report.results);
     if !beside.is_empty() {
         output.line("")?;
@@ -112,10 +115,12 @@ fn plan(
         targets: labelled(targets),
         workloads,
         repetitions: trials.repeat,
+        turn_ms: trials.turns,
         settings,
         resources: Resources {
             cache_bytes: trials.cache_mb.saturating_mul(MIB),
             write_buffer_bytes: trials.write_buffer_mb.map(|mib| mib.saturating_mul(MIB)),
+            hold_flushes: trials.hold_flushes,
             background_threads: trials.background_threads,
         },
         dir: trials.dir.clone(),
@@ -179,7 +184,8 @@ fn tell(event: &Event<'_>, repetitions: u32) {
             trial.repetition + 1
         ),
         Event::Phase(result) => eprintln!(
-            "  {}: {} operations in {:.2} s, {} operations/s",
+            "  {}, {}: {} operations in {:.2} s, {} operations/s",
+            result.target,
             result.workload,
             count_text(result.operations),
             result.seconds,
@@ -328,6 +334,7 @@ fn list(arguments: &LabListArguments, output: &mut Output) -> Result<(), Failure
                 "about": size.about,
                 "key_bytes": size.key_bytes,
                 "value_bytes": size.value_bytes,
+                "value_sizes": size.value_sizes,
             })
         });
         let figures = FIGURES

@@ -106,6 +106,98 @@ fn targets_take_turns_and_every_report_is_written() {
     assert_eq!(place.path("trials").read_dir().unwrap().count(), 0);
 }
 
+/// All phases of all targets are done in turns, and each is in many of them.
+#[test]
+fn targets_of_a_repetition_may_run_side_by_side() {
+    let place = Place::new();
+    let json = place.path("r.json");
+    let json = json.to_str().unwrap();
+    let arguments = [
+        "--target",
+        "empty,wip,empty",
+        "--workload",
+        "ycsb-load,readrandom,readseq",
+        "--num",
+        "20000",
+        "--reads",
+        "3M",
+        "--turns=1",
+        "--json",
+        json,
+    ];
+    let outcome = run(&place, &arguments);
+    assert_eq!(outcome.status, Some(0), "{outcome:?}");
+    names(&outcome.stdout, &["empty#2", "x1.00", "readseq"]);
+    let results = results(&place, "r.json");
+    let order: Vec<_> = results
+        .iter()
+        .map(|r| r["phase"].as_str().unwrap())
+        .collect();
+    let wanted: Vec<_> = ["ycsb-load", "readrandom", "readseq"]
+        .iter()
+        .flat_map(|phase| [*phase; 3])
+        .collect();
+    assert_eq!(order, wanted);
+    for result in &results {
+        let operations = if result["phase"] == "ycsb-load" {
+            20_000
+        } else {
+            3_000_000
+        };
+        assert_eq!(result["operations"], operations, "{result}");
+        assert!(result["bytes_written_drive"].is_null());
+        let turns = result["settings"]["turns"].as_u64().unwrap();
+        assert!(turns > 1 || result["phase"] != "readrandom", "{result}");
+    }
+    let refused = refused(
+        &place,
+        2,
+        &["--target", "wip", "--workload", "fillseq", "--turns"],
+    );
+    names(&refused, &["second target"]);
+}
+
+#[test]
+fn a_restart_finds_what_the_killed_process_wrote() {
+    let place = Place::new();
+    let json = place.path("r.json");
+    let json = json.to_str().unwrap();
+    for more in [&["--hold-flushes"][..], &["--target", "wip,wip", "--turns"]] {
+        let arguments = [
+            &[
+                "--workload",
+                "fillrandom,restart,readrandom,restart",
+                "--num",
+                "20000",
+            ],
+            &["--json", json][..],
+            match more.len() {
+                1 => &["--target", "wip"],
+                _ => &[],
+            },
+            more,
+        ]
+        .concat();
+        let outcome = run(&place, &arguments);
+        assert_eq!(outcome.status, Some(0), "{outcome:?}");
+        let results = results(&place, "r.json");
+        let targets = results.len() / 4;
+        let (filled, restarted) = (&results[0], &results[targets]);
+        assert_eq!(restarted["phase"], "restart");
+        assert_eq!(restarted["found"], filled["records_live"]);
+        assert_eq!(
+            restarted["restart_log_bytes"],
+            filled["bytes_written"]["log"]
+        );
+        assert!(restarted["restart_log_bytes"].as_u64().unwrap() > 10_000 * 116);
+        assert_eq!(results[2 * targets]["phase"], "readrandom");
+        assert_eq!(results[3 * targets]["found"], filled["records_live"]);
+        if more.len() == 1 {
+            assert_eq!(filled["bytes_written"]["flush"], 0, "nothing was flushed");
+        }
+    }
+}
+
 #[test]
 fn a_target_is_compared_to_itself_under_a_label() {
     let place = Place::new();
@@ -350,8 +442,22 @@ fn a_figure_shows_the_paper_s_numbers_beside_ours() {
         "RocksDB",
     ];
     names(&outcome.stdout, &words);
+    let outcome = figure("2.9", "0.001");
+    assert_eq!(outcome.status, Some(0), "{outcome:?}");
+    let words = [
+        "restart, s",
+        "log at the restart",
+        "restart uniform, 12000 records",
+    ];
+    names(&outcome.stdout, &words);
+    let outcome = figure("2.7", "0.00001");
+    assert_eq!(outcome.status, Some(0), "{outcome:?}");
+    names(
+        &outcome.stdout,
+        &["parts that begin in", "wip after 100 % of regions"],
+    );
     for (name, scale, words) in [
-        ("2.9", "0.1", "figure 2.9 cannot be run"),
+        ("2.3", "0.1", "figure 2.3 cannot be run"),
         ("7", "0.1", "no figure is named 7"),
         ("2.6", "2", "a scale of 2"),
     ] {

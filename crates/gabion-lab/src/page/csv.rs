@@ -63,6 +63,8 @@ const COLUMNS: &[Column] = &[
     ("machine", |r| r.machine.clone()),
     ("notes", |r| json(&r.notes)),
     ("records_live", |r| text(r.records_live)),
+    ("bytes_written_drive", |r| text(r.bytes_written_drive)),
+    ("restart_log_bytes", |r| text(r.restart_log_bytes)),
 ];
 
 /// Writes a row of names and a row for each result.
@@ -128,7 +130,7 @@ mod tests {
     fn every_scalar_field_of_the_json_has_a_column() {
         let json = serde_json::to_value(sample::empty()).unwrap();
         let columns: Vec<&str> = COLUMNS.iter().map(|(name, _)| *name).collect();
-        let curves = ["throughput", "latency_curve", "pm"];
+        let curves = ["throughput", "latency_curve", "borders", "pm"];
         for name in json.as_object().unwrap().keys() {
             let prefix = format!("{name}_");
             let has = columns.iter().any(|c| c == name || c.starts_with(&prefix));

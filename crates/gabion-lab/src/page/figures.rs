@@ -37,6 +37,12 @@ const TABLE: &[TableRow] = &[
     ("Written, system's count", Unit::Bytes, |r| {
         r.bytes_written_process.map(|b| b as f64)
     }),
+    ("Written to the drive, by everybody", Unit::Bytes, |r| {
+        r.bytes_written_drive.map(|b| b as f64)
+    }),
+    ("Log at the restart", Unit::Bytes, |r| {
+        r.restart_log_bytes.map(|b| b as f64)
+    }),
     ("Read, system's count", Unit::Bytes, |r| {
         r.bytes_read_process.map(|b| b as f64)
     }),

@@ -7,65 +7,52 @@
 //! the same records as one whose fill came to its end, but fewer of their old versions.
 
 use super::live::Live;
-use super::requests::Requests;
-use super::{Outcome, Runner};
+use super::outcome::Outcome;
+use super::{Phase, Runner};
 use crate::Error;
 use crate::target::Batch;
 use crate::workload::generators::part_of;
-use crate::workload::{Operation, Rng, Workload};
+use crate::workload::{Operation, Rng};
 
 /// Records that are put at once.
 const BATCH: usize = 1000;
 
 impl Runner<'_> {
-    /// Puts the records that `workload`, a fill that ended early, did not come to. Returns how many
+    /// Puts the records that `phase`, a fill that ended early, did not come to. Returns how many
     /// those were; `None` if it was no such fill.
     pub(super) fn complete(
         &self,
-        workload: &Workload,
+        phase: &Phase<'_>,
         outcome: &Outcome,
     ) -> Result<Option<u64>, Error> {
+        let workload = phase.workload;
         let is_fill = workload.mix == [(Operation::Put, 100)] && !workload.synced;
-        let Some(live) = self.live.as_ref().filter(|_| is_fill && outcome.is_capped) else {
+        let Some(mut live) = self.live().filter(|_| is_fill && outcome.is_capped) else {
             return Ok(None);
         };
-        let wanted = Live::new(self.settings.num);
-        let total = workload.operations(self.settings.num, self.settings.reads);
-        let threads = outcome.done_by_thread.len();
+        let mut wanted = Live::new(self.settings.num);
         for (thread, done) in outcome.done_by_thread.iter().enumerate() {
-            let (first, end) = part_of(thread as u64, threads as u64, total);
-            let mut requests = Requests::of_thread(
-                self,
-                workload,
-                workload.distribution(self.settings.distribution),
-                workload.name,
-                (thread, threads, end - first),
-            );
-            for draw in 0..end - first {
-                if requests.are_spent() {
-                    requests.draw(self.settings.num);
+            let (first, end) = part_of(thread as u64, phase.threads as u64, phase.total);
+            self.redraw(phase, thread, end - first, |number, _, id| {
+                if number >= *done {
+                    wanted.put(id);
                 }
-                let at = requests.take();
-                if draw >= *done {
-                    wanted.put(requests.id(at));
-                }
-            }
+            });
         }
-        self.put_missing(live, &wanted).map(Some)
+        self.put_missing(&mut live, &wanted).map(Some)
     }
 
     /// Puts what is wanted and not there, in key order.
-    fn put_missing(&self, live: &Live, wanted: &Live) -> Result<u64, Error> {
+    fn put_missing(&self, live: &mut Live, wanted: &Live) -> Result<u64, Error> {
         let mut session = self.store.session()?;
         let mut rng = Rng::new(self.settings.seed, u64::MAX - 1);
         let mut key = self.keys.buffer(1);
         let mut batch = Batch::default();
-        let mut count = 0;
-        for id in wanted.records().filter(|id| !live.has(*id)) {
-            self.keys.write(id, &mut key);
-            batch.put(&key, self.values.draw(&mut rng));
-            live.put(id);
-            count += 1;
+        let missing: Vec<_> = wanted.records_missing_in(live).collect();
+        for id in &missing {
+            self.keys.write(*id, &mut key);
+            batch.put(&key, self.values.value(rng.next_u64()));
+            live.put(*id);
             if batch.len() == BATCH {
                 session.write(&batch)?;
                 batch.clear();
@@ -74,6 +61,6 @@ impl Runner<'_> {
         if !batch.is_empty() {
             session.write(&batch)?;
         }
-        Ok(count)
+        Ok(missing.len() as u64)
     }
 }

@@ -4,36 +4,46 @@
 //! durable and finishes its background work, which is timed as `settle_s` and counted in the bytes
 //! written, so that no phase pays for another and no amplification is left uncounted.
 
+mod borders;
 mod complete;
+mod gate;
 mod live;
+mod outcome;
 mod pace;
 mod progress;
 mod requests;
+mod restart;
 mod settings;
+mod turns;
+mod watch;
 mod worker;
 
-use std::collections::BTreeMap;
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Barrier, mpsc};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Barrier, Mutex, MutexGuard, PoisonError, mpsc};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use serde_json::json;
 
 use crate::Error;
-use crate::measure::{self, Latencies, ProcessUse, Space};
-use crate::result::{Moment, OperationLatency, PhaseResult, amplification, counts_note};
+use crate::measure::{self, ProcessUse, Space};
+use crate::result::{PhaseResult, amplification, counts_note};
 use crate::target::{Counters, Store};
-use crate::workload::generators::{Items, part_of};
+use crate::workload::generators::Items;
 use crate::workload::keys::{KeyShape, ValuePool};
 use crate::workload::{Distribution, Workers, Workload};
+use borders::Seen;
+use gate::Gate;
 use live::Live;
+use outcome::{Outcome, check};
 use pace::{Pace, Wait};
-use progress::{Counter, Timeline};
-use worker::{Done, Share, Shared, Worker};
+use progress::Counter;
+use watch::Watch;
+use worker::{Done, Shared, Worker};
 
 pub use settings::Settings;
+pub use turns::{Alone, Turns};
 
 /// A store and what is known about it.
 #[derive(Clone, Copy)]
@@ -59,30 +69,26 @@ pub struct Runner<'a> {
     values: ValuePool,
     items: Items,
     items_written: AtomicU64,
-    live: Option<Live>,
+    live: Option<Mutex<Live>>,
     machine: String,
 }
 
-/// What all threads of a phase did, and in what time.
-struct Outcome {
-    operations: u64,
-    found: u64,
-    bytes_user: u64,
-    seconds: f64,
-    latencies: Latencies,
-    by_operation: BTreeMap<String, OperationLatency>,
-    throughput: Vec<Moment>,
-    /// The phase was ended by its time limit.
-    is_capped: bool,
-    is_sampled: bool,
-    /// Operations of each thread.
-    done_by_thread: Vec<u64>,
+/// What the threads of a phase are to do.
+struct Phase<'p> {
+    workload: &'p Workload,
+    distribution: Distribution,
+    /// Makes the random numbers of the phase its own.
+    stream: &'p str,
+    threads: usize,
+    /// Operations of all threads together.
+    total: u64,
 }
 
 /// Figures of the store and the process at one time.
 struct Marks {
     counters: Counters,
     process: ProcessUse,
+    drive_bytes: Option<u64>,
 }
 
 impl<'a> Runner<'a> {
@@ -94,10 +100,10 @@ impl<'a> Runner<'a> {
         Ok(Runner {
             store: subject.store,
             keys: settings.key_shape()?,
-            values: ValuePool::new(settings.value_bytes, settings.seed),
+            values: ValuePool::new(settings.value_sizes, settings.value_bytes, settings.seed),
             items: Items::new(settings.num, settings.seed),
             items_written: AtomicU64::new(settings.num),
-            live: (!subject.existing).then(|| Live::new(settings.num)),
+            live: (!subject.existing).then(|| Mutex::new(Live::new(settings.num))),
             machine: measure::machine(),
             subject,
             settings,
@@ -110,14 +116,30 @@ impl<'a> Runner<'a> {
     /// What the store says, or [`Error::Meaningless`] when the phase did not do what its figures
     /// would claim.
     pub fn run(&self, workload: &Workload) -> Result<PhaseResult, Error> {
+        self.run_in_turns(workload, &mut Alone)
+    }
+
+    /// The same, in turns with others. The first turn must have been taken, and the last one is
+    /// left to be given away.
+    ///
+    /// # Errors
+    /// As [`Runner::run`], and those of `turns`.
+    pub fn run_in_turns(
+        &self,
+        workload: &Workload,
+        turns: &mut dyn Turns,
+    ) -> Result<PhaseResult, Error> {
         if self.settings.warm_up > 0 && workload.workers == Workers::Threads {
-            self.perform(workload, self.settings.warm_up, "warm-up")?;
+            let phase = self.phase(workload, self.settings.warm_up, "warm-up");
+            let outcome = self.perform(&phase, &mut Alone)?;
+            self.note_changes(&phase, &outcome);
         }
         measure::reset_rss_max();
         let before = self.marks()?;
 
         let total = workload.operations(self.settings.num, self.settings.reads);
-        let outcome = self.perform(workload, total, workload.name)?;
+        let phase = self.phase(workload, total, workload.name);
+        let outcome = self.perform(&phase, turns)?;
         check(workload, total, &outcome)?;
 
         let settle = Instant::now();
@@ -125,9 +147,16 @@ impl<'a> Runner<'a> {
         let settle_s = settle.elapsed().as_secs_f64();
 
         let after = self.marks()?;
+        self.note_changes(&phase, &outcome);
         let mut result = self.result(workload, &outcome, settle_s, (&before, &after))?;
+        if let Some(length) = turns.length() {
+            // The others' bytes are among them.
+            result.bytes_written_drive = None;
+            result.settings["turn_ms"] = json!(length.as_secs_f64() * 1e3);
+            result.settings["turns"] = json!(outcome.turns);
+        }
         if self.settings.complete_fills
-            && let Some(count) = self.complete(workload, &outcome)?
+            && let Some(count) = self.complete(&phase, &outcome)?
         {
             self.store.settle()?;
             result.records_live = self.records_live();
@@ -138,9 +167,37 @@ impl<'a> Runner<'a> {
         Ok(result)
     }
 
+    fn phase<'p>(&self, workload: &'p Workload, total: u64, stream: &'p str) -> Phase<'p> {
+        Phase {
+            workload,
+            distribution: workload.distribution(self.settings.distribution),
+            stream,
+            threads: self.threads(workload),
+            total,
+        }
+    }
+
+    /// The records that the store holds, where that is known.
+    fn live(&self) -> Option<MutexGuard<'_, Live>> {
+        // Whoever panicked with it had noted a part of a phase, and the run ends with that.
+        let live = self.live.as_ref()?;
+        Some(live.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
     /// How many records the store holds, where that is known.
     fn records_live(&self) -> Option<u64> {
-        self.live.as_ref().and_then(Live::count)
+        self.live()?.count()
+    }
+
+    /// How many items there are that everybody can read.
+    #[inline]
+    fn items_settled(&self) -> u64 {
+        // Records that other threads are inserting just now may not be there yet, so the newest
+        // ones are left out: one per thread.
+        let in_flight = self.settings.threads as u64;
+        // ORDER: Relaxed; a count that is late only makes the newest records less popular.
+        let written = self.items_written.load(Ordering::Relaxed);
+        written.saturating_sub(in_flight).max(self.settings.num)
     }
 
     /// Seconds after which a phase ends.
@@ -156,6 +213,7 @@ impl<'a> Runner<'a> {
         Ok(Marks {
             counters: self.store.counters()?,
             process: ProcessUse::now(),
+            drive_bytes: measure::drive_bytes_written(self.subject.dir),
         })
     }
 
@@ -168,55 +226,55 @@ impl<'a> Runner<'a> {
     }
 
     /// Starts the threads, watches them until they end and puts their figures together.
-    fn perform(&self, workload: &Workload, total: u64, stream: &str) -> Result<Outcome, Error> {
-        let threads = self.threads(workload);
-        let distribution = workload.distribution(self.settings.distribution);
+    fn perform(&self, phase: &Phase<'_>, turns: &mut dyn Turns) -> Result<Outcome, Error> {
+        let (workload, threads) = (phase.workload, phase.threads);
         let start = Barrier::new(threads + usize::from(workload.paced_writer) + 1);
-        let stop = AtomicBool::new(false);
+        let gate = Gate::new(threads);
         let counters: Vec<Counter> = (0..=threads).map(|_| Counter::default()).collect();
         let (ended, ends) = mpsc::channel();
         thread::scope(|scope| {
+            let shared = |thread: usize| Shared {
+                gate: &gate,
+                counter: &counters[thread],
+            };
             let workers: Vec<_> = (0..threads)
                 .map(|thread| {
-                    let (start, shared) = (&start, shared(&stop, &counters[thread]));
-                    let (first, end) = part_of(thread as u64, threads as u64, total);
-                    let share = Share {
-                        thread,
-                        threads,
-                        operations: end - first,
-                    };
-                    let ended = ended.clone();
+                    let (start, shared, ended) = (&start, shared(thread), ended.clone());
                     scope.spawn(move || {
-                        let worker = Worker::new(self, workload, share, distribution, stream);
+                        let worker = Worker::new(self, phase, thread);
                         start.wait();
                         let begin = Instant::now();
-                        let done = worker.and_then(|worker| self.drive(worker, share, shared));
+                        let done = worker.and_then(|worker| self.drive(worker, phase, shared));
                         let end = Instant::now();
                         // The watcher waits for the end of every worker.
                         let _ = ended.send(done.is_ok());
+                        shared.gate.leave();
                         done.map(|done| (done, begin, end))
                     })
                 })
                 .collect();
             let pacer = workload.paced_writer.then(|| {
-                let (start, shared) = (&start, shared(&stop, &counters[threads]));
-                let share = Share {
-                    thread: threads,
-                    threads: threads + 1,
-                    operations: u64::MAX,
-                };
+                let (start, shared) = (&start, shared(threads));
                 scope.spawn(move || {
-                    let worker = Worker::new(self, workload, share, Distribution::Uniform, stream);
+                    let worker = Worker::paced(self, phase);
                     start.wait();
                     worker?.put_at_pace(shared)
                 })
             });
             start.wait();
-            let begin = Instant::now();
-            let limit = self.seconds_max(workload).map(Duration::from_secs);
-            let (timeline, is_capped) = watch(begin, limit, &ends, &stop, &counters[..threads]);
-            // ORDER: Relaxed; the flag only ends loops, no data depends on it.
-            stop.store(true, Ordering::Relaxed);
+            let borders = Seen::of(self, phase);
+            let has_pace = workload.paced_writer || self.settings.rate.is_some();
+            let watch = Watch {
+                begin: Instant::now(),
+                limit: self.seconds_max(workload).map(Duration::from_secs),
+                turn: turns.length().filter(|_| !has_pace),
+                gate: &gate,
+                ends: &ends,
+                counters: &counters[..threads],
+                each_look: &|operations| borders.look(operations),
+            };
+            let seen = watch.run(turns);
+            gate.end();
             let done: Vec<_> = workers
                 .into_iter()
                 .map(|worker| worker.join().expect("a worker does not panic"))
@@ -225,13 +283,17 @@ impl<'a> Runner<'a> {
                 .map(|pacer| pacer.join().expect("the paced writer does not panic"))
                 .transpose()?;
             let done = done.into_iter().collect::<Result<Vec<_>, Error>>()?;
+            let seen = seen?;
             let first = done.iter().map(|(_, begin, _)| *begin).min();
             let last = done.iter().map(|(.., end)| *end).max();
-            let seconds = last.zip(first).map_or(0.0, |(l, f)| (l - f).as_secs_f64());
+            let whole = last.zip(first).map_or(Duration::ZERO, |(l, f)| l - f);
+            let seconds = whole.saturating_sub(seen.paused).as_secs_f64();
             let done: Vec<Done> = done.into_iter().map(|(done, ..)| done).collect();
             let mut outcome = Outcome::gather(workload, &done, paced.as_ref(), seconds);
-            outcome.throughput = timeline.moments(seconds, outcome.operations);
-            outcome.is_capped = is_capped && outcome.operations < total;
+            outcome.throughput = seen.timeline.moments(seconds, outcome.operations);
+            outcome.is_capped = seen.is_capped && outcome.operations < phase.total;
+            outcome.turns = seen.turns;
+            outcome.borders = borders.all(outcome.operations)?;
             Ok(outcome)
         })
     }
@@ -240,16 +302,16 @@ impl<'a> Runner<'a> {
     fn drive(
         &self,
         mut worker: Worker<'_>,
-        share: Share,
+        phase: &Phase<'_>,
         shared: Shared<'_>,
     ) -> Result<Done, Error> {
+        let (place, operations) = worker.share(phase);
         match self.settings.rate {
             Some(rate) if !worker.is_walk() => {
-                let place = (share.thread, share.threads);
                 let pace = Pace::new(Instant::now(), rate as f64, place, Wait::Spin);
-                worker.work_at_pace(share.operations, pace, shared)?;
+                worker.work_at_pace(operations, pace, shared)?;
             }
-            _ => worker.work(share.operations, shared)?,
+            _ => worker.work(operations, shared)?,
         }
         Ok(worker.done)
     }
@@ -301,6 +363,10 @@ impl<'a> Runner<'a> {
             bytes_user,
             bytes_written: written,
             bytes_written_process,
+            bytes_written_drive: before
+                .drive_bytes
+                .zip(after.drive_bytes)
+                .map(|(before, after)| after.saturating_sub(before)),
             wa_without_log,
             wa_with_log,
             wa_process: bytes_written_process.and_then(|b| amplification(b, bytes_user)),
@@ -319,11 +385,14 @@ impl<'a> Runner<'a> {
             space_amplification: bytes_live.map(|live| space.bytes as f64 / live as f64),
             files: space.files,
             records_live: self.records_live(),
+            restart_log_bytes: None,
             throughput: outcome.throughput.clone(),
+            borders: outcome.borders.clone(),
             latency_curve: outcome.latencies.curve(),
             pm: None,
             settings: json!({
                 "distribution": distribution,
+                "value_sizes": settings.value_sizes,
                 "reads": settings.reads,
                 "writers": settings.writers,
                 "threads": settings.threads,
@@ -375,119 +444,9 @@ impl<'a> Runner<'a> {
     }
 }
 
-/// Notes what the threads have done until all of them have ended, one has failed, or the time
-/// is up; says whether it was up.
-fn watch(
-    begin: Instant,
-    limit: Option<Duration>,
-    ends: &mpsc::Receiver<bool>,
-    stop: &AtomicBool,
-    counters: &[Counter],
-) -> (Timeline, bool) {
-    let mut timeline = Timeline::new();
-    let mut running = counters.len();
-    let mut is_capped = false;
-    while running > 0 {
-        let due = match limit {
-            Some(limit) if !is_capped => timeline.next_due().min(limit),
-            _ => timeline.next_due(),
-        };
-        match ends.recv_timeout(due.saturating_sub(begin.elapsed())) {
-            Ok(is_done) => {
-                running -= 1;
-                if !is_done {
-                    // ORDER: Relaxed; the flag only ends loops, no data depends on it.
-                    stop.store(true, Ordering::Relaxed);
-                }
-            }
-            Err(_) => {
-                let elapsed = begin.elapsed();
-                if elapsed >= timeline.next_due() {
-                    timeline.look(elapsed, counters);
-                }
-                if limit.is_some_and(|limit| elapsed >= limit) {
-                    is_capped = true;
-                    // ORDER: Relaxed; the flag only ends loops, no data depends on it.
-                    stop.store(true, Ordering::Relaxed);
-                }
-            }
-        }
-    }
-    (timeline, is_capped)
-}
-
-fn shared<'r>(stop: &'r AtomicBool, counter: &'r Counter) -> Shared<'r> {
-    Shared { stop, counter }
-}
-
 /// What a counter grew by, where there is one.
 fn since(before: Option<u64>, after: Option<u64>) -> Option<u64> {
     after.map(|after| after.saturating_sub(before.unwrap_or(0)))
-}
-
-/// Fails when the phase did not do what its figures would claim.
-fn check(workload: &Workload, wanted: u64, outcome: &Outcome) -> Result<(), Error> {
-    let name = workload.name;
-    if outcome.operations != wanted && !outcome.is_capped {
-        return Err(Error::Meaningless(format!(
-            "{name} did {} of {wanted} operations; its figures would mean nothing",
-            outcome.operations
-        )));
-    }
-    if workload.reads_only_missing() && outcome.found > 0 {
-        return Err(Error::Meaningless(format!(
-            "{name} found {} keys that are never written; the store holds other data",
-            outcome.found
-        )));
-    }
-    let reads = workload.mix.iter().any(|(op, _)| op.must_find());
-    if reads && outcome.operations > 0 && outcome.found == 0 {
-        return Err(Error::Meaningless(format!(
-            "{name} found no record at all: run a fill of the same --num and --key-size first"
-        )));
-    }
-    Ok(())
-}
-
-impl Outcome {
-    fn gather(workload: &Workload, done: &[Done], paced: Option<&Done>, seconds: f64) -> Outcome {
-        let all = || done.iter().chain(paced);
-        let mut outcome = Outcome {
-            operations: done.iter().map(|done| done.operations).sum(),
-            found: done.iter().map(|done| done.found).sum(),
-            bytes_user: all().map(|done| done.bytes_user).sum(),
-            seconds,
-            latencies: Latencies::new(),
-            by_operation: BTreeMap::new(),
-            throughput: Vec::new(),
-            is_capped: false,
-            is_sampled: done.iter().any(|done| done.is_sampled),
-            done_by_thread: done.iter().map(|done| done.operations).collect(),
-        };
-        for (at, (operation, _)) in workload.mix.iter().enumerate() {
-            let mut latencies = Latencies::new();
-            for done in done {
-                latencies.merge(&done.latencies[at]);
-            }
-            outcome.latencies.merge(&latencies);
-            let calls = done.iter().map(|done| done.calls[at]).sum();
-            outcome.insert(operation.name(), calls, &latencies);
-        }
-        if let Some(paced) = paced {
-            outcome.insert("paced_put", paced.calls[0], &paced.latencies[0]);
-        }
-        outcome
-    }
-
-    fn insert(&mut self, name: &str, calls: u64, latencies: &Latencies) {
-        self.by_operation.insert(
-            name.to_owned(),
-            OperationLatency {
-                calls,
-                latency_us: latencies.percentiles(),
-            },
-        );
-    }
 }
 
 #[cfg(test)]

@@ -50,10 +50,11 @@ impl Timeline {
         self.interval * u32::try_from(self.samples.len() + 1).unwrap_or(u32::MAX)
     }
 
-    /// Notes what the threads have done until now.
-    pub(super) fn look(&mut self, elapsed: Duration, counters: &[Counter]) {
+    /// Notes what the threads have done until now, and returns it.
+    pub(super) fn look(&mut self, elapsed: Duration, counters: &[Counter]) -> u64 {
         let operations = counters.iter().map(Counter::get).sum();
         self.note(elapsed, operations);
+        operations
     }
 
     fn note(&mut self, elapsed: Duration, operations: u64) {

@@ -2,9 +2,11 @@
 //!
 //! Drawing a block of requests at once costs a fraction of drawing each by itself, since nothing in
 //! one depends on the others, and it keeps the lab's own work out of the latencies: a block is
-//! drawn before the clock of its first call starts.
+//! drawn before the clock of its first call starts. Drawn again, the requests of a thread are the
+//! same: which operations and records they are depends on nothing that happens meanwhile, but for
+//! *latest*, where they depend on how many records were inserted.
 
-use super::Runner;
+use super::{Phase, Runner};
 use crate::workload::generators::{Generator, part_of};
 use crate::workload::keys::{KeyId, KeyShape};
 use crate::workload::{Distribution, Rng, Workload, mix};
@@ -17,17 +19,23 @@ pub(super) const BLOCK: usize = 32;
 pub(super) struct Requests<'r> {
     workload: &'r Workload,
     generator: Generator,
-    /// For what is chosen besides the record.
+    /// For the operations.
+    parts_rng: Rng,
+    /// For what is chosen besides record and operation.
     rng: Rng,
     shape: KeyShape,
     /// How many are drawn at once: one where a draw depends on what was written just before.
     block: usize,
     /// The keys are those that no record has.
     are_absent: bool,
+    /// The requests have values, or scans of random lengths.
+    have_random: bool,
     next: usize,
     /// Parts of the mix.
     parts: [usize; BLOCK],
     ids: [KeyId; BLOCK],
+    /// Random numbers that choose values and lengths of scans.
+    values: [u64; BLOCK],
     /// Keys of all requests, one after the other.
     keys: Vec<u8>,
 }
@@ -46,25 +54,31 @@ impl<'r> Requests<'r> {
         };
         Requests {
             workload,
+            parts_rng: generator.split(),
             rng: generator.split(),
             generator,
             shape,
             block,
             are_absent: workload.reads_only_missing(),
+            have_random: workload.paced_writer
+                || workload
+                    .mix
+                    .iter()
+                    .any(|(operation, _)| operation.is_random()),
             next: block,
             parts: [0; BLOCK],
             ids: [KeyId::default(); BLOCK],
+            values: [0; BLOCK],
             keys: shape.buffer(BLOCK),
         }
     }
 
     /// Requests of one thread of a phase of `run`: number `thread` of `threads`, which will make
-    /// `expected` of them. `stream` makes its random numbers its own.
+    /// `expected` of them.
     pub(super) fn of_thread(
         run: &Runner<'_>,
-        workload: &'r Workload,
+        phase: &Phase<'r>,
         distribution: Distribution,
-        stream: &str,
         (thread, threads, expected): (usize, usize, u64),
     ) -> Requests<'r> {
         let settings = &run.settings;
@@ -75,9 +89,9 @@ impl<'r> Requests<'r> {
             first,
             expected,
             settings.seed,
-            stream_of(stream, thread),
+            stream_of(phase.stream, thread),
         );
-        Requests::new(run.keys, workload, distribution, generator)
+        Requests::new(run.keys, phase.workload, distribution, generator)
     }
 
     /// Whether the next request is yet to be drawn.
@@ -89,16 +103,27 @@ impl<'r> Requests<'r> {
     /// Draws the next block. `items_written` is the number of items that the store holds.
     #[inline]
     pub(super) fn draw(&mut self, items_written: u64) {
+        self.draw_records(items_written);
+        let ids = &self.ids[..self.block];
+        self.shape.write_all(ids, self.are_absent, &mut self.keys);
+        if self.have_random {
+            for value in &mut self.values[..self.block] {
+                *value = self.rng.next_u64();
+            }
+        }
+    }
+
+    /// Draws operations and records of the next block, without keys and values.
+    #[inline]
+    pub(super) fn draw_records(&mut self, items_written: u64) {
         self.next = 0;
         let ids = &mut self.ids[..self.block];
         self.generator.fill(ids, items_written);
         if self.workload.mix.len() > 1 {
             for part in &mut self.parts[..self.block] {
-                *part = self.workload.choose(self.rng.below(100));
+                *part = self.workload.choose(self.parts_rng.below(100));
             }
         }
-        let ids = &self.ids[..self.block];
-        self.shape.write_all(ids, self.are_absent, &mut self.keys);
     }
 
     /// The next request, which must have been drawn: a number below [`BLOCK`].
@@ -135,10 +160,10 @@ impl<'r> Requests<'r> {
         self.shape.write(id, &mut self.keys[at * bytes..][..bytes]);
     }
 
-    /// Random numbers for what is chosen besides the record.
+    /// The random number that chooses a request's value, or the length of its scan.
     #[inline]
-    pub(super) fn rng(&mut self) -> &mut Rng {
-        &mut self.rng
+    pub(super) fn random(&self, at: usize) -> u64 {
+        self.values[at]
     }
 }
 

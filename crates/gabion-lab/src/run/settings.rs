@@ -3,8 +3,8 @@
 use serde::{Deserialize, Serialize};
 
 use crate::Error;
-use crate::workload::Distribution;
 use crate::workload::keys::KeyShape;
+use crate::workload::{Distribution, ValueSizes};
 
 /// What all phases of a run share.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -21,8 +21,10 @@ pub struct Settings {
     pub batch: u64,
     /// Size of every key.
     pub key_bytes: usize,
-    /// Size of every value.
+    /// Size of every value, or of the mean one.
     pub value_bytes: usize,
+    /// How the sizes of values are spread.
+    pub value_sizes: ValueSizes,
     /// Replaces the phases' own distributions where they allow it.
     pub distribution: Option<Distribution>,
     /// Where all random numbers start.
@@ -52,6 +54,7 @@ impl Default for Settings {
             batch: 1,
             key_bytes: 16,
             value_bytes: 100,
+            value_sizes: ValueSizes::Fixed,
             distribution: None,
             seed: 1,
             write_rate: 20_000,
@@ -65,7 +68,7 @@ impl Default for Settings {
 }
 
 impl Settings {
-    /// Bytes of a key and a value.
+    /// Bytes of a key and a value, or of the mean one.
     pub fn record_bytes(&self) -> u64 {
         (self.key_bytes + self.value_bytes) as u64
     }

@@ -7,20 +7,20 @@
 //! all of them in the histogram; the choice is made anew for every window of calls. Throughput
 //! always counts every operation, and all of the time.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use super::Runner;
-use super::live::Changes;
+use super::gate::Gate;
 use super::pace::{Pace, Wait};
 use super::progress::Counter;
 use super::requests::Requests;
+use super::{Phase, Runner};
 use crate::Error;
 use crate::measure::Latencies;
 use crate::target::{Batch, Session};
 use crate::workload::generators::part_of;
 use crate::workload::keys::{GENERATION_MAX, KeyId};
-use crate::workload::{Distribution, Operation, ScanLength, Workers, Workload};
+use crate::workload::{Operation, ScanLength, Workers, Workload, below};
 
 /// Steps through the store that share one clock read: a step is much shorter than the clock.
 const STEPS_PER_CLOCK_READ: u64 = 64;
@@ -50,26 +50,18 @@ pub(super) struct Done {
 /// What a thread shares with those who watch it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Shared<'r> {
-    /// Set when the phase is to end early.
-    pub(super) stop: &'r AtomicBool,
+    /// Lets it go on, wait and end.
+    pub(super) gate: &'r Gate,
     /// What the thread has done.
     pub(super) counter: &'r Counter,
-}
-
-impl Shared<'_> {
-    #[inline]
-    fn is_stopped(&self) -> bool {
-        // ORDER: Relaxed; the flag only ends loops, no data depends on it.
-        self.stop.load(Ordering::Relaxed)
-    }
 }
 
 /// One thread of a phase.
 pub(super) struct Worker<'r> {
     run: &'r Runner<'r>,
     workload: &'r Workload,
+    thread: usize,
     session: Box<dyn Session + 'r>,
-    changes: Option<Changes<'r>>,
     requests: Requests<'r>,
     /// Records of a write.
     batch_len: u64,
@@ -79,25 +71,29 @@ pub(super) struct Worker<'r> {
     pub(super) done: Done,
 }
 
-/// Which thread of how many, and how many operations it does.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Share {
-    pub(super) thread: usize,
-    pub(super) threads: usize,
-    pub(super) operations: u64,
-}
-
 impl<'r> Worker<'r> {
-    /// A worker that draws from `distribution`; `stream` makes its random numbers its own.
+    /// Thread number `thread` of a phase.
     pub(super) fn new(
         run: &'r Runner<'r>,
-        workload: &'r Workload,
-        share: Share,
-        distribution: Distribution,
-        stream: &str,
+        phase: &Phase<'r>,
+        thread: usize,
     ) -> Result<Worker<'r>, Error> {
-        let settings = &run.settings;
-        let (first, end) = part_of(share.thread as u64, share.threads as u64, settings.num);
+        Worker::with(run, phase, thread, run.requests(phase, thread))
+    }
+
+    /// The thread that puts at a pace beside the others of a phase.
+    pub(super) fn paced(run: &'r Runner<'r>, phase: &Phase<'r>) -> Result<Worker<'r>, Error> {
+        Worker::with(run, phase, 0, run.paced_requests(phase))
+    }
+
+    fn with(
+        run: &'r Runner<'r>,
+        phase: &Phase<'r>,
+        thread: usize,
+        requests: Requests<'r>,
+    ) -> Result<Worker<'r>, Error> {
+        let (workload, settings) = (phase.workload, &run.settings);
+        let (first, end) = part_of(thread as u64, phase.threads as u64, settings.num);
         let batch_len = match workload.workers {
             Workers::Writers => settings.batch.max(1),
             Workers::Threads => 1,
@@ -105,15 +101,9 @@ impl<'r> Worker<'r> {
         Ok(Worker {
             run,
             workload,
+            thread,
             session: run.store.session()?,
-            changes: run.live.as_ref().map(Changes::of),
-            requests: Requests::of_thread(
-                run,
-                workload,
-                distribution,
-                stream,
-                (share.thread, share.threads, share.operations),
-            ),
+            requests,
             batch_len,
             batch: Batch::default(),
             first: match workload.is_walk_back() {
@@ -131,6 +121,12 @@ impl<'r> Worker<'r> {
         })
     }
 
+    /// Which thread of how many it is, and how many operations it does.
+    pub(super) fn share(&self, phase: &Phase<'_>) -> ((usize, usize), u64) {
+        let (first, end) = part_of(self.thread as u64, phase.threads as u64, phase.total);
+        ((self.thread, phase.threads), end - first)
+    }
+
     /// Whether the worker steps through the store, which has no pace.
     pub(super) fn is_walk(&self) -> bool {
         self.workload.is_walk()
@@ -142,7 +138,7 @@ impl<'r> Worker<'r> {
             return self.walk(operations, shared);
         }
         let mut is_short = false;
-        while self.goes_on(operations, shared) {
+        while self.done.operations < operations && (shared.gate.is_open() || shared.gate.pass()) {
             let begin = Instant::now();
             let mut calls = 0;
             while calls < WINDOW && self.goes_on(operations, shared) {
@@ -152,14 +148,17 @@ impl<'r> Worker<'r> {
                 };
                 shared.counter.set(self.done.operations);
             }
-            is_short = begin.elapsed().as_nanos() < SHORT.as_nanos() * u128::from(calls);
+            if calls > 0 {
+                is_short = begin.elapsed().as_nanos() < SHORT.as_nanos() * u128::from(calls);
+            }
         }
         Ok(())
     }
 
+    /// Whether there is more to do, and leave to do it at once.
     #[inline]
     fn goes_on(&self, operations: u64, shared: Shared<'_>) -> bool {
-        self.done.operations < operations && !shared.is_stopped()
+        self.done.operations < operations && shared.gate.is_open()
     }
 
     /// Some calls with the time of each; how many there were.
@@ -211,8 +210,8 @@ impl<'r> Worker<'r> {
         while self.done.operations < operations {
             self.prepare();
             let due = pace.next_due();
-            pace.wait_until(due, || shared.is_stopped());
-            if shared.is_stopped() {
+            pace.wait_until(due, || shared.gate.is_ended());
+            if shared.gate.is_ended() {
                 break;
             }
             let (part, done) = self.call(operations - self.done.operations)?;
@@ -230,8 +229,8 @@ impl<'r> Worker<'r> {
         loop {
             self.prepare();
             let due = pace.next_due();
-            pace.wait_until(due, || shared.is_stopped());
-            if shared.is_stopped() {
+            pace.wait_until(due, || shared.gate.is_ended());
+            if shared.gate.is_ended() {
                 return Ok(self.done);
             }
             let at = self.requests.take();
@@ -252,13 +251,7 @@ impl<'r> Worker<'r> {
     /// Draws the next requests.
     #[inline]
     fn draw(&mut self) {
-        // Records that other threads are inserting just now may not be there yet, so the newest
-        // ones are left out: one per thread.
-        let in_flight = self.run.settings.threads as u64;
-        // ORDER: Relaxed; a count that is late only makes the newest records less popular.
-        let written = self.run.items_written.load(Ordering::Relaxed);
-        let settled = written.saturating_sub(in_flight).max(self.run.settings.num);
-        self.requests.draw(settled);
+        self.requests.draw(self.run.items_settled());
     }
 
     /// One call of the store. Returns which part of the mix it was, and how many operations, at
@@ -282,6 +275,10 @@ impl<'r> Worker<'r> {
                 unreachable!("reads are done, and phases that step do nothing else")
             }
             Operation::Compact => self.run.store.compact()?,
+            Operation::Restart => {
+                let sentence = "a restart needs processes of its own: use `gabion lab run`";
+                return Err(Error::Request(sentence.to_owned()));
+            }
             Operation::Insert => self.insert(at)?,
             Operation::ReadModifyWrite => {
                 self.done.found += u64::from(self.session.get(self.requests.key(at))?);
@@ -290,7 +287,7 @@ impl<'r> Worker<'r> {
             Operation::Seek => self.scan(at, 1)?,
             Operation::Scan(ScanLength::Fixed(entries)) => self.scan(at, u64::from(entries))?,
             Operation::Scan(ScanLength::UpTo(entries)) => {
-                let entries = 1 + self.requests.rng().below(u64::from(entries));
+                let entries = 1 + below(self.requests.random(at), u64::from(entries));
                 self.scan(at, entries)?;
             }
         }
@@ -307,24 +304,18 @@ impl<'r> Worker<'r> {
             ));
         }
         self.requests.replace(at, self.run.items.record(item));
-        if let Some(changes) = &mut self.changes {
-            changes.insert();
-        }
         self.put_key(at)
     }
 
     #[inline]
     fn put_key(&mut self, at: usize) -> Result<(), Error> {
-        let value = self.run.values.draw(self.requests.rng());
+        let value = self.run.values.value(self.requests.random(at));
         let key = self.requests.key(at);
         match self.workload.synced {
             true => self.session.put_synced(key, value)?,
             false => self.session.put(key, value)?,
         }
         self.done.bytes_user += (key.len() + value.len()) as u64;
-        if let Some(changes) = &mut self.changes {
-            changes.add(self.requests.id(at), true);
-        }
         Ok(())
     }
 
@@ -332,9 +323,6 @@ impl<'r> Worker<'r> {
         let key = self.requests.key(at);
         self.session.delete(key)?;
         self.done.bytes_user += key.len() as u64;
-        if let Some(changes) = &mut self.changes {
-            changes.add(self.requests.id(at), false);
-        }
         Ok(())
     }
 
@@ -363,11 +351,8 @@ impl<'r> Worker<'r> {
             if is_delete {
                 self.batch.delete(self.requests.key(at));
             } else {
-                let value = self.run.values.draw(self.requests.rng());
+                let value = self.run.values.value(self.requests.random(at));
                 self.batch.put(self.requests.key(at), value);
-            }
-            if let Some(changes) = &mut self.changes {
-                changes.add(self.requests.id(at), !is_delete);
             }
         }
         self.done.bytes_user += self.batch.bytes();
@@ -390,7 +375,7 @@ impl<'r> Worker<'r> {
         let is_back = self.workload.is_walk_back();
         let mut last = Instant::now();
         let mut restarted = false;
-        while self.done.operations < operations && !shared.is_stopped() {
+        while self.done.operations < operations && !shared.gate.is_ended() {
             let first = KeyId {
                 number: self.first,
                 generation: if is_back { GENERATION_MAX } else { 0 },
@@ -400,7 +385,13 @@ impl<'r> Worker<'r> {
                 true => self.session.steps_back(&key)?,
                 false => self.session.steps(&key)?,
             };
-            while self.done.operations < operations && !shared.is_stopped() {
+            while self.done.operations < operations {
+                if !shared.gate.is_open() {
+                    if !shared.gate.pass() {
+                        break;
+                    }
+                    last = Instant::now();
+                }
                 let wanted = STEPS_PER_CLOCK_READ.min(operations - self.done.operations);
                 let wanted = usize::try_from(wanted).unwrap_or(usize::MAX);
                 let count = steps(wanted)?;
@@ -420,7 +411,7 @@ impl<'r> Worker<'r> {
                     break;
                 }
             }
-            if self.done.operations < operations && !shared.is_stopped() {
+            if self.done.operations < operations && !shared.gate.is_ended() {
                 if restarted {
                     return Err(Error::Meaningless(format!(
                         "{} found no record at all: run a fill of the same --num first",

@@ -77,6 +77,7 @@ mod tests {
             existing: false,
             cache_bytes: 8 << 20,
             write_buffer_bytes: None,
+            hold_flushes: false,
             background_threads: 1,
             records: 100,
             record_bytes: 10,

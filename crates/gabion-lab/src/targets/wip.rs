@@ -21,6 +21,9 @@ pub const TARGET: Target = Target {
     open,
 };
 
+/// Memory and log that no run fills.
+const HELD_BYTES: u64 = 1 << 46;
+
 struct Wip {
     db: Db,
     settings: serde_json::Value,
@@ -41,6 +44,11 @@ fn open(options: &StoreOptions) -> Result<Box<dyn Store>, Error> {
         .background_threads(options.background_threads);
     if let Some(bytes) = options.write_buffer_bytes {
         store = store.memtable_budget_bytes(bytes);
+    }
+    if options.hold_flushes {
+        store = store
+            .memtable_budget_bytes(HELD_BYTES)
+            .log_bytes_max(HELD_BYTES);
     }
     let settings = json!({
         "durability": durability.to_string(),
@@ -80,6 +88,14 @@ impl Store for Wip {
             stall_ns: Some(stats.stall_ns),
             slowdown_ns: Some(stats.slowdown_ns),
         })
+    }
+
+    fn borders(&self) -> Result<Option<Vec<Vec<u8>>>, Error> {
+        let keyspaces = self.db.stats().keyspaces;
+        let buckets = keyspaces.into_iter().flat_map(|keyspace| keyspace.buckets);
+        Ok(Some(
+            buckets.map(|bucket| bucket.lower.into_bytes()).collect(),
+        ))
     }
 
     fn settings(&self) -> serde_json::Value {

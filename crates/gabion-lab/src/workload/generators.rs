@@ -31,6 +31,8 @@ const COMPOSITE_GROUPS: u64 = 1000;
 const EXPONENTIAL_MEAN: f64 = 0.1;
 /// Standard deviation of the normal region as a part of it.
 const NORMAL_DEVIATION: f64 = 0.125;
+/// Numbers that are permuted at once.
+const AT_ONCE: usize = 32;
 /// Regions of *regions*.
 const REGIONS: u64 = 4;
 
@@ -98,19 +100,47 @@ impl Permutation {
     #[inline]
     pub(crate) fn apply(&self, mut x: u64) -> u64 {
         loop {
-            // Adding, multiplying by an odd number and xor with the own high bits are each
-            // bijections of the numbers of `bits` bits.
-            x = x.wrapping_add(self.offset) & self.mask;
-            x = x.wrapping_mul(0x9E37_79B9_7F4A_7C15) & self.mask;
-            x ^= x >> self.shift;
-            x = x.wrapping_mul(0xBF58_476D_1CE4_E5B9) & self.mask;
-            x ^= x >> self.shift;
-            x = x.wrapping_mul(0x94D0_49BB_1331_11EB) & self.mask;
-            x ^= x >> self.shift;
+            x = self.round(x);
             if x < self.n {
                 return x;
             }
         }
+    }
+
+    /// Replaces numbers by their images. That a round leaves the range is as random as the image,
+    /// so nothing branches on it: those that need another round are collected.
+    #[inline]
+    fn apply_all(&self, ids: &mut [KeyId]) {
+        for ids in ids.chunks_mut(AT_ONCE) {
+            let mut left: [usize; AT_ONCE] = std::array::from_fn(|at| at);
+            let mut count = ids.len();
+            while count > 0 {
+                let mut kept = 0;
+                for next in 0..count {
+                    let at = left[next] % AT_ONCE;
+                    if let Some(id) = ids.get_mut(at) {
+                        id.number = self.round(id.number);
+                        left[kept] = at;
+                        kept += usize::from(id.number >= self.n);
+                    }
+                }
+                count = kept;
+            }
+        }
+    }
+
+    /// A bijection of the numbers up to `mask`.
+    #[inline]
+    fn round(&self, mut x: u64) -> u64 {
+        // Adding, multiplying by an odd number and xor with the own high bits are each bijections
+        // of the numbers of so many bits.
+        x = x.wrapping_add(self.offset) & self.mask;
+        x = x.wrapping_mul(0x9E37_79B9_7F4A_7C15) & self.mask;
+        x ^= x >> self.shift;
+        x = x.wrapping_mul(0xBF58_476D_1CE4_E5B9) & self.mask;
+        x ^= x >> self.shift;
+        x = x.wrapping_mul(0x94D0_49BB_1331_11EB) & self.mask;
+        x ^ (x >> self.shift)
     }
 }
 
@@ -284,7 +314,10 @@ impl Generator {
         let num = items.num;
         match draw {
             Draw::Uniform => ids.fill_with(|| in_order(rng.below(num))),
-            Draw::Zipfian(zipf) => ids.fill_with(|| items.record(zipf.draw(rng))),
+            Draw::Zipfian(zipf) => {
+                ids.fill_with(|| in_order(zipf.draw(rng)));
+                items.permutation.apply_all(ids);
+            }
             Draw::Latest(zipf) => ids.fill_with(|| {
                 let age = zipf.draw(rng);
                 items.record(items_written.saturating_sub(1 + age))
@@ -311,7 +344,10 @@ impl Generator {
                 let (start, end) = part_of(region, REGIONS, num);
                 in_order(record_at(place, start, end).min(num - 1))
             }),
-            Draw::Shuffled { next } => ids.fill_with(|| items.record(step(next, num))),
+            Draw::Shuffled { next } => {
+                ids.fill_with(|| in_order(step(next, num)));
+                items.permutation.apply_all(ids);
+            }
         }
     }
 
@@ -375,6 +411,10 @@ mod tests {
             let seen: HashSet<u64> = (0..n).map(|x| permutation.apply(x)).collect();
             assert_eq!(seen.len() as u64, n);
             assert!(seen.iter().all(|x| *x < n));
+            let mut ids: Vec<KeyId> = (0..n).map(in_order).collect();
+            permutation.apply_all(&mut ids);
+            let images = (0..n).map(|x| in_order(permutation.apply(x)));
+            assert!(images.eq(ids), "{n} at once");
         }
     }
 

@@ -15,7 +15,8 @@
 //!
 //! Values are windows of a buffer of random bytes, so no compressor can shorten them.
 
-use super::rng::Rng;
+use super::rng::{Rng, below};
+use super::sizes::ValueSizes;
 
 /// The shortest key that holds the digits of any sensible number of records.
 pub(crate) const KEY_BYTES_MIN: usize = 8;
@@ -102,6 +103,22 @@ impl KeyShape {
     #[inline]
     pub(crate) fn write(&self, id: KeyId, key: &mut [u8]) {
         self.write_all(&[id], false, key);
+    }
+
+    /// How many of `num` records have keys of generation 0 below `border`.
+    pub(crate) fn records_below(&self, border: &[u8], num: u64) -> u64 {
+        let mut key = self.buffer(1);
+        let (mut low, mut high) = (0, num);
+        while low < high {
+            let number = low.midpoint(high);
+            let generation = 0;
+            self.write(KeyId { number, generation }, &mut key);
+            match *key < *border {
+                true => low = number + 1,
+                false => high = number,
+            }
+        }
+        low
     }
 
     /// Writes the keys of `ids` into `keys`, which [`KeyShape::buffer`] made, or keys that no
@@ -196,28 +213,43 @@ pub(crate) fn is_absent(key: &[u8]) -> bool {
     key.last() == Some(&GENERATION_ABSENT)
 }
 
-/// Incompressible values of one size.
+/// Incompressible values.
 #[derive(Debug)]
 pub(crate) struct ValuePool {
     bytes: Vec<u8>,
-    value_bytes: usize,
+    /// Sizes that are equally likely, a power of two of them.
+    sizes: Vec<u32>,
 }
 
+/// Sizes that values are drawn from: few enough to stay in a cache near the core.
+const VALUE_SIZES: usize = 1 << 13;
+
 impl ValuePool {
-    /// A pool for values of `value_bytes` bytes.
-    pub(crate) fn new(value_bytes: usize, seed: u64) -> ValuePool {
+    /// A pool for values of `value_bytes` bytes, or of other sizes that have this mean.
+    pub(crate) fn new(sizes: ValueSizes, value_bytes: usize, seed: u64) -> ValuePool {
+        let count = match sizes {
+            ValueSizes::Fixed => 1,
+            ValueSizes::Etc => VALUE_SIZES,
+        };
+        let sizes = sizes.quantiles(count, value_bytes);
+        let longest = sizes.iter().copied().max().unwrap_or(0) as usize;
         ValuePool {
-            bytes: Rng::new(seed, u64::MAX).bytes(VALUE_POOL_BYTES + value_bytes),
-            value_bytes,
+            bytes: Rng::new(seed, u64::MAX).bytes(VALUE_POOL_BYTES + longest),
+            sizes,
         }
     }
 
-    /// A value, chosen by `rng`.
+    /// A value, chosen by a random number: by its high bits the place, by its low ones the size.
     #[inline]
-    pub(crate) fn draw(&self, rng: &mut Rng) -> &[u8] {
+    pub(crate) fn value(&self, random: u64) -> &[u8] {
         #[expect(clippy::cast_possible_truncation, reason = "below the pool's length")]
-        let start = rng.below(VALUE_POOL_BYTES as u64) as usize;
-        &self.bytes[start..start + self.value_bytes]
+        let start = below(random, VALUE_POOL_BYTES as u64) as usize;
+        #[expect(
+            clippy::cast_possible_truncation,
+            reason = "only the low bits are wanted"
+        )]
+        let size = self.sizes[random as usize & (self.sizes.len() - 1)] as usize;
+        &self.bytes[start..start + size]
     }
 }
 
@@ -248,6 +280,27 @@ mod tests {
                 assert_eq!(key_a.len(), bytes);
                 assert_eq!(a.cmp(&b), key_a.cmp(&key_b), "{a:?} {b:?}");
             }
+        }
+    }
+
+    #[test]
+    fn borders_are_found_among_the_records() {
+        let num = 20_000_000;
+        for bytes in [8, 16] {
+            let shape = KeyShape::new(bytes, num).unwrap();
+            for number in [0, 1, 9, 12_345, 10_000_000, 19_999_999] {
+                let border = key(&shape, number, 0);
+                assert_eq!(shape.records_below(&border, num), number);
+                // Cut off, as a store may, it lies before all keys that it begins.
+                let short = &border[..bytes - 1];
+                assert_eq!(shape.records_below(short, num), number);
+                assert_eq!(
+                    shape.records_below(&key(&shape, number, 1), num),
+                    number + 1
+                );
+            }
+            assert_eq!(shape.records_below(b"", num), 0);
+            assert_eq!(shape.records_below(b"~", num), num);
         }
     }
 
@@ -314,12 +367,25 @@ mod tests {
     }
 
     #[test]
-    fn values_have_their_size_and_differ() {
-        let pool = ValuePool::new(100, 1);
+    fn values_of_many_sizes_have_their_mean() {
+        let pool = ValuePool::new(ValueSizes::Etc, 194, 1);
         let mut rng = Rng::new(1, 1);
-        let first = pool.draw(&mut rng).to_vec();
+        let drawn = 200_000;
+        let bytes: usize = (0..drawn).map(|_| pool.value(rng.next_u64()).len()).sum();
+        let mean = bytes as f64 / f64::from(drawn);
+        assert!((mean / 194.0 - 1.0).abs() < 0.03, "{mean}");
+    }
+
+    #[test]
+    fn values_have_their_size_and_differ() {
+        let pool = ValuePool::new(ValueSizes::Fixed, 100, 1);
+        let mut rng = Rng::new(1, 1);
+        let first = pool.value(rng.next_u64()).to_vec();
         assert_eq!(first.len(), 100);
-        assert_ne!(first, pool.draw(&mut rng));
-        assert_eq!(ValuePool::new(0, 1).draw(&mut rng), b"");
+        assert_ne!(first, pool.value(rng.next_u64()));
+        assert_eq!(
+            ValuePool::new(ValueSizes::Fixed, 0, 1).value(rng.next_u64()),
+            b""
+        );
     }
 }

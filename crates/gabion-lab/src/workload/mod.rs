@@ -12,8 +12,8 @@ mod zipf;
 
 pub use generators::Distribution;
 pub use rng::Rng;
-pub(crate) use rng::mix;
-pub use sizes::{SIZES, Size};
+pub(crate) use rng::{below, mix};
+pub use sizes::{SIZES, Size, ValueSizes};
 
 use crate::target::Abilities;
 
@@ -42,6 +42,8 @@ pub enum Operation {
     ReadModifyWrite,
     /// Merges all that the store can merge.
     Compact,
+    /// Opens the store anew after its process was killed.
+    Restart,
 }
 
 impl Operation {
@@ -59,6 +61,7 @@ impl Operation {
             Operation::Insert => "insert",
             Operation::ReadModifyWrite => "read_modify_write",
             Operation::Compact => "compact",
+            Operation::Restart => "restart",
         }
     }
 
@@ -72,7 +75,43 @@ impl Operation {
             | Operation::Delete
             | Operation::Insert
             | Operation::ReadModifyWrite
-            | Operation::Compact => false,
+            | Operation::Compact
+            | Operation::Restart => false,
+        }
+    }
+
+    /// Whether more of it is random than the record: a value, or the length of a scan.
+    pub fn is_random(self) -> bool {
+        match self {
+            Operation::Put
+            | Operation::Insert
+            | Operation::ReadModifyWrite
+            | Operation::Scan(ScanLength::UpTo(_)) => true,
+            Operation::Read
+            | Operation::ReadMissing
+            | Operation::Next
+            | Operation::Previous
+            | Operation::Seek
+            | Operation::Scan(ScanLength::Fixed(_))
+            | Operation::Delete
+            | Operation::Compact
+            | Operation::Restart => false,
+        }
+    }
+
+    /// Whether it puts or deletes the record drawn.
+    pub fn changes_drawn(self) -> bool {
+        match self {
+            Operation::Put | Operation::Delete | Operation::ReadModifyWrite => true,
+            Operation::Read
+            | Operation::ReadMissing
+            | Operation::Next
+            | Operation::Previous
+            | Operation::Seek
+            | Operation::Scan(_)
+            | Operation::Insert
+            | Operation::Compact
+            | Operation::Restart => false,
         }
     }
 
@@ -89,7 +128,8 @@ impl Operation {
             | Operation::ReadMissing
             | Operation::Delete
             | Operation::Insert
-            | Operation::Compact => false,
+            | Operation::Compact
+            | Operation::Restart => false,
         }
     }
 }
@@ -215,6 +255,14 @@ pub static WORKLOADS: &[Workload] = &[
         about: "merge all that the store can merge: stores that were filled alike are then alike",
         mix: &[(Operation::Compact, 100)],
         workers: Workers::Writers,
+        count: Count::Once,
+        distribution_free: false,
+        ..BASE
+    },
+    Workload {
+        name: "restart",
+        about: "kill the store's process, open the store again, and count the records it has",
+        mix: &[(Operation::Restart, 100)],
         count: Count::Once,
         distribution_free: false,
         ..BASE
@@ -432,8 +480,16 @@ impl Workload {
         if ordered && !abilities.ordered {
             return Some("it keeps no order of keys");
         }
+        if self.is_restart() && !abilities.persistent {
+            return Some("what it holds is gone with its process");
+        }
         (self.synced && !abilities.synced_writes)
             .then_some("its writes are not on storage when they return")
+    }
+
+    /// Whether the phase needs a process of its own, because the one before it is killed.
+    pub fn is_restart(&self) -> bool {
+        self.mix == [(Operation::Restart, 100)]
     }
 
     /// Whether the phase steps through the store, which it then does and nothing else.

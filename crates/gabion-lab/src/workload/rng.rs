@@ -32,8 +32,7 @@ impl Rng {
     /// A number in `0..bound`, uniform to within `bound / 2^64`. `bound` must not be zero.
     #[inline]
     pub fn below(&mut self, bound: u64) -> u64 {
-        let wide = u128::from(self.next_u64()) * u128::from(bound);
-        (wide >> 64) as u64
+        below(self.next_u64(), bound)
     }
 
     /// A number in `[0, 1)` with 53 random bits.
@@ -51,6 +50,13 @@ impl Rng {
         bytes.truncate(len);
         bytes
     }
+}
+
+/// A random number cut down to `0..bound`, uniform to within `bound / 2^64`.
+#[inline]
+pub(crate) fn below(random: u64, bound: u64) -> u64 {
+    let wide = u128::from(random) * u128::from(bound);
+    (wide >> 64) as u64
 }
 
 /// A bijection of the 64-bit numbers in which every input bit reaches every output bit.

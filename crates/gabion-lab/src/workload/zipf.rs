@@ -74,22 +74,34 @@ impl Zipf {
     /// The next rank.
     #[inline]
     pub(crate) fn draw(&self, rng: &mut Rng) -> u64 {
+        // Which bin it is and whether it has one rank or many is as random as the draw, so that a
+        // branch on either would be foreseen wrongly half of the time: both are computed.
         let (at, rest) = part(rng.next_u64(), self.bins.len() as u64);
         #[expect(clippy::cast_possible_truncation, reason = "below the number of bins")]
-        let mut bin = &self.bins[at as usize];
-        if rest >= bin.own {
-            bin = &self.bins[bin.other];
+        let at = at as usize;
+        let Bin { own, other, .. } = self.bins[at];
+        let bin = &self.bins[std::hint::select_unpredictable(rest < own, at, other)];
+        let (offset, rest) = part(rng.next_u64(), bin.ranks);
+        match rest < bin.kept_unseen {
+            true => bin.first - 1 + offset,
+            false => bin.keep_or_draw(offset, rest, rng),
         }
-        if bin.ranks == 1 {
-            return bin.first - 1;
-        }
-        loop {
-            let (offset, rest) = part(rng.next_u64(), bin.ranks);
-            if rest < bin.kept_unseen || rest < fraction(power_over(bin.first, bin.first + offset))
-            {
-                return bin.first - 1 + offset;
+    }
+}
+
+impl Bin {
+    /// The rank at `offset` if `rest` keeps it, or else a new draw from the bin.
+    #[cold]
+    fn keep_or_draw(&self, mut offset: u64, mut rest: u64, rng: &mut Rng) -> u64 {
+        while rest >= self.kept_unseen
+            && rest >= fraction(power_over(self.first, self.first + offset))
+        {
+            if self.ranks == 1 {
+                break;
             }
+            (offset, rest) = part(rng.next_u64(), self.ranks);
         }
+        self.first - 1 + offset
     }
 }
 
@@ -114,7 +126,6 @@ fn fraction(part: f64) -> u64 {
 }
 
 /// The weight of `rank` as a part of that of `first`.
-#[cold]
 fn power_over(first: u64, rank: u64) -> f64 {
     (rank as f64 / first as f64).powf(-ZIPF_EXPONENT)
 }

@@ -1,0 +1,77 @@
+//! What a restart costs: a store is opened that a killed process left.
+//!
+//! The opening alone is timed. Then all records are counted, unmeasured, and must be as many as the
+//! phases before had left.
+
+use std::time::Duration;
+
+use super::outcome::Outcome;
+use super::worker::Done;
+use super::{Marks, Runner};
+use crate::Error;
+use crate::measure::{Latencies, ProcessUse};
+use crate::result::PhaseResult;
+use crate::target::Counters;
+use crate::workload::Workload;
+
+/// Records that are counted at once.
+const STEPS: usize = 4096;
+
+impl Runner<'_> {
+    /// The result of the phase `workload`, which restarts the store: it took `opened` to open it in
+    /// a process that was as `before`. The process before it left so many records, and so many
+    /// bytes in its log, where that is known.
+    ///
+    /// # Errors
+    /// [`Error::Meaningless`] if the store does not hold these records, or what the store says.
+    pub fn restarted(
+        &self,
+        workload: &Workload,
+        opened: Duration,
+        before: &ProcessUse,
+        (records, log_bytes): (Option<u64>, Option<u64>),
+    ) -> Result<PhaseResult, Error> {
+        let before = Marks {
+            counters: Counters::default(),
+            process: *before,
+            drive_bytes: None,
+        };
+        let after = self.marks()?;
+        let found = self.count_records()?;
+        if let Some(records) = records.filter(|records| *records != found) {
+            return Err(Error::Meaningless(format!(
+                "{records} records were in the store before the restart, {found} are there after it"
+            )));
+        }
+        let mut latencies = Latencies::new();
+        latencies.record(opened);
+        let done = Done {
+            operations: 1,
+            found,
+            bytes_user: 0,
+            calls: vec![1],
+            latencies: vec![latencies],
+            is_sampled: false,
+        };
+        let mut outcome = Outcome::gather(workload, &[done], None, opened.as_secs_f64());
+        outcome.throughput = Vec::new();
+        let mut result = self.result(workload, &outcome, 0.0, (&before, &after))?;
+        result.records_live = Some(found);
+        result.restart_log_bytes = log_bytes;
+        Ok(result)
+    }
+
+    fn count_records(&self) -> Result<u64, Error> {
+        let mut session = self.store.session()?;
+        // Below all keys that workloads make.
+        let mut steps = session.steps(b"\0")?;
+        let mut count = 0;
+        loop {
+            let more = steps(STEPS)?;
+            count += more as u64;
+            if more < STEPS {
+                return Ok(count);
+            }
+        }
+    }
+}
