@@ -110,7 +110,14 @@ impl Experiment<'_> {
                 make_dir(&trial.dir)?;
             }
             let dirs: Vec<_> = table.iter().map(|trial| trial.dir.clone()).collect();
+            let first = report.results.len();
             let outcome = self.run_table(table, &mut report, &mut each);
+            // Whoever was the first to end a phase, targets keep the order of the plan.
+            let place = |result: &PhaseResult| {
+                let mut targets = self.plan.targets.iter();
+                targets.position(|target| *target == result.target)
+            };
+            report.results[first..].sort_by_key(place);
             let removed = dirs.iter().map(|dir| {
                 fs::remove_dir_all(dir).map_err(|source| file_error("delete", dir, source))
             });

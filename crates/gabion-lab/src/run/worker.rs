@@ -186,9 +186,21 @@ impl<'r> Worker<'r> {
     fn sample(&mut self, operations: u64) -> Result<u64, Error> {
         self.done.is_sampled = true;
         let mut calls = 1;
-        while calls < STRIDE && self.done.operations + 1 < operations {
-            self.done.operations += self.call(operations - self.done.operations)?.1;
-            calls += 1;
+        let left = operations - self.done.operations;
+        match self.workload.mix {
+            // Phases of one kind of short calls, by loops that do nothing else.
+            [(Operation::Read | Operation::ReadMissing, _)] => {
+                calls += self.gets(left.min(STRIDE) - 1)?;
+            }
+            [(Operation::Put, _)] if self.batch_len == 1 && !self.workload.synced => {
+                calls += self.puts(left.min(STRIDE) - 1)?;
+            }
+            _ => {
+                while calls < STRIDE && self.done.operations + 1 < operations {
+                    self.done.operations += self.call(operations - self.done.operations)?.1;
+                    calls += 1;
+                }
+            }
         }
         if self.done.operations < operations {
             self.prepare();
@@ -197,6 +209,35 @@ impl<'r> Worker<'r> {
             self.done.operations += done;
             self.done.latencies[part].record_many(begin.elapsed(), calls);
         }
+        Ok(calls)
+    }
+
+    fn gets(&mut self, calls: u64) -> Result<u64, Error> {
+        let mut found = 0;
+        for _ in 0..calls {
+            self.prepare();
+            let at = self.requests.take();
+            found += u64::from(self.session.get(self.requests.key(at))?);
+        }
+        self.done.found += found;
+        self.done.calls[0] += calls;
+        self.done.operations += calls;
+        Ok(calls)
+    }
+
+    fn puts(&mut self, calls: u64) -> Result<u64, Error> {
+        let mut bytes = 0;
+        for _ in 0..calls {
+            self.prepare();
+            let at = self.requests.take();
+            let key = self.requests.key(at);
+            let value = self.run.values.value(self.requests.random(at));
+            self.session.put(key, value)?;
+            bytes += key.len() + value.len();
+        }
+        self.done.bytes_user += bytes as u64;
+        self.done.calls[0] += calls;
+        self.done.operations += calls;
         Ok(calls)
     }
 

@@ -31,8 +31,6 @@ const COMPOSITE_GROUPS: u64 = 1000;
 const EXPONENTIAL_MEAN: f64 = 0.1;
 /// Standard deviation of the normal region as a part of it.
 const NORMAL_DEVIATION: f64 = 0.125;
-/// Numbers that are permuted at once.
-const AT_ONCE: usize = 32;
 /// Regions of *regions*.
 const REGIONS: u64 = 4;
 
@@ -96,7 +94,7 @@ impl Permutation {
         }
     }
 
-    /// The image of `x`, which must be below `n`.
+    /// The image of `x`, which must be below `n` or what rounds made of such a number.
     #[inline]
     pub(crate) fn apply(&self, mut x: u64) -> u64 {
         loop {
@@ -107,24 +105,16 @@ impl Permutation {
         }
     }
 
-    /// Replaces numbers by their images. That a round leaves the range is as random as the image,
-    /// so nothing branches on it: those that need another round are collected.
+    /// Replaces numbers by their images. That a round leaves the range is as random as the image, so
+    /// the second round is always computed: three of four need no third one, at worst.
     #[inline]
     fn apply_all(&self, ids: &mut [KeyId]) {
-        for ids in ids.chunks_mut(AT_ONCE) {
-            let mut left: [usize; AT_ONCE] = std::array::from_fn(|at| at);
-            let mut count = ids.len();
-            while count > 0 {
-                let mut kept = 0;
-                for next in 0..count {
-                    let at = left[next] % AT_ONCE;
-                    if let Some(id) = ids.get_mut(at) {
-                        id.number = self.round(id.number);
-                        left[kept] = at;
-                        kept += usize::from(id.number >= self.n);
-                    }
-                }
-                count = kept;
+        for id in ids {
+            let first = self.round(id.number);
+            let second = self.round(first);
+            id.number = std::hint::select_unpredictable(first < self.n, first, second);
+            if id.number >= self.n {
+                id.number = self.apply(id.number);
             }
         }
     }
