@@ -189,8 +189,8 @@ pub static FIGURES: &[Figure] = &[
         parts: &[fill(&["regions"], 4_000_000_000)],
         paper: &[],
         says: "Throughput is lowest when the distribution changes; the report's curve over time \
-               shows it. Buckets follow the keys: the table shows where they begin, the JSON report \
-               every border. The paper has no numbers in its text.",
+               shows it. Buckets follow the keys: the table shows where they begin, the JSON \
+               report every border. The paper has no numbers in its text.",
     },
     Figure {
         name: "2.8",

@@ -105,8 +105,8 @@ impl Permutation {
         }
     }
 
-    /// Replaces numbers by their images. That a round leaves the range is as random as the image, so
-    /// the second round is always computed: three of four need no third one, at worst.
+    /// Replaces numbers by their images. That a round leaves the range is as random as the image,
+    /// so the second round is always computed: three of four need no third one, at worst.
     #[inline]
     fn apply_all(&self, ids: &mut [KeyId]) {
         for id in ids {
