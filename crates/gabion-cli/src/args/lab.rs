@@ -108,13 +108,8 @@ pub(crate) struct LabFigureArguments {
     /// Part of the paper's size, above 0 and at most 1.
     #[arg(long, value_name = "F", default_value_t = 0.001)]
     pub(crate) scale: f64,
-    /// Targets, separated by commas.
-    #[arg(
-        long,
-        value_name = "NAME",
-        value_delimiter = ',',
-        default_value = "wip"
-    )]
+    /// Targets, separated by commas; without it, `wip`, or those that the figure compares.
+    #[arg(long, value_name = "NAME", value_delimiter = ',')]
     pub(crate) target: Vec<String>,
     #[command(flatten)]
     pub(crate) trials: TrialArguments,

@@ -76,10 +76,14 @@ fn compare(arguments: &LabRunArguments, output: &mut Output) -> Result<(), Failu
 /// Runs the parts of a figure and shows the paper's numbers beside ours.
 fn figure(arguments: &LabFigureArguments, output: &mut Output) -> Result<(), Failure> {
     let figure = Figure::named(&arguments.name)?;
+    let targets = match &*arguments.target {
+        [] => figure.targets.iter().copied().map(str::to_owned).collect(),
+        named => named.to_vec(),
+    };
     let parts = figure.parts.iter().map(|part| {
         let workloads = part.workloads.iter().copied().map(str::to_owned).collect();
         let settings = part.settings(arguments.scale)?;
-        let mut plan = plan(&arguments.trials, &arguments.target, workloads, settings);
+        let mut plan = plan(&arguments.trials, &targets, workloads, settings);
         plan.resources.hold_flushes |= part.hold_flushes;
         Ok(plan)
     });

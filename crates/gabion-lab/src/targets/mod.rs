@@ -4,7 +4,7 @@
 //! |---|---|
 //! | [`mod@empty`] | what the lab itself costs: it does nothing |
 //! | [`btreemap`] | the floor of an ordered store: one tree in memory behind one lock |
-//! | [`wip`] | Gabion's WipDB engine |
+//! | [`wip`] | Gabion's WipDB engine, also with one form of MemTables forced |
 
 pub mod btreemap;
 pub mod empty;
@@ -14,7 +14,13 @@ use crate::Error;
 use crate::target::Target;
 
 /// The targets that need nothing but this crate.
-pub const OWN: &[Target] = &[wip::TARGET, empty::TARGET, btreemap::TARGET];
+pub const OWN: &[Target] = &[
+    wip::TARGET,
+    empty::TARGET,
+    btreemap::TARGET,
+    wip::HASH,
+    wip::ORDERED,
+];
 
 /// Peers that a program may be built with.
 const PEERS: [&str; 7] = [

@@ -2,7 +2,7 @@
 
 use std::hint::black_box;
 
-use gabion::{Cursor, Db, Durability, Keyspace, Options, WriteBatch};
+use gabion::{Cursor, Db, Durability, Keyspace, MemTableForm, Options, WriteBatch};
 use serde_json::json;
 
 use crate::Error;
@@ -21,6 +21,22 @@ pub const TARGET: Target = Target {
     open,
 };
 
+/// The target `wip-hash`.
+pub const HASH: Target = Target {
+    name: "wip-hash",
+    about: "wip with MemTables that are always hash tables",
+    open: |options| open_with(options, MemTableForm::Hash),
+    ..TARGET
+};
+
+/// The target `wip-ordered`.
+pub const ORDERED: Target = Target {
+    name: "wip-ordered",
+    about: "wip with MemTables that are always kept in order too",
+    open: |options| open_with(options, MemTableForm::Ordered),
+    ..TARGET
+};
+
 /// Memory and log that no run fills.
 const HELD_BYTES: u64 = 1 << 46;
 
@@ -35,11 +51,16 @@ pub fn opened(db: Db, settings: serde_json::Value) -> Box<dyn Store> {
 }
 
 fn open(options: &StoreOptions) -> Result<Box<dyn Store>, Error> {
+    open_with(options, MemTableForm::default())
+}
+
+fn open_with(options: &StoreOptions, form: MemTableForm) -> Result<Box<dyn Store>, Error> {
     let durability = Durability::Buffered;
     let mut store = Options::default()
         .create_if_missing(!options.existing)
         .error_if_exists(!options.existing)
         .durability(durability)
+        .memtable_form(form)
         .cache_bytes(options.cache_bytes)
         .background_threads(options.background_threads);
     if let Some(bytes) = options.write_buffer_bytes {
@@ -56,6 +77,7 @@ fn open(options: &StoreOptions) -> Result<Box<dyn Store>, Error> {
         "memtable_form": store.memtable_form.to_string(),
         "cache_bytes": store.cache_bytes,
         "memtable_budget_bytes": store.memtable_budget_bytes,
+        "memtable_form": store.memtable_form.to_string(),
         "bucket_bytes": store.bucket_bytes,
         "log_bytes_max": store.log_bytes_max,
         "filter_bits_per_key": store.filter_bits_per_key,
