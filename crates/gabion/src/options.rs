@@ -69,6 +69,10 @@ pub const DEFAULT_SEARCHES_UNTIL_ORDERED: u32 = 64;
 /// be three.
 pub const DEFAULT_SPACE_AMPLIFICATION_MAX: f64 = 2.0;
 
+/// Default age at which old versions and deleted keys must be gone. A bucket in which anything was
+/// overwritten is rewritten once in that time at most, which is 12 MB/s for a terabyte.
+pub const DEFAULT_GARBAGE_AGE_MAX: Duration = Duration::from_secs(24 * 3600);
+
 /// What a completed write survives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Durability {
@@ -387,6 +391,11 @@ pub struct Options {
     /// What writes survive unless they ask for more. Default: [`DEFAULT_SYNC_INTERVAL`].
     pub durability: Durability,
 
+    /// How long old versions and deleted keys stay in tables at most, if no snapshot needs them:
+    /// then the part of the store that holds them is compacted, even if nobody writes. Counts from
+    /// the open for what was in the log only. At least a second; [`Duration::MAX`] for no limit.
+    /// Default: [`DEFAULT_GARBAGE_AGE_MAX`].
+    pub garbage_age_max: Duration,
     /// Cap on the space amplification: the bytes of all tables over the bytes that they would have
     /// without old versions and deleted keys, which is estimated, rather too low. Writers are
     /// slowed down before it is reached, and wait at it as long as there is garbage that no
@@ -450,6 +459,7 @@ impl Default for Options {
             error_if_exists: false,
             engine: Engine::default(),
             durability: Durability::default(),
+            garbage_age_max: DEFAULT_GARBAGE_AGE_MAX,
             space_amplification_max: DEFAULT_SPACE_AMPLIFICATION_MAX,
             memtable_budget_bytes: DEFAULT_MEMTABLE_BUDGET_BYTES,
             memtable_form: MemTableForm::default(),
@@ -496,6 +506,8 @@ impl Options {
         engine: Engine,
         /// Sets [`Options::durability`].
         durability: Durability,
+        /// Sets [`Options::garbage_age_max`].
+        garbage_age_max: Duration,
         /// Sets [`Options::space_amplification_max`].
         space_amplification_max: f64,
         /// Sets [`Options::memtable_budget_bytes`].
@@ -546,7 +558,12 @@ impl Options {
 
     /// Checks every value that could not work.
     pub(crate) fn check(&self) -> Result<()> {
-        let rules: [(&'static str, bool, &'static str); 9] = [
+        let rules: [(&'static str, bool, &'static str); 10] = [
+            (
+                "garbage_age_max",
+                self.garbage_age_max >= Duration::from_secs(1),
+                "ages are counted in seconds",
+            ),
             (
                 "space_amplification_max",
                 self.space_amplification_max >= 1.25,

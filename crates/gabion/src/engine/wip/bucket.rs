@@ -23,7 +23,7 @@
 //! - I5: a state is replaced only with the install lock held (see `writepath`).
 
 use std::ops::Deref;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use arc_swap::ArcSwap;
@@ -127,6 +127,8 @@ pub(crate) struct Bucket {
     pub(crate) reads: Reads,
     /// Whether somebody waits for a full compaction.
     pub(crate) demand: Demand,
+    /// Since when the active MemTable holds entries, once somebody looked (`aging`); else 0.
+    pub(super) written: AtomicU64,
     /// What the last full compaction left.
     pub(crate) settled: Mutex<Option<Settled>>,
 }
@@ -146,6 +148,7 @@ impl Bucket {
             unsplittable_files: AtomicUsize::new(0),
             reads: Reads::default(),
             demand: Demand::default(),
+            written: AtomicU64::new(0),
             settled: Mutex::default(),
         }
     }

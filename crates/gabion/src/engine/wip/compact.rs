@@ -25,7 +25,7 @@ use super::Wip;
 use super::bucket::{Bucket, BucketState, Levels, Run};
 use super::cursor::Access;
 use super::file::{TableFile, file_meta};
-use super::manifest::Edit;
+use super::manifest::{Edit, FileAge};
 use super::merge::{Merge, run_source};
 use super::range_deletes::{Deletes, Fragments, Hidden};
 use super::retain::Retain;
@@ -130,7 +130,7 @@ impl Wip {
     }
 
     /// Merges the runs into a new table; `None` when nothing of them is left.
-    fn merge(&self, job: &Compaction, runs: &[Run]) -> Result<Option<TableMeta>> {
+    fn merge(&self, job: &Compaction, runs: &[Run]) -> Result<Option<(TableMeta, FileAge)>> {
         let protected = self.snapshots.protect(|| self.visible());
         let sources = runs
             .iter()
@@ -159,7 +159,8 @@ impl Wip {
         }
         let meta = output.finish()?;
         self.disk.sync_dir()?;
-        Ok(Some(meta))
+        let age = self.compacted_age(runs, job.whole, retain.superseded(), meta.tombstones);
+        Ok(Some((meta, age)))
     }
 
     /// Exchanges the inputs for `moved`, which are tables of theirs, or for the table `written`;
@@ -168,7 +169,7 @@ impl Wip {
         &self,
         job: &Compaction,
         moved: Vec<Arc<TableFile>>,
-        written: Option<TableMeta>,
+        written: Option<(TableMeta, FileAge)>,
     ) -> Result<u64> {
         let bucket = &job.bucket;
         let inputs = || job.inputs.iter().flat_map(|(_, run)| run.tables.iter());
@@ -181,12 +182,16 @@ impl Wip {
             })
             .collect();
         let mut tables = moved;
-        if let Some(meta) = written {
+        if let Some((meta, age)) = written {
             edits.push(Edit::NewFile {
                 file: meta.file,
                 meta: file_meta(&meta),
             });
-            let file = TableFile::new(meta, &self.disk, &self.cache);
+            edits.push(Edit::FileAge {
+                file: meta.file,
+                age,
+            });
+            let file = TableFile::new(meta, age, &self.disk, &self.cache);
             // Opens a table with range deletes, so that the bucket's index of them can be made.
             file.range_deletes()?;
             tables.push(Arc::new(file));

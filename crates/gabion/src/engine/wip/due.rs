@@ -6,11 +6,12 @@
 //!    good part is garbage, a full compaction;
 //! 3. a bucket at its capacity: a split, or a full compaction when half of it is hidden versions;
 //! 4. a bucket that a user wants compacted (`demand`): a full compaction;
-//! 5. a bucket that shares overlapping tables with its siblings: a full compaction of its slices;
-//! 6. a bucket of which half is hidden versions, or half are tables that range deletes hide: a full
+//! 5. a bucket that holds garbage as old as it may become (`aging`): a full compaction;
+//! 6. a bucket that shares overlapping tables with its siblings: a full compaction of its slices;
+//! 7. a bucket of which half is hidden versions, or half are tables that range deletes hide: a full
 //!    compaction;
-//! 7. a level with `sublevels_min` runs, when nothing else is due;
-//! 8. when nobody writes: a bucket whose younger runs together are half as large as its largest, a
+//! 8. a level with `sublevels_min` runs, when nothing else is due;
+//! 9. when nobody writes: a bucket whose younger runs together are half as large as its largest, a
 //!    full compaction. Reads then find one run where there were several, for at most three bytes
 //!    written per byte that came since the last time.
 //!
@@ -27,6 +28,7 @@ use std::sync::Arc;
 
 use gabion_media::Purpose;
 
+use super::aging::garbage_since;
 use super::bucket::{Bucket, BucketState, Run};
 use super::compact::{Compaction, range_deletes_of};
 use super::priority::{self, Claim, Urgency};
@@ -182,6 +184,10 @@ impl Wip {
         if demanded {
             let job = Job::OnDemand(Compaction::rewriting(bucket, levels));
             return Ok(Some(of_bucket(Urgency::Demanded, job)));
+        }
+        if self.is_overdue(garbage_since(levels)) {
+            let job = Job::Compact(Compaction::rewriting(bucket, levels));
+            return Ok(Some(of_bucket(Urgency::Aged, job)));
         }
         if self.deleted_bytes(bucket, &state)? > bytes / 2 {
             let job = compact(Purpose::Compaction);

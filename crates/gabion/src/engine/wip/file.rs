@@ -6,7 +6,7 @@ use std::sync::{Arc, OnceLock};
 use gabion_media::Disk;
 
 use super::bucket::Bucket;
-use super::manifest::FileMeta;
+use super::manifest::{FileAge, FileMeta};
 use super::names::table_name;
 use super::range_deletes::Fragments;
 use super::table::{Sketch, Table, TableMeta};
@@ -18,6 +18,8 @@ use crate::{Result, Slice};
 pub(crate) struct TableFile {
     /// What the manifest says about the table.
     pub(crate) meta: TableMeta,
+    /// How old its entries are.
+    pub(crate) age: FileAge,
     disk: Disk,
     cache: Arc<BlockCache>,
     table: OnceLock<Arc<Table>>,
@@ -26,9 +28,15 @@ pub(crate) struct TableFile {
 
 impl TableFile {
     /// A file that is there; nothing is read yet.
-    pub(crate) fn new(meta: TableMeta, disk: &Disk, cache: &Arc<BlockCache>) -> TableFile {
+    pub(crate) fn new(
+        meta: TableMeta,
+        age: FileAge,
+        disk: &Disk,
+        cache: &Arc<BlockCache>,
+    ) -> TableFile {
         TableFile {
             meta,
+            age,
             disk: disk.clone(),
             cache: Arc::clone(cache),
             table: OnceLock::new(),

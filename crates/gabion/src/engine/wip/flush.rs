@@ -25,7 +25,7 @@ use gabion_media::Purpose;
 use super::bucket::{Bucket, BucketState, Levels, Run};
 use super::file::TableFile;
 use super::file::file_meta;
-use super::manifest::Edit;
+use super::manifest::{Edit, FileAge};
 use super::memtable::MemTable;
 use super::names::table_name;
 use super::range_deletes::Fragments;
@@ -41,6 +41,7 @@ struct Job {
     keyspace: Arc<Keyspace>,
     lower: Box<[u8]>,
     upper: Option<Box<[u8]>>,
+    born: u64,
 }
 
 impl Wip {
@@ -84,6 +85,7 @@ impl Wip {
             keyspace: Arc::clone(&frozen.keyspace),
             lower: frozen.lower.clone(),
             upper: frozen.upper.clone(),
+            born: frozen.born,
         })
     }
 
@@ -110,7 +112,8 @@ impl Wip {
         }
         retain.finish(&mut add)?;
         let meta = output.finish()?;
-        let file = self.install_flush(job, meta)?;
+        let age = Wip::flushed_age(job.born, retain.superseded(), meta.tombstones);
+        let file = self.install_flush(job, meta, age)?;
         self.counters.count_flush();
         tracing::debug!(
             file = file.meta.file,
@@ -121,11 +124,11 @@ impl Wip {
         Ok(())
     }
 
-    fn install_flush(&self, job: &Job, meta: TableMeta) -> Result<Arc<TableFile>> {
+    fn install_flush(&self, job: &Job, meta: TableMeta, age: FileAge) -> Result<Arc<TableFile>> {
         self.disk.sync_dir()?;
         let tail = self.log_tail(Some(&job.table));
         self.syncer.sync().map_err(|error| self.fail(error))?;
-        let file = Arc::new(TableFile::new(meta, &self.disk, &self.cache));
+        let file = Arc::new(TableFile::new(meta, age, &self.disk, &self.cache));
         let number = file.meta.file;
         // Opens a table with range deletes, so that what they concern is known below.
         file.range_deletes()?;
@@ -138,10 +141,13 @@ impl Wip {
             .filter(|bucket| bucket.is_within(&job.lower, job.upper.as_deref()))
             .collect();
         let overlaps = |bucket: &Bucket| file.concerns(bucket);
-        let mut edits = vec![Edit::NewFile {
-            file: number,
-            meta: file_meta(&file.meta),
-        }];
+        let mut edits = vec![
+            Edit::NewFile {
+                file: number,
+                meta: file_meta(&file.meta),
+            },
+            Edit::FileAge { file: number, age },
+        ];
         for bucket in &buckets {
             if overlaps(bucket) {
                 edits.push(Edit::AddTable {

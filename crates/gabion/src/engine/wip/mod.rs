@@ -21,6 +21,7 @@
 //! | `due`, `priority`, `reads` | which of these comes next |
 //! | `schedule` | the threads that do them |
 //! | `space` | how much garbage there is, and the cap on it |
+//! | `aging` | garbage goes by a bounded time |
 //! | `throttle` | writers are slowed before they must be stopped |
 //! | `reclaim` | the log's tail moves on, its segments are deleted |
 //! | `rest` | an idle store's log gives its space back |
@@ -46,6 +47,7 @@
 //! | minor compaction | flush |
 //! | splitter | pivot, cut key |
 
+mod aging;
 mod bucket;
 mod compact;
 mod cursor;
@@ -197,6 +199,8 @@ struct Frozen {
     keyspace: Arc<Keyspace>,
     lower: Box<[u8]>,
     upper: Option<Box<[u8]>>,
+    /// When its first entry was written.
+    born: u64,
     /// A thread is writing the table.
     flushing: bool,
 }
@@ -416,6 +420,7 @@ impl Wip {
             keyspace: Arc::clone(keyspace),
             lower: bucket.lower().into(),
             upper: bucket.upper().map(Into::into),
+            born: bucket.end_written(self.time()),
             flushing: false,
         });
         self.schedule.wake_all();

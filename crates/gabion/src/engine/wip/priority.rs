@@ -22,6 +22,8 @@ pub(super) enum Urgency {
     Hidden,
     /// A bucket that shares overlapping tables with others.
     Shared,
+    /// A bucket with garbage as old as it may become.
+    Aged,
     /// A bucket that a user wants compacted.
     Demanded,
     /// A bucket at its capacity.

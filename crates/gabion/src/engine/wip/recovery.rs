@@ -31,7 +31,7 @@ use parking_lot::{Mutex, RwLock};
 
 use super::bucket::{Bucket, BucketState, Levels, Router, Run};
 use super::file::{TableFile, table_meta};
-use super::manifest::{Directory, Edit, Manifest, ManifestState, inspect};
+use super::manifest::{Directory, Edit, FileAge, Manifest, ManifestState, inspect};
 use super::memtable::{ChunkPool, KeepOrder, MemTable};
 use super::names::{CURRENT, LOCK, log_name, parse_table_name, table_name};
 use super::prefix_index::common_prefix_len;
@@ -63,7 +63,14 @@ impl Wip {
         let cache = Arc::new(cache);
         let recycle = usize::try_from(options.memtable_budget_bytes).unwrap_or(usize::MAX);
         let pool = ChunkPool::new(recycle);
+        let now = options.clock.unix_time().as_secs() + 1;
+        let unknown_age = FileAge {
+            superseded: 0,
+            born: now,
+            garbage_since: now,
+        };
         let parts = Parts {
+            unknown_age,
             disk: &disk,
             cache: &cache,
             pool: &pool,
@@ -80,6 +87,12 @@ impl Wip {
                 length: log.length,
             })
             .collect();
+        let files = manifest.state().files.iter();
+        let unknown = files.filter(|(_, file)| file.age.is_none());
+        edits.extend(unknown.map(|(file, _)| Edit::FileAge {
+            file: *file,
+            age: unknown_age,
+        }));
         edits.push(Edit::LastSeq { seq: last_seq });
         manifest.apply(&edits)?;
         end.clean(&disk)?;
@@ -188,6 +201,8 @@ struct Parts<'p> {
     pool: &'p Arc<ChunkPool>,
     /// When the MemTables are in order.
     keep: KeepOrder,
+    /// The age of tables of which it is not known.
+    unknown_age: FileAge,
 }
 
 impl Parts<'_> {
@@ -263,9 +278,10 @@ impl Parts<'_> {
                     what: format!("the file has {len} bytes instead of {}", meta.file_bytes),
                 });
             }
+            let age = file.age.unwrap_or(self.unknown_age);
             files.insert(
                 *number,
-                Arc::new(TableFile::new(meta, self.disk, self.cache)),
+                Arc::new(TableFile::new(meta, age, self.disk, self.cache)),
             );
         }
         Ok(files)

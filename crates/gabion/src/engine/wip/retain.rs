@@ -24,6 +24,8 @@ pub(crate) struct Retain {
     /// and after versions that are above all stripes.
     stripe: Option<usize>,
     started: bool,
+    /// Versions that were kept although newer ones of their keys were.
+    superseded: u64,
     /// The range deletes of the inputs.
     deletes: Fragments,
     /// Fragments that have been put out.
@@ -42,6 +44,7 @@ impl Retain {
             key: Vec::new(),
             stripe: None,
             started: false,
+            superseded: 0,
             deletes,
             fragments_out: 0,
             numbers_out: 0,
@@ -76,6 +79,11 @@ impl Retain {
         add: &mut impl FnMut(&[u8], Seq, Kind, &[u8]) -> Result<()>,
     ) -> Result<()> {
         self.put_deletes_out(None, add)
+    }
+
+    /// How many versions were kept although newer ones of their keys were.
+    pub(crate) fn superseded(&self) -> u64 {
+        self.superseded
     }
 
     /// Puts out the range deletes that come before an entry; all that are left for `None`.
@@ -128,7 +136,9 @@ impl Retain {
         let hidden = same_key && stripe.is_some() && stripe == self.stripe;
         self.stripe = stripe;
         let gone = kind == Kind::Delete && self.bottom && stripe == Some(0);
-        !hidden && !gone
+        let keeps = !hidden && !gone;
+        self.superseded += u64::from(keeps && same_key);
+        keeps
     }
 }
 

@@ -194,6 +194,9 @@ impl Wip {
         if flushes_only {
             return Ok(false);
         }
+        if self.freeze_aged()? {
+            return Ok(true);
+        }
         let Some((keyspace, bucket)) = self.most_pressing(self.is_idle())? else {
             if must_make_room {
                 // Snapshots hold the garbage, or others work on it.
@@ -305,6 +308,7 @@ impl Wip {
                 && !self.has_frozen()
                 && matches!(self.most_pressing(true), Ok(None))
                 && !self.may_rest_log()
+                && !self.has_aged_memtables()
         });
         self.schedule.state.lock().waiting -= 1;
         result

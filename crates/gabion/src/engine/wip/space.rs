@@ -158,15 +158,18 @@ impl Wip {
         let mut space = Space::default();
         let mut sketch = Sketch::default();
         let mut sketched = 0;
+        let mut longest = 0;
         let mut runs: Vec<(u64, u64)> = Vec::new();
         for run in levels.runs() {
             let (mut bytes, mut entries) = (0, 0);
+            let mut superseded = 0;
             for file in run.tables.iter() {
                 let meta = &file.meta;
                 let slice = slice_bytes(bucket, file)?;
                 let part = |count: u64| scaled(count, slice, meta.file_bytes);
                 bytes += slice;
                 entries += part(meta.entries);
+                superseded += part(file.age.superseded);
                 space.tombstones += part(meta.tombstones);
                 sketched += meta.entries;
                 space.shares |= !bucket.contains(&meta.smallest, &meta.largest);
@@ -175,13 +178,13 @@ impl Wip {
             space.bytes += bytes;
             space.entries += entries;
             runs.push((bytes, entries));
+            longest = longest.max(entries.saturating_sub(superseded));
         }
         space.deleted = self.deleted_by_ranges(bucket, levels)?;
         let found = sketch.estimate().min(sketched);
         let distinct = scaled(space.entries, found, sketched);
-        let longest = runs.iter().map(|(_, entries)| *entries).max().unwrap_or(0);
         let (distinct, distinct_min) = match runs.len() {
-            0 | 1 if found * 100 >= sketched * DISTINCT_FROM => (space.entries, space.entries),
+            0 | 1 if found * 100 >= longest * DISTINCT_FROM => (longest, longest),
             0 | 1 => (distinct, distinct / 10 * 9),
             _ => (distinct.max(longest), longest.max(distinct / 10 * 9)),
         };

@@ -21,6 +21,7 @@
 //! | 12 | `NextFile` | number |
 //! | 13 | `NextBucket` | id |
 //! | 14 | `NewFile` with range deletes | as 6, then their number, which is not zero |
+//! | 15 | `FileAge` | file, then the fields of [`FileAge`] |
 
 use crate::log::codec::{Malformed, Reader, put_bytes, put_varint};
 use crate::types::Seq;
@@ -50,6 +51,17 @@ pub(crate) struct FileMeta {
     pub(crate) sketch: Vec<u8>,
 }
 
+/// What is known of the age of a table's entries. Times are in seconds since 1970, plus one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct FileAge {
+    /// Entries that newer ones of the same key follow.
+    pub(crate) superseded: u64,
+    /// When the first of its entries was written.
+    pub(crate) born: u64,
+    /// Since when it may hold garbage of its own; 0 when it holds none.
+    pub(crate) garbage_since: u64,
+}
+
 /// One change of the store's structure.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Edit {
@@ -76,6 +88,8 @@ pub(crate) enum Edit {
     RemoveTable { bucket: u64, file: u64 },
     /// A table file exists and is durable.
     NewFile { file: u64, meta: FileMeta },
+    /// How old the entries of a table file are.
+    FileAge { file: u64, age: FileAge },
     /// A table file is not needed any more; no bucket refers to it.
     DropFile { file: u64 },
     /// All writes to a bucket up to this number are in tables.
@@ -152,6 +166,9 @@ impl Edit {
                 plain(if meta.range_deletes == 0 { 6 } else { 14 }, &[*file]);
                 meta.encode(bytes);
             }
+            Edit::FileAge { file, age } => {
+                plain(15, &[*file, age.superseded, age.born, age.garbage_since]);
+            }
             Edit::DropFile { file } => plain(7, &[*file]),
             Edit::FlushedSeq { bucket, seq } => plain(8, &[*bucket, *seq]),
             Edit::LogTail { segment } => plain(9, &[*segment]),
@@ -194,6 +211,14 @@ impl Edit {
             14 => Edit::NewFile {
                 file: reader.varint()?,
                 meta: FileMeta::decode_with_ranges(reader)?,
+            },
+            15 => Edit::FileAge {
+                file: reader.varint()?,
+                age: FileAge {
+                    superseded: reader.varint()?,
+                    born: reader.varint()?,
+                    garbage_since: reader.varint()?,
+                },
             },
             7 => Edit::DropFile {
                 file: reader.varint()?,
@@ -353,6 +378,17 @@ pub(super) mod tests {
                 },
                 b"\x0e\x04\xac\x02\x03\x01\x28\x01a\x02bc\x05\x09\x01\xfe\x05",
             ),
+            (
+                Edit::FileAge {
+                    file: 4,
+                    age: FileAge {
+                        superseded: 2,
+                        born: 300,
+                        garbage_since: 0,
+                    },
+                },
+                b"\x0f\x04\x02\xac\x02\x00",
+            ),
         ]
     }
 
@@ -370,7 +406,7 @@ pub(super) mod tests {
     #[test]
     fn unknown_tags_trailing_bytes_and_cuts_are_refused() {
         assert!(decode_group(&[1, 0]).is_err());
-        assert!(decode_group(&[1, 15]).is_err());
+        assert!(decode_group(&[1, 16]).is_err());
         assert!(decode_group(&[0, 0]).is_err());
         assert!(
             decode_group(&[1, 1, 1, 1, 0xff]).is_err(),

@@ -42,7 +42,7 @@ mod crash_tests;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use edit::{Edit, FileMeta};
+pub(crate) use edit::{Edit, FileAge, FileMeta};
 pub(crate) use recovery::{Directory, inspect, read};
 pub(crate) use state::ManifestState;
 pub(crate) use writepath::Manifest;

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::edit::{Edit, FileMeta};
+use super::edit::{Edit, FileAge, FileMeta};
 use crate::types::Seq;
 
 /// The structure of the store.
@@ -57,6 +57,8 @@ pub(crate) struct TableRef {
 pub(crate) struct FileState {
     /// What is known about it.
     pub(crate) meta: FileMeta,
+    /// How old its entries are; not known of files of older versions of the format.
+    pub(crate) age: Option<FileAge>,
     /// Number of buckets that refer to it.
     pub(crate) refs: u32,
 }
@@ -105,6 +107,7 @@ impl ManifestState {
             ),
             Edit::RemoveTable { bucket, file } => self.remove_table(*bucket, *file),
             Edit::NewFile { file, meta } => self.new_file(*file, meta),
+            Edit::FileAge { file, age } => self.set_age(*file, *age),
             Edit::DropFile { file } => self.drop_file(*file),
             Edit::FlushedSeq { bucket, seq } => {
                 let bucket = self.bucket(*bucket)?;
@@ -238,11 +241,22 @@ impl ManifestState {
             file,
             FileState {
                 meta: meta.clone(),
+                age: None,
                 refs: 0,
             },
         );
         self.next_file = self.next_file.max(next_file);
         Ok(())
+    }
+
+    fn set_age(&mut self, file: u64, age: FileAge) -> Result<(), String> {
+        match self.files.get_mut(&file) {
+            None => Err(format!("the unknown file {file} gets an age")),
+            Some(state) => {
+                state.age = Some(age);
+                Ok(())
+            }
+        }
     }
 
     fn drop_file(&mut self, file: u64) -> Result<(), String> {
@@ -293,6 +307,9 @@ impl ManifestState {
                 file,
                 meta: state.meta.clone(),
             });
+            if let Some(age) = state.age {
+                edits.push(Edit::FileAge { file, age });
+            }
         }
         for (&id, bucket) in &self.buckets {
             let (keyspace, flushed_seq) = (bucket.keyspace, bucket.flushed_seq);

@@ -3,7 +3,7 @@
 use gabion_media::{Disk, Fault, FaultKind, SimDisk};
 use proptest::prelude::*;
 
-use super::edit::{Edit, FileMeta};
+use super::edit::{Edit, FileAge, FileMeta};
 use super::recovery::{Directory, inspect, read};
 use super::state::ManifestState;
 use super::writepath::Manifest;
@@ -281,13 +281,13 @@ fn newer_formats_are_refused_by_name() {
         let sim = SimDisk::new();
         written(&sim);
         let mut bytes = sim.raw(&name).unwrap();
-        bytes[8] = 3;
+        bytes[8] = 4;
         let crc = crc32c::crc32c_append(crc32c::crc32c(&bytes[..12]), &bytes[16..32]);
         bytes[12..16].copy_from_slice(&crc.to_le_bytes());
         sim.set_raw(&name, bytes);
         let error = read(&Disk::simulated(&sim)).unwrap_err();
         assert!(
-            matches!(error, Error::NewerFormat { found: 3, .. }),
+            matches!(error, Error::NewerFormat { found: 4, .. }),
             "{error}"
         );
     }
@@ -333,6 +333,7 @@ struct Twin {
     buckets: Vec<(u64, u32, Vec<u8>, u64)>,
     tables: Vec<(u64, u8, u64, u64)>,
     files: Vec<u64>,
+    ages: Vec<(u64, FileAge)>,
     sealed: Vec<(u64, u64)>,
     tail: u64,
 }
@@ -373,6 +374,7 @@ impl Twin {
                 .iter()
                 .any(|known| (known.0, known.3) == (*bucket, *file)),
             Edit::NewFile { file, .. } => !self.files.contains(file),
+            Edit::FileAge { file, .. } => self.files.contains(file),
             Edit::DropFile { file } => {
                 self.files.contains(file) && !self.tables.iter().any(|known| known.3 == *file)
             }
@@ -419,7 +421,14 @@ impl Twin {
                     .retain(|known| (known.0, known.3) != (bucket, file));
             }
             Edit::NewFile { file, .. } => self.files.push(file),
-            Edit::DropFile { file } => self.files.retain(|known| *known != file),
+            Edit::FileAge { file, age } => {
+                self.ages.retain(|known| known.0 != file);
+                self.ages.push((file, age));
+            }
+            Edit::DropFile { file } => {
+                self.files.retain(|known| *known != file);
+                self.ages.retain(|known| known.0 != file);
+            }
             Edit::FlushedSeq { bucket, seq } => {
                 for known in self.buckets.iter_mut().filter(|known| known.0 == bucket) {
                     known.3 = known.3.max(seq);
@@ -464,6 +473,8 @@ impl Twin {
             let refs = twin.tables.iter().filter(|known| known.3 == *file).count();
             assert_eq!(file_state.refs as usize, refs);
             assert_eq!(file_state.meta, meta(*file));
+            let age = twin.ages.iter().find(|known| known.0 == *file);
+            assert_eq!(file_state.age, age.map(|known| known.1));
         }
         let sealed: Vec<_> = state.sealed.clone().into_iter().collect();
         assert_eq!((sealed, state.log_tail), (twin.sealed, twin.tail));
@@ -478,7 +489,7 @@ impl Twin {
 
 fn any_edit() -> impl Strategy<Value = Edit> {
     let small = 1..5u64;
-    (0..13u8, small.clone(), small.clone(), small, 0..3u8).prop_map(|(kind, a, b, c, level)| {
+    (0..14u8, small.clone(), small.clone(), small, 0..3u8).prop_map(|(kind, a, b, c, level)| {
         let keyspace = u32::try_from(b % 2 + 1).unwrap();
         match kind {
             0 => Edit::AddKeyspace {
@@ -511,6 +522,14 @@ fn any_edit() -> impl Strategy<Value = Edit> {
                 length: c,
             },
             11 => Edit::LastSeq { seq: a },
+            12 => Edit::FileAge {
+                file: b,
+                age: FileAge {
+                    superseded: a,
+                    born: c,
+                    garbage_since: u64::from(level),
+                },
+            },
             _ => Edit::NextFile { number: a * b },
         }
     })

@@ -1,0 +1,211 @@
+//! Garbage goes by a bounded time, even when nobody writes (Lethe, SIGMOD 2020: compaction by the
+//! oldest tombstone).
+//!
+//! # Idea
+//! The manifest remembers of each table when its first entry was written, and since when it may
+//! hold garbage of its own: tombstones, and versions that were kept for a snapshot. A bucket may
+//! hold garbage since the oldest of these times, and since the first entry of each run that lies
+//! over another one. When that is [`Options::garbage_age_max`] ago, the bucket is due for a full
+//! compaction; a MemTable with entries of that age becomes a table before.
+//!
+//! So a key that was deleted or overwritten is gone from the medium at that age and the time that
+//! the job takes; and a bucket is rewritten once per that time at most, as what a compaction must
+//! leave for a snapshot counts from then on. A bucket of runs that do not overlap is left alone.
+//!
+//! # Times
+//! Seconds of the system's clock since 1970, plus one; 0 is none. Tables of older versions of the
+//! format get the time of the open. The age of a MemTable counts from when the background saw it
+//! first, at most half a second late; after an open, from then on.
+//!
+//! # Invariants
+//! - A1: a table's `born` is not later than the insertion of its first entry was seen, and if it
+//!   holds garbage of its own, `garbage_since` is not later than it could first have been garbage,
+//!   or than the last full compaction of its bucket.
+//!
+//! [`Options::garbage_age_max`]: crate::Options::garbage_age_max
+
+use std::sync::atomic::Ordering;
+
+use super::Wip;
+use super::bucket::{Bucket, Levels, Run};
+use super::file::TableFile;
+use super::manifest::FileAge;
+use crate::Result;
+
+impl Wip {
+    /// The time of now.
+    pub(super) fn time(&self) -> u64 {
+        self.options.clock.unix_time().as_secs() + 1
+    }
+
+    /// Whether something that came at that time is as old as garbage may become.
+    pub(super) fn is_overdue(&self, since: Option<u64>) -> bool {
+        let age_max = self.options.garbage_age_max.as_secs();
+        since.is_some_and(|since| self.time().saturating_sub(since) >= age_max)
+    }
+
+    /// Freezes MemTables whose entries are as old as garbage may become; false when there is none.
+    pub(super) fn freeze_aged(&self) -> Result<bool> {
+        let aged = self.aged_memtables();
+        if aged.is_empty() {
+            return Ok(false);
+        }
+        let _alone = self.leader.write();
+        let mut install = self.lock_install();
+        for (keyspace, bucket) in &aged {
+            self.freeze(&mut install, keyspace, bucket);
+        }
+        Ok(true)
+    }
+
+    /// Whether [`Wip::freeze_aged`] has something to do.
+    pub(super) fn has_aged_memtables(&self) -> bool {
+        !self.aged_memtables().is_empty()
+    }
+
+    fn aged_memtables(&self) -> Vec<(std::sync::Arc<super::Keyspace>, std::sync::Arc<Bucket>)> {
+        let now = self.time();
+        let mut buckets = self.buckets();
+        buckets.retain(|(_, bucket)| {
+            !bucket.state.load().active.is_empty()
+                && self.is_overdue(Some(bucket.written_since(now)))
+        });
+        buckets
+    }
+
+    /// The age of what a flush has written: the entries of a MemTable since `born`.
+    pub(super) fn flushed_age(born: u64, superseded: u64, tombstones: u64) -> FileAge {
+        FileAge {
+            superseded,
+            born,
+            garbage_since: if superseded + tombstones > 0 { born } else { 0 },
+        }
+    }
+
+    /// The age of what a compaction has left of `runs`, newest first. `whole`: they were all runs
+    /// of their bucket, so that what is left is needed by somebody now.
+    pub(super) fn compacted_age(
+        &self,
+        runs: &[Run],
+        whole: bool,
+        superseded: u64,
+        tombstones: u64,
+    ) -> FileAge {
+        let files = || runs.iter().flat_map(|run| run.tables.iter());
+        let born = files().map(|file| file.age.born).min();
+        let garbage_since = match (superseded + tombstones, whole) {
+            (0, _) => 0,
+            (_, true) => self.time(),
+            (_, false) => oldest_garbage(runs).unwrap_or_else(|| self.time()),
+        };
+        FileAge {
+            superseded,
+            born: born.unwrap_or_else(|| self.time()),
+            garbage_since,
+        }
+    }
+}
+
+impl Bucket {
+    /// Since when the active MemTable holds entries, which it does at `now`.
+    pub(super) fn written_since(&self, now: u64) -> u64 {
+        // ORDER: Relaxed (all of this file); a time orders nothing.
+        match self
+            .written
+            .compare_exchange(0, now, Ordering::Relaxed, Ordering::Relaxed)
+        {
+            Ok(_) => now,
+            Err(since) => since,
+        }
+    }
+
+    /// As [`Bucket::written_since`]; the MemTable is replaced by an empty one.
+    pub(super) fn end_written(&self, now: u64) -> u64 {
+        // ORDER: Relaxed, as above.
+        match self.written.swap(0, Ordering::Relaxed) {
+            0 => now,
+            since => since,
+        }
+    }
+}
+
+/// Since when a bucket may hold garbage.
+pub(super) fn garbage_since(levels: &Levels) -> Option<u64> {
+    let runs: Vec<Run> = levels.runs().cloned().collect();
+    oldest_garbage(&runs)
+}
+
+/// Since when there may be garbage in runs, which come newest first.
+fn oldest_garbage(runs: &[Run]) -> Option<u64> {
+    let own = |file: &TableFile| (file.age.garbage_since > 0).then_some(file.age.garbage_since);
+    let files = runs.iter().flat_map(|run| run.tables.iter());
+    let inside = files.filter_map(|file| own(file)).min();
+    let covers = runs.iter().enumerate().filter(|(position, run)| {
+        runs[position + 1..]
+            .iter()
+            .any(|older| run.smallest() <= older.largest() && older.smallest() <= run.largest())
+    });
+    let over = covers
+        .flat_map(|(_, run)| run.tables.iter().map(|file| file.age.born))
+        .min();
+    inside.into_iter().chain(over).min()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use gabion_media::{Disk, SimDisk};
+
+    use super::super::manifest::{Edit, Manifest};
+    use super::*;
+    use crate::types::Kind;
+    use crate::{Clock, Options};
+
+    #[test]
+    fn a_table_of_an_older_format_is_as_old_as_the_first_open_that_found_it() {
+        let clock = Clock::manual();
+        let disk = Disk::simulated(&SimDisk::new());
+        let options = Options::default()
+            .background_threads(0)
+            .clock(clock.clone());
+        let engine = Wip::open(disk.clone(), options.clone()).unwrap();
+        let keyspace = engine.create_keyspace("keyspace").unwrap();
+        let write = super::super::Write::Single {
+            keyspace: &keyspace,
+            kind: Kind::Put,
+            key: b"key",
+            value: b"value",
+        };
+        engine.write(write, 8, false).unwrap();
+        engine.flush().unwrap();
+        engine.close().unwrap();
+        let mut manifest = Manifest::open(&disk).unwrap();
+        let (file, state) = manifest.state().files.iter().next().unwrap();
+        let (file, meta) = (*file, state.meta.clone());
+        assert!(state.age.is_some());
+        let bucket = manifest.state().buckets.keys().next().copied().unwrap();
+        // As an older program would have written it.
+        let edits = [
+            Edit::RemoveTable { bucket, file },
+            Edit::DropFile { file },
+            Edit::NewFile { file, meta },
+            Edit::AddTable {
+                bucket,
+                level: 0,
+                run: file,
+                file,
+            },
+        ];
+        manifest.apply(&edits).unwrap();
+        drop(manifest);
+        for _ in 0..2 {
+            clock.advance(Duration::from_secs(100));
+            let engine = Wip::open(disk.clone(), options.clone()).unwrap();
+            let (_, bucket) = engine.buckets().pop().unwrap();
+            let levels = std::sync::Arc::clone(&bucket.state.load().levels);
+            assert_eq!(garbage_since(&levels), Some(101));
+            engine.close().unwrap();
+        }
+    }
+}
