@@ -154,6 +154,10 @@ impl Run {
     /// below it.
     fn prefix_in(&self, key: &[u8]) -> Result<u64, usize> {
         let common = &self.common[..];
+        if common.is_empty() {
+            // No comparison of no bytes: see `PrefixIndex::count`.
+            return Ok(prefix_of(key));
+        }
         let shared = &key[..key.len().min(common.len())];
         match shared.cmp(common) {
             // A key that ends inside the common beginning is below all keys of the run, too.
