@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use gabion_media::Disk;
 
-use crate::engine::wip::{self, KEY_BYTES_MAX, Scan, VALUE_BYTES_MAX, Wip, Write};
+use crate::engine::wip::{self, KEY_BYTES_MAX, OpenStore, Scan, VALUE_BYTES_MAX, Wip, Write};
 use crate::types::{Kind, Seq};
 use crate::{Cursor, Durability, Error, Iter, Options, Result, Slice, Snapshot, Stats, WriteBatch};
 
@@ -24,6 +24,12 @@ pub(crate) struct Store {
     id: u64,
     path: PathBuf,
     durability: Durability,
+}
+
+impl OpenStore for Store {
+    fn engine(&self) -> &Wip {
+        &self.engine
+    }
 }
 
 impl Drop for Store {
@@ -488,19 +494,18 @@ impl Keyspace {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn range<K: AsRef<[u8]>>(&self, range: impl RangeBounds<K>) -> Iter {
-        Iter::new(self.scan(&range), &self.store)
+        Iter::new(self.scan(&range))
     }
 
     /// The pairs with keys in `range`, in the order of their keys, to look at without keeping them.
     pub fn cursor<K: AsRef<[u8]>>(&self, range: impl RangeBounds<K>) -> Cursor {
-        Cursor::new(self.scan(&range), &self.store)
+        Cursor::new(self.scan(&range))
     }
 
     fn scan<K: AsRef<[u8]>>(&self, range: &impl RangeBounds<K>) -> Scan {
         let (lower, upper) = range_bounds(range);
-        let engine = &self.store.engine;
-        let seq = engine.begin_snapshot();
-        Scan::new(engine, &self.inner, seq, lower, upper)
+        let seq = self.store.engine.begin_snapshot();
+        Scan::new(Arc::clone(&self.store) as _, &self.inner, seq, lower, upper)
     }
 
     /// Merges everything that the store holds in `range` into one sorted run per bucket, and waits

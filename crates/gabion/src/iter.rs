@@ -1,8 +1,5 @@
 //! Iterators over ranges of keys.
 
-use std::sync::Arc;
-
-use crate::db::Store;
 use crate::engine::wip::Scan;
 use crate::{Result, Slice};
 
@@ -14,16 +11,11 @@ use crate::{Result, Slice};
 /// the bucket it stands in, and keeps versions alive that it may still return.
 pub struct Iter {
     scan: Scan,
-    /// The store stays open as long as the iterator lives.
-    _store: Arc<Store>,
 }
 
 impl Iter {
-    pub(crate) fn new(scan: Scan, store: &Arc<Store>) -> Iter {
-        Iter {
-            scan,
-            _store: Arc::clone(store),
-        }
+    pub(crate) fn new(scan: Scan) -> Iter {
+        Iter { scan }
     }
 }
 
@@ -71,16 +63,11 @@ impl std::iter::FusedIterator for Iter {}
 /// ```
 pub struct Cursor {
     scan: Scan,
-    /// The store stays open as long as the cursor lives.
-    _store: Arc<Store>,
 }
 
 impl Cursor {
-    pub(crate) fn new(scan: Scan, store: &Arc<Store>) -> Cursor {
-        Cursor {
-            scan,
-            _store: Arc::clone(store),
-        }
+    pub(crate) fn new(scan: Scan) -> Cursor {
+        Cursor { scan }
     }
 
     /// Goes to the next pair, at first to the first one. False when there is none; then, and after

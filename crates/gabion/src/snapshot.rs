@@ -61,7 +61,7 @@ impl Snapshot {
 
     /// The pairs of a keyspace with keys in `range`.
     pub fn range<K: AsRef<[u8]>>(&self, keyspace: &Keyspace, range: impl RangeBounds<K>) -> Iter {
-        Iter::new(self.scan(keyspace, &range), &self.store)
+        Iter::new(self.scan(keyspace, &range))
     }
 
     /// The pairs of a keyspace with keys in `range`, to look at without keeping them.
@@ -70,13 +70,14 @@ impl Snapshot {
         keyspace: &Keyspace,
         range: impl RangeBounds<K>,
     ) -> Cursor {
-        Cursor::new(self.scan(keyspace, &range), &self.store)
+        Cursor::new(self.scan(keyspace, &range))
     }
 
     fn scan<K: AsRef<[u8]>>(&self, keyspace: &Keyspace, range: &impl RangeBounds<K>) -> Scan {
         let (lower, upper) = range_bounds(range);
         self.store.engine.share_snapshot(self.seq);
-        Scan::new(&self.store.engine, keyspace.inner(), self.seq, lower, upper)
+        let store = Arc::clone(&self.store) as _;
+        Scan::new(store, keyspace.inner(), self.seq, lower, upper)
     }
 
     /// The pairs of a keyspace whose keys begin with `prefix`.

@@ -105,7 +105,7 @@ use stats::Counters;
 use throttle::Throttle;
 use writepath::{Leader, Turns, WriteQueue};
 
-pub(crate) use scan::{Scan, key_range};
+pub(crate) use scan::{OpenStore, Scan, key_range};
 pub use verify::{CheckReport, Problem, check, check_disk};
 pub(crate) use writepath::Write;
 

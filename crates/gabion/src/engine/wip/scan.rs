@@ -31,8 +31,8 @@ const KEY_CAPACITY: usize = 48;
 
 /// The visible entries of a keyspace in a range.
 pub(crate) struct Scan {
-    engine: Arc<Wip>,
-    keyspace: Arc<Keyspace>,
+    /// The keyspace's number.
+    keyspace: usize,
     /// Registered with the engine's snapshots for as long as the scan lives.
     seq: Seq,
     lower: Vec<u8>,
@@ -47,6 +47,14 @@ pub(crate) struct Scan {
     stretched: bool,
     back: Option<Merge>,
     finished: bool,
+    store: Arc<dyn OpenStore>,
+}
+
+/// A store that stays open as long as somebody holds it. A scan counts one reference, and none to
+/// what the store holds: all threads that scan write to the same counts.
+pub(crate) trait OpenStore: Send + Sync {
+    /// The store's engine.
+    fn engine(&self) -> &Wip;
 }
 
 /// Where the current pair of the front is; its key is `done`.
@@ -79,8 +87,8 @@ pub(crate) type Pair = (Slice, Slice);
 impl Scan {
     /// A scan at `seq`, which the caller has registered for it.
     pub(crate) fn new(
-        engine: &Arc<Wip>,
-        keyspace: &Arc<Keyspace>,
+        store: Arc<dyn OpenStore>,
+        keyspace: &Keyspace,
         seq: Seq,
         lower: Bound<&[u8]>,
         upper: Bound<&[u8]>,
@@ -89,8 +97,7 @@ impl Scan {
         let finished = range.is_none();
         let (lower, upper) = range.unwrap_or_default();
         Scan {
-            engine: Arc::clone(engine),
-            keyspace: Arc::clone(keyspace),
+            keyspace: keyspace.id as usize,
             seq,
             lower,
             upper,
@@ -102,6 +109,7 @@ impl Scan {
             stretched: false,
             back: None,
             finished,
+            store,
         }
     }
 
@@ -290,9 +298,11 @@ impl Scan {
             let merge = match &mut self.front {
                 Some(merge) => merge,
                 None => {
-                    let bucket = Arc::clone(self.keyspace.router.load().route(&self.lower));
-                    self.engine.count_read(&bucket);
-                    let mut merge = Merge::of_state(&bucket, &bucket.state.load(), self.seq);
+                    let engine = self.store.engine();
+                    let router = engine.keyspaces.load()[self.keyspace].router.load();
+                    let bucket = router.route(&self.lower);
+                    engine.count_read(bucket);
+                    let mut merge = Merge::of_state(bucket, &bucket.state.load(), self.seq);
                     merge.seek(&self.lower)?;
                     self.front.insert(merge)
                 }
@@ -339,9 +349,11 @@ impl Scan {
             let merge = match &mut self.back {
                 Some(merge) => merge,
                 None => {
-                    let bucket = Arc::clone(self.keyspace.router.load().route_below(upper));
-                    self.engine.count_read(&bucket);
-                    let mut merge = Merge::of_state(&bucket, &bucket.state.load(), self.seq);
+                    let engine = self.store.engine();
+                    let router = engine.keyspaces.load()[self.keyspace].router.load();
+                    let bucket = router.route_below(upper);
+                    engine.count_read(bucket);
+                    let mut merge = Merge::of_state(bucket, &bucket.state.load(), self.seq);
                     merge.seek_before(upper)?;
                     self.back.insert(merge)
                 }
@@ -378,7 +390,7 @@ impl Scan {
 
 impl Drop for Scan {
     fn drop(&mut self) {
-        self.engine.snapshots.release(self.seq);
+        self.store.engine().snapshots.release(self.seq);
     }
 }
 
