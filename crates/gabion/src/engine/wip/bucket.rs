@@ -100,8 +100,9 @@ impl Router {
         &self.buckets
     }
 
+    /// The position of the bucket of `key`.
     #[inline]
-    fn position(&self, key: &[u8]) -> usize {
+    pub(crate) fn position(&self, key: &[u8]) -> usize {
         self.index
             .count_not_above(key, |i| self.buckets[i + 1].lower())
     }

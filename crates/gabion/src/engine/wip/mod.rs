@@ -103,7 +103,7 @@ use schedule::Schedule;
 use snapshots::Snapshots;
 use stats::Counters;
 use throttle::Throttle;
-use writepath::{Leader, Turns, WriteQueue};
+use writepath::{Leader, MetTables, Turns, WriteQueue};
 
 pub(crate) use scan::{OpenStore, Scan, key_range};
 pub use verify::{CheckReport, Problem, check, check_disk};
@@ -191,6 +191,8 @@ struct Versions {
 struct Install {
     /// MemTables that wait for their flush, oldest first.
     frozen: VecDeque<Frozen>,
+    /// Memory for the inserts of a batch; empty between them.
+    met: MetTables,
 }
 
 /// A MemTable that takes no more writes. After a split several buckets hold the same one.

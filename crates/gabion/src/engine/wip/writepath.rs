@@ -225,6 +225,52 @@ impl Write<'_> {
     }
 }
 
+/// The MemTables that the operations of a batch go to, by the positions of their buckets in the
+/// router: most operations meet a bucket that an earlier one has met, and count no references.
+#[derive(Default)]
+pub(crate) struct MetTables {
+    tables: Vec<Option<Arc<MemTable>>>,
+    /// Positions with a table.
+    met: Vec<usize>,
+}
+
+impl MetTables {
+    /// The position of the bucket of `key`, whose table is known from here on.
+    #[inline]
+    fn meet(&mut self, router: &Router, key: &[u8]) -> usize {
+        let position = router.position(key);
+        if self.tables.get(position).is_none_or(Option::is_none) {
+            self.learn(router, position);
+        }
+        position
+    }
+
+    #[cold]
+    fn learn(&mut self, router: &Router, position: usize) {
+        let buckets = router.buckets();
+        if self.tables.len() < buckets.len() {
+            self.tables.resize(buckets.len(), None);
+        }
+        let active = Arc::clone(&buckets[position].state.load().active);
+        self.tables[position] = Some(active);
+        self.met.push(position);
+    }
+
+    /// The table at a position that was met.
+    #[inline]
+    fn table(&self, position: usize) -> &MemTable {
+        let table = self.tables[position].as_deref();
+        table.expect("the position was met")
+    }
+
+    /// Forgets all tables: they are others now, or those of another keyspace come.
+    fn forget(&mut self) {
+        for position in self.met.drain(..) {
+            self.tables[position] = None;
+        }
+    }
+}
+
 /// The writers' queue.
 #[derive(Default)]
 pub(crate) struct WriteQueue {
@@ -560,49 +606,51 @@ impl Wip {
         segment: u64,
     ) {
         let keyspaces = self.keyspaces.load();
-        let mut operations = operations.ops(first).map_while(Result::ok);
-        let mut router: Option<(u32, Arc<Router>)> = None;
+        let mut operations = operations.ops(first).map_while(Result::ok).peekable();
+        let mut met = std::mem::take(&mut install.met);
         let mut window = Vec::with_capacity(PREFETCH_OPERATIONS);
-        loop {
-            for operation in operations.by_ref().take(PREFETCH_OPERATIONS) {
-                let id = operation.keyspace;
-                let (_, router) = match router.take() {
-                    Some(known) if known.0 == id => router.insert(known),
-                    _ => router.insert((id, keyspaces[id as usize].router.load_full())),
-                };
+        while let Some(Op { keyspace: id, .. }) = operations.peek() {
+            let id = *id;
+            let keyspace = &keyspaces[id as usize];
+            let router = keyspace.router.load();
+            while window.len() < PREFETCH_OPERATIONS
+                && let Some(operation) = operations.next_if(|next| next.keyspace == id)
+            {
                 let hash = hash_key(operation.key);
-                let table: Arc<MemTable> =
-                    Arc::clone(&router.route(operation.key).state.load().active);
-                table.prefetch(hash);
-                window.push((operation, hash, table));
-            }
-            if window.is_empty() {
-                return;
+                let position = met.meet(&router, operation.key);
+                met.table(position).prefetch(hash);
+                window.push((operation, hash, position));
             }
             let mut large = false;
-            for (operation, hash, table) in window.drain(..) {
+            for (operation, hash, position) in window.drain(..) {
                 let Op {
                     key,
                     seq,
                     kind,
                     value,
-                    keyspace,
+                    ..
                 } = operation;
                 if kind == Kind::DeleteRange {
-                    let keyspace = &keyspaces[keyspace as usize];
                     self.delete_range(keyspace, key, value, seq, segment);
                     continue;
                 }
+                let table = met.table(position);
                 table.insert(key, hash, seq, kind, value);
                 table.pin_once(segment);
                 if table.memory_bytes() > self.throttle.limits().table_bytes_max {
                     large = true;
                 }
             }
-            if self.throttle.must_look(self.pool.allocated_bytes()) || large {
+            let is_last = operations.peek().is_none_or(|next| next.keyspace != id);
+            let must_freeze = large || self.throttle.must_look(self.pool.allocated_bytes());
+            if is_last || must_freeze {
+                met.forget();
+            }
+            if must_freeze {
                 self.freeze_due(install);
             }
         }
+        install.met = met;
     }
 
     /// Freezes MemTables when they use more memory than their share, after an insert into `table`.
