@@ -2,12 +2,16 @@
 //!
 //! Every table draws a seed of its own when it is created and keeps it on its medium, so that keys
 //! which collide in one table do not in another, and nobody who cannot read the seed can choose
-//! keys that all fall into one bucket. The function is part of the format of every table: it must
-//! never change for a table that exists, which is why it stands here and is not taken from a crate.
-//! Golden values in the tests hold it.
+//! keys that all fall into one bucket. The functions are part of the format of every table: they
+//! must never change for a table that exists. Golden values in the tests hold them.
 //!
-//! It folds 128-bit products: multiply two 64-bit words, add the halves of the product without
-//! carry. Two of the four secrets enter each product. This is no cryptographic function.
+//! Strings are hashed by XXH3, whose specification is frozen. Words are hashed by a function of our
+//! own, because a lookup waits for the hash before it can ask for any line, and the result is there
+//! in half the time of XXH3 for eight bytes: it folds two 128-bit products, each the product of two
+//! 64-bit words whose halves are added without carry. Two of the four secrets enter each product.
+//! Neither is a cryptographic function.
+
+use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 /// The first 64 bits of the fraction of pi, four times: what the secrets are made from.
 const PI: [u64; 4] = [
@@ -20,6 +24,7 @@ const PI: [u64; 4] = [
 /// The secrets that a table's seed expands to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Seed {
+    seed: u64,
     secrets: [u64; 4],
 }
 
@@ -33,7 +38,7 @@ impl Seed {
             // An odd factor keeps products from losing low bits.
             state | 1
         });
-        Seed { secrets }
+        Seed { seed, secrets }
     }
 
     /// A seed that nobody else knows, from the system's randomness.
@@ -55,23 +60,7 @@ impl Seed {
     #[inline]
     #[must_use]
     pub fn hash_bytes(&self, key: &[u8]) -> u64 {
-        let [a, b, c, d] = self.secrets;
-        let (words, rest) = key.as_chunks::<8>();
-        let (pairs, single) = words.as_chunks::<2>();
-        // The length enters first, so that zeros at the end count.
-        let mut state = c ^ key.len() as u64;
-        for [one, two] in pairs {
-            state = fold(
-                u64::from_le_bytes(*one) ^ a,
-                u64::from_le_bytes(*two) ^ state,
-            )
-            .wrapping_add(state.rotate_left(23));
-        }
-        let mut last = [0; 8];
-        last[..rest.len()].copy_from_slice(rest);
-        let one = single.first().map_or(0, |word| u64::from_le_bytes(*word));
-        let two = u64::from_le_bytes(last);
-        fold(fold(one ^ b, two ^ state) ^ state ^ d, b)
+        xxh3_64_with_seed(key, self.seed)
     }
 }
 
@@ -95,14 +84,15 @@ mod tests {
         let seed = Seed::new(7);
         assert_eq!(seed.hash_u64(0), GOLDEN_ZERO);
         assert_eq!(seed.hash_u64(u64::MAX), GOLDEN_MAX);
-        assert_eq!(seed.hash_bytes(b""), GOLDEN_EMPTY);
-        assert_eq!(seed.hash_bytes(b"gabion, a basket of stones"), GOLDEN_TEXT);
+        let texts = [&b""[..], b"gabion, a basket of stones"];
+        let hashes = texts.map(|text| seed.hash_bytes(text));
+        assert_eq!(hashes, [GOLDEN_EMPTY, GOLDEN_TEXT], "{hashes:#x?}");
     }
 
     const GOLDEN_ZERO: u64 = 0x242e_791a_6ca3_995e;
     const GOLDEN_MAX: u64 = 0xfdb8_ca04_71f4_7785;
-    const GOLDEN_EMPTY: u64 = 0xe42c_9462_6199_e017;
-    const GOLDEN_TEXT: u64 = 0xd4f2_8219_d572_e88d;
+    const GOLDEN_EMPTY: u64 = 0x913a_e087_3e9b_7eb8;
+    const GOLDEN_TEXT: u64 = 0x7b1d_ec59_b9aa_476c;
 
     /// Counts how evenly `hashes` fall by 8 of their bits, as chi squared over its mean of 255.
     fn unevenness(hashes: &[u64], shift: u32) -> f64 {
