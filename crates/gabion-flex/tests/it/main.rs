@@ -14,6 +14,7 @@
 mod concurrent;
 mod corruption;
 mod crash;
+mod examples;
 mod faults;
 mod handle;
 mod limits;
