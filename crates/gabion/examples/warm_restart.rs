@@ -7,6 +7,9 @@
 //! The program starts itself again to fill a table, kills that process in the middle without any
 //! warning, opens the table, and checks that every item whose insert had returned is there. Then it
 //! fills the rest. By default there are ten million items, in a temporary directory.
+//!
+//! The process that is killed can be started alone, `warm_restart fill FILE ITEMS [ROUND]`: round
+//! after round it gives every item a new value, and odd rounds delete every third item.
 
 use std::error::Error;
 use std::io::{BufRead, BufReader, Write};
@@ -25,7 +28,8 @@ fn main() -> Result<()> {
     if first.as_deref() == Some("fill") {
         let file = args.next().ok_or("no file")?;
         let items = args.next().ok_or("no number of items")?.parse()?;
-        return fill(Path::new(&file), items);
+        let round = args.next().map_or(Ok(0), |round| round.parse())?;
+        return fill(Path::new(&file), items, round);
     }
     let items: u64 = first.map_or(Ok(10_000_000), |items| items.parse())?;
     match args.next() {
@@ -34,9 +38,10 @@ fn main() -> Result<()> {
     }
 }
 
-/// Any function of the number will do.
-fn value_of(item: u64) -> u64 {
-    item.wrapping_mul(0x9e37_79b9_7f4a_7c15)
+/// The value that a round gives an item, if it does not delete it. Any function of both will do.
+fn value_of(item: u64, round: u64) -> Option<u64> {
+    let is_deleted = round % 2 == 1 && item.is_multiple_of(3);
+    (!is_deleted).then(|| item.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ round)
 }
 
 /// Opens the table in a file, or makes it.
@@ -61,12 +66,19 @@ fn table(file: &Path, items: u64) -> Result<(Pool, Table)> {
     Ok((pool, table))
 }
 
-/// Inserts all items that are missing, in their order, and tells after every 1000 how many are in.
-fn fill(file: &Path, items: u64) -> Result<()> {
+/// Does all items of a round in their order, and tells after every 1000 how many are done.
+fn fill(file: &Path, items: u64, round: u64) -> Result<()> {
     let (pool, table) = table(file, items)?;
     let mut out = std::io::stdout().lock();
     for item in 0..items {
-        table.put(&item, &value_of(item))?;
+        match value_of(item, round) {
+            Some(value) => {
+                table.put(&item, &value)?;
+            }
+            None => {
+                table.remove(&item)?;
+            }
+        }
         if (item + 1) % 1000 == 0 {
             writeln!(out, "{}", item + 1)?;
         }
@@ -107,7 +119,9 @@ fn show(directory: &Path, items: u64) -> Result<()> {
     let kept = verify(&table, told, items)?;
     println!("all {told} items are there, and {} more", kept - told);
     for item in kept..items {
-        table.put(&item, &value_of(item))?;
+        if let Some(value) = value_of(item, 0) {
+            table.put(&item, &value)?;
+        }
     }
     verify(&table, items, items)?;
     table.check()?;
@@ -123,7 +137,7 @@ fn verify(table: &Table, told: u64, items: u64) -> Result<u64> {
     let mut kept = 0;
     for item in 0..items {
         match table.get(&item)? {
-            Some(value) if value == value_of(item) && kept == item => kept += 1,
+            found @ Some(_) if found == value_of(item, 0) && kept == item => kept += 1,
             None if item >= told => {}
             found => return Err(format!("item {item} is {found:?}").into()),
         }
