@@ -416,6 +416,9 @@ pub(crate) struct BenchArguments {
         value_parser = Compression::from_str
     )]
     pub(crate) compression: Compression,
+    /// Limit on what the background writes, in MiB per second; 0 for none.
+    #[arg(long, value_name = "MIB", default_value_t = 0)]
+    pub(crate) background_mb_per_s: u64,
     /// Size of a table's blocks in bytes, before compression; without it, the store's default.
     #[arg(long, value_name = "BYTES")]
     pub(crate) block_bytes: Option<usize>,

@@ -13,6 +13,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+use parking_lot::{Condvar, MutexGuard};
+
+/// How long a wait by a clock that is moved by hand lasts before it looks at the clock again.
+const LOOK_AGAIN: Duration = Duration::from_millis(1);
+
 /// Where a store gets the time from. Clones are the same clock.
 #[derive(Clone)]
 pub struct Clock(Source);
@@ -69,6 +74,25 @@ impl Clock {
             Source::Manual(_) => self.now(),
         }
     }
+
+    /// Waits until [`Clock::now`] has come to `deadline` or somebody notifies `condvar`; may also
+    /// return for no reason.
+    pub(crate) fn wait_until<T>(
+        &self,
+        condvar: &Condvar,
+        guard: &mut MutexGuard<'_, T>,
+        deadline: Duration,
+    ) {
+        let left = deadline.saturating_sub(self.now());
+        if left.is_zero() {
+            return;
+        }
+        let pause = match &self.0 {
+            Source::System(_) => left,
+            Source::Manual(_) => LOOK_AGAIN,
+        };
+        condvar.wait_for(guard, pause);
+    }
 }
 
 impl Default for Clock {
@@ -89,6 +113,7 @@ impl fmt::Debug for Clock {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use parking_lot::Mutex;
 
     #[test]
     fn a_manual_clock_moves_by_hand_only() {
@@ -110,5 +135,22 @@ mod tests {
             before = now;
         }
         assert!(clock.unix_time() > Duration::from_secs(1_700_000_000));
+    }
+
+    #[test]
+    fn a_wait_ends_when_the_clock_has_come_there() {
+        let clock = Clock::manual();
+        let (lock, condvar) = (Mutex::new(()), Condvar::new());
+        let deadline = Duration::from_secs(60);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                let mut guard = lock.lock();
+                while clock.now() < deadline {
+                    clock.wait_until(&condvar, &mut guard, deadline);
+                }
+            });
+            clock.advance(deadline);
+        });
+        assert_eq!(clock.now(), deadline);
     }
 }

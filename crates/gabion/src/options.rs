@@ -434,6 +434,10 @@ pub struct Options {
     /// background work as it falls due, which makes a store deterministic. Default:
     /// [`DEFAULT_BACKGROUND_THREADS`].
     pub background_threads: usize,
+    /// Bytes that flushes, compactions and splits may write per second; 0: no limit. Flushes come
+    /// first, then compactions of full levels. The limit gives way where writers would be stopped:
+    /// a store that is written to faster than this flushes as fast as it must. Default: 0.
+    pub background_bytes_per_second_max: u64,
     /// Whether single writes of several threads run side by side or one behind the other. Default:
     /// side by side with more than [`DEFAULT_PROCESSORS_OF_ONE_LANE`] processors.
     pub writers_side_by_side: bool,
@@ -473,6 +477,7 @@ impl Default for Options {
             compression: Compression::default(),
             filter_bits_per_key: DEFAULT_FILTER_BITS_PER_KEY,
             background_threads: DEFAULT_BACKGROUND_THREADS,
+            background_bytes_per_second_max: 0,
             writers_side_by_side: std::thread::available_parallelism()
                 .is_ok_and(|processors| processors.get() > DEFAULT_PROCESSORS_OF_ONE_LANE),
             split_ways: DEFAULT_SPLIT_WAYS,
@@ -533,6 +538,8 @@ impl Options {
         filter_bits_per_key: u32,
         /// Sets [`Options::background_threads`].
         background_threads: usize,
+        /// Sets [`Options::background_bytes_per_second_max`].
+        background_bytes_per_second_max: u64,
         /// Sets [`Options::writers_side_by_side`].
         writers_side_by_side: bool,
         /// Sets [`Options::split_ways`].

@@ -68,6 +68,9 @@ pub struct Stats {
     pub stalls: u64,
     /// The longest time that a single write was held back, in nanoseconds.
     pub slowdown_ns_max: u64,
+    /// Time that jobs of the background waited for
+    /// [`crate::Options::background_bytes_per_second_max`], in nanoseconds.
+    pub background_wait_ns: u64,
 
     /// Number of writes that readers see, over the store's whole life.
     pub visible_seq: u64,

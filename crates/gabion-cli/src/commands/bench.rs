@@ -90,6 +90,7 @@ fn options(arguments: &BenchArguments) -> Result<Options, Failure> {
         .table_reads(arguments.table_reads)
         .memtable_form(arguments.memtable_form)
         .compression(arguments.compression)
+        .background_bytes_per_second_max(arguments.background_mb_per_s.saturating_mul(MIB))
         .error_if_exists(!arguments.keep)
         .create_if_missing(!arguments.keep);
     if let Some(mib) = arguments.memtable_mb {
@@ -178,6 +179,7 @@ fn store_settings(arguments: &BenchArguments) -> serde_json::Value {
         "memtable_form": arguments.memtable_form.to_string(),
         "compression": arguments.compression.to_string(),
         "block_bytes": arguments.block_bytes,
+        "background_mb_per_s": arguments.background_mb_per_s,
         "memtable_mb": arguments.memtable_mb,
         "bucket_mb": arguments.bucket_mb,
         "existing": arguments.keep,

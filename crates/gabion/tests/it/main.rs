@@ -26,6 +26,7 @@ mod faults;
 mod held;
 mod limits;
 mod model;
+mod pace;
 mod reopen;
 mod space;
 mod support;

@@ -27,6 +27,7 @@ use super::cursor::Access;
 use super::file::{TableFile, file_meta};
 use super::manifest::{Edit, FileAge};
 use super::merge::{Merge, run_source};
+use super::pace::Class;
 use super::range_deletes::{Deletes, Fragments, Hidden};
 use super::retain::Retain;
 use super::snapshots::Protected;
@@ -145,7 +146,7 @@ impl Wip {
             merge.leave_out(Deletes::of([&deletes], &protected), hidden);
         }
         merge.seek(job.bucket.lower())?;
-        let mut output = self.create_table(job.purpose)?;
+        let mut output = self.create_table(job.purpose, self.class_of(job))?;
         let mut retain = Retain::new(protected, job.bottom, deletes);
         let mut add = |key: &[u8], seq, kind, value: &[u8]| output.add(key, seq, kind, value);
         while let Some(entry) = merge.current() {
@@ -161,6 +162,15 @@ impl Wip {
         self.disk.sync_dir()?;
         let age = self.compacted_age(runs, job.whole, retain.superseded(), meta.tombstones);
         Ok(Some((meta, age)))
+    }
+
+    /// How urgent a compaction is: one of a level that is full comes before others.
+    fn class_of(&self, job: &Compaction) -> Class {
+        let runs_of = |level| job.inputs.iter().filter(|(of, _)| *of == level).count();
+        match (0..INITIAL_LEVELS).any(|level| runs_of(level) >= self.options.sublevels_max) {
+            true => Class::Urgent,
+            false => Class::Usual,
+        }
     }
 
     /// Exchanges the inputs for `moved`, which are tables of theirs, or for the table `written`;

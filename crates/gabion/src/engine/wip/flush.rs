@@ -15,6 +15,8 @@
 //! After a split several buckets hold the same MemTable. It becomes one file all the same, which
 //! each of them refers to as a slice.
 //!
+//! Step 2 keeps to the limit on what the background writes (`pace`).
+//!
 //! A failure before step 5 leaves a file that nobody names; it is removed at once, or at the next
 //! open, and the MemTable is tried again.
 
@@ -28,6 +30,7 @@ use super::file::file_meta;
 use super::manifest::{Edit, FileAge};
 use super::memtable::MemTable;
 use super::names::table_name;
+use super::pace::{Class, STEP_BYTES};
 use super::range_deletes::Fragments;
 use super::retain::Retain;
 use super::table::{TableMeta, TableOptions, TableWriter};
@@ -100,7 +103,7 @@ impl Wip {
     fn flush_table(&self, job: &Job) -> Result<()> {
         let protected = self.snapshots.protect(|| self.visible());
         let deletes = Fragments::union(job.table.range_deletes().iter(), &protected);
-        let mut output = self.create_table(Purpose::Flush)?;
+        let mut output = self.create_table(Purpose::Flush, Class::Flush)?;
         let mut retain = Retain::new(protected, false, deletes);
         let mut add = |key: &[u8], seq, kind, value: &[u8]| output.add(key, seq, kind, value);
         let mut cursor = job.table.sorted();
@@ -193,8 +196,8 @@ impl Wip {
         Ok(file)
     }
 
-    /// A writer for a new table file.
-    pub(super) fn create_table(&self, purpose: Purpose) -> Result<TableOutput<'_>> {
+    /// A writer for a new table file, as fast as jobs of the class may go.
+    pub(super) fn create_table(&self, purpose: Purpose, class: Class) -> Result<TableOutput<'_>> {
         let file = self.versions.lock().take_file_number();
         let appender = self.disk.create_append(&table_name(file), purpose)?;
         let options = TableOptions {
@@ -207,6 +210,8 @@ impl Wip {
             engine: self,
             file,
             writer: Some(writer),
+            class,
+            paced_bytes: 0,
         })
     }
 }
@@ -229,6 +234,9 @@ pub(super) struct TableOutput<'e> {
     engine: &'e Wip,
     file: u64,
     writer: Option<TableWriter>,
+    class: Class,
+    /// Bytes of the file that were asked for.
+    paced_bytes: u64,
 }
 
 impl TableOutput<'_> {
@@ -236,7 +244,22 @@ impl TableOutput<'_> {
     #[inline]
     pub(super) fn add(&mut self, key: &[u8], seq: Seq, kind: Kind, value: &[u8]) -> Result<()> {
         let writer = self.writer.as_mut().expect("the table is not finished");
-        writer.add(key, seq, kind, value)
+        writer.add(key, seq, kind, value)?;
+        let written = writer.bytes_written() - self.paced_bytes;
+        if written >= STEP_BYTES {
+            self.keep_pace(written)?;
+        }
+        Ok(())
+    }
+
+    /// Waits until a job that has written so many bytes more may go on.
+    #[cold]
+    fn keep_pace(&mut self, written: u64) -> Result<()> {
+        self.paced_bytes += written;
+        let throttle = &self.engine.throttle;
+        self.engine
+            .pace
+            .take(self.class, written, || throttle.pressed())
     }
 
     /// Number of entries so far.
@@ -248,8 +271,10 @@ impl TableOutput<'_> {
     pub(super) fn finish(mut self) -> Result<TableMeta> {
         let writer = self.writer.take().expect("the table is not finished");
         let result = writer.finish();
-        if result.is_err() {
-            self.remove();
+        match &result {
+            // What is left is as good as installed: waiting now would only keep memory.
+            Ok(meta) => self.engine.pace.spend(meta.file_bytes - self.paced_bytes),
+            Err(_) => self.remove(),
         }
         result
     }

@@ -23,6 +23,7 @@
 //! | `space` | how much garbage there is, and the cap on it |
 //! | `aging` | garbage goes by a bounded time |
 //! | `throttle` | writers are slowed before they must be stopped |
+//! | `pace` | the background writes no faster than a user allows |
 //! | `reclaim` | the log's tail moves on, its segments are deleted |
 //! | `rest` | an idle store's log gives its space back |
 //! | `recovery` | open: manifest, log replay, orphans |
@@ -60,6 +61,7 @@ mod memtable;
 mod merge;
 mod multi_get;
 pub(crate) mod names;
+mod pace;
 mod prefix_index;
 mod priority;
 mod range_deletes;
@@ -98,6 +100,7 @@ use bucket::{Bucket, BucketState, Router};
 use file::TableFile;
 use manifest::{Edit, Manifest};
 use memtable::{ChunkPool, KeepOrder, MemTable};
+use pace::Pace;
 use range_deletes::Deletes;
 use schedule::Schedule;
 use snapshots::Snapshots;
@@ -171,6 +174,7 @@ pub(crate) struct Wip {
     throttle: Throttle,
     /// The space of the tables when it was last looked at.
     totals: Mutex<space::Totals>,
+    pace: Pace,
     counters: Counters,
     /// The failure that made the store read-only.
     failure: OnceLock<String>,
@@ -322,6 +326,7 @@ impl Wip {
             tracing::error!(%error, "the store is read-only from here on");
         }
         self.throttle.wake();
+        self.pace.stop();
         self.schedule.wake_all();
         error
     }

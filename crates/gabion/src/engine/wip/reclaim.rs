@@ -150,6 +150,7 @@ impl Wip {
         // A record of old numbers, in the segment where it ends up.
         let segment = leader.append(&[encoder.payload()], 0)?;
         table.replace_pin(segment);
+        self.pace.spend(encoder.payload().len() as u64);
         Ok(())
     }
 

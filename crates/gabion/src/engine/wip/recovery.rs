@@ -34,6 +34,7 @@ use super::file::{TableFile, table_meta};
 use super::manifest::{Directory, Edit, FileAge, Manifest, ManifestState, inspect};
 use super::memtable::{ChunkPool, KeepOrder, MemTable};
 use super::names::{CURRENT, LOCK, log_name, parse_table_name, table_name};
+use super::pace::Pace;
 use super::prefix_index::common_prefix_len;
 use super::range_deletes::Deletes;
 use super::schedule::Schedule;
@@ -105,6 +106,7 @@ impl Wip {
         let state = manifest.state();
         let (next_file, next_bucket) = (state.next_file, state.next_bucket);
         let throttle = Throttle::new(&options);
+        let pace = Pace::new(&options);
         let turns = Turns::new(options.writers_side_by_side);
         let engine = Arc::new(Wip {
             options,
@@ -128,6 +130,7 @@ impl Wip {
             schedule: Schedule::default(),
             throttle,
             totals: Mutex::default(),
+            pace,
             counters: Counters::default(),
             failure: std::sync::OnceLock::new(),
             closed: AtomicBool::new(false),
@@ -145,6 +148,7 @@ impl Wip {
             return Ok(());
         }
         self.throttle.wake();
+        self.pace.stop();
         self.schedule.stop();
         let result = self.close_log();
         self.lock.lock().take();

@@ -146,6 +146,7 @@ impl Wip {
             stall_ns: get(&self.throttle.stall_ns),
             stalls: get(&self.throttle.stalls),
             slowdown_ns_max: get(&self.throttle.wait_ns_max),
+            background_wait_ns: nanos(self.pace.waited()),
             visible_seq: self.visible(),
             snapshots: self.snapshots.count() as u64,
             durability: self.options.durability.to_string(),

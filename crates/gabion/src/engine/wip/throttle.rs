@@ -48,6 +48,15 @@ pub(crate) struct Limits {
     runs_stop: f64,
 }
 
+/// What holds writers back hard.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Pressed {
+    /// MemTables wait for their flush.
+    pub(crate) by_memory: bool,
+    /// A level 0, or garbage, waits for its compaction.
+    pub(crate) by_merges: bool,
+}
+
 /// The pressure on writers.
 pub(crate) struct Throttle {
     limits: Limits,
@@ -153,6 +162,15 @@ impl Throttle {
         self.runs_max.load(Ordering::Relaxed) as f64 >= self.limits.runs_stop
     }
 
+    /// Whether writers are half way between their first delay and a stop, or beyond.
+    pub(crate) fn pressed(&self) -> Pressed {
+        let [by_memory, by_runs, by_space] = self.pressures().map(|pressure| pressure >= 0.5);
+        Pressed {
+            by_memory,
+            by_merges: by_runs || by_space,
+        }
+    }
+
     /// The fullest level 0 has this many runs.
     pub(crate) fn set_runs(&self, runs: usize) {
         // ORDER: Relaxed, as above.
@@ -193,18 +211,24 @@ impl Throttle {
     }
 
     /// The pressure: 0 none, 1 stop.
+    fn pressure(&self) -> f64 {
+        let [memory, runs, space] = self.pressures();
+        memory.max(runs).max(space).clamp(0.0, 1.0)
+    }
+
+    /// The pressures of memory, of runs and of garbage, not bounded.
     #[expect(
         clippy::cast_precision_loss,
         reason = "pressure needs no more than 53 bits"
     )]
-    fn pressure(&self) -> f64 {
+    fn pressures(&self) -> [f64; 3] {
         // ORDER: Relaxed, as above.
         let memory = self.memory_bytes.load(Ordering::Relaxed) as f64;
         let runs = self.runs_max.load(Ordering::Relaxed) as f64;
         let limits = &self.limits;
         let memory = (memory - limits.delay_bytes) / (limits.stop_bytes - limits.delay_bytes);
         let runs = (runs - limits.runs_delay) / (limits.runs_stop - limits.runs_delay);
-        memory.max(runs).max(self.space_pressure()).clamp(0.0, 1.0)
+        [memory, runs, self.space_pressure()]
     }
 
     /// Lets a write of `bytes` pass, after the delay that the pressure asks for. A stalled writer

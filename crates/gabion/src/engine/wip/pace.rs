@@ -1,0 +1,389 @@
+//! The pace of the background: one limit on what it writes per second.
+//!
+//! # Idea
+//! A bucket of tokens, one per byte (as in SILK, ATC 2019). It fills with time, up to a tenth of a
+//! second's worth. A job asks for what it has written since it asked
+//! last, every [`STEP_BYTES`]; it is let on while the bucket is not empty, and may then empty it
+//! below nothing by that one step, so that steps of any size keep the rate. Who waits holds no
+//! lock and stands between two blocks of its output.
+//!
+//! # Who comes first
+//! Flushes, which writers wait for; then compactions of levels that are full; then everything else.
+//! Nobody is let on while somebody more urgent waits.
+//!
+//! # What counts
+//! Bytes of tables that flushes, compactions and splits write, and what is logged again. What a
+//! merge reads is not counted: it is about what it writes. The log itself is the writers' own.
+//!
+//! # When the limit gives way
+//! While writers are pressed (half way between their first delay and a stop), flushes do not wait.
+//! Nor do compactions while writers are pressed by what compactions remove, runs of level 0 and
+//! garbage: one that waits keeps the thread that could merge them. Nor does anybody where one
+//! thread does everything. The bucket goes below nothing for it, by at most [`DEBT_SECONDS`] of the
+//! rate, and all others wait until that is made up for. So a limit below what writers bring delays
+//! merges, not them. Without background threads there is no limit.
+//!
+//! # Invariants
+//! - P1: over any time, what was let on without overdrawing is at most the rate times that time, a
+//!   tenth of a second's worth, and a step.
+//! - P2: a wait ends when the store is closed or fails.
+
+use std::time::Duration;
+
+use parking_lot::{Condvar, Mutex};
+
+use super::throttle::Pressed;
+use crate::{Clock, Error, Options, Result};
+
+/// After so many bytes a job asks again: some milliseconds of a slow drive's time.
+pub(super) const STEP_BYTES: u64 = 64 << 10;
+/// What overdraws the tokens by more than so many seconds of the rate is forgotten.
+const DEBT_SECONDS: i128 = 1;
+/// The bucket holds the part `1 / BURST_PARTS` of a second's tokens.
+const BURST_PARTS: i128 = 10;
+/// Parts of a byte that tokens are counted in: with them a nanosecond is worth the rate.
+const NANOS: i128 = 1_000_000_000;
+/// How long who waits sleeps at most before it looks whether writers are pressed.
+const LOOK_AGAIN: Duration = Duration::from_millis(10);
+
+/// How urgent a job is, the most urgent first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Class {
+    /// Writers wait for its memory.
+    Flush,
+    /// It makes room in a level that is full.
+    Urgent,
+    /// It can wait.
+    Usual,
+}
+
+impl Class {
+    const COUNT: usize = 3;
+}
+
+/// The limit, shared by all background threads.
+pub(crate) struct Pace {
+    /// Bytes per second; 0 for no limit.
+    rate: u64,
+    one_thread: bool,
+    clock: Clock,
+    tokens: Mutex<Tokens>,
+    changed: Condvar,
+}
+
+/// The bucket of tokens, and who waits for them.
+#[derive(Debug)]
+struct Tokens {
+    rate: i128,
+    /// Billionths of a byte; below 0 for a debt.
+    balance: i128,
+    /// When the balance was right.
+    at: Duration,
+    waiting: [usize; Class::COUNT],
+    stopped: bool,
+    /// How long jobs have waited, together.
+    waited: Duration,
+}
+
+impl Tokens {
+    fn new(rate: u64, now: Duration) -> Tokens {
+        let rate = i128::from(rate);
+        Tokens {
+            rate,
+            balance: rate * NANOS / BURST_PARTS,
+            at: now,
+            waiting: [0; Class::COUNT],
+            stopped: false,
+            waited: Duration::ZERO,
+        }
+    }
+
+    /// Takes `bytes` if the class may go on at this time.
+    fn try_take(&mut self, class: Class, bytes: u64, now: Duration, overdraws: bool) -> bool {
+        self.refill(now);
+        let first = self.waiting[..class as usize]
+            .iter()
+            .all(|count| *count == 0);
+        if self.balance > 0 && first {
+            self.spend(bytes);
+            return true;
+        }
+        if overdraws {
+            let lowest = self.balance.min(-self.rate * NANOS * DEBT_SECONDS);
+            self.spend(bytes);
+            self.balance = self.balance.max(lowest);
+        }
+        overdraws
+    }
+
+    fn spend(&mut self, bytes: u64) {
+        self.balance -= i128::from(bytes) * NANOS;
+    }
+
+    fn refill(&mut self, now: Duration) {
+        let passed = now.saturating_sub(self.at).as_nanos();
+        let passed = i128::try_from(passed).unwrap_or(i128::MAX);
+        let added = self.rate.saturating_mul(passed);
+        let full = self.rate * NANOS / BURST_PARTS;
+        self.balance = self.balance.saturating_add(added).min(full);
+        self.at = self.at.max(now);
+    }
+
+    /// When the balance will be above nothing, if nobody takes anything.
+    fn ready_at(&self) -> Duration {
+        let missing = 1 - self.balance.min(1);
+        let nanos = (missing + self.rate - 1) / self.rate.max(1);
+        self.at + Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
+    }
+}
+
+impl Pace {
+    /// The limit of these options.
+    pub(crate) fn new(options: &Options) -> Pace {
+        let threads = options.background_threads;
+        let rate = match threads {
+            0 => 0,
+            _ => options.background_bytes_per_second_max,
+        };
+        let clock = options.clock.clone();
+        Pace {
+            rate,
+            one_thread: threads == 1,
+            tokens: Mutex::new(Tokens::new(rate, clock.now())),
+            clock,
+            changed: Condvar::new(),
+        }
+    }
+
+    /// Waits until a job that has written `bytes` may go on. `pressed` tells what presses writers.
+    ///
+    /// # Errors
+    /// [`Error::Closed`] when the store is closed or has failed.
+    pub(super) fn take(
+        &self,
+        class: Class,
+        bytes: u64,
+        pressed: impl Fn() -> Pressed,
+    ) -> Result<()> {
+        if self.rate == 0 {
+            return Ok(());
+        }
+        let overdraws = || {
+            let Pressed {
+                by_memory,
+                by_merges,
+            } = pressed();
+            by_merges || (by_memory && (class == Class::Flush || self.one_thread))
+        };
+        let mut tokens = self.tokens.lock();
+        let began = self.clock.now();
+        if !tokens.stopped && tokens.try_take(class, bytes, began, overdraws()) {
+            return Ok(());
+        }
+        tokens.waiting[class as usize] += 1;
+        let result = loop {
+            if tokens.stopped {
+                break Err(Error::Closed);
+            }
+            let now = self.clock.now();
+            if tokens.try_take(class, bytes, now, overdraws()) {
+                break Ok(());
+            }
+            let deadline = tokens.ready_at().max(now + Duration::from_nanos(1));
+            let deadline = deadline.min(now + LOOK_AGAIN);
+            self.clock.wait_until(&self.changed, &mut tokens, deadline);
+        };
+        tokens.waiting[class as usize] -= 1;
+        tokens.waited += self.clock.now().saturating_sub(began);
+        drop(tokens);
+        self.changed.notify_all();
+        result
+    }
+
+    /// Counts `bytes` that were written without asking.
+    pub(super) fn spend(&self, bytes: u64) {
+        if self.rate > 0 {
+            let mut tokens = self.tokens.lock();
+            tokens.refill(self.clock.now());
+            tokens.spend(bytes);
+        }
+    }
+
+    /// Ends all waits, those to come included.
+    pub(super) fn stop(&self) {
+        self.tokens.lock().stopped = true;
+        self.changed.notify_all();
+    }
+
+    /// How long jobs have waited, together.
+    pub(super) fn waited(&self) -> Duration {
+        self.tokens.lock().waited
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: Duration = Duration::from_secs(1);
+    const NOT: Pressed = Pressed {
+        by_memory: false,
+        by_merges: false,
+    };
+    const MEMORY: Pressed = Pressed {
+        by_memory: true,
+        by_merges: false,
+    };
+    const MERGES: Pressed = Pressed {
+        by_memory: false,
+        by_merges: true,
+    };
+
+    fn paced(rate: u64, threads: usize) -> (Clock, Pace) {
+        let clock = Clock::manual();
+        let options = Options::default()
+            .clock(clock.clone())
+            .background_threads(threads)
+            .background_bytes_per_second_max(rate);
+        (clock, Pace::new(&options))
+    }
+
+    /// Takes steps of `bytes` until the tokens refuse; how many were let on.
+    fn drain(tokens: &mut Tokens, bytes: u64, now: Duration) -> u64 {
+        let mut count = 0;
+        while tokens.try_take(Class::Usual, bytes, now, false) {
+            count += 1;
+        }
+        count
+    }
+
+    #[test]
+    fn what_is_let_on_is_the_rate_whatever_the_size_of_a_step() {
+        for step in [1, 7, 1000, 5000] {
+            let mut tokens = Tokens::new(1000, SECOND);
+            let mut bytes = step * drain(&mut tokens, step, SECOND);
+            assert!((100..100 + step).contains(&bytes), "{step}: {bytes}");
+            for tick in 1..=60_000 {
+                let now = SECOND + Duration::from_millis(tick);
+                bytes += step * drain(&mut tokens, step, now);
+            }
+            assert!((60_100..60_100 + step).contains(&bytes), "{step}: {bytes}");
+        }
+    }
+
+    #[test]
+    fn the_bucket_holds_a_tenth_of_a_second() {
+        let mut tokens = Tokens::new(1000, SECOND);
+        assert_eq!(drain(&mut tokens, 1, SECOND * 3600), 100);
+        // An older time changes nothing.
+        assert_eq!(drain(&mut tokens, 1, SECOND), 0);
+        assert_eq!(drain(&mut tokens, 1, SECOND * 3600), 0);
+    }
+
+    #[test]
+    fn the_time_that_is_told_is_the_time_at_which_there_is_something() {
+        for (rate, step) in [
+            (3, 100),
+            (1000, 1),
+            (999_999_937, 65_536),
+            (7_000_000_000, 1 << 30),
+        ] {
+            let mut tokens = Tokens::new(rate, SECOND);
+            for _ in 0..100 {
+                let now = tokens.at;
+                drain(&mut tokens, step, now);
+                let ready = tokens.ready_at();
+                let before = ready - Duration::from_nanos(1);
+                assert!(!tokens.try_take(Class::Usual, step, before, false));
+                assert!(tokens.try_take(Class::Usual, step, ready, false));
+            }
+        }
+    }
+
+    #[test]
+    fn nobody_passes_somebody_more_urgent() {
+        let classes = [Class::Flush, Class::Urgent, Class::Usual];
+        for (position, waiting) in classes.into_iter().enumerate() {
+            let mut tokens = Tokens::new(1000, SECOND);
+            tokens.waiting[waiting as usize] += 1;
+            for (other, class) in classes.into_iter().enumerate() {
+                assert_eq!(tokens.try_take(class, 1, SECOND, false), other <= position);
+            }
+        }
+    }
+
+    #[test]
+    fn a_debt_is_made_up_for_and_never_more_than_a_second() {
+        let mut tokens = Tokens::new(1000, SECOND);
+        assert!(tokens.try_take(Class::Flush, 600, SECOND, true));
+        assert!(!tokens.try_take(Class::Flush, 1, SECOND, false));
+        assert_eq!(
+            tokens.ready_at() - SECOND,
+            Duration::from_nanos(500_000_001)
+        );
+        assert!(tokens.try_take(Class::Urgent, 1 << 40, SECOND, true));
+        assert_eq!(tokens.ready_at() - SECOND, SECOND + Duration::from_nanos(1));
+    }
+
+    #[test]
+    fn who_can_help_pressed_writers_overdraws() {
+        let (_, pace) = paced(1000, 2);
+        pace.spend(5000);
+        pace.take(Class::Flush, 1 << 30, || MEMORY).unwrap();
+        for class in [Class::Flush, Class::Urgent, Class::Usual] {
+            pace.take(class, 1 << 30, || MERGES).unwrap();
+        }
+        let (_, alone) = paced(1000, 1);
+        for class in [Class::Usual, Class::Flush, Class::Usual] {
+            alone.take(class, 1 << 30, || MEMORY).unwrap();
+        }
+        assert_eq!(pace.waited(), Duration::ZERO);
+    }
+
+    /// A merge of a store with a thread for flushes waits, however pressed writers are.
+    #[test]
+    fn a_usual_job_waits_for_its_tokens() {
+        let (clock, pace) = paced(1000, 2);
+        pace.spend(600);
+        std::thread::scope(|scope| {
+            let waiter = scope.spawn(|| pace.take(Class::Usual, 1, || MEMORY));
+            while pace.tokens.lock().waiting[Class::Usual as usize] == 0 {
+                std::thread::yield_now();
+            }
+            clock.advance(SECOND);
+            waiter.join().unwrap().unwrap();
+        });
+        assert_eq!(pace.waited(), SECOND);
+    }
+
+    #[test]
+    fn without_a_limit_or_threads_nobody_waits() {
+        for (rate, threads) in [(0, 2), (1000, 0)] {
+            let (_, pace) = paced(rate, threads);
+            for _ in 0..3 {
+                pace.take(Class::Usual, 1 << 40, || NOT).unwrap();
+                pace.spend(1 << 40);
+            }
+        }
+    }
+
+    /// The clock stands still, so only what is said to the waiter can end its wait.
+    #[test]
+    fn the_end_of_the_store_ends_a_wait_and_every_later_one() {
+        let (_, pace) = paced(1000, 2);
+        pace.spend(5000);
+        std::thread::scope(|scope| {
+            let waiters = [Class::Flush, Class::Urgent, Class::Usual].map(|class| {
+                let pace = &pace;
+                scope.spawn(move || pace.take(class, 1, || NOT))
+            });
+            pace.stop();
+            for waiter in waiters {
+                assert!(matches!(waiter.join().unwrap(), Err(Error::Closed)));
+            }
+        });
+        let later = pace.take(Class::Flush, 1, || MERGES);
+        assert!(matches!(later, Err(Error::Closed)));
+        assert_eq!(pace.tokens.lock().waiting, [0; Class::COUNT]);
+    }
+}

@@ -1,0 +1,102 @@
+//! The limit on what the background writes. The stores' clock stands still unless a test moves it,
+//! so nothing here depends on how fast the machine is.
+
+use std::time::Duration;
+
+use gabion::{Clock, Options};
+use gabion_media::{Disk, SimDisk};
+
+use crate::support::{KEYSPACES, Operation, Subject, Twin, assert_twin, bytes_of, small_options};
+
+/// A store whose background may write next to nothing.
+fn crawling(clock: &Clock, threads: usize) -> Options {
+    small_options()
+        .memtable_budget_bytes(1 << 20)
+        .log_bytes_max(64 << 20)
+        .bucket_bytes(256 << 10)
+        .clock(clock.clone())
+        .background_threads(threads)
+        .background_bytes_per_second_max(1 << 10)
+}
+
+/// Puts so many bytes in values of 1 KiB.
+fn put(subject: &Subject, twin: &mut Twin, bytes: u64) {
+    for number in 0..bytes / 1024 {
+        let key = format!("{:06}", number * 7919 % 100_003).into_bytes();
+        let operation = Operation::new(0, key, Some(bytes_of(number, 1024)));
+        subject
+            .write(std::slice::from_ref(&operation), None)
+            .unwrap();
+        twin.apply(&operation);
+    }
+}
+
+/// No token ever comes, and more is written than memory holds.
+#[test]
+fn writers_do_not_wait_for_tokens() {
+    for threads in [1, 2, 3] {
+        let options = crawling(&Clock::manual(), threads);
+        let sim = SimDisk::new();
+        let subject = Subject::open(&Disk::simulated(&sim), &options).unwrap();
+        let mut twin = Twin::new(KEYSPACES.len());
+        put(&subject, &mut twin, 6 << 20);
+        assert!(subject.db.stats().flushes > 0);
+        assert_twin(&subject.db, &twin);
+        subject.db.close().unwrap();
+    }
+}
+
+/// Jobs that wait for tokens end, and leave nothing behind.
+#[test]
+fn a_store_is_closed_while_its_jobs_wait() {
+    for threads in [1, 2, 3] {
+        let options = crawling(&Clock::manual(), threads);
+        let sim = SimDisk::new();
+        let disk = Disk::simulated(&sim);
+        let subject = Subject::open(&disk, &options).unwrap();
+        let mut twin = Twin::new(KEYSPACES.len());
+        put(&subject, &mut twin, 700 << 10);
+        subject.db.close().unwrap();
+
+        let unlimited = options.background_bytes_per_second_max(0);
+        let subject = Subject::open(&disk, &unlimited).unwrap();
+        assert_twin(&subject.db, &twin);
+        subject.db.wait_idle().unwrap();
+        assert_twin(&subject.db, &twin);
+        subject.db.close().unwrap();
+    }
+}
+
+/// What is written in a time is what the rate allows.
+#[test]
+fn the_background_writes_what_the_rate_allows() {
+    const RATE: u64 = 256 << 10;
+    // Two jobs may each have written a step and what ends a table without having asked for it.
+    const UNASKED: u64 = 256 << 10;
+    let clock = Clock::manual();
+    let options = crawling(&clock, 2).background_bytes_per_second_max(RATE);
+    let sim = SimDisk::new();
+    let subject = Subject::open(&Disk::simulated(&sim), &options).unwrap();
+    let mut twin = Twin::new(KEYSPACES.len());
+    // Not enough to press writers.
+    put(&subject, &mut twin, 700 << 10);
+    let (flushed, ticks) = std::thread::scope(|scope| {
+        let waiter = scope.spawn(|| subject.db.flush());
+        let mut ticks = 0;
+        while !waiter.is_finished() {
+            let written = subject.db.stats().written;
+            let allowed = RATE / 10 + RATE * ticks / 100 + UNASKED;
+            let paced = written.flush + written.compaction + written.split;
+            assert!(paced <= allowed, "{paced} bytes after {ticks} ticks");
+            clock.advance(Duration::from_millis(10));
+            ticks += 1;
+            std::thread::yield_now();
+        }
+        (waiter.join().unwrap(), ticks)
+    });
+    flushed.unwrap();
+    assert!(ticks > 120, "{ticks}");
+    assert!(subject.db.stats().background_wait_ns > 0);
+    assert_twin(&subject.db, &twin);
+    subject.db.close().unwrap();
+}
