@@ -88,6 +88,7 @@ impl Places {
 #[derive(Debug)]
 pub(crate) struct BlockCache {
     maps_tables: bool,
+    checks_always: bool,
     capacity_bytes: u64,
     frames_max: u32,
     /// The frames in the order of their numbers, allocated when they are first needed.
@@ -142,6 +143,7 @@ impl BlockCache {
         let segments = (frames_max as usize).div_ceil(SEGMENT_FRAMES);
         BlockCache {
             maps_tables: false,
+            checks_always: false,
             capacity_bytes,
             frames_max,
             segments: (0..segments).map(|_| OnceLock::new()).collect(),
@@ -156,6 +158,19 @@ impl BlockCache {
             maps_tables,
             ..self
         }
+    }
+
+    /// Says whether mapped blocks are to be checked each time that they are looked for.
+    pub(crate) fn check_always(self, checks_always: bool) -> BlockCache {
+        BlockCache {
+            checks_always,
+            ..self
+        }
+    }
+
+    /// Whether mapped blocks are to be checked each time that they are looked for.
+    pub(crate) fn checks_always(&self) -> bool {
+        self.checks_always
     }
 
     /// Whether tables are to be mapped.

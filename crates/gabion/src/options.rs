@@ -414,6 +414,11 @@ pub struct Options {
     pub searches_until_ordered: u32,
     /// How the blocks of tables are read. Default: [`TableReads::Mapped`].
     pub table_reads: TableReads,
+    /// Mapped blocks are read by a call and checked each time that they are looked for, not only
+    /// the first time; and what flushes and compactions write is checked for its order. Finds
+    /// damage that befalls what is in memory, for the price of a call and a checksum. Default:
+    /// false.
+    pub paranoid_checks: bool,
     /// Size of the block cache in bytes, for tables that are not mapped. Compressed ones never are.
     /// Default:
     /// [`DEFAULT_CACHE_BYTES`].
@@ -470,6 +475,7 @@ impl Default for Options {
             memtable_form: MemTableForm::default(),
             searches_until_ordered: DEFAULT_SEARCHES_UNTIL_ORDERED,
             table_reads: TableReads::default(),
+            paranoid_checks: false,
             cache_bytes: DEFAULT_CACHE_BYTES,
             log_bytes_max: DEFAULT_LOG_BYTES_MAX,
             bucket_bytes: DEFAULT_BUCKET_BYTES,
@@ -524,6 +530,8 @@ impl Options {
         searches_until_ordered: u32,
         /// Sets [`Options::table_reads`].
         table_reads: TableReads,
+        /// Sets [`Options::paranoid_checks`].
+        paranoid_checks: bool,
         /// Sets [`Options::cache_bytes`].
         cache_bytes: u64,
         /// Sets [`Options::log_bytes_max`].

@@ -204,6 +204,7 @@ impl Wip {
             block_bytes: self.options.block_bytes,
             filter_bits_per_key: self.options.filter_bits_per_key,
             compression: self.options.compression,
+            checks_order: self.options.paranoid_checks,
         };
         let writer = TableWriter::new(appender, file, &options);
         Ok(TableOutput {

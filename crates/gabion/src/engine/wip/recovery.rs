@@ -61,7 +61,7 @@ impl Wip {
         let mut manifest = open_manifest(&disk, &options)?;
         let maps_tables = options.table_reads == TableReads::Mapped;
         let cache = BlockCache::new(options.cache_bytes).map_tables(maps_tables);
-        let cache = Arc::new(cache);
+        let cache = Arc::new(cache.check_always(options.paranoid_checks));
         let recycle = usize::try_from(options.memtable_budget_bytes).unwrap_or(usize::MAX);
         let pool = ChunkPool::new(recycle);
         let now = options.clock.unix_time().as_secs() + 1;

@@ -33,7 +33,8 @@ pub(crate) fn option_sets() -> Vec<Options> {
             .filter_bits_per_key(0)
             .split_ways(2)
             .sublevels_max(2)
-            .read_weight(0),
+            .read_weight(0)
+            .paranoid_checks(true),
         small()
             .split_ways(8)
             .sublevels_min(4)
@@ -65,6 +66,7 @@ pub(crate) fn option_sets() -> Vec<Options> {
             .background_threads(3)
             .split_ways(8)
             .sublevels_max(8)
+            .paranoid_checks(true)
             .cache_bytes(1 << 10),
         small()
             .background_threads(2)

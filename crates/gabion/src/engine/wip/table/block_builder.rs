@@ -87,6 +87,11 @@ impl BlockBuilder {
             .map_or(&[], |last| &self.keys[last.key_start..last.key_end])
     }
 
+    /// The sequence number of the entry added last.
+    pub(super) fn last_seq(&self) -> Option<Seq> {
+        self.pending.last().map(|last| last.seq)
+    }
+
     /// Adds an entry if the block then has at most `limit` bytes, not counting the shared prefix
     /// (so that the versions of a very long key need not repeat it in blocks of their own), or if
     /// it is the first one. `tag` is the lowest byte of the key's hash; `repeats` says that the key

@@ -9,7 +9,8 @@
 //!
 //! # Invariants
 //! - I1: a bit of [`MappedBlocks`] is set only after the checks of the block were passed. It is
-//!   never cleared, because a table never changes.
+//!   never cleared, because a table never changes. Where blocks are checked always, there are no
+//!   bits.
 #![deny(clippy::indexing_slicing, clippy::unwrap_used)]
 
 use std::ops::{Deref, Range};
@@ -28,7 +29,7 @@ pub(super) struct MappedBlocks {
 }
 
 impl MappedBlocks {
-    /// A table of so many blocks, none of which was checked.
+    /// A table of which so many blocks are checked once, and none was; others are checked always.
     pub(super) fn new(map: FileMap, blocks: usize) -> MappedBlocks {
         let words = blocks.div_ceil(64);
         MappedBlocks {

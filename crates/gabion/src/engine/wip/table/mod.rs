@@ -44,6 +44,8 @@ mod cursor;
 mod filter;
 mod index;
 mod layout;
+#[cfg(test)]
+mod paranoid_tests;
 mod reader;
 mod sketch;
 mod stretch;
@@ -82,6 +84,8 @@ pub(crate) struct TableOptions {
     pub(crate) filter_bits_per_key: u32,
     /// How blocks are compressed.
     pub(crate) compression: Compression,
+    /// Whether an entry that comes out of order is an error. Otherwise nobody looks.
+    pub(crate) checks_order: bool,
 }
 
 impl Default for TableOptions {
@@ -90,6 +94,7 @@ impl Default for TableOptions {
             block_bytes: BLOCK_BYTES_DEFAULT,
             filter_bits_per_key: FILTER_BITS_PER_KEY_DEFAULT,
             compression: Compression::None,
+            checks_order: false,
         }
     }
 }

@@ -103,7 +103,12 @@ impl Table {
             });
         }
         let maps = cache.maps_tables() && properties.packed.is_empty();
-        let mapped = maps.then(|| map(&read_file, index.len())).flatten();
+        let blocks = if cache.checks_always() {
+            0
+        } else {
+            index.len()
+        };
+        let mapped = maps.then(|| map(&read_file, blocks)).flatten();
         let cached_blocks = if mapped.is_some() { 0 } else { index.len() };
         Ok(Table {
             meta: TableMeta::new(file, read_file.len(), &properties),
@@ -400,8 +405,8 @@ fn entry_in(block: &LentBlock<'_>, key: &[u8], tag: u8, seq: Seq) -> Option<Entr
     })
 }
 
-/// Maps a table of so many blocks; `None` where the system does not let it be mapped. Then its
-/// blocks go through the cache.
+/// Maps a table, of which so many blocks are to be checked only once; `None` where the system does
+/// not let it be mapped. Then its blocks go through the cache.
 fn map(file: &ReadFile, blocks: usize) -> Option<MappedBlocks> {
     match file.map() {
         Ok(map) => Some(MappedBlocks::new(map, blocks)),

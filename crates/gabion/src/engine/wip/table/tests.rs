@@ -41,7 +41,7 @@ impl Home {
         Home { dir, disk }
     }
 
-    fn path(&self) -> PathBuf {
+    pub(super) fn path(&self) -> PathBuf {
         self.dir.path().join(table_name(FILE))
     }
 

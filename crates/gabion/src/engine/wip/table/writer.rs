@@ -10,7 +10,7 @@ use super::layout::{Footer, PackedBlocks, Properties, append_trailer, append_tra
 use super::sketch::Sketch;
 use super::{BLOCK_BYTES_MAX, TableMeta, TableOptions};
 use crate::engine::wip::range_deletes::Fragments;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::types::{Kind, Seq, hash_key};
 
 /// Bytes that are collected before the medium is asked to append them: an append costs about 2 us,
@@ -23,6 +23,7 @@ pub(crate) struct TableWriter {
     appender: Appender,
     file: u64,
     block_bytes: usize,
+    checks_order: bool,
     /// What is not yet appended; it begins at `appended` of the file.
     buffer: Vec<u8>,
     appended: u64,
@@ -43,6 +44,7 @@ impl TableWriter {
             appender,
             file,
             block_bytes: options.block_bytes.min(BLOCK_BYTES_MAX),
+            checks_order: options.checks_order,
             buffer: Vec::with_capacity(BUFFER_BYTES + BLOCK_BYTES_MAX),
             appended: 0,
             block: BlockBuilder::default(),
@@ -72,6 +74,9 @@ impl TableWriter {
     /// a value shorter than 4 GiB.
     pub(crate) fn add(&mut self, key: &[u8], seq: Seq, kind: Kind, value: &[u8]) -> Result<()> {
         let repeats = self.properties.entries > 0 && is_same(self.block.last_key(), key);
+        if self.checks_order {
+            self.check_order(key, seq, repeats)?;
+        }
         debug_assert!(
             self.properties.entries == 0 || repeats || self.block.last_key() < key,
             "keys must ascend"
@@ -91,6 +96,23 @@ impl TableWriter {
         }
         self.note(key, seq, kind, value);
         Ok(())
+    }
+
+    /// An error if the entry does not come behind the last one.
+    fn check_order(&self, key: &[u8], seq: Seq, repeats: bool) -> Result<()> {
+        let ascends = match self.block.last_seq() {
+            None => true,
+            Some(last) if repeats => seq < last,
+            Some(_) => self.block.last_key() < key,
+        };
+        match ascends {
+            true => Ok(()),
+            false => Err(Error::Corruption {
+                file: self.appender.path().to_path_buf(),
+                offset: self.bytes_written(),
+                what: "an entry to be written comes out of order".to_owned(),
+            }),
+        }
     }
 
     #[inline]
