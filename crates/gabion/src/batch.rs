@@ -3,7 +3,7 @@
 use std::ops::RangeBounds;
 
 use crate::db::{check_limits, deleted_range, range_bounds};
-use crate::engine::wip::BATCH_BYTES_MAX;
+use crate::engine::BATCH_BYTES_MAX;
 use crate::log::BatchEncoder;
 use crate::types::Kind;
 use crate::{Error, Keyspace, Result};

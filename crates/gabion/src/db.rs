@@ -7,7 +7,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use gabion_media::Disk;
 
-use crate::engine::wip::{self, KEY_BYTES_MAX, OpenStore, Scan, VALUE_BYTES_MAX, Wip, Write};
+use crate::engine::wip::{OpenStore, Wip};
+use crate::engine::{self, Handle, KEY_BYTES_MAX, Scan, VALUE_BYTES_MAX, Write};
 use crate::types::{Kind, Seq};
 use crate::{Cursor, Durability, Error, Iter, Options, Result, Slice, Snapshot, Stats, WriteBatch};
 
@@ -20,7 +21,7 @@ static NEXT_STORE_ID: AtomicU64 = AtomicU64::new(1);
 /// An open store, shared by everything that was made from it; closed when the last of them is
 /// dropped.
 pub(crate) struct Store {
-    pub(crate) engine: Arc<Wip>,
+    pub(crate) engine: Handle,
     id: u64,
     path: PathBuf,
     durability: Durability,
@@ -28,7 +29,7 @@ pub(crate) struct Store {
 
 impl OpenStore for Store {
     fn engine(&self) -> &Wip {
-        &self.engine
+        self.engine.wip()
     }
 }
 
@@ -70,7 +71,7 @@ pub struct Db {
 #[derive(Clone)]
 pub struct Keyspace {
     store: Arc<Store>,
-    inner: Arc<wip::Keyspace>,
+    inner: engine::Keyspace,
 }
 
 impl Db {
@@ -108,7 +109,7 @@ impl Db {
         options.check()?;
         let path = disk.path().to_owned();
         let durability = options.durability;
-        let engine = Wip::open(disk, options)?;
+        let engine = Handle::open(disk, options)?;
         // ORDER: Relaxed; the number only has to differ.
         let id = NEXT_STORE_ID.fetch_add(1, Ordering::Relaxed);
         let store = Arc::new(Store {
@@ -127,7 +128,7 @@ impl Db {
         &self.default.store
     }
 
-    fn engine(&self) -> &Arc<Wip> {
+    fn engine(&self) -> &Handle {
         &self.default.store.engine
     }
 
@@ -325,20 +326,20 @@ impl Db {
 
 impl Keyspace {
     pub(crate) fn id(&self) -> u32 {
-        self.inner.id
+        self.inner.id()
     }
 
     pub(crate) fn store_id(&self) -> u64 {
         self.store.id
     }
 
-    pub(crate) fn inner(&self) -> &Arc<wip::Keyspace> {
+    pub(crate) fn inner(&self) -> &engine::Keyspace {
         &self.inner
     }
 
     /// The keyspace's name.
     pub fn name(&self) -> &str {
-        &self.inner.name
+        self.inner.name()
     }
 
     /// Gives `key` the value `value`, at the store's durability. Any bytes are a key or a value,
@@ -505,7 +506,7 @@ impl Keyspace {
     fn scan<K: AsRef<[u8]>>(&self, range: &impl RangeBounds<K>) -> Scan {
         let (lower, upper) = range_bounds(range);
         let seq = self.store.engine.begin_snapshot();
-        Scan::new(Arc::clone(&self.store) as _, &self.inner, seq, lower, upper)
+        engine::scan(&self.store, &self.inner, seq, lower, upper)
     }
 
     /// Merges everything that the store holds in `range` into one sorted run per bucket, and waits
@@ -521,7 +522,7 @@ impl Keyspace {
     /// # Errors
     /// As [`Db::flush`], and [`Error::Corruption`].
     pub fn compact<K: AsRef<[u8]>>(&self, range: impl RangeBounds<K>) -> Result<()> {
-        match wip::key_range(range_bounds(&range)) {
+        match engine::key_range(range_bounds(&range)) {
             Some((lower, upper)) => {
                 let engine = &self.store.engine;
                 engine.compact_range(&self.inner, &lower, upper.as_deref())
@@ -567,7 +568,7 @@ pub(crate) fn deleted_range(
             check_limits(key, &[])?;
         }
     }
-    let Some((mut lower, mut upper)) = wip::key_range((lower, upper)) else {
+    let Some((mut lower, mut upper)) = engine::key_range((lower, upper)) else {
         return Ok(None);
     };
     // What follows a key of the greatest length has one byte too many; no key lies between it and

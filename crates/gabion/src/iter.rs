@@ -1,6 +1,6 @@
 //! Iterators over ranges of keys.
 
-use crate::engine::wip::Scan;
+use crate::engine::Scan;
 use crate::{Result, Slice};
 
 /// The pairs of a keyspace in a range, in the order of their keys from the front and in the

@@ -305,27 +305,31 @@ pub enum Engine {
     /// keeps a miniature log-structured merge tree in each.
     #[default]
     Wip,
+    /// FlexDB: all pairs of a keyspace sorted in one address space and changed in place, without
+    /// levels and compactions.
+    Flex,
 }
 
 impl Engine {
     /// All engines.
-    pub const ALL: &'static [Engine] = &[Engine::Wip];
+    pub const ALL: &'static [Engine] = &[Engine::Wip, Engine::Flex];
 
     /// The name by which the program and the reports know the engine.
     pub fn name(self) -> &'static str {
         match self {
             Engine::Wip => "wip",
+            Engine::Flex => "flex",
         }
     }
 
     /// What the engine can do.
     pub fn capabilities(self) -> Capabilities {
         match self {
-            Engine::Wip => Capabilities {
+            Engine::Wip | Engine::Flex => Capabilities {
                 ordered: true,
                 snapshots: true,
-                key_bytes_max: crate::engine::wip::KEY_BYTES_MAX,
-                value_bytes_max: crate::engine::wip::VALUE_BYTES_MAX,
+                key_bytes_max: crate::engine::KEY_BYTES_MAX,
+                value_bytes_max: crate::engine::VALUE_BYTES_MAX,
             },
         }
     }
@@ -387,7 +391,7 @@ pub struct Options {
     pub create_if_missing: bool,
     /// Fail when the store exists. Default: false.
     pub error_if_exists: bool,
-    /// The engine of a new store.
+    /// The engine of a new store; one that exists keeps its own. Default: [`Engine::Wip`].
     pub engine: Engine,
     /// What writes survive unless they ask for more. Default: [`DEFAULT_SYNC_INTERVAL`].
     pub durability: Durability,

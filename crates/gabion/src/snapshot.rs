@@ -4,7 +4,7 @@ use std::ops::RangeBounds;
 use std::sync::Arc;
 
 use crate::db::{Store, prefix_bounds, range_bounds};
-use crate::engine::wip::Scan;
+use crate::engine::{self, Scan};
 use crate::types::Seq;
 use crate::{Cursor, Iter, Keyspace, Result, Slice};
 
@@ -76,8 +76,7 @@ impl Snapshot {
     fn scan<K: AsRef<[u8]>>(&self, keyspace: &Keyspace, range: &impl RangeBounds<K>) -> Scan {
         let (lower, upper) = range_bounds(range);
         self.store.engine.share_snapshot(self.seq);
-        let store = Arc::clone(&self.store) as _;
-        Scan::new(store, keyspace.inner(), self.seq, lower, upper)
+        engine::scan(&self.store, keyspace.inner(), self.seq, lower, upper)
     }
 
     /// The pairs of a keyspace whose keys begin with `prefix`.

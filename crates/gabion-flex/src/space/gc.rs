@@ -13,6 +13,7 @@
 
 use std::collections::BTreeSet;
 
+use super::geometry::MARK;
 use super::segments::{Class, State};
 use super::writer::{Placed, Session};
 use crate::{Error, Extent, Result};
@@ -111,11 +112,7 @@ impl Session<'_> {
                     return Err(error);
                 }
             };
-            let mut offset = extent.offset;
-            for piece in placed {
-                moves.push((offset, piece));
-                offset += piece.len;
-            }
+            self.note_moves(&mut moves, extent, placed);
             self.writer.totals.moved_bytes += extent.len;
             if moves.len() >= MOVES_MAX {
                 self.remap(&moves);
@@ -126,21 +123,56 @@ impl Session<'_> {
         Ok(())
     }
 
+    /// Notes where data is now that begins with `extent`, which keeps its mark. The tree cuts what
+    /// is longer than an extent, and would mark each part.
+    fn note_moves(&self, moves: &mut Vec<(u64, Placed)>, extent: &Extent, placed: Vec<Placed>) {
+        let extent_max = u64::from(self.space.sums.geometry.extent_max());
+        let mark = extent.address & MARK;
+        let mut offset = extent.offset;
+        for piece in placed {
+            let is_first = offset == extent.offset && mark != 0;
+            let first = if is_first {
+                piece.len.min(extent_max)
+            } else {
+                0
+            };
+            let marked = Placed {
+                address: piece.address | mark,
+                len: first,
+            };
+            let rest = Placed {
+                address: piece.address + first,
+                len: piece.len - first,
+            };
+            moves.push((offset, marked));
+            moves.push((offset + first, rest));
+            offset += piece.len;
+        }
+    }
+
     /// Writes the data of a range anew where it lies in several extents, so that it is read with
     /// fewer operations and indexed by fewer extents. Holes stay. Nothing else changes.
     pub(crate) fn defrag(&mut self, offset: u64, len: u64) -> Result<()> {
         let end = offset
             .saturating_add(len)
             .min(self.space.shared.read().tree.len());
+        let longest = u64::from(self.space.sums.geometry.extent_max());
         let mut at = offset;
         while at < end {
-            // At most a segment's data at a time: the room for it is made before.
+            // About a segment's data at a time: the room for it is made before. Extents are taken
+            // whole, since a cut would mark what lies behind it.
             let part = (end - at).min(self.space.sums.geometry.room().into());
-            let extents: Vec<Extent> = self.space.shared.read().tree.range(at, part).collect();
+            let from = at.saturating_sub(longest);
+            let around = part + (at - from) + longest;
+            let shared = self.space.shared.read();
+            let extents = shared.tree.range(from, around);
+            let touched = extents.filter(|extent| extent.end() > at && extent.offset < at + part);
+            let extents: Vec<Extent> = touched.collect();
+            drop(shared);
             for run in extents.split(Extent::is_hole).filter(|run| run.len() > 1) {
                 self.defrag_run(run)?;
             }
-            at += part;
+            at = extents.last().map_or(end, Extent::end).max(at + part);
         }
         Ok(())
     }
@@ -160,10 +192,9 @@ impl Session<'_> {
             data.extend(self.read_extent(extent)?);
         }
         let mut moves: Vec<(u64, Placed)> = Vec::new();
-        let mut offset = first;
-        for piece in self.place(Class::Moved, &data)? {
-            moves.push((offset, piece));
-            offset += piece.len;
+        let placed = self.place(Class::Moved, &data)?;
+        if let Some(first) = run.first() {
+            self.note_moves(&mut moves, first, placed);
         }
         self.remap(&moves);
         self.writer.totals.moved_bytes += wanted;

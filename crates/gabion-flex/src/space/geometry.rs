@@ -5,6 +5,9 @@ use super::layout::DATA_HEADER_BYTES;
 /// Bytes of a footer before its checksums.
 pub(super) const FOOTER_HEAD_BYTES: usize = 16;
 
+/// The bit of an extent's address that says that the extent is marked. No segment reaches it.
+pub(crate) const MARK: u64 = 1 << 47;
+
 /// Sizes of a space, and what follows from them.
 ///
 /// A segment is blocks of data, then a footer with the checksum of each block. An address is the
@@ -55,14 +58,15 @@ impl Geometry {
         self.segment_bytes / 32
     }
 
-    /// Segments whose addresses are below the largest.
+    /// Segments whose addresses are below the mark.
     pub(crate) fn segments_max(&self) -> u32 {
-        u32::try_from((1_u64 << 48) / self.segment_bytes() - 1).unwrap_or(u32::MAX - 1)
+        u32::try_from(MARK / self.segment_bytes() - 1).unwrap_or(u32::MAX - 1)
     }
 
-    /// The segment of an address, and the offset in it.
+    /// The segment of an address, marked or not, and the offset in it.
     #[inline]
     pub(crate) fn split(&self, address: u64) -> (u32, u32) {
+        let address = address & !MARK;
         let shift = self.segment_bytes.trailing_zeros();
         let segment = u32::try_from(address >> shift).unwrap_or(u32::MAX);
         let within = u32::try_from(address & (self.segment_bytes() - 1)).unwrap_or(u32::MAX);

@@ -84,6 +84,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use gabion_media::{DirLock, Disk, ReadFile};
 use parking_lot::{Mutex, RwLock};
 
+use self::geometry::MARK;
 use self::shared::Shared;
 use self::sums::Sums;
 use self::writer::Writer;
@@ -119,7 +120,7 @@ pub(crate) struct Inner {
     pub(crate) changes: AtomicU64,
     /// Operations that the opening repeated.
     pub(crate) repeated: u64,
-    _lock: DirLock,
+    lock: Mutex<Option<DirLock>>,
 }
 
 impl FlexSpace {
@@ -175,7 +176,34 @@ impl FlexSpace {
 
     /// The extents of a range, the first and the last one cut to it.
     pub fn extents(&self, offset: u64, len: u64) -> Vec<Extent> {
-        self.0.shared.read().tree.range(offset, len).collect()
+        let shared = self.0.shared.read();
+        let plain = |extent: Extent| Extent {
+            address: if extent.is_hole() {
+                extent.address
+            } else {
+                extent.address & !MARK
+            },
+            ..extent
+        };
+        shared.tree.range(offset, len).map(plain).collect()
+    }
+
+    /// Extents of a range, the first and the last one cut to it. Linear in their number.
+    pub fn extent_count(&self, offset: u64, len: u64) -> usize {
+        self.0.shared.read().tree.range(offset, len).count()
+    }
+
+    /// The first marked byte at or behind `offset`, see [`Edit::InsertMarked`]. Linear in the
+    /// extents on the way to it.
+    pub fn next_mark(&self, offset: u64) -> Option<u64> {
+        let shared = self.0.shared.read();
+        // An extent that the range cuts does not begin there.
+        let from = offset.saturating_sub(1);
+        let mut extents = shared.tree.range(from, shared.tree.len());
+        let is_marked = |extent: &Extent| {
+            extent.offset >= offset && !extent.is_hole() && extent.address & MARK != 0
+        };
+        extents.find(is_marked).map(|extent| extent.offset)
     }
 
     /// Inserts bytes before the one at `offset`: what is there or behind it moves. Costs the
@@ -231,6 +259,14 @@ impl FlexSpace {
         self.0.apply(edits)
     }
 
+    /// As [`FlexSpace::apply`]; when all that waits or writes is done, and only the change itself
+    /// is left, which takes microseconds, it calls `lock` and returns what that returned. So a lock
+    /// that keeps readers of something of the caller's out until this has changed with the space
+    /// holds them up no longer than that.
+    pub fn apply_under<G>(&self, edits: &[Edit<'_>], lock: impl FnOnce() -> G) -> Result<G> {
+        self.0.apply_under(edits, lock)
+    }
+
     /// Makes everything done so far durable.
     pub fn sync(&self) -> Result<()> {
         self.0.write(|session| session.commit())
@@ -252,6 +288,17 @@ impl FlexSpace {
     /// earlier.
     pub fn collect_garbage(&self) -> Result<bool> {
         self.0.write(|session| session.collect())
+    }
+
+    /// Ends all changes and lets others open the space, whatever still refers to it. What was not
+    /// synced is lost, as when the space is dropped. Reads are of no use any more once somebody
+    /// else has opened the space.
+    pub fn close(&self) {
+        let mut writer = self.0.writer.lock();
+        if writer.failure.is_none() {
+            writer.failure = Some("it was closed".to_owned());
+        }
+        self.0.lock.lock().take();
     }
 
     /// What the space holds and did.

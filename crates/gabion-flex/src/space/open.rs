@@ -68,7 +68,7 @@ impl Inner {
             writer: Mutex::new(writer),
             changes: AtomicU64::new(0),
             repeated,
-            _lock: lock,
+            lock: Mutex::new(Some(lock)),
         })
     }
 }

@@ -7,6 +7,7 @@
 use std::sync::atomic::Ordering;
 
 use super::Inner;
+use super::geometry::MARK;
 use super::log::{Record, Records};
 use super::segments::{Class, Segments};
 use super::writer::{Placed, Session};
@@ -21,6 +22,16 @@ pub(super) const LEN_MAX: u64 = 1 << 48;
 pub enum Edit<'d> {
     /// Puts bytes before the one at `offset`; what is there or behind it moves.
     Insert {
+        /// Where the first byte will be.
+        offset: u64,
+        /// The bytes.
+        data: &'d [u8],
+    },
+    /// As [`Edit::Insert`], and marks the first byte, so that
+    /// [`FlexSpace::next_mark`](crate::FlexSpace::next_mark) finds it. Where an edit cuts such an
+    /// insertion in two, its second part is marked, too; so who cuts between units only finds marks
+    /// only where units begin. Not every unit keeps a mark: neighbours on the medium share one.
+    InsertMarked {
         /// Where the first byte will be.
         offset: u64,
         /// The bytes.
@@ -60,7 +71,9 @@ pub enum Edit<'d> {
 impl Edit<'_> {
     fn data(&self) -> &[u8] {
         match self {
-            Edit::Insert { data, .. } | Edit::Write { data, .. } => data,
+            Edit::Insert { data, .. }
+            | Edit::InsertMarked { data, .. }
+            | Edit::Write { data, .. } => data,
             _ => &[],
         }
     }
@@ -83,7 +96,7 @@ impl Edit<'_> {
             }),
         };
         match *self {
-            Edit::Insert { offset, data } => {
+            Edit::Insert { offset, data } | Edit::InsertMarked { offset, data } => {
                 within(offset, 0)?;
                 longer(data.len() as u64)
             }
@@ -107,6 +120,7 @@ struct Target<'t> {
     tree: &'t mut FlexTree,
     segments: &'t mut Segments,
     records: &'t mut Records,
+    extent_max: u64,
 }
 
 impl Target<'_> {
@@ -119,6 +133,14 @@ impl Target<'_> {
                 address,
             });
         }
+    }
+
+    /// Inserts with a mark at the first byte. The tree cuts what is longer than an extent, and
+    /// would mark each part.
+    fn insert_marked(&mut self, offset: u64, len: u64, address: u64) {
+        let first = len.min(self.extent_max);
+        self.insert(offset, first, address | MARK);
+        self.insert(offset + first, len - first, address + first);
     }
 
     fn collapse(&mut self, offset: u64, len: u64) {
@@ -155,6 +177,17 @@ impl Target<'_> {
                     at += piece.len;
                 }
             }
+            Edit::InsertMarked { offset, .. } => {
+                let mut at = offset;
+                for piece in placed {
+                    if at == offset {
+                        self.insert_marked(at, piece.len, piece.address);
+                    } else {
+                        self.insert(at, piece.len, piece.address);
+                    }
+                    at += piece.len;
+                }
+            }
             Edit::Write { offset, data } => {
                 let len = self.tree.len();
                 if offset > len && !data.is_empty() {
@@ -175,14 +208,19 @@ impl Target<'_> {
 impl Inner {
     /// Applies a group of edits: all of them, or none if this fails.
     pub(crate) fn apply(&self, edits: &[Edit<'_>]) -> Result<()> {
-        self.write(|session| session.apply(edits))
+        self.write(|session| session.apply(edits, || ()))
+    }
+
+    /// As [`Inner::apply`], with a lock that is taken just before the change.
+    pub(crate) fn apply_under<G>(&self, edits: &[Edit<'_>], lock: impl FnOnce() -> G) -> Result<G> {
+        self.write(|session| session.apply(edits, lock))
     }
 
     /// Appends, and returns where the first byte is.
     pub(crate) fn append(&self, data: &[u8]) -> Result<u64> {
         self.write(|session| {
             let offset = session.space.shared.read().tree.len();
-            session.apply(&[Edit::Insert { offset, data }])?;
+            session.apply(&[Edit::Insert { offset, data }], || ())?;
             Ok(offset)
         })
     }
@@ -202,13 +240,13 @@ impl Inner {
                     len: len - now,
                 }
             };
-            session.apply(&[edit])
+            session.apply(&[edit], || ())
         })
     }
 }
 
 impl Session<'_> {
-    pub(crate) fn apply(&mut self, edits: &[Edit<'_>]) -> Result<()> {
+    fn apply<G>(&mut self, edits: &[Edit<'_>], lock: impl FnOnce() -> G) -> Result<G> {
         let mut len = self.space.shared.read().tree.len();
         let mut wanted = 0;
         for edit in edits {
@@ -218,11 +256,13 @@ impl Session<'_> {
         self.prepare(wanted)?;
         let placed = self.place_all(edits)?;
         let writer = &mut *self.writer;
+        let held = lock();
         let mut shared = self.space.shared.write();
         let mut target = Target {
             tree: &mut shared.tree,
             segments: &mut writer.segments,
             records: &mut writer.pending,
+            extent_max: self.space.sums.geometry.extent_max().into(),
         };
         for (edit, placed) in edits.iter().zip(&placed) {
             target.apply(edit, placed);
@@ -231,7 +271,7 @@ impl Session<'_> {
         // takes the lock sees the change; the lock itself orders the rest.
         self.space.changes.fetch_add(1, Ordering::Release);
         writer.totals.user_bytes += wanted;
-        Ok(())
+        Ok(held)
     }
 
     /// Refuses what does not fit, and commits if much waits for it: both before anything changes.
@@ -269,6 +309,7 @@ impl Session<'_> {
             tree: &mut shared.tree,
             segments: &mut writer.segments,
             records: &mut writer.pending,
+            extent_max: self.space.sums.geometry.extent_max().into(),
         };
         for (offset, placed) in moves {
             target.map(*offset, placed.len, placed.address);

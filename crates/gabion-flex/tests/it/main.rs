@@ -18,5 +18,6 @@ mod examples;
 mod faults;
 mod handle;
 mod limits;
+mod marks;
 mod model;
 mod support;

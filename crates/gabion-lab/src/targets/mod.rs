@@ -5,9 +5,11 @@
 //! | [`mod@empty`] | what the lab itself costs: it does nothing |
 //! | [`btreemap`] | the floor of an ordered store: one tree in memory behind one lock |
 //! | [`wip`] | Gabion's WipDB engine, also with one form of MemTables forced |
+//! | [`flex`] | Gabion's FlexDB engine |
 
 pub mod btreemap;
 pub mod empty;
+pub mod flex;
 pub mod wip;
 
 use crate::Error;
@@ -16,6 +18,7 @@ use crate::target::Target;
 /// The targets that need nothing but this crate.
 pub const OWN: &[Target] = &[
     wip::TARGET,
+    flex::TARGET,
     empty::TARGET,
     btreemap::TARGET,
     wip::HASH,
@@ -100,7 +103,7 @@ mod tests {
             "rocksdb is a peer that this program was built without; build it with `cargo build \
              --release --features peers`"
         );
-        assert!(sentence("rocks").contains("no target is named rocks; there are wip, empty"));
+        assert!(sentence("rocks").contains("no target is named rocks; there are wip, flex, empty"));
         let mut peer = empty::TARGET;
         peer.name = "rocksdb";
         let registry = Registry::new(&[peer]);

@@ -42,6 +42,7 @@ mod read;
 mod sim;
 mod system;
 
+use std::borrow::Cow;
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -71,6 +72,8 @@ pub const TEMPORARY_SUFFIX: &str = ".tmp";
 pub struct Disk {
     medium: Medium,
     counters: Arc<Counters>,
+    /// What the names of all files begin with.
+    prefix: Arc<str>,
 }
 
 #[derive(Clone, Debug)]
@@ -86,6 +89,7 @@ impl Disk {
         Ok(Disk {
             medium: Medium::System(Arc::new(dir)),
             counters: Arc::default(),
+            prefix: Arc::default(),
         })
     }
 
@@ -102,6 +106,7 @@ impl Disk {
         Disk {
             medium: Medium::Simulated(sim.clone()),
             counters: Arc::default(),
+            prefix: Arc::default(),
         }
     }
 
@@ -113,17 +118,34 @@ impl Disk {
         }
     }
 
+    /// The files whose names begin with `prefix`, as a disk of its own: the names that it takes and
+    /// lists are without the prefix. It shares the directory's handle and the write counts.
+    #[must_use]
+    pub fn part(&self, prefix: &str) -> Disk {
+        Disk {
+            prefix: format!("{}{prefix}", self.prefix).into(),
+            ..self.clone()
+        }
+    }
+
     /// Path of a file of the directory, for messages.
     pub fn path_of(&self, name: &str) -> PathBuf {
-        self.path().join(name)
+        self.path().join(format!("{}{name}", self.prefix))
     }
 
     /// Names of the files in the directory, sorted. Directories are left out.
     pub fn list(&self) -> Result<Vec<String>> {
-        match &self.medium {
-            Medium::System(dir) => dir.list(),
-            Medium::Simulated(sim) => Ok(sim.names()),
+        let names = match &self.medium {
+            Medium::System(dir) => dir.list()?,
+            Medium::Simulated(sim) => sim.names(),
+        };
+        if self.prefix.is_empty() {
+            return Ok(names);
         }
+        let own = names
+            .iter()
+            .filter_map(|name| name.strip_prefix(&*self.prefix));
+        Ok(own.map(str::to_owned).collect())
     }
 
     /// Whether there is a file of that name.
@@ -137,7 +159,7 @@ impl Disk {
 
     /// Length of a file in bytes.
     pub fn len_of(&self, name: &str) -> Result<u64> {
-        self.check_name(name)?;
+        let name = &*self.full_name(name)?;
         match &self.medium {
             Medium::System(dir) => dir.len_of(name),
             Medium::Simulated(sim) => sim.len_of(name),
@@ -148,7 +170,7 @@ impl Disk {
     ///
     /// The name survives the loss of power after the next [`Disk::sync_dir`].
     pub fn create_append(&self, name: &str, purpose: Purpose) -> Result<Appender> {
-        self.check_name(name)?;
+        let name = &*self.full_name(name)?;
         let file = match &self.medium {
             Medium::System(dir) => append::File::System(dir.create(name)?),
             Medium::Simulated(sim) => append::File::Simulated(sim.create(name, 0)?),
@@ -156,7 +178,7 @@ impl Disk {
         Ok(Appender::new(
             file,
             0,
-            self.path_of(name),
+            self.path().join(name),
             purpose,
             &self.counters,
         ))
@@ -164,7 +186,7 @@ impl Disk {
 
     /// Opens an existing file to continue at its end.
     pub fn reopen_append(&self, name: &str, purpose: Purpose) -> Result<Appender> {
-        self.check_name(name)?;
+        let name = &*self.full_name(name)?;
         let (file, len) = match &self.medium {
             Medium::System(dir) => {
                 let file = dir.open_write(name)?;
@@ -180,7 +202,7 @@ impl Disk {
         Ok(Appender::new(
             file,
             len,
-            self.path_of(name),
+            self.path().join(name),
             purpose,
             &self.counters,
         ))
@@ -189,11 +211,11 @@ impl Disk {
     /// Creates a log file of `capacity` bytes, all zero, whose space is reserved; an error if the
     /// name exists or the capacity is zero. If the space is not there, no file is left behind.
     pub fn create_log(&self, name: &str, capacity: u64) -> Result<LogFile> {
-        self.check_name(name)?;
+        let name = &*self.full_name(name)?;
         match &self.medium {
             Medium::System(dir) => {
                 let file = dir.create(name)?;
-                LogFile::prepare_system(file, capacity, self.path_of(name), &self.counters)
+                LogFile::prepare_system(file, capacity, self.path().join(name), &self.counters)
                     .inspect_err(|_| {
                         // The first error is the one to tell; a file that could not be removed
                         // either is found by the store's next start.
@@ -201,7 +223,7 @@ impl Disk {
                     })
             }
             Medium::Simulated(sim) => {
-                let path = self.path_of(name);
+                let path = self.path().join(name);
                 if capacity == 0 {
                     let source = rustix::io::Errno::INVAL;
                     return Err(Error::io("reserve the space of", &path, Some(0), source));
@@ -216,22 +238,30 @@ impl Disk {
     ///
     /// The name survives the loss of power after the next [`Disk::sync_dir`].
     pub fn create_random(&self, name: &str) -> Result<RandomFile> {
-        self.check_name(name)?;
+        let name = &*self.full_name(name)?;
         let file = match &self.medium {
             Medium::System(dir) => random::File::System(dir.create(name)?),
             Medium::Simulated(sim) => random::File::Simulated(sim.create(name, 0)?),
         };
-        Ok(RandomFile::new(file, self.path_of(name), &self.counters))
+        Ok(RandomFile::new(
+            file,
+            self.path().join(name),
+            &self.counters,
+        ))
     }
 
     /// Opens an existing file to write it anywhere.
     pub fn open_random(&self, name: &str) -> Result<RandomFile> {
-        self.check_name(name)?;
+        let name = &*self.full_name(name)?;
         let file = match &self.medium {
             Medium::System(dir) => random::File::System(dir.open_write(name)?),
             Medium::Simulated(sim) => random::File::Simulated(sim.open("open for writing", name)?),
         };
-        Ok(RandomFile::new(file, self.path_of(name), &self.counters))
+        Ok(RandomFile::new(
+            file,
+            self.path().join(name),
+            &self.counters,
+        ))
     }
 
     /// Makes a log file that nobody needs any more a new one under another name: an error if that
@@ -240,13 +270,13 @@ impl Disk {
     /// `None`, and the file stays under its name, when a sync of it may be running or has failed.
     /// The new name survives the loss of power after the next [`Disk::sync_dir`].
     pub fn recycle_log(&self, file: LogFile, name: &str) -> Result<Option<LogFile>> {
-        self.check_name(name)?;
         if self.exists(name)? {
             return Err(Error::AlreadyExists {
                 path: self.path_of(name),
             });
         }
         let old_name = file.path().file_name().and_then(OsStr::to_str);
+        let old_name = old_name.and_then(|name| name.strip_prefix(&*self.prefix));
         let Some(old_name) = old_name.map(str::to_owned) else {
             return Ok(None);
         };
@@ -259,12 +289,14 @@ impl Disk {
 
     /// Opens a file to read it anywhere.
     pub fn open_read(&self, name: &str) -> Result<ReadFile> {
-        self.check_name(name)?;
+        let name = &*self.full_name(name)?;
         match &self.medium {
-            Medium::System(dir) => ReadFile::from_system(dir.open_read(name)?, self.path_of(name)),
+            Medium::System(dir) => {
+                ReadFile::from_system(dir.open_read(name)?, self.path().join(name))
+            }
             Medium::Simulated(sim) => {
                 let file = sim.open("open for reading", name)?;
-                Ok(ReadFile::simulated(file, self.path_of(name)))
+                Ok(ReadFile::simulated(file, self.path().join(name)))
             }
         }
     }
@@ -308,8 +340,7 @@ impl Disk {
     /// Renames a file and replaces the file of the new name, if there is one, atomically. It
     /// survives the loss of power after the next [`Disk::sync_dir`].
     pub fn rename(&self, from: &str, to: &str) -> Result<()> {
-        self.check_name(from)?;
-        self.check_name(to)?;
+        let (from, to) = (&*self.full_name(from)?, &*self.full_name(to)?);
         match &self.medium {
             Medium::System(dir) => dir.rename(from, to),
             Medium::Simulated(sim) => sim.rename(from, to),
@@ -319,7 +350,7 @@ impl Disk {
     /// Removes a file: one system call, no sync. Open files of it stay readable. It survives the
     /// loss of power after the next [`Disk::sync_dir`].
     pub fn remove(&self, name: &str) -> Result<()> {
-        self.check_name(name)?;
+        let name = &*self.full_name(name)?;
         match &self.medium {
             Medium::System(dir) => dir.remove(name),
             Medium::Simulated(sim) => sim.remove(name),
@@ -329,13 +360,18 @@ impl Disk {
     /// Cuts a file, or lengthens it with zeros, to `len` bytes. It survives the loss of power
     /// after [`Disk::sync_file`].
     pub fn truncate(&self, name: &str, len: u64) -> Result<()> {
-        self.check_name(name)?;
+        let name = &*self.full_name(name)?;
         match &self.medium {
             Medium::System(dir) => dir.truncate(name, len),
             Medium::Simulated(sim) => {
                 let changed = sim.open("open for writing", name)?.set_len(len);
                 changed.map_err(|source| {
-                    Error::io("set the length of", &self.path_of(name), Some(len), source)
+                    Error::io(
+                        "set the length of",
+                        &self.path().join(name),
+                        Some(len),
+                        source,
+                    )
                 })
             }
         }
@@ -344,12 +380,13 @@ impl Disk {
     /// Makes the present content of a file durable, whoever wrote it: what an earlier process
     /// wrote and did not sync may still be in the system's memory only.
     pub fn sync_file(&self, name: &str) -> Result<()> {
-        self.check_name(name)?;
+        let name = &*self.full_name(name)?;
         match &self.medium {
             Medium::System(dir) => dir.sync_file(name)?,
             Medium::Simulated(sim) => {
                 let synced = sim.open("open for writing", name)?.sync();
-                synced.map_err(|source| Error::io("sync", &self.path_of(name), None, source))?;
+                synced
+                    .map_err(|source| Error::io("sync", &self.path().join(name), None, source))?;
             }
         }
         self.counters.add_file_sync();
@@ -372,7 +409,7 @@ impl Disk {
     /// The lock file `name` is made where missing and stays; it holds the process id of the
     /// holder, which [`Error::Locked`] tells the others.
     pub fn lock(&self, name: &str) -> Result<DirLock> {
-        self.check_name(name)?;
+        let name = &*self.full_name(name)?;
         match &self.medium {
             Medium::System(dir) => DirLock::system(dir, name),
             Medium::Simulated(sim) => Ok(DirLock::simulated(sim.lock(name)?)),
@@ -392,10 +429,14 @@ impl Disk {
         self.counters.read()
     }
 
-    fn check_name(&self, name: &str) -> Result<()> {
+    /// The name in the directory of a file that is named without the prefix.
+    fn full_name<'n>(&self, name: &'n str) -> Result<Cow<'n, str>> {
         let plain = !matches!(name, "" | "." | "..") && !name.contains(['/', '\0']);
-        if plain {
-            return Ok(());
+        if plain && self.prefix.is_empty() {
+            return Ok(Cow::Borrowed(name));
+        }
+        if plain && !self.prefix.contains(['/', '\0']) {
+            return Ok(Cow::Owned(format!("{}{name}", self.prefix)));
         }
         Err(Error::InvalidName {
             path: self.path().to_path_buf(),

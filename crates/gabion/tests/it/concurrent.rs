@@ -7,7 +7,7 @@
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use gabion::{Db, Durability, Keyspace, Snapshot, WriteBatch};
+use gabion::{Db, Durability, Engine, Keyspace, Snapshot, WriteBatch};
 use gabion_media::{Disk, SimDisk, Tear};
 
 use crate::support::{Context, Random, base_seed, setting, small_options};
@@ -208,10 +208,13 @@ fn assert_last_writes(db: &Db, writes: u64) {
 #[test]
 fn readers_never_see_time_go_back_nor_half_a_batch() {
     let writes = setting("GABION_WRITES", 3_000);
-    for (round, threads) in [1, 2, 3].into_iter().enumerate() {
-        let _context = Context(|| format!("round {round}, {threads} background threads"));
+    let ways = [1, 2, 3].map(|threads| (Engine::Wip, threads));
+    let ways = ways.into_iter().chain([(Engine::Flex, 2)]);
+    for (round, (engine, threads)) in ways.enumerate() {
+        let _context = Context(|| format!("round {round}, {engine}, {threads} threads"));
         let dir = tempfile::tempdir().unwrap();
         let options = small_options()
+            .engine(engine)
             .background_threads(threads)
             .writers_side_by_side(threads != 2)
             .memtable_budget_bytes(128 << 10)
@@ -246,7 +249,9 @@ fn readers_never_see_time_go_back_nor_half_a_batch() {
              splits",
             stats.writes, stats.flushes, stats.compactions, stats.splits
         );
-        assert!(rounds > 0 && stats.splits > 5 && stats.compactions > 20 && stats.flushes > 20);
+        assert!(rounds > 0 && stats.flushes > 20);
+        let restructured = stats.splits > 5 && stats.compactions > 20;
+        assert!(engine == Engine::Flex || restructured);
         assert_eq!(stats.writes, WRITERS * writes);
         db.close().unwrap();
         drop(other);
@@ -262,10 +267,15 @@ fn readers_never_see_time_go_back_nor_half_a_batch() {
 /// has done: a power cut at any later operation must leave its write.
 #[test]
 fn writers_who_share_a_sync_are_all_durable_when_they_are_told_so() {
+    Engine::ALL.iter().for_each(|engine| share_syncs(*engine));
+}
+
+fn share_syncs(engine: Engine) {
     const SYNCING: u64 = 8;
     let writes = setting("GABION_WRITES", 3_000) / 30;
     let sim = SimDisk::recording();
     let options = small_options()
+        .engine(engine)
         .background_threads(2)
         .memtable_budget_bytes(128 << 10)
         .durability(Durability::Sync);
@@ -331,9 +341,15 @@ fn single_writes_side_by_side_are_seen_in_their_order() {
             u64::from_le_bytes(*value.first_chunk().expect("eight bytes and more"))
         })
     };
-    for side_by_side in [true, false] {
+    let ways = [
+        (Engine::Wip, true),
+        (Engine::Wip, false),
+        (Engine::Flex, true),
+    ];
+    for (engine, side_by_side) in ways {
         let dir = tempfile::tempdir().unwrap();
         let options = small_options()
+            .engine(engine)
             .background_threads(2)
             .writers_side_by_side(side_by_side)
             .memtable_budget_bytes(128 << 10)

@@ -132,8 +132,14 @@ fn a_range_delete_survives_splits_crashes_and_compactions_of_a_part() {
 
 #[test]
 fn the_order_within_a_batch_counts() {
+    for engine in gabion::Engine::ALL {
+        write_in_order(&small_options().engine(*engine));
+    }
+}
+
+fn write_in_order(options: &Options) {
     let sim = SimDisk::new();
-    let subject = open(&sim, &small_options());
+    let subject = open(&sim, options);
     let keyspace = &subject.keyspaces[0];
     let mut batch = WriteBatch::new();
     for number in 0..40 {

@@ -8,8 +8,14 @@ use crate::support::small_options;
 
 #[test]
 fn keys_have_up_to_65535_bytes() {
+    for engine in Engine::ALL {
+        keep_long_keys(&small_options().engine(*engine));
+    }
+}
+
+fn keep_long_keys(options: &Options) {
     let sim = SimDisk::new();
-    let db = Db::open_on(Disk::simulated(&sim), small_options()).unwrap();
+    let db = Db::open_on(Disk::simulated(&sim), options.clone()).unwrap();
     let longest = vec![7; 65_535];
     let too_long = vec![7; 65_536];
     db.put(&longest, "longest").unwrap();
@@ -59,8 +65,14 @@ fn names_of_keyspaces_have_1_to_255_bytes() {
 
 #[test]
 fn empty_keys_values_and_batches_are_legal() {
+    for engine in Engine::ALL {
+        keep_empty_keys(&small_options().engine(*engine));
+    }
+}
+
+fn keep_empty_keys(options: &Options) {
     let sim = SimDisk::new();
-    let db = Db::open_on(Disk::simulated(&sim), small_options()).unwrap();
+    let db = Db::open_on(Disk::simulated(&sim), options.clone()).unwrap();
     db.put("", "").unwrap();
     db.put("key", "").unwrap();
     let before = db.stats().visible_seq;

@@ -21,22 +21,24 @@ mod machine;
 use proptest::collection::vec;
 use proptest::test_runner::{Config, RngSeed, TestRunner};
 
+use gabion::Engine;
+
 use crate::support::{Totals, base_seed, option_sets, setting};
 
 /// Operations per sequence.
 const ACTIONS: std::ops::Range<usize> = 20..240;
 
 /// Runs sequences under the option sets whose position leaves `part` when divided by `parts`.
-fn run_part(part: usize, parts: usize) -> Totals {
+fn run_part(engine: Engine, part: usize, parts: usize) -> Totals {
     let cases = u32::try_from(setting("GABION_CASES", 30)).expect("a small number of cases");
     let mut totals = Totals::default();
-    let sets = option_sets()
+    let sets = option_sets(engine)
         .into_iter()
         .enumerate()
         .filter(|(number, _)| number % parts == part);
     for (number, options) in sets {
         let seed = base_seed() + number as u64;
-        println!("model: option set {number}, seed {seed}, {cases} cases");
+        println!("model: {engine}, option set {number}, seed {seed}, {cases} cases");
         let config = Config {
             cases,
             failure_persistence: None,
@@ -52,11 +54,11 @@ fn run_part(part: usize, parts: usize) -> Totals {
             Ok(())
         });
         if let Err(failure) = result {
-            panic!("option set {number}, seed {seed}, {options:?}: {failure}");
+            panic!("{engine}, option set {number}, seed {seed}, {options:?}: {failure}");
         }
         totals.merge(&seen);
     }
-    println!("model: {totals:?}");
+    println!("model: {engine}, {totals:?}");
     totals
 }
 
@@ -73,10 +75,19 @@ fn assert_covered(totals: &Totals) {
 
 #[test]
 fn the_store_equals_its_twin_even_option_sets() {
-    assert_covered(&run_part(0, 2));
+    assert_covered(&run_part(Engine::Wip, 0, 2));
 }
 
 #[test]
 fn the_store_equals_its_twin_odd_option_sets() {
-    assert_covered(&run_part(1, 2));
+    assert_covered(&run_part(Engine::Wip, 1, 2));
+}
+
+#[test]
+fn a_flex_store_equals_its_twin() {
+    let totals = run_part(Engine::Flex, 0, 1);
+    let cases = setting("GABION_CASES", 30);
+    assert!(totals.writes > 150 * cases, "{totals:?}");
+    assert!(totals.flushes > 100 * cases, "{totals:?}");
+    assert!(totals.log_segments > 60 * cases, "{totals:?}");
 }

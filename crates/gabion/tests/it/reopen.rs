@@ -79,7 +79,10 @@ fn other_options_read_what_was_written_before() {
     let sim = SimDisk::new();
     let disk = Disk::simulated(&sim);
     let mut twin = Twin::new(KEYSPACES.len());
-    for (number, options) in crate::support::option_sets().into_iter().enumerate() {
+    for (number, options) in crate::support::option_sets(gabion::Engine::Wip)
+        .into_iter()
+        .enumerate()
+    {
         let subject = Subject::open(&disk, &options).unwrap();
         assert_twin(&subject.db, &twin);
         for step in Workload::new(base_seed() + number as u64, 60).steps {

@@ -34,7 +34,7 @@ fn put_some(subject: &Subject, twin: &mut Twin, random: &mut Random, count: usiz
 
 #[test]
 fn the_log_of_an_idle_store_is_a_segment_or_less() {
-    for (number, options) in option_sets().into_iter().enumerate() {
+    for (number, options) in option_sets(gabion::Engine::Wip).into_iter().enumerate() {
         let _context = Context(|| format!("option set {number}: {options:?}"));
         let sim = SimDisk::recording();
         let subject = Subject::open(&Disk::simulated(&sim), &options).unwrap();

@@ -370,7 +370,8 @@ impl SimFile {
             }
             Some(kind) => (0, Some(kind.errno())),
             None if missing > 0 => (
-                whole - usize::try_from(missing).unwrap_or(whole),
+                // What is missing may be a gap in front of the bytes, too.
+                whole.saturating_sub(usize::try_from(missing).unwrap_or(whole)),
                 Some(Errno::NOSPC),
             ),
             None => (whole, None),

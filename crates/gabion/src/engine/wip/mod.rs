@@ -57,14 +57,14 @@ mod due;
 mod file;
 mod flush;
 mod manifest;
-mod memtable;
+pub(crate) mod memtable;
 mod merge;
 mod multi_get;
 pub(crate) mod names;
 mod pace;
 mod prefix_index;
 mod priority;
-mod range_deletes;
+pub(crate) mod range_deletes;
 mod readpath;
 mod reads;
 mod reclaim;
@@ -73,7 +73,7 @@ mod rest;
 mod retain;
 mod scan;
 mod schedule;
-mod snapshots;
+pub(crate) mod snapshots;
 mod space;
 mod split;
 mod stats;
@@ -109,7 +109,8 @@ use throttle::Throttle;
 use writepath::{Leader, MetTables, Turns, WriteQueue};
 
 pub(crate) use scan::{OpenStore, Scan, key_range};
-pub use verify::{CheckReport, Problem, check, check_disk};
+pub(crate) use verify::check_disk;
+pub use verify::{CheckReport, Problem};
 pub(crate) use writepath::Write;
 
 /// The longest key, in bytes.
@@ -496,7 +497,7 @@ impl Versions {
 }
 
 /// When a new MemTable is in order, by the options.
-fn keep_order(options: &Options) -> KeepOrder {
+pub(crate) fn keep_order(options: &Options) -> KeepOrder {
     match options.memtable_form {
         MemTableForm::Hash => KeepOrder::Never,
         MemTableForm::Ordered => KeepOrder::Always,

@@ -235,7 +235,7 @@ impl Fragments {
     }
 
     /// The smallest first key of a fragment above `key`.
-    fn next_lower(&self, key: &[u8]) -> Option<&[u8]> {
+    pub(crate) fn next_lower(&self, key: &[u8]) -> Option<&[u8]> {
         let above = self.0.partition_point(|fragment| *fragment.lower <= *key);
         self.0.get(above).map(|fragment| &*fragment.lower)
     }

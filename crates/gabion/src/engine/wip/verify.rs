@@ -44,32 +44,9 @@ pub struct Problem {
     pub what: String,
 }
 
-/// Reads every byte of the store in the directory `path` and checks it: checksums, order, counts,
-/// filters, and that all files fit together. Changes nothing. The store must not be open.
-///
-/// Damage is reported in [`CheckReport::problems`].
-///
-/// # Errors
-/// [`Error::NotAStore`], [`Error::NewerFormat`], [`Error::Media`] when the store is open or the
-/// medium fails.
-pub fn check(path: impl AsRef<Path>) -> Result<CheckReport> {
-    let path = path.as_ref();
-    if !path.is_dir() {
-        let why = "the directory does not exist".to_owned();
-        return Err(Error::NotAStore {
-            path: path.to_owned(),
-            why,
-        });
-    }
-    check_disk(&Disk::system(path)?)
-}
-
-/// As [`check`], on a disk of any kind.
-///
-/// # Errors
-/// As there.
-#[doc(hidden)]
-pub fn check_disk(disk: &Disk) -> Result<CheckReport> {
+/// Verifies the store of a disk. Damage is part of the report; an error means that the check could
+/// not be done.
+pub(crate) fn check_disk(disk: &Disk) -> Result<CheckReport> {
     // Looked at before the lock, which makes a file where no store is.
     if !disk.exists(CURRENT)? {
         let why = "it has no file named CURRENT".to_owned();

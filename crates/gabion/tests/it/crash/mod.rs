@@ -17,16 +17,17 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
 use explore::{Counts, explore};
-use gabion::{Durability, Options};
+use gabion::{Durability, Engine, Options};
 use record::Recording;
 
 use crate::support::{Random, Totals, base_seed, each_seed, setting, small_options};
 
 /// The options of the workload with a seed: as small as possible, everything done by the writer.
-fn options_of(seed: u64) -> Options {
+fn options_of(engine: Engine, seed: u64) -> Options {
     let mut random = Random::new(seed ^ 0x0007_1045);
     let durability = [Durability::Sync, Durability::Buffered][random.index(2)];
     small_options()
+        .engine(engine)
         .durability(durability)
         .memtable_budget_bytes([4 << 10, 48 << 10, 96 << 10, 160 << 10][random.index(4)])
         .log_bytes_max([2 << 10, 16 << 10, 64 << 10][random.index(3)])
@@ -35,15 +36,14 @@ fn options_of(seed: u64) -> Options {
         .split_ways([2, 8][random.index(2)])
 }
 
-#[test]
-fn a_power_cut_after_any_operation_leaves_a_prefix_with_all_that_was_durable() {
-    let wanted = setting("GABION_CRASH_POINTS", 30_000);
+/// Explores workloads on an engine until so many images were opened.
+fn explore_all(engine: Engine, wanted: u64) -> Totals {
     let began = Instant::now();
     let done = AtomicU64::new(0);
     // ORDER: Relaxed (both); the number stands for itself.
     let goes_on = |_| done.load(Ordering::Relaxed) < wanted;
     let sums = each_seed(base_seed(), goes_on, |seed| {
-        let recording = Recording::new(seed, options_of(seed));
+        let recording = Recording::new(seed, options_of(engine, seed));
         let counts = explore(&recording);
         done.fetch_add(counts.images(), Ordering::Relaxed);
         (counts, recording.totals)
@@ -56,7 +56,10 @@ fn a_power_cut_after_any_operation_leaves_a_prefix_with_all_that_was_durable() {
     }
     let seconds = began.elapsed().as_secs_f64();
     let per_second = f64::from(u32::try_from(counts.images()).unwrap_or(u32::MAX)) / seconds;
-    println!("crash: from seed {}, {counts:?}, {totals:?}", base_seed());
+    println!(
+        "crash: {engine} from seed {}, {counts:?}, {totals:?}",
+        base_seed()
+    );
     println!(
         "crash: {} images, {per_second:.0} images/s",
         counts.images()
@@ -67,13 +70,31 @@ fn a_power_cut_after_any_operation_leaves_a_prefix_with_all_that_was_durable() {
         counts.lost_writes > wanted / 40,
         "power cuts that lose nothing show nothing"
     );
-    // Per image, so that the coverage is the same for longer runs.
+    totals
+}
+
+// Coverage is asked for per image, so that it is the same for longer runs.
+
+#[test]
+fn a_power_cut_after_any_operation_leaves_a_prefix_with_all_that_was_durable() {
+    let wanted = setting("GABION_CRASH_POINTS", 30_000);
+    let totals = explore_all(Engine::Wip, wanted);
     assert!(
         totals.flushes > wanted / 250 && totals.compactions > wanted / 400,
         "{totals:?}"
     );
     assert!(
         totals.splits > wanted / 2_500 && totals.log_segments > wanted / 400,
+        "{totals:?}"
+    );
+}
+
+#[test]
+fn a_power_cut_leaves_a_prefix_in_a_flex_store() {
+    let wanted = setting("GABION_CRASH_POINTS", 30_000) / 3;
+    let totals = explore_all(Engine::Flex, wanted);
+    assert!(
+        totals.flushes > wanted / 250 && totals.log_segments > wanted / 1_000,
         "{totals:?}"
     );
 }

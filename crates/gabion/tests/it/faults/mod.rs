@@ -10,7 +10,7 @@
 
 mod run;
 
-use gabion::{Durability, Options};
+use gabion::{Durability, Engine, Options};
 use gabion_media::{Disk, Fault, FaultKind, SimDisk};
 use run::{Counts, Run};
 
@@ -41,10 +41,11 @@ const READ_FAULTS: [(FaultKind, bool); 3] = [
     (FaultKind::ReadEio, true),
 ];
 
-fn options_of(seed: u64) -> Options {
+fn options_of(engine: Engine, seed: u64) -> Options {
     let mut random = Random::new(seed ^ 0x0fa1_0175);
     let durability = [Durability::Sync, Durability::Buffered][random.index(2)];
     small_options()
+        .engine(engine)
         .durability(durability)
         .memtable_budget_bytes([4 << 10, 48 << 10, 96 << 10][random.index(3)])
         .log_bytes_max([2 << 10, 16 << 10][random.index(2)])
@@ -54,8 +55,8 @@ fn options_of(seed: u64) -> Options {
 }
 
 /// Runs a workload without a fault, to count its operations, and then with one at each.
-fn strike_everywhere(seed: u64) -> Counts {
-    let options = options_of(seed);
+fn strike_everywhere(engine: Engine, seed: u64) -> Counts {
+    let options = options_of(engine, seed);
     let workload = Workload::new(seed, WRITES);
     let sound = SimDisk::recording();
     let mut counts = Counts::default();
@@ -88,13 +89,26 @@ fn strike_everywhere(seed: u64) -> Counts {
 
 #[test]
 fn a_fault_at_every_operation_loses_nothing_acknowledged() {
-    let workloads = setting("GABION_FAULT_WORKLOADS", 54);
+    strike_workloads(Engine::Wip, setting("GABION_FAULT_WORKLOADS", 54));
+}
+
+#[test]
+fn a_fault_at_every_operation_of_a_flex_store_loses_nothing_acknowledged() {
+    strike_workloads(Engine::Flex, setting("GABION_FAULT_WORKLOADS", 54) / 6);
+}
+
+/// Strikes so many workloads on an engine.
+fn strike_workloads(engine: Engine, workloads: u64) {
     let first = base_seed();
     let mut counts = Counts::default();
-    for sum in each_seed(first, |begun| begun < workloads, strike_everywhere) {
+    for sum in each_seed(
+        first,
+        |begun| begun < workloads,
+        |seed| strike_everywhere(engine, seed),
+    ) {
         counts.merge(&sum);
     }
-    println!("faults: from seed {first}, {counts:?}");
+    println!("faults: {engine}, from seed {first}, {counts:?}");
     assert_eq!(counts.workloads, workloads);
     assert!(counts.faults > 60 * workloads, "{counts:?}");
     assert!(counts.refused > counts.faults / 2, "{counts:?}");
@@ -107,9 +121,15 @@ fn a_fault_at_every_operation_loses_nothing_acknowledged() {
 
 #[test]
 fn writes_go_on_when_a_full_disk_has_space_again() {
+    Engine::ALL
+        .iter()
+        .for_each(|engine| go_on_after_full(*engine));
+}
+
+fn go_on_after_full(engine: Engine) {
     for seed in base_seed()..base_seed() + 10 {
-        let _context = Context(|| format!("seed {seed}"));
-        let options = options_of(seed).log_bytes_max(16 << 10);
+        let _context = Context(|| format!("{engine}, seed {seed}"));
+        let options = options_of(engine, seed).log_bytes_max(16 << 10);
         let sim = SimDisk::recording();
         let subject = Subject::open(&Disk::simulated(&sim), &options).unwrap();
         let mut twin = crate::support::Twin::new(crate::support::KEYSPACES.len());

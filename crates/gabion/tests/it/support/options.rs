@@ -1,6 +1,6 @@
 //! Option sets so small that every mechanism of the engine runs all the time.
 
-use gabion::{Compression, Durability, MemTableForm, Options, TableReads};
+use gabion::{Compression, Durability, Engine, MemTableForm, Options, TableReads};
 
 /// A store in which a few hundred writes flush, compact, split and turn the log over, all of it in
 /// the writing thread.
@@ -19,9 +19,44 @@ pub(crate) fn small_options() -> Options {
         .searches_until_ordered(2)
 }
 
+/// Ways to be small of an engine.
+pub(crate) fn option_sets(engine: Engine) -> Vec<Options> {
+    match engine {
+        Engine::Flex => flex_option_sets(),
+        _ => wip_option_sets(),
+    }
+}
+
+/// Seven ways for FlexDB: without and with a cache, large and tiny MemTables, with threads.
+fn flex_option_sets() -> Vec<Options> {
+    let small = || small_options().engine(Engine::Flex);
+    vec![
+        small().memtable_budget_bytes(8 << 10),
+        small().cache_bytes(0),
+        small()
+            .memtable_budget_bytes(1 << 10)
+            .log_bytes_max(2 << 10),
+        small()
+            .background_threads(1)
+            .memtable_budget_bytes(16 << 10),
+        small()
+            .background_threads(2)
+            .durability(Durability::Sync)
+            .memtable_budget_bytes(4 << 10)
+            .cache_bytes(1 << 10),
+        small()
+            .background_threads(2)
+            .durability(Durability::default())
+            .log_bytes_max(2 << 10),
+        small()
+            .memtable_budget_bytes(1 << 20)
+            .log_bytes_max(1 << 20),
+    ]
+}
+
 /// Twelve ways to be small, half of them with background threads, half of them with mapped tables,
 /// a third of them with each form of the MemTables, pairs of them with the same compression.
-pub(crate) fn option_sets() -> Vec<Options> {
+fn wip_option_sets() -> Vec<Options> {
     let small = small_options;
     let sets = vec![
         small(),

@@ -1,0 +1,45 @@
+//! Gabion's FlexDB engine as a target.
+
+use gabion::{Durability, Engine, Options};
+use serde_json::json;
+
+use super::wip::opened;
+use crate::Error;
+use crate::target::{Abilities, Store, StoreOptions, Target};
+
+/// The target `flex`.
+pub const TARGET: Target = Target {
+    name: "flex",
+    about: concat!(
+        "Gabion's FlexDB engine, version ",
+        env!("CARGO_PKG_VERSION")
+    ),
+    abilities: Abilities {
+        ordered: true,
+        synced_writes: true,
+        persistent: true,
+    },
+    open,
+};
+
+fn open(options: &StoreOptions) -> Result<Box<dyn Store>, Error> {
+    let durability = Durability::Buffered;
+    let mut store = Options::default()
+        .engine(Engine::Flex)
+        .create_if_missing(!options.existing)
+        .error_if_exists(!options.existing)
+        .durability(durability)
+        .cache_bytes(options.cache_bytes)
+        .background_threads(options.background_threads);
+    if let Some(bytes) = options.write_buffer_bytes {
+        store = store.memtable_budget_bytes(bytes);
+    }
+    let settings = json!({
+        "durability": durability.to_string(),
+        "cache_bytes": store.cache_bytes,
+        "memtable_budget_bytes": store.memtable_budget_bytes,
+        "log_bytes_max": store.log_bytes_max,
+        "background_threads": store.background_threads,
+    });
+    Ok(opened(store.open(&options.dir)?, settings))
+}

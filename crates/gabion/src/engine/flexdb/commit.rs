@@ -1,0 +1,333 @@
+//! Merging a frozen generation into the spaces: the paper's committer.
+//!
+//! # Order
+//! 1. The log is synced: nothing is in a space that a power loss could take from the log (I2).
+//! 2. Interval by interval, in the order of the keys, the writes of a keyspace are put into its
+//!    space. If readers of earlier moments are registered, what is overwritten is noted before.
+//! 3. The generation leaves the view; for readers of earlier moments it stays among the past ones.
+//! 4. The spaces are synced, then the root says that the log's segments before those of the next
+//!    generation are not needed, then these are removed.
+//!
+//! A failure leaves the generation where it was, and all of it is merged again: when there was no
+//! space, after a while; else when the store is opened again.
+//!
+//! # Waiting
+//! Readers wait while the trees of one interval's change are updated. Writers wait for nothing
+//! here; when generations that wait take more than the budget, new writes wait (`schedule`).
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use super::generation::{Generation, Layer};
+use super::partition::{Change, Held, Partition};
+use super::{Flex, Keyspace};
+use crate::engine::wip::memtable::MemCursor;
+use crate::engine::wip::range_deletes::{Fragment, Fragments};
+use crate::log::LogSyncer;
+use crate::types::{Kind, SEQ_MAX, Seq};
+use crate::{Result, Slice};
+
+/// Keys that are changed together at most: bounds how long readers wait.
+const CHANGES_MAX: usize = 64;
+
+/// Bytes of new pairs that are written together at most, if they are more than one.
+const CHANGE_BYTES_MAX: usize = 64 << 10;
+
+impl Flex {
+    /// Merges the oldest frozen generation; false when there is none.
+    pub(super) fn merge_oldest(&self) -> Result<bool> {
+        let _lock = self.merge_lock.lock();
+        let view = self.view.load_full();
+        let Some(generation) = view.frozen().last() else {
+            return Ok(false);
+        };
+        // DURABLE: the log holds all writes of the generation before a space does.
+        self.syncer.sync().map_err(|error| self.fail(error))?;
+        // ORDER: Release pairs with the Acquire in `is_outdated`.
+        self.merging.fetch_max(generation.number, Ordering::Release);
+        // Who registers from here on reads at the generation's newest number or a later one.
+        let max_seq = generation.max_seq();
+        let protected = self.snapshots.protect(|| max_seq);
+        let notes = protected.stripe(max_seq) != Some(0);
+        let keyspaces = self.keyspaces.load_full();
+        merge_layers(&keyspaces, generation, notes)?;
+        self.change_view(|view| {
+            view.waiting.pop();
+            if notes {
+                view.past.insert(0, Arc::clone(generation));
+            }
+        });
+        self.forget_past();
+        self.counters.count_flush();
+        for keyspace in keyspaces.iter() {
+            keyspace.partition.sync()?;
+        }
+        // DURABLE: what this generation and those before it wrote is in the spaces.
+        self.move_tail(max_seq)?;
+        Ok(true)
+    }
+
+    /// Says durably that the log is not needed before the oldest generation that waits.
+    fn move_tail(&self, merged: Seq) -> Result<()> {
+        let tail = self
+            .view
+            .load()
+            .waiting
+            .last()
+            .map_or(0, |oldest| oldest.first_segment);
+        let mut root = self.root.lock();
+        if tail > root.log_tail {
+            let mut next = root.clone();
+            next.log_tail = tail;
+            next.last_seq = next.last_seq.max(merged);
+            next.forget_seals();
+            self.write_root(&mut root, next)?;
+        }
+        drop(root);
+        remove_log(&self.syncer, tail);
+        Ok(())
+    }
+
+    /// Lets go of past generations that no reader needs.
+    pub(super) fn forget_past(&self) {
+        let oldest = self.snapshots.protect(|| SEQ_MAX).last_of(0);
+        let needed = |past: &Arc<Generation>| past.max_seq() > oldest;
+        if !self.view.load().past.iter().all(needed) {
+            self.change_view(|view| view.past.retain(needed));
+        }
+    }
+
+    /// Merges everything, and writes all intervals of a range anew that lie in several extents.
+    pub(crate) fn compact_range(
+        &self,
+        keyspace: &Keyspace,
+        lower: &[u8],
+        upper: Option<&[u8]>,
+    ) -> Result<()> {
+        self.flush()?;
+        let mut at = Some(lower.to_vec());
+        let mut changed = false;
+        while let Some(key) = at.filter(|key| upper.is_none_or(|upper| &**key < upper)) {
+            self.check_writable()?;
+            let _lock = self.merge_lock.lock();
+            let held = keyspace.partition.interval(&key)?;
+            let done = keyspace.partition.defragment(&held);
+            changed |= done.map_err(|error| self.record(error))?;
+            at = held.found.upper.as_deref().map(<[u8]>::to_vec);
+        }
+        if changed {
+            let _lock = self.merge_lock.lock();
+            keyspace
+                .partition
+                .sync()
+                .map_err(|error| self.record(error))?;
+            self.counters.count_compaction();
+        }
+        Ok(())
+    }
+}
+
+/// Removes segments that the root says are not needed.
+fn remove_log(syncer: &LogSyncer, tail: u64) {
+    if let Err(error) = syncer.remove_before(tail) {
+        // The next open, or the next call, removes them.
+        tracing::warn!(%error, "a log segment that is not needed any more stays for now");
+    }
+}
+
+/// Merges the layers of a generation, each by a thread of its own if several are large.
+fn merge_layers(keyspaces: &[Arc<Keyspace>], generation: &Generation, notes: bool) -> Result<()> {
+    let layers = generation.layers();
+    let pairs = keyspaces.iter().zip(layers.iter());
+    let merges: Vec<Merge<'_>> = pairs
+        .filter(|(_, layer)| !layer.is_empty())
+        .map(|(keyspace, layer)| Merge {
+            keyspace,
+            generation,
+            layer,
+            notes,
+        })
+        .collect();
+    // Small ones are not worth a thread; besides, a store without threads stays deterministic.
+    let large = |merge: &&Merge<'_>| merge.layer.table.items() > 10_000;
+    if merges.iter().filter(large).count() < 2 {
+        return merges.iter().try_for_each(Merge::run);
+    }
+    let results: Vec<Result<()>> = std::thread::scope(|scope| {
+        let threads: Vec<_> = merges
+            .iter()
+            .map(|merge| scope.spawn(|| merge.run()))
+            .collect();
+        let joined = threads.into_iter().map(|thread| {
+            thread
+                .join()
+                .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+        });
+        joined.collect()
+    });
+    results.into_iter().collect()
+}
+
+/// The merge of one keyspace's writes.
+struct Merge<'m> {
+    keyspace: &'m Arc<Keyspace>,
+    generation: &'m Generation,
+    layer: &'m Layer,
+    /// Whether somebody needs what is overwritten.
+    notes: bool,
+}
+
+impl Merge<'_> {
+    fn partition(&self) -> &Partition {
+        &self.keyspace.partition
+    }
+
+    fn run(&self) -> Result<()> {
+        let mut cursor = self.layer.table.sorted();
+        cursor.seek_first();
+        let deletes = self.layer.deletes();
+        let mut at: Vec<u8> = Vec::new();
+        while let Some(start) = next_key(&cursor, &deletes, &at) {
+            match self.step(&mut cursor, &deletes, &start)? {
+                Some(next) => at = next,
+                None => break,
+            }
+        }
+        Ok(())
+    }
+
+    /// Merges what concerns the interval of `start`, or a part of it; returns the first key that is
+    /// left, `None` at the end of all keys.
+    fn step(
+        &self,
+        cursor: &mut MemCursor,
+        deletes: &Fragments,
+        start: &[u8],
+    ) -> Result<Option<Vec<u8>>> {
+        let found = self.partition().find(start);
+        let upper = found.upper.as_deref();
+        let written = cursor.valid() && upper.is_none_or(|upper| cursor.key() < upper);
+        // What lies in front of `start` is merged already.
+        let whole = |fragment: &Fragment| {
+            let covers_end = match (&fragment.upper, upper) {
+                (None, _) => true,
+                (Some(end), Some(upper)) => upper <= &**end,
+                (Some(_), None) => false,
+            };
+            *found.lower == *start && covers_end
+        };
+        if !self.notes && !written && deletes.find(start).is_some_and(whole) {
+            if found.entry.len > 0 {
+                self.partition().clear(&found)?;
+            }
+            return Ok(upper.map(<[u8]>::to_vec));
+        }
+        let held = self.partition().interval(start)?;
+        let (changes, next) = self.changes(cursor, deletes, &held, start);
+        if self.notes {
+            self.note(&held, &changes);
+        }
+        self.partition().change(&held, &changes)?;
+        Ok(next)
+    }
+
+    /// The changes of an interval from `start` on, at most so many that readers do not wait long,
+    /// and the first key behind them.
+    fn changes(
+        &self,
+        cursor: &mut MemCursor,
+        deletes: &Fragments,
+        held: &Held,
+        start: &[u8],
+    ) -> (Vec<Change>, Option<Vec<u8>>) {
+        let upper = held.found.upper.as_deref();
+        let mut writes = Vec::new();
+        let mut bytes = 0;
+        while cursor.valid() && upper.is_none_or(|upper| cursor.key() < upper) {
+            if writes.len() == CHANGES_MAX || (bytes > CHANGE_BYTES_MAX) {
+                break;
+            }
+            let key = cursor.key().to_vec();
+            let deleted = deletes.find(&key).map_or(0, |found| found.newest(SEQ_MAX));
+            let is_put = cursor.kind() == Kind::Put && cursor.seq() > deleted;
+            let value = is_put.then(|| cursor.value());
+            bytes += key.len() + value.as_ref().map_or(0, |value| value.len());
+            // Older versions of the key may be in other runs of the cursor.
+            while cursor.valid() && cursor.key() == key {
+                cursor.next_key();
+            }
+            writes.push(Change { key, value });
+        }
+        let rest = cursor.valid() && upper.is_none_or(|upper| cursor.key() < upper);
+        let end = match rest {
+            true => Some(cursor.key().to_vec()),
+            false => upper.map(<[u8]>::to_vec),
+        };
+        if deletes.is_empty() {
+            return (writes, end);
+        }
+        (
+            with_deleted(writes, deletes, held, start, end.as_deref()),
+            end,
+        )
+    }
+
+    /// Notes what the space holds of the keys that are about to change.
+    fn note(&self, held: &Held, changes: &[Change]) {
+        let interval = &held.interval;
+        let mut bytes = 0;
+        for change in changes {
+            let at = interval.count_below(&change.key);
+            let is_there = at < interval.len() && interval.key(at) == change.key;
+            let value = is_there.then(|| Slice::new(interval.value_bytes(at)));
+            bytes += self.layer.note_image(&change.key, value);
+        }
+        self.generation.add_image_bytes(bytes);
+    }
+}
+
+/// The smallest key from `at` on that a merge must look at.
+fn next_key(cursor: &MemCursor, deletes: &Fragments, at: &[u8]) -> Option<Vec<u8>> {
+    let written = cursor.valid().then(|| cursor.key());
+    let deleted = match deletes.find(at) {
+        Some(_) => Some(at),
+        None => deletes.next_lower(at),
+    };
+    let next = match (written, deleted) {
+        (Some(written), Some(deleted)) => written.min(deleted),
+        (Some(one), None) | (None, Some(one)) => one,
+        (None, None) => return None,
+    };
+    Some(next.to_vec())
+}
+
+/// The changes together with the pairs of the interval that deleted ranges cover, from `start` up
+/// to `end`.
+fn with_deleted(
+    writes: Vec<Change>,
+    deletes: &Fragments,
+    held: &Held,
+    start: &[u8],
+    end: Option<&[u8]>,
+) -> Vec<Change> {
+    let interval = &held.interval;
+    let from = interval.count_below(start);
+    let to = end.map_or(interval.len(), |end| interval.count_below(end));
+    let mut changes = Vec::with_capacity(writes.len() + to.saturating_sub(from));
+    let mut writes = writes.into_iter().peekable();
+    for at in from..to {
+        let key = interval.key(at);
+        while let Some(write) = writes.next_if(|write| &*write.key < key) {
+            changes.push(write);
+        }
+        let is_written = writes.peek().is_some_and(|write| write.key == key);
+        if !is_written && deletes.find(key).is_some() {
+            changes.push(Change {
+                key: key.to_vec(),
+                value: None,
+            });
+        }
+    }
+    changes.extend(writes);
+    changes
+}

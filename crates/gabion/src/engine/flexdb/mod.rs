@@ -1,0 +1,316 @@
+//! FlexDB: all pairs sorted in one address space, changed in place.
+//!
+//! # Idea (paper, section 5)
+//! A FlexSpace inserts and removes bytes anywhere at the cost of writing them. So pairs can be kept
+//! in order without levels and without compactions: a write goes to the log and to a MemTable; when
+//! the MemTables are full, their pairs are put where they belong among those of the space, and
+//! nothing else is written. A sparse index in memory says where each interval of some 16 pairs
+//! lies; intervals that are read often are cached, decoded.
+//!
+//! # Files
+//! The root (`layout`) names the keyspaces and says which part of the log is needed; the log is
+//! that of all engines; each keyspace has a space of its own, which is a partition: merged, synced
+//! and recovered by itself.
+//!
+//! # Rooms
+//! | file | journey |
+//! |---|---|
+//! | `writepath` | a write: log, MemTable, publication |
+//! | `readpath`, `scan` | a get, a range scan |
+//! | `generation` | MemTables, and what is kept for readers of earlier moments |
+//! | `commit` | a frozen generation is merged into the spaces, the log's tail moves on |
+//! | `partition`, `index`, `interval`, `cache` | a space of pairs, and finding them |
+//! | `schedule` | threads, waiting |
+//! | `recovery`, `layout` | open and close, the root |
+//! | `verify`, `stats` | what there is |
+//!
+//! # Invariants
+//! - I1. A write that is acknowledged is in the log, or merged into a synced space. The root's tail
+//!   moves past a segment of the log only after the spaces that hold its writes were synced.
+//! - I2. A generation is merged only when the log is durable up to its newest write. So what a
+//!   power loss leaves is a prefix of the writes: what the spaces hold of later moments is in the
+//!   log, too.
+//! - I3. Generations are merged in their order, one at a time. Repeating a merge, as a whole or
+//!   from any place on, changes nothing: its writes say what keys have in the end.
+//! - I4. A reader at a registered number finds what was overwritten since: see `generation`.
+//! - I5. Locks are taken in the order merge, writer, view, index; each may be skipped.
+//!
+//! # Linearization and durability points
+//! A write takes effect when its number is published, after it is in its MemTable. It survives the
+//! end of the process when it is in the log's mapping, and the loss of power when a sync of the log
+//! that began later has returned. A merge takes effect nowhere: what readers see stays the same.
+//!
+//! # Recovery
+//! The spaces recover themselves, each to a state between two merges or within one. All of the log
+//! that the root needs is replayed into MemTables, whatever of it the spaces hold already; these
+//! say the same as the spaces or something newer, so a batch that a crash has split among spaces is
+//! whole again. The index is rebuilt from the marks of the spaces, at a stride, by several threads.
+//!
+//! # Deviations from the paper
+//! Keyspaces, batches and snapshots; merges give way after each interval, not after 1000 pairs, and
+//! keep readers out only while the trees change; a space for each keyspace, whose merges run side
+//! by side.
+//!
+//! | paper's term | here |
+//! |---|---|
+//! | committer | `commit` |
+//! | anchor, sparse index entry | `index::Entry` |
+//! | flexspace_defrag of an interval | `partition::Plan` that rewrites |
+//!
+//! Source: Chen, Zhong, Wu: Efficient Data Management with a Flexible Address Space, section 5.
+
+mod cache;
+mod commit;
+mod generation;
+mod index;
+mod interval;
+mod layout;
+mod partition;
+mod readpath;
+mod recovery;
+mod scan;
+mod schedule;
+mod stats;
+mod verify;
+mod writepath;
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+
+use arc_swap::ArcSwap;
+use gabion_media::{DirLock, Disk};
+use parking_lot::Mutex;
+
+use crate::engine::wip::memtable::ChunkPool;
+use crate::engine::wip::snapshots::Snapshots;
+use crate::log::LogSyncer;
+use crate::types::Seq;
+use crate::{Error, Options, Result};
+
+use cache::Cache;
+use generation::View;
+use layout::Root;
+use partition::Partition;
+use schedule::Schedule;
+use stats::Counters;
+use writepath::{WriteQueue, Writer};
+
+pub(crate) use layout::ROOT_NAME;
+pub(crate) use scan::Scan;
+pub(super) use verify::check_disk;
+pub(crate) use writepath::Write;
+
+/// A keyspace: a name, and a space of sorted pairs.
+pub(crate) struct Keyspace {
+    /// The number by which the log and the root know the keyspace.
+    pub(crate) id: u32,
+    /// The name that users give it.
+    pub(crate) name: String,
+    partition: Partition,
+}
+
+/// The engine. Background threads share it with the facade.
+pub(crate) struct Flex {
+    options: Options,
+    disk: Disk,
+    cache: Arc<Cache>,
+    pool: Arc<ChunkPool>,
+    /// All keyspaces; a keyspace's number is its position.
+    keyspaces: ArcSwap<Vec<Arc<Keyspace>>>,
+    /// The newest sequence number that readers see.
+    visible: AtomicU64,
+    snapshots: Snapshots,
+
+    queue: WriteQueue,
+    /// The log's write half and the next number; whoever writes holds it.
+    writer: Mutex<Writer>,
+    syncer: Arc<LogSyncer>,
+
+    view: ArcSwap<View>,
+    /// Held while the view is replaced.
+    view_lock: Mutex<()>,
+    /// The newest generation whose merge has begun.
+    merging: AtomicU64,
+    /// Held by whoever changes the content of spaces.
+    merge_lock: Mutex<()>,
+    /// The root as it was last written.
+    root: Mutex<Root>,
+
+    schedule: Schedule,
+    counters: Counters,
+    /// The failure that made the store read-only.
+    failure: OnceLock<String>,
+    closed: AtomicBool,
+    /// Held until the store is closed.
+    lock: Mutex<Option<DirLock>>,
+}
+
+impl Flex {
+    /// The keyspace of that name.
+    pub(crate) fn find_keyspace(&self, name: &str) -> Option<Arc<Keyspace>> {
+        let keyspaces = self.keyspaces.load();
+        keyspaces
+            .iter()
+            .find(|keyspace| keyspace.name == name)
+            .cloned()
+    }
+
+    /// The names of all keyspaces, in the order in which they were made.
+    pub(crate) fn keyspace_names(&self) -> Vec<String> {
+        let keyspaces = self.keyspaces.load();
+        keyspaces
+            .iter()
+            .map(|keyspace| keyspace.name.clone())
+            .collect()
+    }
+
+    /// The keyspace of that name, made durably if it does not exist.
+    pub(crate) fn create_keyspace(&self, name: &str) -> Result<Arc<Keyspace>> {
+        if let Some(keyspace) = self.find_keyspace(name) {
+            return Ok(keyspace);
+        }
+        let size = name.len() as u64;
+        if size == 0 || size > 255 {
+            return Err(Error::Limit {
+                what: "name of a keyspace (1 to 255 bytes)",
+                size,
+                limit: 255,
+            });
+        }
+        self.check_writable()?;
+        let mut root = self.root.lock();
+        if let Some(keyspace) = self.find_keyspace(name) {
+            return Ok(keyspace);
+        }
+        let id = u32::try_from(root.keyspaces.len()).expect("fewer than 2^32 keyspaces");
+        let disk = self.disk.part(&layout::space_prefix(id));
+        for left in disk.list()? {
+            disk.remove(&left)?;
+        }
+        let partition = Partition::open(disk, &self.cache, &self.options)?;
+        let keyspace = Arc::new(Keyspace {
+            id,
+            name: name.to_owned(),
+            partition,
+        });
+        let mut next = root.clone();
+        next.keyspaces.push(name.to_owned());
+        self.write_root(&mut root, next)?;
+        let mut all = self.keyspaces.load().to_vec();
+        all.push(Arc::clone(&keyspace));
+        self.keyspaces.store(Arc::new(all));
+        Ok(keyspace)
+    }
+
+    /// Writes the root. Where there is no space for it, the store goes on with the old one; after
+    /// any other failure nobody knows which of the two is in effect, so the store turns read-only.
+    fn write_root(&self, root: &mut Root, next: Root) -> Result<()> {
+        match next.write(&self.disk) {
+            Ok(()) => {
+                *root = next;
+                Ok(())
+            }
+            Err(error) if error.is_no_space() => Err(error),
+            Err(error) => Err(self.fail(error)),
+        }
+    }
+
+    /// Registers the newest visible sequence number for a reader.
+    pub(crate) fn begin_snapshot(&self) -> Seq {
+        self.snapshots.register(|| self.visible())
+    }
+
+    /// Registers a number once more that is registered.
+    pub(crate) fn share_snapshot(&self, seq: Seq) {
+        self.snapshots.register_again(seq);
+    }
+
+    /// Ends a registration.
+    pub(crate) fn end_snapshot(&self, seq: Seq) {
+        self.snapshots.release(seq);
+        if !self.view.load().past.is_empty() {
+            self.forget_past();
+        }
+    }
+
+    /// The newest sequence number that readers see.
+    fn visible(&self) -> Seq {
+        // ORDER: Acquire pairs with the Release in `publish`.
+        self.visible.load(Ordering::Acquire)
+    }
+
+    /// Makes everything up to `seq` visible. This is where writes take effect.
+    fn publish(&self, seq: Seq) {
+        // ORDER: Release pairs with the Acquire in `visible`: the entries are in the MemTables
+        // before their number is seen.
+        self.visible.store(seq, Ordering::Release);
+    }
+
+    /// The first failure, if there was one.
+    fn failure(&self) -> Option<&str> {
+        self.failure.get().map(String::as_str)
+    }
+
+    /// Keeps the first failure that makes the store read-only, and passes the error on.
+    fn fail(&self, error: Error) -> Error {
+        if self.failure.set(error.to_string()).is_ok() {
+            tracing::error!(%error, "the store is read-only from here on");
+        }
+        self.schedule.wake();
+        error
+    }
+
+    /// An error unless the store takes writes.
+    fn check_writable(&self) -> Result<()> {
+        if let Some(cause) = self.failure() {
+            return Err(Error::ReadOnly {
+                cause: cause.to_owned(),
+            });
+        }
+        // ORDER: Relaxed; closing waits for writers through their lock.
+        if self.closed.load(Ordering::Relaxed) {
+            return Err(Error::Closed);
+        }
+        Ok(())
+    }
+
+    /// Replaces the view.
+    fn change_view(&self, change: impl FnOnce(&mut View)) {
+        let _lock = self.view_lock.lock();
+        let mut view = View::clone(&self.view.load());
+        change(&mut view);
+        self.view.store(Arc::new(view));
+    }
+}
+
+impl From<gabion_flex::Error> for Error {
+    fn from(error: gabion_flex::Error) -> Error {
+        match error {
+            gabion_flex::Error::Media(error) => error.into(),
+            gabion_flex::Error::Corruption { file, offset, what } => {
+                Error::Corruption { file, offset, what }
+            }
+            gabion_flex::Error::NotASpace { path, why } => Error::Corruption {
+                file: path,
+                offset: 0,
+                what: format!("a space of pairs that the root names is not there: {why}"),
+            },
+            gabion_flex::Error::NewerFormat {
+                file,
+                found,
+                supported,
+            } => Error::NewerFormat {
+                file,
+                found,
+                supported,
+            },
+            gabion_flex::Error::Options { what } => Error::InvalidOption {
+                option: "memtable_budget_bytes",
+                why: what,
+            },
+            other => Error::ReadOnly {
+                cause: other.to_string(),
+            },
+        }
+    }
+}

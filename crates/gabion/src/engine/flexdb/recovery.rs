@@ -1,0 +1,203 @@
+//! Opening and closing a store.
+//!
+//! # Open
+//! 1. Lock the directory. Read the root, or make a store.
+//! 2. Open the spaces; each recovers itself. Rebuild their indexes.
+//! 3. Replay the log from the root's tail into a generation.
+//! 4. Seal: make the replayed segments durable, record their lengths in the root.
+//!    DURABLE: what was replayed cannot be lost again, and what was cut off cannot come back.
+//! 5. Remove void segments. Start the log in a new segment, and the threads.
+//!
+//! A crash at any step leaves a store that opens the same way.
+//!
+//! # Close
+//! Stop the threads, wait for the writer and for a merge, sync and cut the log, record its length.
+//! What is in MemTables stays in the log.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+
+use arc_swap::ArcSwap;
+use gabion_media::Disk;
+use parking_lot::Mutex;
+
+use super::cache::Cache;
+use super::generation::{Generation, View};
+use super::layout::{self, LOCK_NAME, Root, space_prefix};
+use super::partition::Partition;
+use super::schedule::Schedule;
+use super::stats::Counters;
+use super::writepath::{WriteQueue, Writer};
+use super::{Flex, Keyspace};
+use crate::engine::wip::keep_order;
+use crate::engine::wip::memtable::ChunkPool;
+use crate::engine::wip::names::log_name;
+use crate::engine::wip::snapshots::{Protected, Snapshots};
+use crate::log::{Log, LogOptions, ReplayEnd, decode, replay};
+use crate::types::{SEQ_MAX, Seq, hash_key};
+use crate::{Error, Options, Result};
+
+/// Largest size of a log segment.
+const SEGMENT_BYTES_MAX: u64 = 64 << 20;
+
+impl Flex {
+    /// Opens the store on `disk`, recovering it if need be, and starts its threads.
+    pub(crate) fn open(disk: Disk, options: Options) -> Result<Arc<Flex>> {
+        // Nothing is left behind where no store is to be made, not even the lock file.
+        if !layout::exists(&disk)? && !options.create_if_missing {
+            return Err(Error::NotAStore {
+                path: disk.path().to_owned(),
+                why: "the directory is empty".to_owned(),
+            });
+        }
+        let lock = disk.lock(LOCK_NAME)?;
+        let mut root = read_or_create(&disk, &options)?;
+        let cache = Arc::new(Cache::new(options.cache_bytes));
+        let recycle = usize::try_from(options.memtable_budget_bytes).unwrap_or(usize::MAX);
+        let pool = ChunkPool::new(recycle);
+        let keyspaces = open_keyspaces(&disk, &root, &cache, &options)?;
+        let replayed = Generation::new(1, root.log_tail, &pool, keep_order(&options));
+        let (end, last_seq) = replay_log(&disk, &root, &replayed)?;
+
+        for log in end.seal(&disk)? {
+            root.sealed.insert(log.segment, log.length);
+        }
+        root.last_seq = root.last_seq.max(last_seq);
+        root.write(&disk)?;
+        end.clean(&disk)?;
+
+        let log_options = LogOptions {
+            segment_bytes_max: SEGMENT_BYTES_MAX.min((options.log_bytes_max / 16).max(1)),
+        };
+        let log = Log::start(&disk, &end, &log_options)?;
+        let syncer = log.syncer();
+        let engine = Arc::new(Flex {
+            options,
+            disk,
+            cache,
+            pool,
+            keyspaces: ArcSwap::from_pointee(keyspaces),
+            visible: AtomicU64::new(last_seq),
+            snapshots: Snapshots::default(),
+            queue: WriteQueue::default(),
+            writer: Mutex::new(Writer {
+                log: Some(log),
+                next_seq: last_seq + 1,
+            }),
+            syncer,
+            view: ArcSwap::from_pointee(View {
+                waiting: vec![Arc::new(replayed)],
+                past: Vec::new(),
+            }),
+            view_lock: Mutex::new(()),
+            merging: AtomicU64::new(0),
+            merge_lock: Mutex::new(()),
+            root: Mutex::new(root),
+            schedule: Schedule::default(),
+            counters: Counters::default(),
+            failure: OnceLock::new(),
+            closed: AtomicBool::new(false),
+            lock: Mutex::new(Some(lock)),
+        });
+        engine.start_threads();
+        Ok(engine)
+    }
+
+    /// Closes the store; a second call does nothing.
+    pub(crate) fn close(&self) -> Result<()> {
+        // ORDER: Relaxed; the writer's lock below orders what writers did.
+        if self.closed.swap(true, Ordering::Relaxed) {
+            return Ok(());
+        }
+        self.schedule.wake();
+        self.schedule.stop();
+        let result = self.close_log();
+        for keyspace in self.keyspaces.load().iter() {
+            keyspace.partition.close();
+        }
+        self.lock.lock().take();
+        result
+    }
+
+    fn close_log(&self) -> Result<()> {
+        let _no_merge = self.merge_lock.lock();
+        let mut writer = self.writer.lock();
+        let Some(log) = writer.log.take() else {
+            return Ok(());
+        };
+        if let Some(cause) = self.failure() {
+            return Err(Error::ReadOnly {
+                cause: cause.to_owned(),
+            });
+        }
+        let sealed = log.close()?;
+        let mut root = self.root.lock();
+        root.sealed.insert(sealed.segment, sealed.length);
+        root.last_seq = root.last_seq.max(writer.next_seq - 1);
+        root.write(&self.disk)
+    }
+}
+
+fn read_or_create(disk: &Disk, options: &Options) -> Result<Root> {
+    if layout::exists(disk)? {
+        if options.error_if_exists {
+            return Err(Error::InvalidOption {
+                option: "error_if_exists",
+                why: format!("{} holds a store already", disk.path().display()),
+            });
+        }
+        return Root::read(disk);
+    }
+    let root = Root {
+        log_tail: 1,
+        ..Root::default()
+    };
+    root.write(disk)?;
+    Ok(root)
+}
+
+fn open_keyspaces(
+    disk: &Disk,
+    root: &Root,
+    cache: &Arc<Cache>,
+    options: &Options,
+) -> Result<Vec<Arc<Keyspace>>> {
+    let open = |(id, name): (u32, &String)| {
+        let disk = disk.part(&space_prefix(id));
+        Ok(Arc::new(Keyspace {
+            id,
+            name: name.clone(),
+            partition: Partition::open(disk, cache, options)?,
+        }))
+    };
+    (0..).zip(&root.keyspaces).map(open).collect()
+}
+
+/// Replays the log into a generation; returns where it ended and the last sequence number.
+fn replay_log(disk: &Disk, root: &Root, generation: &Generation) -> Result<(ReplayEnd, Seq)> {
+    let mut last_seq = root.last_seq;
+    let sealed: &BTreeMap<u64, u64> = &root.sealed;
+    let end = replay(disk, root.log_tail, sealed, |lsn, payload| {
+        let damaged = |malformed: crate::log::Malformed| {
+            malformed.in_file(disk.path_of(&log_name(lsn.segment())), lsn.offset())
+        };
+        for operation in decode(payload).map_err(damaged)? {
+            let operation = operation.map_err(damaged)?;
+            if operation.keyspace as usize >= root.keyspaces.len() {
+                return Err(Error::Corruption {
+                    file: disk.path_of(&log_name(lsn.segment())),
+                    offset: lsn.offset(),
+                    what: format!("a record names keyspace {}, unknown", operation.keyspace),
+                });
+            }
+            last_seq = last_seq.max(operation.seq);
+            let change = (operation.kind, operation.key, operation.value);
+            let hash = hash_key(operation.key);
+            let newest = || Protected::only(SEQ_MAX);
+            generation.insert(operation.keyspace, change, hash, operation.seq, newest);
+        }
+        Ok(())
+    })?;
+    Ok((end, last_seq))
+}
