@@ -263,7 +263,7 @@ fn requests_that_cannot_be_meant_are_refused() {
         "wipp",
         "fillseq",
         &[],
-        &["no target is named wipp", "wip, empty"],
+        &["no target is named wipp", "wip, flex, empty"],
     );
     refuse(
         2,
