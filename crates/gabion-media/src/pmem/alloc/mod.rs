@@ -145,6 +145,8 @@ impl Allocator {
         if size > self.geometry.size || align > self.geometry.chunk_bytes {
             return Err(Refusal::Full);
         }
+        // A block of no bytes has a place of its own, too.
+        let size = size.max(1);
         let class = self.classes.class_for(size, align);
         let mut reserved = self.try_reserve(class, size)?;
         if reserved.is_none() {

@@ -131,6 +131,26 @@ proptest! {
 }
 
 #[test]
+fn a_block_of_no_bytes_has_a_place_of_its_own_whatever_its_alignment() {
+    let region = Region::new(1 << 20);
+    let options = PoolOptions {
+        chunk_bytes: 4096,
+        ..PoolOptions::default()
+    };
+    let pool = Pool::create_in(&region, options).unwrap();
+    let mut blocks = Blocks::new();
+    for align in [1, 64, 4096, 4096] {
+        let block = pool.alloc_aligned(0, align, 0).unwrap();
+        let (at, length) = (block.offset::<u8>().raw(), block.size());
+        assert!(length > 0 && !overlaps(&blocks, at, length), "{align}");
+        pool.fence();
+        block.commit::<u8>();
+        blocks.insert(at, length);
+        check(&pool, &blocks).unwrap();
+    }
+}
+
+#[test]
 fn threads_never_share_a_block() {
     const THREADS: u64 = 4;
     let options = PoolOptions {
