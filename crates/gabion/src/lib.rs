@@ -46,6 +46,7 @@ mod engine;
 mod error;
 mod iter;
 mod log;
+mod names;
 mod options;
 pub mod pm;
 mod slice;

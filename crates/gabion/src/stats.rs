@@ -1,5 +1,8 @@
 //! What a store did and what it holds: as a struct and as JSON.
 
+use std::time::Duration;
+
+use gabion_media::{Purpose, WriteCounts};
 use serde::Serialize;
 
 /// Counts since the store was opened, and sizes as they are now. Bytes unless a name says else.
@@ -114,6 +117,20 @@ pub struct WrittenBytes {
 }
 
 impl WrittenBytes {
+    /// What a disk has counted.
+    pub(crate) fn of(counts: &WriteCounts) -> WrittenBytes {
+        WrittenBytes {
+            log: counts.bytes_of(Purpose::Log),
+            flush: counts.bytes_of(Purpose::Flush),
+            compaction: counts.bytes_of(Purpose::Compaction),
+            split: counts.bytes_of(Purpose::Split),
+            merge: counts.bytes_of(Purpose::Merge),
+            gc: counts.bytes_of(Purpose::Gc),
+            checkpoint: counts.bytes_of(Purpose::Checkpoint),
+            metadata: counts.bytes_of(Purpose::Metadata),
+        }
+    }
+
     /// Everything.
     pub fn total(&self) -> u64 {
         self.log + self.without_log()
@@ -180,4 +197,21 @@ pub struct BucketStats {
     /// Reads that had to look at its tables: gets that found nothing in MemTables, and scans. From
     /// samples of one in 64.
     pub reads: u64,
+}
+
+/// `part` over `whole`; 0 when there is no whole.
+#[expect(
+    clippy::cast_precision_loss,
+    reason = "a ratio of byte counts for people"
+)]
+pub(crate) fn ratio(part: u64, whole: u64) -> f64 {
+    match whole {
+        0 => 0.0,
+        _ => part as f64 / whole as f64,
+    }
+}
+
+/// A duration in nanoseconds, at most 584 years.
+pub(crate) fn nanos(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }

@@ -48,31 +48,31 @@ const UNSAFE_PLACES: &[(&str, &str)] = &[
         "calls the prefetch intrinsic",
     ),
     (
-        "crates/gabion/src/engine/wip/memtable/arena/mod.rs",
+        "crates/gabion/src/engine/memtable/arena/mod.rs",
         "walks the records of chunks, and lends them as long as the arena is held",
     ),
     (
-        "crates/gabion/src/engine/wip/memtable/arena/pool.rs",
+        "crates/gabion/src/engine/memtable/arena/pool.rs",
         "allocates the chunks",
     ),
     (
-        "crates/gabion/src/engine/wip/memtable/arena/record.rs",
+        "crates/gabion/src/engine/memtable/arena/record.rs",
         "records behind packed pointers",
     ),
     (
-        "crates/gabion/src/engine/wip/memtable/directory.rs",
+        "crates/gabion/src/engine/memtable/directory.rs",
         "lock-free hash directory",
     ),
     (
-        "crates/gabion/src/engine/wip/memtable/order/cursor.rs",
+        "crates/gabion/src/engine/memtable/order/cursor.rs",
         "holds on to nodes and records, together with their memory",
     ),
     (
-        "crates/gabion/src/engine/wip/memtable/order/mod.rs",
+        "crates/gabion/src/engine/memtable/order/mod.rs",
         "reaches the first node of the tree",
     ),
     (
-        "crates/gabion/src/engine/wip/memtable/order/node.rs",
+        "crates/gabion/src/engine/memtable/order/node.rs",
         "nodes and records behind pointers that readers follow without locks",
     ),
     (

@@ -2,35 +2,52 @@
 //!
 //! The facade holds a store, its keyspaces and its scans as enums of the engines, so that a call
 //! costs one predictable branch.
+//!
+//! Each engine has a folder. What engines share stands beside them: `write` and its queue,
+//! `memtable`, `range_deletes`, `snapshots`, `keyspaces`, `schedule`, `health`, `counters` and
+//! `check`.
 
+mod check;
+mod counters;
 pub(crate) mod flexdb;
+mod health;
+mod keyspaces;
+mod memtable;
+mod range_deletes;
+mod schedule;
+mod snapshots;
 pub(crate) mod wip;
+mod write;
 
 use std::ops::Bound;
-use std::path::Path;
 use std::sync::Arc;
 
 use gabion_media::Disk;
 
 use crate::db::Store;
+use crate::names;
 use crate::options::{Durability, Engine, Options};
-use crate::types::{Kind, Seq};
+use crate::types::Seq;
 use crate::{Error, Result, Slice, Stats};
 
 use flexdb::Flex;
+use keyspaces::Named;
 use wip::Wip;
 
-pub(crate) use wip::key_range;
-pub use wip::{CheckReport, Problem};
+pub use check::{CheckReport, Problem, check, check_disk};
 
 /// The longest key of any engine, in bytes.
-pub(crate) const KEY_BYTES_MAX: u64 = wip::KEY_BYTES_MAX;
+pub(crate) const KEY_BYTES_MAX: u64 = (64 << 10) - 1;
 
-/// The longest value of any engine, in bytes.
-pub(crate) const VALUE_BYTES_MAX: u64 = wip::VALUE_BYTES_MAX;
+/// The longest value of any engine, in bytes. A value and its key fit into one frame of the log and
+/// one block of a table, both of which state lengths in 31 bits.
+pub(crate) const VALUE_BYTES_MAX: u64 = 1 << 30;
 
 /// The largest batch, in bytes of keys, values and their headers: it is one record of the log.
-pub(crate) const BATCH_BYTES_MAX: u64 = wip::BATCH_BYTES_MAX;
+pub(crate) const BATCH_BYTES_MAX: u64 = (1 << 30) + (1 << 20);
+
+/// The longest name of a keyspace, in bytes.
+const NAME_BYTES_MAX: u64 = 255;
 
 /// An open store of one of the engines.
 #[derive(Clone)]
@@ -57,18 +74,7 @@ pub(crate) enum Scan {
 }
 
 /// One write, as the facade hands it in.
-#[derive(Clone, Copy)]
-pub(crate) enum Write<'w> {
-    /// A single operation.
-    Single {
-        keyspace: &'w Keyspace,
-        kind: Kind,
-        key: &'w [u8],
-        value: &'w [u8],
-    },
-    /// Encoded operations.
-    Batch(&'w crate::log::BatchEncoder),
-}
+pub(crate) type Write<'w> = write::Write<'w, Keyspace>;
 
 /// Both engines do the same thing, each in its way.
 macro_rules! each {
@@ -76,6 +82,17 @@ macro_rules! each {
         match $handle {
             Handle::Wip($engine) => $call,
             Handle::Flex($engine) => $call,
+        }
+    };
+}
+
+/// As the macro above, with a keyspace of the store.
+macro_rules! each_with {
+    ($handle:expr, $keyspace:ident, $engine:ident => $call:expr) => {
+        match ($handle, $keyspace) {
+            (Handle::Wip($engine), Keyspace::Wip($keyspace)) => $call,
+            (Handle::Flex($engine), Keyspace::Flex($keyspace)) => $call,
+            _ => foreign(),
         }
     };
 }
@@ -89,15 +106,31 @@ fn foreign() -> ! {
 impl Keyspace {
     pub(crate) fn id(&self) -> u32 {
         match self {
-            Keyspace::Wip(keyspace) => keyspace.id,
-            Keyspace::Flex(keyspace) => keyspace.id,
+            Keyspace::Wip(keyspace) => keyspace.id(),
+            Keyspace::Flex(keyspace) => keyspace.id(),
         }
     }
 
     pub(crate) fn name(&self) -> &str {
         match self {
-            Keyspace::Wip(keyspace) => &keyspace.name,
-            Keyspace::Flex(keyspace) => &keyspace.name,
+            Keyspace::Wip(keyspace) => keyspace.name(),
+            Keyspace::Flex(keyspace) => keyspace.name(),
+        }
+    }
+
+    #[inline]
+    fn wip(&self) -> &wip::Keyspace {
+        match self {
+            Keyspace::Wip(keyspace) => keyspace,
+            Keyspace::Flex(_) => foreign(),
+        }
+    }
+
+    #[inline]
+    fn flex(&self) -> &flexdb::Keyspace {
+        match self {
+            Keyspace::Flex(keyspace) => keyspace,
+            Keyspace::Wip(_) => foreign(),
         }
     }
 }
@@ -107,7 +140,7 @@ impl Handle {
     pub(crate) fn open(disk: Disk, options: Options) -> Result<Handle> {
         let engine = match (
             disk.exists(flexdb::ROOT_NAME)?,
-            disk.exists(wip::names::CURRENT)?,
+            disk.exists(names::CURRENT)?,
         ) {
             (true, _) => Engine::Flex,
             (false, true) => Engine::Wip,
@@ -123,7 +156,16 @@ impl Handle {
         each!(self, engine => engine.close())
     }
 
+    /// The keyspace of that name, made durably if it does not exist.
     pub(crate) fn create_keyspace(&self, name: &str) -> Result<Keyspace> {
+        let size = name.len() as u64;
+        if !(1..=NAME_BYTES_MAX).contains(&size) {
+            return Err(Error::Limit {
+                what: "name of a keyspace (1 to 255 bytes)",
+                size,
+                limit: NAME_BYTES_MAX,
+            });
+        }
         Ok(match self {
             Handle::Wip(engine) => Keyspace::Wip(engine.create_keyspace(name)?),
             Handle::Flex(engine) => Keyspace::Flex(engine.create_keyspace(name)?),
@@ -132,13 +174,14 @@ impl Handle {
 
     pub(crate) fn find_keyspace(&self, name: &str) -> Option<Keyspace> {
         match self {
-            Handle::Wip(engine) => engine.find_keyspace(name).map(Keyspace::Wip),
-            Handle::Flex(engine) => engine.find_keyspace(name).map(Keyspace::Flex),
+            Handle::Wip(engine) => engine.keyspaces.find(name).map(Keyspace::Wip),
+            Handle::Flex(engine) => engine.keyspaces.find(name).map(Keyspace::Flex),
         }
     }
 
+    /// The names of all keyspaces, in the order in which they were made.
     pub(crate) fn keyspace_names(&self) -> Vec<String> {
-        each!(self, engine => engine.keyspace_names())
+        each!(self, engine => engine.keyspaces.names())
     }
 
     /// Performs a write of so many bytes of keys and values.
@@ -146,40 +189,10 @@ impl Handle {
     pub(crate) fn write(&self, write: Write<'_>, user_bytes: u64, sync: bool) -> Result<()> {
         match self {
             Handle::Wip(engine) => {
-                let write = match write {
-                    Write::Batch(operations) => wip::Write::Batch(operations),
-                    Write::Single {
-                        keyspace: Keyspace::Wip(keyspace),
-                        kind,
-                        key,
-                        value,
-                    } => wip::Write::Single {
-                        keyspace,
-                        kind,
-                        key,
-                        value,
-                    },
-                    Write::Single { .. } => foreign(),
-                };
-                engine.write(write, user_bytes, sync)
+                engine.write(write.with_keyspace(Keyspace::wip), user_bytes, sync)
             }
             Handle::Flex(engine) => {
-                let write = match write {
-                    Write::Batch(operations) => flexdb::Write::Batch(operations),
-                    Write::Single {
-                        keyspace: Keyspace::Flex(keyspace),
-                        kind,
-                        key,
-                        value,
-                    } => flexdb::Write::Single {
-                        keyspace,
-                        kind,
-                        key,
-                        value,
-                    },
-                    Write::Single { .. } => foreign(),
-                };
-                engine.write(write, user_bytes, sync)
+                engine.write(write.with_keyspace(Keyspace::flex), user_bytes, sync)
             }
         }
     }
@@ -192,11 +205,7 @@ impl Handle {
         key: &[u8],
         snapshot: Option<Seq>,
     ) -> Result<Option<Slice>> {
-        match (self, keyspace) {
-            (Handle::Wip(engine), Keyspace::Wip(keyspace)) => engine.get(keyspace, key, snapshot),
-            (Handle::Flex(engine), Keyspace::Flex(keyspace)) => engine.get(keyspace, key, snapshot),
-            _ => foreign(),
-        }
+        each_with!(self, keyspace, engine => engine.get(keyspace, key, snapshot))
     }
 
     /// The values of several keys at a registered number.
@@ -206,15 +215,7 @@ impl Handle {
         keys: &[K],
         snapshot: Seq,
     ) -> Result<Vec<Option<Slice>>> {
-        match (self, keyspace) {
-            (Handle::Wip(engine), Keyspace::Wip(keyspace)) => {
-                engine.multi_get(keyspace, keys, snapshot)
-            }
-            (Handle::Flex(engine), Keyspace::Flex(keyspace)) => {
-                engine.multi_get(keyspace, keys, snapshot)
-            }
-            _ => foreign(),
-        }
+        each_with!(self, keyspace, engine => engine.multi_get(keyspace, keys, snapshot))
     }
 
     /// WipDB, of a store that is of it.
@@ -259,16 +260,48 @@ impl Handle {
         lower: &[u8],
         upper: Option<&[u8]>,
     ) -> Result<()> {
-        match (self, keyspace) {
-            (Handle::Wip(engine), Keyspace::Wip(keyspace)) => {
-                engine.compact_range(keyspace, lower, upper)
-            }
-            (Handle::Flex(engine), Keyspace::Flex(keyspace)) => {
-                engine.compact_range(keyspace, lower, upper)
-            }
-            _ => foreign(),
-        }
+        each_with!(self, keyspace, engine => engine.compact_range(keyspace, lower, upper))
     }
+}
+
+/// There is no store where one should be opened, and none is to be made.
+fn no_store(disk: &Disk) -> Error {
+    Error::NotAStore {
+        path: disk.path().to_owned(),
+        why: "the directory is empty".to_owned(),
+    }
+}
+
+/// There is a store where a new one should be made.
+fn store_exists(disk: &Disk) -> Error {
+    Error::InvalidOption {
+        option: "error_if_exists",
+        why: format!("{} holds a store already", disk.path().display()),
+    }
+}
+
+/// The keys of a range from the first one on and below the second one, where there is one; `None`
+/// when the range holds no key.
+pub(crate) fn key_range(
+    (lower, upper): (Bound<&[u8]>, Bound<&[u8]>),
+) -> Option<(Vec<u8>, Option<Vec<u8>>)> {
+    let lower = match lower {
+        Bound::Included(key) => key.to_vec(),
+        Bound::Excluded(key) => successor(key),
+        Bound::Unbounded => Vec::new(),
+    };
+    let upper = match upper {
+        Bound::Included(key) => Some(successor(key)),
+        Bound::Excluded(key) => Some(key.to_vec()),
+        Bound::Unbounded => None,
+    };
+    let holds_keys = upper.as_ref().is_none_or(|upper| lower < *upper);
+    holds_keys.then_some((lower, upper))
+}
+
+/// The smallest key above `key`.
+fn successor(key: &[u8]) -> Vec<u8> {
+    [key, &[0]].concat()
 }
 
 /// A scan of a store at a number whose registration it takes over.
@@ -329,35 +362,4 @@ impl Scan {
     pub(crate) fn value_bytes(&self) -> &[u8] {
         each_scan!(self, scan => scan.value_bytes())
     }
-}
-
-/// Reads every byte of the store in the directory `path` and checks it: checksums, order, counts,
-/// filters, and that all files fit together. Changes nothing. The store must not be open.
-///
-/// Damage is reported in [`CheckReport::problems`].
-///
-/// # Errors
-/// [`Error::NotAStore`], [`Error::NewerFormat`], [`Error::Media`] when the store is open or the
-/// medium fails.
-pub fn check(path: impl AsRef<Path>) -> Result<CheckReport> {
-    let path = path.as_ref();
-    if !path.is_dir() {
-        return Err(Error::NotAStore {
-            path: path.to_owned(),
-            why: "the directory does not exist".to_owned(),
-        });
-    }
-    check_disk(&Disk::system(path)?)
-}
-
-/// As [`check`], on a disk of any kind.
-///
-/// # Errors
-/// As there.
-#[doc(hidden)]
-pub fn check_disk(disk: &Disk) -> Result<CheckReport> {
-    if disk.exists(flexdb::ROOT_NAME)? {
-        return flexdb::check_disk(disk);
-    }
-    wip::check_disk(disk)
 }

@@ -60,11 +60,11 @@ mod writepath;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use batch::{
-    BATCH_HEAD_BYTES, BatchEncoder, Op, OpHead, RelogEncoder, batch_head, decode,
-};
+pub(crate) use batch::{BATCH_HEAD_BYTES, BatchEncoder, Op, OpHead, RelogEncoder, batch_head};
 pub(crate) use codec::Malformed;
-pub(crate) use recovery::{ReplayEnd, replay};
+#[cfg(test)]
+pub(crate) use recovery::replay;
+pub(crate) use recovery::{ReplayEnd, replay_operations};
 pub(crate) use sync::LogSyncer;
 pub(crate) use writepath::Log;
 

@@ -41,10 +41,11 @@ use std::path::PathBuf;
 
 use gabion_media::{Disk, Purpose, TEMPORARY_SUFFIX};
 
-use super::SealedLog;
+use super::batch::{Op, decode};
 use super::layout::{HEADER_BYTES, HeaderState, Lsn, SegmentHeader, VERSION};
 use super::reader::{SegmentReader, Step};
-use crate::engine::wip::names::{log_name, parse_log_name};
+use super::{Malformed, SealedLog};
+use crate::names::{log_name, parse_log_name};
 use crate::{Error, Result};
 
 /// What a replay found.
@@ -106,6 +107,30 @@ pub(crate) fn replay(
     }
     let cut = cut.or(replay.doubt.take());
     replay.finish(cut)
+}
+
+/// As [`replay`], with each operation of the records and the segment that it is in. An operation
+/// of none of the first `keyspaces` keyspaces is damage.
+pub(crate) fn replay_operations(
+    disk: &Disk,
+    from: u64,
+    sealed: &BTreeMap<u64, u64>,
+    keyspaces: usize,
+    mut apply: impl FnMut(u64, Op<'_>) -> Result<()>,
+) -> Result<ReplayEnd> {
+    replay(disk, from, sealed, |lsn, payload| {
+        let (segment, offset) = (lsn.segment(), lsn.offset());
+        let damaged = |malformed: Malformed| malformed.in_file(path_of(disk, segment), offset);
+        for operation in decode(payload).map_err(damaged)? {
+            let operation = operation.map_err(damaged)?;
+            if operation.keyspace as usize >= keyspaces {
+                let what = format!("a record names keyspace {}, unknown", operation.keyspace);
+                return Err(corruption(disk, segment, offset, what));
+            }
+            apply(segment, operation)?;
+        }
+        Ok(())
+    })
 }
 
 struct Replay<'a> {

@@ -22,8 +22,8 @@ use parking_lot::Mutex;
 use super::recovery::ReplayEnd;
 use super::writepath::segment_bytes_for;
 use super::{LogOptions, SealedLog};
-use crate::engine::wip::names::log_name;
 use crate::log::layout::Lsn;
+use crate::names::log_name;
 use crate::{Error, Result};
 
 /// Size of the first segment: small, so that a small store is small.

@@ -10,7 +10,7 @@ use super::layout::HEADER_BYTES;
 use super::layout::Lsn;
 use super::recovery::replay;
 use super::{Log, LogOptions, ReplayEnd};
-use crate::engine::wip::names::{log_name, parse_log_name};
+use crate::names::{log_name, parse_log_name};
 use crate::{Error, Result};
 
 const SMALL: LogOptions = LogOptions {

@@ -17,7 +17,7 @@ use super::recovery::ReplayEnd;
 use super::segments::Segments;
 use super::sync::LogSyncer;
 use super::{LogOptions, SealedLog};
-use crate::engine::wip::names::log_name;
+use crate::names::log_name;
 use crate::{Error, Result};
 
 /// Payloads up to this length are copied together before they are written: up to about here the

@@ -21,8 +21,8 @@ use std::sync::atomic::Ordering;
 use super::generation::{Generation, Layer};
 use super::partition::{Change, Held, Partition};
 use super::{Flex, Keyspace};
-use crate::engine::wip::memtable::MemCursor;
-use crate::engine::wip::range_deletes::{Fragment, Fragments};
+use crate::engine::memtable::MemCursor;
+use crate::engine::range_deletes::{Fragment, Fragments};
 use crate::log::LogSyncer;
 use crate::types::{Kind, SEQ_MAX, Seq};
 use crate::{Result, Slice};
@@ -49,7 +49,7 @@ impl Flex {
         let max_seq = generation.max_seq();
         let protected = self.snapshots.protect(|| max_seq);
         let notes = protected.stripe(max_seq) != Some(0);
-        let keyspaces = self.keyspaces.load_full();
+        let keyspaces = self.keyspaces.load();
         merge_layers(&keyspaces, generation, notes)?;
         self.change_view(|view| {
             view.waiting.pop();
@@ -58,7 +58,7 @@ impl Flex {
             }
         });
         self.forget_past();
-        self.counters.count_flush();
+        self.counters.flushes.add(1);
         for keyspace in keyspaces.iter() {
             keyspace.partition.sync()?;
         }
@@ -108,7 +108,7 @@ impl Flex {
         let mut at = Some(lower.to_vec());
         let mut changed = false;
         while let Some(key) = at.filter(|key| upper.is_none_or(|upper| &**key < upper)) {
-            self.check_writable()?;
+            self.health.check_writable()?;
             let _lock = self.merge_lock.lock();
             let held = keyspace.partition.interval(&key)?;
             let done = keyspace.partition.defragment(&held);
@@ -121,7 +121,7 @@ impl Flex {
                 .partition
                 .sync()
                 .map_err(|error| self.record(error))?;
-            self.counters.count_compaction();
+            self.counters.compactions.add(1);
         }
         Ok(())
     }

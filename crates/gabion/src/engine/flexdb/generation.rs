@@ -23,9 +23,9 @@ use arc_swap::ArcSwap;
 use parking_lot::RwLock;
 
 use crate::Slice;
-use crate::engine::wip::memtable::{ChunkPool, KeepOrder, MemTable};
-use crate::engine::wip::range_deletes::Fragments;
-use crate::engine::wip::snapshots::Protected;
+use crate::engine::memtable::{ChunkPool, KeepOrder, MemTable};
+use crate::engine::range_deletes::Fragments;
+use crate::engine::snapshots::Protected;
 use crate::types::{Kind, Seq};
 
 /// Memory that a version takes beside its key and value, roughly.

@@ -26,14 +26,12 @@ use gabion_media::{Disk, Purpose, TEMPORARY_SUFFIX};
 
 use crate::log::Malformed;
 use crate::log::codec::{Reader, put_bytes, put_varint};
+use crate::names::LOCK;
 use crate::types::{SEQ_MAX, Seq};
 use crate::{Error, Result};
 
 /// Name of the root file.
 pub(crate) const ROOT_NAME: &str = "FLEXDB";
-
-/// Name of the lock file.
-pub(super) const LOCK_NAME: &str = "LOCK";
 
 const MAGIC: [u8; 8] = *b"GABFLXDB";
 
@@ -159,7 +157,7 @@ pub(super) fn exists(disk: &Disk) -> Result<bool> {
         return Ok(true);
     }
     let temporary = format!("{ROOT_NAME}{TEMPORARY_SUFFIX}");
-    let ours = |name: &&String| **name == LOCK_NAME || **name == temporary;
+    let ours = |name: &&String| **name == LOCK || **name == temporary;
     match names.iter().find(|name| !ours(name)) {
         None => Ok(false),
         Some(name) => Err(Error::NotAStore {

@@ -20,7 +20,7 @@
 //! | `generation` | MemTables, and what is kept for readers of earlier moments |
 //! | `commit` | a frozen generation is merged into the spaces, the log's tail moves on |
 //! | `partition`, `index`, `interval`, `cache` | a space of pairs, and finding them |
-//! | `schedule` | threads, waiting |
+//! | `schedule` | threads, and writers that wait for them |
 //! | `recovery`, `layout` | open and close, the root |
 //! | `verify`, `stats` | what there is |
 //!
@@ -74,15 +74,20 @@ mod stats;
 mod verify;
 mod writepath;
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use arc_swap::ArcSwap;
 use gabion_media::{DirLock, Disk};
 use parking_lot::Mutex;
 
-use crate::engine::wip::memtable::ChunkPool;
-use crate::engine::wip::snapshots::Snapshots;
+use super::counters::{Counters, Waits};
+use super::health::Health;
+use super::keyspaces::{Keyspaces, Named};
+use super::memtable::ChunkPool;
+use super::schedule::Schedule;
+use super::snapshots::Snapshots;
+use super::write::{self, WriteQueue};
 use crate::log::LogSyncer;
 use crate::types::Seq;
 use crate::{Error, Options, Result};
@@ -91,14 +96,14 @@ use cache::Cache;
 use generation::View;
 use layout::Root;
 use partition::Partition;
-use schedule::Schedule;
-use stats::Counters;
-use writepath::{WriteQueue, Writer};
+use writepath::Writer;
 
-pub(crate) use layout::ROOT_NAME;
+pub(super) use layout::ROOT_NAME;
 pub(crate) use scan::Scan;
 pub(super) use verify::check_disk;
-pub(crate) use writepath::Write;
+
+/// One write, as its writer hands it in.
+pub(crate) type Write<'w> = write::Write<'w, Keyspace>;
 
 /// A keyspace: a name, and a space of sorted pairs.
 pub(crate) struct Keyspace {
@@ -109,14 +114,23 @@ pub(crate) struct Keyspace {
     partition: Partition,
 }
 
+impl Named for Keyspace {
+    fn id(&self) -> u32 {
+        self.id
+    }
+
+    fn name(&self) -> &str {
+        &self.name
+    }
+}
+
 /// The engine. Background threads share it with the facade.
 pub(crate) struct Flex {
     options: Options,
     disk: Disk,
     cache: Arc<Cache>,
     pool: Arc<ChunkPool>,
-    /// All keyspaces; a keyspace's number is its position.
-    keyspaces: ArcSwap<Vec<Arc<Keyspace>>>,
+    pub(super) keyspaces: Keyspaces<Keyspace>,
     /// The newest sequence number that readers see.
     visible: AtomicU64,
     snapshots: Snapshots,
@@ -138,51 +152,24 @@ pub(crate) struct Flex {
 
     schedule: Schedule,
     counters: Counters,
-    /// The failure that made the store read-only.
-    failure: OnceLock<String>,
-    closed: AtomicBool,
+    waits: Waits,
+    health: Health,
     /// Held until the store is closed.
     lock: Mutex<Option<DirLock>>,
 }
 
 impl Flex {
-    /// The keyspace of that name.
-    pub(crate) fn find_keyspace(&self, name: &str) -> Option<Arc<Keyspace>> {
-        let keyspaces = self.keyspaces.load();
-        keyspaces
-            .iter()
-            .find(|keyspace| keyspace.name == name)
-            .cloned()
-    }
-
-    /// The names of all keyspaces, in the order in which they were made.
-    pub(crate) fn keyspace_names(&self) -> Vec<String> {
-        let keyspaces = self.keyspaces.load();
-        keyspaces
-            .iter()
-            .map(|keyspace| keyspace.name.clone())
-            .collect()
-    }
-
     /// The keyspace of that name, made durably if it does not exist.
     pub(crate) fn create_keyspace(&self, name: &str) -> Result<Arc<Keyspace>> {
-        if let Some(keyspace) = self.find_keyspace(name) {
+        if let Some(keyspace) = self.keyspaces.find(name) {
             return Ok(keyspace);
         }
-        let size = name.len() as u64;
-        if size == 0 || size > 255 {
-            return Err(Error::Limit {
-                what: "name of a keyspace (1 to 255 bytes)",
-                size,
-                limit: 255,
-            });
-        }
-        self.check_writable()?;
+        self.health.check_writable()?;
         let mut root = self.root.lock();
-        if let Some(keyspace) = self.find_keyspace(name) {
+        if let Some(keyspace) = self.keyspaces.find(name) {
             return Ok(keyspace);
         }
-        let id = u32::try_from(root.keyspaces.len()).expect("fewer than 2^32 keyspaces");
+        let id = self.keyspaces.next_id();
         let disk = self.disk.part(&layout::space_prefix(id));
         for left in disk.list()? {
             disk.remove(&left)?;
@@ -196,9 +183,7 @@ impl Flex {
         let mut next = root.clone();
         next.keyspaces.push(name.to_owned());
         self.write_root(&mut root, next)?;
-        let mut all = self.keyspaces.load().to_vec();
-        all.push(Arc::clone(&keyspace));
-        self.keyspaces.store(Arc::new(all));
+        self.keyspaces.add(&keyspace);
         Ok(keyspace)
     }
 
@@ -246,32 +231,11 @@ impl Flex {
         self.visible.store(seq, Ordering::Release);
     }
 
-    /// The first failure, if there was one.
-    fn failure(&self) -> Option<&str> {
-        self.failure.get().map(String::as_str)
-    }
-
     /// Keeps the first failure that makes the store read-only, and passes the error on.
     fn fail(&self, error: Error) -> Error {
-        if self.failure.set(error.to_string()).is_ok() {
-            tracing::error!(%error, "the store is read-only from here on");
-        }
+        self.health.fail(&error);
         self.schedule.wake();
         error
-    }
-
-    /// An error unless the store takes writes.
-    fn check_writable(&self) -> Result<()> {
-        if let Some(cause) = self.failure() {
-            return Err(Error::ReadOnly {
-                cause: cause.to_owned(),
-            });
-        }
-        // ORDER: Relaxed; closing waits for writers through their lock.
-        if self.closed.load(Ordering::Relaxed) {
-            return Err(Error::Closed);
-        }
-        Ok(())
     }
 
     /// Replaces the view.

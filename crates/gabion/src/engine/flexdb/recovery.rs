@@ -14,9 +14,8 @@
 //! Stop the threads, wait for the writer and for a merge, sync and cut the log, record its length.
 //! What is in MemTables stays in the log.
 
-use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 
 use arc_swap::ArcSwap;
 use gabion_media::Disk;
@@ -24,19 +23,22 @@ use parking_lot::Mutex;
 
 use super::cache::Cache;
 use super::generation::{Generation, View};
-use super::layout::{self, LOCK_NAME, Root, space_prefix};
+use super::layout::{self, Root, space_prefix};
 use super::partition::Partition;
-use super::schedule::Schedule;
-use super::stats::Counters;
-use super::writepath::{WriteQueue, Writer};
+use super::writepath::Writer;
 use super::{Flex, Keyspace};
-use crate::engine::wip::keep_order;
-use crate::engine::wip::memtable::ChunkPool;
-use crate::engine::wip::names::log_name;
-use crate::engine::wip::snapshots::{Protected, Snapshots};
-use crate::log::{Log, LogOptions, ReplayEnd, decode, replay};
+use crate::engine::counters::{Counters, Waits};
+use crate::engine::health::Health;
+use crate::engine::keyspaces::Keyspaces;
+use crate::engine::memtable::{ChunkPool, KeepOrder};
+use crate::engine::schedule::Schedule;
+use crate::engine::snapshots::{Protected, Snapshots};
+use crate::engine::write::WriteQueue;
+use crate::engine::{no_store, store_exists};
+use crate::log::{Log, LogOptions, ReplayEnd, replay_operations};
+use crate::names::LOCK;
 use crate::types::{SEQ_MAX, Seq, hash_key};
-use crate::{Error, Options, Result};
+use crate::{Options, Result};
 
 /// Largest size of a log segment.
 const SEGMENT_BYTES_MAX: u64 = 64 << 20;
@@ -46,18 +48,15 @@ impl Flex {
     pub(crate) fn open(disk: Disk, options: Options) -> Result<Arc<Flex>> {
         // Nothing is left behind where no store is to be made, not even the lock file.
         if !layout::exists(&disk)? && !options.create_if_missing {
-            return Err(Error::NotAStore {
-                path: disk.path().to_owned(),
-                why: "the directory is empty".to_owned(),
-            });
+            return Err(no_store(&disk));
         }
-        let lock = disk.lock(LOCK_NAME)?;
+        let lock = disk.lock(LOCK)?;
         let mut root = read_or_create(&disk, &options)?;
         let cache = Arc::new(Cache::new(options.cache_bytes));
         let recycle = usize::try_from(options.memtable_budget_bytes).unwrap_or(usize::MAX);
         let pool = ChunkPool::new(recycle);
         let keyspaces = open_keyspaces(&disk, &root, &cache, &options)?;
-        let replayed = Generation::new(1, root.log_tail, &pool, keep_order(&options));
+        let replayed = Generation::new(1, root.log_tail, &pool, KeepOrder::of(&options));
         let (end, last_seq) = replay_log(&disk, &root, &replayed)?;
 
         for log in end.seal(&disk)? {
@@ -77,7 +76,7 @@ impl Flex {
             disk,
             cache,
             pool,
-            keyspaces: ArcSwap::from_pointee(keyspaces),
+            keyspaces: Keyspaces::new(keyspaces),
             visible: AtomicU64::new(last_seq),
             snapshots: Snapshots::default(),
             queue: WriteQueue::default(),
@@ -96,8 +95,8 @@ impl Flex {
             root: Mutex::new(root),
             schedule: Schedule::default(),
             counters: Counters::default(),
-            failure: OnceLock::new(),
-            closed: AtomicBool::new(false),
+            waits: Waits::default(),
+            health: Health::default(),
             lock: Mutex::new(Some(lock)),
         });
         engine.start_threads();
@@ -106,8 +105,7 @@ impl Flex {
 
     /// Closes the store; a second call does nothing.
     pub(crate) fn close(&self) -> Result<()> {
-        // ORDER: Relaxed; the writer's lock below orders what writers did.
-        if self.closed.swap(true, Ordering::Relaxed) {
+        if !self.health.close() {
             return Ok(());
         }
         self.schedule.wake();
@@ -126,11 +124,7 @@ impl Flex {
         let Some(log) = writer.log.take() else {
             return Ok(());
         };
-        if let Some(cause) = self.failure() {
-            return Err(Error::ReadOnly {
-                cause: cause.to_owned(),
-            });
-        }
+        self.health.check()?;
         let sealed = log.close()?;
         let mut root = self.root.lock();
         root.sealed.insert(sealed.segment, sealed.length);
@@ -142,10 +136,7 @@ impl Flex {
 fn read_or_create(disk: &Disk, options: &Options) -> Result<Root> {
     if layout::exists(disk)? {
         if options.error_if_exists {
-            return Err(Error::InvalidOption {
-                option: "error_if_exists",
-                why: format!("{} holds a store already", disk.path().display()),
-            });
+            return Err(store_exists(disk));
         }
         return Root::read(disk);
     }
@@ -177,26 +168,13 @@ fn open_keyspaces(
 /// Replays the log into a generation; returns where it ended and the last sequence number.
 fn replay_log(disk: &Disk, root: &Root, generation: &Generation) -> Result<(ReplayEnd, Seq)> {
     let mut last_seq = root.last_seq;
-    let sealed: &BTreeMap<u64, u64> = &root.sealed;
-    let end = replay(disk, root.log_tail, sealed, |lsn, payload| {
-        let damaged = |malformed: crate::log::Malformed| {
-            malformed.in_file(disk.path_of(&log_name(lsn.segment())), lsn.offset())
-        };
-        for operation in decode(payload).map_err(damaged)? {
-            let operation = operation.map_err(damaged)?;
-            if operation.keyspace as usize >= root.keyspaces.len() {
-                return Err(Error::Corruption {
-                    file: disk.path_of(&log_name(lsn.segment())),
-                    offset: lsn.offset(),
-                    what: format!("a record names keyspace {}, unknown", operation.keyspace),
-                });
-            }
-            last_seq = last_seq.max(operation.seq);
-            let change = (operation.kind, operation.key, operation.value);
-            let hash = hash_key(operation.key);
-            let newest = || Protected::only(SEQ_MAX);
-            generation.insert(operation.keyspace, change, hash, operation.seq, newest);
-        }
+    let (tail, keyspaces) = (root.log_tail, root.keyspaces.len());
+    let end = replay_operations(disk, tail, &root.sealed, keyspaces, |_, operation| {
+        last_seq = last_seq.max(operation.seq);
+        let change = (operation.kind, operation.key, operation.value);
+        let hash = hash_key(operation.key);
+        let newest = || Protected::only(SEQ_MAX);
+        generation.insert(operation.keyspace, change, hash, operation.seq, newest);
         Ok(())
     })?;
     Ok((end, last_seq))

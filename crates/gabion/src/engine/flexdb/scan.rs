@@ -18,8 +18,8 @@ use std::sync::Arc;
 use super::generation::{Layer, View};
 use super::partition::Held;
 use super::{Flex, Keyspace};
-use crate::engine::wip::key_range;
-use crate::engine::wip::memtable::MemCursor;
+use crate::engine::key_range;
+use crate::engine::memtable::MemCursor;
 use crate::types::{Kind, Seq};
 use crate::{Result, Slice};
 

@@ -1,87 +1,17 @@
-//! Counting what the engine does.
+//! Counts and sizes of a store.
 
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
-
-use gabion_media::Purpose;
-
-use super::Flex;
-use crate::stats::{BucketStats, CacheStats, GarbageStats, KeyspaceStats, Stats, WrittenBytes};
-
-/// Counters of events. They order nothing, so all accesses are relaxed.
-#[derive(Default)]
-pub(super) struct Counters {
-    user_bytes: AtomicU64,
-    writes: AtomicU64,
-    flushes: AtomicU64,
-    compactions: AtomicU64,
-    slowdown_ns: AtomicU64,
-    slowdown_ns_max: AtomicU64,
-    stall_ns: AtomicU64,
-    stalls: AtomicU64,
-}
-
-impl Counters {
-    /// A write of so many bytes of keys and values was acknowledged.
-    #[inline]
-    pub(super) fn count_write(&self, user_bytes: u64) {
-        add(&self.user_bytes, user_bytes);
-        add(&self.writes, 1);
-    }
-
-    /// A generation was merged.
-    pub(super) fn count_flush(&self) {
-        add(&self.flushes, 1);
-    }
-
-    /// A range was written anew.
-    pub(super) fn count_compaction(&self) {
-        add(&self.compactions, 1);
-    }
-
-    /// A write was held back.
-    pub(super) fn count_slowdown(&self, time: Duration) {
-        let nanos = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
-        add(&self.slowdown_ns, nanos);
-        // ORDER: Relaxed, see the type.
-        self.slowdown_ns_max.fetch_max(nanos, Ordering::Relaxed);
-    }
-
-    /// A write was stopped.
-    pub(super) fn count_stall(&self, time: Duration) {
-        self.count_slowdown(time);
-        let nanos = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
-        add(&self.stall_ns, nanos);
-        add(&self.stalls, 1);
-    }
-}
-
-#[inline]
-fn add(counter: &AtomicU64, amount: u64) {
-    // ORDER: Relaxed, see `Counters`.
-    counter.fetch_add(amount, Ordering::Relaxed);
-}
-
-fn get(counter: &AtomicU64) -> u64 {
-    // ORDER: Relaxed, see `Counters`.
-    counter.load(Ordering::Relaxed)
-}
+use super::generation::Layer;
+use super::{Flex, Keyspace};
+use crate::stats::{
+    BucketStats, CacheStats, GarbageStats, KeyspaceStats, Stats, WrittenBytes, ratio,
+};
 
 impl Flex {
     /// Counts and sizes. What the spaces' own logs take is counted with the log.
     pub(crate) fn stats(&self) -> Stats {
         let counts = self.disk.counts();
-        let written = WrittenBytes {
-            log: counts.bytes_of(Purpose::Log),
-            flush: counts.bytes_of(Purpose::Flush),
-            compaction: counts.bytes_of(Purpose::Compaction),
-            split: counts.bytes_of(Purpose::Split),
-            merge: counts.bytes_of(Purpose::Merge),
-            gc: counts.bytes_of(Purpose::Gc),
-            checkpoint: counts.bytes_of(Purpose::Checkpoint),
-            metadata: counts.bytes_of(Purpose::Metadata),
-        };
-        let user_bytes = get(&self.counters.user_bytes);
+        let written = WrittenBytes::of(&counts);
+        let user_bytes = self.counters.user_bytes.get();
         let keyspaces = self.keyspaces.load();
         let view = self.view.load();
         let past: u64 = view.past.iter().map(|past| past.bytes()).sum();
@@ -117,7 +47,7 @@ impl Flex {
         let (hits, misses) = self.cache.hits_and_misses();
         Stats {
             user_bytes,
-            writes: get(&self.counters.writes),
+            writes: self.counters.writes.get(),
             written,
             syncs: counts.syncs(),
             write_amplification_without_log: ratio(written.without_log(), user_bytes),
@@ -145,26 +75,26 @@ impl Flex {
             tables: 0,
             buckets: keyspaces.len() as u64,
             buckets_in_order,
-            flushes: get(&self.counters.flushes),
-            compactions: get(&self.counters.compactions),
+            flushes: self.counters.flushes.get(),
+            compactions: self.counters.compactions.get(),
             splits: 0,
             background_wait_ns: 0,
-            slowdown_ns: get(&self.counters.slowdown_ns),
-            stall_ns: get(&self.counters.stall_ns),
-            stalls: get(&self.counters.stalls),
-            slowdown_ns_max: get(&self.counters.slowdown_ns_max),
+            slowdown_ns: self.waits.slowdown_ns.get(),
+            stall_ns: self.waits.stall_ns.get(),
+            stalls: self.waits.stalls.get(),
+            slowdown_ns_max: self.waits.slowdown_ns_max.get(),
             visible_seq: self.visible(),
             snapshots: self.snapshots.count() as u64,
             durability: self.options.durability.to_string(),
-            read_only: self.failure().map(str::to_owned),
+            read_only: self.health.failure().map(str::to_owned),
             keyspaces: keyspace_stats,
         }
     }
 
-    fn partition_stats(&self, keyspace: &super::Keyspace) -> BucketStats {
+    fn partition_stats(&self, keyspace: &Keyspace) -> BucketStats {
         let view = self.view.load();
         let memtables = view.waiting.iter().chain(&view.past);
-        let memory = |layer: &super::generation::Layer| layer.table.memory_bytes();
+        let memory = |layer: &Layer| layer.table.memory_bytes();
         BucketStats {
             lower: String::new(),
             memtable_bytes: memtables
@@ -177,17 +107,5 @@ impl Flex {
             levels: vec![vec![keyspace.partition.space().len()]],
             reads: 0,
         }
-    }
-}
-
-#[expect(
-    clippy::cast_precision_loss,
-    reason = "a ratio of byte counts for people"
-)]
-fn ratio(written: u64, user: u64) -> f64 {
-    if user == 0 {
-        0.0
-    } else {
-        written as f64 / user as f64
     }
 }

@@ -17,22 +17,16 @@
 //! nothing; later writes may succeed. After a failed sync, or another failed write of the log, the
 //! store is read-only: nobody knows what is on the medium.
 
-use std::collections::VecDeque;
 use std::sync::Arc;
 
-use parking_lot::{Condvar, Mutex};
-
 use super::generation::Generation;
-use super::{Flex, Keyspace};
-use crate::engine::wip::keep_order;
-use crate::log::{BatchEncoder, Log, OpHead, batch_head};
+use super::{Flex, Write};
+use crate::engine::memtable::KeepOrder;
+use crate::engine::write::Waiter;
+use crate::log::Log;
 use crate::options::Durability;
-use crate::types::{Kind, SEQ_MAX, Seq, hash_key};
+use crate::types::{Seq, hash_key};
 use crate::{Error, Result};
-
-/// Bytes of waiting writes that one leader takes at most, so that the first of them does not wait
-/// for a gigabyte of others.
-const GROUP_BYTES_MAX: usize = 4 << 20;
 
 /// The write half of the log, and the number of the next write.
 pub(super) struct Writer {
@@ -41,100 +35,17 @@ pub(super) struct Writer {
     pub(super) next_seq: Seq,
 }
 
-/// One write, as its writer hands it in.
-#[derive(Clone, Copy)]
-pub(crate) enum Write<'w> {
-    /// A single operation.
-    Single {
-        keyspace: &'w Arc<Keyspace>,
-        kind: Kind,
-        key: &'w [u8],
-        value: &'w [u8],
-    },
-    /// Encoded operations.
-    Batch(&'w BatchEncoder),
-}
-
-impl Write<'_> {
-    fn count(&self) -> u32 {
-        match self {
-            Write::Single { .. } => 1,
-            Write::Batch(operations) => operations.count(),
-        }
-    }
-
-    /// The operations in the log's encoding, owned, for the leader of another thread.
-    fn encode(&self) -> BatchEncoder {
-        match self {
-            Write::Single {
-                keyspace,
-                kind,
-                key,
-                value,
-            } => {
-                let mut operations = BatchEncoder::default();
-                operations.op(*kind, keyspace.id, key, value);
-                operations
-            }
-            Write::Batch(operations) => (*operations).clone(),
-        }
-    }
-}
-
-/// The queue of writes that are synced together.
-#[derive(Default)]
-pub(super) struct WriteQueue {
-    state: Mutex<QueueState>,
-}
-
-#[derive(Default)]
-struct QueueState {
-    /// Somebody leads.
-    led: bool,
-    waiting: VecDeque<Arc<Waiter>>,
-}
-
-/// A write that waits for a leader, or for its turn to lead.
-struct Waiter {
-    operations: BatchEncoder,
-    turn: Mutex<Turn>,
-    changed: Condvar,
-}
-
-enum Turn {
-    Waiting,
-    Lead,
-    Done(Result<()>),
-}
-
-impl Waiter {
-    fn set(&self, turn: Turn) {
-        *self.turn.lock() = turn;
-        self.changed.notify_one();
-    }
-
-    /// Waits until the write is done or this thread must lead; `None` means lead.
-    fn wait(&self) -> Option<Result<()>> {
-        let mut turn = self.turn.lock();
-        loop {
-            match std::mem::replace(&mut *turn, Turn::Waiting) {
-                Turn::Waiting => self.changed.wait(&mut turn),
-                Turn::Lead => return None,
-                Turn::Done(result) => return Some(result),
-            }
-        }
-    }
-}
-
 impl Flex {
     /// Performs a write: in the log, in its MemTables, visible.
     ///
     /// `user_bytes` are the bytes of its keys and values.
     pub(crate) fn write(&self, write: Write<'_>, user_bytes: u64, sync: bool) -> Result<()> {
-        self.check_writable()?;
+        self.health.check_writable()?;
         self.admit()?;
         if sync {
-            self.queue_or_lead(write)?;
+            self.queue.perform(write, true, |own, _, group| {
+                self.commit_group(&mut self.writer.lock(), own, group)
+            })?;
         } else {
             self.write_now(&mut self.writer.lock(), write)?;
         }
@@ -151,52 +62,6 @@ impl Flex {
         Ok(())
     }
 
-    fn queue_or_lead(&self, write: Write<'_>) -> Result<()> {
-        let mut queue = self.queue.state.lock();
-        if !queue.led {
-            queue.led = true;
-            drop(queue);
-            return self.lead(write);
-        }
-        let waiter = Arc::new(Waiter {
-            operations: write.encode(),
-            turn: Mutex::new(Turn::Waiting),
-            changed: Condvar::new(),
-        });
-        queue.waiting.push_back(Arc::clone(&waiter));
-        drop(queue);
-        match waiter.wait() {
-            Some(result) => result,
-            None => self.lead(Write::Batch(&waiter.operations)),
-        }
-    }
-
-    /// Leads one group: the own write and all that wait behind it; then passes the lead on.
-    fn lead(&self, own: Write<'_>) -> Result<()> {
-        let group = self.take_group();
-        let result = self.commit_group(&mut self.writer.lock(), own, &group);
-        let mut queue = self.queue.state.lock();
-        match queue.waiting.pop_front() {
-            Some(next) => next.set(Turn::Lead),
-            None => queue.led = false,
-        }
-        result
-    }
-
-    fn take_group(&self) -> Vec<Arc<Waiter>> {
-        let mut queue = self.queue.state.lock();
-        let mut bytes = 0;
-        let mut group = Vec::new();
-        while let Some(waiter) = queue.waiting.front() {
-            bytes += waiter.operations.bytes().len();
-            if bytes > GROUP_BYTES_MAX && !group.is_empty() {
-                break;
-            }
-            group.extend(queue.waiting.pop_front());
-        }
-        group
-    }
-
     /// Logs, syncs, inserts and publishes a group. The result is the own write's; the others get
     /// theirs through their waiters.
     fn commit_group(
@@ -208,13 +73,13 @@ impl Flex {
         let own_logged = self.log_write(writer, own);
         let logged: Vec<Result<Seq>> = group
             .iter()
-            .map(|waiter| self.log_write(writer, Write::Batch(&waiter.operations)))
+            .map(|waiter| self.log_write(writer, waiter.write()))
             .collect();
         if let Err(error) = self.syncer.sync() {
             let error = self.fail(error);
             group
                 .iter()
-                .for_each(|waiter| waiter.set(Turn::Done(Err(error.clone()))));
+                .for_each(|waiter| waiter.end(Err(error.clone())));
             return Err(error);
         }
         if let Ok(first) = &own_logged {
@@ -222,13 +87,13 @@ impl Flex {
         }
         for (waiter, logged) in group.iter().zip(&logged) {
             if let Ok(first) = logged {
-                self.insert(Write::Batch(&waiter.operations), *first);
+                self.insert(waiter.write(), *first);
             }
         }
         self.publish(writer.next_seq - 1);
         self.freeze_if_full(writer);
         for (waiter, logged) in group.iter().zip(logged) {
-            waiter.set(Turn::Done(logged.map(|_| ())));
+            waiter.end(logged.map(|_| ()));
         }
         own_logged.map(|_| ())
     }
@@ -236,31 +101,11 @@ impl Flex {
     /// Appends a write to the log; returns its first sequence number.
     fn log_write(&self, writer: &mut Writer, write: Write<'_>) -> Result<Seq> {
         // Whoever waited for the lock may find the store failed.
-        self.check_writable()?;
+        self.health.check_writable()?;
         let first = writer.next_seq;
-        let count = u64::from(write.count());
-        if first + count > SEQ_MAX {
-            return Err(Error::Limit {
-                what: "sequence number",
-                size: first,
-                limit: SEQ_MAX,
-            });
-        }
         let log = writer.log.as_mut().ok_or(Error::Closed)?;
         let segment = log.current_segment();
-        let head = batch_head(first, write.count());
-        let appended = match write {
-            Write::Single {
-                keyspace,
-                kind,
-                key,
-                value,
-            } => {
-                let operation = OpHead::new(kind, keyspace.id, key.len(), value.len());
-                log.append(&[&head, operation.as_bytes(), key, value])
-            }
-            Write::Batch(operations) => log.append(&[&head, operations.bytes()]),
-        };
+        let appended = write.log(first, |parts| log.append(parts));
         if let Err(error) = appended {
             // A failure that ends the log ends all writing.
             return Err(match self.syncer.check() {
@@ -271,7 +116,7 @@ impl Flex {
         if log.current_segment() != segment {
             self.schedule.wake_log();
         }
-        writer.next_seq += count;
+        writer.next_seq += u64::from(write.count());
         Ok(first)
     }
 
@@ -324,7 +169,7 @@ impl Flex {
         let segment = writer.log.as_ref().map_or(0, Log::current_segment);
         self.change_view(|view| {
             let number = view.active().number + 1;
-            let next = Generation::new(number, segment, &self.pool, keep_order(&self.options));
+            let next = Generation::new(number, segment, &self.pool, KeepOrder::of(&self.options));
             view.waiting.insert(0, Arc::new(next));
         });
         self.schedule.wake();
@@ -332,14 +177,14 @@ impl Flex {
 
     /// Merges everything written so far and waits for it.
     pub(crate) fn flush(&self) -> Result<()> {
-        self.check_writable()?;
+        self.health.check_writable()?;
         self.freeze(&self.writer.lock());
         self.wait_idle()
     }
 
     /// Makes everything acknowledged durable at a level.
     pub(crate) fn persist(&self, durability: Durability) -> Result<()> {
-        self.check_writable()?;
+        self.health.check_writable()?;
         match durability {
             Durability::Sync | Durability::Interval(_) => {
                 self.syncer.sync().map_err(|error| self.fail(error))?;

@@ -31,12 +31,12 @@ use parking_lot::Mutex;
 
 use super::demand::Demand;
 use super::file::TableFile;
-use super::memtable::MemTable;
 use super::prefix_index::{PrefixIndex, common_prefix_len};
-use super::range_deletes::{Deletes, Fragments};
 use super::reads::Reads;
-use super::snapshots::Protected;
 use super::space::{Settled, Space};
+use crate::engine::memtable::MemTable;
+use crate::engine::range_deletes::{Deletes, Fragments};
+use crate::engine::snapshots::Protected;
 use crate::types::Seq;
 use crate::{Result, Slice};
 
@@ -162,6 +162,11 @@ impl Bucket {
     /// The first key above the bucket; `None` for the last bucket.
     pub(crate) fn upper(&self) -> Option<&[u8]> {
         self.upper.as_deref()
+    }
+
+    /// The bucket's keys: the smallest, and the first one above.
+    pub(crate) fn range(&self) -> (&[u8], Option<&[u8]>) {
+        (self.lower(), self.upper())
     }
 
     /// Number of bytes that every key of the bucket begins with.
@@ -454,8 +459,8 @@ impl Run {
 
 #[cfg(test)]
 pub(super) mod tests {
-    use super::super::memtable::ChunkPool;
     use super::*;
+    use crate::engine::memtable::ChunkPool;
 
     /// What a new bucket holds.
     pub(in super::super) fn empty_state() -> BucketState {

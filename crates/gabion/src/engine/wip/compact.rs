@@ -28,12 +28,12 @@ use super::file::{TableFile, file_meta};
 use super::manifest::{Edit, FileAge};
 use super::merge::{Merge, run_source};
 use super::pace::Class;
-use super::range_deletes::{Deletes, Fragments, Hidden};
 use super::retain::Retain;
-use super::snapshots::Protected;
 use super::table::TableMeta;
 use super::{INITIAL_LEVELS, retire_all};
 use crate::Result;
+use crate::engine::range_deletes::{Deletes, Fragments, Hidden};
+use crate::engine::snapshots::Protected;
 
 /// Runs of one bucket that become one run.
 pub(super) struct Compaction {
@@ -126,7 +126,7 @@ impl Wip {
         if job.whole {
             self.settle(&job.bucket, number, oldest);
         }
-        self.counters.count_compaction();
+        self.counters.compactions.add(1);
         Ok(())
     }
 
@@ -137,7 +137,8 @@ impl Wip {
             .iter()
             .map(|run| run_source(&job.bucket, run, Access::Sequential));
         let mut merge = Merge::new(Arc::clone(&job.bucket), sources);
-        let deletes = range_deletes_of(runs, &protected)?.within(&job.bucket);
+        let deletes = range_deletes_of(runs, &protected)?;
+        let deletes = deletes.within(job.bucket.range());
         if !deletes.is_empty() {
             let hidden = runs.iter().map(|run| {
                 let (oldest, newest) = run.seqs();

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use super::bucket::Tables;
-use super::memtable::MemCursor;
 use super::table::{Stretch, TableCursor};
+use crate::engine::memtable::MemCursor;
 use crate::types::{Kind, Seq};
 use crate::{Result, Slice};
 

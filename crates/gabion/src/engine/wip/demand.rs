@@ -15,9 +15,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 
 use super::bucket::Bucket;
-use super::memtable::MemTable;
 use super::{Keyspace, Wip};
 use crate::Result;
+use crate::engine::memtable::MemTable;
 
 const NONE: u8 = 0;
 const ASKED: u8 = 1;
@@ -73,7 +73,7 @@ impl Wip {
         lower: &[u8],
         upper: Option<&[u8]>,
     ) -> Result<()> {
-        self.check_writable()?;
+        self.health.check_writable()?;
         let touched = || {
             let buckets = keyspace.router.load().buckets().to_vec();
             let touched = move |bucket: &Arc<Bucket>| bucket.touches(lower, upper);
@@ -98,7 +98,7 @@ impl Wip {
             let _install = self.lock_install();
             touched().for_each(|bucket| bucket.demand.ask());
         }
-        self.schedule.wake_all();
+        self.schedule.wake();
         self.wait_until(|| !touched().any(|bucket| bucket.awaits_demand()))
     }
 }

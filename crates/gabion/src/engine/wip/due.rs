@@ -32,11 +32,11 @@ use super::aging::garbage_since;
 use super::bucket::{Bucket, BucketState, Run};
 use super::compact::{Compaction, range_deletes_of};
 use super::priority::{self, Claim, Urgency};
-use super::range_deletes::{Deletes, Hidden};
 use super::space::Need;
 use super::split::slice_bytes;
 use super::{Keyspace, Wip};
 use crate::Result;
+use crate::engine::range_deletes::{Deletes, Hidden};
 
 /// The share of the MemTable budget below which buckets grow instead of splitting: the paper's
 /// MemTable.
@@ -218,7 +218,7 @@ impl Wip {
         }
         let protected = self.snapshots.protect(|| self.visible());
         let deletes = range_deletes_of(state.levels.runs(), &protected)?;
-        let deletes = Deletes::of([&deletes.within(bucket)], &protected);
+        let deletes = Deletes::of([&deletes.within(bucket.range())], &protected);
         let mut bytes = 0;
         for file in state.levels.files() {
             let meta = &file.meta;
@@ -240,7 +240,7 @@ impl Wip {
     /// The size at which buckets of a store of this size split, before it is varied.
     fn capacity_base(&self) -> u64 {
         let options = &self.options;
-        let total = self.counters.table_bytes();
+        let total = self.table_bytes.get();
         let share = MEMTABLE_SHARE_BYTES.min(options.bucket_bytes / 32).max(1);
         let buckets_max = (options.memtable_budget_bytes / share).max(1);
         let grown = total.saturating_mul(2) / buckets_max;

@@ -7,10 +7,10 @@ use gabion_media::Disk;
 
 use super::bucket::Bucket;
 use super::manifest::{FileAge, FileMeta};
-use super::names::table_name;
-use super::range_deletes::Fragments;
 use super::table::{Sketch, Table, TableMeta};
 use crate::cache::BlockCache;
+use crate::engine::range_deletes::Fragments;
+use crate::names::table_name;
 use crate::{Result, Slice};
 
 /// A table file that the manifest names. Its index and filter come into memory at first use, so
@@ -71,7 +71,7 @@ impl TableFile {
             return true;
         }
         match self.table.get() {
-            Some(table) => table.range_deletes().touches(bucket),
+            Some(table) => table.range_deletes().touches(bucket.range()),
             None => self.meta.range_deletes > 0,
         }
     }

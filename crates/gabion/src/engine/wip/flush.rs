@@ -28,14 +28,14 @@ use super::bucket::{Bucket, BucketState, Levels, Run};
 use super::file::TableFile;
 use super::file::file_meta;
 use super::manifest::{Edit, FileAge};
-use super::memtable::MemTable;
-use super::names::table_name;
 use super::pace::{Class, STEP_BYTES};
-use super::range_deletes::Fragments;
 use super::retain::Retain;
 use super::table::{TableMeta, TableOptions, TableWriter};
 use super::{Frozen, Keyspace, Wip};
 use crate::Result;
+use crate::engine::memtable::MemTable;
+use crate::engine::range_deletes::Fragments;
+use crate::names::table_name;
 use crate::types::{Kind, Seq};
 
 /// What a flush works on.
@@ -117,7 +117,7 @@ impl Wip {
         let meta = output.finish()?;
         let age = Wip::flushed_age(job.born, retain.superseded(), meta.tombstones);
         let file = self.install_flush(job, meta, age)?;
-        self.counters.count_flush();
+        self.counters.flushes.add(1);
         tracing::debug!(
             file = file.meta.file,
             bytes = file.meta.file_bytes,

@@ -20,9 +20,9 @@ use std::sync::Arc;
 
 use super::bucket::{Bucket, BucketState, Run};
 use super::cursor::{Access, RunCursor, Source};
-use super::range_deletes::{Deletes, Hidden};
 use super::table::Stretch;
 use crate::Result;
+use crate::engine::range_deletes::{Deletes, Hidden};
 use crate::types::{Seq, prefix_after};
 
 /// A cursor over several sources at once, inside one bucket's range. Versions of a key come one by

@@ -13,13 +13,12 @@
 //! |---|---|
 //! | `writepath` | a write: leader, log, MemTable, publication |
 //! | `readpath`, `multi_get`, `scan` | a get, several at once, a range scan |
-//! | `range_deletes` | the deletion of many keys at once |
 //! | `flush` | a full MemTable becomes a table of level 0 |
 //! | `compact` | runs of a level become one run of the next |
 //! | `split` | a full bucket becomes several |
 //! | `demand` | a compaction that a user asks for |
 //! | `due`, `priority`, `reads` | which of these comes next |
-//! | `schedule` | the threads that do them |
+//! | `schedule` | the threads that do them, and when a store is idle |
 //! | `space` | how much garbage there is, and the cap on it |
 //! | `aging` | garbage goes by a bounded time |
 //! | `throttle` | writers are slowed before they must be stopped |
@@ -27,7 +26,9 @@
 //! | `reclaim` | the log's tail moves on, its segments are deleted |
 //! | `rest` | an idle store's log gives its space back |
 //! | `recovery` | open: manifest, log replay, orphans |
-//! | `bucket`, `file`, `memtable`, `table`, `manifest` | what all of this is made of |
+//! | `bucket`, `file`, `table`, `manifest` | what all of this is made of |
+//!
+//! What other engines use as well, such as MemTables and range deletes, is in [`crate::engine`].
 //!
 //! # Invariants
 //! - I1: at every instant the manifest names exactly one set of table files and log segments that
@@ -57,14 +58,11 @@ mod due;
 mod file;
 mod flush;
 mod manifest;
-pub(crate) mod memtable;
 mod merge;
 mod multi_get;
-pub(crate) mod names;
 mod pace;
 mod prefix_index;
 mod priority;
-pub(crate) mod range_deletes;
 mod readpath;
 mod reads;
 mod reclaim;
@@ -73,7 +71,6 @@ mod rest;
 mod retain;
 mod scan;
 mod schedule;
-pub(crate) mod snapshots;
 mod space;
 mod split;
 mod stats;
@@ -83,45 +80,39 @@ mod verify;
 mod writepath;
 
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use arc_swap::ArcSwap;
 use gabion_media::{DirLock, Disk};
 use parking_lot::{Mutex, MutexGuard, RwLock};
 
+use super::counters::{Counter, Counters};
+use super::health::Health;
+use super::keyspaces::{Keyspaces, Named};
+use super::memtable::{ChunkPool, KeepOrder, MemTable};
+use super::range_deletes::Deletes;
+use super::schedule::Schedule;
+use super::snapshots::Snapshots;
+use super::write::{self, WriteQueue};
 use crate::cache::BlockCache;
 use crate::log::LogSyncer;
-use crate::options::MemTableForm;
 use crate::types::Seq;
 use crate::{Error, Options, Result};
 
 use bucket::{Bucket, BucketState, Router};
 use file::TableFile;
 use manifest::{Edit, Manifest};
-use memtable::{ChunkPool, KeepOrder, MemTable};
 use pace::Pace;
-use range_deletes::Deletes;
-use schedule::Schedule;
-use snapshots::Snapshots;
-use stats::Counters;
+use schedule::Idleness;
 use throttle::Throttle;
-use writepath::{Leader, MetTables, Turns, WriteQueue};
+use writepath::{Leader, MetTables, Turns};
 
-pub(crate) use scan::{OpenStore, Scan, key_range};
-pub(crate) use verify::check_disk;
-pub use verify::{CheckReport, Problem};
-pub(crate) use writepath::Write;
+pub(crate) use scan::{OpenStore, Scan};
+pub(super) use verify::check_disk;
 
-/// The longest key, in bytes.
-pub(crate) const KEY_BYTES_MAX: u64 = (64 << 10) - 1;
-
-/// The longest value, in bytes. A value and its key fit into one frame of the log and one block of
-/// a table, both of which state lengths in 31 bits.
-pub(crate) const VALUE_BYTES_MAX: u64 = 1 << 30;
-
-/// The largest batch, in bytes of keys, values and their headers.
-pub(crate) const BATCH_BYTES_MAX: u64 = (1 << 30) + (1 << 20);
+/// One write, as its writer hands it in.
+pub(crate) type Write<'w> = write::Write<'w, Keyspace>;
 
 /// Levels of a bucket (the paper's Lmax).
 pub(crate) const INITIAL_LEVELS: usize = 3;
@@ -133,6 +124,16 @@ pub(crate) struct Keyspace {
     /// The name that users give it.
     pub(crate) name: String,
     router: ArcSwap<Router>,
+}
+
+impl Named for Keyspace {
+    fn id(&self) -> u32 {
+        self.id
+    }
+
+    fn name(&self) -> &str {
+        &self.name
+    }
 }
 
 impl Keyspace {
@@ -148,8 +149,7 @@ pub(crate) struct Wip {
     disk: Disk,
     cache: Arc<BlockCache>,
     pool: Arc<ChunkPool>,
-    /// All keyspaces; a keyspace's number is its position.
-    keyspaces: ArcSwap<Vec<Arc<Keyspace>>>,
+    pub(super) keyspaces: Keyspaces<Keyspace>,
     /// The newest sequence number that readers see.
     visible: AtomicU64,
     /// The log segment that was current when `visible` was last stored: what is in the log but not
@@ -172,14 +172,15 @@ pub(crate) struct Wip {
     install: Mutex<Install>,
 
     schedule: Schedule,
+    idleness: Mutex<Idleness>,
     throttle: Throttle,
     /// The space of the tables when it was last looked at.
     totals: Mutex<space::Totals>,
     pace: Pace,
     counters: Counters,
-    /// The failure that made the store read-only.
-    failure: OnceLock<String>,
-    closed: AtomicBool,
+    /// Bytes of all tables when they were last counted, shared ones counted for each bucket.
+    table_bytes: Counter,
+    health: Health,
     /// Held until the store is closed.
     lock: Mutex<Option<DirLock>>,
 }
@@ -213,43 +214,17 @@ struct Frozen {
 }
 
 impl Wip {
-    /// The keyspace of that name.
-    pub(crate) fn find_keyspace(&self, name: &str) -> Option<Arc<Keyspace>> {
-        self.keyspaces
-            .load()
-            .iter()
-            .find(|keyspace| keyspace.name == name)
-            .cloned()
-    }
-
-    /// The names of all keyspaces, in the order in which they were made.
-    pub(crate) fn keyspace_names(&self) -> Vec<String> {
-        self.keyspaces
-            .load()
-            .iter()
-            .map(|keyspace| keyspace.name.clone())
-            .collect()
-    }
-
     /// The keyspace of that name, made durably if it does not exist.
     pub(crate) fn create_keyspace(&self, name: &str) -> Result<Arc<Keyspace>> {
-        if let Some(keyspace) = self.find_keyspace(name) {
+        if let Some(keyspace) = self.keyspaces.find(name) {
             return Ok(keyspace);
         }
-        let size = name.len() as u64;
-        if size == 0 || size > 255 {
-            return Err(Error::Limit {
-                what: "name of a keyspace (1 to 255 bytes)",
-                size,
-                limit: 255,
-            });
-        }
-        self.check_writable()?;
+        self.health.check_writable()?;
         let mut versions = self.versions.lock();
-        if let Some(keyspace) = self.find_keyspace(name) {
+        if let Some(keyspace) = self.keyspaces.find(name) {
             return Ok(keyspace);
         }
-        let id = u32::try_from(self.keyspaces.load().len()).expect("fewer than 2^32 keyspaces");
+        let id = self.keyspaces.next_id();
         let bucket = versions.take_bucket_id();
         self.apply(
             &mut versions,
@@ -273,9 +248,7 @@ impl Wip {
             name: name.to_owned(),
             router,
         });
-        let mut all = self.keyspaces.load().to_vec();
-        all.push(Arc::clone(&keyspace));
-        self.keyspaces.store(Arc::new(all));
+        self.keyspaces.add(&keyspace);
         Ok(keyspace)
     }
 
@@ -315,35 +288,13 @@ impl Wip {
         self.visible.store(seq, Ordering::Release);
     }
 
-    /// The first failure, if there was one.
-    pub(crate) fn failure(&self) -> Option<&str> {
-        self.failure.get().map(String::as_str)
-    }
-
     /// Keeps the first failure that makes the store read-only, and passes the error on.
     fn fail(&self, error: Error) -> Error {
-        let first = self.failure.set(error.to_string()).is_ok();
-        if first {
-            tracing::error!(%error, "the store is read-only from here on");
-        }
+        self.health.fail(&error);
         self.throttle.wake();
         self.pace.stop();
-        self.schedule.wake_all();
+        self.schedule.wake();
         error
-    }
-
-    /// An error unless the store takes writes.
-    fn check_writable(&self) -> Result<()> {
-        if let Some(cause) = self.failure() {
-            return Err(Error::ReadOnly {
-                cause: cause.to_owned(),
-            });
-        }
-        // ORDER: Relaxed; closing waits for writers through the leader's lock.
-        if self.closed.load(Ordering::Relaxed) {
-            return Err(Error::Closed);
-        }
-        Ok(())
     }
 
     /// Writes edits to the manifest, all or none.
@@ -351,7 +302,7 @@ impl Wip {
     /// DURABLE: when it returns, the store's structure is the new one even after power loss. A
     /// failure leaves unknown which of the two is on the medium, so the store turns read-only.
     fn apply(&self, versions: &mut Versions, edits: &[Edit]) -> Result<()> {
-        self.check_writable()?;
+        self.health.check_writable()?;
         versions
             .manifest
             .apply(edits)
@@ -361,7 +312,7 @@ impl Wip {
     /// A MemTable for about `expected` keys that share their first `common` bytes, in the place of
     /// `before`.
     fn new_memtable(&self, before: &MemTable, common: usize, expected: usize) -> Arc<MemTable> {
-        let keep = match keep_order(&self.options) {
+        let keep = match KeepOrder::of(&self.options) {
             KeepOrder::AfterSearches(_) if before.hands_on_order() => KeepOrder::Always,
             keep => keep,
         };
@@ -369,7 +320,7 @@ impl Wip {
     }
 
     fn empty_state(&self) -> BucketState {
-        let keep = keep_order(&self.options);
+        let keep = KeepOrder::of(&self.options);
         BucketState {
             active: Arc::new(MemTable::with_order(&self.pool, 0, keep, 0)),
             frozen: Vec::new(),
@@ -431,7 +382,7 @@ impl Wip {
             born: bucket.end_written(self.time()),
             flushing: false,
         });
-        self.schedule.wake_all();
+        self.schedule.wake();
         std::iter::once(&state.active)
             .chain(&state.frozen)
             .cloned()
@@ -493,15 +444,6 @@ impl Versions {
             .files
             .get(&file)
             .is_some_and(|file| file.refs == 1)
-    }
-}
-
-/// When a new MemTable is in order, by the options.
-pub(crate) fn keep_order(options: &Options) -> KeepOrder {
-    match options.memtable_form {
-        MemTableForm::Hash => KeepOrder::Never,
-        MemTableForm::Ordered => KeepOrder::Always,
-        MemTableForm::Adaptive => KeepOrder::AfterSearches(options.searches_until_ordered),
     }
 }
 

@@ -15,9 +15,9 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use super::bucket::{BucketState, Levels};
-use super::memtable::MemEntry;
 use super::table::Table;
 use super::{Keyspace, Wip};
+use crate::engine::memtable::MemEntry;
 use crate::types::{Kind, Seq, hash_key};
 use crate::{Result, Slice};
 

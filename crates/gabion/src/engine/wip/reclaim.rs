@@ -20,9 +20,9 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use super::manifest::Edit;
-use super::memtable::MemTable;
-use super::range_deletes::Fragments;
 use super::{Keyspace, Wip};
+use crate::engine::memtable::MemTable;
+use crate::engine::range_deletes::Fragments;
 use crate::log::RelogEncoder;
 use crate::types::Kind;
 use crate::{Result, Slice};

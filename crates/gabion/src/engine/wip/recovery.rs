@@ -23,7 +23,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::AtomicU64;
 
 use arc_swap::ArcSwap;
 use gabion_media::Disk;
@@ -32,19 +32,23 @@ use parking_lot::{Mutex, RwLock};
 use super::bucket::{Bucket, BucketState, Levels, Router, Run};
 use super::file::{TableFile, table_meta};
 use super::manifest::{Directory, Edit, FileAge, Manifest, ManifestState, inspect};
-use super::memtable::{ChunkPool, KeepOrder, MemTable};
-use super::names::{CURRENT, LOCK, log_name, parse_table_name, table_name};
 use super::pace::Pace;
 use super::prefix_index::common_prefix_len;
-use super::range_deletes::Deletes;
-use super::schedule::Schedule;
-use super::snapshots::{Protected, Snapshots};
-use super::stats::Counters;
 use super::throttle::Throttle;
-use super::writepath::{Leader, Turns, WriteQueue};
-use super::{Install, Keyspace, Versions, Wip, keep_order};
+use super::writepath::{Leader, Turns};
+use super::{Install, Keyspace, Versions, Wip};
 use crate::cache::BlockCache;
-use crate::log::{Log, LogOptions, Op, ReplayEnd, decode, replay};
+use crate::engine::counters::{Counter, Counters};
+use crate::engine::health::Health;
+use crate::engine::keyspaces::Keyspaces;
+use crate::engine::memtable::{ChunkPool, KeepOrder, MemTable};
+use crate::engine::range_deletes::Deletes;
+use crate::engine::schedule::Schedule;
+use crate::engine::snapshots::{Protected, Snapshots};
+use crate::engine::write::WriteQueue;
+use crate::engine::{no_store, store_exists};
+use crate::log::{Log, LogOptions, Op, ReplayEnd, replay_operations};
+use crate::names::{CURRENT, LOCK, parse_table_name, table_name};
 use crate::options::TableReads;
 use crate::types::{Kind, SEQ_MAX, Seq, hash_key};
 use crate::{Error, Options, Result};
@@ -75,7 +79,7 @@ impl Wip {
             disk: &disk,
             cache: &cache,
             pool: &pool,
-            keep: keep_order(&options),
+            keep: KeepOrder::of(&options),
         };
         let keyspaces = parts.build(manifest.state())?;
         let (end, last_seq) = replay_log(&disk, manifest.state(), &keyspaces)?;
@@ -113,7 +117,7 @@ impl Wip {
             disk,
             cache,
             pool,
-            keyspaces: ArcSwap::from_pointee(keyspaces),
+            keyspaces: Keyspaces::new(keyspaces),
             visible: AtomicU64::new(last_seq),
             published_segment: AtomicU64::new(segment),
             snapshots: Snapshots::default(),
@@ -128,23 +132,23 @@ impl Wip {
             }),
             install: Mutex::new(Install::default()),
             schedule: Schedule::default(),
+            idleness: Mutex::default(),
             throttle,
             totals: Mutex::default(),
             pace,
             counters: Counters::default(),
-            failure: std::sync::OnceLock::new(),
-            closed: AtomicBool::new(false),
+            table_bytes: Counter::default(),
+            health: Health::default(),
             lock: Mutex::new(Some(lock)),
         });
         engine.after_open();
-        engine.start_threads()?;
+        engine.start_threads();
         Ok(engine)
     }
 
     /// Closes the store; a second call does nothing.
     pub(crate) fn close(&self) -> Result<()> {
-        // ORDER: Relaxed; the leader's lock below orders what writers did.
-        if self.closed.swap(true, Ordering::Relaxed) {
+        if !self.health.close() {
             return Ok(());
         }
         self.throttle.wake();
@@ -160,11 +164,7 @@ impl Wip {
         let Some((log, last_seq)) = taken else {
             return Ok(());
         };
-        if let Some(cause) = self.failure() {
-            return Err(Error::ReadOnly {
-                cause: cause.to_owned(),
-            });
-        }
+        self.health.check()?;
         let sealed = log.close()?;
         let mut versions = self.versions.lock();
         let edits = [
@@ -181,20 +181,10 @@ impl Wip {
 /// The manifest of the store, or of a new one.
 fn open_manifest(disk: &Disk, options: &Options) -> Result<Manifest> {
     match inspect(disk)? {
-        Directory::Store if options.error_if_exists => Err(Error::InvalidOption {
-            option: "error_if_exists",
-            why: format!("{} holds a store already", disk.path().display()),
-        }),
+        Directory::Store if options.error_if_exists => Err(store_exists(disk)),
         Directory::Store => Manifest::open(disk),
         Directory::Free if options.create_if_missing => Manifest::create(disk),
         Directory::Free => Err(no_store(disk)),
-    }
-}
-
-fn no_store(disk: &Disk) -> Error {
-    Error::NotAStore {
-        path: disk.path().to_owned(),
-        why: "the directory is empty".to_owned(),
     }
 }
 
@@ -317,47 +307,33 @@ fn replay_log(
     for number in flushed.values() {
         last_seq = last_seq.max(*number);
     }
-    let end = replay(disk, state.log_tail, &state.sealed, |lsn, payload| {
-        let damaged = |malformed: crate::log::Malformed| {
-            malformed.in_file(disk.path_of(&log_name(lsn.segment())), lsn.offset())
+    let (tail, sealed) = (state.log_tail, &state.sealed);
+    let end = replay_operations(disk, tail, sealed, keyspaces.len(), |segment, operation| {
+        last_seq = last_seq.max(operation.seq);
+        let is_flushed = |bucket: &Bucket| {
+            let flushed = flushed.get(&bucket.id);
+            flushed.is_some_and(|flushed| operation.seq <= *flushed)
         };
-        for operation in decode(payload).map_err(damaged)? {
-            let operation = operation.map_err(damaged)?;
-            let keyspace =
-                keyspaces
-                    .get(operation.keyspace as usize)
-                    .ok_or_else(|| Error::Corruption {
-                        file: disk.path_of(&log_name(lsn.segment())),
-                        offset: lsn.offset(),
-                        what: format!("a record names keyspace {}, unknown", operation.keyspace),
-                    })?;
-            last_seq = last_seq.max(operation.seq);
-            let segment = lsn.segment();
-            let is_flushed = |bucket: &Bucket| {
-                let flushed = flushed.get(&bucket.id);
-                flushed.is_some_and(|flushed| operation.seq <= *flushed)
-            };
-            let Op {
-                key, seq, value, ..
-            } = operation;
-            let router = keyspace.router.load();
-            if operation.kind == Kind::DeleteRange {
-                let upper = (!value.is_empty()).then_some(value);
-                for bucket in router.touching(key, upper).filter(|b| !is_flushed(b)) {
-                    let protected = Protected::only(SEQ_MAX);
-                    bucket.delete_range((key, upper), seq, segment, &protected);
-                }
-                continue;
+        let Op {
+            key, seq, value, ..
+        } = operation;
+        let router = keyspaces[operation.keyspace as usize].router.load();
+        if operation.kind == Kind::DeleteRange {
+            let upper = (!value.is_empty()).then_some(value);
+            for bucket in router.touching(key, upper).filter(|b| !is_flushed(b)) {
+                let protected = Protected::only(SEQ_MAX);
+                bucket.delete_range((key, upper), seq, segment, &protected);
             }
-            let bucket = router.route(key);
-            if is_flushed(bucket) {
-                continue;
-            }
-            let state = bucket.state.load();
-            let hash = hash_key(key);
-            state.active.insert(key, hash, seq, operation.kind, value);
-            state.active.pin_once(segment);
+            return Ok(());
         }
+        let bucket = router.route(key);
+        if is_flushed(bucket) {
+            return Ok(());
+        }
+        let state = bucket.state.load();
+        let hash = hash_key(key);
+        state.active.insert(key, hash, seq, operation.kind, value);
+        state.active.pin_once(segment);
         Ok(())
     })?;
     Ok((end, last_seq))

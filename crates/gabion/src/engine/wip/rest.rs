@@ -18,8 +18,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use super::Wip;
-use super::memtable::MemTable;
 use crate::Result;
+use crate::engine::memtable::MemTable;
 use crate::log::LogOptions;
 
 /// A log of this size is left as it is, however small the segments are.
@@ -31,7 +31,7 @@ const RECORD_HEAD_BYTES: u64 = 40;
 impl Wip {
     /// Gives back space of the log, if nobody writes.
     pub(super) fn rest_log(&self) -> Result<()> {
-        if self.failure().is_some() || !self.is_at_rest() {
+        if self.health.failure().is_some() || !self.is_at_rest() {
             return Ok(());
         }
         if self.is_log_too_long() {

@@ -9,9 +9,9 @@
 //! Range deletes do not pass through as they arrive: the inputs' are cut at the bucket's ends and
 //! into fragments before, and are put between the entries where they belong.
 
-use super::range_deletes::Fragments;
-use super::snapshots::Protected;
 use crate::Result;
+use crate::engine::range_deletes::Fragments;
+use crate::engine::snapshots::Protected;
 use crate::types::{Kind, Seq};
 
 /// Decides entry by entry; entries come by key ascending, versions newest first.
@@ -144,8 +144,8 @@ impl Retain {
 
 #[cfg(test)]
 mod tests {
-    use super::super::snapshots::Snapshots;
     use super::*;
+    use crate::engine::snapshots::Snapshots;
 
     /// What a reader at `seq` sees among versions given newest first.
     fn seen(versions: &[(Seq, Kind)], seq: Seq) -> Option<Seq> {

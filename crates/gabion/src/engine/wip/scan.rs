@@ -19,10 +19,11 @@ use std::sync::Arc;
 
 use super::cursor::Source;
 use super::merge::Merge;
-use super::range_deletes::Deletes;
 use super::table::Stretch;
 use super::{Keyspace, Wip};
 use crate::bytes::assign;
+use crate::engine::key_range;
+use crate::engine::range_deletes::Deletes;
 use crate::types::{Kind, Seq};
 use crate::{Result, Slice};
 
@@ -392,28 +393,4 @@ impl Drop for Scan {
     fn drop(&mut self) {
         self.store.engine().snapshots.release(self.seq);
     }
-}
-
-/// The keys of a range from the first one on and below the second one, where there is one; `None`
-/// when the range holds no key.
-pub(crate) fn key_range(
-    (lower, upper): (Bound<&[u8]>, Bound<&[u8]>),
-) -> Option<(Vec<u8>, Option<Vec<u8>>)> {
-    let lower = match lower {
-        Bound::Included(key) => key.to_vec(),
-        Bound::Excluded(key) => successor(key),
-        Bound::Unbounded => Vec::new(),
-    };
-    let upper = match upper {
-        Bound::Included(key) => Some(successor(key)),
-        Bound::Excluded(key) => Some(key.to_vec()),
-        Bound::Unbounded => None,
-    };
-    let holds_keys = upper.as_ref().is_none_or(|upper| lower < *upper);
-    holds_keys.then_some((lower, upper))
-}
-
-/// The smallest key above `key`.
-fn successor(key: &[u8]) -> Vec<u8> {
-    [key, &[0]].concat()
 }

@@ -205,7 +205,7 @@ impl Wip {
             return Ok(0);
         }
         let protected = self.snapshots.protect(|| self.visible());
-        let deletes = range_deletes_of(levels.runs(), &protected)?.within(bucket);
+        let deletes = range_deletes_of(levels.runs(), &protected)?.within(bucket.range());
         let mut bytes = 0;
         for file in levels.files() {
             let size = slice_bytes(bucket, file)?;

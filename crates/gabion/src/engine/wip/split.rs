@@ -146,7 +146,7 @@ impl Wip {
         drop(install);
         drop(alone);
         drop(versions);
-        self.counters.count_split();
+        self.counters.splits.add(1);
         tracing::debug!(
             bucket = bucket.id,
             ways = pivots.len() + 1,

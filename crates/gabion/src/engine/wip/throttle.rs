@@ -17,7 +17,8 @@ use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex};
 
-use super::stats::{add_nanos, nanos};
+use crate::engine::counters::Waits;
+use crate::stats::nanos;
 use crate::{Options, Result};
 
 /// Nanoseconds of delay per byte at half pressure: slows 116-byte writes to about 1 M/s.
@@ -73,14 +74,8 @@ pub(crate) struct Throttle {
     off: bool,
     lock: Mutex<()>,
     relieved: Condvar,
-    /// Time that writers slept or waited.
-    pub(crate) slowdown_ns: AtomicU64,
-    /// Time that writers waited at full pressure.
-    pub(crate) stall_ns: AtomicU64,
-    /// How often a writer waited at full pressure.
-    pub(crate) stalls: AtomicU64,
-    /// The longest wait of a single write.
-    pub(crate) wait_ns_max: AtomicU64,
+    /// What this cost writers.
+    pub(crate) waits: Waits,
 }
 
 impl Throttle {
@@ -109,10 +104,7 @@ impl Throttle {
             off: options.background_threads == 0,
             lock: Mutex::new(()),
             relieved: Condvar::new(),
-            slowdown_ns: AtomicU64::new(0),
-            stall_ns: AtomicU64::new(0),
-            stalls: AtomicU64::new(0),
-            wait_ns_max: AtomicU64::new(0),
+            waits: Waits::default(),
         }
     }
 
@@ -252,8 +244,7 @@ impl Throttle {
     ) -> Result<()> {
         let began = Instant::now();
         if pressure >= 1.0 {
-            // ORDER: Relaxed, a statistic.
-            self.stalls.fetch_add(1, Ordering::Relaxed);
+            self.waits.stalls.add(1);
             while pressure >= 1.0 {
                 if !relief_is_due()? {
                     pressure = 0.0;
@@ -263,7 +254,7 @@ impl Throttle {
                 self.relieved.wait_for(&mut guard, STALL_SLICE);
                 pressure = self.pressure();
             }
-            add_nanos(&self.stall_ns, began.elapsed());
+            self.waits.stall_ns.add(nanos(began.elapsed()));
         }
         #[expect(
             clippy::cast_precision_loss,
@@ -279,10 +270,7 @@ impl Throttle {
             let debt = self.debt_ns.swap(0, Ordering::Relaxed).min(SLEEP_NS_MAX);
             std::thread::sleep(Duration::from_nanos(debt));
         }
-        let waited = began.elapsed();
-        add_nanos(&self.slowdown_ns, waited);
-        // ORDER: Relaxed, a statistic.
-        self.wait_ns_max.fetch_max(nanos(waited), Ordering::Relaxed);
+        self.waits.count_slowdown(began.elapsed());
         Ok(())
     }
 }

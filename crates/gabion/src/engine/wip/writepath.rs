@@ -37,7 +37,6 @@
 //! read-only and the group's writes are not acknowledged, though a recovery may find them.
 
 use std::cell::RefCell;
-use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -45,16 +44,13 @@ use std::time::Duration;
 use parking_lot::{Condvar, Mutex, MutexGuard};
 
 use super::bucket::Router;
-use super::memtable::MemTable;
-use super::{Install, Keyspace, Wip};
+use super::{Install, Keyspace, Wip, Write};
+use crate::engine::memtable::MemTable;
+use crate::engine::write::Waiter;
 use crate::log::{BATCH_HEAD_BYTES, BatchEncoder, Log, Op, OpHead, batch_head};
 use crate::options::Durability;
 use crate::types::{Kind, SEQ_MAX, Seq, hash_key};
 use crate::{Error, Result};
-
-/// Bytes of waiting writes that one leader takes at most, so that the first of them does not wait
-/// for a gigabyte of others.
-const GROUP_BYTES_MAX: usize = 4 << 20;
 
 /// Operations of a batch whose cache lines are fetched ahead of their inserts.
 const PREFETCH_OPERATIONS: usize = 16;
@@ -185,46 +181,6 @@ impl Turns {
     }
 }
 
-/// One write, as its writer hands it in.
-#[derive(Clone, Copy)]
-pub(crate) enum Write<'w> {
-    /// A single operation.
-    Single {
-        keyspace: &'w Arc<Keyspace>,
-        kind: Kind,
-        key: &'w [u8],
-        value: &'w [u8],
-    },
-    /// Encoded operations.
-    Batch(&'w BatchEncoder),
-}
-
-impl Write<'_> {
-    fn count(&self) -> u32 {
-        match self {
-            Write::Single { .. } => 1,
-            Write::Batch(operations) => operations.count(),
-        }
-    }
-
-    /// The operations in the log's encoding, owned, for the leader of another thread.
-    fn encode(&self) -> BatchEncoder {
-        match self {
-            Write::Single {
-                keyspace,
-                kind,
-                key,
-                value,
-            } => {
-                let mut operations = BatchEncoder::default();
-                operations.op(*kind, keyspace.id, key, value);
-                operations
-            }
-            Write::Batch(operations) => (*operations).clone(),
-        }
-    }
-}
-
 /// The MemTables that the operations of a batch go to, by the positions of their buckets in the
 /// router: most operations meet a bucket that an earlier one has met, and count no references.
 #[derive(Default)]
@@ -271,61 +227,17 @@ impl MetTables {
     }
 }
 
-/// The writers' queue.
-#[derive(Default)]
-pub(crate) struct WriteQueue {
-    state: Mutex<QueueState>,
-}
-
-#[derive(Default)]
-struct QueueState {
-    /// Somebody leads.
-    led: bool,
-    waiting: VecDeque<Arc<Waiter>>,
-}
-
-/// A write that waits for a leader, or for its turn to lead.
-struct Waiter {
-    operations: BatchEncoder,
-    sync: bool,
-    turn: Mutex<Turn>,
-    changed: Condvar,
-}
-
-enum Turn {
-    Waiting,
-    Lead,
-    Done(Result<()>),
-}
-
-impl Waiter {
-    fn set(&self, turn: Turn) {
-        *self.turn.lock() = turn;
-        self.changed.notify_one();
-    }
-
-    /// Waits until the write is done or this thread must lead; `None` means lead.
-    fn wait(&self) -> Option<Result<()>> {
-        let mut turn = self.turn.lock();
-        loop {
-            match std::mem::replace(&mut *turn, Turn::Waiting) {
-                Turn::Waiting => self.changed.wait(&mut turn),
-                Turn::Lead => return None,
-                Turn::Done(result) => return Some(result),
-            }
-        }
-    }
-}
-
 impl Wip {
     /// Performs a write: in the log, in its MemTables, visible.
     ///
     /// `user_bytes` are the bytes of its keys and values.
     pub(crate) fn write(&self, write: Write<'_>, user_bytes: u64, sync: bool) -> Result<()> {
-        self.check_writable()?;
+        self.health.check_writable()?;
         self.throttle.admit(user_bytes, || self.relief_is_due())?;
         if sync || !self.write_beside(write)? {
-            self.queue_or_lead(write, sync)?;
+            self.queue.perform(write, sync, |own, own_sync, group| {
+                self.commit_group(&mut self.leader.write(), own, own_sync, group)
+            })?;
         }
         self.counters.count_write(user_bytes);
         self.run_inline();
@@ -408,56 +320,6 @@ impl Wip {
         })
     }
 
-    fn queue_or_lead(&self, write: Write<'_>, sync: bool) -> Result<()> {
-        let mut queue = self.queue.state.lock();
-        if queue.led {
-            let waiter = Arc::new(Waiter {
-                operations: write.encode(),
-                sync,
-                turn: Mutex::new(Turn::Waiting),
-                changed: Condvar::new(),
-            });
-            queue.waiting.push_back(Arc::clone(&waiter));
-            drop(queue);
-            if let Some(result) = waiter.wait() {
-                return result;
-            }
-            return self.lead(Write::Batch(&waiter.operations), sync);
-        }
-        queue.led = true;
-        drop(queue);
-        self.lead(write, sync)
-    }
-
-    /// Leads one group: the own write and all that wait behind it; then passes the lead on.
-    fn lead(&self, own: Write<'_>, own_sync: bool) -> Result<()> {
-        let group = self.take_group();
-        let result = {
-            let mut leader = self.leader.write();
-            self.commit_group(&mut leader, own, own_sync, &group)
-        };
-        let mut queue = self.queue.state.lock();
-        match queue.waiting.pop_front() {
-            Some(next) => next.set(Turn::Lead),
-            None => queue.led = false,
-        }
-        result
-    }
-
-    fn take_group(&self) -> Vec<Arc<Waiter>> {
-        let mut queue = self.queue.state.lock();
-        let mut bytes = 0;
-        let mut group = Vec::new();
-        while let Some(waiter) = queue.waiting.front() {
-            bytes += waiter.operations.bytes().len();
-            if bytes > GROUP_BYTES_MAX && !group.is_empty() {
-                break;
-            }
-            group.extend(queue.waiting.pop_front());
-        }
-        group
-    }
-
     /// Logs, syncs, inserts and publishes a group. The result is the own write's; the others get
     /// theirs through their waiters.
     fn commit_group(
@@ -468,12 +330,12 @@ impl Wip {
         group: &[Arc<Waiter>],
     ) -> Result<()> {
         let segment = leader.segment();
-        let own_logged = self.log_write(leader, own);
+        let own_logged = log_write(leader, own);
         let mut logged = Vec::with_capacity(group.len());
         for waiter in group {
-            logged.push(self.log_write(leader, Write::Batch(&waiter.operations)));
+            logged.push(log_write(leader, waiter.write()));
         }
-        let sync = own_sync || group.iter().any(|waiter| waiter.sync);
+        let sync = own_sync || group.iter().any(|waiter| waiter.wants_sync());
         let synced = match sync {
             true => self
                 .syncer
@@ -485,7 +347,7 @@ impl Wip {
         if let Err(error) = synced {
             group
                 .iter()
-                .for_each(|waiter| waiter.set(Turn::Done(Err(error.clone()))));
+                .for_each(|waiter| waiter.end(Err(error.clone())));
             return Err(error);
         }
         let mut install = self.lock_install();
@@ -494,12 +356,7 @@ impl Wip {
         }
         for (waiter, logged) in group.iter().zip(&logged) {
             if let Ok(first) = logged {
-                self.insert(
-                    &mut install,
-                    Write::Batch(&waiter.operations),
-                    *first,
-                    segment,
-                );
+                self.insert(&mut install, waiter.write(), *first, segment);
             }
         }
         let current = leader.segment();
@@ -512,38 +369,9 @@ impl Wip {
             self.schedule.wake_log();
         }
         for (waiter, logged) in group.iter().zip(logged) {
-            waiter.set(Turn::Done(logged.map(|_| ())));
+            waiter.end(logged.map(|_| ()));
         }
         own_logged.map(|_| ())
-    }
-
-    /// Appends a write to the log; returns its first sequence number.
-    fn log_write(&self, leader: &mut Leader, write: Write<'_>) -> Result<Seq> {
-        let first = leader.next_seq();
-        let count = u64::from(write.count());
-        if first + count > SEQ_MAX {
-            return Err(Error::Limit {
-                what: "sequence number",
-                size: first,
-                limit: SEQ_MAX,
-            });
-        }
-        let head = batch_head(first, write.count());
-        match write {
-            Write::Single {
-                keyspace,
-                kind,
-                key,
-                value,
-            } => {
-                let operation = OpHead::new(kind, keyspace.id, key.len(), value.len());
-                leader.append(&[&head, operation.as_bytes(), key, value], count)?;
-            }
-            Write::Batch(operations) => {
-                leader.append(&[&head, operations.bytes()], count)?;
-            }
-        }
-        Ok(first)
     }
 
     /// Inserts a logged write into its MemTables.
@@ -697,7 +525,7 @@ impl Wip {
 
     /// Freezes all MemTables and waits until they are tables.
     pub(crate) fn flush(&self) -> Result<()> {
-        self.check_writable()?;
+        self.health.check_writable()?;
         {
             let _alone = self.leader.write();
             let mut install = self.lock_install();
@@ -710,7 +538,7 @@ impl Wip {
 
     /// Makes everything acknowledged durable at a level.
     pub(crate) fn persist(&self, durability: Durability) -> Result<()> {
-        self.check_writable()?;
+        self.health.check_writable()?;
         match durability {
             Durability::Sync | Durability::Interval(_) => {
                 self.syncer.sync().map_err(|error| self.fail(error))?;
@@ -719,4 +547,12 @@ impl Wip {
         }
         Ok(())
     }
+}
+
+/// Appends a write to the log; returns its first sequence number.
+fn log_write(leader: &mut Leader, write: Write<'_>) -> Result<Seq> {
+    let first = leader.next_seq();
+    let count = u64::from(write.count());
+    write.log(first, |parts| leader.append(parts, count))?;
+    Ok(first)
 }

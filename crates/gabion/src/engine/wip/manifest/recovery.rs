@@ -5,10 +5,10 @@ use gabion_media::{Disk, TEMPORARY_SUFFIX};
 use super::edit::decode_group;
 use super::layout::{CURRENT_MAGIC, HEADER_BYTES, Header, HeaderState, MANIFEST_MAGIC, VERSION};
 use super::state::ManifestState;
-use crate::engine::wip::names::{
+use crate::log::frame::{MARK_BYTES, Parsed, Place, marks};
+use crate::names::{
     CURRENT, LOCK, manifest_name, parse_log_name, parse_manifest_name, parse_table_name,
 };
-use crate::log::frame::{MARK_BYTES, Parsed, Place, marks};
 use crate::{Error, Result};
 
 /// Number of a store's first manifest.

@@ -8,7 +8,7 @@ use super::recovery::{Directory, inspect, read};
 use super::state::ManifestState;
 use super::writepath::Manifest;
 use crate::Error;
-use crate::engine::wip::names::{CURRENT, LOCK, log_name, manifest_name, table_name};
+use crate::names::{CURRENT, LOCK, log_name, manifest_name, table_name};
 
 fn meta(file: u64) -> FileMeta {
     FileMeta {

@@ -6,8 +6,8 @@ use super::edit::{Edit, encode_group};
 use super::layout::{CURRENT_MAGIC, HEADER_BYTES, Header, MANIFEST_MAGIC};
 use super::recovery::{FIRST_MANIFEST, read};
 use super::state::ManifestState;
-use crate::engine::wip::names::{CURRENT, manifest_name, parse_manifest_name};
 use crate::log::frame::{PAYLOAD_BYTES_MAX, Place};
+use crate::names::{CURRENT, manifest_name, parse_manifest_name};
 use crate::{Error, Result};
 
 /// A manifest may grow by this many bytes beyond twice its snapshot before a new one is begun:

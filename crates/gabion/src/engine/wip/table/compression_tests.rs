@@ -8,7 +8,7 @@ use gabion_media::Purpose;
 use super::tests::{FILE, Home, Twin, assert_walks, compressed, numbered, rows};
 use super::*;
 use crate::cache::BlockCache;
-use crate::engine::wip::names::table_name;
+use crate::names::table_name;
 use crate::types::{Kind, hash_key};
 
 /// A table as the program wrote it before there was compression.

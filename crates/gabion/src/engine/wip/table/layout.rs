@@ -41,7 +41,7 @@
 
 use super::codec::Encoding;
 use super::sketch::Sketch;
-use crate::engine::wip::range_deletes::{Fragment, Fragments};
+use crate::engine::range_deletes::{Fragment, Fragments};
 
 /// First bytes of the footer.
 const MAGIC: [u8; 8] = *b"GabionTb";

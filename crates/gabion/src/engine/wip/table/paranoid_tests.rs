@@ -7,8 +7,8 @@ use gabion_media::Purpose;
 use super::tests::{FILE, Home, Way, assert_walks, numbered, options, rows};
 use super::*;
 use crate::cache::BlockCache;
-use crate::engine::wip::names::table_name;
 use crate::error::Error;
+use crate::names::table_name;
 use crate::types::{Kind, SEQ_MAX, hash_key};
 
 #[test]

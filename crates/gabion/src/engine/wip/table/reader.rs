@@ -19,9 +19,9 @@ use super::layout::{
 };
 use super::{TableMeta, layout::Checked};
 use crate::cache::{BlockCache, Places};
-use crate::engine::wip::names::table_name;
-use crate::engine::wip::range_deletes::Fragments;
+use crate::engine::range_deletes::Fragments;
 use crate::error::{Error, Result};
+use crate::names::table_name;
 use crate::slice::Slice;
 use crate::types::{Kind, Seq};
 use gabion_media::prefetch_line;

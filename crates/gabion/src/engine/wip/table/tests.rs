@@ -11,8 +11,8 @@ use tempfile::TempDir;
 
 use super::*;
 use crate::cache::BlockCache;
-use crate::engine::wip::names::table_name;
 use crate::error::{Error, Result};
+use crate::names::table_name;
 use crate::types::{Kind, SEQ_MAX, hash_key};
 
 pub(super) const FILE: u64 = 42;

@@ -9,7 +9,7 @@ use super::cursor::TableCursor;
 use super::layout::{PackedBlocks, Properties};
 use super::reader::Table;
 use super::sketch::Sketch;
-use crate::engine::wip::range_deletes::Fragments;
+use crate::engine::range_deletes::Fragments;
 use crate::error::Result;
 use crate::types::{Kind, hash_key};
 

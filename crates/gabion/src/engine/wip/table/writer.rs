@@ -9,7 +9,7 @@ use super::index::IndexBuilder;
 use super::layout::{Footer, PackedBlocks, Properties, append_trailer, append_trailer_of, is_same};
 use super::sketch::Sketch;
 use super::{BLOCK_BYTES_MAX, TableMeta, TableOptions};
-use crate::engine::wip::range_deletes::Fragments;
+use crate::engine::range_deletes::Fragments;
 use crate::error::{Error, Result};
 use crate::types::{Kind, Seq, hash_key};
 

@@ -68,7 +68,9 @@ use arc_swap::ArcSwap;
 use parking_lot::{Mutex, MutexGuard};
 
 use super::range_deletes::Fragments;
+use crate::Options;
 use crate::bytes::assign;
+use crate::options::MemTableForm;
 use crate::types::{Kind, Seq, hash_key};
 
 pub(crate) use arena::ChunkPool;
@@ -103,6 +105,17 @@ pub(crate) enum KeepOrder {
     AfterSearches(u32),
     /// From the start.
     Always,
+}
+
+impl KeepOrder {
+    /// What the options ask for of a new table.
+    pub(crate) fn of(options: &Options) -> KeepOrder {
+        match options.memtable_form {
+            MemTableForm::Hash => KeepOrder::Never,
+            MemTableForm::Ordered => KeepOrder::Always,
+            MemTableForm::Adaptive => KeepOrder::AfterSearches(options.searches_until_ordered),
+        }
+    }
 }
 
 /// How far the records are sorted.

@@ -29,7 +29,6 @@
 use std::cmp::Ordering;
 use std::sync::Arc;
 
-use super::bucket::Bucket;
 use super::snapshots::Protected;
 use crate::types::Seq;
 
@@ -192,15 +191,15 @@ impl Fragments {
         in_order.then_some(Fragments(fragments))
     }
 
-    /// What of the fragments lies in a bucket.
-    pub(crate) fn within(&self, bucket: &Bucket) -> Fragments {
+    /// What of the fragments lies in a range of keys.
+    pub(crate) fn within(&self, (lower, upper): (&[u8], Option<&[u8]>)) -> Fragments {
         let mut within = Fragments::default();
-        for fragment in self.touching(bucket.lower(), bucket.upper()) {
+        for fragment in self.touching(lower, upper) {
             let mut fragment = fragment.clone();
-            if *fragment.lower < *bucket.lower() {
-                fragment.lower = bucket.lower().into();
+            if *fragment.lower < *lower {
+                fragment.lower = lower.into();
             }
-            if let Some(upper) = bucket.upper()
+            if let Some(upper) = upper
                 && fragment.upper.as_deref().is_none_or(|own| own > upper)
             {
                 fragment.upper = Some(upper.into());
@@ -222,9 +221,9 @@ impl Fragments {
         &rest[..count]
     }
 
-    /// Whether any key of a bucket is covered.
-    pub(crate) fn touches(&self, bucket: &Bucket) -> bool {
-        !self.touching(bucket.lower(), bucket.upper()).is_empty()
+    /// Whether any key of a range is covered.
+    pub(crate) fn touches(&self, (lower, upper): (&[u8], Option<&[u8]>)) -> bool {
+        !self.touching(lower, upper).is_empty()
     }
 
     /// The fragment that holds `key`.
@@ -396,8 +395,8 @@ fn compare_uppers(a: &Upper, b: &Upper) -> Ordering {
 mod tests {
     use proptest::prelude::*;
 
-    use super::super::snapshots::Snapshots;
     use super::*;
+    use crate::engine::snapshots::Snapshots;
 
     type Range = (u8, Option<u8>, Seq);
 
@@ -461,7 +460,7 @@ mod tests {
         }
 
         #[test]
-        fn a_bucket_has_its_part(
+        fn a_range_of_keys_has_its_part(
             ranges in prop::collection::vec(range(), 0..10),
             lower in 0..24u8,
             upper in prop::option::of(0..24u8),
@@ -470,12 +469,11 @@ mod tests {
             let protected = Snapshots::default().protect(|| 0);
             let sets: Vec<_> = ranges.iter().map(|range| fragments(*range)).collect();
             let all = Fragments::union(&sets, &protected);
-            let state = super::super::bucket::tests::empty_state();
             let upper_key = upper.map(|upper| [upper]);
-            let bucket = Bucket::new(1, &[lower], upper_key.as_ref().map(|key| &key[..]), state);
-            let part = all.within(&bucket);
+            let range = (&[lower][..], upper_key.as_ref().map(|key| &key[..]));
+            let part = all.within(range);
             prop_assert!(Fragments::checked(part.0.clone()).is_some());
-            prop_assert_eq!(part.is_empty(), !all.touches(&bucket));
+            prop_assert_eq!(part.is_empty(), !all.touches(range));
             for key in 0..25u8 {
                 let inside = lower <= key && upper.is_none_or(|upper| key < upper);
                 let expected = all.find(&[key]).filter(|_| inside).map(|f| f.seqs.clone());

@@ -1,0 +1,118 @@
+//! Checking a closed store, whatever its engine.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use gabion_media::Disk;
+use serde::Serialize;
+
+use super::{flexdb, wip};
+use crate::log::replay_operations;
+use crate::{Error, Result};
+
+/// What a check found.
+#[non_exhaustive]
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct CheckReport {
+    /// Table files that were read.
+    pub tables: u64,
+    /// Entries in them, hidden versions and tombstones included.
+    pub entries: u64,
+    /// Bytes of the table files.
+    pub table_bytes: u64,
+    /// Log segments that were read.
+    pub log_segments: u64,
+    /// Operations in the log, those that are in tables too included.
+    pub log_operations: u64,
+    /// What does not hold, in the order in which it was found.
+    pub problems: Vec<Problem>,
+}
+
+/// Something that does not hold.
+#[non_exhaustive]
+#[derive(Clone, Debug, Serialize)]
+pub struct Problem {
+    /// The damaged file.
+    pub file: PathBuf,
+    /// Where in it, if that is known.
+    pub offset: Option<u64>,
+    /// What does not hold, as a sentence.
+    pub what: String,
+}
+
+impl Problem {
+    pub(crate) fn new(file: PathBuf, offset: Option<u64>, what: String) -> Problem {
+        Problem { file, offset, what }
+    }
+}
+
+impl CheckReport {
+    /// Turns corruption, and a missing file, into a problem of `file` unless the error names
+    /// another one; other errors stay errors.
+    pub(crate) fn add(&mut self, error: Error, file: &Path) -> Result<()> {
+        let problem = match error {
+            Error::Corruption { file, offset, what } => Problem::new(file, Some(offset), what),
+            Error::Media(error) if error.is_not_found() => {
+                Problem::new(file.to_owned(), None, error.to_string())
+            }
+            other => return Err(other),
+        };
+        self.problems.push(problem);
+        Ok(())
+    }
+
+    /// Reads the log from segment `tail` on. `sealed` are the lengths that the store recorded;
+    /// operations name keyspaces below `keyspaces`.
+    pub(crate) fn check_log(
+        &mut self,
+        disk: &Disk,
+        tail: u64,
+        sealed: &BTreeMap<u64, u64>,
+        keyspaces: usize,
+    ) -> Result<()> {
+        let mut operations = 0;
+        let replayed = replay_operations(disk, tail, sealed, keyspaces, |_, _| {
+            operations += 1;
+            Ok(())
+        });
+        self.log_operations = operations;
+        match replayed {
+            Ok(end) => {
+                self.log_segments = end.segments.len() as u64;
+                Ok(())
+            }
+            Err(error) => self.add(error, disk.path()),
+        }
+    }
+}
+
+/// Reads every byte of the store in the directory `path` and checks it: checksums, order, counts,
+/// filters, and that all files fit together. Changes nothing. The store must not be open.
+///
+/// Damage is reported in [`CheckReport::problems`].
+///
+/// # Errors
+/// [`Error::NotAStore`], [`Error::NewerFormat`], [`Error::Media`] when the store is open or the
+/// medium fails.
+pub fn check(path: impl AsRef<Path>) -> Result<CheckReport> {
+    let path = path.as_ref();
+    if !path.is_dir() {
+        return Err(Error::NotAStore {
+            path: path.to_owned(),
+            why: "the directory does not exist".to_owned(),
+        });
+    }
+    check_disk(&Disk::system(path)?)
+}
+
+/// As [`check`], on a disk of any kind.
+///
+/// # Errors
+/// As there.
+#[doc(hidden)]
+pub fn check_disk(disk: &Disk) -> Result<CheckReport> {
+    if disk.exists(flexdb::ROOT_NAME)? {
+        return flexdb::check_disk(disk);
+    }
+    wip::check_disk(disk)
+}

@@ -1,0 +1,160 @@
+//! The common ground of an engine's background threads and of those who wait for them.
+//!
+//! # Idea
+//! No queue of jobs is kept: what is due follows from the state of the store, so it is looked for
+//! whenever a thread is free, and a thread that finds nothing sleeps until somebody says that there
+//! may be something, or for a while. Two more threads tend the log: one prepares its segments, one
+//! syncs it at intervals if the durability says so.
+
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use parking_lot::{Condvar, Mutex};
+
+use crate::{Error, Result};
+
+/// How long the background waits before it tries again after it found no space.
+const RETRY_AFTER: Duration = Duration::from_millis(200);
+
+/// How long a thread sleeps at most when nothing wakes it.
+const LOOK_AGAIN: Duration = Duration::from_millis(500);
+
+/// Where background threads and those who wait for them meet.
+#[derive(Default)]
+pub(crate) struct Schedule {
+    state: Mutex<State>,
+    /// There may be something to do.
+    work: Condvar,
+    /// A job has ended or nothing was found to do.
+    rest: Condvar,
+    /// The log needs attention.
+    log: Condvar,
+    threads: Mutex<Vec<JoinHandle<()>>>,
+}
+
+#[derive(Default)]
+struct State {
+    /// Counts calls of `wake`, so that a thread does not sleep over one.
+    wakes: u64,
+    log_wakes: u64,
+    running: usize,
+    stop: bool,
+    /// The background found no space and will try again.
+    no_space: Option<Error>,
+}
+
+impl Schedule {
+    /// There may be something to do, or somebody who waits should look again.
+    pub(crate) fn wake(&self) {
+        self.state.lock().wakes += 1;
+        self.work.notify_all();
+        self.rest.notify_all();
+    }
+
+    /// The log needs attention.
+    pub(crate) fn wake_log(&self) {
+        self.state.lock().log_wakes += 1;
+        self.log.notify_all();
+    }
+
+    /// Starts a thread, which ends when one of the loops below does.
+    pub(crate) fn spawn(&self, name: &str, body: impl FnOnce() + Send + 'static) {
+        let thread = std::thread::Builder::new().name(name.to_owned());
+        match thread.spawn(body) {
+            Ok(thread) => self.threads.lock().push(thread),
+            Err(error) => tracing::error!(%error, "a background thread could not be started"),
+        }
+    }
+
+    /// Ends the threads and waits for what they do.
+    pub(crate) fn stop(&self) {
+        self.state.lock().stop = true;
+        self.work.notify_all();
+        self.log.notify_all();
+        let threads = std::mem::take(&mut *self.threads.lock());
+        for thread in threads {
+            if thread.join().is_err() {
+                tracing::error!("a background thread panicked");
+            }
+        }
+    }
+
+    /// What a thread does all its life: calls `step`, which does one thing that is due and says
+    /// whether there was one.
+    pub(crate) fn work(&self, step: impl Fn() -> bool) {
+        loop {
+            let wakes = {
+                let mut state = self.state.lock();
+                if state.stop {
+                    return;
+                }
+                state.running += 1;
+                state.wakes
+            };
+            let done = step();
+            let mut state = self.state.lock();
+            state.running -= 1;
+            self.rest.notify_all();
+            let pause = match (done, state.no_space.is_some()) {
+                (true, _) => continue,
+                (false, true) => RETRY_AFTER,
+                (false, false) => LOOK_AGAIN,
+            };
+            if state.wakes == wakes && !state.stop {
+                self.work.wait_for(&mut state, pause);
+            }
+        }
+    }
+
+    /// Calls `tend` when the log needs attention, and now and then.
+    pub(crate) fn tend_log(&self, tend: impl Fn()) {
+        while !self.state.lock().stop {
+            tend();
+            let mut state = self.state.lock();
+            if !state.stop && state.log_wakes == 0 {
+                self.log.wait_for(&mut state, LOOK_AGAIN);
+            }
+            state.log_wakes = 0;
+        }
+    }
+
+    /// Calls `sync` at intervals of at most `interval`.
+    pub(crate) fn sync_at_intervals(&self, interval: Duration, sync: impl Fn()) {
+        loop {
+            {
+                let mut state = self.state.lock();
+                if !state.stop {
+                    self.log.wait_for(&mut state, interval);
+                }
+                if state.stop {
+                    return;
+                }
+            }
+            sync();
+        }
+    }
+
+    /// The background found no space, or, without an error, has found some again.
+    pub(crate) fn set_no_space(&self, error: Option<Error>) {
+        self.state.lock().no_space = error;
+    }
+
+    /// An error if the background found no space and has not gone on since.
+    pub(crate) fn check_space(&self) -> Result<()> {
+        match &self.state.lock().no_space {
+            Some(error) => Err(error.clone()),
+            None => Ok(()),
+        }
+    }
+
+    /// Whether no thread is in a step.
+    pub(crate) fn is_at_rest(&self) -> bool {
+        self.state.lock().running == 0
+    }
+
+    /// Waits until a step has ended or somebody called [`Schedule::wake`], at most for `time`.
+    pub(crate) fn wait(&self, time: Duration) {
+        let mut state = self.state.lock();
+        self.rest.wait_for(&mut state, time);
+    }
+}

@@ -1,0 +1,243 @@
+//! A write as it is handed in, and the queue in which writes gather behind a leader.
+//!
+//! # Idea
+//! Whoever finds nobody leading leads: it commits its own write and all that wait behind it as one
+//! group, and passes the lead to the next that waits. While a group is committed, the next one
+//! gathers: it is committed the moment the leader is done, with whatever waits then, and no timer
+//! is involved.
+//!
+//! # Invariants
+//! - Q1. Somebody leads as long as writes wait: the lead is given up only when none does, under the
+//!   lock under which they begin to wait.
+//! - Q2. A write is ended once: by the leader who took it out of the queue, or by its own thread,
+//!   which was taken out to lead.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use parking_lot::{Condvar, Mutex};
+
+use super::keyspaces::Named;
+use crate::log::{BatchEncoder, OpHead, batch_head};
+use crate::types::{Kind, SEQ_MAX, Seq};
+use crate::{Error, Result};
+
+/// Bytes of waiting writes that one leader takes at most, so that the first of them does not wait
+/// for a gigabyte of others.
+const GROUP_BYTES_MAX: usize = 4 << 20;
+
+/// One write, with the keyspaces of an engine or of the facade.
+pub(crate) enum Write<'w, K> {
+    /// A single operation.
+    Single {
+        keyspace: &'w K,
+        kind: Kind,
+        key: &'w [u8],
+        value: &'w [u8],
+    },
+    /// Encoded operations.
+    Batch(&'w BatchEncoder),
+}
+
+impl<K> Clone for Write<'_, K> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<K> Copy for Write<'_, K> {}
+
+impl<'w, K> Write<'w, K> {
+    /// The same write, with the keyspace that `find` finds in its own.
+    #[inline]
+    pub(crate) fn with_keyspace<L>(self, find: impl FnOnce(&'w K) -> &'w L) -> Write<'w, L> {
+        match self {
+            Write::Single {
+                keyspace,
+                kind,
+                key,
+                value,
+            } => Write::Single {
+                keyspace: find(keyspace),
+                kind,
+                key,
+                value,
+            },
+            Write::Batch(operations) => Write::Batch(operations),
+        }
+    }
+
+    /// Number of its operations.
+    pub(crate) fn count(&self) -> u32 {
+        match self {
+            Write::Single { .. } => 1,
+            Write::Batch(operations) => operations.count(),
+        }
+    }
+}
+
+impl<K: Named> Write<'_, K> {
+    /// Hands the parts of the write's record in the log to `append`. `first` is the number of its
+    /// first operation.
+    pub(crate) fn log<R>(
+        &self,
+        first: Seq,
+        append: impl FnOnce(&[&[u8]]) -> Result<R>,
+    ) -> Result<R> {
+        let count = self.count();
+        if first + u64::from(count) > SEQ_MAX {
+            return Err(Error::Limit {
+                what: "sequence number",
+                size: first,
+                limit: SEQ_MAX,
+            });
+        }
+        let head = batch_head(first, count);
+        match self {
+            Write::Single {
+                keyspace,
+                kind,
+                key,
+                value,
+            } => {
+                let operation = OpHead::new(*kind, keyspace.id(), key.len(), value.len());
+                append(&[&head, operation.as_bytes(), key, value])
+            }
+            Write::Batch(operations) => append(&[&head, operations.bytes()]),
+        }
+    }
+
+    /// The operations in the log's encoding, owned, for the leader of another thread.
+    fn encode(&self) -> BatchEncoder {
+        match self {
+            Write::Single {
+                keyspace,
+                kind,
+                key,
+                value,
+            } => {
+                let mut operations = BatchEncoder::default();
+                operations.op(*kind, keyspace.id(), key, value);
+                operations
+            }
+            Write::Batch(operations) => (*operations).clone(),
+        }
+    }
+}
+
+/// The queue of writes.
+#[derive(Default)]
+pub(crate) struct WriteQueue {
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    /// Somebody leads.
+    led: bool,
+    waiting: VecDeque<Arc<Waiter>>,
+}
+
+/// A write that waits for a leader, or for its turn to lead.
+pub(crate) struct Waiter {
+    operations: BatchEncoder,
+    sync: bool,
+    turn: Mutex<Turn>,
+    changed: Condvar,
+}
+
+enum Turn {
+    Waiting,
+    Lead,
+    Done(Result<()>),
+}
+
+impl Waiter {
+    /// The write.
+    pub(crate) fn write<K>(&self) -> Write<'_, K> {
+        Write::Batch(&self.operations)
+    }
+
+    /// Whether it must survive the loss of power.
+    pub(crate) fn wants_sync(&self) -> bool {
+        self.sync
+    }
+
+    /// Tells its writer how it went.
+    pub(crate) fn end(&self, result: Result<()>) {
+        self.set(Turn::Done(result));
+    }
+
+    fn set(&self, turn: Turn) {
+        *self.turn.lock() = turn;
+        self.changed.notify_one();
+    }
+
+    /// Waits until the write is done or this thread must lead; `None` means lead.
+    fn wait(&self) -> Option<Result<()>> {
+        let mut turn = self.turn.lock();
+        loop {
+            match std::mem::replace(&mut *turn, Turn::Waiting) {
+                Turn::Waiting => self.changed.wait(&mut turn),
+                Turn::Lead => return None,
+                Turn::Done(result) => return Some(result),
+            }
+        }
+    }
+}
+
+impl WriteQueue {
+    /// Performs a write, by this thread or by another one that leads. `commit` gets a write,
+    /// whether it must survive the loss of power, and those that go with it; it ends all of these,
+    /// and returns how the first one went.
+    pub(crate) fn perform<K: Named>(
+        &self,
+        write: Write<'_, K>,
+        sync: bool,
+        commit: impl FnOnce(Write<'_, K>, bool, &[Arc<Waiter>]) -> Result<()>,
+    ) -> Result<()> {
+        let mut state = self.state.lock();
+        if !state.led {
+            state.led = true;
+            drop(state);
+            return self.lead(|group| commit(write, sync, group));
+        }
+        let waiter = Arc::new(Waiter {
+            operations: write.encode(),
+            sync,
+            turn: Mutex::new(Turn::Waiting),
+            changed: Condvar::new(),
+        });
+        state.waiting.push_back(Arc::clone(&waiter));
+        drop(state);
+        match waiter.wait() {
+            Some(result) => result,
+            None => self.lead(|group| commit(waiter.write(), sync, group)),
+        }
+    }
+
+    /// Leads one group, then passes the lead on.
+    fn lead(&self, commit: impl FnOnce(&[Arc<Waiter>]) -> Result<()>) -> Result<()> {
+        let result = commit(&self.take_group());
+        let mut state = self.state.lock();
+        match state.waiting.pop_front() {
+            Some(next) => next.set(Turn::Lead),
+            None => state.led = false,
+        }
+        result
+    }
+
+    fn take_group(&self) -> Vec<Arc<Waiter>> {
+        let mut state = self.state.lock();
+        let mut bytes = 0;
+        let mut group = Vec::new();
+        while let Some(waiter) = state.waiting.front() {
+            bytes += waiter.operations.bytes().len();
+            if bytes > GROUP_BYTES_MAX && !group.is_empty() {
+                break;
+            }
+            group.extend(state.waiting.pop_front());
+        }
+        group
+    }
+}
