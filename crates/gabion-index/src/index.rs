@@ -126,3 +126,53 @@ pub struct Makers<K: Item + ?Sized> {
     /// As `create`, for indexes that are ordered.
     pub create_ordered: Option<OrderedMaker<K>>,
 }
+
+/// An index of words that is made by a plan alone.
+pub(crate) trait WordIndex: Index<u64> + Sized + 'static {
+    /// What kind of structure the pool is told that it holds; the magic of the root as well.
+    const LAYOUT: u64;
+
+    /// Makes an empty index the root of a pool.
+    fn create_planned(pool: &Pool, plan: Plan) -> Result<Self>;
+
+    /// Finds the index that is the root of a pool.
+    fn open_root(pool: &Pool) -> Result<Self>;
+
+    /// Options of pools for such indexes, whose blocks are referred to by words.
+    fn options_of_pool() -> PoolOptions {
+        PoolOptions {
+            layout: Self::LAYOUT,
+            ..PoolOptions::default()
+        }
+    }
+}
+
+impl Makers<u64> {
+    /// The makers of a hash table of words.
+    pub(crate) const fn of_words<T: WordIndex>() -> Makers<u64> {
+        Makers {
+            pool_options: T::options_of_pool,
+            create: |pool, plan| Ok(Box::new(T::create_planned(pool, plan)?)),
+            open: |pool| Ok(Box::new(T::open_root(pool)?)),
+            create_ordered: None,
+        }
+    }
+}
+
+/// Visits the entries of a hash table whose order is that of the first bits of hashes. `collect`
+/// appends all entries of a range of hashes that begins at its argument or before, without those
+/// before it, and returns where the next range begins.
+pub(crate) fn visit_by_hash(
+    mut collect: impl FnMut(u64, &mut Vec<(u64, u64)>) -> Result<Option<u64>>,
+    visit: &mut dyn FnMut(&u64, u64),
+) -> Result<()> {
+    let mut entries = Vec::new();
+    let mut from = Some(0);
+    while let Some(start) = from {
+        from = collect(start, &mut entries)?;
+        for (key, value) in entries.drain(..) {
+            visit(&key, value);
+        }
+    }
+    Ok(())
+}

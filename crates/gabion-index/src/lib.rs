@@ -25,21 +25,30 @@
 //!
 //! # Shared parts
 //! [`Item`], what keys and values are; [`Seed`], hashing; [`tags`], vectors of one-byte tags;
-//! [`lock`], locks that stay in DRAM.
+//! [`lock`], locks that stay in DRAM; `root`, the first line of an index; `line`, buckets of one
+//! cache line.
 
+pub mod cceh;
 mod error;
 pub mod hash;
 pub mod index;
 mod item;
+pub mod level;
+mod line;
 pub mod lock;
+pub mod pclht;
 pub mod registry;
+mod root;
 #[cfg(test)]
 mod suite;
 pub mod tags;
 pub mod turbo;
 
+pub use cceh::Cceh;
 pub use error::{Error, Result};
 pub use hash::Seed;
-pub use index::{Index, OrderedIndex};
+pub use index::{Index, OrderedIndex, Plan};
 pub use item::Item;
+pub use level::LevelHash;
+pub use pclht::PClht;
 pub use turbo::TurboHash;

@@ -3,8 +3,18 @@
 //! A lock word on a medium costs writes of the medium for every acquisition and is found held after
 //! a crash by a thread that is gone. So whatever an index locks has its word in ordinary memory and
 //! is free when a pool is opened.
+//!
+//! # Stripes
+//! [`Stripes`] are locks for parts of a hash table: one for each value of the first bits of a hash.
+//! Writers take them; readers only look, before they read and after. A stripe's word is odd while
+//! it is held and changes with every acquisition, so a reader finds out ([`Since`]) that nobody was
+//! at work, that one operation was under way all the time, or that it must read again. A writer
+//! that changes more than one thing a reader could miss takes a [`Held::step`] in between.
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
+
+use crate::Result;
 
 /// Waiting that gives way: spins first, then yields the processor, then sleeps.
 #[derive(Debug, Default)]
@@ -34,9 +44,246 @@ impl Backoff {
     }
 }
 
+/// Binary logarithm of the number of stripes: 32 KiB of them, in which 28 threads meet once in 70
+/// operations.
+pub(crate) const STRIPE_BITS: u32 = 11;
+
+/// The number of entries when the stripes were made is not known.
+const UNKNOWN: u64 = u64::MAX;
+
+/// Locks by the first bits of hashes, and the number of entries that they guard.
+#[derive(Debug)]
+pub(crate) struct Stripes {
+    stripes: Box<[Stripe]>,
+    /// Entries when the stripes were made.
+    base: AtomicU64,
+}
+
+/// A lock of [`Stripes`].
+#[derive(Debug, Default)]
+pub(crate) struct Stripe {
+    /// Odd while held; counts acquisitions and steps.
+    word: AtomicU64,
+    /// Entries that came, less those that went, wrapping around.
+    change: AtomicU64,
+}
+
+/// What has happened under a stripe's lock since a reader looked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Since {
+    /// Nothing, and all that was read is durable.
+    Quiet,
+    /// One operation was and is under way: what was read may not be durable yet.
+    Busy,
+    /// Operations began or ended: what was read means nothing.
+    Changed,
+}
+
+/// A stripe's lock, held until this is dropped.
+#[derive(Debug)]
+pub(crate) struct Held<'a> {
+    stripe: &'a Stripe,
+    word: u64,
+}
+
+impl Stripes {
+    /// Free locks that guard so many entries; none if that is not known yet.
+    pub(crate) fn new(entries: Option<u64>) -> Stripes {
+        Stripes {
+            stripes: (0..1 << STRIPE_BITS).map(|_| Stripe::default()).collect(),
+            base: AtomicU64::new(entries.unwrap_or(UNKNOWN)),
+        }
+    }
+
+    /// The number of the stripe for all hashes that share their first `bits` bits, at least one,
+    /// with `hash`. Numbers are in the order of hashes.
+    #[inline]
+    pub(crate) fn index(hash: u64, bits: u32) -> usize {
+        let kept = hash & (u64::MAX << (64 - bits));
+        (kept >> (64 - STRIPE_BITS)) as usize
+    }
+
+    /// The stripe with this number.
+    #[inline]
+    pub(crate) fn at(&self, index: usize) -> &Stripe {
+        // Numbers come from `index` and have so many bits.
+        &self.stripes[index & ((1 << STRIPE_BITS) - 1)]
+    }
+
+    /// Takes all locks, in their order.
+    pub(crate) fn lock_all(&self) -> Vec<Held<'_>> {
+        self.stripes.iter().map(Stripe::lock).collect()
+    }
+
+    /// The number of entries. If it is not known, writers wait for `count`, which counts them.
+    pub(crate) fn entries(&self, count: impl FnOnce() -> Result<u64>) -> Result<u64> {
+        // ORDER: Acquire pairs with the release below; the changes are exact if nobody writes.
+        if self.base.load(Ordering::Acquire) == UNKNOWN {
+            let held = self.lock_all();
+            let base = count()?.wrapping_sub(self.changes());
+            // ORDER: as above.
+            self.base.store(base, Ordering::Release);
+            drop(held);
+        }
+        // ORDER: as above.
+        let base = self.base.load(Ordering::Acquire);
+        Ok(base.wrapping_add(self.changes()))
+    }
+
+    fn changes(&self) -> u64 {
+        // ORDER: Relaxed: a sum of the past, whoever looks.
+        let change = |stripe: &Stripe| stripe.change.load(Ordering::Relaxed);
+        self.stripes.iter().map(change).fold(0, u64::wrapping_add)
+    }
+}
+
+impl Stripe {
+    /// What a reader keeps for [`Stripe::since`].
+    #[inline]
+    pub(crate) fn look(&self) -> u64 {
+        // ORDER: Acquire pairs with the releases of `step` and of the end of `Held`: what came
+        // before them is seen.
+        self.word.load(Ordering::Acquire)
+    }
+
+    /// What has happened since `look`. What was read in between was read with acquire.
+    #[inline]
+    pub(crate) fn since(&self, seen: u64) -> Since {
+        // ORDER: Relaxed: the acquiring loads before stay before; if one of them saw a store that
+        // was made under the lock, this sees the lock taken then, or a later word.
+        let now = self.word.load(Ordering::Relaxed);
+        match (now == seen, now & 1 == 0) {
+            (false, _) => Since::Changed,
+            (true, true) => Since::Quiet,
+            (true, false) => Since::Busy,
+        }
+    }
+
+    /// Takes the lock if it is free.
+    #[inline]
+    pub(crate) fn try_lock(&self) -> Option<Held<'_>> {
+        // ORDER: the load is a hint; Acquire pairs with the release of the end of `Held`.
+        let word = self.word.load(Ordering::Relaxed) & !1;
+        self.word
+            .compare_exchange(word, word + 1, Ordering::Acquire, Ordering::Relaxed)
+            .ok()
+            .map(|_| Held {
+                stripe: self,
+                word: word + 1,
+            })
+    }
+
+    /// Takes the lock, waiting for other writers.
+    #[inline]
+    pub(crate) fn lock(&self) -> Held<'_> {
+        match self.try_lock() {
+            Some(held) => held,
+            None => self.lock_slowly(|| ()),
+        }
+    }
+
+    /// Takes the lock, and calls `help` again and again while others hold it.
+    #[cold]
+    pub(crate) fn lock_slowly(&self, help: impl Fn()) -> Held<'_> {
+        let mut backoff = Backoff::default();
+        loop {
+            if let Some(held) = self.try_lock() {
+                return held;
+            }
+            help();
+            backoff.wait();
+        }
+    }
+}
+
+impl Held<'_> {
+    /// Makes readers that looked before read again, who may have missed what was done so far.
+    pub(crate) fn step(&mut self) {
+        self.word += 2;
+        // ORDER: Release pairs with the acquire of `look`: who sees this sees what was done.
+        self.stripe.word.store(self.word, Ordering::Release);
+    }
+
+    /// Counts an entry more.
+    #[inline]
+    pub(crate) fn count_insert(&self) {
+        self.count(1);
+    }
+
+    /// Counts an entry less.
+    #[inline]
+    pub(crate) fn count_remove(&self) {
+        self.count(u64::MAX);
+    }
+
+    #[inline]
+    fn count(&self, change: u64) {
+        let cell = &self.stripe.change;
+        // ORDER: Relaxed: only the holder of the lock writes it.
+        let sum = cell.load(Ordering::Relaxed).wrapping_add(change);
+        cell.store(sum, Ordering::Relaxed);
+    }
+}
+
+impl Drop for Held<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        // ORDER: Release pairs with the acquires of `try_lock` and `look`; the last fence of the
+        // operation came before, so who sees a free lock sees what is durable.
+        self.stripe.word.store(self.word + 1, Ordering::Release);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn hashes_share_a_stripe_as_far_as_they_share_their_bits() {
+        let ones = u64::MAX;
+        assert_eq!(Stripes::index(ones, 1), 1 << (STRIPE_BITS - 1));
+        assert_eq!(Stripes::index(ones >> 1, 1), 0);
+        assert_eq!(Stripes::index(ones, 64), (1 << STRIPE_BITS) - 1);
+        assert_eq!(Stripes::index(ones << 50, 14), Stripes::index(ones, 40));
+        let sorted: Vec<_> = (0..32).map(|i| Stripes::index(i << 59, 5)).collect();
+        assert!(sorted.is_sorted_by(|one, two| one < two));
+    }
+
+    #[test]
+    fn readers_learn_what_happened() {
+        let stripe = Stripe::default();
+        let seen = stripe.look();
+        assert_eq!(stripe.since(seen), Since::Quiet);
+        let mut held = stripe.lock();
+        assert_eq!(stripe.since(seen), Since::Changed);
+        let seen = stripe.look();
+        assert_eq!(stripe.since(seen), Since::Busy);
+        assert!(stripe.try_lock().is_none());
+        held.step();
+        assert_eq!(stripe.since(seen), Since::Changed);
+        let seen = stripe.look();
+        drop(held);
+        assert_eq!(stripe.since(seen), Since::Changed);
+        assert!(stripe.try_lock().is_some());
+    }
+
+    #[test]
+    fn entries_are_counted_once_and_then_followed() {
+        let stripes = Stripes::new(None);
+        stripes.at(0).lock().count_insert();
+        assert_eq!(stripes.entries(|| Ok(6)).expect("counted"), 6);
+        stripes.at(1).lock().count_remove();
+        stripes.at(1).lock().count_remove();
+        let known = stripes.entries(|| unreachable!("it is known"));
+        assert_eq!(known.expect("known"), 4);
+        std::thread::scope(|scope| {
+            for _ in 0..3 {
+                scope.spawn(|| (0..10_000).for_each(|_| stripes.at(5).lock().count_insert()));
+            }
+        });
+        assert_eq!(stripes.entries(|| Ok(0)).expect("known"), 30_004);
+        drop(stripes.lock_all());
+    }
 
     #[test]
     fn waiting_never_overflows() {

@@ -2,7 +2,7 @@
 //! documents take them from.
 
 use crate::index::Makers;
-use crate::turbo;
+use crate::{cceh, level, pclht, turbo};
 
 /// What sort of structure an index is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -72,7 +72,13 @@ impl Registered {
 }
 
 /// All indexes.
-pub static INDEXES: &[&Registered] = &[&turbo::REGISTERED];
+pub static INDEXES: &[&Registered] = &[
+    &turbo::REGISTERED,
+    &pclht::REGISTERED,
+    &level::REGISTERED,
+    &cceh::REGISTERED,
+    &cceh::COPYING,
+];
 
 /// The index with this name.
 #[must_use]

@@ -24,7 +24,23 @@
 //! # Ok(())
 //! # }
 //! ```
+//!
+//! Other hash tables, of words to words, are made in the same way and used by the trait [`Index`]:
+//! [`PClht`], [`LevelHash`], [`Cceh`].
+//!
+//! ```
+//! use gabion::pm::{Index, IndexPlan, LevelHash, Pool};
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let pool = Pool::anonymous(LevelHash::pool_options())?;
+//! let table = LevelHash::create(&pool, IndexPlan { capacity: 1000, seed: None })?;
+//! assert_eq!(table.insert(&7, 49)?, None);
+//! assert_eq!(table.get(&7)?, Some(49));
+//! # Ok(())
+//! # }
+//! ```
 
+pub use gabion_index::Plan as IndexPlan;
 pub use gabion_index::turbo::{Options as TurboOptions, TurboHash, TurboStats};
-pub use gabion_index::{Error as IndexError, Item};
+pub use gabion_index::{Cceh, Error as IndexError, Index, Item, LevelHash, PClht};
 pub use gabion_media::pmem::{Class, Pool, PoolOptions, PoolStats};

@@ -29,6 +29,8 @@ pub(crate) enum Op {
     Remove(u64),
     Get(u64),
     Compact,
+    /// Gives blocks that nobody reads any more back for use.
+    Collect,
 }
 
 /// What the explorer is given.
@@ -67,6 +69,10 @@ impl<K: Item + ?Sized> Small<K> {
             Op::Remove(k) => index.remove(key(k).borrow()),
             Op::Get(k) => index.get(key(k).borrow()),
             Op::Compact => index.compact().map(|()| None),
+            Op::Collect => {
+                index.pool().collect();
+                Ok(None)
+            }
         }
     }
 }
@@ -156,7 +162,7 @@ impl<K: Item + ?Sized> Subject for Small<K> {
             Op::Remove(k) => {
                 content.remove::<K>(key(k).borrow());
             }
-            Op::Get(_) | Op::Compact => {}
+            Op::Get(_) | Op::Compact | Op::Collect => {}
         }
     }
 
@@ -167,6 +173,7 @@ impl<K: Item + ?Sized> Subject for Small<K> {
             Op::Remove(_) => "remove",
             Op::Get(_) => "get",
             Op::Compact => "compact",
+            Op::Collect => "collect",
         }
     }
 
@@ -228,6 +235,31 @@ fn histories() -> Vec<History> {
     ]
 }
 
+/// Longer ones, of which no golden traces are kept. In the first, parts of the structure split
+/// again and again: what one split leaves undone may be missed by the next. In the second, blocks
+/// are used again, so that what was not written holds what was there before.
+fn longer_histories() -> Vec<History> {
+    let inserts = |range: std::ops::Range<u64>| range.map(|k| Op::Insert(k, 100 + k));
+    let removes = |range: std::ops::Range<u64>| range.map(Op::Remove);
+    let collect = [Op::Compact, Op::Collect];
+    let reuse = inserts(0..52)
+        .chain(collect)
+        .chain(removes(0..26))
+        .chain(collect);
+    vec![
+        (
+            "crowding",
+            inserts(0..12).collect(),
+            inserts(12..72).map(Act::Op).collect(),
+        ),
+        (
+            "reuse",
+            reuse.collect(),
+            inserts(100..128).map(Act::Op).collect(),
+        ),
+    ]
+}
+
 /// Histories of random operations, of which `seed` makes one.
 fn random_history(seed: u64) -> (Vec<Op>, Vec<Act<Op>>) {
     let mut random = (0..).map(|number| Seed::new(seed).hash_u64(number));
@@ -274,7 +306,11 @@ pub(crate) fn survive<K: Item + ?Sized>(keys: Keys<K>) {
         let (setup, acts) = random_history(seed);
         ("random", setup, acts)
     });
-    for (name, setup, acts) in histories().into_iter().chain(random) {
+    let all = histories()
+        .into_iter()
+        .chain(longer_histories())
+        .chain(random);
+    for (name, setup, acts) in all {
         let run = Run::record(&subject, name, &setup, &acts).expect(name);
         let report = explorer.explore(&run);
         assert!(report.is_clean(), "{name}: {report}");
@@ -290,12 +326,13 @@ pub(crate) fn survive<K: Item + ?Sized>(keys: Keys<K>) {
 const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
 
 /// Leaves out each flush and each fence of the index in turn. `known` lists those that no history
-/// here misses, each with the reason; at most one in twenty.
+/// here misses, each with the reason. One in twenty may leave images that nobody misses, or one.
+/// Others leave no image that the whole index does not leave: what flushes their line comes after.
 pub(crate) fn catch_mutants<K: Item + ?Sized>(keys: Keys<K>, known: &[(&str, &str)]) {
     let subject = Small { keys };
     let mut explorer = Explorer::new(&subject, limits());
     let mut runs = Vec::new();
-    for (name, setup, acts) in histories() {
+    for (name, setup, acts) in histories().into_iter().chain(longer_histories()) {
         let run = Run::record(&subject, name, &setup, &acts).expect(name);
         let report = explorer.explore(&run);
         assert!(report.is_clean(), "{name}: {report}");
@@ -316,8 +353,9 @@ pub(crate) fn catch_mutants<K: Item + ?Sized>(keys: Keys<K>, known: &[(&str, &st
     assert!(report.tried.len() >= 4, "there are flushes and fences");
     let compared = report.compare_survivors(Path::new(ROOT), known);
     compared.unwrap_or_else(|error| panic!("{error}"));
-    let survivors = report.tried.len() - report.caught();
-    assert!(survivors * 20 <= report.tried.len(), "{report}");
+    let survivors = report.tried.iter().filter(|tried| tried.caught.is_none());
+    let missed = survivors.filter(|tried| tried.images != 0).count();
+    assert!(missed <= (report.tried.len() / 20).max(1), "{report}");
 }
 
 /// Compares what operations do to the medium with a file that is checked in.

@@ -88,7 +88,7 @@ impl<K: Item + ?Sized> Subject for Numbered<K> {
             Op::Remove(k) => {
                 content.remove(&k);
             }
-            Op::Get(_) | Op::Compact => {}
+            Op::Get(_) | Op::Compact | Op::Collect => {}
         }
     }
 
@@ -113,7 +113,7 @@ impl<K: Item + ?Sized> Keyed for Numbered<K> {
             Op::Remove(k) => (k, Some(None)),
             Op::Get(k) => (k, None),
             // A key that no other operation has.
-            Op::Compact => (KEYS, None),
+            Op::Compact | Op::Collect => (KEYS, None),
         };
         let saw = (key != KEYS).then_some(saw);
         Ok(Access { key, saw, left })

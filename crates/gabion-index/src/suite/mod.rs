@@ -19,14 +19,15 @@ use gabion_media::pmem::{Pool, PoolOptions};
 use crate::Item;
 use crate::index::{Index, Makers, Plan};
 
-/// Makes the tests of an index of the registry in a module of its own. Its golden traces are in
-/// the directory `golden`.
+/// Makes the tests of an index of the registry in a module of its own, for each of its kinds of
+/// keys. Its golden traces are in the directory `golden`.
 /// After the index come the flushes and fences that can be left out, each with the reason.
 macro_rules! index_suite {
-    ($name:ident, $index:expr, $survivors:expr) => {
+    ($name:ident, $index:expr, [$($kind:ident),+], $survivors:expr) => {
         mod $name {
-            index_suite!(@keys words, $name, crate::suite::Keys::words(&$index), $survivors);
-            index_suite!(@keys strings, $name, crate::suite::Keys::strings(&$index), $survivors);
+            $(index_suite!(
+                @keys $kind, $name, crate::suite::Keys::$kind(&$index), $survivors
+            );)+
         }
     };
     (@keys $kind:ident, $name:ident, $keys:expr, $survivors:expr) => {
@@ -75,7 +76,68 @@ macro_rules! index_suite {
     };
 }
 
-index_suite!(turbohash, crate::turbo::REGISTERED, &[]);
+index_suite!(turbohash, crate::turbo::REGISTERED, [words, strings], &[]);
+index_suite!(
+    pclht,
+    crate::pclht::REGISTERED,
+    [words],
+    &[(
+        "flush in rebuild of pclht/resize.rs: space.commit::<Line>();",
+        "the intent stands for the table until the next one takes its place",
+    )]
+);
+index_suite!(
+    level,
+    crate::level::REGISTERED,
+    [words],
+    &[(
+        "fence in push of level/resize.rs: self.pool.settle();",
+        "the fence before the new level is named comes before the reference moves",
+    )]
+);
+index_suite!(
+    cceh,
+    crate::cceh::REGISTERED,
+    [words],
+    &[
+        crate::suite::SETTLE,
+        crate::suite::DIRECTORY_INTENT,
+        crate::suite::DIRECTORY_COMMIT
+    ]
+);
+index_suite!(
+    cceh_cow,
+    crate::cceh::COPYING,
+    [words],
+    &[
+        crate::suite::SETTLE,
+        crate::suite::DIRECTORY_INTENT,
+        crate::suite::DIRECTORY_COMMIT,
+        (
+            "flush in split of cceh/split.rs: new.commit::<Bucket>();",
+            crate::suite::SAME_LINE,
+        ),
+        (
+            "flush in split of cceh/split.rs: copy.commit::<Bucket>();",
+            crate::suite::SAME_LINE,
+        ),
+    ]
+);
+
+/// Why some flushes of the allocator's words can be left out.
+const SAME_LINE: &str = "the word of the next block, in the same line, is flushed after it";
+const SETTLE: (&str, &str) = (
+    "fence in split of cceh/split.rs: self.pool.settle();",
+    "the fence before the new segment is named comes before the reference moves",
+);
+const DIRECTORY_INTENT: (&str, &str) = (
+    "flush in double of cceh/split.rs: .alloc_aligned(Directory::bytes(depth), LINE_BYTES, hint)?;",
+    SAME_LINE,
+);
+const DIRECTORY_COMMIT: (&str, &str) = (
+    "flush in double of cceh/split.rs: space.commit::<Bucket>();",
+    SAME_LINE,
+);
 
 /// An index under test, and the keys that it is tested with: one for each number.
 pub(crate) struct Keys<K: Item + ?Sized> {

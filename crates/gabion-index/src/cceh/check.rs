@@ -1,0 +1,114 @@
+//! What concerns all entries: counting, visits, the invariants.
+
+use std::collections::HashSet;
+
+use super::Cceh;
+use super::layout::{PAIRS, PROBES, Segment};
+use crate::index::Checked;
+use crate::{Error, Result};
+
+impl<const COPIES: bool> Cceh<COPIES> {
+    /// Visits all pairs of a segment in their order, entries or not.
+    pub(super) fn for_each_pair(&self, segment: Segment, mut visit: impl FnMut(u64, u64)) {
+        for number in 0..1 << self.segment_bits {
+            let bucket = self.medium.at(segment.bucket(number));
+            self.medium.touch(bucket);
+            for slot in 0..PAIRS {
+                visit(bucket.key(slot), bucket.value(slot));
+            }
+        }
+    }
+
+    /// Visits the segments, each with its least hash, while nobody splits one.
+    fn for_each_segment(&self, mut visit: impl FnMut(Segment, u64) -> Result<()>) -> Result<()> {
+        let mut hash = Some(0_u64);
+        while let Some(from) = hash {
+            let segment = self.segment(from);
+            visit(segment, from)?;
+            hash = from.checked_add(1 << (64 - segment.depth()));
+        }
+        Ok(())
+    }
+
+    /// Counts all entries, while nobody writes.
+    pub(super) fn count(&self) -> u64 {
+        let mut count = 0;
+        // The visit fails nowhere.
+        let _ = self.for_each_segment(|segment, from| {
+            self.for_each_pair(segment, |key, _| {
+                count += u64::from(segment.owns(from, self.seed.hash_u64(key)));
+            });
+            Ok(())
+        });
+        count
+    }
+
+    /// Appends the entries of the segment to which the hash `from` leads, without those whose hash
+    /// is less, and returns the first hash of the next segment.
+    pub(super) fn collect(&self, from: u64, entries: &mut Vec<(u64, u64)>) -> Option<u64> {
+        let (segment, _held) = self.lock(from);
+        self.for_each_pair(segment, |key, value| {
+            let hash = self.seed.hash_u64(key);
+            if segment.owns(from, hash) && hash >= from {
+                entries.push((key, value));
+            }
+        });
+        let width = 64 - segment.depth();
+        (from >> width << width).checked_add(1 << width)
+    }
+
+    /// Checks the invariants, while nobody writes.
+    pub(super) fn check_all(&self) -> Result<Checked> {
+        let mut checked = Checked {
+            entries: 0,
+            blocks: 2,
+        };
+        let mut segments = HashSet::new();
+        self.for_each_segment(|segment, from| {
+            let violation = |what| {
+                Err(Error::Damaged {
+                    what,
+                    offset: segment.offset(),
+                })
+            };
+            if !segments.insert(segment.offset()) {
+                return violation("a segment, which is there twice,");
+            }
+            let directory = self.directory();
+            for number in directory.entries_for(from, segment.depth()) {
+                if self.segment(number << (64 - directory.bits())) != segment {
+                    return violation("the entries of the directory for a segment");
+                }
+            }
+            checked.blocks += 1;
+            checked.entries += self.check_segment(segment, from)?;
+            Ok(())
+        })?;
+        Ok(checked)
+    }
+
+    fn check_segment(&self, segment: Segment, from: u64) -> Result<u64> {
+        let (mut keys, mut place, mut broken) = (HashSet::new(), 0, None);
+        self.for_each_pair(segment, |key, _| {
+            let hash = self.seed.hash_u64(key);
+            let bucket = place / PAIRS as u64;
+            place += 1;
+            if segment.owns(from, hash) {
+                let distance = bucket.wrapping_sub(hash) & ((1 << self.segment_bits) - 1);
+                if distance >= PROBES {
+                    broken = Some("the place of an entry");
+                }
+                if !keys.insert(key) {
+                    broken = Some("a key, which is there twice,");
+                }
+            }
+        });
+        match broken {
+            None => Ok(keys.len() as u64),
+            Some(what) => Err(Error::Damaged {
+                what,
+                offset: segment.offset(),
+            }),
+        }
+    }
+}

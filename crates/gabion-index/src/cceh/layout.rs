@@ -1,0 +1,227 @@
+//! The directory, its entries, and segments.
+//!
+//! | word | bits 0 to 47 | bits 48 to 53 |
+//! |---|---|---|
+//! | `directory` of the root | offset of the directory | global depth |
+//! | entry of the directory | offset of the segment | its local depth |
+//!
+//! **Bucket**, 64 bytes: four pairs of 16 bytes, key and value.
+
+use std::ops::Deref;
+use std::sync::atomic::Ordering;
+
+use gabion_media::media_struct;
+use gabion_media::pmem::{Medium, PAtomicU64, POff};
+
+use crate::line::{Array, LINE_BYTES, Pair};
+
+/// Pairs of a bucket.
+pub(super) const PAIRS: usize = 4;
+
+/// Buckets that an entry may lie in, from its own on.
+pub(super) const PROBES: u64 = 4;
+
+/// Alignment of segments: what the paper's medium reads and writes at once.
+pub(super) const SEGMENT_ALIGN: u64 = 256;
+
+/// Most bits of a segment: hashes that share so many are the work of somebody who knows the seed.
+pub(super) const DEPTH_MAX: u32 = 40;
+
+/// Bits of a segment's number of buckets: 16 KiB; and of one in a table for few entries.
+const SEGMENT_BITS_MAX: u32 = 8;
+const SEGMENT_BITS_MIN: u32 = 2;
+
+media_struct! {
+    /// A bucket.
+    pub(super) struct Bucket {
+        pub(super) pairs: [Pair; PAIRS],
+    }
+}
+
+const _: () = {
+    assert!(size_of::<Bucket>() as u64 == LINE_BYTES);
+    assert!(size_of::<Pair>() * PAIRS == size_of::<Bucket>());
+    // The buckets that an entry may lie in are different ones.
+    assert!(1 << SEGMENT_BITS_MIN >= PROBES);
+};
+
+/// The directory: an array in the order of the first bits of hashes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Directory(pub(super) Array);
+
+impl Deref for Directory {
+    type Target = Array;
+
+    #[inline]
+    fn deref(&self) -> &Array {
+        &self.0
+    }
+}
+
+impl Directory {
+    pub(super) fn new(offset: u64, depth: u32) -> Directory {
+        Directory(Array::new(offset, depth))
+    }
+
+    /// Bytes of a directory with so many bits.
+    pub(super) fn bytes(depth: u32) -> u64 {
+        size_of::<PAtomicU64>() as u64 * (1 << depth)
+    }
+
+    /// Where the entry with a number is.
+    #[inline]
+    pub(super) fn entry(&self, number: u64) -> POff<PAtomicU64> {
+        POff::new(self.offset() + number * size_of::<PAtomicU64>() as u64)
+    }
+
+    /// Whether some entries lie in one cache line whose stores reach the medium in their order.
+    pub(super) fn is_one_line(&self, entries: &std::ops::Range<u64>) -> bool {
+        let line = |number| self.entry(number).raw() / LINE_BYTES;
+        cfg!(target_arch = "x86_64") && line(entries.start) == line(entries.end - 1)
+    }
+
+    /// The numbers of the entries for the segment of `depth` bits to which `hash` leads.
+    pub(super) fn entries_for(&self, hash: u64, depth: u32) -> std::ops::Range<u64> {
+        let count = 1 << (self.bits() - depth);
+        let first = self.home(hash) & !(count - 1);
+        first..first + count
+    }
+}
+
+/// An entry of the directory: a segment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Segment(pub(super) Array);
+
+impl Segment {
+    pub(super) fn new(offset: u64, depth: u32) -> Segment {
+        Segment(Array::new(offset, depth))
+    }
+
+    /// Where it is.
+    #[inline]
+    pub(super) fn offset(self) -> u64 {
+        self.0.offset()
+    }
+
+    /// Its local depth, 1 at least, whatever the word says.
+    #[inline]
+    pub(super) fn depth(self) -> u32 {
+        self.0.bits().max(1)
+    }
+
+    /// Whether `hash`, like `of`, which leads here, begins with the bits of the segment.
+    #[inline]
+    pub(super) fn owns(self, of: u64, hash: u64) -> bool {
+        (of ^ hash) >> (64 - self.depth()) == 0
+    }
+
+    /// Whether `hash`, which the segment owns, belongs to its second half.
+    pub(super) fn is_second(self, hash: u64) -> bool {
+        hash >> (63 - self.depth()) & 1 != 0
+    }
+
+    /// Where the bucket with a number is.
+    #[inline]
+    pub(super) fn bucket(self, number: u64) -> POff<Bucket> {
+        POff::new(self.offset() + number * LINE_BYTES)
+    }
+}
+
+/// Bits of the number of buckets of a segment, in a table that is planned for so many entries.
+pub(super) fn segment_bits(capacity: u64) -> u32 {
+    // A table has eight segments at least, unless it is very small.
+    let bits = (capacity / 32).checked_ilog2().unwrap_or(0);
+    bits.clamp(SEGMENT_BITS_MIN, SEGMENT_BITS_MAX)
+}
+
+/// The depth of all segments of a new table: half of the slots are filled when it is as full as it
+/// is planned to be, or more, but fewer than are when segments split.
+pub(super) fn planned_depth(capacity: u64, segment_bits: u32) -> u32 {
+    let slots = (PAIRS as u64) << segment_bits;
+    let bits = (capacity / slots * 2).checked_ilog2().unwrap_or(0);
+    bits.clamp(1, 28)
+}
+
+// ORDER: Acquire throughout: pairs with the releasing stores below, and keeps the loads of a lookup
+// in their order.
+impl Bucket {
+    #[inline]
+    pub(super) fn key(&self, slot: usize) -> u64 {
+        self.pairs[slot].key.peek(Ordering::Acquire)
+    }
+
+    #[inline]
+    pub(super) fn value(&self, slot: usize) -> u64 {
+        self.pairs[slot].value.peek(Ordering::Acquire)
+    }
+
+    /// The slot with this key, entry or not.
+    #[inline]
+    pub(super) fn find(&self, key: u64) -> Option<usize> {
+        (0..PAIRS).find(|slot| self.key(*slot) == key)
+    }
+}
+
+// ORDER: Release throughout: pairs with the acquiring loads above.
+impl Bucket {
+    /// Writes a pair over one that is no entry, durably.
+    #[inline]
+    pub(super) fn put(&self, medium: &Medium, slot: usize, key: u64, value: u64) {
+        let pair = &self.pairs[slot];
+        pair.value.store(medium, value, Ordering::Release);
+        if !cfg!(target_arch = "x86_64") {
+            // DURABLE: the value, before the key makes it an entry.
+            medium.persist(&pair.value);
+        }
+        // DURABLE: the value, by the order of stores to a line; the entry, by this.
+        pair.key.store_persist(medium, key, Ordering::Release);
+    }
+
+    /// Replaces a value, durably, and returns the value before.
+    #[inline]
+    pub(super) fn replace(&self, medium: &Medium, slot: usize, value: u64) -> u64 {
+        let old = self.value(slot);
+        // DURABLE: the new value, by this.
+        self.pairs[slot]
+            .value
+            .store_persist(medium, value, Ordering::Release);
+        old
+    }
+
+    /// Makes a pair none, durably, by a key that is none here, and returns its value.
+    #[inline]
+    pub(super) fn remove(&self, medium: &Medium, slot: usize, filler: u64) -> u64 {
+        // DURABLE: the end of the entry, by this.
+        self.pairs[slot]
+            .key
+            .store_persist(medium, filler, Ordering::Release);
+        self.value(slot)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_directory_knows_the_entries_of_a_segment() {
+        let directory = Directory::new(4096, 4);
+        let hash = 0b1011 << 60;
+        assert_eq!(directory.home(hash), 11);
+        assert_eq!(directory.entries_for(hash, 4), 11..12);
+        assert_eq!(directory.entries_for(hash, 2), 8..12);
+        assert_eq!(directory.entry(3).raw(), 4096 + 24);
+        let segment = Segment::new(512, 2);
+        assert!(segment.owns(hash, 0b1000 << 60) && !segment.owns(hash, 0b1100 << 60));
+        assert!(segment.is_second(hash) && !segment.is_second(0b1000 << 60));
+    }
+
+    #[test]
+    fn sizes_suit_the_plan() {
+        assert_eq!([0, 8, 1000, 8192].map(segment_bits), [2, 2, 4, 8]);
+        assert_eq!(planned_depth(8, 2), 1);
+        let depth = planned_depth(10_000_000, 8);
+        let slots = 1024_u64 << depth;
+        assert!((45..90).contains(&(10_000_000 * 100 / slots)));
+    }
+}

@@ -1,0 +1,242 @@
+//! CCEH: cache-line-conscious extendible hashing.
+//!
+//! # Idea
+//! A directory of words leads from the first bits of a hash to a *segment*, 16 KiB of buckets of
+//! one cache line; the last bits of the hash name a bucket in it, and an entry lies in that bucket
+//! or in one of the three behind. So a lookup reads the directory and few neighbouring lines. When
+//! an entry finds no room, its segment alone is split by one more bit, and the directory is doubled
+//! when a segment has as many bits as it. Nothing says whether a slot holds an entry but the key
+//! itself: a key whose hash does not begin as those of the segment do is none. So what a split
+//! moves away need not be deleted. Readers take no lock.
+//!
+//! # Layout
+//! ```text
+//! root      | magic, seed, capacity, ... check | directory | 0 ...                 128 bytes
+//! directory | entry 0 | entry 1 | ... | entry 2^G-1 |                              8 bytes each
+//! segment   | bucket 0 | bucket 1 | ... | bucket 255 |                             aligned to 256
+//! bucket    | key value | key value | key value | key value |                      64 bytes
+//! ```
+//! The word `directory` has the offset in its low 48 bits and G, the *global depth*, above. An
+//! entry of it has the offset of a segment and its *local depth* L: all keys whose hashes begin
+//! with the same L bits are in the segment. Tables that are planned for few entries have smaller
+//! segments.
+//!
+//! # Invariants
+//! - I1. The 2^(G-L) entries of the directory for a segment of depth L are equal, except while it
+//!   is split: then the last of them names the new segment, and the first names the old one until
+//!   all others are durable.
+//! - I2. A pair is an entry of its segment if the first L bits of its key's hash are those of the
+//!   segment. It lies in the bucket that the last bits name or in one of the three behind, in a
+//!   circle, and a key is there once.
+//! - I3. A key is stored after its value, in the same line, and is durable after it.
+//! - I4. Entries of the directory name only segments, and the root only a directory, all of which
+//!   is durable.
+//! - I5. A segment, and the entries that name it, change under the lock of its first stripe, and
+//!   the directory as a whole under `growth`. One hold of a lock changes one key, or splits.
+//!
+//! # Linearization point
+//! Insert and delete: the store of the key. Update: the store of the value. Reads: the load that
+//! decided, if the stripe's word and the entry of the directory are the same afterwards.
+//!
+//! # Durability point
+//! The persist of that store, before the lock is released. A reader whose stripe is held flushes
+//! the buckets that it may have read before it answers, so that no answer is lost in a crash.
+//!
+//! | operation | flushed lines | persists |
+//! |---|---|---|
+//! | insert, update, delete | the bucket | 1 |
+//! | split | the new segment, past the cache; its entries | 2; 4 if several lines |
+//! | doubling | the new directory, past the cache; the word `directory` | 2 |
+//!
+//! # Recovery
+//! Reads the directory. A split that its last entry shows is completed (I1); otherwise it did not
+//! begin, and its segment is free.
+//!
+//! # Two ways to split
+//! [`Cceh<false>`](Cceh) leaves the entries that moved where they are: they are none any more. With
+//! [`Cceh<true>`](Cceh) both halves are new segments, the paper's copy-on-write split.
+//!
+//! # Deviations from the paper
+//! - A segment has no header: its depth is in the directory. It is 16 KiB, not 16 KiB and a line.
+//! - No key is reserved for empty slots: an empty slot has a key of the other half of all hashes.
+//!   So a segment's depth is 1 at least.
+//! - Locks are in DRAM, one for each of the first bits of hashes; readers take none.
+//! - The entries of the directory change in an order of which each stage tells what comes next; the
+//!   paper's recovery compares depths from one side.
+//! - Entries keep their slots in a split. Keys are looked for before they are inserted.
+//! - Splits of one segment end with an error when it has 40 bits: keys that are equal in so many
+//!   bits of a hash with a secret seed do not occur, and the published code crashes after 16.
+//!
+//! # The paper's terms
+//! | paper | here |
+//! |---|---|
+//! | directory, global depth, segment, local depth | `layout.rs` |
+//! | lazy deletion | I2: `Segment::owns` |
+//! | segment split, directory doubling, MSB | `split.rs` |
+//! | recovery of a split | `recovery.rs` |
+//!
+//! Source: M. Nam and others, "Write-optimized dynamic hashing for persistent memory", FAST 2019.
+
+mod check;
+mod layout;
+mod read;
+mod recovery;
+mod split;
+#[cfg(test)]
+mod tests;
+mod write;
+
+use std::sync::atomic::AtomicU64;
+
+use gabion_media::pmem::{Medium, PAtomicU64, Pool, PoolOptions};
+use parking_lot::Mutex;
+
+use crate::index::{Checked, Index, Makers, Plan, WordIndex};
+use crate::lock::Stripes;
+use crate::registry::{Kind, Persists, Reads, Registered};
+use crate::root::{Facts, ROOT_BYTES};
+use crate::{Result, Seed};
+use layout::{planned_depth, segment_bits};
+
+/// A hash table of words in a pool of persistent memory. `COPIES` says how segments are split: with
+/// copies of both halves, or of one.
+pub struct Cceh<const COPIES: bool> {
+    medium: Medium,
+    seed: Seed,
+    stripes: Stripes,
+    /// The directory in use.
+    directory: AtomicU64,
+    /// Binary logarithm of the number of buckets of a segment.
+    segment_bits: u32,
+    /// Two keys, whose hashes begin with 0 and with 1.
+    fillers: [u64; 2],
+    /// Held by who changes the directory.
+    growth: Mutex<()>,
+    facts: Facts,
+    pool: Pool,
+}
+
+impl<const COPIES: bool> Cceh<COPIES> {
+    /// Options of pools for such tables. Whoever makes or opens the pool sets the rest.
+    #[must_use]
+    pub fn pool_options() -> PoolOptions {
+        Self::options_of_pool()
+    }
+
+    /// Makes an empty table the root of `pool`. A crash before the return leaves the table or a
+    /// pool without root.
+    ///
+    /// # Errors
+    /// The pool has a root already, or no space.
+    pub fn create(pool: &Pool, plan: Plan) -> Result<Self> {
+        let facts = Facts::create(pool, Self::LAYOUT, ROOT_BYTES, plan)?;
+        let this = Self::with(pool, facts, Some(0))?;
+        this.presplit(planned_depth(plan.capacity, this.segment_bits))?;
+        Ok(this)
+    }
+
+    /// Finds the table that is the root of `pool`.
+    ///
+    /// # Errors
+    /// No such table there, or a damaged one.
+    pub fn open(pool: &Pool) -> Result<Self> {
+        Self::with(pool, Facts::open(pool, Self::LAYOUT)?, None)
+    }
+
+    fn with(pool: &Pool, facts: Facts, entries: Option<u64>) -> Result<Self> {
+        let seed = Seed::new(facts.seed);
+        let filler = |bit| (0..).find(|key| seed.hash_u64(*key) >> 63 == bit);
+        let this = Cceh {
+            medium: Medium::clone(pool),
+            stripes: Stripes::new(entries),
+            directory: AtomicU64::new(0),
+            segment_bits: segment_bits(facts.capacity),
+            fillers: [0, 1].map(|bit| filler(bit).unwrap_or_default()),
+            seed,
+            growth: Mutex::default(),
+            facts,
+            pool: pool.clone(),
+        };
+        this.recover()?;
+        Ok(this)
+    }
+
+    /// The word of the root that names the directory.
+    fn directory_word(&self) -> &PAtomicU64 {
+        self.medium.at(self.facts.behind())
+    }
+}
+
+impl<const COPIES: bool> WordIndex for Cceh<COPIES> {
+    const LAYOUT: u64 = u64::from_le_bytes(*b"GbCceh_1");
+
+    fn create_planned(pool: &Pool, plan: Plan) -> Result<Self> {
+        Self::create(pool, plan)
+    }
+
+    fn open_root(pool: &Pool) -> Result<Self> {
+        Self::open(pool)
+    }
+}
+
+impl<const COPIES: bool> Index<u64> for Cceh<COPIES> {
+    #[inline]
+    fn get(&self, key: &u64) -> Result<Option<u64>> {
+        Ok(self.lookup(*key))
+    }
+
+    #[inline]
+    fn insert(&self, key: &u64, value: u64) -> Result<Option<u64>> {
+        self.put(*key, value)
+    }
+
+    #[inline]
+    fn update(&self, key: &u64, value: u64) -> Result<Option<u64>> {
+        Ok(self.replace(*key, value))
+    }
+
+    #[inline]
+    fn remove(&self, key: &u64) -> Result<Option<u64>> {
+        Ok(self.delete(*key))
+    }
+
+    fn len(&self) -> Result<u64> {
+        self.stripes.entries(|| Ok(self.count()))
+    }
+
+    fn for_each(&self, visit: &mut dyn FnMut(&u64, u64)) -> Result<()> {
+        crate::index::visit_by_hash(|from, entries| Ok(self.collect(from, entries)), visit)
+    }
+
+    fn check(&self) -> Result<Checked> {
+        self.check_all()
+    }
+
+    fn pool(&self) -> &Pool {
+        &self.pool
+    }
+}
+
+const fn registered<const COPIES: bool>(name: &'static str, title: &'static str) -> Registered {
+    Registered {
+        name,
+        title,
+        kind: Kind::Hash,
+        reads: Reads::Optimistic,
+        persists: Persists {
+            insert: 1,
+            update: 1,
+            remove: 1,
+        },
+        source: "Nam and others, FAST 2019",
+        words: Makers::of_words::<Cceh<COPIES>>(),
+        strings: None,
+    }
+}
+
+/// What the registry knows.
+pub(crate) static REGISTERED: Registered = registered::<false>("cceh", "CCEH");
+
+/// What the registry knows of the variant whose splits copy both halves.
+pub(crate) static COPYING: Registered =
+    registered::<true>("cceh-cow", "CCEH with copy-on-write splits");

@@ -1,0 +1,135 @@
+//! Recovery: reads the directory, and ends a split that had begun.
+
+use std::sync::atomic::Ordering;
+
+use super::Cceh;
+use super::layout::{Bucket, DEPTH_MAX, Directory, Segment};
+use crate::line::{Array, LINE_BYTES};
+use crate::{Error, Result};
+
+impl<const COPIES: bool> Cceh<COPIES> {
+    /// Finds the directory, or makes one; makes the segments that a new table lacks; ends a split.
+    pub(super) fn recover(&self) -> Result<()> {
+        let word = self.directory_word();
+        // ORDER: Relaxed: nobody else has the table yet.
+        let directory = Directory(Array(word.load(&self.medium, Ordering::Relaxed)));
+        let directory = match directory.0.0 {
+            0 => self.found_directory()?,
+            _ => directory,
+        };
+        let is_sound = (1..=DEPTH_MAX).contains(&directory.bits())
+            && directory.offset().is_multiple_of(LINE_BYTES)
+            && directory.offset() <= self.medium.len()
+            && Directory::bytes(directory.bits()) <= self.medium.len() - directory.offset();
+        if !is_sound {
+            return Err(self.damaged(self.medium.offset_of(word).raw()));
+        }
+        self.adopt(directory);
+        let mut number = 0;
+        while number < directory.len() {
+            number += self.recover_segment(directory, number)?;
+        }
+        Ok(())
+    }
+
+    /// Makes the directory of a new table, with two empty entries.
+    fn found_directory(&self) -> Result<Directory> {
+        let word = self.directory_word();
+        let hint = self.medium.offset_of(word).raw();
+        let bytes = Directory::bytes(1);
+        let space = self.pool.alloc_aligned(bytes, LINE_BYTES, hint)?;
+        let directory = Directory::new(space.offset::<Bucket>().raw(), 1);
+        self.medium.zero(directory.offset(), bytes);
+        // DURABLE: the directory, before the root names it.
+        self.medium.fence();
+        // DURABLE: the directory is in use, by this.
+        // ORDER: Relaxed: nobody else has the table yet.
+        word.store_persist(&self.medium, directory.0.0, Ordering::Relaxed);
+        space.commit::<Bucket>();
+        Ok(directory)
+    }
+
+    /// Makes the first segment at an entry that has none.
+    fn found_segment(&self, directory: Directory, number: u64) -> Result<Segment> {
+        let at = directory.entry(number);
+        let space = self.reserve_segment(at.raw())?;
+        let segment = Segment::new(space.offset::<Bucket>().raw(), 1);
+        let filler = self.filler(number << 63).to_le_bytes();
+        let pairs = (LINE_BYTES << self.segment_bits) / 16;
+        let pair = [filler, [0; 8]].concat();
+        let bytes: Vec<u8> = (0..pairs).flat_map(|_| pair.iter().copied()).collect();
+        self.medium.write_past_cache(segment.offset(), &bytes);
+        // DURABLE: the segment, before the directory names it.
+        self.medium.fence();
+        let entry = self.medium.at(at);
+        // DURABLE: the segment is in use, by this.
+        // ORDER: Relaxed: nobody else has the table yet.
+        entry.store_persist(&self.medium, segment.0.0, Ordering::Relaxed);
+        space.commit::<Bucket>();
+        Ok(segment)
+    }
+
+    fn entry(&self, directory: Directory, number: u64) -> Segment {
+        let entry = self.medium.at(directory.entry(number));
+        // ORDER: Relaxed: nobody else has the table yet.
+        Segment(Array(entry.load(&self.medium, Ordering::Relaxed)))
+    }
+
+    /// Checks the entries of the segment whose first entry has this number, and returns how many
+    /// they are. Ends the split of the segment if its last entry shows that it had begun.
+    fn recover_segment(&self, directory: Directory, number: u64) -> Result<u64> {
+        let mut first = self.entry(directory, number);
+        if first.0.0 == 0 && directory.bits() == 1 {
+            first = self.found_segment(directory, number)?;
+        }
+        let damaged = || Err(self.damaged(directory.entry(number).raw()));
+        if first.0.bits() == 0 || first.depth() > directory.bits() || !self.is_segment(first) {
+            return damaged();
+        }
+        let count = 1 << (directory.bits() - first.depth());
+        if !number.is_multiple_of(count) {
+            return damaged();
+        }
+        let last = self.entry(directory, number + count - 1);
+        let entries = number..number + count;
+        if last != first {
+            let middle = number + count / 2;
+            let half = Segment::new(first.offset(), first.depth() + 1);
+            let is_stage = |number: u64| {
+                let entry = self.entry(directory, number);
+                let is_half = entry == half || COPIES && entry.depth() == half.depth();
+                entry == first
+                    || if number < middle {
+                        is_half
+                    } else {
+                        entry == last
+                    }
+            };
+            let is_split = last.0.bits() == half.0.bits() && self.is_segment(last);
+            if !is_split || !entries.clone().all(is_stage) {
+                return damaged();
+            }
+            self.finish_split(directory, entries, half, last);
+            return Ok(count);
+        }
+        let is_whole = entries
+            .into_iter()
+            .all(|number| self.entry(directory, number) == first);
+        if is_whole { Ok(count) } else { damaged() }
+    }
+
+    fn is_segment(&self, segment: Segment) -> bool {
+        let (offset, bytes) = (segment.offset(), LINE_BYTES << self.segment_bits);
+        offset != 0
+            && offset.is_multiple_of(LINE_BYTES)
+            && offset <= self.medium.len()
+            && bytes <= self.medium.len() - offset
+    }
+
+    fn damaged(&self, offset: u64) -> Error {
+        Error::Damaged {
+            what: "the directory of a hash table",
+            offset,
+        }
+    }
+}

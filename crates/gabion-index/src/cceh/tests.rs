@@ -1,0 +1,203 @@
+//! CCEH in special situations.
+
+use std::sync::LazyLock;
+
+use gabion_media::pmem::{PAtomicU64, Pool, PoolOptions};
+
+use super::Cceh;
+use crate::suite::{Keys, crash, interleaved};
+use crate::{Error, Index, Plan, Seed};
+
+fn pool(size: u64) -> Pool {
+    let options = PoolOptions {
+        size,
+        heaps: 4,
+        ..Cceh::<false>::pool_options()
+    };
+    Pool::anonymous(options).expect("a pool in memory")
+}
+
+const SMALL: Plan = Plan {
+    capacity: 8,
+    seed: Some(7),
+};
+
+/// All invariants hold, and no block of the pool is lost.
+fn check<const COPIES: bool>(table: &Cceh<COPIES>, entries: u64) {
+    let checked = table.check().expect("sound");
+    assert_eq!(
+        (checked.entries, table.len().expect("sound")),
+        (entries, entries)
+    );
+    table.pool().collect();
+    assert_eq!(checked.blocks, table.pool().stats().used_blocks);
+}
+
+fn grow_and_drain<const COPIES: bool>(plan: Plan) {
+    let table = Cceh::<COPIES>::create(&pool(32 << 20), plan).expect("a table");
+    check(&table, 0);
+    let count = 30_000;
+    for key in 0..count {
+        assert_eq!(table.insert(&key, key * 3).expect("space"), None);
+    }
+    for key in 0..count {
+        assert_eq!(table.get(&key).expect("sound"), Some(key * 3));
+        assert_eq!(table.get(&(key + count)).expect("sound"), None);
+    }
+    check(&table, count);
+    for key in 0..count {
+        assert_eq!(table.remove(&key).expect("sound"), Some(key * 3));
+    }
+    check(&table, 0);
+}
+
+#[test]
+fn a_table_grows_far_past_its_plan() {
+    grow_and_drain::<false>(SMALL);
+    grow_and_drain::<true>(SMALL);
+    let large = Plan {
+        capacity: 20_000,
+        ..SMALL
+    };
+    grow_and_drain::<false>(large);
+    grow_and_drain::<true>(large);
+}
+
+#[test]
+fn threads_grow_a_table_together() {
+    let table = Cceh::<true>::create(&pool(64 << 20), SMALL).expect("a table");
+    let threads = 4;
+    std::thread::scope(|scope| {
+        for thread in 0..threads {
+            let table = &table;
+            scope.spawn(move || {
+                for number in 0..20_000 {
+                    let key = number * threads + thread;
+                    assert_eq!(table.insert(&key, key).expect("space"), None);
+                    assert_eq!(table.get(&key).expect("sound"), Some(key));
+                }
+            });
+        }
+    });
+    check(&table, 20_000 * threads);
+}
+
+/// When the pool is full, inserts that need room fail, and everything else goes on.
+#[test]
+fn a_full_pool_leaves_the_table_usable() {
+    let table = Cceh::<false>::create(&pool(256 << 10), SMALL).expect("a table");
+    let mut kept = 0;
+    let failed = loop {
+        match table.insert(&kept, kept) {
+            Ok(_) => kept += 1,
+            Err(error) => break error,
+        }
+    };
+    assert!(matches!(failed, Error::Media(_)), "{failed}");
+    check(&table, kept);
+    for key in 0..kept {
+        assert_eq!(table.update(&key, key + 1).expect("sound"), Some(key));
+    }
+    assert_eq!(table.remove(&0).expect("sound"), Some(1));
+    assert_eq!(table.insert(&0, 5).expect("room"), None);
+    check(&table, kept);
+}
+
+/// The published code crashes when about sixteen splits follow each other, as keys that share the
+/// first bits of their hashes make them do.
+#[test]
+fn keys_that_share_the_first_bits_of_their_hashes_split_again_and_again() {
+    let seed = Seed::new(7);
+    let alike: Vec<u64> = (0..)
+        .filter(|key| seed.hash_u64(*key) >> 52 == 0xabc)
+        .take(40)
+        .collect();
+    let table = Cceh::<false>::create(&pool(16 << 20), SMALL).expect("a table");
+    for key in &alike {
+        assert_eq!(table.insert(key, *key).expect("space"), None);
+        check(&table, table.len().expect("sound"));
+    }
+    assert!(table.directory().bits() > 12);
+    for key in &alike {
+        assert_eq!(table.get(key).expect("sound"), Some(*key));
+    }
+}
+
+#[test]
+fn what_is_no_table_is_refused() {
+    let pool = pool(1 << 20);
+    assert!(matches!(Cceh::<false>::open(&pool), Err(Error::NoRoot)));
+    let table = Cceh::<false>::create(&pool, SMALL).expect("a table");
+    let again = Cceh::<false>::create(&pool, SMALL);
+    assert!(matches!(again, Err(Error::RootTaken)));
+    for key in 0..100 {
+        table.insert(&key, key).expect("space");
+    }
+    let flip = |at: u64, mask: u8| {
+        let mut byte = [0];
+        pool.read(at, &mut byte);
+        pool.write(at, &[byte[0] ^ mask]);
+        let opened = Cceh::<false>::open(&pool);
+        let entries = opened.and_then(|table| Ok(table.check()?.entries));
+        pool.write(at, &byte);
+        entries
+    };
+    let is_refused =
+        |at, mask| matches!(flip(at, mask), Err(Error::Damaged { .. } | Error::NoRoot));
+    let is_harmless =
+        |at, mask| flip(at, mask).is_ok_and(|entries| entries == 100) || is_refused(at, mask);
+    let root = pool.root::<PAtomicU64>().raw();
+    assert!((0..64).all(|at| is_refused(root + at, 1)));
+    // The parts of the directory's offset that lead out of the pool, and of its entries' offsets.
+    assert!((0..8).all(|bit| is_refused(root + 64 + 5, 1 << bit)));
+    let directory = table.directory();
+    for number in 0..directory.len() {
+        let entry = directory.entry(number).raw();
+        assert!(
+            (0..8).all(|bit| is_refused(entry + 5, 1 << bit)),
+            "{number}"
+        );
+        // A flip that makes a split out of it which had begun is put right.
+        assert!(
+            (0..6).all(|bit| is_harmless(entry + 6, 1 << bit)),
+            "{number}"
+        );
+    }
+    check(&Cceh::<false>::open(&pool).expect("a table"), 100);
+}
+
+/// The published readers return what they see. Here they make it durable first if a writer may be
+/// between publish and flush; without that, an answer is lost in a crash, and the explorer sees it.
+#[test]
+fn a_reader_that_answers_before_the_answer_is_durable_is_caught() {
+    let keys = Keys::words(&super::REGISTERED).expect("words are keys");
+    interleaved::catch_readers(keys, |file| file.ends_with("cceh/read.rs"));
+}
+
+/// Keys of which every other one has a hash that begins with the same six bits: they make the
+/// directory large while other segments are still shallow, so that their entries fill many lines.
+fn uneven_key(number: u64) -> u64 {
+    static KEYS: LazyLock<Vec<u64>> = LazyLock::new(|| {
+        let seed = Seed::new(7);
+        let mut alike = (0..).filter(|key| seed.hash_u64(*key) >> 58 == 0x2a);
+        let mut others = 1 << 40..;
+        let mut key = |number| match number % 2 {
+            0 => alike.next(),
+            _ => others.next(),
+        };
+        (0..1000).filter_map(&mut key).collect()
+    });
+    KEYS[usize::try_from(number).expect("a number of a history")]
+}
+
+#[test]
+fn power_failures_in_splits_over_many_lines_of_the_directory_lose_nothing() {
+    for index in [&super::REGISTERED, &super::COPYING] {
+        let keys = || Keys {
+            name: index.name,
+            makers: &index.words,
+            key: uneven_key,
+        };
+        crash::survive(keys());
+    }
+}

@@ -1,0 +1,63 @@
+//! What concerns all entries: counting, visits, the invariants.
+
+use std::collections::HashSet;
+
+use super::LevelHash;
+use super::places::Levels;
+use crate::index::Checked;
+use crate::line::{Array, Line};
+use crate::{Error, Result};
+
+impl LevelHash {
+    /// All buckets.
+    fn buckets(&self, levels: Levels) -> impl Iterator<Item = &Line> {
+        let of_level = |level: Array| (0..level.len()).map(move |number| level.line(number));
+        let buckets = of_level(levels.top).chain(of_level(levels.bottom));
+        buckets.map(|at| {
+            let line = self.medium.at(at);
+            self.medium.touch(line);
+            line
+        })
+    }
+
+    /// Counts all entries, while nobody writes.
+    pub(super) fn count(&self) -> u64 {
+        let buckets = self.buckets(self.levels(self.top()));
+        buckets.map(|line| u64::from(line.entry_count())).sum()
+    }
+
+    /// All entries, as they are at one moment.
+    pub(super) fn collect(&self) -> Vec<(u64, u64)> {
+        let _held = self.stripes.lock_all();
+        let buckets = self.buckets(self.levels(self.top()));
+        buckets.flat_map(Line::entries).collect()
+    }
+
+    /// Checks the invariants, while nobody writes.
+    pub(super) fn check_all(&self) -> Result<Checked> {
+        let levels = self.levels(self.top());
+        let mut keys = HashSet::new();
+        for line in self.buckets(levels) {
+            if !line.is_sound() {
+                return Err(self.violation("the tokens of a bucket", line));
+            }
+            for (key, _) in line.entries() {
+                let places = self.places(&levels, self.hashes(key));
+                if !places.into_iter().any(|place| std::ptr::eq(place, line)) {
+                    return Err(self.violation("the place of an entry", line));
+                }
+                if !keys.insert(key) {
+                    return Err(self.violation("a key, which is there twice,", line));
+                }
+            }
+        }
+        let entries = keys.len() as u64;
+        // The root and two levels.
+        Ok(Checked { entries, blocks: 3 })
+    }
+
+    fn violation(&self, what: &'static str, line: &Line) -> Error {
+        let offset = self.medium.offset_of(line).raw();
+        Error::Damaged { what, offset }
+    }
+}

@@ -1,0 +1,252 @@
+//! Level hashing: two levels of buckets, the lower one shared.
+//!
+//! # Idea
+//! A key has two places in the top level, by two hashes, and two in the bottom level, which has
+//! half as many buckets: two neighbours of the top share one below them. If all four are full, one
+//! entry of them is moved to another of *its* places; at most one for each insert. If none can be,
+//! the table is resized: a new top level of twice the size is put on it, the old top becomes the
+//! bottom, and only the entries of the old bottom, a third of the buckets, are copied. Nothing
+//! needs a log: a token, one bit, is the only thing that makes an entry. Readers take no lock.
+//!
+//! # Layout
+//! ```text
+//! root   | magic, seed, capacity, ... check | top | note | 0 ...                   128 bytes
+//! level  | bucket 0 | bucket 1 | ... | bucket n-1 | below | 0 ...                  n + 1 lines
+//! bucket | tokens | key value | key value | key value | 0 |                    64 bytes, `line.rs`
+//! ```
+//! The words `top` and `below` name levels (`Array` in `line.rs`): the top, the bottom, and below
+//! that nothing. A level of 2^b buckets has a key in the buckets that the first b bits of its two
+//! hashes are; the second hash is the first one turned by 32 bits. So below the buckets 2g and 2g+1
+//! of the top lies bucket g: that is a *group*.
+//!
+//! # Invariants
+//! - I1. An entry lies in one of the four buckets of its key, and a key has one entry, except while
+//!   it is being moved: then its two entries are equal, and `note` names the one that goes.
+//! - I2. Tokens name only pairs that are durable when the token is.
+//! - I3. The words `top` and `below` name only levels all of which is durable. A third level has
+//!   nothing that the others do not have.
+//! - I4. A group changes only under the lock of its stripe, and levels only under all of them. An
+//!   operation holds the locks of both groups of its key, and of a third if it moves an entry
+//!   there.
+//!
+//! # Linearization point
+//! Insert and delete: the store of the tokens. Update: the store of the value. Reads: the load that
+//! decided, if both stripes' words and the top are the same afterwards; a movement changes the
+//! words between its two halves.
+//!
+//! # Durability point
+//! The persist of that store, before the locks are released. A reader one of whose stripes is held
+//! flushes the four buckets before it answers, so that no answer is lost in a crash.
+//!
+//! | operation | flushed lines | persists |
+//! |---|---|---|
+//! | insert, update, delete | the bucket | 1 |
+//! | insert that moves an entry | the note; the bucket it goes to; the bucket it leaves | 3 |
+//! | resize | the new level, past the cache; `top`; `below` | 3 |
+//!
+//! # Recovery
+//! Reads the root and the words `below`. Ends what was half done: if the entry that `note` names
+//! has an equal in another bucket of its key, it goes; if there is a third level, it is freed.
+//! Nothing is rehashed or searched.
+//!
+//! # Deviations from the paper
+//! - A value is a word, which one store replaces. So no update needs the log, or the free slot of
+//!   the paper's opportunistic one, which writes 32 bytes where this writes 8.
+//! - The note makes recovery look at four buckets; the paper's finds equal entries when it meets
+//!   them.
+//! - Buckets are numbered by the first bits of the hashes. So the buckets of a group become four
+//!   neighbours, and a resize copies each bucket of the old bottom to four of the new top, where
+//!   its three entries always fit: both are read and written from front to back, and readers go on.
+//! - A bucket is a cache line, with three slots: the unintended bloat of the published code, 72
+//!   bytes, is "removed".
+//! - Keys are looked for before they are inserted, as an insert replaces.
+//! - Movements are tried over both levels at once: an entry goes to any other place of its own.
+//!
+//! # The paper's terms
+//! | paper | here |
+//! |---|---|
+//! | top level, bottom level, interim level | `Levels`, the third level |
+//! | token | a bit of the tokens of a [`Line`] |
+//! | insertion, at most one movement | `write.rs`: `put`, `make_room` |
+//! | in-place resizing | `resize.rs`: `grow` |
+//!
+//! Source: P. Zuo, Y. Hua, J. Wu, "Write-optimized and high-performance hashing index scheme for
+//! persistent memory", OSDI 2018.
+
+mod check;
+mod places;
+mod read;
+mod recovery;
+mod resize;
+#[cfg(test)]
+mod tests;
+mod write;
+
+use std::sync::atomic::AtomicU64;
+
+use gabion_media::media_struct;
+use gabion_media::pmem::{Medium, PAtomicU64, Pool, PoolOptions};
+use parking_lot::Mutex;
+
+use crate::index::{Checked, Index, Makers, Plan, WordIndex};
+use crate::line::Line;
+use crate::lock::Stripes;
+use crate::registry::{Kind, Persists, Reads, Registered};
+use crate::root::Facts;
+use crate::{Result, Seed};
+
+media_struct! {
+    /// What changes behind the root.
+    struct State {
+        /// The top level.
+        top: PAtomicU64,
+        /// The slot that an entry is moved from: the offset of its bucket, the slot above.
+        note: PAtomicU64,
+        unused: [PAtomicU64; 6],
+    }
+}
+
+const _: () = {
+    assert!(size_of::<State>() == size_of::<Line>());
+    assert!(std::mem::offset_of!(State, note) == 8);
+};
+
+/// A hash table of words in a pool of persistent memory.
+pub struct LevelHash {
+    medium: Medium,
+    seed: Seed,
+    stripes: Stripes,
+    /// The top level in use.
+    top: AtomicU64,
+    /// Held while an entry is moved, for there is one note.
+    moving: Mutex<()>,
+    /// Held by who resizes.
+    growth: Mutex<()>,
+    /// Inserts that moved an entry.
+    moves: AtomicU64,
+    facts: Facts,
+    pool: Pool,
+}
+
+impl LevelHash {
+    /// Options of pools for such tables. Whoever makes or opens the pool sets the rest.
+    #[must_use]
+    pub fn pool_options() -> PoolOptions {
+        Self::options_of_pool()
+    }
+
+    /// Makes an empty table the root of `pool`. A crash before the return leaves the table or a
+    /// pool without root.
+    ///
+    /// # Errors
+    /// The pool has a root already, or no space.
+    pub fn create(pool: &Pool, plan: Plan) -> Result<LevelHash> {
+        let facts = Facts::create(pool, Self::LAYOUT, size_of::<State>() as u64, plan)?;
+        Self::with(pool, facts, Some(0))
+    }
+
+    /// Finds the table that is the root of `pool`.
+    ///
+    /// # Errors
+    /// No such table there, or a damaged one.
+    pub fn open(pool: &Pool) -> Result<LevelHash> {
+        Self::with(pool, Facts::open(pool, Self::LAYOUT)?, None)
+    }
+
+    fn with(pool: &Pool, facts: Facts, entries: Option<u64>) -> Result<LevelHash> {
+        let this = LevelHash {
+            medium: Medium::clone(pool),
+            seed: Seed::new(facts.seed),
+            stripes: Stripes::new(entries),
+            top: AtomicU64::new(0),
+            moving: Mutex::default(),
+            growth: Mutex::default(),
+            moves: AtomicU64::new(0),
+            facts,
+            pool: pool.clone(),
+        };
+        this.recover()?;
+        Ok(this)
+    }
+
+    fn state(&self) -> &State {
+        self.medium.at(self.facts.behind())
+    }
+
+    /// Entries that inserts have moved since the table was created or opened.
+    pub fn moves(&self) -> u64 {
+        // ORDER: Relaxed: a number of the past.
+        self.moves.load(std::sync::atomic::Ordering::Relaxed)
+    }
+}
+
+impl WordIndex for LevelHash {
+    const LAYOUT: u64 = u64::from_le_bytes(*b"GbLevel1");
+
+    fn create_planned(pool: &Pool, plan: Plan) -> Result<LevelHash> {
+        Self::create(pool, plan)
+    }
+
+    fn open_root(pool: &Pool) -> Result<LevelHash> {
+        Self::open(pool)
+    }
+}
+
+impl Index<u64> for LevelHash {
+    #[inline]
+    fn get(&self, key: &u64) -> Result<Option<u64>> {
+        Ok(self.lookup(*key))
+    }
+
+    #[inline]
+    fn insert(&self, key: &u64, value: u64) -> Result<Option<u64>> {
+        self.put(*key, value)
+    }
+
+    #[inline]
+    fn update(&self, key: &u64, value: u64) -> Result<Option<u64>> {
+        Ok(self.replace(*key, value))
+    }
+
+    #[inline]
+    fn remove(&self, key: &u64) -> Result<Option<u64>> {
+        Ok(self.delete(*key))
+    }
+
+    fn len(&self) -> Result<u64> {
+        self.stripes.entries(|| Ok(self.count()))
+    }
+
+    /// Holds all entries in memory meanwhile, as they were at one moment; writers wait while they
+    /// are copied.
+    fn for_each(&self, visit: &mut dyn FnMut(&u64, u64)) -> Result<()> {
+        for (key, value) in self.collect() {
+            visit(&key, value);
+        }
+        Ok(())
+    }
+
+    fn check(&self) -> Result<Checked> {
+        self.check_all()
+    }
+
+    fn pool(&self) -> &Pool {
+        &self.pool
+    }
+}
+
+/// What the registry knows.
+pub(crate) static REGISTERED: Registered = Registered {
+    name: "level",
+    title: "Level hashing",
+    kind: Kind::Hash,
+    reads: Reads::Optimistic,
+    persists: Persists {
+        insert: 1,
+        update: 1,
+        remove: 1,
+    },
+    source: "Zuo, Hua, Wu, OSDI 2018",
+    words: Makers::of_words::<LevelHash>(),
+    strings: None,
+};

@@ -1,0 +1,56 @@
+//! Lookups: without locks, by a second look at the words of both stripes.
+
+use super::LevelHash;
+use super::places::{Hashes, Levels};
+use crate::line::Array;
+use crate::lock::Since;
+
+impl LevelHash {
+    /// The value of `key`.
+    #[inline]
+    pub(super) fn lookup(&self, key: u64) -> Option<u64> {
+        let hashes = self.hashes(key);
+        loop {
+            let top = self.top();
+            let levels = self.levels(top);
+            let stripes = hashes.0.map(|hash| self.stripes.at(levels.stripe(hash)));
+            let seen = stripes.map(|stripe| stripe.look());
+            let found = self.search(&levels, hashes, key);
+            let since = [stripes[0].since(seen[0]), stripes[1].since(seen[1])];
+            // Levels change under all locks; so they were those in use if the top still is.
+            if since.contains(&Since::Changed) || self.top() != top {
+                continue;
+            }
+            if since.contains(&Since::Busy) {
+                self.settle(&levels, hashes);
+            }
+            return found;
+        }
+    }
+
+    /// Looks for a key in levels that may be given up meanwhile: then what this returns means
+    /// nothing.
+    #[inline]
+    fn search(&self, levels: &Levels, hashes: Hashes, key: u64) -> Option<u64> {
+        let find = |level: Array, hash| self.place(level, hash)?.get(key);
+        let [first, second] = hashes.0;
+        let Levels { top, bottom } = *levels;
+        find(top, first)
+            .or_else(|| find(top, second))
+            .or_else(|| find(bottom, first))
+            .or_else(|| find(bottom, second))
+    }
+
+    /// Makes durable what a reader may have seen in the places of a key while a writer was at work.
+    #[cold]
+    fn settle(&self, levels: &Levels, hashes: Hashes) {
+        for level in [levels.top, levels.bottom] {
+            for hash in hashes.0 {
+                if let Some(line) = self.place(level, hash) {
+                    self.medium.flush(line);
+                }
+            }
+        }
+        self.medium.fence();
+    }
+}

@@ -1,0 +1,97 @@
+//! Recovery: what was half done is done, at a cost that does not depend on the table's size.
+
+use std::sync::atomic::Ordering;
+
+use gabion_media::pmem::{PAtomicU64, POff};
+
+use super::LevelHash;
+use super::places::{Levels, below, planned_bits};
+use super::write::NOTE_OFFSET_BITS;
+use crate::line::{Array, LINE_BYTES, Line, PAIRS};
+use crate::{Error, Result};
+
+impl LevelHash {
+    /// Finds the levels, adds those that a new table lacks, and ends a resize and a movement.
+    pub(super) fn recover(&self) -> Result<()> {
+        let list = self.list_levels()?;
+        if let Some(top) = list.first() {
+            self.adopt(*top);
+        }
+        if list.len() < 2 {
+            let top = list.first().copied().unwrap_or(Array(0));
+            self.found(top, list.len())?;
+            return Ok(());
+        }
+        if let [_, last, level] = list[..] {
+            let retiring = self.announce(last, level)?;
+            // DURABLE: what the allocator noted.
+            self.medium.fence();
+            self.cut(last, retiring);
+        }
+        self.end_movement();
+        Ok(())
+    }
+
+    /// The levels from the top down, checked.
+    fn list_levels(&self) -> Result<Vec<Array>> {
+        let mut list: Vec<Array> = Vec::new();
+        let mut word = &self.state().top;
+        loop {
+            // ORDER: Relaxed: nobody else has the table yet.
+            let level = Array(word.load(&self.medium, Ordering::Relaxed));
+            if level.0 == 0 {
+                // The first level of a new table has a size that is planned.
+                let planned = planned_bits(self.facts.capacity) - 1;
+                let is_planned = |only: &Array| only.bits() == planned;
+                return match &list[..] {
+                    [only] if !is_planned(only) => Err(self.damaged(word)),
+                    _ => Ok(list),
+                };
+            }
+            let has_its_size = list
+                .last()
+                .is_none_or(|above| above.bits() == level.bits() + 1);
+            if !has_its_size || list.len() == 3 || !level.is_within(&self.medium, 1, 1) {
+                return Err(self.damaged(word));
+            }
+            list.push(level);
+            word = below(&self.medium, level);
+        }
+    }
+
+    fn damaged(&self, word: &PAtomicU64) -> Error {
+        Error::Damaged {
+            what: "the levels of a hash table",
+            offset: self.medium.offset_of(word).raw(),
+        }
+    }
+
+    /// Ends the entry that was being moved if its equal is there.
+    fn end_movement(&self) {
+        // ORDER: Relaxed: as above.
+        let note = self.state().note.load(&self.medium, Ordering::Relaxed);
+        let at = note & ((1 << NOTE_OFFSET_BITS) - 1);
+        let levels = self.levels(self.top());
+        // The note stays when a movement is over; its level may have gone since.
+        let is_in = |level: Array| (level.offset()..level.line(level.len()).raw()).contains(&at);
+        let is_bucket = is_in(levels.top) || is_in(levels.bottom);
+        let slot = (note >> NOTE_OFFSET_BITS) as usize;
+        if is_bucket && at.is_multiple_of(LINE_BYTES) && slot < PAIRS {
+            self.end_one_of_two(&levels, at, slot);
+        }
+    }
+
+    fn end_one_of_two(&self, levels: &Levels, at: u64, slot: usize) {
+        let line: &Line = self.medium.at(POff::new(at));
+        let Some((key, _)) = line.entry(slot) else {
+            return;
+        };
+        let places = self.places(levels, self.hashes(key));
+        let has_equal = places
+            .into_iter()
+            .any(|place| !std::ptr::eq(place, line) && place.find(key).is_some());
+        if has_equal {
+            line.remove(&self.medium, slot);
+        }
+    }
+}

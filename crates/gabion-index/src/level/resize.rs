@@ -1,0 +1,141 @@
+//! Resizing: a new top level, into which the entries of the bottom are copied.
+//!
+//! The levels are a list, from the top down, that grows at its head and is cut at its end, each by
+//! one store. In between it has three levels, the last of which has nothing of its own; recovery
+//! cuts it as a resize does.
+
+use std::sync::atomic::Ordering;
+
+use gabion_media::pmem::{POff, Retiring};
+
+use super::LevelHash;
+use super::places::{below, bytes_of_level, planned_bits};
+use crate::line::{Array, Image, Line};
+use crate::{Error, Result};
+
+/// Buckets of the old bottom whose entries are written at once.
+const BATCH: u64 = 64;
+
+impl LevelHash {
+    /// Makes room, unless another thread has done so since `full` was the top.
+    #[cold]
+    pub(super) fn grow(&self, full: Array) -> Result<()> {
+        let _growth = self.growth.lock();
+        if self.top() != full {
+            return Ok(());
+        }
+        let held = self.stripes.lock_all();
+        let bottom = self.levels(full).bottom;
+        self.push(full, full.bits() + 1, Some(bottom))?;
+        drop(held);
+        Ok(())
+    }
+
+    /// Adds the levels that a new table lacks: none after a creation that came to its end.
+    pub(super) fn found(&self, mut top: Array, mut count: usize) -> Result<()> {
+        let bits = planned_bits(self.facts.capacity);
+        while count < 2 {
+            let next = if count == 0 { bits - 1 } else { top.bits() + 1 };
+            self.push(top, next, None)?;
+            top = self.top();
+            count += 1;
+        }
+        Ok(())
+    }
+
+    /// Puts a level on top of `top`, which may be none. If there is a third level below then,
+    /// `bottom`, its entries are copied into the new one, and it goes. All locks are held.
+    fn push(&self, top: Array, bits: u32, bottom: Option<Array>) -> Result<()> {
+        if bits > Array::BITS_MAX {
+            return Err(Error::ShardLimit);
+        }
+        // The reference to the top moves.
+        self.pool.settle();
+        let state = self.state();
+        let hint = self.medium.offset_of(&state.top).raw();
+        let space = self.pool.alloc_aligned(bytes_of_level(bits), 256, hint)?;
+        let level = Array::new(space.offset::<Line>().raw(), bits);
+        let retiring = match bottom {
+            Some(bottom) => {
+                self.copy(bottom, level);
+                Some(self.announce(top, bottom)?)
+            }
+            None => {
+                self.medium.zero(level.offset(), bytes_of_level(bits));
+                None
+            }
+        };
+        let word = below(&self.medium, level);
+        // DURABLE: the level, before it is named; and what the allocator noted.
+        // ORDER: Release pairs with the acquire in `levels`.
+        word.store_persist(&self.medium, top.0, Ordering::Release);
+        // DURABLE: the resize, by this.
+        // ORDER: Relaxed: read by recovery only.
+        state
+            .top
+            .store_persist(&self.medium, level.0, Ordering::Relaxed);
+        self.adopt(level);
+        space.commit::<Line>();
+        if let Some(retiring) = retiring {
+            self.cut(top, retiring);
+        }
+        Ok(())
+    }
+
+    /// Uses the levels from `top` on.
+    pub(super) fn adopt(&self, top: Array) {
+        // ORDER: Release pairs with the acquire of `top`. Before the level below is cut: a reader
+        // that finds it gone finds this, too.
+        self.top.store(top.0, Ordering::Release);
+    }
+
+    /// Announces that the level below `above` goes.
+    pub(super) fn announce(&self, above: Array, level: Array) -> Result<Retiring<'_>> {
+        let hint = self.medium.offset_of(below(&self.medium, above)).raw();
+        Ok(self.pool.retire::<Line>(POff::new(level.offset()), hint)?)
+    }
+
+    /// Cuts the list of levels behind `last`.
+    pub(super) fn cut(&self, last: Array, retiring: Retiring<'_>) {
+        let word = below(&self.medium, last);
+        // DURABLE: that nothing refers to the level below, before its space is free.
+        // ORDER: Release: after the store of `adopt`.
+        word.store_persist(&self.medium, 0, Ordering::Release);
+        retiring.commit(&self.pool.enter());
+    }
+
+    /// Copies the entries of a level into one of four times its size, past the cache. The four
+    /// buckets of the new one that come from a bucket by the hash which led there are its own, so
+    /// the entries fit.
+    fn copy(&self, from: Array, to: Array) {
+        let quarter = to.bits() - from.bits();
+        let mut bytes = Vec::new();
+        let mut first = 0;
+        while first < from.len() {
+            bytes.clear();
+            let end = (first + BATCH).min(from.len());
+            (first..end).for_each(|number| self.copy_bucket(from, to, number, &mut bytes));
+            let at = to.line(first << quarter);
+            self.medium.write_past_cache(at.raw(), &bytes);
+            first = end;
+        }
+        // What follows the buckets: the word below is stored later.
+        let end = to.line(to.len()).raw();
+        self.medium.zero(end, size_of::<Line>() as u64);
+    }
+
+    fn copy_bucket(&self, from: Array, to: Array, number: u64, bytes: &mut Vec<u8>) {
+        let mut images = [Image::default(); 4];
+        let line = self.medium.at(from.line(number));
+        self.medium.touch(line);
+        for (key, value) in line.entries() {
+            let hashes = self.hashes(key).0;
+            // By the first hash if both lead here.
+            let leads_here = |hash: &u64| from.home(*hash) == number;
+            if let Some(hash) = hashes.into_iter().find(leads_here) {
+                images[(to.home(hash) % 4) as usize].add(key, value);
+            }
+        }
+        images.iter().for_each(|image| image.append_to(bytes));
+    }
+}

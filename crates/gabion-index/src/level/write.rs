@@ -1,0 +1,170 @@
+//! Writes: under the locks of both groups of a key, each published by one store to a bucket.
+
+use std::sync::atomic::Ordering;
+
+use super::LevelHash;
+use super::places::{Groups, Hashes, Levels, PLACES};
+use crate::Result;
+use crate::line::{Line, PAIRS};
+
+/// Bits of the offset in the word that notes a movement.
+pub(super) const NOTE_OFFSET_BITS: u32 = 48;
+
+impl LevelHash {
+    /// Stores `value` under `key` and returns the value before.
+    #[inline]
+    pub(super) fn put(&self, key: u64, value: u64) -> Result<Option<u64>> {
+        let hashes = self.hashes(key);
+        loop {
+            let (levels, mut groups) = self.lock(hashes);
+            let places = self.places(&levels, hashes);
+            if let Some((line, slot)) = find(&places, key) {
+                return Ok(Some(line.replace(&self.medium, slot, value)));
+            }
+            if let Some((line, slot)) = choose(&places) {
+                line.put(&self.medium, slot, key, value);
+                groups.first.count_insert();
+                return Ok(None);
+            }
+            if self.make_room(&levels, &mut groups, &places, key, value) {
+                groups.first.count_insert();
+                return Ok(None);
+            }
+            drop(groups);
+            self.grow(levels.top)?;
+        }
+    }
+
+    /// Stores `value` under `key` if it is there, and returns the value before.
+    #[inline]
+    pub(super) fn replace(&self, key: u64, value: u64) -> Option<u64> {
+        let hashes = self.hashes(key);
+        let (levels, _groups) = self.lock(hashes);
+        let (line, slot) = find(&self.places(&levels, hashes), key)?;
+        Some(line.replace(&self.medium, slot, value))
+    }
+
+    /// Deletes `key` and returns its value.
+    #[inline]
+    pub(super) fn delete(&self, key: u64) -> Option<u64> {
+        let hashes = self.hashes(key);
+        let (levels, groups) = self.lock(hashes);
+        let (line, slot) = find(&self.places(&levels, hashes), key)?;
+        groups.first.count_remove();
+        Some(line.remove(&self.medium, slot))
+    }
+
+    /// Takes the locks of both groups, the lower first, and returns the levels, which stay while
+    /// they are held.
+    #[inline]
+    fn lock(&self, hashes: Hashes) -> (Levels, Groups<'_>) {
+        loop {
+            let top = self.top();
+            let levels = self.levels(top);
+            self.prefetch_places(&levels, hashes);
+            let mut stripes = hashes.0.map(|hash| levels.stripe(hash));
+            stripes.sort_unstable();
+            let [low, high] = stripes;
+            let first = self.stripes.at(low).lock();
+            let second = (low != high).then(|| self.stripes.at(high).lock());
+            if self.top() == top {
+                let levels = self.levels(top);
+                let groups = Groups {
+                    first,
+                    second,
+                    stripes,
+                };
+                return (levels, groups);
+            }
+        }
+    }
+
+    /// Moves one entry of the full `places` to another place of its own, and puts the new entry
+    /// where it was. False if none can be moved.
+    #[cold]
+    fn make_room(
+        &self,
+        levels: &Levels,
+        groups: &mut Groups<'_>,
+        places: &[&Line; PLACES],
+        key: u64,
+        value: u64,
+    ) -> bool {
+        for line in places {
+            for slot in 0..PAIRS {
+                let Some(entry) = line.entry(slot) else {
+                    continue;
+                };
+                let hashes = self.hashes(entry.0);
+                // The places in their order; the second and the fourth are by the second hash.
+                for (number, target) in self.places(levels, hashes).into_iter().enumerate() {
+                    if std::ptr::eq(target, *line) || target.free_slot().is_none() {
+                        continue;
+                    }
+                    let stripe = levels.stripe(hashes.0[number % 2]);
+                    let held = match groups.stripes.contains(&stripe) {
+                        true => None,
+                        // Waiting here could be for ever: others may wait for this group's lock.
+                        false => match self.stripes.at(stripe).try_lock() {
+                            None => continue,
+                            held => held,
+                        },
+                    };
+                    let Some(free) = target.free_slot() else {
+                        continue;
+                    };
+                    let _moving = self.moving.lock();
+                    self.note_move(line, slot);
+                    target.put(&self.medium, free, entry.0, entry.1);
+                    // Readers that looked at the target before must look again before they find
+                    // the entry gone.
+                    groups.step();
+                    if let Some(mut held) = held {
+                        held.step();
+                    }
+                    line.swap(&self.medium, slot, key, value);
+                    // ORDER: Relaxed: a number for statistics.
+                    self.moves.fetch_add(1, Ordering::Relaxed);
+                    return true;
+                }
+            }
+        }
+        false
+    }
+
+    /// Tells recovery that the entry of a slot may have an equal.
+    fn note_move(&self, line: &Line, slot: usize) {
+        let at = self.medium.offset_of(line).raw();
+        let note = &self.state().note;
+        // DURABLE: the note, before there are two equal entries.
+        // ORDER: Relaxed: read by recovery only.
+        note.store_persist(
+            &self.medium,
+            at | (slot as u64) << NOTE_OFFSET_BITS,
+            Ordering::Relaxed,
+        );
+    }
+}
+
+/// Where a key is.
+#[inline]
+fn find<'a>(places: &[&'a Line; PLACES], key: u64) -> Option<(&'a Line, usize)> {
+    let find = |line: &&'a Line| Some((*line, line.find(key)?));
+    places.iter().find_map(find)
+}
+
+/// The free slot for a new entry: in the emptier bucket of the top, else of the bottom.
+#[inline]
+fn choose<'a>(places: &[&'a Line; PLACES]) -> Option<(&'a Line, usize)> {
+    let [top, other_top, bottom, other_bottom] = *places;
+    [[top, other_top], [bottom, other_bottom]]
+        .into_iter()
+        .find_map(|[one, other]| {
+            let line = if other.entry_count() < one.entry_count() {
+                other
+            } else {
+                one
+            };
+            Some((line, line.free_slot()?))
+        })
+}

@@ -1,0 +1,313 @@
+//! Buckets of one cache line: three pairs of words and the tokens that say which are entries.
+//!
+//! ```text
+//! 0        8       16       24       32       40       48       56       64
+//! +--------+--------+--------+--------+--------+--------+--------+--------+
+//! | tokens |  key   | value  |  key   | value  |  key   | value  |  link  |
+//! +--------+--------+--------+--------+--------+--------+--------+--------+
+//! ```
+//!
+//! Bit `i` of the tokens is set if pair `i` is an entry; the link is the table's. A pair is written
+//! before its token, and both lie in one line, whose stores reach the medium in their order on
+//! x86-64: one flush makes both durable. Elsewhere the pair is persisted first. A value is replaced
+//! by one store of a word.
+
+use std::sync::atomic::Ordering;
+
+use gabion_media::media_struct;
+use gabion_media::pmem::{Medium, PAtomicU64, POff};
+
+/// Pairs of a line.
+pub(crate) const PAIRS: usize = 3;
+
+/// Bytes of a line, and its alignment.
+pub(crate) const LINE_BYTES: u64 = 64;
+
+media_struct! {
+    /// A bucket.
+    pub(crate) struct Line {
+        tokens: PAtomicU64,
+        pairs: [Pair; PAIRS],
+        pub(crate) link: PAtomicU64,
+    }
+
+    /// A pair of words.
+    pub(crate) struct Pair {
+        pub(crate) key: PAtomicU64,
+        pub(crate) value: PAtomicU64,
+    }
+}
+
+const _: () = {
+    assert!(size_of::<Line>() as u64 == LINE_BYTES);
+    assert!(std::mem::offset_of!(Line, tokens) == 0);
+    assert!(std::mem::offset_of!(Line, pairs) == 8);
+    assert!(std::mem::offset_of!(Line, link) == 56);
+};
+
+// ORDER: Acquire throughout: pairs with the releasing stores below, and keeps the loads of a lookup
+// in their order, tokens before pairs, all before the second look at the lock.
+impl Line {
+    /// The tokens, as bits.
+    #[inline]
+    pub(crate) fn tokens(&self) -> u64 {
+        self.tokens.peek(Ordering::Acquire)
+    }
+
+    /// The value of `key`, if it is here.
+    #[inline]
+    pub(crate) fn get(&self, key: u64) -> Option<u64> {
+        let tokens = self.tokens();
+        for (slot, pair) in self.pairs.iter().enumerate() {
+            if pair.key.peek(Ordering::Acquire) == key && tokens >> slot & 1 != 0 {
+                return Some(pair.value.peek(Ordering::Acquire));
+            }
+        }
+        None
+    }
+
+    /// The slot of `key`, for the holder of its lock.
+    #[inline]
+    pub(crate) fn find(&self, key: u64) -> Option<usize> {
+        let tokens = self.tokens();
+        let is_it = |slot: &usize| {
+            self.pairs[*slot].key.peek(Ordering::Acquire) == key && tokens >> slot & 1 != 0
+        };
+        (0..PAIRS).find(is_it)
+    }
+
+    /// The first slot that holds no entry.
+    #[inline]
+    pub(crate) fn free_slot(&self) -> Option<usize> {
+        let slot = self.tokens().trailing_ones() as usize;
+        (slot < PAIRS).then_some(slot)
+    }
+
+    /// Number of entries.
+    #[inline]
+    pub(crate) fn entry_count(&self) -> u32 {
+        self.tokens().count_ones()
+    }
+
+    /// The entry in a slot, if there is one.
+    pub(crate) fn entry(&self, slot: usize) -> Option<(u64, u64)> {
+        let pair = &self.pairs[slot];
+        let is_there = self.tokens() >> slot & 1 != 0;
+        is_there.then(|| {
+            let key = pair.key.peek(Ordering::Acquire);
+            (key, pair.value.peek(Ordering::Acquire))
+        })
+    }
+
+    /// All entries.
+    pub(crate) fn entries(&self) -> impl Iterator<Item = (u64, u64)> {
+        (0..PAIRS).filter_map(|slot| self.entry(slot))
+    }
+
+    /// Whether no token is set that has no pair.
+    pub(crate) fn is_sound(&self) -> bool {
+        self.tokens() >> PAIRS == 0
+    }
+}
+
+// ORDER: Release throughout: pairs with the acquiring loads above.
+impl Line {
+    /// Puts an entry into a free slot, durably.
+    #[inline]
+    pub(crate) fn put(&self, medium: &Medium, slot: usize, key: u64, value: u64) {
+        self.fill(medium, slot, key, value);
+        // ORDER: Relaxed: only the holder of the lock writes.
+        let tokens = self.tokens.peek(Ordering::Relaxed) | 1 << slot;
+        // DURABLE: the pair, by the order of stores to a line; the entry, by this.
+        self.tokens.store_persist(medium, tokens, Ordering::Release);
+    }
+
+    /// Puts an entry into the place of that in a slot, durably and at once.
+    #[inline]
+    pub(crate) fn swap(&self, medium: &Medium, slot: usize, key: u64, value: u64) {
+        // ORDER: Relaxed: only the holder of the lock writes.
+        let others = self.tokens.peek(Ordering::Relaxed) & !(1 << slot);
+        self.tokens.store(medium, others, Ordering::Release);
+        if !cfg!(target_arch = "x86_64") {
+            // DURABLE: the end of the old entry, before its pair is written over.
+            medium.persist(&self.tokens);
+        }
+        self.put(medium, slot, key, value);
+    }
+
+    #[inline]
+    fn fill(&self, medium: &Medium, slot: usize, key: u64, value: u64) {
+        let pair = &self.pairs[slot];
+        pair.value.store(medium, value, Ordering::Release);
+        pair.key.store(medium, key, Ordering::Release);
+        if !cfg!(target_arch = "x86_64") {
+            // DURABLE: the pair, before its token.
+            medium.persist(pair);
+        }
+    }
+
+    /// Replaces the value of the entry in a slot, durably, and returns the value before.
+    #[inline]
+    pub(crate) fn replace(&self, medium: &Medium, slot: usize, value: u64) -> u64 {
+        let cell = &self.pairs[slot].value;
+        // ORDER: Relaxed: only the holder of the lock writes.
+        let old = cell.peek(Ordering::Relaxed);
+        // DURABLE: the new value, by this.
+        cell.store_persist(medium, value, Ordering::Release);
+        old
+    }
+
+    /// Ends the entry in a slot, durably, and returns its value.
+    #[inline]
+    pub(crate) fn remove(&self, medium: &Medium, slot: usize) -> u64 {
+        // ORDER: Relaxed: only the holder of the lock writes.
+        let old = self.pairs[slot].value.peek(Ordering::Relaxed);
+        let tokens = self.tokens.peek(Ordering::Relaxed) & !(1 << slot);
+        // DURABLE: the end of the entry, by this.
+        self.tokens.store_persist(medium, tokens, Ordering::Release);
+        old
+    }
+}
+
+/// An array of lines, as many as a power of two, and as a word on a medium: the offset in the low
+/// 48 bits, the binary logarithm of the number above. Its order is that of the first bits of
+/// hashes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Array(pub(crate) u64);
+
+impl Array {
+    /// Bits of the number of lines, at most: more than any pool has room for.
+    pub(crate) const BITS_MAX: u32 = 38;
+
+    const OFFSET_BITS: u32 = 48;
+
+    /// The array of 2^`bits` lines at `offset`.
+    #[inline]
+    pub(crate) fn new(offset: u64, bits: u32) -> Array {
+        debug_assert!(
+            offset >> Self::OFFSET_BITS == 0,
+            "pools are smaller than 256 TiB"
+        );
+        Array(offset | u64::from(bits) << Self::OFFSET_BITS)
+    }
+
+    /// Whether it is there at all, with so many bits at least, and lies within the medium together
+    /// with `behind` lines that follow it.
+    pub(crate) fn is_within(self, medium: &Medium, bits_min: u32, behind: u64) -> bool {
+        let bits = bits_min..=Self::BITS_MAX;
+        bits.contains(&self.bits())
+            && self.offset() != 0
+            && self.offset().is_multiple_of(LINE_BYTES)
+            && self.offset() <= medium.len()
+            && self.line(self.len() + behind).raw() <= medium.len()
+    }
+
+    /// Offset of the first line.
+    #[inline]
+    pub(crate) fn offset(self) -> u64 {
+        self.0 & ((1 << Self::OFFSET_BITS) - 1)
+    }
+
+    /// Binary logarithm of the number of lines.
+    #[inline]
+    pub(crate) fn bits(self) -> u32 {
+        (self.0 >> Self::OFFSET_BITS & 63) as u32
+    }
+
+    /// Number of lines.
+    #[inline]
+    pub(crate) fn len(self) -> u64 {
+        1 << self.bits()
+    }
+
+    /// The number of the line that the first bits of a hash are; there is more than one line.
+    #[inline]
+    pub(crate) fn home(self, hash: u64) -> u64 {
+        hash >> (64 - self.bits())
+    }
+
+    /// Where the line with a number is, or what follows the last one.
+    #[inline]
+    pub(crate) fn line(self, number: u64) -> POff<Line> {
+        POff::new(self.offset() + number * LINE_BYTES)
+    }
+}
+
+/// A line in the making, in DRAM.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Image {
+    tokens: u64,
+    pairs: [(u64, u64); PAIRS],
+    /// The link.
+    pub(crate) link: u64,
+}
+
+impl Image {
+    /// Adds an entry; false if there is no room.
+    #[inline]
+    pub(crate) fn add(&mut self, key: u64, value: u64) -> bool {
+        let slot = self.tokens.trailing_ones() as usize;
+        if slot == PAIRS {
+            return false;
+        }
+        self.pairs[slot] = (key, value);
+        self.tokens |= 1 << slot;
+        true
+    }
+
+    /// Appends the bytes of the line.
+    pub(crate) fn append_to(&self, bytes: &mut Vec<u8>) {
+        bytes.extend_from_slice(&self.tokens.to_le_bytes());
+        for (key, value) in self.pairs {
+            bytes.extend_from_slice(&key.to_le_bytes());
+            bytes.extend_from_slice(&value.to_le_bytes());
+        }
+        bytes.extend_from_slice(&self.link.to_le_bytes());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use gabion_media::pmem::{Pool, PoolOptions, ROOT_HINT};
+
+    #[test]
+    fn a_line_follows_its_entries() {
+        let pool = Pool::anonymous(PoolOptions {
+            size: 1 << 20,
+            ..PoolOptions::default()
+        })
+        .expect("memory");
+        let space = pool.alloc_aligned(LINE_BYTES, LINE_BYTES, ROOT_HINT);
+        let space = space.expect("space");
+        let at: POff<Line> = space.offset();
+        let mut image = Image::default();
+        assert!(image.add(0, 7));
+        let mut bytes = Vec::new();
+        image.append_to(&mut bytes);
+        pool.write(at.raw(), &bytes);
+        let line = pool.at(at);
+        assert_eq!(
+            (line.get(0), line.find(0), line.free_slot()),
+            (Some(7), Some(0), Some(1))
+        );
+        line.put(&pool, 1, 5, 50);
+        line.put(&pool, 2, 6, 60);
+        assert_eq!((line.free_slot(), line.entry_count()), (None, 3));
+        assert_eq!(line.replace(&pool, 1, 51), 50);
+        assert_eq!(line.remove(&pool, 0), 7);
+        assert_eq!(
+            (line.get(0), line.get(5), line.free_slot()),
+            (None, Some(51), Some(0))
+        );
+        line.swap(&pool, 2, 8, 80);
+        assert_eq!(line.entries().collect::<Vec<_>>(), [(5, 51), (8, 80)]);
+        assert!(line.is_sound());
+    }
+
+    #[test]
+    fn an_image_takes_three() {
+        let mut image = Image::default();
+        assert!((0..3).all(|key| image.add(key, key)) && !image.add(3, 3));
+    }
+}

@@ -1,0 +1,118 @@
+//! What concerns all entries: counting, visits, the invariants.
+
+use std::collections::HashSet;
+use std::sync::atomic::Ordering;
+
+use super::PClht;
+use super::table::{Table, damaged};
+use crate::index::Checked;
+use crate::line::Line;
+use crate::lock::STRIPE_BITS;
+use crate::{Error, Result};
+
+impl PClht {
+    /// Visits the entries in the chain of a bucket, with their hashes.
+    pub(super) fn for_each_in(
+        &self,
+        table: Table,
+        number: u64,
+        mut visit: impl FnMut(u64, u64, u64),
+    ) {
+        let mut next = Some(self.bucket(table, number));
+        // In a table that is damaged, links may lead in circles.
+        for _ in 0..=table.spare_count() {
+            let Some(line) = next else {
+                return;
+            };
+            for (key, value) in line.entries() {
+                visit(self.seed.hash_u64(key), key, value);
+            }
+            next = self.next(table, line);
+        }
+    }
+
+    /// Counts all entries, while nobody writes.
+    pub(super) fn count(&self) -> u64 {
+        let (table, mut count) = (self.table(), 0);
+        (0..table.len()).for_each(|number| {
+            self.for_each_in(table, number, |_, _, _| count += 1);
+        });
+        count
+    }
+
+    /// Appends the entries of the stripe of the hash `from`, without those whose hash is less, and
+    /// returns the first hash of the next stripe.
+    pub(super) fn collect(&self, from: u64, entries: &mut Vec<(u64, u64)>) -> Option<u64> {
+        let (table, _held) = self.lock(from);
+        let bits = table.bits().min(STRIPE_BITS);
+        let range = from >> (64 - bits);
+        let buckets = table.bits() - bits;
+        for number in range << buckets..(range + 1) << buckets {
+            self.for_each_in(table, number, |hash, key, value| {
+                if hash >= from {
+                    entries.push((key, value));
+                }
+            });
+        }
+        (range + 1 < 1 << bits).then(|| (range + 1) << (64 - bits))
+    }
+
+    /// Checks the invariants, while nobody writes.
+    pub(super) fn check_all(&self) -> Result<Checked> {
+        let table = self.table();
+        // ORDER: Relaxed: nobody writes.
+        let given = table
+            .given(&self.medium)
+            .load(&self.medium, Ordering::Relaxed);
+        if given > table.spare_count() {
+            return Err(damaged(table.offset()));
+        }
+        let (mut entries, mut linked) = (0, HashSet::new());
+        for number in 0..table.len() {
+            let mut keys = HashSet::new();
+            let mut next = Some(self.bucket(table, number));
+            while let Some(line) = next {
+                self.check_line(table, number, line, &mut keys)?;
+                // ORDER: Relaxed: nobody writes.
+                let link = line.link.peek(Ordering::Relaxed);
+                let spare = table.spare_at(link);
+                let is_sound = match spare {
+                    Some(spare) => spare < given && linked.insert(spare),
+                    None => link == 0,
+                };
+                if !is_sound {
+                    return Err(self.violation("the link of a bucket", line));
+                }
+                next = self.next(table, line);
+            }
+            entries += keys.len() as u64;
+        }
+        Ok(Checked { entries, blocks: 2 })
+    }
+
+    fn check_line(
+        &self,
+        table: Table,
+        number: u64,
+        line: &Line,
+        keys: &mut HashSet<u64>,
+    ) -> Result<()> {
+        if !line.is_sound() {
+            return Err(self.violation("the tokens of a bucket", line));
+        }
+        for (key, _) in line.entries() {
+            if table.home(self.seed.hash_u64(key)) != number {
+                return Err(self.violation("the home of an entry", line));
+            }
+            if !keys.insert(key) {
+                return Err(self.violation("a key, which is there twice,", line));
+            }
+        }
+        Ok(())
+    }
+
+    fn violation(&self, what: &'static str, line: &Line) -> Error {
+        let offset = self.medium.offset_of(line).raw();
+        Error::Damaged { what, offset }
+    }
+}

@@ -1,0 +1,214 @@
+//! A table: one block with buckets, spare buckets, and the number of spares given out.
+
+use std::ops::Deref;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use gabion_media::pmem::{Medium, PAtomicU64, POff};
+use parking_lot::{Mutex, MutexGuard};
+
+use crate::line::{Array, LINE_BYTES, Line};
+use crate::{Error, Result};
+
+/// Bits of a table's number of buckets, at least: four buckets, and two spares.
+pub(super) const BITS_MIN: u32 = 2;
+
+/// Where a table is and how large: the word of the root that names it is that of its buckets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Table(pub(super) Array);
+
+impl Deref for Table {
+    type Target = Array;
+
+    #[inline]
+    fn deref(&self) -> &Array {
+        &self.0
+    }
+}
+
+impl Table {
+    /// The table at `offset`, with so many bits.
+    pub(super) fn new(offset: u64, bits: u32) -> Table {
+        Table(Array::new(offset, bits))
+    }
+
+    /// The table that the word at `at` names, checked; none if there is none yet.
+    pub(super) fn read(medium: &Medium, at: POff<PAtomicU64>) -> Result<Option<Table>> {
+        // ORDER: Relaxed: nobody writes while a table is opened.
+        let word = medium.at(at).load(medium, Ordering::Relaxed);
+        let table = Table(Array(word));
+        if word == 0 {
+            return Ok(None);
+        }
+        if table.is_within(medium, BITS_MIN, table.spare_count() + 1) {
+            return Ok(Some(table));
+        }
+        Err(damaged(at.raw()))
+    }
+
+    /// Number of spares.
+    #[inline]
+    pub(super) fn spare_count(self) -> u64 {
+        self.len() / 2
+    }
+
+    /// Bytes of buckets, spares and the last line.
+    pub(super) fn bytes(self) -> u64 {
+        (self.len() + self.spare_count() + 1) * LINE_BYTES
+    }
+
+    /// Where the spare with a number is: behind the buckets.
+    #[inline]
+    pub(super) fn spare(self, number: u64) -> POff<Line> {
+        self.line(self.len() + number)
+    }
+
+    /// The number of the spare at which a link points, if it is one.
+    #[inline]
+    pub(super) fn spare_at(self, link: u64) -> Option<u64> {
+        let bytes = link.wrapping_sub(self.spare(0).raw());
+        let number = bytes / LINE_BYTES;
+        (bytes.is_multiple_of(LINE_BYTES) && number < self.spare_count()).then_some(number)
+    }
+
+    /// The number of spares that were given out, in the last line.
+    pub(super) fn given(self, medium: &Medium) -> &PAtomicU64 {
+        medium.at(self.spare(self.spare_count()).cast())
+    }
+
+    /// What is known of the spares of a table that is opened.
+    pub(super) fn find_spares(self, medium: &Medium) -> Result<Spares> {
+        // ORDER: Relaxed: nobody writes while a table is opened.
+        let given = self.given(medium).load(medium, Ordering::Relaxed);
+        if given > self.spare_count() {
+            return Err(damaged(medium.offset_of(self.given(medium)).raw()));
+        }
+        let spares = Spares::default();
+        spares.begin(given);
+        Ok(spares)
+    }
+}
+
+/// Bits that suit so many entries: two for each bucket, or nearly.
+pub(super) fn suitable_bits(entries: u64) -> u32 {
+    bits_for(entries / 2)
+}
+
+/// Bits of the first table for a capacity: 2.5 entries for each bucket, or nearly.
+pub(super) fn planned_bits(capacity: u64) -> u32 {
+    bits_for(capacity / 5 * 2 + capacity % 5 * 2 / 5)
+}
+
+fn bits_for(buckets: u64) -> u32 {
+    let buckets = buckets.clamp(1 << BITS_MIN, 1 << Array::BITS_MAX);
+    buckets.next_power_of_two().ilog2()
+}
+
+pub(super) fn damaged(offset: u64) -> Error {
+    Error::Damaged {
+        what: "the table of a P-CLHT",
+        offset,
+    }
+}
+
+/// The spares of the table in use. Used under the lock of a stripe, so that the table stays.
+#[derive(Debug, Default)]
+pub(super) struct Spares {
+    /// The next one to give out.
+    next: AtomicU64,
+    /// What the medium says of how many were given out.
+    noted: AtomicU64,
+    noting: Mutex<()>,
+}
+
+impl Spares {
+    /// Spares that are given out from one note on the medium to the next, at most.
+    const BATCH: u64 = 64;
+
+    /// Begins with a table whose last line says that so many were given out.
+    pub(super) fn begin(&self, given: u64) {
+        // ORDER: Relaxed: published by the mirror of the table, or by the locks.
+        self.next.store(given, Ordering::Relaxed);
+        self.noted.store(given, Ordering::Relaxed);
+    }
+
+    /// A spare that nobody has.
+    pub(super) fn take(&self, medium: &Medium, table: Table) -> Option<Spare<'_>> {
+        // ORDER: Relaxed: the number is unique, whoever else takes one.
+        let number = self.next.fetch_add(1, Ordering::Relaxed);
+        if number >= table.spare_count() {
+            return None;
+        }
+        // ORDER: Acquire pairs with the release of `confirm`: what is noted is durable.
+        let mut note = None;
+        if self.noted.load(Ordering::Acquire) <= number {
+            let noting = self.noting.lock();
+            // ORDER: Relaxed: under the lock.
+            if self.noted.load(Ordering::Relaxed) <= number {
+                let batch = (table.spare_count() / Self::BATCH).clamp(1, Self::BATCH);
+                let now = (number + batch).min(table.spare_count());
+                let given = table.given(medium);
+                // ORDER: Relaxed: read by recovery only.
+                given.store(medium, now, Ordering::Relaxed);
+                medium.flush(given);
+                note = Some((noting, now));
+            }
+        }
+        Some(Spare {
+            number,
+            spares: self,
+            note,
+        })
+    }
+}
+
+/// A spare that was taken. It may be linked after a fence and [`Spare::confirm`].
+pub(super) struct Spare<'a> {
+    pub(super) number: u64,
+    spares: &'a Spares,
+    /// What the medium will say of how many were given out. Others wait until it is durable.
+    note: Option<(MutexGuard<'a, ()>, u64)>,
+}
+
+impl Spare<'_> {
+    /// Says that a fence came after the spare was taken.
+    pub(super) fn confirm(self) {
+        if let Some((_noting, now)) = self.note {
+            // ORDER: Release pairs with the acquire of `take`.
+            self.spares.noted.store(now, Ordering::Release);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_table_knows_its_parts() {
+        let table = Table::new(4096, 3);
+        assert_eq!(
+            (table.offset(), table.bits(), table.spare_count()),
+            (4096, 3, 4)
+        );
+        assert_eq!((table.home(u64::MAX), table.home(1)), (7, 0));
+        assert_eq!(table.spare(0).raw(), 4096 + 8 * 64);
+        assert_eq!(table.spare_at(table.spare(3).raw()), Some(3));
+        for link in [
+            0,
+            table.spare(0).raw() - 64,
+            table.spare(4).raw(),
+            table.spare(0).raw() + 8,
+        ] {
+            assert_eq!(table.spare_at(link), None);
+        }
+        assert_eq!(table.bytes(), (8 + 4 + 1) * 64);
+    }
+
+    #[test]
+    fn sizes_suit_the_entries() {
+        assert_eq!((suitable_bits(0), planned_bits(0)), (BITS_MIN, BITS_MIN));
+        assert_eq!((suitable_bits(16), suitable_bits(18)), (3, 4));
+        assert_eq!((planned_bits(10), planned_bits(10_000_000)), (2, 22));
+        assert_eq!(planned_bits(u64::MAX), Array::BITS_MAX);
+    }
+}

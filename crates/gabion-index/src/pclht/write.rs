@@ -1,0 +1,134 @@
+//! Writes: under the lock of the stripe, each published by one store to the bucket.
+
+use std::sync::atomic::Ordering;
+
+use super::PClht;
+use super::table::Table;
+use crate::Result;
+use crate::line::{Image, Line};
+use crate::lock::{Held, Stripes};
+
+/// Where a key is, or would go.
+enum Located<'a> {
+    /// In this slot.
+    Present(&'a Line, usize),
+    /// Nowhere; this slot is free.
+    Vacant(&'a Line, usize),
+    /// Nowhere, and the chain is full; this is its last bucket.
+    Full(&'a Line),
+}
+
+impl PClht {
+    /// Stores `value` under `key` and returns the value before.
+    #[inline]
+    pub(super) fn put(&self, key: u64, value: u64) -> Result<Option<u64>> {
+        let hash = self.seed.hash_u64(key);
+        loop {
+            let (table, held) = self.lock(hash);
+            match self.locate(table, hash, key) {
+                Located::Present(line, slot) => {
+                    return Ok(Some(line.replace(&self.medium, slot, value)));
+                }
+                Located::Vacant(line, slot) => {
+                    line.put(&self.medium, slot, key, value);
+                    held.count_insert();
+                    return Ok(None);
+                }
+                Located::Full(last) => {
+                    if self.chain(table, last, key, value) {
+                        held.count_insert();
+                        return Ok(None);
+                    }
+                }
+            }
+            drop(held);
+            self.grow(table)?;
+        }
+    }
+
+    /// Stores `value` under `key` if it is there, and returns the value before.
+    #[inline]
+    pub(super) fn replace(&self, key: u64, value: u64) -> Option<u64> {
+        let hash = self.seed.hash_u64(key);
+        let (table, _held) = self.lock(hash);
+        match self.locate(table, hash, key) {
+            Located::Present(line, slot) => Some(line.replace(&self.medium, slot, value)),
+            _ => None,
+        }
+    }
+
+    /// Deletes `key` and returns its value.
+    #[inline]
+    pub(super) fn delete(&self, key: u64) -> Option<u64> {
+        let hash = self.seed.hash_u64(key);
+        let (table, held) = self.lock(hash);
+        match self.locate(table, hash, key) {
+            Located::Present(line, slot) => {
+                held.count_remove();
+                Some(line.remove(&self.medium, slot))
+            }
+            _ => None,
+        }
+    }
+
+    /// Takes the lock of the stripe of `hash`, and returns the table, which stays while it is held.
+    #[inline]
+    pub(super) fn lock(&self, hash: u64) -> (Table, Held<'_>) {
+        loop {
+            let table = self.table();
+            self.medium.prefetch(table.line(table.home(hash)).raw());
+            let stripe = self.stripes.at(Stripes::index(hash, table.bits()));
+            let held = match stripe.try_lock() {
+                Some(held) => held,
+                None => stripe.lock_slowly(|| self.help()),
+            };
+            if self.table() == table {
+                return (table, held);
+            }
+        }
+    }
+
+    /// Looks for a key, and for the place where it would go.
+    #[inline]
+    fn locate(&self, table: Table, hash: u64, key: u64) -> Located<'_> {
+        let mut line = self.bucket(table, table.home(hash));
+        let mut vacant = None;
+        loop {
+            if let Some(slot) = line.find(key) {
+                return Located::Present(line, slot);
+            }
+            if vacant.is_none() {
+                vacant = line.free_slot().map(|slot| (line, slot));
+            }
+            match self.next(table, line) {
+                Some(next) => line = next,
+                None => break,
+            }
+        }
+        match vacant {
+            Some((line, slot)) => Located::Vacant(line, slot),
+            None => Located::Full(line),
+        }
+    }
+
+    /// Chains a spare with an entry to the last bucket of a chain; false if there is none left.
+    #[cold]
+    fn chain(&self, table: Table, last: &Line, key: u64, value: u64) -> bool {
+        let Some(spare) = self.spares.take(&self.medium, table) else {
+            return false;
+        };
+        let at = table.spare(spare.number).raw();
+        let mut image = Image::default();
+        image.add(key, value);
+        let mut bytes = Vec::with_capacity(size_of::<Line>());
+        image.append_to(&mut bytes);
+        self.medium.write(at, &bytes);
+        // DURABLE: the spare, and that it was given out, before the chain refers to it.
+        self.medium.persist_range(at, bytes.len() as u64);
+        spare.confirm();
+        // DURABLE: the entry, by this.
+        // ORDER: Release pairs with the acquire of `next`.
+        last.link.store_persist(&self.medium, at, Ordering::Release);
+        true
+    }
+}
