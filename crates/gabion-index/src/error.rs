@@ -44,4 +44,26 @@ pub enum Error {
         /// Length of the second slice.
         two: usize,
     },
+    /// A key or a value is longer than the structure takes.
+    #[error("the {what} has {bytes} bytes, and at most {limit} are allowed")]
+    Limit {
+        /// Which of them.
+        what: &'static str,
+        /// Its length in bytes.
+        bytes: u64,
+        /// The longest that is allowed.
+        limit: u64,
+    },
+    /// Too many keys fall into one bucket.
+    #[error("a bucket would need a chain of {lines} lines; enlarge the hash table")]
+    ChainLimit {
+        /// Lines of 64 bytes.
+        lines: u64,
+    },
+    /// Pages cannot have this size.
+    #[error("pages of {bytes} bytes cannot be; use a power of two from 4096 to 1073741824")]
+    PageSize {
+        /// The size in bytes.
+        bytes: u64,
+    },
 }

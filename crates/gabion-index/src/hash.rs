@@ -66,7 +66,7 @@ impl Seed {
 
 /// The halves of the 128-bit product, added without carry.
 #[inline]
-fn fold(one: u64, two: u64) -> u64 {
+pub(crate) fn fold(one: u64, two: u64) -> u64 {
     let product = u128::from(one) * u128::from(two);
     #[expect(clippy::cast_possible_truncation, reason = "the low half is meant")]
     let low = product as u64;

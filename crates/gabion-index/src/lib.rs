@@ -39,6 +39,7 @@ pub mod lock;
 pub mod pclht;
 pub mod registry;
 mod root;
+pub mod scmkv;
 #[cfg(test)]
 mod suite;
 pub mod tags;
@@ -51,4 +52,5 @@ pub use index::{Index, OrderedIndex, Plan};
 pub use item::Item;
 pub use level::LevelHash;
 pub use pclht::PClht;
+pub use scmkv::Scmkv;
 pub use turbo::TurboHash;

@@ -6,6 +6,9 @@
 //! leaves depends on the file: on persistent memory all of it, on an ordinary file see [`Class`].
 //! The example `warm_restart` shows it.
 //!
+//! An [`Scmkv`] is a store of keys and values of many lengths: it appends what is put to logs, and
+//! cleans them in the background.
+//!
 //! ```
 //! use gabion::pm::{Pool, PoolOptions, TurboHash, TurboOptions};
 //!
@@ -40,7 +43,13 @@
 //! # }
 //! ```
 
+<<<<<<< HEAD
 pub use gabion_index::Plan as IndexPlan;
+=======
+pub use gabion_index::scmkv::{
+    Durability as ScmkvDurability, Options as ScmkvOptions, Scmkv, ScmkvStats,
+};
+>>>>>>> d9ade66 (index: add SCMKV, a log-structured store on persistent memory)
 pub use gabion_index::turbo::{Options as TurboOptions, TurboHash, TurboStats};
 pub use gabion_index::{Cceh, Error as IndexError, Index, Item, LevelHash, PClht};
 pub use gabion_media::pmem::{Class, Pool, PoolOptions, PoolStats};

@@ -1,0 +1,356 @@
+//! Garbage collection: pages of which little is live are emptied and given back.
+//!
+//! # Idea
+//! The cleaner takes a full page, the one with the best ratio of benefit to cost as LFS defines it:
+//! `(1 - u) * age / (1 + u)`, where `u` is the part of the page that is live and the age counts in
+//! pages that became full since. It copies the live records to a log of its own, makes the copies
+//! durable, and only then lets the table refer to them, record by record, each under its stripe
+//! and only if the table still refers to the original. Pages of chains are emptied likewise.
+//!
+//! # Invariants
+//! - G1. A copy is durable before the table refers to it. So no copy is ever rolled back.
+//! - G2. Before a page is released, all logs are made durable. A record that may be rolled back was
+//!   therefore written after the table stopped to refer to the page, and what it replaced does not
+//!   lie there: rolling back never leads into a page that is gone.
+//! - G3. The cleaner needs at most one new page to empty one, and that is kept for it (P3). So
+//!   it never waits for space that only it can make.
+//!
+//! # After a crash
+//! What is live in the full pages is not known then, only a bound. A page is counted, record by
+//! record under the stripes, before it is chosen.
+
+use std::sync::atomic::Ordering;
+
+use super::layout::{Entry, LINE_BYTES, PAGE_HEAD_BYTES, State};
+use super::log::{Flush, Log, room_of_page};
+use super::pages::Head;
+use super::record::{Record, records};
+use super::table::damaged;
+use super::writepath::is_full;
+use super::{Scmkv, Volume};
+use crate::Result;
+use crate::lock::Backoff;
+
+/// A page whose garbage is less than this part of it is not worth cleaning, unless space is wanted.
+const WORTHWHILE_PART: u64 = 16;
+
+/// Times that the cleaner waits for others who are about to leave a page.
+const PATIENCE: u32 = 200;
+
+/// What the cleaner holds.
+#[derive(Debug, Default)]
+pub(super) struct Cleaning {
+    pub(super) log: Log,
+}
+
+/// What one step of the cleaner came to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Collected {
+    /// Pages that were emptied and given back: 0 or 1.
+    pub pages: u64,
+    /// Bytes of records and chains that were moved out of them.
+    pub moved_bytes: u64,
+}
+
+impl Volume {
+    /// Cleans until a writer can have a page. False if nothing is left to clean.
+    pub(super) fn make_room(&self) -> Result<bool> {
+        let mut cleaning = self.cleaning.lock();
+        let mut released = false;
+        for _ in 0..2 * self.pages.count() + 4 {
+            if self.has_room(released)? {
+                return Ok(true);
+            }
+            match self.clean_one(&mut cleaning, 0) {
+                Ok(Collected { pages: 0, .. }) => return Ok(false),
+                Ok(_) => released = true,
+                Err(error) if is_full(&error) => return self.has_room(true),
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(false)
+    }
+
+    /// Does something that needs space of the pool, and cleans pages until there is enough.
+    pub(super) fn clean_until(&self, act: impl Fn() -> Result<()>) -> Result<()> {
+        for _ in 0..2 * self.pages.count() {
+            match act() {
+                Err(error) if is_full(&error) => {
+                    let mut cleaning = self.cleaning.lock();
+                    if self.clean_one(&mut cleaning, 0)?.pages == 0 {
+                        return Err(error);
+                    }
+                }
+                done => return done,
+            }
+        }
+        act()
+    }
+
+    /// Whether there is a page to be had besides those that are kept. If pages were released, this
+    /// waits a little for their readers.
+    fn has_room(&self, released: bool) -> Result<bool> {
+        let mut backoff = Backoff::default();
+        for _ in 0..PATIENCE {
+            let within = self.pool.write_guard();
+            self.pool.collect();
+            let filled = self.pages.fill_reserve(1);
+            drop(within);
+            match filled {
+                Ok(()) => return Ok(true),
+                Err(error) if !is_full(&error) => return Err(error),
+                Err(_) if !released || self.pool.stats().retired_bytes == 0 => break,
+                Err(_) => backoff.wait(),
+            }
+        }
+        Ok(false)
+    }
+
+    /// Empties the page that is best to be emptied, if there is one with more garbage than a part
+    /// of it.
+    fn clean_one(&self, cleaning: &mut Cleaning, garbage_min: u64) -> Result<Collected> {
+        let _within = self.pool.write_guard();
+        while let Some(number) = self.next_uncounted() {
+            self.count(number)?;
+        }
+        let Some(victim) = self.choose(garbage_min) else {
+            return Ok(Collected::default());
+        };
+        let moved_bytes = self.empty(cleaning, victim)?;
+        self.persist_logs();
+        self.pages.release(victim)?;
+        self.pool.collect();
+        self.counts.cleaned(moved_bytes);
+        Ok(Collected {
+            pages: 1,
+            moved_bytes,
+        })
+    }
+
+    /// A full page of which is not known how much is live.
+    fn next_uncounted(&self) -> Option<u32> {
+        self.pages.numbers().find(|number| {
+            let page = self.pages.page(*number);
+            page.state().is_full() && !page.is_counted()
+        })
+    }
+
+    /// Counts what is live in a full page. Others may write meanwhile.
+    fn count(&self, number: u32) -> Result<()> {
+        let page = self.pages.page(number);
+        page.uncount_all();
+        let (start, end) = (page.start(), page.end());
+        if page.state().is_log() {
+            for record in records(&self.medium, start, end, page.generation()) {
+                let _stripe = self.stripes.lock(record.hash);
+                let is_live = self.refers_to(&record)?;
+                page.count_to(record.address, record.bytes(), is_live);
+            }
+        } else {
+            for (address, chain) in self.pages.chains(start, end) {
+                let _stripe = self.stripes.lock(chain.hash());
+                let (_, entry) = self.bucket(chain.hash());
+                let is_live = entry == Entry::chain(address, chain.lines());
+                page.count_to(address, chain.bytes(), is_live);
+            }
+        }
+        page.count_done();
+        Ok(())
+    }
+
+    /// Counts one page that is not counted, and tells whether there was one.
+    pub(super) fn count_one(&self) -> Result<bool> {
+        let _cleaning = self.cleaning.lock();
+        let next = self.next_uncounted();
+        next.map_or(Ok(false), |number| self.count(number).map(|()| true))
+    }
+
+    /// The full page with the best ratio of benefit to cost.
+    fn choose(&self, garbage_min: u64) -> Option<u32> {
+        let now = self.pages.now();
+        let room = room_of_page(self.pages.bytes);
+        let mut best: Option<(f64, u32)> = None;
+        for number in self.pages.numbers() {
+            let page = self.pages.page(number);
+            if !page.state().is_full() {
+                continue;
+            }
+            let (live, used) = (page.live(), page.end_bytes());
+            let is_dirty = used - PAGE_HEAD_BYTES > live;
+            // A page that a crash made full may be all live and nearly empty.
+            let is_small = used < self.pages.bytes * 3 / 4;
+            if !(is_dirty || is_small) || room.saturating_sub(live) < garbage_min {
+                continue;
+            }
+            let used_part = live as f64 / room as f64;
+            let age = (now.saturating_sub(page.stamp()) + 1) as f64;
+            let ratio = (1.0 - used_part) * age / (1.0 + used_part);
+            if best.is_none_or(|(best, _)| ratio > best) {
+                best = Some((ratio, number));
+            }
+        }
+        best.map(|(_, number)| number)
+    }
+
+    /// Moves what is live out of a page, and returns its size.
+    fn empty(&self, cleaning: &mut Cleaning, number: u32) -> Result<u64> {
+        let page = self.pages.page(number);
+        let log = &mut cleaning.log;
+        log.is_cleaners = true;
+        if page.live() == 0 {
+            return Ok(0);
+        }
+        let moved = if page.state() == State::LogFull {
+            self.move_records(log, number)
+        } else {
+            self.move_chains(log, number)
+        };
+        let moved = moved?;
+        // A writer that has just replaced a record in the page counts it out in a moment.
+        let mut backoff = Backoff::default();
+        for _ in 0..PATIENCE {
+            if page.live() == 0 {
+                return Ok(moved);
+            }
+            backoff.wait();
+        }
+        Err(damaged("the usage of a page", page.start()))
+    }
+
+    fn move_records(&self, log: &mut Log, number: u32) -> Result<u64> {
+        let page = self.pages.page(number);
+        let mut moves = Vec::new();
+        let mut at_end = page.start() + PAGE_HEAD_BYTES;
+        let mut failed = None;
+        for record in records(&self.medium, page.start(), page.end(), page.generation()) {
+            at_end = record.address + record.bytes();
+            let guard = self.pool.enter();
+            let is_live = self.refers_to(&record)?;
+            drop(guard);
+            if !is_live {
+                continue;
+            }
+            match self.copy(log, &record) {
+                Ok(copy) => moves.push((record, copy)),
+                Err(error) => {
+                    failed = Some(error);
+                    break;
+                }
+            }
+        }
+        if failed.is_none() && at_end != page.end() {
+            return Err(damaged("a record", at_end));
+        }
+        if let Some(head) = &mut log.records {
+            // DURABLE: all copies, before the table refers to any of them.
+            self.pages.persist(head);
+        }
+        let moved = self.redirect(&moves)?;
+        failed.map_or(Ok(moved), Err)
+    }
+
+    /// Copies a live record to the cleaner's log, and returns the address.
+    fn copy(&self, log: &mut Log, record: &Record) -> Result<u64> {
+        let content = record.content(&self.medium, &self.seed);
+        let (key, value) = content.ok_or_else(|| damaged("a record", record.address))?;
+        let address = log.room_for_record(&self.pages, record.bytes())?.next();
+        let copy = Record::new(address, 0, record.hash, &key, &value);
+        log.append(&self.medium, &copy, &key, &value, Flush::Nothing);
+        Ok(address)
+    }
+
+    /// Lets the table refer to copies instead of records, as far as it does refer to them still.
+    fn redirect(&self, moves: &[(Record, u64)]) -> Result<u64> {
+        let mut moved = 0;
+        for (record, copy) in moves {
+            let _stripe = self.stripes.lock(record.hash);
+            let spot = self.spot_of_record(record)?;
+            let Some(found) = spot.found else {
+                continue;
+            };
+            let entry = found.entry.at(*copy);
+            // ORDER: Release pairs with the Acquire of lookups.
+            // DURABLE: the copy is; this word is before the page is released.
+            found.word.store(&self.medium, entry.0, Ordering::Release);
+            self.medium.flush(found.word);
+            let bytes = record.bytes();
+            self.pages.count_in(*copy, bytes);
+            self.pages.count_out(record.address, bytes);
+            moved += bytes;
+        }
+        // DURABLE: the table refers to the copies.
+        self.medium.fence();
+        Ok(moved)
+    }
+
+    fn move_chains(&self, log: &mut Log, number: u32) -> Result<u64> {
+        let page = self.pages.page(number);
+        let mut moved = 0;
+        let all: Vec<_> = self.pages.chains(page.start(), page.end()).collect();
+        for (address, chain) in all {
+            let _stripe = self.stripes.lock(chain.hash());
+            let (bucket, entry) = self.bucket(chain.hash());
+            if entry != Entry::chain(address, chain.lines()) {
+                continue;
+            }
+            let entries: Vec<Entry> = super::table::entries(&self.medium, bucket, entry)?
+                .map(|(_, entry)| entry)
+                .collect();
+            let copy = self.write_chain(log, &entries, chain.hash())?;
+            // DURABLE: the copy, before its bucket refers to it.
+            self.medium.fence();
+            // ORDER: Release pairs with the Acquire of lookups.
+            // DURABLE: the bucket refers to the copy, before the page is released.
+            bucket.store_persist(&self.medium, copy.0, Ordering::Release);
+            let bytes = copy.lines() * LINE_BYTES;
+            self.pages.count_in(copy.address(), bytes);
+            self.pages.count_out(address, chain.bytes());
+            moved += chain.bytes();
+        }
+        Ok(moved)
+    }
+
+    /// A step of the cleaner that runs in the background: cleans a page if pages are getting few
+    /// and one is worth it.
+    pub(super) fn clean_if_due(&self) -> Result<Collected> {
+        let used = self.pages.numbers().count() as u64;
+        // An eighth of all pages is kept free, so that writers do not have to clean themselves.
+        if used * 8 < self.pages_max() * 7 {
+            return Ok(Collected::default());
+        }
+        let garbage_min = self.pages.bytes / WORTHWHILE_PART;
+        let mut cleaning = self.cleaning.lock();
+        match self.clean_one(&mut cleaning, garbage_min) {
+            Err(error) if is_full(&error) => Ok(Collected::default()),
+            done => done,
+        }
+    }
+
+    /// The open pages of all logs, the cleaner's included.
+    pub(super) fn open_heads(&self) -> Vec<Head> {
+        let cleaners = self.cleaning.lock();
+        let of_log = |log: &Log| [log.records, log.chains];
+        let mut heads: Vec<Head> = of_log(&cleaners.log).into_iter().flatten().collect();
+        for log in self.logs.each() {
+            heads.extend(of_log(&log).into_iter().flatten());
+        }
+        heads
+    }
+}
+
+impl Scmkv {
+    /// Empties the page that is best to be emptied, if any has garbage, whether space is wanted or
+    /// not. With [`Options::cleans`](super::Options::cleans), and by writers that find no space,
+    /// this is done anyway.
+    ///
+    /// # Errors
+    /// Damage on the medium.
+    pub fn collect_garbage(&self) -> Result<Collected> {
+        let volume = &self.volume;
+        let mut cleaning = volume.cleaning.lock();
+        match volume.clean_one(&mut cleaning, 0) {
+            Err(error) if is_full(&error) => Ok(Collected::default()),
+            done => done,
+        }
+    }
+}

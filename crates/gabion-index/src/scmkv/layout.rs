@@ -1,0 +1,456 @@
+//! What an SCMKV keeps on its medium.
+//!
+//! All numbers are little-endian, all offsets and addresses count bytes from the start of the pool.
+//!
+//! **Header**, 128 bytes at the pool's root (the paper's superblock and checkpoint):
+//!
+//! | offset | bytes | meaning |
+//! |---|---|---|
+//! | 0 | 8 | magic, `GbScmkv1` |
+//! | 8 | 8 | bytes of a page, a power of two |
+//! | 16 | 8 | seed of the hash function |
+//! | 24 | 8 | number of descriptors in the page table |
+//! | 32 | 8 | entries that the store was planned for |
+//! | 40 | 8 | hash of the bytes before under the seed 0 |
+//! | 48 | 16 | zero |
+//! | 64 | 8 | the hash table: bits 0 to 47 its offset, 48 to 55 the logarithm of its buckets |
+//! | 72 | 8 | the table that it moves to, likewise; 0 if it moves to none |
+//! | 80 | 8 | `GbClosed` if the page table tells ends and usage of all pages; else 0 |
+//! | 88 | 40 | zero |
+//!
+//! **Descriptor** of a page, 32 bytes each behind the header (the paper's page information table):
+//!
+//! | offset | bytes | meaning |
+//! |---|---|---|
+//! | 0 | 8 | bits 0 to 47 offset of the page, 48 to 55 its state; 0 if there is none |
+//! | 8 | 8 | generation: no two pages ever have the same one |
+//! | 16 | 8 | bytes in use from its start on, once the page is full |
+//! | 24 | 8 | live bytes among them when this was written; bit 63: at most so many |
+//!
+//! States: 1 log that grows, 2 full log, 3 chains that grow, 4 full chains, 5 kept for cleaning.
+//!
+//! **Page**: a head of 64 bytes, then records or chains.
+//!
+//! | offset | bytes | meaning |
+//! |---|---|---|
+//! | 0 | 8 | magic, `GbScmPg1` |
+//! | 8 | 8 | number of its descriptor |
+//! | 16 | 8 | generation |
+//! | 24 | 8 | hash of the bytes before under the seed 0 |
+//! | 32 | 8 | bytes of the page that were made durable on purpose: damage before is no torn tail |
+//! | 40 | 24 | zero |
+//!
+//! **Record**, a multiple of 32 bytes, aligned to 32: this, then key, value, zeros.
+//!
+//! | offset | bytes | meaning |
+//! |---|---|---|
+//! | 0 | 8 | address of the record that it replaces, or 0 |
+//! | 8 | 8 | hash of the key |
+//! | 16 | 4 | bytes of the key |
+//! | 20 | 4 | bytes of the value |
+//! | 24 | 4 | check of the value, bound to hash and address |
+//! | 28 | 4 | check of the bytes before, bound to address and generation |
+//!
+//! **Chain**, a multiple of 64 bytes, aligned to 64: a word with the upper 48 bits of any hash of
+//! its bucket and, in the low 16, its size in lines of 64 bytes; then entries. In a page of chains
+//! the first zero word in the place of such a word is the end.
+//!
+//! **Bucket and entry**, 8 bytes. 0 is empty. Bit 63 clear: a record; bits 0 to 47 its address, 48
+//! to 62 the low bits of its key's hash. Bit 63 set, only in buckets: a chain; bits 0 to 47 its
+//! address, 48 to 62 its lines. All bits set: the bucket has moved to the next table.
+
+use std::mem::offset_of;
+
+use gabion_media::media_struct;
+use gabion_media::pmem::PAtomicU64;
+
+/// `GbScmkv1`, as the first word of a header.
+pub(super) const MAGIC: u64 = u64::from_le_bytes(*b"GbScmkv1");
+/// What kind of structure the pool is told that it holds.
+pub(super) const LAYOUT: u64 = MAGIC;
+/// `GbClosed`: the store was closed.
+pub(super) const CLOSED: u64 = u64::from_le_bytes(*b"GbClosed");
+/// `GbScmPg1`, as the first word of a page.
+pub(super) const PAGE_MAGIC: u64 = u64::from_le_bytes(*b"GbScmPg1");
+
+/// Smallest and largest pages, in bytes.
+pub(super) const PAGE_BYTES_MIN: u64 = 4096;
+pub(super) const PAGE_BYTES_MAX: u64 = 1 << 30;
+
+/// Bytes of a cache line.
+pub(super) const LINE_BYTES: u64 = 64;
+/// Bytes of a page's head.
+pub(super) const PAGE_HEAD_BYTES: u64 = size_of::<PageHead>() as u64;
+/// Bytes of a record's head, and the alignment of records.
+pub(super) const RECORD_HEAD_BYTES: u64 = size_of::<RecordHead>() as u64;
+/// Words of a line.
+pub(super) const LINE_WORDS: u64 = 8;
+
+/// Bit of a descriptor's live bytes: the number is an upper bound.
+pub(super) const AT_MOST: u64 = 1 << 63;
+
+const ADDRESS_BITS: u32 = 48;
+const ADDRESS_MASK: u64 = (1 << ADDRESS_BITS) - 1;
+const TAG_MASK: u64 = 0x7fff;
+const CHAIN_BIT: u64 = 1 << 63;
+
+/// Most lines of a chain; all bits of the field would look like a bucket that has moved.
+pub(super) const LINES_MAX: u64 = TAG_MASK - 1;
+
+media_struct! {
+    /// The header of a store.
+    pub(super) struct Header {
+        pub(super) magic: PAtomicU64,
+        pub(super) page_bytes: PAtomicU64,
+        pub(super) seed: PAtomicU64,
+        pub(super) pages: PAtomicU64,
+        pub(super) capacity: PAtomicU64,
+        pub(super) check: PAtomicU64,
+        pub(super) unused: [PAtomicU64; 2],
+        pub(super) table: PAtomicU64,
+        pub(super) next: PAtomicU64,
+        pub(super) closed: PAtomicU64,
+        pub(super) unused_too: [PAtomicU64; 5],
+    }
+
+    /// What the page table says of a page.
+    pub(super) struct Descriptor {
+        pub(super) place: PAtomicU64,
+        pub(super) generation: PAtomicU64,
+        pub(super) end: PAtomicU64,
+        pub(super) live: PAtomicU64,
+    }
+
+    /// The head of a page.
+    pub(super) struct PageHead {
+        pub(super) magic: PAtomicU64,
+        pub(super) number: PAtomicU64,
+        pub(super) generation: PAtomicU64,
+        pub(super) check: PAtomicU64,
+        pub(super) mark: PAtomicU64,
+        pub(super) unused: [PAtomicU64; 3],
+    }
+
+    /// The head of a record.
+    pub(super) struct RecordHead {
+        pub(super) old: PAtomicU64,
+        pub(super) hash: PAtomicU64,
+        /// Bytes of the key in the low half, of the value in the high one.
+        pub(super) lengths: PAtomicU64,
+        /// Check of the value in the low half, of the head in the high one.
+        pub(super) checks: PAtomicU64,
+    }
+}
+
+/// What a page is used for. The numbers are on media: never reuse one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub(super) enum State {
+    /// Not there.
+    Free = 0,
+    /// Records, and more will follow.
+    LogOpen = 1,
+    /// Records.
+    LogFull = 2,
+    /// Chains, and more will follow.
+    ChainsOpen = 3,
+    /// Chains.
+    ChainsFull = 4,
+    /// Nothing: a page that only the cleaner may use.
+    Reserve = 5,
+}
+
+impl State {
+    /// Decodes a number read from a medium; `None` for one that this version does not know.
+    pub(super) fn from_u8(number: u8) -> Option<State> {
+        [
+            State::Free,
+            State::LogOpen,
+            State::LogFull,
+            State::ChainsOpen,
+            State::ChainsFull,
+            State::Reserve,
+        ]
+        .into_iter()
+        .find(|state| *state as u8 == number)
+    }
+
+    /// The state of a page of this kind that takes no more.
+    pub(super) fn full(self) -> State {
+        match self {
+            State::LogOpen => State::LogFull,
+            State::ChainsOpen => State::ChainsFull,
+            other => other,
+        }
+    }
+
+    /// Whether it holds records, full or not.
+    pub(super) fn is_log(self) -> bool {
+        matches!(self, State::LogOpen | State::LogFull)
+    }
+
+    /// Whether it is full of records or chains.
+    pub(super) fn is_full(self) -> bool {
+        matches!(self, State::LogFull | State::ChainsFull)
+    }
+}
+
+/// Where a page is, and in which state.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct PagePlace(pub(super) u64);
+
+impl PagePlace {
+    pub(super) fn new(offset: u64, state: State) -> PagePlace {
+        PagePlace(offset | u64::from(state as u8) << ADDRESS_BITS)
+    }
+
+    pub(super) fn offset(self) -> u64 {
+        self.0 & ADDRESS_MASK
+    }
+
+    pub(super) fn state(self) -> Option<State> {
+        let number = u8::try_from(self.0 >> ADDRESS_BITS).ok()?;
+        State::from_u8(number).filter(|state| (*state == State::Free) == (self.0 == 0))
+    }
+}
+
+/// Where a hash table is, and how large.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct TablePlace(pub(super) u64);
+
+impl TablePlace {
+    pub(super) const NONE: TablePlace = TablePlace(0);
+
+    pub(super) fn new(offset: u64, log2: u32) -> TablePlace {
+        TablePlace(offset | u64::from(log2) << ADDRESS_BITS)
+    }
+
+    pub(super) fn is_none(self) -> bool {
+        self.0 == 0
+    }
+
+    #[inline]
+    pub(super) fn offset(self) -> u64 {
+        self.0 & ADDRESS_MASK
+    }
+
+    /// Binary logarithm of the number of buckets.
+    #[inline]
+    pub(super) fn log2(self) -> u32 {
+        (self.0 >> ADDRESS_BITS & 0xff) as u32
+    }
+
+    pub(super) fn buckets(self) -> u64 {
+        1 << self.log2()
+    }
+
+    pub(super) fn bytes(self) -> u64 {
+        self.buckets() * 8
+    }
+
+    /// The offset of the bucket of a hash.
+    #[inline]
+    pub(super) fn bucket_of(self, hash: u64) -> u64 {
+        self.offset() + (hash >> (64 - self.log2())) * 8
+    }
+}
+
+/// A bucket of the table, or a word of a chain.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Entry(pub(super) u64);
+
+impl Entry {
+    pub(super) const EMPTY: Entry = Entry(0);
+    pub(super) const MOVED: Entry = Entry(u64::MAX);
+
+    /// A record whose key has this hash.
+    #[inline]
+    pub(super) fn record(address: u64, hash: u64) -> Entry {
+        Entry(address | (hash & TAG_MASK) << ADDRESS_BITS)
+    }
+
+    /// A chain of so many lines.
+    pub(super) fn chain(address: u64, lines: u64) -> Entry {
+        Entry(CHAIN_BIT | lines << ADDRESS_BITS | address)
+    }
+
+    #[inline]
+    pub(super) fn is_empty(self) -> bool {
+        self.0 == 0
+    }
+
+    #[inline]
+    pub(super) fn is_moved(self) -> bool {
+        self == Entry::MOVED
+    }
+
+    #[inline]
+    pub(super) fn is_chain(self) -> bool {
+        self.0 & CHAIN_BIT != 0
+    }
+
+    #[inline]
+    pub(super) fn address(self) -> u64 {
+        self.0 & ADDRESS_MASK
+    }
+
+    /// Lines of the chain.
+    #[inline]
+    pub(super) fn lines(self) -> u64 {
+        self.0 >> ADDRESS_BITS & TAG_MASK
+    }
+
+    /// Whether it may be the record of a key with this hash; not for a chain, nor an empty one.
+    #[inline]
+    pub(super) fn has_tag_of(self, hash: u64) -> bool {
+        self.0 >> ADDRESS_BITS == hash & TAG_MASK && !self.is_empty()
+    }
+
+    /// The same entry for a record that was moved.
+    pub(super) fn at(self, address: u64) -> Entry {
+        Entry(self.0 & !ADDRESS_MASK | address)
+    }
+}
+
+/// The first word of a chain.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct ChainHead(pub(super) u64);
+
+impl ChainHead {
+    pub(super) fn new(hash: u64, lines: u64) -> ChainHead {
+        ChainHead(hash & !0xffff | lines)
+    }
+
+    /// A hash that leads to the chain's bucket.
+    pub(super) fn hash(self) -> u64 {
+        self.0 & !0xffff
+    }
+
+    pub(super) fn lines(self) -> u64 {
+        self.0 & 0xffff
+    }
+
+    pub(super) fn bytes(self) -> u64 {
+        self.lines() * LINE_BYTES
+    }
+}
+
+/// Bytes of a record.
+#[inline]
+pub(super) fn record_bytes(key_bytes: u64, value_bytes: u64) -> u64 {
+    (RECORD_HEAD_BYTES + key_bytes + value_bytes).next_multiple_of(RECORD_HEAD_BYTES)
+}
+
+const _: () = {
+    assert!(size_of::<Header>() == 128 && offset_of!(Header, table) == 64);
+    assert!(size_of::<Descriptor>() == 32 && offset_of!(Descriptor, live) == 24);
+    assert!(size_of::<PageHead>() == 64 && offset_of!(PageHead, mark) == 32);
+    // A head never straddles two lines.
+    assert!(size_of::<RecordHead>() == 32 && offset_of!(RecordHead, checks) == 24);
+    assert!(LINE_BYTES.is_multiple_of(RECORD_HEAD_BYTES));
+    assert!(size_of::<PagePlace>() == 8 && size_of::<TablePlace>() == 8);
+    assert!(size_of::<Entry>() == 8 && size_of::<ChainHead>() == 8);
+    assert!(LINES_MAX <= 0xffff);
+};
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Rows of the table in this file's essay under the heading `name`: offset and bytes.
+    fn table(name: &str) -> Vec<(u64, u64)> {
+        let text = include_str!("layout.rs");
+        let from = text.find(&format!("//! **{name}**")).expect("a heading");
+        let table = text[from..]
+            .lines()
+            .skip_while(|line| !line.contains("|---"));
+        table
+            .skip(1)
+            .take_while(|line| line.starts_with("//! |"))
+            .map(|line| {
+                let mut cells = line.split('|').skip(1).map(str::trim);
+                let mut number = || cells.next().and_then(|cell| cell.parse().ok());
+                (number().expect("an offset"), number().expect("a size"))
+            })
+            .collect()
+    }
+
+    #[test]
+    fn the_tables_say_what_the_types_are() {
+        let sizes = [
+            ("Header", size_of::<Header>()),
+            ("Descriptor", size_of::<Descriptor>()),
+            ("Page", size_of::<PageHead>()),
+            ("Record", size_of::<RecordHead>()),
+        ];
+        for (name, bytes) in sizes {
+            let mut end = 0;
+            for (offset, size) in table(name) {
+                assert_eq!(offset, end, "{name}");
+                end = offset + size;
+            }
+            assert_eq!(end, bytes as u64, "{name}");
+        }
+        let offsets = |name| -> Vec<u64> { table(name).into_iter().map(|(at, _)| at).collect() };
+        let header = [
+            offset_of!(Header, magic),
+            offset_of!(Header, page_bytes),
+            offset_of!(Header, seed),
+            offset_of!(Header, pages),
+            offset_of!(Header, capacity),
+            offset_of!(Header, check),
+            offset_of!(Header, unused),
+            offset_of!(Header, table),
+            offset_of!(Header, next),
+            offset_of!(Header, closed),
+            offset_of!(Header, unused_too),
+        ];
+        assert_eq!(offsets("Header"), header.map(|at| at as u64));
+        let record = [
+            offset_of!(RecordHead, old),
+            offset_of!(RecordHead, hash),
+            offset_of!(RecordHead, lengths),
+            offset_of!(RecordHead, lengths) + 4,
+            offset_of!(RecordHead, checks),
+            offset_of!(RecordHead, checks) + 4,
+        ];
+        assert_eq!(offsets("Record"), record.map(|at| at as u64));
+    }
+
+    #[test]
+    fn words_give_back_what_they_were_made_of() {
+        let far = ADDRESS_MASK & !63;
+        let entry = Entry::record(far, u64::MAX);
+        assert!(!entry.is_chain() && !entry.is_empty() && !entry.is_moved());
+        assert!(entry.has_tag_of(0x7fff) && !entry.has_tag_of(0x7ffe));
+        assert_eq!((entry.address(), entry.at(64).address()), (far, 64));
+        assert!(entry.at(64).has_tag_of(0x7fff));
+        let chain = Entry::chain(far, LINES_MAX);
+        assert!(chain.is_chain() && !chain.is_moved() && !chain.has_tag_of(LINES_MAX));
+        assert_eq!((chain.address(), chain.lines()), (far, LINES_MAX));
+        assert!(!Entry::EMPTY.has_tag_of(0));
+        let head = ChainHead::new(0xabcd_ef01_2345_6789, 3);
+        assert_eq!(
+            (head.hash(), head.lines(), head.bytes()),
+            (0xabcd_ef01_2345_0000, 3, 192)
+        );
+        let place = PagePlace::new(far, State::Reserve);
+        assert_eq!((place.offset(), place.state()), (far, Some(State::Reserve)));
+        assert_eq!(PagePlace(0).state(), Some(State::Free));
+        assert_eq!(PagePlace(64).state(), None);
+        assert_eq!(PagePlace(6 << 48 | 64).state(), None);
+        let table = TablePlace::new(4096, 10);
+        assert_eq!(
+            (table.offset(), table.buckets(), table.bytes()),
+            (4096, 1024, 8192)
+        );
+        assert_eq!(table.bucket_of(u64::MAX), 4096 + 1023 * 8);
+    }
+
+    #[test]
+    fn records_are_whole_heads_long() {
+        assert_eq!(record_bytes(0, 0), 32);
+        assert_eq!(record_bytes(1, 0), 64);
+        assert_eq!(record_bytes(16, 100), 160);
+    }
+}

@@ -1,0 +1,353 @@
+//! Images that a failure of the power may leave of a strict store: nothing that has returned is
+//! lost, nothing is there by halves, no page is lost, and the store goes on.
+//!
+//! `GABION_CRASH_ALL`, and with it `GABION_CRASH_SAMPLE` and `GABION_CRASH_DEPTH`, make the tests
+//! longer, and so do more `GABION_CRASH_HISTORIES`.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+use gabion_media::pmem::explore::{Act, Explorer, Limits, Outcome, Report, Run, Stage, Subject};
+use gabion_media::pmem::{Pool, PoolOptions};
+use gabion_media::{Error as MediaError, PoolFault};
+
+use super::super::writepath::is_full;
+use super::super::{Durability, Options, Scmkv};
+use super::{check, content, key, number_of, small, value};
+use crate::suite::crash::{from_env, limits};
+use crate::{Error, Seed};
+
+/// An operation with the numbers of a key and of a value.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Op {
+    Put(u64, u64),
+    /// A put that is strict even in a relaxed store.
+    PutStrict(u64, u64),
+    Delete(u64),
+    Get(u64),
+    Collect,
+    Enlarge,
+    Persist,
+}
+
+/// What the explorer is given.
+pub(super) struct Small {
+    pub(super) durability: Durability,
+    pub(super) bytes: u64,
+}
+
+/// What an operation told of the value before: whether there was none.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Told {
+    Nothing,
+    Missing,
+    Value(Option<u64>),
+}
+
+impl Small {
+    fn pool_options(&self, stage: &Stage) -> PoolOptions {
+        PoolOptions {
+            heaps: 1,
+            chunk_bytes: 4096,
+            watcher: Some(stage.watcher().clone()),
+            ..Scmkv::pool_options()
+        }
+    }
+
+    pub(super) fn options(&self) -> Options {
+        Options {
+            durability: self.durability,
+            ..small()
+        }
+    }
+
+    /// The pool on a medium; none if a crash interrupted its creation.
+    fn pool(&self, stage: &Stage) -> Result<Option<Pool>, String> {
+        match Pool::open_in(stage.region(), self.pool_options(stage)) {
+            Ok(pool) => Ok(Some(pool)),
+            Err(MediaError::Pool {
+                fault: PoolFault::Incomplete,
+                ..
+            }) => Ok(None),
+            Err(error) => Err(error.to_string()),
+        }
+    }
+
+    /// Runs an operation. `Err(None)` is for want of space.
+    pub(super) fn run(&self, store: &Scmkv, op: &Op) -> Result<Told, Option<String>> {
+        let missing = |is_missing: bool| {
+            if is_missing {
+                Told::Missing
+            } else {
+                Told::Nothing
+            }
+        };
+        let told = match *op {
+            Op::Put(k, v) => store.put(&key(k), &value(v)).map(missing),
+            Op::PutStrict(k, v) => store
+                .put_with(&key(k), &value(v), Durability::Strict)
+                .map(missing),
+            Op::Delete(k) => store.delete(&key(k)).map(|was_there| missing(!was_there)),
+            Op::Get(k) => store.get(&key(k)).map(|found| {
+                let number = |bytes: Vec<u8>| number_of(&bytes).unwrap_or(u64::MAX);
+                Told::Value(found.map(number))
+            }),
+            Op::Collect => store.collect_garbage().map(|_| Told::Nothing),
+            Op::Enlarge => store.enlarge().map(|()| Told::Nothing),
+            Op::Persist => store.persist().map(|()| Told::Nothing),
+        };
+        told.map_err(|error| (!is_full(&error)).then(|| error.to_string()))
+    }
+}
+
+impl Subject for Small {
+    type Op = Op;
+    type Structure = Scmkv;
+    type Content = BTreeMap<u64, u64>;
+
+    fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    fn create(&self, stage: &Stage) -> Result<Scmkv, String> {
+        let pool = match self.pool(stage)? {
+            Some(pool) => pool,
+            None => Pool::create_in(stage.region(), self.pool_options(stage))
+                .map_err(|error| error.to_string())?,
+        };
+        Scmkv::create(&pool, &self.options()).map_err(|error| error.to_string())
+    }
+
+    fn open(&self, stage: &Stage) -> Result<Option<Scmkv>, String> {
+        let Some(pool) = self.pool(stage)? else {
+            return Ok(None);
+        };
+        match Scmkv::open(&pool, &self.options()) {
+            Ok(store) => Ok(Some(store)),
+            Err(Error::NoRoot) => Ok(None),
+            Err(error) => Err(error.to_string()),
+        }
+    }
+
+    fn close(&self, store: Scmkv) -> Result<(), String> {
+        let pool = store.pool().clone();
+        store.close().map_err(|error| error.to_string())?;
+        pool.close().map_err(|error| error.to_string())
+    }
+
+    fn apply(&self, store: &Scmkv, op: &Op) -> Result<Outcome, String> {
+        match self.run(store, op) {
+            Ok(_) => Ok(Outcome::Done),
+            Err(None) => Ok(Outcome::Refused),
+            Err(Some(error)) => Err(error),
+        }
+    }
+
+    fn content(&self, store: &Scmkv) -> Result<BTreeMap<u64, u64>, String> {
+        check(store)?;
+        content(store)
+    }
+
+    fn empty(&self) -> BTreeMap<u64, u64> {
+        BTreeMap::new()
+    }
+
+    fn expect(&self, content: &mut BTreeMap<u64, u64>, op: &Op) {
+        match *op {
+            Op::Put(k, v) | Op::PutStrict(k, v) => {
+                content.insert(k, v);
+            }
+            Op::Delete(k) => {
+                content.remove(&k);
+            }
+            Op::Get(_) | Op::Collect | Op::Enlarge | Op::Persist => {}
+        }
+    }
+
+    fn name(&self, op: &Op) -> &'static str {
+        match op {
+            Op::Put(..) => "put",
+            Op::PutStrict(..) => "strict put",
+            Op::Delete(_) => "delete",
+            Op::Get(_) => "get",
+            Op::Collect => "collect",
+            Op::Enlarge => "enlarge",
+            Op::Persist => "persist",
+        }
+    }
+
+    fn probes(&self) -> Vec<Op> {
+        vec![
+            Op::Put(900, 8),
+            Op::Put(900, 15),
+            Op::Delete(1),
+            Op::Put(1, 22),
+            Op::Collect,
+        ]
+    }
+
+    fn reports_loads(&self) -> bool {
+        true
+    }
+}
+
+/// A history: its name, its preparation, and what is explored.
+pub(super) type History = (&'static str, Vec<Op>, Vec<Act<Op>>);
+
+pub(super) fn acts(ops: impl IntoIterator<Item = Op>) -> Vec<Act<Op>> {
+    ops.into_iter().map(Act::Op).collect()
+}
+
+pub(super) fn puts(keys: Range<u64>, first: u64, step: u64) -> Vec<Op> {
+    let put = |(at, k): (u64, u64)| Op::Put(k, first + at * step);
+    (0..).zip(keys).map(put).collect()
+}
+
+/// Histories that a store of any durability goes through.
+pub(super) fn histories() -> Vec<History> {
+    let mut life = acts([
+        Op::Put(4, 100),
+        Op::Put(1, 101),
+        Op::Delete(2),
+        Op::Put(2, 102),
+        Op::Put(4, 103),
+        Op::Delete(4),
+        Op::Delete(77),
+    ]);
+    life.push(Act::Reopen);
+    life.extend(acts([Op::Put(1, 104), Op::Persist, Op::Put(2, 105)]));
+    life.push(Act::Restart);
+    life.extend(acts([Op::Put(5, 106), Op::Delete(1), Op::Put(5, 107)]));
+    // Values of number 6 modulo 7 take the most space: seven of them fill a page.
+    let large = |keys| puts(keys, 6, 7);
+    vec![
+        ("creation", vec![], acts([Op::Put(1, 1), Op::Put(2, 2)])),
+        ("life", puts(0..4, 1, 7), life),
+        (
+            "chain growth",
+            puts(0..24, 7, 7),
+            acts(puts(24..34, 700, 7)),
+        ),
+        (
+            "chain shrinking",
+            puts(0..10, 7, 7),
+            acts((0..10).map(Op::Delete)),
+        ),
+        (
+            "page turnover",
+            large(0..5),
+            acts([
+                Op::Put(0, 76),
+                Op::Put(5, 83),
+                Op::Put(6, 90),
+                Op::Put(1, 97),
+                Op::Put(7, 104),
+                Op::Delete(6),
+                Op::Put(6, 111),
+            ]),
+        ),
+        (
+            "collection",
+            [large(0..16), (0..9).map(Op::Delete).collect()].concat(),
+            acts([
+                Op::Collect,
+                Op::Put(20, 300),
+                Op::Collect,
+                Op::Put(10, 301),
+                Op::Collect,
+                Op::Delete(11),
+            ]),
+        ),
+        (
+            "collection of chains",
+            [
+                puts(0..60, 7, 7),
+                (8..60).map(Op::Delete).collect(),
+                puts(70..150, 7, 7),
+            ]
+            .concat(),
+            acts([Op::Collect, Op::Collect, Op::Collect, Op::Collect]),
+        ),
+        (
+            "enlarging",
+            puts(0..12, 7, 7),
+            acts([
+                Op::Enlarge,
+                Op::Put(12, 800),
+                Op::Delete(3),
+                Op::Put(1, 801),
+            ]),
+        ),
+    ]
+}
+
+/// A store without space: puts clean, and are refused in the end.
+fn shortage() -> History {
+    let large = |keys| puts(keys, 6, 7);
+    (
+        "shortage",
+        [large(0..90), puts(0..40, 706, 7)].concat(),
+        acts([
+            Op::Put(0, 1007),
+            Op::Put(1, 1014),
+            Op::Delete(2),
+            Op::Put(200, 1021),
+            Op::Put(3, 1028),
+        ]),
+    )
+}
+
+/// Histories of random operations, of which `seed` makes one.
+pub(super) fn random_history(seed: u64) -> History {
+    let mut random = (0..).map(|number| Seed::new(seed).hash_u64(number));
+    let mut below = move |limit: u64| random.next().map_or(0, |number| number % limit);
+    let keys = 4 + below(60);
+    let mut op = |number: u64| match below(24) {
+        0..=13 => Op::Put(below(keys), number),
+        14..=18 => Op::Delete(below(keys)),
+        19 => Op::PutStrict(below(keys), number),
+        20 => Op::Persist,
+        21..=22 => Op::Collect,
+        _ => Op::Get(below(keys)),
+    };
+    let setup = (1..keys * 2).map(&mut op).collect();
+    let acts = (1000..1008).map(|number| Act::Op(op(number))).collect();
+    ("random", setup, acts)
+}
+
+/// The limits of the tests of indexes, or fewer images: each one is a whole store that is read,
+/// checked and cleaned.
+pub(super) fn few() -> Limits {
+    let few = Limits {
+        all: 12,
+        sample: 6,
+        nested_all: 2,
+        nested_sample: 1,
+        ..limits()
+    };
+    let is_long = std::env::var_os("GABION_CRASH_ALL").is_some();
+    if is_long { limits() } else { few }
+}
+
+pub(super) fn strict() -> Small {
+    Small {
+        durability: Durability::Strict,
+        bytes: 160 << 10,
+    }
+}
+
+#[test]
+fn power_failures_lose_nothing_of_a_strict_store() {
+    let subject = strict();
+    let mut explorer = Explorer::new(&subject, few());
+    let mut total = Report::default();
+    let random = (0..from_env("GABION_CRASH_HISTORIES", 2)).map(random_history);
+    let all = histories().into_iter().chain([shortage()]).chain(random);
+    for (name, setup, acts) in all {
+        let run = Run::record(&subject, name, &setup, &acts).expect(name);
+        let report = explorer.explore(&run);
+        assert!(report.is_clean(), "{name}: {report}");
+        total.add(report);
+    }
+    println!("strict: {total}");
+}

@@ -1,0 +1,215 @@
+//! Opening: what is refused, what is found after a crash, what a clean close saves.
+
+use super::super::layout::{Header, PAGE_HEAD_BYTES, RECORD_HEAD_BYTES, State};
+use super::super::{Durability, Options, Scmkv};
+use super::{check, content, key, pool, small, value};
+use crate::Error;
+
+fn relaxed() -> Options {
+    Options {
+        durability: Durability::Relaxed,
+        ..small()
+    }
+}
+
+/// Spoils the value of the newest record of the only log, as a failure of the power may.
+fn lose_last(store: &Scmkv) {
+    let log = store.volume.logs.mine();
+    let head = log.records.expect("an open page");
+    let page = &store.volume.pages;
+    let end = head.start + page.bytes;
+    let records: Vec<_> =
+        super::super::record::records(store.pool(), head.start, end, head.generation).collect();
+    let last = records.last().expect("a record");
+    let at = last.address + RECORD_HEAD_BYTES + last.key_bytes;
+    store.pool().write(at, &[0xee]);
+}
+
+fn reopen(store: Scmkv) -> Result<Scmkv, Error> {
+    let pool = store.pool().clone();
+    drop(store);
+    Scmkv::open(&pool, &relaxed())
+}
+
+#[test]
+fn a_lost_put_gives_way_to_what_it_replaced() {
+    let store = Scmkv::create(&pool(256 << 10), &relaxed()).expect("space");
+    for number in 1..4 {
+        store.put(&key(number), &value(number)).expect("space");
+    }
+    store.put(&key(2), &value(20)).expect("space");
+    lose_last(&store);
+    let store = reopen(store).expect("a store");
+    assert_eq!(store.get(&key(2)).expect("sound"), Some(value(2)));
+    assert_eq!(store.stats().rolled_back, 1);
+    // A new key that is lost is not there; the one before stays.
+    store.put(&key(9), &value(9)).expect("space");
+    lose_last(&store);
+    let store = reopen(store).expect("a store");
+    assert_eq!(store.get(&key(9)).expect("sound"), None);
+    assert_eq!(check(&store), Ok(3));
+    // Several lost versions of one key.
+    for number in 30..33 {
+        store.put(&key(3), &value(number)).expect("space");
+    }
+    let log = store.volume.logs.mine().records.expect("an open page");
+    store.pool().write(
+        log.start + PAGE_HEAD_BYTES + RECORD_HEAD_BYTES + 11,
+        &[0xee],
+    );
+    let store = reopen(store).expect("a store");
+    assert_eq!(store.get(&key(3)).expect("sound"), Some(value(3)));
+    assert_eq!(store.stats().rolled_back, 3);
+    check(&store).expect("sound");
+}
+
+/// A key that was deleted and put again, and then lost: neither is there, nor what was deleted.
+#[test]
+fn rolling_back_does_not_bring_back_what_was_deleted() {
+    let store = Scmkv::create(&pool(256 << 10), &relaxed()).expect("space");
+    store.put(&key(1), &value(1)).expect("space");
+    assert!(store.delete(&key(1)).expect("sound"));
+    store.put(&key(1), &value(2)).expect("space");
+    lose_last(&store);
+    let store = reopen(store).expect("a store");
+    assert_eq!(store.get(&key(1)).expect("sound"), None);
+    assert_eq!(check(&store), Ok(0));
+}
+
+/// What was made durable on purpose and is not what was written is damage, and is not taken back
+/// silently.
+#[test]
+fn damage_before_the_mark_is_told() {
+    let store = Scmkv::create(&pool(256 << 10), &relaxed()).expect("space");
+    store.put(&key(1), &value(1)).expect("space");
+    store.persist().expect("a pool in memory");
+    lose_last(&store);
+    let error = reopen(store).expect_err("damage");
+    assert!(matches!(error, Error::Damaged { .. }), "{error}");
+}
+
+/// The cleaner gives a page back only when no record can be rolled back to one in it.
+#[test]
+fn what_a_lost_record_replaced_is_there_though_its_page_was_cleaned() {
+    let store = Scmkv::create(&pool(256 << 10), &relaxed()).expect("space");
+    for number in 0..40 {
+        store
+            .put(&key(number), &value(6 + 7 * number))
+            .expect("space");
+    }
+    let before = content(&store).expect("sound");
+    // Everything in the first pages is replaced by records that are not durable yet; they fit into
+    // one page.
+    for number in 0..20 {
+        store.put(&key(number), &value(7 * number)).expect("space");
+    }
+    let replaced = content(&store).expect("sound");
+    while store.collect_garbage().expect("sound").pages > 0 {}
+    // Now they are durable: what the explorer may lose is nothing of them.
+    let log = store.volume.logs.mine().records.expect("an open page");
+    assert_eq!(log.persisted, log.tail);
+    store.put(&key(3), &value(1)).expect("space");
+    lose_last(&store);
+    let store = reopen(store).expect("a store");
+    assert_eq!(content(&store).expect("sound"), replaced);
+    assert_ne!(before, replaced);
+    check(&store).expect("sound");
+}
+
+/// A clean close keeps the open pages open and all usage known; a crash makes them full and leaves
+/// the usage to be counted.
+#[test]
+fn a_clean_close_is_told_from_a_crash() {
+    let store = Scmkv::create(&pool(256 << 10), &small()).expect("space");
+    for number in 0..30 {
+        store.put(&key(number), &value(number)).expect("space");
+    }
+    let pages = store.stats();
+    let pool = store.pool().clone();
+    store.close().expect("it closes");
+    let store = Scmkv::open(&pool, &small()).expect("a store");
+    let reopened = store.stats();
+    assert_eq!(reopened.live_bytes, pages.live_bytes);
+    assert_eq!((reopened.pages, reopened.pages_uncounted), (pages.pages, 0));
+    store.put(&key(99), &value(1)).expect("space");
+    assert_eq!(store.stats().pages, pages.pages);
+    drop(store);
+    let store = Scmkv::open(&pool, &small()).expect("a store");
+    let crashed = store.stats();
+    assert_eq!(crashed.pages_uncounted, crashed.pages - 2);
+    let is_open = |number: &u32| {
+        let state = store.volume.pages.page(*number).state();
+        matches!(state, State::LogOpen | State::ChainsOpen)
+    };
+    assert_eq!(store.volume.pages.numbers().filter(is_open).count(), 0);
+    store.collect_garbage().expect("sound");
+    assert_eq!(store.stats().pages_uncounted, 0);
+    assert_eq!(check(&store), Ok(31));
+}
+
+#[test]
+fn what_is_no_store_is_refused() {
+    let empty = pool(256 << 10);
+    assert!(matches!(Scmkv::open(&empty, &small()), Err(Error::NoRoot)));
+    let store = Scmkv::create(&empty, &small()).expect("space");
+    drop(store);
+    let again = Scmkv::create(&empty, &small());
+    assert!(matches!(again, Err(Error::RootTaken)));
+}
+
+/// Every bit of the header and of the page table that is flipped is found, or changes nothing; and
+/// nothing panics.
+#[test]
+fn flipped_bits_of_the_header_are_found_or_harmless() {
+    let pool = pool(128 << 10);
+    let store = Scmkv::create(&pool, &small()).expect("space");
+    for number in 0..40 {
+        store.put(&key(number), &value(number)).expect("space");
+    }
+    let expected = content(&store).expect("sound");
+    store.close().expect("it closes");
+    let root = pool.root::<Header>().raw();
+    let image = pool.region().to_vec();
+    let mut refused = 0;
+    for bit in 0..8 * (128 + 8 * 32) {
+        let at = usize::try_from(root + bit / 8).expect("small");
+        pool.region().write(0, &image);
+        pool.region().write(at, &[image[at] ^ (1 << (bit % 8))]);
+        match Scmkv::open(&pool, &small()) {
+            Err(_) => refused += 1,
+            // Damage of what is not in use, of usage, or a word that leads elsewhere.
+            Ok(store) => match (store.check(), content(&store)) {
+                (Ok(_), found) => assert_eq!(found.as_ref(), Ok(&expected), "bit {bit}"),
+                (Err(_), _) => refused += 1,
+            },
+        }
+    }
+    pool.region().write(0, &image);
+    assert!(refused > 8 * 48, "{refused}");
+}
+
+/// A flipped bit in a record is found when it is read.
+#[test]
+fn flipped_bits_of_records_are_found() {
+    let pool = pool(128 << 10);
+    let store = Scmkv::create(&pool, &small()).expect("space");
+    store.put(&key(5), &value(5)).expect("space");
+    let head = store.volume.logs.mine().records.expect("an open page");
+    let record = head.start + PAGE_HEAD_BYTES;
+    let length = RECORD_HEAD_BYTES + key(5).len() as u64 + value(5).len() as u64;
+    for bit in 0..8 * length {
+        let mut byte = [0];
+        pool.read(record + bit / 8, &mut byte);
+        pool.write(record + bit / 8, &[byte[0] ^ (1 << (bit % 8))]);
+        assert!(store.check().is_err(), "bit {bit}");
+        match store.get(&key(5)) {
+            // A key that is not what was asked for is another key.
+            Ok(None) | Err(Error::Damaged { .. }) => {}
+            // The address of the record before, and the check of the head, concern recovery.
+            Ok(Some(found)) => assert_eq!(found, value(5), "bit {bit}"),
+            Err(error) => panic!("bit {bit}: {error}"),
+        }
+        pool.write(record + bit / 8, &byte);
+    }
+    check(&store).expect("sound");
+}
