@@ -43,13 +43,10 @@
 //! # }
 //! ```
 
-<<<<<<< HEAD
 pub use gabion_index::Plan as IndexPlan;
-=======
 pub use gabion_index::scmkv::{
     Durability as ScmkvDurability, Options as ScmkvOptions, Scmkv, ScmkvStats,
 };
->>>>>>> d9ade66 (index: add SCMKV, a log-structured store on persistent memory)
 pub use gabion_index::turbo::{Options as TurboOptions, TurboHash, TurboStats};
 pub use gabion_index::{Cceh, Error as IndexError, Index, Item, LevelHash, PClht};
 pub use gabion_media::pmem::{Class, Pool, PoolOptions, PoolStats};

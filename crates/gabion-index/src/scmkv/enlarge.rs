@@ -43,15 +43,14 @@ impl Volume {
         self.double()
     }
 
-    /// Doubles the table as long as it has too many entries, and tells whether it did.
-    pub(super) fn enlarge_if_crowded(&self) -> Result<bool> {
+    /// Doubles the table as long as it has too many entries, and tells whether it is another one
+    /// than `before`.
+    pub(super) fn enlarge_if_crowded(&self, before: TablePlace) -> Result<bool> {
         let _enlarging = self.enlarging.lock();
-        let mut has_doubled = false;
         while self.load_of_sample()? >= LOAD_MAX {
             self.double()?;
-            has_doubled = true;
         }
-        Ok(has_doubled)
+        Ok(self.table() != before)
     }
 
     /// Doubles the table, or ends a doubling that was begun.
@@ -210,7 +209,7 @@ impl Volume {
         }
         // Long chains from an uneven spread are no reason; they are forgotten.
         self.counts.forget_chains();
-        match self.enlarge_if_crowded() {
+        match self.enlarge_if_crowded(self.table()) {
             Err(error) if is_full(&error) => Ok(()),
             done => done.map(|_| ()),
         }

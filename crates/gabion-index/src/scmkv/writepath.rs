@@ -28,6 +28,7 @@ impl Volume {
         self.check_sizes(key, value)?;
         let hash = self.seed.hash_bytes(key);
         loop {
+            let table = self.table();
             match self.try_put(key, value, hash, durability) {
                 Err(error) if is_full(&error) => {
                     if !self.make_room()? {
@@ -36,7 +37,7 @@ impl Volume {
                 }
                 // A table that is much too small.
                 Err(error @ Error::ChainLimit { .. }) => {
-                    if !self.enlarge_if_crowded()? {
+                    if !self.enlarge_if_crowded(table)? {
                         return Err(error);
                     }
                 }
