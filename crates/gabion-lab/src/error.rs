@@ -32,6 +32,9 @@ pub enum Error {
     /// A store of ours failed.
     #[error(transparent)]
     Store(#[from] gabion::Error),
+    /// A structure of ours failed.
+    #[error(transparent)]
+    Structure(#[from] gabion_index::Error),
     /// Another store failed.
     #[error("{target}: {message}")]
     Peer {

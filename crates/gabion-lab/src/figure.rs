@@ -8,6 +8,7 @@
 use crate::Error;
 use crate::result::PhaseResult;
 use crate::run::Settings;
+use crate::structure::STRUCTURE_FIGURES;
 use crate::summary::Spread;
 use crate::workload::Distribution;
 
@@ -295,7 +296,10 @@ impl Figure {
         if let Some(figure) = FIGURES.iter().find(|figure| figure.name == name) {
             return Ok(figure);
         }
-        let names: Vec<_> = FIGURES.iter().map(|figure| figure.name).collect();
+        let ours = FIGURES.iter().map(|figure| figure.name);
+        let names: Vec<_> = ours
+            .chain(STRUCTURE_FIGURES.iter().map(|figure| figure.name))
+            .collect();
         Err(Error::Request(format!(
             "no figure is named {name}; there are {}",
             names.join(", ")
@@ -323,16 +327,22 @@ impl Figure {
     }
 }
 
+/// Refuses a scale that is none.
+pub(crate) fn check_scale(scale: f64) -> Result<(), Error> {
+    if scale > 0.0 && scale <= 1.0 {
+        return Ok(());
+    }
+    let sentence = format!("a scale of {scale} is not above 0 and at most 1");
+    Err(Error::Request(sentence))
+}
+
 impl Part {
     /// The settings of this part at `scale` times the paper's size.
     ///
     /// # Errors
     /// [`Error::Request`] unless `scale` is above 0 and at most 1.
     pub fn settings(&self, scale: f64) -> Result<Settings, Error> {
-        if !(scale > 0.0 && scale <= 1.0) {
-            let sentence = format!("a scale of {scale} is not above 0 and at most 1");
-            return Err(Error::Request(sentence));
-        }
+        check_scale(scale)?;
         #[expect(
             clippy::cast_possible_truncation,
             clippy::cast_sign_loss,

@@ -4,7 +4,8 @@
 //! library, [`workload`] lists the phases as data. [`run`] drives the threads of a phase on a
 //! store, [`measure`] counts what it cost, and [`result`] is the one format in which results are
 //! kept. [`plan`] is a run of several targets as data, [`experiment`] carries it out in processes
-//! of their own, and [`figure`] has the runs behind a paper's figures. [`summary`] puts results
+//! of their own, and [`figure`] has the runs behind a paper's figures, [`structure`] the figures
+//! about one structure, which need no run. [`summary`] puts results
 //! side by side, and [`page`] shows them.
 #![forbid(unsafe_code)]
 
@@ -15,6 +16,7 @@ pub mod page;
 pub mod plan;
 pub mod result;
 pub mod run;
+pub mod structure;
 pub mod summary;
 pub mod target;
 pub mod targets;

@@ -96,7 +96,7 @@ pub(crate) struct LabRunArguments {
     pub(crate) trials: TrialArguments,
 }
 
-/// Run a figure or table of the WipDB paper and show the paper's numbers beside ours.
+/// Run a figure or table of the papers and show the paper's numbers beside ours.
 ///
 /// Records, requests and times are those of the paper times --scale; threads and rates are the
 /// paper's. At full scale the stores take up to a terabyte and days.

@@ -14,6 +14,7 @@ use gabion_lab::page;
 use gabion_lab::plan::{Plan, Resources, labelled};
 use gabion_lab::result::PhaseResult;
 use gabion_lab::run::Settings;
+use gabion_lab::structure::{STRUCTURE_FIGURES, StructureFigure};
 use gabion_lab::summary::Summary;
 use gabion_lab::targets::Registry;
 use gabion_lab::text::count_text;
@@ -75,6 +76,9 @@ fn compare(arguments: &LabRunArguments, output: &mut Output) -> Result<(), Failu
 
 /// Runs the parts of a figure and shows the paper's numbers beside ours.
 fn figure(arguments: &LabFigureArguments, output: &mut Output) -> Result<(), Failure> {
+    if let Some(figure) = StructureFigure::named(&arguments.name) {
+        return structure_figure(figure, arguments, output);
+    }
     let figure = Figure::named(&arguments.name)?;
     let targets = match &*arguments.target {
         [] => figure.targets.iter().copied().map(str::to_owned).collect(),
@@ -106,6 +110,28 @@ fn figure(arguments: &LabFigureArguments, output: &mut Output) -> Result<(), Fai
     output.flush()?;
     tell_notes(&report.results);
     finish(&report, &reports)
+}
+
+/// Shows a figure about one structure, which is computed here and has no targets.
+fn structure_figure(
+    figure: &StructureFigure,
+    arguments: &LabFigureArguments,
+    output: &mut Output,
+) -> Result<(), Failure> {
+    let trials = &arguments.trials;
+    let has_report = [&trials.json, &trials.csv, &trials.html]
+        .iter()
+        .any(|path| path.is_some());
+    if !arguments.target.is_empty() || has_report {
+        return Err(Failure::new(format!(
+            "figure {} is about one structure: it has no targets and makes no report",
+            figure.name
+        )));
+    }
+    for line in figure.lines(arguments.scale)? {
+        output.line(&line)?;
+    }
+    Ok(())
 }
 
 /// The plan of these trials.
@@ -341,9 +367,7 @@ fn list(arguments: &LabListArguments, output: &mut Output) -> Result<(), Failure
                 "value_sizes": size.value_sizes,
             })
         });
-        let figures = FIGURES
-            .iter()
-            .map(|figure| json!({ "name": figure.name, "about": figure.about }));
+        let figures = figures().map(|(name, about)| json!({ "name": name, "about": about }));
         let presets = PRESETS
             .iter()
             .map(|(name, workloads)| json!({ "name": name, "workloads": workloads }));
@@ -376,9 +400,20 @@ fn list(arguments: &LabListArguments, output: &mut Output) -> Result<(), Failure
         let bytes = format!("{}+{}", size.key_bytes, size.value_bytes);
         output.line(&format!("  {:<13} {bytes:<9} {}", size.name, size.about))?;
     }
-    output.line("\nFigures of the WipDB paper")?;
-    for figure in FIGURES {
-        output.line(&format!("  {:<13} {}", figure.name, figure.about))?;
+    output.line("\nFigures and tables of the papers")?;
+    for (name, about) in figures() {
+        output.line(&format!("  {name:<13} {about}"))?;
     }
     Ok(())
+}
+
+/// Names of all figures, with a line about each.
+fn figures() -> impl Iterator<Item = (&'static str, &'static str)> {
+    let of_structures = STRUCTURE_FIGURES
+        .iter()
+        .map(|figure| (figure.name, figure.about));
+    FIGURES
+        .iter()
+        .map(|figure| (figure.name, figure.about))
+        .chain(of_structures)
 }

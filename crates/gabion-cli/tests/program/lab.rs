@@ -453,6 +453,12 @@ fn a_figure_shows_the_paper_s_numbers_beside_ours() {
         &outcome.stdout,
         &["parts that begin in", "wip after 100 % of regions"],
     );
+    let outcome = figure("3.9", "0.0001");
+    assert_eq!(outcome.status, Some(0), "{outcome:?}");
+    names(&outcome.stdout, &["paper, at 0.8", "(c) garbage collected"]);
+    let outcome = bare(&["lab", "figure", "3.9", "--target", "wip"]);
+    assert_eq!(outcome.status, Some(2), "{outcome:?}");
+    names(&outcome.stderr, &["figure 3.9 is about one structure"]);
     for (name, scale, words) in [
         ("7", "0.1", "no figure is named 7"),
         ("2.6", "2", "a scale of 2"),

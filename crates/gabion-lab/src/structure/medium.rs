@@ -1,5 +1,6 @@
 //! What the model of the medium counts.
 
+use std::borrow::Borrow;
 use std::sync::Arc;
 
 use gabion_index::turbo::Options;
@@ -9,27 +10,27 @@ use gabion_media::pmem::trace::Step;
 use gabion_media::pmem::{Pool, PoolOptions};
 use parking_lot::Mutex;
 
-use super::key_of;
+use super::{Scale, key_of};
 
 /// Figure 3.2: groups of accesses of 8 bytes to lines that lie at random or one behind the other.
-pub(super) fn accesses(_: u64) -> Result<()> {
-    println!("modelled ns per group of accesses of 8 bytes: random, sequential, their ratio");
-    println!("paper: 4 to 7 for groups of 16");
-    const GROUPS: u64 = 20_000;
+pub(super) fn accesses(scale: Scale) -> Result<Vec<String>> {
     const LINES: u64 = 1 << 26;
+    let groups = scale.of(20_000_000, 1000);
+    let mut lines = vec![
+        "modelled ns per group of accesses of 8 bytes: random, sequential, their ratio".to_owned(),
+        "paper: 4 to 7 for groups of 16".to_owned(),
+    ];
     for is_write in [false, true] {
-        println!(
-            "{}",
-            if is_write {
-                "writes, flushed, one fence"
-            } else {
-                "reads"
-            }
-        );
+        let what = if is_write {
+            "writes, flushed, one fence"
+        } else {
+            "reads"
+        };
+        lines.push(what.to_owned());
         for group in [1_u64, 2, 4, 8, 16, 32] {
             let [random, sequential] = [false, true].map(|is_sequential| {
                 let mut model = Model::new(Preset::OPTANE);
-                for first in 0..GROUPS {
+                for first in 0..groups {
                     for step in 0..group {
                         let number = if is_sequential {
                             first
@@ -43,13 +44,15 @@ pub(super) fn accesses(_: u64) -> Result<()> {
                         model.step(Step::Fence);
                     }
                 }
-                model.costs().estimated_ns as f64 / GROUPS as f64
+                model.costs().estimated_ns as f64 / groups as f64
             });
             let ratio = random / sequential;
-            println!("{group:>6}: {random:>7.0} {sequential:>7.0} {ratio:>5.1}");
+            lines.push(format!(
+                "{group:>6}: {random:>7.0} {sequential:>7.0} {ratio:>5.1}"
+            ));
         }
     }
-    Ok(())
+    Ok(lines)
 }
 
 fn access(model: &mut Model, offset: u64, is_write: bool) {
@@ -62,25 +65,27 @@ fn access(model: &mut Model, offset: u64, is_write: bool) {
     }
 }
 
-/// Entries of the tables on the model.
-const ENTRIES: u64 = 300_000;
-
 /// Figure 3.4, right half: bytes that operations read from the media and write to it.
-pub(super) fn volumes(_: u64) -> Result<()> {
-    println!("modelled bytes of the media per operation: read, written; persists (fences)");
-    println!("the paper's text has no numbers for these bars");
+pub(super) fn volumes(scale: Scale) -> Result<Vec<String>> {
+    let entries = scale.of(100_000_000, 1000);
+    let mut lines = vec![
+        "modelled bytes of the media per operation: read, written; persists (fences)".to_owned(),
+        "the paper's text has no numbers for these bars".to_owned(),
+    ];
     let word = |number: u64| number;
-    measure::<u64, u64>("TURBO16", word, word)?;
+    measure::<u64, u64>("TURBO16", entries, word, word, &mut lines)?;
     let bytes = |number: u64| [&number.to_le_bytes()[..], &[7; 7]].concat();
-    measure::<[u8], [u8]>("TURBO30", bytes, bytes)
+    measure::<[u8], [u8]>("TURBO30", entries, bytes, bytes, &mut lines)?;
+    Ok(lines)
 }
 
 fn measure<K: Item + ?Sized, V: Item + ?Sized>(
     name: &str,
+    entries: u64,
     key: fn(u64) -> K::Owned,
     value: fn(u64) -> V::Owned,
+    lines: &mut Vec<String>,
 ) -> Result<()> {
-    use std::borrow::Borrow;
     // As much smaller than the table as the paper's cache is smaller than its tables.
     let preset = Preset {
         cache_bytes: 64 * 11 * 256,
@@ -88,30 +93,30 @@ fn measure<K: Item + ?Sized, V: Item + ?Sized>(
     };
     let model = Arc::new(Mutex::new(Model::new(preset)));
     let pool = Pool::anonymous(PoolOptions {
-        size: 256 << 20,
+        size: (64 << 20) + entries * 512,
         watcher: Some(model.clone()),
         ..TurboHash::<K, V>::pool_options()
     })?;
     let options = Options {
-        capacity: ENTRIES / 10,
+        capacity: entries / 10,
         seed: Some(1),
         ..Options::default()
     };
     let table: TurboHash<K, V> = TurboHash::create(&pool, &options)?;
-    let phase = |phase: &str, operation: &dyn Fn(u64) -> Result<()>| -> Result<()> {
+    let mut phase = |phase: &str, operation: &dyn Fn(u64) -> Result<()>| -> Result<()> {
         let before = counted(&model);
-        for number in 0..ENTRIES {
+        for number in 0..entries {
             operation(key_of(number))?;
         }
         let costs = counted(&model) - before;
-        let per_operation = |count: u64| count as f64 / ENTRIES as f64;
+        let per_operation = |count: u64| count as f64 / entries as f64;
         let bytes = |lines: u64| per_operation(lines * costs.media_line_bytes);
-        println!(
+        lines.push(format!(
             "{name} {phase:>14}: {:>6.0} {:>6.0}; {:.2}",
             bytes(costs.media_reads),
             bytes(costs.media_writes),
             per_operation(costs.fences)
-        );
+        ));
         Ok(())
     };
     let put = |word: u64| {
