@@ -136,7 +136,7 @@ fn measure<K: Item + ?Sized, V: Item + ?Sized>(
 }
 
 /// The counts with nothing left in the buffers.
-fn counted(model: &Mutex<Model>) -> Costs {
+pub(super) fn counted(model: &Mutex<Model>) -> Costs {
     let mut model = model.lock();
     model.drain_all();
     model.costs()

@@ -4,10 +4,11 @@
 //! the paper's numbers beside ours. Figures of the shape do not depend on the machine, those on a
 //! medium are those of the model, and times are those of this machine's DRAM.
 //!
-//! Source: X. Zhao, dissertation, chapter 3.
+//! Sources: X. Zhao, dissertation, chapter 3; the write-amplification study, section III.
 
 mod medium;
 mod shape;
+mod study;
 
 use gabion_index::turbo::Options;
 use gabion_index::{Result, TurboHash};
@@ -62,6 +63,21 @@ pub static STRUCTURE_FIGURES: &[StructureFigure] = &[
         name: "3.11",
         about: "the time in which TurboHash builds a shard anew, in DRAM",
         lines: shape::build_times,
+    },
+    StructureFigure {
+        name: "fig8",
+        about: "the write-amplification study's hash tables: queue and media writes per insert",
+        lines: study::hashes,
+    },
+    StructureFigure {
+        name: "fig9",
+        about: "the same of trees, tries and lists",
+        lines: study::ordered,
+    },
+    StructureFigure {
+        name: "table2",
+        about: "media writes per write in the queue, of all indexes",
+        lines: study::table_2,
     },
 ];
 
