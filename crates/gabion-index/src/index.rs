@@ -1,6 +1,9 @@
 //! What every index can do.
 
-use gabion_media::pmem::{Pool, PoolOptions};
+use std::borrow::Borrow;
+use std::sync::atomic::Ordering;
+
+use gabion_media::pmem::{Medium, PAtomicU64, POff, Pool, PoolOptions, ROOT_HINT};
 
 use crate::{Item, Result};
 
@@ -74,6 +77,11 @@ pub trait Index<K: Item + ?Sized>: Send + Sync {
 
     /// The pool that the index lies in.
     fn pool(&self) -> &Pool;
+
+    /// The same index with what those can do that know the order of their keys, if it does.
+    fn ordered(&self) -> Option<&dyn OrderedIndex<K>> {
+        None
+    }
 }
 
 /// An index that knows the order of its keys: that of numbers, or that of bytes.
@@ -83,6 +91,29 @@ pub trait OrderedIndex<K: Item + ?Sized>: Index<K> {
     /// # Errors
     /// Damage on the medium.
     fn scan(&self, from: &K, limit: usize, found: &mut Vec<(K::Owned, u64)>) -> Result<()>;
+}
+
+/// Entries that are visited under one guard of the pool: enough that its cost does not count, and
+/// few enough that others soon get back what they give up meanwhile.
+const VISITED_AT_ONCE: usize = 1024;
+
+/// [`Index::for_each`] of an ordered index, by scans.
+pub(crate) fn visit_by_scans<K: Item + ?Sized>(
+    index: &(impl OrderedIndex<K> + ?Sized),
+    visit: &mut dyn FnMut(&K, u64),
+) -> Result<()> {
+    let mut from = Some(K::rebuild(0, &[]));
+    let mut found = Vec::new();
+    while let Some(key) = from {
+        found.clear();
+        index.scan(key.borrow(), VISITED_AT_ONCE, &mut found)?;
+        for (key, value) in &found {
+            visit(key.borrow(), *value);
+        }
+        let last = found.last().filter(|_| found.len() == VISITED_AT_ONCE);
+        from = last.and_then(|(key, _)| key.borrow().successor());
+    }
+    Ok(())
 }
 
 /// What [`Index::check`] has seen.
@@ -175,4 +206,14 @@ pub(crate) fn visit_by_hash(
         }
     }
     Ok(())
+}
+
+/// The offset of a pool's root, by its word in the pool's header: the low 48 bits. For recovery,
+/// which is asked about blocks before there is a pool.
+pub(crate) fn root_of(medium: &Medium) -> u64 {
+    let word: Option<&PAtomicU64> = medium.try_at(POff::new(ROOT_HINT));
+    // ORDER: Relaxed: for recovery, when nobody writes.
+    word.map_or(0, |word| {
+        word.load(medium, Ordering::Relaxed) & ((1 << 48) - 1)
+    })
 }

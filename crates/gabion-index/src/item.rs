@@ -32,6 +32,9 @@ pub trait Item: sealed::Sealed + Debug + Ord + Hash + Send + Sync + 'static {
     /// The item that has this word or this string, whichever counts for its kind.
     fn rebuild(word: u64, bytes: &[u8]) -> Self::Owned;
 
+    /// The least item above this one; none above the greatest word.
+    fn successor(&self) -> Option<Self::Owned>;
+
     /// The seeded hash.
     fn seeded_hash(&self, seed: &Seed) -> u64;
 
@@ -71,6 +74,10 @@ impl Item for u64 {
         word
     }
 
+    fn successor(&self) -> Option<u64> {
+        self.checked_add(1)
+    }
+
     #[inline]
     fn seeded_hash(&self, seed: &Seed) -> u64 {
         seed.hash_u64(*self)
@@ -94,6 +101,12 @@ impl Item for [u8] {
     #[inline]
     fn rebuild(_word: u64, bytes: &[u8]) -> Vec<u8> {
         bytes.to_vec()
+    }
+
+    fn successor(&self) -> Option<Vec<u8>> {
+        let mut next = self.to_vec();
+        next.push(0);
+        Some(next)
     }
 
     #[inline]

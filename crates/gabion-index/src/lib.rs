@@ -3,7 +3,8 @@
 //! An index lies in a [`Pool`](gabion_media::pmem::Pool), whose class decides what it survives: on
 //! persistent memory the loss of power, in an ordinary file the death of the process, in anonymous
 //! memory nothing. It is the same code each time. [`index`] says what every index can do,
-//! [`registry`] lists them all; [`TurboHash`] can do more than the common traits say.
+//! [`registry`] lists them all: [`TurboHash`], which can do more than the common traits say, and of
+//! the ordered ones [`FastFair`] and [`Art`].
 //!
 //! ```
 //! use gabion_index::TurboHash;
@@ -25,17 +26,20 @@
 //!
 //! # Shared parts
 //! [`Item`], what keys and values are; [`Seed`], hashing; [`tags`], vectors of one-byte tags;
-//! [`lock`], locks that stay in DRAM; `root`, the first line of an index; `line`, buckets of one
-//! cache line.
+//! [`lock`], locks that stay in DRAM; [`node_lock`], those of nodes; `root`, the first line of an
+//! index; `line`, buckets of one cache line.
 
+pub mod art;
 pub mod cceh;
 mod error;
+pub mod fastfair;
 pub mod hash;
 pub mod index;
 mod item;
 pub mod level;
 mod line;
 pub mod lock;
+pub mod node_lock;
 pub mod pclht;
 pub mod registry;
 mod root;
@@ -45,8 +49,10 @@ mod suite;
 pub mod tags;
 pub mod turbo;
 
+pub use art::Art;
 pub use cceh::Cceh;
 pub use error::{Error, Result};
+pub use fastfair::FastFair;
 pub use hash::Seed;
 pub use index::{Index, OrderedIndex, Plan};
 pub use item::Item;

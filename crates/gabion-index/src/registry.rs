@@ -2,7 +2,7 @@
 //! documents take them from.
 
 use crate::index::Makers;
-use crate::{cceh, level, pclht, turbo};
+use crate::{art, cceh, fastfair, level, pclht, turbo};
 
 /// What sort of structure an index is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -78,6 +78,9 @@ pub static INDEXES: &[&Registered] = &[
     &level::REGISTERED,
     &cceh::REGISTERED,
     &cceh::COPYING,
+    &fastfair::REGISTERED,
+    &fastfair::REGISTERED_256,
+    &art::REGISTERED,
 ];
 
 /// The index with this name.

@@ -1,6 +1,8 @@
-//! Structures in persistent memory, ordinary files and shared memory, without a store around them.
+//! Structures in persistent memory, ordinary files and shared memory, without a store around them:
+//! [`TurboHash`], a hash table; [`FastFair`], a tree of words; [`Art`], a trie of words or strings.
+//! The last two keep the order of their keys, see [`OrderedIndex`].
 //!
-//! A [`TurboHash`] lies in a [`Pool`]: a file that is mapped into memory. What was written when
+//! Each of them lies in a [`Pool`]: a file that is mapped into memory. What was written when
 //! the process dies is there when the file is opened again, and the first read is answered at
 //! once, however large the table is; nothing is loaded, replayed or rebuilt. What a *power* failure
 //! leaves depends on the file: on persistent memory all of it, on an ordinary file see [`Class`].
@@ -42,11 +44,28 @@
 //! # Ok(())
 //! # }
 //! ```
+//!
+//! ```
+//! use gabion::pm::{Art, OrderedIndex, Pool, PoolOptions};
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let pool = Pool::anonymous(PoolOptions { size: 16 << 20, ..Art::<[u8]>::pool_options() })?;
+//! let stones = Art::<[u8]>::create(&pool)?;
+//! stones.insert(b"granite", 3)?;
+//! stones.insert(b"gabbro", 1)?;
+//! let mut found = Vec::new();
+//! stones.scan(b"g", 10, &mut found)?;
+//! assert_eq!(found, [(b"gabbro".to_vec(), 1), (b"granite".to_vec(), 3)]);
+//! # Ok(())
+//! # }
+//! ```
 
 pub use gabion_index::Plan as IndexPlan;
 pub use gabion_index::scmkv::{
     Durability as ScmkvDurability, Options as ScmkvOptions, Scmkv, ScmkvStats,
 };
 pub use gabion_index::turbo::{Options as TurboOptions, TurboHash, TurboStats};
-pub use gabion_index::{Cceh, Error as IndexError, Index, Item, LevelHash, PClht};
+pub use gabion_index::{
+    Art, Cceh, Error as IndexError, FastFair, Index, Item, LevelHash, OrderedIndex, PClht,
+};
 pub use gabion_media::pmem::{Class, Pool, PoolOptions, PoolStats};

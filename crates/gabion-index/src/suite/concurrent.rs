@@ -8,7 +8,7 @@ use std::borrow::Borrow;
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use super::{Keys, check};
+use super::{Keys, check, find_by_scan};
 use crate::{Index, Item};
 
 const THREADS: u64 = 3;
@@ -19,6 +19,8 @@ const KEYS: u64 = 3;
 #[derive(Clone, Copy, Debug)]
 enum Call {
     Get,
+    /// A lookup by a scan, if the index is ordered, else a get.
+    Scan,
     Insert(u64),
     Update(u64),
     Remove,
@@ -103,7 +105,8 @@ fn run_thread<K: Item + ?Sized>(
         let random = mix(value);
         let key = random % KEYS;
         let call = match random >> 32 & 7 {
-            0..=2 => Call::Get,
+            0 | 1 => Call::Get,
+            2 => Call::Scan,
             3 | 4 => Call::Insert(value),
             5 => Call::Update(value),
             _ => Call::Remove,
@@ -113,6 +116,10 @@ fn run_thread<K: Item + ?Sized>(
         let called = clock.fetch_add(1, Ordering::SeqCst);
         let answer = match call {
             Call::Get => index.get(key_now),
+            Call::Scan => match index.ordered() {
+                Some(ordered) => find_by_scan(ordered, key_now),
+                None => index.get(key_now),
+            },
             Call::Insert(value) => index.insert(key_now, value),
             Call::Update(value) => index.update(key_now, value),
             Call::Remove => index.remove(key_now),
@@ -136,7 +143,7 @@ fn step(value: Option<u64>, event: &Event) -> Option<Option<u64>> {
         return None;
     }
     Some(match event.call {
-        Call::Get => value,
+        Call::Get | Call::Scan => value,
         Call::Insert(new) => Some(new),
         Call::Update(new) => value.map(|_| new),
         Call::Remove => None,

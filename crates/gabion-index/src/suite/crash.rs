@@ -17,8 +17,8 @@ use gabion_media::pmem::explore::{
 use gabion_media::pmem::{Pool, PoolOptions};
 use gabion_media::{Error as MediaError, PoolFault};
 
-use super::{Keys, check};
-use crate::index::Plan;
+use super::{Keys, check, find_by_scan};
+use crate::index::{OrderedIndex, Plan};
 use crate::{Error, Index, Item, Seed};
 
 /// An operation with the number of a key.
@@ -28,6 +28,8 @@ pub(crate) enum Op {
     Update(u64, u64),
     Remove(u64),
     Get(u64),
+    /// A lookup by a scan, if the index is ordered, else a get.
+    Scan(u64),
     Compact,
     /// Gives blocks that nobody reads any more back for use.
     Collect,
@@ -68,12 +70,37 @@ impl<K: Item + ?Sized> Small<K> {
             Op::Update(k, v) => index.update(key(k).borrow(), v),
             Op::Remove(k) => index.remove(key(k).borrow()),
             Op::Get(k) => index.get(key(k).borrow()),
+            Op::Scan(k) => match index.ordered() {
+                Some(ordered) => find_by_scan(ordered, key(k).borrow()),
+                None => index.get(key(k).borrow()),
+            },
             Op::Compact => index.compact().map(|()| None),
             Op::Collect => {
                 index.pool().collect();
                 Ok(None)
             }
         }
+    }
+}
+
+impl<K: Item + ?Sized> Small<K> {
+    /// Scans from some keys, there or not, and compares with the content.
+    fn scan_all(
+        &self,
+        index: &dyn OrderedIndex<K>,
+        content: &BTreeMap<K::Owned, u64>,
+    ) -> Result<(), String> {
+        for number in (0..100).step_by(9) {
+            let from = (self.keys.key)(number);
+            let mut found = Vec::new();
+            let scanned = index.scan(from.borrow(), 7, &mut found);
+            scanned.map_err(|error| error.to_string())?;
+            let expected = content.range::<K::Owned, _>(&from..).take(7);
+            if !expected.eq(found.iter().map(|(key, value)| (key, value))) {
+                return Err(format!("a scan from {from:?} finds {found:?}"));
+            }
+        }
+        Ok(())
     }
 }
 
@@ -141,6 +168,9 @@ impl<K: Item + ?Sized> Subject for Small<K> {
                 ));
             }
         }
+        if let Some(ordered) = index.ordered() {
+            self.scan_all(ordered, &content)?;
+        }
         Ok(content)
     }
 
@@ -162,7 +192,7 @@ impl<K: Item + ?Sized> Subject for Small<K> {
             Op::Remove(k) => {
                 content.remove::<K>(key(k).borrow());
             }
-            Op::Get(_) | Op::Compact | Op::Collect => {}
+            Op::Get(_) | Op::Scan(_) | Op::Compact | Op::Collect => {}
         }
     }
 
@@ -172,6 +202,7 @@ impl<K: Item + ?Sized> Subject for Small<K> {
             Op::Update(..) => "update",
             Op::Remove(_) => "remove",
             Op::Get(_) => "get",
+            Op::Scan(_) => "scan",
             Op::Compact => "compact",
             Op::Collect => "collect",
         }

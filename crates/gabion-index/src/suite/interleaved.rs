@@ -88,7 +88,7 @@ impl<K: Item + ?Sized> Subject for Numbered<K> {
             Op::Remove(k) => {
                 content.remove(&k);
             }
-            Op::Get(_) | Op::Compact | Op::Collect => {}
+            Op::Get(_) | Op::Scan(_) | Op::Compact | Op::Collect => {}
         }
     }
 
@@ -111,7 +111,7 @@ impl<K: Item + ?Sized> Keyed for Numbered<K> {
             Op::Insert(k, v) => (k, Some(Some(v))),
             Op::Update(k, v) => (k, saw.map(|_| Some(v))),
             Op::Remove(k) => (k, Some(None)),
-            Op::Get(k) => (k, None),
+            Op::Get(k) | Op::Scan(k) => (k, None),
             // A key that no other operation has.
             Op::Compact | Op::Collect => (KEYS, None),
         };
@@ -133,7 +133,7 @@ fn traffic(thread: u64, first: u64, keys: u64, count: u64) -> Vec<Op> {
             1 => Op::Get(key),
             2 => Op::Update(key, value),
             4 => Op::Remove(key),
-            _ => Op::Get(first + (number + thread) % keys),
+            _ => Op::Scan(first + (number + thread) % keys),
         }
     };
     (0..count).map(op).collect()
@@ -210,11 +210,38 @@ pub(crate) fn survive<K: Item + ?Sized>(keys: Keys<K>) {
 }
 
 /// A reader that does not make durable what it answers is caught: it is what is left of one when
-/// its flushes, or its fence, are left out. `is_readers` knows the file that these are in. Whether
-/// a reader meets a writer there depends on the system, so only runs in which one did are tried.
+/// its flushes, or its fence, are left out. `is_readers` knows the file that these are in.
 pub(crate) fn catch_readers<K: Item + ?Sized>(keys: Keys<K>, is_readers: fn(&str) -> bool) {
+    let updates = (0..8).map(|number| Op::Update(0, 1000 + number)).collect();
+    let threads = [updates, vec![Op::Get(0); 8], vec![Op::Get(0); 8]];
+    let message = "no order of";
+    catch_meetings(keys, &[Op::Insert(0, 1)], &threads, is_readers, 2, message);
+}
+
+/// A writer that does not make durable the way that it takes past others at work is caught.
+pub(crate) fn catch_writers<K: Item + ?Sized>(keys: Keys<K>, is_writers: fn(&str) -> bool) {
+    let setup: Vec<Op> = (0..4).map(|key| Op::Insert(2 * key, 1)).collect();
+    let inserts = |keys: [u64; 3]| keys.map(|key| Op::Insert(key, 1000 + key)).to_vec();
+    let threads = [
+        inserts([8, 1, 3]),
+        inserts([7, 9, 11]),
+        inserts([13, 5, 10]),
+    ];
+    catch_meetings(keys, &setup, &threads, is_writers, 1, "");
+}
+
+/// Leaves out the flushes and fences at places that only threads who meet come to, until `wanted`
+/// of them were caught, each with a violation that contains `message`. Whether threads meet there
+/// depends on the system, so only runs in which they did are tried.
+fn catch_meetings<K: Item + ?Sized>(
+    keys: Keys<K>,
+    setup: &[Op],
+    threads: &[Vec<Op>],
+    is_place: fn(&str) -> bool,
+    wanted: usize,
+    message: &str,
+) {
     const ATTEMPTS: u64 = 3000;
-    const READERS: usize = 2;
     let subject = Numbered::new(keys);
     let limits = Limits {
         all: 32,
@@ -222,31 +249,29 @@ pub(crate) fn catch_readers<K: Item + ?Sized>(keys: Keys<K>, is_readers: fn(&str
         depth: 1,
         ..limits()
     };
-    let updates = (0..8).map(|number| Op::Update(0, 1000 + number)).collect();
-    let threads = [updates, vec![Op::Get(0); 8], vec![Op::Get(0); 8]];
     let mut caught = Vec::new();
     for seed in (limits.seed..).take(usize::try_from(ATTEMPTS).unwrap_or(0)) {
-        let run = ConcurrentRun::record(&subject, "readers", &[Op::Insert(0, 1)], &threads, seed);
+        let run = ConcurrentRun::record(&subject, "meetings", setup, threads, seed);
         let run = run.unwrap_or_else(|error| panic!("seed {seed}: {error}"));
         let mut events = History::<BTreeMap<u64, u64>>::trace(&run).iter();
-        if !events.any(|event| is_readers(event.site.file())) {
+        if !events.any(|event| is_place(event.site.file())) {
             continue;
         }
         let mut explorer = Explorer::new(&subject, limits);
         let report = explorer.explore(&run);
         assert!(report.is_clean(), "seed {seed}: {report}");
         for mutant in explorer.places() {
-            let is_one = matches!(&mutant, Mutant::Place(place, _) if is_readers(place.file()));
+            let is_one = matches!(&mutant, Mutant::Place(place, _) if is_place(place.file()));
             if !is_one || caught.contains(&mutant) {
                 continue;
             }
             if let Some(violation) = explorer.try_mutant(mutant.clone(), &[&run]).caught {
-                assert!(violation.message.contains("no order of"), "{violation}");
+                assert!(violation.message.contains(message), "{violation}");
                 println!("seed {seed}: without {mutant}: {violation}");
                 caught.push(mutant);
             }
         }
-        if caught.len() == READERS {
+        if caught.len() >= wanted {
             return;
         }
     }

@@ -2,6 +2,7 @@
 
 use std::borrow::Borrow;
 use std::collections::BTreeMap;
+use std::ops::Bound;
 
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
@@ -16,6 +17,7 @@ enum Op {
     Remove(u64),
     RemoveFrom(u64),
     Get(u64),
+    Scan(u64, usize),
     Compact,
     Reopen,
 }
@@ -28,6 +30,7 @@ fn op() -> impl Strategy<Value = Op> {
         12 => k().prop_map(Op::Remove),
         1 => k().prop_map(Op::RemoveFrom),
         5 => k().prop_map(Op::Get),
+        3 => (k(), 0..80_usize).prop_map(|(k, limit)| Op::Scan(k, limit)),
         1 => Just(Op::Compact),
         1 => Just(Op::Reopen),
     ]
@@ -64,6 +67,15 @@ fn run<K: Item + ?Sized>(keys: &Keys<K>, ops: &[Op]) {
     };
     index.for_each(&mut visit).expect("sound");
     assert_eq!(all, twin);
+    if index.ordered().is_some() {
+        let mut last = None;
+        let mut visit = |key: &K, _| {
+            let key = Some(K::rebuild(key.word(), key.bytes()));
+            assert!(last < key, "{last:?} before {key:?}");
+            last = key;
+        };
+        index.for_each(&mut visit).expect("sound");
+    }
     check(&*index).expect("sound");
 }
 
@@ -97,6 +109,21 @@ fn apply<K: Item + ?Sized>(
         Op::Get(k) => {
             let got = index.get(key(k).borrow()).expect("sound");
             assert_eq!(got, twin.get::<K>(key(k).borrow()).copied());
+        }
+        Op::Scan(k, limit) => {
+            let Some(ordered) = index.ordered() else {
+                return;
+            };
+            let from = key(k);
+            let mut found = vec![(key(k), 0)];
+            ordered
+                .scan(from.borrow(), limit, &mut found)
+                .expect("sound");
+            let expected = twin.range::<K, _>((Bound::Included(from.borrow()), Bound::Unbounded));
+            let expected = expected
+                .take(limit)
+                .map(|(key, value)| (key.clone(), *value));
+            assert!(found.into_iter().skip(1).eq(expected));
         }
         Op::Compact => index.compact().expect("space"),
         Op::Reopen => {

@@ -3,7 +3,7 @@
 use std::marker::PhantomData;
 use std::sync::atomic::Ordering;
 
-use gabion_media::pmem::{Medium, PAtomicU64, POff, Pool, PoolOptions, ROOT_HINT, Reachable};
+use gabion_media::pmem::{Medium, POff, Pool, PoolOptions, ROOT_HINT, Reachable};
 
 use super::layout::{
     Descriptor, Header, KIND_BYTE_KEYS, KIND_BYTE_VALUES, LAYOUT, LINE_BYTES, MAGIC, Place,
@@ -48,15 +48,6 @@ impl Plan {
     pub(super) fn shard_hint(index: u64, shard_shift: u32) -> u64 {
         index << shard_shift << 1
     }
-}
-
-/// The offset of a pool's root, by its word in the pool's header: the low 48 bits.
-pub(super) fn root_of(medium: &Medium) -> u64 {
-    let word: Option<&PAtomicU64> = medium.try_at(POff::new(ROOT_HINT));
-    // ORDER: Relaxed: for recovery, when nobody writes.
-    word.map_or(0, |word| {
-        word.load(medium, Ordering::Relaxed) & ((1 << 48) - 1)
-    })
 }
 
 /// Where the buckets of the shard of `hash` are.

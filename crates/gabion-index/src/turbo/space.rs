@@ -10,7 +10,8 @@ use gabion_media::pmem::{Claim, Guard, Medium, POff, Reserved, Retiring};
 use super::TurboHash;
 use super::layout::{BUCKET_BYTES, Bucket, Place};
 use super::probe::{Path, bits, bucket_at};
-use super::recovery::{Plan, place_of, read_plan, root_of};
+use super::recovery::{Plan, place_of, read_plan};
+use crate::index::root_of;
 use crate::{Item, Result};
 
 /// What recovery of the pool asks: whether a table durably refers to a block. Reads the header, a

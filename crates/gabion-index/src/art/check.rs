@@ -1,0 +1,195 @@
+//! The invariants, checked; and what the registry knows of the trie.
+
+use std::borrow::Borrow;
+
+use gabion_media::pmem::Pool;
+
+use super::Art;
+use super::key;
+use super::layout::Child;
+use super::node::Node;
+use crate::index::{Checked, Index, Makers, OrderedIndex, visit_by_scans};
+use crate::registry::{Kind, Persists, Reads, Registered};
+use crate::{Error, Item, Result};
+
+impl<K: Item + ?Sized> Art<K> {
+    /// Number of entries; exact if nobody writes. Reads all nodes, and no leaf.
+    ///
+    /// # Errors
+    /// Damage on the medium.
+    pub fn len(&self) -> Result<u64> {
+        let _guard = self.pool.enter();
+        let (mut count, mut nodes) = (0, vec![self.root()]);
+        while let Some(node) = nodes.pop() {
+            count += u64::from(!node.end().is_none());
+            for (_, child) in node.children() {
+                if child.is_leaf() {
+                    count += 1;
+                } else {
+                    nodes.push(self.node(child)?);
+                }
+            }
+        }
+        Ok(count)
+    }
+
+    /// Whether there is no entry.
+    ///
+    /// # Errors
+    /// Damage on the medium.
+    pub fn is_empty(&self) -> Result<bool> {
+        Ok(self.len()? == 0)
+    }
+
+    /// Gives nodes the size that suits their children, as far as deletes have not done so.
+    ///
+    /// # Errors
+    /// No space in the pool; the trie is sound, and holds what it held.
+    pub fn compact(&self) -> Result<()> {
+        self.compact_all()
+    }
+
+    /// Checks all invariants, while nobody writes.
+    ///
+    /// # Errors
+    /// The first violation.
+    pub fn check(&self) -> Result<Checked> {
+        let mut checked = Checked {
+            entries: 0,
+            // The header and the root.
+            blocks: 1,
+        };
+        let mut nodes = vec![self.root()];
+        while let Some(node) = nodes.pop() {
+            let mut children: Vec<_> = node.children();
+            children.sort_unstable_by_key(|(_, child)| child.0);
+            if children.windows(2).any(|two| two[0].1 == two[1].1) {
+                return Err(violation("a child that a node has twice", &node));
+            }
+            let end = Some(node.end()).filter(|end| !end.is_none());
+            let branches = children
+                .iter()
+                .map(|(byte, child)| (Some(*byte), *child))
+                .chain(end.map(|end| (None, end)));
+            let mut count = 0;
+            for (branch, child) in branches {
+                count += 1;
+                checked.blocks += 1;
+                if child.is_leaf() {
+                    checked.entries += 1;
+                    self.check_leaf(&node, branch, child)?;
+                } else {
+                    let below = self.node(child)?;
+                    self.check_below(&node, branch, &below)?;
+                    nodes.push(below);
+                }
+            }
+            if node.is_dead() || (count == 0 && node.child != self.root) {
+                return Err(violation("the state of a node", &node));
+            }
+        }
+        Ok(checked)
+    }
+
+    /// Checks that a leaf is where a search for its key ends.
+    fn check_leaf(&self, node: &Node<'_>, branch: key::Branch, child: Child) -> Result<()> {
+        let leaf = self.leaf(child)?;
+        let key = leaf.key::<K>();
+        let key = key.ok_or_else(|| violation("a key", node))?;
+        let key: &K = key.borrow();
+        let is_here = key::len(key) >= node.level() && key::branch(key, node.level()) == branch;
+        if !is_here || self.get(key)? != Some(leaf.value()) {
+            return Err(violation("the place of a leaf", node));
+        }
+        Ok(())
+    }
+
+    /// Checks what a node says about itself against a key below it.
+    fn check_below(&self, node: &Node<'_>, branch: key::Branch, below: &Node<'_>) -> Result<()> {
+        let key = self.some_key(below.child)?;
+        let key: &K = key.borrow();
+        let level = below.level();
+        let is_sound = level > node.level()
+            && level <= key::len(key)
+            && key::branch(key, node.level()) == branch
+            && key::before(key, level) == below.before();
+        if is_sound {
+            return Ok(());
+        }
+        Err(violation("the level or the prefix of a node", below))
+    }
+}
+
+fn violation(what: &'static str, node: &Node<'_>) -> Error {
+    Error::Damaged {
+        what,
+        offset: node.at(),
+    }
+}
+
+impl<K: Item + ?Sized> Index<K> for Art<K> {
+    fn get(&self, key: &K) -> Result<Option<u64>> {
+        Art::get(self, key)
+    }
+
+    fn insert(&self, key: &K, value: u64) -> Result<Option<u64>> {
+        Art::insert(self, key, value)
+    }
+
+    fn update(&self, key: &K, value: u64) -> Result<Option<u64>> {
+        Art::update(self, key, value)
+    }
+
+    fn remove(&self, key: &K) -> Result<Option<u64>> {
+        Art::remove(self, key)
+    }
+
+    fn len(&self) -> Result<u64> {
+        Art::len(self)
+    }
+
+    fn for_each(&self, visit: &mut dyn FnMut(&K, u64)) -> Result<()> {
+        visit_by_scans(self, visit)
+    }
+
+    fn compact(&self) -> Result<()> {
+        Art::compact(self)
+    }
+
+    fn check(&self) -> Result<Checked> {
+        Art::check(self)
+    }
+
+    fn pool(&self) -> &Pool {
+        Art::pool(self)
+    }
+
+    fn ordered(&self) -> Option<&dyn OrderedIndex<K>> {
+        Some(self)
+    }
+}
+
+const fn makers<K: Item + ?Sized>() -> Makers<K> {
+    Makers {
+        pool_options: Art::<K>::pool_options,
+        create: |pool, _| Ok(Box::new(Art::<K>::create(pool)?)),
+        open: |pool| Ok(Box::new(Art::<K>::open(pool)?)),
+        create_ordered: Some(|pool, _| Ok(Box::new(Art::<K>::create(pool)?))),
+    }
+}
+
+/// What the registry knows.
+pub(crate) static REGISTERED: Registered = Registered {
+    name: "p-art",
+    title: "P-ART",
+    kind: Kind::Trie,
+    reads: Reads::Optimistic,
+    persists: Persists {
+        insert: 2,
+        update: 1,
+        remove: 2,
+    },
+    source: "V. Leis et al., ICDE 2013 and DaMoN 2016; S. K. Lee et al., SOSP 2019",
+    words: makers(),
+    strings: Some(makers()),
+};

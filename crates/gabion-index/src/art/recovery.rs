@@ -1,0 +1,156 @@
+//! Making a trie, and finding it again.
+
+use std::marker::PhantomData;
+use std::mem::offset_of;
+use std::sync::atomic::Ordering;
+
+use gabion_media::pmem::{Claim, Medium, Pool, PoolOptions, ROOT_HINT, Reachable};
+
+use super::Art;
+use super::key::{self, LeafRef};
+use super::layout::{Child, Header, Kind, MAGIC, NODE_ALIGN};
+use super::node::Node;
+use crate::index::root_of;
+use crate::node_lock::NodeLocks;
+use crate::{Error, Item, Result, Seed};
+
+/// Nodes that recovery looks at for one block at the most.
+const STEPS_MAX: u32 = 1 << 20;
+
+impl<K: Item + ?Sized> Art<K> {
+    /// The first words of a header.
+    fn constants() -> [u64; 3] {
+        let kind = u64::from(!K::IS_WORD);
+        let words = [MAGIC, kind].into_iter();
+        let bytes: Vec<u8> = words.flat_map(u64::to_le_bytes).collect();
+        [MAGIC, kind, Seed::new(0).hash_bytes(&bytes)]
+    }
+
+    /// Makes an empty trie the root of `pool`.
+    ///
+    /// A crash before the return leaves the trie or a pool without root, and then nothing is lost
+    /// but time.
+    ///
+    /// # Errors
+    /// The pool has a root already, or no space.
+    pub fn create(pool: &Pool) -> Result<Self> {
+        if !pool.root::<Header>().is_null() {
+            return Err(Error::RootTaken);
+        }
+        let bytes = size_of::<Header>() as u64;
+        let space = pool.alloc_aligned(bytes, NODE_ALIGN, ROOT_HINT)?;
+        let root = space.offset::<Header>();
+        pool.zero(root.raw(), bytes);
+        let header = pool.at(root);
+        let words = [&header.magic, &header.kind, &header.check];
+        for (word, value) in words.into_iter().zip(Self::constants()) {
+            // ORDER: Relaxed: nobody else sees the header before the root refers to it.
+            word.store(pool, value, Ordering::Relaxed);
+        }
+        pool.flush(&header.magic);
+        // DURABLE: header and root node, before the root refers to them.
+        pool.fence();
+        pool.set_root(root);
+        space.commit::<Header>();
+        Ok(Self::with(pool, root.raw()))
+    }
+
+    /// Finds the trie that is the root of `pool`. Reads the header and nothing else.
+    ///
+    /// # Errors
+    /// No trie there, one of other kinds of keys, or a damaged header.
+    pub fn open(pool: &Pool) -> Result<Self> {
+        let root = pool.root::<Header>();
+        if root.is_null() {
+            return Err(Error::NoRoot);
+        }
+        let damaged = Error::Damaged {
+            what: "the header of a trie",
+            offset: root.raw(),
+        };
+        let Some(header) = pool.try_at(root) else {
+            return Err(damaged);
+        };
+        let words = [&header.magic, &header.kind, &header.check];
+        // ORDER: Relaxed: these words do not change.
+        let [magic, kind, check] = words.map(|word| word.load(pool, Ordering::Relaxed));
+        let [_, our_kind, our_check] = Self::constants();
+        match (magic == MAGIC, kind == our_kind, check == our_check) {
+            (false, ..) => Err(Error::NoRoot),
+            (true, true, true) => Ok(Self::with(pool, root.raw())),
+            (true, false, false) if kind <= 1 => Err(Error::OtherKind),
+            _ => Err(damaged),
+        }
+    }
+
+    /// Options of pools for tries: the layout id, and how recovery finds what is in use. Whoever
+    /// makes or opens the pool sets the rest.
+    #[must_use]
+    pub fn pool_options() -> PoolOptions {
+        PoolOptions {
+            layout: MAGIC,
+            reachable: Reachable::ask_fn(is_referenced::<K>),
+            ..PoolOptions::default()
+        }
+    }
+
+    fn with(pool: &Pool, header: u64) -> Self {
+        Art {
+            medium: Medium::clone(pool),
+            pool: pool.clone(),
+            root: root_at(header),
+            locks: NodeLocks::new(),
+            keys: PhantomData,
+        }
+    }
+}
+
+/// The root node of the trie whose header is at an offset.
+fn root_at(header: u64) -> Child {
+    Child::new(Kind::Node256, header + offset_of!(Header, root) as u64)
+}
+
+/// What recovery of the pool asks: whether a trie durably refers to a block, of the kind that is
+/// the hint. If it does, the way to a key below the block leads through it. The pool itself answers
+/// for its root.
+fn is_referenced<K: Item + ?Sized>(medium: &Medium, claim: Claim) -> bool {
+    let wanted = Child(claim.block.raw() | claim.hint);
+    if !claim.block.raw().is_multiple_of(16)
+        || claim.hint > 15
+        || claim.size < wanted.kind().bytes()
+    {
+        return false;
+    }
+    some_key_below::<K>(medium, wanted).is_some_and(|key| is_on_way::<K>(medium, &key, wanted))
+}
+
+fn some_key_below<K: Item + ?Sized>(medium: &Medium, mut child: Child) -> Option<K::Owned> {
+    for _ in 0..STEPS_MAX {
+        if child.is_leaf() {
+            return LeafRef::new(medium, child.at())?.key::<K>();
+        }
+        child = Node::new(medium, child)?.first()?;
+    }
+    None
+}
+
+fn is_on_way<K: Item + ?Sized>(medium: &Medium, key: &K::Owned, wanted: Child) -> bool {
+    use std::borrow::Borrow;
+    let key: &K = key.borrow();
+    let mut child = root_at(root_of(medium));
+    for _ in 0..STEPS_MAX {
+        if child == wanted {
+            return true;
+        }
+        let node = Node::new(medium, child);
+        let next = node.and_then(|node| node.find(key::branch(key, node.level())));
+        match next {
+            Some((_, next)) => child = next,
+            None => return false,
+        }
+    }
+    false
+}
+
+/// The root lies where its pool's root says, behind the header.
+const _: () = assert!((offset_of!(Header, root) as u64).is_multiple_of(NODE_ALIGN));

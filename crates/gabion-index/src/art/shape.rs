@@ -1,0 +1,211 @@
+//! New nodes: where two keys part, and where a node is too small or too large for its children.
+
+use std::borrow::Borrow;
+
+use gabion_media::pmem::{Guard, POff, Reserved};
+
+use super::Art;
+use super::key::{self, Branch};
+use super::layout::{Child, Kind, NODE_ALIGN};
+use super::node::Node;
+use super::readpath::damaged;
+use super::writepath::{Fork, is_as_seen};
+use crate::node_lock::NodeLock;
+use crate::{Item, Result};
+
+/// The children of a node, in the order of their bytes.
+#[derive(Clone, Debug)]
+pub(super) struct Form {
+    pub(super) end: Child,
+    pub(super) children: Vec<(u8, Child)>,
+}
+
+impl Form {
+    /// Children and end.
+    pub(super) fn count(&self) -> usize {
+        self.children.len() + usize::from(!self.end.is_none())
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.count() == 0
+    }
+
+    fn of(entries: [(Branch, Child); 2]) -> Form {
+        let mut form = Form {
+            end: Child::NONE,
+            children: Vec::new(),
+        };
+        for (branch, child) in entries {
+            match branch {
+                None => form.end = child,
+                Some(byte) => form.children.push((byte, child)),
+            }
+        }
+        form.children.sort_by_key(|(byte, _)| *byte);
+        form
+    }
+
+    /// The only child, if there is one, or none if there is no child.
+    fn only(&self) -> Option<Child> {
+        let first = self.children.first().map(|(_, child)| *child);
+        (self.count() <= 1).then(|| first.unwrap_or(self.end))
+    }
+
+    /// The bytes of a node of these children.
+    fn image(&self, kind: Kind, level: usize, before: u64) -> Vec<u8> {
+        let mut bytes = vec![0; usize::try_from(kind.bytes()).unwrap_or(0)];
+        let (keys, children) = kind.places();
+        let mut put = |at: usize, word: u64| bytes[at..at + 8].copy_from_slice(&word.to_le_bytes());
+        put(0, level as u64);
+        put(8, before);
+        put(16, self.end.0);
+        for (slot, (byte, child)) in self.children.iter().enumerate() {
+            let is_direct = kind == Kind::Node256;
+            let slot = if is_direct { usize::from(*byte) } else { slot };
+            put(children + 8 * slot, child.0);
+        }
+        for (number, (byte, _)) in (1..).zip(&self.children) {
+            match kind {
+                Kind::Node48 => bytes[keys + usize::from(*byte)] = number,
+                Kind::Node256 => {}
+                _ => bytes[keys + usize::from(number) - 1] = *byte,
+            }
+        }
+        bytes
+    }
+}
+
+impl<K: Item + ?Sized> Art<K> {
+    /// Reserves and writes a node, without a fence.
+    fn build(&self, form: &Form, level: usize, before: u64) -> Result<(Reserved<'_>, Child)> {
+        let kind = Kind::for_children(form.children.len());
+        let node = self
+            .pool
+            .alloc_aligned(kind.bytes(), NODE_ALIGN, kind as u64)?;
+        let at = node.offset::<u8>().raw();
+        self.medium.write(at, &form.image(kind, level, before));
+        self.medium.flush_range(at, kind.bytes());
+        Ok((node, Child::new(kind, at)))
+    }
+
+    /// Puts a node between `above` and its child `child`, where a new key parts from what is there.
+    /// False if somebody was in the way.
+    #[cold]
+    pub(super) fn fork(
+        &self,
+        above: &Node<'_>,
+        child: Child,
+        fork: Fork,
+        key: &K,
+        value: u64,
+    ) -> Result<bool> {
+        let branch = key::branch(key, above.level());
+        let Some(_lock) = self.lock(above, branch, child) else {
+            return Ok(false);
+        };
+        let leaf = self.new_leaf(key, value)?;
+        let new = Child::new(Kind::Leaf, leaf.offset::<u8>().raw());
+        let level = fork.level;
+        let form = Form::of([(key::branch(key, level), new), (fork.branch, child)]);
+        let (node, new) = self.build(&form, level, key::before(key, level))?;
+        // DURABLE: leaf and node, before anything leads to them.
+        self.medium.fence();
+        above.replace(&self.medium, branch, new);
+        node.commit::<u8>();
+        leaf.commit::<u8>();
+        Ok(true)
+    }
+
+    /// Replaces a locked node by one of the right size with these children, by its only child, or
+    /// by nothing. `parent` is above it on the way of `key`. False if somebody was in the way.
+    #[cold]
+    pub(super) fn reform<'a>(
+        &'a self,
+        parent: &Node<'a>,
+        key: &K,
+        node: &Node<'a>,
+        lock: &NodeLock<'a>,
+        form: &Form,
+        guard: &Guard<'_>,
+    ) -> Result<bool> {
+        let branch = key::branch(key, parent.level());
+        let Some(_parent_lock) = self.locks.try_beside(&[lock], parent.at()) else {
+            return Ok(false);
+        };
+        if !is_as_seen(parent, branch, node.child) {
+            return Ok(false);
+        }
+        let (new, child) = match form.only() {
+            Some(child) => (None, child),
+            None => {
+                let (new, child) = self.build(form, node.level(), node.before())?;
+                (Some(new), child)
+            }
+        };
+        let space: POff<u8> = POff::new(node.at());
+        let retiring = self.pool.retire(space, node.child.kind() as u64)?;
+        // DURABLE: the new node, and what the allocator noted of both.
+        self.medium.fence();
+        if child.is_none() {
+            parent.unlink(&self.medium, branch);
+        } else {
+            parent.replace(&self.medium, branch, child);
+        }
+        node.give_up(&self.medium);
+        if let Some(new) = new {
+            new.commit::<u8>();
+        }
+        retiring.commit(guard);
+        Ok(true)
+    }
+
+    /// The key of some leaf below a child.
+    pub(super) fn some_key(&self, child: Child) -> Result<K::Owned> {
+        let mut child = child;
+        while !child.is_leaf() {
+            let first = self.node(child)?.first();
+            child = first.ok_or_else(|| damaged(child.at()))?;
+        }
+        let key = self.leaf(child)?.key::<K>();
+        key.ok_or_else(|| damaged(child.at()))
+    }
+
+    /// Gives nodes the size that suits their children, as far as deletes have not done so.
+    pub(super) fn compact_all(&self) -> Result<()> {
+        let mut nodes = vec![self.root()];
+        let guard = self.pool.enter();
+        while let Some(parent) = nodes.pop() {
+            for (byte, child) in parent.children() {
+                if child.is_leaf() {
+                    continue;
+                }
+                let node = self.node(child)?;
+                let branch = Some(byte);
+                let lock = self.locks.lock(node.at());
+                let form = Form {
+                    end: node.end(),
+                    children: node.children(),
+                };
+                if node.is_dead() || !node.is_too_large_for(&form) || form.is_empty() {
+                    drop(lock);
+                    nodes.push(node);
+                    continue;
+                }
+                let key = self.some_key(child)?;
+                if !is_as_seen(&parent, branch, child) {
+                    continue;
+                }
+                let is_done = self.reform(&parent, key.borrow(), &node, &lock, &form, &guard)?;
+                drop(lock);
+                // What took its place is looked at in its turn.
+                let now = parent.find(branch).map(|(_, child)| child);
+                match now.filter(|now| is_done && !now.is_leaf()) {
+                    Some(now) => nodes.push(self.node(now)?),
+                    None if is_done => {}
+                    None => nodes.push(node),
+                }
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,196 @@
+//! The invariants, checked; and what the registry knows of the tree.
+
+use gabion_media::pmem::Pool;
+
+use super::FastFair;
+use super::layout::NO_KEY;
+use super::node::Node;
+use crate::index::{Checked, Index, Makers, OrderedIndex, visit_by_scans};
+use crate::registry::{Kind, Persists, Reads, Registered};
+use crate::{Error, Result};
+
+impl<const N: usize> FastFair<N> {
+    /// Number of entries; exact if nobody writes. Reads all leaves.
+    ///
+    /// # Errors
+    /// Damage on the medium.
+    pub fn len(&self) -> Result<u64> {
+        let mut count = 0;
+        visit_by_scans(self, &mut |_, _| count += 1)?;
+        Ok(count)
+    }
+
+    /// Whether there is no entry.
+    ///
+    /// # Errors
+    /// Damage on the medium.
+    pub fn is_empty(&self) -> Result<bool> {
+        Ok(self.len()? == 0)
+    }
+
+    /// Gives up all nodes that hold nothing, as far as deletes have not done so.
+    ///
+    /// # Errors
+    /// Damage on the medium.
+    pub fn compact(&self) -> Result<()> {
+        self.compact_all()
+    }
+
+    /// Checks all invariants, while nobody writes.
+    ///
+    /// # Errors
+    /// The first violation.
+    pub fn check(&self) -> Result<Checked> {
+        let top = self.top()?;
+        let mut checked = Checked::default();
+        let mut first = top;
+        loop {
+            let (nodes, entries) = self.check_level(first)?;
+            checked.blocks += nodes;
+            if first.level() == 0 {
+                // The first leaf lies in the block of the header, which counts in its place.
+                checked.entries = entries + u64::from(self.get_greatest().is_some());
+                return Ok(checked);
+            }
+            let below = self.node(first.value(0))?;
+            if below.level() + 1 != first.level() {
+                return Err(violation("the level of a node", below));
+            }
+            first = below;
+        }
+    }
+
+    /// Checks the nodes of a level from the first one on; their number and that of their entries.
+    fn check_level(&self, first: Node<'_, N>) -> Result<(u64, u64)> {
+        let (mut node, mut nodes, mut entries) = (first, 0, 0);
+        let mut low = 0;
+        loop {
+            let range = node.range();
+            if range.is_dead() || node.level() != first.level() {
+                return Err(violation("the state of a node", node));
+            }
+            if node.low() != low || range.bound <= low {
+                return Err(violation("the range of a node", node));
+            }
+            entries += self.check_node(node)?;
+            nodes += 1;
+            if range.bound == NO_KEY {
+                return Ok((nodes, entries));
+            }
+            low = range.bound;
+            node = self.node(range.neighbour)?;
+        }
+    }
+
+    /// Checks the entries of a node and counts them.
+    fn check_node(&self, node: Node<'_, N>) -> Result<u64> {
+        let bound = node.range().bound;
+        let survey = node.survey(bound);
+        let keys: Vec<u64> = (0..survey.count).map(|slot| node.key(slot)).collect();
+        let dead = keys.windows(2).filter(|keys| keys[0] == keys[1]).count();
+        let is_sorted = keys.is_sorted() && keys.iter().all(|&key| key >= node.low());
+        // What lies behind must not be found by a search that does not look at the bound.
+        let is_ended = (survey.count..N).all(|slot| node.key(slot) >= bound);
+        if !is_sorted || dead > 1 || !is_ended {
+            return Err(violation("the order of a node", node));
+        }
+        if node.level() > 0 {
+            if keys.first() != Some(&node.low()) {
+                return Err(violation("the first slot of a node", node));
+            }
+            for (key, at) in node.entries(bound) {
+                let child = self.node(at)?;
+                if child.low() != key || child.level() + 1 != node.level() {
+                    return Err(violation("a child of a node", node));
+                }
+            }
+        }
+        Ok((survey.count - dead) as u64)
+    }
+}
+
+fn violation<const N: usize>(what: &'static str, node: Node<'_, N>) -> Error {
+    Error::Damaged {
+        what,
+        offset: node.at,
+    }
+}
+
+impl<const N: usize> Index<u64> for FastFair<N> {
+    fn get(&self, key: &u64) -> Result<Option<u64>> {
+        FastFair::get(self, *key)
+    }
+
+    fn insert(&self, key: &u64, value: u64) -> Result<Option<u64>> {
+        FastFair::insert(self, *key, value)
+    }
+
+    fn update(&self, key: &u64, value: u64) -> Result<Option<u64>> {
+        FastFair::update(self, *key, value)
+    }
+
+    fn remove(&self, key: &u64) -> Result<Option<u64>> {
+        FastFair::remove(self, *key)
+    }
+
+    fn len(&self) -> Result<u64> {
+        FastFair::len(self)
+    }
+
+    fn for_each(&self, visit: &mut dyn FnMut(&u64, u64)) -> Result<()> {
+        visit_by_scans(self, visit)
+    }
+
+    fn compact(&self) -> Result<()> {
+        FastFair::compact(self)
+    }
+
+    fn check(&self) -> Result<Checked> {
+        FastFair::check(self)
+    }
+
+    fn pool(&self) -> &Pool {
+        FastFair::pool(self)
+    }
+
+    fn ordered(&self) -> Option<&dyn OrderedIndex<u64>> {
+        Some(self)
+    }
+}
+
+const fn makers<const N: usize>() -> Makers<u64> {
+    Makers {
+        pool_options: FastFair::<N>::pool_options,
+        create: |pool, _| Ok(Box::new(FastFair::<N>::create(pool)?)),
+        open: |pool| Ok(Box::new(FastFair::<N>::open(pool)?)),
+        create_ordered: Some(|pool, _| Ok(Box::new(FastFair::<N>::create(pool)?))),
+    }
+}
+
+const fn registered<const N: usize>(name: &'static str, title: &'static str) -> Registered {
+    Registered {
+        name,
+        title,
+        kind: Kind::Tree,
+        reads: Reads::Optimistic,
+        // Writes of inserts and deletes are of as many lines as are shifted: half a node's.
+        persists: Persists {
+            insert: (N as u64).div_ceil(8),
+            update: 1,
+            remove: (N as u64).div_ceil(8),
+        },
+        source: "D. Hwang et al., FAST 2018",
+        words: makers::<N>(),
+        strings: None,
+    }
+}
+
+/// What the registry knows of the tree with nodes of 512 bytes.
+pub(crate) static REGISTERED: Registered = registered::<29>("fastfair", "FAST&FAIR");
+
+/// What the registry knows of the tree with nodes of 256 bytes, the medium's unit.
+pub(crate) static REGISTERED_256: Registered = registered::<13>("fastfair-256", "FAST&FAIR (256)");
+
+/// A tree with nodes of two lines, which the tests of small trees make high.
+#[cfg(test)]
+pub(crate) static TINY: Registered = registered::<5>("fastfair-tiny", "FAST&FAIR (tiny)");

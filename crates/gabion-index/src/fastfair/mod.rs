@@ -1,0 +1,152 @@
+//! FAST&FAIR: a B+-tree in persistent memory whose nodes are kept in order by stores of 8 bytes.
+//!
+//! # Idea
+//! A node's entries are sorted, and an insert shifts those behind it, as in any array. But it does
+//! so in steps none of which loses an entry (`node.rs`), so there is no log, and readers who come
+//! across a shift need not wait for its end (FAST). Nodes of a level are linked, and each knows the
+//! least key that belongs to it and what all its keys are below. So a node that was split is
+//! complete before its parent knows (FAIR): who misses a key there goes on to the right.
+//!
+//! # Layout
+//! See `layout.rs`. In DRAM there are only the locks of nodes, 32 KiB.
+//!
+//! # Invariants
+//! - I1. The ranges of a level's nodes, from low to bound, cover all words but the greatest,
+//!   without gaps and without overlaps: the bound of a node is the low of its right neighbour.
+//! - I2. Keys of a node never fall from slot to slot, up to the first one at or above the bound. Of
+//!   equal keys the rightmost counts; at most one slot is dead.
+//! - I3. The value in a slot of an inner node, dead slots aside, is the node of the next level with
+//!   the slot's key as its low. The first slot has the low of its own node. A node that no slot
+//!   names is still reached from its left neighbour.
+//! - I4. Links and slots name only nodes whose content is durable.
+//! - I5. A node is written to only under its lock. Who holds several locks has taken them from the
+//!   top down and from left to right, and all but the first without waiting.
+//! - I6. A node that is given up was durably out of slots and links before it says so.
+//!
+//! # Linearization point
+//! Insert: the store of the key. Update: the store of the value. Delete: the store of the next key
+//! over the entry's own. Reads: the loads of key and value in the last attempt. Splits and the end
+//! of nodes change no content.
+//!
+//! # Durability point
+//! The persist of the line with that store, before the lock is released. A reader who finds the
+//! leaf's lock taken after it has read flushes the leaf itself before it answers. A writer who went
+//! to the right over the link of a node that somebody has locked flushes the link first: the entry
+//! would be lost with it.
+//!
+//! | operation | flushed lines | persists |
+//! |---|---|---|
+//! | insert, delete | those from the entry to the end, 1 to 8, each once | as many |
+//! | update | 1 | 1 |
+//! | split | the new node, 8; the link, 1; an insert in the parent | 2 and those |
+//! | end of a node | a delete in the parent; free lines and link on the left | those and 2 |
+//!
+//! # Deletes
+//! A leaf without entries, and an inner node that is left with its first child alone, are given up,
+//! unless they are the first child of their parent; their range goes to the left neighbour. A first
+//! child waits, and takes the entries of its range, until its parent is given up itself. What is
+//! not done because another thread has a lock is left to later deletes and to `compact`.
+//!
+//! # Recovery
+//! Nothing is read but the header. What a crash left half done is sound as it is: a dead slot is
+//! closed by the next writer of its node, slots at or above the bound are free, and a node that no
+//! slot of its parent names gets one from the next writer who reaches it from the left.
+//!
+//! # Deviations from the paper
+//! - A slot is dead if its key equals the next one. In the paper it is dead if its value equals the
+//!   one before, so that equal values of neighbours are lost. Here every value may be stored.
+//! - Free slots have the key 2^64 - 1 or any other at or above the bound, so splits need not clear
+//!   what they moved. The entry of that one key is in the header.
+//! - Nodes know their range. A reader who is to the right of its key, because an entry moved under
+//!   its eyes, starts again; the paper's compares the first key of the neighbour. Link and bound
+//!   change together, by a version that says which of two copies holds.
+//! - Nodes are given up one by one; the paper merges.
+//! - Locks and the direction of moves (the paper's switch counter) are in DRAM.
+//! - Whoever finds the lock free before and after it searches a leaf takes what it found; only the
+//!   others search in the direction of the moves.
+//!
+//! # The paper's terms
+//! | paper, section | here |
+//! |---|---|
+//! | FAST insertion and deletion (3) | `node.rs`: `insert`, `remove` |
+//! | FAIR split (4) | `split.rs` |
+//! | switch_counter, lock-free search (4.2) | [`NodeLock::set_turn`](crate::node_lock::NodeLock),
+//!   `find_beside_writer` |
+//! | sibling pointer | [`layout::Link`] |
+//!
+//! Of the optimisations of the write-amplification study, the removal of padding is built in (a
+//! head of 48 bytes, so that no slot straddles two lines), and the size of nodes, 512 bytes or the
+//! medium's unit of 256, is a parameter.
+//!
+//! Source: D. Hwang et al., "Endurable transient inconsistency in byte-addressable persistent
+//! B+-tree", FAST 2018.
+
+mod check;
+mod greatest;
+mod layout;
+mod merge;
+mod node;
+mod readpath;
+mod recovery;
+mod split;
+#[cfg(test)]
+mod tests;
+mod writepath;
+
+use gabion_media::pmem::{Medium, POff, Pool};
+
+use crate::node_lock::NodeLocks;
+use crate::{Error, Result};
+#[cfg(test)]
+pub(crate) use check::TINY;
+pub(crate) use check::{REGISTERED, REGISTERED_256};
+use layout::{Header, node_bytes};
+use node::Node;
+
+/// A FAST&FAIR tree from words to words in a pool of persistent memory. `SLOTS` is 29, which makes
+/// nodes of 512 bytes, or 13, for nodes of 256.
+///
+/// All operations take `&self` and may be called from any thread. A write is durable when it
+/// returns, as far as the class of the pool promises; see [`Pool`].
+pub struct FastFair<const SLOTS: usize = 29> {
+    medium: Medium,
+    pool: Pool,
+    header: POff<Header>,
+    locks: NodeLocks,
+}
+
+impl<const N: usize> FastFair<N> {
+    /// Slots come in lines of four behind the first.
+    const SLOTS_OF_NODE: usize = {
+        assert!(N >= 5 && N % 4 == 1, "slots fill their cache lines");
+        N
+    };
+
+    /// The pool that the tree lies in.
+    pub fn pool(&self) -> &Pool {
+        &self.pool
+    }
+
+    fn header(&self) -> &Header {
+        self.medium.at(self.header)
+    }
+
+    /// The node at an offset.
+    #[inline]
+    fn node(&self, at: u64) -> Result<Node<'_, N>> {
+        node_at(&self.medium, at).ok_or(Error::Damaged {
+            what: "a link or a slot of a FAST&FAIR tree",
+            offset: at,
+        })
+    }
+}
+
+/// The node at an offset, if it can be one.
+#[inline]
+fn node_at<const N: usize>(medium: &Medium, at: u64) -> Option<Node<'_, N>> {
+    let slots = POff::new(at.checked_add(layout::HEAD_BYTES)?);
+    let slots: &[layout::Slot; N] = medium.try_at(slots)?;
+    let head = medium.try_at(POff::new(at))?;
+    medium.touch_range(at, node_bytes(N));
+    Some(Node { head, slots, at })
+}

@@ -1,0 +1,279 @@
+//! A node: how entries are found in it, and how they move without ever being lost.
+//!
+//! # Order
+//! Keys never fall from slot to slot. Where two neighbours have the same key, the right one is the
+//! entry and the left one is *dead*: the trace of a move under way, or of one that a crash cut
+//! short. Slots from the first key on that reaches the node's bound are free.
+//!
+//! # Moves
+//! Each step is a store of 8 bytes, and leaves the entries as they were:
+//!
+//! ```text
+//! to the right        K1 V1 | K2 V2         to the left      K1 V1 | K2 V2
+//! value, then key     K1 V1 | K2 V1 dead    key, then value  K2 V1 dead | K2 V2
+//!                     K1 V1 dead | K1 V1                     K2 V2 dead | K2 V2
+//! ```
+//!
+//! So the entry that is inserted appears with the store of its key, and the one that is deleted
+//! vanishes with the store of its right neighbour's key over its own. Stores to one cache line
+//! reach the medium in their order; where a move leaves a line, that line is made durable first.
+
+use std::sync::atomic::Ordering;
+
+use gabion_media::pmem::Medium;
+use gabion_media::prefetch_line;
+
+use super::layout::{DEAD, Head, NO_KEY, ONE_VERSION, Slot, begins_line, node_bytes};
+
+/// A node, as it lies in the pool.
+pub(super) struct Node<'a, const N: usize> {
+    pub(super) head: &'a Head,
+    pub(super) slots: &'a [Slot; N],
+    /// The node's offset.
+    pub(super) at: u64,
+}
+
+impl<const N: usize> Clone for Node<'_, N> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<const N: usize> Copy for Node<'_, N> {}
+
+/// A node's state and link, read at one moment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Range {
+    pub(super) state: u64,
+    /// The right neighbour, 0 if there is none.
+    pub(super) neighbour: u64,
+    /// What is above all keys of the node.
+    pub(super) bound: u64,
+}
+
+impl Range {
+    /// Whether the node was given up.
+    #[inline]
+    pub(super) fn is_dead(self) -> bool {
+        self.state & DEAD != 0
+    }
+}
+
+/// What the slots of a node hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Survey {
+    /// Slots in use, the dead ones among them.
+    pub(super) count: usize,
+    /// A dead slot.
+    pub(super) dead: Option<usize>,
+}
+
+// ORDER: Acquire throughout: pairs with the releasing stores below, and keeps loads in their order.
+impl<const N: usize> Node<'_, N> {
+    /// The node's level, 0 for a leaf.
+    #[inline]
+    pub(super) fn level(&self) -> u64 {
+        self.head.state.peek(Ordering::Acquire) & 0xff
+    }
+
+    /// The least key that belongs here. It never changes.
+    #[inline]
+    pub(super) fn low(&self) -> u64 {
+        self.head.low.peek(Ordering::Acquire)
+    }
+
+    /// State and link.
+    #[inline]
+    pub(super) fn range(&self) -> Range {
+        loop {
+            let state = self.head.state.peek(Ordering::Acquire);
+            let link = &self.head.links[usize::from(state & ONE_VERSION != 0)];
+            let range = Range {
+                state,
+                neighbour: link.neighbour.peek(Ordering::Acquire),
+                bound: link.bound.peek(Ordering::Acquire),
+            };
+            if self.head.state.peek(Ordering::Acquire) == state {
+                return range;
+            }
+        }
+    }
+
+    #[inline]
+    pub(super) fn key(&self, slot: usize) -> u64 {
+        self.slots[slot].key.peek(Ordering::Acquire)
+    }
+
+    #[inline]
+    pub(super) fn value(&self, slot: usize) -> u64 {
+        self.slots[slot].value.peek(Ordering::Acquire)
+    }
+
+    /// Asks for all lines of the node, so that their misses overlap.
+    #[inline]
+    pub(super) fn prefetch(&self) {
+        prefetch_line(std::ptr::from_ref(self.head).cast());
+        for slot in (1..N).step_by(4) {
+            prefetch_line(std::ptr::from_ref(&self.slots[slot]).cast());
+        }
+    }
+
+    /// The number of slots whose keys are at most `key`, which is below the bound: of those that
+    /// begin lines first, then of the three that follow the last one of them. Without branches on
+    /// keys. While somebody moves entries, the number may be wrong.
+    #[inline]
+    pub(super) fn rank(&self, key: u64) -> usize {
+        let is_before = |slot: usize| usize::from(self.key(slot) <= key);
+        let lines: usize = (1..N).step_by(4).map(is_before).sum();
+        if lines == 0 {
+            return is_before(0);
+        }
+        let first = 4 * (lines - 1) + 1;
+        first + 1 + (first + 1..first + 4).map(is_before).sum::<usize>()
+    }
+
+    /// The value of `key`, if nobody moves entries meanwhile.
+    #[inline]
+    pub(super) fn find(&self, key: u64) -> Option<u64> {
+        let slot = self.rank(key).checked_sub(1)?;
+        (self.key(slot) == key).then(|| self.value(slot))
+    }
+
+    /// The value of `key`, while others may insert and update, or delete and update, but not
+    /// insert and delete: `turn` says which. Entries that move pass nobody who goes the same way.
+    pub(super) fn find_beside_writer(&self, key: u64, turn: u64) -> Option<u64> {
+        let find = |slot: usize| {
+            if self.key(slot) != key {
+                return None;
+            }
+            let value = self.value(slot);
+            let next = if slot + 1 < N {
+                self.key(slot + 1)
+            } else {
+                NO_KEY
+            };
+            // Not dead, and still where it was: then the value is the one of this key.
+            (next != key && self.key(slot) == key).then_some(value)
+        };
+        if turn == MOVES_RIGHT {
+            let until = |slot: &usize| self.key(*slot) <= key;
+            (0..N).take_while(until).find_map(find)
+        } else {
+            (0..N).rev().find_map(find)
+        }
+    }
+
+    /// Looks at all slots. The caller keeps others from writing.
+    pub(super) fn survey(&self, bound: u64) -> Survey {
+        let mut survey = Survey {
+            count: 0,
+            dead: None,
+        };
+        let mut last = None;
+        for slot in 0..N {
+            let key = self.key(slot);
+            if key >= bound {
+                break;
+            }
+            if last == Some(key) {
+                survey.dead = Some(slot - 1);
+            }
+            last = Some(key);
+            survey.count = slot + 1;
+        }
+        survey
+    }
+
+    /// The live entries, in the order of their keys. The caller keeps others from writing, or finds
+    /// out afterwards.
+    pub(super) fn entries(&self, bound: u64) -> impl Iterator<Item = (u64, u64)> {
+        let count = self.survey(bound).count;
+        (0..count)
+            .filter(move |&slot| slot + 1 >= count || self.key(slot) != self.key(slot + 1))
+            .map(|slot| (self.key(slot), self.value(slot)))
+    }
+}
+
+/// The turn of a lock while entries move to the right: inserts.
+pub(super) const MOVES_RIGHT: u64 = 0;
+/// The turn of a lock while entries move to the left: deletes.
+pub(super) const MOVES_LEFT: u64 = 1;
+
+// ORDER: Release throughout: pairs with the acquiring loads above; readers see the stores in their
+// order, which is also that in which they reach the medium within a line.
+impl<const N: usize> Node<'_, N> {
+    /// Inserts an entry at `slot`, of `count` that are in use, none of them dead. There is room.
+    pub(super) fn insert(&self, medium: &Medium, slot: usize, count: usize, entry: (u64, u64)) {
+        for to in (slot + 1..=count).rev() {
+            let (key, value) = (self.key(to - 1), self.value(to - 1));
+            self.slots[to].value.store(medium, value, Ordering::Release);
+            self.slots[to].key.store(medium, key, Ordering::Release);
+            if begins_line(to) {
+                // DURABLE: the entries of this line, before the last one's old place, in the line
+                // before, is overwritten.
+                medium.persist(&self.slots[to]);
+            }
+        }
+        let (key, value) = entry;
+        self.slots[slot]
+            .value
+            .store(medium, value, Ordering::Release);
+        self.slots[slot].key.store(medium, key, Ordering::Release);
+        // DURABLE: the entry.
+        medium.persist(&self.slots[slot]);
+    }
+
+    /// Takes the entry at `slot` away, dead or not, of `count` slots in use.
+    pub(super) fn remove(&self, medium: &Medium, slot: usize, count: usize) {
+        for from in slot + 1..count {
+            let (key, value) = (self.key(from), self.value(from));
+            let to = &self.slots[from - 1];
+            to.key.store(medium, key, Ordering::Release);
+            to.value.store(medium, value, Ordering::Release);
+            if begins_line(from) {
+                // DURABLE: the line with the entry's new place, before its old one, in the line
+                // behind, is overwritten.
+                medium.persist(to);
+            }
+        }
+        let last = &self.slots[count - 1];
+        last.key.store(medium, NO_KEY, Ordering::Release);
+        // DURABLE: the delete, if it was not yet, and that the last slot is free.
+        medium.persist(last);
+    }
+
+    /// Clears the slots from `count` on durably, but for the fence: the keys there are at or above
+    /// the bound, which is about to rise.
+    pub(super) fn clear_from(&self, medium: &Medium, count: usize) {
+        let free = &self.slots[count..];
+        for slot in free.iter().rev() {
+            slot.key.store(medium, NO_KEY, Ordering::Release);
+        }
+        medium.flush(free);
+    }
+
+    /// Gives the node another neighbour and bound, durably and at one moment.
+    pub(super) fn link(&self, medium: &Medium, neighbour: u64, bound: u64) {
+        let state = self.range().state.wrapping_add(ONE_VERSION);
+        let link = &self.head.links[usize::from(state & ONE_VERSION != 0)];
+        link.neighbour.store(medium, neighbour, Ordering::Release);
+        link.bound.store(medium, bound, Ordering::Release);
+        // The link lies in the state's line, so it is on the medium when the state is.
+        // DURABLE: what the link leads to, by a fence before; the link itself, by the persist.
+        self.head
+            .state
+            .store_persist(medium, state, Ordering::Release);
+    }
+
+    /// Says that the node is given up. Nothing leads here any more, and that is durable.
+    pub(super) fn give_up(&self, medium: &Medium) {
+        let state = self.range().state | DEAD;
+        self.head.state.store(medium, state, Ordering::Release);
+    }
+
+    /// Makes all that was stored to the node durable, but for the fence.
+    #[track_caller]
+    pub(super) fn flush(&self, medium: &Medium) {
+        medium.flush_range(self.at, node_bytes(N));
+    }
+}

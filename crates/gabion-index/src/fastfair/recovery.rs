@@ -1,0 +1,148 @@
+//! Making a tree, and finding it again.
+
+use std::sync::atomic::Ordering;
+
+use gabion_media::pmem::{Claim, Medium, POff, Pool, PoolOptions, ROOT_HINT, Reachable};
+
+use super::layout::{FIRST_LEAF, Header, MAGIC, NO_KEY, node_align, node_bytes};
+use super::node::Node;
+use super::split::{Plan, image};
+use super::{FastFair, node_at};
+use crate::index::root_of;
+use crate::node_lock::NodeLocks;
+use crate::{Error, Result, Seed};
+
+/// Nodes that recovery looks at for one block: more than any sound tree needs.
+const STEPS_MAX: u32 = 10_000;
+
+/// The first words of a header.
+fn constants(slots: usize) -> [u64; 3] {
+    let bytes: Vec<u8> = [MAGIC, slots as u64]
+        .into_iter()
+        .flat_map(u64::to_le_bytes)
+        .collect();
+    [MAGIC, slots as u64, Seed::new(0).hash_bytes(&bytes)]
+}
+
+impl<const N: usize> FastFair<N> {
+    /// Makes an empty tree the root of `pool`.
+    ///
+    /// A crash before the return leaves the tree or a pool without root, and then nothing is lost
+    /// but time.
+    ///
+    /// # Errors
+    /// The pool has a root already, or no space.
+    pub fn create(pool: &Pool) -> Result<Self> {
+        if !pool.root::<Header>().is_null() {
+            return Err(Error::RootTaken);
+        }
+        let bytes = FIRST_LEAF + node_bytes(N);
+        let space = pool.alloc_aligned(bytes, FIRST_LEAF, ROOT_HINT)?;
+        let root = space.offset::<Header>();
+        let leaf = root.raw() + FIRST_LEAF;
+        let plan = Plan {
+            level: 0,
+            low: 0,
+            neighbour: 0,
+            bound: NO_KEY,
+        };
+        let [magic, slots, check] = constants(Self::SLOTS_OF_NODE);
+        let words = [magic, slots, check, leaf, 0, 0, 0, 0];
+        let header: Vec<u8> = words.into_iter().flat_map(u64::to_le_bytes).collect();
+        pool.write(root.raw(), &header);
+        pool.write(leaf, &image::<N>(&plan, &[]));
+        // DURABLE: header and leaf, before the root refers to them.
+        pool.flush_range(root.raw(), size_of::<Header>() as u64);
+        pool.flush_range(leaf, node_bytes(N));
+        pool.fence();
+        pool.set_root(root);
+        space.commit::<Header>();
+        Ok(Self::with(pool, root))
+    }
+
+    /// Finds the tree that is the root of `pool`. Reads the header and nothing else.
+    ///
+    /// # Errors
+    /// No tree there, one with nodes of another size, or a damaged header.
+    pub fn open(pool: &Pool) -> Result<Self> {
+        let root = pool.root::<Header>();
+        if root.is_null() {
+            return Err(Error::NoRoot);
+        }
+        let damaged = Error::Damaged {
+            what: "the header of a FAST&FAIR tree",
+            offset: root.raw(),
+        };
+        let Some(header) = pool.try_at(root) else {
+            return Err(damaged);
+        };
+        let words = [&header.magic, &header.slots, &header.check];
+        // ORDER: Relaxed: these words do not change.
+        let [magic, slots, check] = words.map(|word| word.load(pool, Ordering::Relaxed));
+        if magic != MAGIC {
+            return Err(Error::NoRoot);
+        }
+        let expected = usize::try_from(slots).map(constants);
+        if expected.is_ok_and(|expected| expected[2] == check) {
+            if slots != N as u64 {
+                return Err(Error::OtherKind);
+            }
+            // ORDER: Relaxed: nobody writes while a tree is opened.
+            let top = header.top.load(pool, Ordering::Relaxed);
+            if node_at::<N>(pool, top).is_some() {
+                return Ok(Self::with(pool, root));
+            }
+        }
+        Err(damaged)
+    }
+
+    /// Options of pools for trees: the layout id, and how recovery finds what is in use. Whoever
+    /// makes or opens the pool sets the rest.
+    #[must_use]
+    pub fn pool_options() -> PoolOptions {
+        PoolOptions {
+            layout: MAGIC,
+            reachable: Reachable::ask_fn(is_referenced::<N>),
+            ..PoolOptions::default()
+        }
+    }
+
+    fn with(pool: &Pool, header: POff<Header>) -> Self {
+        FastFair {
+            medium: Medium::clone(pool),
+            pool: pool.clone(),
+            header,
+            locks: NodeLocks::new(),
+        }
+    }
+}
+
+/// What recovery of the pool asks: whether a tree durably refers to a block. A block is a node, and
+/// tells its level and its low; if it is in use, the search for these ends there. The pool itself
+/// answers for its root.
+fn is_referenced<const N: usize>(medium: &Medium, claim: Claim) -> bool {
+    let at = claim.block.raw();
+    let is_aligned = at.is_multiple_of(node_align(N)) && claim.size >= node_bytes(N);
+    let claimed = node_at::<N>(medium, at).filter(|_| is_aligned);
+    claimed.is_some_and(|node| find::<N>(medium, node.level(), node.low()) == Some(at))
+}
+
+/// The node of a level that `low` belongs to, while nobody writes.
+fn find<const N: usize>(medium: &Medium, level: u64, low: u64) -> Option<u64> {
+    let root: &Header = medium.try_at(POff::new(root_of(medium)))?;
+    // ORDER: Relaxed: for recovery, when nobody writes.
+    let top = root.top.load(medium, Ordering::Relaxed);
+    let mut node: Node<'_, N> = node_at(medium, top)?;
+    for _ in 0..STEPS_MAX {
+        let range = node.range();
+        let next = if low >= range.bound {
+            range.neighbour
+        } else if node.level() == level {
+            return Some(node.at);
+        } else {
+            node.value(node.rank(low).checked_sub(1)?)
+        };
+        node = node_at(medium, next)?;
+    }
+    None
+}
