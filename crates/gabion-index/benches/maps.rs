@@ -1,14 +1,17 @@
-//! TurboHash in DRAM beside concurrent maps, 8 + 8 bytes, tables larger than the cache.
+//! The indexes in DRAM beside concurrent maps, 8 + 8 bytes, larger than the cache.
 //!
 //! ```sh
 //! cargo bench -p gabion-index --features maps --bench maps -- ENTRIES THREADS ROUNDS [MAP...]
 //! ```
 //!
-//! By default 8,000,000 entries, one thread, 3 rounds, all maps; 50,000,000 entries need 6 GiB of
-//! memory. In each round every map is made, filled, read, asked for absent keys, updated and
-//! drained in its turn, every thread with its share of random keys; what is shown are the medians
-//! of the rounds. A rate is that of the processor time of the threads, times their number, so that
-//! other work on the machine disturbs it little; on an idle machine that is the rate of the clock.
+//! By default 8,000,000 entries, one thread, 3 rounds, all hash maps; 50,000,000 entries need 6
+//! GiB of memory. Every index of the registry can be named, `fastfair` or `p-art` for example,
+//! and `btreemap`, which is the standard one under a lock. In each round every map is made,
+//! filled, read, asked for absent keys, updated, read with 5 % (`B`) and with 50 % (`A`) inserts
+//! of new keys among the reads, scanned by 50 entries if it is ordered, and drained in its turn,
+//! every thread with its share of random keys; what is shown are the medians of the rounds. A
+//! rate is that of the processor time of the threads, times their number, so that other work on
+//! the machine disturbs it little; on an idle machine that is the rate of the clock.
 //!
 //! The row `machine` is what the memory itself gives at the same time: reads of random cache lines
 //! of as many bytes as the table has, each of which waits for the one before (`chained`), or none
@@ -19,8 +22,9 @@ use std::hash::BuildHasher;
 use std::hint::black_box;
 use std::sync::atomic::Ordering;
 
-use gabion_index::TurboHash;
+use gabion_index::index::Plan;
 use gabion_index::turbo::Options;
+use gabion_index::{Index, TurboHash, registry};
 use gabion_media::pmem::{PAtomicU64, Pool, PoolOptions, ROOT_HINT};
 use parking_lot::RwLock;
 
@@ -32,6 +36,10 @@ trait Map: Sync {
     fn remove(&self, key: u64) -> bool;
     /// Looks up many keys and counts those found; none if the map has no such operation.
     fn get_many(&self, _keys: &[u64]) -> Option<usize> {
+        None
+    }
+    /// Asks for entries from a key on and counts them; none if the map knows no order.
+    fn scan(&self, _from: u64, _limit: usize) -> Option<usize> {
         None
     }
     /// Stores many entries; false if the map has no such operation.
@@ -120,6 +128,74 @@ impl Map for scc::HashMap<u64, u64> {
 
     fn remove(&self, key: u64) -> bool {
         scc::HashMap::remove(self, &key).is_some()
+    }
+}
+
+/// An index of the registry.
+struct Registered(Box<dyn Index<u64>>);
+
+impl Registered {
+    fn new(index: &registry::Registered, entries: u64) -> Registered {
+        let options = PoolOptions {
+            size: entries * 400 + (64 << 20),
+            chunk_bytes: 1 << 20,
+            ..(index.words.pool_options)()
+        };
+        let pool = Pool::anonymous(options).expect("memory");
+        let plan = Plan {
+            capacity: entries,
+            seed: None,
+        };
+        Registered((index.words.create)(&pool, plan).expect("an index"))
+    }
+}
+
+impl Map for Registered {
+    fn insert(&self, key: u64, value: u64) {
+        self.0.insert(&key, value).expect("space");
+    }
+
+    fn get(&self, key: u64) -> Option<u64> {
+        self.0.get(&key).expect("sound")
+    }
+
+    fn update(&self, key: u64, value: u64) {
+        self.0.update(&key, value).expect("space");
+    }
+
+    fn remove(&self, key: u64) -> bool {
+        self.0.remove(&key).expect("sound").is_some()
+    }
+
+    fn scan(&self, from: u64, limit: usize) -> Option<usize> {
+        let ordered = self.0.ordered()?;
+        let mut found = Vec::with_capacity(limit);
+        ordered.scan(&from, limit, &mut found).expect("sound");
+        Some(found.len())
+    }
+}
+
+impl Map for RwLock<BTreeMap<u64, u64>> {
+    fn insert(&self, key: u64, value: u64) {
+        self.write().insert(key, value);
+    }
+
+    fn get(&self, key: u64) -> Option<u64> {
+        self.read().get(&key).copied()
+    }
+
+    fn update(&self, key: u64, value: u64) {
+        self.write().insert(key, value);
+    }
+
+    fn remove(&self, key: u64) -> bool {
+        self.write().remove(&key).is_some()
+    }
+
+    fn scan(&self, from: u64, limit: usize) -> Option<usize> {
+        let map = self.read();
+        let found: Vec<_> = map.range(from..).take(limit).collect();
+        Some(black_box(found).len())
     }
 }
 
@@ -319,6 +395,25 @@ fn measure(name: &str, entries: u64, threads: u64, figures: &mut Figures) {
     phase("update", &|range| {
         range.for_each(|seed| map.update(key_of(draw(seed, entries)), seed));
     });
+    for (column, percent) in [("B", 5), ("A", 50)] {
+        let first = entries * (percent + 10);
+        phase(column, &|range| {
+            for number in range {
+                if draw(number, 100) < percent {
+                    map.insert(key_of(first + number), number);
+                } else {
+                    assert!(map.get(key_of(draw(number + 1, entries))).is_some());
+                }
+            }
+        });
+    }
+    if map.scan(0, 1).is_some() {
+        phase("scan50", &|range| {
+            for seed in range {
+                black_box(map.scan(key_of(draw(seed, entries)), 50));
+            }
+        });
+    }
     if map.get_many(&[key_of(0)]).is_some() {
         let read_many = |range: std::ops::Range<u64>, key: &dyn Fn(u64) -> u64, found| {
             let mut keys = [0; BATCH];
@@ -372,7 +467,12 @@ fn make(name: &str, entries: u64) -> Box<dyn Map> {
         "dashmap" => Box::new(dashmap::DashMap::with_capacity(capacity)),
         "papaya" => Box::new(papaya::HashMap::with_capacity(capacity)),
         "scc" => Box::new(scc::HashMap::with_capacity(capacity)),
-        _ => Box::new(Locked::new(capacity)),
+        "btreemap" => Box::new(RwLock::new(BTreeMap::<u64, u64>::new())),
+        "hashbrown" => Box::new(Locked::new(capacity)),
+        _ => match registry::by_name(name) {
+            Some(index) => Box::new(Registered::new(index, entries)),
+            None => panic!("no map is called {name}"),
+        },
     }
 }
 
@@ -391,10 +491,10 @@ fn main() {
     let (entries, threads): (u64, u64) = (number(8_000_000), number(1));
     let rounds = number(3);
     let wanted: Vec<String> = args.collect();
-    let names: Vec<_> = ["turbohash", "dashmap", "papaya", "scc", "hashbrown"]
-        .into_iter()
-        .filter(|name| wanted.is_empty() || wanted.iter().any(|wanted| wanted == name))
-        .collect();
+    let mut names = vec!["turbohash", "dashmap", "papaya", "scc", "hashbrown"];
+    if !wanted.is_empty() {
+        names = wanted.iter().map(String::as_str).collect();
+    }
     println!("{entries} entries, {threads} threads, medians of {rounds} rounds");
     let mut figures = Figures::default();
     for _ in 0..rounds {
