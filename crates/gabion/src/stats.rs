@@ -63,6 +63,8 @@ pub struct Stats {
     pub compactions: u64,
     /// Buckets that were split.
     pub splits: u64,
+    /// How often small neighbours became one bucket.
+    pub joins: u64,
     /// Time that writers were slowed down or stopped, in nanoseconds.
     pub slowdown_ns: u64,
     /// Time that writers were stopped, in nanoseconds.

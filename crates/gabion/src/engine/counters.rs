@@ -49,6 +49,8 @@ pub(crate) struct Counters {
     pub(crate) compactions: Counter,
     /// Buckets that were split.
     pub(crate) splits: Counter,
+    /// Times that small neighbours became one bucket.
+    pub(crate) joins: Counter,
 }
 
 impl Counters {

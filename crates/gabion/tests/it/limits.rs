@@ -226,3 +226,34 @@ fn a_newer_format_is_refused_by_name() {
     }
     assert!(kinds >= 3, "{kinds} files were tried");
 }
+
+#[test]
+fn there_are_no_more_buckets_than_the_budget_has_memory_for() {
+    // Six tenths of the budget, a 32nd of a bucket for each.
+    let (budget, bucket) = (128 << 10, 256 << 10);
+    let most = budget / 10 * 6 / (bucket / 32);
+    for threads in [0, 2] {
+        let options = small_options()
+            .background_threads(threads)
+            .memtable_budget_bytes(budget)
+            .log_bytes_max(1 << 20)
+            .bucket_bytes(bucket);
+        let db = Db::open_on(Disk::simulated(&SimDisk::new()), options).unwrap();
+        // Ascending keys leave small buckets behind.
+        for number in 0..1_500 {
+            db.put(format!("{number:06}"), [7; 1000]).unwrap();
+            if number % 100 == 0 {
+                let buckets = db.stats().buckets;
+                assert!(buckets <= most, "{buckets} buckets after {number} writes");
+            }
+        }
+        db.wait_idle().unwrap();
+        let buckets = db.stats().buckets;
+        println!("{buckets} buckets of {most}");
+        assert!(
+            (most / 2..=most).contains(&buckets),
+            "{buckets} buckets of {most}"
+        );
+        assert_eq!(db.iter().count(), 1_500);
+    }
+}

@@ -70,6 +70,7 @@ fn assert_covered(totals: &Totals) {
     assert!(totals.flushes > 300 * cases, "{totals:?}");
     assert!(totals.compactions > 200 * cases, "{totals:?}");
     assert!(totals.splits > 50 * cases, "{totals:?}");
+    assert!(totals.joins > 5 * cases, "{totals:?}");
     assert!(totals.log_segments > 120 * cases, "{totals:?}");
 }
 

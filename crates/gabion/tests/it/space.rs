@@ -1,12 +1,14 @@
 //! What a store takes on the medium, and that it gives back what it does not need.
 
+use std::ops::Bound;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use gabion::{Clock, Db, Options};
-use gabion_media::{Disk, SimDisk};
+use gabion::{Clock, Db, Durability, Options};
+use gabion_media::{Disk, SimDisk, Tear};
 
 use crate::support::{
-    Context, KEYSPACES, Operation, Random, Subject, Twin, assert_twin, base_seed, bytes_of,
+    Change, Context, KEYSPACES, Operation, Random, Subject, Twin, assert_twin, base_seed, bytes_of,
     option_sets, small_options,
 };
 
@@ -364,4 +366,231 @@ fn garbage_that_a_snapshot_needs_is_tried_once_a_day() {
     clock.advance(DAY);
     db.wait_idle().unwrap();
     assert_eq!(garbage_left(&sim), [false, false]);
+}
+
+#[test]
+fn small_neighbours_are_joined_and_grow_apart_again() {
+    for threads in [0, 2] {
+        // Memory for several records in the MemTable of each of some dozens of buckets.
+        let options = small_options()
+            .background_threads(threads)
+            .memtable_budget_bytes(512 << 10)
+            .log_bytes_max(256 << 10);
+        let sim = SimDisk::recording();
+        let mut subject = Subject::open(&Disk::simulated(&sim), &options).unwrap();
+        let mut twin = Twin::new(KEYSPACES.len());
+        let mut random = Random::new(base_seed());
+        let key = |number: u64| format!("{number:05}").into_bytes();
+        for round in 0..3 {
+            for _ in 0..3_000 {
+                let value = bytes_of(random.word(), 60);
+                let operation = Operation::new(0, key(random.below(2_000)), Some(value));
+                subject
+                    .write(std::slice::from_ref(&operation), None)
+                    .unwrap();
+                twin.apply(&operation);
+            }
+            subject.db.wait_idle().unwrap();
+            let full = subject.db.stats();
+            assert!(full.buckets > 20, "{} buckets", full.buckets);
+            if round == 0 {
+                assert_eq!(full.joins, 0, "what was just split is not joined");
+            }
+            let (snapshot, before) = (subject.db.snapshot(), twin.clone());
+            let iterator = subject.db.iter();
+            for number in 0..2_000 {
+                if number % 1_000 > 5 {
+                    let operation = Operation::new(0, key(number), None);
+                    subject
+                        .write(std::slice::from_ref(&operation), None)
+                        .unwrap();
+                    twin.apply(&operation);
+                }
+            }
+            for _ in 0..2 {
+                subject.keyspaces[0].compact::<&[u8]>(..).unwrap();
+                subject.db.wait_idle().unwrap();
+            }
+            assert_twin(&subject.db, &twin);
+            assert_eq!(iterator.count(), before.pairs(0).len());
+            assert_eq!(
+                snapshot.iter(&subject.keyspaces[0]).count(),
+                before.pairs(0).len()
+            );
+            drop(snapshot);
+            subject.keyspaces[0].compact::<&[u8]>(..).unwrap();
+            subject.db.wait_idle().unwrap();
+            let joined = subject.db.stats();
+            assert!(
+                joined.joins > full.joins && joined.buckets < 16,
+                "{} buckets",
+                joined.buckets
+            );
+            subject.db.wait_idle().unwrap();
+            let again = subject.db.stats();
+            assert_eq!((again.joins, again.splits), (joined.joins, joined.splits));
+            assert_twin(&subject.db, &twin);
+            if round == 1 {
+                subject.db.close().unwrap();
+                subject = Subject::open(&Disk::simulated(&sim), &options).unwrap();
+                assert_twin(&subject.db, &twin);
+            }
+        }
+        let killed = sim.process_kill(sim.ops());
+        let subject = Subject::open(&Disk::simulated(&killed), &options).unwrap();
+        assert_twin(&subject.db, &twin);
+    }
+}
+
+#[test]
+fn a_power_cut_at_any_moment_of_a_join_loses_nothing() {
+    // So many parts are too small to be joined under these options, and not under the next.
+    let apart = small_options()
+        .durability(Durability::Sync)
+        .memtable_budget_bytes(512 << 10)
+        .log_bytes_max(256 << 10)
+        .split_ways(64);
+    let options = apart.clone().split_ways(2);
+    let sim = SimDisk::recording();
+    let disk = Disk::simulated(&sim);
+    let mut twin = Twin::new(KEYSPACES.len());
+    let subject = Subject::open(&disk, &apart).unwrap();
+    let apply = |twin: &mut Twin, operation: Operation| {
+        let operations = std::slice::from_ref(&operation);
+        subject.write(operations, None).unwrap();
+        twin.apply(&operation);
+    };
+    let key = |number: u64| format!("{number:05}").into_bytes();
+    for number in 0..300 {
+        apply(
+            &mut twin,
+            Operation::new(0, key(number), Some(bytes_of(number, 60))),
+        );
+    }
+    subject.db.flush().unwrap();
+    subject.db.wait_idle().unwrap();
+    for number in (0..300).filter(|number| number % 20 != 0) {
+        apply(&mut twin, Operation::new(0, key(number), None));
+    }
+    subject.db.flush().unwrap();
+    // Some of the buckets have something in their MemTables, a range delete among it.
+    for number in (0..300).step_by(50) {
+        apply(
+            &mut twin,
+            Operation::new(0, key(number + 3), Some(bytes_of(7, 3))),
+        );
+    }
+    let range = (Bound::Included(key(95)), Bound::Excluded(key(125)));
+    let change = Change::DeleteRange(range);
+    apply(
+        &mut twin,
+        Operation {
+            keyspace: 0,
+            change,
+        },
+    );
+    let before = subject.db.stats();
+    assert!(before.buckets > 8, "{} buckets", before.buckets);
+    drop(subject);
+
+    let subject = Subject::open(&disk, &options).unwrap();
+    let begin = sim.ops();
+    subject.db.wait_idle().unwrap();
+    let after = subject.db.stats();
+    assert!(
+        after.joins > 0 && after.buckets < before.buckets,
+        "{} joins",
+        after.joins
+    );
+    assert_twin(&subject.db, &twin);
+    let end = sim.ops();
+    println!("{} joins in {} operations", after.joins, end - begin);
+    for op in begin..=end {
+        for style in [Tear::DropAll, Tear::KeepAll, Tear::Random512] {
+            let image = sim.power_cut(op, base_seed() + op, style);
+            let _context = Context(|| format!("power cut after {op} of {begin}..{end}, {style:?}"));
+            let db = Db::open_on(Disk::simulated(&image), options.clone()).unwrap();
+            assert_twin(&db, &twin);
+            // What follows the recovery joins the rest.
+            if op % 8 == 0 {
+                db.wait_idle().unwrap();
+                assert_twin(&db, &twin);
+            }
+        }
+    }
+}
+
+#[test]
+fn neighbours_are_joined_under_readers_and_writers() {
+    const BANDS: u64 = 40;
+    const WAVES: u64 = 4;
+    let key = |band: u64, number: u64| format!("{:02} {number:05}", band % BANDS).into_bytes();
+    let options = small_options()
+        .background_threads(2)
+        .memtable_budget_bytes(96 << 10)
+        .bucket_bytes(16 << 10);
+    let sim = SimDisk::new();
+    let db = Db::open_on(Disk::simulated(&sim), options.clone()).unwrap();
+    let keyspace = db.default_keyspace();
+    for band in 0..BANDS {
+        keyspace.put(key(band, 7), "stays").unwrap();
+    }
+    // ORDER: Relaxed (all); the flag only ends the readers.
+    let writing = AtomicBool::new(true);
+    std::thread::scope(|scope| {
+        for reader in 0..2 {
+            let (db, writing) = (&db, &writing);
+            scope.spawn(move || {
+                // ORDER: Relaxed, as above.
+                while writing.load(Ordering::Relaxed) {
+                    let snapshot = db.snapshot();
+                    let pairs = |reverse: bool| -> Vec<_> {
+                        let iterator = snapshot.iter(db.default_keyspace()).map(Result::unwrap);
+                        let mut pairs: Vec<_> = iterator.collect();
+                        if reverse {
+                            let iterator = snapshot.iter(db.default_keyspace()).rev();
+                            pairs = iterator.map(Result::unwrap).collect();
+                            pairs.reverse();
+                        }
+                        pairs
+                    };
+                    let found = pairs(reader == 0);
+                    assert!(found.is_sorted_by(|a, b| a.0 < b.0));
+                    let again = pairs(false);
+                    assert!(found == again, "a snapshot does not change");
+                    for (key, value) in found.iter().step_by(37) {
+                        let single = snapshot.get(db.default_keyspace(), key).unwrap();
+                        assert_eq!(single.as_ref(), Some(value));
+                    }
+                    // Every wave leaves the keys of each band whose number is 7 as they are.
+                    let marks = found.iter().filter(|(key, _)| key.ends_with(b" 00007"));
+                    assert_eq!(marks.count() as u64, BANDS);
+                    assert!(db.get(key(reader, 7)).unwrap().is_some());
+                }
+            });
+        }
+        for wave in 0..WAVES {
+            for number in (0..100 * BANDS).filter(|number| number / BANDS != 7) {
+                let value = bytes_of(wave * 1000 + number, 60);
+                keyspace.put(key(number, number / BANDS), value).unwrap();
+            }
+            for number in (0..100 * BANDS).filter(|number| number / BANDS != 7) {
+                keyspace.delete(key(number, number / BANDS)).unwrap();
+            }
+            db.wait_idle().unwrap();
+            keyspace.compact::<&[u8]>(..).unwrap();
+            db.wait_idle().unwrap();
+        }
+        // ORDER: Relaxed, as above.
+        writing.store(false, Ordering::Relaxed);
+    });
+    let stats = db.stats();
+    println!("joins: {} of {} splits", stats.joins, stats.splits);
+    assert!(stats.joins >= WAVES && stats.splits >= WAVES, "{stats:?}");
+    let expected: Vec<_> = (0..BANDS).map(|band| key(band, 7)).collect();
+    let left = |db: &Db| -> Vec<_> { db.iter().map(|pair| pair.unwrap().0.to_vec()).collect() };
+    assert_eq!(left(&db), expected);
+    db.close().unwrap();
+    let db = Db::open_on(Disk::simulated(&sim), options).unwrap();
+    assert_eq!(left(&db), expected);
 }

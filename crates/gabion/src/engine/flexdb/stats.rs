@@ -78,6 +78,7 @@ impl Flex {
             flushes: self.counters.flushes.get(),
             compactions: self.counters.compactions.get(),
             splits: 0,
+            joins: 0,
             background_wait_ns: 0,
             slowdown_ns: self.waits.slowdown_ns.get(),
             stall_ns: self.waits.stall_ns.get(),

@@ -95,10 +95,10 @@ impl Compaction {
     }
 
     /// The same, for a bucket that must lose what nobody needs: nothing is moved as it is.
-    pub(super) fn rewriting(bucket: &Arc<Bucket>, levels: &Levels) -> Compaction {
+    pub(super) fn rewriting(bucket: &Arc<Bucket>, levels: &Levels, purpose: Purpose) -> Compaction {
         Compaction {
             rewrites: true,
-            ..Compaction::of_bucket(bucket, levels, Purpose::Compaction)
+            ..Compaction::of_bucket(bucket, levels, purpose)
         }
     }
 }

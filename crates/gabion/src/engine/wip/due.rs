@@ -23,6 +23,11 @@
 //! `bucket_bytes`, grown with the store so that a bucket's share of the MemTable budget stays worth
 //! a flush, and varied by a quarter up or down from bucket to bucket, so that buckets that fill at
 //! the same rate do not all split at the same time.
+//!
+//! # Number of buckets
+//! Each bucket that is written takes memory for its MemTable. Where more buckets than memory for
+//! them were made, each flush would write next to nothing, for ever. So no split makes more than
+//! the MemTable budget has memory for; a bucket that may not split stays one and grows.
 
 use std::sync::Arc;
 
@@ -42,6 +47,10 @@ use crate::engine::range_deletes::{Deletes, Hidden};
 /// MemTable.
 const MEMTABLE_SHARE_BYTES: u64 = 2 << 20;
 
+/// A bucket is not split when less than this of the MemTable budget would be left for each: a flush
+/// of less costs more for its file than for what it writes.
+const MEMTABLE_BYTES_MIN: u64 = 64 << 10;
+
 /// Buckets grow to at most this many times `bucket_bytes`: 1 GiB by default, as in the paper.
 const CAPACITY_GROWTH_MAX: u64 = 16;
 
@@ -49,6 +58,8 @@ const CAPACITY_GROWTH_MAX: u64 = 16;
 struct Circumstances {
     /// The size at which buckets split, before it is varied.
     capacity_base: u64,
+    /// Buckets that a split may make of one.
+    split_ways_max: usize,
     /// Nobody writes.
     idle: bool,
     /// How pressing it is to give space back.
@@ -113,6 +124,7 @@ impl Wip {
     fn circumstances(&self, idle: bool) -> Circumstances {
         Circumstances {
             capacity_base: self.capacity_base(),
+            split_ways_max: self.split_ways_max(),
             idle,
             need: self.space_need(),
         }
@@ -122,6 +134,7 @@ impl Wip {
     fn due(&self, bucket: &Arc<Bucket>, circumstances: &Circumstances) -> Result<Option<Due>> {
         let Circumstances {
             capacity_base,
+            split_ways_max,
             idle,
             need,
         } = *circumstances;
@@ -164,7 +177,7 @@ impl Wip {
                 reads: 0,
                 sublevels: usize::try_from(share).unwrap_or(usize::MAX),
             };
-            let job = Job::Compact(Compaction::rewriting(bucket, levels));
+            let job = Job::Compact(Compaction::rewriting(bucket, levels, Purpose::Compaction));
             return Ok(Some(Due { job, claim }));
         }
         if count >= options.sublevels_max && !demanded {
@@ -172,21 +185,21 @@ impl Wip {
         }
         let bytes = Wip::bytes(bucket, &state)?;
         let capacity = varied(capacity_base, bucket.id);
-        if bytes >= capacity && bucket.may_split(&state) {
+        if bytes >= capacity && split_ways_max >= 2 && bucket.may_split(&state) {
             let live = Wip::live_bytes(&state, bytes);
             if live >= capacity / 2 {
                 let ways = options.split_ways as u64 * live / capacity;
                 let ways = usize::try_from(ways).unwrap_or(usize::MAX);
-                let ways = ways.clamp(2, options.split_ways);
+                let ways = ways.clamp(2, options.split_ways.min(split_ways_max));
                 return Ok(Some(of_bucket(Urgency::Split, Job::Split { ways })));
             }
         }
         if demanded {
-            let job = Job::OnDemand(Compaction::rewriting(bucket, levels));
+            let job = Job::OnDemand(Compaction::rewriting(bucket, levels, Purpose::Compaction));
             return Ok(Some(of_bucket(Urgency::Demanded, job)));
         }
         if self.is_overdue(garbage_since(levels)) {
-            let job = Job::Compact(Compaction::rewriting(bucket, levels));
+            let job = Job::Compact(Compaction::rewriting(bucket, levels, Purpose::Compaction));
             return Ok(Some(of_bucket(Urgency::Aged, job)));
         }
         if self.deleted_bytes(bucket, &state)? > bytes / 2 {
@@ -235,6 +248,21 @@ impl Wip {
             }
         }
         Ok(bytes)
+    }
+
+    /// Into how many buckets one may be split, so that the budget has memory for all of them; a
+    /// keyspace's first bucket counts as none.
+    pub(super) fn split_ways_max(&self) -> usize {
+        let least = MEMTABLE_BYTES_MIN
+            .min(self.options.bucket_bytes / 32)
+            .max(1);
+        let buckets_max = self.throttle.limits().active_bytes_max / least;
+        let keyspaces = self.keyspaces.load();
+        let routers = keyspaces.iter().map(|keyspace| keyspace.router.load());
+        let split: usize = routers.map(|router| router.buckets().len() - 1).sum();
+        usize::try_from(buckets_max)
+            .unwrap_or(usize::MAX)
+            .saturating_sub(split)
     }
 
     /// The size at which buckets of a store of this size split, before it is varied.

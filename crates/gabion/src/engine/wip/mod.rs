@@ -16,6 +16,7 @@
 //! | `flush` | a full MemTable becomes a table of level 0 |
 //! | `compact` | runs of a level become one run of the next |
 //! | `split` | a full bucket becomes several |
+//! | `join` | small neighbours become one bucket |
 //! | `demand` | a compaction that a user asks for |
 //! | `due`, `priority`, `reads` | which of these comes next |
 //! | `schedule` | the threads that do them, and when a store is idle |
@@ -57,6 +58,7 @@ mod demand;
 mod due;
 mod file;
 mod flush;
+mod join;
 mod manifest;
 mod merge;
 mod multi_get;

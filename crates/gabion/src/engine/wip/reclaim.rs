@@ -24,7 +24,7 @@ use super::{Keyspace, Wip};
 use crate::engine::memtable::MemTable;
 use crate::engine::range_deletes::Fragments;
 use crate::log::RelogEncoder;
-use crate::types::Kind;
+use crate::types::{Kind, Seq};
 use crate::{Result, Slice};
 
 /// MemTables with fewer bytes of keys and values than this are logged again instead of flushed,
@@ -117,31 +117,8 @@ impl Wip {
             return Ok(());
         }
         let table = Arc::clone(&bucket.state.load().active);
-        let mut records: Vec<_> = Vec::new();
-        let mut cursor = table.sorted();
-        cursor.seek_first();
-        while cursor.valid() {
-            if cursor.kind() != Kind::DeleteRange {
-                records.push((
-                    cursor.seq(),
-                    cursor.kind(),
-                    cursor.key().to_vec(),
-                    cursor.value(),
-                ));
-            }
-            cursor.next();
-        }
-        for fragment in table.range_deletes().iter().flat_map(Fragments::iter) {
-            let upper = Slice::new(fragment.upper.as_deref().unwrap_or(&[]));
-            for seq in &fragment.seqs {
-                let lower = fragment.lower.to_vec();
-                records.push((*seq, Kind::DeleteRange, lower, upper.clone()));
-            }
-        }
-        // Replay inserts in the order of the log, which has to be that of the numbers.
-        records.sort_by_key(|(seq, ..)| *seq);
         let mut encoder = RelogEncoder::new();
-        for (seq, kind, key, value) in &records {
+        for (seq, kind, key, value) in &records_of(&table) {
             encoder.op(*seq, *kind, keyspace.id, key, value);
         }
         if encoder.is_empty() {
@@ -168,4 +145,32 @@ impl Wip {
         self.reclaim_log();
         Ok(())
     }
+}
+
+/// The records of a MemTable in the order of their numbers, in which a MemTable takes them; of a
+/// range delete the value is the first key above it, empty for the end of all keys.
+pub(super) fn records_of(table: &MemTable) -> Vec<(Seq, Kind, Vec<u8>, Slice)> {
+    let mut records: Vec<_> = Vec::new();
+    let mut cursor = table.sorted();
+    cursor.seek_first();
+    while cursor.valid() {
+        if cursor.kind() != Kind::DeleteRange {
+            records.push((
+                cursor.seq(),
+                cursor.kind(),
+                cursor.key().to_vec(),
+                cursor.value(),
+            ));
+        }
+        cursor.next();
+    }
+    for fragment in table.range_deletes().iter().flat_map(Fragments::iter) {
+        let upper = Slice::new(fragment.upper.as_deref().unwrap_or(&[]));
+        for seq in &fragment.seqs {
+            let lower = fragment.lower.to_vec();
+            records.push((*seq, Kind::DeleteRange, lower, upper.clone()));
+        }
+    }
+    records.sort_by_key(|(seq, ..)| *seq);
+    records
 }

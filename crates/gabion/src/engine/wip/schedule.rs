@@ -111,7 +111,7 @@ impl Wip {
                 self.look_at_space()?;
                 return self.flush_one();
             }
-            return Ok(false);
+            return self.join_some();
         };
         if !bucket.reserve() {
             return Ok(true);
@@ -210,6 +210,7 @@ impl Wip {
                 && matches!(self.most_pressing(true), Ok(None))
                 && !self.may_rest_log()
                 && !self.has_aged_memtables()
+                && matches!(self.may_join(), Ok(false))
         });
         self.idleness.lock().waiting -= 1;
         result

@@ -57,8 +57,8 @@ impl Wip {
         }
     }
 
-    /// Cuts a bucket that the caller has reserved into at most `ways`; false when its tables offer
-    /// no key to cut at.
+    /// Cuts a bucket that the caller has reserved into at most `ways`, unless there are too many by
+    /// then; false when its tables offer no key to cut at.
     pub(super) fn split(
         &self,
         keyspace: &Arc<Keyspace>,
@@ -70,6 +70,10 @@ impl Wip {
             return Ok(false);
         }
         let mut versions = self.versions.lock();
+        // Others may have split meanwhile. Then there is less room; how much is looked at again.
+        if pivots.len() >= self.split_ways_max() {
+            return Ok(true);
+        }
         let state = bucket.state.load_full();
         let flushed_seq = versions.flushed_seq(bucket.id);
         let mut children = Vec::with_capacity(pivots.len() + 1);

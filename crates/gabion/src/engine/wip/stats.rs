@@ -63,6 +63,7 @@ impl Wip {
             flushes: self.counters.flushes.get(),
             compactions: self.counters.compactions.get(),
             splits: self.counters.splits.get(),
+            joins: self.counters.joins.get(),
             slowdown_ns: waits.slowdown_ns.get(),
             stall_ns: waits.stall_ns.get(),
             stalls: waits.stalls.get(),

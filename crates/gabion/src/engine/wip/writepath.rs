@@ -107,6 +107,11 @@ impl Leader {
         appended.map(|_| log.current_segment())
     }
 
+    /// An error when the log has failed, so that not all numbers that were given out are published.
+    pub(crate) fn check(&self) -> Result<()> {
+        self.log.as_ref().ok_or(Error::Closed)?.check()
+    }
+
     /// Goes on in a new, small segment of the log, and returns its number.
     pub(crate) fn begin_small(&mut self) -> Result<u64> {
         let next = self.next_seq();

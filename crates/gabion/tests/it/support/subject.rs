@@ -155,6 +155,7 @@ pub(crate) struct Totals {
     pub(crate) flushes: u64,
     pub(crate) compactions: u64,
     pub(crate) splits: u64,
+    pub(crate) joins: u64,
     /// Segments of the log that were begun.
     pub(crate) log_segments: u64,
 }
@@ -166,6 +167,7 @@ impl Totals {
         self.flushes += stats.flushes;
         self.compactions += stats.compactions;
         self.splits += stats.splits;
+        self.joins += stats.joins;
     }
 
     /// Adds what another thread counted.
@@ -174,6 +176,7 @@ impl Totals {
         self.flushes += other.flushes;
         self.compactions += other.compactions;
         self.splits += other.splits;
+        self.joins += other.joins;
         self.log_segments += other.log_segments;
     }
 }

@@ -1,0 +1,291 @@
+//! Join: small neighbours become one bucket (paper, section 2.3.5).
+//!
+//! # Idea
+//! A bucket from which most keys were deleted keeps its MemTable, its place in the router and its
+//! tables. Neighbours that are small together become one. Each is first made one table of its own,
+//! which writes little, as they are small; so no table that it shares with others, and of which it
+//! has dropped keys, comes back with the larger range, and buckets that are joined again and again
+//! do not gather ever more tables. The join itself writes no data: the new bucket refers to all
+//! these tables as one run, and takes over what the MemTables hold.
+//!
+//! # Hysteresis
+//! The neighbours have together at most one part in `2 * split_ways` of the smallest size at which
+//! a bucket splits; the parts that a split makes have about twice that each. So what was split is
+//! not joined before half of it is gone, and what was joined must grow many times over to split.
+//! A step is taken when nothing else is due, and each leaves fewer tables or fewer buckets, so an
+//! idle store comes to rest.
+//!
+//! # Crash safety
+//! One group of edits exchanges the old buckets for the new one. All writes to a bucket without
+//! anything in its MemTable are in tables; to another, those up to its flushed sequence number.
+//! The new bucket's flushed number is the least of these. What lies between it and that of one of
+//! the old buckets may be replayed although a table has it. That changes nothing: all newer
+//! records of its key lie behind it in the log, which loses records from the front only.
+//!
+//! # Concurrency
+//! All of the buckets are reserved, and none has a MemTable that waits for its flush. Writers are
+//! kept out while the manifest is written: a record that came between could freeze a MemTable that
+//! is too large to be copied, when the manifest has the new bucket already. Readers see the old
+//! buckets or the new one: as with a split, the old ones get a last state.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use gabion_media::Purpose;
+
+use super::bucket::{Bucket, BucketState, Levels, Router, Run};
+use super::compact::Compaction;
+use super::file::TableFile;
+use super::manifest::Edit;
+use super::reclaim::records_of;
+use super::{INITIAL_LEVELS, Install, Keyspace, Versions, Wip};
+use crate::Result;
+use crate::engine::memtable::MemTable;
+use crate::engine::range_deletes::Fragments;
+use crate::types::{Kind, hash_key};
+
+/// Buckets that are joined at once, at most.
+const JOINED_MAX: usize = 16;
+
+impl Wip {
+    /// Joins neighbours somewhere, or does a part of what it takes; false when there is nothing to
+    /// join.
+    pub(super) fn join_some(&self) -> Result<bool> {
+        for keyspace in self.keyspaces.load().iter() {
+            let Some(row) = self.small_neighbours(keyspace)? else {
+                continue;
+            };
+            let reserved = row.iter().take_while(|bucket| bucket.reserve()).count();
+            let mine = reserved == row.len() && row.iter().all(|bucket| keyspace.has(bucket));
+            let result = match mine {
+                true => self.join(keyspace, &row),
+                false => Ok(false),
+            };
+            // Buckets that were replaced stay reserved for ever.
+            let left = row[..reserved].iter().filter(|bucket| keyspace.has(bucket));
+            left.for_each(|bucket| bucket.release());
+            if result? {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// Whether there is anything to join.
+    pub(super) fn may_join(&self) -> Result<bool> {
+        for keyspace in self.keyspaces.load().iter() {
+            if self.small_neighbours(keyspace)?.is_some() {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// Neighbours that are small together, and that no job works on.
+    fn small_neighbours(&self, keyspace: &Keyspace) -> Result<Option<Vec<Arc<Bucket>>>> {
+        let options = &self.options;
+        let limit = options.bucket_bytes / 4 * 3 / (2 * options.split_ways as u64);
+        let router = keyspace.router.load_full();
+        let (mut row, mut sum) = (Vec::new(), 0);
+        for bucket in router.buckets() {
+            let state = bucket.state.load_full();
+            let memory: u64 = state.memtables().map(|table| table.user_bytes()).sum();
+            let bytes = self.space_of(bucket, &state)?.bytes + memory;
+            let fits = !bucket.is_busy() && state.frozen.is_empty();
+            if !fits || sum + bytes > limit || row.len() == JOINED_MAX {
+                if row.len() > 1 {
+                    break;
+                }
+                (row, sum) = (Vec::new(), 0);
+            }
+            if fits && bytes <= limit {
+                row.push(Arc::clone(bucket));
+                sum += bytes;
+            }
+        }
+        Ok((row.len() > 1).then_some(row))
+    }
+
+    /// Joins buckets that the caller has reserved, or does a part of what it takes; false when
+    /// nothing can be done now.
+    fn join(&self, keyspace: &Arc<Keyspace>, row: &[Arc<Bucket>]) -> Result<bool> {
+        for bucket in row {
+            let levels = Arc::clone(&bucket.state.load().levels);
+            if !is_joinable(bucket, &levels)? {
+                self.compact(&Compaction::rewriting(bucket, &levels, Purpose::Merge))?;
+                return Ok(true);
+            }
+        }
+        let mut versions = self.versions.lock();
+        let leader = self.leader.write();
+        leader.check()?;
+        let mut install = self.lock_install();
+        let states: Vec<_> = row.iter().map(|bucket| bucket.state.load_full()).collect();
+        for (bucket, state) in row.iter().zip(&states) {
+            if !state.frozen.is_empty() || !is_joinable(bucket, &state.levels)? {
+                return Ok(false);
+            }
+        }
+        let large = |state: &Arc<BucketState>| state.active.user_bytes() > self.relog_bytes_max();
+        if states.iter().any(large) {
+            // Copying them would keep writers waiting.
+            for (bucket, _) in row.iter().zip(&states).filter(|(_, state)| large(state)) {
+                self.freeze(&mut install, keyspace, bucket);
+            }
+            return Ok(true);
+        }
+        self.install_join(&mut versions, &mut install, keyspace, row, &states)?;
+        self.counters.joins.add(1);
+        tracing::debug!(buckets = row.len(), "joined buckets");
+        Ok(true)
+    }
+
+    /// Exchanges buckets for one with all that they hold. The caller holds the leader alone.
+    fn install_join(
+        &self,
+        versions: &mut Versions,
+        _install: &mut Install,
+        keyspace: &Arc<Keyspace>,
+        row: &[Arc<Bucket>],
+        states: &[Arc<BucketState>],
+    ) -> Result<()> {
+        let (first, last) = (&row[0], &row[row.len() - 1]);
+        let tables: Vec<Arc<TableFile>> = states
+            .iter()
+            .flat_map(|state| state.levels.files().cloned())
+            .collect();
+        // Who holds the leader alone finds everything published that is in the log.
+        let visible = self.visible();
+        let flushed = row
+            .iter()
+            .zip(states)
+            .map(|(bucket, state)| match state.active.is_empty() {
+                true => visible,
+                false => versions.flushed_seq(bucket.id),
+            });
+        let flushed_seq = flushed.min().unwrap_or(0);
+        let id = versions.take_bucket_id();
+        let run = versions.take_file_number();
+        let mut edits: Vec<Edit> = row
+            .iter()
+            .map(|bucket| Edit::RemoveBucket { id: bucket.id })
+            .collect();
+        edits.push(Edit::AddBucket {
+            id,
+            keyspace: keyspace.id,
+            lower: first.lower().to_vec(),
+            flushed_seq,
+        });
+        let level = u8::try_from(INITIAL_LEVELS - 1).expect("there are a few levels");
+        edits.extend(tables.iter().map(|file| Edit::AddTable {
+            bucket: id,
+            level,
+            run,
+            file: file.meta.file,
+        }));
+        edits.push(versions.next_file_edit());
+        edits.push(versions.next_bucket_edit());
+
+        let joined = Bucket::new(id, first.lower(), last.upper(), self.empty_state());
+        let mut levels = Levels::default();
+        if !tables.is_empty() {
+            levels.add(INITIAL_LEVELS - 1, Run::new(run, tables));
+        }
+        let keys = states.iter().map(|state| state.active.keys()).sum();
+        let common = joined.common_prefix_len();
+        let mut state = BucketState {
+            active: self.new_memtable(&states[0].active, common, keys),
+            levels: Arc::new(levels),
+            ..self.empty_state()
+        };
+        states
+            .iter()
+            .for_each(|old| copy(&old.active, &state.active));
+        let protected = self.snapshots.protect(|| self.visible());
+        state.deletes = state.index_deletes(&protected)?;
+        joined.state.store(Arc::new(state));
+        if let Some(since) = self.written_since(row, states) {
+            // ORDER: Relaxed; a time orders nothing.
+            joined.written.store(since, Ordering::Relaxed);
+        }
+        if row.iter().any(|bucket| bucket.demand.is_open()) {
+            joined.demand.ask();
+        }
+        self.apply(versions, &edits)?;
+
+        let router = keyspace.router.load_full();
+        let mut joined = Some(Arc::new(joined));
+        let mut buckets = Vec::with_capacity(router.buckets().len());
+        for other in router.buckets() {
+            match row.iter().any(|bucket| bucket.id == other.id) {
+                true => buckets.extend(joined.take()),
+                false => buckets.push(Arc::clone(other)),
+            }
+        }
+        keyspace.router.store(Arc::new(Router::new(buckets)));
+        // Readers that hold the old router compare states: they notice, and route again.
+        for (bucket, state) in row.iter().zip(states) {
+            bucket.state.store(Arc::new(BucketState::clone(state)));
+        }
+        Ok(())
+    }
+
+    /// Since when any of the active MemTables holds entries; `None` when all are empty.
+    fn written_since(&self, row: &[Arc<Bucket>], states: &[Arc<BucketState>]) -> Option<u64> {
+        let now = self.time();
+        let written = row
+            .iter()
+            .zip(states)
+            .filter(|(_, state)| !state.active.is_empty())
+            .map(|(bucket, _)| bucket.written_since(now));
+        written.min()
+    }
+}
+
+/// Whether a bucket has one table at most, and that says nothing of keys outside its range.
+fn is_joinable(bucket: &Bucket, levels: &Levels) -> Result<bool> {
+    if levels.files().count() > 1 {
+        return Ok(false);
+    }
+    for file in levels.files() {
+        let within = bucket.contains(&file.meta.smallest, &file.meta.largest);
+        if !within
+            || file
+                .range_deletes()?
+                .is_some_and(|set| !is_within(bucket, set))
+        {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+fn is_within(bucket: &Bucket, deletes: &Fragments) -> bool {
+    let within = |lower: &[u8], upper: Option<&[u8]>| {
+        bucket.lower() <= lower
+            && match (upper, bucket.upper()) {
+                (_, None) => true,
+                (None, Some(_)) => false,
+                (Some(upper), Some(own)) => upper <= own,
+            }
+    };
+    deletes
+        .iter()
+        .all(|fragment| within(&fragment.lower, fragment.upper.as_deref()))
+}
+
+/// Inserts the records of one MemTable into another, which pins what it pinned.
+fn copy(from: &MemTable, to: &MemTable) {
+    for (seq, kind, key, value) in records_of(from) {
+        if kind == Kind::DeleteRange {
+            let upper = (!value.is_empty()).then_some(&*value);
+            to.insert_range(&key, upper, seq);
+        } else {
+            to.insert(&key, hash_key(&key), seq, kind, &value);
+        }
+    }
+    if let Some(pin) = from.pin() {
+        let least = to.pin().map_or(pin, |own| own.min(pin));
+        to.replace_pin(least);
+    }
+}
