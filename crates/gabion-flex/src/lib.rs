@@ -48,8 +48,8 @@ pub mod twin;
 
 pub use error::{Error, Result};
 pub use space::{
-    CheckReport, DEFAULT_BLOCK_BYTES, DEFAULT_COMMIT_BYTES, DEFAULT_LOG_BYTES,
-    DEFAULT_SEGMENT_BYTES, Edit, FlexSpace, Options, Problem, SpaceFile, SpaceStats, check,
-    check_disk,
+    CheckReport, Content, DEFAULT_BLOCK_BYTES, DEFAULT_COMMIT_BYTES, DEFAULT_LOG_BYTES,
+    DEFAULT_SEGMENT_BYTES, DurablePoint, Edit, FlexSpace, Options, Piece, Problem, SpaceFile,
+    SpaceStats, check, check_content, check_disk,
 };
 pub use tree::{Extent, FlexTree, HOLE, Pieces};

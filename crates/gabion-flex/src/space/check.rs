@@ -1,14 +1,15 @@
 //! Verifying every byte of a space.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
 use gabion_media::{Disk, ReadFile};
 
+use super::geometry::MARK;
 use super::layout::{DATA_NAME, LOCK_NAME};
-use super::recovery::{self, Known};
-use super::sums::Sums;
-use crate::{Error, Result};
+use super::recovery::{self, DurablePoint, Found, Known};
+use super::sums::{SumTable, Sums};
+use crate::{Error, FlexTree, Result};
 
 /// What a check found.
 #[derive(Debug, Default)]
@@ -40,54 +41,118 @@ pub struct Problem {
     pub what: String,
 }
 
-/// Verifies the space of a disk. Damage is part of the report; an error means that the check could
-/// not be done.
-pub(super) fn check(disk: &Disk) -> Result<CheckReport> {
+/// A part of a space's content, as a check reads it.
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct Piece<'p> {
+    /// Where it begins in the address space.
+    pub offset: u64,
+    /// Its bytes.
+    pub len: u64,
+    /// Whether its first byte is marked, see [`Edit::InsertMarked`](crate::Edit::InsertMarked).
+    pub is_marked: bool,
+    /// What is there.
+    pub content: Content<'p>,
+}
+
+/// What a check finds in a part of a space.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum Content<'p> {
+    /// These bytes.
+    Data(&'p [u8]),
+    /// Zeros that take no space.
+    Hole,
+    /// Bytes that do not pass their checks; the report says so.
+    Damaged,
+}
+
+/// Verifies the space of a disk, which has come as far as `reached`, and hands its content out.
+/// Damage is part of the report; an error means that the check could not be done.
+pub(super) fn check(
+    disk: &Disk,
+    reached: DurablePoint,
+    visit: impl FnMut(&Piece<'_>),
+) -> Result<CheckReport> {
     if !recovery::exists(disk)? {
-        return Err(recovery::not_a_space(disk, "it has no tree file"));
+        return Err(recovery::no_tree(disk));
     }
     let _lock = disk.lock(LOCK_NAME)?;
     let mut report = CheckReport::default();
-    let found = match recovery::find(disk) {
-        Ok(found) => found,
-        Err(error) => {
-            report.add(error)?;
-            return Ok(report);
-        }
-    };
-    report.len = found.tree.len();
-    report.extents = found.tree.extent_count();
-    report.log_operations = found.repeated;
-    let file = disk.open_read(DATA_NAME)?;
-    let data = found.tree.iter().filter(|extent| !extent.is_hole());
-    let used: BTreeSet<u32> = data
-        .map(|extent| found.sums.geometry.split(extent.address).0)
-        .collect();
-    // The log still names segments that are free by now, and may have been written again.
-    for (number, known) in found
-        .segments
-        .iter()
-        .filter(|(number, _)| used.contains(number))
-    {
-        report.segments += 1;
-        let checked = report.check_segment(&found.sums, &file, *number, known);
-        if let Err(error) = checked {
-            report.add(error)?;
-        }
+    match recovery::find(disk, reached) {
+        Ok(found) => report.check_found(disk, found, visit)?,
+        Err(error) => report.add(error)?,
     }
     Ok(report)
 }
 
+/// Where two extents refer to the same byte, in the order of the addresses.
+fn overlaps(tree: &FlexTree) -> Vec<u64> {
+    let data = tree.iter().filter(|extent| !extent.is_hole());
+    let mut ranges: Vec<(u64, u64)> = data
+        .map(|extent| (extent.address & !MARK, extent.len))
+        .collect();
+    ranges.sort_unstable();
+    let pairs = ranges.windows(2);
+    pairs
+        .filter(|pair| pair[0].0 + pair[0].1 > pair[1].0)
+        .map(|pair| pair[1].0)
+        .collect()
+}
+
 impl CheckReport {
+    fn check_found(
+        &mut self,
+        disk: &Disk,
+        found: Found,
+        visit: impl FnMut(&Piece<'_>),
+    ) -> Result<()> {
+        self.len = found.tree.len();
+        self.extents = found.tree.extent_count();
+        self.log_operations = found.repeated;
+        let file = disk.open_read(DATA_NAME)?;
+        let Found {
+            sums,
+            tree,
+            segments,
+            ..
+        } = found;
+        for address in overlaps(&tree) {
+            let (segment, within) = sums.geometry.split(address);
+            self.problems.push(Problem {
+                file: file.path().to_path_buf(),
+                offset: sums.geometry.file_offset(segment, within),
+                what: "two extents of the tree refer to the same data".to_owned(),
+            });
+        }
+        // The log still names segments that are free by now, and may have been written again.
+        let data = tree.iter().filter(|extent| !extent.is_hole());
+        let used: BTreeSet<u32> = data
+            .map(|extent| sums.geometry.split(extent.address).0)
+            .collect();
+        let mut tables = BTreeMap::new();
+        for (number, known) in segments {
+            if used.contains(&number) {
+                self.segments += 1;
+                match self.check_segment(&sums, &file, number, known) {
+                    Ok(table) => drop(tables.insert(number, table)),
+                    Err(error) => self.add(error)?,
+                }
+            }
+        }
+        hand_out(&tree, &sums, &tables, &file, visit)
+    }
+
+    /// Reads a segment, and returns its checksums.
     fn check_segment(
         &mut self,
         sums: &Sums,
         file: &ReadFile,
         number: u32,
-        known: &Known,
-    ) -> Result<()> {
-        let table = match &known.table {
-            Some(table) => table.clone(),
+        known: Known,
+    ) -> Result<SumTable> {
+        let table = match known.table {
+            Some(table) => table,
             None => sums.read_footer(file, number, known.generation)?,
         };
         let block_bytes = sums.geometry.block_bytes();
@@ -99,7 +164,7 @@ impl CheckReport {
                 self.add(error)?;
             }
         }
-        Ok(())
+        Ok(table)
     }
 
     /// Takes damage into the report; other errors end the check.
@@ -116,5 +181,57 @@ impl CheckReport {
         };
         self.problems.push(problem);
         Ok(())
+    }
+}
+
+/// Calls `visit` with each extent of the space and what is there. Damage was told before.
+fn hand_out(
+    tree: &FlexTree,
+    sums: &Sums,
+    tables: &BTreeMap<u32, SumTable>,
+    file: &ReadFile,
+    mut visit: impl FnMut(&Piece<'_>),
+) -> Result<()> {
+    let mut bytes = Vec::new();
+    for extent in tree {
+        let (segment, within) = sums.geometry.split(extent.address);
+        let content = if extent.is_hole() {
+            Content::Hole
+        } else if let Some(table) = tables.get(&segment) {
+            // An extent is shorter than its segment.
+            bytes.resize(usize::try_from(extent.len).unwrap_or_default(), 0);
+            match sums.read(file, segment, table, within, &mut bytes) {
+                Ok(()) => Content::Data(&bytes),
+                Err(Error::Corruption { .. })
+                | Err(Error::Media(gabion_media::Error::ShortRead { .. })) => Content::Damaged,
+                Err(error) => return Err(error),
+            }
+        } else {
+            Content::Damaged
+        };
+        visit(&Piece {
+            offset: extent.offset,
+            len: extent.len,
+            is_marked: !extent.is_hole() && extent.address & MARK != 0,
+            content,
+        });
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn data_that_two_extents_refer_to_is_found() {
+        let mut tree = FlexTree::new(1 << 10);
+        tree.append(100, 0);
+        tree.insert(50, 10, 500 | MARK);
+        tree.insert(100, 20, 100);
+        assert_eq!(overlaps(&tree), Vec::<u64>::new());
+        tree.insert(0, 5, 505);
+        tree.insert(0, 5, 99);
+        assert_eq!(overlaps(&tree), [99, 100, 505]);
     }
 }

@@ -69,11 +69,12 @@ mod tree_file;
 mod writepath;
 mod writer;
 
-pub use self::check::{CheckReport, Problem};
+pub use self::check::{CheckReport, Content, Piece, Problem};
 pub use self::handle::SpaceFile;
 pub use self::options::{
     DEFAULT_BLOCK_BYTES, DEFAULT_COMMIT_BYTES, DEFAULT_LOG_BYTES, DEFAULT_SEGMENT_BYTES, Options,
 };
+pub use self::recovery::DurablePoint;
 pub use self::stats::SpaceStats;
 pub use self::writepath::Edit;
 
@@ -93,12 +94,22 @@ use crate::{Extent, Result};
 /// Verifies every byte of the space in a directory; no one may have it open. Damage is part of the
 /// report; an error means that the check could not be done.
 pub fn check(path: impl AsRef<Path>) -> Result<CheckReport> {
-    check::check(&Disk::system(path.as_ref())?)
+    check_disk(&Disk::system(path.as_ref())?)
 }
 
 /// Verifies the space of a disk, as [`check`](fn@check) does.
 pub fn check_disk(disk: &Disk) -> Result<CheckReport> {
-    check::check(disk)
+    check_content(disk, DurablePoint::default(), |_| {})
+}
+
+/// Verifies the space of a disk, which is known to have reached a moment, and calls `visit` with
+/// its whole content, piece by piece and in order, if the space is sound enough to have one.
+pub fn check_content(
+    disk: &Disk,
+    reached: DurablePoint,
+    visit: impl FnMut(&Piece<'_>),
+) -> Result<CheckReport> {
+    check::check(disk, reached, visit)
 }
 
 /// A persistent address space. Clones are the same space, and may be used by several threads.
@@ -270,6 +281,16 @@ impl FlexSpace {
     /// Makes everything done so far durable.
     pub fn sync(&self) -> Result<()> {
         self.0.write(|session| session.commit())
+    }
+
+    /// How far the space has come durably: a later opening can be asked to find it no earlier, see
+    /// [`Options::reached`].
+    pub fn durable_point(&self) -> DurablePoint {
+        let writer = self.0.writer.lock();
+        DurablePoint {
+            tree_version: writer.tree_file.header().version,
+            log_offset: writer.log.durable,
+        }
     }
 
     /// Makes everything done so far durable, saves the tree, empties the log, and gives the space

@@ -8,7 +8,7 @@ use parking_lot::{Mutex, RwLock};
 
 use super::layout::{DATA_NAME, LOCK_NAME, log_name, parse_log_name};
 use super::log::Records;
-use super::recovery::{self, Found};
+use super::recovery::{self, DurablePoint, Found};
 use super::segments::{Class, Segments, State};
 use super::shared::{Buffer, Shared};
 use super::sums::SumTable;
@@ -21,13 +21,14 @@ impl Inner {
     pub(super) fn open(disk: Disk, options: Options) -> Result<Inner> {
         options.check()?;
         if !options.create && !recovery::exists(&disk)? {
-            return Err(recovery::not_a_space(&disk, "it has no tree file"));
+            return Err(recovery::no_tree(&disk));
         }
         let lock = disk.lock(LOCK_NAME)?;
-        if !recovery::exists(&disk)? || recovery::is_unused(&disk)? {
+        let is_new = !recovery::exists(&disk)? || recovery::is_unused(&disk)?;
+        if is_new && options.reached == DurablePoint::default() {
             recovery::create(&disk, &options, RandomState::new().hash_one(disk.path()))?;
         }
-        let mut found = recovery::find(&disk)?;
+        let mut found = recovery::find(&disk, options.reached)?;
         options.check_capacity(&found.sums.geometry)?;
         let (sums, repeated) = (found.sums, found.repeated);
         let data = disk.open_read(DATA_NAME)?;

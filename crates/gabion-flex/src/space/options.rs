@@ -1,6 +1,7 @@
 //! How a space is laid out, and when it does what.
 
 use super::geometry::Geometry;
+use super::recovery::DurablePoint;
 use crate::{Error, Result};
 
 /// Bytes of a segment: the paper's choice. Large enough that a segment is written at the drive's
@@ -19,7 +20,7 @@ pub const DEFAULT_COMMIT_BYTES: usize = 1 << 20;
 
 /// Options of a space.
 ///
-/// Behaviour: [`Options::capacity_bytes`]. Performance: [`Options::log_bytes`],
+/// Behaviour: [`Options::capacity_bytes`], [`Options::reached`]. Performance: [`Options::log_bytes`],
 /// [`Options::commit_bytes`]. The sizes of segments and blocks are chosen when a space is made and
 /// kept from then on.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -30,6 +31,7 @@ pub struct Options {
     pub(crate) log_bytes: u64,
     pub(crate) commit_bytes: usize,
     pub(crate) create: bool,
+    pub(crate) reached: DurablePoint,
 }
 
 impl Default for Options {
@@ -41,6 +43,7 @@ impl Default for Options {
             log_bytes: DEFAULT_LOG_BYTES,
             commit_bytes: DEFAULT_COMMIT_BYTES,
             create: true,
+            reached: DurablePoint::default(),
         }
     }
 }
@@ -87,6 +90,15 @@ impl Options {
     #[must_use]
     pub fn create(mut self, create: bool) -> Options {
         self.create = create;
+        self
+    }
+
+    /// A moment that the space is known to have reached: a space that ends before it is not opened.
+    /// The newest commit of a log, and the newer header of the tree, cannot be told from the torn
+    /// end of a crash when they are damaged; by this they can.
+    #[must_use]
+    pub fn reached(mut self, point: DurablePoint) -> Options {
+        self.reached = point;
         self
     }
 

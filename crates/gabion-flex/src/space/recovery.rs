@@ -25,8 +25,21 @@ use super::writepath::LEN_MAX;
 use super::writer::Log;
 use crate::{Error, FlexTree, HOLE, Result};
 
+/// Version of the tree that a space is made with.
+const FIRST_VERSION: u64 = 1;
+
 /// Suffix of the tree file before the space is complete.
 const NEW_TREE_NAME: &str = "TREE.tmp";
+
+/// How far the history of a space had come when all of it was durable: the version of its saved
+/// tree, and the end of the log that continues it. A later moment is a greater point.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct DurablePoint {
+    /// Version of the tree, 0 for a space that was never there.
+    pub tree_version: u64,
+    /// Offset in the log of that version.
+    pub log_offset: u64,
+}
 
 /// What is known of a segment in use.
 #[derive(Debug)]
@@ -57,22 +70,25 @@ pub(super) fn exists(disk: &Disk) -> Result<bool> {
     }
     // A creation that was interrupted leaves a data file without data.
     if disk.exists(DATA_NAME)? && disk.len_of(DATA_NAME)? > DATA_HEADER_BYTES {
-        return Err(not_a_space(disk, "it has a data file and no tree file"));
+        return Err(no_tree(disk));
     }
     Ok(false)
 }
 
-pub(super) fn not_a_space(disk: &Disk, why: &str) -> Error {
+/// There is no space, or only parts of one.
+pub(super) fn no_tree(disk: &Disk) -> Error {
     Error::NotASpace {
         path: disk.path().to_path_buf(),
-        why: why.to_owned(),
+        why: format!("it has no file {}", disk.path_of(TREE_NAME).display()),
     }
 }
 
 /// Whether the space was made and never opened since: nothing can be in it, and nobody knows
-/// whether the syncs of its creation succeeded.
+/// whether the syncs of its creation succeeded. Where a newer header is torn or damaged, an opening
+/// had come as far as to write it.
 pub(super) fn is_unused(disk: &Disk) -> Result<bool> {
-    Ok(TreeFile::read_header(disk)?.0.version == 1)
+    let (header, invalid) = TreeFile::read_header(disk)?;
+    Ok(header.version == FIRST_VERSION && invalid.is_none())
 }
 
 /// Makes an empty space with this number, in place of one that is unused. It exists from the
@@ -125,16 +141,22 @@ pub(super) fn create(disk: &Disk, options: &Options, space: u64) -> Result<()> {
     Ok(disk.sync_dir()?)
 }
 
-/// Reads the state of a space. Writes nothing.
-pub(super) fn find(disk: &Disk) -> Result<Found> {
+/// Reads the state of a space, which must have come as far as `reached`. Writes nothing.
+pub(super) fn find(disk: &Disk, reached: DurablePoint) -> Result<Found> {
     let sums = read_data_header(disk)?;
     let geometry = sums.0.geometry;
     let (header, invalid) = TreeFile::read_header(disk)?;
     if header.space != sums.1 {
-        return Err(not_a_space(
-            disk,
-            "its data file and its tree file are of two spaces",
-        ));
+        let tree = disk.path_of(TREE_NAME);
+        let what = format!("it belongs to another space than {}", tree.display());
+        return Err(damaged(disk, DATA_NAME, 0, &what));
+    }
+    if header.version < reached.tree_version {
+        let what = format!(
+            "the newest header is that of version {}, but version {} was durable",
+            header.version, reached.tree_version
+        );
+        return Err(damaged(disk, TREE_NAME, 0, &what));
     }
     if let Some(offset) = invalid
         && !disk.exists(&log_name(header.version))?
@@ -156,7 +178,14 @@ pub(super) fn find(disk: &Disk) -> Result<Found> {
         segments: BTreeMap::new(),
         repeated: 0,
     };
-    replay.run(&header)?;
+    let end = replay.run(&header)?;
+    if header.version == reached.tree_version && end < reached.log_offset {
+        let what = format!(
+            "the log ends here, but it was durable up to offset {}",
+            reached.log_offset
+        );
+        return Err(damaged(disk, &replay.name, end, &what));
+    }
     let Replay {
         tree,
         segments,
@@ -242,7 +271,8 @@ struct Replay<'d> {
 }
 
 impl Replay<'_> {
-    fn run(&mut self, header: &TreeHeader) -> Result<()> {
+    /// Repeats all of it, and returns where it ends.
+    fn run(&mut self, header: &TreeHeader) -> Result<u64> {
         let log = match self.disk.read_all(&self.name) {
             Err(error) if error.is_not_found() => {
                 return Err(self.damaged(0, "the log that continues the tree is missing"));
@@ -279,7 +309,7 @@ impl Replay<'_> {
                 _ if offset == LOG_HEADER_BYTES && self.tree.iter().any(|e| !e.is_hole()) => {
                     return Err(self.damaged(offset as u64, "the first frame is not valid"));
                 }
-                Parsed::Blank => return Ok(()),
+                Parsed::Blank => return Ok(offset as u64),
                 Parsed::Invalid => break,
             }
         }
@@ -294,7 +324,7 @@ impl Replay<'_> {
             );
             return Err(self.damaged(offset as u64, &what));
         }
-        Ok(())
+        Ok(offset as u64)
     }
 
     fn damaged(&self, offset: u64, what: &str) -> Error {

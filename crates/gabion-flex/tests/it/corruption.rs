@@ -1,6 +1,6 @@
 //! Damage of every file: it is named, or it changes nothing; wrong data is never read.
 
-use gabion_flex::{Error, FlexSpace, Options, check_disk};
+use gabion_flex::{Content, Error, FlexSpace, Options, check_content, check_disk};
 use gabion_media::{Disk, SimDisk};
 
 use crate::support::{Context, Random, Step, apply, base_seed, next_step, read_all};
@@ -180,4 +180,97 @@ fn swapped_blocks_and_files_of_other_spaces_are_named() {
         image.set_raw(name, other.raw(name).unwrap());
         FlexSpace::open_on(Disk::simulated(&image), options.clone()).expect_err("two spaces");
     }
+}
+
+/// A space that had been opened once, and whose newer header was damaged, was taken for one that
+/// was never used, and was made anew: all that it held was gone without a word.
+#[test]
+fn a_space_is_not_made_anew_when_its_newer_header_is_damaged() {
+    let sim = SimDisk::new();
+    let space = FlexSpace::open_on(Disk::simulated(&sim), Options::default()).unwrap();
+    space.append(b"all of it").unwrap();
+    space.sync().unwrap();
+    let reached = space.durable_point();
+    assert_eq!(reached.tree_version, 2);
+    drop(space);
+    let mut tree = sim.raw("TREE").unwrap();
+    tree[0] ^= 1;
+    sim.set_raw("TREE", tree.clone());
+    let report = check_disk(&Disk::simulated(&sim)).unwrap();
+    assert_eq!(report.problems.len(), 1, "{report:?}");
+    let error = FlexSpace::open_on(Disk::simulated(&sim), Options::default());
+    let error = error.expect_err("the space is damaged");
+    assert!(matches!(error, Error::Corruption { .. }), "{error}");
+
+    // Without any trace of the header, only somebody who knows of it can tell.
+    tree[..512].fill(0);
+    sim.set_raw("TREE", tree);
+    let strict = Options::default().reached(reached);
+    FlexSpace::open_on(Disk::simulated(&sim), strict).expect_err("the header is missing");
+    let report = check_content(&Disk::simulated(&sim), reached, |_| {}).unwrap();
+    assert_eq!(report.problems.len(), 1, "{report:?}");
+}
+
+/// The newest commit of a log cannot be told from a torn one by the log alone.
+#[test]
+fn a_space_that_ends_before_the_moment_that_it_reached_is_refused() {
+    let (sim, options, twin) = filled(base_seed());
+    let space = FlexSpace::open_on(Disk::simulated(&sim), options.clone()).unwrap();
+    let before = space.durable_point();
+    space.append(b"the newest commit").unwrap();
+    space.sync().unwrap();
+    let reached = space.durable_point();
+    assert!(reached > before);
+    drop(space);
+    let log = sim.names().into_iter().find(|name| name.ends_with(".log"));
+    let log = log.unwrap();
+    let image = copy(&sim);
+    let mut bytes = image.raw(&log).unwrap();
+    let last = last_frame(&bytes);
+    bytes[last + 30] ^= 1;
+    image.set_raw(&log, bytes);
+
+    let strict = options.clone().reached(reached);
+    for _ in 0..2 {
+        let opened = FlexSpace::open_on(Disk::simulated(&image), strict.clone());
+        let error = opened.expect_err("the newest commit is missing");
+        let Error::Corruption { file, offset, .. } = error else {
+            panic!("{error}");
+        };
+        assert!(file.ends_with(&log));
+        assert_eq!(offset, last as u64);
+        let report = check_content(&Disk::simulated(&image), reached, |_| {}).unwrap();
+        assert_eq!(report.problems.len(), 1, "{report:?}");
+    }
+    let earlier = FlexSpace::open_on(Disk::simulated(&image), options.reached(before)).unwrap();
+    assert_eq!(read_all(&earlier).unwrap(), twin);
+    let whole = FlexSpace::open_on(Disk::simulated(&sim), strict.clone()).unwrap();
+    assert_eq!(
+        read_all(&whole).unwrap(),
+        [&twin[..], b"the newest commit"].concat()
+    );
+    drop(whole);
+    // A space that is not there at all has not come that far either.
+    let empty = SimDisk::new();
+    assert!(FlexSpace::open_on(Disk::simulated(&empty), strict.create(false)).is_err());
+}
+
+#[test]
+fn a_check_hands_out_the_whole_content() {
+    let (sim, _, twin) = filled(base_seed());
+    let mut found = Vec::new();
+    let mut holes = 0;
+    let reached = gabion_flex::DurablePoint::default();
+    let report = check_content(&Disk::simulated(&sim), reached, |piece| {
+        assert_eq!(piece.offset, found.len() as u64);
+        let end = usize::try_from(piece.offset + piece.len).unwrap();
+        match piece.content {
+            Content::Data(bytes) => found.extend_from_slice(bytes),
+            _ => holes += 1,
+        }
+        found.resize(end, 0);
+    });
+    assert!(report.unwrap().problems.is_empty());
+    assert!(found == twin, "the content is that of the space");
+    assert!(holes > 0);
 }
