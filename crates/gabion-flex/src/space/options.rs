@@ -20,9 +20,9 @@ pub const DEFAULT_COMMIT_BYTES: usize = 1 << 20;
 
 /// Options of a space.
 ///
-/// Behaviour: [`Options::capacity_bytes`], [`Options::reached`]. Performance: [`Options::log_bytes`],
-/// [`Options::commit_bytes`]. The sizes of segments and blocks are chosen when a space is made and
-/// kept from then on.
+/// Behaviour: [`Options::capacity_bytes`], [`Options::reached`]. Performance:
+/// [`Options::log_bytes`], [`Options::commit_bytes`]. The sizes of segments and blocks are chosen
+/// when a space is made and kept from then on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Options {
     pub(crate) segment_bytes: u32,

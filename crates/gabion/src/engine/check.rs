@@ -8,6 +8,7 @@ use serde::Serialize;
 
 use super::{flexdb, wip};
 use crate::log::replay_operations;
+use crate::names::CURRENT;
 use crate::{Error, Result};
 
 /// What a check found.
@@ -112,7 +113,13 @@ pub fn check(path: impl AsRef<Path>) -> Result<CheckReport> {
 #[doc(hidden)]
 pub fn check_disk(disk: &Disk) -> Result<CheckReport> {
     if disk.exists(flexdb::ROOT_NAME)? {
-        return flexdb::check_disk(disk);
+        flexdb::check_disk(disk)
+    } else if disk.exists(CURRENT)? {
+        wip::check_disk(disk)
+    } else {
+        Err(Error::NotAStore {
+            path: disk.path().to_owned(),
+            why: format!("it has no file {CURRENT} and no file {}", flexdb::ROOT_NAME),
+        })
     }
-    wip::check_disk(disk)
 }

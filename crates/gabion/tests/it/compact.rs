@@ -1,6 +1,6 @@
 //! Compactions that a user asks for: what they leave, and what they must not take.
 
-use gabion::{Options, Stats};
+use gabion::{Engine, Options, Stats};
 use gabion_media::{Disk, SimDisk};
 
 use crate::support::{Subject, small_options};
@@ -88,8 +88,48 @@ fn a_compaction_of_a_range_leaves_the_other_buckets_alone() {
 }
 
 #[test]
+fn a_compaction_in_place_takes_nothing_from_a_snapshot_and_leaves_nothing_deleted() {
+    for threads in [0, 2] {
+        let options = small_options()
+            .engine(Engine::Flex)
+            .background_threads(threads);
+        let (sim, subject) = open(&options);
+        let keyspace = &subject.keyspaces[0];
+        for round in 0..3 {
+            for number in 0..600 {
+                keyspace
+                    .put(key(number * 7 % 600), [round; 60])
+                    .expect("put");
+            }
+        }
+        let snapshot = subject.db.snapshot();
+        for number in 0..600 {
+            keyspace.delete(key(number)).expect("delete");
+        }
+        keyspace.compact::<&[u8]>(..).expect("compact");
+        assert_eq!(snapshot.iter(keyspace).count(), 600);
+        let values = snapshot.iter(keyspace).map(|pair| pair.expect("read").1);
+        assert!(values.rev().all(|value| *value == [2; 60]));
+        assert_eq!(keyspace.iter().count(), 0);
+        drop(snapshot);
+        keyspace.compact::<&[u8]>(..).expect("compact");
+        assert_eq!(subject.db.stats().live_bytes, 0);
+        subject.db.close().expect("close");
+        let report = gabion::check_disk(&Disk::simulated(&sim)).expect("check");
+        assert!(report.problems.is_empty(), "{report:?}");
+        assert_eq!(report.entries, 0);
+    }
+}
+
+#[test]
 fn writers_and_several_callers_do_not_keep_a_compaction_from_ending() {
-    let (_sim, subject) = open(&small_options().background_threads(2));
+    for engine in Engine::ALL {
+        write_and_compact(*engine);
+    }
+}
+
+fn write_and_compact(engine: Engine) {
+    let (_sim, subject) = open(&small_options().engine(engine).background_threads(2));
     let keyspace = &subject.keyspaces[0];
     std::thread::scope(|scope| {
         scope.spawn(|| {
@@ -110,10 +150,12 @@ fn writers_and_several_callers_do_not_keep_a_compaction_from_ending() {
 
 #[test]
 fn a_compaction_of_a_closed_store_is_refused() {
-    let (_sim, subject) = open(&small_options());
-    let keyspace = subject.keyspaces[0].clone();
-    keyspace.put("key", "value").expect("put");
-    subject.db.close().expect("close");
-    let refused = keyspace.compact::<&[u8]>(..);
-    assert!(matches!(refused, Err(gabion::Error::Closed)), "{refused:?}");
+    for engine in Engine::ALL {
+        let (_sim, subject) = open(&small_options().engine(*engine));
+        let keyspace = subject.keyspaces[0].clone();
+        keyspace.put("key", "value").expect("put");
+        subject.db.close().expect("close");
+        let refused = keyspace.compact::<&[u8]>(..);
+        assert!(matches!(refused, Err(gabion::Error::Closed)), "{refused:?}");
+    }
 }

@@ -1,11 +1,13 @@
 //! Damage of every byte of every file: wrong bytes, truncation, swapped sectors, missing files.
 //!
 //! A closed store must give the right data or an error that names the file; never wrong data, and
-//! never a panic. `check` must find every damage, whether the data happened to be readable or not.
+//! never a panic. `check` must find every damage that is in the way of reading; of WipDB's files,
+//! in which every byte has a meaning, every damage. FlexDB's have slack: segments and slots that
+//! are free, and what lies behind the end of a log.
 
 use std::ops::Range;
 
-use gabion::Error;
+use gabion::{Engine, Error};
 
 use crate::damage::{Outcome, Specimen, problems};
 use crate::support::{Context, Random, Twin, base_seed, setting};
@@ -32,7 +34,23 @@ struct Damage<'d> {
 }
 
 fn is_lock(name: &str) -> bool {
-    name == "LOCK"
+    name.ends_with("LOCK")
+}
+
+/// Whether the file is one of several segments of the store's log.
+fn is_segment(name: &str) -> bool {
+    name.ends_with(".log") && !name.contains('-')
+}
+
+/// Whether each byte of the engine's files has a meaning.
+fn is_tight(engine: Engine) -> bool {
+    engine == Engine::Wip
+}
+
+/// Flip every n-th byte. FlexDB's files are larger, and alike for long stretches.
+fn stride(engine: Engine) -> usize {
+    let default = if is_tight(engine) { 1 } else { 31 };
+    usize::try_from(setting("GABION_DAMAGE_STRIDE", default)).unwrap()
 }
 
 /// Opens a damaged store and checks what comes of it.
@@ -46,7 +64,7 @@ fn try_damage(specimen: &Specimen, damage: &Damage<'_>, counts: &mut Counts) {
     let _context = Context(|| format!("{words} of {name} at {place:?}"));
     counts.damages += 1;
     let change = [(*name, bytes.as_deref())];
-    match specimen.open(&specimen.with(&change)) {
+    let refused = match specimen.open(&specimen.with(&change)) {
         Outcome::Read(found) => {
             assert!(
                 specimen.twin.equals(&found),
@@ -54,6 +72,7 @@ fn try_damage(specimen: &Specimen, damage: &Damage<'_>, counts: &mut Counts) {
                 specimen.twin.difference(&found)
             );
             counts.unharmed += 1;
+            false
         }
         Outcome::Refused(error) => {
             assert!(
@@ -62,15 +81,17 @@ fn try_damage(specimen: &Specimen, damage: &Damage<'_>, counts: &mut Counts) {
             );
             assert_names(&error, name, bytes.is_some());
             counts.refused += 1;
+            true
         }
-    }
+    };
     let problems = problems(&specimen.with(&change));
-    match is_lock(name) {
-        true => assert!(problems.is_empty(), "{problems:?}"),
-        false => assert!(
+    if is_lock(name) {
+        assert!(problems.is_empty(), "{problems:?}");
+    } else if refused || is_tight(specimen.options.engine) {
+        assert!(
             problems.iter().any(|problem| problem.contains(name)),
             "check does not find the damage in the file: {problems:?}"
-        ),
+        );
     }
 }
 
@@ -86,8 +107,24 @@ fn assert_names(error: &Error, name: &str, has_place: bool) {
 
 #[test]
 fn a_wrong_byte_anywhere_is_found_and_named() {
-    let specimen = Specimen::new(true);
-    let stride = usize::try_from(setting("GABION_DAMAGE_STRIDE", 1)).unwrap();
+    let (specimen, counts) = flip_bytes(Engine::Wip);
+    let kinds = |suffix: &str| {
+        let names = specimen.files.keys();
+        names.filter(|name| name.contains(suffix)).count()
+    };
+    assert!(kinds(".tbl") >= 3 && kinds(".log") >= 1 && kinds("manifest-") == 1);
+    assert!(counts.refused > counts.damages * 8 / 10, "{counts:?}");
+}
+
+#[test]
+fn a_wrong_byte_anywhere_in_spaces_is_found_and_named() {
+    let (_, counts) = flip_bytes(Engine::Flex);
+    assert!(counts.refused > counts.damages / 20, "{counts:?}");
+}
+
+fn flip_bytes(engine: Engine) -> (Specimen, Counts) {
+    let specimen = Specimen::new(engine, true);
+    let stride = stride(engine);
     let mut random = Random::new(base_seed());
     let mut counts = Counts::default();
     for (name, bytes) in &specimen.files {
@@ -105,16 +142,8 @@ fn a_wrong_byte_anywhere_is_found_and_named() {
             try_damage(&specimen, &damage, &mut counts);
         }
     }
-    println!("corruption: wrong bytes: {counts:?}");
-    let kinds = |suffix: &str| {
-        specimen
-            .files
-            .keys()
-            .filter(|name| name.contains(suffix))
-            .count()
-    };
-    assert!(kinds(".tbl") >= 3 && kinds(".log") >= 1 && kinds("manifest-") == 1);
-    assert!(counts.refused > counts.damages * 8 / 10, "{counts:?}");
+    println!("corruption: wrong bytes, {engine}: {counts:?}");
+    (specimen, counts)
 }
 
 /// What lies behind the sealed end of the log means nothing: a crash may leave it there.
@@ -135,7 +164,17 @@ fn assert_unharmed(specimen: &Specimen, damage: &Damage<'_>) {
 
 #[test]
 fn a_file_that_is_too_short_too_long_or_missing_is_found_and_named() {
-    let specimen = Specimen::new(true);
+    let counts = change_lengths(Engine::Wip);
+    assert!(
+        counts.refused == counts.damages,
+        "a wrong length is always seen: {counts:?}"
+    );
+    let counts = change_lengths(Engine::Flex);
+    assert!(counts.refused > counts.damages / 2, "{counts:?}");
+}
+
+fn change_lengths(engine: Engine) -> Counts {
+    let specimen = Specimen::new(engine, true);
     let mut counts = Counts::default();
     for (name, bytes) in specimen.files.iter().filter(|(name, _)| !is_lock(name)) {
         let len = bytes.len();
@@ -161,7 +200,8 @@ fn a_file_that_is_too_short_too_long_or_missing_is_found_and_named() {
                     place,
                     words: "more bytes",
                 };
-                match name.ends_with(".log") {
+                let is_slack = name.ends_with(".log") || !is_tight(engine) && name.contains('-');
+                match is_slack {
                     true => assert_unharmed(&specimen, &damage),
                     false => try_damage(&specimen, &damage, &mut counts),
                 }
@@ -175,16 +215,30 @@ fn a_file_that_is_too_short_too_long_or_missing_is_found_and_named() {
         };
         try_damage(&specimen, &damage, &mut counts);
     }
-    println!("corruption: lengths: {counts:?}");
-    assert!(
-        counts.refused == counts.damages,
-        "a wrong length is always seen: {counts:?}"
-    );
+    println!("corruption: lengths, {engine}: {counts:?}");
+    counts
 }
 
 #[test]
 fn sectors_in_each_others_places_are_found_and_named() {
-    let specimen = Specimen::new(true);
+    let counts = move_sectors(Engine::Wip);
+    assert!(
+        counts.damages > 100 && counts.refused > counts.damages / 2,
+        "{counts:?}"
+    );
+}
+
+#[test]
+fn sectors_of_spaces_in_each_others_places_are_found_and_named() {
+    let counts = move_sectors(Engine::Flex);
+    assert!(
+        counts.damages > 100 && counts.refused > counts.damages / 8,
+        "{counts:?}"
+    );
+}
+
+fn move_sectors(engine: Engine) -> Counts {
+    let specimen = Specimen::new(engine, true);
     let sectors = |len: usize| len / SECTOR_BYTES;
     let mut counts = Counts::default();
     for (name, bytes) in &specimen.files {
@@ -229,18 +283,19 @@ fn sectors_in_each_others_places_are_found_and_named() {
             }
         }
     }
-    println!("corruption: sectors: {counts:?}");
-    assert!(
-        counts.damages > 100 && counts.refused > counts.damages / 2,
-        "{counts:?}"
-    );
+    println!("corruption: sectors, {engine}: {counts:?}");
+    counts
 }
 
 #[test]
 fn a_file_in_place_of_another_of_its_kind_is_found() {
-    let specimen = Specimen::new(true);
+    [Engine::Wip, Engine::Flex].into_iter().for_each(swap_files);
+}
+
+fn swap_files(engine: Engine) {
+    let specimen = Specimen::new(engine, true);
     let mut counts = Counts::default();
-    for suffix in [".tbl", ".log"] {
+    for suffix in [".tbl", ".log", "-DATA", "-TREE"] {
         let files = || {
             specimen
                 .files
@@ -271,8 +326,21 @@ fn a_file_in_place_of_another_of_its_kind_is_found() {
 /// anything but the result of the first so many writes.
 #[test]
 fn a_wrong_byte_in_a_store_that_was_not_closed_never_gives_wrong_data() {
-    let specimen = Specimen::new(false);
-    let stride = usize::try_from(setting("GABION_DAMAGE_STRIDE", 1)).unwrap();
+    let counts = flip_bytes_unclosed(Engine::Wip);
+    assert!(counts.refused > counts.damages / 2, "{counts:?}");
+}
+
+/// What the newest commit of a space holds may be nowhere else: the root says how far the space
+/// had come, so that its damage is not taken for a torn write.
+#[test]
+fn a_wrong_byte_in_spaces_that_were_not_closed_never_gives_wrong_data() {
+    let counts = flip_bytes_unclosed(Engine::Flex);
+    assert!(counts.refused > counts.damages / 20, "{counts:?}");
+}
+
+fn flip_bytes_unclosed(engine: Engine) -> Counts {
+    let specimen = Specimen::new(engine, false);
+    let stride = stride(engine);
     let complete: usize = (0..crate::support::KEYSPACES.len())
         .map(|keyspace| specimen.twin.pairs(keyspace).len())
         .sum();
@@ -300,6 +368,11 @@ fn a_wrong_byte_in_a_store_that_was_not_closed_never_gives_wrong_data() {
                     assert!(left + 3 >= complete, "{left} of {complete} keys are left");
                     shortened += 1;
                 }
+                Outcome::Refused(error) if is_segment(name) && !is_tight(engine) => {
+                    // Where the log does not go on may be the end of the segment before.
+                    assert!(error.to_string().contains(".log, offset "), "{error}");
+                    counts.refused += 1;
+                }
                 Outcome::Refused(error) => {
                     assert_names(&error, name, true);
                     counts.refused += 1;
@@ -307,13 +380,13 @@ fn a_wrong_byte_in_a_store_that_was_not_closed_never_gives_wrong_data() {
             }
         }
     }
-    println!("corruption: not closed: {counts:?}, {shortened} with a shorter log");
-    assert!(counts.refused > counts.damages / 2, "{counts:?}");
+    println!("corruption: {engine}, not closed: {counts:?}, {shortened} with a shorter log");
     // The last record, which no later one vouches for, has well under 200 bytes.
     assert!(
         shortened < 200,
         "{shortened} damages were taken for torn writes"
     );
+    counts
 }
 
 /// Whether what was found is the twin without its last write, which touched one key.

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use gabion::{Compression, Db, Error, Options, TableReads};
+use gabion::{Compression, Db, Engine, Error, Options, TableReads};
 use gabion_media::{Disk, SimDisk};
 
 use crate::support::{
@@ -25,17 +25,26 @@ pub(crate) enum Outcome {
 }
 
 impl Specimen {
-    /// A store with tables on several levels, records in its log and several keyspaces, the second
-    /// of which does not compress; closed cleanly, or left as the end of the process leaves it.
-    pub(crate) fn new(closed: bool) -> Specimen {
+    /// A store with tables on several levels or spaces of many extents, records in its log and
+    /// several keyspaces, the second of which does not compress; closed cleanly, or left as the end
+    /// of the process leaves it.
+    pub(crate) fn new(engine: Engine, closed: bool) -> Specimen {
         let options = small_options()
+            .engine(engine)
             .durability(gabion::Durability::Sync)
-            .memtable_budget_bytes(96 << 10)
-            .log_bytes_max(1 << 20)
             .bucket_bytes(3 << 10)
             .compression(Compression::Lz4)
             .sublevels_min(4)
             .sublevels_max(4);
+        let options = match engine {
+            // Files as small as can be, and a log whose tail moves.
+            Engine::Flex => options
+                .memtable_budget_bytes(16 << 10)
+                .log_bytes_max(4 << 10),
+            _ => options
+                .memtable_budget_bytes(96 << 10)
+                .log_bytes_max(1 << 20),
+        };
         let sim = SimDisk::recording();
         let subject = Subject::open(&Disk::simulated(&sim), &options).unwrap();
         let mut twin = Twin::new(KEYSPACES.len());

@@ -55,11 +55,15 @@ fn keep_long_keys(options: &Options) {
 
 #[test]
 fn names_of_keyspaces_have_1_to_255_bytes() {
-    let db = Db::open_on(Disk::simulated(&SimDisk::new()), small_options()).unwrap();
-    db.keyspace(&"n".repeat(255)).unwrap();
-    for name in [String::new(), "n".repeat(256)] {
-        let text = db.keyspace(&name).err().expect("refused").to_string();
-        assert!(text.contains("keyspace") && text.contains("255"), "{text}");
+    for engine in Engine::ALL {
+        let options = small_options().engine(*engine);
+        let db = Db::open_on(Disk::simulated(&SimDisk::new()), options).unwrap();
+        db.keyspace(&"n".repeat(255)).unwrap();
+        for name in [String::new(), "n".repeat(256)] {
+            let text = db.keyspace(&name).err().expect("refused").to_string();
+            assert!(text.contains("keyspace") && text.contains("255"), "{text}");
+        }
+        assert_eq!(db.keyspace_names().len(), 2);
     }
 }
 
@@ -182,7 +186,7 @@ fn a_store_that_exists_is_refused_where_it_must_not() {
 
 #[test]
 fn a_store_without_current_is_not_taken_for_an_empty_directory() {
-    let specimen = Specimen::new(true);
+    let specimen = Specimen::new(Engine::Wip, true);
     let sim = specimen.with(&[("CURRENT", None)]);
     let before = sim.names();
     let Outcome::Refused(error) = specimen.open(&sim) else {
@@ -199,7 +203,7 @@ const CHECKSUM: std::ops::Range<usize> = 12..16;
 
 #[test]
 fn a_newer_format_is_refused_by_name() {
-    let specimen = Specimen::new(true);
+    let specimen = Specimen::new(Engine::Wip, true);
     let mut kinds = 0;
     for (name, bytes) in &specimen.files {
         let header_bytes = match &name[..] {

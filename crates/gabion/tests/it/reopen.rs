@@ -1,12 +1,15 @@
 //! Closing and opening: at any point, twice, with other things still open.
 
-use gabion::{Db, Durability, Error, Options, WriteBatch};
+use gabion::{Db, Durability, Engine, Error, Options, WriteBatch};
 use gabion_media::{Disk, SimDisk};
 
 use crate::support::{
     Context, KEYSPACES, Random, Step, Subject, Twin, Workload, assert_twin, base_seed, log_number,
     small_options,
 };
+
+/// The engines whose stores are files on a disk.
+const ENGINES: [Engine; 2] = [Engine::Wip, Engine::Flex];
 
 /// Applies the writes of a workload, calling `between` after each.
 fn write_all(workload: &Workload, mut write: impl FnMut(&[crate::support::Operation])) -> Twin {
@@ -24,12 +27,19 @@ fn write_all(workload: &Workload, mut write: impl FnMut(&[crate::support::Operat
 
 #[test]
 fn the_end_of_the_process_after_any_write_loses_nothing() {
+    Engine::ALL
+        .iter()
+        .for_each(|engine| end_after_any_write(*engine));
+}
+
+fn end_after_any_write(engine: Engine) {
     for seed in base_seed()..base_seed() + 6 {
         let workload = Workload::new(seed, 60);
         let mut sim = SimDisk::recording();
         let mut twin = Twin::new(KEYSPACES.len());
         let open = |sim: &SimDisk| {
-            Subject::open(&Disk::simulated(sim), &small_options()).expect("the store opens")
+            Subject::open(&Disk::simulated(sim), &small_options().engine(engine))
+                .expect("the store opens")
         };
         let mut subject = open(&sim);
         for (number, step) in workload.steps.iter().enumerate() {
@@ -54,11 +64,15 @@ fn the_end_of_the_process_after_any_write_loses_nothing() {
 
 #[test]
 fn a_copy_of_the_files_of_a_running_store_opens() {
+    ENGINES.into_iter().for_each(copy_files);
+}
+
+fn copy_files(engine: Engine) {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("store");
     let workload = Workload::new(base_seed(), 150);
     let disk = Disk::create_system(&path).unwrap();
-    let subject = Subject::open(&disk, &small_options()).unwrap();
+    let subject = Subject::open(&disk, &small_options().engine(engine)).unwrap();
     let twin = write_all(&workload, |operations| {
         subject.write(operations, None).unwrap()
     });
@@ -68,7 +82,7 @@ fn a_copy_of_the_files_of_a_running_store_opens() {
         let entry = entry.unwrap();
         std::fs::copy(entry.path(), copy.join(entry.file_name())).unwrap();
     }
-    assert_twin(&small_options().open(&copy).unwrap(), &twin);
+    assert_twin(&small_options().engine(engine).open(&copy).unwrap(), &twin);
     assert_twin(&subject.db, &twin);
     drop(subject);
     assert_twin(&Db::open(&path).unwrap(), &twin);
@@ -76,13 +90,16 @@ fn a_copy_of_the_files_of_a_running_store_opens() {
 
 #[test]
 fn other_options_read_what_was_written_before() {
+    Engine::ALL
+        .iter()
+        .for_each(|engine| open_with_other_options(*engine));
+}
+
+fn open_with_other_options(engine: Engine) {
     let sim = SimDisk::new();
     let disk = Disk::simulated(&sim);
     let mut twin = Twin::new(KEYSPACES.len());
-    for (number, options) in crate::support::option_sets(gabion::Engine::Wip)
-        .into_iter()
-        .enumerate()
-    {
+    for (number, options) in crate::support::option_sets(engine).into_iter().enumerate() {
         let subject = Subject::open(&disk, &options).unwrap();
         assert_twin(&subject.db, &twin);
         for step in Workload::new(base_seed() + number as u64, 60).steps {
@@ -100,10 +117,18 @@ fn other_options_read_what_was_written_before() {
 
 #[test]
 fn a_store_that_is_open_is_refused_and_says_who_holds_it() {
+    ENGINES.into_iter().for_each(open_twice);
+}
+
+fn open_twice(engine: Engine) {
+    let options = || Options::default().engine(engine);
     let dir = tempfile::tempdir().unwrap();
-    let db = Db::open(dir.path()).unwrap();
+    let db = options().open(dir.path()).unwrap();
     db.put("key", "value").unwrap();
-    for refused in [Db::open(dir.path()).err(), gabion::check(dir.path()).err()] {
+    for refused in [
+        options().open(dir.path()).err(),
+        gabion::check(dir.path()).err(),
+    ] {
         let message = refused.expect("the store is open").to_string();
         assert!(message.contains("LOCK"), "{message}");
         assert!(
@@ -113,14 +138,20 @@ fn a_store_that_is_open_is_refused_and_says_who_holds_it() {
     }
     db.put("key", "still there").unwrap();
     db.close().unwrap();
-    let db = Db::open(dir.path()).unwrap();
+    let db = options().open(dir.path()).unwrap();
     assert_eq!(db.get("key").unwrap().as_deref(), Some(&b"still there"[..]));
 }
 
 #[test]
 fn a_closed_store_refuses_politely() {
+    Engine::ALL
+        .iter()
+        .for_each(|engine| use_after_close(*engine));
+}
+
+fn use_after_close(engine: Engine) {
     let sim = SimDisk::new();
-    let db = Db::open_on(Disk::simulated(&sim), small_options()).unwrap();
+    let db = Db::open_on(Disk::simulated(&sim), small_options().engine(engine)).unwrap();
     let keyspace = db.keyspace("other").unwrap();
     keyspace.put("key", "value").unwrap();
     db.clone().close().unwrap();
@@ -134,7 +165,7 @@ fn a_closed_store_refuses_politely() {
     assert!(matches!(db.write(batch), Err(Error::Closed)));
     db.clone().close().unwrap();
     // The old handles may still be there when the store is opened again.
-    let again = Db::open_on(Disk::simulated(&sim), small_options()).unwrap();
+    let again = Db::open_on(Disk::simulated(&sim), small_options().engine(engine)).unwrap();
     let found = again
         .existing_keyspace("other")
         .unwrap()
@@ -145,8 +176,14 @@ fn a_closed_store_refuses_politely() {
 
 #[test]
 fn keyspaces_are_kept_in_order_and_apart() {
+    Engine::ALL
+        .iter()
+        .for_each(|engine| reopen_keyspaces(*engine));
+}
+
+fn reopen_keyspaces(engine: Engine) {
     let sim = SimDisk::new();
-    let open = || Db::open_on(Disk::simulated(&sim), small_options()).unwrap();
+    let open = || Db::open_on(Disk::simulated(&sim), small_options().engine(engine)).unwrap();
     let names = ["zeta", "alpha", "with space", "ümlaut", &"n".repeat(255)];
     let db = open();
     for (number, name) in names.iter().enumerate() {
@@ -189,9 +226,15 @@ impl Scan for Db {
 
 #[test]
 fn snapshots_and_iterators_keep_the_store_open() {
+    Engine::ALL
+        .iter()
+        .for_each(|engine| drop_all_but_readers(*engine));
+}
+
+fn drop_all_but_readers(engine: Engine) {
     let sim = SimDisk::new();
     let disk = Disk::simulated(&sim);
-    let db = Db::open_on(disk.clone(), small_options()).unwrap();
+    let db = Db::open_on(disk.clone(), small_options().engine(engine)).unwrap();
     for number in 0..500 {
         db.put(format!("key {number:03}"), "before").unwrap();
     }
@@ -203,7 +246,7 @@ fn snapshots_and_iterators_keep_the_store_open() {
     }
     drop(db);
     assert!(
-        Db::open_on(disk.clone(), small_options()).is_err(),
+        Db::open_on(disk.clone(), small_options().engine(engine)).is_err(),
         "the store is still open"
     );
     let values = snapshot.iter(&keyspace).map(|pair| pair.unwrap().1);
@@ -212,15 +255,22 @@ fn snapshots_and_iterators_keep_the_store_open() {
     drop(keyspace);
     assert_eq!(iterator.by_ref().take(10).count(), 10);
     assert_eq!(iterator.rev().count(), 490);
-    let db = Db::open_on(disk, small_options()).unwrap();
+    let db = Db::open_on(disk, small_options().engine(engine)).unwrap();
     assert_eq!(db.get("key 499").unwrap().as_deref(), Some(&b"after"[..]));
 }
 
 #[test]
 fn opening_again_and_again_changes_nothing() {
+    Engine::ALL
+        .iter()
+        .for_each(|engine| open_again_and_again(*engine));
+}
+
+fn open_again_and_again(engine: Engine) {
     for seed in base_seed()..base_seed() + 8 {
         let sim = SimDisk::recording();
-        let subject = Subject::open(&Disk::simulated(&sim), &small_options()).unwrap();
+        let subject =
+            Subject::open(&Disk::simulated(&sim), &small_options().engine(engine)).unwrap();
         let workload = Workload::new(seed, 80);
         let twin = write_all(&workload, |operations| {
             subject.write(operations, None).unwrap()
@@ -230,7 +280,7 @@ fn opening_again_and_again_changes_nothing() {
         let mut sizes = Vec::new();
         for round in 0..8 {
             let _context = Context(|| format!("seed {seed}, round {round}"));
-            let db = Db::open_on(Disk::simulated(&sim), small_options()).unwrap();
+            let db = Db::open_on(Disk::simulated(&sim), small_options().engine(engine)).unwrap();
             db.wait_idle().unwrap();
             assert_twin(&db, &twin);
             assert_eq!(db.stats().visible_seq, sequence, "sequence numbers go on");
@@ -247,8 +297,8 @@ fn opening_again_and_again_changes_nothing() {
                 db.close().unwrap();
             }
         }
-        // Only the manifest notes, in three or four bytes, that an open began a segment of the log
-        // that held nothing; it forgets that when the tail of the log moves on.
+        // Only the manifest or root notes, in three or four bytes, that an open began a segment of
+        // the log that held nothing; it forgets that when the tail of the log moves on.
         let (files, bytes) = sizes[3];
         for (more, size) in (1..).zip(&sizes[4..]) {
             assert_eq!(size.0, files, "files: {sizes:?}");
@@ -259,12 +309,16 @@ fn opening_again_and_again_changes_nothing() {
 
 #[test]
 fn sequence_numbers_never_go_back() {
+    ENGINES.into_iter().for_each(count_on);
+}
+
+fn count_on(engine: Engine) {
     let mut random = Random::new(base_seed());
     let mut sim = SimDisk::recording();
     let mut last = 0;
     let mut segments = 0;
     for round in 0..40_u64 {
-        let db = Db::open_on(Disk::simulated(&sim), small_options()).unwrap();
+        let db = Db::open_on(Disk::simulated(&sim), small_options().engine(engine)).unwrap();
         let sequence = db.stats().visible_seq;
         assert!(sequence >= last, "round {round}: {sequence} after {last}");
         let written = random.below(30);
@@ -287,4 +341,30 @@ fn sequence_numbers_never_go_back() {
         segments >= 40,
         "every open begins a segment of the log: {segments}"
     );
+}
+
+/// FlexDB merges everything at its close, and saves the trees of its spaces.
+#[test]
+fn a_flexdb_that_was_closed_repeats_nothing_when_it_is_opened() {
+    for threads in [0, 2] {
+        let options = small_options()
+            .engine(Engine::Flex)
+            .background_threads(threads)
+            .memtable_budget_bytes(1 << 20)
+            .log_bytes_max(1 << 20);
+        let sim = SimDisk::new();
+        let subject = Subject::open(&Disk::simulated(&sim), &options).unwrap();
+        let twin = write_all(&Workload::new(base_seed(), 150), |operations| {
+            subject.write(operations, None).unwrap()
+        });
+        assert_eq!(subject.db.stats().flushes, 0, "the log has it all");
+        subject.db.close().unwrap();
+        let report = gabion::check_disk(&Disk::simulated(&sim)).unwrap();
+        assert!(report.problems.is_empty(), "{report:?}");
+        assert_eq!((report.log_segments, report.log_operations), (0, 0));
+        assert_eq!(log_number(&sim.names()), 0, "no segment is left");
+        let db = Db::open_on(Disk::simulated(&sim), options).unwrap();
+        assert_eq!(db.stats().memtable_bytes, 0, "nothing was replayed");
+        assert_twin(&db, &twin);
+    }
 }

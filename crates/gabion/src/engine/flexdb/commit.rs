@@ -19,6 +19,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use super::generation::{Generation, Layer};
+use super::layout::Root;
 use super::partition::{Change, Held, Partition};
 use super::{Flex, Keyspace};
 use crate::engine::memtable::MemCursor;
@@ -80,12 +81,22 @@ impl Flex {
             let mut next = root.clone();
             next.log_tail = tail;
             next.last_seq = next.last_seq.max(merged);
-            next.forget_seals();
+            self.note_reached(&mut next);
             self.write_root(&mut root, next)?;
         }
         drop(root);
         remove_log(&self.syncer, tail);
         Ok(())
+    }
+
+    /// Brings a root whose tail has moved up to date: it forgets seals of segments that are not
+    /// needed, and says how far the spaces have come, which are synced.
+    pub(super) fn note_reached(&self, root: &mut Root) {
+        root.forget_seals();
+        let keyspaces = self.keyspaces.load();
+        for (known, keyspace) in root.keyspaces.iter_mut().zip(keyspaces.iter()) {
+            known.reached = keyspace.partition.space().durable_point();
+        }
     }
 
     /// Lets go of past generations that no reader needs.

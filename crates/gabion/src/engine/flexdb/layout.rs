@@ -8,10 +8,15 @@
 //! | 16 | 8 | a number that every newer write of the store exceeds |
 //! | 24 | 8 | oldest segment of the log that is needed |
 //! | 32 | .. | count of sealed segments; of each its number and length |
-//! | | .. | count of keyspaces; the name of each, as its length and its bytes |
+//! | | .. | count of keyspaces; of each, see below |
 //!
-//! Counts, numbers of segments and lengths are varints, all else is little-endian. The file is
-//! replaced as a whole, by renaming another one, so that it has one state or the next.
+//! | of a keyspace | |
+//! |---|---|
+//! | name | its length, its bytes |
+//! | reached | how far its space was durable: version of its tree, offset in the log of that |
+//!
+//! Counts, numbers, lengths and offsets of the lists are varints, all else is little-endian. The
+//! file is replaced as a whole, by renaming another one, so that it has one state or the next.
 //!
 //! # Other files
 //! | name | |
@@ -22,6 +27,7 @@
 
 use std::collections::BTreeMap;
 
+use gabion_flex::DurablePoint;
 use gabion_media::{Disk, Purpose, TEMPORARY_SUFFIX};
 
 use crate::log::Malformed;
@@ -53,8 +59,17 @@ pub(super) struct Root {
     pub(super) log_tail: u64,
     /// Valid lengths of segments, 0 for one that holds nothing.
     pub(super) sealed: BTreeMap<u64, u64>,
-    /// Names; a keyspace's number is its position.
-    pub(super) keyspaces: Vec<String>,
+    /// A keyspace's number is its position.
+    pub(super) keyspaces: Vec<RootKeyspace>,
+}
+
+/// What the root knows of a keyspace.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct RootKeyspace {
+    pub(super) name: String,
+    /// How far its space had come, durably, when the log's tail was moved for the last time. What
+    /// the space holds up to there is nowhere else.
+    pub(super) reached: DurablePoint,
 }
 
 /// What the names of the files of a keyspace's space begin with.
@@ -75,8 +90,10 @@ impl Root {
             put_varint(&mut bytes, *length);
         }
         put_varint(&mut bytes, self.keyspaces.len() as u64);
-        for name in &self.keyspaces {
+        for RootKeyspace { name, reached } in &self.keyspaces {
             put_bytes(&mut bytes, name.as_bytes());
+            put_varint(&mut bytes, reached.tree_version);
+            put_varint(&mut bytes, reached.log_offset);
         }
         let crc = checksum(&bytes);
         bytes[CRC_OFFSET..BODY_OFFSET].copy_from_slice(&crc.to_le_bytes());
@@ -114,7 +131,13 @@ impl Root {
         for _ in 0..reader.varint()? {
             let name = std::str::from_utf8(reader.bytes()?);
             let name = name.map_err(|_| reader.malformed("a name is no text"))?;
-            root.keyspaces.push(name.to_owned());
+            root.keyspaces.push(RootKeyspace {
+                name: name.to_owned(),
+                reached: DurablePoint {
+                    tree_version: reader.varint()?,
+                    log_offset: reader.varint()?,
+                },
+            });
         }
         if !reader.is_empty() {
             return Err(reader
@@ -197,7 +220,15 @@ mod tests {
             last_seq: 77,
             log_tail: 3,
             sealed: BTreeMap::from([(3, 500), (4, 0)]),
-            keyspaces: vec!["default".to_owned(), "other".to_owned()],
+            keyspaces: [("default", 2, 64), ("other", 900, 1 << 40)]
+                .map(|(name, tree_version, log_offset)| RootKeyspace {
+                    name: name.to_owned(),
+                    reached: DurablePoint {
+                        tree_version,
+                        log_offset,
+                    },
+                })
+                .to_vec(),
         }
     }
 

@@ -26,7 +26,9 @@
 //!
 //! # Invariants
 //! - I1. A write that is acknowledged is in the log, or merged into a synced space. The root's tail
-//!   moves past a segment of the log only after the spaces that hold its writes were synced.
+//!   moves past a segment of the log only after the spaces that hold its writes were synced; with
+//!   the tail it says how far these had come, so that damage of the newest commit of a space is not
+//!   taken for the torn end of a crash.
 //! - I2. A generation is merged only when the log is durable up to its newest write. So what a
 //!   power loss leaves is a prefix of the writes: what the spaces hold of later moments is in the
 //!   log, too.
@@ -94,7 +96,7 @@ use crate::{Error, Options, Result};
 
 use cache::Cache;
 use generation::View;
-use layout::Root;
+use layout::{Root, RootKeyspace};
 use partition::Partition;
 use writepath::Writer;
 
@@ -174,14 +176,18 @@ impl Flex {
         for left in disk.list()? {
             disk.remove(&left)?;
         }
-        let partition = Partition::open(disk, &self.cache, &self.options)?;
+        let partition = Partition::create(disk, &self.cache, &self.options)?;
+        let reached = partition.space().durable_point();
         let keyspace = Arc::new(Keyspace {
             id,
             name: name.to_owned(),
             partition,
         });
         let mut next = root.clone();
-        next.keyspaces.push(name.to_owned());
+        next.keyspaces.push(RootKeyspace {
+            name: name.to_owned(),
+            reached,
+        });
         self.write_root(&mut root, next)?;
         self.keyspaces.add(&keyspace);
         Ok(keyspace)

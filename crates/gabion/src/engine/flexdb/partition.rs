@@ -20,7 +20,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use gabion_flex::{Edit, FlexSpace};
+use gabion_flex::{DurablePoint, Edit, FlexSpace};
 use gabion_media::Disk;
 use parking_lot::{RwLock, RwLockWriteGuard};
 
@@ -28,6 +28,9 @@ use super::cache::{Cache, Slot};
 use super::index::{Entry, Found, Index, Key};
 use super::interval::{Interval, cuts, pair_head, put_pair};
 use crate::{Error, Options, Result, Slice};
+
+/// The file of a space that holds its data, for messages.
+pub(super) const DATA_NAME: &str = "DATA";
 
 /// Bytes between the places at which a recovery looks for a pair (the paper's stride).
 const STRIDE_BYTES: u64 = 32 << 10;
@@ -52,6 +55,8 @@ pub(super) struct Partition {
     cache: Arc<Cache>,
     /// Whether the space changed since it was synced.
     dirty: AtomicBool,
+    /// Whether it changed since its tree was saved.
+    unsaved: AtomicBool,
     /// Whether others may change the files.
     closed: AtomicBool,
     /// For messages.
@@ -89,10 +94,30 @@ fn space_options(options: &Options) -> gabion_flex::Options {
 }
 
 impl Partition {
-    /// Opens the partition of a disk of its own, or makes it, and builds its index.
-    pub(super) fn open(disk: Disk, cache: &Arc<Cache>, options: &Options) -> Result<Partition> {
-        let path = disk.path_of("DATA");
-        let space = FlexSpace::open_on(disk, space_options(options))?;
+    /// Makes the partition of a disk of its own.
+    pub(super) fn create(disk: Disk, cache: &Arc<Cache>, options: &Options) -> Result<Partition> {
+        Partition::with_space(disk, cache, space_options(options))
+    }
+
+    /// Opens the partition of a disk of its own, which has come as far as `reached`, and builds its
+    /// index.
+    pub(super) fn open(
+        disk: Disk,
+        cache: &Arc<Cache>,
+        options: &Options,
+        reached: DurablePoint,
+    ) -> Result<Partition> {
+        let options = space_options(options).create(false).reached(reached);
+        Partition::with_space(disk, cache, options)
+    }
+
+    fn with_space(
+        disk: Disk,
+        cache: &Arc<Cache>,
+        options: gabion_flex::Options,
+    ) -> Result<Partition> {
+        let path = disk.path_of(DATA_NAME);
+        let space = FlexSpace::open_on(disk, options)?;
         let mut partition = Partition {
             index: RwLock::new(Index::new(Entry {
                 len: space.len(),
@@ -101,6 +126,7 @@ impl Partition {
             space,
             cache: Arc::clone(cache),
             dirty: AtomicBool::new(false),
+            unsaved: AtomicBool::new(false),
             closed: AtomicBool::new(false),
             path,
         };
@@ -118,6 +144,17 @@ impl Partition {
         if self.dirty.load(Ordering::Relaxed) {
             self.space.sync()?;
             self.dirty.store(false, Ordering::Relaxed);
+        }
+        Ok(())
+    }
+
+    /// Saves the tree, so that the next opening repeats nothing, and gives back free space.
+    pub(super) fn checkpoint(&self) -> Result<()> {
+        // ORDER: Relaxed (all), as in `sync`.
+        if self.unsaved.load(Ordering::Relaxed) {
+            self.space.checkpoint()?;
+            self.dirty.store(false, Ordering::Relaxed);
+            self.unsaved.store(false, Ordering::Relaxed);
         }
         Ok(())
     }
@@ -260,8 +297,7 @@ impl Partition {
                 data: bytes,
             },
         ];
-        // ORDER: Relaxed, see `sync`.
-        self.dirty.store(true, Ordering::Relaxed);
+        self.begin_change();
         self.space.apply(&edits)?;
         Ok(true)
     }
@@ -286,6 +322,12 @@ impl Partition {
         extents >= FRAGMENTS_MIN && extents > interval.len() / 2
     }
 
+    fn begin_change(&self) {
+        // ORDER: Relaxed (both), see `sync`.
+        self.dirty.store(true, Ordering::Relaxed);
+        self.unsaved.store(true, Ordering::Relaxed);
+    }
+
     /// Changes the space and the index together.
     fn install(
         &self,
@@ -294,8 +336,7 @@ impl Partition {
         entries: Vec<(Key, Entry)>,
         joins: bool,
     ) -> Result<()> {
-        // ORDER: Relaxed, see `sync`.
-        self.dirty.store(true, Ordering::Relaxed);
+        self.begin_change();
         let last = entries.last().map(|(key, _)| Arc::clone(key.bytes()));
         let mut index = self.space.apply_under(edits, || self.index.write())?;
         index.replace(&found.lower, found.upper.as_deref(), entries);

@@ -11,8 +11,10 @@
 //! A crash at any step leaves a store that opens the same way.
 //!
 //! # Close
-//! Stop the threads, wait for the writer and for a merge, sync and cut the log, record its length.
-//! What is in MemTables stays in the log.
+//! Stop the threads and keep writers out. Merge everything, and save the trees of the spaces, so
+//! that the next opening repeats nothing. Sync and cut the log; then the root says that none of it
+//! is needed, and it is removed. Where there is no space for a merge, what is in MemTables stays in
+//! the log.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -23,7 +25,7 @@ use parking_lot::Mutex;
 
 use super::cache::Cache;
 use super::generation::{Generation, View};
-use super::layout::{self, Root, space_prefix};
+use super::layout::{self, Root, RootKeyspace, space_prefix};
 use super::partition::Partition;
 use super::writepath::Writer;
 use super::{Flex, Keyspace};
@@ -36,7 +38,7 @@ use crate::engine::snapshots::{Protected, Snapshots};
 use crate::engine::write::WriteQueue;
 use crate::engine::{no_store, store_exists};
 use crate::log::{Log, LogOptions, ReplayEnd, replay_operations};
-use crate::names::LOCK;
+use crate::names::{LOCK, parse_log_name};
 use crate::types::{SEQ_MAX, Seq, hash_key};
 use crate::{Options, Result};
 
@@ -119,6 +121,8 @@ impl Flex {
     }
 
     fn close_log(&self) -> Result<()> {
+        let merged = self.merge_at_end();
+        let is_merged = *merged.as_ref().unwrap_or(&false);
         let _no_merge = self.merge_lock.lock();
         let mut writer = self.writer.lock();
         let Some(log) = writer.log.take() else {
@@ -127,10 +131,60 @@ impl Flex {
         self.health.check()?;
         let sealed = log.close()?;
         let mut root = self.root.lock();
-        root.sealed.insert(sealed.segment, sealed.length);
-        root.last_seq = root.last_seq.max(writer.next_seq - 1);
-        root.write(&self.disk)
+        let mut next = root.clone();
+        next.last_seq = next.last_seq.max(writer.next_seq - 1);
+        next.sealed.insert(sealed.segment, sealed.length);
+        if is_merged {
+            next.log_tail = sealed.segment + 1;
+            self.note_reached(&mut next);
+        }
+        // DURABLE: all of the log, and of what was merged.
+        self.write_root(&mut root, next)?;
+        if is_merged && let Err(error) = remove_log_before(&self.disk, root.log_tail) {
+            tracing::warn!(%error, "a log segment stays until the store is opened again");
+        }
+        merged.map(|_| ())
     }
+
+    /// Merges all that was written, if there is space for it, and saves the trees of the spaces;
+    /// says whether nothing is left that only the log has. No write has begun since the store was
+    /// closed.
+    fn merge_at_end(&self) -> Result<bool> {
+        if self.health.failure().is_some() {
+            return Ok(false);
+        }
+        self.freeze(&self.writer.lock());
+        let merged = self.merge_all().and_then(|()| {
+            let _lock = self.merge_lock.lock();
+            let keyspaces = self.keyspaces.load();
+            keyspaces
+                .iter()
+                .try_for_each(|keyspace| keyspace.partition.checkpoint())
+        });
+        match merged {
+            Ok(()) => Ok(true),
+            Err(error) if error.is_no_space() => {
+                tracing::warn!(%error, "what was not merged stays in the log");
+                Ok(false)
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    fn merge_all(&self) -> Result<()> {
+        while self.merge_oldest()? {}
+        Ok(())
+    }
+}
+
+/// Removes the segments of the log before one of them.
+fn remove_log_before(disk: &Disk, segment: u64) -> Result<()> {
+    for name in disk.list()? {
+        if parse_log_name(&name).is_some_and(|number| number < segment) {
+            disk.remove(&name)?;
+        }
+    }
+    Ok(())
 }
 
 fn read_or_create(disk: &Disk, options: &Options) -> Result<Root> {
@@ -154,12 +208,12 @@ fn open_keyspaces(
     cache: &Arc<Cache>,
     options: &Options,
 ) -> Result<Vec<Arc<Keyspace>>> {
-    let open = |(id, name): (u32, &String)| {
+    let open = |(id, known): (u32, &RootKeyspace)| {
         let disk = disk.part(&space_prefix(id));
         Ok(Arc::new(Keyspace {
             id,
-            name: name.clone(),
-            partition: Partition::open(disk, cache, options)?,
+            name: known.name.clone(),
+            partition: Partition::open(disk, cache, options, known.reached)?,
         }))
     };
     (0..).zip(&root.keyspaces).map(open).collect()

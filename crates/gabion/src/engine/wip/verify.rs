@@ -7,22 +7,14 @@ use gabion_media::Disk;
 use super::file::table_meta;
 use super::manifest::{self, ManifestState};
 use super::table::Table;
+use crate::Result;
 use crate::cache::BlockCache;
 use crate::engine::{CheckReport, Problem};
 use crate::names::{CURRENT, LOCK, table_name};
-use crate::{Error, Result};
 
 /// Verifies the store of a disk. Damage is part of the report; an error means that the check could
 /// not be done.
 pub(crate) fn check_disk(disk: &Disk) -> Result<CheckReport> {
-    // Looked at before the lock, which makes a file where no store is.
-    if !disk.exists(CURRENT)? {
-        let why = "it has no file named CURRENT".to_owned();
-        return Err(Error::NotAStore {
-            path: disk.path().to_owned(),
-            why,
-        });
-    }
     let _lock = disk.lock(LOCK)?;
     let mut report = CheckReport::default();
     match manifest::read(disk) {
