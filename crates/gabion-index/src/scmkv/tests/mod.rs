@@ -4,6 +4,7 @@
 mod concurrent;
 mod crash;
 mod model;
+mod mutants;
 mod recovery;
 mod relaxed;
 mod space;
