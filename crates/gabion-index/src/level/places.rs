@@ -109,17 +109,17 @@ impl LevelHash {
     pub(super) fn places(&self, levels: &Levels, hashes: Hashes) -> [&Line; PLACES] {
         let [first, second] = hashes.0;
         let Levels { top, bottom } = *levels;
-        [
-            (top, first),
-            (top, second),
-            (bottom, first),
-            (bottom, second),
-        ]
-        .map(|(level, hash)| {
+        let place = |level: Array, hash| {
             let line = self.medium.at(level.line(level.home(hash)));
             self.medium.touch(line);
             line
-        })
+        };
+        [
+            place(top, first),
+            place(top, second),
+            place(bottom, first),
+            place(bottom, second),
+        ]
     }
 }
 

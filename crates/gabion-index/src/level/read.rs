@@ -13,10 +13,12 @@ impl LevelHash {
         loop {
             let top = self.top();
             let levels = self.levels(top);
-            let stripes = hashes.0.map(|hash| self.stripes.at(levels.stripe(hash)));
-            let seen = stripes.map(|stripe| stripe.look());
+            let [first, second] = hashes.0;
+            let first = self.stripes.at(levels.stripe(first));
+            let second = self.stripes.at(levels.stripe(second));
+            let (seen_first, seen_second) = (first.look(), second.look());
             let found = self.search(&levels, hashes, key);
-            let since = [stripes[0].since(seen[0]), stripes[1].since(seen[1])];
+            let since = [first.since(seen_first), second.since(seen_second)];
             // Levels change under all locks; so they were those in use if the top still is.
             if since.contains(&Since::Changed) || self.top() != top {
                 continue;

@@ -62,9 +62,9 @@ impl LevelHash {
             let top = self.top();
             let levels = self.levels(top);
             self.prefetch_places(&levels, hashes);
-            let mut stripes = hashes.0.map(|hash| levels.stripe(hash));
-            stripes.sort_unstable();
-            let [low, high] = stripes;
+            let [first, second] = hashes.0;
+            let (first, second) = (levels.stripe(first), levels.stripe(second));
+            let (low, high) = (first.min(second), first.max(second));
             let first = self.stripes.at(low).lock();
             let second = (low != high).then(|| self.stripes.at(high).lock());
             if self.top() == top {
@@ -72,7 +72,7 @@ impl LevelHash {
                 let groups = Groups {
                     first,
                     second,
-                    stripes,
+                    stripes: [low, high],
                 };
                 return (levels, groups);
             }
