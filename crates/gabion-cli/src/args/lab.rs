@@ -153,9 +153,10 @@ pub(crate) struct TrialArguments {
         value_parser = parse_threads
     )]
     pub(crate) background_threads: usize,
-    /// Directory below which each trial makes a store and deletes it again.
+    /// Directory below which each trial makes a store and deletes it again. Figures about one
+    /// structure alone need none.
     #[arg(long, value_name = "DIR")]
-    pub(crate) dir: PathBuf,
+    pub(crate) dir: Option<PathBuf>,
     /// File for all results as a JSON array.
     #[arg(long, value_name = "FILE")]
     pub(crate) json: Option<PathBuf>,

@@ -66,7 +66,7 @@ fn compare(arguments: &LabRunArguments, output: &mut Output) -> Result<(), Failu
         settings.value_sizes = size.value_sizes;
     }
     let workloads = unfolded(&arguments.workload);
-    let plan = plan(&arguments.trials, &arguments.target, workloads, settings);
+    let plan = plan(&arguments.trials, &arguments.target, workloads, settings)?;
     let (report, reports) = carry_out(&[plan], &arguments.trials)?;
     output.bytes(comparison(&Summary::of(&report.results)).as_bytes())?;
     output.flush()?;
@@ -87,11 +87,11 @@ fn figure(arguments: &LabFigureArguments, output: &mut Output) -> Result<(), Fai
     let parts = figure.parts.iter().map(|part| {
         let workloads = part.workloads.iter().copied().map(str::to_owned).collect();
         let settings = part.settings(arguments.scale)?;
-        let mut plan = plan(&arguments.trials, &targets, workloads, settings);
+        let mut plan = plan(&arguments.trials, &targets, workloads, settings)?;
         plan.resources.hold_flushes |= part.hold_flushes;
         Ok(plan)
     });
-    let plans = parts.collect::<Result<Vec<Plan>, gabion_lab::Error>>()?;
+    let plans = parts.collect::<Result<Vec<Plan>, Failure>>()?;
     let (report, reports) = carry_out(&plans, &arguments.trials)?;
     output.bytes(comparison(&Summary::of(&report.results)).as_bytes())?;
     let borders = borders(&report.results);
@@ -123,7 +123,7 @@ fn structure_figure(
         .iter()
         .any(|path| path.is_some());
     if !arguments.target.is_empty() || has_report {
-        return Err(Failure::new(format!(
+        return Err(Failure::usage(format!(
             "figure {} is about one structure: it has no targets and makes no report",
             figure.name
         )));
@@ -140,8 +140,13 @@ fn plan(
     targets: &[String],
     workloads: Vec<String>,
     settings: Settings,
-) -> Plan {
-    Plan {
+) -> Result<Plan, Failure> {
+    let Some(dir) = trials.dir.clone() else {
+        return Err(Failure::usage(
+            "stores need a place: name a directory by --dir",
+        ));
+    };
+    Ok(Plan {
         targets: labelled(targets),
         workloads,
         repetitions: trials.repeat,
@@ -153,8 +158,8 @@ fn plan(
             hold_flushes: trials.hold_flushes,
             background_threads: trials.background_threads,
         },
-        dir: trials.dir.clone(),
-    }
+        dir,
+    })
 }
 
 /// Runs plans one after the other and writes the reports of all of them.

@@ -459,6 +459,9 @@ fn a_figure_shows_the_paper_s_numbers_beside_ours() {
     let outcome = bare(&["lab", "figure", "3.9", "--target", "wip"]);
     assert_eq!(outcome.status, Some(2), "{outcome:?}");
     names(&outcome.stderr, &["figure 3.9 is about one structure"]);
+    let outcome = bare(&["lab", "figure", "2.6"]);
+    assert_eq!(outcome.status, Some(2), "{outcome:?}");
+    names(&outcome.stderr, &["name a directory by --dir"]);
     for (name, scale, words) in [
         ("7", "0.1", "no figure is named 7"),
         ("2.6", "2", "a scale of 2"),

@@ -83,11 +83,11 @@ pub(super) fn ordered(scale: Scale) -> Result<Vec<String>> {
 fn figure(scale: Scale, is_meant: fn(&Registered) -> bool) -> Result<Vec<String>> {
     let mut lines = vec![
         format!(
-            "{:<22} {:>5} {:>15} {:>15} {:>15} {:>12}",
+            "{:<30} {:>5} {:>15} {:>15} {:>15} {:>12}",
             "per insert (C: per get)", "", "WPQ inserts", "media writes", "media reads", "modelled"
         ),
         format!(
-            "{:<22} {:>5} {:>15} {:>15} {:>15} {:>12}",
+            "{:<30} {:>5} {:>15} {:>15} {:>15} {:>12}",
             "", "", "of 64 bytes", "of 64 bytes", "of 64 bytes", "M/s"
         ),
     ];
@@ -102,7 +102,7 @@ fn figure(scale: Scale, is_meant: fn(&Registered) -> bool) -> Result<Vec<String>
             let each = |count: u64| count as f64 / divisor;
             let reads = costs.media_reads * (costs.media_line_bytes / CACHE_LINE_BYTES);
             lines.push(format!(
-                "{:<22} {:>5} {:>15.2} {:>15.2} {:>15.2} {:>12.2}",
+                "{:<30} {:>5} {:>15.2} {:>15.2} {:>15.2} {:>12.2}",
                 index.title,
                 mix.name,
                 each(costs.wpq_inserts()),
@@ -119,7 +119,7 @@ fn figure(scale: Scale, is_meant: fn(&Registered) -> bool) -> Result<Vec<String>
 /// Table 2: media writes per line in the queue.
 pub(super) fn table_2(scale: Scale) -> Result<Vec<String>> {
     let mut lines = vec![format!(
-        "{:<22} {:>24} {:>24} {:>24}",
+        "{:<30} {:>24} {:>24} {:>24}",
         "media writes per WPQ insert",
         "load: paper ours diff",
         "A: paper ours diff",
@@ -128,7 +128,7 @@ pub(super) fn table_2(scale: Scale) -> Result<Vec<String>> {
     for index in INDEXES {
         let runs = study(index, scale)?;
         let paper = TABLE_2.iter().find(|(title, _)| *title == index.title);
-        let mut line = format!("{:<22}     ", index.title);
+        let mut line = format!("{:<30}", index.title);
         for (at, run) in runs[..3].iter().enumerate() {
             let ours = run.costs.media_writes_per_insert();
             line += &match paper {
