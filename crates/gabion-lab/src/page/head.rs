@@ -79,11 +79,10 @@ pub(super) fn write(
 /// What the results say of themselves; several values where they differ.
 fn facts(results: &[PhaseResult]) -> Vec<(&'static str, Vec<String>)> {
     type Field = fn(&PhaseResult) -> String;
-    let fields: [(&str, Field); 8] = [
+    let fields: [(&str, Field); 7] = [
         ("Machine", |r| r.machine.clone()),
         ("Version", |r| r.version.clone()),
         ("Records", |r| Unit::Count.text(r.records as f64)),
-        ("Operations", |r| Unit::Count.text(r.operations as f64)),
         ("Key + value", |r| {
             let (key, value) = (r.key_bytes as f64, r.value_bytes as f64);
             format!("{} + {}", Unit::Bytes.tick(key), Unit::Bytes.tick(value))
