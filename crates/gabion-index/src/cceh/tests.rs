@@ -5,6 +5,7 @@ use std::sync::LazyLock;
 use gabion_media::pmem::{PAtomicU64, Pool, PoolOptions};
 
 use super::Cceh;
+use crate::suite::words::{check, fill_the_pool, grow_by_threads};
 use crate::suite::{Keys, crash, interleaved};
 use crate::{Error, Index, Plan, Seed};
 
@@ -21,17 +22,6 @@ const SMALL: Plan = Plan {
     capacity: 8,
     seed: Some(7),
 };
-
-/// All invariants hold, and no block of the pool is lost.
-fn check<const COPIES: bool>(table: &Cceh<COPIES>, entries: u64) {
-    let checked = table.check().expect("sound");
-    assert_eq!(
-        (checked.entries, table.len().expect("sound")),
-        (entries, entries)
-    );
-    table.pool().collect();
-    assert_eq!(checked.blocks, table.pool().stats().used_blocks);
-}
 
 fn grow_and_drain<const COPIES: bool>(plan: Plan) {
     let table = Cceh::<COPIES>::create(&pool(32 << 20), plan).expect("a table");
@@ -66,41 +56,14 @@ fn a_table_grows_far_past_its_plan() {
 #[test]
 fn threads_grow_a_table_together() {
     let table = Cceh::<true>::create(&pool(64 << 20), SMALL).expect("a table");
-    let threads = 4;
-    std::thread::scope(|scope| {
-        for thread in 0..threads {
-            let table = &table;
-            scope.spawn(move || {
-                for number in 0..20_000 {
-                    let key = number * threads + thread;
-                    assert_eq!(table.insert(&key, key).expect("space"), None);
-                    assert_eq!(table.get(&key).expect("sound"), Some(key));
-                }
-            });
-        }
-    });
-    check(&table, 20_000 * threads);
+    grow_by_threads(&table);
 }
 
 /// When the pool is full, inserts that need room fail, and everything else goes on.
 #[test]
 fn a_full_pool_leaves_the_table_usable() {
     let table = Cceh::<false>::create(&pool(256 << 10), SMALL).expect("a table");
-    let mut kept = 0;
-    let failed = loop {
-        match table.insert(&kept, kept) {
-            Ok(_) => kept += 1,
-            Err(error) => break error,
-        }
-    };
-    assert!(matches!(failed, Error::Media(_)), "{failed}");
-    check(&table, kept);
-    for key in 0..kept {
-        assert_eq!(table.update(&key, key + 1).expect("sound"), Some(key));
-    }
-    assert_eq!(table.remove(&0).expect("sound"), Some(1));
-    assert_eq!(table.insert(&0, 5).expect("room"), None);
-    check(&table, kept);
+    fill_the_pool(&table);
 }
 
 /// The published code crashes when about sixteen splits follow each other, as keys that share the

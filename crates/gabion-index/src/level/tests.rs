@@ -7,6 +7,7 @@ use gabion_media::pmem::{PAtomicU64, Pool, PoolOptions};
 use super::LevelHash;
 use super::places::TOP_BITS_MIN;
 use super::write::NOTE_OFFSET_BITS;
+use crate::suite::words::{check, fill_the_pool, grow_by_threads};
 use crate::suite::{Keys, interleaved};
 use crate::{Error, Index, Plan};
 
@@ -23,17 +24,6 @@ const SMALL: Plan = Plan {
     capacity: 8,
     seed: Some(7),
 };
-
-/// All invariants hold, and no block of the pool is lost.
-fn check(table: &LevelHash, entries: u64) {
-    let checked = table.check().expect("sound");
-    assert_eq!(
-        (checked.entries, table.len().expect("sound")),
-        (entries, entries)
-    );
-    table.pool().collect();
-    assert_eq!(checked.blocks, table.pool().stats().used_blocks);
-}
 
 /// The slides tell that 1.2 % of inserts move an entry, in tables with four slots in a bucket; with
 /// three it is 4 %.
@@ -64,41 +54,14 @@ fn a_table_grows_far_past_its_plan_and_moves_few_entries() {
 #[test]
 fn threads_grow_a_table_together() {
     let table = LevelHash::create(&pool(64 << 20), SMALL).expect("a table");
-    let threads = 4;
-    std::thread::scope(|scope| {
-        for thread in 0..threads {
-            let table = &table;
-            scope.spawn(move || {
-                for number in 0..20_000 {
-                    let key = number * threads + thread;
-                    assert_eq!(table.insert(&key, key).expect("space"), None);
-                    assert_eq!(table.get(&key).expect("sound"), Some(key));
-                }
-            });
-        }
-    });
-    check(&table, 20_000 * threads);
+    grow_by_threads(&table);
 }
 
 /// When the pool is full, inserts that need room fail, and everything else goes on.
 #[test]
 fn a_full_pool_leaves_the_table_usable() {
     let table = LevelHash::create(&pool(256 << 10), SMALL).expect("a table");
-    let mut kept = 0;
-    let failed = loop {
-        match table.insert(&kept, kept) {
-            Ok(_) => kept += 1,
-            Err(error) => break error,
-        }
-    };
-    assert!(matches!(failed, Error::Media(_)), "{failed}");
-    check(&table, kept);
-    for key in 0..kept {
-        assert_eq!(table.update(&key, key + 1).expect("sound"), Some(key));
-    }
-    assert_eq!(table.remove(&0).expect("sound"), Some(1));
-    assert_eq!(table.insert(&0, 5).expect("room"), None);
-    check(&table, kept);
+    fill_the_pool(&table);
 }
 
 /// The published code leaves two entries of one key when the power fails within a movement: an

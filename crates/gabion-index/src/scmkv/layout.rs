@@ -357,22 +357,8 @@ const _: () = {
 mod tests {
     use super::*;
 
-    /// Rows of the table in this file's essay under the heading `name`: offset and bytes.
     fn table(name: &str) -> Vec<(u64, u64)> {
-        let text = include_str!("layout.rs");
-        let from = text.find(&format!("//! **{name}**")).expect("a heading");
-        let table = text[from..]
-            .lines()
-            .skip_while(|line| !line.contains("|---"));
-        table
-            .skip(1)
-            .take_while(|line| line.starts_with("//! |"))
-            .map(|line| {
-                let mut cells = line.split('|').skip(1).map(str::trim);
-                let mut number = || cells.next().and_then(|cell| cell.parse().ok());
-                (number().expect("an offset"), number().expect("a size"))
-            })
-            .collect()
+        crate::suite::essay::table(include_str!("layout.rs"), name)
     }
 
     #[test]

@@ -39,6 +39,7 @@ use super::stripes::Stripes;
 use super::table::damaged;
 use super::writepath::is_full;
 use super::{Durability, KEY_BYTES_MAX, Options, Scmkv, Volume};
+use crate::index::root_of;
 use crate::{Error, Result, Seed};
 
 /// The hint of the hash table's block. Those of pages are their numbers, which are smaller.
@@ -110,15 +111,6 @@ fn read_plan(medium: &Medium, root: u64) -> Result<(Plan, &Header)> {
 
 fn is_page_size(bytes: u64) -> bool {
     bytes.is_power_of_two() && (PAGE_BYTES_MIN..=PAGE_BYTES_MAX).contains(&bytes)
-}
-
-/// The root of the pool that a medium is of. Its place is part of the pool's format.
-fn root_of(medium: &Medium) -> u64 {
-    let word: Option<&PAtomicU64> = medium.try_at(POff::new(ROOT_HINT));
-    // ORDER: Relaxed: asked while the pool is opened.
-    let word = word.map_or(0, |word| word.load(medium, Ordering::Relaxed));
-    // The offset stands in the low 48 bits, a check of it above.
-    word & ((1 << 48) - 1)
 }
 
 /// What recovery of the pool asks: whether a store durably refers to a block.

@@ -14,8 +14,10 @@
 
 pub(crate) mod concurrent;
 pub(crate) mod crash;
+pub(crate) mod essay;
 pub(crate) mod interleaved;
 pub(crate) mod model;
+pub(crate) mod words;
 
 use std::borrow::Borrow;
 

@@ -1,0 +1,53 @@
+//! What the special tests of several indexes of words do alike.
+
+use crate::{Error, Index};
+
+/// All invariants hold, there are so many entries, and no block of the pool is lost.
+pub(crate) fn check(index: &dyn Index<u64>, entries: u64) {
+    let checked = index.check().expect("sound");
+    assert_eq!(
+        (checked.entries, index.len().expect("sound")),
+        (entries, entries)
+    );
+    index.pool().collect();
+    assert_eq!(checked.blocks, index.pool().stats().used_blocks);
+}
+
+/// Four threads insert into an index that was planned for few entries, and make it grow.
+pub(crate) fn grow_by_threads(index: &dyn Index<u64>) {
+    let threads = 4;
+    std::thread::scope(|scope| {
+        for thread in 0..threads {
+            scope.spawn(move || {
+                for number in 0..20_000 {
+                    let key = number * threads + thread;
+                    assert_eq!(index.insert(&key, key).expect("space"), None);
+                    assert_eq!(index.get(&key).expect("sound"), Some(key));
+                }
+            });
+        }
+    });
+    check(index, 20_000 * threads);
+}
+
+/// Inserts into an empty index until its pool is full: then inserts that need room fail, and
+/// everything else goes on.
+pub(crate) fn fill_the_pool(index: &dyn Index<u64>) {
+    let mut kept = 0;
+    let failed = loop {
+        match index.insert(&kept, kept) {
+            Ok(_) => kept += 1,
+            Err(error) => break error,
+        }
+    };
+    assert!(matches!(failed, Error::Media(_)), "{failed}");
+    check(index, kept);
+    for key in 0..kept {
+        assert_eq!(index.update(&key, key + 1).expect("sound"), Some(key));
+        assert_eq!(index.get(&key).expect("sound"), Some(key + 1));
+    }
+    assert_eq!(index.get(&kept).expect("sound"), None);
+    assert_eq!(index.remove(&0).expect("sound"), Some(1));
+    assert_eq!(index.insert(&0, 5).expect("room"), None);
+    check(index, kept);
+}
