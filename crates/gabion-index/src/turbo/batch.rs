@@ -1,15 +1,15 @@
 //! Many operations at once, so that their cache misses overlap.
 //!
 //! A lookup waits for one or two lines from memory and computes little. So a batch takes its keys
-//! through the steps of a lookup in a pipeline, as a conveyor does: while one key is looked up, the
-//! lines that later keys need are on their way. No step waits for a line, and none of them locks or
-//! fences.
+//! in groups through the steps of a lookup, each step for all keys of a group before the next, and
+//! works on two groups in turns: while one is computed on, the lines of the other are on their way.
+//! No step waits for a line, and none of them locks or fences.
 //!
-//! | step of a lookup | keys ahead | reads | asks for |
-//! |---|---|---|---|
-//! | [`TurboHash::approach`] | [`FAR`] | the shard's mirror | the line of the home's metadata |
-//! | [`TurboHash::look`] | [`NEAR`] | metadata and tags | the line of the slot whose tag matches |
-//! | [`TurboHash::settle_on`] | 0 | the slot, the metadata again | |
+//! | turn | group | step | reads | asks for |
+//! |---|---|---|---|---|
+//! | 1 | this | [`Lookup::look`] | metadata and tags | the line of the slot with the tag |
+//! | 2 | next | [`TurboHash::approach`] | the shard's mirror | the line of the home's metadata |
+//! | 3 | this | [`TurboHash::settle_at_home`] | the slot, the metadata again | |
 //!
 //! So exactly the lines are fetched that the lookup reads: one for most absent keys, one or two for
 //! the others. What `look` saw is valid if the metadata and the mirror are the same at the end;
@@ -19,28 +19,25 @@
 use std::borrow::Borrow;
 
 use super::TurboHash;
-use super::layout::{Bucket, Meta, Place};
-use super::probe::{home_at, prefetch_lines, tag_of};
-use super::record::Pin;
+use super::probe::{home_at, prefetch_lines};
+use super::readpath::{Lookup, prefetch};
 use crate::{Error, Item, Result};
 
-/// Keys between the first and the last step: as many lines as a processor core keeps in flight,
-/// and some more. A power of two.
-const FAR: usize = 16;
+/// Keys of a group: as many lines as a processor core keeps in flight, and some more.
+const GROUP: usize = 16;
 
-/// Keys between the second and the last step.
-const NEAR: usize = 6;
-
-/// A lookup on its way through the steps.
+/// Lookups that go through their steps together.
 #[derive(Clone, Copy)]
-struct Lookup<'a> {
-    hash: u64,
-    place: Place,
-    /// The home bucket; none if the shard is empty.
-    home: Option<&'a Bucket>,
-    meta: Meta,
-    /// Live slots whose tags match, as bits.
-    candidates: u16,
+struct Group<'a> {
+    hashes: [u64; GROUP],
+    lookups: [Option<Lookup<'a>>; GROUP],
+}
+
+impl Group<'_> {
+    const EMPTY: Self = Group {
+        hashes: [0; GROUP],
+        lookups: [None; GROUP],
+    };
 }
 
 impl<K: Item + ?Sized, V: Item + ?Sized> TurboHash<K, V> {
@@ -62,81 +59,41 @@ impl<K: Item + ?Sized, V: Item + ?Sized> TurboHash<K, V> {
         }
         let pin = Self::HAS_RECORDS.then(|| self.pin());
         let pin = pin.as_ref();
-        let key_at = |index: usize| keys.get(index).map(Borrow::borrow);
-        let mut lookups = [const { Lookup::NONE }; FAR];
-        for (index, key) in keys.iter().take(FAR).enumerate() {
-            lookups[index] = self.approach(key.borrow());
-        }
-        for lookup in lookups.iter_mut().take(keys.len().min(NEAR)) {
-            self.look(lookup);
-        }
-        for (index, (key, value)) in keys.iter().zip(values).enumerate() {
-            // Places of keys that are not there hold lookups that are over or never began.
-            self.look(&mut lookups[(index + NEAR) % FAR]);
-            let found = self.settle_on(key.borrow(), &lookups[index % FAR], pin)?;
-            if let Some(key) = key_at(index + FAR) {
-                lookups[index % FAR] = self.approach(key);
+        let mut groups = keys.chunks(GROUP);
+        let mut pair = [Group::EMPTY; 2];
+        let [this, next] = &mut pair;
+        let (mut this, mut next) = (this, next);
+        self.approach_all(groups.next(), next);
+        for (keys, values) in keys.chunks(GROUP).zip(values.chunks_mut(GROUP)) {
+            std::mem::swap(&mut this, &mut next);
+            for lookup in this.lookups.iter_mut().take(keys.len()).flatten() {
+                lookup.look();
+                lookup.prefetch_next();
             }
-            *value = match found {
-                Some(found) => Some(self.value_of(found)?),
-                None => None,
-            };
+            self.approach_all(groups.next(), next);
+            let lookups = this.hashes.iter().zip(&this.lookups);
+            for ((key, value), (&hash, lookup)) in keys.iter().zip(values).zip(lookups) {
+                let found = self.settle_at_home(key.borrow(), hash, lookup.as_ref(), pin)?;
+                *value = match found {
+                    Some(found) => Some(self.value_of(found)?),
+                    None => None,
+                };
+            }
         }
         Ok(())
     }
 
-    /// Hashes a key and asks for the first line that its lookup reads.
+    /// Hashes the keys of a group and asks for the first lines that their lookups read.
     #[inline]
-    fn approach(&self, key: &K) -> Lookup<'_> {
-        let hash = key.seeded_hash(&self.seed);
-        let place = self.shard_of(hash).place();
-        let home = home_at(&self.medium, place, hash);
-        if let Some(bucket) = home {
-            prefetch(bucket);
+    fn approach_all<'a, Q: Borrow<K>>(&'a self, keys: Option<&[Q]>, group: &mut Group<'a>) {
+        let places = group.hashes.iter_mut().zip(&mut group.lookups);
+        for (key, (hash, lookup)) in keys.unwrap_or_default().iter().zip(places) {
+            *hash = key.borrow().seeded_hash(&self.seed);
+            *lookup = self.approach(*hash);
+            if let Some(lookup) = lookup {
+                prefetch(lookup.home);
+            }
         }
-        Lookup {
-            hash,
-            place,
-            home,
-            ..Lookup::NONE
-        }
-    }
-
-    /// Finds out which slot may hold the key and asks for its line.
-    #[inline]
-    fn look(&self, lookup: &mut Lookup<'_>) {
-        let Some(home) = lookup.home else {
-            return;
-        };
-        lookup.meta = home.meta();
-        lookup.candidates = home.matches(tag_of(lookup.hash)) & lookup.meta.live();
-        if lookup.candidates != 0 {
-            prefetch(home.slot(lookup.candidates.trailing_zeros()));
-        } else if !lookup.meta.is_path_end() {
-            // The next bucket of the path, except behind the last one, where a hint may miss.
-            prefetch(std::ptr::from_ref(home).wrapping_add(1));
-        }
-    }
-
-    /// The second word of the slot of a key, which was looked for by the steps before.
-    #[inline]
-    fn settle_on(
-        &self,
-        key: &K,
-        lookup: &Lookup<'_>,
-        pin: Option<&Pin<'_>>,
-    ) -> Result<Option<u64>> {
-        let Lookup {
-            hash,
-            place,
-            home,
-            meta,
-            candidates,
-        } = *lookup;
-        if let Some(home) = home {
-            return self.find_at_home(place, home, meta, candidates, key, hash, pin);
-        }
-        self.find_on_path(key, hash, pin)
     }
 
     /// Stores all `entries`, one after the other, and returns how many keys were new. Faster than
@@ -150,7 +107,7 @@ impl<K: Item + ?Sized, V: Item + ?Sized> TurboHash<K, V> {
         W: Borrow<V>,
     {
         let mut new = 0;
-        let mut hashes = [0; FAR];
+        let mut hashes = [0; GROUP];
         let ask = |(key, _): &(Q, W)| {
             let hash = key.borrow().seeded_hash(&self.seed);
             if let Some(home) = home_at(&self.medium, self.shard_of(hash).place(), hash) {
@@ -162,29 +119,12 @@ impl<K: Item + ?Sized, V: Item + ?Sized> TurboHash<K, V> {
             *hash = ask(entry);
         }
         for (index, (key, value)) in entries.iter().enumerate() {
-            let hash = hashes[index % FAR];
-            if let Some(entry) = entries.get(index + FAR) {
-                hashes[index % FAR] = ask(entry);
+            let hash = hashes[index % GROUP];
+            if let Some(entry) = entries.get(index + GROUP) {
+                hashes[index % GROUP] = ask(entry);
             }
             new += u64::from(self.put_hashed(key.borrow(), value.borrow(), hash)?);
         }
         Ok(new)
     }
-}
-
-impl Lookup<'_> {
-    /// No lookup.
-    const NONE: Self = Lookup {
-        hash: 0,
-        place: Place(0),
-        home: None,
-        meta: Meta(0),
-        candidates: 0,
-    };
-}
-
-/// Asks for the cache line in which `value` begins.
-#[inline]
-fn prefetch<T>(value: *const T) {
-    gabion_media::prefetch_line(value.cast());
 }

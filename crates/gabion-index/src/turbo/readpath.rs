@@ -6,6 +6,50 @@ use super::record::Pin;
 use super::{TurboHash, shard::Shard};
 use crate::{Item, Result};
 
+/// A lookup on its way through the home bucket of its key.
+#[derive(Clone, Copy)]
+pub(super) struct Lookup<'a> {
+    shard: &'a Shard,
+    place: Place,
+    pub(super) home: &'a Bucket,
+    tag: u8,
+    meta: Meta,
+    /// Live slots whose tags match, as bits.
+    candidates: u16,
+}
+
+impl Lookup<'_> {
+    /// Reads which slots may hold the key.
+    #[inline]
+    pub(super) fn look(&mut self) {
+        self.meta = self.home.meta();
+        self.candidates = self.home.matches(self.tag) & self.meta.live();
+    }
+
+    /// Asks for the line that is read next.
+    #[inline]
+    pub(super) fn prefetch_next(&self) {
+        if self.candidates != 0 {
+            prefetch(self.home.slot(self.candidates.trailing_zeros()));
+        } else if !self.meta.is_path_end() {
+            // The next bucket of the path, except behind the last one, where a hint may miss.
+            prefetch(std::ptr::from_ref(self.home).wrapping_add(1));
+        }
+    }
+
+    /// Whether all that was read since [`Lookup::look`] was there at one moment, and is durable.
+    #[inline]
+    fn is_unchanged(&self) -> bool {
+        self.home.meta() == self.meta && self.shard.is_at_rest(self.place)
+    }
+}
+
+/// Asks for the cache line in which `value` begins.
+#[inline]
+pub(super) fn prefetch<T>(value: *const T) {
+    gabion_media::prefetch_line(value.cast());
+}
+
 impl<K: Item + ?Sized, V: Item + ?Sized> TurboHash<K, V> {
     /// The value of `key`. Durable when it returns, as far as the pool's class goes.
     ///
@@ -39,46 +83,55 @@ impl<K: Item + ?Sized, V: Item + ?Sized> TurboHash<K, V> {
     /// The second word of the entry's slot.
     #[inline]
     fn find(&self, key: &K, hash: u64, pin: Option<&Pin<'_>>) -> Result<Option<u64>> {
-        let place = self.shard_of(hash).place();
-        if let Some(home) = home_at(&self.medium, place, hash) {
-            prefetch_lines(home, hash);
-            let meta = home.meta();
-            let candidates = home.matches(tag_of(hash)) & meta.live();
-            return self.find_at_home(place, home, meta, candidates, key, hash, pin);
+        let mut lookup = self.approach(hash);
+        if let Some(lookup) = &mut lookup {
+            prefetch_lines(lookup.home, hash);
+            lookup.look();
         }
-        self.find_on_path(key, hash, pin)
+        self.settle_at_home(key, hash, lookup.as_ref(), pin)
     }
 
-    /// The end of [`TurboHash::find`] in the home bucket, where nearly all lookups end. Before,
-    /// `meta` was read, and the live slots `candidates` found to have the right tag.
+    /// Finds the home bucket of a hash, unless the shard is empty.
     #[inline]
-    #[expect(clippy::too_many_arguments, reason = "a step of one function")]
-    pub(super) fn find_at_home(
+    pub(super) fn approach(&self, hash: u64) -> Option<Lookup<'_>> {
+        let shard = self.shard_of(hash);
+        let place = shard.place();
+        home_at(&self.medium, place, hash).map(|home| Lookup {
+            shard,
+            place,
+            home,
+            tag: tag_of(hash),
+            meta: Meta(0),
+            candidates: 0,
+        })
+    }
+
+    /// The end of [`TurboHash::find`] in the home bucket, where nearly all lookups end.
+    #[inline]
+    pub(super) fn settle_at_home(
         &self,
-        place: Place,
-        home: &Bucket,
-        meta: Meta,
-        candidates: u16,
         key: &K,
         hash: u64,
+        lookup: Option<&Lookup<'_>>,
         pin: Option<&Pin<'_>>,
     ) -> Result<Option<u64>> {
-        let shard = self.shard_of(hash);
-        let is_unchanged = || home.meta() == meta && shard.is_at_rest(place);
+        let Some(lookup) = lookup else {
+            return self.find_on_path(key, hash, pin);
+        };
         let word = key.slot_word(hash);
-        for slot in bits(candidates) {
-            let slot = home.slot(slot);
+        for slot in bits(lookup.candidates) {
+            let slot = lookup.home.slot(slot);
             if slot.key() == word {
                 let value = slot.value();
                 if self.is_record_of(value, key)? {
-                    if is_unchanged() {
+                    if lookup.is_unchanged() {
                         return Ok(Some(value));
                     }
                     return self.find_on_path(key, hash, pin);
                 }
             }
         }
-        if meta.is_path_end() && is_unchanged() {
+        if lookup.meta.is_path_end() && lookup.is_unchanged() {
             return Ok(None);
         }
         self.find_on_path(key, hash, pin)
