@@ -22,9 +22,11 @@
 //! - I2: a deleted table's blocks need no removal: nobody asks for them, and they age out.
 //! - I3: a frame is full, or its number is in `spare`, or one thread is about to bring it into one
 //!   of the two states: the one that took the number out of `spare`, or the block out of the frame.
-//! - I4: `bytes` is at least the cost of all full frames and at most the capacity. A cost is added
-//!   before its frame is taken, and subtracted after the frame's number is in `spare`; hence the
-//!   frames outside of `spare` are never more than the capacity has room for.
+//! - I4: `bytes` is at least the cost of all full frames, and is raised up to the capacity only. A
+//!   cost is added before its frame is taken, and subtracted after the frame's number is in
+//!   `spare`; hence the frames outside of `spare` are never more than the capacity has room for.
+//!   The capacity may become less (`memory`): then no block is added before enough of them are
+//!   gone, which inserts and [`BlockCache::yield_room`] see to.
 //! - I5: no thread holds two locks, and the hand waits for no frame.
 //! - I6: a block is held once. Of two threads that read it at the same time, one changes the place
 //!   from what both saw there, and the other gives its frame back. (Where the file is open twice,
@@ -36,6 +38,8 @@ use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use parking_lot::Mutex;
+
+use crate::memory::{Memory, TableMemory};
 
 /// What a cached block costs beyond its bytes: its frame, the two counts before the bytes, the
 /// allocator's header and rounding.
@@ -89,7 +93,9 @@ impl Places {
 pub(crate) struct BlockCache {
     maps_tables: bool,
     checks_always: bool,
-    capacity_bytes: u64,
+    capacity_bytes_max: u64,
+    /// What leaves room for the cache, if it shares a ceiling with others.
+    memory: Option<Arc<Memory>>,
     frames_max: u32,
     /// The frames in the order of their numbers, allocated when they are first needed.
     segments: Box<[OnceLock<Box<[Frame]>>]>,
@@ -144,7 +150,8 @@ impl BlockCache {
         BlockCache {
             maps_tables: false,
             checks_always: false,
-            capacity_bytes,
+            capacity_bytes_max: capacity_bytes,
+            memory: None,
             frames_max,
             segments: (0..segments).map(|_| OnceLock::new()).collect(),
             upkeep: Upkeep::default(),
@@ -157,6 +164,43 @@ impl BlockCache {
         BlockCache {
             maps_tables,
             ..self
+        }
+    }
+
+    /// Keeps the cache within what `memory` leaves.
+    pub(crate) fn within(self, memory: &Arc<Memory>) -> BlockCache {
+        BlockCache {
+            memory: Some(Arc::clone(memory)),
+            ..self
+        }
+    }
+
+    /// Bytes that blocks may use now.
+    pub(crate) fn capacity_bytes(&self) -> u64 {
+        let room = self.memory.as_ref().map(|memory| memory.cache_room());
+        room.map_or(self.capacity_bytes_max, |room| {
+            room.min(self.capacity_bytes_max)
+        })
+    }
+
+    /// Counts an open table of so many bytes, for which blocks may have to go, until the result is
+    /// dropped.
+    pub(crate) fn hold_table(&self, bytes: u64) -> Option<TableMemory> {
+        let held = self.memory.as_ref()?.hold_table(bytes);
+        self.yield_room();
+        Some(held)
+    }
+
+    /// Gives blocks up until the rest fits into what the cache may use now. What other threads use
+    /// at this moment may stay.
+    pub(crate) fn yield_room(&self) {
+        // ORDER: Relaxed (both), as in `reserve`.
+        let frames = self.upkeep.frames.load(Ordering::Relaxed) as usize;
+        let mut vain = (frames / STEPS_MAX + 1) * (usize::from(REFERENCES_MAX) + 1);
+        while self.upkeep.bytes.load(Ordering::Relaxed) > self.capacity_bytes() && vain > 0 {
+            if !self.empty_one() {
+                vain -= 1;
+            }
         }
     }
 
@@ -250,6 +294,15 @@ impl BlockCache {
         }
     }
 
+    /// The cost of all blocks, added up one by one.
+    #[cfg(test)]
+    pub(crate) fn walk_bytes_for_tests(&self) -> u64 {
+        // ORDER: Relaxed; nobody else is here.
+        let frames = 0..self.upkeep.frames.load(Ordering::Relaxed);
+        let held = frames.filter_map(|number| self.frame(number)?.0.lock().block.clone());
+        held.map(|block| cost(&block)).sum()
+    }
+
     /// Counts so far.
     pub(crate) fn stats(&self) -> CacheStats {
         // ORDER: Relaxed; partner is `get`. Counts of the same moment are not promised.
@@ -290,7 +343,8 @@ impl BlockCache {
 
     /// Adds `cost` to the bytes held, for which it empties frames; false where it does not fit.
     fn reserve(&self, cost: u64) -> bool {
-        if cost > self.capacity_bytes {
+        let capacity = self.capacity_bytes();
+        if cost > capacity {
             return false;
         }
         let upkeep = &self.upkeep;
@@ -302,7 +356,7 @@ impl BlockCache {
                 .bytes
                 .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |bytes| {
                     let sum = bytes.checked_add(cost)?;
-                    (sum <= self.capacity_bytes).then_some(sum)
+                    (sum <= capacity).then_some(sum)
                 });
             if added.is_ok() {
                 return true;
@@ -434,7 +488,7 @@ mod tests {
         spare.sort_unstable();
         assert_eq!(spare, empty);
         assert_eq!(bytes, cache.stats().bytes);
-        assert!(bytes <= cache.capacity_bytes);
+        assert!(bytes <= cache.capacity_bytes());
         blocks
     }
 
@@ -504,6 +558,32 @@ mod tests {
         assert_eq!(check(&cache), 100);
         // ORDER: Relaxed; nobody else is here.
         assert_eq!(cache.upkeep.frames.load(Ordering::Relaxed), 100);
+    }
+
+    #[test]
+    fn blocks_go_when_the_room_becomes_less() {
+        let pool = crate::engine::memtable::ChunkPool::new(0);
+        let memory = Memory::new(1000 * BLOCK_COST, 0, &pool);
+        let cache = BlockCache::new(800 * BLOCK_COST).within(&memory);
+        let places = Places::new(1, 1000);
+        let fill = || {
+            for at in 0..1000 {
+                cache.insert(&places, at, block(4096));
+                // All counts are at their maximum.
+                (0..4).for_each(|_| drop(cache.get(&places, at)));
+            }
+        };
+        fill();
+        assert_eq!(check(&cache), 800);
+        let held = cache.hold_table(700 * BLOCK_COST);
+        assert_eq!(check(&cache), 300);
+        let all = cache.hold_table(400 * BLOCK_COST);
+        assert_eq!((check(&cache), cache.stats().bytes), (0, 0));
+        fill();
+        assert_eq!(check(&cache), 0);
+        drop((held, all));
+        fill();
+        assert_eq!(check(&cache), 800);
     }
 
     #[test]

@@ -46,6 +46,7 @@ mod engine;
 mod error;
 mod iter;
 mod log;
+mod memory;
 mod names;
 mod options;
 pub mod pm;
@@ -66,9 +67,11 @@ pub use options::{
     DEFAULT_GARBAGE_AGE_MAX, DEFAULT_LOG_BYTES_MAX, DEFAULT_MEMTABLE_BUDGET_BYTES,
     DEFAULT_PROCESSORS_OF_ONE_LANE, DEFAULT_READ_WEIGHT, DEFAULT_SEARCHES_UNTIL_ORDERED,
     DEFAULT_SPACE_AMPLIFICATION_MAX, DEFAULT_SPLIT_WAYS, DEFAULT_SUBLEVELS_MAX,
-    DEFAULT_SUBLEVELS_MIN, DEFAULT_SYNC_INTERVAL, Durability, Engine, MemTableForm, Options,
-    TableReads,
+    DEFAULT_SUBLEVELS_MIN, DEFAULT_SYNC_INTERVAL, DEFAULT_TABLE_MEMORY_BYTES, Durability, Engine,
+    MemTableForm, Options, TableReads,
 };
 pub use slice::Slice;
 pub use snapshot::Snapshot;
-pub use stats::{BucketStats, CacheStats, GarbageStats, KeyspaceStats, Stats, WrittenBytes};
+pub use stats::{
+    BucketStats, CacheStats, GarbageStats, KeyspaceStats, MemoryStats, Stats, WrittenBytes,
+};

@@ -22,6 +22,10 @@ pub const DEFAULT_MEMTABLE_BUDGET_BYTES: u64 = 256 << 20;
 /// Default size of the block cache, which all keyspaces share.
 pub const DEFAULT_CACHE_BYTES: u64 = 256 << 20;
 
+/// Default room for open tables below the ceiling of [`Options::memory_bytes_max`]: with ten bits
+/// per key for filters and 16-byte keys with 100-byte values, for about 100 million keys.
+pub const DEFAULT_TABLE_MEMORY_BYTES: u64 = 256 << 20;
+
 /// Default size of the log past which MemTables that pin its tail are flushed. Replay takes at most
 /// two seconds per GiB, so this bounds the time to open.
 pub const DEFAULT_LOG_BYTES_MAX: u64 = 1 << 30;
@@ -427,6 +431,14 @@ pub struct Options {
     /// Default:
     /// [`DEFAULT_CACHE_BYTES`].
     pub cache_bytes: u64,
+    /// Ceiling in bytes for MemTables, for indexes and filters of open tables, and for the block
+    /// cache together, in WipDB. Open tables come first, since no read can do without them.
+    /// MemTables have [`Options::memtable_budget_bytes`], or what the tables leave, but at least a
+    /// quarter of that. The cache has the rest, up to [`Options::cache_bytes`], and gives blocks up when the
+    /// others grow. When tables leave less than that quarter the ceiling is passed, which
+    /// [`Stats::memory`](crate::Stats::memory) shows. 0: the sum of the budget, of the cache and of
+    /// [`DEFAULT_TABLE_MEMORY_BYTES`]. Default: 0.
+    pub memory_bytes_max: u64,
     /// Size of the log in bytes that is kept before MemTables are flushed for it. Default:
     /// [`DEFAULT_LOG_BYTES_MAX`].
     pub log_bytes_max: u64,
@@ -481,6 +493,7 @@ impl Default for Options {
             table_reads: TableReads::default(),
             paranoid_checks: false,
             cache_bytes: DEFAULT_CACHE_BYTES,
+            memory_bytes_max: 0,
             log_bytes_max: DEFAULT_LOG_BYTES_MAX,
             bucket_bytes: DEFAULT_BUCKET_BYTES,
             block_bytes: DEFAULT_BLOCK_BYTES,
@@ -538,6 +551,8 @@ impl Options {
         paranoid_checks: bool,
         /// Sets [`Options::cache_bytes`].
         cache_bytes: u64,
+        /// Sets [`Options::memory_bytes_max`].
+        memory_bytes_max: u64,
         /// Sets [`Options::log_bytes_max`].
         log_bytes_max: u64,
         /// Sets [`Options::bucket_bytes`].
@@ -576,9 +591,20 @@ impl Options {
         Db::open_with(path.as_ref(), self)
     }
 
+    /// The ceiling of [`Options::memory_bytes_max`] in bytes.
+    pub(crate) fn memory_ceiling(&self) -> u64 {
+        match self.memory_bytes_max {
+            0 => self
+                .memtable_budget_bytes
+                .saturating_add(self.cache_bytes)
+                .saturating_add(DEFAULT_TABLE_MEMORY_BYTES),
+            bytes => bytes,
+        }
+    }
+
     /// Checks every value that could not work.
     pub(crate) fn check(&self) -> Result<()> {
-        let rules: [(&'static str, bool, &'static str); 10] = [
+        let rules: [(&'static str, bool, &'static str); 11] = [
             (
                 "garbage_age_max",
                 self.garbage_age_max >= Duration::from_secs(1),
@@ -593,6 +619,12 @@ impl Options {
                 "memtable_budget_bytes",
                 self.memtable_budget_bytes >= 1 << 10,
                 "at least 1024 bytes are needed",
+            ),
+            (
+                "memory_bytes_max",
+                self.memory_bytes_max == 0
+                    || self.memory_bytes_max >= self.memtable_budget_bytes / 4,
+                "a quarter of memtable_budget_bytes is needed; 0 stands for the default",
             ),
             (
                 "log_bytes_max",
@@ -665,6 +697,10 @@ mod tests {
             (
                 Options::default().memtable_budget_bytes(0),
                 "memtable_budget_bytes",
+            ),
+            (
+                Options::default().memory_bytes_max(1 << 20),
+                "memory_bytes_max",
             ),
             (Options::default().block_bytes(1 << 20), "block_bytes"),
             (Options::default().split_ways(1), "split_ways"),

@@ -34,6 +34,8 @@ pub struct Stats {
     pub cache: CacheStats,
     /// Memory of the indexes and filters that are loaded.
     pub index_and_filter_bytes: u64,
+    /// All memory that counts towards [`crate::Options::memory_bytes_max`].
+    pub memory: MemoryStats,
     /// Bytes of all tables.
     pub table_bytes: u64,
     /// What of the tables a reader of now can see, estimated from counts and sketches of keys: the
@@ -169,8 +171,29 @@ pub struct CacheStats {
     pub misses: u64,
     /// Bytes in the cache.
     pub bytes: u64,
-    /// Bytes that the cache may use.
+    /// Bytes that the cache may use now.
     pub bytes_max: u64,
+}
+
+/// The memory of a store, by who has it. What users hold is not in it, nor the system's pages.
+#[non_exhaustive]
+#[derive(Clone, Copy, Debug, Default, Serialize)]
+pub struct MemoryStats {
+    /// All of it.
+    pub bytes: u64,
+    /// The ceiling; 0 for an engine that has none.
+    pub bytes_max: u64,
+    /// Open tables: indexes, filters and the like, those that only readers still have included.
+    pub tables: u64,
+    /// MemTables, and what sorts them.
+    pub memtables: u64,
+    /// What MemTables may use now: less than [`crate::Options::memtable_budget_bytes`] if tables
+    /// need much.
+    pub memtables_max: u64,
+    /// Chunks of MemTables that wait to be used again.
+    pub recycled: u64,
+    /// The block cache.
+    pub cache: u64,
 }
 
 /// What a keyspace holds.

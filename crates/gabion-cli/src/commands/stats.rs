@@ -51,6 +51,13 @@ fn print(stats: &Stats, output: &mut Output) -> Result<(), Failure> {
             "index and filters",
             bytes_text(stats.index_and_filter_bytes),
         ),
+        (
+            "all memory",
+            match stats.memory.bytes_max {
+                0 => bytes_text(stats.memory.bytes),
+                most => format!("{} of {}", bytes_text(stats.memory.bytes), bytes_text(most)),
+            },
+        ),
         ("tables", count_text(stats.tables)),
         ("buckets", count_text(stats.buckets)),
         ("durability", stats.durability.clone()),

@@ -12,7 +12,7 @@ mod counters;
 pub(crate) mod flexdb;
 mod health;
 mod keyspaces;
-mod memtable;
+pub(crate) mod memtable;
 mod range_deletes;
 mod schedule;
 mod snapshots;

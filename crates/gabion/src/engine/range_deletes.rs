@@ -66,6 +66,16 @@ impl Fragment {
 pub(crate) struct Fragments(Vec<Fragment>);
 
 impl Fragments {
+    /// Bytes in memory.
+    pub(crate) fn memory_bytes(&self) -> usize {
+        let bytes_of = |fragment: &Fragment| {
+            let upper = fragment.upper.as_ref().map_or(0, |upper| upper.len());
+            let seqs = size_of_val(fragment.seqs.as_slice());
+            size_of::<Fragment>() + fragment.lower.len() + upper + seqs
+        };
+        self.0.iter().map(bytes_of).sum()
+    }
+
     /// A single range; nothing when it holds no key.
     pub(crate) fn of_range(lower: &[u8], upper: Option<&[u8]>, seq: Seq) -> Fragments {
         if upper.is_some_and(|upper| upper <= lower) {

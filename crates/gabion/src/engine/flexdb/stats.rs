@@ -3,7 +3,7 @@
 use super::generation::Layer;
 use super::{Flex, Keyspace};
 use crate::stats::{
-    BucketStats, CacheStats, GarbageStats, KeyspaceStats, Stats, WrittenBytes, ratio,
+    BucketStats, CacheStats, GarbageStats, KeyspaceStats, MemoryStats, Stats, WrittenBytes, ratio,
 };
 
 impl Flex {
@@ -45,6 +45,7 @@ impl Flex {
             .filter(|bucket| bucket.memtable_in_order);
         let buckets_in_order = in_order.count() as u64;
         let (hits, misses) = self.cache.hits_and_misses();
+        let memtable_bytes = self.waiting_bytes() + past + images;
         Stats {
             user_bytes,
             writes: self.counters.writes.get(),
@@ -54,7 +55,7 @@ impl Flex {
             write_amplification_with_log: ratio(written.total(), user_bytes),
             log_bytes,
             log_file_bytes,
-            memtable_bytes: self.waiting_bytes() + past + images,
+            memtable_bytes,
             cache: CacheStats {
                 hits,
                 misses,
@@ -62,6 +63,13 @@ impl Flex {
                 bytes_max: self.options.cache_bytes,
             },
             index_and_filter_bytes: index_bytes,
+            memory: MemoryStats {
+                bytes: memtable_bytes + self.cache.bytes() + index_bytes,
+                memtables: memtable_bytes,
+                tables: index_bytes,
+                cache: self.cache.bytes(),
+                ..MemoryStats::default()
+            },
             table_bytes,
             live_bytes,
             live_bytes_min: live_bytes,

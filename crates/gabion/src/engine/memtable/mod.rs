@@ -335,6 +335,12 @@ impl MemTable {
         self.directory.memory_bytes()
     }
 
+    /// Memory held by all of it, what sorting holds included.
+    #[cfg(test)]
+    pub(crate) fn held_bytes(&self) -> u64 {
+        self.memory_bytes() + self.sorted.load().memory_bytes()
+    }
+
     /// Bytes of all keys and values inserted.
     pub(crate) fn user_bytes(&self) -> u64 {
         self.directory.user_bytes()

@@ -64,6 +64,13 @@ pub(super) struct Sorted {
 }
 
 impl Sorted {
+    /// Memory held by the lists.
+    #[cfg(test)]
+    pub(super) fn memory_bytes(&self) -> u64 {
+        let bytes = self.runs.iter().map(|run| run.list_bytes() as u64);
+        bytes.sum()
+    }
+
     /// The view that has the records of `listing` as well.
     pub(super) fn with(&self, listing: &Listing) -> Sorted {
         let mut runs = self.runs.clone();
@@ -117,6 +124,12 @@ impl Run {
             merge_items((a, a_move), (b, b_move), merged);
         });
         Run::new(list, common)
+    }
+
+    /// Memory held by the list.
+    #[cfg(test)]
+    fn list_bytes(&self) -> usize {
+        self.list.bytes()
     }
 
     /// Records.

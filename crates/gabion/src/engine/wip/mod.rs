@@ -22,6 +22,7 @@
 //! | `schedule` | the threads that do them, and when a store is idle |
 //! | `space` | how much garbage there is, and the cap on it |
 //! | `aging` | garbage goes by a bounded time |
+//! | `ceiling` | the store's memory is kept below it |
 //! | `throttle` | writers are slowed before they must be stopped |
 //! | `pace` | the background writes no faster than a user allows |
 //! | `reclaim` | the log's tail moves on, its segments are deleted |
@@ -52,6 +53,7 @@
 
 mod aging;
 mod bucket;
+mod ceiling;
 mod compact;
 mod cursor;
 mod demand;
@@ -99,6 +101,7 @@ use super::snapshots::Snapshots;
 use super::write::{self, WriteQueue};
 use crate::cache::BlockCache;
 use crate::log::LogSyncer;
+use crate::memory::Memory;
 use crate::types::Seq;
 use crate::{Error, Options, Result};
 
@@ -151,6 +154,8 @@ pub(crate) struct Wip {
     disk: Disk,
     cache: Arc<BlockCache>,
     pool: Arc<ChunkPool>,
+    /// The ceiling for all of them.
+    memory: Arc<Memory>,
     pub(super) keyspaces: Keyspaces<Keyspace>,
     /// The newest sequence number that readers see.
     visible: AtomicU64,

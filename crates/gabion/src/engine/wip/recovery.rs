@@ -48,6 +48,7 @@ use crate::engine::snapshots::{Protected, Snapshots};
 use crate::engine::write::WriteQueue;
 use crate::engine::{no_store, store_exists};
 use crate::log::{Log, LogOptions, Op, ReplayEnd, replay_operations};
+use crate::memory::Memory;
 use crate::names::{CURRENT, LOCK, parse_table_name, table_name};
 use crate::options::TableReads;
 use crate::types::{Kind, SEQ_MAX, Seq, hash_key};
@@ -64,10 +65,13 @@ impl Wip {
         let lock = disk.lock(LOCK)?;
         let mut manifest = open_manifest(&disk, &options)?;
         let maps_tables = options.table_reads == TableReads::Mapped;
-        let cache = BlockCache::new(options.cache_bytes).map_tables(maps_tables);
-        let cache = Arc::new(cache.check_always(options.paranoid_checks));
-        let recycle = usize::try_from(options.memtable_budget_bytes).unwrap_or(usize::MAX);
-        let pool = ChunkPool::new(recycle);
+        let budget = options.memtable_budget_bytes;
+        let pool = ChunkPool::new(usize::try_from(budget).unwrap_or(usize::MAX));
+        let memory = Memory::new(options.memory_ceiling(), budget, &pool);
+        let cache = BlockCache::new(options.cache_bytes)
+            .map_tables(maps_tables)
+            .check_always(options.paranoid_checks);
+        let cache = Arc::new(cache.within(&memory));
         let now = options.clock.unix_time().as_secs() + 1;
         let unknown_age = FileAge {
             superseded: 0,
@@ -117,6 +121,7 @@ impl Wip {
             disk,
             cache,
             pool,
+            memory,
             keyspaces: Keyspaces::new(keyspaces),
             visible: AtomicU64::new(last_seq),
             published_segment: AtomicU64::new(segment),

@@ -102,6 +102,10 @@ impl Wip {
         if flushes_only {
             return Ok(false);
         }
+        if self.fit_memory() {
+            let _alone = self.leader.write();
+            self.freeze_due(&mut self.lock_install());
+        }
         if self.freeze_aged()? {
             return Ok(true);
         }

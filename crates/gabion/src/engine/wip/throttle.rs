@@ -10,7 +10,8 @@
 //!
 //! # Memory
 //! The budget covers active and frozen MemTables. Active ones may use 60 % of it, so that 40 % can
-//! be on their way to the medium; delays begin at 80 % of the budget, writers stop at 105 %.
+//! be on their way to the medium; delays begin at 80 % of the budget, writers stop at 105 %. Where
+//! open tables need much memory, the budget is less than the options say (`crate::memory`).
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -43,11 +44,21 @@ pub(crate) struct Limits {
     pub(crate) active_bytes_max: u64,
     /// Memory of one active MemTable.
     pub(crate) table_bytes_max: u64,
-    delay_bytes: f64,
-    stop_bytes: f64,
-    runs_delay: f64,
-    runs_stop: f64,
 }
+
+impl Limits {
+    #[inline]
+    fn of_budget(budget: u64) -> Limits {
+        Limits {
+            active_bytes_max: budget / 10 * 6,
+            table_bytes_max: budget / 8,
+        }
+    }
+}
+
+/// Parts of the budget at which delays begin and at which writers stop.
+const DELAY_AT: f64 = 0.80;
+const STOP_AT: f64 = 1.05;
 
 /// What holds writers back hard.
 #[derive(Clone, Copy, Debug, Default)]
@@ -60,7 +71,10 @@ pub(crate) struct Pressed {
 
 /// The pressure on writers.
 pub(crate) struct Throttle {
-    limits: Limits,
+    /// What all MemTables may use.
+    budget: AtomicU64,
+    runs_delay: f64,
+    runs_stop: f64,
     /// Memory of all MemTables at which the active ones are to be added up.
     look_at_bytes: AtomicU64,
     /// Memory of all MemTables when it was last looked at.
@@ -81,21 +95,15 @@ pub(crate) struct Throttle {
 impl Throttle {
     /// The limits of these options, no pressure.
     pub(crate) fn new(options: &Options) -> Throttle {
-        let budget = options.memtable_budget_bytes;
         #[expect(
             clippy::cast_precision_loss,
             reason = "limits need no more than 53 bits"
         )]
-        let limits = Limits {
-            active_bytes_max: budget / 10 * 6,
-            table_bytes_max: budget / 8,
-            delay_bytes: budget as f64 * 0.80,
-            stop_bytes: budget as f64 * 1.05,
-            runs_delay: options.sublevels_max as f64 * 1.5,
-            runs_stop: options.sublevels_max as f64 * 4.0,
-        };
+        let sublevels_max = options.sublevels_max as f64;
         Throttle {
-            limits,
+            budget: AtomicU64::new(options.memtable_budget_bytes),
+            runs_delay: sublevels_max * 1.5,
+            runs_stop: sublevels_max * 4.0,
             look_at_bytes: AtomicU64::new(0),
             memory_bytes: AtomicU64::new(0),
             runs_max: AtomicU64::new(0),
@@ -109,14 +117,27 @@ impl Throttle {
     }
 
     /// The limits.
+    #[inline]
     pub(crate) fn limits(&self) -> Limits {
-        self.limits
+        // ORDER: Relaxed: figures for pacing, no data depends on them (all of this file).
+        Limits::of_budget(self.budget.load(Ordering::Relaxed))
+    }
+
+    /// MemTables may use `budget` from now on; returns whether that is less than before.
+    pub(crate) fn set_budget(&self, budget: u64) -> bool {
+        // ORDER: Relaxed (both), as above.
+        let before = self.budget.swap(budget, Ordering::Relaxed);
+        if before != budget {
+            self.look_at_bytes.store(0, Ordering::Relaxed);
+            self.wake();
+        }
+        budget < before
     }
 
     /// MemTables use `allocated`: whether the active ones may have come above their limit.
     #[inline]
     pub(crate) fn must_look(&self, allocated: u64) -> bool {
-        // ORDER: Relaxed: figures for pacing, no data depends on them (all of this file).
+        // ORDER: Relaxed, as above.
         if self.memory_bytes.load(Ordering::Relaxed) != allocated {
             // Writers on other cores read this with every write, and it changes with few of them.
             self.memory_bytes.store(allocated, Ordering::Relaxed);
@@ -151,7 +172,7 @@ impl Throttle {
     )]
     pub(crate) fn is_stopped_by_runs(&self) -> bool {
         // ORDER: Relaxed, as above.
-        self.runs_max.load(Ordering::Relaxed) as f64 >= self.limits.runs_stop
+        self.runs_max.load(Ordering::Relaxed) as f64 >= self.runs_stop
     }
 
     /// Whether writers are half way between their first delay and a stop, or beyond.
@@ -217,9 +238,9 @@ impl Throttle {
         // ORDER: Relaxed, as above.
         let memory = self.memory_bytes.load(Ordering::Relaxed) as f64;
         let runs = self.runs_max.load(Ordering::Relaxed) as f64;
-        let limits = &self.limits;
-        let memory = (memory - limits.delay_bytes) / (limits.stop_bytes - limits.delay_bytes);
-        let runs = (runs - limits.runs_delay) / (limits.runs_stop - limits.runs_delay);
+        let budget = self.budget.load(Ordering::Relaxed) as f64;
+        let memory = (memory - budget * DELAY_AT) / (budget * (STOP_AT - DELAY_AT));
+        let runs = (runs - self.runs_delay) / (self.runs_stop - self.runs_delay);
         [memory, runs, self.space_pressure()]
     }
 

@@ -504,7 +504,8 @@ impl Wip {
 
     /// Freezes each MemTable that is too large, and the largest ones until the rest fits. The
     /// caller holds the leader alone (I3).
-    fn freeze_due(&self, install: &mut Install) {
+    pub(super) fn freeze_due(&self, install: &mut Install) {
+        self.fit_memory();
         let limits = self.throttle.limits();
         let mut tables: Vec<_> = self
             .buckets()

@@ -386,7 +386,8 @@ impl RecordList {
         list
     }
 
-    fn bytes(&self) -> usize {
+    /// Memory held by the list itself.
+    pub(super) fn bytes(&self) -> usize {
         size_of_val(&*self.items) + size_of_val(&*self.fences)
     }
 

@@ -12,7 +12,7 @@
 //! # Invariants
 //! - P1: [`ChunkPool::allocated_bytes`] is the sum of what tables hold: chunks, records too large
 //!   for a chunk, directories and sorted lists. Chunks that wait to be recycled are not in it.
-//! - P2: the chunks that wait never exceed the limit that the pool was made with.
+//! - P2: chunks wait only as far as they and what tables hold are below the limit together.
 
 use std::alloc::{Layout, alloc, alloc_zeroed, dealloc, handle_alloc_error};
 use std::ptr::NonNull;
@@ -96,8 +96,10 @@ impl Drop for Block {
 pub(crate) struct ChunkPool {
     /// Bytes that tables hold.
     allocated: AtomicU64,
-    /// Most bytes of chunks that wait to be used again.
-    recycle_limit: usize,
+    /// Most bytes of what tables hold and of chunks that wait to be used again (P2).
+    limit: AtomicU64,
+    /// Bytes of the chunks that wait; changed with these locked.
+    waiting_bytes: AtomicU64,
     waiting: Mutex<Waiting>,
 }
 
@@ -105,15 +107,15 @@ pub(crate) struct ChunkPool {
 #[derive(Default)]
 struct Waiting {
     chunks: [Vec<Block>; CHUNK_SIZES.len()],
-    bytes: usize,
 }
 
 impl ChunkPool {
-    /// A pool that keeps up to `recycle_limit_bytes` of unused chunks for the next tables.
-    pub(crate) fn new(recycle_limit_bytes: usize) -> Arc<ChunkPool> {
+    /// A pool that keeps unused chunks for the next tables while all is below `limit_bytes`.
+    pub(crate) fn new(limit_bytes: usize) -> Arc<ChunkPool> {
         Arc::new(ChunkPool {
             allocated: AtomicU64::new(0),
-            recycle_limit: recycle_limit_bytes,
+            limit: AtomicU64::new(limit_bytes as u64),
+            waiting_bytes: AtomicU64::new(0),
             waiting: Mutex::default(),
         })
     }
@@ -128,6 +130,65 @@ impl ChunkPool {
     pub(in super::super) fn charge(&self, bytes: usize) {
         // ORDER: Relaxed; a statistic that orders nothing.
         self.allocated.fetch_add(bytes as u64, Ordering::Relaxed);
+        self.keep_limit();
+    }
+
+    /// As [`ChunkPool::charge`], for ever.
+    #[cfg(test)]
+    pub(crate) fn count_for_tests(&self, bytes: usize) {
+        self.charge(bytes);
+    }
+
+    /// Bytes in use, and of chunks that wait to be used again.
+    pub(crate) fn held_bytes(&self) -> u64 {
+        // ORDER: Relaxed; a statistic that orders nothing.
+        self.allocated_bytes() + self.waiting_bytes.load(Ordering::Relaxed)
+    }
+
+    /// Sets the limit up to which unused chunks are kept.
+    pub(crate) fn set_limit(&self, bytes: u64) {
+        // ORDER: Relaxed; a figure that orders nothing.
+        self.limit.store(bytes, Ordering::Relaxed);
+        self.keep_limit();
+    }
+
+    /// Bytes of chunks that wait: what is counted, and what a walk over them finds.
+    #[cfg(test)]
+    pub(crate) fn waiting_bytes_for_tests(&self) -> (u64, u64) {
+        let waiting = self.waiting.lock();
+        let walked = waiting.chunks.iter().flatten();
+        let walked = walked.map(|chunk| chunk.bytes() as u64).sum();
+        // ORDER: Relaxed; changed with the lock held.
+        (self.waiting_bytes.load(Ordering::Relaxed), walked)
+    }
+
+    /// How much too much is held; chunks that wait could be given up for it.
+    fn excess(&self) -> u64 {
+        // ORDER: Relaxed; a figure that orders nothing.
+        self.held_bytes()
+            .saturating_sub(self.limit.load(Ordering::Relaxed))
+    }
+
+    /// Gives up chunks that wait until the limit is kept (P2).
+    fn keep_limit(&self) {
+        // ORDER: Relaxed; a statistic that orders nothing.
+        if self.excess() == 0 || self.waiting_bytes.load(Ordering::Relaxed) == 0 {
+            return;
+        }
+        let mut waiting = self.waiting.lock();
+        let mut given_up = Vec::new();
+        for class in (0..CHUNK_SIZES.len()).rev() {
+            while self.excess() > 0
+                && let Some(chunk) = waiting.chunks[class].pop()
+            {
+                let bytes = chunk.bytes() as u64;
+                // ORDER: Relaxed, as above.
+                self.waiting_bytes.fetch_sub(bytes, Ordering::Relaxed);
+                given_up.push(chunk);
+            }
+        }
+        drop(waiting);
+        drop(given_up);
     }
 
     /// Counts `bytes` as no longer used.
@@ -139,15 +200,16 @@ impl ChunkPool {
     /// A chunk of one of the [`CHUNK_SIZES`], counted as used.
     pub(super) fn take(&self, class: usize) -> Block {
         let size = CHUNK_SIZES[class];
-        self.charge(size);
         let recycled = {
             let mut waiting = self.waiting.lock();
             let chunk = waiting.chunks[class].pop();
             if chunk.is_some() {
-                waiting.bytes -= size;
+                // ORDER: Relaxed; a statistic that orders nothing.
+                self.waiting_bytes.fetch_sub(size as u64, Ordering::Relaxed);
             }
             chunk
         };
+        self.charge(size);
         recycled.unwrap_or_else(|| Block::new(size))
     }
 
@@ -159,8 +221,12 @@ impl ChunkPool {
         for block in blocks {
             let bytes = block.bytes();
             match CHUNK_SIZES.iter().position(|size| *size == bytes) {
-                Some(class) if waiting.bytes + bytes <= self.recycle_limit => {
-                    waiting.bytes += bytes;
+                // ORDER: Relaxed (both); figures that order nothing.
+                Some(class)
+                    if self.held_bytes() + bytes as u64 <= self.limit.load(Ordering::Relaxed) =>
+                {
+                    self.waiting_bytes
+                        .fetch_add(bytes as u64, Ordering::Relaxed);
                     waiting.chunks[class].push(block);
                 }
                 _ => excess.push(block),
@@ -187,12 +253,21 @@ mod tests {
 
         pool.give_back(chunks);
         assert_eq!(pool.allocated_bytes(), 0);
-        assert_eq!(pool.waiting.lock().bytes, CHUNK_SIZES[2] + CHUNK_SIZES[0]);
+        let waiting =
+            |bytes: usize| assert_eq!(pool.waiting_bytes_for_tests(), (bytes as u64, bytes as u64));
+        waiting(CHUNK_SIZES[2] + CHUNK_SIZES[0]);
 
         let again = pool.take(2);
         assert_eq!(again.start(), first);
-        assert_eq!(pool.waiting.lock().bytes, CHUNK_SIZES[0]);
-        pool.give_back(vec![again]);
+        waiting(CHUNK_SIZES[0]);
+        // What is in use takes the place of what waits.
+        let middle = pool.take(1);
+        waiting(0);
+        assert_eq!(pool.held_bytes(), (CHUNK_SIZES[2] + CHUNK_SIZES[1]) as u64);
+        pool.give_back(vec![again, middle]);
+        waiting(CHUNK_SIZES[2]);
+        pool.set_limit(0);
+        waiting(0);
     }
 
     #[test]

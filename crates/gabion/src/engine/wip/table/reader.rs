@@ -21,6 +21,7 @@ use super::{TableMeta, layout::Checked};
 use crate::cache::{BlockCache, Places};
 use crate::engine::range_deletes::Fragments;
 use crate::error::{Error, Result};
+use crate::memory::TableMemory;
 use crate::names::table_name;
 use crate::slice::Slice;
 use crate::types::{Kind, Seq};
@@ -55,6 +56,8 @@ pub(crate) struct Table {
     places: Places,
     /// The blocks in place, if the table is mapped; then the cache has none.
     mapped: Option<MappedBlocks>,
+    /// The table's memory as a part of what the store may use.
+    held: Option<TableMemory>,
 }
 
 impl Table {
@@ -110,7 +113,7 @@ impl Table {
         };
         let mapped = maps.then(|| map(&read_file, blocks)).flatten();
         let cached_blocks = if mapped.is_some() { 0 } else { index.len() };
-        Ok(Table {
+        let mut table = Table {
             meta: TableMeta::new(file, read_file.len(), &properties),
             file: read_file,
             properties,
@@ -119,7 +122,10 @@ impl Table {
             places: Places::new(file, cached_blocks),
             mapped,
             index,
-        })
+            held: None,
+        };
+        table.held = cache.hold_table(table.memory_bytes() as u64);
+        Ok(table)
     }
 
     /// What is known of the table without reading its entries.
@@ -264,6 +270,7 @@ impl Table {
             + self.filter.bytes()
             + self.index.memory_bytes()
             + self.places.memory_bytes()
+            + self.properties.deletes.memory_bytes()
             + self.mapped.as_ref().map_or(0, MappedBlocks::memory_bytes)
     }
 

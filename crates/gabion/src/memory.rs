@@ -1,0 +1,147 @@
+//! One ceiling for the memory of a store.
+//!
+//! # The rule
+//! Three parts share [`Options::memory_bytes_max`], in this order:
+//!
+//! 1. *Open tables*: their indexes, filters and range deletes, and where in the cache their blocks
+//!    are. No read of a table can do without them, and they stay as long as the table is one of the
+//!    store's or of a reader's.
+//! 2. *MemTables*: records, directories, what sorts them, and chunks that wait to be used again.
+//!    Their budget is [`Options::memtable_budget_bytes`], or what the tables leave of the ceiling,
+//!    but never less than a quarter of that option: with less, flushes would write tiny tables.
+//! 3. *The block cache* has what is left, up to [`Options::cache_bytes`], and gives blocks up when
+//!    the others grow.
+//!
+//! So the sum is at most the ceiling as long as open tables leave that quarter. Beyond it the
+//! ceiling cannot be kept, and `stats` says by how much it is passed. MemTables pass their budget
+//! by a twentieth before writers stop, and by what those writes add that were let pass before; the
+//! cache leaves them that, too.
+//!
+//! Not counted: what users hold (values, and the blocks under a cursor after the cache gave them
+//! up), the system's pages of mapped tables and of the log, and the fixed parts of buckets and of
+//! the cache, which are below two hundredths of what is counted.
+//!
+//! # Invariants
+//! - M1: `tables` is the sum of all [`TableMemory`] that live.
+//!
+//! [`Options::memory_bytes_max`]: crate::Options::memory_bytes_max
+//! [`Options::memtable_budget_bytes`]: crate::Options::memtable_budget_bytes
+//! [`Options::cache_bytes`]: crate::Options::cache_bytes
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::engine::memtable::ChunkPool;
+
+/// MemTables keep at least one part in so many of their budget.
+const MEMTABLES_LEAST_ONE_IN: u64 = 4;
+
+/// What counts the memory of a store.
+pub(crate) struct Memory {
+    bytes_max: u64,
+    memtable_budget: u64,
+    tables: AtomicU64,
+    pool: Arc<ChunkPool>,
+}
+
+impl Memory {
+    /// A ceiling, the MemTables' budget by the options, and the memory that MemTables are made of.
+    pub(crate) fn new(bytes_max: u64, memtable_budget: u64, pool: &Arc<ChunkPool>) -> Arc<Memory> {
+        Arc::new(Memory {
+            bytes_max,
+            memtable_budget,
+            tables: AtomicU64::new(0),
+            pool: Arc::clone(pool),
+        })
+    }
+
+    /// The ceiling.
+    pub(crate) fn bytes_max(&self) -> u64 {
+        self.bytes_max
+    }
+
+    /// Counts an open table of so many bytes until the result is dropped.
+    pub(crate) fn hold_table(self: &Arc<Memory>, bytes: u64) -> TableMemory {
+        // ORDER: Relaxed (all of this file); sums that order nothing.
+        self.tables.fetch_add(bytes, Ordering::Relaxed);
+        TableMemory {
+            memory: Arc::clone(self),
+            bytes,
+        }
+    }
+
+    /// Bytes of open tables.
+    pub(crate) fn tables(&self) -> u64 {
+        // ORDER: Relaxed, as above.
+        self.tables.load(Ordering::Relaxed)
+    }
+
+    /// Bytes of MemTables, and of chunks that wait for the next ones.
+    pub(crate) fn memtables(&self) -> u64 {
+        self.pool.held_bytes()
+    }
+
+    /// What MemTables may use now.
+    pub(crate) fn memtable_budget(&self) -> u64 {
+        let left = self.bytes_max.saturating_sub(self.tables());
+        let least = self.memtable_budget / MEMTABLES_LEAST_ONE_IN;
+        self.memtable_budget.min(left.max(least))
+    }
+
+    /// What the others leave for blocks, whose cache does not grow into what MemTables may use.
+    pub(crate) fn cache_room(&self) -> u64 {
+        let memtables = self.memtables().max(self.memtable_budget());
+        self.bytes_max.saturating_sub(self.tables() + memtables)
+    }
+}
+
+impl fmt::Debug for Memory {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Memory")
+            .field("bytes_max", &self.bytes_max)
+            .field("tables", &self.tables())
+            .field("memtables", &self.memtables())
+            .finish_non_exhaustive()
+    }
+}
+
+/// The memory of an open table, counted as long as this lives.
+#[derive(Debug)]
+pub(crate) struct TableMemory {
+    memory: Arc<Memory>,
+    bytes: u64,
+}
+
+impl Drop for TableMemory {
+    fn drop(&mut self) {
+        // ORDER: Relaxed, as above.
+        self.memory.tables.fetch_sub(self.bytes, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tables_come_first_then_memtables_and_the_cache_yields() {
+        let pool = ChunkPool::new(400);
+        let memory = Memory::new(1000, 400, &pool);
+        assert_eq!((memory.memtable_budget(), memory.cache_room()), (400, 600));
+        let first = memory.hold_table(500);
+        assert_eq!((memory.memtable_budget(), memory.cache_room()), (400, 100));
+        let second = memory.hold_table(300);
+        assert_eq!((memory.memtable_budget(), memory.cache_room()), (200, 0));
+        let third = memory.hold_table(900);
+        assert_eq!((memory.memtable_budget(), memory.cache_room()), (100, 0));
+        assert_eq!(memory.tables(), 1700);
+        drop((first, third));
+        assert_eq!((memory.memtable_budget(), memory.cache_room()), (400, 300));
+        drop(second);
+        assert_eq!(memory.tables(), 0);
+        // MemTables that pass their budget take from the cache.
+        pool.count_for_tests(450);
+        assert_eq!(memory.cache_room(), 550);
+    }
+}
