@@ -20,7 +20,7 @@ pub(crate) enum Source {
 
 impl Source {
     /// Asks for the memory that [`Source::seek`] waits for first.
-    pub(crate) fn prefetch(&self, key: &[u8]) {
+    pub(crate) fn prefetch(&mut self, key: &[u8]) {
         match self {
             Source::Memory(cursor) => cursor.prefetch(key),
             Source::Run(cursor) => cursor.prefetch(key),
@@ -28,7 +28,7 @@ impl Source {
     }
 
     /// Asks for the memory that [`Source::seek`] waits for next, as far as it is known without
-    /// waiting long.
+    /// waiting long. That seek, and to the same key, must be what follows.
     pub(crate) fn approach(&mut self, key: &[u8]) -> Result<()> {
         match self {
             Source::Memory(_) => Ok(()),
@@ -176,6 +176,8 @@ pub(crate) struct RunCursor {
     access: Access,
     /// The table that `cursor` reads.
     position: usize,
+    /// The table that the next seek needs, if that was announced.
+    sought: Option<usize>,
     cursor: Option<TableCursor>,
 }
 
@@ -186,6 +188,7 @@ impl RunCursor {
             tables,
             access,
             position: 0,
+            sought: None,
             cursor: None,
         }
     }
@@ -195,22 +198,34 @@ impl RunCursor {
         self.tables.first().map_or(&[], |file| &file.meta.smallest)
     }
 
-    fn prefetch(&self, key: &[u8]) {
-        let table = self.tables.get(self.tables.position_of(key));
+    fn prefetch(&mut self, key: &[u8]) {
+        let position = self.tables.position_of(key);
+        self.sought = Some(position);
+        let table = self.tables.get(position);
         if let Some(table) = table.and_then(|file| file.opened()) {
             table.prefetch_index(key);
         }
     }
 
     fn approach(&mut self, key: &[u8]) -> Result<()> {
-        if self.enter(self.tables.position_of(key))? {
-            self.table().approach(key);
+        let position = self.place_of(key);
+        self.sought = Some(position);
+        if self.enter(position)? {
+            self.table_mut().approach(key);
         }
         Ok(())
     }
 
+    /// The position of the table that a seek to `key` needs.
+    fn place_of(&mut self, key: &[u8]) -> usize {
+        let position = self.sought.take();
+        let position = position.unwrap_or_else(|| self.tables.position_of(key));
+        debug_assert_eq!(position, self.tables.position_of(key), "the announced key");
+        position
+    }
+
     fn seek(&mut self, key: &[u8]) -> Result<()> {
-        let position = self.tables.position_of(key);
+        let position = self.place_of(key);
         if !self.enter(position)? {
             return Ok(());
         }

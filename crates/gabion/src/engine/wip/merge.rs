@@ -145,11 +145,11 @@ impl Merge {
         self.forward = true;
         self.heads.clear();
         let key = key.max(self.bucket.lower());
-        for Clipped { source, .. } in &self.sources {
-            source.prefetch(key);
-        }
         if self.deletes.is_empty() {
             // The waits for memory of all sources overlap.
+            for Clipped { source, .. } in &mut self.sources {
+                source.prefetch(key);
+            }
             for Clipped { source, .. } in &mut self.sources {
                 source.approach(key)?;
             }

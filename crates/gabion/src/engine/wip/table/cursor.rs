@@ -42,6 +42,8 @@ pub(crate) struct TableCursor {
     source: Source,
     /// The block at hand; `None` before the first seek.
     block: Option<usize>,
+    /// The block that the next seek looks into, if that was announced.
+    sought: Option<usize>,
     /// What has the block, and where in it.
     buffer: HeldBlock,
     place: Range<usize>,
@@ -102,6 +104,7 @@ impl TableCursor {
                 false => Source::Cache(Ahead::default()),
             },
             block: None,
+            sought: None,
             buffer: HeldBlock::default(),
             place: 0..0,
             shape: Shape::default(),
@@ -189,14 +192,21 @@ impl TableCursor {
         Ok(())
     }
 
-    /// Asks for the block in which [`TableCursor::seek`] will look for `key`.
-    pub(crate) fn approach(&self, key: &[u8]) {
-        self.table.prefetch_block(key);
+    /// Asks for the block in which [`TableCursor::seek`] will look for `key`, which must be what
+    /// the cursor is told to do next.
+    pub(crate) fn approach(&mut self, key: &[u8]) {
+        let block = self.table.index.find(key);
+        self.sought = Some(block);
+        self.table.prefetch_block(block);
     }
 
     /// Goes to the first entry whose key is at least `key`.
     pub(crate) fn seek(&mut self, key: &[u8]) -> Result<()> {
-        let block = self.table.index.find(key);
+        let block = match self.sought.take() {
+            Some(block) => block,
+            None => self.table.index.find(key),
+        };
+        debug_assert_eq!(block, self.table.index.find(key), "the announced key");
         if block == self.table.index.len() {
             self.valid = false;
             return Ok(());

@@ -162,11 +162,13 @@ impl Table {
         }
     }
 
-    /// Asks for the front of the block that may hold `key`, if that is mapped.
+    /// Asks for what a search of block `at` begins with, if that is mapped.
     #[inline]
-    pub(super) fn prefetch_block(&self, key: &[u8]) {
+    pub(super) fn prefetch_block(&self, at: usize) {
         if let Some(mapped) = &self.mapped {
-            prefetch_head(mapped.bytes(self.index.place(self.index.find(key))));
+            let bytes = mapped.bytes(self.index.place(at));
+            prefetch_head(bytes);
+            block::prefetch_fences(bytes);
         }
     }
 
