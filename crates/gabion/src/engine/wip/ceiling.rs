@@ -203,6 +203,6 @@ mod tests {
     }
 
     fn number_key(number: u64) -> [u8; 8] {
-        number.wrapping_mul(0x9E37_79B9_7F4A_7C15).to_be_bytes()
+        number.wrapping_mul(0x9E37_79B9_7F4A_7C15).to_le_bytes()
     }
 }

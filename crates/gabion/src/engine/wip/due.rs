@@ -13,7 +13,9 @@
 //! 8. a level with `sublevels_min` runs, when nothing else is due;
 //! 9. when nobody writes: a bucket whose younger runs together are half as large as its largest, a
 //!    full compaction. Reads then find one run where there were several, for at most three bytes
-//!    written per byte that came since the last time.
+//!    written per byte that came since the last time. A bucket that was read as often as it has
+//!    entries since its last full compaction need only have an eighth: the reads to come gain
+//!    more than the nine bytes per byte cost.
 //!
 //! Within a kind, [`super::priority`] prefers what is read most.
 //!
@@ -210,10 +212,11 @@ impl Wip {
             return Ok(Some(of_bucket(Urgency::Shared, compact(Purpose::Split))));
         }
         if count < options.sublevels_min {
-            let worth = idle && runs >= 2 && is_worth_rewriting(&state, bytes);
+            let part = if is_much_read(bucket, &state) { 8 } else { 2 };
+            let worth = idle && runs >= 2 && has_young(&state, bytes, part);
             return Ok(worth.then(|| of_bucket(Urgency::Idle, compact(Purpose::Compaction))));
         }
-        if is_worth_rewriting(&state, bytes) && Wip::live_bytes(&state, bytes) <= bytes / 2 {
+        if has_young(&state, bytes, 2) && Wip::live_bytes(&state, bytes) <= bytes / 2 {
             return Ok(Some(of_bucket(
                 Urgency::Hidden,
                 compact(Purpose::Compaction),
@@ -301,10 +304,17 @@ fn shares_overlapping_tables(bucket: &Bucket, state: &BucketState) -> bool {
     slices.len() > 1 && Run::in_order(&slices).is_none()
 }
 
-/// Whether what came after a bucket's largest run is half as large as that run. Then a full
-/// compaction writes at most three bytes per byte that came; and versions that a snapshot protects
-/// are not rewritten again and again.
-fn is_worth_rewriting(state: &BucketState, bytes: u64) -> bool {
+/// Whether a bucket was read as often since its last full compaction as it has entries.
+fn is_much_read(bucket: &Bucket, state: &BucketState) -> bool {
+    let before = bucket.settled.lock().map_or(0, |settled| settled.reads);
+    let entries: u64 = state.levels.files().map(|file| file.meta.entries).sum();
+    bucket.reads.total().saturating_sub(before) >= entries
+}
+
+/// Whether what came after a bucket's largest run is one part in `part` of that run, or more. Then
+/// a full compaction writes at most `part + 1` bytes per byte that came; and versions that a
+/// snapshot protects are not rewritten again and again.
+fn has_young(state: &BucketState, bytes: u64, part: u64) -> bool {
     let run_bytes = |run: &Run| {
         run.tables
             .iter()
@@ -312,7 +322,7 @@ fn is_worth_rewriting(state: &BucketState, bytes: u64) -> bool {
             .sum::<u64>()
     };
     let largest = state.levels.runs().map(run_bytes).max().unwrap_or(0);
-    bytes.saturating_sub(largest) >= largest / 2
+    bytes.saturating_sub(largest) >= largest / part
 }
 
 #[cfg(test)]
@@ -367,5 +377,57 @@ mod tests {
             assert_eq!(bucket.reads.of_level(0), 0);
             engine.close().unwrap();
         }
+    }
+
+    #[test]
+    fn what_is_much_read_becomes_one_run_sooner() {
+        let options = Options::default().background_threads(0);
+        let engine = Wip::open(Disk::simulated(&SimDisk::new()), options).unwrap();
+        let keyspace = engine.create_keyspace("keyspace").unwrap();
+        let put = |keys: std::ops::Range<u32>| {
+            for key in keys {
+                let write = Write::Single {
+                    keyspace: &keyspace,
+                    kind: Kind::Put,
+                    key: &key.swap_bytes().to_le_bytes(),
+                    value: &[7; 100],
+                };
+                engine.write(write, 104, false).unwrap();
+            }
+            let router = keyspace.router.load();
+            let alone = engine.leader.write();
+            engine.freeze(&mut engine.lock_install(), &keyspace, &router.buckets()[0]);
+            drop(alone);
+            assert!(engine.flush_one().unwrap());
+        };
+        put(0..1000);
+        put(1000..1250);
+        let due = || engine.most_pressing(true).unwrap();
+        assert!(due().is_none(), "a quarter is young");
+        let read = |count: u32| {
+            (0..count)
+                .for_each(|key| drop(engine.get(&keyspace, &key.swap_bytes().to_le_bytes(), None)));
+        };
+        read(1249);
+        assert!(due().is_none(), "not yet read as often as it has entries");
+        read(1);
+        assert!(
+            engine.most_pressing(false).unwrap().is_none(),
+            "while it is written"
+        );
+        let (_, bucket) = due().expect("much read");
+        assert!(bucket.reserve());
+        // For a job, somebody waits for the store to rest.
+        engine.rest_for_tests(|| {
+            assert!(engine.serve(&keyspace, &bucket).unwrap());
+        });
+        bucket.release();
+        assert_eq!(bucket.state.load().levels.runs().count(), 1);
+        // Another young run must wait for other reads.
+        put(0..250);
+        assert!(due().is_none());
+        read(1500);
+        assert!(due().is_some());
+        engine.close().unwrap();
     }
 }

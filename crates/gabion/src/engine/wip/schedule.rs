@@ -220,6 +220,14 @@ impl Wip {
         result
     }
 
+    /// Runs `work` as if somebody waited for the store to rest.
+    #[cfg(test)]
+    pub(super) fn rest_for_tests(&self, work: impl FnOnce()) {
+        self.idleness.lock().waiting += 1;
+        work();
+        self.idleness.lock().waiting -= 1;
+    }
+
     /// Whether nobody has written for a while, or somebody waits for the background to rest.
     pub(super) fn is_idle(&self) -> bool {
         self.is_quiet_for(IDLE_AFTER)

@@ -137,11 +137,12 @@ pub(super) enum Need {
     Stop,
 }
 
-/// What a full compaction left, and the oldest snapshot of then.
+/// What a full compaction left, and the oldest snapshot and the number of reads of then.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Settled {
     pub(crate) run: u64,
     pub(crate) oldest: Option<Seq>,
+    pub(crate) reads: u64,
 }
 
 impl Wip {
@@ -341,7 +342,8 @@ impl Wip {
     /// Notes that a full compaction of a bucket, which began when `oldest` was the oldest
     /// snapshot, left this run.
     pub(super) fn settle(&self, bucket: &Arc<Bucket>, run: u64, oldest: Option<Seq>) {
-        *bucket.settled.lock() = Some(Settled { run, oldest });
+        let reads = bucket.reads.total();
+        *bucket.settled.lock() = Some(Settled { run, oldest, reads });
     }
 }
 
