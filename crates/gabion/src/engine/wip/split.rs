@@ -170,29 +170,107 @@ pub(super) fn slice_bytes(bucket: &Bucket, file: &TableFile) -> Result<u64> {
     )
 }
 
-/// The sample-sort rule: at most `ways - 1` keys that cut the bucket's tables into even parts.
+/// A key that a table offers to split at.
+struct Candidate {
+    key: Vec<u8>,
+    /// Bytes of the table that lie below the key, and behind the one that it offers before.
+    below: u64,
+    /// Bytes of the table that lie behind the last key that it offers, if that cuts nothing.
+    above: u64,
+}
+
+/// The sample-sort rule: at most `ways - 1` keys that cut the bucket's tables into even parts. A
+/// table that no key cuts, as one of a single large value, offers its smallest one.
 fn pivots(bucket: &Bucket, state: &BucketState, ways: usize) -> Result<Vec<Vec<u8>>> {
-    let mut candidates: Vec<(Vec<u8>, u64)> = Vec::new();
+    let mut candidates: Vec<Candidate> = Vec::new();
     for file in state.levels.files() {
         let table = file.table()?;
         let bytes = table.bytes_between(bucket.lower(), bucket.upper());
-        for key in table.cut_keys(bucket.lower(), bucket.upper(), ways) {
-            candidates.push((key, bytes / ways as u64));
+        let keys = table.cut_keys(bucket.lower(), bucket.upper(), ways);
+        if keys.is_empty() {
+            candidates.push(Candidate {
+                key: file.meta.smallest.to_vec(),
+                below: 0,
+                above: bytes.max(1),
+            });
         }
+        let below = (bytes / ways as u64).max(1);
+        candidates.extend(keys.into_iter().map(|key| Candidate {
+            key,
+            below,
+            above: 0,
+        }));
     }
-    candidates.retain(|(key, _)| {
+    candidates.retain(|Candidate { key, .. }| {
         key.as_slice() > bucket.lower() && bucket.upper().is_none_or(|upper| key.as_slice() < upper)
     });
-    candidates.sort();
-    let total: u64 = candidates.iter().map(|(_, weight)| weight.max(&1)).sum();
+    candidates.sort_by(|a, b| a.key.cmp(&b.key));
+    let weights = candidates.iter().map(|of| of.below + of.above);
+    let total: u64 = weights.sum();
     let mut pivots: Vec<Vec<u8>> = Vec::with_capacity(ways - 1);
-    let mut below = 0;
-    for (key, weight) in candidates {
+    let mut sum = 0;
+    for Candidate { key, below, above } in candidates {
         let next = (pivots.len() as u64 + 1) * total / ways as u64;
-        below += weight.max(1);
-        if below >= next && pivots.len() < ways - 1 && pivots.last() != Some(&key) {
+        sum += below;
+        if sum >= next && pivots.len() < ways - 1 && pivots.last() != Some(&key) {
             pivots.push(key);
         }
+        sum += above;
     }
     Ok(pivots)
+}
+
+#[cfg(test)]
+mod tests {
+    use gabion_media::{Disk, SimDisk};
+
+    use super::super::Write;
+    use super::*;
+    use crate::Options;
+    use crate::types::Kind;
+
+    /// Large values come into tables of one block, which no key cuts. A bucket of such tables named
+    /// no pivot, and grew beyond its capacity until compactions made tables of several blocks.
+    #[test]
+    fn a_bucket_of_tables_of_one_block_is_split() {
+        let options = Options::default()
+            .background_threads(0)
+            .sublevels_min(16)
+            .sublevels_max(16);
+        let engine = Wip::open(Disk::simulated(&SimDisk::new()), options).unwrap();
+        let keyspace = engine.create_keyspace("keyspace").unwrap();
+        let bucket = || Arc::clone(&keyspace.router.load().buckets()[0]);
+        for key in [5u8, 1, 7, 3, 8, 2, 6, 4] {
+            let write = Write::Single {
+                keyspace: &keyspace,
+                kind: Kind::Put,
+                key: &[key],
+                value: &[key; 20 << 10],
+            };
+            engine.write(write, 20 << 10, false).unwrap();
+            let alone = engine.leader.write();
+            engine.freeze(&mut engine.lock_install(), &keyspace, &bucket());
+            drop(alone);
+            assert!(engine.flush_one().unwrap());
+        }
+        let whole = bucket();
+        let state = whole.state.load_full();
+        assert_eq!(pivots(&whole, &state, 4).unwrap(), [[3], [5], [7]]);
+        assert_eq!(pivots(&whole, &state, 2).unwrap(), [[5]]);
+        // A table names no key that is not one of the bucket's.
+        let part = Bucket::new(9, &[3], Some(&[6]), BucketState::clone(&state));
+        for pivot in pivots(&part, &state, 4).unwrap() {
+            assert!((&[3][..]..&[6][..]).contains(&&pivot[..]) && pivot != [3]);
+        }
+        assert!(whole.reserve());
+        assert!(engine.split(&keyspace, &whole, 4).unwrap());
+        let router = keyspace.router.load();
+        let lowers: Vec<&[u8]> = router.buckets().iter().map(|part| part.lower()).collect();
+        assert_eq!(lowers, [&[][..], &[3], &[5], &[7]]);
+        for key in 1u8..=8 {
+            let value = engine.get(&keyspace, &[key], None).unwrap();
+            assert_eq!(value.as_deref(), Some(&[key; 20 << 10][..]));
+        }
+        engine.close().unwrap();
+    }
 }
