@@ -61,12 +61,15 @@ impl MappedBlocks {
         self.map.bytes().get(within(&place)).unwrap_or_default()
     }
 
-    /// The bytes at `place` of the file, held.
-    pub(super) fn held(&self, place: Range<u64>) -> HeldBlock {
-        HeldBlock::Mapped {
-            map: self.map.clone(),
-            place: within(&place),
-        }
+    /// The block at `place` of the file.
+    pub(super) fn block(place: &Range<u64>) -> CursorBlock {
+        CursorBlock::Mapped(within(place))
+    }
+
+    /// The bytes of a block.
+    #[inline]
+    fn part(&self, place: &Range<usize>) -> &[u8] {
+        self.map.bytes().get(place.clone()).unwrap_or_default()
     }
 
     /// Bytes in memory, the mapped ones aside.
@@ -114,8 +117,54 @@ impl Deref for LentBlock<'_> {
     }
 }
 
+/// A block for as long as somebody has its table: a cursor, which counts no reference to the
+/// mapping.
+#[derive(Debug, Default)]
+pub(super) enum CursorBlock {
+    /// None.
+    #[default]
+    Empty,
+    /// From the cache, or read just now.
+    Shared(Arc<[u8]>),
+    /// In place, at these offsets of the file.
+    Mapped(Range<usize>),
+}
+
+impl CursorBlock {
+    /// The bytes; `mapped` are the blocks of the table.
+    #[inline]
+    pub(super) fn bytes<'b>(&'b self, mapped: Option<&'b MappedBlocks>) -> &'b [u8] {
+        match (self, mapped) {
+            (CursorBlock::Shared(buffer), _) => buffer,
+            (CursorBlock::Mapped(place), Some(mapped)) => mapped.part(place),
+            (CursorBlock::Mapped(_), None) | (CursorBlock::Empty, _) => &[],
+        }
+    }
+
+    /// The block, held.
+    pub(super) fn held(&self, mapped: Option<&MappedBlocks>) -> HeldBlock {
+        match (self, mapped) {
+            (CursorBlock::Shared(buffer), _) => HeldBlock::Shared(Arc::clone(buffer)),
+            (CursorBlock::Mapped(place), Some(mapped)) => HeldBlock::Mapped {
+                map: mapped.map.clone(),
+                place: place.clone(),
+            },
+            (CursorBlock::Mapped(_), None) | (CursorBlock::Empty, _) => HeldBlock::Empty,
+        }
+    }
+
+    /// A part of the block, to keep, as [`LentBlock::slice`] gives it.
+    #[inline]
+    pub(super) fn slice(&self, mapped: Option<&MappedBlocks>, start: usize, len: usize) -> Slice {
+        match self {
+            CursorBlock::Shared(buffer) => Slice::shared(buffer, start, len),
+            CursorBlock::Mapped(_) | CursorBlock::Empty => copied(self.bytes(mapped), start, len),
+        }
+    }
+}
+
 /// A block that stays whatever becomes of its table.
-#[derive(Clone, Debug, Default)]
+#[derive(Debug, Default)]
 pub(super) enum HeldBlock {
     /// None.
     #[default]

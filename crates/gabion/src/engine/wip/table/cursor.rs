@@ -15,7 +15,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use super::block::{Block, Shape};
-use super::blocks::HeldBlock;
+use super::blocks::CursorBlock;
 use super::codec::Encoding;
 use super::reader::Table;
 use super::stretch::Stretch;
@@ -45,7 +45,7 @@ pub(crate) struct TableCursor {
     /// The block that the next seek looks into, if that was announced.
     sought: Option<usize>,
     /// What has the block, and where in it.
-    buffer: HeldBlock,
+    buffer: CursorBlock,
     place: Range<usize>,
     shape: Shape,
     valid: bool,
@@ -79,7 +79,7 @@ struct Chunk {
 struct Ahead {
     /// Number of the first of `blocks`.
     first: usize,
-    blocks: VecDeque<HeldBlock>,
+    blocks: VecDeque<CursorBlock>,
     /// How many blocks the next read takes.
     window: usize,
 }
@@ -105,7 +105,7 @@ impl TableCursor {
             },
             block: None,
             sought: None,
-            buffer: HeldBlock::default(),
+            buffer: CursorBlock::default(),
             place: 0..0,
             shape: Shape::default(),
             valid: false,
@@ -150,7 +150,7 @@ impl TableCursor {
     pub(crate) fn value(&self) -> Slice {
         debug_assert!(self.valid);
         let start = self.place.start + self.value.start;
-        self.buffer.slice(start, self.value.len())
+        self.table.slice_of(&self.buffer, start, self.value.len())
     }
 
     /// The entry's value.
@@ -278,8 +278,8 @@ impl TableCursor {
                 limit = block.lower_bound_in(self.position..limit, stop);
             }
         }
-        (limit > self.position)
-            .then(|| Stretch::new(self.buffer.clone(), self.shape, self.position, limit))
+        let held = || self.table.hold(&self.buffer);
+        (limit > self.position).then(|| Stretch::new(held(), self.shape, self.position, limit))
     }
 
     /// Goes to the next entry that `stretch`, taken at this place, would look at.
@@ -317,7 +317,8 @@ impl TableCursor {
     /// Decodes the entry at `position` of the block.
     #[inline]
     fn settle(&mut self, position: usize) {
-        let bytes = self.buffer.get(self.place.clone()).unwrap_or_default();
+        let bytes = self.table.bytes_of(&self.buffer);
+        let bytes = bytes.get(self.place.clone()).unwrap_or_default();
         let block = Block::with_shape(bytes, self.shape);
         let found = block.entry(position);
         let suffix = block.part(found.suffix_at, found.value_at);
@@ -335,7 +336,8 @@ impl TableCursor {
 
     #[inline]
     fn block(&self) -> Block<'_> {
-        let bytes = self.buffer.get(self.place.clone()).unwrap_or_default();
+        let bytes = self.table.bytes_of(&self.buffer);
+        let bytes = bytes.get(self.place.clone()).unwrap_or_default();
         Block::with_shape(bytes, self.shape)
     }
 
@@ -349,14 +351,15 @@ impl TableCursor {
         match &mut self.source {
             Source::Cache(ahead) => {
                 self.buffer = ahead.take(&self.table, block, way)?;
-                self.place = 0..self.buffer.len();
+                self.place = 0..self.table.bytes_of(&self.buffer).len();
             }
             Source::Scan(chunk) => {
                 (self.buffer, self.place) =
                     chunk.take(&self.table, block, way, std::mem::take(&mut self.buffer))?;
             }
         }
-        let bytes = self.buffer.get(self.place.clone()).unwrap_or_default();
+        let bytes = self.table.bytes_of(&self.buffer);
+        let bytes = bytes.get(self.place.clone()).unwrap_or_default();
         self.shape = Shape::read(bytes);
         self.key.clear();
         self.key
@@ -368,7 +371,7 @@ impl TableCursor {
 
 impl Ahead {
     /// The block, from what was read ahead, from the cache or from the medium.
-    fn take(&mut self, table: &Table, block: usize, way: Way) -> Result<HeldBlock> {
+    fn take(&mut self, table: &Table, block: usize, way: Way) -> Result<CursorBlock> {
         if self.first == block
             && let Some(bytes) = self.blocks.pop_front()
         {
@@ -408,11 +411,11 @@ impl Chunk {
         table: &Table,
         block: usize,
         way: Way,
-        before: HeldBlock,
-    ) -> Result<(HeldBlock, Range<usize>)> {
+        before: CursorBlock,
+    ) -> Result<(CursorBlock, Range<usize>)> {
         let mut spare = match before {
-            HeldBlock::Shared(buffer) => buffer,
-            HeldBlock::Mapped { .. } | HeldBlock::Empty => Arc::default(),
+            CursorBlock::Shared(buffer) => buffer,
+            CursorBlock::Mapped(_) | CursorBlock::Empty => Arc::default(),
         };
         if Arc::ptr_eq(&spare, &self.bytes) {
             spare = Arc::default();
@@ -425,12 +428,12 @@ impl Chunk {
         let stored = self.bytes.get(place.clone()).unwrap_or_default();
         let Some(packed) = table.check_block(block, stored)? else {
             self.encoding = Some(Encoding::Plain);
-            return Ok((HeldBlock::Shared(Arc::clone(&self.bytes)), place));
+            return Ok((CursorBlock::Shared(Arc::clone(&self.bytes)), place));
         };
         self.encoding = Some(packed.encoding());
         let len = packed.block_len();
         spare = table.unpack(block, packed, spare)?;
-        Ok((HeldBlock::Shared(spare), 0..len))
+        Ok((CursorBlock::Shared(spare), 0..len))
     }
 
     /// Reads the blocks around `block`, and says which.

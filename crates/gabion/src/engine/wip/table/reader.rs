@@ -9,7 +9,7 @@ use std::sync::Arc;
 use gabion_media::{Disk, ReadFile};
 
 use super::block::{self, Block};
-use super::blocks::{HeldBlock, LentBlock, MappedBlocks};
+use super::blocks::{CursorBlock, HeldBlock, LentBlock, MappedBlocks};
 use super::codec::Packed;
 use super::cursor::TableCursor;
 use super::filter::{Filter, LINE_BYTES};
@@ -290,25 +290,42 @@ impl Table {
         match self.cache.get(&self.places, at) {
             Some(bytes) => Ok(LentBlock::Shared(bytes)),
             None => match self.read_block(at)? {
-                HeldBlock::Shared(bytes) => Ok(LentBlock::Shared(bytes)),
-                HeldBlock::Mapped { .. } | HeldBlock::Empty => Err(self.no_such_block()),
+                CursorBlock::Shared(bytes) => Ok(LentBlock::Shared(bytes)),
+                CursorBlock::Mapped(_) | CursorBlock::Empty => Err(self.no_such_block()),
             },
         }
     }
 
     /// Block `at` if it is in memory and was checked.
     #[inline]
-    pub(super) fn ready_block(&self, at: usize) -> Option<HeldBlock> {
+    pub(super) fn ready_block(&self, at: usize) -> Option<CursorBlock> {
         match &self.mapped {
             Some(mapped) => mapped
                 .is_checked(at)
-                .then(|| mapped.held(self.index.place(at))),
-            None => self.cache.get(&self.places, at).map(HeldBlock::Shared),
+                .then(|| MappedBlocks::block(&self.index.place(at))),
+            None => self.cache.get(&self.places, at).map(CursorBlock::Shared),
         }
     }
 
+    /// The bytes of a block that a cursor has.
+    #[inline]
+    pub(super) fn bytes_of<'b>(&'b self, block: &'b CursorBlock) -> &'b [u8] {
+        block.bytes(self.mapped.as_ref())
+    }
+
+    /// A part of a block that a cursor has, to keep.
+    #[inline]
+    pub(super) fn slice_of(&self, block: &CursorBlock, start: usize, len: usize) -> Slice {
+        block.slice(self.mapped.as_ref(), start, len)
+    }
+
+    /// A block that a cursor has, held.
+    pub(super) fn hold(&self, block: &CursorBlock) -> HeldBlock {
+        block.held(self.mapped.as_ref())
+    }
+
     #[cold]
-    fn read_block(&self, at: usize) -> Result<HeldBlock> {
+    fn read_block(&self, at: usize) -> Result<CursorBlock> {
         let first = self.read_blocks(at..at + 1)?.pop_front();
         first.ok_or_else(|| self.no_such_block())
     }
@@ -320,7 +337,7 @@ impl Table {
 
     /// Reads adjacent blocks with one read, checks them and gives them to the cache, unless the
     /// table is mapped.
-    pub(super) fn read_blocks(&self, blocks: Range<usize>) -> Result<VecDeque<HeldBlock>> {
+    pub(super) fn read_blocks(&self, blocks: Range<usize>) -> Result<VecDeque<CursorBlock>> {
         let start = self.index.place(blocks.start).start;
         let length = self.index.place(blocks.end).start - start;
         let length = usize::try_from(length)
@@ -337,7 +354,7 @@ impl Table {
                 read.push_back(match &self.mapped {
                     Some(mapped) => {
                         mapped.set_checked(at);
-                        mapped.held(place)
+                        MappedBlocks::block(&place)
                     }
                     None => {
                         let bytes = match packed {
@@ -345,7 +362,7 @@ impl Table {
                             None => Arc::from(bytes),
                         };
                         self.cache.insert(&self.places, at, Arc::clone(&bytes));
-                        HeldBlock::Shared(bytes)
+                        CursorBlock::Shared(bytes)
                     }
                 });
                 rest = after;
