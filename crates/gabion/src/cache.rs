@@ -33,13 +33,13 @@
 //!   or the place has come to name the same frame again, there may be two copies. Both are
 //!   counted, and one that no place names ages out.)
 
-use std::cell::Cell;
-use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use parking_lot::Mutex;
 
 use crate::memory::{Memory, TableMemory};
+use crate::stripe::Striped;
 
 /// What a cached block costs beyond its bytes: its frame, the two counts before the bytes, the
 /// allocator's header and rounding.
@@ -51,8 +51,6 @@ const REFERENCES_MAX: u8 = 3;
 /// Frames that are looked at for one that may go: a few microseconds, about what the cheapest read
 /// of a block takes.
 const STEPS_MAX: usize = 256;
-/// Counters, so that threads that read at the same time rarely share one.
-const STRIPES: usize = 16;
 
 /// What the cache did so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -100,7 +98,7 @@ pub(crate) struct BlockCache {
     /// The frames in the order of their numbers, allocated when they are first needed.
     segments: Box<[OnceLock<Box<[Frame]>>]>,
     upkeep: Upkeep,
-    counters: [Counters; STRIPES],
+    counters: Striped<Counters>,
 }
 
 /// What inserts change and lookups do not touch, hence on cache lines of its own (two, since lines
@@ -133,9 +131,8 @@ struct Held {
     references: u8,
 }
 
-/// The counters of some threads, on cache lines of their own.
+/// The counters of some threads.
 #[derive(Debug, Default)]
-#[repr(align(128))]
 struct Counters {
     hits: AtomicU64,
     misses: AtomicU64,
@@ -234,7 +231,7 @@ impl BlockCache {
     #[inline]
     pub(crate) fn get(&self, places: &Places, at: usize) -> Option<Arc<[u8]>> {
         let found = self.find(places, at);
-        let counters = &self.counters[stripe()];
+        let counters = self.counters.own();
         let counter = if found.is_some() {
             &counters.hits
         } else {
@@ -308,7 +305,7 @@ impl BlockCache {
         // ORDER: Relaxed; partner is `get`. Counts of the same moment are not promised.
         let sum = |counter: fn(&Counters) -> &AtomicU64| {
             self.counters
-                .iter()
+                .all()
                 .map(|counters| counter(counters).load(Ordering::Relaxed))
                 .sum()
         };
@@ -432,22 +429,6 @@ impl BlockCache {
 
 fn cost(block: &[u8]) -> u64 {
     block.len() as u64 + OVERHEAD_BYTES
-}
-
-/// The calling thread's counter.
-#[inline]
-fn stripe() -> usize {
-    static NEXT: AtomicUsize = AtomicUsize::new(0);
-    thread_local! {
-        static STRIPE: Cell<usize> = const { Cell::new(usize::MAX) };
-    }
-    STRIPE.with(|stripe| {
-        if stripe.get() == usize::MAX {
-            // ORDER: Relaxed; only the distinctness of the numbers matters.
-            stripe.set(NEXT.fetch_add(1, Ordering::Relaxed) % STRIPES);
-        }
-        stripe.get()
-    })
 }
 
 #[cfg(test)]

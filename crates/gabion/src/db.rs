@@ -1,6 +1,6 @@
 //! The facade: `Db` and `Keyspace`.
 
-use std::ops::{Bound, RangeBounds};
+use std::ops::{Bound, Deref, RangeBounds};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -9,6 +9,7 @@ use gabion_media::Disk;
 
 use crate::engine::wip::{OpenStore, Wip};
 use crate::engine::{self, Handle, KEY_BYTES_MAX, Scan, VALUE_BYTES_MAX, Write};
+use crate::stripe::Striped;
 use crate::types::{Kind, Seq};
 use crate::{Cursor, Durability, Error, Iter, Options, Result, Slice, Snapshot, Stats, WriteBatch};
 
@@ -27,9 +28,41 @@ pub(crate) struct Store {
     durability: Durability,
 }
 
-impl OpenStore for Store {
+/// An open store in the hands of its users. Each thread's scans hold on to a lease of their own:
+/// what counts the references to one store would be written by all threads that scan.
+pub(crate) struct Opened {
+    store: Arc<Store>,
+    leases: Striped<Arc<Lease>>,
+}
+
+/// Keeps a store open.
+#[repr(align(128))]
+pub(crate) struct Lease(Arc<Store>);
+
+impl Opened {
+    fn new(store: Store) -> Arc<Opened> {
+        let store = Arc::new(store);
+        let leases = Striped::of(|| Arc::new(Lease(Arc::clone(&store))));
+        Arc::new(Opened { store, leases })
+    }
+
+    /// What keeps the store open for a scan of this thread.
+    pub(crate) fn lease(&self) -> &Arc<Lease> {
+        self.leases.own()
+    }
+}
+
+impl Deref for Opened {
+    type Target = Store;
+
+    fn deref(&self) -> &Store {
+        &self.store
+    }
+}
+
+impl OpenStore for Lease {
     fn engine(&self) -> &Wip {
-        self.engine.wip()
+        self.0.engine.wip()
     }
 }
 
@@ -70,7 +103,7 @@ pub struct Db {
 /// the log, the memory and the order of writes, so a [`WriteBatch`] may span several.
 #[derive(Clone)]
 pub struct Keyspace {
-    store: Arc<Store>,
+    store: Arc<Opened>,
     inner: engine::Keyspace,
 }
 
@@ -112,7 +145,7 @@ impl Db {
         let engine = Handle::open(disk, options)?;
         // ORDER: Relaxed; the number only has to differ.
         let id = NEXT_STORE_ID.fetch_add(1, Ordering::Relaxed);
-        let store = Arc::new(Store {
+        let store = Opened::new(Store {
             engine,
             id,
             path,
@@ -124,7 +157,7 @@ impl Db {
         })
     }
 
-    fn store(&self) -> &Arc<Store> {
+    fn store(&self) -> &Arc<Opened> {
         &self.default.store
     }
 

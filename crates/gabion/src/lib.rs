@@ -53,6 +53,7 @@ pub mod pm;
 mod slice;
 mod snapshot;
 mod stats;
+mod stripe;
 mod types;
 
 pub use batch::WriteBatch;

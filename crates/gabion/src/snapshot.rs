@@ -3,7 +3,7 @@
 use std::ops::RangeBounds;
 use std::sync::Arc;
 
-use crate::db::{Store, prefix_bounds, range_bounds};
+use crate::db::{Opened, prefix_bounds, range_bounds};
 use crate::engine::{self, Scan};
 use crate::types::Seq;
 use crate::{Cursor, Iter, Keyspace, Result, Slice};
@@ -13,12 +13,12 @@ use crate::{Cursor, Iter, Keyspace, Result, Slice};
 /// Taking a snapshot copies nothing. As long as it lives, versions that it sees are kept, so an old
 /// snapshot costs space under updates.
 pub struct Snapshot {
-    store: Arc<Store>,
+    store: Arc<Opened>,
     seq: Seq,
 }
 
 impl Snapshot {
-    pub(crate) fn new(store: &Arc<Store>) -> Snapshot {
+    pub(crate) fn new(store: &Arc<Opened>) -> Snapshot {
         Snapshot {
             seq: store.engine.begin_snapshot(),
             store: Arc::clone(store),

@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use crate::stats::nanos;
+use crate::stripe::Striped;
 
 /// A figure for people. It orders nothing, so all accesses are relaxed.
 #[derive(Debug, Default)]
@@ -36,13 +37,30 @@ impl Counter {
     }
 }
 
+/// A figure that all writers add to, each thread to a counter of its own.
+#[derive(Debug, Default)]
+pub(crate) struct Tally(Striped<Counter>);
+
+impl Tally {
+    /// Adds to it.
+    #[inline]
+    pub(crate) fn add(&self, amount: u64) {
+        self.0.own().add(amount);
+    }
+
+    /// Its value.
+    pub(crate) fn get(&self) -> u64 {
+        self.0.all().map(Counter::get).sum()
+    }
+}
+
 /// What a store did.
 #[derive(Debug, Default)]
 pub(crate) struct Counters {
     /// Bytes of keys and values that were written.
-    pub(crate) user_bytes: Counter,
+    pub(crate) user_bytes: Tally,
     /// Acknowledged writes.
-    pub(crate) writes: Counter,
+    pub(crate) writes: Tally,
     /// MemTables that became something on the medium.
     pub(crate) flushes: Counter,
     /// Times that something was written anew to be in better order.

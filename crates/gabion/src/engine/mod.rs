@@ -24,7 +24,7 @@ use std::sync::Arc;
 
 use gabion_media::Disk;
 
-use crate::db::Store;
+use crate::db::{Lease, Opened};
 use crate::names;
 use crate::options::{Durability, Engine, Options};
 use crate::types::Seq;
@@ -69,7 +69,7 @@ pub(crate) enum Scan {
     Flex {
         scan: Box<flexdb::Scan>,
         /// Stays open as long as the scan lives.
-        _store: Arc<Store>,
+        _store: Arc<Lease>,
     },
 }
 
@@ -306,7 +306,7 @@ fn successor(key: &[u8]) -> Vec<u8> {
 
 /// A scan of a store at a number whose registration it takes over.
 pub(crate) fn scan(
-    store: &Arc<Store>,
+    store: &Opened,
     keyspace: &Keyspace,
     seq: Seq,
     lower: Bound<&[u8]>,
@@ -314,12 +314,12 @@ pub(crate) fn scan(
 ) -> Scan {
     match (&store.engine, keyspace) {
         (Handle::Wip(_), Keyspace::Wip(keyspace)) => {
-            let store = Arc::clone(store) as _;
+            let store = Arc::clone(store.lease()) as _;
             Scan::Wip(Box::new(wip::Scan::new(store, keyspace, seq, lower, upper)))
         }
         (Handle::Flex(engine), Keyspace::Flex(keyspace)) => Scan::Flex {
             scan: Box::new(flexdb::Scan::new(engine, keyspace, seq, lower, upper)),
-            _store: Arc::clone(store),
+            _store: Arc::clone(store.lease()),
         },
         _ => foreign(),
     }

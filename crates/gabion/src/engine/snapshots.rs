@@ -4,85 +4,123 @@
 //! a fixed number (snapshots, iterators) register it here; a reader of the newest state needs no
 //! registration, because a job also protects the number that was visible when it began.
 //!
-//! Numbers are registered in about ascending order, and few differ: every iterator registers one,
-//! so what is kept is a short sorted list, which costs neither a search nor an allocation.
+//! Every iterator registers one, so readers that begin at the same time do so in different lists,
+//! each with a lock of its own. Numbers are registered in about ascending order, and few differ, so
+//! a list is short and sorted, which costs neither a search nor an allocation.
 //!
 //! # Invariants
 //! - I1: a number that registers after a job took its list is not below the visible number in that
-//!   list, and a job keeps every version above that number. Both are taken under one lock.
+//!   list, and a job keeps every version above that number. Both are taken under the lock of the
+//!   registration's list, and a job holds those of all lists.
+//! - I2: the lists together have each number as often as it is registered. A registration may end
+//!   in another list than it began in, on another thread; what a job finds, holding all locks, is
+//!   the same as in a single list.
 
-use parking_lot::Mutex;
+use parking_lot::{Mutex, MutexGuard};
 
+use crate::stripe::Striped;
 use crate::types::Seq;
 
 /// The registered numbers.
 #[derive(Default)]
 pub(crate) struct Snapshots {
+    readers: Striped<Mutex<Readers>>,
+}
+
+/// Some of the registered numbers.
+#[derive(Default)]
+struct Readers {
     /// Ascending, with how many readers each has: at least one.
-    readers: Mutex<Vec<(Seq, usize)>>,
+    counts: Vec<(Seq, usize)>,
 }
 
 impl Snapshots {
     /// Registers the number that `visible` returns.
     pub(crate) fn register(&self, visible: impl FnOnce() -> Seq) -> Seq {
-        let mut readers = self.readers.lock();
+        let mut readers = self.readers.own().lock();
         let seq = visible();
-        add_reader(&mut readers, seq);
+        readers.add(seq);
         seq
     }
 
     /// Registers a number that is registered already, for one more reader.
     pub(crate) fn register_again(&self, seq: Seq) {
-        add_reader(&mut self.readers.lock(), seq);
+        self.readers.own().lock().add(seq);
     }
 
     /// Ends one registration.
     pub(crate) fn release(&self, seq: Seq) {
-        let mut readers = self.readers.lock();
-        let at = readers.partition_point(|(other, _)| *other < seq);
-        let Some((other, count)) = readers.get_mut(at) else {
+        if self.readers.own().lock().remove(seq) {
             return;
-        };
-        if *other == seq {
-            *count -= 1;
-            if *count == 0 {
-                readers.remove(at);
-            }
         }
+        // It began on another thread (I2). With all locks held it cannot be missed.
+        let mut lists = self.lock_all();
+        let found = lists.iter_mut().any(|readers| readers.remove(seq));
+        debug_assert!(found, "a registration ends once");
     }
 
     /// What a job that begins now must protect.
     pub(crate) fn protect(&self, visible: impl FnOnce() -> Seq) -> Protected {
-        let readers = self.readers.lock();
+        let lists = self.lock_all();
         let visible = visible();
-        let mut bounds: Vec<Seq> = readers
-            .iter()
+        let seqs = lists.iter().flat_map(|readers| &readers.counts);
+        let mut bounds: Vec<Seq> = seqs
             .map(|(seq, _)| *seq)
             .filter(|seq| *seq < visible)
             .collect();
+        drop(lists);
+        bounds.sort_unstable();
+        bounds.dedup();
         bounds.push(visible);
         Protected { bounds }
     }
 
     /// The oldest number that is registered.
     pub(crate) fn oldest(&self) -> Option<Seq> {
-        self.readers.lock().first().map(|(seq, _)| *seq)
+        let lists = self.lock_all();
+        let firsts = lists.iter().filter_map(|readers| readers.counts.first());
+        firsts.map(|(seq, _)| *seq).min()
     }
 
     /// Number of registrations.
     pub(crate) fn count(&self) -> usize {
-        self.readers.lock().iter().map(|(_, count)| count).sum()
+        let lists = self.lock_all();
+        let counts = lists.iter().flat_map(|readers| &readers.counts);
+        counts.map(|(_, count)| count).sum()
+    }
+
+    fn lock_all(&self) -> Vec<MutexGuard<'_, Readers>> {
+        self.readers.all().map(Mutex::lock).collect()
     }
 }
 
-fn add_reader(readers: &mut Vec<(Seq, usize)>, seq: Seq) {
-    let at = match readers.last() {
-        Some((last, _)) if *last < seq => readers.len(),
-        _ => readers.partition_point(|(other, _)| *other < seq),
-    };
-    match readers.get_mut(at) {
-        Some((other, count)) if *other == seq => *count += 1,
-        _ => readers.insert(at, (seq, 1)),
+impl Readers {
+    fn add(&mut self, seq: Seq) {
+        let counts = &mut self.counts;
+        let at = match counts.last() {
+            Some((last, _)) if *last < seq => counts.len(),
+            _ => counts.partition_point(|(other, _)| *other < seq),
+        };
+        match counts.get_mut(at) {
+            Some((other, count)) if *other == seq => *count += 1,
+            _ => counts.insert(at, (seq, 1)),
+        }
+    }
+
+    /// Takes one registration of the number away; false when there is none.
+    fn remove(&mut self, seq: Seq) -> bool {
+        let at = self.counts.partition_point(|(other, _)| *other < seq);
+        let Some((other, count)) = self.counts.get_mut(at) else {
+            return false;
+        };
+        if *other != seq {
+            return false;
+        }
+        *count -= 1;
+        if *count == 0 {
+            self.counts.remove(at);
+        }
+        true
     }
 }
 
@@ -146,5 +184,52 @@ mod tests {
         snapshots.release(20);
         assert_eq!(snapshots.count(), 0);
         assert_eq!(snapshots.protect(|| 30).stripe(5), Some(0));
+    }
+    #[test]
+    fn what_is_handed_from_thread_to_thread_is_protected_all_the_time() {
+        let snapshots = Snapshots::default();
+        snapshots.register(|| 5);
+        let (send, receive) = std::sync::mpsc::channel();
+        std::thread::scope(|scope| {
+            let snapshots = &snapshots;
+            // Each registration begins on one thread and ends on another.
+            scope.spawn(move || {
+                for number in 0..20_000 {
+                    snapshots.register_again(5);
+                    let own = snapshots.register(|| 100 + number);
+                    send.send(own).unwrap();
+                }
+            });
+            let end = scope.spawn(move || {
+                for own in receive {
+                    snapshots.release(5);
+                    snapshots.release(own);
+                }
+            });
+            while !end.is_finished() {
+                let protected = snapshots.protect(|| 50);
+                assert_eq!((protected.stripe(5), protected.last_of(0)), (Some(0), 5));
+                assert_eq!(snapshots.oldest(), Some(5));
+            }
+        });
+        assert_eq!(snapshots.count(), 1);
+    }
+
+    #[test]
+    fn several_threads_register_what_one_list_would_hold() {
+        let snapshots = Snapshots::default();
+        let seqs = [7, 3, 9, 3];
+        for seq in seqs {
+            std::thread::scope(|scope| {
+                scope.spawn(|| snapshots.register(|| seq));
+            });
+        }
+        let protected = snapshots.protect(|| 8);
+        assert_eq!(protected.bounds, [3, 7, 8]);
+        assert_eq!((snapshots.oldest(), snapshots.count()), (Some(3), 4));
+        for seq in seqs {
+            snapshots.release(seq);
+        }
+        assert_eq!((snapshots.oldest(), snapshots.count()), (None, 0));
     }
 }
