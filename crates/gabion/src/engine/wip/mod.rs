@@ -280,6 +280,14 @@ impl Wip {
         bucket.reads.count(self.options.background_threads == 0);
     }
 
+    /// As [`Wip::count_read`], for a scan that enters a bucket.
+    #[inline]
+    fn count_scan(&self, bucket: &Bucket) {
+        bucket
+            .reads
+            .count_scan(self.options.background_threads == 0);
+    }
+
     /// The newest sequence number that readers see.
     pub(crate) fn visible(&self) -> Seq {
         // ORDER: Acquire pairs with the Release in `publish`.

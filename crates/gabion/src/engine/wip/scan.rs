@@ -302,7 +302,7 @@ impl Scan {
                     let engine = self.store.engine();
                     let router = engine.keyspaces.load()[self.keyspace].router.load();
                     let bucket = router.route(&self.lower);
-                    engine.count_read(bucket);
+                    engine.count_scan(bucket);
                     let mut merge = Merge::of_state(bucket, &bucket.state.load(), self.seq);
                     merge.seek(&self.lower)?;
                     self.front.insert(merge)
@@ -353,7 +353,7 @@ impl Scan {
                     let engine = self.store.engine();
                     let router = engine.keyspaces.load()[self.keyspace].router.load();
                     let bucket = router.route_below(upper);
-                    engine.count_read(bucket);
+                    engine.count_scan(bucket);
                     let mut merge = Merge::of_state(bucket, &bucket.state.load(), self.seq);
                     merge.seek_before(upper)?;
                     self.back.insert(merge)

@@ -342,7 +342,7 @@ impl Wip {
     /// Notes that a full compaction of a bucket, which began when `oldest` was the oldest
     /// snapshot, left this run.
     pub(super) fn settle(&self, bucket: &Arc<Bucket>, run: u64, oldest: Option<Seq>) {
-        let reads = bucket.reads.total();
+        let reads = bucket.reads.in_gets();
         *bucket.settled.lock() = Some(Settled { run, oldest, reads });
     }
 }
