@@ -4,7 +4,7 @@
 //! persistent memory the loss of power, in an ordinary file the death of the process, in anonymous
 //! memory nothing. It is the same code each time. [`index`] says what every index can do,
 //! [`registry`] lists them all: [`TurboHash`], which can do more than the common traits say, and of
-//! the ordered ones [`FastFair`] and [`Art`].
+//! the ordered ones [`FastFair`], [`Masstree`], [`Art`] and [`SkipList`].
 //!
 //! ```
 //! use gabion_index::TurboHash;
@@ -27,9 +27,12 @@
 //! # Shared parts
 //! [`Item`], what keys and values are; [`Seed`], hashing; [`tags`], vectors of one-byte tags;
 //! [`lock`], locks that stay in DRAM; [`node_lock`], those of nodes; `root`, the first line of an
-//! index; `line`, buckets of one cache line.
+//! index; `line`, buckets of one cache line; `stored`, keys in nodes; `blink`, trees of linked
+//! nodes; [`twohash`], tables with two hash functions.
 
 pub mod art;
+pub mod bch;
+mod blink;
 pub mod cceh;
 mod error;
 pub mod fastfair;
@@ -39,17 +42,24 @@ mod item;
 pub mod level;
 mod line;
 pub mod lock;
+pub mod masstree;
 pub mod node_lock;
+pub mod pathhash;
 pub mod pclht;
+pub mod pfht;
 pub mod registry;
 mod root;
 pub mod scmkv;
+pub mod skiplist;
+mod stored;
 #[cfg(test)]
 mod suite;
 pub mod tags;
 pub mod turbo;
+pub mod twohash;
 
 pub use art::Art;
+pub use bch::Bch;
 pub use cceh::Cceh;
 pub use error::{Error, Result};
 pub use fastfair::FastFair;
@@ -57,6 +67,10 @@ pub use hash::Seed;
 pub use index::{Index, OrderedIndex, Plan};
 pub use item::Item;
 pub use level::LevelHash;
+pub use masstree::Masstree;
+pub use pathhash::PathHash;
 pub use pclht::PClht;
+pub use pfht::Pfht;
 pub use scmkv::Scmkv;
+pub use skiplist::SkipList;
 pub use turbo::TurboHash;

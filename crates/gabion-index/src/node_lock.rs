@@ -10,6 +10,7 @@
 //! the lock free after it has read knows that what it saw is durable, and one who finds it taken
 //! must see to that itself.
 
+use std::borrow::Borrow;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::lock::Backoff;
@@ -115,9 +116,15 @@ impl NodeLocks {
     /// Takes the lock of a node beside others that this thread holds; none if somebody else has it.
     /// Nobody waits here: two threads could wait for each other.
     #[inline]
-    pub fn try_beside<'a>(&'a self, held: &[&NodeLock<'a>], node: u64) -> Option<NodeLock<'a>> {
+    pub fn try_beside<'a>(
+        &'a self,
+        held: &[impl Borrow<NodeLock<'a>>],
+        node: u64,
+    ) -> Option<NodeLock<'a>> {
         let word = self.word(node);
-        let is_shared = held.iter().any(|lock| std::ptr::eq(lock.word, word));
+        let is_shared = held
+            .iter()
+            .any(|lock| std::ptr::eq(lock.borrow().word, word));
         (is_shared || try_take(word)).then(|| NodeLock { word, is_shared })
     }
 }
@@ -179,7 +186,8 @@ mod tests {
         assert!(!before.is_locked());
         let lock = locks.lock(64);
         assert!(locks.is_locked(64));
-        assert!(locks.try_beside(&[], 64).is_none());
+        let none: [NodeLock<'_>; 0] = [];
+        assert!(locks.try_beside(&none, 64).is_none());
         let again = locks.try_beside(&[&lock], 64).expect("it is held here");
         drop(again);
         assert!(locks.is_locked(64));

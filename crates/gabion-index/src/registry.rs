@@ -2,7 +2,7 @@
 //! documents take them from.
 
 use crate::index::Makers;
-use crate::{art, cceh, fastfair, level, pclht, turbo};
+use crate::{art, bch, cceh, fastfair, level, masstree, pathhash, pclht, pfht, skiplist, turbo};
 
 /// What sort of structure an index is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -76,11 +76,16 @@ pub static INDEXES: &[&Registered] = &[
     &turbo::REGISTERED,
     &pclht::REGISTERED,
     &level::REGISTERED,
+    &bch::REGISTERED,
+    &pfht::REGISTERED,
+    &pathhash::REGISTERED,
     &cceh::REGISTERED,
     &cceh::COPYING,
     &fastfair::REGISTERED,
     &fastfair::REGISTERED_256,
+    &masstree::REGISTERED,
     &art::REGISTERED,
+    &skiplist::REGISTERED,
 ];
 
 /// The index with this name.

@@ -49,19 +49,31 @@ fn damaged(offset: u64) -> Error {
 ///
 /// A crash before the return leaves a root or none, and loses nothing.
 pub(crate) fn create(pool: &Pool, rest: u64, words: impl FnOnce(u64) -> Vec<u64>) -> Result<u64> {
+    let fill = |behind| pool.zero(behind, rest);
+    create_filled(pool, rest, fill, words)
+}
+
+/// As [`create`], with `fill` to write and flush what is behind the root, at the place that it is
+/// told.
+pub(crate) fn create_filled(
+    pool: &Pool,
+    rest: u64,
+    fill: impl FnOnce(u64),
+    words: impl FnOnce(u64) -> Vec<u64>,
+) -> Result<u64> {
     if !pool.root::<Root>().is_null() {
         return Err(Error::RootTaken);
     }
     let space = pool.alloc_aligned(ROOT_BYTES + rest, ROOT_BYTES, ROOT_HINT)?;
     let place = space.offset::<Root>();
-    pool.zero(place.raw(), ROOT_BYTES + rest);
+    fill(place.raw() + ROOT_BYTES);
     let root = pool.at(place);
-    let given = words(place.raw());
+    let given = words(place.raw()).into_iter().chain(std::iter::repeat(0));
     let mut all = [0; WORDS];
     // ORDER: Relaxed: nobody else sees the line before the pool refers to it.
-    for ((word, cell), all) in given.iter().zip(&root.words).zip(&mut all) {
-        *all = *word;
-        cell.store(pool, *word, Ordering::Relaxed);
+    for ((word, cell), all) in given.zip(&root.words).zip(&mut all) {
+        *all = word;
+        cell.store(pool, word, Ordering::Relaxed);
     }
     root.check.store(pool, check_of(&all), Ordering::Relaxed);
     // DURABLE: the line and what is behind it, before the pool refers to it.
@@ -69,6 +81,15 @@ pub(crate) fn create(pool: &Pool, rest: u64, words: impl FnOnce(u64) -> Vec<u64>
     pool.set_root(place);
     space.commit::<Root>();
     Ok(place.raw())
+}
+
+/// Where the root of `pool` is, which must have this magic.
+pub(crate) fn find(pool: &Pool, magic: u64) -> Result<(u64, [u64; WORDS])> {
+    let root = pool.root::<Root>();
+    if root.is_null() {
+        return Err(Error::NoRoot);
+    }
+    Ok((root.raw(), read(pool, root.raw(), magic)?))
 }
 
 /// Reads and checks the line at `offset`, which must have this magic.
@@ -113,13 +134,9 @@ impl Facts {
 
     /// Finds the root of `pool`.
     pub(crate) fn open(pool: &Pool, magic: u64) -> Result<Facts> {
-        let root = pool.root::<Root>();
-        if root.is_null() {
-            return Err(Error::NoRoot);
-        }
-        let [_, seed, capacity, ..] = read(pool, root.raw(), magic)?;
+        let (root, [_, seed, capacity, ..]) = find(pool, magic)?;
         Ok(Facts {
-            root: root.raw(),
+            root,
             seed,
             capacity,
         })

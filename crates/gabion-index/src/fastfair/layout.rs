@@ -19,10 +19,7 @@
 //!
 //! | offset | bytes | meaning |
 //! |---|---|---|
-//! | 0 | 8 | state: bits 0 to 7 level, 0 for a leaf; bit 8 given up; bits 16 to 63 version |
-//! | 8 | 16 | link if the version is even: the right neighbour, and the bound of the keys |
-//! | 24 | 16 | link if the version is odd |
-//! | 40 | 8 | low: the least key that belongs here |
+//! | 0 | 48 | head, see `blink.rs` |
 //! | 48 | 16 n | slots: key, and value or offset of a node of the level below |
 //!
 //! ```text
@@ -40,6 +37,8 @@ use std::mem::offset_of;
 use gabion_media::media_struct;
 use gabion_media::pmem::PAtomicU64;
 
+use crate::blink::{HEAD_BYTES, NO_BOUND};
+
 /// `GbFsFai1`, as the first word of a header.
 pub(super) const MAGIC: u64 = u64::from_le_bytes(*b"GbFsFai1");
 
@@ -47,15 +46,7 @@ pub(super) const MAGIC: u64 = u64::from_le_bytes(*b"GbFsFai1");
 pub(super) const FIRST_LEAF: u64 = 256;
 
 /// What no key in a node reaches. The one key that equals it has a place of its own.
-pub(super) const NO_KEY: u64 = u64::MAX;
-
-/// Bytes of a node before its slots.
-pub(super) const HEAD_BYTES: u64 = 48;
-
-/// Bit of a state: the node is given up.
-pub(super) const DEAD: u64 = 1 << 8;
-/// The part of a state that counts links.
-pub(super) const ONE_VERSION: u64 = 1 << 16;
+pub(super) const NO_KEY: u64 = NO_BOUND;
 
 media_struct! {
     /// The header of a tree.
@@ -67,19 +58,6 @@ media_struct! {
         pub(super) has_greatest: PAtomicU64,
         pub(super) greatest: PAtomicU64,
         pub(super) unused: [PAtomicU64; 2],
-    }
-
-    /// What a node has before its slots.
-    pub(super) struct Head {
-        pub(super) state: PAtomicU64,
-        pub(super) links: [Link; 2],
-        pub(super) low: PAtomicU64,
-    }
-
-    /// Where the keys above those of a node are.
-    pub(super) struct Link {
-        pub(super) neighbour: PAtomicU64,
-        pub(super) bound: PAtomicU64,
     }
 
     /// A slot of a node.
@@ -96,9 +74,6 @@ const _: () = {
     assert!(offset_of!(Header, top) == 24);
     assert!(offset_of!(Header, has_greatest) == 32);
     assert!(offset_of!(Header, greatest) == 40);
-    assert!(size_of::<Head>() as u64 == HEAD_BYTES);
-    assert!(offset_of!(Head, links) == 8 && size_of::<Link>() == 16);
-    assert!(offset_of!(Head, low) == 40);
     assert!(size_of::<Slot>() == 16);
 };
 

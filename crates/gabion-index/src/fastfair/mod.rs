@@ -5,7 +5,8 @@
 //! so in steps none of which loses an entry (`node.rs`), so there is no log, and readers who come
 //! across a shift need not wait for its end (FAST). Nodes of a level are linked, and each knows the
 //! least key that belongs to it and what all its keys are below. So a node that was split is
-//! complete before its parent knows (FAIR): who misses a key there goes on to the right.
+//! complete before its parent knows (FAIR): who misses a key there goes on to the right. That part
+//! is shared with other trees and lies in `blink.rs`.
 //!
 //! # Layout
 //! See `layout.rs`. In DRAM there are only the locks of nodes, 32 KiB.
@@ -69,10 +70,10 @@
 //! | paper, section | here |
 //! |---|---|
 //! | FAST insertion and deletion (3) | `node.rs`: `insert`, `remove` |
-//! | FAIR split (4) | `split.rs` |
+//! | FAIR split (4) | `blink.rs`: `split` |
 //! | switch_counter, lock-free search (4.2) | [`NodeLock::set_turn`](crate::node_lock::NodeLock),
 //!   `find_beside_writer` |
-//! | sibling pointer | [`layout::Link`] |
+//! | sibling pointer | the link of a head, `blink.rs` |
 //!
 //! Of the optimisations of the write-amplification study, the removal of padding is built in (a
 //! head of 48 bytes, so that no slot straddles two lines), and the size of nodes, 512 bytes or the
@@ -84,19 +85,18 @@
 mod check;
 mod greatest;
 mod layout;
-mod merge;
 mod node;
 mod readpath;
 mod recovery;
-mod split;
 #[cfg(test)]
 mod tests;
+mod tree;
 mod writepath;
 
 use gabion_media::pmem::{Medium, POff, Pool};
 
+use crate::blink::HEAD_BYTES;
 use crate::node_lock::NodeLocks;
-use crate::{Error, Result};
 #[cfg(test)]
 pub(crate) use check::TINY;
 pub(crate) use check::{REGISTERED, REGISTERED_256};
@@ -130,21 +130,12 @@ impl<const N: usize> FastFair<N> {
     fn header(&self) -> &Header {
         self.medium.at(self.header)
     }
-
-    /// The node at an offset.
-    #[inline]
-    fn node(&self, at: u64) -> Result<Node<'_, N>> {
-        node_at(&self.medium, at).ok_or(Error::Damaged {
-            what: "a link or a slot of a FAST&FAIR tree",
-            offset: at,
-        })
-    }
 }
 
 /// The node at an offset, if it can be one.
 #[inline]
 fn node_at<const N: usize>(medium: &Medium, at: u64) -> Option<Node<'_, N>> {
-    let slots = POff::new(at.checked_add(layout::HEAD_BYTES)?);
+    let slots = POff::new(at.checked_add(HEAD_BYTES)?);
     let slots: &[layout::Slot; N] = medium.try_at(slots)?;
     let head = medium.try_at(POff::new(at))?;
     medium.touch_range(at, node_bytes(N));

@@ -23,10 +23,11 @@ use std::sync::atomic::Ordering;
 use gabion_media::pmem::Medium;
 use gabion_media::prefetch_line;
 
-use super::layout::{DEAD, Head, NO_KEY, ONE_VERSION, Slot, begins_line, node_bytes};
+use super::layout::{NO_KEY, Slot, begins_line, node_bytes};
+use crate::blink::{self, Head, Plan, Range};
 
 /// A node, as it lies in the pool.
-pub(super) struct Node<'a, const N: usize> {
+pub(crate) struct Node<'a, const N: usize> {
     pub(super) head: &'a Head,
     pub(super) slots: &'a [Slot; N],
     /// The node's offset.
@@ -41,24 +42,6 @@ impl<const N: usize> Clone for Node<'_, N> {
 
 impl<const N: usize> Copy for Node<'_, N> {}
 
-/// A node's state and link, read at one moment.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Range {
-    pub(super) state: u64,
-    /// The right neighbour, 0 if there is none.
-    pub(super) neighbour: u64,
-    /// What is above all keys of the node.
-    pub(super) bound: u64,
-}
-
-impl Range {
-    /// Whether the node was given up.
-    #[inline]
-    pub(super) fn is_dead(self) -> bool {
-        self.state & DEAD != 0
-    }
-}
-
 /// What the slots of a node hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Survey {
@@ -70,35 +53,6 @@ pub(super) struct Survey {
 
 // ORDER: Acquire throughout: pairs with the releasing stores below, and keeps loads in their order.
 impl<const N: usize> Node<'_, N> {
-    /// The node's level, 0 for a leaf.
-    #[inline]
-    pub(super) fn level(&self) -> u64 {
-        self.head.state.peek(Ordering::Acquire) & 0xff
-    }
-
-    /// The least key that belongs here. It never changes.
-    #[inline]
-    pub(super) fn low(&self) -> u64 {
-        self.head.low.peek(Ordering::Acquire)
-    }
-
-    /// State and link.
-    #[inline]
-    pub(super) fn range(&self) -> Range {
-        loop {
-            let state = self.head.state.peek(Ordering::Acquire);
-            let link = &self.head.links[usize::from(state & ONE_VERSION != 0)];
-            let range = Range {
-                state,
-                neighbour: link.neighbour.peek(Ordering::Acquire),
-                bound: link.bound.peek(Ordering::Acquire),
-            };
-            if self.head.state.peek(Ordering::Acquire) == state {
-                return range;
-            }
-        }
-    }
-
     #[inline]
     pub(super) fn key(&self, slot: usize) -> u64 {
         self.slots[slot].key.peek(Ordering::Acquire)
@@ -107,15 +61,6 @@ impl<const N: usize> Node<'_, N> {
     #[inline]
     pub(super) fn value(&self, slot: usize) -> u64 {
         self.slots[slot].value.peek(Ordering::Acquire)
-    }
-
-    /// Asks for all lines of the node, so that their misses overlap.
-    #[inline]
-    pub(super) fn prefetch(&self) {
-        prefetch_line(std::ptr::from_ref(self.head).cast());
-        for slot in (1..N).step_by(4) {
-            prefetch_line(std::ptr::from_ref(&self.slots[slot]).cast());
-        }
     }
 
     /// The number of slots whose keys are at most `key`, which is below the bound: of those that
@@ -186,12 +131,62 @@ impl<const N: usize> Node<'_, N> {
 
     /// The live entries, in the order of their keys. The caller keeps others from writing, or finds
     /// out afterwards.
-    pub(super) fn entries(&self, bound: u64) -> impl Iterator<Item = (u64, u64)> {
+    pub(super) fn live_entries(&self, bound: u64) -> impl Iterator<Item = (u64, u64)> {
         let count = self.survey(bound).count;
         (0..count)
             .filter(move |&slot| slot + 1 >= count || self.key(slot) != self.key(slot + 1))
             .map(|slot| (self.key(slot), self.value(slot)))
     }
+}
+
+impl<'a, const N: usize> blink::Node<'a> for Node<'a, N> {
+    #[inline]
+    fn at(&self) -> u64 {
+        self.at
+    }
+
+    #[inline]
+    fn head(&self) -> &'a Head {
+        self.head
+    }
+
+    #[inline]
+    fn prefetch(&self) {
+        prefetch_line(std::ptr::from_ref(self.head).cast());
+        for slot in (1..N).step_by(4) {
+            prefetch_line(std::ptr::from_ref(&self.slots[slot]).cast());
+        }
+    }
+
+    #[inline]
+    fn child(&self, key: u64) -> u64 {
+        // The first slot has the low as its key, unless the pool is damaged.
+        self.value(self.rank(key).max(1) - 1)
+    }
+
+    fn entry_upto(&self, key: u64) -> Option<(u64, u64)> {
+        let slot = self.rank(key).checked_sub(1)?;
+        Some((self.key(slot), self.value(slot)))
+    }
+
+    fn entries(&self, range: Range) -> Vec<(u64, u64)> {
+        self.live_entries(range.bound).collect()
+    }
+}
+
+/// The bytes of a new node.
+pub(super) fn image<const N: usize>(plan: &Plan, entries: &[(u64, u64)]) -> Vec<u8> {
+    let free = (NO_KEY, 0);
+    let slots = entries.iter().copied().chain(std::iter::repeat(free));
+    let slots = slots.take(N).flat_map(|(key, value)| [key, value]);
+    let mut bytes = Vec::with_capacity(size_of::<Head>() + N * 16);
+    bytes.extend(
+        plan.head()
+            .into_iter()
+            .chain(slots)
+            .flat_map(u64::to_le_bytes),
+    );
+    bytes
 }
 
 /// The turn of a lock while entries move to the right: inserts.
@@ -250,25 +245,6 @@ impl<const N: usize> Node<'_, N> {
             slot.key.store(medium, NO_KEY, Ordering::Release);
         }
         medium.flush(free);
-    }
-
-    /// Gives the node another neighbour and bound, durably and at one moment.
-    pub(super) fn link(&self, medium: &Medium, neighbour: u64, bound: u64) {
-        let state = self.range().state.wrapping_add(ONE_VERSION);
-        let link = &self.head.links[usize::from(state & ONE_VERSION != 0)];
-        link.neighbour.store(medium, neighbour, Ordering::Release);
-        link.bound.store(medium, bound, Ordering::Release);
-        // The link lies in the state's line, so it is on the medium when the state is.
-        // DURABLE: what the link leads to, by a fence before; the link itself, by the persist.
-        self.head
-            .state
-            .store_persist(medium, state, Ordering::Release);
-    }
-
-    /// Says that the node is given up. Nothing leads here any more, and that is durable.
-    pub(super) fn give_up(&self, medium: &Medium) {
-        let state = self.range().state | DEAD;
-        self.head.state.store(medium, state, Ordering::Release);
     }
 
     /// Makes all that was stored to the node durable, but for the fence.

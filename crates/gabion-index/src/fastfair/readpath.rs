@@ -1,11 +1,11 @@
 //! Reads: down the tree without locks, to the right where a split is not yet known above.
 
-use std::sync::atomic::Ordering;
-
 use super::FastFair;
 use super::greatest::GREATEST;
-use super::node::{Node, Range};
-use crate::{Error, OrderedIndex, Result};
+use super::node::Node;
+use super::tree::no_leaf;
+use crate::blink::{Descent, Node as _, Range, Tree};
+use crate::{OrderedIndex, Result};
 
 /// Times that a leaf is copied without its lock before it is copied with it.
 const TRIES: u32 = 4;
@@ -22,9 +22,9 @@ impl<const N: usize> FastFair<N> {
         }
         let _guard = self.pool.enter();
         loop {
-            let leaf = self.descend(0, key)?;
+            let leaf = self.descend(0, key)?.ok_or_else(no_leaf)?;
             let before = self.locks.stamp(leaf.at);
-            if !before.is_locked() && has(leaf.range(), key) {
+            if !before.is_locked() && leaf.head.range().has(key) {
                 let found = leaf.find(key);
                 // Nobody wrote meanwhile; and whoever wrote before has made it durable.
                 if self.locks.stamp(leaf.at) == before {
@@ -43,10 +43,10 @@ impl<const N: usize> FastFair<N> {
     #[inline(never)]
     fn get_beside_writer(&self, leaf: Node<'_, N>, key: u64) -> Option<Option<u64>> {
         let before = self.locks.stamp(leaf.at);
-        let range = leaf.range();
+        let range = leaf.head.range();
         let found = leaf.find_beside_writer(key, before.turn());
         let after = self.locks.stamp(leaf.at);
-        if !has(range, key) || leaf.range() != range || after.turns() != before.turns() {
+        if !range.has(key) || leaf.head.range() != range || after.turns() != before.turns() {
             return None;
         }
         if after.is_locked() {
@@ -55,59 +55,6 @@ impl<const N: usize> FastFair<N> {
             self.medium.fence();
         }
         Some(found)
-    }
-
-    /// The node of a level that `key` belongs to, which others may split or give up meanwhile.
-    #[inline]
-    pub(super) fn descend(&self, level: u64, key: u64) -> Result<Node<'_, N>> {
-        self.descend_by(level, key, |_, _| ())
-    }
-
-    /// As [`FastFair::descend`], telling of each step to the right: from which node to which.
-    #[inline]
-    pub(super) fn descend_by<'a>(
-        &'a self,
-        level: u64,
-        key: u64,
-        mut step: impl FnMut(Node<'a, N>, Node<'a, N>),
-    ) -> Result<Node<'a, N>> {
-        'top: loop {
-            let mut node = self.top()?;
-            loop {
-                node.prefetch();
-                let range = node.range();
-                if range.is_dead() || key < node.low() {
-                    continue 'top;
-                }
-                let this_level = range.state & 0xff;
-                if key >= range.bound {
-                    let neighbour = self.node(range.neighbour)?;
-                    step(node, neighbour);
-                    node = neighbour;
-                } else if this_level == level {
-                    return Ok(node);
-                } else {
-                    // The first slot has the low as its key, unless the pool is damaged.
-                    let slot = node.rank(key).max(1) - 1;
-                    let child = self.node(node.value(slot))?;
-                    if child.level() + 1 != this_level {
-                        return Err(Error::Damaged {
-                            what: "a node of a FAST&FAIR tree",
-                            offset: child.at,
-                        });
-                    }
-                    node = child;
-                }
-            }
-        }
-    }
-
-    /// The topmost node.
-    #[inline]
-    pub(super) fn top(&self) -> Result<Node<'_, N>> {
-        // ORDER: Acquire pairs with the release in `grow`.
-        let top = self.header().top.load(&self.medium, Ordering::Acquire);
-        self.node(top)
     }
 
     /// Entries of the leaf of `from`, from there on, and the bound of the leaf. `leaf` is where to
@@ -122,10 +69,10 @@ impl<const N: usize> FastFair<N> {
         loop {
             let lock = (tries >= TRIES).then(|| self.locks.lock(leaf.at));
             let before = self.locks.stamp(leaf.at);
-            let range = leaf.range();
-            if leaf.low() <= from && has(range, from) {
+            let range = leaf.head.range();
+            if leaf.head.low() <= from && range.has(from) {
                 entries.clear();
-                let all = leaf.entries(range.bound);
+                let all = leaf.live_entries(range.bound);
                 entries.extend(all.filter(|&(key, _)| key >= from));
                 let is_still = self.locks.stamp(leaf.at) == before && !before.is_locked();
                 if lock.is_some() || is_still {
@@ -134,7 +81,7 @@ impl<const N: usize> FastFair<N> {
                 tries += 1;
             } else {
                 drop(lock);
-                *leaf = self.descend(0, from)?;
+                *leaf = self.descend(0, from)?.ok_or_else(no_leaf)?;
             }
         }
     }
@@ -146,7 +93,7 @@ impl<const N: usize> OrderedIndex<u64> for FastFair<N> {
         let mut from = *from;
         if from != GREATEST && limit > 0 {
             let _guard = self.pool.enter();
-            let mut leaf = self.descend(0, from)?;
+            let mut leaf = self.descend(0, from)?.ok_or_else(no_leaf)?;
             let mut entries = Vec::with_capacity(N);
             loop {
                 let range = self.copy_leaf(&mut leaf, from, &mut entries)?;
@@ -166,10 +113,4 @@ impl<const N: usize> OrderedIndex<u64> for FastFair<N> {
         }
         Ok(())
     }
-}
-
-/// Whether a node with this range is in use and `key` is below its bound.
-#[inline]
-pub(super) fn has(range: Range, key: u64) -> bool {
-    !range.is_dead() && key < range.bound
 }

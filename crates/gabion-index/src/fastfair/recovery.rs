@@ -4,16 +4,13 @@ use std::sync::atomic::Ordering;
 
 use gabion_media::pmem::{Claim, Medium, POff, Pool, PoolOptions, ROOT_HINT, Reachable};
 
-use super::layout::{FIRST_LEAF, Header, MAGIC, NO_KEY, node_align, node_bytes};
-use super::node::Node;
-use super::split::{Plan, image};
+use super::layout::{FIRST_LEAF, Header, MAGIC, node_align, node_bytes};
+use super::node::image;
 use super::{FastFair, node_at};
+use crate::blink::{self, Plan};
 use crate::index::root_of;
 use crate::node_lock::NodeLocks;
 use crate::{Error, Result, Seed};
-
-/// Nodes that recovery looks at for one block: more than any sound tree needs.
-const STEPS_MAX: u32 = 10_000;
 
 /// The first words of a header.
 fn constants(slots: usize) -> [u64; 3] {
@@ -40,17 +37,11 @@ impl<const N: usize> FastFair<N> {
         let space = pool.alloc_aligned(bytes, FIRST_LEAF, ROOT_HINT)?;
         let root = space.offset::<Header>();
         let leaf = root.raw() + FIRST_LEAF;
-        let plan = Plan {
-            level: 0,
-            low: 0,
-            neighbour: 0,
-            bound: NO_KEY,
-        };
         let [magic, slots, check] = constants(Self::SLOTS_OF_NODE);
         let words = [magic, slots, check, leaf, 0, 0, 0, 0];
         let header: Vec<u8> = words.into_iter().flat_map(u64::to_le_bytes).collect();
         pool.write(root.raw(), &header);
-        pool.write(leaf, &image::<N>(&plan, &[]));
+        pool.write(leaf, &image::<N>(&Plan::lone(0), &[]));
         // DURABLE: header and leaf, before the root refers to them.
         pool.flush_range(root.raw(), size_of::<Header>() as u64);
         pool.flush_range(leaf, node_bytes(N));
@@ -124,7 +115,7 @@ fn is_referenced<const N: usize>(medium: &Medium, claim: Claim) -> bool {
     let at = claim.block.raw();
     let is_aligned = at.is_multiple_of(node_align(N)) && claim.size >= node_bytes(N);
     let claimed = node_at::<N>(medium, at).filter(|_| is_aligned);
-    claimed.is_some_and(|node| find::<N>(medium, node.level(), node.low()) == Some(at))
+    claimed.is_some_and(|node| find::<N>(medium, node.head.level(), node.head.low()) == Some(at))
 }
 
 /// The node of a level that `low` belongs to, while nobody writes.
@@ -132,17 +123,6 @@ fn find<const N: usize>(medium: &Medium, level: u64, low: u64) -> Option<u64> {
     let root: &Header = medium.try_at(POff::new(root_of(medium)))?;
     // ORDER: Relaxed: for recovery, when nobody writes.
     let top = root.top.load(medium, Ordering::Relaxed);
-    let mut node: Node<'_, N> = node_at(medium, top)?;
-    for _ in 0..STEPS_MAX {
-        let range = node.range();
-        let next = if low >= range.bound {
-            range.neighbour
-        } else if node.level() == level {
-            return Some(node.at);
-        } else {
-            node.value(node.rank(low).checked_sub(1)?)
-        };
-        node = node_at(medium, next)?;
-    }
-    None
+    let node = blink::find(|at| node_at::<N>(medium, at), top, level, low);
+    node.map(|node| node.at)
 }

@@ -195,5 +195,5 @@ fn a_reader_that_answers_before_the_answer_is_durable_is_caught() {
 #[test]
 fn a_writer_that_trusts_a_link_is_caught() {
     let keys = Keys::words(&TINY).expect("words are keys");
-    interleaved::catch_writers(keys, |file| file.ends_with("fastfair/writepath.rs"));
+    interleaved::catch_writers(keys, |file| file.ends_with("blink/descent.rs"));
 }

@@ -268,7 +268,8 @@ fn histories() -> Vec<History> {
 
 /// Longer ones, of which no golden traces are kept. In the first, parts of the structure split
 /// again and again: what one split leaves undone may be missed by the next. In the second, blocks
-/// are used again, so that what was not written holds what was there before.
+/// are used again, so that what was not written holds what was there before. In the third, each
+/// entry that comes takes the place of its neighbour, which goes.
 fn longer_histories() -> Vec<History> {
     let inserts = |range: std::ops::Range<u64>| range.map(|k| Op::Insert(k, 100 + k));
     let removes = |range: std::ops::Range<u64>| range.map(Op::Remove);
@@ -287,6 +288,14 @@ fn longer_histories() -> Vec<History> {
             "reuse",
             reuse.collect(),
             inserts(100..128).map(Act::Op).collect(),
+        ),
+        (
+            "turnover",
+            (0..24).map(|k| Op::Insert(2 * k, 1)).collect(),
+            (0..20)
+                .flat_map(|k| [Op::Insert(2 * k + 1, 2), Op::Remove(2 * k + 2)])
+                .map(Act::Op)
+                .collect(),
         ),
     ]
 }

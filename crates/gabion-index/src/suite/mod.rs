@@ -102,6 +102,9 @@ index_suite!(
         "the fence before the new level is named comes before the reference moves",
     )]
 );
+index_suite!(bch, crate::bch::REGISTERED, [words], &[]);
+index_suite!(pfht, crate::pfht::REGISTERED, [words], &[]);
+index_suite!(pathhash, crate::pathhash::REGISTERED, [words], &[]);
 index_suite!(
     cceh,
     crate::cceh::REGISTERED,
@@ -173,17 +176,58 @@ index_suite!(
     fastfair,
     crate::fastfair::REGISTERED,
     [words],
-    &[(
-        "flush in grow of fastfair/split.rs: new.commit::<u8>();",
-        crate::suite::COMMIT_SURVIVES
-    )]
+    &[crate::suite::GROWTH_COMMIT]
 );
 index_suite!(
     fastfair_tiny,
     crate::fastfair::TINY,
     [words],
+    &[crate::suite::GROWTH_COMMIT]
+);
+
+index_suite!(
+    skiplist,
+    crate::skiplist::REGISTERED,
+    [words],
+    &[crate::suite::SHORTCUT_FENCE]
+);
+index_suite!(
+    skiplist_tall,
+    crate::skiplist::TALL,
+    [words],
+    &[crate::suite::SHORTCUT_FENCE]
+);
+index_suite!(
+    skiplist_strings,
+    crate::skiplist::REGISTERED,
+    [strings],
+    &[crate::suite::SHORTCUT_FENCE]
+);
+
+/// What other threads may rely on as soon as the locks are free.
+const SHORTCUT_FENCE: (&str, &str) = (
+    "fence in put of skiplist/writepath.rs: self.medium.fence();, number 3",
+    "one thread fences again before it takes out what a shortcut led to; others do not fence for it",
+);
+
+index_suite!(
+    masstree,
+    crate::masstree::REGISTERED,
+    [words],
+    &[crate::suite::GROWTH_COMMIT]
+);
+index_suite!(
+    masstree_strings,
+    crate::masstree::REGISTERED,
+    [strings],
+    &[]
+);
+index_suite!(
+    masstree_families,
+    crate::masstree::REGISTERED,
+    [families],
     &[(
-        "flush in grow of fastfair/split.rs: new.commit::<u8>();",
+        "flush in deepen of masstree/writepath.rs: shorter.commit::<u8>();",
         crate::suite::COMMIT_SURVIVES
     )]
 );
@@ -191,6 +235,12 @@ index_suite!(
 /// Why no history here misses the flush of a block's state: the intent stands for the state until
 /// its slot is needed, and by then another block's state, in the same line, was flushed.
 const COMMIT_SURVIVES: &str = "the intent stands for the state until the line is flushed again";
+
+/// The state of a new topmost node.
+const GROWTH_COMMIT: (&str, &str) = (
+    "flush in grow of blink/growth.rs: new.commit::<u8>();",
+    COMMIT_SURVIVES,
+);
 
 /// An index under test, and the keys that it is tested with: one for each number.
 pub(crate) struct Keys<K: Item + ?Sized> {
@@ -222,6 +272,29 @@ impl Keys<[u8]> {
                 key.resize(8 + length, 0);
                 // The first key is the empty string.
                 if number == 0 { Vec::new() } else { key }
+            },
+        })
+    }
+}
+
+impl Keys<[u8]> {
+    /// Strings in three families that begin alike, each of which has strings that begin others.
+    pub(crate) fn families(index: &'static crate::registry::Registered) -> Option<Keys<[u8]>> {
+        index.strings.as_ref().map(|makers| Keys {
+            name: index.name,
+            makers,
+            key: |number| {
+                let family = u8::try_from(number % 3).expect("small");
+                let mut key = vec![b'a' + family; 16];
+                // Two digits: as many bytes as the first says, and the second.
+                let (length, last) = (number / 3 % 8, number / 24);
+                key.resize(16 + usize::try_from(length).expect("small"), 7);
+                key.extend(
+                    last.to_le_bytes()
+                        .into_iter()
+                        .take(if last == 0 { 0 } else { 5 }),
+                );
+                key
             },
         })
     }

@@ -1,0 +1,72 @@
+//! The rules of a tree, checked.
+
+use super::{Descent, NO_BOUND, Node, Range, Tree, violation};
+use crate::Result;
+
+/// What is checked of every tree.
+pub(crate) trait Checks: Tree {
+    /// Checks what trees have in common, while nobody writes, and visits all nodes. Returns their
+    /// number.
+    ///
+    /// # Errors
+    /// The first violation.
+    fn check_levels<'a>(
+        &'a self,
+        visit: &mut dyn FnMut(Self::Node<'a>) -> Result<()>,
+    ) -> Result<u64> {
+        let (mut first, mut nodes) = (self.top()?, 0);
+        loop {
+            let (mut node, level) = (first, first.head().level());
+            let mut low = 0;
+            loop {
+                let range = node.head().range();
+                if range.is_dead() || range.level() != level {
+                    return Err(violation("the state of a node", node.at()));
+                }
+                let is_rising = match range.is_last() {
+                    true => range.bound == NO_BOUND,
+                    false => range.bound > low,
+                };
+                if node.head().low() != low || !is_rising {
+                    return Err(violation("the range of a node", node.at()));
+                }
+                self.check_children(node, range)?;
+                visit(node)?;
+                nodes += 1;
+                if range.is_last() {
+                    break;
+                }
+                low = range.bound;
+                node = self.node(range.neighbour)?;
+            }
+            if level == 0 {
+                return Ok(nodes);
+            }
+            let below = self.node(first.child(0))?;
+            if below.head().level() + 1 != level {
+                return Err(violation("the level of a node", below.at()));
+            }
+            first = below;
+        }
+    }
+
+    /// Checks the entries of an inner node.
+    fn check_children(&self, node: Self::Node<'_>, range: Range) -> Result<()> {
+        if range.level() == 0 {
+            return Ok(());
+        }
+        let entries = node.entries(range);
+        if entries.first().map(|(key, _)| *key) != Some(node.head().low()) {
+            return Err(violation("the first slot of a node", node.at()));
+        }
+        for (key, at) in entries {
+            let child = self.node(at)?;
+            if child.head().low() != key || child.head().level() + 1 != range.level() {
+                return Err(violation("a child of a node", node.at()));
+            }
+        }
+        Ok(())
+    }
+}
+
+impl<T: Tree> Checks for T {}

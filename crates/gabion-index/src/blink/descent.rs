@@ -1,0 +1,119 @@
+//! The way down a tree, and to the right where a split is not known above.
+
+use std::sync::atomic::Ordering;
+
+use super::{Locked, Node, Tree, damaged};
+use crate::Result;
+
+/// Nodes that recovery looks at for one block: more than any sound tree needs.
+const FIND_STEPS_MAX: u32 = 10_000;
+
+/// A locked leaf, and perhaps a node that its parent does not know.
+pub(crate) type LockedLeaf<'a, N> = (Locked<'a, N>, Option<N>);
+
+/// How nodes are found.
+pub(crate) trait Descent: Tree {
+    /// The topmost node.
+    #[inline]
+    fn top(&self) -> Result<Self::Node<'_>> {
+        // ORDER: Acquire pairs with the release in `grow`.
+        self.node(self.top_word().load(self.medium(), Ordering::Acquire))
+    }
+
+    /// The node of a level that `key` belongs to, which others may split or give up meanwhile; none
+    /// if the tree has no such level any more, or is gone.
+    #[inline]
+    fn descend(&self, level: u64, key: u64) -> Result<Option<Self::Node<'_>>> {
+        self.descend_by(level, key, |_, _| ())
+    }
+
+    /// As [`Descent::descend`], telling of each step to the right: from which node to which.
+    #[inline]
+    fn descend_by<'a>(
+        &'a self,
+        level: u64,
+        key: u64,
+        mut step: impl FnMut(Self::Node<'a>, Self::Node<'a>),
+    ) -> Result<Option<Self::Node<'a>>> {
+        'top: loop {
+            let mut node = self.top()?;
+            loop {
+                node.prefetch();
+                let range = node.head().range();
+                if range.is_dead() || key < node.head().low() {
+                    if self.is_gone() {
+                        return Ok(None);
+                    }
+                    continue 'top;
+                }
+                if !range.is_below_bound(key) {
+                    let neighbour = self.node(range.neighbour)?;
+                    step(node, neighbour);
+                    node = neighbour;
+                } else if range.level() <= level {
+                    return Ok(Some(node).filter(|_| range.level() == level));
+                } else {
+                    let child = self.node(node.child(key))?;
+                    if child.head().level() + 1 != range.level() {
+                        return Err(damaged(child.at()));
+                    }
+                    node = child;
+                }
+            }
+        }
+    }
+
+    /// Locks the leaf that `key` belongs to. With it comes the last node that was
+    /// reached from its left neighbour: its parent may not know of it.
+    /// None if the tree is gone.
+    fn lock_leaf(&self, key: u64) -> Result<Option<LockedLeaf<'_, Self::Node<'_>>>> {
+        loop {
+            let mut stray = None;
+            let leaf = self.descend_by(0, key, |from, to| {
+                stray = Some(to);
+                if self.locks().is_locked(from.at()) {
+                    // DURABLE: the link, before anything that is only reached over it.
+                    self.medium().persist(from.head());
+                }
+            })?;
+            let Some(leaf) = leaf else {
+                return Ok(None);
+            };
+            if let Some(leaf) = self.lock(leaf, key) {
+                return Ok(Some((leaf, stray)));
+            }
+        }
+    }
+
+    /// Locks a node and puts it in order; none if `key` does not belong there any more.
+    fn lock<'a>(&'a self, node: Self::Node<'a>, key: u64) -> Option<Locked<'a, Self::Node<'a>>> {
+        let lock = self.locks().lock(node.at());
+        let range = node.head().range();
+        range.has(key).then(|| self.tidy(node, range, lock))
+    }
+}
+
+impl<T: Tree> Descent for T {}
+
+/// The node of a level that `low` belongs to, from the topmost on, while nobody writes. For
+/// recovery, which is asked about blocks before there is a tree.
+pub(crate) fn find<'a, N: Node<'a>>(
+    node_at: impl Fn(u64) -> Option<N>,
+    top: u64,
+    level: u64,
+    low: u64,
+) -> Option<N> {
+    let mut node = node_at(top)?;
+    for _ in 0..FIND_STEPS_MAX {
+        let range = node.head().range();
+        let next = if !range.is_below_bound(low) {
+            range.neighbour
+        } else if range.level() == level {
+            return Some(node);
+        } else {
+            node.entry_upto(low)?.1
+        };
+        node = node_at(next)?;
+    }
+    None
+}

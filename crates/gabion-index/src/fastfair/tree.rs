@@ -1,0 +1,126 @@
+//! The tree of nodes: what `blink.rs` is told of them.
+
+use gabion_media::pmem::{Medium, PAtomicU64, Pool};
+
+use super::layout::{node_align, node_bytes};
+use super::node::{MOVES_LEFT, MOVES_RIGHT, Node, image};
+use super::{FastFair, node_at};
+use crate::blink::{self, Plan, Range};
+use crate::node_lock::{NodeLock, NodeLocks};
+use crate::{Error, Result};
+
+/// A node that is locked and has no dead slot.
+pub(super) type Locked<'a, const N: usize> = blink::Locked<'a, Node<'a, N>>;
+
+/// A level 0 that is not there, which every tree has.
+#[cold]
+pub(super) fn no_leaf() -> Error {
+    Error::Damaged {
+        what: "the topmost node of a FAST&FAIR tree",
+        offset: 0,
+    }
+}
+
+impl<const N: usize> Locked<'_, N> {
+    /// The slot of `key`, or the one where it would go.
+    pub(super) fn locate(&self, key: u64) -> std::result::Result<usize, usize> {
+        let rank = self.node.rank(key);
+        match rank.checked_sub(1) {
+            Some(slot) if self.node.key(slot) == key => Ok(slot),
+            _ => Err(rank),
+        }
+    }
+}
+
+impl<const N: usize> blink::Tree for FastFair<N> {
+    type Node<'a> = Node<'a, N>;
+
+    const ROOM: usize = N;
+    const ALIGN: u64 = node_align(N);
+
+    fn pool(&self) -> &Pool {
+        &self.pool
+    }
+
+    #[inline]
+    fn medium(&self) -> &Medium {
+        &self.medium
+    }
+
+    #[inline]
+    fn locks(&self) -> &NodeLocks {
+        &self.locks
+    }
+
+    #[inline]
+    fn node(&self, at: u64) -> Result<Node<'_, N>> {
+        node_at(&self.medium, at).ok_or(Error::Damaged {
+            what: "a link or a slot of a FAST&FAIR tree",
+            offset: at,
+        })
+    }
+
+    #[inline]
+    fn top_word(&self) -> &PAtomicU64 {
+        &self.header().top
+    }
+
+    fn top_lock(&self) -> u64 {
+        self.header.raw()
+    }
+
+    /// Recovery finds a node by its level and its low, which the node itself tells.
+    fn hint(&self) -> u64 {
+        0
+    }
+
+    fn image(plan: &Plan, entries: &[(u64, u64)]) -> Vec<u8> {
+        debug_assert!(node_bytes(N) == 48 + 16 * N as u64, "a node's bytes");
+        image::<N>(plan, entries)
+    }
+
+    /// Closes the slot that a crash left dead.
+    fn tidy<'a>(&'a self, node: Node<'a, N>, range: Range, lock: NodeLock<'a>) -> Locked<'a, N> {
+        let survey = node.survey(range.bound);
+        let count = survey.count;
+        let mut locked = Locked {
+            node,
+            range,
+            count,
+            lock,
+        };
+        if let Some(dead) = survey.dead {
+            self.remove_at(&mut locked, dead);
+        }
+        locked
+    }
+
+    fn insert_entry<'a>(&'a self, node: &Locked<'a, N>, entry: (u64, u64)) {
+        self.insert_at(node, node.node.rank(entry.0), entry);
+    }
+
+    fn remove_entry<'a>(&'a self, node: &mut Locked<'a, N>, key: u64) {
+        if let Ok(slot) = node.locate(key) {
+            self.remove_at(node, slot);
+        }
+    }
+
+    fn clear_behind<'a>(&'a self, node: &Locked<'a, N>) {
+        node.node.clear_from(&self.medium, node.count);
+    }
+}
+
+impl<const N: usize> FastFair<N> {
+    /// Inserts an entry into a node that has room for it.
+    pub(super) fn insert_at(&self, node: &Locked<'_, N>, slot: usize, entry: (u64, u64)) {
+        node.lock.set_turn(MOVES_RIGHT);
+        node.node.insert(&self.medium, slot, node.count, entry);
+    }
+
+    /// Takes an entry out of a node.
+    pub(super) fn remove_at(&self, node: &mut Locked<'_, N>, slot: usize) {
+        node.lock.set_turn(MOVES_LEFT);
+        node.node.remove(&self.medium, slot, node.count);
+        node.count -= 1;
+    }
+}

@@ -1,0 +1,193 @@
+//! The invariants, checked; and what the registry knows of the tree.
+
+use std::sync::atomic::Ordering;
+
+use gabion_media::pmem::Pool;
+
+use super::layer::{Layer, above};
+use super::node::Node;
+use super::readpath::Target;
+use super::{Masstree, slice};
+use crate::blink::{Checks, Node as _};
+use crate::index::{Checked, Index, Makers, OrderedIndex, visit_by_scans};
+use crate::registry::{Kind, Persists, Reads, Registered};
+use crate::{Error, Item, Result};
+
+impl<K: Item + ?Sized> Masstree<K> {
+    /// Number of entries; exact if nobody writes. Reads all leaves.
+    ///
+    /// # Errors
+    /// Damage on the medium.
+    pub fn len(&self) -> Result<u64> {
+        let mut count = 0;
+        visit_by_scans(self, &mut |_: &K, _| count += 1)?;
+        Ok(count)
+    }
+
+    /// Whether there is no entry.
+    ///
+    /// # Errors
+    /// Damage on the medium.
+    pub fn is_empty(&self) -> Result<bool> {
+        Ok(self.len()? == 0)
+    }
+
+    /// Gives up all nodes and layers that hold nothing, as far as deletes have not done so.
+    ///
+    /// # Errors
+    /// Damage on the medium.
+    pub fn compact(&self) -> Result<()> {
+        self.prune_all()
+    }
+
+    /// Checks all invariants, while nobody writes.
+    ///
+    /// # Errors
+    /// The first violation.
+    pub fn check(&self) -> Result<Checked> {
+        let mut checked = Checked::default();
+        let mut layers = vec![self.root];
+        while let Some(first) = layers.pop() {
+            let layer = self.layer(first);
+            // The first leaf of all lies in the block of the root, which counts in its place.
+            checked.blocks += layer.check_levels(&mut |node| {
+                if node.head().low() == 0 && node.head().level() == 0 && node.at != first {
+                    return Err(violation("the first leaf of a layer", node));
+                }
+                self.check_order(node)?;
+                if node.head().level() == 0 {
+                    self.check_leaf(&layer, node, &mut checked, &mut layers)?;
+                }
+                Ok(())
+            })?;
+        }
+        Ok(checked)
+    }
+
+    /// Checks the order of a node.
+    fn check_order(&self, node: Node<'_>) -> Result<()> {
+        let permutation = node.permutation();
+        let slices = (0..permutation.count()).map(|rank| node.slice(permutation.slot(rank)));
+        let slices: Vec<u64> = slices.collect();
+        let is_rising = slices.is_sorted_by(|one, two| one < two);
+        let is_above = slices
+            .first()
+            .is_none_or(|first| *first >= node.head().low());
+        if permutation.is_sound() && is_rising && is_above {
+            return Ok(());
+        }
+        Err(violation("the order of a node", node))
+    }
+
+    /// Checks and counts what the entries of a leaf lead to.
+    fn check_leaf(
+        &self,
+        layer: &Layer<'_>,
+        leaf: Node<'_>,
+        checked: &mut Checked,
+        layers: &mut Vec<u64>,
+    ) -> Result<()> {
+        for (word, value) in leaf.entries(leaf.head().range()) {
+            if slice::is_last::<K>(word) {
+                checked.entries += 1;
+                continue;
+            }
+            match Target::new(&self.medium, value)? {
+                Target::Rest(record) => {
+                    if record.slice() != word || record.rest(&self.medium).is_empty() {
+                        return Err(violation("a record", leaf));
+                    }
+                    checked.entries += 1;
+                    checked.blocks += 1;
+                }
+                Target::Layer(first) => {
+                    let above = above(&self.medium, first);
+                    // ORDER: Relaxed: these words do not change.
+                    let words = above.map(|above| {
+                        let first = above.first.load(&self.medium, Ordering::Relaxed);
+                        (first, above.slice.load(&self.medium, Ordering::Relaxed))
+                    });
+                    if words != Some((layer.first, word)) {
+                        return Err(violation("the place of a layer", leaf));
+                    }
+                    layers.push(first);
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+fn violation(what: &'static str, node: Node<'_>) -> Error {
+    Error::Damaged {
+        what,
+        offset: node.at,
+    }
+}
+
+impl<K: Item + ?Sized> Index<K> for Masstree<K> {
+    fn get(&self, key: &K) -> Result<Option<u64>> {
+        Masstree::get(self, key)
+    }
+
+    fn insert(&self, key: &K, value: u64) -> Result<Option<u64>> {
+        Masstree::insert(self, key, value)
+    }
+
+    fn update(&self, key: &K, value: u64) -> Result<Option<u64>> {
+        Masstree::update(self, key, value)
+    }
+
+    fn remove(&self, key: &K) -> Result<Option<u64>> {
+        Masstree::remove(self, key)
+    }
+
+    fn len(&self) -> Result<u64> {
+        Masstree::len(self)
+    }
+
+    fn for_each(&self, visit: &mut dyn FnMut(&K, u64)) -> Result<()> {
+        visit_by_scans(self, visit)
+    }
+
+    fn compact(&self) -> Result<()> {
+        Masstree::compact(self)
+    }
+
+    fn check(&self) -> Result<Checked> {
+        Masstree::check(self)
+    }
+
+    fn pool(&self) -> &Pool {
+        Masstree::pool(self)
+    }
+
+    fn ordered(&self) -> Option<&dyn OrderedIndex<K>> {
+        Some(self)
+    }
+}
+
+const fn makers<K: Item + ?Sized>() -> Makers<K> {
+    Makers {
+        pool_options: Masstree::<K>::pool_options,
+        create: |pool, _| Ok(Box::new(Masstree::<K>::create(pool)?)),
+        open: |pool| Ok(Box::new(Masstree::<K>::open(pool)?)),
+        create_ordered: Some(|pool, _| Ok(Box::new(Masstree::<K>::create(pool)?))),
+    }
+}
+
+/// What the registry knows.
+pub(crate) static REGISTERED: Registered = Registered {
+    name: "p-masstree",
+    title: "P-Masstree",
+    kind: Kind::Tree,
+    reads: Reads::Optimistic,
+    persists: Persists {
+        insert: 2,
+        update: 1,
+        remove: 1,
+    },
+    source: "Y. Mao et al., EuroSys 2012; S. K. Lee et al., SOSP 2019",
+    words: makers(),
+    strings: Some(makers()),
+};

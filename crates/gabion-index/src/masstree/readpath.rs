@@ -1,0 +1,202 @@
+//! Reads: through the layers without locks.
+
+use std::sync::atomic::Ordering;
+
+use gabion_media::pmem::{Medium, POff};
+
+use super::layer::Layer;
+use super::layout::{RECORD_BYTES, Record, TO_LAYER};
+use super::node::Node;
+use super::{Masstree, damaged, slice};
+use crate::blink::{Descent, Range};
+use crate::node_lock::Stamp;
+use crate::{Item, Result};
+
+/// What a slice with more behind it leads to.
+pub(super) enum Target<'a> {
+    /// The rest of one key.
+    Rest(Rest<'a>),
+    /// The layer with this first leaf.
+    Layer(u64),
+}
+
+/// A record.
+#[derive(Clone, Copy)]
+pub(super) struct Rest<'a> {
+    pub(super) record: &'a Record,
+    pub(super) at: u64,
+    len: u64,
+}
+
+/// What a layer knows of a key.
+pub(super) enum Known {
+    /// It is not there.
+    Nothing,
+    /// Its value.
+    Value(u64),
+    /// The layer with this first leaf knows.
+    Below(u64),
+}
+
+impl<'a> Target<'a> {
+    /// What a reference leads to.
+    pub(super) fn new(medium: &'a Medium, reference: u64) -> Result<Target<'a>> {
+        if reference & TO_LAYER != 0 {
+            let first = reference & !TO_LAYER;
+            let node = Node::new(medium, first).filter(|_| reference > TO_LAYER);
+            return node
+                .map(|_| Target::Layer(first))
+                .ok_or_else(|| damaged(first));
+        }
+        Rest::new(medium, reference)
+            .map(Target::Rest)
+            .ok_or_else(|| damaged(reference))
+    }
+}
+
+// ORDER: Acquire throughout: pairs with the release that made the record reachable, and for values
+// with that of an update.
+impl<'a> Rest<'a> {
+    /// The record at an offset, if there can be one.
+    pub(super) fn new(medium: &'a Medium, at: u64) -> Option<Rest<'a>> {
+        let record: &Record = medium.try_at(POff::new(at))?;
+        medium.touch(record);
+        let len = record.len.peek(Ordering::Acquire);
+        let end = at.checked_add(RECORD_BYTES)?.checked_add(len)?;
+        (at != 0 && end <= medium.len()).then_some(Rest { record, at, len })
+    }
+
+    /// Bytes of the record.
+    pub(super) fn bytes(&self) -> u64 {
+        RECORD_BYTES + self.len
+    }
+
+    /// The value.
+    pub(super) fn value(&self) -> u64 {
+        self.record.value.peek(Ordering::Acquire)
+    }
+
+    /// The slice that leads here.
+    pub(super) fn slice(&self) -> u64 {
+        self.record.slice.peek(Ordering::Acquire)
+    }
+
+    /// Whether these bytes are the rest of the key.
+    pub(super) fn is(&self, medium: &Medium, rest: &[u8]) -> bool {
+        self.len == rest.len() as u64 && medium.equals(self.at + RECORD_BYTES, rest)
+    }
+
+    /// The rest of the key.
+    pub(super) fn rest(&self, medium: &Medium) -> Vec<u8> {
+        let mut bytes = vec![0; usize::try_from(self.len).unwrap_or(0)];
+        medium.read(self.at + RECORD_BYTES, &mut bytes);
+        bytes
+    }
+}
+
+/// A leaf as a reader found it.
+#[derive(Clone, Copy)]
+pub(super) struct Glance<'a> {
+    pub(super) leaf: Node<'a>,
+    pub(super) stamp: Stamp,
+    pub(super) range: Range,
+}
+
+impl<'t> Layer<'t> {
+    /// Looks at a leaf.
+    #[inline]
+    pub(super) fn glance<'a>(&self, leaf: Node<'a>) -> Glance<'a> {
+        let stamp = self.locks.stamp(leaf.at);
+        let range = leaf.body.head.range();
+        Glance { leaf, stamp, range }
+    }
+
+    /// Whether what was read of a leaf since a glance was in it all at one moment: there was no
+    /// writer, or one, which makes one change.
+    #[inline]
+    pub(super) fn is_still(&self, glance: &Glance<'_>) -> bool {
+        let range = glance.leaf.body.head.range();
+        // After the range: who sees the lock as it was sees a range that was made before.
+        range == glance.range && self.locks.stamp(glance.leaf.at) == glance.stamp
+    }
+
+    /// What this layer knows of a key with this slice; `rest` is what the key has behind the slice,
+    /// if that is not its last. None if the layer is gone. Sets `must_fence` if what was seen was
+    /// flushed, and must be fenced before anybody relies on it.
+    #[inline]
+    pub(super) fn look(
+        &self,
+        slice: u64,
+        rest: Option<&[u8]>,
+        must_fence: &mut bool,
+    ) -> Result<Option<Known>> {
+        loop {
+            let Some(leaf) = self.descend(0, slice)? else {
+                return Ok(None);
+            };
+            let glance = self.glance(leaf);
+            if !glance.range.has(slice) {
+                continue;
+            }
+            let slot = leaf.find(slice);
+            let value = slot.map(|slot| leaf.value(slot));
+            if !self.is_still(&glance) {
+                continue;
+            }
+            let (known, record) = match (value, rest) {
+                (None, _) => (Known::Nothing, None),
+                (Some(value), None) => (Known::Value(value), None),
+                (Some(value), Some(rest)) => match Target::new(self.medium, value)? {
+                    Target::Layer(first) => (Known::Below(first), None),
+                    Target::Rest(record) if record.is(self.medium, rest) => {
+                        (Known::Value(record.value()), Some(record))
+                    }
+                    Target::Rest(_) => (Known::Nothing, None),
+                },
+            };
+            // The record was the slice's while its value was read, and the lock of the leaf its.
+            if record.is_some() && !self.is_still(&glance) {
+                continue;
+            }
+            if glance.stamp.is_locked() {
+                leaf.flush(self.medium, slot);
+                if let Some(record) = record {
+                    self.medium.flush(&record.record.value);
+                }
+                *must_fence = true;
+            }
+            return Ok(Some(known));
+        }
+    }
+}
+
+impl<K: Item + ?Sized> Masstree<K> {
+    /// The value of `key`.
+    ///
+    /// # Errors
+    /// Damage on the medium.
+    #[inline]
+    pub fn get(&self, key: &K) -> Result<Option<u64>> {
+        let _guard = self.pool.enter();
+        'root: loop {
+            let mut must_fence = false;
+            let (mut first, mut depth) = (self.root, 0);
+            let value = loop {
+                let word = slice::of(key, depth);
+                let rest = (!slice::is_last::<K>(word)).then(|| slice::rest(key, depth));
+                match self.layer(first).look(word, rest, &mut must_fence)? {
+                    None => continue 'root,
+                    Some(Known::Nothing) => break None,
+                    Some(Known::Value(value)) => break Some(value),
+                    Some(Known::Below(below)) => first = below,
+                }
+                depth += 1;
+            };
+            if must_fence {
+                // DURABLE: what was seen of writers who are at work.
+                self.medium.fence();
+            }
+            return Ok(value);
+        }
+    }
+}

@@ -1,0 +1,142 @@
+//! Making a tree, and finding it again.
+
+use std::marker::PhantomData;
+use std::sync::atomic::Ordering;
+
+use gabion_media::pmem::{Claim, Medium, Pool, PoolOptions, Reachable};
+
+use super::Masstree;
+use super::layer::above;
+use super::layout::{
+    FIRST_BYTES, HINT_BITS, HINT_LAYER, HINT_NODE, HINT_RECORD, NODE_BYTES, TO_LAYER,
+};
+use super::node::{Node, image};
+use super::readpath::Rest;
+use crate::blink::{self, Node as _, Plan};
+use crate::index::root_of;
+use crate::node_lock::NodeLocks;
+use crate::root::{self, ROOT_BYTES};
+use crate::{Error, Item, Result};
+
+/// Layers that recovery looks at for one block, at the most.
+const LAYERS_MAX: u32 = 1 << 20;
+
+impl<K: Item + ?Sized> Masstree<K> {
+    const MAGIC: u64 = u64::from_le_bytes(if K::IS_WORD {
+        *b"GbMassW1"
+    } else {
+        *b"GbMassS1"
+    });
+
+    /// Makes an empty tree the root of `pool`.
+    ///
+    /// A crash before the return leaves the tree or a pool without root, and then nothing is lost
+    /// but time.
+    ///
+    /// # Errors
+    /// The pool has a root already, or no space.
+    pub fn create(pool: &Pool) -> Result<Self> {
+        let fill = |first| {
+            pool.write(first, &image(&Plan::lone(0), first, &[]));
+            pool.flush_range(first, NODE_BYTES);
+        };
+        let root = root::create_filled(pool, NODE_BYTES, fill, |_| vec![Self::MAGIC])?;
+        Ok(Self::with(pool, root))
+    }
+
+    /// Finds the tree that is the root of `pool`. Reads the root and the head of one node.
+    ///
+    /// # Errors
+    /// No such tree there, or a damaged root.
+    pub fn open(pool: &Pool) -> Result<Self> {
+        let (root, _) = root::find(pool, Self::MAGIC)?;
+        let first = root + ROOT_BYTES;
+        match Node::new(pool, first) {
+            Some(_) => Ok(Self::with(pool, root)),
+            None => Err(Error::Damaged {
+                what: "the first leaf of a Masstree",
+                offset: first,
+            }),
+        }
+    }
+
+    /// Options of pools for trees: the layout id, and how recovery finds what is in use. Whoever
+    /// makes or opens the pool sets the rest.
+    #[must_use]
+    pub fn pool_options() -> PoolOptions {
+        PoolOptions {
+            layout: Self::MAGIC,
+            reachable: Reachable::ask_fn(is_referenced),
+            ..PoolOptions::default()
+        }
+    }
+
+    fn with(pool: &Pool, root: u64) -> Self {
+        Masstree {
+            medium: Medium::clone(pool),
+            pool: pool.clone(),
+            root: root + ROOT_BYTES,
+            locks: NodeLocks::new(),
+            keys: PhantomData,
+        }
+    }
+}
+
+/// What recovery of the pool asks: whether a tree durably refers to a block, of the kind and in the
+/// layer that the hint tells. The pool itself answers for its root.
+fn is_referenced(medium: &Medium, claim: Claim) -> bool {
+    let at = claim.block.raw();
+    let first = claim.hint & !HINT_BITS;
+    match claim.hint & HINT_BITS {
+        HINT_LAYER => claim.size >= FIRST_BYTES && is_layer_in_use(medium, at),
+        HINT_NODE => {
+            let claimed = Node::new(medium, at).filter(|_| claim.size >= NODE_BYTES);
+            let found = claimed
+                .and_then(|node| find(medium, first, node.head().level(), node.head().low()));
+            found.is_some_and(|node| node.at == at) && is_layer_in_use(medium, first)
+        }
+        HINT_RECORD => {
+            let claimed = Rest::new(medium, at).filter(|record| claim.size >= record.bytes());
+            let is_there = |record: Rest<'_>| entry(medium, first, record.slice()) == Some(at);
+            claimed.is_some_and(is_there) && is_layer_in_use(medium, first)
+        }
+        _ => false,
+    }
+}
+
+/// Whether the layer with this first leaf is reached from the layer of first slices.
+fn is_layer_in_use(medium: &Medium, mut first: u64) -> bool {
+    let root = root_of(medium) + ROOT_BYTES;
+    for _ in 0..LAYERS_MAX {
+        if first == root {
+            return true;
+        }
+        let Some(above) = above(medium, first) else {
+            return false;
+        };
+        // ORDER: Relaxed: for recovery, when nobody writes.
+        let parent = above.first.load(medium, Ordering::Relaxed);
+        let slice = above.slice.load(medium, Ordering::Relaxed);
+        if entry(medium, parent, slice) != Some(first | TO_LAYER) {
+            return false;
+        }
+        first = parent;
+    }
+    false
+}
+
+/// The node of a level of a layer that `low` belongs to, while nobody writes.
+fn find(medium: &Medium, first: u64, level: u64, low: u64) -> Option<Node<'_>> {
+    // ORDER: Relaxed: as above.
+    let top = Node::new(medium, first)?
+        .body
+        .top
+        .load(medium, Ordering::Relaxed);
+    blink::find(|at| Node::new(medium, at), top, level, low)
+}
+
+/// What a slice of a layer leads to, while nobody writes.
+fn entry(medium: &Medium, first: u64, slice: u64) -> Option<u64> {
+    let leaf = find(medium, first, 0, slice)?;
+    Some(leaf.value(leaf.find(slice)?))
+}

@@ -1,0 +1,164 @@
+//! Scans: leaf by leaf, and into the layers between.
+
+use std::borrow::Borrow;
+
+use super::layer::Layer;
+use super::readpath::Target;
+use super::{Masstree, slice};
+use crate::blink::{Descent, Node as _};
+use crate::{Item, OrderedIndex, Result};
+
+/// Times that a leaf is copied without its lock before it is copied with it.
+const TRIES: u32 = 4;
+
+/// Entries of a leaf, as they were at one moment; all of them durable.
+pub(super) struct Copied {
+    pub(super) entries: Vec<(u64, Content)>,
+    /// Where the next leaf begins, if there is one.
+    pub(super) next: Option<u64>,
+}
+
+/// What a slice leads to.
+pub(super) enum Content {
+    /// The value of the key that ends with the slice.
+    Value(u64),
+    /// The rest of a key, and its value.
+    Rest(Vec<u8>, u64),
+    /// A layer.
+    Layer(u64),
+}
+
+/// A layer that a scan is in.
+struct Frame {
+    first: u64,
+    /// Whether the keys of the layer agree with that from which the scan begins, so far.
+    is_bounded: bool,
+    /// What comes next, the last one first.
+    pending: Vec<(u64, Content)>,
+    /// Where to go on behind that.
+    next: Option<u64>,
+}
+
+impl<K: Item + ?Sized> Masstree<K> {
+    /// The entries of the leaf of a slice, from that on; none if the layer is gone.
+    pub(super) fn copy(&self, layer: &Layer<'_>, from: u64) -> Result<Option<Copied>> {
+        let mut tries = 0;
+        loop {
+            let Some(leaf) = layer.descend(0, from)? else {
+                return Ok(None);
+            };
+            let lock = (tries >= TRIES).then(|| self.locks.lock(leaf.at));
+            let glance = layer.glance(leaf);
+            let is_quiet = || {
+                let is_free = lock.is_some() || !glance.stamp.is_locked();
+                is_free && layer.is_still(&glance)
+            };
+            if !glance.range.has(from) {
+                continue;
+            }
+            tries += 1;
+            let mut entries = leaf.entries(glance.range);
+            // What an entry leads to has a meaning only if it was there at one moment.
+            if !is_quiet() {
+                continue;
+            }
+            entries.retain(|(slice, _)| *slice >= from);
+            let entries = entries
+                .into_iter()
+                .map(|(slice, value)| Ok((slice, self.content(slice, value)?)));
+            let entries = entries.collect::<Result<Vec<_>>>()?;
+            if is_quiet() {
+                let next = (!glance.range.is_last()).then_some(glance.range.bound);
+                return Ok(Some(Copied { entries, next }));
+            }
+        }
+    }
+
+    fn content(&self, slice: u64, value: u64) -> Result<Content> {
+        if slice::is_last::<K>(slice) {
+            return Ok(Content::Value(value));
+        }
+        Ok(match Target::new(&self.medium, value)? {
+            Target::Layer(first) => Content::Layer(first),
+            Target::Rest(record) => Content::Rest(record.rest(&self.medium), record.value()),
+        })
+    }
+
+    /// Appends entries from `from` on until there are `end`. False if a layer was given up
+    /// meanwhile: then there may be more.
+    fn scan_once(&self, from: &K, end: usize, found: &mut Vec<(K::Owned, u64)>) -> Result<bool> {
+        // The slices that led to the layers of the frames but the first.
+        let mut before: Vec<u64> = Vec::new();
+        let mut frames = vec![Frame::new(self.root, true, slice::of(from, 0))];
+        while found.len() < end {
+            let depth = before.len();
+            let Some(frame) = frames.last_mut() else {
+                break;
+            };
+            let Some((word, content)) = frame.pending.pop() else {
+                let Some(start) = frame.next.take() else {
+                    frames.pop();
+                    before.pop();
+                    continue;
+                };
+                let Some(mut copy) = self.copy(&self.layer(frame.first), start)? else {
+                    return Ok(false);
+                };
+                copy.entries.reverse();
+                (frame.pending, frame.next) = (copy.entries, copy.next);
+                continue;
+            };
+            let is_bounded = frame.is_bounded && word == slice::of(from, depth);
+            match content {
+                Content::Value(value) => {
+                    found.push((slice::key::<K>(&before, word, &[]), value));
+                }
+                Content::Rest(rest, value) => {
+                    if !is_bounded || &rest[..] >= slice::rest(from, depth) {
+                        found.push((slice::key::<K>(&before, word, &rest), value));
+                    }
+                }
+                Content::Layer(first) => {
+                    before.push(word);
+                    let start = match is_bounded {
+                        true => slice::of(from, depth + 1),
+                        false => 0,
+                    };
+                    frames.push(Frame::new(first, is_bounded, start));
+                }
+            }
+        }
+        Ok(true)
+    }
+}
+
+impl Frame {
+    fn new(first: u64, is_bounded: bool, start: u64) -> Frame {
+        Frame {
+            first,
+            is_bounded,
+            pending: Vec::new(),
+            next: Some(start),
+        }
+    }
+}
+
+impl<K: Item + ?Sized> OrderedIndex<K> for Masstree<K> {
+    fn scan(&self, from: &K, limit: usize, found: &mut Vec<(K::Owned, u64)>) -> Result<()> {
+        let _guard = self.pool.enter();
+        let begin = found.len();
+        let end = begin.saturating_add(limit);
+        let mut is_whole = self.scan_once(from, end, found)?;
+        while !is_whole {
+            // From behind the last one that was found.
+            let last = found.get(begin..).and_then(<[_]>::last);
+            let next = last.map(|(key, _)| key.borrow().successor());
+            is_whole = match next {
+                Some(Some(next)) => self.scan_once(next.borrow(), end, found)?,
+                Some(None) => true,
+                None => self.scan_once(from, end, found)?,
+            };
+        }
+        Ok(())
+    }
+}

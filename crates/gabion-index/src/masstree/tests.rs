@@ -1,0 +1,189 @@
+//! The tree in special situations, and the bugs that were published of others.
+
+use gabion_media::pmem::{PAtomicU64, Pool, PoolOptions};
+
+use super::{Masstree, REGISTERED};
+use crate::suite::words::{check, fill_the_pool, grow_by_threads};
+use crate::suite::{Keys, interleaved};
+use crate::{Error, Item, OrderedIndex};
+
+fn tree<K: Item + ?Sized>(size: u64) -> Masstree<K> {
+    let pool = Pool::anonymous(PoolOptions {
+        size,
+        heaps: 4,
+        ..Masstree::<K>::pool_options()
+    });
+    Masstree::create(&pool.expect("a pool in memory")).expect("a tree")
+}
+
+/// No block of the pool is lost, and all invariants hold.
+fn check_strings(tree: &Masstree<[u8]>, entries: u64) -> u64 {
+    let checked = tree.check().expect("sound");
+    assert_eq!(
+        (checked.entries, tree.len().expect("sound")),
+        (entries, entries)
+    );
+    tree.pool().collect();
+    assert_eq!(checked.blocks, tree.pool().stats().used_blocks);
+    checked.blocks
+}
+
+/// The published code compares strings wrongly whose length is no multiple of eight, and has
+/// trouble with keys that begin others.
+#[test]
+fn keys_that_begin_others_are_keys() {
+    let tree: Masstree<[u8]> = tree(4 << 20);
+    let keys: Vec<Vec<u8>> = (0..60).map(|len| vec![b's'; len]).collect();
+    for (key, value) in keys.iter().rev().zip(0..) {
+        assert_eq!(tree.insert(key, value).expect("space"), None);
+        assert_eq!(tree.insert(key, value + 100).expect("space"), Some(value));
+    }
+    let mut found = Vec::new();
+    tree.scan(&keys[5], 50, &mut found).expect("sound");
+    assert!(found.iter().map(|(key, _)| key).eq(&keys[5..55]));
+    check_strings(&tree, 60);
+    for (key, value) in keys.iter().rev().zip(100..) {
+        assert_eq!(tree.get(key).expect("sound"), Some(value));
+        assert_eq!(tree.remove(key).expect("sound"), Some(value));
+        assert_eq!(tree.get(key).expect("sound"), None);
+    }
+    assert_eq!(check_strings(&tree, 0), 1);
+}
+
+/// Keys with a long beginning in common need many layers, which go with them.
+#[test]
+fn layers_come_and_go() {
+    let tree: Masstree<[u8]> = tree(16 << 20);
+    let key = |number: u64| [vec![b'x'; 1000], number.to_le_bytes().to_vec()].concat();
+    tree.insert(&key(0), 0).expect("space");
+    assert_eq!(check_strings(&tree, 1), 2);
+    for number in 1..200 {
+        tree.insert(&key(number), number).expect("space");
+    }
+    assert!(check_strings(&tree, 200) > 142, "a layer for each 7 bytes");
+    for number in 0..200 {
+        assert_eq!(tree.get(&key(number)).expect("sound"), Some(number));
+        assert_eq!(tree.remove(&key(number)).expect("sound"), Some(number));
+    }
+    assert_eq!(check_strings(&tree, 0), 1);
+}
+
+/// Nodes whose entries were deleted take no space for long, in whatever order keys come and go.
+#[test]
+fn a_queue_does_not_grow() {
+    let tree: Masstree<u64> = tree(4 << 20);
+    let mut blocks_max = 0;
+    for key in 0..20_000_u64 {
+        tree.insert(&key, key).expect("space");
+        if key >= 100 {
+            assert_eq!(tree.remove(&(key - 100)).expect("sound"), Some(key - 100));
+        }
+        if key % 1000 == 999 {
+            check(&tree, 100);
+            blocks_max = blocks_max.max(tree.check().expect("sound").blocks);
+        }
+    }
+    assert!(blocks_max < 60, "{blocks_max} nodes for 100 keys");
+}
+
+/// The least and the greatest word are keys like any other, and borders of nodes too.
+#[test]
+fn the_greatest_word_is_a_key() {
+    let tree: Masstree<u64> = tree(1 << 20);
+    for distance in 0..100 {
+        let (low, high) = (distance, u64::MAX - distance);
+        assert_eq!(tree.insert(&high, high).expect("space"), None);
+        assert_eq!(tree.insert(&low, low).expect("space"), None);
+    }
+    let mut found = Vec::new();
+    tree.scan(&(u64::MAX - 3), 10, &mut found).expect("sound");
+    let last: Vec<_> = (0..4).rev().map(|distance| u64::MAX - distance).collect();
+    assert!(found.iter().map(|(key, _)| key).eq(&last));
+    check(&tree, 200);
+    for distance in 0..100 {
+        let high = u64::MAX - distance;
+        assert_eq!(tree.remove(&high).expect("sound"), Some(high));
+    }
+    check(&tree, 100);
+}
+
+#[test]
+fn threads_grow_a_tree_together() {
+    grow_by_threads(&tree(64 << 20));
+}
+
+/// When the pool is full, inserts fail, and everything else goes on.
+#[test]
+fn a_full_pool_leaves_the_tree_usable() {
+    fill_the_pool(&tree(320 << 10));
+}
+
+/// Threads that make and empty the same layers: no key is lost with a layer that is given up.
+#[test]
+fn threads_agree_about_layers() {
+    let tree: Masstree<[u8]> = tree(32 << 20);
+    std::thread::scope(|scope| {
+        for thread in 0..3_u64 {
+            let tree = &tree;
+            scope.spawn(move || {
+                let key = |number: u64| {
+                    let prefix = [b'a' + u8::try_from(number % 5).expect("small"); 20];
+                    [&prefix[..], &thread.to_le_bytes()[..1]].concat()
+                };
+                for round in 0..4000 {
+                    let key = key(round);
+                    assert_eq!(tree.insert(&key, round).expect("space"), None);
+                    assert_eq!(tree.get(&key).expect("sound"), Some(round));
+                    let mut found = Vec::new();
+                    tree.scan(&key, 1, &mut found).expect("sound");
+                    assert_eq!(found, [(key.clone(), round)]);
+                    assert_eq!(tree.remove(&key).expect("sound"), Some(round));
+                }
+            });
+        }
+    });
+    tree.compact().expect("sound");
+    assert_eq!(check_strings(&tree, 0), 1);
+}
+
+#[test]
+fn what_is_no_tree_is_refused() {
+    let pool = Pool::anonymous(PoolOptions {
+        size: 1 << 20,
+        ..Masstree::<u64>::pool_options()
+    })
+    .expect("a pool in memory");
+    assert!(matches!(Masstree::<u64>::open(&pool), Err(Error::NoRoot)));
+    let tree = Masstree::<u64>::create(&pool).expect("a tree");
+    let again = Masstree::<u64>::create(&pool);
+    assert!(matches!(again, Err(Error::RootTaken)));
+    assert!(matches!(Masstree::<[u8]>::open(&pool), Err(Error::NoRoot)));
+    tree.insert(&1, 1).expect("space");
+    let root = pool.root::<PAtomicU64>().raw();
+    for at in 0..64 {
+        let mut byte = [0];
+        pool.read(root + at, &mut byte);
+        pool.write(root + at, &[byte[0] ^ 1]);
+        assert!(Masstree::<u64>::open(&pool).is_err(), "byte {at}");
+        pool.write(root + at, &byte);
+    }
+    // The permutation, and the offset of the topmost node.
+    for at in [112, 113, 120, 126] {
+        let mut byte = [0];
+        pool.read(root + at, &mut byte);
+        pool.write(root + at, &[byte[0] ^ 8]);
+        assert!(tree.check().is_err(), "byte {at}");
+        pool.write(root + at, &byte);
+    }
+    check(&Masstree::<u64>::open(&pool).expect("a tree"), 1);
+}
+
+/// The published reader answers with what it sees. Here it first makes that durable if a writer may
+/// be between store and flush; without that, an answer is lost in a crash.
+#[test]
+fn a_reader_that_answers_before_the_answer_is_durable_is_caught() {
+    let keys = Keys::words(&REGISTERED).expect("words are keys");
+    interleaved::catch_readers(keys, |file| {
+        file.ends_with("masstree/readpath.rs") || file.ends_with("masstree/node.rs")
+    });
+}

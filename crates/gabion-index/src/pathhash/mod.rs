@@ -1,0 +1,109 @@
+//! Path hashing, the third of Level hashing's baselines.
+//!
+//! # Idea
+//! No entry ever moves. Cells form a binary tree upside down: only the cells of the top level are
+//! addressed by hashes, and each cell of a lower level stands by for the two above it. A key has
+//! two paths, from two cells of the top down, and goes to the first free cell on them. Eight levels
+//! are kept: those below would hold few cells and cost a look each. So an insert writes once, and a
+//! lookup may have to look at sixteen cells that are far from each other.
+//!
+//! # Layout, invariants, linearization, durability, recovery
+//! Those of all tables with two hashes, see [`twohash`](crate::twohash). Three cells share a line
+//! and its tokens; each level begins with a line of its own.
+//!
+//! ```text
+//! level 0   │0│1│2│3│4│5│6│7│    hash 1 ──► 2      hash 2 ──► 7
+//! level 1   │ 0 │ 1 │ 2 │ 3 │               1                 3
+//! level 2   │   0   │   1   │               0                 1
+//! ```
+//!
+//! # Deviations from the paper
+//! - A table of few cells has fewer levels, so that the two paths of a key need not meet.
+//! - The paper logs; tokens make that needless, as in the comparison of the Level hashing slides.
+//!
+//! # The paper's terms
+//! | paper | here |
+//! |---|---|
+//! | position sharing, standby position | the levels below 0 |
+//! | double-path hashing | the two hashes |
+//! | path shortening, reserved levels | [`LEVELS_MAX`] |
+//!
+//! Sources: P. Zuo, Y. Hua, "A write-friendly hashing scheme for non-volatile memory systems", MSST
+//! 2017; P. Zuo, Y. Hua, J. Wu, OSDI 2018, which compares with it.
+
+use crate::line::PAIRS;
+use crate::registry::Registered;
+use crate::twohash::{Scheme, Spot, TwoHash, registered};
+
+/// Levels of a table: the number that the paper finds best for its tables.
+pub const LEVELS_MAX: u32 = 8;
+
+const CELLS_OF_LINE: u64 = PAIRS as u64;
+
+/// Two paths for a key.
+#[derive(Debug)]
+pub struct Paths;
+
+/// A path hash table of words in a pool of persistent memory.
+pub type PathHash = TwoHash<Paths>;
+
+/// Levels of a table with so many bits.
+#[inline]
+fn levels(bits: u32) -> u32 {
+    bits.min(LEVELS_MAX)
+}
+
+/// Lines of a level.
+#[inline]
+fn lines_of_level(bits: u32, level: u32) -> u64 {
+    (1_u64 << (bits - level)).div_ceil(CELLS_OF_LINE)
+}
+
+impl Scheme for Paths {
+    const LAYOUT: u64 = u64::from_le_bytes(*b"GbPath_1");
+    const BITS_MIN: u32 = 2;
+    const MOVES_MAX: usize = 0;
+    const SEARCHED_MAX: usize = 0;
+
+    fn lines(bits: u32) -> u64 {
+        (0..levels(bits))
+            .map(|level| lines_of_level(bits, level))
+            .sum()
+    }
+
+    fn slots(bits: u32) -> u64 {
+        (0..levels(bits)).map(|level| 1 << (bits - level)).sum()
+    }
+
+    fn shared_bits(bits: u32) -> u32 {
+        bits + 1 - levels(bits)
+    }
+
+    #[inline]
+    fn spots(bits: u32, hashes: [u64; 2]) -> impl Iterator<Item = Spot> {
+        let [first, second] = hashes.map(|hash| hash >> (64 - bits));
+        let mut begin = 0;
+        (0..levels(bits)).flat_map(move |level| {
+            let spot = move |cell: u64| Spot {
+                line: begin + cell / CELLS_OF_LINE,
+                slots: 1 << (cell % CELLS_OF_LINE),
+            };
+            let (one, two) = (first >> level, second >> level);
+            let spots = [Some(spot(one)), (one != two).then(|| spot(two))];
+            begin += lines_of_level(bits, level);
+            spots.into_iter().flatten()
+        })
+    }
+}
+
+/// What the registry knows.
+pub(crate) static REGISTERED: Registered = registered::<Paths>(
+    "path",
+    "Path hashing",
+    "Zuo, Hua, MSST 2017; baseline of Zuo, Hua, Wu, OSDI 2018",
+);
+
+#[cfg(test)]
+mod tests {
+    crate::twohash::tests::twohash_tests!(super::Paths, super::REGISTERED);
+}

@@ -1,0 +1,151 @@
+//! The invariants, checked; and what the registry knows of the list.
+
+use std::borrow::Borrow;
+use std::collections::HashSet;
+
+use gabion_media::pmem::Pool;
+
+use super::layout::LEVELS;
+use super::node::Node;
+use super::{SkipList, damaged};
+use crate::index::{Checked, Index, Makers, OrderedIndex, visit_by_scans};
+use crate::registry::{Kind, Persists, Reads, Registered};
+use crate::{Error, Item, Result};
+
+impl<K: Item + ?Sized, const BITS: u32> SkipList<K, BITS> {
+    /// Number of entries; exact if nobody writes. Reads all nodes.
+    ///
+    /// # Errors
+    /// Damage on the medium.
+    pub fn len(&self) -> Result<u64> {
+        let _guard = self.pool.enter();
+        let (mut node, mut count) = (self.head(), 0);
+        while let Some(next) = self.next_of(&node, 0)? {
+            count += 1;
+            node = next;
+        }
+        Ok(count)
+    }
+
+    /// Whether there is no entry.
+    ///
+    /// # Errors
+    /// Damage on the medium.
+    pub fn is_empty(&self) -> Result<bool> {
+        Ok(self.head().next(0) == 0)
+    }
+
+    fn next_of(&self, node: &Node<'_>, level: usize) -> Result<Option<Node<'_>>> {
+        let at = node.next(level);
+        (at != 0).then(|| self.node(at)).transpose()
+    }
+
+    /// Checks all invariants, while nobody writes.
+    ///
+    /// # Errors
+    /// The first violation.
+    pub fn check(&self) -> Result<Checked> {
+        let mut on_level_0 = HashSet::new();
+        for level in 0..LEVELS {
+            let mut node = self.head();
+            let mut last: Option<K::Owned> = None;
+            while let Some(next) = self.next_of(&node, level)? {
+                let key = next.key::<K>(&self.medium);
+                let key = key.ok_or_else(|| damaged(next.at))?;
+                let is_behind = last.is_none_or(|last| last.borrow() < key.borrow());
+                if !is_behind || next.is_dead() || next.height() <= level {
+                    return Err(violation("the order or the state of a node", &next));
+                }
+                if level == 0 {
+                    on_level_0.insert(next.at);
+                } else if !on_level_0.contains(&next.at) {
+                    return Err(violation("a shortcut", &node));
+                }
+                last = Some(key);
+                node = next;
+            }
+        }
+        let entries = on_level_0.len() as u64;
+        // The root and the nodes.
+        let blocks = entries + 1;
+        Ok(Checked { entries, blocks })
+    }
+}
+
+fn violation(what: &'static str, node: &Node<'_>) -> Error {
+    Error::Damaged {
+        what,
+        offset: node.at,
+    }
+}
+
+impl<K: Item + ?Sized, const BITS: u32> Index<K> for SkipList<K, BITS> {
+    fn get(&self, key: &K) -> Result<Option<u64>> {
+        SkipList::get(self, key)
+    }
+
+    fn insert(&self, key: &K, value: u64) -> Result<Option<u64>> {
+        SkipList::insert(self, key, value)
+    }
+
+    fn update(&self, key: &K, value: u64) -> Result<Option<u64>> {
+        SkipList::update(self, key, value)
+    }
+
+    fn remove(&self, key: &K) -> Result<Option<u64>> {
+        SkipList::remove(self, key)
+    }
+
+    fn len(&self) -> Result<u64> {
+        SkipList::len(self)
+    }
+
+    fn for_each(&self, visit: &mut dyn FnMut(&K, u64)) -> Result<()> {
+        visit_by_scans(self, visit)
+    }
+
+    fn check(&self) -> Result<Checked> {
+        SkipList::check(self)
+    }
+
+    fn pool(&self) -> &Pool {
+        SkipList::pool(self)
+    }
+
+    fn ordered(&self) -> Option<&dyn OrderedIndex<K>> {
+        Some(self)
+    }
+}
+
+const fn makers<K: Item + ?Sized, const BITS: u32>() -> Makers<K> {
+    Makers {
+        pool_options: SkipList::<K, BITS>::pool_options,
+        create: |pool, plan| Ok(Box::new(SkipList::<K, BITS>::create(pool, plan)?)),
+        open: |pool| Ok(Box::new(SkipList::<K, BITS>::open(pool)?)),
+        create_ordered: Some(|pool, plan| Ok(Box::new(SkipList::<K, BITS>::create(pool, plan)?))),
+    }
+}
+
+const fn registered<const BITS: u32>(name: &'static str, title: &'static str) -> Registered {
+    Registered {
+        name,
+        title,
+        kind: Kind::List,
+        reads: Reads::LockFree,
+        persists: Persists {
+            insert: 2,
+            update: 1,
+            remove: 2,
+        },
+        source: "W. Pugh, CACM 1990; X. Zhao, dissertation, section 4.2",
+        words: makers::<u64, BITS>(),
+        strings: Some(makers::<[u8], BITS>()),
+    }
+}
+
+/// What the registry knows.
+pub(crate) static REGISTERED: Registered = registered::<2>("p-skiplist", "P-Skiplist");
+
+/// A list in which every second node is on the next level, for tests of few entries.
+#[cfg(test)]
+pub(crate) static TALL: Registered = registered::<1>("p-skiplist-tall", "P-Skiplist (tall)");

@@ -1,0 +1,108 @@
+//! Making a list, and finding it again.
+
+use std::borrow::Borrow;
+use std::cmp::Ordering;
+use std::marker::PhantomData;
+
+use gabion_media::pmem::{Claim, Medium, Pool, PoolOptions, Reachable};
+
+use super::SkipList;
+use super::layout::{HEAD_BYTES, LEVELS};
+use super::node::Node;
+use crate::index::{Plan, root_of};
+use crate::node_lock::NodeLocks;
+use crate::root::{Facts, ROOT_BYTES};
+use crate::stored::Parts;
+use crate::{Item, Result, Seed};
+
+/// Nodes that recovery looks at for one block: far more than any sound list needs.
+const STEPS_MAX: u32 = 1 << 16;
+
+impl<K: Item + ?Sized, const BITS: u32> SkipList<K, BITS> {
+    const MAGIC: u64 = u64::from_le_bytes(if K::IS_WORD {
+        *b"GbSkipW1"
+    } else {
+        *b"GbSkipS1"
+    });
+
+    /// Makes an empty list the root of `pool`.
+    ///
+    /// A crash before the return leaves the list or a pool without root, and then nothing is lost
+    /// but time.
+    ///
+    /// # Errors
+    /// The pool has a root already, or no space.
+    pub fn create(pool: &Pool, plan: Plan) -> Result<Self> {
+        let facts = Facts::create(pool, Self::MAGIC, HEAD_BYTES, plan)?;
+        Ok(Self::with(pool, &facts))
+    }
+
+    /// Finds the list that is the root of `pool`. Reads the root and nothing else.
+    ///
+    /// # Errors
+    /// No such list there, or a damaged root.
+    pub fn open(pool: &Pool) -> Result<Self> {
+        Ok(Self::with(pool, &Facts::open(pool, Self::MAGIC)?))
+    }
+
+    /// Options of pools for lists: the layout id, and how recovery finds what is in use. Whoever
+    /// makes or opens the pool sets the rest.
+    #[must_use]
+    pub fn pool_options() -> PoolOptions {
+        PoolOptions {
+            layout: Self::MAGIC,
+            reachable: Reachable::ask_fn(is_referenced::<K>),
+            ..PoolOptions::default()
+        }
+    }
+
+    fn with(pool: &Pool, facts: &Facts) -> Self {
+        SkipList {
+            medium: Medium::clone(pool),
+            pool: pool.clone(),
+            head: facts.behind::<u8>().raw(),
+            seed: Seed::new(facts.seed),
+            locks: NodeLocks::new(),
+            keys: PhantomData,
+        }
+    }
+}
+
+/// What recovery of the pool asks: whether a list durably refers to a block. A block is a node and
+/// tells its key; if it is in use, the search for that ends there. The pool itself answers for its
+/// root.
+fn is_referenced<K: Item + ?Sized>(medium: &Medium, claim: Claim) -> bool {
+    let at = claim.block.raw();
+    let claimed = Node::new(medium, at).filter(|node| claim.size >= node.bytes());
+    let key = claimed.and_then(|node| node.key::<K>(medium));
+    key.is_some_and(|key| find::<K>(medium, key.borrow()) == Some(at))
+}
+
+/// The node of a key on level 0, while nobody writes.
+fn find<K: Item + ?Sized>(medium: &Medium, key: &K) -> Option<u64> {
+    let root = root_of(medium);
+    if root == 0 || root + ROOT_BYTES + HEAD_BYTES > medium.len() {
+        return None;
+    }
+    let parts = Parts::of(key);
+    let mut node = Node::head(medium, root + ROOT_BYTES);
+    let mut level = LEVELS - 1;
+    for _ in 0..STEPS_MAX {
+        let at = node.next(level);
+        let next = (at != 0).then(|| Node::new(medium, at));
+        // A link that leads nowhere is damage.
+        let next = match next {
+            Some(next) => Some(next?),
+            None => None,
+        };
+        match next.map(|next| (next, next.stored().compare(medium, &parts))) {
+            Some((next, Ordering::Less)) => node = next,
+            other if level == 0 => {
+                let is_it = other.is_some_and(|(_, order)| order == Ordering::Equal);
+                return is_it.then_some(at);
+            }
+            _ => level -= 1,
+        }
+    }
+    None
+}

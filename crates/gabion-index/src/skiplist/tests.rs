@@ -1,0 +1,161 @@
+//! The list in special situations.
+
+use std::sync::atomic::Ordering;
+
+use gabion_media::pmem::{PAtomicU64, POff, Pool, PoolOptions};
+
+use super::layout::{FACE_BYTES, LEVELS};
+use super::{REGISTERED, SkipList};
+use crate::suite::words::{check, fill_the_pool, grow_by_threads};
+use crate::suite::{Keys, interleaved};
+use crate::{Error, OrderedIndex, Plan};
+
+const SMALL: Plan = Plan {
+    capacity: 8,
+    seed: Some(7),
+};
+
+fn pool(size: u64) -> Pool {
+    Pool::anonymous(PoolOptions {
+        size,
+        heaps: 4,
+        ..SkipList::<u64>::pool_options()
+    })
+    .expect("a pool in memory")
+}
+
+fn list(size: u64) -> SkipList<u64> {
+    SkipList::create(&pool(size), SMALL).expect("a list")
+}
+
+/// One node in four is on the next level, so a search looks at few nodes.
+#[test]
+fn levels_thin_out() {
+    let list = list(16 << 20);
+    for key in 0..40_000_u64 {
+        list.insert(&key, key).expect("space");
+    }
+    let mut counts = [0_u64; LEVELS];
+    for (level, count) in counts.iter_mut().enumerate() {
+        let mut next = list.head().next(level);
+        while next != 0 {
+            *count += 1;
+            next = list.node(next).expect("sound").next(level);
+        }
+    }
+    assert_eq!(counts[0], 40_000);
+    for level in 1..5 {
+        let expected = 40_000 >> (2 * level);
+        let apart = counts[level].abs_diff(expected);
+        assert!(apart * apart < 36 * expected, "{counts:?}");
+    }
+    check(&list, 40_000);
+}
+
+#[test]
+fn threads_grow_a_list_together() {
+    grow_by_threads(&list(64 << 20));
+}
+
+/// When the pool is full, inserts fail, and everything else goes on.
+#[test]
+fn a_full_pool_leaves_the_list_usable() {
+    fill_the_pool(&list(256 << 10));
+}
+
+/// Threads that insert, delete and scan all at once.
+#[test]
+fn threads_agree() {
+    let list = list(32 << 20);
+    std::thread::scope(|scope| {
+        for thread in 0..3 {
+            let list = &list;
+            scope.spawn(move || {
+                for round in 0..4 {
+                    for number in 0..2000 {
+                        let key = number * 3 + thread;
+                        assert_eq!(list.insert(&key, round).expect("space"), None);
+                    }
+                    let mut found = Vec::new();
+                    list.scan(&0, 10_000, &mut found).expect("sound");
+                    assert!(found.is_sorted_by(|one, two| one.0 < two.0));
+                    let own = found.iter().filter(|(key, _)| key % 3 == thread);
+                    assert_eq!(own.count(), 2000);
+                    for number in 0..2000 {
+                        let key = number * 3 + thread;
+                        assert_eq!(list.get(&key).expect("sound"), Some(round));
+                        assert_eq!(list.remove(&key).expect("sound"), Some(round));
+                    }
+                }
+            });
+        }
+    });
+    check(&list, 0);
+}
+
+/// A node that a crash left on fewer levels than it is high enough for can be found, passed and
+/// taken out.
+#[test]
+fn a_node_may_lack_shortcuts() {
+    let list = list(1 << 20);
+    for key in 0..200_u64 {
+        list.insert(&key, key).expect("space");
+    }
+    let top = (0..LEVELS)
+        .rev()
+        .find(|level| list.head().next(*level) != 0)
+        .expect("a level");
+    assert!(top > 0);
+    let at = list.head().next(top);
+    let node = list.node(at).expect("sound");
+    let next = node.next(top);
+    list.head().link(&list.medium, top, next);
+    check(&list, 200);
+    let key = node.stored().word;
+    assert_eq!(list.get(&key).expect("sound"), Some(key));
+    assert_eq!(list.remove(&key).expect("sound"), Some(key));
+    check(&list, 199);
+}
+
+#[test]
+fn what_is_no_list_is_refused() {
+    let pool = pool(1 << 20);
+    assert!(matches!(SkipList::<u64>::open(&pool), Err(Error::NoRoot)));
+    let list = SkipList::<u64>::create(&pool, SMALL).expect("a list");
+    let again = SkipList::<u64>::create(&pool, SMALL);
+    assert!(matches!(again, Err(Error::RootTaken)));
+    assert!(matches!(SkipList::<[u8]>::open(&pool), Err(Error::NoRoot)));
+    list.insert(&1, 1).expect("space");
+    let root = pool.root::<PAtomicU64>().raw();
+    for at in 0..64 {
+        let mut byte = [0];
+        pool.read(root + at, &mut byte);
+        pool.write(root + at, &[byte[0] ^ 1]);
+        assert!(SkipList::<u64>::open(&pool).is_err(), "byte {at}");
+        pool.write(root + at, &byte);
+    }
+    // A link that leads out of the pool, and one to what is no node.
+    let link: &PAtomicU64 = pool.at(POff::new(list.head + FACE_BYTES));
+    for wrong in [1 << 40, 8, u64::MAX, root] {
+        let right = link.peek(Ordering::Relaxed);
+        link.store(&pool, wrong, Ordering::Relaxed);
+        assert!(list.get(&1).is_err() || list.check().is_err(), "{wrong}");
+        link.store(&pool, right, Ordering::Relaxed);
+    }
+    check(&list, 1);
+}
+
+/// Readers make durable what they answer if a writer may be between store and flush; without that,
+/// an answer is lost in a crash, and the explorer sees it.
+#[test]
+fn a_reader_that_answers_before_the_answer_is_durable_is_caught() {
+    let keys = Keys::words(&REGISTERED).expect("words are keys");
+    interleaved::catch_readers(keys, |file| file.ends_with("skiplist/readpath.rs"));
+}
+
+/// A writer that goes on from a node whose place is not durable yet loses its entry with it.
+#[test]
+fn a_writer_that_trusts_a_link_is_caught() {
+    let keys = Keys::words(&REGISTERED).expect("words are keys");
+    interleaved::catch_writers(keys, |file| file.ends_with("skiplist/search.rs"));
+}

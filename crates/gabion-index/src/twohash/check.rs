@@ -1,0 +1,62 @@
+//! What concerns all entries: counting, visits, the invariants.
+
+use std::collections::HashSet;
+
+use super::{Scheme, TwoHash};
+use crate::index::Checked;
+use crate::line::{Line, PAIRS};
+use crate::{Error, Result};
+
+impl<S: Scheme> TwoHash<S> {
+    /// All lines with their numbers.
+    fn lines(&self) -> impl Iterator<Item = (u64, &Line)> {
+        let table = self.table();
+        let count = S::lines(table.bits()) + S::stash_lines(table.bits());
+        (0..count).map(move |number| (number, self.line(table, number)))
+    }
+
+    /// Counts all entries, while nobody writes.
+    pub(super) fn count(&self) -> u64 {
+        let counts = self.lines().map(|(_, line)| line.entry_count());
+        counts.map(u64::from).sum()
+    }
+
+    /// All entries, as they are at one moment.
+    pub(super) fn collect(&self) -> Vec<(u64, u64)> {
+        let _held = self.stripes.lock_all();
+        self.lines().flat_map(|(_, line)| line.entries()).collect()
+    }
+
+    /// Checks the invariants, while nobody writes.
+    pub(super) fn check_all(&self) -> Result<Checked> {
+        let bits = self.table().bits();
+        let stash = self.stash_in_use(self.table());
+        let mut keys = HashSet::new();
+        for (number, line) in self.lines() {
+            if !line.is_sound() {
+                return Err(self.violation("the tokens of a line", line));
+            }
+            for slot in 0..PAIRS {
+                let Some((key, _)) = line.entry(slot) else {
+                    continue;
+                };
+                let mut spots = S::spots(bits, self.hashes(key));
+                let is_its = spots.any(|spot| spot.line == number && spot.slots >> slot & 1 != 0);
+                if !is_its && !stash.contains(&number) {
+                    return Err(self.violation("the place of an entry", line));
+                }
+                if !keys.insert(key) {
+                    return Err(self.violation("a key, which is there twice,", line));
+                }
+            }
+        }
+        let entries = keys.len() as u64;
+        // The root and the table.
+        Ok(Checked { entries, blocks: 2 })
+    }
+
+    fn violation(&self, what: &'static str, line: &Line) -> Error {
+        let offset = self.medium.offset_of(line).raw();
+        Error::Damaged { what, offset }
+    }
+}

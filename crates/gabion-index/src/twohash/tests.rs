@@ -1,0 +1,158 @@
+//! Tables with two hashes in special situations, for every scheme.
+
+use std::sync::atomic::Ordering;
+
+use gabion_media::pmem::{PAtomicU64, Pool, PoolOptions};
+
+use super::{Scheme, TwoHash, note_of};
+use crate::registry::Registered;
+use crate::suite::words::check;
+use crate::suite::{Keys, interleaved};
+use crate::{Error, Index, Plan};
+
+pub(crate) const SMALL: Plan = Plan {
+    capacity: 8,
+    seed: Some(7),
+};
+
+fn pool<S: Scheme>(size: u64) -> Pool {
+    let options = PoolOptions {
+        size,
+        heaps: 4,
+        ..TwoHash::<S>::pool_options()
+    };
+    Pool::anonymous(options).expect("a pool in memory")
+}
+
+pub(crate) fn table<S: Scheme>(size: u64) -> TwoHash<S> {
+    TwoHash::create(&pool::<S>(size), SMALL).expect("a table")
+}
+
+/// It grows far past its plan, each time when it is well filled, and moves entries if it may.
+pub(crate) fn grows<S: Scheme>() {
+    let table = table::<S>(16 << 20);
+    let count = 30_000;
+    let mut slots = table.slots();
+    let mut loads = Vec::new();
+    for key in 0..count {
+        assert_eq!(table.insert(&key, key * 3).expect("space"), None);
+        if table.slots() != slots && key > 1000 {
+            loads.push(key * 100 / slots);
+        }
+        slots = table.slots();
+    }
+    assert!(loads.iter().all(|load| *load >= 55), "{loads:?}");
+    for key in 0..count {
+        assert_eq!(table.get(&key).expect("sound"), Some(key * 3));
+        assert_eq!(table.get(&(key + count)).expect("sound"), None);
+    }
+    check(&table, count);
+    assert_eq!(table.moves() > 0, S::MOVES_MAX > 0, "{}", table.moves());
+    let again = TwoHash::<S>::open(table.pool()).expect("a table");
+    for key in 0..count {
+        assert_eq!(again.remove(&key).expect("sound"), Some(key * 3));
+    }
+    check(&again, 0);
+}
+
+/// The power fails between the two halves of a movement.
+pub(crate) fn ends_movements<S: Scheme>() {
+    if S::MOVES_MAX == 0 {
+        return;
+    }
+    let table = table::<S>(1 << 20);
+    table.insert(&5, 50).expect("space");
+    let array = table.table();
+    let homes: Vec<u64> = S::spots(array.bits(), table.hashes(5))
+        .map(|spot| spot.line)
+        .collect();
+    let (from, to) = (table.line(array, homes[0]), table.line(array, homes[1]));
+    let slot = from.find(5).expect("it is there");
+    to.put(&table.medium, 2, 5, 50);
+    assert!(table.check().is_err());
+    let note = note_of(array.line(homes[0]), slot);
+    let set_note = |note| {
+        let word = &table.state().note;
+        // ORDER: Relaxed: read by recovery only.
+        word.store_persist(&table.medium, note, Ordering::Relaxed);
+    };
+    set_note(note);
+    let again = TwoHash::<S>::open(table.pool()).expect("a table");
+    check(&again, 1);
+    assert_eq!(again.get(&5).expect("sound"), Some(50));
+    // A note that means nothing any more does no harm.
+    for note in [1, note | 7 << 48, u64::MAX, note + 8] {
+        set_note(note);
+        check(&TwoHash::<S>::open(table.pool()).expect("a table"), 1);
+    }
+}
+
+pub(crate) fn refuses<S: Scheme>() {
+    let pool = pool::<S>(1 << 20);
+    assert!(matches!(TwoHash::<S>::open(&pool), Err(Error::NoRoot)));
+    let table = TwoHash::<S>::create(&pool, SMALL).expect("a table");
+    let again = TwoHash::<S>::create(&pool, SMALL);
+    assert!(matches!(again, Err(Error::RootTaken)));
+    table.insert(&1, 1).expect("space");
+    let root = pool.root::<PAtomicU64>().raw();
+    let is_refused = |at: u64, mask: u8| {
+        let mut byte = [0];
+        pool.read(at, &mut byte);
+        pool.write(at, &[byte[0] ^ mask]);
+        let opened = TwoHash::<S>::open(&pool);
+        pool.write(at, &byte);
+        matches!(opened, Err(Error::Damaged { .. } | Error::NoRoot))
+    };
+    assert!((0..64).all(|at| is_refused(root + at, 1)));
+    // The number of places, far too large, and an offset that leads out of the pool.
+    assert!(is_refused(root + 64 + 6, 32) && is_refused(root + 64 + 5, 1));
+    check(&TwoHash::<S>::open(&pool).expect("a table"), 1);
+}
+
+/// Readers make durable what they answer if a writer may be between store and flush; without that,
+/// an answer is lost in a crash, and the explorer sees it.
+pub(crate) fn catches_readers(registered: &'static Registered) {
+    let keys = Keys::words(registered).expect("words are keys");
+    interleaved::catch_readers(keys, |file| file.ends_with("twohash/read.rs"));
+}
+
+/// The tests of a scheme.
+macro_rules! twohash_tests {
+    ($scheme:ty, $registered:expr) => {
+        use crate::suite::words::{fill_the_pool, grow_by_threads};
+        use crate::twohash::tests;
+
+        #[test]
+        fn a_table_grows_far_past_its_plan() {
+            tests::grows::<$scheme>();
+        }
+
+        #[test]
+        fn threads_grow_a_table_together() {
+            grow_by_threads(&tests::table::<$scheme>(64 << 20));
+        }
+
+        /// When the pool is full, inserts that need room fail, and everything else goes on.
+        #[test]
+        fn a_full_pool_leaves_the_table_usable() {
+            fill_the_pool(&tests::table::<$scheme>(256 << 10));
+        }
+
+        #[test]
+        fn recovery_ends_one_of_two_equal_entries() {
+            tests::ends_movements::<$scheme>();
+        }
+
+        #[test]
+        fn what_is_no_table_is_refused() {
+            tests::refuses::<$scheme>();
+        }
+
+        #[test]
+        fn a_reader_that_answers_before_the_answer_is_durable_is_caught() {
+            tests::catches_readers(&$registered);
+        }
+    };
+}
+
+pub(crate) use twohash_tests;

@@ -1,0 +1,165 @@
+//! Writes: under the locks of both hashes of a key, each published by one store to a line.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use super::{Scheme, Spot, TwoHash};
+use crate::Result;
+use crate::line::{Array, Line, PAIRS};
+use crate::lock::Held;
+
+/// The locks of both hashes of a key.
+struct Locks<'a> {
+    first: Held<'a>,
+    _second: Option<Held<'a>>,
+}
+
+/// What came of putting a key into the stash.
+enum Stashing {
+    Done,
+    /// There is no room.
+    Full,
+    /// The key or another table came meanwhile.
+    Changed,
+}
+
+impl<S: Scheme> TwoHash<S> {
+    /// Stores `value` under `key` and returns the value before.
+    #[inline]
+    pub(super) fn put(&self, key: u64, value: u64) -> Result<Option<u64>> {
+        let hashes = self.hashes(key);
+        loop {
+            let (table, locks) = self.lock(hashes);
+            if let Some((line, slot)) = self.find(table, hashes, key) {
+                return Ok(Some(line.replace(&self.medium, slot, value)));
+            }
+            if self.put_into_spot(table, hashes, key, value) {
+                locks.first.count_insert();
+                return Ok(None);
+            }
+            drop(locks);
+            if self.make_room(table, hashes) {
+                continue;
+            }
+            match self.put_into_stash(table, key, value) {
+                Stashing::Done => return Ok(None),
+                Stashing::Full => self.grow(table)?,
+                Stashing::Changed => {}
+            }
+        }
+    }
+
+    /// Stores `value` under `key` if it is there, and returns the value before.
+    #[inline]
+    pub(super) fn replace(&self, key: u64, value: u64) -> Option<u64> {
+        let hashes = self.hashes(key);
+        let (table, _locks) = self.lock(hashes);
+        let (line, slot) = self.find(table, hashes, key)?;
+        Some(line.replace(&self.medium, slot, value))
+    }
+
+    /// Deletes `key` and returns its value.
+    #[inline]
+    pub(super) fn delete(&self, key: u64) -> Option<u64> {
+        let hashes = self.hashes(key);
+        let (table, locks) = self.lock(hashes);
+        let (line, slot) = self.find(table, hashes, key)?;
+        locks.first.count_remove();
+        Some(line.remove(&self.medium, slot))
+    }
+
+    /// Takes the locks of both hashes, the lower first, and returns the table, which stays while
+    /// they are held.
+    #[inline]
+    fn lock(&self, hashes: [u64; 2]) -> (Array, Locks<'_>) {
+        loop {
+            let table = self.table();
+            for spot in S::spots(table.bits(), hashes).take(2) {
+                self.medium.prefetch(table.line(spot.line).raw());
+            }
+            let mut stripes = Self::stripes_of(table, hashes);
+            stripes.sort_unstable();
+            let [low, high] = stripes;
+            let first = self.stripes.at(low).lock();
+            let second = (low != high).then(|| self.stripes.at(high).lock());
+            if self.table() == table {
+                let locks = Locks {
+                    first,
+                    _second: second,
+                };
+                return (table, locks);
+            }
+        }
+    }
+
+    /// Where a key is.
+    #[inline]
+    fn find(&self, table: Array, hashes: [u64; 2], key: u64) -> Option<(&Line, usize)> {
+        let spots = S::spots(table.bits(), hashes).map(|spot| spot.line);
+        spots.chain(self.stash_in_use(table)).find_map(|number| {
+            let line = self.line(table, number);
+            Some((line, line.find(key)?))
+        })
+    }
+
+    /// Puts a key that is not there into the first free slot of its own; false if there is none.
+    #[inline]
+    pub(super) fn put_into_spot(
+        &self,
+        table: Array,
+        hashes: [u64; 2],
+        key: u64,
+        value: u64,
+    ) -> bool {
+        let free = S::spots(table.bits(), hashes).find_map(|spot| {
+            let line = self.line(table, spot.line);
+            Some((line, free_slot(line, spot)?))
+        });
+        if let Some((line, slot)) = free {
+            line.put(&self.medium, slot, key, value);
+        }
+        free.is_some()
+    }
+
+    /// Puts a key for which there is no room into the stash, if there is one.
+    #[cold]
+    fn put_into_stash(&self, table: Array, key: u64, value: u64) -> Stashing {
+        if S::stash_lines(table.bits()) == 0 {
+            return Stashing::Full;
+        }
+        let hashes = self.hashes(key);
+        let (now, locks) = self.lock(hashes);
+        if now != table || self.find(table, hashes, key).is_some() {
+            return Stashing::Changed;
+        }
+        if !self.fill_stash(table, &self.stash_used, (key, value)) {
+            return Stashing::Full;
+        }
+        locks.first.count_insert();
+        Stashing::Done
+    }
+
+    /// Puts an entry into the stash of a table, of which so many lines are in use; false if it is
+    /// full.
+    pub(super) fn fill_stash(&self, table: Array, used: &AtomicU64, entry: (u64, u64)) -> bool {
+        let _stash = self.stash.lock();
+        let first = S::lines(table.bits());
+        for number in 0..S::stash_lines(table.bits()) {
+            let line = self.line(table, first + number);
+            if let Some(slot) = line.free_slot() {
+                // ORDER: Release pairs with the acquire in `stash_in_use`; before the entry is
+                // there, so that nobody misses it.
+                used.fetch_max(number + 1, Ordering::Release);
+                line.put(&self.medium, slot, entry.0, entry.1);
+                return true;
+            }
+        }
+        false
+    }
+}
+
+/// The first free slot of a spot.
+#[inline]
+pub(super) fn free_slot(line: &Line, spot: Spot) -> Option<usize> {
+    let free = (!line.tokens() & spot.slots).trailing_zeros() as usize;
+    (free < PAIRS).then_some(free)
+}
