@@ -1,6 +1,7 @@
 //! Structures in persistent memory, ordinary files and shared memory, without a store around them:
-//! [`TurboHash`], a hash table; [`FastFair`], a tree of words; [`Art`], a trie of words or strings.
-//! The last two keep the order of their keys, see [`OrderedIndex`].
+//! [`TurboHash`], a hash table; [`FastFair`], a tree of words; [`Masstree`], [`Art`] and
+//! [`SkipList`], a tree, a trie and a list of words or strings. All but the first keep the order of
+//! their keys, see [`OrderedIndex`].
 //!
 //! Each of them lies in a [`Pool`]: a file that is mapped into memory. What was written when
 //! the process dies is there when the file is opened again, and the first read is answered at
@@ -31,7 +32,8 @@
 //! ```
 //!
 //! Other hash tables, of words to words, are made in the same way and used by the trait [`Index`]:
-//! [`PClht`], [`LevelHash`], [`Cceh`].
+//! [`PClht`], [`LevelHash`], [`Cceh`]; and those that Level hashing was compared with: [`Bch`],
+//! [`Pfht`], [`PathHash`].
 //!
 //! ```
 //! use gabion::pm::{Index, IndexPlan, LevelHash, Pool};
@@ -66,6 +68,7 @@ pub use gabion_index::scmkv::{
 };
 pub use gabion_index::turbo::{Options as TurboOptions, TurboHash, TurboStats};
 pub use gabion_index::{
-    Art, Cceh, Error as IndexError, FastFair, Index, Item, LevelHash, OrderedIndex, PClht,
+    Art, Bch, Cceh, Error as IndexError, FastFair, Index, Item, LevelHash, Masstree, OrderedIndex,
+    PClht, PathHash, Pfht, SkipList,
 };
 pub use gabion_media::pmem::{Class, Pool, PoolOptions, PoolStats};

@@ -4,8 +4,10 @@
 //! the paper's numbers beside ours. Figures of the shape do not depend on the machine, those on a
 //! medium are those of the model, and times are those of this machine's DRAM.
 //!
-//! Sources: X. Zhao, dissertation, chapter 3; the write-amplification study, section III.
+//! Sources: X. Zhao, dissertation, chapter 3; the write-amplification study, section III; Level
+//! hashing, OSDI 2018.
 
+mod level;
 mod medium;
 mod shape;
 mod study;
@@ -73,6 +75,11 @@ pub static STRUCTURE_FIGURES: &[StructureFigure] = &[
         name: "fig9",
         about: "the same of trees, tries and lists",
         lines: study::ordered,
+    },
+    StructureFigure {
+        name: "level",
+        about: "Level hashing beside BCH, PFHT and path hashing: movements and modelled times",
+        lines: level::baselines,
     },
     StructureFigure {
         name: "table2",
