@@ -207,7 +207,7 @@ index_suite!(
 /// What other threads may rely on as soon as the locks are free.
 const SHORTCUT_FENCE: (&str, &str) = (
     "fence in put of skiplist/writepath.rs: self.medium.fence();, number 3",
-    "one thread fences again before it takes out what a shortcut led to; others do not fence for it",
+    "a thread fences again before it takes out what a shortcut led to; others do not for it",
 );
 
 index_suite!(
