@@ -19,7 +19,7 @@ use super::writer::{Placed, Session};
 use crate::{Error, Extent, Result};
 
 /// Extents that are moved under one lock of the readers: some 100 us.
-const MOVES_MAX: usize = 256;
+const MOVES_MAX: usize = 64;
 
 impl Session<'_> {
     /// Frees segments until more than the reserve are available, or nothing more can be won.
@@ -28,6 +28,8 @@ impl Session<'_> {
             if self.writer.segments.has_dying() {
                 self.commit()?;
             } else if !self.collect()? {
+                // Within a capacity, this is as much room as there is.
+                self.writer.segments.widen();
                 break;
             }
         }

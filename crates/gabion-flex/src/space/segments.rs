@@ -68,6 +68,8 @@ pub(crate) struct Segments {
     live: u64,
     generation: u32,
     capacity: Option<u32>,
+    /// Segments that a space without a capacity may have whatever is live, see [`Segments::widen`].
+    widened: u32,
 }
 
 /// Segments that are kept for the collection of garbage, at most: the paper's choice.
@@ -89,6 +91,7 @@ impl Segments {
             generation: 0,
             capacity: capacity_bytes
                 .map(|bytes| u32::try_from(segments(bytes)).unwrap_or(u32::MAX)),
+            widened: 0,
         }
     }
 
@@ -152,8 +155,17 @@ impl Segments {
         let wanted = u32::try_from(with_garbage).unwrap_or(u32::MAX);
         match self.capacity {
             Some(_) => capacity,
-            None => wanted.saturating_add(self.reserve() + 4).min(capacity),
+            None => wanted
+                .saturating_add(self.reserve() + 4)
+                .max(self.widened)
+                .min(capacity),
         }
+    }
+
+    /// Allows a space without a capacity more segments: where much was removed, a little of each
+    /// segment may still be live, and none be free to move that to.
+    pub(crate) fn widen(&mut self) {
+        self.widened = self.count() + self.reserve() + 1;
     }
 
     /// Segments that are kept for the collection of garbage: a sixteenth, from two to

@@ -182,3 +182,39 @@ fn a_space_has_one_opener_and_options_are_checked() {
     let error = open(&SimDisk::new(), Options::default().create(false)).unwrap_err();
     assert!(matches!(error, Error::NotASpace { .. }), "{error}");
 }
+
+/// A space lost most of its bytes, a few in each segment stayed. More segments were in use than it
+/// thought that it needed, none was free to move these bytes to, and the next write was refused as
+/// if the space were full.
+#[test]
+fn a_space_without_a_capacity_is_not_full_after_much_of_it_was_removed() {
+    let sim = SimDisk::new();
+    let options = Options::default().segment_bytes(4 << 10).block_bytes(512);
+    let space = open(&sim, options.clone()).unwrap();
+    let mut twin = Vec::new();
+    for number in 0..4_000 {
+        let data = bytes_of(number, 100);
+        space.append(&data).unwrap();
+        twin.extend(data);
+    }
+    space.sync().unwrap();
+    for number in 0..4_000 {
+        space.collapse_range(number * 10, 90).unwrap();
+    }
+    let kept = twin.chunks(100).flat_map(|chunk| &chunk[90..]);
+    let mut twin: Vec<u8> = kept.copied().collect();
+    let segments = space.stats().segments;
+    for number in 0..300 {
+        let data = bytes_of(number, 500);
+        space.insert_range(number * 30, &data).unwrap();
+        let at = usize::try_from(number * 30).unwrap();
+        twin.splice(at..at, data);
+    }
+    assert_eq!(read_all(&space).unwrap(), twin);
+    let stats = space.stats();
+    assert!(stats.collections > 0, "what was removed is used again");
+    assert!(stats.segments <= segments + 10, "{stats:?}");
+    space.sync().unwrap();
+    drop(space);
+    assert_eq!(read_all(&open(&sim, options).unwrap()).unwrap(), twin);
+}
