@@ -22,6 +22,9 @@ use super::tree_file::{TreeFile, Written};
 use super::writer::{Log, Session};
 use crate::{FlexTree, Result};
 
+/// Nodes that are taken for saved under one lock of the readers: some 100 us.
+const SETTLED_MAX: usize = 512;
+
 /// Room of a log beyond what it begins with, at least.
 const LOG_ROOM_MIN: u64 = 4 << 10;
 
@@ -74,7 +77,7 @@ impl Session<'_> {
         let shared = space.shared.read();
         let records = segment_records(&writer.segments, &shared, &space.sums, &space.data)?;
         let log_bytes = space.options.log_bytes;
-        let (log, written) = save_tree(
+        let (log, mut written) = save_tree(
             &space.disk,
             &mut writer.tree_file,
             &shared.tree,
@@ -82,8 +85,12 @@ impl Session<'_> {
             log_bytes,
         )?;
         drop(shared);
-        let released = space.shared.write().tree.settle(&written.saving);
-        writer.tree_file.release(released);
+        while !written.saving.is_settled() {
+            let mut shared = space.shared.write();
+            let released = shared.tree.settle(&mut written.saving, SETTLED_MAX);
+            drop(shared);
+            writer.tree_file.release(released);
+        }
         writer.log = log;
         writer.pending.clear();
         writer.totals.checkpoints += 1;

@@ -270,11 +270,17 @@ impl FlexSpace {
         self.0.apply(edits)
     }
 
-    /// As [`FlexSpace::apply`]; when all that waits or writes is done, and only the change itself
-    /// is left, which takes microseconds, it calls `lock` and returns what that returned. So a lock
-    /// that keeps readers of something of the caller's out until this has changed with the space
-    /// holds them up no longer than that.
-    pub fn apply_under<G>(&self, edits: &[Edit<'_>], lock: impl FnOnce() -> G) -> Result<G> {
+    /// As [`FlexSpace::apply`], for who has an index of what lies where in the space, which must
+    /// change with it. `edits` is called when no other change can come between, and may say where
+    /// things lie by now; without any edit, nothing changes. When all that waits or writes is done,
+    /// and only the change itself is left, which takes microseconds, `lock` is called, and what it
+    /// returned is returned. So a lock that keeps readers of the index out until this has changed
+    /// with the space holds them up no longer than that.
+    pub fn apply_under<'d, G>(
+        &self,
+        edits: impl FnOnce() -> Vec<Edit<'d>>,
+        lock: impl FnOnce() -> G,
+    ) -> Result<G> {
         self.0.apply_under(edits, lock)
     }
 

@@ -43,9 +43,9 @@ impl Inner {
 
         let records = super::commit::segment_records(&segments, &shared, &sums, &data)?;
         let log_bytes = options.log_bytes;
-        let (log, written) =
+        let (log, mut written) =
             super::commit::save_tree(&disk, &mut tree_file, &shared.tree, &records, log_bytes)?;
-        let released = shared.tree.settle(&written.saving);
+        let released = shared.tree.settle(&mut written.saving, usize::MAX);
         tree_file.release(released);
         clean(&disk, tree_file.header().version)?;
         let writer = Writer {

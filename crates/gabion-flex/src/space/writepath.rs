@@ -211,9 +211,18 @@ impl Inner {
         self.write(|session| session.apply(edits, || ()))
     }
 
-    /// As [`Inner::apply`], with a lock that is taken just before the change.
-    pub(crate) fn apply_under<G>(&self, edits: &[Edit<'_>], lock: impl FnOnce() -> G) -> Result<G> {
-        self.write(|session| session.apply(edits, lock))
+    /// As [`Inner::apply`], with edits that are made when no other change can come between, and a
+    /// lock that is taken just before the change.
+    pub(crate) fn apply_under<'d, G>(
+        &self,
+        edits: impl FnOnce() -> Vec<Edit<'d>>,
+        lock: impl FnOnce() -> G,
+    ) -> Result<G> {
+        self.write(|session| {
+            // Before the edits are made: a lock that these take holds nobody up for a sync.
+            session.commit_if_due()?;
+            session.apply(&edits(), lock)
+        })
     }
 
     /// Appends, and returns where the first byte is.
@@ -280,6 +289,10 @@ impl Session<'_> {
         if wanted > 0 && segments.live().saturating_add(wanted) > segments.live_max() {
             return Err(self.full(wanted));
         }
+        self.commit_if_due()
+    }
+
+    fn commit_if_due(&mut self) -> Result<()> {
         if self.writer.pending.as_bytes().len() >= self.space.options.commit_bytes {
             self.commit()?;
         }

@@ -49,6 +49,13 @@ pub(crate) enum LoadError<E> {
     Malformed(u32, &'static str),
 }
 
+impl Saving {
+    /// Whether the tree knows of all that was saved.
+    pub(crate) fn is_settled(&self) -> bool {
+        self.nodes.is_empty()
+    }
+}
+
 impl FlexTree {
     /// Writes all nodes that changed since they were saved, each after those below it. `write`
     /// chooses a place where no saved node stands.
@@ -99,10 +106,13 @@ impl FlexTree {
         }
     }
 
-    /// Takes a save for the tree's present content, and returns the slots that it no longer needs.
-    pub(crate) fn settle(&mut self, saving: &Saving) -> Vec<u32> {
+    /// Takes the next `most` nodes of a save for what the tree holds at present, and returns the
+    /// slots that it no longer needs for them. The save is in effect; the tree must not change
+    /// before all of it was taken.
+    pub(crate) fn settle(&mut self, saving: &mut Saving, most: usize) -> Vec<u32> {
         let mut released = std::mem::take(&mut self.dropped);
-        for &(level, id, NodePlace { slot, crc }) in &saving.nodes {
+        let rest = saving.nodes.len().saturating_sub(most);
+        for (level, id, NodePlace { slot, crc }) in saving.nodes.drain(rest..) {
             let saved = match level {
                 0 => &mut self.leaves[id].saved,
                 _ => &mut self.inners[id].saved,
@@ -332,12 +342,14 @@ mod tests {
                     crc,
                 })
             });
-            let Ok(saving) = saving;
-            for slot in tree.settle(&saving) {
-                assert!(
-                    self.nodes.remove(&slot).is_some(),
-                    "slot {slot} is released twice"
-                );
+            let Ok(mut saving) = saving;
+            while !saving.is_settled() {
+                for slot in tree.settle(&mut saving, 3) {
+                    assert!(
+                        self.nodes.remove(&slot).is_some(),
+                        "slot {slot} is released twice"
+                    );
+                }
             }
             Outline {
                 root: saving.root,

@@ -110,13 +110,15 @@ fn a_lock_is_taken_when_only_the_change_is_left() {
         offset: 0,
         data: &data,
     }];
-    let len = space.apply_under(&edits, || space.len()).unwrap();
+    let len = space
+        .apply_under(|| edits.to_vec(), || space.len())
+        .unwrap();
     assert_eq!((len, space.len()), (0, 9_000));
     let beyond = [Edit::Collapse {
         offset: 1,
         len: 9_000,
     }];
-    let refused = space.apply_under(&beyond, || panic!("nothing is going to change"));
+    let refused = space.apply_under(|| beyond.to_vec(), || panic!("nothing is going to change"));
     assert!(refused.is_err());
     space.close();
     assert!(space.append(b"x").is_err());

@@ -9,12 +9,14 @@
 //! | `GABION_SEED` | where all random choices begin | 1 |
 //! | `GABION_CASES` | sequences of operations per option set, in `model` | 30 |
 //! | `GABION_WRITES` | writes per writer, in `concurrent` | 3000 |
+//! | `GABION_COMMITTER_RUNS` | stores that several committers merge into, in `committers` | 6 |
 //! | `GABION_CRASH_POINTS` | disk images reopened, in `crash` | 30000 |
 //! | `GABION_FAULT_WORKLOADS` | workloads with a fault at every operation, in `faults` | 54 |
 //! | `GABION_HELD_TABLES` | tables whose creation is held up, each in its turn, in `held` | 60 |
 //! | `GABION_DAMAGE_STRIDE` | flip every n-th byte, in `corruption` | 1, FlexDB 31 |
 //! | `GABION_PM_KILLS` | kills of a process that writes to a table in a file, in `examples` | 5 |
 
+mod committers;
 mod compact;
 mod concurrent;
 mod corruption;

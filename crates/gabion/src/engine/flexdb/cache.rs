@@ -1,73 +1,44 @@
-//! The interval cache: decoded intervals, found through the index, replaced by CLOCK.
+//! The interval cache: a budget for the decoded intervals that stand in the index, and CLOCK.
 //!
 //! # Idea (paper, section 5.2)
-//! Every interval of the index has a slot, which is empty or holds the decoded interval; so a hit
-//! costs no search beyond that of the index. The slots that were filled stand in a ring. When the
-//! cache is full, its hand goes round: a slot that was read since it last came by is left once
-//! more, another one is emptied. What readers still hold stays with them.
+//! Every interval has a place for its decoded form in the index itself, so a hit costs no search
+//! beyond that of the index. When the forms are too many, a hand goes round through the leaves of
+//! all indexes: a form that was read since it last came by is left once more, another one is taken
+//! out. What readers still hold stays with them.
 //!
-//! # Invariants
-//! - C1. A slot is of one content. An interval that changes gets another slot, so who fills a slot
-//!   needs no lock; filling one that is of no use any more is a waste and no error.
-//! - C2. `bytes` is the sum over the full slots, and at most `bytes_max` whenever nobody is
-//!   filling.
+//! # Invariant
+//! - C1. The bytes of the forms are at most `bytes_max` whenever nobody is filling.
 
-use std::collections::VecDeque;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
 
-use arc_swap::ArcSwapOption;
 use parking_lot::Mutex;
 
+use super::index::Index;
 use super::interval::Interval;
+use crate::engine::counters::Tally;
 
 /// An interval is not cached when it takes more than this part of the cache.
 const LARGEST_PART: u64 = 8;
 
-/// A place for a decoded interval.
-#[derive(Debug, Default)]
-pub(super) struct Slot {
-    interval: ArcSwapOption<Interval>,
-    /// Whether it was read since the hand came by.
-    used: AtomicBool,
-    /// Whether the index has dropped it.
-    retired: AtomicBool,
-    cache: OnceLock<Arc<Totals>>,
-}
+/// The bytes of all decoded forms, which every index counts together.
+#[derive(Clone, Debug, Default)]
+pub(super) struct CachedBytes(Arc<AtomicU64>);
 
-#[derive(Debug, Default)]
-struct Totals {
-    bytes: AtomicU64,
-    hits: AtomicU64,
-    misses: AtomicU64,
-}
-
-impl Slot {
-    /// The interval, if it is cached.
-    #[inline]
-    pub(super) fn get(&self) -> Option<Arc<Interval>> {
-        let interval = self.interval.load_full()?;
-        // ORDER: Relaxed (both); a hint for the hand.
-        if !self.used.load(Ordering::Relaxed) {
-            self.used.store(true, Ordering::Relaxed);
-        }
-        Some(interval)
+impl CachedBytes {
+    pub(super) fn add(&self, bytes: u64) {
+        // ORDER: Relaxed; the sum orders nothing.
+        self.0.fetch_add(bytes, Ordering::Relaxed);
     }
 
-    /// Empties the slot; its interval is of no use any more.
-    pub(super) fn retire(&self) {
-        // ORDER: Relaxed, a hint for the ring.
-        self.retired.store(true, Ordering::Relaxed);
-        self.empty();
+    pub(super) fn subtract(&self, bytes: u64) {
+        // ORDER: Relaxed; the sum orders nothing.
+        self.0.fetch_sub(bytes, Ordering::Relaxed);
     }
 
-    fn empty(&self) {
-        if let (Some(interval), Some(totals)) = (self.interval.swap(None), self.cache.get()) {
-            // ORDER: Relaxed; the sum orders nothing.
-            totals
-                .bytes
-                .fetch_sub(interval.memory_bytes(), Ordering::Relaxed);
-        }
+    pub(super) fn get(&self) -> u64 {
+        // ORDER: Relaxed; the sum orders nothing.
+        self.0.load(Ordering::Relaxed)
     }
 }
 
@@ -75,134 +46,154 @@ impl Slot {
 #[derive(Debug)]
 pub(super) struct Cache {
     bytes_max: u64,
-    totals: Arc<Totals>,
-    ring: Mutex<Ring>,
+    bytes: CachedBytes,
+    hits: Tally,
+    misses: Tally,
+    hand: Mutex<Hand>,
 }
 
 #[derive(Debug, Default)]
-struct Ring {
-    slots: VecDeque<Arc<Slot>>,
-    /// How many slots there were when those that were dropped were last taken out.
-    swept: usize,
+struct Hand {
+    indexes: Vec<Weak<Index>>,
+    /// Which index it points into, and the leaf by a key of it.
+    index: usize,
+    key: Vec<u8>,
 }
 
 impl Cache {
     pub(super) fn new(bytes_max: u64) -> Cache {
         Cache {
             bytes_max,
-            totals: Arc::default(),
-            ring: Mutex::default(),
+            bytes: CachedBytes::default(),
+            hits: Tally::default(),
+            misses: Tally::default(),
+            hand: Mutex::default(),
         }
+    }
+
+    /// The sum to which an index adds its forms.
+    pub(super) fn cached_bytes(&self) -> CachedBytes {
+        self.bytes.clone()
+    }
+
+    /// Takes an index into the hand's round.
+    pub(super) fn register(&self, index: &Arc<Index>) {
+        self.hand.lock().indexes.push(Arc::downgrade(index));
     }
 
     /// Counts a read that found its interval, or did not.
     #[inline]
     pub(super) fn count(&self, hit: bool) {
-        let counter = if hit {
-            &self.totals.hits
-        } else {
-            &self.totals.misses
-        };
-        // ORDER: Relaxed; a figure.
-        counter.fetch_add(1, Ordering::Relaxed);
+        match hit {
+            true => self.hits.add(1),
+            false => self.misses.add(1),
+        }
     }
 
-    /// Puts an interval into its slot, and makes room for it.
-    pub(super) fn fill(&self, slot: &Arc<Slot>, interval: &Arc<Interval>) {
-        let bytes = interval.memory_bytes();
-        if bytes > self.bytes_max / LARGEST_PART {
+    /// Whether an interval may be cached at all.
+    pub(super) fn takes(&self, interval: &Interval) -> bool {
+        interval.memory_bytes() <= self.bytes_max / LARGEST_PART
+    }
+
+    /// Whether an interval can be cached and nothing has to go for it.
+    pub(super) fn has_room_for(&self, interval: &Interval) -> bool {
+        self.takes(interval) && self.bytes() + interval.memory_bytes() <= self.bytes_max
+    }
+
+    /// Takes out forms until the others keep to the budget. The caller holds no lock of an index.
+    pub(super) fn shrink(&self) {
+        if self.bytes() <= self.bytes_max {
             return;
         }
-        let mut ring = self.ring.lock();
-        let _ = slot.cache.set(Arc::clone(&self.totals));
-        // ORDER: Relaxed, a hint; the slot may be dropped right after.
-        if slot.retired.load(Ordering::Relaxed) || slot.interval.load().is_some() {
-            return;
-        }
-        // ORDER: Relaxed (both); the lock of the ring orders fills, and the sum orders nothing
-        // else.
-        self.totals.bytes.fetch_add(bytes, Ordering::Relaxed);
-        slot.interval.store(Some(Arc::clone(interval)));
-        ring.slots.push_back(Arc::clone(slot));
-        // Dropped slots are taken out when they may be as many as the others.
-        if ring.slots.len() > 2 * ring.swept + 64 {
-            ring.slots.retain(|slot| slot.interval.load().is_some());
-            ring.swept = ring.slots.len();
-        }
-        // Twice round at most: the first time may only take the marks away.
-        let mut steps = 2 * ring.slots.len();
-        while self.bytes() > self.bytes_max
-            && steps > 0
-            && let Some(slot) = ring.slots.pop_front()
-        {
-            steps -= 1;
-            if slot.interval.load().is_none() {
-                continue;
+        let mut hand = self.hand.lock();
+        // Twice round at most, after the round that has begun: the first time may only find that
+        // all were read.
+        let mut rounds = 3;
+        while self.bytes() > self.bytes_max && rounds > 0 {
+            let Hand {
+                indexes,
+                index,
+                key,
+            } = &mut *hand;
+            let swept = indexes.get(*index).and_then(Weak::upgrade);
+            match swept.and_then(|own| own.sweep(key)) {
+                Some(next) => *key = next,
+                None => {
+                    *index += 1;
+                    key.clear();
+                }
             }
-            // ORDER: Relaxed, as in `get`.
-            if slot.used.swap(false, Ordering::Relaxed) {
-                ring.slots.push_back(slot);
-            } else {
-                slot.empty();
+            if *index >= indexes.len() {
+                *index = 0;
+                rounds -= 1;
             }
         }
     }
 
     /// Bytes of the cached intervals.
     pub(super) fn bytes(&self) -> u64 {
-        // ORDER: Relaxed, see `Totals`.
-        self.totals.bytes.load(Ordering::Relaxed)
+        self.bytes.get()
     }
 
     pub(super) fn hits_and_misses(&self) -> (u64, u64) {
-        // ORDER: Relaxed (both); figures.
-        let hits = self.totals.hits.load(Ordering::Relaxed);
-        (hits, self.totals.misses.load(Ordering::Relaxed))
+        (self.hits.get(), self.misses.get())
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::interval::put_pair;
+    use super::super::index::{New, Seek};
+    use super::super::interval::{parse, put_pair};
     use super::*;
 
-    fn interval(number: u64) -> Arc<Interval> {
+    fn interval(key: &[u8]) -> Arc<Interval> {
         let mut bytes = Vec::new();
-        put_pair(&mut bytes, &number.to_le_bytes(), &[7; 100]);
-        Arc::new(Interval::decode(bytes.into()).unwrap())
+        put_pair(&mut bytes, key, &[7; 100]);
+        let pairs = parse(&bytes).unwrap();
+        Arc::new(Interval::new(bytes.into(), &pairs, 0).unwrap())
+    }
+
+    fn key(number: usize) -> Vec<u8> {
+        match number {
+            0 => Vec::new(),
+            _ => format!("{number:07}").into_bytes(),
+        }
+    }
+
+    fn index(cache: &Cache, intervals: usize) -> Arc<Index> {
+        let new = |number| New {
+            key: key(number),
+            len: 1,
+            interval: None,
+        };
+        let intervals: Vec<New> = (0..intervals).map(new).collect();
+        let index = Arc::new(Index::new(&intervals, cache.cached_bytes()));
+        cache.register(&index);
+        index
+    }
+
+    fn fill(cache: &Cache, index: &Index, number: usize) {
+        let share = index.share();
+        let (place, _) = index.locate(Seek::At(&key(number)));
+        index.fill(&place, &interval(b"0123456"));
+        drop(share);
+        cache.shrink();
     }
 
     #[test]
     fn the_budget_is_kept_and_what_is_read_stays() {
-        let one = interval(0).memory_bytes();
-        let cache = Cache::new(10 * one);
-        let hot: Arc<Slot> = Arc::default();
-        cache.fill(&hot, &interval(0));
-        for number in 1..200 {
-            assert!(
-                hot.get().is_some(),
-                "read all the time, dropped at {number}"
-            );
-            cache.fill(&Arc::default(), &interval(number));
-            assert!(cache.bytes() <= 10 * one);
+        let one = interval(b"0123456").memory_bytes();
+        let cache = Cache::new(100 * one);
+        let indexes = [index(&cache, 2_000), index(&cache, 500)];
+        fill(&cache, &indexes[1], 77);
+        for number in 0..2_000 {
+            let hot = indexes[1].with_cached(&key(77), |_| ());
+            assert!(hot.is_some(), "read all the time, dropped at {number}");
+            fill(&cache, &indexes[0], number);
+            fill(&cache, &indexes[1], number % 500);
+            assert!(cache.bytes() <= 100 * one);
         }
-        assert_eq!(cache.bytes(), 10 * one);
-        hot.retire();
-        assert_eq!(cache.bytes(), 9 * one);
-        cache.fill(&hot, &interval(0));
-        assert!(hot.get().is_none(), "a slot that is dropped stays empty");
-        assert_eq!(cache.bytes(), 9 * one);
-    }
-
-    #[test]
-    fn dropped_slots_do_not_pile_up() {
-        let cache = Cache::new(1 << 30);
-        for number in 0..10_000 {
-            let slot: Arc<Slot> = Arc::default();
-            cache.fill(&slot, &interval(number));
-            slot.retire();
-        }
-        assert!(cache.ring.lock().slots.len() < 200);
-        assert_eq!(cache.bytes(), 0);
+        assert!(cache.bytes() > 60 * one, "{}", cache.bytes() / one);
+        assert!(!cache.has_room_for(&interval(&[7; 13 * 200])));
     }
 }

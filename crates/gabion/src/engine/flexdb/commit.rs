@@ -11,16 +11,24 @@
 //! A failure leaves the generation where it was, and all of it is merged again: when there was no
 //! space, after a while; else when the store is opened again.
 //!
+//! # Committers
+//! A large generation is merged by several threads, as many as the store has for the background:
+//! the keys of a keyspace are cut into ranges where leaves of its index begin, and who is free
+//! takes the next range. Reading, decoding, planning and the new decoded forms are each one's own
+//! work; the space is changed by one at a time.
+//!
 //! # Waiting
-//! Readers wait while the trees of one interval's change are updated. Writers wait for nothing
-//! here; when generations that wait take more than the budget, new writes wait (`schedule`).
+//! Readers of cached intervals wait for nothing; others while the trees of one interval's change
+//! are updated. Writers wait for nothing here; when generations that wait take more than the
+//! budget, new writes wait (`schedule`).
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::generation::{Generation, Layer};
+use super::index::Seek;
 use super::layout::Root;
-use super::partition::{Change, Held, Partition};
+use super::partition::{Change, Held, Partition, Reader};
 use super::{Flex, Keyspace};
 use crate::engine::memtable::MemCursor;
 use crate::engine::range_deletes::{Fragment, Fragments};
@@ -33,6 +41,12 @@ const CHANGES_MAX: usize = 64;
 
 /// Bytes of new pairs that are written together at most, if they are more than one.
 const CHANGE_BYTES_MAX: usize = 64 << 10;
+
+/// Writes of a keyspace that are worth several threads.
+const SHARED_MIN: usize = 1_000;
+
+/// Ranges for each of these threads, so that none is left over with much to do.
+const RANGES_PER_THREAD: usize = 4;
 
 impl Flex {
     /// Merges the oldest frozen generation; false when there is none.
@@ -51,7 +65,12 @@ impl Flex {
         let protected = self.snapshots.protect(|| max_seq);
         let notes = protected.stripe(max_seq) != Some(0);
         let keyspaces = self.keyspaces.load();
-        merge_layers(&keyspaces, generation, notes)?;
+        merge_layers(
+            &keyspaces,
+            generation,
+            notes,
+            self.options.background_threads,
+        )?;
         self.change_view(|view| {
             view.waiting.pop();
             if notes {
@@ -121,10 +140,10 @@ impl Flex {
         while let Some(key) = at.filter(|key| upper.is_none_or(|upper| &**key < upper)) {
             self.health.check_writable()?;
             let _lock = self.merge_lock.lock();
-            let held = keyspace.partition.interval(&key)?;
+            let held = keyspace.partition.interval(Seek::At(&key), Reader::Merge)?;
             let done = keyspace.partition.defragment(&held);
             changed |= done.map_err(|error| self.record(error))?;
-            at = held.found.upper.as_deref().map(<[u8]>::to_vec);
+            at = held.place.upper().map(<[u8]>::to_vec);
         }
         if changed {
             let _lock = self.merge_lock.lock();
@@ -146,46 +165,86 @@ fn remove_log(syncer: &LogSyncer, tail: u64) {
     }
 }
 
-/// Merges the layers of a generation, each by a thread of its own if several are large.
-fn merge_layers(keyspaces: &[Arc<Keyspace>], generation: &Generation, notes: bool) -> Result<()> {
+/// Merges the layers of a generation, by several threads if they are large.
+fn merge_layers(
+    keyspaces: &[Arc<Keyspace>],
+    generation: &Generation,
+    notes: bool,
+    threads: usize,
+) -> Result<()> {
     let layers = generation.layers();
-    let pairs = keyspaces.iter().zip(layers.iter());
-    let merges: Vec<Merge<'_>> = pairs
-        .filter(|(_, layer)| !layer.is_empty())
-        .map(|(keyspace, layer)| Merge {
+    let mut merges = Vec::new();
+    for (keyspace, layer) in keyspaces.iter().zip(layers.iter()) {
+        if layer.is_empty() {
+            continue;
+        }
+        // Small ones are not worth a thread; besides, a store without threads stays deterministic.
+        let borders = match threads > 1 && layer.table.items() >= SHARED_MIN {
+            true => keyspace
+                .partition
+                .index()
+                .borders(threads * RANGES_PER_THREAD),
+            false => Vec::new(),
+        };
+        let ends = borders.iter().cloned().map(Some).chain([None]);
+        let begins = std::iter::once(Vec::new()).chain(borders.iter().cloned());
+        merges.extend(begins.zip(ends).map(|(begin, end)| Merge {
             keyspace,
             generation,
             layer,
             notes,
-        })
-        .collect();
-    // Small ones are not worth a thread; besides, a store without threads stays deterministic.
-    let large = |merge: &&Merge<'_>| merge.layer.table.items() > 10_000;
-    if merges.iter().filter(large).count() < 2 {
+            begin,
+            end,
+        }));
+    }
+    let result = run_all(&merges, threads);
+    for keyspace in keyspaces {
+        keyspace.partition.index().prune();
+    }
+    result
+}
+
+/// Runs merges of different ranges, by so many threads at most.
+fn run_all(merges: &[Merge<'_>], threads: usize) -> Result<()> {
+    if merges.len() < 2 || threads < 2 {
         return merges.iter().try_for_each(Merge::run);
     }
+    let next = AtomicUsize::new(0);
+    let work = || {
+        // ORDER: Relaxed; the number only has to differ.
+        while let Some(merge) = merges.get(next.fetch_add(1, Ordering::Relaxed)) {
+            if let Err(error) = merge.run() {
+                // What the others have not begun is of no use any more.
+                next.store(merges.len(), Ordering::Relaxed);
+                return Err(error);
+            }
+        }
+        Ok(())
+    };
     let results: Vec<Result<()>> = std::thread::scope(|scope| {
-        let threads: Vec<_> = merges
-            .iter()
-            .map(|merge| scope.spawn(|| merge.run()))
-            .collect();
-        let joined = threads.into_iter().map(|thread| {
+        let others = 1..threads.min(merges.len());
+        let others: Vec<_> = others.map(|_| scope.spawn(work)).collect();
+        let own = work();
+        let joined = others.into_iter().map(|thread| {
             thread
                 .join()
                 .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
         });
-        joined.collect()
+        std::iter::once(own).chain(joined).collect()
     });
     results.into_iter().collect()
 }
 
-/// The merge of one keyspace's writes.
+/// The merge of one keyspace's writes in a range of keys, which begins and ends where leaves of the
+/// index begin.
 struct Merge<'m> {
     keyspace: &'m Arc<Keyspace>,
     generation: &'m Generation,
     layer: &'m Layer,
     /// Whether somebody needs what is overwritten.
     notes: bool,
+    begin: Vec<u8>,
+    end: Option<Vec<u8>>,
 }
 
 impl Merge<'_> {
@@ -195,10 +254,13 @@ impl Merge<'_> {
 
     fn run(&self) -> Result<()> {
         let mut cursor = self.layer.table.sorted();
-        cursor.seek_first();
+        cursor.seek(&self.begin);
         let deletes = self.layer.deletes();
-        let mut at: Vec<u8> = Vec::new();
+        let mut at = self.begin.clone();
         while let Some(start) = next_key(&cursor, &deletes, &at) {
+            if self.end.as_ref().is_some_and(|end| start >= *end) {
+                break;
+            }
             match self.step(&mut cursor, &deletes, &start)? {
                 Some(next) => at = next,
                 None => break,
@@ -215,8 +277,8 @@ impl Merge<'_> {
         deletes: &Fragments,
         start: &[u8],
     ) -> Result<Option<Vec<u8>>> {
-        let found = self.partition().find(start);
-        let upper = found.upper.as_deref();
+        let place = self.partition().find(start);
+        let upper = place.upper();
         let written = cursor.valid() && upper.is_none_or(|upper| cursor.key() < upper);
         // What lies in front of `start` is merged already.
         let whole = |fragment: &Fragment| {
@@ -225,15 +287,15 @@ impl Merge<'_> {
                 (Some(end), Some(upper)) => upper <= &**end,
                 (Some(_), None) => false,
             };
-            *found.lower == *start && covers_end
+            *place.lower() == *start && covers_end
         };
         if !self.notes && !written && deletes.find(start).is_some_and(whole) {
-            if found.entry.len > 0 {
-                self.partition().clear(&found)?;
+            if place.len() > 0 && !self.partition().clear(&place)? {
+                return Ok(Some(start.to_vec()));
             }
             return Ok(upper.map(<[u8]>::to_vec));
         }
-        let held = self.partition().interval(start)?;
+        let held = self.partition().interval(Seek::At(start), Reader::Merge)?;
         let (changes, next) = self.changes(cursor, deletes, &held, start);
         if self.notes {
             self.note(&held, &changes);
@@ -251,7 +313,7 @@ impl Merge<'_> {
         held: &Held,
         start: &[u8],
     ) -> (Vec<Change>, Option<Vec<u8>>) {
-        let upper = held.found.upper.as_deref();
+        let upper = held.place.upper();
         let mut writes = Vec::new();
         let mut bytes = 0;
         while cursor.valid() && upper.is_none_or(|upper| cursor.key() < upper) {

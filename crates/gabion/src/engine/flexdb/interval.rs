@@ -9,11 +9,18 @@
 //!
 //! Nothing stands between pairs, and the space has no other content. Its checksums are those of the
 //! space.
+//!
+//! # In memory
+//! A read of a cached interval waits for memory, so what finds a pair lies in the interval itself
+//! and not behind pointers: one wait for that, one for the pair.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use crate::Slice;
+use crate::engine::KEY_BYTES_MAX;
 use crate::log::codec::{Malformed, Reader, put_varint};
+use crate::types::hash_key;
 
 /// Most pairs of an interval (the paper's split threshold, section 5.1).
 pub(super) const PAIRS_MAX: usize = 16;
@@ -21,36 +28,67 @@ pub(super) const PAIRS_MAX: usize = 16;
 /// Most bytes of an interval that has more than one pair (the paper's split threshold).
 pub(super) const BYTES_MAX: usize = 16 << 10;
 
+/// Most pairs of an interval that is read as one: joins and recoveries leave some that have more
+/// than [`PAIRS_MAX`], and those that have more than this are cut.
+const PAIRS_READ_MAX: usize = 2 * PAIRS_MAX;
+
+/// The same for the bytes of an interval of several pairs.
+const BYTES_READ_MAX: usize = 2 * BYTES_MAX;
+
 /// Most bytes in front of the key of a pair.
 pub(super) const PAIR_HEAD_BYTES_MAX: usize = 2 * 5;
 
-/// Where a pair lies in the bytes of its interval.
+/// Longest value that is copied when it is read. A longer one shares the memory of its interval,
+/// which costs two accesses to the count of those that do.
+const COPIED_MAX: usize = 512;
+
+// Places within an interval of several pairs fit 16 bits.
+const _: () = assert!(BYTES_READ_MAX < u16::MAX as usize && KEY_BYTES_MAX <= u16::MAX as u64);
+
+/// Where a pair lies in some bytes, and the fingerprint of its key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Pair {
-    key: u32,
-    value: u32,
-    end: u32,
+pub(super) struct Pair {
+    pub(super) start: usize,
+    pub(super) head: u8,
+    pub(super) key_len: u16,
+    pub(super) tag: u16,
+}
+
+impl Pair {
+    /// The key of the pair, which lies in `bytes`.
+    pub(super) fn key_in<'b>(&self, bytes: &'b [u8]) -> &'b [u8] {
+        let from = self.start + usize::from(self.head);
+        &bytes[from..from + usize::from(self.key_len)]
+    }
 }
 
 /// Pairs in the order of their keys, decoded.
 #[derive(Debug)]
 pub(super) struct Interval {
-    bytes: Arc<[u8]>,
-    pairs: Vec<Pair>,
     /// The fingerprint of each key.
-    tags: Vec<u16>,
+    tags: [u16; PAIRS_READ_MAX],
+    /// Where each key begins.
+    keys: [u16; PAIRS_READ_MAX],
+    key_lens: [u16; PAIRS_READ_MAX],
+    /// Bytes in front of each key.
+    heads: [u8; PAIRS_READ_MAX],
+    count: usize,
+    bytes: Arc<[u8]>,
 }
 
-/// Appends a pair as it lies in the space.
-pub(super) fn put_pair(bytes: &mut Vec<u8>, key: &[u8], value: &[u8]) {
+/// Appends a pair as it lies in the space; returns how many bytes stand in front of its key.
+pub(super) fn put_pair(bytes: &mut Vec<u8>, key: &[u8], value: &[u8]) -> u8 {
     bytes.reserve(PAIR_HEAD_BYTES_MAX + key.len() + value.len());
+    let start = bytes.len();
     put_varint(bytes, key.len() as u64);
     put_varint(bytes, value.len() as u64);
+    let head = bytes.len() - start;
     bytes.extend_from_slice(key);
     bytes.extend_from_slice(value);
+    u8::try_from(head).unwrap_or_default()
 }
 
-/// The lengths of the key and of all of the pair that `front` begins with.
+/// The lengths of the head, of the key and of all of the pair that `front` begins with.
 pub(super) fn pair_head(front: &[u8]) -> Result<(usize, usize, usize), Malformed> {
     let mut reader = Reader::new(front, 0);
     let too_long = reader.malformed("a pair states a length that no pair has");
@@ -64,100 +102,132 @@ pub(super) fn pair_head(front: &[u8]) -> Result<(usize, usize, usize), Malformed
     Ok((head, key, all))
 }
 
-fn tag_of(hash: u64) -> u16 {
+/// The fingerprint of a key with that hash.
+pub(super) fn tag_of(hash: u64) -> u16 {
     u16::try_from(hash >> 48).unwrap_or_default()
 }
 
-impl Interval {
-    /// Decodes the bytes of an interval.
-    pub(super) fn decode(bytes: Arc<[u8]>) -> Result<Interval, Malformed> {
-        let mut pairs = Vec::with_capacity(PAIRS_MAX);
-        let mut tags = Vec::with_capacity(PAIRS_MAX);
-        let mut at = 0;
-        let mut last: Option<&[u8]> = None;
-        while at < bytes.len() {
-            let malformed = |what| Malformed { at, what };
-            let (head, key_len, len) = pair_head(&bytes[at..])?;
-            let end = at + len;
-            if end > bytes.len() {
-                return Err(malformed("a pair reaches beyond its interval"));
-            }
-            let word = |place: usize| {
-                u32::try_from(place).map_err(|_| malformed("an interval has 4 GiB or more"))
-            };
-            let key = &bytes[at + head..at + head + key_len];
-            if last.is_some_and(|last| last >= key) {
-                return Err(malformed("a key is not above the one before it"));
-            }
-            last = Some(key);
-            pairs.push(Pair {
-                key: word(at + head)?,
-                value: word(at + head + key_len)?,
-                end: word(end)?,
-            });
-            tags.push(tag_of(crate::types::hash_key(key)));
-            at = end;
+/// Finds the pairs of the bytes of an interval.
+pub(super) fn parse(bytes: &[u8]) -> Result<Vec<Pair>, Malformed> {
+    let mut pairs = Vec::with_capacity(PAIRS_READ_MAX);
+    let mut at = 0;
+    let mut last: Option<&[u8]> = None;
+    while at < bytes.len() {
+        let malformed = |what| Malformed { at, what };
+        let (head, key_len, len) = pair_head(&bytes[at..])?;
+        let end = at + len;
+        if end > bytes.len() {
+            return Err(malformed("a pair reaches beyond its interval"));
         }
-        Ok(Interval { bytes, pairs, tags })
+        let key = &bytes[at + head..at + head + key_len];
+        if last.is_some_and(|last| last >= key) {
+            return Err(malformed("a key is not above the one before it"));
+        }
+        last = Some(key);
+        pairs.push(Pair {
+            start: at,
+            head: u8::try_from(head).map_err(|_| malformed("a length takes too many bytes"))?,
+            key_len: u16::try_from(key_len)
+                .map_err(|_| malformed("a key is longer than keys are"))?,
+            tag: tag_of(hash_key(key)),
+        });
+        at = end;
+    }
+    Ok(pairs)
+}
+
+impl Interval {
+    /// The interval of these bytes and pairs, whose places count from `base`; `None` if it has more
+    /// than an interval should and is to be cut.
+    pub(super) fn new(bytes: Arc<[u8]>, pairs: &[Pair], base: usize) -> Option<Interval> {
+        let count = pairs.len();
+        if count > PAIRS_READ_MAX || (count > 1 && bytes.len() > BYTES_READ_MAX) {
+            return None;
+        }
+        let mut interval = Interval {
+            tags: [0; PAIRS_READ_MAX],
+            keys: [0; PAIRS_READ_MAX],
+            key_lens: [0; PAIRS_READ_MAX],
+            heads: [0; PAIRS_READ_MAX],
+            count,
+            bytes,
+        };
+        for (at, pair) in pairs.iter().enumerate() {
+            let key = pair.start - base + usize::from(pair.head);
+            interval.tags[at] = pair.tag;
+            interval.keys[at] = u16::try_from(key).ok()?;
+            interval.key_lens[at] = pair.key_len;
+            interval.heads[at] = pair.head;
+        }
+        Some(interval)
     }
 
     /// Number of pairs.
     pub(super) fn len(&self) -> usize {
-        self.pairs.len()
-    }
-
-    /// Whether the interval has more than it should: a recovery found it so.
-    pub(super) fn is_oversize(&self) -> bool {
-        self.len() > 2 * PAIRS_MAX || (self.len() > 1 && self.bytes.len() > 2 * BYTES_MAX)
+        self.count
     }
 
     /// Memory in bytes.
     pub(super) fn memory_bytes(&self) -> u64 {
-        let pairs = self.pairs.capacity() * (size_of::<Pair>() + size_of::<u16>());
-        (self.bytes.len() + pairs + size_of::<Interval>() + 64) as u64
+        (self.bytes.len() + size_of::<Interval>() + 64) as u64
     }
 
     /// The encoded bytes of the pairs from `from` up to `to`.
-    pub(super) fn encoded(&self, from: usize, to: usize) -> &[u8] {
-        &self.bytes[self.start(from)..self.start(to)]
+    pub(super) fn encoded(&self, range: Range<usize>) -> &[u8] {
+        &self.bytes[self.start(range.start)..self.start(range.end)]
     }
 
     /// Where pair `at` begins in the bytes; the end of all for the number of pairs.
+    #[inline]
     pub(super) fn start(&self, at: usize) -> usize {
-        match at.checked_sub(1) {
-            None => 0,
-            Some(before) => self.pairs[before].end as usize,
+        match at < self.count {
+            true => usize::from(self.keys[at]) - usize::from(self.heads[at]),
+            false => self.bytes.len(),
         }
     }
 
+    /// Where pair `at` lies.
+    pub(super) fn pair(&self, at: usize) -> Pair {
+        Pair {
+            start: self.start(at),
+            head: self.heads[at],
+            key_len: self.key_lens[at],
+            tag: self.tags[at],
+        }
+    }
+
+    #[inline]
+    fn key_range(&self, at: usize) -> Range<usize> {
+        let from = usize::from(self.keys[at]);
+        from..from + usize::from(self.key_lens[at])
+    }
+
+    #[inline]
     pub(super) fn key(&self, at: usize) -> &[u8] {
-        let pair = self.pairs[at];
-        &self.bytes[pair.key as usize..pair.value as usize]
+        &self.bytes[self.key_range(at)]
     }
 
+    #[inline]
     pub(super) fn value_bytes(&self, at: usize) -> &[u8] {
-        let pair = self.pairs[at];
-        &self.bytes[pair.value as usize..pair.end as usize]
+        &self.bytes[self.key_range(at).end..self.start(at + 1)]
     }
 
-    /// The key of pair `at`, which shares the interval's memory.
-    pub(super) fn key_slice(&self, at: usize) -> Slice {
-        let pair = self.pairs[at];
-        let (from, to) = (pair.key as usize, pair.value as usize);
-        Slice::shared(&self.bytes, from, to - from)
-    }
-
-    /// The value of pair `at`, which shares the interval's memory.
+    /// The value of pair `at`, to keep.
+    #[inline]
     pub(super) fn value(&self, at: usize) -> Slice {
-        let pair = self.pairs[at];
-        let (from, to) = (pair.value as usize, pair.end as usize);
+        let (from, to) = (self.key_range(at).end, self.start(at + 1));
+        if to - from <= COPIED_MAX {
+            return Slice::new(&self.bytes[from..to]);
+        }
         Slice::shared(&self.bytes, from, to - from)
     }
 
     /// The pair with that key, which has that hash.
+    #[inline]
     pub(super) fn find(&self, key: &[u8], hash: u64) -> Option<usize> {
         let tag = tag_of(hash);
-        let mut candidates = self.tags.iter().enumerate().filter(|(_, own)| **own == tag);
+        let tags = self.tags[..self.count].iter().enumerate();
+        let mut candidates = tags.filter(|(_, own)| **own == tag);
         candidates.find_map(|(at, _)| (self.key(at) == key).then_some(at))
     }
 
@@ -179,12 +249,12 @@ impl Interval {
 
 /// Cuts pairs of these lengths into intervals, of about the same size each: where each but the
 /// first begins.
-pub(super) fn cuts(lens: &[usize]) -> Vec<usize> {
+pub(super) fn cuts(lens: impl ExactSizeIterator<Item = usize>) -> Vec<usize> {
     let parts = lens.len().div_ceil(PAIRS_MAX).max(1);
     let per_part = lens.len().div_ceil(parts);
     let mut cuts = Vec::new();
     let (mut pairs, mut bytes) = (0, 0);
-    for (at, len) in lens.iter().enumerate() {
+    for (at, len) in lens.enumerate() {
         if pairs > 0 && (pairs == per_part || bytes + len > BYTES_MAX) {
             cuts.push(at);
             (pairs, bytes) = (0, 0);
@@ -198,35 +268,66 @@ pub(super) fn cuts(lens: &[usize]) -> Vec<usize> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::types::hash_key;
 
     fn interval(pairs: &[(&[u8], &[u8])]) -> Interval {
         let mut bytes = Vec::new();
         for (key, value) in pairs {
             put_pair(&mut bytes, key, value);
         }
-        Interval::decode(bytes.into()).unwrap()
+        decode(bytes).unwrap().unwrap()
+    }
+
+    fn decode(bytes: Vec<u8>) -> Result<Option<Interval>, Malformed> {
+        let pairs = parse(&bytes)?;
+        Ok(Interval::new(bytes.into(), &pairs, 0))
     }
 
     #[test]
     fn pairs_come_back() {
         let long = vec![7; 300];
-        let pairs: [(&[u8], &[u8]); 4] = [(b"", b"x"), (b"a", b""), (b"ab", &long), (b"b", b"y")];
+        let longer = vec![8; COPIED_MAX + 1];
+        let pairs: [(&[u8], &[u8]); 5] = [
+            (b"", b"x"),
+            (b"a", b""),
+            (b"ab", &long),
+            (b"b", b"y"),
+            (b"ba", &longer),
+        ];
         let interval = interval(&pairs);
-        assert_eq!(interval.len(), 4);
+        assert_eq!(interval.len(), 5);
         for (at, (key, value)) in pairs.iter().enumerate() {
             assert_eq!(interval.key(at), *key);
             assert_eq!(interval.value_bytes(at), *value);
-            assert_eq!(
-                (interval.key_slice(at), interval.value(at)),
-                ((*key).into(), (*value).into())
-            );
+            assert_eq!(interval.value(at), *value);
             assert_eq!(interval.find(key, hash_key(key)), Some(at));
             assert_eq!(interval.count_below(key), at);
         }
         assert_eq!(interval.find(b"c", hash_key(b"c")), None);
-        assert_eq!(interval.count_below(b"c"), 4);
-        assert_eq!(interval.encoded(0, 2).len(), 3 + 3);
+        assert_eq!(interval.count_below(b"c"), 5);
+        assert_eq!(interval.encoded(0..2).len(), 3 + 3);
+        // The same pairs as a part of something longer.
+        let shifted = interval.pair(2);
+        let part = interval.encoded(2..3).into();
+        let part = Interval::new(part, &[shifted], shifted.start).unwrap();
+        assert_eq!((part.key(0), part.value_bytes(0)), (&b"ab"[..], &long[..]));
+    }
+
+    #[test]
+    fn an_interval_that_has_too_much_is_not_one() {
+        let bytes_of = |pairs: usize, value: usize| {
+            let mut bytes = Vec::new();
+            for number in 0..pairs {
+                put_pair(
+                    &mut bytes,
+                    format!("{number:04}").as_bytes(),
+                    &vec![1; value],
+                );
+            }
+            bytes
+        };
+        let is_one = |pairs, value| decode(bytes_of(pairs, value)).unwrap().is_some();
+        assert!(is_one(PAIRS_READ_MAX, 10) && !is_one(PAIRS_READ_MAX + 1, 10));
+        assert!(is_one(1, 200_000) && is_one(2, 16_000) && !is_one(2, 16_500));
     }
 
     #[test]
@@ -234,26 +335,24 @@ mod tests {
         let mut bytes = Vec::new();
         put_pair(&mut bytes, b"b", b"1");
         put_pair(&mut bytes, b"a", b"2");
-        assert!(Interval::decode(bytes.clone().into()).is_err(), "the order");
+        assert!(parse(&bytes).is_err(), "the order");
         bytes.truncate(4);
         put_pair(&mut bytes, b"c", b"12345");
         for len in 0..bytes.len() {
             let whole = len == 0 || len == 4;
-            assert_eq!(
-                Interval::decode(bytes[..len].into()).is_ok(),
-                whole,
-                "{len}"
-            );
+            assert_eq!(parse(&bytes[..len]).is_ok(), whole, "{len}");
         }
-        let endless = [0xff; 12];
-        assert!(Interval::decode(endless.into()).is_err());
+        assert!(parse(&[0xff; 12]).is_err());
+        let mut bytes = Vec::new();
+        put_pair(&mut bytes, &vec![1; 64 << 10], b"");
+        assert!(parse(&bytes).is_err(), "the length of the key");
     }
 
     #[test]
     fn intervals_keep_their_limits() {
         for count in 0..200 {
             let lens: Vec<usize> = (0..count).map(|at| 10 + at * 97 % 5000).collect();
-            let cuts = cuts(&lens);
+            let cuts = cuts(lens.iter().copied());
             let ends = cuts.iter().copied().chain([count]);
             let mut from = 0;
             for end in ends {
@@ -264,7 +363,7 @@ mod tests {
                 from = end;
             }
         }
-        assert_eq!(cuts(&[100_000, 1, 1]), [1]);
-        assert_eq!(cuts(&[10; 17]), [9]);
+        assert_eq!(cuts([100_000, 1, 1].into_iter()), [1]);
+        assert_eq!(cuts([10; 17].into_iter()), [9]);
     }
 }

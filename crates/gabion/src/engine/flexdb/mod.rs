@@ -35,7 +35,8 @@
 //! - I3. Generations are merged in their order, one at a time. Repeating a merge, as a whole or
 //!   from any place on, changes nothing: its writes say what keys have in the end.
 //! - I4. A reader at a registered number finds what was overwritten since: see `generation`.
-//! - I5. Locks are taken in the order merge, writer, view, index; each may be skipped.
+//! - I5. Locks are taken in the order merge, writer, view, writer of a space, hand of the cache,
+//!   index, readers of a space; each may be skipped.
 //!
 //! # Linearization and durability points
 //! A write takes effect when its number is published, after it is in its MemTable. It survives the
@@ -49,14 +50,13 @@
 //! whole again. The index is rebuilt from the marks of the spaces, at a stride, by several threads.
 //!
 //! # Deviations from the paper
-//! Keyspaces, batches and snapshots; merges give way after each interval, not after 1000 pairs, and
-//! keep readers out only while the trees change; a space for each keyspace, whose merges run side
-//! by side.
+//! Keyspaces, batches and snapshots; several committers; a merge gives way after each interval, not
+//! after 1000 pairs, and keeps out only readers of what is not cached, while the trees change.
 //!
 //! | paper's term | here |
 //! |---|---|
 //! | committer | `commit` |
-//! | anchor, sparse index entry | `index::Entry` |
+//! | anchor, sparse index entry | an interval of an `index::Leaf` |
 //! | flexspace_defrag of an interval | `partition::Plan` that rewrites |
 //!
 //! Source: Chen, Zhong, Wu: Efficient Data Management with a Flexible Address Space, section 5.

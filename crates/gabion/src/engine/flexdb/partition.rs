@@ -2,31 +2,38 @@
 //!
 //! # Idea
 //! The space holds the pairs one behind the other and nothing else. The index says where each
-//! interval lies. Both change together, interval by interval: a reader holds the index's lock while
-//! it looks up an interval and reads it from the space, and a change holds it alone for as long as
-//! the trees of both change, which takes microseconds; the data is written before.
+//! interval lies, and has the decoded form of those that are cached; who finds one there waits for
+//! nothing. Others hold the index's lock while they look up an interval and read it from the space.
+//! A change, interval by interval, holds it alone for as long as the trees of both change, which
+//! takes microseconds; the data is written before.
 //!
 //! # Invariants
 //! - P1. The intervals of the index cover the space; each holds the pairs of its keys.
-//! - P2. Only the holder of the merge lock changes content. Readers may cut an interval that a
-//!   recovery left too large, which changes the index only.
+//! - P2. Content changes under the writer's lock of the space, which tells offsets that stay true
+//!   until the change is made. What an interval holds is changed only by the holder of the merge
+//!   lock, or by the one committer to which that gave the interval's leaf. Readers may cut an
+//!   interval that a recovery left too large, which changes the index only.
 //! - P3. Every insertion begins with a pair and is marked, and cuts are between pairs; so marks are
 //!   where pairs begin, and a recovery finds pairs without reading the others.
 //!
 //! # Durability
 //! A change is a group of the space: a crash finds it whole or not at all.
 
+use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use gabion_flex::{DurablePoint, Edit, FlexSpace};
 use gabion_media::Disk;
-use parking_lot::{RwLock, RwLockWriteGuard};
+use parking_lot::RwLockWriteGuard;
 
-use super::cache::{Cache, Slot};
-use super::index::{Entry, Found, Index, Key};
-use super::interval::{Interval, cuts, pair_head, put_pair};
+use super::cache::Cache;
+use super::index::{Index, New, Place, Seek};
+use super::interval::{
+    BYTES_MAX, Interval, PAIRS_MAX, Pair, cuts, pair_head, parse, put_pair, tag_of,
+};
+use crate::types::hash_key;
 use crate::{Error, Options, Result, Slice};
 
 /// The file of a space that holds its data, for messages.
@@ -51,7 +58,7 @@ const FRAGMENTS_MIN: usize = 4;
 #[derive(Debug)]
 pub(super) struct Partition {
     space: FlexSpace,
-    index: RwLock<Index>,
+    index: Arc<Index>,
     cache: Arc<Cache>,
     /// Whether the space changed since it was synced.
     dirty: AtomicBool,
@@ -66,8 +73,17 @@ pub(super) struct Partition {
 /// An interval and what belongs to it.
 #[derive(Debug)]
 pub(super) struct Held {
-    pub(super) found: Found,
+    pub(super) place: Place,
     pub(super) interval: Arc<Interval>,
+}
+
+/// For whom an interval is read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Reader {
+    /// A user: what it reads is worth keeping.
+    User,
+    /// A merge, which reads all that it changes: that is cached where nothing has to go for it.
+    Merge,
 }
 
 /// Where pairs begin, and their keys.
@@ -119,10 +135,7 @@ impl Partition {
         let path = disk.path_of(DATA_NAME);
         let space = FlexSpace::open_on(disk, options)?;
         let mut partition = Partition {
-            index: RwLock::new(Index::new(Entry {
-                len: space.len(),
-                slot: Arc::default(),
-            })),
+            index: Arc::new(Index::new(&[New::first()], cache.cached_bytes())),
             space,
             cache: Arc::clone(cache),
             dirty: AtomicBool::new(false),
@@ -131,6 +144,7 @@ impl Partition {
             path,
         };
         partition.rebuild()?;
+        cache.register(&partition.index);
         Ok(partition)
     }
 
@@ -168,8 +182,11 @@ impl Partition {
 
     /// Number of intervals, and memory of the index.
     pub(super) fn index_size(&self) -> (usize, u64) {
-        let index = self.index.read();
-        (index.count(), index.memory_bytes())
+        (self.index.count(), self.index.memory_bytes())
+    }
+
+    pub(super) fn index(&self) -> &Index {
+        &self.index
     }
 
     fn corrupt(&self, offset: u64, what: &str) -> Error {
@@ -181,144 +198,233 @@ impl Partition {
     }
 
     /// The value of `key`, which has that hash.
+    #[inline]
     pub(super) fn get(&self, key: &[u8], hash: u64) -> Result<Option<Slice>> {
-        let interval = self.interval(key)?.interval;
-        Ok(interval.find(key, hash).map(|at| interval.value(at)))
+        let value = |interval: &Interval| interval.find(key, hash).map(|at| interval.value(at));
+        if let Some(found) = self.index.with_cached(key, value) {
+            self.cache.count(true);
+            return Ok(found);
+        }
+        Ok(value(&self.interval(Seek::At(key), Reader::User)?.interval))
     }
 
-    /// The interval of `key`.
-    pub(super) fn interval(&self, key: &[u8]) -> Result<Held> {
+    /// An interval, read if it is not cached.
+    pub(super) fn interval(&self, seek: Seek<'_>, reader: Reader) -> Result<Held> {
         loop {
-            if let Some(held) = self.load(|index| Some(index.find(key)))? {
+            if let Some(held) = self.cached(self.index.find(seek), reader) {
+                return Ok(held);
+            }
+            if let Some(held) = self.load(seek, reader)? {
+                self.cache.shrink();
                 return Ok(held);
             }
         }
     }
 
-    /// The interval of the keys right below `key`, or below the end of all keys; `None` for the
-    /// empty key.
-    pub(super) fn interval_below(&self, key: Option<&[u8]>) -> Result<Option<Held>> {
-        if key.is_some_and(<[u8]>::is_empty) {
-            return Ok(None);
+    /// The interval behind another one, read if it is not cached; `None` behind the last one.
+    pub(super) fn interval_behind(&self, held: &Held) -> Result<Option<Held>> {
+        let next = held.place.next();
+        if let Some(held) = next.and_then(|place| self.cached(place, Reader::User)) {
+            return Ok(Some(held));
         }
-        loop {
-            if let Some(held) = self.load(|index| index.find_below(key))? {
-                return Ok(Some(held));
-            }
-        }
+        let upper = held.place.upper();
+        let read = upper.map(|upper| self.interval(Seek::At(upper), Reader::User));
+        read.transpose()
+    }
+
+    /// The interval of a place, if it is cached.
+    fn cached(&self, place: Place, reader: Reader) -> Option<Held> {
+        let interval = match reader {
+            Reader::User => place.leaf.cached(place.at),
+            Reader::Merge => place.leaf.peek(place.at),
+        }?;
+        self.cache.count(true);
+        Some(Held { place, interval })
     }
 
     /// Reads an interval; `None` when it was too large, and is cut now.
-    fn load(&self, find: impl Fn(&Index) -> Option<Found>) -> Result<Option<Held>> {
-        let index = self.index.read();
-        let found = find(&index);
-        let found = found.ok_or_else(|| self.corrupt(0, "there is no interval"))?;
-        if let Some(interval) = found.entry.slot.get() {
-            drop(index);
-            self.cache.count(true);
-            return Ok(Some(Held { found, interval }));
-        }
-        let len = usize::try_from(found.entry.len);
-        let len = len.map_err(|_| self.corrupt(found.offset, "an interval is too long"))?;
+    fn load(&self, seek: Seek<'_>, reader: Reader) -> Result<Option<Held>> {
+        let share = self.index.share();
+        let (place, offset) = self.index.locate(seek);
+        let len = usize::try_from(place.len());
+        let len = len.map_err(|_| self.corrupt(offset, "an interval is too long"))?;
         let mut bytes: Arc<[u8]> = std::iter::repeat_n(0, len).collect();
         let buffer = Arc::get_mut(&mut bytes).unwrap_or_default();
-        let read = self.space.read_at(found.offset, buffer)?;
-        drop(index);
+        let read = self.space.read_at(offset, buffer)?;
         self.cache.count(false);
         // ORDER: Acquire pairs with the Release in `close`: what was read before is of this store.
         if self.closed.load(Ordering::Acquire) {
             return Err(Error::Closed);
         }
         if read != len {
-            return Err(self.corrupt(found.offset, "the space ends within an interval"));
+            return Err(self.corrupt(offset, "the space ends within an interval"));
         }
-        let interval = Interval::decode(bytes).map_err(|malformed| {
-            self.corrupt(found.offset + malformed.at as u64, malformed.what)
-        })?;
-        let below = interval.len() > 0 && interval.key(0) < &*found.lower;
-        let last = interval.len().checked_sub(1).map(|at| interval.key(at));
-        let upper = found.upper.as_deref();
-        if below || last.is_some_and(|last| upper.is_some_and(|upper| last >= upper)) {
-            return Err(self.corrupt(found.offset, "an interval has keys of another one"));
+        let pairs = parse(&bytes)
+            .map_err(|malformed| self.corrupt(offset + malformed.at as u64, malformed.what))?;
+        let key_of = |pair: &Pair| pair.key_in(&bytes);
+        let below = pairs
+            .first()
+            .is_some_and(|first| key_of(first) < place.lower());
+        let above = |upper| pairs.last().is_some_and(|last| key_of(last) >= upper);
+        if below || place.upper().is_some_and(above) {
+            return Err(self.corrupt(offset, "an interval has keys of another one"));
         }
-        if interval.is_oversize() {
-            self.cut(&found, &interval);
+        let Some(interval) = Interval::new(Arc::clone(&bytes), &pairs, 0) else {
+            drop(share);
+            self.cut(&place, &bytes, &pairs);
             return Ok(None);
-        }
+        };
+        let caches = match reader {
+            Reader::User => self.cache.takes(&interval),
+            Reader::Merge => self.cache.has_room_for(&interval),
+        };
         let interval = Arc::new(interval);
-        self.cache.fill(&found.entry.slot, &interval);
-        Ok(Some(Held { found, interval }))
+        if caches {
+            self.index.fill(&place, &interval);
+        }
+        Ok(Some(Held { place, interval }))
     }
 
     /// Cuts an interval that a recovery left too large.
-    fn cut(&self, found: &Found, interval: &Interval) {
-        let lens: Vec<usize> = (0..interval.len())
-            .map(|at| interval.start(at + 1) - interval.start(at))
-            .collect();
-        let key_of = |at: usize| interval.key(at).to_vec();
-        let entries = entries_of(&found.lower, &lens, key_of);
-        let mut index = self.index.write();
+    fn cut(&self, place: &Place, bytes: &[u8], pairs: &[Pair]) {
+        let new = self.intervals_of(place.lower(), bytes, pairs, false);
+        let mut alone = self.index.alone();
         // Somebody else may have been quicker.
-        if Arc::ptr_eq(&index.find(&found.lower).entry.slot, &found.entry.slot) {
-            index.replace(&found.lower, found.upper.as_deref(), entries);
+        let (now, _) = self.index.locate(Seek::At(place.lower()));
+        if (now.lower(), now.upper()) == (place.lower(), place.upper()) {
+            self.index.replace(&mut alone, place.lower(), 1, new);
         }
     }
 
-    /// Changes pairs of one interval, which the holder of the merge lock has just looked up; the
-    /// changes are in the order of their keys, and all keys belong to the interval. Returns whether
-    /// the space changed.
-    pub(super) fn change(&self, held: &Held, changes: &[Change]) -> Result<bool> {
-        let Held { found, interval } = held;
-        let rewrites = self.is_fragmented(found, interval);
-        let Some(plan) = Plan::new(found, interval, changes, rewrites) else {
-            return Ok(false);
+    /// Cuts pairs that begin from `lower` on into intervals; without any, there is none.
+    fn intervals_of(&self, lower: &[u8], bytes: &[u8], pairs: &[Pair], cached: bool) -> Vec<New> {
+        if pairs.is_empty() {
+            return Vec::new();
+        }
+        let start = |at: usize| pairs.get(at).map_or(bytes.len(), |pair| pair.start);
+        let cuts = cuts((0..pairs.len()).map(|at| start(at + 1) - start(at)));
+        let ends = cuts.iter().copied().chain([pairs.len()]);
+        let starts = std::iter::once(0).chain(cuts.iter().copied());
+        let new = |(from, to): (usize, usize)| {
+            let part = &bytes[start(from)..start(to)];
+            let interval = || Interval::new(part.into(), &pairs[from..to], start(from));
+            let interval = cached.then(interval).flatten();
+            New {
+                key: match from {
+                    0 => lower.to_vec(),
+                    _ => pairs[from].key_in(bytes).to_vec(),
+                },
+                len: part.len() as u64,
+                interval: interval.filter(|own| self.cache.takes(own)).map(Arc::new),
+            }
         };
-        let edits = plan.edits();
-        let entries = entries_of(&found.lower, &plan.lens, |at| plan.keys[at].to_vec());
-        let few = plan.lens.len() < super::interval::PAIRS_MAX / 4;
-        self.install(found, &edits, entries, few)?;
-        Ok(true)
+        starts.zip(ends).map(new).collect()
     }
 
-    /// Writes an interval anew if it lies in several extents; says whether it did.
-    pub(super) fn defragment(&self, held: &Held) -> Result<bool> {
-        let Held { found, interval } = held;
-        if self.space.extent_count(found.offset, found.entry.len) < 2 {
-            return Ok(false);
-        }
-        let bytes = interval.encoded(0, interval.len());
-        let edits = [
-            Edit::Collapse {
-                offset: found.offset,
-                len: found.entry.len,
-            },
-            Edit::InsertMarked {
-                offset: found.offset,
-                data: bytes,
-            },
-        ];
+    /// Changes pairs of one interval, which the caller has just looked up (P2); the changes are in
+    /// the order of their keys, and all keys belong to the interval.
+    pub(super) fn change(&self, held: &Held, changes: &[Change]) -> Result<()> {
+        let Held { place, interval } = held;
+        let rewrites = self.is_fragmented(place, interval);
+        let Some(plan) = Plan::new(interval, changes, rewrites) else {
+            return Ok(());
+        };
+        // What was cached stays so; what was not is worth free room only.
+        let cached = place.leaf.peek(place.at).is_some() || self.cache.has_room_for(interval);
+        let new = self.intervals_of(place.lower(), &plan.bytes, &plan.pairs, cached);
+        let last = new.last().map(|new| new.key.clone());
         self.begin_change();
-        self.space.apply(&edits)?;
+        let mut alone = self.space.apply_under(
+            || {
+                let _share = self.index.share();
+                plan.edits(self.index.locate(Seek::At(place.lower())).1)
+            },
+            || self.index.alone(),
+        )?;
+        self.index.replace(&mut alone, place.lower(), 1, new);
+        if let Some(last) = last.filter(|_| plan.pairs.len() < PAIRS_MAX / 4) {
+            self.join_with_next(&mut alone, &last);
+        }
+        drop(alone);
+        self.cache.shrink();
+        Ok(())
+    }
+
+    /// Joins an interval of few pairs with the one beside it. Both together are less than what is
+    /// cut.
+    fn join_with_next(&self, alone: &mut RwLockWriteGuard<'_, ()>, lower: &[u8]) {
+        let place = self.index.find(Seek::At(lower));
+        let Some(next) = place.next() else {
+            return;
+        };
+        let len = place.len() + next.len();
+        if len > BYTES_MAX as u64 {
+            return;
+        }
+        let joined = New {
+            key: lower.to_vec(),
+            len,
+            interval: None,
+        };
+        self.index.replace(alone, lower, 2, vec![joined]);
+    }
+
+    /// Writes an interval anew if it lies in several extents; says whether it did. The caller holds
+    /// the merge lock.
+    pub(super) fn defragment(&self, held: &Held) -> Result<bool> {
+        let Held { place, interval } = held;
+        if self.extent_count(place) < 2 {
+            return Ok(false);
+        }
+        self.begin_change();
+        let edits = || {
+            let _share = self.index.share();
+            let (now, offset) = self.index.locate(Seek::At(place.lower()));
+            let (len, data) = (now.len(), interval.encoded(0..interval.len()));
+            vec![
+                Edit::Collapse { offset, len },
+                Edit::InsertMarked { offset, data },
+            ]
+        };
+        self.space.apply_under(edits, || ())?;
         Ok(true)
     }
 
-    /// Removes all pairs of the interval, unread.
-    pub(super) fn clear(&self, found: &Found) -> Result<()> {
-        let edit = Edit::Collapse {
-            offset: found.offset,
-            len: found.entry.len,
+    /// Removes all pairs of the interval, unread; false when somebody has cut it.
+    pub(super) fn clear(&self, place: &Place) -> Result<bool> {
+        self.begin_change();
+        let mut held = None;
+        let edits = || {
+            let alone = self.index.alone();
+            let (now, offset) = self.index.locate(Seek::At(place.lower()));
+            if (now.lower(), now.upper()) != (place.lower(), place.upper()) {
+                return Vec::new();
+            }
+            held = Some(alone);
+            let len = now.len();
+            vec![Edit::Collapse { offset, len }]
         };
-        let entries = entries_of(&found.lower, &[], |_| Vec::new());
-        self.install(found, &[edit], entries, false)
+        self.space.apply_under(edits, || ())?;
+        let Some(mut alone) = held else {
+            return Ok(false);
+        };
+        self.index.replace(&mut alone, place.lower(), 1, Vec::new());
+        Ok(true)
     }
 
     /// What a merge looks at: the interval of `key`, unread.
-    pub(super) fn find(&self, key: &[u8]) -> Found {
-        self.index.read().find(key)
+    pub(super) fn find(&self, key: &[u8]) -> Place {
+        self.index.find(Seek::At(key))
     }
 
-    fn is_fragmented(&self, found: &Found, interval: &Interval) -> bool {
-        let extents = self.space.extent_count(found.offset, found.entry.len);
+    fn extent_count(&self, place: &Place) -> usize {
+        let _share = self.index.share();
+        let (place, offset) = self.index.locate(Seek::At(place.lower()));
+        self.space.extent_count(offset, place.len())
+    }
+
+    fn is_fragmented(&self, place: &Place, interval: &Interval) -> bool {
+        let extents = self.extent_count(place);
         extents >= FRAGMENTS_MIN && extents > interval.len() / 2
     }
 
@@ -326,24 +432,6 @@ impl Partition {
         // ORDER: Relaxed (both), see `sync`.
         self.dirty.store(true, Ordering::Relaxed);
         self.unsaved.store(true, Ordering::Relaxed);
-    }
-
-    /// Changes the space and the index together.
-    fn install(
-        &self,
-        found: &Found,
-        edits: &[Edit<'_>],
-        entries: Vec<(Key, Entry)>,
-        joins: bool,
-    ) -> Result<()> {
-        self.begin_change();
-        let last = entries.last().map(|(key, _)| Arc::clone(key.bytes()));
-        let mut index = self.space.apply_under(edits, || self.index.write())?;
-        index.replace(&found.lower, found.upper.as_deref(), entries);
-        if let (true, Some(last)) = (joins, last) {
-            join_with_next(&mut index, &last);
-        }
-        Ok(())
     }
 
     /// Looks for a pair at every stride and makes intervals of what lies between.
@@ -366,22 +454,28 @@ impl Partition {
             });
             joined.collect()
         });
-        let mut entries: Vec<(Key, Entry)> = Vec::new();
-        let (mut lower, mut from) = (Vec::new(), 0);
+        let mut intervals = Vec::new();
+        let (mut last, mut from) = (New::first(), 0);
         for anchors in parts {
             for (offset, key) in anchors? {
                 if offset == 0 {
                     continue;
                 }
-                if key <= lower {
+                if key <= last.key {
                     return Err(self.corrupt(offset, "a key is not above those before it"));
                 }
-                push_entry(&mut entries, &lower, offset - from);
-                (lower, from) = (key, offset);
+                let next = New {
+                    key,
+                    ..New::first()
+                };
+                last.len = offset - from;
+                intervals.push(std::mem::replace(&mut last, next));
+                from = offset;
             }
         }
-        push_entry(&mut entries, &lower, len - from);
-        self.index.get_mut().replace(b"", None, entries);
+        last.len = len - from;
+        intervals.push(last);
+        self.index = Arc::new(Index::new(&intervals, self.cache.cached_bytes()));
         Ok(())
     }
 
@@ -419,152 +513,112 @@ impl Partition {
     }
 }
 
-fn push_entry(entries: &mut Vec<(Key, Entry)>, lower: &[u8], len: u64) {
-    let slot = Arc::default();
-    entries.push((Key::new(lower), Entry { len, slot }));
-}
-
-/// The index's entries for pairs of these lengths; without any, one for the first interval of all
-/// and none for others.
-fn entries_of(
-    lower: &[u8],
-    lens: &[usize],
-    key_of: impl Fn(usize) -> Vec<u8>,
-) -> Vec<(Key, Entry)> {
-    let mut entries = Vec::new();
-    if lens.is_empty() && !lower.is_empty() {
-        return entries;
-    }
-    let cuts = cuts(lens);
-    let starts = std::iter::once(0).chain(cuts.iter().copied());
-    let ends = cuts.iter().copied().chain([lens.len()]);
-    for (from, to) in starts.zip(ends) {
-        let key = if from == 0 {
-            lower.to_vec()
-        } else {
-            key_of(from)
-        };
-        push_entry(
-            &mut entries,
-            &key,
-            lens[from..to].iter().sum::<usize>() as u64,
-        );
-    }
-    entries
-}
-
-/// Joins an interval of few pairs with the next one. Both together are less than what is cut.
-fn join_with_next(index: &mut RwLockWriteGuard<'_, Index>, lower: &[u8]) {
-    let found = index.find(lower);
-    let Some(next) = found.upper.as_deref().map(|upper| index.find(upper)) else {
-        return;
-    };
-    let len = found.entry.len + next.entry.len;
-    if len > super::interval::BYTES_MAX as u64 {
-        return;
-    }
-    let slot: Arc<Slot> = Arc::default();
-    let entry = (Key::new(&found.lower), Entry { len, slot });
-    index.replace(&found.lower, next.upper.as_deref(), vec![entry]);
-}
-
 /// What becomes of an interval, and the edits that make it so.
-struct Plan<'c> {
-    keys: Vec<&'c [u8]>,
-    lens: Vec<usize>,
+struct Plan {
+    /// All pairs of the interval, and where they lie in these bytes.
+    bytes: Vec<u8>,
+    pairs: Vec<Pair>,
     steps: Vec<Step>,
 }
 
-/// A place of the space at which bytes are removed and others inserted.
+/// A place at which bytes are removed, and those from a range of the plan inserted.
 #[derive(Default)]
 struct Step {
-    offset: u64,
     removed: u64,
-    inserted: Vec<u8>,
+    inserted: Range<usize>,
 }
 
-impl<'c> Plan<'c> {
+impl Plan {
     /// The plan for some changes; `None` if they change nothing.
-    fn new(
-        found: &Found,
-        interval: &'c Interval,
-        changes: &'c [Change],
-        rewrites: bool,
-    ) -> Option<Plan<'c>> {
+    fn new(interval: &Interval, changes: &[Change], rewrites: bool) -> Option<Plan> {
+        let old = interval.encoded(0..interval.len()).len();
         let mut plan = Plan {
-            keys: Vec::new(),
-            lens: Vec::new(),
-            steps: Vec::new(),
-        };
-        let mut step = Step {
-            offset: found.offset,
-            ..Step::default()
+            bytes: Vec::with_capacity(old + old / 2),
+            pairs: Vec::with_capacity(interval.len() + changes.len()),
+            steps: vec![Step::default()],
         };
         let mut changed = false;
         let mut at = 0;
         for change in changes {
             let below = interval.count_below(&change.key);
-            plan.keep(&mut step, interval, at..below, rewrites);
+            plan.keep(interval, at..below, rewrites);
             at = below;
             let is_there = at < interval.len() && interval.key(at) == change.key;
             if is_there {
                 let same = change.value.as_deref() == Some(interval.value_bytes(at));
                 if same {
-                    plan.keep(&mut step, interval, at..at + 1, rewrites);
+                    plan.keep(interval, at..at + 1, rewrites);
                     at += 1;
                     continue;
                 }
-                step.removed += (interval.start(at + 1) - interval.start(at)) as u64;
+                plan.step().removed += interval.encoded(at..at + 1).len() as u64;
                 at += 1;
                 changed = true;
             }
             if let Some(value) = &change.value {
-                let before = step.inserted.len();
-                put_pair(&mut step.inserted, &change.key, value);
-                plan.keys.push(&change.key);
-                plan.lens.push(step.inserted.len() - before);
+                plan.put(&change.key, value);
                 changed = true;
             }
         }
-        plan.keep(&mut step, interval, at..interval.len(), rewrites);
-        plan.steps.push(step);
+        plan.keep(interval, at..interval.len(), rewrites);
         changed.then_some(plan)
     }
 
+    /// The step under way.
+    fn step(&mut self) -> &mut Step {
+        let last = self.steps.len() - 1;
+        &mut self.steps[last]
+    }
+
+    /// Puts a new pair behind the others.
+    fn put(&mut self, key: &[u8], value: &[u8]) {
+        let start = self.bytes.len();
+        let head = put_pair(&mut self.bytes, key, value);
+        self.pairs.push(Pair {
+            start,
+            head,
+            key_len: u16::try_from(key.len()).unwrap_or(u16::MAX),
+            tag: tag_of(hash_key(key)),
+        });
+        self.step().inserted.end = self.bytes.len();
+    }
+
     /// Keeps pairs of the interval: in their place, or in another one if all is written anew.
-    fn keep(
-        &mut self,
-        step: &mut Step,
-        interval: &'c Interval,
-        range: std::ops::Range<usize>,
-        rewrites: bool,
-    ) {
-        for at in range.clone() {
-            self.keys.push(interval.key(at));
-            self.lens.push(interval.start(at + 1) - interval.start(at));
+    fn keep(&mut self, interval: &Interval, range: Range<usize>, rewrites: bool) {
+        let bytes = interval.encoded(range.clone());
+        if bytes.is_empty() {
+            return;
         }
-        let bytes = interval.encoded(range.start, range.end);
+        let (from, to) = (interval.start(range.start), self.bytes.len());
+        for at in range {
+            let pair = interval.pair(at);
+            let start = pair.start - from + to;
+            self.pairs.push(Pair { start, ..pair });
+        }
+        self.bytes.extend_from_slice(bytes);
+        let end = self.bytes.len();
+        let step = self.step();
         if rewrites {
-            step.inserted.extend_from_slice(bytes);
+            step.inserted.end = end;
             step.removed += bytes.len() as u64;
-        } else if !bytes.is_empty() {
-            let next = step.offset + step.inserted.len() as u64 + bytes.len() as u64;
-            let done = std::mem::take(step);
-            step.offset = next;
-            self.steps.push(done);
+        } else {
+            self.steps.push(Step {
+                removed: 0,
+                inserted: end..end,
+            });
         }
     }
 
-    fn edits(&self) -> Vec<Edit<'_>> {
-        let mut edits = Vec::new();
+    /// The edits of an interval that begins at an offset.
+    fn edits(&self, begin: u64) -> Vec<Edit<'_>> {
+        let mut edits = Vec::with_capacity(2 * self.steps.len());
         for step in &self.steps {
-            let offset = step.offset;
-            if step.removed > 0 {
-                let len = step.removed;
+            let offset = begin + step.inserted.start as u64;
+            let (len, data) = (step.removed, &self.bytes[step.inserted.clone()]);
+            if len > 0 {
                 edits.push(Edit::Collapse { offset, len });
             }
-            if !step.inserted.is_empty() {
-                let data = &step.inserted;
+            if !data.is_empty() {
                 edits.push(Edit::InsertMarked { offset, data });
             }
         }

@@ -1,11 +1,13 @@
 //! Range scans, from either end.
 //!
 //! # Idea
-//! A scan is three parts: pairs that were read for the front, pairs that were read for the back,
-//! and the range of keys between them that was not read yet. When the front runs out, it reads the
-//! first interval of that range from the space and the writes of the same keys from the MemTables,
-//! and decides key by key what the reader sees; the back reads the last interval. So the two ends
-//! meet wherever they meet, and a scan holds the pairs of two intervals and no lock.
+//! A scan is three parts: the *window*, which is read from the front, pairs that were read for the
+//! back, and the range of keys between them that was not looked at yet. A window is one interval of
+//! the space and the writes of the same keys in the MemTables: each step takes the next pair of the
+//! interval, or lets the MemTables decide what the reader sees of the next key. Pairs are lent from
+//! where they lie. When the window is done, the next interval begins another one. The back reads a
+//! whole interval at a time, and so does the front where a merge has overwritten what the reader
+//! must see. The two ends meet wherever they meet, and a scan holds no lock.
 //!
 //! # Linearization
 //! A scan reads at a number that is registered as long as it lives, as a get at a number does.
@@ -16,14 +18,16 @@ use std::ops::Bound;
 use std::sync::Arc;
 
 use super::generation::{Layer, View};
-use super::partition::Held;
+use super::index::Seek;
+use super::partition::{Held, Reader};
 use super::{Flex, Keyspace};
+use crate::bytes::assign;
 use crate::engine::key_range;
 use crate::engine::memtable::MemCursor;
 use crate::types::{Kind, Seq};
 use crate::{Result, Slice};
 
-/// Keys of one MemTable that are read at a time at most.
+/// Keys of one MemTable that are read at a time at most, where pairs are copied.
 const KEYS_MAX: usize = 128;
 
 type Pair = (Slice, Slice);
@@ -35,12 +39,25 @@ pub(crate) struct Scan {
     /// Registered.
     seq: Seq,
     sources: Option<Sources>,
+    window: Option<Window>,
+    current: Current,
+    /// Pairs of the front that were copied.
     front: VecDeque<Pair>,
     back: VecDeque<Pair>,
+    back_sources: Option<Sources>,
     /// The keys that were not read yet: from the first one up to, but without, the second one;
     /// `None` when there is none left.
     middle: Option<(Vec<u8>, Option<Vec<u8>>)>,
-    current: Option<Pair>,
+}
+
+/// The pair that the scan stands on.
+enum Current {
+    Nothing,
+    /// A pair of the window's interval.
+    Merged(usize),
+    /// What a source's cursor stands on.
+    Written(usize),
+    Copied(Pair),
 }
 
 impl Drop for Scan {
@@ -53,6 +70,8 @@ impl Drop for Scan {
 struct Sources {
     view: Arc<View>,
     layers: Vec<Source>,
+    /// Whether the cursors stand on the first keys of what is read next.
+    are_placed: bool,
 }
 
 struct Source {
@@ -80,34 +99,53 @@ impl Scan {
             keyspace: Arc::clone(keyspace),
             seq,
             sources: None,
+            window: None,
+            current: Current::Nothing,
             front: VecDeque::new(),
             back: VecDeque::new(),
+            back_sources: None,
             middle: key_range((lower, upper)),
-            current: None,
         }
     }
 
     /// Goes to the next pair; false at the end. An error ends the scan.
     #[inline]
     pub(crate) fn advance(&mut self) -> Result<bool> {
-        self.current = None;
-        while self.front.is_empty() {
-            let Some((lower, upper)) = self.middle.take() else {
-                self.current = self.back.pop_front();
-                return Ok(self.current.is_some());
-            };
-            let read = self.read_front(&lower, upper.as_deref());
-            let end = read.inspect_err(|_| self.end())?;
-            self.middle = rest(end, upper);
+        loop {
+            if let (Some(window), Some(sources)) = (&mut self.window, &mut self.sources) {
+                self.current = window.step(sources, self.seq);
+                if !matches!(self.current, Current::Nothing) {
+                    return Ok(true);
+                }
+            }
+            if !self.begin_window()? {
+                let next = self.front.pop_front().or_else(|| self.back.pop_front());
+                self.current = next.map_or(Current::Nothing, Current::Copied);
+                return Ok(!matches!(self.current, Current::Nothing));
+            }
         }
-        self.current = self.front.pop_front();
-        Ok(true)
+    }
+
+    /// Begins the next window, or copies the next pairs to the front; false if there are such pairs
+    /// already, or there is nothing left to read.
+    fn begin_window(&mut self) -> Result<bool> {
+        let done = self.window.take();
+        while self.front.is_empty()
+            && let Some((lower, upper)) = self.middle.take()
+        {
+            let read = self.read_front(done.as_ref(), lower, upper);
+            if read.inspect_err(|_| self.end())? {
+                return Ok(true);
+            }
+        }
+        Ok(false)
     }
 
     /// The next pair from the end. An error ends the scan.
     pub(crate) fn next_back(&mut self) -> Result<Option<Pair>> {
         while self.back.is_empty() {
             let Some((lower, upper)) = self.middle.take() else {
+                self.copy_window();
                 return Ok(self.front.pop_back());
             };
             let read = self.read_back(&lower, upper.as_deref());
@@ -117,56 +155,112 @@ impl Scan {
         Ok(self.back.pop_back())
     }
 
+    /// Copies what is left of the window to the front.
+    fn copy_window(&mut self) {
+        let (Some(mut window), Some(sources)) = (self.window.take(), &mut self.sources) else {
+            return;
+        };
+        self.current = Current::Nothing;
+        loop {
+            let pair = match window.step(sources, self.seq) {
+                Current::Merged(at) => {
+                    let interval = &window.held.interval;
+                    (Slice::new(interval.key(at)), interval.value(at))
+                }
+                Current::Written(source) => {
+                    let cursor = &sources.layers[source].cursor;
+                    (Slice::new(cursor.key()), cursor.value())
+                }
+                _ => return,
+            };
+            self.front.push_back(pair);
+        }
+    }
+
     fn end(&mut self) {
         self.front.clear();
         self.back.clear();
+        self.window = None;
         self.middle = None;
+        self.current = Current::Nothing;
     }
 
     pub(crate) fn key(&self) -> &[u8] {
-        self.current.as_ref().map_or(&[], |(key, _)| key)
+        match (&self.current, &self.window, &self.sources) {
+            (Current::Merged(at), Some(window), _) => window.held.interval.key(*at),
+            (Current::Written(source), _, Some(sources)) => sources.layers[*source].cursor.key(),
+            (Current::Copied((key, _)), _, _) => key,
+            _ => &[],
+        }
     }
 
     pub(crate) fn value(&self) -> Slice {
-        self.current
-            .as_ref()
-            .map_or_else(|| Slice::new(&[]), |(_, value)| value.clone())
+        match (&self.current, &self.window) {
+            (Current::Merged(at), Some(window)) => window.held.interval.value(*at),
+            (Current::Copied((_, value)), _) => value.clone(),
+            _ => Slice::new(self.value_bytes()),
+        }
     }
 
     pub(crate) fn value_bytes(&self) -> &[u8] {
-        self.current.as_ref().map_or(&[], |(_, value)| value)
+        match (&self.current, &self.window, &self.sources) {
+            (Current::Merged(at), Some(window), _) => window.held.interval.value_bytes(*at),
+            (Current::Written(source), _, Some(sources)) => {
+                sources.layers[*source].cursor.value_bytes()
+            }
+            (Current::Copied((_, value)), _, _) => value,
+            _ => &[],
+        }
     }
 
-    /// Reads the first pairs of the range into the front; returns the first key behind them, `None`
-    /// for the end of all keys.
-    fn read_front(&mut self, lower: &[u8], upper: Option<&[u8]>) -> Result<Option<Vec<u8>>> {
+    /// Begins a window with the first interval of the range, or copies its pairs to the front if
+    /// there are images of its keys; false in the latter case. `done` is the window before.
+    fn read_front(
+        &mut self,
+        done: Option<&Window>,
+        lower: Vec<u8>,
+        upper: Option<Vec<u8>>,
+    ) -> Result<bool> {
         loop {
-            let mut sources = self.take_sources();
-            let held = self.keyspace.partition.interval(lower)?;
+            let known = self.sources.take();
+            let (mut sources, is_new) = self.sources_after(known);
+            let before = done.filter(|done| !is_new && done.held.place.upper() == Some(&lower));
+            let partition = &self.keyspace.partition;
+            let next = before
+                .map(|done| partition.interval_behind(&done.held))
+                .transpose()?;
+            let held = match next.flatten() {
+                Some(held) => held,
+                None => partition.interval(Seek::At(&lower), Reader::User)?,
+            };
             if self.engine.is_outdated(&sources.view) {
                 continue;
             }
-            let mut end = smaller(held.found.upper.as_deref(), upper).map(<[u8]>::to_vec);
-            for source in &mut sources.layers {
-                source.cursor.seek(lower);
-                // Where so many keys are reached, the part that is read ends.
-                let mut keys = 0;
-                while source.cursor.valid() && is_below(source.cursor.key(), end.as_deref()) {
-                    keys += 1;
-                    if keys > KEYS_MAX {
-                        end = Some(source.cursor.key().to_vec());
-                        break;
-                    }
-                    source.cursor.next_key();
+            if !std::mem::replace(&mut sources.are_placed, true) {
+                for source in &mut sources.layers {
+                    source.cursor.seek(&lower);
                 }
             }
+            let end = smaller(held.place.upper(), upper.as_deref()).map(<[u8]>::to_vec);
             let reader = (self.keyspace.id, self.seq);
-            let mut window = Window::new(&mut sources, &held, (lower, end.as_deref()), reader);
-            while let Some(pair) = window.next() {
-                self.front.push_back(pair);
+            let images = Images::of(&sources.view, (&lower, end.as_deref()), reader);
+            if images.is_empty() {
+                self.window = Some(Window::new(held, &sources, &lower, end.clone()));
+                self.sources = Some(sources);
+                self.middle = rest(end, upper);
+                return Ok(true);
             }
+            let end = end_of_part(&mut sources, end);
+            for source in &mut sources.layers {
+                source.cursor.seek(&lower);
+            }
+            let range = (&*lower, end.as_deref());
+            let images = Images::of(&sources.view, range, reader);
+            self.front
+                .extend(Part::new(&mut sources, &held, range, images, self.seq));
             self.sources = Some(sources);
-            return Ok(end);
+            self.middle = rest(end, upper);
+            return Ok(false);
         }
     }
 
@@ -174,14 +268,14 @@ impl Scan {
     /// read.
     fn read_back(&mut self, lower: &[u8], upper: Option<&[u8]>) -> Result<Vec<u8>> {
         loop {
-            let mut sources = self.take_sources();
-            let Some(held) = self.keyspace.partition.interval_below(upper)? else {
-                return Ok(lower.to_vec());
-            };
+            let known = self.back_sources.take();
+            let (mut sources, _) = self.sources_after(known);
+            let seek = upper.map_or(Seek::Last, Seek::Below);
+            let held = self.keyspace.partition.interval(seek, Reader::User)?;
             if self.engine.is_outdated(&sources.view) {
                 continue;
             }
-            let mut begin = held.found.lower.to_vec().max(lower.to_vec());
+            let mut begin = held.place.lower().max(lower).to_vec();
             for source in &mut sources.layers {
                 match upper {
                     Some(upper) => source.cursor.seek_before(upper),
@@ -198,36 +292,55 @@ impl Scan {
                 }
             }
             let reader = (self.keyspace.id, self.seq);
-            let mut window = Window::new(&mut sources, &held, (&begin, upper), reader);
-            let mut read = VecDeque::new();
-            while let Some(pair) = window.next() {
-                read.push_back(pair);
+            let images = Images::of(&sources.view, (&begin, upper), reader);
+            for source in &mut sources.layers {
+                source.cursor.seek(&begin);
             }
-            self.back = read;
-            self.sources = Some(sources);
+            let part = Part::new(&mut sources, &held, (&begin, upper), images, self.seq);
+            self.back = part.collect();
+            self.back_sources = Some(sources);
             return Ok(begin);
         }
     }
 
-    /// The MemTables to read, those of before if nothing newer was merged.
-    fn take_sources(&mut self) -> Sources {
-        let known = self.sources.take();
-        if let Some(sources) = known.filter(|known| !self.engine.is_outdated(&known.view)) {
-            return sources;
+    /// The MemTables to read: those of before if nothing newer was merged, else others, which is
+    /// told.
+    fn sources_after(&self, known: Option<Sources>) -> (Sources, bool) {
+        if let Some(known) = known.filter(|known| !self.engine.is_outdated(&known.view)) {
+            return (known, false);
         }
         let view = self.engine.view.load_full();
         let layers = view.for_reader(self.seq).filter_map(|generation| {
             let layer = generation.layer(self.keyspace.id)?;
             Some(Source {
-                cursor: layer.table.sorted(),
+                cursor: layer.table.search(),
                 layer,
             })
         });
-        Sources {
+        let sources = Sources {
             layers: layers.collect(),
             view,
+            are_placed: false,
+        };
+        (sources, true)
+    }
+}
+
+/// Where a part of the range ends in which no source has too many keys. The cursors stand on the
+/// first ones.
+fn end_of_part(sources: &mut Sources, mut end: Option<Vec<u8>>) -> Option<Vec<u8>> {
+    for source in &mut sources.layers {
+        let mut keys = 0;
+        while source.cursor.valid() && is_below(source.cursor.key(), end.as_deref()) {
+            keys += 1;
+            if keys > KEYS_MAX {
+                end = Some(source.cursor.key().to_vec());
+                break;
+            }
+            source.cursor.next_key();
         }
     }
+    end
 }
 
 /// The keys from `end` on and below `upper`.
@@ -248,8 +361,167 @@ fn is_below(key: &[u8], end: Option<&[u8]>) -> bool {
     end.is_none_or(|end| key < end)
 }
 
-/// A part of the range, within one interval, that is read key by key.
-struct Window<'w> {
+impl Source {
+    /// Moves to the newest version of a key that a reader sees, if the cursor stands on that key.
+    fn see(&mut self, key: &[u8], seq: Seq) -> Option<Seq> {
+        while self.cursor.valid() && self.cursor.key() == key {
+            if self.cursor.seq() <= seq {
+                return Some(self.cursor.seq());
+            }
+            self.cursor.next();
+        }
+        None
+    }
+
+    /// Leaves a key behind.
+    fn pass(&mut self, key: &[u8]) {
+        while self.cursor.valid() && self.cursor.key() == key {
+            self.cursor.next_key();
+        }
+    }
+}
+
+/// What the MemTables say of a key.
+enum Decided {
+    Nothing,
+    Gone,
+    /// It has the value that the cursor of a source stands on.
+    Value(usize),
+}
+
+impl Sources {
+    /// What a reader sees of a key. The cursors stand on it or behind it; then they stand behind
+    /// it, but the one that has the value.
+    fn decide(&mut self, key: &[u8], seq: Seq) -> Decided {
+        let mut decided = Decided::Nothing;
+        for (at, source) in self.layers.iter_mut().enumerate() {
+            if matches!(decided, Decided::Nothing) {
+                let deleted = source.layer.deleted(key, seq);
+                match source.see(key, seq) {
+                    Some(seen) if seen > deleted && source.cursor.kind() == Kind::Put => {
+                        decided = Decided::Value(at);
+                        continue;
+                    }
+                    Some(_) => decided = Decided::Gone,
+                    None if deleted > 0 => decided = Decided::Gone,
+                    None => {}
+                }
+            }
+            source.pass(key);
+        }
+        decided
+    }
+
+    /// Whether a range with the key was deleted, for a key that was not written.
+    fn are_deleting(&self, key: &[u8], seq: Seq) -> bool {
+        let mut layers = self.layers.iter();
+        layers.any(|source| source.layer.deleted(key, seq) > 0)
+    }
+
+    /// The source with the smallest key below `end`.
+    fn smallest(&self, end: Option<&[u8]>) -> Option<usize> {
+        let mut smallest: Option<(usize, &[u8])> = None;
+        for (at, source) in self.layers.iter().enumerate() {
+            if !source.cursor.valid() {
+                continue;
+            }
+            let key = source.cursor.key();
+            if is_below(key, smallest.map_or(end, |(_, key)| Some(key))) {
+                smallest = Some((at, key));
+            }
+        }
+        smallest.map(|(at, _)| at)
+    }
+}
+
+/// A part of the range, within one interval, that is read step by step.
+struct Window {
+    held: Held,
+    /// The next pair of the interval, and the first one that is not read.
+    at: usize,
+    to: usize,
+    end: Option<Vec<u8>>,
+    /// Whether MemTables may have keys of the window.
+    has_writes: bool,
+    has_deletes: bool,
+    /// The source whose cursor stands on the pair before, and its key.
+    written: Option<usize>,
+    key: Vec<u8>,
+}
+
+impl Window {
+    /// The cursors of the sources stand on the first keys.
+    fn new(held: Held, sources: &Sources, lower: &[u8], end: Option<Vec<u8>>) -> Window {
+        let interval = &held.interval;
+        let whole = held.place.upper() == end.as_deref();
+        let to = match &end {
+            Some(end) if !whole => interval.count_below(end),
+            _ => interval.len(),
+        };
+        let at = match held.place.lower() < lower {
+            true => interval.count_below(lower).min(to),
+            false => 0,
+        };
+        Window {
+            at,
+            to,
+            end,
+            has_writes: true,
+            has_deletes: sources.layers.iter().any(|own| own.layer.has_deletes()),
+            written: None,
+            key: Vec::new(),
+            held,
+        }
+    }
+
+    /// Goes to the next pair that the reader sees.
+    #[inline]
+    fn step(&mut self, sources: &mut Sources, seq: Seq) -> Current {
+        loop {
+            if self.has_writes {
+                if let Some(source) = self.written.take() {
+                    sources.layers[source].pass(&self.key);
+                }
+                match sources.smallest(self.end.as_deref()) {
+                    None => self.has_writes = false,
+                    Some(source) => {
+                        let key = sources.layers[source].cursor.key();
+                        let is_there = self.at < self.to;
+                        let order = match is_there {
+                            true => self.held.interval.key(self.at).cmp(key),
+                            false => Ordering::Greater,
+                        };
+                        if order != Ordering::Less {
+                            assign(&mut self.key, key);
+                            self.at += usize::from(order == Ordering::Equal);
+                            match sources.decide(&self.key, seq) {
+                                Decided::Value(source) => {
+                                    self.written = Some(source);
+                                    return Current::Written(source);
+                                }
+                                Decided::Nothing if order == Ordering::Equal => {
+                                    return Current::Merged(self.at - 1);
+                                }
+                                _ => continue,
+                            }
+                        }
+                    }
+                }
+            }
+            if self.at >= self.to {
+                return Current::Nothing;
+            }
+            self.at += 1;
+            let key = self.held.interval.key(self.at - 1);
+            if !self.has_deletes || !sources.are_deleting(key, seq) {
+                return Current::Merged(self.at - 1);
+            }
+        }
+    }
+}
+
+/// A part of the range, within one interval, whose pairs are copied: there may be images of them.
+struct Part<'w> {
     sources: &'w mut Sources,
     held: &'w Held,
     /// The next pair of the interval, and the first one that is not read.
@@ -260,30 +532,18 @@ struct Window<'w> {
     seq: Seq,
 }
 
-impl<'w> Window<'w> {
-    /// The interval was read before, so images of what was overwritten since are there.
+impl<'w> Part<'w> {
+    /// The cursors of the sources stand on the first keys.
     fn new(
         sources: &'w mut Sources,
         held: &'w Held,
         (lower, end): (&'w [u8], Option<&'w [u8]>),
-        (keyspace, seq): (u32, Seq),
-    ) -> Window<'w> {
-        for source in &mut sources.layers {
-            source.cursor.seek(lower);
-        }
-        // A generation may have got writes of the keyspace only after the sources were taken.
-        let newer = sources
-            .view
-            .for_reader(seq)
-            .filter(|own| own.max_seq() > seq);
-        let lists = newer.filter_map(|own| own.with_layer(keyspace, |own| own.images(lower, end)));
-        let images = lists
-            .filter(|list| !list.is_empty())
-            .map(|list| Images { list, at: 0 })
-            .collect();
+        images: Vec<Images>,
+        seq: Seq,
+    ) -> Part<'w> {
         let interval = &held.interval;
         let to = end.map_or(interval.len(), |end| interval.count_below(end));
-        Window {
+        Part {
             at: interval.count_below(lower).min(to),
             to,
             images,
@@ -294,93 +554,69 @@ impl<'w> Window<'w> {
         }
     }
 
+    /// The smallest key that is left.
+    fn smallest(&self) -> Option<Slice> {
+        let merged = (self.at < self.to).then(|| self.held.interval.key(self.at));
+        let written = self.sources.smallest(self.end);
+        let written = written.map(|at| self.sources.layers[at].cursor.key());
+        let noted = self.images.iter().filter_map(Images::key);
+        let keys = merged.into_iter().chain(written).chain(noted);
+        keys.min().map(Slice::new)
+    }
+}
+
+impl Iterator for Part<'_> {
+    type Item = Pair;
+
     /// The next pair that the reader sees.
     fn next(&mut self) -> Option<Pair> {
         loop {
-            if self.sources.layers.is_empty() && self.images.is_empty() {
-                return self.next_merged();
-            }
             let key = self.smallest()?;
-            if let Some(value) = self.decide(&key) {
+            let decided = self.sources.decide(&key, self.seq);
+            let written = match decided {
+                Decided::Nothing => None,
+                Decided::Gone => Some(None),
+                Decided::Value(source) => {
+                    let source = &mut self.sources.layers[source];
+                    let value = source.cursor.value();
+                    source.pass(&key);
+                    Some(Some(value))
+                }
+            };
+            let mut image = None;
+            for images in &mut self.images {
+                if let Some(noted) = images.take(&key) {
+                    image = Some(noted);
+                }
+            }
+            let interval = &self.held.interval;
+            let mut merged = None;
+            if self.at < self.to && interval.key(self.at) == &*key {
+                merged = Some(interval.value(self.at));
+                self.at += 1;
+            }
+            if let Some(value) = written.or(image).unwrap_or(merged) {
                 return Some((key, value));
             }
         }
     }
-
-    /// The next pair of the interval.
-    fn next_merged(&mut self) -> Option<Pair> {
-        let interval = &self.held.interval;
-        (self.at < self.to).then(|| {
-            self.at += 1;
-            (interval.key_slice(self.at - 1), interval.value(self.at - 1))
-        })
-    }
-
-    /// The smallest key that is left.
-    fn smallest(&self) -> Option<Slice> {
-        let interval = &self.held.interval;
-        let mut smallest = (self.at < self.to).then(|| interval.key(self.at));
-        let mut is_merged = true;
-        let cursors = self.sources.layers.iter().map(|source| &source.cursor);
-        let written = cursors.filter(|cursor| cursor.valid()).map(MemCursor::key);
-        let noted = self.images.iter().filter_map(Images::key);
-        for key in written.filter(|key| is_below(key, self.end)).chain(noted) {
-            if smallest.is_none_or(|smallest| key < smallest) {
-                smallest = Some(key);
-                is_merged = false;
-            }
-        }
-        smallest.map(|key| match is_merged {
-            true => interval.key_slice(self.at),
-            false => Slice::new(key),
-        })
-    }
-
-    /// What the reader sees of a key, which is the smallest that is left; leaves it behind.
-    fn decide(&mut self, key: &[u8]) -> Option<Slice> {
-        // `None` as long as nothing decided.
-        let mut seen: Option<Option<Slice>> = None;
-        for source in &mut self.sources.layers {
-            let deleted = match seen {
-                None => source.layer.deleted(key, self.seq),
-                Some(_) => 0,
-            };
-            let cursor = &mut source.cursor;
-            let mut newest = 0;
-            while cursor.valid() && cursor.key() == key {
-                if cursor.seq() > self.seq {
-                    cursor.next();
-                    continue;
-                }
-                if seen.is_none() {
-                    newest = cursor.seq();
-                    if newest > deleted {
-                        seen = Some((cursor.kind() == Kind::Put).then(|| cursor.value()));
-                    }
-                }
-                cursor.next_key();
-            }
-            if seen.is_none() && deleted > newest {
-                seen = Some(None);
-            }
-        }
-        let mut image = None;
-        for images in &mut self.images {
-            if let Some(noted) = images.take(key) {
-                image = Some(noted);
-            }
-        }
-        let interval = &self.held.interval;
-        let mut merged = None;
-        if self.at < self.to && interval.key(self.at) == key {
-            merged = Some(interval.value(self.at));
-            self.at += 1;
-        }
-        seen.or(image).unwrap_or(merged)
-    }
 }
 
 impl Images {
+    /// The images of keys in a range that a reader needs. The interval was read before, so images
+    /// of what was overwritten since are there.
+    fn of(
+        view: &View,
+        (lower, end): (&[u8], Option<&[u8]>),
+        (keyspace, seq): (u32, Seq),
+    ) -> Vec<Images> {
+        // A generation may have got writes of the keyspace only after the sources were taken.
+        let newer = view.for_reader(seq).filter(|own| own.max_seq() > seq);
+        let lists = newer.filter_map(|own| own.with_layer(keyspace, |own| own.images(lower, end)));
+        let lists = lists.filter(|list| !list.is_empty());
+        lists.map(|list| Images { list, at: 0 }).collect()
+    }
+
     fn key(&self) -> Option<&[u8]> {
         self.list.get(self.at).map(|(key, _)| &key[..])
     }

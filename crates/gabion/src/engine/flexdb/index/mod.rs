@@ -1,0 +1,537 @@
+//! The sparse index: which interval holds a key, where it lies in the space, and its decoded form.
+//!
+//! # Idea (paper, section 5.1)
+//! The paper's index is a B+-tree over the intervals, by their smallest keys, in which offsets are
+//! sums along the path, so that a change of an interval's length moves all behind it. Here the tree
+//! has three levels: leaves, branches of up to 64 leaves, and a top of any number of branches. What
+//! lies in front of an interval is a sum over the lengths beside its path.
+//!
+//! # Readers wait for nothing
+//! Which intervals there are changes by another leaf in a new copy of its branch's node, and seldom
+//! by a new top; a reader goes from the top down with what it finds. Lengths and offsets are of use
+//! only to those who read the space or change it; they hold the lock, the latter alone. So who
+//! finds a cached form takes no lock, and may find one that has just been replaced, which is as
+//! good: what a merge changes is known to readers from elsewhere until it has ended.
+//!
+//! # Invariants
+//! - I1. The first interval begins with the empty key and is always there; intervals follow each
+//!   other without gaps, in keys as in offsets.
+//! - I2. A leaf ends where the next one begins. A branch begins where its first leaf does. Where a
+//!   leaf begins, one goes on to begin until `prune`: so committers can share the index by leaves.
+//! - I3. The lengths of nodes and of the top are the sums of those below, whenever nobody holds the
+//!   lock alone.
+//! - I4. The sum of the cache is that of the forms in the leaves that the index has.
+
+mod keys;
+mod leaf;
+mod sums;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+use arc_swap::ArcSwap;
+use parking_lot::{RwLock, RwLockReadGuard, RwLockWriteGuard};
+
+use self::keys::Keys;
+use self::leaf::{Item, LEAF_MAX};
+use self::sums::Sums;
+use super::cache::CachedBytes;
+use super::interval::Interval;
+
+pub(super) use self::leaf::Leaf;
+
+/// Most leaves of a branch.
+const LEAVES_MAX: usize = 64;
+
+/// What a search looks for.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Seek<'k> {
+    /// The interval that a key belongs to.
+    At(&'k [u8]),
+    /// The interval that the keys right below one belong to, which is not the empty one.
+    Below(&'k [u8]),
+    /// The last interval.
+    Last,
+}
+
+/// An interval that was found.
+#[derive(Clone, Debug)]
+pub(super) struct Place {
+    pub(super) leaf: Arc<Leaf>,
+    pub(super) at: usize,
+}
+
+impl Place {
+    /// The smallest key that belongs to it.
+    pub(super) fn lower(&self) -> &[u8] {
+        self.leaf.lower(self.at)
+    }
+
+    /// The first key that belongs to the next one.
+    pub(super) fn upper(&self) -> Option<&[u8]> {
+        self.leaf.upper(self.at)
+    }
+
+    /// Bytes in the space.
+    pub(super) fn len(&self) -> u64 {
+        self.leaf.len(self.at)
+    }
+
+    /// The next interval, if it stands beside this one.
+    pub(super) fn next(&self) -> Option<Place> {
+        let at = self.at + 1;
+        let leaf = Arc::clone(&self.leaf);
+        (at < self.leaf.count()).then_some(Place { leaf, at })
+    }
+}
+
+/// An interval that is going to be in the index.
+#[derive(Debug)]
+pub(super) struct New {
+    pub(super) key: Vec<u8>,
+    pub(super) len: u64,
+    pub(super) interval: Option<Arc<Interval>>,
+}
+
+impl New {
+    /// The first interval of all, without a pair.
+    pub(super) fn first() -> New {
+        New {
+            key: Vec::new(),
+            len: 0,
+            interval: None,
+        }
+    }
+}
+
+#[derive(Debug)]
+struct Top {
+    keys: Keys<Vec<u64>>,
+    branches: Vec<Arc<Branch>>,
+    lens: Sums,
+}
+
+/// Begins with the same key as long as it lives, and ends with the same.
+#[derive(Debug)]
+struct Branch {
+    node: ArcSwap<Node>,
+}
+
+#[derive(Debug)]
+struct Node {
+    keys: Keys<Vec<u64>>,
+    leaves: Vec<Arc<Leaf>>,
+    lens: Sums,
+}
+
+/// A leaf and the bytes of its intervals in the space.
+type Child = (Arc<Leaf>, u64);
+
+/// The way to an interval.
+struct Path<'p> {
+    top: &'p Top,
+    branch: usize,
+    node: &'p Node,
+    leaf: usize,
+    at: usize,
+}
+
+impl<'p> Path<'p> {
+    fn leaf(&self) -> &'p Arc<Leaf> {
+        &self.node.leaves[self.leaf]
+    }
+}
+
+/// All intervals.
+#[derive(Debug)]
+pub(super) struct Index {
+    top: ArcSwap<Top>,
+    /// Held by those who read the space where the index says, and alone by those who change both.
+    lock: RwLock<()>,
+    /// Number of intervals.
+    count: AtomicUsize,
+    /// Memory of leaves.
+    memory: AtomicUsize,
+    /// Whether there may be leaves without a pair.
+    has_empty: AtomicBool,
+    cached: CachedBytes,
+}
+
+impl Node {
+    fn new(children: Vec<Child>) -> Node {
+        Node {
+            keys: Keys::new(children.iter().map(|(leaf, _)| leaf.lower(0))),
+            lens: Sums::new(children.iter().map(|(_, len)| *len)),
+            leaves: children.into_iter().map(|(leaf, _)| leaf).collect(),
+        }
+    }
+
+    fn children(&self) -> Vec<Child> {
+        let lens = (0..self.leaves.len()).map(|at| self.lens.get(at));
+        self.leaves.iter().cloned().zip(lens).collect()
+    }
+}
+
+impl Top {
+    /// The top over branches with their nodes.
+    fn new(branches: Vec<(Arc<Branch>, u64)>) -> Top {
+        let nodes: Vec<_> = branches.iter().map(|(own, _)| own.node.load()).collect();
+        Top {
+            keys: Keys::new(nodes.iter().map(|node| node.leaves[0].lower(0))),
+            lens: Sums::new(branches.iter().map(|(_, len)| *len)),
+            branches: branches.into_iter().map(|(branch, _)| branch).collect(),
+        }
+    }
+
+    fn branches(&self) -> Vec<(Arc<Branch>, u64)> {
+        let lens = (0..self.branches.len()).map(|at| self.lens.get(at));
+        self.branches.iter().cloned().zip(lens).collect()
+    }
+}
+
+/// Cuts a list into parts of about the same size, of at most `max` each.
+fn in_parts<T>(mut list: Vec<T>, max: usize) -> Vec<Vec<T>> {
+    let parts = list.len().div_ceil(max).max(1);
+    let mut cut = Vec::with_capacity(parts);
+    for part in (1..parts).rev() {
+        cut.push(list.split_off(list.len() * part / (part + 1)));
+    }
+    cut.push(list);
+    cut.reverse();
+    cut
+}
+
+/// Branches of these leaves.
+fn branches_of(children: Vec<Child>, most: usize) -> Vec<(Arc<Branch>, u64)> {
+    let parts = in_parts(children, most).into_iter();
+    let branch = |part: Vec<Child>| {
+        let len = part.iter().map(|(_, len)| len).sum();
+        let node = ArcSwap::from_pointee(Node::new(part));
+        (Arc::new(Branch { node }), len)
+    };
+    parts.map(branch).collect()
+}
+
+/// Leaves of these intervals, up to `upper`.
+fn leaves_of(items: Vec<Item<'_>>, upper: Option<&[u8]>, most: usize) -> Vec<Child> {
+    let parts = in_parts(items, most);
+    let ends: Vec<Option<&[u8]>> = parts[1..]
+        .iter()
+        .map(|part| Some(part[0].key))
+        .chain([upper])
+        .collect();
+    let leaf = |(part, end): (Vec<Item<'_>>, Option<&[u8]>)| {
+        let len = part.iter().map(|item| item.len).sum();
+        (Arc::new(Leaf::new(&part, end)), len)
+    };
+    parts.into_iter().zip(ends).map(leaf).collect()
+}
+
+fn memory_of(interval: Option<&Arc<Interval>>) -> u64 {
+    interval.map_or(0, |interval| interval.memory_bytes())
+}
+
+impl Index {
+    /// The index of these intervals, the first of which begins with the empty key.
+    pub(super) fn new(intervals: &[New], cached: CachedBytes) -> Index {
+        let items = intervals.iter().map(|new| Item {
+            key: &new.key,
+            len: new.len,
+            interval: None,
+        });
+        // Three quarters full, so that the first changes do not cut all nodes.
+        let leaves = leaves_of(items.collect(), None, LEAF_MAX * 3 / 4);
+        let memory: usize = leaves.iter().map(|(leaf, _)| leaf.memory_bytes()).sum();
+        Index {
+            top: ArcSwap::from_pointee(Top::new(branches_of(leaves, LEAVES_MAX * 3 / 4))),
+            lock: RwLock::new(()),
+            count: AtomicUsize::new(intervals.len()),
+            memory: AtomicUsize::new(memory),
+            has_empty: AtomicBool::new(false),
+            cached,
+        }
+    }
+
+    /// Number of intervals.
+    pub(super) fn count(&self) -> usize {
+        // ORDER: Relaxed, a figure.
+        self.count.load(Ordering::Relaxed)
+    }
+
+    /// Memory of the index in bytes, roughly.
+    pub(super) fn memory_bytes(&self) -> u64 {
+        // ORDER: Relaxed, a figure.
+        self.memory.load(Ordering::Relaxed) as u64
+    }
+
+    /// Keeps those out who change the space.
+    pub(super) fn share(&self) -> RwLockReadGuard<'_, ()> {
+        self.lock.read()
+    }
+
+    /// Keeps those out who read the space or change it.
+    pub(super) fn alone(&self) -> RwLockWriteGuard<'_, ()> {
+        self.lock.write()
+    }
+
+    #[inline]
+    fn with_path<T>(&self, seek: Seek<'_>, visit: impl FnOnce(&Path<'_>) -> T) -> T {
+        let top = self.top.load();
+        let branch = top.keys.find(seek);
+        let node = top.branches[branch].node.load();
+        let leaf = node.keys.find(seek);
+        let at = node.leaves[leaf].keys.find(seek);
+        visit(&Path {
+            top: &top,
+            branch,
+            node: &node,
+            leaf,
+            at,
+        })
+    }
+
+    /// Calls `read` with the cached form of a key's interval, if there is one.
+    #[inline]
+    pub(super) fn with_cached<T>(
+        &self,
+        key: &[u8],
+        read: impl FnOnce(&Interval) -> T,
+    ) -> Option<T> {
+        self.with_path(Seek::At(key), |path| {
+            path.leaf().lend(path.at).as_ref().map(|own| read(own))
+        })
+    }
+
+    /// Finds an interval.
+    pub(super) fn find(&self, seek: Seek<'_>) -> Place {
+        self.with_path(seek, |path| Place {
+            leaf: Arc::clone(path.leaf()),
+            at: path.at,
+        })
+    }
+
+    /// Finds an interval, and where it begins in the space. This is so as long as the caller holds
+    /// the lock.
+    pub(super) fn locate(&self, seek: Seek<'_>) -> (Place, u64) {
+        self.with_path(seek, |path| {
+            let offset = path.top.lens.before(path.branch)
+                + path.node.lens.before(path.leaf)
+                + path.leaf().len_before(path.at);
+            let leaf = Arc::clone(path.leaf());
+            (Place { leaf, at: path.at }, offset)
+        })
+    }
+
+    /// Puts the form of an interval, which the caller has found and read under the lock that it
+    /// still holds, into its place.
+    pub(super) fn fill(&self, place: &Place, interval: &Arc<Interval>) {
+        if place.leaf.fill(place.at, interval) {
+            self.cached.add(interval.memory_bytes());
+        }
+    }
+
+    /// Takes forms out that nobody read lately, of the leaf that `key` belongs to; returns where
+    /// the next leaf begins.
+    pub(super) fn sweep(&self, key: &[u8]) -> Option<Vec<u8>> {
+        let _share = self.share();
+        self.with_path(Seek::At(key), |path| {
+            self.cached.subtract(path.leaf().sweep());
+            path.leaf().end().map(<[u8]>::to_vec)
+        })
+    }
+
+    /// Puts intervals in place of `count` intervals of one leaf from that on which begins with
+    /// `lower`. The first new one begins with `lower`, too; without any, the keys go to a neighbour
+    /// in the leaf, if there is one.
+    pub(super) fn replace(
+        &self,
+        alone: &mut RwLockWriteGuard<'_, ()>,
+        lower: &[u8],
+        count: usize,
+        new: Vec<New>,
+    ) {
+        self.with_path(Seek::At(lower), |path| {
+            debug_assert_eq!(path.leaf().lower(path.at), lower);
+            match <[New; 1]>::try_from(new) {
+                Ok([new]) if count == 1 => self.change(path, new),
+                Ok([new]) => self.put_in_place(alone, path, count, &[new]),
+                Err(new) => self.put_in_place(alone, path, count, &new),
+            }
+        });
+    }
+
+    /// Gives an interval other content.
+    fn change(&self, path: &Path<'_>, new: New) {
+        self.cached.add(memory_of(new.interval.as_ref()));
+        let (old_len, old) = path.leaf().change(path.at, new.len, new.interval);
+        self.cached.subtract(memory_of(old.as_ref()));
+        let delta = new.len.wrapping_sub(old_len);
+        path.node.lens.add(path.leaf, delta);
+        path.top.lens.add(path.branch, delta);
+    }
+
+    /// Puts leaves with other intervals in place of one.
+    fn put_in_place(
+        &self,
+        _alone: &mut RwLockWriteGuard<'_, ()>,
+        path: &Path<'_>,
+        count: usize,
+        new: &[New],
+    ) {
+        let old = path.leaf();
+        let (from, to) = (path.at, path.at + count);
+        let mut items = old.items();
+        for gone in &items[from..to] {
+            self.cached.subtract(memory_of(gone.interval.as_ref()));
+        }
+        let new_items = new.iter().map(|new| Item {
+            key: &new.key,
+            len: new.len,
+            interval: new.interval.clone(),
+        });
+        for item in new {
+            self.cached.add(memory_of(item.interval.as_ref()));
+        }
+        items.splice(from..to, new_items);
+        // ORDER: Relaxed (all), figures.
+        self.count.fetch_add(new.len(), Ordering::Relaxed);
+        self.count.fetch_sub(count, Ordering::Relaxed);
+        let end = old.end();
+        if items.is_empty() {
+            // ORDER: Relaxed (both); a figure, and a hint for `prune`.
+            self.count.fetch_add(1, Ordering::Relaxed);
+            self.has_empty.store(true, Ordering::Relaxed);
+            items.push(Item {
+                key: old.lower(0),
+                len: 0,
+                interval: None,
+            });
+        }
+        // If the first interval is gone, the next one begins where it did.
+        items[0].key = old.lower(0);
+        // Keys that come in ascending order leave full leaves behind.
+        let appends = end.is_none() && to == old.count() && items.len() > LEAF_MAX;
+        let last = appends.then(|| items.split_off(LEAF_MAX - 1));
+        let border = last.as_ref().map_or(end, |last| Some(last[0].key));
+        let mut leaves = leaves_of(items, border, LEAF_MAX);
+        leaves.extend(
+            last.into_iter()
+                .flat_map(|last| leaves_of(last, end, LEAF_MAX)),
+        );
+        self.count_memory(&leaves, old);
+        let mut children = path.node.children();
+        children.splice(path.leaf..=path.leaf, leaves);
+        self.put_children(path.top, path.branch, children, old);
+    }
+
+    /// Where the leaves begin that cut the index into so many parts, of about the same size: less
+    /// than there are parts.
+    pub(super) fn borders(&self, parts: usize) -> Vec<Vec<u8>> {
+        let top = self.top.load();
+        let nodes: Vec<_> = top
+            .branches
+            .iter()
+            .map(|own| own.node.load_full())
+            .collect();
+        let leaves: Vec<&Arc<Leaf>> = nodes.iter().flat_map(|node| &node.leaves).collect();
+        let mut borders: Vec<usize> = (1..parts).map(|at| leaves.len() * at / parts).collect();
+        borders.dedup();
+        borders.retain(|at| *at > 0);
+        let lower = |at: usize| leaves[at].lower(0).to_vec();
+        borders.into_iter().map(lower).collect()
+    }
+
+    /// Removes leaves that have no pair, a branch at a time. Nobody changes the space meanwhile.
+    pub(super) fn prune(&self) {
+        // ORDER: Relaxed; who changes the index calls it, too.
+        if !self.has_empty.swap(false, Ordering::Relaxed) {
+            return;
+        }
+        let branches = self.top.load().branches.len();
+        for branch in (0..branches).rev() {
+            let _alone = self.alone();
+            let top = self.top.load();
+            let node = top.branches[branch].node.load();
+            let mut children = node.children();
+            let mut gone = None;
+            for (at, leaf) in node.leaves.iter().enumerate().rev() {
+                let is_last = children.len() == 1 && top.branches.len() == 1;
+                let is_empty = leaf.count() == 1 && leaf.len(0) == 0;
+                if is_last || !is_empty {
+                    continue;
+                }
+                // It may have taken over the keys of others.
+                let (leaf, _) = children.remove(at);
+                // ORDER: Relaxed, a figure.
+                self.count.fetch_sub(1, Ordering::Relaxed);
+                self.count_memory(&[], &leaf);
+                self.hand_over(&mut children, at, &leaf);
+                gone = Some(leaf);
+            }
+            if let Some(gone) = gone {
+                self.put_children(&top, branch, children, &gone);
+            }
+        }
+    }
+
+    /// Lets a neighbour of the leaf that was removed from a place take its keys over, if there is
+    /// one.
+    fn hand_over(&self, children: &mut [Child], at: usize, gone: &Leaf) {
+        let (neighbour, is_next) = match at < children.len() {
+            true => (&mut children[at], true),
+            false => match children.last_mut() {
+                Some(last) => (last, false),
+                None => return,
+            },
+        };
+        let old = Arc::clone(&neighbour.0);
+        let mut items = old.items();
+        let end = if is_next {
+            items[0].key = gone.lower(0);
+            old.end()
+        } else {
+            gone.end()
+        };
+        neighbour.0 = Arc::new(Leaf::new(&items, end));
+        self.count_memory(std::slice::from_ref(neighbour), &old);
+    }
+
+    /// Gives a branch other leaves, or puts others in its place. Without leaves it goes, and a
+    /// neighbour takes over the keys of the last leaf that it had.
+    fn put_children(&self, top: &Top, branch: usize, children: Vec<Child>, gone: &Leaf) {
+        if (1..=LEAVES_MAX).contains(&children.len()) {
+            let len: u64 = children.iter().map(|(_, len)| len).sum();
+            top.lens.add(branch, len.wrapping_sub(top.lens.get(branch)));
+            top.branches[branch]
+                .node
+                .store(Arc::new(Node::new(children)));
+            return;
+        }
+        let mut branches = top.branches();
+        if children.is_empty() {
+            branches.remove(branch);
+            let neighbour = branch.min(branches.len() - 1);
+            let mut children = branches[neighbour].0.node.load().children();
+            let at = if neighbour == branch {
+                0
+            } else {
+                children.len()
+            };
+            self.hand_over(&mut children, at, gone);
+            branches.splice(neighbour..=neighbour, branches_of(children, LEAVES_MAX));
+        } else {
+            branches.splice(branch..=branch, branches_of(children, LEAVES_MAX));
+        }
+        self.top.store(Arc::new(Top::new(branches)));
+    }
+
+    fn count_memory(&self, new: &[Child], old: &Leaf) {
+        let added: usize = new.iter().map(|(leaf, _)| leaf.memory_bytes()).sum();
+        // ORDER: Relaxed (both), figures.
+        self.memory.fetch_add(added, Ordering::Relaxed);
+        self.memory.fetch_sub(old.memory_bytes(), Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests;

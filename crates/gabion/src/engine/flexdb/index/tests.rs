@@ -1,0 +1,199 @@
+//! The index beside a sorted list.
+
+use super::*;
+use gabion_media::seeded::Random;
+
+use crate::engine::flexdb::interval::{parse, put_pair};
+
+/// The naive twin: intervals in order.
+type Twin = Vec<(Vec<u8>, u64)>;
+
+fn new(key: &[u8], len: u64) -> New {
+    New {
+        key: key.to_vec(),
+        len,
+        interval: None,
+    }
+}
+
+fn index(intervals: &[(Vec<u8>, u64)]) -> Index {
+    let intervals: Vec<New> = intervals.iter().map(|(key, len)| new(key, *len)).collect();
+    Index::new(&intervals, CachedBytes::default())
+}
+
+fn form(key: &[u8]) -> Arc<Interval> {
+    let mut bytes = Vec::new();
+    put_pair(&mut bytes, key, b"value");
+    let pairs = parse(&bytes).unwrap();
+    Arc::new(Interval::new(bytes.into(), &pairs, 0).unwrap())
+}
+
+fn assert_equal(index: &Index, twin: &Twin, random: &mut Random) {
+    assert_eq!(index.count(), twin.len());
+    let probes = if twin.len() < 200 { 10 } else { 40 };
+    let _share = index.share();
+    for probe in 0..probes {
+        let key = match probe % 2 {
+            0 => twin[random.index(twin.len())].0.clone(),
+            _ => random.below(1 << 30).to_string().into_bytes(),
+        };
+        let at = twin.partition_point(|(own, _)| *own <= key) - 1;
+        check(index, Seek::At(&key), twin, at);
+        if let Some(below) = twin.partition_point(|(own, _)| *own < key).checked_sub(1) {
+            check(index, Seek::Below(&key), twin, below);
+        }
+    }
+    check(index, Seek::Last, twin, twin.len() - 1);
+}
+
+fn check(index: &Index, seek: Seek<'_>, twin: &Twin, at: usize) {
+    let (place, offset) = index.locate(seek);
+    assert_eq!(place.lower(), &*twin[at].0, "{seek:?}");
+    let upper = twin.get(at + 1).map(|(key, _)| &key[..]);
+    assert_eq!(place.upper(), upper, "{seek:?}");
+    assert_eq!(offset, twin[..at].iter().map(|(_, len)| len).sum::<u64>());
+    assert_eq!(place.len(), twin[at].1);
+    let found = index.find(seek);
+    assert_eq!((found.lower(), found.upper()), (place.lower(), upper));
+}
+
+/// A change of the index and of the twin.
+fn replace(index: &Index, twin: &mut Twin, from: usize, count: usize, list: Twin) {
+    let lower = twin[from].0.clone();
+    let intervals = list.iter().map(|(key, len)| new(key, *len)).collect();
+    let place = index.find(Seek::At(&lower));
+    let count = count.min(place.leaf.count() - place.at);
+    index.replace(&mut index.alone(), &lower, count, intervals);
+    let (is_empty, is_first) = (list.is_empty(), place.at == 0);
+    let is_whole = is_first && count == place.leaf.count();
+    twin.splice(from..from + count, list);
+    // Without a new interval, a neighbour in the leaf has the keys, if there is one.
+    if is_empty && is_whole {
+        twin.insert(from, (lower, 0));
+    } else if is_empty && is_first {
+        twin[from].0 = lower;
+    }
+}
+
+/// Prunes, and lets the twin be what the index is then: the same intervals that have bytes, of
+/// which some begin where empty ones in front of them did.
+fn prune(index: &Index, twin: &mut Twin) {
+    index.prune();
+    let mut list = Twin::new();
+    let mut next = Some(Vec::new());
+    while let Some(lower) = next {
+        let place = index.find(Seek::At(&lower));
+        assert_eq!(place.lower(), lower);
+        next = place.upper().map(<[u8]>::to_vec);
+        list.push((lower, place.len()));
+    }
+    let with_bytes = |list: &Twin| -> Twin {
+        let full = list.iter().filter(|(_, len)| *len > 0);
+        full.cloned().collect()
+    };
+    let (before, after) = (with_bytes(twin), with_bytes(&list));
+    assert_eq!(before.len(), after.len());
+    for ((old, old_len), (new, len)) in before.iter().zip(&after) {
+        assert!(new <= old && len == old_len, "{new:?} {old:?}");
+    }
+    for pair in after.windows(2).zip(before.windows(2)) {
+        assert!(pair.1[0].0 < pair.0[1].0, "{pair:?}");
+    }
+    *twin = list;
+}
+
+#[test]
+fn equals_a_sorted_list() {
+    let mut random = Random::new(7);
+    let mut twin: Twin = vec![(Vec::new(), 5)];
+    let index = index(&twin);
+    for step in 0..20_000 {
+        // It grows, shrinks to little or nothing, and grows again; sometimes in ascending order.
+        let shrinks = (8_000..14_500).contains(&step);
+        let key = match step % 400 < 100 {
+            true => format!("9{step:09}").into_bytes(),
+            false => random.below(1 << 30).to_string().into_bytes(),
+        };
+        let from = twin.partition_point(|(own, _)| *own <= key) - 1;
+        let count = 1 + random.index(if shrinks { 9 } else { 2 });
+        let lower = twin[from].0.clone();
+        let upper = twin.get(from + 1).map(|(key, _)| key.clone());
+        let mut list = vec![(lower.clone(), random.below(100))];
+        if !shrinks && key != lower && upper.as_ref().is_none_or(|upper| key < *upper) {
+            list.push((key, random.below(100)));
+        }
+        if random.one_in(if shrinks { 2 } else { 8 }) {
+            list.clear();
+        }
+        replace(&index, &mut twin, from, count, list);
+        if step % 100 == 0 {
+            assert_equal(&index, &twin, &mut random);
+        }
+        if step % 1_000 == 500 {
+            prune(&index, &mut twin);
+            assert_equal(&index, &twin, &mut random);
+        }
+        if step == 8_000 {
+            assert!(index.top.load().branches.len() > 1, "{}", twin.len());
+        }
+    }
+    assert!(twin.len() > 1_000, "{}", twin.len());
+    while twin.iter().any(|(_, len)| *len > 0) {
+        let from = random.index(twin.len());
+        replace(&index, &mut twin, from, 5, Vec::new());
+    }
+    replace(&index, &mut twin, 0, 1, Vec::new());
+    prune(&index, &mut twin);
+    assert_equal(&index, &twin, &mut random);
+    let top = index.top.load();
+    assert_eq!((top.branches.len(), index.count()), (1, 1));
+    assert!(index.memory_bytes() < 2_000);
+}
+
+#[test]
+fn forms_stay_with_their_intervals_and_are_counted() {
+    let keys: Vec<Vec<u8>> = (0..400).map(|at| format!("{at:04}").into_bytes()).collect();
+    let mut twin: Twin = vec![(Vec::new(), 1)];
+    twin.extend(keys.iter().map(|key| (key.clone(), 1)));
+    let index = index(&twin);
+    let bytes = form(&keys[0]).memory_bytes();
+    for key in &keys {
+        let _share = index.share();
+        let (place, _) = index.locate(Seek::At(key));
+        index.fill(&place, &form(key));
+        index.fill(&place, &form(b"another"));
+    }
+    assert_eq!(index.cached.get(), bytes * 400);
+    // Every third interval is cut in two, every fifth one joined with the next one.
+    for (at, key) in keys.iter().enumerate() {
+        if at % 3 == 0 {
+            let second = [&key[..], b"5"].concat();
+            let list = [key, &second].map(|key| New {
+                interval: Some(form(key)),
+                ..new(key, 2)
+            });
+            index.replace(&mut index.alone(), key, 1, list.into());
+        }
+    }
+    assert_eq!(
+        index.cached.get(),
+        bytes * (400 - 134) + 134 * 2 * bytes + 134
+    );
+    for key in &keys {
+        let found = index.with_cached(key, |own| own.key(0).to_vec());
+        assert_eq!(found.as_deref(), Some(&key[..]));
+    }
+    let mut at = Some(Vec::new());
+    // All of them were read, so the hand must come by twice.
+    for _ in 0..2 {
+        while let Some(key) = at {
+            at = index.sweep(&key);
+        }
+        at = Some(Vec::new());
+    }
+    assert_eq!(index.cached.get(), 0);
+    assert!(
+        keys.iter()
+            .all(|key| index.with_cached(key, |_| ()).is_none())
+    );
+}
