@@ -227,6 +227,16 @@ pub enum PoolFault {
     Busy,
 }
 
+impl PoolFault {
+    /// Where it is, in bytes from the start of the file, if it has a place.
+    pub fn offset(&self) -> Option<u64> {
+        match self {
+            PoolFault::Damaged { offset, .. } | PoolFault::NotABlock { offset } => Some(*offset),
+            _ => None,
+        }
+    }
+}
+
 impl Error {
     pub(crate) fn io(
         operation: &'static str,

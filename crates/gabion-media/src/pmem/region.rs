@@ -104,6 +104,18 @@ impl Region {
         Region::mapped(mapped, len, outer)
     }
 
+    /// Maps the first `len` bytes of a file as they are now. What is stored there stays in this
+    /// process.
+    pub(super) fn copy_of_file(file: &File, len: usize) -> io::Result<Region> {
+        let (outer, start) = Region::reserve_addresses(len)?;
+        let flags = MapFlags::PRIVATE | MapFlags::NORESERVE | MapFlags::FIXED;
+        let protection = ProtFlags::READ | ProtFlags::WRITE;
+        let address = ptr::without_provenance_mut(start);
+        // SAFETY: the addresses lie within the range reserved above, which nobody uses.
+        let mapped = unsafe { rustix::mm::mmap(address, len, protection, flags, file, 0) };
+        Region::mapped(mapped, len, outer)
+    }
+
     /// Takes a range of addresses that nobody else gets; its aligned part has `len` bytes.
     fn reserve_addresses(len: usize) -> io::Result<((usize, usize), usize)> {
         let too_large = || io::Error::from(io::ErrorKind::OutOfMemory);

@@ -111,6 +111,13 @@ impl Checkpoint {
         self.file.as_ref().map_or(0, Appender::len)
     }
 
+    /// Bytes that were written to files of checkpoints since the pool was opened, and syncs of
+    /// them.
+    pub(super) fn costs(&self) -> (u64, u64) {
+        let counts = self.disk.counts();
+        (counts.bytes_of(Purpose::Checkpoint), counts.syncs())
+    }
+
     /// Refuses to go on after a failed sync.
     pub(super) fn check(&self) -> Result<()> {
         match &self.failure {

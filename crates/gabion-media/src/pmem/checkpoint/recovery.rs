@@ -57,6 +57,27 @@ impl Checkpoint {
     }
 }
 
+impl Checkpoint {
+    /// As [`Checkpoint::open`], to read only: the file stays as it is.
+    pub(in super::super) fn look(disk: Disk, name: &str) -> Result<Option<Checkpoint>> {
+        let file = match disk.open_read(name) {
+            Err(error) if error.is_not_found() => return Ok(None),
+            opened => opened?,
+        };
+        let found = read_file(&file, &disk.path_of(name))?;
+        Ok(Some(Checkpoint {
+            disk,
+            name: name.to_owned(),
+            header: found.header,
+            file: None,
+            index: found.index,
+            sequence: found.sequence,
+            pending: None,
+            failure: None,
+        }))
+    }
+}
+
 fn damaged(path: &Path, what: &'static str, offset: u64) -> Error {
     Error::Pool {
         path: path.into(),

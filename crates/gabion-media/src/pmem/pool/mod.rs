@@ -11,6 +11,7 @@
 //! finds none. A pool of class Process is refused if the system went down while it was open.
 
 mod block;
+mod inspect;
 mod open;
 mod sync;
 
@@ -51,6 +52,9 @@ struct Shared {
     allocator: Allocator,
     class: Class,
     file: Option<Arc<PoolFile>>,
+    /// A file that is only looked at, kept for its lock.
+    #[expect(dead_code, reason = "held for its lock")]
+    looked_at: Option<Arc<PoolFile>>,
     path: PathBuf,
     uuid: [u8; 16],
     was_closed: bool,
@@ -278,6 +282,9 @@ impl Pool {
     /// What the pool is and what is in it. Costs a look at each chunk's descriptor and states.
     pub fn stats(&self) -> PoolStats {
         let space = self.shared.allocator.space();
+        let syncing = self.shared.syncing.as_ref();
+        let (checkpoint_written_bytes, checkpoint_syncs) =
+            syncing.map(Syncing::costs).unwrap_or_default();
         PoolStats {
             class: self.shared.class,
             size_bytes: self.medium.len(),
@@ -287,7 +294,9 @@ impl Pool {
             free_bytes: space.free_bytes,
             fragmented_bytes: space.slab_free_bytes,
             longest_free_bytes: space.longest_free_bytes.max(space.unreserved_bytes),
-            checkpoint_bytes: self.shared.syncing.as_ref().map_or(0, Syncing::file_bytes),
+            checkpoint_bytes: syncing.map_or(0, Syncing::file_bytes),
+            checkpoint_written_bytes,
+            checkpoint_syncs,
         }
     }
 
@@ -346,4 +355,8 @@ pub struct PoolStats {
     pub longest_free_bytes: u64,
     /// In the file of the checkpoints, if there is one.
     pub checkpoint_bytes: u64,
+    /// Written to files of checkpoints since the pool was opened.
+    pub checkpoint_written_bytes: u64,
+    /// Number of syncs of these files and of their directory since the pool was opened.
+    pub checkpoint_syncs: u64,
 }

@@ -26,11 +26,13 @@ use crate::{Error, PoolFault, Result};
 const DEVICES: &str = "/sys/bus/nd/devices";
 
 /// Where a pool's memory comes from while it is opened.
-struct Source {
-    region: Arc<Region>,
-    class: Class,
-    file: Option<Arc<PoolFile>>,
-    path: PathBuf,
+pub(super) struct Source {
+    pub(super) region: Arc<Region>,
+    pub(super) class: Class,
+    pub(super) file: Option<Arc<PoolFile>>,
+    /// A file that is only looked at, and stays as it is.
+    pub(super) looked_at: Option<Arc<PoolFile>>,
+    pub(super) path: PathBuf,
 }
 
 impl Source {
@@ -56,6 +58,7 @@ impl Source {
             region: Arc::new(region),
             class,
             file: Some(Arc::new(file)),
+            looked_at: None,
             path,
         })
     }
@@ -66,12 +69,13 @@ impl Source {
             region: Arc::clone(region),
             class: Class::Power,
             file: None,
+            looked_at: None,
             path,
         }
     }
 
     /// The medium; `dirty` takes note of flushed pages if there are checkpoints.
-    fn medium(&self, options: &PoolOptions, dirty: Option<Arc<DirtyPages>>) -> Medium {
+    pub(super) fn medium(&self, options: &PoolOptions, dirty: Option<Arc<DirtyPages>>) -> Medium {
         let instruction = FlushInstruction::detect();
         let is_real_power = self.class == Class::Power && self.file.is_some();
         let must_flush = is_real_power && !file::has_durable_caches(Path::new(DEVICES));
@@ -85,7 +89,7 @@ impl Source {
         Medium::new(region, mode, needs_fence, options.watcher.clone()).noting(dirty)
     }
 
-    fn fault(&self, fault: PoolFault) -> Error {
+    pub(super) fn fault(&self, fault: PoolFault) -> Error {
         Error::Pool {
             path: self.path.clone(),
             fault,
@@ -166,6 +170,7 @@ impl Pool {
             region: Arc::new(region),
             class: Class::None,
             file: None,
+            looked_at: None,
             path,
         };
         Pool::initialize(source, header, geometry, geometry.chunks, &options, None)
@@ -307,7 +312,7 @@ impl Pool {
         ))
     }
 
-    fn recover(
+    pub(super) fn recover(
         source: Source,
         medium: Medium,
         header: Header,
@@ -394,6 +399,7 @@ impl Pool {
             allocator,
             class: source.class,
             file: source.file,
+            looked_at: source.looked_at,
             path: source.path,
             uuid: header.uuid,
             was_closed,
@@ -434,7 +440,11 @@ fn geometry_of(header: &Header, path: &Path) -> Result<Geometry> {
     })
 }
 
-fn checked_header(path: &Path, bytes: &[u8; FIXED_BYTES], layout: u64) -> Result<Header> {
+pub(super) fn checked_header(
+    path: &Path,
+    bytes: &[u8; FIXED_BYTES],
+    layout: u64,
+) -> Result<Header> {
     let fault = match check_header(bytes) {
         HeaderState::Valid(header) if header.layout == layout => return Ok(header),
         HeaderState::Valid(header) => PoolFault::Layout {
@@ -467,6 +477,18 @@ fn new_syncing(checkpoint: Checkpoint, size: u64) -> (Syncing, Arc<DirtyPages>) 
 /// Brings a pool's file back to its last checkpoint if it is not to be trusted as it is: the
 /// system went down while the pool was open, or while the file was restored. True if it was.
 fn restore(file: &PoolFile, checkpoint: &Checkpoint) -> Result<bool> {
+    if !needs_checkpoint(file, checkpoint)? {
+        return Ok(false);
+    }
+    // The header comes last: until then the file is no pool, and is restored again.
+    file.set_len(0)?;
+    file.set_len(checkpoint.size())?;
+    checkpoint.restore(|page, bytes| file.write_page(page, bytes))?;
+    Ok(true)
+}
+
+/// Whether a pool's file is not to be trusted as it is.
+pub(super) fn needs_checkpoint(file: &PoolFile, checkpoint: &Checkpoint) -> Result<bool> {
     let front = file.read_front()?;
     let (header, line) = front.split_at(FIXED_BYTES);
     let header = header
@@ -489,10 +511,6 @@ fn restore(file: &PoolFile, checkpoint: &Checkpoint) -> Result<bool> {
         // Something else has the name, which opening will say.
         _ => return Ok(false),
     }
-    // The header comes last: until then the file is no pool, and is restored again.
-    file.set_len(0)?;
-    file.set_len(checkpoint.size())?;
-    checkpoint.restore(|page, bytes| file.write_page(page, bytes))?;
     Ok(true)
 }
 

@@ -54,6 +54,11 @@ impl Syncing {
         self.state.lock().checkpoint.sequence()
     }
 
+    /// Bytes that were written to checkpoints since the pool was opened, and syncs of them.
+    pub(super) fn costs(&self) -> (u64, u64) {
+        self.state.lock().checkpoint.costs()
+    }
+
     /// Bytes of the checkpoint file.
     pub(super) fn file_bytes(&self) -> u64 {
         self.state.lock().checkpoint.len()
