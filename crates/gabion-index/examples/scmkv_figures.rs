@@ -9,15 +9,18 @@
 //! (128 + 512), where the paper has 64 Mi and 8 Mi, and one thread. Each of `ONLY` is a word of the
 //! lines to be shown: `small`, `zipfian`, `relaxed`, `flush`, say. The store holds all objects;
 //! then every line is as many writes, or reads, as there are objects. A second table shows what
-//! the cleaner does where 60, 80 and 90 % of the space are live.
+//! the cleaner does where 60, 80 and 90 % of the space are live, and what a medium would write for
+//! it; a third one, asked for by the word `recovery`, how long it takes to open the store.
 //!
 //! Source: Z. Wang, L. Huang, Y. Zhu, "SCMKV", NPC 2017, figures 8 to 10.
 
+use std::sync::Arc;
 use std::time::Instant;
 
 use gabion_index::scmkv::{Durability, Options};
 use gabion_index::{Result, Scmkv};
-use gabion_media::pmem::{Pool, PoolOptions};
+use gabion_media::pmem::{Pool, PoolOptions, model};
+use parking_lot::Mutex;
 
 /// Objects of one size.
 struct Objects {
@@ -208,26 +211,73 @@ fn throughput(count: u64, threads: u64, only: &[String]) -> Result<()> {
     Ok(())
 }
 
+/// Bytes of the record of a small object.
+const RECORD_BYTES: u64 = 160;
+
+/// A store of small objects that take so many per cent of its space.
+fn crowded(count: u64, percent: u64, page_bytes: u64, watcher: Option<Model>) -> Result<Scmkv> {
+    let table_bytes = count.next_power_of_two() * 8 * 4;
+    let pool = Pool::anonymous(PoolOptions {
+        size: (count * RECORD_BYTES * 100 / percent) + table_bytes + 12 * page_bytes,
+        chunk_bytes: page_bytes.min(64 << 10),
+        watcher: watcher.map(|model| model as _),
+        ..Scmkv::pool_options()
+    })?;
+    let options = Options {
+        capacity: Some(count),
+        durability: Durability::Relaxed,
+        page_bytes,
+        ..Options::default()
+    };
+    let store = Scmkv::create(&pool, &options)?;
+    let all: Vec<u64> = (0..count).collect();
+    OBJECTS[0].run(&store, &[all], true)?;
+    Ok(store)
+}
+
+/// The model of a medium, as a watcher.
+type Model = Arc<Mutex<model::Model>>;
+
+/// Objects on the model of a medium, on which each step costs a thousand times what it does, and
+/// their pages, of which there shall be many all the same.
+const MODEL_OBJECTS: u64 = 50_000;
+const MODEL_PAGE_BYTES: u64 = 64 << 10;
+
+/// Bytes that an Optane module would write for each byte that users put, at so many per cent.
+fn media_writes(percent: u64) -> Result<f64> {
+    let model: Model = Arc::new(Mutex::new(model::Model::new(model::Preset::OPTANE)));
+    let store = crowded(
+        MODEL_OBJECTS,
+        percent,
+        MODEL_PAGE_BYTES,
+        Some(Arc::clone(&model)),
+    )?;
+    let written = || {
+        let mut model = model.lock();
+        model.drain_all();
+        let costs = model.costs();
+        costs.media_writes * costs.media_line_bytes
+    };
+    let before = written();
+    let objects = &OBJECTS[0];
+    for round in 0..4 {
+        let all = numbers(Order::Uniform, MODEL_OBJECTS, round);
+        objects.run(&store, &[all], true)?;
+    }
+    let bytes = (objects.key_bytes + objects.value_bytes) as u64 * 4 * MODEL_OBJECTS;
+    Ok((written() - before) as f64 / bytes as f64)
+}
+
 /// Overwrites a store of which some part of the space is live, four times over.
 fn cleaning(count: u64) -> Result<()> {
-    println!("| live, % | writes, M/s | moved bytes per byte of records | pages cleaned |");
-    println!("|---:|---:|---:|---:|");
+    println!(
+        "| live, % | writes, M/s | moved bytes per byte of records | pages cleaned \
+         | media writes per user byte (model) |"
+    );
+    println!("|---:|---:|---:|---:|---:|");
     let objects = &OBJECTS[0];
     for percent in [60, 80, 90] {
-        let record_bytes = 160;
-        let table_bytes = count.next_power_of_two() * 8 * 4;
-        let pool = Pool::anonymous(PoolOptions {
-            size: (count * record_bytes * 100 / percent) + table_bytes + (24 << 20),
-            ..Scmkv::pool_options()
-        })?;
-        let options = Options {
-            capacity: Some(count),
-            durability: Durability::Relaxed,
-            ..Options::default()
-        };
-        let store = Scmkv::create(&pool, &options)?;
-        let all: Vec<u64> = (0..count).collect();
-        objects.run(&store, &[all], true)?;
+        let store = crowded(count, percent, 2 << 20, None)?;
         let before = store.stats();
         let mut rates = Vec::new();
         for round in 0..4 {
@@ -242,7 +292,59 @@ fn cleaning(count: u64) -> Result<()> {
         let rate = rates.len() as f64 / rates.iter().map(|rate| 1.0 / rate).sum::<f64>();
         let ratio = moved as f64 / written as f64;
         let pages = stats.cleaned_pages - before.cleaned_pages;
-        println!("| {percent} | {rate:.2} | {ratio:.2} | {pages} |");
+        let media = media_writes(percent)?;
+        println!("| {percent} | {rate:.2} | {ratio:.2} | {pages} | {media:.2} |");
+    }
+    Ok(())
+}
+
+/// How long it takes until a store of small objects in a file answers: closed, and left as by the
+/// end of the process; and until it knows again what is live in each page. The file lies in the
+/// directory for temporary files.
+fn recovery(count: u64) -> Result<()> {
+    let file = std::env::temp_dir().join(format!("scmkv-{}.pool", std::process::id()));
+    let pool_options = || PoolOptions {
+        size: count * RECORD_BYTES * 2 + (256 << 20),
+        chunk_bytes: 1 << 20,
+        ..Scmkv::pool_options()
+    };
+    let options = Options {
+        capacity: Some(count),
+        durability: Durability::Relaxed,
+        cleans: false,
+        ..Options::default()
+    };
+    let objects = &OBJECTS[0];
+    let mut key = vec![b'k'; objects.key_bytes];
+    let open = |key: &mut [u8]| -> Result<(Pool, Scmkv, f64)> {
+        let begin = Instant::now();
+        let pool = Pool::open(&file, pool_options())?;
+        let store = Scmkv::open(&pool, &options)?;
+        write_key(count / 2, key);
+        assert!(store.contains(key)?, "the object is there");
+        Ok((pool, store, begin.elapsed().as_secs_f64()))
+    };
+    let pool = Pool::create(&file, pool_options())?;
+    let store = Scmkv::create(&pool, &options)?;
+    objects.run(&store, &[(0..count).collect()], true)?;
+    store.close()?;
+    pool.close()?;
+    let (pool, store, clean) = open(&mut key)?;
+    objects.run(&store, &[numbers(Order::Uniform, count, 1)], true)?;
+    drop((store, pool));
+    let (pool, store, unclean) = open(&mut key)?;
+    let begin = Instant::now();
+    while store.stats().pages_uncounted > 0 {
+        store.work()?;
+    }
+    let counted = begin.elapsed().as_secs_f64();
+    println!("| objects | opened after a close, ms | after a crash, ms | all counted after, ms |");
+    println!("|---:|---:|---:|---:|");
+    let [clean, unclean, counted] = [clean, unclean, counted].map(|seconds| seconds * 1e3);
+    println!("| {count} | {clean:.1} | {unclean:.1} | {counted:.0} |");
+    drop((store, pool));
+    if let Err(error) = std::fs::remove_file(&file) {
+        println!("{} is left: {error}", file.display());
     }
     Ok(())
 }
@@ -254,6 +356,9 @@ fn main() -> Result<()> {
     let only: Vec<String> = args.iter().filter(is_word).cloned().collect();
     let count = parsed.first().copied().unwrap_or(1000) * 1000;
     let threads = parsed.get(1).copied().unwrap_or(1).max(1);
+    if only.iter().any(|word| word == "recovery") {
+        return recovery(count);
+    }
     throughput(count, threads, &only)?;
     if only.is_empty() {
         println!();

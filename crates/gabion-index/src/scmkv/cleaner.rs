@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex};
 
-use super::Volume;
 use super::gc::Collected;
+use super::{Scmkv, Volume};
 use crate::Result;
 
 /// How often the thread looks whether there is anything to do. In that time a writer fills some
@@ -72,4 +72,15 @@ fn step(volume: &Volume) -> Result<bool> {
     let counted = volume.count_one()?;
     let Collected { pages, .. } = volume.clean_if_due()?;
     Ok(counted || pages > 0)
+}
+
+impl Scmkv {
+    /// Does a little of what the store's thread does, and tells whether there may be more to do:
+    /// for a store without such a thread, and for who waits until all is done.
+    ///
+    /// # Errors
+    /// Damage on the medium.
+    pub fn work(&self) -> Result<bool> {
+        step(&self.volume)
+    }
 }

@@ -21,7 +21,7 @@
 
 use std::sync::atomic::Ordering;
 
-use super::layout::{Entry, LINE_BYTES, PAGE_HEAD_BYTES, State};
+use super::layout::{Entry, LINE_BYTES, PAGE_HEAD_BYTES, RECORD_HEAD_BYTES, State};
 use super::log::{Flush, Log, room_of_page};
 use super::pages::Head;
 use super::record::{Record, records};
@@ -33,6 +33,14 @@ use crate::lock::Backoff;
 
 /// A page whose garbage is less than this part of it is not worth cleaning, unless space is wanted.
 const WORTHWHILE_PART: u64 = 16;
+
+/// Pages that a store may take whatever is live in it: those that are open, those that are kept,
+/// and some for garbage.
+const SLACK_PAGES: u64 = 16;
+
+/// Lines of the chains that a record may need, at most, when space is set aside for it: with more,
+/// the table would have been enlarged long before.
+const CHAIN_LINES_OF_RECORD: u64 = 8;
 
 /// Times that the cleaner waits for others who are about to leave a page.
 const PATIENCE: u32 = 200;
@@ -55,16 +63,21 @@ pub struct Collected {
 impl Volume {
     /// Cleans until a writer can have a page. False if nothing is left to clean.
     pub(super) fn make_room(&self) -> Result<bool> {
+        self.make_room_for(1)
+    }
+
+    /// As above, for so many pages.
+    fn make_room_for(&self, pages: usize) -> Result<bool> {
         let mut cleaning = self.cleaning.lock();
         let mut released = false;
         for _ in 0..2 * self.pages.count() + 4 {
-            if self.has_room(released)? {
+            if self.has_room(pages, released)? {
                 return Ok(true);
             }
             match self.clean_one(&mut cleaning, 0) {
                 Ok(Collected { pages: 0, .. }) => return Ok(false),
                 Ok(_) => released = true,
-                Err(error) if is_full(&error) => return self.has_room(true),
+                Err(error) if is_full(&error) => return self.has_room(pages, true),
                 Err(error) => return Err(error),
             }
         }
@@ -87,14 +100,14 @@ impl Volume {
         act()
     }
 
-    /// Whether there is a page to be had besides those that are kept. If pages were released, this
-    /// waits a little for their readers.
-    fn has_room(&self, released: bool) -> Result<bool> {
+    /// Whether so many pages are to be had besides those that are kept. If pages were released,
+    /// this waits a little for their readers.
+    fn has_room(&self, pages: usize, released: bool) -> Result<bool> {
         let mut backoff = Backoff::default();
         for _ in 0..PATIENCE {
             let within = self.pool.write_guard();
             self.pool.collect();
-            let filled = self.pages.fill_reserve(1);
+            let filled = self.pages.fill_reserve(pages);
             drop(within);
             match filled {
                 Ok(()) => return Ok(true),
@@ -310,12 +323,29 @@ impl Volume {
         Ok(moved)
     }
 
-    /// A step of the cleaner that runs in the background: cleans a page if pages are getting few
-    /// and one is worth it.
-    pub(super) fn clean_if_due(&self) -> Result<Collected> {
-        let used = self.pages.numbers().count() as u64;
+    /// Whether pages are getting few, or take too much for what is live in them.
+    fn is_cleaning_due(&self) -> bool {
+        let (mut used, mut live) = (0_u64, 0_u64);
+        for number in self.pages.numbers() {
+            let page = self.pages.page(number);
+            // What is live there counts as nothing until it is counted.
+            if page.state().is_full() && !page.is_counted() {
+                return false;
+            }
+            used += 1;
+            live += page.live();
+        }
         // An eighth of all pages is kept free, so that writers do not have to clean themselves.
-        if used * 8 < self.pages_max() * 7 {
+        let is_short = used * 8 >= self.pages_max() * 7;
+        let allowed = self.space_amplification_max * live as f64;
+        let used = used.saturating_sub(SLACK_PAGES) * self.pages.bytes;
+        is_short || used as f64 > allowed
+    }
+
+    /// A step of the cleaner that runs in the background: cleans a page if that is due and one is
+    /// worth it.
+    pub(super) fn clean_if_due(&self) -> Result<Collected> {
+        if !self.is_cleaning_due() {
             return Ok(Collected::default());
         }
         let garbage_min = self.pages.bytes / WORTHWHILE_PART;
@@ -339,6 +369,34 @@ impl Volume {
 }
 
 impl Scmkv {
+    /// Sets space aside for so many records, of so many bytes of keys and values, as long as nobody
+    /// else writes: puts of them find space then. Cleans if that is needed.
+    ///
+    /// # Errors
+    /// No space. Damage on the medium.
+    pub fn reserve(&self, records: u64, bytes: u64) -> Result<()> {
+        let volume = &self.volume;
+        let room = room_of_page(volume.pages.bytes);
+        // Two neighbouring pages together hold more than one of them has room for.
+        let pages_of = |bytes: u64| match bytes.div_ceil(room) {
+            0 | 1 => 1,
+            pages => 2 * pages,
+        };
+        let bytes = bytes.saturating_add(records.saturating_mul(2 * RECORD_HEAD_BYTES));
+        let chains = records.saturating_mul(CHAIN_LINES_OF_RECORD * LINE_BYTES);
+        let pages = pages_of(bytes) + pages_of(chains);
+        let pages = usize::try_from(pages).unwrap_or(usize::MAX);
+        let within = volume.pool.write_guard();
+        let filled = volume.pages.fill_reserve(pages);
+        drop(within);
+        match filled {
+            Err(error) if is_full(&error) => {}
+            done => return done,
+        }
+        let has_room = volume.make_room_for(pages)?;
+        has_room.then_some(()).ok_or_else(|| volume.pages.full())
+    }
+
     /// Empties the page that is best to be emptied, if any has garbage, whether space is wanted or
     /// not. With [`Options::cleans`](super::Options::cleans), and by writers that find no space,
     /// this is done anyway.

@@ -116,11 +116,11 @@ use stats::Counts;
 use stripes::Stripes;
 
 pub use gc::Collected;
-pub use readpath::Iter;
+pub use readpath::{Entry, Iter};
 pub use stats::{PageStats, PageUse, ScmkvStats};
 
-/// The longest key, in bytes.
-pub const KEY_BYTES_MAX: u64 = 65_535;
+/// The longest key, in bytes: one of 65,535, and eight bytes for whoever puts something before it.
+pub const KEY_BYTES_MAX: u64 = 65_535 + 8;
 
 /// What a failure of the power may take. See the module's head.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -152,6 +152,10 @@ pub struct Options {
     /// Whether a thread of the store cleans pages and doubles the table in the background. Without
     /// it, writers that find no space clean, and the table doubles when it is asked to.
     pub cleans: bool,
+    /// Pages take at most so many times the bytes of what is live in them, and a little more,
+    /// before the store's thread cleans some: at least 1. By default there is no such limit, and it
+    /// cleans when an eighth of all pages is left. It is no hard limit: writers do not wait for it.
+    pub space_amplification_max: f64,
     /// Whether values are checked whenever they are read. They are checked anyway by recovery, by
     /// the cleaner, by iteration and by [`Scmkv::check`].
     pub checks_reads: bool,
@@ -169,6 +173,7 @@ impl Default for Options {
             durability: Durability::Strict,
             logs: None,
             cleans: true,
+            space_amplification_max: f64::INFINITY,
             checks_reads: true,
         }
     }
@@ -197,7 +202,7 @@ impl Default for Options {
 #[derive(Debug)]
 pub struct Scmkv {
     /// Ends before the volume does.
-    cleaner: Option<Cleaner>,
+    cleaner: Mutex<Option<Cleaner>>,
     volume: Arc<Volume>,
 }
 
@@ -209,6 +214,7 @@ struct Volume {
     header: POff<Header>,
     is_strict: bool,
     checks_reads: bool,
+    space_amplification_max: f64,
     key_bytes_max: u64,
     value_bytes_max: u64,
     /// The tables of the header.

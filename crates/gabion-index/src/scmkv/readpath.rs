@@ -6,11 +6,14 @@
 
 use gabion_media::pmem::PAtomicU64;
 
-use super::layout::Entry;
+use super::layout::Entry as Word;
 use super::record::Record;
 use super::table::{damaged, entries};
 use super::{Scmkv, Volume};
 use crate::Result;
+
+/// A key and its value.
+pub type Entry = (Vec<u8>, Vec<u8>);
 
 impl Volume {
     /// Puts the value of `key` behind what is in `value`; false if there is none.
@@ -47,7 +50,7 @@ impl Volume {
 
     /// In a strict store no answer is lost in a crash.
     #[inline]
-    fn settle_if_locked(&self, hash: u64, bucket: &PAtomicU64, entry: Entry) {
+    fn settle_if_locked(&self, hash: u64, bucket: &PAtomicU64, entry: Word) {
         if self.is_strict && self.stripes.is_locked(hash) {
             self.settle(bucket, entry);
         }
@@ -64,6 +67,18 @@ impl Volume {
         self.settle_if_locked(from, bucket, entry);
         let size = 1 << (64 - table.log2());
         Ok((records, (from & !(size - 1)).checked_add(size)))
+    }
+
+    /// The entries of the bucket as above, each one checked.
+    fn entries_of_bucket(&self, from: u64) -> Result<(Vec<Entry>, Option<u64>)> {
+        let _guard = self.pool.enter();
+        let (records, next) = self.records_of_bucket(from)?;
+        let read = |record: Record| {
+            let content = record.content(&self.medium, &self.seed);
+            content.ok_or_else(|| damaged("a record", record.address))
+        };
+        let entries: Result<Vec<_>> = records.into_iter().map(read).collect();
+        Ok((entries?, next))
     }
 
     /// The number of entries.
@@ -86,26 +101,18 @@ pub struct Iter<'a> {
     volume: &'a Volume,
     /// Where the next bucket begins.
     from: Option<u64>,
-    entries: Vec<(Vec<u8>, Vec<u8>)>,
+    entries: Vec<Entry>,
 }
 
 impl Iter<'_> {
     fn fill(&mut self, from: u64) -> Result<()> {
-        let volume = self.volume;
-        let _guard = volume.pool.enter();
-        let (records, next) = volume.records_of_bucket(from)?;
-        for record in records {
-            let content = record.content(&volume.medium, &volume.seed);
-            let content = content.ok_or_else(|| damaged("a record", record.address));
-            self.entries.push(content?);
-        }
-        self.from = next;
+        (self.entries, self.from) = self.volume.entries_of_bucket(from)?;
         Ok(())
     }
 }
 
 impl Iterator for Iter<'_> {
-    type Item = Result<(Vec<u8>, Vec<u8>)>;
+    type Item = Result<Entry>;
 
     fn next(&mut self) -> Option<Self::Item> {
         loop {
@@ -159,6 +166,16 @@ impl Scmkv {
             from: Some(0),
             entries: Vec::new(),
         }
+    }
+
+    /// A few entries, each one checked, and where the next ones begin; `None` behind the last. The
+    /// first ones begin at 0. So one goes through a store without borrowing it in between; what is
+    /// seen is what [`Scmkv::iter`] sees.
+    ///
+    /// # Errors
+    /// Damage on the medium.
+    pub fn entries_from(&self, from: u64) -> Result<(Vec<Entry>, Option<u64>)> {
+        self.volume.entries_of_bucket(from)
     }
 
     /// The number of entries, counted: costs a walk over the hash table. Exact if nobody writes.

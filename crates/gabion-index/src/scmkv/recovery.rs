@@ -239,7 +239,10 @@ impl Scmkv {
         volume.start(header)?;
         let volume = Arc::new(volume);
         let cleaner = options.cleans.then(|| Cleaner::start(&volume)).flatten();
-        Ok(Scmkv { cleaner, volume })
+        Ok(Scmkv {
+            cleaner: Mutex::new(cleaner),
+            volume,
+        })
     }
 
     /// Closes the store, so that the next open finds everything at once. The pool is closed by
@@ -247,8 +250,17 @@ impl Scmkv {
     ///
     /// # Errors
     /// None now.
-    pub fn close(mut self) -> Result<()> {
-        drop(self.cleaner.take());
+    pub fn close(self) -> Result<()> {
+        self.finish()
+    }
+
+    /// As [`Scmkv::close`], for a store that others still read. Nobody writes to it from here on.
+    ///
+    /// # Errors
+    /// None now.
+    pub fn finish(&self) -> Result<()> {
+        let cleaner = self.cleaner.lock().take();
+        drop(cleaner);
         let volume = &self.volume;
         let _within = volume.pool.write_guard();
         volume.persist_logs();
@@ -308,6 +320,7 @@ impl Volume {
             header: root,
             is_strict: options.durability == Durability::Strict,
             checks_reads: options.checks_reads,
+            space_amplification_max: options.space_amplification_max.max(1.0),
             key_bytes_max,
             value_bytes_max: (room - key_bytes_max) / RECORD_HEAD_BYTES * RECORD_HEAD_BYTES,
             table: AtomicU64::new(table.0),

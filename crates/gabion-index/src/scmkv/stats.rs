@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::layout::State;
+use super::layout::{LINE_BYTES, State};
 use super::{Scmkv, Volume};
 
 /// What was done since the store was opened.
@@ -14,6 +14,7 @@ pub(super) struct Counts {
     cleaned_pages: AtomicU64,
     moved_bytes: AtomicU64,
     longest_chain: AtomicU64,
+    chain_bytes: AtomicU64,
     rolled_back: AtomicU64,
 }
 
@@ -44,6 +45,8 @@ impl Counts {
     }
 
     pub(super) fn chain_of(&self, lines: u64) {
+        self.chain_bytes
+            .fetch_add(lines * LINE_BYTES, Ordering::Relaxed);
         self.longest_chain.fetch_max(lines, Ordering::Relaxed);
     }
 
@@ -108,6 +111,8 @@ pub struct ScmkvStats {
     pub records: u64,
     /// Their bytes in the logs.
     pub record_bytes: u64,
+    /// In chains that were written, those that were moved included.
+    pub chain_bytes: u64,
     /// Number of deletes that found their key.
     pub deletes: u64,
     /// Number of pages that were emptied.
@@ -150,6 +155,7 @@ impl Scmkv {
             pages_max: volume.pages_max(),
             records: load(&volume.counts.records),
             record_bytes: load(&volume.counts.record_bytes),
+            chain_bytes: load(&volume.counts.chain_bytes),
             deletes: load(&volume.counts.deletes),
             cleaned_pages: load(&volume.counts.cleaned_pages),
             moved_bytes: load(&volume.counts.moved_bytes),

@@ -1,6 +1,7 @@
 //! Tests of the store: against its naive twin, under crashes, with several threads, and short of
 //! space.
 
+mod checkpoints;
 mod concurrent;
 mod crash;
 mod model;
