@@ -75,6 +75,7 @@ impl WriteBatch {
         keyspace: &Keyspace,
         range: impl RangeBounds<K>,
     ) -> Result<()> {
+        keyspace.require_order("deletes of ranges")?;
         match deleted_range(range_bounds(&range))? {
             Some((lower, upper)) => self.add(keyspace, Kind::DeleteRange, &lower, &upper),
             None => Ok(()),

@@ -11,7 +11,10 @@ use crate::engine::wip::{OpenStore, Wip};
 use crate::engine::{self, Handle, KEY_BYTES_MAX, Scan, VALUE_BYTES_MAX, Write};
 use crate::stripe::Striped;
 use crate::types::{Kind, Seq};
-use crate::{Cursor, Durability, Error, Iter, Options, Result, Slice, Snapshot, Stats, WriteBatch};
+use crate::{
+    Cursor, Durability, Engine, Error, Iter, Options, Pairs, Result, Slice, Snapshot, Stats,
+    WriteBatch,
+};
 
 /// Name of the keyspace that the methods of [`Db`] use.
 pub const DEFAULT_KEYSPACE: &str = "default";
@@ -161,8 +164,13 @@ impl Db {
         &self.default.store
     }
 
-    fn engine(&self) -> &Handle {
+    fn handle(&self) -> &Handle {
         &self.default.store.engine
+    }
+
+    /// The engine of the store: the one that made it, whatever the options say.
+    pub fn engine(&self) -> Engine {
+        self.handle().engine()
     }
 
     /// The directory of the store.
@@ -181,7 +189,7 @@ impl Db {
     /// [`Error::Limit`] for a name that is empty or longer than 255 bytes, and the errors of
     /// writes.
     pub fn keyspace(&self, name: &str) -> Result<Keyspace> {
-        let inner = self.engine().create_keyspace(name)?;
+        let inner = self.handle().create_keyspace(name)?;
         Ok(Keyspace {
             store: Arc::clone(self.store()),
             inner,
@@ -193,7 +201,7 @@ impl Db {
     /// # Errors
     /// [`Error::NoSuchKeyspace`].
     pub fn existing_keyspace(&self, name: &str) -> Result<Keyspace> {
-        match self.engine().find_keyspace(name) {
+        match self.handle().find_keyspace(name) {
             Some(inner) => Ok(Keyspace {
                 store: Arc::clone(self.store()),
                 inner,
@@ -207,7 +215,7 @@ impl Db {
 
     /// The names of all keyspaces, in the order in which they were made.
     pub fn keyspace_names(&self) -> Vec<String> {
-        self.engine().keyspace_names()
+        self.handle().keyspace_names()
     }
 
     /// As [`Keyspace::put`] on the default keyspace.
@@ -299,7 +307,7 @@ impl Db {
             "the batch's keyspaces belong to another store"
         );
         let write = Write::Batch(&batch.operations);
-        self.engine()
+        self.handle()
             .write(write, batch.user_bytes, durability.is_sync())
     }
 
@@ -314,7 +322,7 @@ impl Db {
     /// # Errors
     /// [`Error::Media`] when the medium fails or is full, [`Error::ReadOnly`], [`Error::Closed`].
     pub fn flush(&self) -> Result<()> {
-        self.engine().flush()
+        self.handle().flush()
     }
 
     /// Brings everything written so far to a durability: with [`Durability::Sync`] it survives
@@ -323,7 +331,7 @@ impl Db {
     /// # Errors
     /// As [`Db::flush`].
     pub fn persist(&self, durability: Durability) -> Result<()> {
-        self.engine().persist(durability)
+        self.handle().persist(durability)
     }
 
     /// As [`Keyspace::compact`] on the default keyspace.
@@ -339,12 +347,12 @@ impl Db {
     /// # Errors
     /// As [`Db::flush`].
     pub fn wait_idle(&self) -> Result<()> {
-        self.engine().wait_idle()
+        self.handle().wait_idle()
     }
 
     /// Counts and sizes.
     pub fn stats(&self) -> Stats {
-        self.engine().stats()
+        self.handle().stats()
     }
 
     /// Syncs and closes the store, whatever else still refers to it: later calls fail with
@@ -353,7 +361,7 @@ impl Db {
     /// # Errors
     /// [`Error::Media`] when the last sync fails. The store is closed all the same.
     pub fn close(self) -> Result<()> {
-        self.engine().close()
+        self.handle().close()
     }
 }
 
@@ -370,6 +378,18 @@ impl Keyspace {
         &self.inner
     }
 
+    /// An error if the engine cannot do what needs an order of the keys.
+    pub(crate) fn require_order(&self, operation: &'static str) -> Result<()> {
+        let engine = self.store.engine.engine();
+        if engine.capabilities().ordered {
+            return Ok(());
+        }
+        Err(Error::Unsupported {
+            engine: engine.name(),
+            operation,
+        })
+    }
+
     /// The keyspace's name.
     pub fn name(&self) -> &str {
         self.inner.name()
@@ -379,7 +399,8 @@ impl Keyspace {
     /// also none at all.
     ///
     /// # Errors
-    /// [`Error::Limit`] for a key over 65,535 bytes or a value over 1 GiB; [`Error::Media`] when
+    /// [`Error::Limit`] for a key over 65,535 bytes or a value over 1 GiB, or over what the engine
+    /// [takes](crate::Capabilities::value_bytes_max); [`Error::Media`] when
     /// the medium fails or is full; [`Error::ReadOnly`] after an earlier failure;
     /// [`Error::Closed`].
     #[inline]
@@ -452,6 +473,7 @@ impl Keyspace {
         range: impl RangeBounds<K>,
         durability: Durability,
     ) -> Result<()> {
+        self.require_order("deletes of ranges")?;
         match deleted_range(range_bounds(&range))? {
             Some((lower, upper)) => self.write_one(Kind::DeleteRange, &lower, &upper, durability),
             None => Ok(()),
@@ -502,17 +524,43 @@ impl Keyspace {
     }
 
     /// The values of several keys at one moment, in the order of the keys. Cheaper than as many
-    /// gets, because they wait for memory and the medium together.
+    /// gets, because they wait for memory and the medium together. With an engine that has no
+    /// [snapshots](crate::Capabilities::snapshots), of several moments.
     ///
     /// # Errors
     /// As [`Keyspace::get`].
     pub fn multi_get<K: AsRef<[u8]>>(&self, keys: &[K]) -> Result<Vec<Option<Slice>>> {
-        Snapshot::new(&self.store).multi_get(self, keys)
+        match self.store.engine.multi_get_now(&self.inner, keys) {
+            Some(found) => found,
+            None => Snapshot::new(&self.store).multi_get(self, keys),
+        }
     }
 
     /// All pairs, in the order of their keys; reversed with `.rev()`.
     pub fn iter(&self) -> Iter {
         self.range::<&[u8]>(..)
+    }
+
+    /// All pairs, in any order, with every engine. Where there are
+    /// [snapshots](crate::Capabilities::snapshots), they are those of one moment; elsewhere a pair
+    /// that is written meanwhile comes with one of its values, or not, and one that is not comes
+    /// exactly once.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// use gabion::{Engine, Options};
+    ///
+    /// let db = Options::default().engine(Engine::Scmkv).pool_bytes(64 << 20).open(dir.path())?;
+    /// db.put("stone", "granite")?;
+    /// let pairs: Result<Vec<_>, _> = db.default_keyspace().pairs().collect();
+    /// assert_eq!(pairs?.len(), 1);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn pairs(&self) -> Pairs {
+        match self.store.engine.walk(&self.inner) {
+            Some(walk) => Pairs::walk(walk, self.store.lease()),
+            None => Pairs::scan(self.iter()),
+        }
     }
 
     /// The pairs with keys in `range`, in the order of their keys; reversed with `.rev()`.
@@ -557,6 +605,9 @@ impl Keyspace {
     pub fn compact<K: AsRef<[u8]>>(&self, range: impl RangeBounds<K>) -> Result<()> {
         match engine::key_range(range_bounds(&range)) {
             Some((lower, upper)) => {
+                if !lower.is_empty() || upper.is_some() {
+                    self.require_order("compactions of ranges")?;
+                }
                 let engine = &self.store.engine;
                 engine.compact_range(&self.inner, &lower, upper.as_deref())
             }

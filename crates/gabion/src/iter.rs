@@ -1,6 +1,9 @@
 //! Iterators over ranges of keys.
 
-use crate::engine::Scan;
+use std::sync::Arc;
+
+use crate::db::Lease;
+use crate::engine::{Scan, Walk};
 use crate::{Result, Slice};
 
 /// The pairs of a keyspace in a range, in the order of their keys from the front and in the
@@ -92,3 +95,41 @@ impl Cursor {
         self.scan.value_bytes()
     }
 }
+
+/// All pairs of a keyspace, in any order. See [`Keyspace::pairs`](crate::Keyspace::pairs).
+///
+/// An error ends the iteration.
+pub struct Pairs(Source);
+
+enum Source {
+    Scan(Iter),
+    Walk {
+        walk: Walk,
+        /// Stays open as long as the walk lives.
+        _store: Arc<Lease>,
+    },
+}
+
+impl Pairs {
+    pub(crate) fn scan(iter: Iter) -> Pairs {
+        Pairs(Source::Scan(iter))
+    }
+
+    pub(crate) fn walk(walk: Walk, store: &Arc<Lease>) -> Pairs {
+        let _store = Arc::clone(store);
+        Pairs(Source::Walk { walk, _store })
+    }
+}
+
+impl Iterator for Pairs {
+    type Item = Result<(Slice, Slice)>;
+
+    fn next(&mut self) -> Option<Result<(Slice, Slice)>> {
+        match &mut self.0 {
+            Source::Scan(iter) => iter.next(),
+            Source::Walk { walk, .. } => walk.next().transpose(),
+        }
+    }
+}
+
+impl std::iter::FusedIterator for Pairs {}

@@ -40,6 +40,7 @@
 mod batch;
 mod bytes;
 mod cache;
+mod capabilities;
 mod clock;
 mod db;
 mod engine;
@@ -57,22 +58,24 @@ mod stripe;
 mod types;
 
 pub use batch::WriteBatch;
+pub use capabilities::{Capabilities, Engine};
 pub use clock::Clock;
 pub use db::{DEFAULT_KEYSPACE, Db, Keyspace};
 pub use engine::{CheckReport, Problem, check, check_disk};
 pub use error::{Error, Result};
-pub use iter::{Cursor, Iter};
+pub use iter::{Cursor, Iter, Pairs};
 pub use options::{
-    Capabilities, Compression, DEFAULT_BACKGROUND_THREADS, DEFAULT_BLOCK_BYTES,
-    DEFAULT_BUCKET_BYTES, DEFAULT_CACHE_BYTES, DEFAULT_FILTER_BITS_PER_KEY,
-    DEFAULT_GARBAGE_AGE_MAX, DEFAULT_LOG_BYTES_MAX, DEFAULT_MEMTABLE_BUDGET_BYTES,
+    Compression, DEFAULT_BACKGROUND_THREADS, DEFAULT_BLOCK_BYTES, DEFAULT_BUCKET_BYTES,
+    DEFAULT_CACHE_BYTES, DEFAULT_FILTER_BITS_PER_KEY, DEFAULT_GARBAGE_AGE_MAX,
+    DEFAULT_LOG_BYTES_MAX, DEFAULT_MEMTABLE_BUDGET_BYTES, DEFAULT_POOL_BYTES,
     DEFAULT_PROCESSORS_OF_ONE_LANE, DEFAULT_READ_WEIGHT, DEFAULT_SEARCHES_UNTIL_ORDERED,
     DEFAULT_SPACE_AMPLIFICATION_MAX, DEFAULT_SPLIT_WAYS, DEFAULT_SUBLEVELS_MAX,
-    DEFAULT_SUBLEVELS_MIN, DEFAULT_SYNC_INTERVAL, DEFAULT_TABLE_MEMORY_BYTES, Durability, Engine,
+    DEFAULT_SUBLEVELS_MIN, DEFAULT_SYNC_INTERVAL, DEFAULT_TABLE_MEMORY_BYTES, Durability,
     MemTableForm, Options, TableReads,
 };
 pub use slice::Slice;
 pub use snapshot::Snapshot;
 pub use stats::{
-    BucketStats, CacheStats, GarbageStats, KeyspaceStats, MemoryStats, Stats, WrittenBytes,
+    BucketStats, CacheStats, GarbageStats, KeyspaceStats, MappedStats, MemoryStats, PageStats,
+    Stats, WrittenBytes,
 };

@@ -4,12 +4,12 @@
 //! store is opened; one that cannot work is an [`Error::InvalidOption`] that names it.
 
 use std::fmt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::time::Duration;
 
 use crate::engine::wip::INITIAL_LEVELS;
-use crate::{Clock, Db, Error, Result};
+use crate::{Clock, Db, Engine, Error, Result};
 
 /// Power loss costs at most this much by default: at ten syncs per second the syncs cost a few
 /// per cent of one core and each finds a few megabytes to write.
@@ -77,6 +77,10 @@ pub const DEFAULT_SPACE_AMPLIFICATION_MAX: f64 = 2.0;
 /// Default age at which old versions and deleted keys must be gone. A bucket in which anything was
 /// overwritten is rewritten once in that time at most, which is 12 MB/s for a terabyte.
 pub const DEFAULT_GARBAGE_AGE_MAX: Duration = Duration::from_secs(24 * 3600);
+
+/// Default size of the file of a store that is mapped. Its space is taken as it is needed, in steps
+/// of a 64th of this: so it is a limit that few stores meet, and an empty store takes 128 MiB.
+pub const DEFAULT_POOL_BYTES: u64 = 8 << 30;
 
 /// What a completed write survives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -301,82 +305,6 @@ impl FromStr for Compression {
     }
 }
 
-/// The engines behind the facade.
-#[non_exhaustive]
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Engine {
-    /// WipDB, write-in-place: an ordered engine for SSDs that cuts the key space into buckets and
-    /// keeps a miniature log-structured merge tree in each.
-    #[default]
-    Wip,
-    /// FlexDB: all pairs of a keyspace sorted in one address space and changed in place, without
-    /// levels and compactions.
-    Flex,
-}
-
-impl Engine {
-    /// All engines.
-    pub const ALL: &'static [Engine] = &[Engine::Wip, Engine::Flex];
-
-    /// The name by which the program and the reports know the engine.
-    pub fn name(self) -> &'static str {
-        match self {
-            Engine::Wip => "wip",
-            Engine::Flex => "flex",
-        }
-    }
-
-    /// What the engine can do.
-    pub fn capabilities(self) -> Capabilities {
-        match self {
-            Engine::Wip | Engine::Flex => Capabilities {
-                ordered: true,
-                snapshots: true,
-                key_bytes_max: crate::engine::KEY_BYTES_MAX,
-                value_bytes_max: crate::engine::VALUE_BYTES_MAX,
-            },
-        }
-    }
-}
-
-impl fmt::Display for Engine {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
-    }
-}
-
-impl FromStr for Engine {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Engine, String> {
-        let names: Vec<_> = Engine::ALL.iter().map(|engine| engine.name()).collect();
-        Engine::ALL
-            .iter()
-            .copied()
-            .find(|engine| engine.name() == text)
-            .ok_or_else(|| {
-                format!(
-                    "there is no engine {text:?}; choose from: {}",
-                    names.join(", ")
-                )
-            })
-    }
-}
-
-/// What an engine can do, known before it is tried.
-#[non_exhaustive]
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Capabilities {
-    /// Keys have an order: ranges, prefixes and iteration in both directions.
-    pub ordered: bool,
-    /// Consistent views of an earlier moment.
-    pub snapshots: bool,
-    /// Length in bytes of the longest key.
-    pub key_bytes_max: u64,
-    /// Length in bytes of the longest value.
-    pub value_bytes_max: u64,
-}
-
 /// How a store is opened and how it behaves. `Options::default()` suits most uses; each field has a
 /// setter of the same name, so that options chain:
 ///
@@ -412,7 +340,24 @@ pub struct Options {
     /// At least 1.25; infinite for none. Default: [`DEFAULT_SPACE_AMPLIFICATION_MAX`].
     pub space_amplification_max: f64,
 
+    /// Size in bytes of the file of a new store whose engine is
+    /// [mapped](crate::Capabilities::mapped): it is never larger. Its space is reserved as it is
+    /// needed, and kept. At least 64 MiB. Default: [`DEFAULT_POOL_BYTES`].
+    pub pool_bytes: u64,
+    /// Where that file lies, if not in the store's directory: on persistent memory, in shared
+    /// memory. Noted in the store. Default: `None`.
+    pub pool_path: Option<PathBuf>,
+    /// Whether a new store that is mapped and lies in an ordinary file, or in shared memory, has a
+    /// checkpoint in its directory, to which it is brought back after a power loss. Without one it
+    /// survives the end of the process only, [`Durability::Sync`] is refused,
+    /// [`Durability::Interval`] is as [`Durability::Buffered`], and a store that is open while the
+    /// system goes down is lost. Persistent memory needs none. Default: true.
+    pub checkpoints: bool,
+
     // Performance.
+    /// Records that a new store should be ready for, if its engine is mapped: its hash table has as
+    /// many buckets. With more, it doubles while the store is in use. Default: 0, for 65,536.
+    pub records_planned: u64,
     /// Memory of all MemTables together, in bytes. Default: [`DEFAULT_MEMTABLE_BUDGET_BYTES`].
     pub memtable_budget_bytes: u64,
     /// How MemTables keep their records. Default: [`MemTableForm::Adaptive`].
@@ -487,6 +432,10 @@ impl Default for Options {
             durability: Durability::default(),
             garbage_age_max: DEFAULT_GARBAGE_AGE_MAX,
             space_amplification_max: DEFAULT_SPACE_AMPLIFICATION_MAX,
+            pool_bytes: DEFAULT_POOL_BYTES,
+            pool_path: None,
+            checkpoints: true,
+            records_planned: 0,
             memtable_budget_bytes: DEFAULT_MEMTABLE_BUDGET_BYTES,
             memtable_form: MemTableForm::default(),
             searches_until_ordered: DEFAULT_SEARCHES_UNTIL_ORDERED,
@@ -539,6 +488,14 @@ impl Options {
         garbage_age_max: Duration,
         /// Sets [`Options::space_amplification_max`].
         space_amplification_max: f64,
+        /// Sets [`Options::pool_bytes`].
+        pool_bytes: u64,
+        /// Sets [`Options::pool_path`].
+        pool_path: Option<PathBuf>,
+        /// Sets [`Options::checkpoints`].
+        checkpoints: bool,
+        /// Sets [`Options::records_planned`].
+        records_planned: u64,
         /// Sets [`Options::memtable_budget_bytes`].
         memtable_budget_bytes: u64,
         /// Sets [`Options::memtable_form`].
@@ -604,7 +561,12 @@ impl Options {
 
     /// Checks every value that could not work.
     pub(crate) fn check(&self) -> Result<()> {
-        let rules: [(&'static str, bool, &'static str); 11] = [
+        let rules: [(&'static str, bool, &'static str); 12] = [
+            (
+                "pool_bytes",
+                (64 << 20..=1 << 47).contains(&self.pool_bytes),
+                "64 MiB are the least that a store needs, and 128 TiB the most that it can use",
+            ),
             (
                 "garbage_age_max",
                 self.garbage_age_max >= Duration::from_secs(1),
@@ -703,6 +665,7 @@ mod tests {
                 "memory_bytes_max",
             ),
             (Options::default().block_bytes(1 << 20), "block_bytes"),
+            (Options::default().pool_bytes(1 << 20), "pool_bytes"),
             (Options::default().split_ways(1), "split_ways"),
             (Options::default().sublevels_min(9), "sublevels_min"),
             (Options::default().sublevels_max(100), "sublevels_max"),

@@ -89,6 +89,8 @@ pub struct Stats {
     pub read_only: Option<String>,
     /// What each keyspace holds.
     pub keyspaces: Vec<KeyspaceStats>,
+    /// The file of a store that is [mapped](crate::Capabilities::mapped), while it is open.
+    pub mapped: Option<MappedStats>,
 }
 
 impl Stats {
@@ -222,6 +224,58 @@ pub struct BucketStats {
     /// Reads that had to look at its tables: gets that found nothing in MemTables, and scans. From
     /// samples of one in 64.
     pub reads: u64,
+}
+
+/// The file of a mapped store: what it is, what is in it, and what was done to it since the store
+/// was opened. Bytes unless a name says else.
+#[non_exhaustive]
+#[derive(Clone, Debug, Serialize)]
+pub struct MappedStats {
+    /// Its path.
+    pub file: String,
+    /// What it survives: `power`, `power-by-sync`, `process`.
+    pub class: &'static str,
+    /// Its size when all of it is in use.
+    pub file_bytes_max: u64,
+    /// Not in use, whether its space on the disk is reserved or not.
+    pub free_bytes: u64,
+    /// Number of buckets of the hash table.
+    pub hash_buckets: u64,
+    /// Whether the hash table is moving to one of twice the size.
+    pub is_enlarging: bool,
+    /// Lines of 64 bytes of the longest chain of the hash table. More than two say that it is too
+    /// small; it is enlarged in the background then.
+    pub longest_chain_lines: u64,
+    /// Of a page.
+    pub page_bytes: u64,
+    /// Number of pages that there can be.
+    pub pages_max: u64,
+    /// Number of pages that were emptied.
+    pub cleaned_pages: u64,
+    /// Moved for that.
+    pub moved_bytes: u64,
+    /// Number of records that were lost with the power, as the opening found.
+    pub rolled_back: u64,
+    /// In the checkpoint's file.
+    pub checkpoint_bytes: u64,
+    /// What is in each page.
+    pub pages: Vec<PageStats>,
+}
+
+/// A page of a mapped store.
+#[non_exhaustive]
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct PageStats {
+    /// Its number.
+    pub number: u32,
+    /// `log` for records, `chains` for parts of the hash table, `reserve` for one that is empty.
+    pub usage: &'static str,
+    /// Whether it takes no more.
+    pub is_full: bool,
+    /// Bytes in it that are live; `None` if they were not counted since a crash.
+    pub live_bytes: Option<u64>,
+    /// Pages that became full since it did.
+    pub age: u64,
 }
 
 /// `part` over `whole`; 0 when there is no whole.

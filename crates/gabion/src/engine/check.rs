@@ -6,10 +6,10 @@ use std::path::{Path, PathBuf};
 use gabion_media::Disk;
 use serde::Serialize;
 
-use super::{flexdb, wip};
+use super::{flexdb, scmkv, wip};
 use crate::log::replay_operations;
 use crate::names::CURRENT;
-use crate::{Error, Result};
+use crate::{Engine, Error, Result};
 
 /// What a check found.
 #[non_exhaustive]
@@ -112,14 +112,17 @@ pub fn check(path: impl AsRef<Path>) -> Result<CheckReport> {
 /// As there.
 #[doc(hidden)]
 pub fn check_disk(disk: &Disk) -> Result<CheckReport> {
-    if disk.exists(flexdb::ROOT_NAME)? {
-        flexdb::check_disk(disk)
-    } else if disk.exists(CURRENT)? {
-        wip::check_disk(disk)
-    } else {
-        Err(Error::NotAStore {
+    match super::engine_of(disk)? {
+        Some(Engine::Flex) => flexdb::check_disk(disk),
+        Some(Engine::Scmkv) => scmkv::check_disk(disk),
+        Some(Engine::Wip) => wip::check_disk(disk),
+        None => Err(Error::NotAStore {
             path: disk.path().to_owned(),
-            why: format!("it has no file {CURRENT} and no file {}", flexdb::ROOT_NAME),
-        })
+            why: format!(
+                "it has none of the files {CURRENT}, {} and {}",
+                flexdb::ROOT_NAME,
+                scmkv::ROOT_NAME
+            ),
+        }),
     }
 }

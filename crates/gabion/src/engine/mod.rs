@@ -15,6 +15,7 @@ mod keyspaces;
 pub(crate) mod memtable;
 mod range_deletes;
 mod schedule;
+pub(crate) mod scmkv;
 mod snapshots;
 pub(crate) mod wip;
 mod write;
@@ -24,15 +25,19 @@ use std::sync::Arc;
 
 use gabion_media::Disk;
 
+use crate::capabilities::Engine;
 use crate::db::{Lease, Opened};
 use crate::names;
-use crate::options::{Durability, Engine, Options};
+use crate::options::{Durability, Options};
 use crate::types::Seq;
 use crate::{Error, Result, Slice, Stats};
 
 use flexdb::Flex;
 use keyspaces::Named;
+use scmkv::ScmStore;
 use wip::Wip;
+
+pub(crate) use scmkv::Walk;
 
 pub use check::{CheckReport, Problem, check, check_disk};
 
@@ -54,6 +59,7 @@ const NAME_BYTES_MAX: u64 = 255;
 pub(crate) enum Handle {
     Wip(Arc<Wip>),
     Flex(Arc<Flex>),
+    Scmkv(Arc<ScmStore>),
 }
 
 /// A keyspace of a store.
@@ -61,6 +67,7 @@ pub(crate) enum Handle {
 pub(crate) enum Keyspace {
     Wip(Arc<wip::Keyspace>),
     Flex(Arc<flexdb::Keyspace>),
+    Scmkv(Arc<scmkv::Keyspace>),
 }
 
 /// A scan of a keyspace.
@@ -71,17 +78,20 @@ pub(crate) enum Scan {
         /// Stays open as long as the scan lives.
         _store: Arc<Lease>,
     },
+    /// The engine has none: the error that tells so, until it is told.
+    Refused(Option<Error>),
 }
 
 /// One write, as the facade hands it in.
 pub(crate) type Write<'w> = write::Write<'w, Keyspace>;
 
-/// Both engines do the same thing, each in its way.
+/// All engines do the same thing, each in its way.
 macro_rules! each {
     ($handle:expr, $engine:ident => $call:expr) => {
         match $handle {
             Handle::Wip($engine) => $call,
             Handle::Flex($engine) => $call,
+            Handle::Scmkv($engine) => $call,
         }
     };
 }
@@ -92,6 +102,7 @@ macro_rules! each_with {
         match ($handle, $keyspace) {
             (Handle::Wip($engine), Keyspace::Wip($keyspace)) => $call,
             (Handle::Flex($engine), Keyspace::Flex($keyspace)) => $call,
+            (Handle::Scmkv($engine), Keyspace::Scmkv($keyspace)) => $call,
             _ => foreign(),
         }
     };
@@ -108,6 +119,7 @@ impl Keyspace {
         match self {
             Keyspace::Wip(keyspace) => keyspace.id(),
             Keyspace::Flex(keyspace) => keyspace.id(),
+            Keyspace::Scmkv(keyspace) => keyspace.id(),
         }
     }
 
@@ -115,6 +127,7 @@ impl Keyspace {
         match self {
             Keyspace::Wip(keyspace) => keyspace.name(),
             Keyspace::Flex(keyspace) => keyspace.name(),
+            Keyspace::Scmkv(keyspace) => keyspace.name(),
         }
     }
 
@@ -122,7 +135,7 @@ impl Keyspace {
     fn wip(&self) -> &wip::Keyspace {
         match self {
             Keyspace::Wip(keyspace) => keyspace,
-            Keyspace::Flex(_) => foreign(),
+            Keyspace::Flex(_) | Keyspace::Scmkv(_) => foreign(),
         }
     }
 
@@ -130,7 +143,15 @@ impl Keyspace {
     fn flex(&self) -> &flexdb::Keyspace {
         match self {
             Keyspace::Flex(keyspace) => keyspace,
-            Keyspace::Wip(_) => foreign(),
+            Keyspace::Wip(_) | Keyspace::Scmkv(_) => foreign(),
+        }
+    }
+
+    #[inline]
+    fn scmkv(&self) -> &scmkv::Keyspace {
+        match self {
+            Keyspace::Scmkv(keyspace) => keyspace,
+            Keyspace::Wip(_) | Keyspace::Flex(_) => foreign(),
         }
     }
 }
@@ -138,18 +159,20 @@ impl Keyspace {
 impl Handle {
     /// Opens the store on a disk with the engine that made it, or makes one with the options'.
     pub(crate) fn open(disk: Disk, options: Options) -> Result<Handle> {
-        let engine = match (
-            disk.exists(flexdb::ROOT_NAME)?,
-            disk.exists(names::CURRENT)?,
-        ) {
-            (true, _) => Engine::Flex,
-            (false, true) => Engine::Wip,
-            (false, false) => options.engine,
-        };
-        Ok(match engine {
+        Ok(match engine_of(&disk)?.unwrap_or(options.engine) {
             Engine::Wip => Handle::Wip(Wip::open(disk, options)?),
             Engine::Flex => Handle::Flex(Flex::open(disk, options)?),
+            Engine::Scmkv => Handle::Scmkv(ScmStore::open(disk, options)?),
         })
+    }
+
+    /// Which of the engines it is.
+    pub(crate) fn engine(&self) -> Engine {
+        match self {
+            Handle::Wip(_) => Engine::Wip,
+            Handle::Flex(_) => Engine::Flex,
+            Handle::Scmkv(_) => Engine::Scmkv,
+        }
     }
 
     pub(crate) fn close(&self) -> Result<()> {
@@ -169,6 +192,7 @@ impl Handle {
         Ok(match self {
             Handle::Wip(engine) => Keyspace::Wip(engine.create_keyspace(name)?),
             Handle::Flex(engine) => Keyspace::Flex(engine.create_keyspace(name)?),
+            Handle::Scmkv(engine) => Keyspace::Scmkv(engine.create_keyspace(name)?),
         })
     }
 
@@ -176,6 +200,7 @@ impl Handle {
         match self {
             Handle::Wip(engine) => engine.keyspaces.find(name).map(Keyspace::Wip),
             Handle::Flex(engine) => engine.keyspaces.find(name).map(Keyspace::Flex),
+            Handle::Scmkv(engine) => engine.keyspaces.find(name).map(Keyspace::Scmkv),
         }
     }
 
@@ -193,6 +218,9 @@ impl Handle {
             }
             Handle::Flex(engine) => {
                 engine.write(write.with_keyspace(Keyspace::flex), user_bytes, sync)
+            }
+            Handle::Scmkv(engine) => {
+                engine.write(write.with_keyspace(Keyspace::scmkv), user_bytes, sync)
             }
         }
     }
@@ -218,11 +246,33 @@ impl Handle {
         each_with!(self, keyspace, engine => engine.multi_get(keyspace, keys, snapshot))
     }
 
+    /// The values of several keys now, if the engine has no snapshots to read them from.
+    pub(crate) fn multi_get_now<K: AsRef<[u8]>>(
+        &self,
+        keyspace: &Keyspace,
+        keys: &[K],
+    ) -> Option<Result<Vec<Option<Slice>>>> {
+        match (self, keyspace) {
+            (Handle::Scmkv(engine), Keyspace::Scmkv(keyspace)) => {
+                Some(engine.multi_get_now(keyspace, keys))
+            }
+            _ => None,
+        }
+    }
+
+    /// A walk through all pairs of a keyspace, if the engine has no scans.
+    pub(crate) fn walk(&self, keyspace: &Keyspace) -> Option<Walk> {
+        match (self, keyspace) {
+            (Handle::Scmkv(engine), Keyspace::Scmkv(keyspace)) => Some(engine.walk(keyspace)),
+            _ => None,
+        }
+    }
+
     /// WipDB, of a store that is of it.
     pub(crate) fn wip(&self) -> &Wip {
         match self {
             Handle::Wip(engine) => engine,
-            Handle::Flex(_) => foreign(),
+            Handle::Flex(_) | Handle::Scmkv(_) => foreign(),
         }
     }
 
@@ -262,6 +312,21 @@ impl Handle {
     ) -> Result<()> {
         each_with!(self, keyspace, engine => engine.compact_range(keyspace, lower, upper))
     }
+}
+
+/// The engine of the store on a disk; none if there is no store.
+fn engine_of(disk: &Disk) -> Result<Option<Engine>> {
+    let names = [
+        (flexdb::ROOT_NAME, Engine::Flex),
+        (scmkv::ROOT_NAME, Engine::Scmkv),
+        (names::CURRENT, Engine::Wip),
+    ];
+    for (name, engine) in names {
+        if disk.exists(name)? {
+            return Ok(Some(engine));
+        }
+    }
+    Ok(None)
 }
 
 /// There is no store where one should be opened, and none is to be made.
@@ -321,16 +386,18 @@ pub(crate) fn scan(
             scan: Box::new(flexdb::Scan::new(engine, keyspace, seq, lower, upper)),
             _store: Arc::clone(store.lease()),
         },
+        (Handle::Scmkv(_), Keyspace::Scmkv(_)) => Scan::Refused(Some(scmkv::unsupported("scans"))),
         _ => foreign(),
     }
 }
 
 /// As the macro above, for scans.
 macro_rules! each_scan {
-    ($scan:expr, $own:ident => $call:expr) => {
+    ($scan:expr, $own:ident => $call:expr, $none:expr) => {
         match $scan {
             Scan::Wip($own) => $call,
             Scan::Flex { scan: $own, .. } => $call,
+            Scan::Refused(_) => $none,
         }
     };
 }
@@ -339,27 +406,38 @@ impl Scan {
     /// Goes to the next pair; false at the end.
     #[inline]
     pub(crate) fn advance(&mut self) -> Result<bool> {
-        each_scan!(self, scan => scan.advance())
+        self.check()?;
+        each_scan!(self, scan => scan.advance(), Ok(false))
     }
 
     /// The next pair from the end.
     #[inline]
     pub(crate) fn next_back(&mut self) -> Result<Option<(Slice, Slice)>> {
-        each_scan!(self, scan => scan.next_back())
+        self.check()?;
+        each_scan!(self, scan => scan.next_back(), Ok(None))
+    }
+
+    /// The error of a scan that cannot be, once.
+    #[inline]
+    fn check(&mut self) -> Result<()> {
+        match self {
+            Scan::Refused(error) => error.take().map_or(Ok(()), Err),
+            _ => Ok(()),
+        }
     }
 
     #[inline]
     pub(crate) fn key(&self) -> &[u8] {
-        each_scan!(self, scan => scan.key())
+        each_scan!(self, scan => scan.key(), &[])
     }
 
     #[inline]
     pub(crate) fn value(&self) -> Slice {
-        each_scan!(self, scan => scan.value())
+        each_scan!(self, scan => scan.value(), Slice::new(&[]))
     }
 
     #[inline]
     pub(crate) fn value_bytes(&self) -> &[u8] {
-        each_scan!(self, scan => scan.value_bytes())
+        each_scan!(self, scan => scan.value_bytes(), &[])
     }
 }

@@ -60,7 +60,9 @@ mod writepath;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use batch::{BATCH_HEAD_BYTES, BatchEncoder, Op, OpHead, RelogEncoder, batch_head};
+pub(crate) use batch::{
+    BATCH_HEAD_BYTES, BatchEncoder, Op, OpHead, RelogEncoder, batch_head, decode as decode_batch,
+};
 pub(crate) use codec::Malformed;
 #[cfg(test)]
 pub(crate) use recovery::replay;

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use gabion::{Db, Durability, Engine, Keyspace, Snapshot, WriteBatch};
 use gabion_media::{Disk, SimDisk, Tear};
 
-use crate::support::{Context, Random, base_seed, setting, small_options};
+use crate::support::{Context, Random, base_seed, engines_on_disks, setting, small_options};
 
 const WRITERS: u64 = 4;
 const READERS: u64 = 3;
@@ -267,7 +267,7 @@ fn readers_never_see_time_go_back_nor_half_a_batch() {
 /// has done: a power cut at any later operation must leave its write.
 #[test]
 fn writers_who_share_a_sync_are_all_durable_when_they_are_told_so() {
-    Engine::ALL.iter().for_each(|engine| share_syncs(*engine));
+    engines_on_disks().for_each(share_syncs);
 }
 
 fn share_syncs(engine: Engine) {

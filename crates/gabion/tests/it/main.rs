@@ -27,6 +27,7 @@ mod examples;
 mod faults;
 mod held;
 mod limits;
+mod mapped;
 mod model;
 mod pace;
 mod reopen;

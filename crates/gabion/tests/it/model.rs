@@ -85,6 +85,13 @@ fn the_store_equals_its_twin_odd_option_sets() {
 }
 
 #[test]
+fn an_scmkv_store_equals_its_twin() {
+    let totals = run_part(Engine::Scmkv, 0, 1);
+    let cases = setting("GABION_CASES", 30);
+    assert!(totals.writes > 100 * cases, "{totals:?}");
+}
+
+#[test]
 fn a_flex_store_equals_its_twin() {
     let totals = run_part(Engine::Flex, 0, 1);
     let cases = setting("GABION_CASES", 30);

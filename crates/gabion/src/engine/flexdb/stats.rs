@@ -97,6 +97,7 @@ impl Flex {
             durability: self.options.durability.to_string(),
             read_only: self.health.failure().map(str::to_owned),
             keyspaces: keyspace_stats,
+            mapped: None,
         }
     }
 

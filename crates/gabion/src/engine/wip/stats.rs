@@ -75,6 +75,7 @@ impl Wip {
             durability: self.options.durability.to_string(),
             read_only: self.health.failure().map(str::to_owned),
             keyspaces,
+            mapped: None,
         }
     }
 

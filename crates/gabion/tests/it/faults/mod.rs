@@ -15,8 +15,8 @@ use gabion_media::{Disk, Fault, FaultKind, SimDisk};
 use run::{Counts, Run};
 
 use crate::support::{
-    Context, Random, Subject, Workload, assert_twin, base_seed, bytes_of, each_seed, setting,
-    small_options,
+    Context, Random, Subject, Workload, assert_twin, base_seed, bytes_of, each_seed,
+    engines_on_disks, setting, small_options,
 };
 
 /// Writes per workload.
@@ -121,9 +121,7 @@ fn strike_workloads(engine: Engine, workloads: u64) {
 
 #[test]
 fn writes_go_on_when_a_full_disk_has_space_again() {
-    Engine::ALL
-        .iter()
-        .for_each(|engine| go_on_after_full(*engine));
+    engines_on_disks().for_each(go_on_after_full);
 }
 
 fn go_on_after_full(engine: Engine) {

@@ -4,13 +4,12 @@ use std::collections::VecDeque;
 use std::ops::Bound;
 use std::sync::Arc;
 
-use gabion::{Cursor, Iter, Keyspace, Options, Slice, Snapshot};
-use gabion_media::{Disk, SimDisk};
+use gabion::{Cursor, Error, Iter, Keyspace, Options, Slice, Snapshot};
 
 use super::action::{Action, Key, Part, Range, Value};
 use crate::support::{
-    Bounds, Change, KEYSPACES, Operation, Pairs, Subject, Totals, Twin, assert_twin, bytes_of,
-    log_number,
+    Bounds, Change, KEYSPACES, Operation, Pairs, Place, Subject, Totals, Twin, assert_twin,
+    bytes_of, log_number,
 };
 
 /// Pairs that an iterator has still to return.
@@ -18,7 +17,7 @@ type Expected = VecDeque<(Vec<u8>, Arc<[u8]>)>;
 
 struct Machine<'o> {
     options: &'o Options,
-    sim: SimDisk,
+    place: Place,
     subject: Subject,
     twin: Twin,
     snapshots: VecDeque<(Snapshot, Twin)>,
@@ -28,27 +27,50 @@ struct Machine<'o> {
 
 /// Runs a sequence from an empty disk; panics at the first difference.
 pub(super) fn run(options: &Options, actions: &[Action]) -> Totals {
-    // The process can end at any moment on a recording disk only: threads may be writing.
-    let sim = SimDisk::recording();
-    let subject = Subject::open(&Disk::simulated(&sim), options).expect("an empty disk opens");
+    let place = Place::of(options.engine);
+    let subject = Subject::open(&place.disk(), options).expect("an empty disk opens");
     let mut machine = Machine {
         options,
-        sim,
+        place,
         subject,
         twin: Twin::new(KEYSPACES.len()),
         snapshots: VecDeque::new(),
         iterators: VecDeque::new(),
         totals: Totals::default(),
     };
-    for action in actions {
-        machine.act(action);
+    for action in actions
+        .iter()
+        .filter_map(|action| within_capabilities(action, options))
+    {
+        machine.act(&action);
     }
     machine.reopen();
     assert_twin(&machine.subject.db, &machine.twin);
-    let names = machine.sim.names();
+    let names = machine.place.names();
     machine.totals.log_segments += log_number(&names);
     machine.totals.add(&machine.subject.db.stats());
     machine.totals
+}
+
+/// The action, or what the engine can do of it.
+fn within_capabilities(action: &Action, options: &Options) -> Option<Action> {
+    let can = options.engine.capabilities();
+    match action {
+        Action::DeleteRange(..) | Action::Scan(..) | Action::Prefix(..) if !can.ordered => None,
+        Action::HoldIterator(..) if !can.ordered => None,
+        Action::TakeSnapshot if !can.snapshots => None,
+        Action::Batch(parts) if !can.ordered => {
+            let is_one = |part: &&Part| matches!(part, Part::One(..));
+            Some(Action::Batch(
+                parts.iter().filter(is_one).cloned().collect(),
+            ))
+        }
+        Action::Compact(keyspace, _) if !can.ordered => {
+            let (lower, upper) = (Bound::Unbounded, Bound::Unbounded);
+            Some(Action::Compact(*keyspace, Range { lower, upper }))
+        }
+        other => Some(other.clone()),
+    }
 }
 
 impl Machine<'_> {
@@ -85,10 +107,11 @@ impl Machine<'_> {
             }
             Action::Flush => self.subject.db.flush().expect("flush"),
             Action::Persist => {
-                self.subject
-                    .db
-                    .persist(gabion::Durability::Sync)
-                    .expect("persist");
+                let persisted = self.subject.db.persist(gabion::Durability::Sync);
+                match self.options.checkpoints || !self.options.engine.capabilities().mapped {
+                    true => persisted.expect("persist"),
+                    false => assert!(matches!(persisted, Err(Error::Unsupported { .. }))),
+                }
             }
             Action::WaitIdle => self.subject.db.wait_idle().expect("wait_idle"),
             Action::Compact(keyspace, range) => {
@@ -195,17 +218,20 @@ impl Machine<'_> {
     fn reopen(&mut self) {
         self.before_end();
         self.subject.db.clone().close().expect("close");
-        let disk = Disk::simulated(&self.sim);
-        self.subject = Subject::open(&disk, self.options).expect("open after close");
+        self.subject = Subject::open(&self.place.disk(), self.options).expect("open after close");
         assert_twin(&self.subject.db, &self.twin);
     }
 
     fn kill(&mut self) {
-        let sim = self.sim.process_kill(self.sim.ops());
+        // Threads may be writing, which only a recording disk can stop at one moment.
+        if matches!(self.place, Place::Directory(_)) && self.options.background_threads > 0 {
+            return self.reopen();
+        }
+        let place = self.place.kill();
         self.before_end();
-        self.sim = sim;
-        let disk = Disk::simulated(&self.sim);
-        self.subject = Subject::open(&disk, self.options).expect("open after process death");
+        self.place = place;
+        self.subject =
+            Subject::open(&self.place.disk(), self.options).expect("open after process death");
         assert_twin(&self.subject.db, &self.twin);
     }
 

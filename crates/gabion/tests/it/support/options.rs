@@ -17,12 +17,22 @@ pub(crate) fn small_options() -> Options {
         .sublevels_min(2)
         .sublevels_max(4)
         .searches_until_ordered(2)
+        .pool_bytes(64 << 20)
+        .records_planned(64)
+        .checkpoints(false)
+}
+
+/// The engines whose stores may lie on any disk, simulated ones included.
+pub(crate) fn engines_on_disks() -> impl Iterator<Item = Engine> {
+    let all = Engine::ALL.iter().copied();
+    all.filter(|engine| !engine.capabilities().mapped)
 }
 
 /// Ways to be small of an engine.
 pub(crate) fn option_sets(engine: Engine) -> Vec<Options> {
     match engine {
         Engine::Flex => flex_option_sets(),
+        Engine::Scmkv => scmkv_option_sets(),
         _ => wip_option_sets(),
     }
 }
@@ -51,6 +61,25 @@ fn flex_option_sets() -> Vec<Options> {
         small()
             .memtable_budget_bytes(1 << 20)
             .log_bytes_max(1 << 20),
+    ]
+}
+
+/// Four ways for SCMKV: with and without threads and a checkpoint, at all durabilities, with many
+/// buckets and few.
+fn scmkv_option_sets() -> Vec<Options> {
+    let small = || small_options().engine(Engine::Scmkv);
+    vec![
+        // A store that is made without a checkpoint has none later.
+        small().checkpoints(true),
+        small().space_amplification_max(1.25).records_planned(4096),
+        small()
+            .checkpoints(true)
+            .background_threads(2)
+            .durability(Durability::Sync),
+        small()
+            .checkpoints(true)
+            .background_threads(1)
+            .durability(Durability::default()),
     ]
 }
 

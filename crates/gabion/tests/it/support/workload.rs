@@ -2,6 +2,8 @@
 
 use std::ops::Bound;
 
+use gabion::Engine;
+
 use super::{Change, KEYSPACES, Operation, Random, bytes_of};
 
 /// One step of a workload.
@@ -58,6 +60,20 @@ impl Workload {
             }
         }
         Workload { steps }
+    }
+
+    /// Without what an engine cannot do.
+    pub(crate) fn within(mut self, engine: Engine) -> Workload {
+        if engine.capabilities().ordered {
+            return self;
+        }
+        for step in &mut self.steps {
+            if let Step::Write { operations, .. } = step {
+                let is_range = |change: &Change| matches!(change, Change::DeleteRange(_));
+                operations.retain(|operation| !is_range(&operation.change));
+            }
+        }
+        self
     }
 }
 

@@ -1,0 +1,101 @@
+//! The engines, and what each of them can do.
+
+use std::fmt;
+use std::str::FromStr;
+
+/// The engines behind the facade.
+#[non_exhaustive]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Engine {
+    /// WipDB, write-in-place: an ordered engine for SSDs that cuts the key space into buckets and
+    /// keeps a miniature log-structured merge tree in each.
+    #[default]
+    Wip,
+    /// FlexDB: all pairs of a keyspace sorted in one address space and changed in place, without
+    /// levels and compactions.
+    Flex,
+    /// SCMKV: pairs in logs and a hash table of words, in a mapped file. Without order and without
+    /// snapshots; the fastest for single keys while the data fit into memory, and for persistent
+    /// memory. On an ordinary file [`Durability::Sync`](crate::Durability::Sync) costs a checkpoint
+    /// of what has changed.
+    Scmkv,
+}
+
+impl Engine {
+    /// All engines.
+    pub const ALL: &'static [Engine] = &[Engine::Wip, Engine::Flex, Engine::Scmkv];
+
+    /// The name by which the program and the reports know the engine.
+    pub fn name(self) -> &'static str {
+        match self {
+            Engine::Wip => "wip",
+            Engine::Flex => "flex",
+            Engine::Scmkv => "scmkv",
+        }
+    }
+
+    /// What the engine can do.
+    pub fn capabilities(self) -> Capabilities {
+        match self {
+            Engine::Wip | Engine::Flex => Capabilities {
+                ordered: true,
+                snapshots: true,
+                mapped: false,
+                key_bytes_max: crate::engine::KEY_BYTES_MAX,
+                value_bytes_max: crate::engine::VALUE_BYTES_MAX,
+            },
+            Engine::Scmkv => Capabilities {
+                ordered: false,
+                snapshots: false,
+                mapped: true,
+                key_bytes_max: crate::engine::KEY_BYTES_MAX,
+                value_bytes_max: crate::engine::scmkv::VALUE_BYTES_MAX,
+            },
+        }
+    }
+}
+
+impl fmt::Display for Engine {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl FromStr for Engine {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Engine, String> {
+        let names: Vec<_> = Engine::ALL.iter().map(|engine| engine.name()).collect();
+        Engine::ALL
+            .iter()
+            .copied()
+            .find(|engine| engine.name() == text)
+            .ok_or_else(|| {
+                format!(
+                    "there is no engine {text:?}; choose from: {}",
+                    names.join(", ")
+                )
+            })
+    }
+}
+
+/// What an engine can do, known before it is tried.
+#[non_exhaustive]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Capabilities {
+    /// Keys have an order: ranges, prefixes and iteration in both directions, deletes and
+    /// compactions of ranges. Without it, [`Keyspace::pairs`](crate::Keyspace::pairs) goes through
+    /// all pairs.
+    pub ordered: bool,
+    /// Consistent views of an earlier moment. Without them, the values that
+    /// [`Keyspace::multi_get`](crate::Keyspace::multi_get) finds may be of several moments of the
+    /// call, but batches are seen whole.
+    pub snapshots: bool,
+    /// The store is a mapped file of the size [`Options::pool_bytes`](crate::Options::pool_bytes),
+    /// which must lie in a directory of the system.
+    pub mapped: bool,
+    /// Length in bytes of the longest key.
+    pub key_bytes_max: u64,
+    /// Length in bytes of the longest value.
+    pub value_bytes_max: u64,
+}

@@ -1,0 +1,295 @@
+//! Batches: several writes that take effect together.
+//!
+//! # Idea
+//! Before anything of a batch is applied, a copy of it is put into the pool, in pieces, the first
+//! one last. From then on the batch counts: a recovery that finds the first piece applies it. When
+//! it is applied, the first piece is deleted, then the others, the last one first.
+//!
+//! # Layout
+//! The value of the first piece begins with the number of pieces, four bytes. All pieces together
+//! are the batch as the log has it (`log::batch`).
+//!
+//! # Invariants
+//! - A1. Nobody else writes between the put of the first piece and its delete (`gate`). So applying
+//!   the batch again, as a whole or from any place on, leaves what the batch leaves.
+//! - A2. The operations are durable before the first piece is gone: a delete makes its log durable.
+//! - A3. Space for the copy and for the operations is set aside before either is written. A batch
+//!   that finds none has done nothing.
+//! - A4. Pieces without a first one are 1, 2, 3 and so on without gaps; the next opening deletes
+//!   them.
+
+use gabion_index::scmkv::Durability as Flushed;
+
+use super::layout::piece_key;
+use super::writepath::Change;
+use super::{Opened, ScmStore, is_full};
+use crate::log::{BatchEncoder, Malformed, batch_head, decode_batch};
+use crate::{Error, Result};
+
+/// Bytes of a piece, at most.
+const PIECE_BYTES: usize = 1 << 20;
+
+/// Bytes before the first piece.
+const COUNT_BYTES: usize = 4;
+
+/// The number of an operation in the pool's copy: any will do.
+const FIRST_SEQ: u64 = 1;
+
+impl ScmStore {
+    /// Performs a batch of so many bytes of keys and values.
+    pub(super) fn write_batch(
+        &self,
+        opened: &Opened,
+        operations: &BatchEncoder,
+        user_bytes: u64,
+    ) -> Result<()> {
+        let payload = [
+            &batch_head(FIRST_SEQ, operations.count())[..],
+            operations.bytes(),
+        ]
+        .concat();
+        for_each_change(opened, &payload, |change| change.check())?;
+        if operations.count() < 2 {
+            return for_each_change(opened, &payload, |change| {
+                self.write_one(opened, change, true)
+            });
+        }
+        let alone = self.gate.close();
+        self.health.check_writable()?;
+        let records = u64::from(operations.count()) + u64::from(pieces_of(&payload));
+        let bytes = user_bytes + payload.len() as u64;
+        let reserved = opened.store.reserve(records, bytes);
+        reserved.map_err(|error| opened.error(error))?;
+        announce(opened, &payload)?;
+        let applying = self.gate.apply(&alone);
+        let applied = apply(opened, &payload);
+        drop(applying);
+        let done = applied.and_then(|()| forget(opened, pieces_of(&payload)));
+        // Nobody may write before the batch is whole.
+        done.inspect_err(|error| self.health.fail(error))
+    }
+
+    /// Applies the batch that was being written when the store was left.
+    pub(super) fn recover_batch(&self, opened: &Opened) -> Result<()> {
+        let Some(payload) = announced(opened)? else {
+            let mut pieces = 1;
+            while opened.get(&piece_key(pieces))?.is_some() {
+                pieces += 1;
+            }
+            return delete_pieces(opened, pieces);
+        };
+        let applied = apply(opened, &payload);
+        match applied.and_then(|()| forget(opened, pieces_of(&payload))) {
+            Err(error) if is_full(&error) => {
+                self.health.fail(&error);
+                Ok(())
+            }
+            done => done,
+        }
+    }
+}
+
+/// Number of pieces of a batch.
+fn pieces_of(payload: &[u8]) -> u32 {
+    u32::try_from(payload.len().div_ceil(PIECE_BYTES)).unwrap_or(u32::MAX)
+}
+
+/// Puts the copy into the pool.
+fn announce(opened: &Opened, payload: &[u8]) -> Result<()> {
+    let mut pieces = (0..).zip(payload.chunks(PIECE_BYTES));
+    let Some((_, first)) = pieces.next() else {
+        return Ok(());
+    };
+    let count = pieces_of(payload);
+    let put = |(number, piece): (u32, &[u8])| {
+        let put = opened.put(&piece_key(number), piece, Flushed::Strict);
+        put.map_err(|error| (number, error))
+    };
+    let first = [&count.to_le_bytes()[..], first].concat();
+    // DURABLE: all pieces, the first one last: with it, the batch counts.
+    let put = pieces.try_for_each(put).and_then(|()| put((0, &first)));
+    put.map_err(|(failed, error)| {
+        // The first error is the one to tell; the next opening deletes what is left.
+        let written = if failed == 0 { count } else { failed };
+        let _ = delete_pieces(opened, written);
+        error
+    })
+}
+
+/// The batch whose copy is in the pool.
+fn announced(opened: &Opened) -> Result<Option<Vec<u8>>> {
+    let Some(first) = opened.get(&piece_key(0))? else {
+        return Ok(None);
+    };
+    let Some((count, first)) = first.split_first_chunk::<COUNT_BYTES>() else {
+        return Err(bad_copy(opened));
+    };
+    let mut payload = first.to_vec();
+    for number in 1..u32::from_le_bytes(*count) {
+        let piece = opened.get(&piece_key(number))?;
+        payload.extend(piece.ok_or_else(|| bad_copy(opened))?);
+    }
+    Ok(Some(payload))
+}
+
+fn bad_copy(opened: &Opened) -> Error {
+    Error::Corruption {
+        file: opened.pool.path().to_owned(),
+        offset: 0,
+        what: "a part of a batch that was being written is missing".to_owned(),
+    }
+}
+
+fn apply(opened: &Opened, payload: &[u8]) -> Result<()> {
+    for_each_change(opened, payload, |change| {
+        change.apply(opened, Flushed::Relaxed)
+    })
+}
+
+/// Takes the copy out of the pool.
+fn forget(opened: &Opened, pieces: u32) -> Result<()> {
+    // DURABLE: the operations (A2); then the batch does not count any more.
+    opened.delete(&piece_key(0))?;
+    delete_pieces(opened, pieces)
+}
+
+/// Deletes all pieces below a number but the first one, the last one first.
+fn delete_pieces(opened: &Opened, end: u32) -> Result<()> {
+    let mut pieces = (1..end).rev();
+    pieces.try_for_each(|number| opened.delete(&piece_key(number)))
+}
+
+/// Calls `act` with each operation of a batch.
+fn for_each_change(
+    opened: &Opened,
+    payload: &[u8],
+    mut act: impl FnMut(Change<'_>) -> Result<()>,
+) -> Result<()> {
+    let bad = |malformed: Malformed| malformed.in_file(opened.pool.path().to_owned(), 0);
+    for operation in decode_batch(payload).map_err(bad)? {
+        let operation = operation.map_err(bad)?;
+        act(Change {
+            keyspace: operation.keyspace,
+            kind: operation.kind,
+            key: operation.key,
+            value: operation.value,
+        })?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use gabion_media::Disk;
+
+    use super::super::{Keyspace, ScmStore};
+    use super::*;
+    use crate::types::Kind;
+    use crate::{Durability, Engine, Options};
+
+    fn open(path: &std::path::Path) -> (Arc<ScmStore>, Arc<Keyspace>) {
+        let options = Options::default()
+            .engine(Engine::Scmkv)
+            .durability(Durability::Buffered)
+            .pool_bytes(64 << 20)
+            .checkpoints(false)
+            .records_planned(64)
+            .background_threads(0);
+        let disk = Disk::create_system(path).expect("a directory");
+        let store = ScmStore::open(disk, options).expect("it opens");
+        let keyspace = store.create_keyspace("some").expect("space");
+        (store, keyspace)
+    }
+
+    fn key(number: u64) -> Vec<u8> {
+        format!("key {number:03}").into_bytes()
+    }
+
+    /// A batch that deletes one key, puts others, and puts one of them twice; large ones are of
+    /// several pieces.
+    fn operations(keyspace: u32, value_bytes: usize) -> BatchEncoder {
+        let mut operations = BatchEncoder::default();
+        operations.op(Kind::Delete, keyspace, &key(0), &[]);
+        for number in [3, 1, 2, 3] {
+            let value = vec![u8::try_from(number).expect("small"); value_bytes];
+            operations.op(Kind::Put, keyspace, &key(number), &value);
+        }
+        operations
+    }
+
+    /// The process ends at any step of a batch: before its first piece is there, nothing of it is;
+    /// afterwards all of it, though only some of it was applied; and no piece stays behind.
+    #[test]
+    fn a_batch_that_was_interrupted_is_whole_or_absent() {
+        for value_bytes in [10, 1_500_000] {
+            let wanted = operations(0, value_bytes).count();
+            for steps in 0..wanted + 3 {
+                let dir = tempfile::tempdir().expect("a directory");
+                let (store, keyspace) = open(dir.path());
+                let operations = operations(keyspace.id, value_bytes);
+                let payload = [&batch_head(FIRST_SEQ, wanted)[..], operations.bytes()].concat();
+                let put_before = |opened: &Opened| {
+                    let change = Change {
+                        keyspace: keyspace.id,
+                        kind: Kind::Put,
+                        key: &key(0),
+                        value: b"before",
+                    };
+                    change.apply(opened, Flushed::Relaxed)
+                };
+                store
+                    .with(|opened| {
+                        put_before(opened)?;
+                        if steps == 0 {
+                            // All pieces but the first one.
+                            for (number, piece) in (0..).zip(payload.chunks(PIECE_BYTES)).skip(1) {
+                                opened.put(&piece_key(number), piece, Flushed::Strict)?;
+                            }
+                            return Ok(());
+                        }
+                        announce(opened, &payload)?;
+                        let mut left = steps - 1;
+                        for_each_change(opened, &payload, |change| {
+                            let is_due = left > 0;
+                            left = left.saturating_sub(1);
+                            if is_due {
+                                change.apply(opened, Flushed::Relaxed)
+                            } else {
+                                Ok(())
+                            }
+                        })?;
+                        if steps > wanted + 1 {
+                            opened.delete(&piece_key(0))?;
+                        }
+                        Ok(())
+                    })
+                    .expect("space");
+                // As the end of the process leaves it: nothing is closed.
+                let pool = store.opened.swap(None);
+                drop(pool);
+                store.lock.lock().take();
+                let (store, keyspace) = open(dir.path());
+                let get = |number| store.get(&keyspace, &key(number), None).expect("sound");
+                assert_eq!(get(0).is_some(), steps == 0, "{steps} steps");
+                for number in [1, 2, 3] {
+                    let value = get(number);
+                    assert_eq!(value.is_some(), steps > 0, "{steps} steps");
+                    let is_right = value.is_none_or(|value| {
+                        value.len() == value_bytes
+                            && value.iter().all(|byte| u64::from(*byte) == number)
+                    });
+                    assert!(is_right, "key {number} after {steps} steps");
+                }
+                let pieces = store.with(|opened| {
+                    (0..8).try_fold(0, |count, number| {
+                        Ok(count + u32::from(opened.get(&piece_key(number))?.is_some()))
+                    })
+                });
+                assert_eq!(pieces.expect("sound"), 0, "{steps} steps");
+                store.close().expect("it closes");
+            }
+        }
+    }
+}

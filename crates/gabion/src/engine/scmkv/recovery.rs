@@ -1,0 +1,261 @@
+//! Opening and closing a store.
+//!
+//! # Open
+//! 1. Lock the directory. Read the root, or make a store.
+//! 2. Open the pool, which its checkpoint may have to stand in for, and the store in it.
+//! 3. Apply the batch that was being written, if there is one.
+//! 4. Read the names of the keyspaces. Start the threads.
+//!
+//! # Making a store
+//! The root says first that a store is being made, then that it is: what an interruption leaves is
+//! removed by the next opening, which makes the store anew. Only a pool that was not there before
+//! is ever removed.
+//!
+//! # Close
+//! Stop the threads and keep writers out. Close the store in the pool, then the pool. Its file is
+//! released when the last reader has left.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+
+use arc_swap::ArcSwapOption;
+use gabion_index::scmkv::{Durability as Flushed, Options as PoolStoreOptions, Scmkv};
+use gabion_media::Disk;
+use gabion_media::pmem::{Pool, PoolOptions};
+use parking_lot::Mutex;
+
+use super::gate::Gate;
+use super::layout::{self, CHECKPOINT_NAME, POOL_NAME, Root, name_key, remove_file};
+use super::{Keyspace, Opened, ScmStore, unsupported};
+use crate::engine::counters::Counters;
+use crate::engine::health::Health;
+use crate::engine::keyspaces::Keyspaces;
+use crate::engine::schedule::Schedule;
+use crate::engine::{no_store, store_exists};
+use crate::names::LOCK;
+use crate::options::Durability;
+use crate::{Error, Options, Result};
+
+/// The unit of space of a pool: half a page.
+const CHUNK_BYTES: u64 = 1 << 20;
+
+/// Threads that may allocate without waiting for each other: few do, and for few pages.
+const HEAPS: u32 = 8;
+
+/// Records that a store is ready for, if nobody says how many there will be.
+const RECORDS_PLANNED: u64 = 1 << 16;
+
+/// Times that a close gives way to readers who have not left.
+const PATIENCE: u32 = 1000;
+
+impl ScmStore {
+    /// Opens the store on `disk`, recovering it if need be, and starts its threads.
+    pub(crate) fn open(disk: Disk, options: Options) -> Result<Arc<ScmStore>> {
+        if !disk.path().is_dir() {
+            return Err(unsupported("disks that are no directory of the system"));
+        }
+        // Nothing is left behind where no store is to be made, not even the lock file.
+        let exists = layout::exists(&disk)?;
+        if !exists && !options.create_if_missing {
+            return Err(no_store(&disk));
+        }
+        if exists && options.error_if_exists {
+            return Err(store_exists(&disk));
+        }
+        let lock = disk.lock(LOCK)?;
+        let opened = match Root::read(&disk) {
+            Ok(root) if root.is_made => open_pool(&disk, &root, &options)?,
+            Ok(root) => {
+                remove_file(&root.pool_path(&disk))?;
+                remove_file(&disk.path_of(CHECKPOINT_NAME))?;
+                make_pool(&disk, root, &options)?
+            }
+            Err(Error::Media(error)) if error.is_not_found() => make(&disk, &options)?,
+            Err(error) => return Err(error),
+        };
+        if options.durability == Durability::Sync && !opened.can_sync() {
+            return Err(Error::InvalidOption {
+                option: "durability",
+                why: format!(
+                    "{} has no checkpoint and survives no power loss; use Durability::Buffered",
+                    opened.pool.path().display()
+                ),
+            });
+        }
+        let engine = Arc::new(ScmStore {
+            options,
+            opened: ArcSwapOption::empty(),
+            keyspaces: Keyspaces::new(Vec::new()),
+            making: Mutex::new(()),
+            gate: Gate::default(),
+            schedule: Schedule::default(),
+            counters: Counters::default(),
+            unattended: AtomicU64::new(0),
+            health: Health::default(),
+            lock: Mutex::new(Some(lock)),
+        });
+        engine.recover_batch(&opened)?;
+        for id in 0.. {
+            let Some(name) = opened.get(&name_key(id))? else {
+                break;
+            };
+            engine.keyspaces.add(&Arc::new(Keyspace {
+                id,
+                name: String::from_utf8_lossy(&name).into_owned(),
+            }));
+        }
+        engine.opened.store(Some(Arc::new(opened)));
+        engine.start_threads();
+        Ok(engine)
+    }
+
+    fn start_threads(self: &Arc<Self>) {
+        let can_sync = self.with(|opened| Ok(opened.can_sync()));
+        if let (Durability::Interval(interval), Ok(true)) = (self.options.durability, can_sync) {
+            let engine = Arc::clone(self);
+            self.schedule.spawn("gabion sync", move || {
+                engine.schedule.sync_at_intervals(interval, || {
+                    // What fails makes the store read-only, unless it only needs space.
+                    let synced =
+                        engine.with(|opened| opened.persist().map_err(|error| engine.fail(error)));
+                    if let Err(error) = synced {
+                        tracing::warn!(%error, "a sync failed");
+                    }
+                });
+            });
+        }
+    }
+
+    /// Closes the store; a second call does nothing.
+    pub(crate) fn close(&self) -> Result<()> {
+        if !self.health.close() {
+            return Ok(());
+        }
+        self.schedule.stop();
+        let alone = self.gate.close();
+        let Some(opened) = self.opened.swap(None) else {
+            return Ok(());
+        };
+        drop(alone);
+        let finished = opened.store.finish().map_err(|error| opened.error(error));
+        // DURABLE: everything that was written.
+        let closed = finished.and_then(|()| Ok(opened.pool.clone().close()?));
+        release(opened);
+        self.lock.lock().take();
+        match self.health.failure() {
+            Some(_) => self.health.check(),
+            None => closed,
+        }
+    }
+}
+
+/// Lets go of a pool, so that its file is free for the next opener. A reader that takes long, such
+/// as a walk, keeps it.
+fn release(mut opened: Arc<Opened>) {
+    for _ in 0..PATIENCE {
+        opened = match Arc::try_unwrap(opened) {
+            Ok(_) => return,
+            Err(opened) => opened,
+        };
+        std::thread::yield_now();
+    }
+}
+
+fn pool_options(options: &Options, checkpoint: Option<PathBuf>) -> PoolOptions {
+    PoolOptions {
+        size: options.pool_bytes,
+        chunk_bytes: CHUNK_BYTES,
+        heaps: HEAPS,
+        checkpoint,
+        ..Scmkv::pool_options()
+    }
+}
+
+/// Options of the store in the pool.
+fn store_options(options: &Options) -> PoolStoreOptions {
+    let durability = match options.durability {
+        Durability::Sync => Flushed::Strict,
+        Durability::Interval(_) | Durability::Buffered => Flushed::Relaxed,
+    };
+    let capacity = match options.records_planned {
+        0 => RECORDS_PLANNED,
+        planned => planned,
+    };
+    PoolStoreOptions {
+        capacity: Some(capacity),
+        durability,
+        cleans: options.background_threads > 0,
+        space_amplification_max: options.space_amplification_max,
+        ..PoolStoreOptions::default()
+    }
+}
+
+fn open_pool(disk: &Disk, root: &Root, options: &Options) -> Result<Opened> {
+    let pool_options = pool_options(options, root.checkpoint_path(disk));
+    let pool = Pool::open(&root.pool_path(disk), pool_options)?;
+    open_store(pool, options)
+}
+
+fn open_store(pool: Pool, options: &Options) -> Result<Opened> {
+    let store = Scmkv::open(&pool, &store_options(options));
+    let store = store.map_err(|error| index_error(&pool, error))?;
+    Ok(Opened { store, pool })
+}
+
+/// An error of the store in a pool, with the pool's file.
+pub(super) fn index_error(pool: &Pool, error: gabion_index::Error) -> Error {
+    use gabion_index::Error as IndexError;
+    let (offset, what) = match error {
+        IndexError::Media(error) => return error.into(),
+        IndexError::Limit { what, bytes, limit } => {
+            let size = bytes;
+            return Error::Limit { what, size, limit };
+        }
+        IndexError::Damaged { what, offset } => (offset, format!("{what} is damaged")),
+        other => (0, other.to_string()),
+    };
+    let file = pool.path().to_owned();
+    Error::Corruption { file, offset, what }
+}
+
+/// Makes a store where none is.
+fn make(disk: &Disk, options: &Options) -> Result<Opened> {
+    let pool = match &options.pool_path {
+        Some(path) => std::path::absolute(path).map_err(|error| Error::InvalidOption {
+            option: "pool_path",
+            why: error.to_string(),
+        })?,
+        None => PathBuf::from(POOL_NAME),
+    };
+    let root = Root {
+        is_made: false,
+        has_checkpoint: options.checkpoints,
+        pool,
+    };
+    let path = root.pool_path(disk);
+    if path.exists() {
+        return Err(gabion_media::Error::AlreadyExists { path }.into());
+    }
+    root.write(disk)?;
+    make_pool(disk, root, options)
+}
+
+/// Makes the pool of a store whose root says that it is being made.
+fn make_pool(disk: &Disk, root: Root, options: &Options) -> Result<Opened> {
+    let pool_options = pool_options(options, root.checkpoint_path(disk));
+    let pool = Pool::create(&root.pool_path(disk), pool_options)?;
+    let store = Scmkv::create(&pool, &store_options(options));
+    let store = store.map_err(|error| index_error(&pool, error))?;
+    let opened = Opened { store, pool };
+    if opened.can_sync() {
+        opened.persist()?;
+    }
+    // DURABLE: an empty store is in the pool.
+    let root = Root {
+        is_made: true,
+        ..root
+    };
+    root.write(disk)?;
+    Ok(opened)
+}

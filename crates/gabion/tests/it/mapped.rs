@@ -1,0 +1,406 @@
+//! Engines that map a file: what they refuse, what a power loss leaves, damage, want of space.
+
+use std::fs::{File, OpenOptions};
+use std::io::Write;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use gabion::{Db, Durability, Engine, Error, Options, WriteBatch};
+use gabion_media::{Disk, SimDisk};
+
+use crate::support::{Context, Place, Random, base_seed, bytes_of, copy_with_holes, small_options};
+
+fn options() -> Options {
+    small_options().engine(Engine::Scmkv).checkpoints(true)
+}
+
+/// The directory of a place for a mapped store.
+fn directory(place: &Place) -> &Path {
+    match place {
+        Place::Directory(dir) => dir.path(),
+        Place::Simulated(_) => unreachable!("the engine needs a directory"),
+    }
+}
+
+fn place() -> Place {
+    Place::of(Engine::Scmkv)
+}
+
+fn is_unsupported<T>(result: Result<T, Error>) -> bool {
+    matches!(
+        result,
+        Err(Error::Unsupported {
+            engine: "scmkv",
+            ..
+        })
+    )
+}
+
+#[test]
+fn what_the_engine_cannot_do_it_says_before_and_refuses() {
+    let can = Engine::Scmkv.capabilities();
+    assert!(!can.ordered && !can.snapshots && can.mapped);
+    let place = place();
+    let db = options().open(directory(&place)).unwrap();
+    db.put("key", "value").unwrap();
+    let keyspace = db.default_keyspace();
+    let mut batch = WriteBatch::new();
+    assert!(is_unsupported(batch.delete_range(keyspace, "a".."b")));
+    assert!(is_unsupported(db.delete_range("a".."b")));
+    assert!(is_unsupported(db.compact("a".."b")));
+    for mut pairs in [db.iter(), db.range("a".."b"), db.prefix("a")] {
+        assert!(is_unsupported(pairs.next().expect("an error")));
+        assert!(pairs.next().is_none() && pairs.next_back().is_none());
+    }
+    assert!(is_unsupported(db.iter().next_back().expect("an error")));
+    let mut cursor = keyspace.cursor::<&[u8]>(..);
+    assert!(is_unsupported(cursor.advance()) && !cursor.advance().unwrap());
+    let snapshot = db.snapshot();
+    assert!(is_unsupported(snapshot.get(keyspace, "key")));
+    assert!(is_unsupported(snapshot.multi_get(keyspace, &["key"])));
+    assert!(is_unsupported(
+        snapshot.iter(keyspace).next().expect("an error")
+    ));
+    let large = vec![7; usize::try_from(can.value_bytes_max).unwrap() + 1];
+    let refused = db.put("key", &large).unwrap_err().to_string();
+    assert!(
+        refused.contains("value") && refused.contains("1966080"),
+        "{refused}"
+    );
+    batch.put(keyspace, "key", &large).unwrap();
+    assert!(matches!(db.write(batch), Err(Error::Limit { .. })));
+    db.put("key", &large[1..]).unwrap();
+    assert_eq!(db.get("key").unwrap().as_deref(), Some(&large[1..]));
+    db.compact::<&str>(..).unwrap();
+    let simulated = Disk::simulated(&SimDisk::new());
+    assert!(is_unsupported(Db::open_on(simulated, options())));
+}
+
+#[test]
+fn a_store_without_a_checkpoint_says_what_it_does_not_survive() {
+    let place = place();
+    let without = || options().checkpoints(false);
+    let db = without()
+        .durability(Durability::default())
+        .open(directory(&place))
+        .unwrap();
+    assert_eq!(db.stats().durability, "buffered");
+    let mapped = db.stats().mapped.expect("a mapped file");
+    assert_eq!((mapped.class, mapped.checkpoint_bytes), ("process", 0));
+    let keyspace = db.default_keyspace();
+    assert!(is_unsupported(keyspace.put_with(
+        "key",
+        "synced",
+        Durability::Sync
+    )));
+    assert_eq!(db.get("key").unwrap(), None, "nothing was written");
+    assert!(is_unsupported(db.persist(Durability::Sync)));
+    db.put("key", "value").unwrap();
+    db.flush().unwrap();
+    drop(db);
+    let refused = without()
+        .durability(Durability::Sync)
+        .open(directory(&place));
+    let text = refused.err().expect("it cannot be synced").to_string();
+    assert!(
+        text.contains("durability") && text.contains("store.pool"),
+        "{text}"
+    );
+    // The store knows that it has none, whatever the options say.
+    let db = options().open(directory(&place)).unwrap();
+    assert_eq!(db.get("key").unwrap().as_deref(), Some(&b"value"[..]));
+}
+
+/// After a power loss the pool's file is not to be trusted; here it is even gone, as in shared
+/// memory. The last checkpoint stands in for it: what was synced is there, and what was written
+/// later is not.
+#[test]
+fn a_power_loss_leaves_what_was_synced() {
+    let place = place();
+    let elsewhere = tempfile::tempdir().unwrap();
+    let pool = elsewhere.path().join("some.pool");
+    let options = || options().pool_path(Some(pool.clone()));
+    let db = options().open(directory(&place)).unwrap();
+    assert_eq!(db.stats().mapped.expect("mapped").class, "power-by-sync");
+    let keyspace = db.keyspace("second").unwrap();
+    for number in 0..500 {
+        db.put(format!("early {number}"), bytes_of(number, 300))
+            .unwrap();
+    }
+    db.delete("early 7").unwrap();
+    keyspace
+        .put_with("synced", "value", Durability::Sync)
+        .unwrap();
+    let mut batch = WriteBatch::new();
+    for number in 0..50 {
+        batch
+            .put(&keyspace, format!("late {number}"), "value")
+            .unwrap();
+    }
+    db.write(batch).unwrap();
+    let after = place.kill();
+    drop((keyspace, db));
+    std::fs::remove_file(&pool).unwrap();
+    let report = gabion::check(directory(&after)).unwrap();
+    assert!(report.problems.is_empty(), "{report:?}");
+    assert!(!pool.exists(), "a check changes nothing");
+    let db = options().open(directory(&after)).unwrap();
+    let keyspace = db.existing_keyspace("second").unwrap();
+    assert_eq!(keyspace.pairs().count(), 1);
+    assert_eq!(
+        keyspace.get("synced").unwrap().as_deref(),
+        Some(&b"value"[..])
+    );
+    assert_eq!(db.default_keyspace().pairs().count(), 499);
+    assert_eq!(
+        db.get("early 8").unwrap().as_deref(),
+        Some(&bytes_of(8, 300)[..])
+    );
+    db.put("and", "goes on").unwrap();
+    db.close().unwrap();
+}
+
+/// A pool that was there before is nobody's to remove.
+#[test]
+fn a_file_in_the_place_of_the_pool_is_kept() {
+    let place = place();
+    let elsewhere = tempfile::tempdir().unwrap();
+    let file = elsewhere.path().join("letter.txt");
+    let mut letter = File::create(&file).unwrap();
+    letter.write_all(b"dear reader").unwrap();
+    for _ in 0..2 {
+        let refused = options()
+            .pool_path(Some(file.clone()))
+            .open(directory(&place));
+        let text = refused.err().expect("the file is there").to_string();
+        assert!(
+            text.contains("letter.txt") && text.contains("not overwritten"),
+            "{text}"
+        );
+    }
+    assert_eq!(std::fs::read(&file).unwrap(), b"dear reader");
+}
+
+#[test]
+fn a_full_store_refuses_writes_and_goes_on() {
+    for threads in [0, 2] {
+        let _context = Context(|| format!("{threads} threads"));
+        let place = place();
+        let db = options()
+            .background_threads(threads)
+            .open(directory(&place))
+            .unwrap();
+        let keyspace = db.default_keyspace();
+        let value = |number: u64| bytes_of(number, 40_000);
+        let mut count = 0;
+        let refused = loop {
+            match db.put(format!("{count}"), value(count)) {
+                Ok(()) => count += 1,
+                Err(error) => break error.to_string(),
+            }
+        };
+        assert!(count > 500, "{count} values of 40 KB in 64 MiB");
+        assert!(
+            refused.contains("store.pool") && refused.contains("delete something"),
+            "{refused}"
+        );
+        // A batch that finds no space has done nothing.
+        let mut batch = WriteBatch::new();
+        for number in 0..200 {
+            batch
+                .put(keyspace, format!("{number}"), value(number + 1))
+                .unwrap();
+        }
+        assert!(db.write(batch).is_err());
+        for number in 0..count {
+            let found = db.get(format!("{number}")).unwrap();
+            assert_eq!(found.as_deref(), Some(&value(number)[..]), "{number}");
+        }
+        assert_eq!(db.stats().read_only, None);
+        // Deletes need no space, and make some.
+        for number in 0..count / 2 {
+            db.delete(format!("{number}")).unwrap();
+        }
+        for number in 0..count / 4 {
+            db.put(format!("{number}"), value(number + 7)).unwrap();
+        }
+        assert_eq!(
+            keyspace.pairs().count() as u64,
+            count - count / 2 + count / 4
+        );
+        db.close().unwrap();
+        let report = gabion::check(directory(&place)).unwrap();
+        assert!(report.problems.is_empty(), "{report:?}");
+    }
+}
+
+/// Overwriting at 100 % writes never wedges, and space stays in proportion to what is live.
+#[test]
+fn garbage_is_collected_in_proportion_to_what_is_live() {
+    for threads in [0, 1] {
+        let place = place();
+        let set = options().background_threads(threads);
+        let db = set
+            .space_amplification_max(1.5)
+            .open(directory(&place))
+            .unwrap();
+        for round in 0..30_u64 {
+            for number in 0..200 {
+                db.put(format!("{number}"), bytes_of(round, 16 << 10))
+                    .unwrap();
+            }
+        }
+        db.wait_idle().unwrap();
+        let stats = db.stats();
+        let mapped = stats.mapped.as_ref().expect("mapped");
+        assert!(mapped.cleaned_pages > 10, "{stats:?}");
+        let allowed = stats.live_bytes * 3 / 2 + 17 * mapped.page_bytes;
+        assert!(stats.table_bytes <= allowed, "{stats:?}");
+    }
+}
+
+/// Readers that look at several keys, one by one or together, see a batch whole or not at all.
+#[test]
+fn readers_see_batches_whole() {
+    let place = place();
+    let db = options()
+        .background_threads(2)
+        .open(directory(&place))
+        .unwrap();
+    let keyspace = db.default_keyspace();
+    let keys: Vec<String> = (0..20).map(|number| format!("key {number}")).collect();
+    let write = |round: u64| {
+        let mut batch = WriteBatch::new();
+        for key in &keys {
+            batch.put(keyspace, key, round.to_le_bytes()).unwrap();
+        }
+        db.write(batch).unwrap();
+    };
+    let read = |value: Option<gabion::Slice>| {
+        u64::from_le_bytes((*value.expect("there")).try_into().expect("eight bytes"))
+    };
+    write(0);
+    let is_done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            (1..500).for_each(write);
+            // ORDER: Relaxed: the readers only have to end.
+            is_done.store(true, Ordering::Relaxed);
+        });
+        for _ in 0..2 {
+            scope.spawn(|| {
+                // ORDER: as above.
+                while !is_done.load(Ordering::Relaxed) {
+                    let all = keyspace.multi_get(&keys).unwrap();
+                    let all: Vec<u64> = all.into_iter().map(read).collect();
+                    assert!(all.iter().all(|round| *round == all[0]), "{all:?}");
+                    // Who has seen a batch never sees anything from before it.
+                    let last = read(keyspace.get(&keys[19]).unwrap());
+                    assert!(read(keyspace.get(&keys[0]).unwrap()) >= last);
+                }
+            });
+        }
+    });
+}
+
+/// Where bytes of a file are that are not zero.
+fn places_in_use(path: &Path) -> Vec<u64> {
+    let bytes = std::fs::read(path).unwrap();
+    let zeros = [0; 4096];
+    let mut places = Vec::new();
+    for (page, start) in bytes.chunks(zeros.len()).zip((0..).step_by(zeros.len())) {
+        if page != zeros {
+            let used = page.iter().zip(start..).filter(|(byte, _)| **byte != 0);
+            places.extend(used.map(|(_, place)| place));
+        }
+    }
+    places
+}
+
+fn change_byte(path: &Path, at: u64, change: impl Fn(u8) -> u8) {
+    let file = OpenOptions::new()
+        .read(true)
+        .write(true)
+        .open(path)
+        .unwrap();
+    let mut byte = [0];
+    file.read_exact_at(&mut byte, at).unwrap();
+    file.write_all_at(&byte.map(change), at).unwrap();
+}
+
+/// A wrong byte anywhere in the pool: the right data or an error that names the file, never wrong
+/// data; and whatever was refused, a check finds.
+#[test]
+fn a_wrong_byte_in_the_pool_never_gives_wrong_data() {
+    let place = place();
+    let db = options().open(directory(&place)).unwrap();
+    let mut random = Random::new(base_seed());
+    for number in 0..400_u64 {
+        let len = random.index(200);
+        db.put(format!("{number}"), bytes_of(number, len)).unwrap();
+    }
+    let expected = |db: &Db| -> Result<Vec<(String, Vec<u8>)>, Error> {
+        let pairs = db.default_keyspace().pairs();
+        let pairs = pairs.map(|pair| pair.map(|(k, v)| (k.escape_ascii().to_string(), v.to_vec())));
+        let mut pairs: Vec<_> = pairs.collect::<Result<_, _>>()?;
+        pairs.sort();
+        Ok(pairs)
+    };
+    let before = expected(&db).unwrap();
+    db.close().unwrap();
+    let used = places_in_use(&directory(&place).join("store.pool"));
+    let (mut refused, mut unharmed) = (0, 0);
+    for _ in 0..60 {
+        let at = used[random.index(used.len())];
+        let _context = Context(|| format!("a wrong byte at {at}"));
+        let damaged = place.kill();
+        let bit = 1 << random.below(8);
+        change_byte(&directory(&damaged).join("store.pool"), at, |byte| {
+            byte ^ bit
+        });
+        let checked = gabion::check(directory(&damaged)).unwrap();
+        let opened = options().create_if_missing(false).open(directory(&damaged));
+        match opened.and_then(|db| expected(&db)) {
+            Ok(found) => {
+                assert_eq!(found, before);
+                unharmed += 1;
+            }
+            Err(error) => {
+                assert!(error.to_string().contains("store.pool"), "{error}");
+                assert!(!checked.problems.is_empty(), "check found nothing: {error}");
+                refused += 1;
+            }
+        }
+    }
+    println!("mapped: {refused} damages refused, {unharmed} harmless");
+    assert!(refused > 20, "{refused}");
+    for name in ["SCMKV", "store.pool"] {
+        let damaged = place.kill();
+        let path = directory(&damaged).join(name);
+        let file = OpenOptions::new().write(true).open(&path).unwrap();
+        file.set_len(file.metadata().unwrap().len() / 2).unwrap();
+        let refused = options()
+            .open(directory(&damaged))
+            .err()
+            .expect("cut short");
+        assert!(refused.to_string().contains(name), "{refused}");
+        let checked = gabion::check(directory(&damaged)).unwrap();
+        assert!(
+            checked
+                .problems
+                .iter()
+                .any(|problem| problem.file.ends_with(name))
+        );
+    }
+    let copy = place.kill();
+    copy_with_holes(
+        &directory(&place).join("SCMKV"),
+        &directory(&copy).join("SCMKV.tmp"),
+    )
+    .unwrap();
+    assert_eq!(
+        expected(&options().open(directory(&copy)).unwrap()).unwrap(),
+        before
+    );
+}
