@@ -12,6 +12,8 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use gabion::{Compression, Durability, Engine, MemTableForm, TableReads};
 use gabion_lab::workload::WORKLOADS;
 
+use crate::failure::Failure;
+
 /// Store, look up, inspect and measure data in Gabion stores.
 ///
 /// A store is a directory that maps keys to values, both any bytes. `gabion load` puts a file's
@@ -168,6 +170,8 @@ pub(crate) struct LoadArguments {
     pub(crate) batch: u64,
     #[command(flatten)]
     pub(crate) durability: DurabilityArguments,
+    #[command(flatten)]
+    pub(crate) make: MakeArguments,
     /// How the blocks of new tables are compressed: `none`, `lz4` or `zstd:LEVEL` (1 to 19).
     /// Not kept in the store: who opens it next chooses again.
     #[arg(
@@ -243,6 +247,27 @@ pub(crate) struct PutArguments {
     pub(crate) notation: NotationArguments,
     #[command(flatten)]
     pub(crate) durability: DurabilityArguments,
+    #[command(flatten)]
+    pub(crate) make: MakeArguments,
+}
+
+/// How a store is made, where there is none.
+#[derive(Args, Debug)]
+pub(crate) struct MakeArguments {
+    /// Storage engine of a store that is made; one that exists keeps its own.
+    #[arg(
+        long,
+        default_value = "wip",
+        value_parser = PossibleValuesParser::new(Engine::ALL.iter().map(|engine| engine.name())),
+    )]
+    engine: String,
+}
+
+impl MakeArguments {
+    /// The engine.
+    pub(crate) fn engine(&self) -> Result<Engine, Failure> {
+        self.engine.parse().map_err(Failure::usage::<String>)
+    }
 }
 
 /// Delete a key.

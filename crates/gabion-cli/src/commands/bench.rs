@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use gabion::{Db, Engine, Options};
+use gabion::{DEFAULT_POOL_BYTES, Db, Engine, Options};
 use gabion_lab::result::PhaseResult;
 use gabion_lab::run::{Runner, Settings, Subject};
 use gabion_lab::target::Store;
@@ -17,6 +17,12 @@ use crate::output::Output;
 use crate::table::{table_header, table_row};
 
 const MIB: u64 = 1 << 20;
+
+/// What a record takes in a mapped store beside its bytes, at most.
+const RECORD_OVERHEAD_BYTES: u64 = 96;
+
+/// The files by which a store is known.
+const ROOTS: [&str; 3] = ["CURRENT", "FLEXDB", "SCMKV"];
 
 /// Runs the phases and prints their results.
 pub(crate) fn run(arguments: &BenchArguments, output: &mut Output) -> Result<(), Failure> {
@@ -83,8 +89,12 @@ fn measure(
 
 fn options(arguments: &BenchArguments) -> Result<Options, Failure> {
     let engine: Engine = arguments.engine.parse().map_err(Failure::usage::<String>)?;
+    let work = &arguments.work;
+    let record_bytes = (work.key_size + work.value_size) as u64 + RECORD_OVERHEAD_BYTES;
     let mut options = Options::default()
         .engine(engine)
+        .pool_bytes(DEFAULT_POOL_BYTES.max(work.num.saturating_mul(3 * record_bytes)))
+        .records_planned(work.num)
         .durability(arguments.durability.durability)
         .cache_bytes(arguments.cache_mb.saturating_mul(MIB))
         .table_reads(arguments.table_reads)
@@ -107,7 +117,7 @@ fn options(arguments: &BenchArguments) -> Result<Options, Failure> {
 
 fn open(arguments: &BenchArguments) -> Result<Db, Failure> {
     let options = options(arguments)?;
-    if !arguments.keep && arguments.db.join("CURRENT").exists() {
+    if !arguments.keep && holds_store(&arguments.db) {
         return Err(Failure::new(format!(
             "{} holds a store; use --keep to measure it as it is, --fresh to delete it first, or \
              another directory",
@@ -120,9 +130,13 @@ fn open(arguments: &BenchArguments) -> Result<Db, Failure> {
     Ok(options.open(&arguments.db)?)
 }
 
+fn holds_store(dir: &Path) -> bool {
+    ROOTS.iter().any(|root| dir.join(root).exists())
+}
+
 /// Deletes the files of the store in `dir`, if it holds one that nobody uses.
 fn delete_store(dir: &Path) -> Result<(), Failure> {
-    if !dir.join("CURRENT").exists() {
+    if !holds_store(dir) {
         return Ok(());
     }
     // Opening shows that this is a store, sound and not in use; anything else is not ours to
@@ -146,7 +160,8 @@ fn delete_store(dir: &Path) -> Result<(), Failure> {
 fn is_file_of_a_store(name: &str) -> bool {
     let is_number = |text: &str| text.len() == 16 && text.bytes().all(|b| b.is_ascii_hexdigit());
     match name.split_once(['.', '-']) {
-        None => matches!(name, "CURRENT" | "LOCK"),
+        None => ROOTS.contains(&name) || name == "LOCK",
+        Some(("store", "pool" | "checkpoint")) => true,
         Some(("manifest", number)) => is_number(number),
         Some((number, "log" | "tbl")) => is_number(number),
         Some(_) => false,

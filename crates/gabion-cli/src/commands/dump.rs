@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! #gabion-dump 1
-//! <escaped key> TAB <escaped value>      one line per record, in key order
+//! <escaped key> TAB <escaped value>      one line per record, in key order if there is one
 //! #gabion-dump end, records: <count>
 //! ```
 //!
@@ -56,7 +56,7 @@ fn lines(
     write(format!("{FIRST_LINE}\n").as_bytes())?;
     let mut line = String::new();
     let mut records = 0u64;
-    for record in keyspace.iter() {
+    for record in keyspace.pairs() {
         let (key, value) = record?;
         line.clear();
         escape(&key, &mut line);

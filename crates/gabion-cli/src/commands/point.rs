@@ -51,6 +51,7 @@ pub(crate) fn put(arguments: &PutArguments) -> Result<(), Failure> {
     let value = bytes_of(&arguments.value, arguments.notation)?;
     let durability = arguments.durability.durability;
     let db = Options::default()
+        .engine(arguments.make.engine()?)
         .durability(durability)
         .open(&arguments.store.db)?;
     store::keyspace(&db, &arguments.store)?.put(&key, &value)?;

@@ -1,6 +1,6 @@
 //! `stats`: what a store consists of.
 
-use gabion::{KeyspaceStats, Options, Stats};
+use gabion::{KeyspaceStats, MappedStats, Options, Stats};
 use gabion_lab::text::{bytes_text, count_text};
 
 use crate::args::StatsArguments;
@@ -20,6 +20,9 @@ pub(crate) fn run(arguments: &StatsArguments, output: &mut Output) -> Result<(),
 }
 
 fn print(stats: &Stats, output: &mut Output) -> Result<(), Failure> {
+    if let Some(mapped) = &stats.mapped {
+        return print_mapped(stats, mapped, output);
+    }
     let garbage = &stats.garbage;
     let mut figures = vec![
         ("files on disk", bytes_text(stats.space_bytes)),
@@ -70,6 +73,78 @@ fn print(stats: &Stats, output: &mut Output) -> Result<(), Failure> {
         output.line("")?;
         print_keyspace(keyspace, output)?;
     }
+    Ok(())
+}
+
+/// The figures of a store that is a mapped file.
+fn print_mapped(stats: &Stats, mapped: &MappedStats, output: &mut Output) -> Result<(), Failure> {
+    let mut figures = vec![
+        ("file", mapped.file.clone()),
+        ("it survives", mapped.class.to_owned()),
+        ("in use", bytes_text(stats.space_bytes)),
+        ("its size at most", bytes_text(mapped.file_bytes_max)),
+        ("checkpoint", bytes_text(mapped.checkpoint_bytes)),
+        (
+            "pages",
+            format!(
+                "{} of {} each, {} at most",
+                count_text(mapped.pages.len() as u64),
+                bytes_text(mapped.page_bytes),
+                count_text(mapped.pages_max)
+            ),
+        ),
+        ("live in pages", bytes_text(stats.live_bytes)),
+        (
+            "garbage in full pages",
+            bytes_text(stats.garbage.old_version_bytes),
+        ),
+        (
+            "space amplification",
+            format!("{:.2}", stats.space_amplification),
+        ),
+        ("buckets of the hash table", count_text(mapped.hash_buckets)),
+        (
+            "lost with the power",
+            format!("{} records", count_text(mapped.rolled_back)),
+        ),
+        ("durability", stats.durability.clone()),
+    ];
+    if let Some(cause) = &stats.read_only {
+        figures.push(("read-only since", cause.clone()));
+    }
+    output.figures(&figures)?;
+    output.line("")?;
+    for usage in ["log", "chains", "reserve"] {
+        print_pages(mapped, usage, output)?;
+    }
+    for keyspace in &stats.keyspaces {
+        output.line(&format!("keyspace {}", keyspace.name))?;
+    }
+    Ok(())
+}
+
+/// How many pages of one use there are, and how many of the full ones are live to which part.
+fn print_pages(mapped: &MappedStats, usage: &str, output: &mut Output) -> Result<(), Failure> {
+    let pages = || mapped.pages.iter().filter(|page| page.usage == usage);
+    let full = pages().filter(|page| page.is_full);
+    let mut quarters = [0_u64; 4];
+    let mut uncounted = 0;
+    for page in full {
+        match page.live_bytes {
+            Some(live) => {
+                let quarter = (4 * live / mapped.page_bytes.max(1)).min(3);
+                quarters[usize::try_from(quarter).unwrap_or(3)] += 1;
+            }
+            None => uncounted += 1,
+        }
+    }
+    let open = pages().filter(|page| !page.is_full).count();
+    let [first, second, third, fourth] = quarters.map(count_text);
+    output.line(&format!(
+        "pages of {usage}: {open} not full; full and live to 0..25 %: {first}, 25..50 %: {second}, \
+         50..75 %: {third}, 75..100 %: {fourth}, not counted: {}",
+        count_text(uncounted)
+    ))?;
     Ok(())
 }
 

@@ -54,6 +54,7 @@ pub(crate) fn run(arguments: &LoadArguments, output: &mut Output) -> Result<(), 
 
     let durability = arguments.durability.durability;
     let options = Options::default()
+        .engine(arguments.make.engine()?)
         .durability(durability)
         .compression(arguments.compression);
     let db = options.open(&arguments.store.db)?;

@@ -37,6 +37,7 @@ fn options(engine: Engine) -> Options {
         .memtable_budget_bytes(1 << 20)
         .bucket_bytes(256 << 10)
         .log_bytes_max(1 << 20)
+        .pool_bytes(64 << 20)
 }
 
 fn value_of(number: u64) -> String {
@@ -105,6 +106,11 @@ fn acknowledged_batches_survive_kills() {
 #[test]
 fn acknowledged_batches_survive_kills_of_flexdb() {
     kill_writers(Engine::Flex, rounds().div_ceil(2));
+}
+
+#[test]
+fn acknowledged_batches_survive_kills_of_scmkv() {
+    kill_writers(Engine::Scmkv, rounds().div_ceil(2));
 }
 
 fn kill_writers(engine: Engine, rounds: u64) {

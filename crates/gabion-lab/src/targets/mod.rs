@@ -6,11 +6,13 @@
 //! | [`btreemap`] | the floor of an ordered store: one tree in memory behind one lock |
 //! | [`wip`] | Gabion's WipDB engine, also with one form of MemTables forced |
 //! | [`flex`] | Gabion's FlexDB engine |
+//! | [`scmkv`] | Gabion's SCMKV: the engine, and the store alone in memory, in four ways |
 //! | [`turbohash`] | Gabion's TurboHash: in memory, in a mapped file, on the model of a medium |
 
 pub mod btreemap;
 pub mod empty;
 pub mod flex;
+pub mod scmkv;
 pub mod turbohash;
 pub mod wip;
 
@@ -28,6 +30,11 @@ pub const OWN: &[Target] = &[
     turbohash::MEMORY,
     turbohash::FILE,
     turbohash::MODEL,
+    scmkv::TARGET,
+    scmkv::RELAXED,
+    scmkv::RELAXED_NOFLUSH,
+    scmkv::STRICT,
+    scmkv::STRICT_NOFLUSH,
 ];
 
 /// Peers that a program may be built with.

@@ -113,6 +113,9 @@ impl Store for Wip {
     }
 
     fn borders(&self) -> Result<Option<Vec<Vec<u8>>>, Error> {
+        if !self.db.engine().capabilities().ordered {
+            return Ok(None);
+        }
         let keyspaces = self.db.stats().keyspaces;
         let buckets = keyspaces.into_iter().flat_map(|keyspace| keyspace.buckets);
         Ok(Some(
@@ -135,6 +138,15 @@ struct WipSession<'a> {
 }
 
 impl WipSession<'_> {
+    /// An error if the engine has no order to step in.
+    fn require_order(&self) -> Result<(), Error> {
+        let engine = self.db.engine();
+        match engine.capabilities().ordered {
+            true => Ok(()),
+            false => Err(Error::Request(format!("{engine} has no order to step in"))),
+        }
+    }
+
     fn writes(&self, batch: &Batch) -> Result<WriteBatch, Error> {
         let mut writes = WriteBatch::new();
         for (key, value) in batch.iter() {
@@ -178,11 +190,13 @@ impl Session for WipSession<'_> {
     }
 
     fn steps(&mut self, from: &[u8]) -> Result<Steps<'_>, Error> {
+        self.require_order()?;
         let mut cursor = self.keyspace.cursor(from..);
         Ok(Box::new(move |entries| step(&mut cursor, entries)))
     }
 
     fn steps_back(&mut self, from: &[u8]) -> Result<Steps<'_>, Error> {
+        self.require_order()?;
         let mut pairs = self.keyspace.range(..=from).rev();
         Ok(Box::new(move |entries| {
             let mut count = 0;
