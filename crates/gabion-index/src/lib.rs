@@ -4,7 +4,7 @@
 //! persistent memory the loss of power, in an ordinary file the death of the process, in anonymous
 //! memory nothing. It is the same code each time. [`index`] says what every index can do,
 //! [`registry`] lists them all: [`TurboHash`], which can do more than the common traits say, and of
-//! the ordered ones [`FastFair`], [`Masstree`], [`Art`] and [`SkipList`].
+//! the ordered ones [`FastFair`], [`Masstree`], [`Art`], [`SkipList`] and [`SpTree`].
 //!
 //! ```
 //! use gabion_index::TurboHash;
@@ -51,6 +51,7 @@ pub mod registry;
 mod root;
 pub mod scmkv;
 pub mod skiplist;
+pub mod sptree;
 mod stored;
 #[cfg(test)]
 mod suite;
@@ -73,4 +74,5 @@ pub use pclht::PClht;
 pub use pfht::Pfht;
 pub use scmkv::Scmkv;
 pub use skiplist::SkipList;
+pub use sptree::SpTree;
 pub use turbo::TurboHash;

@@ -2,7 +2,9 @@
 //! documents take them from.
 
 use crate::index::Makers;
-use crate::{art, bch, cceh, fastfair, level, masstree, pathhash, pclht, pfht, skiplist, turbo};
+use crate::{
+    art, bch, cceh, fastfair, level, masstree, pathhash, pclht, pfht, skiplist, sptree, turbo,
+};
 
 /// What sort of structure an index is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -86,6 +88,7 @@ pub static INDEXES: &[&Registered] = &[
     &masstree::REGISTERED,
     &art::REGISTERED,
     &skiplist::REGISTERED,
+    &sptree::REGISTERED,
 ];
 
 /// The index with this name.

@@ -1,7 +1,8 @@
 //! Structures in persistent memory, ordinary files and shared memory, without a store around them:
 //! [`TurboHash`], a hash table; [`FastFair`], a tree of words; [`Masstree`], [`Art`] and
-//! [`SkipList`], a tree, a trie and a list of words or strings. All but the first keep the order of
-//! their keys, see [`OrderedIndex`].
+//! [`SkipList`], a tree, a trie and a list of words or strings; [`SpTree`], a tree of words of which
+//! only the leaves are in the pool. All but the first keep the order of their keys, see
+//! [`OrderedIndex`].
 //!
 //! Each of them lies in a [`Pool`]: a file that is mapped into memory. What was written when
 //! the process dies is there when the file is opened again, and the first read is answered at
@@ -69,6 +70,6 @@ pub use gabion_index::scmkv::{
 pub use gabion_index::turbo::{Options as TurboOptions, TurboHash, TurboStats};
 pub use gabion_index::{
     Art, Bch, Cceh, Error as IndexError, FastFair, Index, Item, LevelHash, Masstree, OrderedIndex,
-    PClht, PathHash, Pfht, SkipList,
+    PClht, PathHash, Pfht, SkipList, SpTree,
 };
 pub use gabion_media::pmem::{Class, Pool, PoolOptions, PoolStats};

@@ -92,6 +92,12 @@ impl<'a> LeafRef<'a> {
         self.leaf.value.peek(Ordering::Acquire)
     }
 
+    /// The key, or the length of a string.
+    #[inline]
+    pub(super) fn word(&self) -> u64 {
+        self.leaf.key.peek(Ordering::Acquire)
+    }
+
     /// Whether it is the leaf of `key`.
     #[inline]
     pub(super) fn has<K: Item + ?Sized>(&self, key: &K) -> bool {

@@ -77,6 +77,7 @@
 //! synchronization", DaMoN 2016; S. K. Lee et al., "RECIPE", SOSP 2019.
 
 mod check;
+mod floor;
 mod key;
 mod layout;
 mod node;

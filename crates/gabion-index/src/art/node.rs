@@ -191,6 +191,33 @@ impl<'a> Node<'a> {
         children
     }
 
+    /// The child of the greatest byte below one, or of all if that is 256.
+    pub(super) fn child_before(&self, byte: usize) -> Option<Child> {
+        let last = |keys: &[PAtomicU64], children: &[PAtomicU64]| {
+            let children = children.iter().enumerate();
+            let there = children.filter_map(|(slot, child)| {
+                let key = usize::from(byte_of(load(&keys[slot / 8]), slot));
+                (key < byte).then_some((key, there(child)?.1))
+            });
+            there.max_by_key(|(key, _)| *key).map(|(_, child)| child)
+        };
+        match self.body {
+            Body::Of4(node) => last(std::slice::from_ref(&node.keys), &node.children),
+            Body::Of16(node) => last(&node.keys, &node.children),
+            Body::Of48(node) => (0..byte).rev().find_map(|byte| {
+                let index = load(node.index.get(byte / 8)?);
+                let slot = usize::from(byte_of(index, byte)).checked_sub(1)?;
+                Some(there(node.children.get(slot)?)?.1)
+            }),
+            Body::Of256(node) => {
+                let children = node.children.get(..byte)?.iter().rev();
+                children
+                    .map(|child| Child(load(child)))
+                    .find(|child| !child.is_none())
+            }
+        }
+    }
+
     /// The end, if it is there.
     pub(super) fn end(&self) -> Child {
         Child(load(&self.head.end))

@@ -102,6 +102,7 @@ pub(crate) use check::TINY;
 pub(crate) use check::{REGISTERED, REGISTERED_256};
 use layout::{Header, node_bytes};
 use node::Node;
+pub(crate) use recovery::{floor_in_leaf, is_referenced};
 
 /// A FAST&FAIR tree from words to words in a pool of persistent memory. `SLOTS` is 29, which makes
 /// nodes of 512 bytes, or 13, for nodes of 256.

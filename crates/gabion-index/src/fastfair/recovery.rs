@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use gabion_media::pmem::{Claim, Medium, POff, Pool, PoolOptions, ROOT_HINT, Reachable};
 
 use super::layout::{FIRST_LEAF, Header, MAGIC, node_align, node_bytes};
-use super::node::image;
+use super::node::{Node, image};
 use super::{FastFair, node_at};
 use crate::blink::{self, Plan};
 use crate::index::root_of;
@@ -33,22 +33,29 @@ impl<const N: usize> FastFair<N> {
         if !pool.root::<Header>().is_null() {
             return Err(Error::RootTaken);
         }
-        let bytes = FIRST_LEAF + node_bytes(N);
-        let space = pool.alloc_aligned(bytes, FIRST_LEAF, ROOT_HINT)?;
+        let space = pool.alloc_aligned(Self::EMPTY_BYTES, FIRST_LEAF, ROOT_HINT)?;
         let root = space.offset::<Header>();
-        let leaf = root.raw() + FIRST_LEAF;
-        let [magic, slots, check] = constants(Self::SLOTS_OF_NODE);
-        let words = [magic, slots, check, leaf, 0, 0, 0, 0];
-        let header: Vec<u8> = words.into_iter().flat_map(u64::to_le_bytes).collect();
-        pool.write(root.raw(), &header);
-        pool.write(leaf, &image::<N>(&Plan::lone(0), &[]));
+        Self::place(pool, root.raw());
         // DURABLE: header and leaf, before the root refers to them.
-        pool.flush_range(root.raw(), size_of::<Header>() as u64);
-        pool.flush_range(leaf, node_bytes(N));
         pool.fence();
         pool.set_root(root);
         space.commit::<Header>();
         Ok(Self::with(pool, root))
+    }
+
+    /// Bytes of a tree without entries: its header and its first leaf.
+    pub(crate) const EMPTY_BYTES: u64 = FIRST_LEAF + node_bytes(N);
+
+    /// Writes an empty tree to `root`, durable with the next fence.
+    pub(crate) fn place(medium: &Medium, root: u64) {
+        let leaf = root + FIRST_LEAF;
+        let [magic, slots, check] = constants(Self::SLOTS_OF_NODE);
+        let words = [magic, slots, check, leaf, 0, 0, 0, 0];
+        let header: Vec<u8> = words.into_iter().flat_map(u64::to_le_bytes).collect();
+        medium.write(root, &header);
+        medium.write(leaf, &image::<N>(&Plan::lone(0), &[]));
+        medium.flush_range(root, size_of::<Header>() as u64);
+        medium.flush_range(leaf, node_bytes(N));
     }
 
     /// Finds the tree that is the root of `pool`. Reads the header and nothing else.
@@ -60,6 +67,15 @@ impl<const N: usize> FastFair<N> {
         if root.is_null() {
             return Err(Error::NoRoot);
         }
+        Self::at(pool, root.raw())
+    }
+
+    /// Finds the tree whose header is at `root`.
+    ///
+    /// # Errors
+    /// As [`FastFair::open`].
+    pub(crate) fn at(pool: &Pool, root: u64) -> Result<Self> {
+        let root = POff::<Header>::new(root);
         let damaged = Error::Damaged {
             what: "the header of a FAST&FAIR tree",
             offset: root.raw(),
@@ -93,7 +109,9 @@ impl<const N: usize> FastFair<N> {
     pub fn pool_options() -> PoolOptions {
         PoolOptions {
             layout: MAGIC,
-            reachable: Reachable::ask_fn(is_referenced::<N>),
+            reachable: Reachable::ask_fn(|medium, claim| {
+                is_referenced::<N>(medium, root_of(medium), claim)
+            }),
             ..PoolOptions::default()
         }
     }
@@ -108,21 +126,35 @@ impl<const N: usize> FastFair<N> {
     }
 }
 
-/// What recovery of the pool asks: whether a tree durably refers to a block. A block is a node, and
-/// tells its level and its low; if it is in use, the search for these ends there. The pool itself
-/// answers for its root.
-fn is_referenced<const N: usize>(medium: &Medium, claim: Claim) -> bool {
+/// What recovery of the pool asks: whether the tree whose header is at `root` durably refers to a
+/// block. A block is a node, and tells its level and its low; if it is in use, the search for these
+/// ends there. The pool itself answers for its root.
+pub(crate) fn is_referenced<const N: usize>(medium: &Medium, root: u64, claim: Claim) -> bool {
     let at = claim.block.raw();
     let is_aligned = at.is_multiple_of(node_align(N)) && claim.size >= node_bytes(N);
     let claimed = node_at::<N>(medium, at).filter(|_| is_aligned);
-    claimed.is_some_and(|node| find::<N>(medium, node.head.level(), node.head.low()) == Some(at))
+    claimed.is_some_and(|node| {
+        let found = find::<N>(medium, root, node.head.level(), node.head.low());
+        found.is_some_and(|found| found.at == at)
+    })
+}
+
+/// The last entry up to `key` in the leaf of that key, of the tree whose header is at `root`, while
+/// nobody writes. There may be none in that leaf, and some before it.
+pub(crate) fn floor_in_leaf<const N: usize>(
+    medium: &Medium,
+    root: u64,
+    key: u64,
+) -> Option<(u64, u64)> {
+    let leaf = find::<N>(medium, root, 0, key)?;
+    let slot = leaf.rank(key).checked_sub(1)?;
+    Some((leaf.key(slot), leaf.value(slot)))
 }
 
 /// The node of a level that `low` belongs to, while nobody writes.
-fn find<const N: usize>(medium: &Medium, level: u64, low: u64) -> Option<u64> {
-    let root: &Header = medium.try_at(POff::new(root_of(medium)))?;
+fn find<const N: usize>(medium: &Medium, root: u64, level: u64, low: u64) -> Option<Node<'_, N>> {
+    let root: &Header = medium.try_at(POff::new(root))?;
     // ORDER: Relaxed: for recovery, when nobody writes.
     let top = root.top.load(medium, Ordering::Relaxed);
-    let node = blink::find(|at| node_at::<N>(medium, at), top, level, low);
-    node.map(|node| node.at)
+    blink::find(|at| node_at::<N>(medium, at), top, level, low)
 }

@@ -379,6 +379,11 @@ pub(crate) fn catch_mutants<K: Item + ?Sized>(keys: Keys<K>, known: &[(&str, &st
         runs.push(run);
     }
     let runs: Vec<&dyn explore::History<_>> = runs.iter().map(|run| run as _).collect();
+    // The tree of SPTree's backup may be late by design, and has a suite of its own.
+    let is_of_backup = |mutant: &Mutant| {
+        let is_inner = subject.keys.name.starts_with("sptree");
+        is_inner && matches!(mutant, Mutant::Place(place, _) if place.file().contains("fastfair"))
+    };
     let is_ours = |mutant: &Mutant| match mutant {
         Mutant::Place(place, _) => place.file().contains("gabion-index"),
         Mutant::Number(..) => true,
@@ -394,7 +399,8 @@ pub(crate) fn catch_mutants<K: Item + ?Sized>(keys: Keys<K>, known: &[(&str, &st
     let compared = report.compare_survivors(Path::new(ROOT), known);
     compared.unwrap_or_else(|error| panic!("{error}"));
     let survivors = report.tried.iter().filter(|tried| tried.caught.is_none());
-    let missed = survivors.filter(|tried| tried.images != 0).count();
+    let missed = survivors.filter(|tried| tried.images != 0 && !is_of_backup(&tried.mutant));
+    let missed = missed.count();
     assert!(missed <= (report.tried.len() / 20).max(1), "{report}");
 }
 

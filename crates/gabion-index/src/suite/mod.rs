@@ -231,6 +231,30 @@ index_suite!(
         crate::suite::COMMIT_SURVIVES
     )]
 );
+index_suite!(
+    sptree,
+    crate::sptree::REGISTERED,
+    [words],
+    &[(
+        "flush in split of sptree/split.rs: space.commit::<u8>();",
+        crate::suite::COMMIT_SURVIVES
+    )]
+);
+index_suite!(
+    sptree_tiny,
+    crate::sptree::TINY,
+    [words],
+    &[
+        (
+            "fence in insert of fastfair/node.rs: medium.persist(&self.slots[slot]);",
+            "the backup may miss leaves"
+        ),
+        (
+            "fence in remove of fastfair/node.rs: medium.persist(last);",
+            "the fence between the pairs of a merge and its bitmap comes before the leaf is dropped"
+        ),
+    ]
+);
 
 /// Why no history here misses the flush of a block's state: the intent stands for the state until
 /// its slot is needed, and by then another block's state, in the same line, was flushed.

@@ -58,7 +58,7 @@ fn run<K: Item + ?Sized>(keys: &Keys<K>, ops: &[Op]) {
     let mut index = keys.create();
     let mut twin = BTreeMap::new();
     for op in ops {
-        apply(keys, &mut index, &mut twin, op);
+        index = apply(keys, index, &mut twin, op);
     }
     let mut all = BTreeMap::new();
     let mut visit = |key: &K, value| {
@@ -79,12 +79,13 @@ fn run<K: Item + ?Sized>(keys: &Keys<K>, ops: &[Op]) {
     check(&*index).expect("sound");
 }
 
+/// Runs an operation on both, and returns the index, which may be another one.
 fn apply<K: Item + ?Sized>(
     keys: &Keys<K>,
-    index: &mut Box<dyn Index<K>>,
+    index: Box<dyn Index<K>>,
     twin: &mut BTreeMap<K::Owned, u64>,
     op: &Op,
-) {
+) -> Box<dyn Index<K>> {
     let key = |number: u64| (keys.key)(number);
     match *op {
         Op::Insert(k, v) => {
@@ -112,7 +113,7 @@ fn apply<K: Item + ?Sized>(
         }
         Op::Scan(k, limit) => {
             let Some(ordered) = index.ordered() else {
-                return;
+                return index;
             };
             let from = key(k);
             let mut found = vec![(key(k), 0)];
@@ -128,7 +129,10 @@ fn apply<K: Item + ?Sized>(
         Op::Compact => index.compact().expect("space"),
         Op::Reopen => {
             let pool = index.pool().clone();
-            *index = (keys.makers.open)(&pool).expect("an index");
+            // Some have threads of their own, which must be gone before there are others.
+            drop(index);
+            return (keys.makers.open)(&pool).expect("an index");
         }
     }
+    index
 }

@@ -1,0 +1,294 @@
+//! A leaf: how pairs are found in it, put into it and taken out of it.
+//!
+//! A pair becomes an entry in two phases (the paper's two-phase insertion): pairs and tags are
+//! written and made durable, then the bitmap is. So there are two persists however many pairs come
+//! at once. Words of the head lie in one line, whose stores reach the medium in their order on
+//! x86-64; elsewhere each of those that must come first is persisted alone.
+//!
+//! Whoever writes holds the lock of the leaf's node in DRAM.
+
+use std::sync::atomic::Ordering;
+
+use gabion_media::pmem::{Medium, PAtomicU64, POff};
+
+use super::layout::{Head, PAIRS_AT, Pair, Tags};
+use crate::tags;
+
+/// A leaf, as it lies in the pool.
+pub(super) struct Leaf<'a, const N: usize> {
+    medium: &'a Medium,
+    pub(super) head: &'a Head,
+    tags: &'a Tags,
+    pairs: &'a [Pair; N],
+    /// The leaf's offset.
+    pub(super) at: u64,
+}
+
+impl<const N: usize> Clone for Leaf<'_, N> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<const N: usize> Copy for Leaf<'_, N> {}
+
+/// What a leaf begins with.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Start {
+    pub(super) next: u64,
+    pub(super) lkey: u64,
+    pub(super) hkey: u64,
+    pub(super) merged: u64,
+}
+
+/// An entry with the tag of its key.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Tagged {
+    pub(super) key: u64,
+    pub(super) value: u64,
+    pub(super) tag: u8,
+}
+
+/// The bits of a bitmap of so many pairs.
+pub(super) const fn all_bits(pairs: usize) -> u64 {
+    if pairs == 64 {
+        u64::MAX
+    } else {
+        (1 << pairs) - 1
+    }
+}
+
+/// The bytes of a new leaf.
+pub(super) fn image(start: Start, pairs: usize, entries: &[Tagged]) -> Vec<u8> {
+    let bitmap = all_bits(entries.len());
+    let head = [
+        bitmap,
+        start.next,
+        start.lkey,
+        start.hkey,
+        start.merged,
+        0,
+        0,
+        0,
+    ];
+    let mut bytes = Vec::with_capacity(128 + 16 * pairs);
+    bytes.extend(head.into_iter().flat_map(u64::to_le_bytes));
+    bytes.extend(entries.iter().map(|entry| entry.tag));
+    bytes.resize(128, 0);
+    let words = entries.iter().flat_map(|entry| [entry.key, entry.value]);
+    bytes.extend(words.flat_map(u64::to_le_bytes));
+    bytes
+}
+
+// ORDER: Acquire throughout: pairs with the releasing stores below, and keeps loads in their order
+// and before the second look at a lock.
+impl<'a, const N: usize> Leaf<'a, N> {
+    /// The leaf at an offset, if there can be one.
+    #[inline]
+    pub(super) fn new(medium: &'a Medium, at: u64) -> Option<Leaf<'a, N>> {
+        let pairs = medium.try_at(POff::new(at.checked_add(PAIRS_AT)?))?;
+        let head = medium.try_at(POff::new(at))?;
+        let tags = medium.try_at(POff::new(at + size_of::<Head>() as u64))?;
+        Some(Leaf {
+            medium,
+            head,
+            tags,
+            pairs,
+            at,
+        })
+    }
+
+    #[inline]
+    pub(super) fn bitmap(&self) -> u64 {
+        self.head.bitmap.peek(Ordering::Acquire) & all_bits(N)
+    }
+
+    #[inline]
+    pub(super) fn next(&self) -> u64 {
+        self.head.next.peek(Ordering::Acquire)
+    }
+
+    #[inline]
+    pub(super) fn lkey(&self) -> u64 {
+        self.head.lkey.peek(Ordering::Acquire)
+    }
+
+    #[inline]
+    pub(super) fn hkey(&self) -> u64 {
+        self.head.hkey.peek(Ordering::Acquire)
+    }
+
+    #[inline]
+    pub(super) fn merged(&self) -> u64 {
+        self.head.merged.peek(Ordering::Acquire)
+    }
+
+    /// Number of entries.
+    #[inline]
+    pub(super) fn count(&self) -> usize {
+        self.bitmap().count_ones() as usize
+    }
+
+    #[inline]
+    pub(super) fn key(&self, slot: usize) -> u64 {
+        self.pairs[slot].key.peek(Ordering::Acquire)
+    }
+
+    #[inline]
+    pub(super) fn value(&self, slot: usize) -> u64 {
+        self.pairs[slot].value.peek(Ordering::Acquire)
+    }
+
+    /// The slot of `key`.
+    #[inline]
+    pub(super) fn find(&self, key: u64, tag: u8) -> Option<usize> {
+        self.medium.touch_range(self.at, PAIRS_AT);
+        let words: [u64; 8] =
+            std::array::from_fn(|word| self.tags.words[word].peek(Ordering::Acquire));
+        let mut matches = tags::match_64(&words, tag) & self.bitmap();
+        while matches != 0 {
+            let slot = matches.trailing_zeros() as usize;
+            let pair = self.pairs.get(slot)?;
+            self.medium.touch(pair);
+            if pair.key.peek(Ordering::Acquire) == key {
+                return Some(slot);
+            }
+            matches &= matches - 1;
+        }
+        None
+    }
+
+    /// The entries, in no order.
+    pub(super) fn entries(&self) -> impl Iterator<Item = (usize, u64, u64)> + use<'a, N> {
+        let leaf = *self;
+        leaf.medium.touch_range(leaf.at, PAIRS_AT);
+        slots(leaf.bitmap()).map(move |slot| {
+            leaf.medium.touch(&leaf.pairs[slot]);
+            (slot, leaf.key(slot), leaf.value(slot))
+        })
+    }
+
+    /// The tag of a slot.
+    pub(super) fn tag(&self, slot: usize) -> u8 {
+        let word = self.tags.words[slot / 8].peek(Ordering::Acquire);
+        word.to_le_bytes()[slot % 8]
+    }
+
+    /// Asks for head and tags.
+    #[inline]
+    pub(super) fn prefetch(medium: &Medium, at: u64) {
+        medium.prefetch(at);
+        medium.prefetch(at + size_of::<Head>() as u64);
+    }
+
+    /// Asks for all lines.
+    #[inline]
+    pub(super) fn prefetch_all(medium: &Medium, at: u64) {
+        for line in 0..(PAIRS_AT / 64 + N as u64 / 4) {
+            medium.prefetch(at + 64 * line);
+        }
+    }
+}
+
+/// The slots of a bitmap.
+pub(super) fn slots(mut bits: u64) -> impl Iterator<Item = usize> {
+    std::iter::from_fn(move || {
+        let slot = bits.trailing_zeros() as usize;
+        bits &= bits.wrapping_sub(1);
+        (slot < 64).then_some(slot)
+    })
+}
+
+/// What changes in the head of a leaf, in the order in which it does.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Change {
+    Bitmap(u64),
+    Next(u64),
+    Hkey(u64),
+    Merged(u64),
+}
+
+// ORDER: Release throughout: pairs with the acquiring loads above.
+impl<const N: usize> Leaf<'_, N> {
+    /// Puts entries into free slots, durably. There is room.
+    #[inline]
+    pub(super) fn put(&self, entries: &[Tagged]) {
+        self.put_and(entries, &[]);
+    }
+
+    /// As [`Leaf::put`], and changes other words of the head behind the bitmap.
+    #[inline]
+    pub(super) fn put_and(&self, entries: &[Tagged], changes: &[Change]) {
+        let mut bitmap = self.bitmap();
+        for entry in entries {
+            let slot = (bitmap.trailing_ones() as usize).min(N - 1);
+            self.fill(slot, *entry);
+            bitmap |= 1 << slot;
+        }
+        // DURABLE: pairs and tags, before the bitmap shows them.
+        self.medium.fence();
+        self.change_word(Change::Bitmap(bitmap));
+        self.change_head(changes);
+    }
+
+    /// Writes an entry to a slot and flushes it.
+    #[inline]
+    fn fill(&self, slot: usize, entry: Tagged) {
+        let pair = &self.pairs[slot];
+        pair.key.store(self.medium, entry.key, Ordering::Release);
+        pair.value
+            .store(self.medium, entry.value, Ordering::Release);
+        self.medium.flush(pair);
+        let word = &self.tags.words[slot / 8];
+        let shift = slot % 8 * 8;
+        // ORDER: Acquire: only the holder of the lock writes.
+        let others = word.peek(Ordering::Acquire) & !(0xff << shift);
+        let tags = others | u64::from(entry.tag) << shift;
+        word.store(self.medium, tags, Ordering::Release);
+        self.medium.flush(word);
+    }
+
+    /// Changes words of the head, in this order, and makes all changes of the head durable.
+    #[inline]
+    pub(super) fn change_head(&self, changes: &[Change]) {
+        for change in changes {
+            self.change_word(*change);
+        }
+        // DURABLE: the changes, by the order of stores to a line.
+        self.medium.persist(self.head);
+    }
+
+    #[inline]
+    fn change_word(&self, change: Change) {
+        let (word, value): (&PAtomicU64, u64) = match change {
+            Change::Bitmap(value) => (&self.head.bitmap, value),
+            Change::Next(value) => (&self.head.next, value),
+            Change::Hkey(value) => (&self.head.hkey, value),
+            Change::Merged(value) => (&self.head.merged, value),
+        };
+        if !cfg!(target_arch = "x86_64") {
+            // DURABLE: what comes first, where stores to a line may change places.
+            self.medium.persist(self.head);
+        }
+        word.store(self.medium, value, Ordering::Release);
+    }
+
+    /// Stores another value in a slot, durably, and returns the one before.
+    #[inline]
+    pub(super) fn replace(&self, slot: usize, value: u64) -> u64 {
+        let word = &self.pairs[slot].value;
+        // ORDER: Acquire: only the holder of the lock writes.
+        let before = word.peek(Ordering::Acquire);
+        // DURABLE: the update.
+        word.store_persist(self.medium, value, Ordering::Release);
+        before
+    }
+
+    /// Takes the entry of a slot away, durably, and returns its value.
+    #[inline]
+    pub(super) fn remove(&self, slot: usize) -> u64 {
+        let before = self.value(slot);
+        self.change_head(&[Change::Bitmap(self.bitmap() & !(1 << slot))]);
+        before
+    }
+}

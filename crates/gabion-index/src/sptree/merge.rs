@@ -1,0 +1,125 @@
+//! Shrinking: a leaf with few entries gives them to its left neighbour.
+//!
+//! The paper's steps, for a left and a right leaf with room for both's entries in the left one:
+//! 1. The writer holds the locks of both nodes. The second is taken without waiting where that
+//!    could be for each other. The backup forgets the right leaf, durably (the paper does this
+//!    last): so it never names a leaf that is gone.
+//! 2. The right leaf's entries are put into the left leaf in two phases. They are at or above
+//!    the left leaf's hkey, so they do not count yet.
+//! 3. The left leaf's hkey becomes that of the right one, and its `next`, too, which drops the
+//!    right leaf. Bitmap, hkey and next lie in one line and reach the medium in this order.
+//! 4. The router and the middle layer forget the right node.
+//!
+//! A crash after 2 leaves pairs at or above the hkey, which recovery takes out; one between hkey
+//! and next leaves two leaves whose ranges overlap, as a split does, and recovery takes the left
+//! one's back. The right leaf is whole until it is dropped. A crash after 1 leaves a leaf that the
+//! backup does not name, as a split does.
+
+use gabion_media::pmem::POff;
+
+use super::SpTree;
+use super::layout::LEAF_HINT;
+use super::leaf::{Change, Tagged};
+use super::mnode::Locked;
+use super::readpath::Search;
+use crate::Result;
+
+impl<const N: usize> SpTree<N> {
+    /// Entries that two leaves may have together to become one: half of a leaf, lest it is split
+    /// soon after.
+    const MERGED_MAX: usize = N / 2;
+
+    /// Merges the leaf of a node with a neighbour if both have few entries and nobody else is at
+    /// work there.
+    #[cold]
+    pub(super) fn merge_around(&self, node: Locked<'_>) -> Result<()> {
+        let right = node.next().checked_sub(1);
+        if let Some(right) = right.and_then(|right| self.try_lock(right))
+            && self.fit(&node, &right)?
+        {
+            return self.merge(&node, right);
+        }
+        let left = node.prev().checked_sub(1);
+        if let Some(left) = left.and_then(|left| self.try_lock(left))
+            && left.next() == node.number + 1
+            && self.fit(&left, &node)?
+        {
+            return self.merge(&left, node);
+        }
+        Ok(())
+    }
+
+    /// Merges all neighbours that have few entries.
+    ///
+    /// # Errors
+    /// Damage on the medium.
+    pub fn compact(&self) -> Result<()> {
+        let mut key = 0;
+        loop {
+            let node = Search::new(self, key).lock();
+            let Some(right) = node.next().checked_sub(1) else {
+                return Ok(());
+            };
+            // Whoever holds a lock waits only for those on the right.
+            let right = Search::at(self, node.hkey(), right).lock();
+            if self.fit(&node, &right)? {
+                key = node.lkey();
+                self.merge(&node, right)?;
+            } else {
+                key = right.lkey();
+            }
+        }
+    }
+
+    fn try_lock(&self, number: u64) -> Option<Locked<'_>> {
+        let node = self.nodes.get(number)?;
+        node.try_lock(number)
+    }
+
+    fn fit(&self, left: &Locked<'_>, right: &Locked<'_>) -> Result<bool> {
+        let count = |node: &Locked<'_>| Ok::<_, crate::Error>(self.leaf(node.leaf())?.count());
+        Ok(count(left)? + count(right)? <= Self::MERGED_MAX)
+    }
+
+    /// Merges the leaf of `right` into that of its left neighbour.
+    fn merge(&self, node: &Locked<'_>, right: Locked<'_>) -> Result<()> {
+        let guard = self.pool.enter();
+        let (left_leaf, right_leaf) = (self.leaf(node.leaf())?, self.leaf(right.leaf())?);
+        let lkey = right.lkey();
+        let retiring = self
+            .pool
+            .retire(POff::<u8>::new(right_leaf.at), LEAF_HINT)?;
+        self.backup.forget(lkey)?;
+        let moved: Vec<Tagged> = right_leaf
+            .entries()
+            .map(|(slot, key, value)| Tagged {
+                key,
+                value,
+                tag: right_leaf.tag(slot),
+            })
+            .collect();
+        let merged = left_leaf.merged().max(right_leaf.merged());
+        left_leaf.put_and(
+            &moved,
+            &[
+                Change::Merged(merged),
+                Change::Hkey(right_leaf.hkey()),
+                Change::Next(right_leaf.next()),
+            ],
+        );
+        retiring.commit(&guard);
+
+        moved
+            .iter()
+            .for_each(|entry| node.bloom.add(self.seed.hash_u64(entry.key)));
+        node.note_change();
+        node.set_hkey(right.hkey());
+        let next = right.next().checked_sub(1);
+        node.link(next.and_then(|next| Some((next, self.nodes.get(next)?))));
+        self.router.remove(lkey);
+        let number = right.number;
+        right.bury();
+        self.nodes.give_back(number);
+        Ok(())
+    }
+}

@@ -1,0 +1,385 @@
+//! The middle layer: a node in DRAM for each leaf.
+//!
+//! Nodes lie in slabs and are named by numbers, which are used again when a leaf was given up.
+//! Their memory stays a node for ever, and the version in its word never goes back. So readers may
+//! follow any number, however old, and find out from the word whether what they read was still so.
+//!
+//! # The word
+//! Bit 0: somebody holds the lock. Bit 1: the node is not in use. Above: the version, which grows
+//! whenever the lock is let go. Readers look at the word, wait while it is locked, read, and look
+//! again (optimistic locking). Whoever holds the lock makes its changes of the medium durable
+//! before it lets go, so what a reader returns is durable.
+//!
+//! # Links
+//! `next` and `prev` are numbers plus one. Both links between two neighbours are written by the
+//! holder of the left one's lock.
+
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use gabion_media::prefetch_line;
+use parking_lot::Mutex;
+
+use super::bloom::Bloom;
+use crate::lock::Backoff;
+
+const LOCKED: u64 = 1;
+const DEAD: u64 = 2;
+const ONE_VERSION: u64 = 4;
+
+/// A node: two cache lines, of which the second is the filter.
+#[derive(Debug)]
+#[repr(align(128))]
+pub(super) struct Mnode {
+    word: AtomicU64,
+    lkey: AtomicU64,
+    hkey: AtomicU64,
+    leaf: AtomicU64,
+    next: AtomicU64,
+    prev: AtomicU64,
+    /// The paper's `cur_ver`: changes of which slots hold which keys.
+    changes: AtomicU64,
+    /// The paper's `sort_ver`: the changes that the order knows.
+    sorted: AtomicU64,
+    pub(super) bloom: Bloom,
+}
+
+const _: () = assert!(size_of::<Mnode>() == 128);
+
+/// The order of a leaf's slots by their keys, for scans (the paper's `seqs`).
+#[derive(Debug, Default)]
+pub(super) struct Order([AtomicU64; 8]);
+
+/// What a node was told when it was made.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Born {
+    pub(super) leaf: u64,
+    pub(super) lkey: u64,
+    pub(super) hkey: u64,
+    /// Number of the right neighbour plus one, 0 without one.
+    pub(super) next: u64,
+    /// Number of the left neighbour plus one, 0 without one.
+    pub(super) prev: u64,
+}
+
+impl Default for Mnode {
+    fn default() -> Mnode {
+        Mnode {
+            word: AtomicU64::new(DEAD),
+            lkey: AtomicU64::new(0),
+            hkey: AtomicU64::new(0),
+            leaf: AtomicU64::new(0),
+            next: AtomicU64::new(0),
+            prev: AtomicU64::new(0),
+            changes: AtomicU64::new(1),
+            sorted: AtomicU64::new(0),
+            bloom: Bloom::default(),
+        }
+    }
+}
+
+// ORDER: Acquire throughout: pairs with the releasing stores below, and keeps loads in their order
+// and before the second look at the word.
+impl Mnode {
+    /// The word once nobody holds the lock; none if the node is not in use.
+    #[inline]
+    pub(super) fn look(&self) -> Option<u64> {
+        let word = self.word.load(Ordering::Acquire);
+        if word & (LOCKED | DEAD) == 0 {
+            return Some(word);
+        }
+        self.look_again()
+    }
+
+    #[cold]
+    fn look_again(&self) -> Option<u64> {
+        let mut backoff = Backoff::default();
+        loop {
+            let word = self.word.load(Ordering::Acquire);
+            if word & DEAD != 0 {
+                return None;
+            }
+            if word & LOCKED == 0 {
+                return Some(word);
+            }
+            backoff.wait();
+        }
+    }
+
+    /// Whether nobody has taken the lock since [`Mnode::look`].
+    #[inline]
+    pub(super) fn is_still(&self, seen: u64) -> bool {
+        self.word.load(Ordering::Acquire) == seen
+    }
+
+    #[inline]
+    pub(super) fn lkey(&self) -> u64 {
+        self.lkey.load(Ordering::Acquire)
+    }
+
+    #[inline]
+    pub(super) fn hkey(&self) -> u64 {
+        self.hkey.load(Ordering::Acquire)
+    }
+
+    /// Offset of the leaf.
+    #[inline]
+    pub(super) fn leaf(&self) -> u64 {
+        self.leaf.load(Ordering::Acquire)
+    }
+
+    /// Number of the right neighbour plus one, 0 without one.
+    #[inline]
+    pub(super) fn next(&self) -> u64 {
+        self.next.load(Ordering::Acquire)
+    }
+
+    /// Number of the left neighbour plus one, 0 without one.
+    #[inline]
+    pub(super) fn prev(&self) -> u64 {
+        self.prev.load(Ordering::Acquire)
+    }
+
+    /// Whether the order is that of the slots as they are.
+    #[inline]
+    pub(super) fn is_sorted(&self) -> bool {
+        self.changes.load(Ordering::Acquire) == self.sorted.load(Ordering::Acquire)
+    }
+
+    /// Asks for both lines.
+    #[inline]
+    fn prefetch(&self) {
+        prefetch_line(std::ptr::from_ref(self).cast());
+        prefetch_line(std::ptr::from_ref(&self.bloom).cast());
+    }
+
+    /// Takes the lock if the node is in use and nobody holds it.
+    pub(super) fn try_lock(&self, number: u64) -> Option<Locked<'_>> {
+        let word = self.word.load(Ordering::Acquire);
+        let is_free = word & (LOCKED | DEAD) == 0;
+        is_free.then(|| self.lock_seen(number, word))?
+    }
+
+    /// Takes the lock if the word is still what was seen.
+    #[inline]
+    pub(super) fn lock_seen(&self, number: u64, seen: u64) -> Option<Locked<'_>> {
+        let taken = self.word.compare_exchange(
+            seen,
+            seen | LOCKED,
+            // ORDER: Acquire pairs with the release of the last holder.
+            Ordering::Acquire,
+            Ordering::Relaxed,
+        );
+        // Not a moment before it is taken: what is dropped lets go of it.
+        taken.is_ok().then(|| Locked { node: self, number })
+    }
+}
+
+/// A node that is locked until this is dropped.
+#[derive(Debug)]
+pub(super) struct Locked<'a> {
+    node: &'a Mnode,
+    pub(super) number: u64,
+}
+
+impl std::ops::Deref for Locked<'_> {
+    type Target = Mnode;
+
+    #[inline]
+    fn deref(&self) -> &Mnode {
+        self.node
+    }
+}
+
+// ORDER: Release throughout: pairs with the acquiring loads above; only the holder writes.
+impl Locked<'_> {
+    /// Says that slots hold other keys than before.
+    #[inline]
+    pub(super) fn note_change(&self) {
+        let changes = self.changes.load(Ordering::Acquire);
+        self.changes.store(changes + 1, Ordering::Release);
+    }
+
+    /// Says that the order is that of the slots.
+    pub(super) fn note_sorted(&self) {
+        // ORDER: as above.
+        let changes = self.changes.load(Ordering::Acquire);
+        self.sorted.store(changes, Ordering::Release);
+    }
+
+    pub(super) fn set_hkey(&self, hkey: u64) {
+        self.hkey.store(hkey, Ordering::Release);
+    }
+
+    /// Makes another node the right neighbour of this one, and this one its left neighbour.
+    pub(super) fn link(&self, next: Option<(u64, &Mnode)>) {
+        let number = next.map_or(0, |(number, _)| number + 1);
+        self.next.store(number, Ordering::Release);
+        if let Some((_, node)) = next {
+            node.prev.store(self.number + 1, Ordering::Release);
+        }
+    }
+
+    /// Says that the node is not in use from now on, and lets go of its lock.
+    pub(super) fn bury(self) {
+        // ORDER: as above.
+        let word = self.word.load(Ordering::Acquire);
+        self.word.store(word | DEAD, Ordering::Release);
+    }
+}
+
+impl Drop for Locked<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        // ORDER: Relaxed: only the holder changes the word.
+        let word = self.node.word.load(Ordering::Relaxed) & !LOCKED;
+        // ORDER: Release pairs with the acquires of `look` and `lock_seen`.
+        self.node
+            .word
+            .store(word.wrapping_add(ONE_VERSION), Ordering::Release);
+    }
+}
+
+// ORDER: Acquire and Release throughout: guarded by the word of the node.
+impl Order {
+    /// Keeps slots in this order, at most 64.
+    pub(super) fn set(&self, slots: impl Iterator<Item = u8>) {
+        let mut bytes = [NO_SLOT; 64];
+        bytes
+            .iter_mut()
+            .zip(slots)
+            .for_each(|(byte, slot)| *byte = slot);
+        for (word, bytes) in self.0.iter().zip(bytes.as_chunks::<8>().0) {
+            // ORDER: as above.
+            word.store(u64::from_le_bytes(*bytes), Ordering::Release);
+        }
+    }
+
+    /// The slots in their order, and their number.
+    pub(super) fn get(&self) -> ([u8; 64], usize) {
+        let mut slots = [0; 64];
+        for (word, slots) in self.0.iter().zip(slots.as_chunks_mut::<8>().0) {
+            // ORDER: as above.
+            *slots = word.load(Ordering::Acquire).to_le_bytes();
+        }
+        (slots, slots.partition_point(|slot| *slot != NO_SLOT))
+    }
+}
+
+/// What stands behind the last slot of an order.
+const NO_SLOT: u8 = 0xff;
+
+/// Nodes of a slab.
+const SLAB_LOG: u32 = 8;
+const SLAB: usize = 1 << SLAB_LOG;
+const SLAB_MASK: u64 = (1 << SLAB_LOG) - 1;
+
+/// All nodes.
+#[derive(Debug)]
+pub(super) struct Mnodes {
+    slabs: Box<[OnceLock<Box<[Mnode]>>]>,
+    orders: Box<[OnceLock<Box<[Order]>>]>,
+    numbers: Mutex<Numbers>,
+}
+
+/// Which numbers are in use: all up to `used` but the free ones.
+#[derive(Debug, Default)]
+struct Numbers {
+    used: u64,
+    free: Vec<u64>,
+}
+
+/// The slab of a number, and the place in it.
+#[inline]
+fn place(number: u64) -> (usize, usize) {
+    let slab = usize::try_from(number >> SLAB_LOG).unwrap_or(usize::MAX);
+    (slab, (number & SLAB_MASK) as usize)
+}
+
+impl Mnodes {
+    /// Room for `count` nodes.
+    pub(super) fn new(count: u64) -> Mnodes {
+        let slabs = place(count).0.saturating_add(1);
+        Mnodes {
+            slabs: (0..slabs).map(|_| OnceLock::new()).collect(),
+            orders: (0..slabs).map(|_| OnceLock::new()).collect(),
+            numbers: Mutex::default(),
+        }
+    }
+
+    /// The node of a number, if there ever was one.
+    #[inline]
+    pub(super) fn get(&self, number: u64) -> Option<&Mnode> {
+        let (slab, place) = place(number);
+        self.slabs.get(slab)?.get()?.get(place)
+    }
+
+    /// Asks for the lines of a node.
+    #[inline]
+    pub(super) fn prefetch(&self, number: u64) {
+        if let Some(node) = self.get(number) {
+            node.prefetch();
+        }
+    }
+
+    /// The order of the slots of a node that exists.
+    pub(super) fn order(&self, number: u64) -> Option<&Order> {
+        let (slab, place) = place(number);
+        let slab = self.orders.get(slab)?;
+        let orders = slab.get_or_init(|| (0..SLAB).map(|_| Order::default()).collect());
+        orders.get(place)
+    }
+
+    /// A new node, locked; none if there are as many as can be.
+    pub(super) fn add(&self, born: Born) -> Option<Locked<'_>> {
+        let number = self.number_for(born.lkey)?;
+        let node = self.get(number)?;
+        // ORDER: Relaxed: nobody writes to a node that is not in use. The release of the other
+        // words, and of the lock, comes after it.
+        let version = node.word.load(Ordering::Relaxed) & !(DEAD | LOCKED);
+        node.word.store(version | LOCKED, Ordering::Relaxed);
+        let words = [
+            (&node.lkey, born.lkey),
+            (&node.hkey, born.hkey),
+            (&node.leaf, born.leaf),
+            (&node.next, born.next),
+            (&node.prev, born.prev),
+        ];
+        for (cell, word) in words {
+            // ORDER: Release pairs with the acquires of readers that know the number from before.
+            cell.store(word, Ordering::Release);
+        }
+        let locked = Locked { node, number };
+        locked.note_change();
+        Some(locked)
+    }
+
+    /// A number for the node with an lkey, with memory behind it. The first leaf's is 0.
+    fn number_for(&self, lkey: u64) -> Option<u64> {
+        let mut numbers = self.numbers.lock();
+        let fresh = numbers.used + 1;
+        let number = if lkey == 0 {
+            0
+        } else {
+            numbers.free.pop().unwrap_or(fresh)
+        };
+        let slab = self.slabs.get(place(number).0)?;
+        slab.get_or_init(|| (0..SLAB).map(|_| Mnode::default()).collect());
+        numbers.used = numbers.used.max(number);
+        Some(number)
+    }
+
+    /// Gives back the number of a node that is not in use any more.
+    pub(super) fn give_back(&self, number: u64) {
+        self.numbers.lock().free.push(number);
+    }
+
+    /// Bytes of DRAM that nodes and orders take.
+    pub(super) fn bytes(&self) -> u64 {
+        let nodes = self.slabs.iter().filter(|slab| slab.get().is_some());
+        let orders = self.orders.iter().filter(|slab| slab.get().is_some());
+        let slab =
+            (nodes.count() * size_of::<Mnode>() + orders.count() * size_of::<Order>()) as u64;
+        slab * SLAB as u64
+    }
+}

@@ -1,0 +1,167 @@
+//! Reads: through the router to a node, and to its leaf, without locks.
+
+use super::SpTree;
+use super::bloom::tag_of;
+use super::leaf::Leaf;
+use super::mnode::{Locked, Mnode};
+use super::router::Hint;
+use crate::{Error, Result};
+
+/// Steps along the links before the router is asked again, and how often that is done: a router
+/// that leads astray has no memory for more.
+const STEPS_MAX: u32 = 8;
+const TURNS_MAX: u32 = 4;
+
+/// A search for the node of a key.
+pub(super) struct Search<'a, const N: usize> {
+    tree: &'a SpTree<N>,
+    key: u64,
+    number: u64,
+    steps: u32,
+    turns: u32,
+}
+
+/// A node whose range holds the key, as it was seen.
+#[derive(Clone, Copy)]
+pub(super) struct Seen<'a> {
+    pub(super) node: &'a Mnode,
+    pub(super) number: u64,
+    /// Its word.
+    pub(super) word: u64,
+    /// What all its keys are below, unless it has no neighbour.
+    pub(super) hkey: u64,
+    /// Number of its right neighbour plus one, 0 without one.
+    pub(super) next: u64,
+}
+
+impl<'a, const N: usize> Search<'a, N> {
+    /// Begins where the router says, and asks for the lines that a lookup needs.
+    #[inline]
+    pub(super) fn new(tree: &'a SpTree<N>, key: u64) -> Search<'a, N> {
+        let number = tree.route(key);
+        Search::at(tree, key, number)
+    }
+
+    /// Begins at a node.
+    #[inline]
+    pub(super) fn at(tree: &'a SpTree<N>, key: u64, number: u64) -> Search<'a, N> {
+        Search {
+            tree,
+            key,
+            number,
+            steps: 0,
+            turns: 0,
+        }
+    }
+
+    #[cold]
+    fn restart(&mut self) {
+        self.steps = 0;
+        self.turns += 1;
+        self.number = self.tree.route(self.key);
+    }
+
+    /// The node whose range holds the key. Asked again, it looks again from there on.
+    #[inline]
+    pub(super) fn node(&mut self) -> Seen<'a> {
+        loop {
+            let number = self.number;
+            let Some(node) = self.tree.nodes.get(number) else {
+                self.number = 0;
+                continue;
+            };
+            let Some(word) = node.look() else {
+                self.restart();
+                continue;
+            };
+            let (hkey, next) = (node.hkey(), node.next());
+            let link = if self.key < node.lkey() {
+                node.prev()
+            } else if next != 0 && self.key >= hkey {
+                next
+            } else {
+                return Seen {
+                    node,
+                    number,
+                    word,
+                    hkey,
+                    next,
+                };
+            };
+            self.step(node, word, link);
+        }
+    }
+
+    /// Goes to a neighbour.
+    #[cold]
+    fn step(&mut self, node: &Mnode, word: u64, link: u64) {
+        if !node.is_still(word) {
+            return;
+        }
+        self.steps += 1;
+        if self.steps >= STEPS_MAX && self.turns < TURNS_MAX {
+            self.restart();
+        } else {
+            // The first node has no left neighbour, and no key is before it.
+            self.number = link.saturating_sub(1);
+        }
+    }
+
+    /// The node whose range holds the key, locked.
+    #[inline]
+    pub(super) fn lock(&mut self) -> Locked<'a> {
+        loop {
+            let seen = self.node();
+            if let Some(locked) = seen.node.lock_seen(seen.number, seen.word) {
+                return locked;
+            }
+        }
+    }
+}
+
+impl<const N: usize> SpTree<N> {
+    /// The number of the node to begin with.
+    #[inline]
+    fn route(&self, key: u64) -> u64 {
+        let Some(Hint { node, leaf }) = self.router.find(key) else {
+            return 0;
+        };
+        self.nodes.prefetch(node);
+        Leaf::<N>::prefetch(&self.medium, leaf);
+        node
+    }
+
+    /// The leaf at an offset.
+    #[inline]
+    pub(super) fn leaf(&self, at: u64) -> Result<Leaf<'_, N>> {
+        Leaf::new(&self.medium, at).ok_or(Error::Damaged {
+            what: "the place of a leaf of an SPTree",
+            offset: at,
+        })
+    }
+
+    /// The value of `key`.
+    ///
+    /// # Errors
+    /// Damage on the medium.
+    #[inline]
+    pub fn get(&self, key: u64) -> Result<Option<u64>> {
+        let hash = self.seed.hash_u64(key);
+        let mut search = Search::new(self, key);
+        loop {
+            let Seen { node, word, .. } = search.node();
+            let mut found = Ok(None);
+            if node.bloom.may_hold(hash) {
+                // A leaf that was given up meanwhile may be anything, and is found out below.
+                found = self.leaf(node.leaf()).map(|leaf| {
+                    let slot = leaf.find(key, tag_of(hash))?;
+                    Some(leaf.value(slot))
+                });
+            }
+            // Nobody wrote meanwhile; and whoever wrote before has made it durable.
+            if node.is_still(word) {
+                return found;
+            }
+        }
+    }
+}

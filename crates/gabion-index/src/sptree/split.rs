@@ -1,0 +1,93 @@
+//! Growth: a full leaf gives the upper half of its entries to a new one.
+//!
+//! The paper's steps:
+//! 1. The writer holds the lock of the full leaf's node. The paper locks the next one, too; here
+//!    the one link of that node that changes belongs to the holder of its left neighbour's lock.
+//! 2. The new leaf, with the upper half, the old hkey and the old next, is made durable; then the
+//!    full leaf's `next` leads to it, which is what makes its block allocated.
+//! 3. The full leaf's hkey and bitmap drop what has moved. All three words lie in one line and
+//!    reach the medium in this order, so one persist does for 2 and 3.
+//! 4. The node of the new leaf is linked, and the router and the backup are told.
+//!
+//! A crash between 2 and 3 leaves a leaf whose hkey is above its right neighbour's lkey, and both
+//! have the same entries there: recovery finishes the split. (The paper drops the new leaf.)
+
+use super::SpTree;
+use super::layout::{LEAF_ALIGN, LEAF_HINT, leaf_bytes};
+use super::leaf::{Change, Start, Tagged, image};
+use super::mnode::{Born, Locked};
+use super::router::Hint;
+use crate::{Error, Result};
+
+impl<const N: usize> SpTree<N> {
+    /// Splits the full leaf of a node.
+    #[cold]
+    pub(super) fn split(&self, node: Locked<'_>) -> Result<()> {
+        let leaf = self.leaf(node.leaf())?;
+        let mut entries: Vec<(u64, u64, usize)> = leaf
+            .entries()
+            .map(|(slot, key, value)| (key, value, slot))
+            .collect();
+        let (lower, _, _) = entries.select_nth_unstable(N / 2);
+        let kept = lower.iter().fold(0, |bits, (_, _, slot)| bits | 1 << slot);
+        let (lower, upper) = entries.split_at(N / 2);
+        let mid = upper.first().map_or(0, |(key, ..)| *key);
+        let tagged = |&(key, value, slot): &(u64, u64, usize)| Tagged {
+            key,
+            value,
+            tag: leaf.tag(slot),
+        };
+        let moved: Vec<Tagged> = upper.iter().map(tagged).collect();
+        let start = Start {
+            next: leaf.next(),
+            lkey: mid,
+            hkey: leaf.hkey(),
+            merged: leaf.merged(),
+        };
+        let space = self
+            .pool
+            .alloc_aligned(leaf_bytes(N), LEAF_ALIGN, LEAF_HINT)?;
+        let at = space.offset::<u8>().raw();
+        let born = Born {
+            leaf: at,
+            lkey: mid,
+            hkey: node.hkey(),
+            next: node.next(),
+            prev: node.number + 1,
+        };
+        // Before anything is published, so that nothing has changed if there is none.
+        let new = self.nodes.add(born).ok_or(Error::Limit {
+            what: "number of leaves",
+            bytes: self.medium.len(),
+            limit: self.medium.len(),
+        })?;
+        let bytes = image(start, N, &moved);
+        self.medium.write(at, &bytes);
+        self.medium.flush_range(at, bytes.len() as u64);
+        // DURABLE: the new leaf, before the full one leads to it.
+        self.medium.fence();
+        leaf.change_head(&[Change::Next(at), Change::Hkey(mid), Change::Bitmap(kept)]);
+        space.commit::<u8>();
+
+        let hashes = |keys: &[(u64, u64, usize)]| -> Vec<u64> {
+            keys.iter()
+                .map(|(key, ..)| self.seed.hash_u64(*key))
+                .collect()
+        };
+        new.bloom.refill(hashes(upper).into_iter());
+        node.bloom.refill(hashes(lower).into_iter());
+        let number = new.number;
+        let right = new.next().checked_sub(1);
+        new.link(right.and_then(|right| Some((right, self.nodes.get(right)?))));
+        node.set_hkey(mid);
+        node.note_change();
+        node.link(self.nodes.get(number).map(|new| (number, new)));
+        let hint = Hint {
+            node: number,
+            leaf: at,
+        };
+        self.router.add(mid, hint);
+        self.backup.add(mid, at);
+        Ok(())
+    }
+}

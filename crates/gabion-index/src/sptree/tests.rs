@@ -1,0 +1,209 @@
+//! The tree in special situations.
+
+use gabion_media::pmem::{Pool, PoolOptions};
+
+use super::layout::{BACKUP_AT, FIRST_LEAF_AT};
+use super::{REGISTERED, SpTree, TINY};
+use crate::index::Plan;
+use crate::suite::{essay, words};
+use crate::{Error, FastFair, OrderedIndex};
+
+const PLAN: Plan = Plan {
+    capacity: 8,
+    seed: Some(7),
+};
+
+fn tree<const N: usize>(size: u64) -> SpTree<N> {
+    let pool = Pool::anonymous(PoolOptions {
+        size,
+        heaps: 4,
+        ..SpTree::<N>::pool_options()
+    });
+    SpTree::create(&pool.expect("a pool in memory"), PLAN).expect("a tree")
+}
+
+/// A permutation of the words.
+fn mixed(number: u64) -> u64 {
+    number.wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29)
+}
+
+#[test]
+fn the_table_is_that_of_the_types() {
+    let rows = essay::table(include_str!("layout.rs"), "Leaf");
+    let ends: Vec<u64> = rows.iter().map(|(offset, bytes)| offset + bytes).collect();
+    assert_eq!(rows.len(), 8);
+    assert!(rows.iter().skip(1).zip(ends).all(|(row, end)| row.0 == end));
+}
+
+#[test]
+fn it_grows_by_threads() {
+    for registered in [&REGISTERED, &TINY] {
+        let pool = Pool::anonymous(PoolOptions {
+            size: 64 << 20,
+            heaps: 4,
+            ..(registered.words.pool_options)()
+        });
+        let index = (registered.words.create)(&pool.expect("memory"), PLAN).expect("a tree");
+        words::grow_by_threads(&*index);
+    }
+}
+
+#[test]
+fn a_full_pool_leaves_the_tree_usable() {
+    words::fill_the_pool(&tree::<64>(512 << 10));
+    words::fill_the_pool(&tree::<8>(512 << 10));
+}
+
+/// The greatest word is above every hkey, and a key like any other.
+#[test]
+fn the_greatest_key_is_a_key() {
+    let tree: SpTree<8> = tree(1 << 20);
+    for key in (0..100).map(|number| u64::MAX - number) {
+        assert_eq!(tree.insert(key, !key).expect("space"), None);
+    }
+    for key in (0..100).map(|number| u64::MAX - number) {
+        assert_eq!(tree.get(key).expect("sound"), Some(!key));
+    }
+    let mut found = Vec::new();
+    tree.scan(&(u64::MAX - 1), 10, &mut found).expect("sound");
+    assert_eq!(found, [(u64::MAX - 1, 1), (u64::MAX, 0)]);
+    assert_eq!(tree.remove(u64::MAX).expect("sound"), Some(0));
+    assert_eq!(tree.get(u64::MAX).expect("sound"), None);
+    words::check(&tree, 99);
+}
+
+/// Leaves whose entries were deleted take no space for long, in whatever order keys come and go.
+#[test]
+fn a_queue_does_not_grow() {
+    let tree: SpTree<8> = tree(4 << 20);
+    let mut blocks_max = 0;
+    for key in 0..20_000_u64 {
+        tree.insert(key, key).expect("space");
+        if key >= 100 {
+            assert_eq!(tree.remove(key - 100).expect("sound"), Some(key - 100));
+        }
+        if key % 1000 == 0 {
+            tree.pool().collect();
+            blocks_max = blocks_max.max(tree.check().expect("sound").blocks);
+        }
+    }
+    assert!(blocks_max < 200, "{blocks_max} blocks for 100 keys");
+    for key in 0..20_000 {
+        tree.remove(key).expect("sound");
+    }
+    tree.compact().expect("sound");
+    assert!(tree.is_empty().expect("sound"));
+    words::check(&tree, 0);
+}
+
+/// Many leaves, so that recovery has several threads; and none, some or all of them are missing in
+/// the backup.
+#[test]
+fn recovery_finds_what_the_backup_does_not_name() {
+    let tree: SpTree<8> = tree(32 << 20);
+    let keys = 40_000_u64;
+    for number in 0..keys {
+        tree.insert(mixed(number), number).expect("space");
+    }
+    words::check(&tree, keys);
+    let (pool, root) = (tree.pool().clone(), tree.root);
+    drop(tree);
+    let forget = |tells: fn(u64) -> bool| {
+        let backup: FastFair = FastFair::at(&pool, root + BACKUP_AT).expect("a backup");
+        let mut leaves = Vec::new();
+        backup.scan(&0, usize::MAX, &mut leaves).expect("sound");
+        assert!(leaves.len() > 4096, "{}", leaves.len());
+        for (number, (lkey, _)) in leaves.iter().enumerate() {
+            if tells(number as u64) {
+                backup.remove(*lkey).expect("sound");
+            }
+        }
+    };
+    let rules: [fn(u64) -> bool; 4] = [
+        |_| false,
+        |number| number % 3 == 0,
+        |number| number < 4000,
+        |_| true,
+    ];
+    for rule in rules {
+        forget(rule);
+        let tree: SpTree<8> = SpTree::open(&pool).expect("a tree");
+        for number in 0..keys {
+            assert_eq!(tree.get(mixed(number)).expect("sound"), Some(number));
+        }
+        words::check(&tree, keys);
+    }
+}
+
+/// A backup that names what is no leaf, and a chain that leads nowhere, are told as damage.
+#[test]
+fn damage_is_told() {
+    let tree: SpTree<8> = tree(4 << 20);
+    for number in 0..1000 {
+        tree.insert(mixed(number), number).expect("space");
+    }
+    let (pool, root) = (tree.pool().clone(), tree.root);
+    drop(tree);
+    let is_refused = || {
+        let opened = SpTree::<8>::open(&pool);
+        matches!(opened, Err(Error::Damaged { .. }))
+    };
+    let mut next = [0; 8];
+    pool.read(root + FIRST_LEAF_AT + 8, &mut next);
+    for wrong in [1, u64::MAX, root, root + FIRST_LEAF_AT, 0] {
+        pool.write(root + FIRST_LEAF_AT + 8, &wrong.to_le_bytes());
+        assert!(is_refused(), "next is {wrong}");
+    }
+    pool.write(root + FIRST_LEAF_AT + 8, &next);
+    let backup: FastFair = FastFair::at(&pool, root + BACKUP_AT).expect("a backup");
+    backup.insert(5, root).expect("space");
+    assert!(is_refused(), "the backup names the root");
+    backup.remove(5).expect("sound");
+    words::check(&SpTree::<8>::open(&pool).expect("a tree"), 1000);
+}
+
+#[test]
+fn what_is_no_tree_of_this_kind_is_refused() {
+    let pool = Pool::anonymous(PoolOptions {
+        size: 1 << 20,
+        ..SpTree::<64>::pool_options()
+    })
+    .expect("a pool in memory");
+    assert!(matches!(SpTree::<64>::open(&pool), Err(Error::NoRoot)));
+    drop(SpTree::<64>::create(&pool, PLAN).expect("a tree"));
+    let again = SpTree::<64>::create(&pool, PLAN);
+    assert!(matches!(again, Err(Error::RootTaken)));
+    assert!(matches!(SpTree::<8>::open(&pool), Err(Error::OtherKind)));
+}
+
+/// Threads that insert, delete and scan all at once.
+#[test]
+fn threads_agree() {
+    let tree: SpTree<8> = tree(32 << 20);
+    std::thread::scope(|scope| {
+        for thread in 0..3 {
+            let tree = &tree;
+            scope.spawn(move || {
+                for round in 0..4 {
+                    for number in 0..2000 {
+                        let key = number * 3 + thread;
+                        assert_eq!(tree.insert(key, round).expect("space"), None);
+                    }
+                    let mut found = Vec::new();
+                    tree.scan(&0, 10_000, &mut found).expect("sound");
+                    assert!(found.is_sorted_by(|one, two| one.0 < two.0));
+                    let own = found.iter().filter(|(key, _)| key % 3 == thread);
+                    assert_eq!(own.count(), 2000);
+                    for number in 0..2000 {
+                        let key = number * 3 + thread;
+                        assert_eq!(tree.get(key).expect("sound"), Some(round));
+                        assert_eq!(tree.remove(key).expect("sound"), Some(round));
+                    }
+                }
+            });
+        }
+    });
+    assert!(tree.is_empty().expect("sound"));
+    tree.compact().expect("sound");
+    words::check(&tree, 0);
+}
