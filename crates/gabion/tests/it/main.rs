@@ -14,6 +14,9 @@
 //! | `GABION_FAULT_WORKLOADS` | workloads with a fault at every operation, in `faults` | 54 |
 //! | `GABION_HELD_TABLES` | tables whose creation is held up, each in its turn, in `held` | 60 |
 //! | `GABION_DAMAGE_STRIDE` | flip every n-th byte, in `corruption` | 1, FlexDB 31 |
+//! | `GABION_KEYSPACES` | keyspaces of one store, in `extremes` | 300 |
+//! | `GABION_SNAPSHOTS` | snapshots at the same time, in `extremes` | 120 |
+//! | `GABION_VALUE_BYTES` | the largest value, in `extremes` | 8 MiB |
 //! | `GABION_PM_KILLS` | kills of a process that writes to a table in a file, in `examples` | 5 |
 
 mod committers;
@@ -24,6 +27,7 @@ mod crash;
 mod damage;
 mod delete_range;
 mod examples;
+mod extremes;
 mod faults;
 mod held;
 mod limits;

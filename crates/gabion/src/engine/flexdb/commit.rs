@@ -145,12 +145,11 @@ impl Flex {
             changed |= done.map_err(|error| self.record(error))?;
             at = held.place.upper().map(<[u8]>::to_vec);
         }
+        let _lock = self.merge_lock.lock();
+        // What is free goes back to the file system with a checkpoint only.
+        let saved = keyspace.partition.checkpoint();
+        saved.map_err(|error| self.record(error))?;
         if changed {
-            let _lock = self.merge_lock.lock();
-            keyspace
-                .partition
-                .sync()
-                .map_err(|error| self.record(error))?;
             self.counters.compactions.add(1);
         }
         Ok(())
