@@ -79,3 +79,10 @@ pub use stats::{
     BucketStats, CacheStats, GarbageStats, KeyspaceStats, MappedStats, MemoryStats, PageStats,
     Stats, WrittenBytes,
 };
+
+/// The programs in the book compile, and those that need no store run.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/choosing.md")]
+#[doc = include_str!("../../../docs/durability.md")]
+#[doc = include_str!("../../../docs/getting-started.md")]
+struct Book;

@@ -1,12 +1,13 @@
 //! Structures in persistent memory, ordinary files and shared memory, without a store around them:
 //! [`TurboHash`], a hash table; [`FastFair`], a tree of words; [`Masstree`], [`Art`] and
-//! [`SkipList`], a tree, a trie and a list of words or strings; [`SpTree`], a tree of words of which
-//! only the leaves are in the pool. All but the first keep the order of their keys, see
+//! [`SkipList`], a tree, a trie and a list of words or strings; [`SpTree`], a tree of words with
+//! only its leaves in the pool. All but the first keep the order of their keys, see
 //! [`OrderedIndex`].
 //!
 //! Each of them lies in a [`Pool`]: a file that is mapped into memory. What was written when
 //! the process dies is there when the file is opened again, and the first read is answered at
-//! once, however large the table is; nothing is loaded, replayed or rebuilt. What a *power* failure
+//! once, however large the table is; nothing is loaded, replayed or rebuilt, but for [`SpTree`],
+//! which looks at each of its leaves. What a *power* failure
 //! leaves depends on the file: on persistent memory all of it, on an ordinary file see [`Class`].
 //! The example `warm_restart` shows it.
 //!

@@ -2,6 +2,7 @@
 
 mod bad_input;
 mod bench;
+mod book;
 mod kill;
 mod lab;
 mod load;
