@@ -15,9 +15,8 @@ pub enum Engine {
     /// levels and compactions.
     Flex,
     /// SCMKV: pairs in logs and a hash table of words, in a mapped file. Without order and without
-    /// snapshots; the fastest for single keys while the data fit into memory, and for persistent
-    /// memory. On an ordinary file [`Durability::Sync`](crate::Durability::Sync) costs a checkpoint
-    /// of what has changed.
+    /// snapshots; for data that fit into memory, and for persistent memory. On an ordinary file
+    /// [`Durability::Sync`](crate::Durability::Sync) costs a checkpoint of what has changed.
     Scmkv,
 }
 
