@@ -12,7 +12,7 @@
 //! that changes more than one thing a reader could miss takes a [`Held::step`] in between.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::Result;
 
@@ -41,6 +41,23 @@ impl Backoff {
             std::thread::sleep(Duration::from_micros(50));
         }
         self.rounds = self.rounds.saturating_add(1);
+    }
+
+    /// Waits until something is so, but no longer than a time that is told; tells whether it is.
+    ///
+    /// The time is that of the clock: who is waited for may have lost its processor.
+    pub(crate) fn wait_until(limit: Duration, mut is_so: impl FnMut() -> bool) -> bool {
+        let mut backoff = Self::default();
+        let mut since = None;
+        loop {
+            if is_so() {
+                return true;
+            }
+            if since.get_or_insert_with(Instant::now).elapsed() > limit {
+                return false;
+            }
+            backoff.wait();
+        }
     }
 }
 

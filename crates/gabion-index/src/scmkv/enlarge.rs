@@ -180,6 +180,7 @@ impl Volume {
         self.next.store(TablePlace::NONE.0, Ordering::Release);
         drop(stripes);
         retiring.commit(&self.pool.enter());
+        self.pool.collect();
         self.count_pages();
         Ok(())
     }

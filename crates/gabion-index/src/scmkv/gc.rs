@@ -20,6 +20,7 @@
 //! record under the stripes, before it is chosen.
 
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use super::layout::{Entry, LINE_BYTES, PAGE_HEAD_BYTES, RECORD_HEAD_BYTES, State};
 use super::log::{Flush, Log, room_of_page};
@@ -42,8 +43,17 @@ const SLACK_PAGES: u64 = 16;
 /// the table would have been enlarged long before.
 const CHAIN_LINES_OF_RECORD: u64 = 8;
 
-/// Times that the cleaner waits for others who are about to leave a page.
-const PATIENCE: u32 = 200;
+/// Time that the cleaner waits for readers of a page that it released, before it empties another.
+const RELEASED_PATIENCE: Duration = Duration::from_millis(5);
+
+/// Time that a writer waits for pages that were released, once all are cleaned: a reader that lost
+/// its processor comes back within it, and so does a writer that is about to hand over what it
+/// released.
+const READERS_PATIENCE: Duration = Duration::from_secs(1);
+
+/// Time to wait for writers that have replaced a record and not yet counted it out, which takes
+/// them some instructions. What is not counted out after it never will be.
+const WRITERS_PATIENCE: Duration = Duration::from_secs(10);
 
 /// What the cleaner holds.
 #[derive(Debug, Default)]
@@ -61,12 +71,18 @@ pub struct Collected {
 }
 
 impl Volume {
-    /// Cleans until a writer can have a page. False if nothing is left to clean.
+    /// Cleans until a writer can have a page. False if nothing is left to clean and nothing comes
+    /// back from readers.
     pub(super) fn make_room(&self) -> Result<bool> {
-        self.make_room_for(1)
+        let mut room = Ok(false);
+        Backoff::wait_until(READERS_PATIENCE, || {
+            room = self.make_room_for(1);
+            !matches!(room, Ok(false)) || self.pool.stats().retired_bytes == 0
+        });
+        room
     }
 
-    /// As above, for so many pages.
+    /// Cleans until writers can have so many pages. False if nothing is left to clean.
     fn make_room_for(&self, pages: usize) -> Result<bool> {
         let mut cleaning = self.cleaning.lock();
         let mut released = false;
@@ -103,20 +119,21 @@ impl Volume {
     /// Whether so many pages are to be had besides those that are kept. If pages were released,
     /// this waits a little for their readers.
     fn has_room(&self, pages: usize, released: bool) -> Result<bool> {
-        let mut backoff = Backoff::default();
-        for _ in 0..PATIENCE {
+        let mut room = Ok(false);
+        Backoff::wait_until(RELEASED_PATIENCE, || {
             let within = self.pool.write_guard();
             self.pool.collect();
             let filled = self.pages.fill_reserve(pages);
             drop(within);
-            match filled {
-                Ok(()) => return Ok(true),
-                Err(error) if !is_full(&error) => return Err(error),
-                Err(_) if !released || self.pool.stats().retired_bytes == 0 => break,
-                Err(_) => backoff.wait(),
-            }
-        }
-        Ok(false)
+            let may_come = released && self.pool.stats().retired_bytes > 0;
+            room = match filled {
+                Ok(()) => Ok(true),
+                Err(error) if !is_full(&error) => Err(error),
+                Err(_) => Ok(false),
+            };
+            !matches!(room, Ok(false)) || !may_come
+        });
+        room
     }
 
     /// Empties the page that is best to be emptied, if there is one with more garbage than a part
@@ -220,12 +237,8 @@ impl Volume {
         };
         let moved = moved?;
         // A writer that has just replaced a record in the page counts it out in a moment.
-        let mut backoff = Backoff::default();
-        for _ in 0..PATIENCE {
-            if page.live() == 0 {
-                return Ok(moved);
-            }
-            backoff.wait();
+        if Backoff::wait_until(WRITERS_PATIENCE, || page.live() == 0) {
+            return Ok(moved);
         }
         Err(damaged("the usage of a page", page.start()))
     }

@@ -1,6 +1,8 @@
 //! Garbage collection, and what happens without space.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use super::super::writepath::is_full;
 use super::super::{Durability, Options, Scmkv};
@@ -175,6 +177,36 @@ fn writers_that_meet_without_space_all_go_on() {
     });
     assert_eq!(check(&store), Ok(240));
     assert!(store.stats().cleaned_pages > 100);
+}
+
+/// A reader may lose its processor for long. Writers wait for the pages that it holds up, and are
+/// not told that the store is full.
+#[test]
+fn a_reader_that_sleeps_does_not_make_a_store_full() {
+    let count = fill(&Scmkv::create(&pool(512 << 10), &small()).expect("space")) * 9 / 10;
+    let pool = pool(512 << 10);
+    let store = Scmkv::create(&pool, &small()).expect("space");
+    let is_over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            for _ in 0..5 {
+                let guard = pool.enter();
+                std::thread::sleep(Duration::from_millis(80));
+                drop(guard);
+            }
+            is_over.store(true, Ordering::Relaxed);
+        });
+        let mut round = 0;
+        while round < 4 || !is_over.load(Ordering::Relaxed) {
+            for number in 0..count {
+                let put = store.put(&key(number), &value(number + 7 * round));
+                put.expect("space comes when the reader wakes up");
+            }
+            round += 1;
+        }
+    });
+    assert_eq!(check(&store), Ok(count));
+    assert!(store.stats().cleaned_pages > 0);
 }
 
 /// A pool that is too small for a store is left as it was.
