@@ -49,7 +49,7 @@ pub mod twin;
 pub use error::{Error, Result};
 pub use space::{
     CheckReport, Content, DEFAULT_BLOCK_BYTES, DEFAULT_COMMIT_BYTES, DEFAULT_LOG_BYTES,
-    DEFAULT_SEGMENT_BYTES, DurablePoint, Edit, FlexSpace, Options, Piece, Problem, SpaceFile,
-    SpaceStats, check, check_content, check_disk,
+    DEFAULT_SEGMENT_BYTES, DurablePoint, Edit, FlexSpace, Options, Piece, Problem, Round,
+    SpaceFile, SpaceStats, check, check_content, check_disk,
 };
 pub use tree::{Extent, FlexTree, HOLE, Pieces};

@@ -23,6 +23,7 @@
 mod counts;
 mod disk;
 mod error;
+mod pages;
 pub mod pmem;
 mod prefetch;
 pub mod seeded;
@@ -33,4 +34,5 @@ pub use disk::{
     RandomFile, ReadFile, SimDisk, TEMPORARY_SUFFIX, Tear,
 };
 pub use error::{Error, PoolFault, Result};
+pub use pages::prefer_large_pages;
 pub use prefetch::{prefetch_bytes, prefetch_line};

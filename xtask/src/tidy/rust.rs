@@ -44,6 +44,10 @@ const UNSAFE_PLACES: &[(&str, &str)] = &[
         "gives out parts of a mapping, each to one writer",
     ),
     (
+        "crates/gabion-media/src/pages.rs",
+        "asks for large pages by address",
+    ),
+    (
         "crates/gabion-media/src/prefetch.rs",
         "calls the prefetch intrinsic",
     ),

@@ -21,6 +21,17 @@ use crate::{Error, Extent, Result};
 /// Extents that are moved under one lock of the readers: some 100 us.
 const MOVES_MAX: usize = 64;
 
+/// A small round of collection, for who has idle time: see
+/// [`FlexSpace::collect_some`](crate::FlexSpace::collect_some).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Round {
+    /// Segments that are emptied, at most; one at least.
+    pub segments: u32,
+    /// A segment is emptied only if so many parts of 32 of it or more are garbage. A byte that is
+    /// won then costs at most `32 / garbage_parts - 1` bytes that are written.
+    pub garbage_parts: u32,
+}
+
 impl Session<'_> {
     /// Frees segments until more than the reserve are available, or nothing more can be won.
     pub(crate) fn make_room(&mut self) -> Result<()> {
@@ -38,10 +49,31 @@ impl Session<'_> {
 
     /// One round of collection; false if no segment has garbage that can be won.
     pub(crate) fn collect(&mut self) -> Result<bool> {
-        let victims = self.victims();
+        let most = self.writer.segments.reserve();
+        let victims = self.victims(most, self.space.sums.geometry.room() - 1);
+        Ok(self.empty(&victims)?.is_some())
+    }
+
+    /// A small round of collection; returns how many bytes were moved, `None` if no segment is
+    /// worth it.
+    pub(crate) fn collect_some(&mut self, round: Round) -> Result<Option<u64>> {
+        let room = self.space.sums.geometry.room();
+        let live_max = room - (room / 32 * round.garbage_parts.clamp(1, 32));
+        // Where much was removed there may be more segments than the data is worth, and none free.
+        let before = self.writer.segments.widen_for_a_while();
+        let victims = self.victims(round.segments, live_max);
+        let moved = self.empty(&victims);
+        self.writer.segments.narrow(before);
+        moved
+    }
+
+    /// Moves all that is live out of some segments; returns how many bytes, `None` without any
+    /// segment.
+    fn empty(&mut self, victims: &BTreeSet<u32>) -> Result<Option<u64>> {
         if victims.is_empty() {
-            return Ok(false);
+            return Ok(None);
         }
+        let before = self.writer.totals.moved_bytes;
         let geometry = self.space.sums.geometry;
         let shared = self.space.shared.read();
         let in_victim = |extent: &Extent| {
@@ -52,18 +84,19 @@ impl Session<'_> {
         self.move_extents(&extents)?;
         self.commit()?;
         self.writer.totals.collections += 1;
-        Ok(true)
+        Ok(Some(self.writer.totals.moved_bytes - before))
     }
 
-    /// The full segments with the fewest live bytes, as many as the available segments can take up.
-    fn victims(&self) -> BTreeSet<u32> {
+    /// The full segments with the fewest live bytes, up to `live_max`: at most so many, and as many
+    /// as the available segments can take up.
+    fn victims(&self, most: u32, live_max: u32) -> BTreeSet<u32> {
         let segments = &self.writer.segments;
         let room = u64::from(self.space.sums.geometry.room());
         let mut candidates: Vec<(u32, u32)> = segments
             .iter()
             .filter(|(number, segment)| {
                 matches!(segment.state, State::Full | State::Left)
-                    && u64::from(segment.valid) < room
+                    && segment.valid <= live_max
                     && !segment.damaged
                     && !self.writer.staged.contains(number)
             })
@@ -79,7 +112,7 @@ impl Session<'_> {
         let begun = filled.map_or(0, |filled| room - filled as u64);
         let free = u64::from(segments.available());
         let can_take = begun + free * room;
-        let most = segments.reserve().max(1) as usize;
+        let most = most.max(1) as usize;
         let mut sum = 0;
         let mut victims = BTreeSet::new();
         for (valid, number) in candidates.into_iter().take(most) {

@@ -70,6 +70,7 @@ mod writepath;
 mod writer;
 
 pub use self::check::{CheckReport, Content, Piece, Problem};
+pub use self::gc::Round;
 pub use self::handle::SpaceFile;
 pub use self::options::{
     DEFAULT_BLOCK_BYTES, DEFAULT_COMMIT_BYTES, DEFAULT_LOG_BYTES, DEFAULT_SEGMENT_BYTES, Options,
@@ -317,6 +318,18 @@ impl FlexSpace {
         self.0.write(|session| session.collect())
     }
 
+    /// Empties some segments of which much is garbage, so that the space has room again, and makes
+    /// everything done so far durable; returns how many bytes it moved, `None` if no segment is
+    /// worth it. Reads go on, other changes wait.
+    pub fn collect_some(&self, round: Round) -> Result<Option<u64>> {
+        self.0.write(|session| session.collect_some(round))
+    }
+
+    /// Bytes that can be inserted or written before the space must collect garbage for them.
+    pub fn room(&self) -> u64 {
+        self.0.room()
+    }
+
     /// Ends all changes and lets others open the space, whatever still refers to it. What was not
     /// synced is lost, as when the space is dropped. Reads are of no use any more once somebody
     /// else has opened the space.
@@ -326,6 +339,11 @@ impl FlexSpace {
             writer.failure = Some("it was closed".to_owned());
         }
         self.0.lock.lock().take();
+    }
+
+    /// Memory in bytes, as [`SpaceStats::memory_bytes`]; waits for the writer.
+    pub fn memory_bytes(&self) -> u64 {
+        self.0.memory_bytes()
     }
 
     /// What the space holds and did.

@@ -168,6 +168,20 @@ impl Segments {
         self.widened = self.count() + self.reserve() + 1;
     }
 
+    /// As [`Segments::widen`], if no segment can be taken; returns what [`Segments::narrow`] needs.
+    pub(crate) fn widen_for_a_while(&mut self) -> u32 {
+        let before = self.widened;
+        if self.available() == 0 {
+            self.widen();
+        }
+        before
+    }
+
+    /// Allows no more segments than before [`Segments::widen_for_a_while`].
+    pub(crate) fn narrow(&mut self, before: u32) {
+        self.widened = before;
+    }
+
     /// Segments that are kept for the collection of garbage: a sixteenth, from two to
     /// [`RESERVE_MAX`].
     pub(crate) fn reserve(&self) -> u32 {

@@ -48,6 +48,19 @@ impl Shared {
         }
     }
 
+    /// Memory in bytes: the tree, buffers as far as they are filled, and tables of checksums.
+    pub(crate) fn memory_bytes(&self) -> u64 {
+        let sums = |sums: &[u32]| size_of_val(sums);
+        let buffers = self.buffers.iter().flatten();
+        let buffers: usize = buffers
+            .map(|open| open.bytes.len() + sums(&open.sums))
+            .sum();
+        let tables = self.tables.iter().filter_map(|slot| slot.table.get());
+        let tables: usize = tables.map(|table| sums(&table.sums)).sum();
+        let slots = self.tables.len() * size_of::<Slot>();
+        (self.tree.memory_bytes() + buffers + tables + slots) as u64
+    }
+
     pub(crate) fn buffer(&self, class: Class) -> Option<&Buffer> {
         self.buffers[class as usize].as_ref()
     }

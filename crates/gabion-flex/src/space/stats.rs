@@ -3,6 +3,8 @@
 use gabion_media::{Purpose, WriteCounts};
 
 use super::Inner;
+use super::shared::Shared;
+use super::writer::Writer;
 
 /// Figures of a space. Counts begin when it is opened.
 #[derive(Clone, Debug, PartialEq)]
@@ -26,6 +28,9 @@ pub struct SpaceStats {
     pub tree_nodes: u64,
     /// Memory of the tree in bytes.
     pub tree_memory_bytes: u64,
+    /// Memory in bytes: that of the tree, of data that is not written yet, of checksums, and of
+    /// what waits for a commit.
+    pub memory_bytes: u64,
     /// Bytes of the tree file.
     pub tree_file_bytes: u64,
     /// Bytes in the log.
@@ -68,7 +73,24 @@ impl SpaceStats {
     }
 }
 
+/// Memory of a space in bytes.
+fn memory_bytes(writer: &Writer, shared: &Shared) -> u64 {
+    let waiting = writer.pending.as_bytes().len() + writer.spare.capacity();
+    shared.memory_bytes() + waiting as u64
+}
+
 impl Inner {
+    pub(super) fn memory_bytes(&self) -> u64 {
+        let writer = self.writer.lock();
+        memory_bytes(&writer, &self.shared.read())
+    }
+
+    pub(super) fn room(&self) -> u64 {
+        let segments = &self.writer.lock().segments;
+        let free = segments.available().saturating_sub(segments.reserve());
+        u64::from(free) * u64::from(self.sums.geometry.room())
+    }
+
     pub(super) fn stats(&self) -> SpaceStats {
         let writer = self.writer.lock();
         let shared = self.shared.read();
@@ -82,6 +104,7 @@ impl Inner {
             segment_bytes: self.sums.geometry.segment_bytes(),
             tree_nodes: shared.tree.node_count() as u64,
             tree_memory_bytes: shared.tree.memory_bytes() as u64,
+            memory_bytes: memory_bytes(&writer, &shared),
             tree_file_bytes: writer.tree_file.bytes(),
             log_bytes: writer.log.file.position(),
             pending_bytes: writer.pending.as_bytes().len() as u64,

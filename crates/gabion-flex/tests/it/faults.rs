@@ -103,6 +103,7 @@ impl Run<'_> {
             Step::Sync => space.sync(),
             Step::Checkpoint => space.checkpoint(),
             Step::Collect => space.collect_garbage().map(drop),
+            Step::CollectSome(round) => space.collect_some(*round).map(drop),
             Step::Defrag(offset, len) => space.defrag(*offset, *len),
             Step::Reopen => {
                 let result = space.sync();

@@ -1,6 +1,6 @@
 //! What cannot be done is refused with an error that says so, and changes nothing.
 
-use gabion_flex::{Edit, Error, FlexSpace, Options};
+use gabion_flex::{Edit, Error, FlexSpace, Options, Round};
 use gabion_media::{Disk, SimDisk};
 
 use crate::support::{bytes_of, read_all};
@@ -217,4 +217,57 @@ fn a_space_without_a_capacity_is_not_full_after_much_of_it_was_removed() {
     space.sync().unwrap();
     drop(space);
     assert_eq!(read_all(&open(&sim, options).unwrap()).unwrap(), twin);
+}
+
+/// Small rounds come to an end, after which no segment is left that is worth one; and they win what
+/// they say.
+#[test]
+fn small_rounds_of_collection_leave_little_garbage_and_then_nothing_to_do() {
+    let sim = SimDisk::new();
+    let options = Options::default().segment_bytes(8 << 10).block_bytes(512);
+    let space = open(&sim, options.clone()).unwrap();
+    let mut twin = Vec::new();
+    for number in 0..400 {
+        let data = bytes_of(number, 1_000);
+        space.append(&data).unwrap();
+        twin.extend(data);
+    }
+    for number in 0..160 {
+        let at = number * 7919 % 230_000;
+        space.collapse_range(at, 1_000).unwrap();
+        let start = usize::try_from(at).unwrap();
+        twin.drain(start..start + 1_000);
+    }
+    space.sync().unwrap();
+    let before = space.stats();
+    let used = |stats: &gabion_flex::SpaceStats| {
+        u64::from(stats.segments - stats.segments_free) * stats.segment_bytes
+    };
+    let round = Round {
+        segments: 3,
+        garbage_parts: 4,
+    };
+    let (mut moved, mut rounds) = (0, 0);
+    let room = space.room();
+    while let Some(bytes) = space.collect_some(round).unwrap() {
+        assert!(bytes <= 3 * (8 << 10) * 28 / 32, "{bytes} bytes in a round");
+        (moved, rounds) = (moved + bytes, rounds + 1);
+        assert!(rounds < 100, "rounds come to an end");
+    }
+    let after = space.stats();
+    assert!(
+        rounds > 5 && moved > 50_000,
+        "{rounds} rounds, {moved} bytes"
+    );
+    assert_eq!(after.moved_bytes - before.moved_bytes, moved);
+    assert!(used(&after) < used(&before) && space.room() > room);
+    // An eighth of garbage in each segment at most, and two that are open.
+    let most = after.live_bytes * 8 / 7 + 2 * (8 << 10);
+    let footers = used(&after) / 8;
+    assert!(used(&after) <= most + footers, "{after:?}");
+    assert_eq!(space.collect_some(round).unwrap(), None);
+    assert_eq!(read_all(&space).unwrap(), twin);
+    drop(space);
+    let space = open(&sim, options).unwrap();
+    assert_eq!(read_all(&space).unwrap(), twin, "rounds are durable");
 }

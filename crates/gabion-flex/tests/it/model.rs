@@ -45,6 +45,7 @@ fn run(seed: u64, steps: u64, totals: &mut Totals) {
             Step::Sync => space.sync().unwrap(),
             Step::Checkpoint => space.checkpoint().unwrap(),
             Step::Collect => drop(space.collect_garbage().unwrap()),
+            Step::CollectSome(round) => drop(space.collect_some(*round).unwrap()),
             Step::Defrag(offset, len) => match space.defrag(*offset, *len) {
                 Err(gabion_flex::Error::Full { .. }) if capacity.is_some() => totals.full += 1,
                 result => result.unwrap(),

@@ -116,6 +116,7 @@ impl Recording {
                 Step::Sync => space.sync(),
                 Step::Checkpoint => space.checkpoint(),
                 Step::Collect => space.collect_garbage().map(drop),
+                Step::CollectSome(round) => space.collect_some(*round).map(drop),
                 Step::Defrag(offset, len) => space.defrag(*offset, *len),
                 Step::Reopen => {
                     space.sync().unwrap();

@@ -1,6 +1,6 @@
 //! Random steps on a space and on its naive twin, a vector of bytes.
 
-use gabion_flex::{Edit, FlexSpace, Options, Result};
+use gabion_flex::{Edit, FlexSpace, Options, Result, Round};
 
 pub(crate) use gabion_media::seeded::{Context, Random, each_seed, setting};
 
@@ -90,6 +90,7 @@ pub(crate) enum Step {
     Checkpoint,
     Defrag(u64, u64),
     Collect,
+    CollectSome(Round),
     /// Close and open again, after a sync.
     Reopen,
 }
@@ -113,6 +114,10 @@ pub(crate) fn next_step(random: &mut Random, shape: &Shape, len: u64) -> Step {
             2 => Step::Collect,
             3 => Step::Reopen,
             4 => Step::Defrag(random.below(len), random.below(len)),
+            5 => Step::CollectSome(Round {
+                segments: u32::try_from(1 + random.below(4)).unwrap(),
+                garbage_parts: u32::try_from(1 + random.below(12)).unwrap(),
+            }),
             _ => Step::Sync,
         };
     }
