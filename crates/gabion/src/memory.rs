@@ -17,6 +17,9 @@
 //! by a twentieth before writers stop, and by what those writes add that were let pass before; the
 //! cache leaves them that, too.
 //!
+//! In FlexDB, the indexes of its spaces, their trees and buffers, and what it keeps for snapshots,
+//! stand for the tables; its MemTables have half of the budget more, at which writers stop.
+//!
 //! Not counted: what users hold (values, and the blocks under a cursor after the cache gave them
 //! up), the system's pages of mapped tables and of the log, and the fixed parts of buckets and of
 //! the cache, which are below two hundredths of what is counted.
@@ -56,6 +59,11 @@ impl Memory {
         })
     }
 
+    /// What MemTables take their memory from.
+    pub(crate) fn pool(&self) -> &Arc<ChunkPool> {
+        &self.pool
+    }
+
     /// The ceiling.
     pub(crate) fn bytes_max(&self) -> u64 {
         self.bytes_max
@@ -67,7 +75,7 @@ impl Memory {
         self.tables.fetch_add(bytes, Ordering::Relaxed);
         TableMemory {
             memory: Arc::clone(self),
-            bytes,
+            bytes: AtomicU64::new(bytes),
         }
     }
 
@@ -106,17 +114,43 @@ impl fmt::Debug for Memory {
     }
 }
 
-/// The memory of an open table, counted as long as this lives.
+/// The memory of an open table, or of something else that reads need, counted as long as this
+/// lives.
 #[derive(Debug)]
 pub(crate) struct TableMemory {
     memory: Arc<Memory>,
-    bytes: u64,
+    bytes: AtomicU64,
+}
+
+impl TableMemory {
+    /// Bytes that are counted.
+    pub(crate) fn bytes(&self) -> u64 {
+        // ORDER: Relaxed, as above.
+        self.bytes.load(Ordering::Relaxed)
+    }
+
+    /// Counts so many bytes from now on.
+    pub(crate) fn set(&self, bytes: u64) {
+        // ORDER: Relaxed (both), as above.
+        let old = self.bytes.swap(bytes, Ordering::Relaxed);
+        let tables = &self.memory.tables;
+        tables.fetch_add(bytes.wrapping_sub(old), Ordering::Relaxed);
+    }
+
+    /// Counts so many bytes more.
+    pub(crate) fn add(&self, bytes: u64) {
+        // ORDER: Relaxed (both), as above.
+        self.bytes.fetch_add(bytes, Ordering::Relaxed);
+        self.memory.tables.fetch_add(bytes, Ordering::Relaxed);
+    }
 }
 
 impl Drop for TableMemory {
     fn drop(&mut self) {
         // ORDER: Relaxed, as above.
-        self.memory.tables.fetch_sub(self.bytes, Ordering::Relaxed);
+        self.memory
+            .tables
+            .fetch_sub(*self.bytes.get_mut(), Ordering::Relaxed);
     }
 }
 
@@ -136,6 +170,9 @@ mod tests {
         let third = memory.hold_table(900);
         assert_eq!((memory.memtable_budget(), memory.cache_room()), (100, 0));
         assert_eq!(memory.tables(), 1700);
+        third.set(100);
+        third.add(50);
+        assert_eq!((memory.tables(), third.bytes()), (950, 150));
         drop((first, third));
         assert_eq!((memory.memtable_budget(), memory.cache_room()), (400, 300));
         drop(second);

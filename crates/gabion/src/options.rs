@@ -377,7 +377,9 @@ pub struct Options {
     /// [`DEFAULT_CACHE_BYTES`].
     pub cache_bytes: u64,
     /// Ceiling in bytes for MemTables, for indexes and filters of open tables, and for the block
-    /// cache together, in WipDB. Open tables come first, since no read can do without them.
+    /// cache together, in WipDB and FlexDB; in the latter, indexes, trees and buffers of spaces and
+    /// what snapshots need stand for the tables, and MemTables have half of their budget more, at
+    /// which writers stop. Open tables come first, since no read can do without them.
     /// MemTables have [`Options::memtable_budget_bytes`], or what the tables leave, but at least a
     /// quarter of that. The cache has the rest, up to [`Options::cache_bytes`], and gives blocks
     /// up when the others grow. When tables leave less than that quarter the ceiling is passed,
@@ -400,9 +402,10 @@ pub struct Options {
     /// background work as it falls due, which makes a store deterministic. Default:
     /// [`DEFAULT_BACKGROUND_THREADS`].
     pub background_threads: usize,
-    /// Bytes that flushes, compactions and splits may write per second; 0: no limit. Flushes come
-    /// first, then compactions of full levels. The limit gives way where writers would be stopped:
-    /// a store that is written to faster than this flushes as fast as it must. Default: 0.
+    /// Bytes that flushes, compactions and splits, or merges and collections of garbage, may
+    /// write per second; 0: no limit. Flushes come first, then compactions of full levels. The
+    /// limit gives way where writers would be stopped: a store that is written to faster than this
+    /// flushes as fast as it must. Default: 0.
     pub background_bytes_per_second_max: u64,
     /// Whether single writes of several threads run side by side or one behind the other. Default:
     /// side by side with more than [`DEFAULT_PROCESSORS_OF_ONE_LANE`] processors.

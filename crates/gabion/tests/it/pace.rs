@@ -3,14 +3,18 @@
 
 use std::time::Duration;
 
-use gabion::{Clock, Options};
+use gabion::{Clock, Engine, Options};
 use gabion_media::{Disk, SimDisk};
 
 use crate::support::{KEYSPACES, Operation, Subject, Twin, assert_twin, bytes_of, small_options};
 
+/// Engines with a background that writes.
+const ENGINES: [Engine; 2] = [Engine::Wip, Engine::Flex];
+
 /// A store whose background may write next to nothing.
-fn crawling(clock: &Clock, threads: usize) -> Options {
+fn crawling(engine: Engine, clock: &Clock, threads: usize) -> Options {
     small_options()
+        .engine(engine)
         .memtable_budget_bytes(1 << 20)
         .log_bytes_max(64 << 20)
         .bucket_bytes(256 << 10)
@@ -34,8 +38,11 @@ fn put(subject: &Subject, twin: &mut Twin, bytes: u64) {
 /// No token ever comes, and more is written than memory holds.
 #[test]
 fn writers_do_not_wait_for_tokens() {
-    for threads in [1, 2, 3] {
-        let options = crawling(&Clock::manual(), threads);
+    for (engine, threads) in ENGINES
+        .iter()
+        .flat_map(|engine| [1, 2, 3].map(|n| (*engine, n)))
+    {
+        let options = crawling(engine, &Clock::manual(), threads);
         let sim = SimDisk::new();
         let subject = Subject::open(&Disk::simulated(&sim), &options).unwrap();
         let mut twin = Twin::new(KEYSPACES.len());
@@ -49,8 +56,11 @@ fn writers_do_not_wait_for_tokens() {
 /// Jobs that wait for tokens end, and leave nothing behind.
 #[test]
 fn a_store_is_closed_while_its_jobs_wait() {
-    for threads in [1, 2, 3] {
-        let options = crawling(&Clock::manual(), threads);
+    for (engine, threads) in ENGINES
+        .iter()
+        .flat_map(|engine| [1, 2, 3].map(|n| (*engine, n)))
+    {
+        let options = crawling(engine, &Clock::manual(), threads);
         let sim = SimDisk::new();
         let disk = Disk::simulated(&sim);
         let subject = Subject::open(&disk, &options).unwrap();
@@ -71,12 +81,16 @@ fn a_store_is_closed_while_its_jobs_wait() {
 /// flush does not end; with time it does.
 #[test]
 fn the_background_writes_what_the_rate_allows() {
+    ENGINES.into_iter().for_each(write_at_a_rate);
+}
+
+fn write_at_a_rate(engine: Engine) {
     const RATE: u64 = 256 << 10;
     // Two jobs may each have written a step and what ends a table without having asked for it.
     const UNASKED: u64 = 256 << 10;
     let clock = Clock::manual();
     // So much room that nothing presses writers.
-    let options = crawling(&clock, 2)
+    let options = crawling(engine, &clock, 2)
         .memtable_budget_bytes(8 << 20)
         .space_amplification_max(f64::INFINITY)
         .background_bytes_per_second_max(RATE);

@@ -4,7 +4,7 @@ use std::ops::Bound;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use gabion::{Clock, Db, Durability, Options};
+use gabion::{Clock, Db, Durability, Engine, Options};
 use gabion_media::{Disk, SimDisk, Tear};
 
 use crate::support::{
@@ -593,4 +593,88 @@ fn neighbours_are_joined_under_readers_and_writers() {
     db.close().unwrap();
     let db = Db::open_on(Disk::simulated(&sim), options).unwrap();
     assert_eq!(left(&db), expected);
+}
+
+/// Bytes of the files of FlexDB's spaces, without what was given back within them.
+fn space_file_bytes(sim: &SimDisk) -> u64 {
+    let names = sim.names();
+    let files = names.iter().filter(|name| name.ends_with("DATA"));
+    files
+        .filter_map(|name| sim.raw(name))
+        .map(|bytes| {
+            bytes
+                .chunks(512)
+                .filter(|part| part.iter().any(|b| *b != 0))
+                .count() as u64
+        })
+        .sum::<u64>()
+        * 512
+}
+
+/// Overwrites and removes most of a FlexDB store, in all keyspaces.
+fn make_holes(subject: &Subject, twin: &mut Twin, random: &mut Random) {
+    for number in 0..6_000_u64 {
+        let key = format!("{:05}", random.below(2_000)).into_bytes();
+        let value = (number < 4_000 || random.one_in(3)).then(|| bytes_of(number, 120));
+        let operation = Operation::new(random.index(KEYSPACES.len()), key, value);
+        subject
+            .write(std::slice::from_ref(&operation), None)
+            .unwrap();
+        twin.apply(&operation);
+    }
+}
+
+#[test]
+fn a_flexdb_at_rest_has_little_garbage_and_a_short_log() {
+    for threads in [0, 2] {
+        let clock = Clock::manual();
+        let options = small_options()
+            .engine(Engine::Flex)
+            .memtable_budget_bytes(128 << 10)
+            .log_bytes_max(256 << 10)
+            .background_threads(threads)
+            .clock(clock.clone());
+        let sim = SimDisk::recording();
+        let subject = Subject::open(&Disk::simulated(&sim), &options).unwrap();
+        let mut twin = Twin::new(KEYSPACES.len());
+        make_holes(&subject, &mut twin, &mut Random::new(base_seed()));
+        subject.db.flush().unwrap();
+        let full = space_file_bytes(&sim);
+        if threads == 0 {
+            subject.db.wait_idle().unwrap();
+        } else {
+            // Nobody asks for it; the time alone does.
+            let rests = |stats: &gabion::Stats| stats.written.gc > 0 && stats.log_bytes <= 16 << 10;
+            while !rests(&subject.db.stats()) {
+                clock.advance(Duration::from_secs(1));
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            subject.db.wait_idle().unwrap();
+        }
+        let stats = subject.db.stats();
+        assert!(stats.written.gc > 0, "garbage was collected");
+        assert!(stats.log_bytes <= 16 << 10, "{} bytes", stats.log_bytes);
+        let live = stats.live_bytes;
+        // Segments of 16 KiB: the open ones of three spaces, their footers and reserves.
+        let most = live * 8 / 7 + live / 8 + 3 * 6 * (16 << 10);
+        let files = space_file_bytes(&sim);
+        assert!(files <= most, "{files} bytes for {live}, {full} before");
+        assert!(files < full, "{files} of {full} bytes");
+        for _ in 0..3 {
+            clock.advance(Duration::from_secs(100));
+            subject.db.wait_idle().unwrap();
+        }
+        assert_eq!(
+            subject.db.stats().written,
+            stats.written,
+            "what rests is left alone"
+        );
+        assert_twin(&subject.db, &twin);
+        let killed = sim.process_kill(sim.ops());
+        drop(subject);
+        for image in [killed, sim] {
+            let subject = Subject::open(&Disk::simulated(&image), &options).unwrap();
+            assert_twin(&subject.db, &twin);
+        }
+    }
 }

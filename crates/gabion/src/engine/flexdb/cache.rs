@@ -7,7 +7,8 @@
 //! out. What readers still hold stays with them.
 //!
 //! # Invariant
-//! - C1. The bytes of the forms are at most `bytes_max` whenever nobody is filling.
+//! - C1. The bytes of the forms are at most what the options allow and the rest of the store
+//!   leaves, whenever nobody is filling and [`Cache::shrink`] was called since the rest grew.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
@@ -17,6 +18,7 @@ use parking_lot::Mutex;
 use super::index::Index;
 use super::interval::Interval;
 use crate::engine::counters::Tally;
+use crate::memory::Memory;
 
 /// An interval is not cached when it takes more than this part of the cache.
 const LARGEST_PART: u64 = 8;
@@ -46,6 +48,7 @@ impl CachedBytes {
 #[derive(Debug)]
 pub(super) struct Cache {
     bytes_max: u64,
+    memory: Arc<Memory>,
     bytes: CachedBytes,
     hits: Tally,
     misses: Tally,
@@ -61,14 +64,25 @@ struct Hand {
 }
 
 impl Cache {
-    pub(super) fn new(bytes_max: u64) -> Cache {
+    pub(super) fn new(bytes_max: u64, memory: &Arc<Memory>) -> Cache {
         Cache {
             bytes_max,
+            memory: Arc::clone(memory),
             bytes: CachedBytes::default(),
             hits: Tally::default(),
             misses: Tally::default(),
             hand: Mutex::default(),
         }
+    }
+
+    /// Bytes that the forms may have now.
+    fn room(&self) -> u64 {
+        self.bytes_max.min(self.memory.cache_room())
+    }
+
+    /// The memory that the cache shares with the rest of the store.
+    pub(super) fn memory(&self) -> &Arc<Memory> {
+        &self.memory
     }
 
     /// The sum to which an index adds its forms.
@@ -92,24 +106,25 @@ impl Cache {
 
     /// Whether an interval may be cached at all.
     pub(super) fn takes(&self, interval: &Interval) -> bool {
-        interval.memory_bytes() <= self.bytes_max / LARGEST_PART
+        interval.memory_bytes() <= self.room() / LARGEST_PART
     }
 
     /// Whether an interval can be cached and nothing has to go for it.
     pub(super) fn has_room_for(&self, interval: &Interval) -> bool {
-        self.takes(interval) && self.bytes() + interval.memory_bytes() <= self.bytes_max
+        self.takes(interval) && self.bytes() + interval.memory_bytes() <= self.room()
     }
 
     /// Takes out forms until the others keep to the budget. The caller holds no lock of an index.
     pub(super) fn shrink(&self) {
-        if self.bytes() <= self.bytes_max {
+        let room = self.room();
+        if self.bytes() <= room {
             return;
         }
         let mut hand = self.hand.lock();
         // Twice round at most, after the round that has begun: the first time may only find that
         // all were read.
         let mut rounds = 3;
-        while self.bytes() > self.bytes_max && rounds > 0 {
+        while self.bytes() > room && rounds > 0 {
             let Hand {
                 indexes,
                 index,
@@ -145,6 +160,7 @@ mod tests {
     use super::super::index::{New, Seek};
     use super::super::interval::{parse, put_pair};
     use super::*;
+    use crate::engine::memtable::ChunkPool;
 
     fn interval(key: &[u8]) -> Arc<Interval> {
         let mut bytes = Vec::new();
@@ -183,7 +199,8 @@ mod tests {
     #[test]
     fn the_budget_is_kept_and_what_is_read_stays() {
         let one = interval(b"0123456").memory_bytes();
-        let cache = Cache::new(100 * one);
+        let memory = Memory::new(150 * one, 50 * one, &ChunkPool::new(0));
+        let cache = Cache::new(1_000 * one, &memory);
         let indexes = [index(&cache, 2_000), index(&cache, 500)];
         fill(&cache, &indexes[1], 77);
         for number in 0..2_000 {
@@ -195,5 +212,9 @@ mod tests {
         }
         assert!(cache.bytes() > 60 * one, "{}", cache.bytes() / one);
         assert!(!cache.has_room_for(&interval(&[7; 13 * 200])));
+        // What others need of the memory, the cache gives up.
+        let _others = memory.hold_table(70 * one);
+        cache.shrink();
+        assert!(cache.bytes() <= 30 * one && cache.bytes() > 0);
     }
 }

@@ -25,9 +25,12 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use gabion_flex::Round;
+
 use super::generation::{Generation, Layer};
 use super::index::Seek;
 use super::layout::Root;
+use super::pace::STEP_BYTES;
 use super::partition::{Change, Held, Partition, Reader};
 use super::{Flex, Keyspace};
 use crate::engine::memtable::MemCursor;
@@ -44,6 +47,12 @@ const CHANGE_BYTES_MAX: usize = 64 << 10;
 
 /// Writes of a keyspace that are worth several threads.
 const SHARED_MIN: usize = 1_000;
+
+/// After a compaction, segments have less garbage than a sixteenth.
+const COMPACTED: Round = Round {
+    segments: 8,
+    garbage_parts: 2,
+};
 
 /// Ranges for each of these threads, so that none is left over with much to do.
 const RANGES_PER_THREAD: usize = 4;
@@ -65,19 +74,22 @@ impl Flex {
         let protected = self.snapshots.protect(|| max_seq);
         let notes = protected.stripe(max_seq) != Some(0);
         let keyspaces = self.keyspaces.load();
-        merge_layers(
-            &keyspaces,
+        let pay = |bytes| self.pace.pay(bytes, || self.is_pressed());
+        let job = Job {
             generation,
             notes,
-            self.options.background_threads,
-        )?;
+            pay: &pay,
+        };
+        job.merge_layers(&keyspaces, self.options.background_threads)?;
         self.change_view(|view| {
             view.waiting.pop();
             if notes {
                 view.past.insert(0, Arc::clone(generation));
             }
         });
+        self.fold_past();
         self.forget_past();
+        self.fit_memory();
         self.counters.flushes.add(1);
         for keyspace in keyspaces.iter() {
             keyspace.partition.sync()?;
@@ -118,6 +130,20 @@ impl Flex {
         }
     }
 
+    /// Lets past generations take no more memory than the readers of today need. The caller holds
+    /// the merge lock.
+    fn fold_past(&self) {
+        let view = self.view.load_full();
+        if view.past.is_empty() {
+            return;
+        }
+        // Outside of the lock of the view, since it takes its time. Readers only become fewer, and
+        // only a merge adds to the past: at worst something stays that is forgotten next.
+        let readers = self.snapshots.protect(|| SEQ_MAX);
+        let folded = view.folded_past(&readers);
+        self.change_view(|view| view.past = folded);
+    }
+
     /// Lets go of past generations that no reader needs.
     pub(super) fn forget_past(&self) {
         let oldest = self.snapshots.protect(|| SEQ_MAX).last_of(0);
@@ -139,12 +165,18 @@ impl Flex {
         let mut changed = false;
         while let Some(key) = at.filter(|key| upper.is_none_or(|upper| &**key < upper)) {
             self.health.check_writable()?;
-            let _lock = self.merge_lock.lock();
+            let lock = self.merge_lock.lock();
             let held = keyspace.partition.interval(Seek::At(&key), Reader::Merge)?;
             let done = keyspace.partition.defragment(&held);
-            changed |= done.map_err(|error| self.record(error))?;
+            let done = done.map_err(|error| self.record(error))?;
+            changed |= done;
             at = held.place.upper().map(<[u8]>::to_vec);
+            drop(lock);
+            if done {
+                self.pace.pay(held.place.len(), || false);
+            }
         }
+        self.collect_all(keyspace)?;
         let _lock = self.merge_lock.lock();
         // What is free goes back to the file system with a checkpoint only.
         let saved = keyspace.partition.checkpoint();
@@ -153,6 +185,21 @@ impl Flex {
             self.counters.compactions.add(1);
         }
         Ok(())
+    }
+
+    /// Collects the garbage of a keyspace's space, as far as it is worth it.
+    fn collect_all(&self, keyspace: &Keyspace) -> Result<()> {
+        loop {
+            self.health.check_writable()?;
+            let lock = self.merge_lock.lock();
+            let moved = keyspace.partition.collect(COMPACTED);
+            let moved = moved.map_err(|error| self.record(error))?;
+            drop(lock);
+            match moved {
+                Some(moved) => self.pace.pay(moved, || false),
+                None => return Ok(()),
+            }
+        }
     }
 }
 
@@ -164,43 +211,49 @@ fn remove_log(syncer: &LogSyncer, tail: u64) {
     }
 }
 
-/// Merges the layers of a generation, by several threads if they are large.
-fn merge_layers(
-    keyspaces: &[Arc<Keyspace>],
-    generation: &Generation,
+/// The merge of a generation.
+struct Job<'m> {
+    generation: &'m Generation,
+    /// Whether somebody needs what is overwritten.
     notes: bool,
-    threads: usize,
-) -> Result<()> {
-    let layers = generation.layers();
-    let mut merges = Vec::new();
-    for (keyspace, layer) in keyspaces.iter().zip(layers.iter()) {
-        if layer.is_empty() {
-            continue;
+    /// Called with what was written, to keep to the limit.
+    pay: &'m (dyn Fn(u64) + Sync),
+}
+
+impl Job<'_> {
+    /// Merges all layers, by several threads if they are large.
+    fn merge_layers(&self, keyspaces: &[Arc<Keyspace>], threads: usize) -> Result<()> {
+        let layers = self.generation.layers();
+        let mut merges = Vec::new();
+        for (keyspace, layer) in keyspaces.iter().zip(layers.iter()) {
+            if layer.is_empty() {
+                continue;
+            }
+            // Small ones are not worth a thread; besides, a store without threads stays
+            // deterministic.
+            let borders = match threads > 1 && layer.table.items() >= SHARED_MIN {
+                true => keyspace
+                    .partition
+                    .index()
+                    .borders(threads * RANGES_PER_THREAD),
+                false => Vec::new(),
+            };
+            let ends = borders.iter().cloned().map(Some).chain([None]);
+            let begins = std::iter::once(Vec::new()).chain(borders.iter().cloned());
+            merges.extend(begins.zip(ends).map(|(begin, end)| Merge {
+                job: self,
+                keyspace,
+                layer,
+                begin,
+                end,
+            }));
         }
-        // Small ones are not worth a thread; besides, a store without threads stays deterministic.
-        let borders = match threads > 1 && layer.table.items() >= SHARED_MIN {
-            true => keyspace
-                .partition
-                .index()
-                .borders(threads * RANGES_PER_THREAD),
-            false => Vec::new(),
-        };
-        let ends = borders.iter().cloned().map(Some).chain([None]);
-        let begins = std::iter::once(Vec::new()).chain(borders.iter().cloned());
-        merges.extend(begins.zip(ends).map(|(begin, end)| Merge {
-            keyspace,
-            generation,
-            layer,
-            notes,
-            begin,
-            end,
-        }));
+        let result = run_all(&merges, threads);
+        for keyspace in keyspaces {
+            keyspace.partition.index().prune();
+        }
+        result
     }
-    let result = run_all(&merges, threads);
-    for keyspace in keyspaces {
-        keyspace.partition.index().prune();
-    }
-    result
 }
 
 /// Runs merges of different ranges, by so many threads at most.
@@ -237,11 +290,9 @@ fn run_all(merges: &[Merge<'_>], threads: usize) -> Result<()> {
 /// The merge of one keyspace's writes in a range of keys, which begins and ends where leaves of the
 /// index begin.
 struct Merge<'m> {
+    job: &'m Job<'m>,
     keyspace: &'m Arc<Keyspace>,
-    generation: &'m Generation,
     layer: &'m Layer,
-    /// Whether somebody needs what is overwritten.
-    notes: bool,
     begin: Vec<u8>,
     end: Option<Vec<u8>>,
 }
@@ -256,26 +307,34 @@ impl Merge<'_> {
         cursor.seek(&self.begin);
         let deletes = self.layer.deletes();
         let mut at = self.begin.clone();
+        let mut unpaid = 0;
         while let Some(start) = next_key(&cursor, &deletes, &at) {
             if self.end.as_ref().is_some_and(|end| start >= *end) {
                 break;
             }
-            match self.step(&mut cursor, &deletes, &start)? {
+            let (written, next) = self.step(&mut cursor, &deletes, &start)?;
+            unpaid += written;
+            if unpaid >= STEP_BYTES {
+                (self.job.pay)(std::mem::take(&mut unpaid));
+            }
+            match next {
                 Some(next) => at = next,
                 None => break,
             }
         }
+        (self.job.pay)(unpaid);
+        self.partition().count_memory();
         Ok(())
     }
 
-    /// Merges what concerns the interval of `start`, or a part of it; returns the first key that is
-    /// left, `None` at the end of all keys.
+    /// Merges what concerns the interval of `start`, or a part of it; returns how many bytes were
+    /// written, and the first key that is left, `None` at the end of all keys.
     fn step(
         &self,
         cursor: &mut MemCursor,
         deletes: &Fragments,
         start: &[u8],
-    ) -> Result<Option<Vec<u8>>> {
+    ) -> Result<(u64, Option<Vec<u8>>)> {
         let place = self.partition().find(start);
         let upper = place.upper();
         let written = cursor.valid() && upper.is_none_or(|upper| cursor.key() < upper);
@@ -288,19 +347,19 @@ impl Merge<'_> {
             };
             *place.lower() == *start && covers_end
         };
-        if !self.notes && !written && deletes.find(start).is_some_and(whole) {
+        if !self.job.notes && !written && deletes.find(start).is_some_and(whole) {
             if place.len() > 0 && !self.partition().clear(&place)? {
-                return Ok(Some(start.to_vec()));
+                return Ok((0, Some(start.to_vec())));
             }
-            return Ok(upper.map(<[u8]>::to_vec));
+            return Ok((0, upper.map(<[u8]>::to_vec)));
         }
         let held = self.partition().interval(Seek::At(start), Reader::Merge)?;
         let (changes, next) = self.changes(cursor, deletes, &held, start);
-        if self.notes {
+        if self.job.notes {
             self.note(&held, &changes);
         }
-        self.partition().change(&held, &changes)?;
-        Ok(next)
+        let written = self.partition().change(&held, &changes)?;
+        Ok((written, next))
     }
 
     /// The changes of an interval from `start` on, at most so many that readers do not wait long,
@@ -354,7 +413,7 @@ impl Merge<'_> {
             let value = is_there.then(|| Slice::new(interval.value_bytes(at)));
             bytes += self.layer.note_image(&change.key, value);
         }
-        self.generation.add_image_bytes(bytes);
+        self.job.generation.add_image_bytes(bytes);
     }
 }
 

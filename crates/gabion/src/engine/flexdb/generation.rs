@@ -13,6 +13,12 @@
 //! reader may see decides. If none has, what the space holds decides, unless generations newer than
 //! the reader's number have images of the key: then the image of the oldest of them does. Images
 //! are looked at after the space, and are noted before the space changes.
+//!
+//! # How much of the past is kept
+//! A merged generation between whose writes no reader stands is of use for its images only, and two
+//! neighbours are as good as one that has the older image of each key. So merges fold them, and
+//! what a reader costs is one image of each key that changed since, however often: a snapshot can
+//! cost the memory of the store as it was, not more.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -23,13 +29,17 @@ use arc_swap::ArcSwap;
 use parking_lot::RwLock;
 
 use crate::Slice;
-use crate::engine::memtable::{ChunkPool, KeepOrder, MemTable};
+use crate::engine::memtable::{KeepOrder, MemTable};
 use crate::engine::range_deletes::Fragments;
 use crate::engine::snapshots::Protected;
-use crate::types::{Kind, Seq};
+use crate::memory::{Memory, TableMemory};
+use crate::types::{Kind, SEQ_MAX, Seq};
 
 /// Memory that a version takes beside its key and value, roughly.
 const VERSION_BYTES: u64 = 48;
+
+/// Images that are taken over under one lock of those that have them.
+const ABSORBED_MAX: usize = 256;
 
 /// What a generation says about a key.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -44,18 +54,71 @@ pub(super) struct Layer {
     pub(super) table: MemTable,
     deletes: ArcSwap<Fragments>,
     has_deletes: AtomicBool,
-    images: RwLock<BTreeMap<Vec<u8>, Option<Slice>>>,
-    has_images: AtomicBool,
+    images: Arc<Images>,
+}
+
+/// What the space held of keys before they changed.
+#[derive(Default)]
+struct Images {
+    by_key: RwLock<BTreeMap<Vec<u8>, Option<Slice>>>,
+    any: AtomicBool,
+}
+
+impl Images {
+    /// Notes an image unless there is one of the key; returns the bytes that it takes.
+    fn note(&self, key: &[u8], value: Option<Slice>) -> u64 {
+        let mut images = self.by_key.write();
+        if images.contains_key(key) {
+            return 0;
+        }
+        let bytes = key.len() as u64 + value.as_ref().map_or(0, |value| value.len() as u64);
+        images.insert(key.to_vec(), value);
+        // ORDER: Release pairs with the Acquire in `is_empty`.
+        self.any.store(true, Ordering::Release);
+        bytes + VERSION_BYTES
+    }
+
+    fn is_empty(&self) -> bool {
+        // ORDER: Acquire pairs with the Release in `note`.
+        !self.any.load(Ordering::Acquire)
+    }
+
+    /// Notes the images of a newer generation; returns the bytes that they take more. Readers get
+    /// their turn after some keys.
+    fn absorb(&self, newer: &Images) -> u64 {
+        let mut bytes = 0;
+        let mut last: Option<Vec<u8>> = None;
+        loop {
+            let from = last.as_deref().map_or(Bound::Unbounded, Bound::Excluded);
+            let images = newer.by_key.read();
+            let range = images.range::<[u8], _>((from, Bound::Unbounded));
+            let part: Vec<_> = range
+                .take(ABSORBED_MAX)
+                .map(|(key, value)| (key.clone(), value.clone()))
+                .collect();
+            drop(images);
+            for (key, value) in &part {
+                bytes += self.note(key, value.clone());
+            }
+            match part.into_iter().next_back() {
+                Some((key, _)) => last = Some(key),
+                None => return bytes,
+            }
+        }
+    }
 }
 
 impl Layer {
-    fn new(pool: &Arc<ChunkPool>, keep: KeepOrder) -> Layer {
+    fn new(memory: &Memory, keep: KeepOrder) -> Layer {
+        Layer::with_images(memory, keep, Arc::default())
+    }
+
+    fn with_images(memory: &Memory, keep: KeepOrder, images: Arc<Images>) -> Layer {
         Layer {
-            table: MemTable::with_order(pool, 0, keep, 0),
+            table: MemTable::with_order(memory.pool(), 0, keep, 0),
             deletes: ArcSwap::default(),
             has_deletes: AtomicBool::new(false),
-            images: RwLock::default(),
-            has_images: AtomicBool::new(false),
+            images,
         }
     }
 
@@ -101,24 +164,15 @@ impl Layer {
 
     /// Notes what the space holds of a key that is about to change. The first note counts.
     pub(super) fn note_image(&self, key: &[u8], value: Option<Slice>) -> u64 {
-        let mut images = self.images.write();
-        if images.contains_key(key) {
-            return 0;
-        }
-        let bytes = key.len() as u64 + value.as_ref().map_or(0, |value| value.len() as u64);
-        images.insert(key.to_vec(), value);
-        // ORDER: Release pairs with the Acquire in `image`.
-        self.has_images.store(true, Ordering::Release);
-        bytes + VERSION_BYTES
+        self.images.note(key, value)
     }
 
     /// What the space held of a key before it changed, if it has.
     pub(super) fn image(&self, key: &[u8]) -> Option<Option<Slice>> {
-        // ORDER: Acquire pairs with the Release in `note_image`.
-        if !self.has_images.load(Ordering::Acquire) {
+        if self.images.is_empty() {
             return None;
         }
-        self.images.read().get(key).cloned()
+        self.images.by_key.read().get(key).cloned()
     }
 
     /// The images of keys in a range.
@@ -127,12 +181,11 @@ impl Layer {
         lower: &[u8],
         upper: Option<&[u8]>,
     ) -> Vec<(Vec<u8>, Option<Slice>)> {
-        // ORDER: Acquire pairs with the Release in `note_image`.
-        if !self.has_images.load(Ordering::Acquire) || upper.is_some_and(|upper| upper <= lower) {
+        if self.images.is_empty() || upper.is_some_and(|upper| upper <= lower) {
             return Vec::new();
         }
         let upper = upper.map_or(Bound::Unbounded, Bound::Excluded);
-        let images = self.images.read();
+        let images = self.images.by_key.read();
         let range = images.range::<[u8], _>((Bound::Included(lower), upper));
         range
             .map(|(key, value)| (key.clone(), value.clone()))
@@ -146,13 +199,15 @@ pub(super) struct Generation {
     pub(super) number: u64,
     /// No write of the generation is in an older segment of the log.
     pub(super) first_segment: u64,
-    pool: Arc<ChunkPool>,
+    memory: Arc<Memory>,
     keep: KeepOrder,
     /// By keyspace.
     layers: ArcSwap<Vec<Arc<Layer>>>,
     /// Keys, values and what comes with them.
     bytes: AtomicU64,
-    image_bytes: AtomicU64,
+    images: Arc<TableMemory>,
+    /// The number of the oldest write.
+    min_seq: AtomicU64,
     /// The number of the newest write.
     max_seq: AtomicU64,
 }
@@ -161,19 +216,55 @@ impl Generation {
     pub(super) fn new(
         number: u64,
         first_segment: u64,
-        pool: &Arc<ChunkPool>,
+        memory: &Arc<Memory>,
         keep: KeepOrder,
     ) -> Generation {
         Generation {
             number,
             first_segment,
-            pool: Arc::clone(pool),
+            memory: Arc::clone(memory),
             keep,
             layers: ArcSwap::default(),
             bytes: AtomicU64::new(0),
-            image_bytes: AtomicU64::new(0),
+            images: Arc::new(memory.hold_table(0)),
+            min_seq: AtomicU64::new(SEQ_MAX),
             max_seq: AtomicU64::new(0),
         }
+    }
+
+    /// What of a merged generation is of use to readers of moments before all of its writes: its
+    /// images.
+    pub(super) fn without_writes(&self) -> Generation {
+        let layers = self.layers.load();
+        let layers = layers.iter().map(|layer| {
+            let images = Arc::clone(&layer.images);
+            Arc::new(Layer::with_images(&self.memory, self.keep, images))
+        });
+        Generation {
+            number: self.number,
+            first_segment: self.first_segment,
+            memory: Arc::clone(&self.memory),
+            keep: self.keep,
+            layers: ArcSwap::from_pointee(layers.collect()),
+            bytes: AtomicU64::new(0),
+            images: Arc::clone(&self.images),
+            min_seq: AtomicU64::new(self.min_seq()),
+            max_seq: AtomicU64::new(self.max_seq()),
+        }
+    }
+
+    /// Takes over the images of the next newer generation, which is merged, too. No reader stands
+    /// between the writes of the two, and this one has none of its own any more.
+    pub(super) fn absorb(&self, newer: &Generation) {
+        for (keyspace, layer) in (0..).zip(newer.layers().iter()) {
+            if !layer.images.is_empty() {
+                let own = self.layer_for_writing(keyspace);
+                self.images.add(own.images.absorb(&layer.images));
+            }
+        }
+        // ORDER: Release pairs with the Acquire in `max_seq`: who takes this one for the newer one
+        // finds its images.
+        self.max_seq.fetch_max(newer.max_seq(), Ordering::Release);
     }
 
     /// The writes of a keyspace, if there may be any.
@@ -202,7 +293,7 @@ impl Generation {
         }
         let mut layers = self.layers.load().to_vec();
         while layers.len() <= keyspace as usize {
-            layers.push(Arc::new(Layer::new(&self.pool, self.keep)));
+            layers.push(Arc::new(Layer::new(&self.memory, self.keep)));
         }
         let layer = Arc::clone(&layers[keyspace as usize]);
         self.layers.store(Arc::new(layers));
@@ -237,6 +328,8 @@ impl Generation {
         let bytes = (key.len() + value.len()) as u64 + VERSION_BYTES;
         // ORDER: Relaxed; figures for the writer, who alone changes them.
         self.bytes.fetch_add(bytes, Ordering::Relaxed);
+        // ORDER: Relaxed; those who ask come after the generation was frozen.
+        self.min_seq.fetch_min(seq, Ordering::Relaxed);
         // ORDER: Release pairs with the Acquire in `max_seq`.
         self.max_seq.fetch_max(seq, Ordering::Release);
     }
@@ -249,14 +342,18 @@ impl Generation {
 
     /// Counts bytes of images.
     pub(super) fn add_image_bytes(&self, bytes: u64) {
-        // ORDER: Relaxed, a figure.
-        self.image_bytes.fetch_add(bytes, Ordering::Relaxed);
+        self.images.add(bytes);
     }
 
     /// Bytes of images.
     pub(super) fn image_bytes(&self) -> u64 {
-        // ORDER: Relaxed, a figure.
-        self.image_bytes.load(Ordering::Relaxed)
+        self.images.bytes()
+    }
+
+    /// The number of the oldest write; above all numbers for none.
+    pub(super) fn min_seq(&self) -> Seq {
+        // ORDER: Relaxed, as in `insert`.
+        self.min_seq.load(Ordering::Relaxed)
     }
 
     /// The number of the newest write; 0 for none.
@@ -268,6 +365,11 @@ impl Generation {
     /// Whether nothing was written.
     pub(super) fn is_empty(&self) -> bool {
         self.max_seq() == 0
+    }
+
+    /// Whether there are writes, or the generation is [`Generation::without_writes`].
+    fn has_writes(&self) -> bool {
+        self.bytes() > 0
     }
 }
 
@@ -290,6 +392,28 @@ impl View {
     pub(super) fn for_reader(&self, seq: Seq) -> impl Iterator<Item = &Arc<Generation>> {
         let past = self.past.iter().filter(move |past| past.max_seq() > seq);
         self.waiting.iter().chain(past)
+    }
+
+    /// The merged generations, folded as far as these readers let them, newest first.
+    pub(super) fn folded_past(&self, readers: &Protected) -> Vec<Arc<Generation>> {
+        let stands_in = |from: Seq, to: Seq| {
+            let first = readers.stripe(from).map(|stripe| readers.last_of(stripe));
+            first.is_some_and(|first| first < to)
+        };
+        // Oldest first.
+        let mut folded: Vec<Arc<Generation>> = Vec::with_capacity(self.past.len());
+        for newer in self.past.iter().rev() {
+            let older = folded.last();
+            match older.filter(|older| !stands_in(older.min_seq(), newer.max_seq())) {
+                Some(older) => older.absorb(newer),
+                None if newer.has_writes() && !stands_in(newer.min_seq(), newer.max_seq()) => {
+                    folded.push(Arc::new(newer.without_writes()));
+                }
+                None => folded.push(Arc::clone(newer)),
+            }
+        }
+        folded.reverse();
+        folded
     }
 
     /// What waits to be merged, the oldest last.

@@ -20,7 +20,8 @@
 //! | `generation` | MemTables, and what is kept for readers of earlier moments |
 //! | `commit` | a frozen generation is merged into the spaces, the log's tail moves on |
 //! | `partition`, `index`, `interval`, `cache` | a space of pairs, and finding them |
-//! | `schedule` | threads, and writers that wait for them |
+//! | `schedule`, `pace` | threads, writers that wait for them, a limit on what they write |
+//! | `ceiling`, `rest` | memory; garbage is collected, and an idle store gives space back |
 //! | `recovery`, `layout` | open and close, the root |
 //! | `verify`, `stats` | what there is |
 //!
@@ -62,14 +63,17 @@
 //! Source: Chen, Zhong, Wu: Efficient Data Management with a Flexible Address Space, section 5.
 
 mod cache;
+mod ceiling;
 mod commit;
 mod generation;
 mod index;
 mod interval;
 mod layout;
+mod pace;
 mod partition;
 mod readpath;
 mod recovery;
+mod rest;
 mod scan;
 mod schedule;
 mod stats;
@@ -86,18 +90,20 @@ use parking_lot::Mutex;
 use super::counters::{Counters, Waits};
 use super::health::Health;
 use super::keyspaces::{Keyspaces, Named};
-use super::memtable::ChunkPool;
 use super::schedule::Schedule;
 use super::snapshots::Snapshots;
 use super::write::{self, WriteQueue};
 use crate::log::LogSyncer;
+use crate::memory::Memory;
 use crate::types::Seq;
 use crate::{Error, Options, Result};
 
 use cache::Cache;
 use generation::View;
 use layout::{Root, RootKeyspace};
+use pace::Pace;
 use partition::Partition;
+use rest::Idleness;
 use writepath::Writer;
 
 pub(super) use layout::ROOT_NAME;
@@ -131,7 +137,8 @@ pub(crate) struct Flex {
     options: Options,
     disk: Disk,
     cache: Arc<Cache>,
-    pool: Arc<ChunkPool>,
+    /// One ceiling for the memory of all that the store has.
+    memory: Arc<Memory>,
     pub(super) keyspaces: Keyspaces<Keyspace>,
     /// The newest sequence number that readers see.
     visible: AtomicU64,
@@ -153,6 +160,8 @@ pub(crate) struct Flex {
     root: Mutex<Root>,
 
     schedule: Schedule,
+    idleness: Mutex<Idleness>,
+    pace: Pace,
     counters: Counters,
     waits: Waits,
     health: Health,

@@ -24,7 +24,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use gabion_flex::{DurablePoint, Edit, FlexSpace};
+use gabion_flex::{DurablePoint, Edit, FlexSpace, Round};
 use gabion_media::Disk;
 use parking_lot::RwLockWriteGuard;
 
@@ -33,6 +33,7 @@ use super::index::{Index, New, Place, Seek};
 use super::interval::{
     BYTES_MAX, Interval, PAIRS_MAX, Pair, cuts, pair_head, parse, put_pair, tag_of,
 };
+use crate::memory::TableMemory;
 use crate::types::hash_key;
 use crate::{Error, Options, Result, Slice};
 
@@ -60,10 +61,14 @@ pub(super) struct Partition {
     space: FlexSpace,
     index: Arc<Index>,
     cache: Arc<Cache>,
+    /// What the space and the index take of the store's memory.
+    memory: TableMemory,
     /// Whether the space changed since it was synced.
     dirty: AtomicBool,
     /// Whether it changed since its tree was saved.
     unsaved: AtomicBool,
+    /// Whether garbage was collected since then.
+    collected: AtomicBool,
     /// Whether others may change the files.
     closed: AtomicBool,
     /// For messages.
@@ -138,8 +143,10 @@ impl Partition {
             index: Arc::new(Index::new(&[New::first()], cache.cached_bytes())),
             space,
             cache: Arc::clone(cache),
+            memory: cache.memory().hold_table(0),
             dirty: AtomicBool::new(false),
             unsaved: AtomicBool::new(false),
+            collected: AtomicBool::new(false),
             closed: AtomicBool::new(false),
             path,
         };
@@ -169,8 +176,33 @@ impl Partition {
             self.space.checkpoint()?;
             self.dirty.store(false, Ordering::Relaxed);
             self.unsaved.store(false, Ordering::Relaxed);
+            self.collected.store(false, Ordering::Relaxed);
         }
         Ok(())
+    }
+
+    /// Whether nothing changed since the tree was saved. The holder of the merge lock asks.
+    pub(super) fn is_saved(&self) -> bool {
+        // ORDER: Relaxed, as in `sync`.
+        !self.unsaved.load(Ordering::Relaxed)
+    }
+
+    /// Whether garbage was collected since the tree was saved. The holder of the merge lock asks.
+    pub(super) fn was_collected(&self) -> bool {
+        // ORDER: Relaxed, as in `sync`.
+        self.collected.load(Ordering::Relaxed)
+    }
+
+    /// A round of collection; returns how many bytes were moved, `None` when no segment is worth
+    /// it. The holder of the merge lock calls it.
+    pub(super) fn collect(&self, round: Round) -> Result<Option<u64>> {
+        let moved = self.space.collect_some(round)?;
+        if moved.is_some() {
+            self.begin_change();
+            // ORDER: Relaxed, as in `sync`.
+            self.collected.store(true, Ordering::Relaxed);
+        }
+        Ok(moved)
     }
 
     /// Gives the files up: what is not cached cannot be read any more.
@@ -180,9 +212,10 @@ impl Partition {
         self.space.close();
     }
 
-    /// Number of intervals, and memory of the index.
-    pub(super) fn index_size(&self) -> (usize, u64) {
-        (self.index.count(), self.index.memory_bytes())
+    /// Counts what the space and the index take of the store's memory by now.
+    pub(super) fn count_memory(&self) {
+        let bytes = self.index.memory_bytes() + self.space.memory_bytes();
+        self.memory.set(bytes);
     }
 
     pub(super) fn index(&self) -> &Index {
@@ -322,13 +355,16 @@ impl Partition {
     }
 
     /// Changes pairs of one interval, which the caller has just looked up (P2); the changes are in
-    /// the order of their keys, and all keys belong to the interval.
-    pub(super) fn change(&self, held: &Held, changes: &[Change]) -> Result<()> {
+    /// the order of their keys, and all keys belong to the interval. Returns how many bytes were
+    /// written.
+    pub(super) fn change(&self, held: &Held, changes: &[Change]) -> Result<u64> {
         let Held { place, interval } = held;
         let rewrites = self.is_fragmented(place, interval);
         let Some(plan) = Plan::new(interval, changes, rewrites) else {
-            return Ok(());
+            return Ok(0);
         };
+        let inserted = plan.steps.iter().map(|step| step.inserted.len() as u64);
+        let written = inserted.sum();
         // What was cached stays so; what was not is worth free room only.
         let cached = place.leaf.peek(place.at).is_some() || self.cache.has_room_for(interval);
         let new = self.intervals_of(place.lower(), &plan.bytes, &plan.pairs, cached);
@@ -347,7 +383,7 @@ impl Partition {
         }
         drop(alone);
         self.cache.shrink();
-        Ok(())
+        Ok(written)
     }
 
     /// Joins an interval of few pairs with the one beside it. Both together are less than what is

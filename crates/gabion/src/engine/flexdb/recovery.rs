@@ -26,7 +26,9 @@ use parking_lot::Mutex;
 use super::cache::Cache;
 use super::generation::{Generation, View};
 use super::layout::{self, Root, RootKeyspace, space_prefix};
+use super::pace::Pace;
 use super::partition::Partition;
+use super::schedule::stop_bytes;
 use super::writepath::Writer;
 use super::{Flex, Keyspace};
 use crate::engine::counters::{Counters, Waits};
@@ -38,6 +40,7 @@ use crate::engine::snapshots::{Protected, Snapshots};
 use crate::engine::write::WriteQueue;
 use crate::engine::{no_store, store_exists};
 use crate::log::{Log, LogOptions, ReplayEnd, replay_operations};
+use crate::memory::Memory;
 use crate::names::{LOCK, parse_log_name};
 use crate::types::{SEQ_MAX, Seq, hash_key};
 use crate::{Options, Result};
@@ -54,11 +57,12 @@ impl Flex {
         }
         let lock = disk.lock(LOCK)?;
         let mut root = read_or_create(&disk, &options)?;
-        let cache = Arc::new(Cache::new(options.cache_bytes));
-        let recycle = usize::try_from(options.memtable_budget_bytes).unwrap_or(usize::MAX);
-        let pool = ChunkPool::new(recycle);
+        let budget = stop_bytes(options.memtable_budget_bytes);
+        let pool = ChunkPool::new(usize::try_from(budget).unwrap_or(usize::MAX));
+        let memory = Memory::new(options.memory_ceiling(), budget, &pool);
+        let cache = Arc::new(Cache::new(options.cache_bytes, &memory));
         let keyspaces = open_keyspaces(&disk, &root, &cache, &options)?;
-        let replayed = Generation::new(1, root.log_tail, &pool, KeepOrder::of(&options));
+        let replayed = Generation::new(1, root.log_tail, &memory, KeepOrder::of(&options));
         let (end, last_seq) = replay_log(&disk, &root, &replayed)?;
 
         for log in end.seal(&disk)? {
@@ -73,11 +77,12 @@ impl Flex {
         };
         let log = Log::start(&disk, &end, &log_options)?;
         let syncer = log.syncer();
+        let pace = Pace::new(&options);
         let engine = Arc::new(Flex {
             options,
             disk,
             cache,
-            pool,
+            memory,
             keyspaces: Keyspaces::new(keyspaces),
             visible: AtomicU64::new(last_seq),
             snapshots: Snapshots::default(),
@@ -96,11 +101,14 @@ impl Flex {
             merge_lock: Mutex::new(()),
             root: Mutex::new(root),
             schedule: Schedule::default(),
+            idleness: Mutex::default(),
+            pace,
             counters: Counters::default(),
             waits: Waits::default(),
             health: Health::default(),
             lock: Mutex::new(Some(lock)),
         });
+        engine.fit_memory();
         engine.start_threads();
         Ok(engine)
     }
@@ -110,6 +118,7 @@ impl Flex {
         if !self.health.close() {
             return Ok(());
         }
+        self.pace.stop();
         self.schedule.wake();
         self.schedule.stop();
         let result = self.close_log();

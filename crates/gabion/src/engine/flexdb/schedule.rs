@@ -1,15 +1,17 @@
 //! Who merges, and who waits for it.
 //!
 //! # Idea
-//! One thread merges what is frozen, one prepares segments of the log, and one syncs the log at
-//! intervals if the durability says so. Without background threads the writer merges, so that a
-//! store is deterministic.
+//! One thread merges what is frozen and then does what is due beside (`rest`), one prepares
+//! segments of the log, and one syncs the log at intervals if the durability says so. Without
+//! background threads the writer merges, so that a store is deterministic.
 //!
 //! # Waiting
 //! When the generations that wait to be merged take more than the budget, writers are slowed down,
 //! more the closer the sum comes to one and a half times the budget, where they stop until a merge
 //! has ended. What is kept for readers does not count: a writer that holds readers would wait for
-//! itself. When there is no space to merge into, writes that would have to wait are refused.
+//! itself. When there is no space to merge into, writes that would have to wait are refused. The
+//! budget becomes smaller when spaces, their indexes and what is kept for readers leave too little
+//! of the store's memory ([`crate::memory`]).
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -25,7 +27,18 @@ const STALL_SLICE: Duration = Duration::from_millis(10);
 /// The longest delay of a write that is slowed down.
 const DELAY_MAX: Duration = Duration::from_micros(400);
 
+/// Bytes of generations at which writers stop, for a budget.
+pub(super) fn stop_bytes(budget: u64) -> u64 {
+    budget.saturating_add(budget / 2)
+}
+
 impl Flex {
+    /// Bytes of generations at which writers are slowed down: what the options say, or less where
+    /// the spaces need the memory.
+    pub(super) fn budget(&self) -> u64 {
+        self.memory.memtable_budget() / 3 * 2
+    }
+
     /// Starts the background threads.
     pub(super) fn start_threads(self: &Arc<Flex>) {
         if self.options.background_threads == 0 {
@@ -33,7 +46,9 @@ impl Flex {
         }
         let engine = Arc::clone(self);
         self.schedule.spawn("gabion-merge", move || {
-            engine.schedule.work(|| engine.merge_or_record());
+            engine
+                .schedule
+                .work(|| engine.merge_or_record() || engine.tidy_or_record());
         });
         let engine = Arc::clone(self);
         self.schedule.spawn("gabion-log", move || {
@@ -67,6 +82,30 @@ impl Flex {
         }
     }
 
+    /// Does what is due beside merges; false when there was nothing or it failed.
+    fn tidy_or_record(&self) -> bool {
+        if self.health.failure().is_some() {
+            return false;
+        }
+        self.tidy_checked().unwrap_or_else(|error| {
+            tracing::warn!(%error, "what a store does at rest was not done");
+            false
+        })
+    }
+
+    /// As [`Flex::tidy`]. No space means that nothing was won, and is no failure of the store.
+    fn tidy_checked(&self) -> Result<bool> {
+        self.tidy().map_err(|error| match error.is_no_space() {
+            true => error,
+            false => self.record(error),
+        })
+    }
+
+    /// Whether merges may not wait: writers are about to be slowed down.
+    pub(super) fn is_pressed(&self) -> bool {
+        self.waiting_bytes() > self.budget() / 5 * 4
+    }
+
     /// Keeps an error of a merge: no space is tried again, all else ends writing. Passes it on.
     pub(super) fn record(&self, error: Error) -> Error {
         if error.is_no_space() {
@@ -98,13 +137,13 @@ impl Flex {
 
     /// Lets a write pass, after a while if merges fall behind; an error if they cannot go on.
     pub(super) fn admit(&self) -> Result<()> {
-        let budget = self.options.memtable_budget_bytes;
+        let budget = self.budget();
         let bytes = self.waiting_bytes();
         if bytes <= budget {
             return Ok(());
         }
         let began = Instant::now();
-        let stop = budget + budget / 2;
+        let stop = stop_bytes(budget);
         if bytes <= stop && self.options.background_threads > 0 {
             let part = u32::try_from((bytes - budget) * 16 / budget.max(1)).unwrap_or(16);
             std::thread::sleep(DELAY_MAX * part / 8);
@@ -128,8 +167,25 @@ impl Flex {
         Ok(())
     }
 
-    /// Waits until nothing is left to merge.
+    /// Waits until nothing is left to merge and the store is at rest.
     pub(crate) fn wait_idle(&self) -> Result<()> {
+        self.idleness.lock().waiting += 1;
+        let result = self.come_to_rest();
+        self.idleness.lock().waiting -= 1;
+        result
+    }
+
+    fn come_to_rest(&self) -> Result<()> {
+        loop {
+            self.wait_merged()?;
+            if !self.tidy_checked()? {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Waits until nothing is left to merge.
+    pub(super) fn wait_merged(&self) -> Result<()> {
         self.schedule.wake();
         loop {
             self.run_inline();

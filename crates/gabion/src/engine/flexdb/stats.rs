@@ -3,7 +3,7 @@
 use super::generation::Layer;
 use super::{Flex, Keyspace};
 use crate::stats::{
-    BucketStats, CacheStats, GarbageStats, KeyspaceStats, MemoryStats, Stats, WrittenBytes, ratio,
+    BucketStats, CacheStats, GarbageStats, KeyspaceStats, Stats, WrittenBytes, nanos, ratio,
 };
 
 impl Flex {
@@ -24,13 +24,11 @@ impl Flex {
         let log_bytes = self.syncer.live_bytes();
         let log_file_bytes = self.syncer.file_bytes();
         let (mut table_bytes, mut live_bytes) = (0, 0);
-        let mut index_bytes = 0;
         for keyspace in keyspaces.iter() {
             let space = keyspace.partition.space().stats();
             table_bytes += u64::from(space.segments - space.segments_free) * space.segment_bytes;
             table_bytes += space.tree_file_bytes + space.log_bytes;
             live_bytes += space.live_bytes;
-            index_bytes += space.tree_memory_bytes + keyspace.partition.index_size().1;
         }
         let keyspace_stats: Vec<KeyspaceStats> = keyspaces
             .iter()
@@ -46,6 +44,7 @@ impl Flex {
         let buckets_in_order = in_order.count() as u64;
         let (hits, misses) = self.cache.hits_and_misses();
         let memtable_bytes = self.waiting_bytes() + past + images;
+        let memory = self.memory_stats(images);
         Stats {
             user_bytes,
             writes: self.counters.writes.get(),
@@ -62,14 +61,8 @@ impl Flex {
                 bytes: self.cache.bytes(),
                 bytes_max: self.options.cache_bytes,
             },
-            index_and_filter_bytes: index_bytes,
-            memory: MemoryStats {
-                bytes: memtable_bytes + self.cache.bytes() + index_bytes,
-                memtables: memtable_bytes,
-                tables: index_bytes,
-                cache: self.cache.bytes(),
-                ..MemoryStats::default()
-            },
+            index_and_filter_bytes: memory.tables,
+            memory,
             table_bytes,
             live_bytes,
             live_bytes_min: live_bytes,
@@ -87,7 +80,7 @@ impl Flex {
             compactions: self.counters.compactions.get(),
             splits: 0,
             joins: 0,
-            background_wait_ns: 0,
+            background_wait_ns: nanos(self.pace.waited()),
             slowdown_ns: self.waits.slowdown_ns.get(),
             stall_ns: self.waits.stall_ns.get(),
             stalls: self.waits.stalls.get(),

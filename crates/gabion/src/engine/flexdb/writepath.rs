@@ -148,7 +148,7 @@ impl Flex {
     /// Bytes of the generation that takes writes at which it is frozen: so that another one may
     /// fill while it is merged, and a third one has begun.
     pub(super) fn active_bytes_max(&self) -> u64 {
-        self.options.memtable_budget_bytes / 5 * 2
+        self.budget() / 5 * 2
     }
 
     fn freeze_if_full(&self, writer: &Writer) {
@@ -161,25 +161,27 @@ impl Flex {
         }
     }
 
-    /// Lets a new generation take the writes, unless there were none.
-    pub(super) fn freeze(&self, writer: &Writer) {
+    /// Lets a new generation take the writes; false if there were none.
+    pub(super) fn freeze(&self, writer: &Writer) -> bool {
         if self.view.load().active().is_empty() {
-            return;
+            return false;
         }
         let segment = writer.log.as_ref().map_or(0, Log::current_segment);
         self.change_view(|view| {
             let number = view.active().number + 1;
-            let next = Generation::new(number, segment, &self.pool, KeepOrder::of(&self.options));
+            let keep = KeepOrder::of(&self.options);
+            let next = Generation::new(number, segment, &self.memory, keep);
             view.waiting.insert(0, Arc::new(next));
         });
         self.schedule.wake();
+        true
     }
 
     /// Merges everything written so far and waits for it.
     pub(crate) fn flush(&self) -> Result<()> {
         self.health.check_writable()?;
         self.freeze(&self.writer.lock());
-        self.wait_idle()
+        self.wait_merged()
     }
 
     /// Makes everything acknowledged durable at a level.

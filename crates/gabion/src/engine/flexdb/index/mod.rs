@@ -18,6 +18,7 @@
 //!   other without gaps, in keys as in offsets.
 //! - I2. A leaf ends where the next one begins. A branch begins where its first leaf does. Where a
 //!   leaf begins, one goes on to begin until `prune`: so committers can share the index by leaves.
+//!   That joins small neighbours.
 //! - I3. The lengths of nodes and of the top are the sums of those below, whenever nobody holds the
 //!   lock alone.
 //! - I4. The sum of the cache is that of the forms in the leaves that the index has.
@@ -42,6 +43,12 @@ pub(super) use self::leaf::Leaf;
 
 /// Most leaves of a branch.
 const LEAVES_MAX: usize = 64;
+
+/// Whether a node of so many children and its neighbour become one: the smaller one is a quarter
+/// full or less, and both together leave a quarter for what comes.
+fn is_joined(one: usize, other: usize, most: usize) -> bool {
+    one.min(other) <= most / 4 && one + other <= most * 3 / 4
+}
 
 /// What a search looks for.
 #[derive(Clone, Copy, Debug)]
@@ -148,12 +155,10 @@ pub(super) struct Index {
     top: ArcSwap<Top>,
     /// Held by those who read the space where the index says, and alone by those who change both.
     lock: RwLock<()>,
-    /// Number of intervals.
-    count: AtomicUsize,
     /// Memory of leaves.
     memory: AtomicUsize,
-    /// Whether there may be leaves without a pair.
-    has_empty: AtomicBool,
+    /// Whether there may be leaves without a pair, or with few intervals.
+    has_small: AtomicBool,
     cached: CachedBytes,
 }
 
@@ -164,6 +169,12 @@ impl Node {
             lens: Sums::new(children.iter().map(|(_, len)| *len)),
             leaves: children.into_iter().map(|(leaf, _)| leaf).collect(),
         }
+    }
+
+    /// Whether there may be leaves to remove or to join.
+    fn is_sparse(&self) -> bool {
+        let few = |leaf: &Arc<Leaf>| leaf.count() <= LEAF_MAX / 4;
+        self.leaves.iter().any(few)
     }
 
     fn children(&self) -> Vec<Child> {
@@ -245,17 +256,10 @@ impl Index {
         Index {
             top: ArcSwap::from_pointee(Top::new(branches_of(leaves, LEAVES_MAX * 3 / 4))),
             lock: RwLock::new(()),
-            count: AtomicUsize::new(intervals.len()),
             memory: AtomicUsize::new(memory),
-            has_empty: AtomicBool::new(false),
+            has_small: AtomicBool::new(false),
             cached,
         }
-    }
-
-    /// Number of intervals.
-    pub(super) fn count(&self) -> usize {
-        // ORDER: Relaxed, a figure.
-        self.count.load(Ordering::Relaxed)
     }
 
     /// Memory of the index in bytes, roughly.
@@ -393,19 +397,19 @@ impl Index {
             self.cached.add(memory_of(item.interval.as_ref()));
         }
         items.splice(from..to, new_items);
-        // ORDER: Relaxed (all), figures.
-        self.count.fetch_add(new.len(), Ordering::Relaxed);
-        self.count.fetch_sub(count, Ordering::Relaxed);
         let end = old.end();
         if items.is_empty() {
-            // ORDER: Relaxed (both); a figure, and a hint for `prune`.
-            self.count.fetch_add(1, Ordering::Relaxed);
-            self.has_empty.store(true, Ordering::Relaxed);
+            // ORDER: Relaxed; a hint for `prune`.
+            self.has_small.store(true, Ordering::Relaxed);
             items.push(Item {
                 key: old.lower(0),
                 len: 0,
                 interval: None,
             });
+        }
+        if items.len() < old.count() && items.len() <= LEAF_MAX / 4 {
+            // ORDER: Relaxed; a hint for `prune`.
+            self.has_small.store(true, Ordering::Relaxed);
         }
         // If the first interval is gone, the next one begins where it did.
         items[0].key = old.lower(0);
@@ -441,14 +445,18 @@ impl Index {
         borders.into_iter().map(lower).collect()
     }
 
-    /// Removes leaves that have no pair, a branch at a time. Nobody changes the space meanwhile.
+    /// Removes leaves that have no pair and joins small neighbours, a branch at a time. Nobody
+    /// changes the space meanwhile.
     pub(super) fn prune(&self) {
         // ORDER: Relaxed; who changes the index calls it, too.
-        if !self.has_empty.swap(false, Ordering::Relaxed) {
+        if !self.has_small.swap(false, Ordering::Relaxed) {
             return;
         }
         let branches = self.top.load().branches.len();
         for branch in (0..branches).rev() {
+            if !self.top.load().branches[branch].node.load().is_sparse() {
+                continue;
+            }
             let _alone = self.alone();
             let top = self.top.load();
             let node = top.branches[branch].node.load();
@@ -462,15 +470,58 @@ impl Index {
                 }
                 // It may have taken over the keys of others.
                 let (leaf, _) = children.remove(at);
-                // ORDER: Relaxed, a figure.
-                self.count.fetch_sub(1, Ordering::Relaxed);
                 self.count_memory(&[], &leaf);
                 self.hand_over(&mut children, at, &leaf);
                 gone = Some(leaf);
             }
-            if let Some(gone) = gone {
-                self.put_children(&top, branch, children, &gone);
+            self.join_leaves(&mut children);
+            let gone = gone.as_ref().or(node.leaves.last());
+            if let Some(gone) = gone.filter(|_| children.len() < node.leaves.len()) {
+                self.put_children(&top, branch, children, gone);
             }
+        }
+        self.join_branches();
+    }
+
+    /// Joins small leaves of a branch.
+    fn join_leaves(&self, children: &mut Vec<Child>) {
+        let mut at = 1;
+        while at < children.len() {
+            let (left, left_len) = &children[at - 1];
+            let (right, right_len) = &children[at];
+            if !is_joined(left.count(), right.count(), LEAF_MAX) {
+                at += 1;
+                continue;
+            }
+            let items = left.items().into_iter().chain(right.items());
+            let leaf = Leaf::new(&items.collect::<Vec<_>>(), right.end());
+            let joined = (Arc::new(leaf), left_len + right_len);
+            self.count_memory(std::slice::from_ref(&joined), left);
+            self.count_memory(&[], right);
+            children.splice(at - 1..=at, [joined]);
+        }
+    }
+
+    /// Joins small branches.
+    fn join_branches(&self) {
+        let _alone = self.alone();
+        let top = self.top.load();
+        let mut branches: Vec<(Arc<Branch>, u64)> = Vec::with_capacity(top.branches.len());
+        for (branch, len) in top.branches() {
+            let size = |own: &Branch| own.node.load().leaves.len();
+            match branches.last_mut() {
+                Some((last, sum)) if is_joined(size(last), size(&branch), LEAVES_MAX) => {
+                    let mut children = last.node.load().children();
+                    children.extend(branch.node.load().children());
+                    let node = ArcSwap::from_pointee(Node::new(children));
+                    *last = Arc::new(Branch { node });
+                    *sum += len;
+                }
+                _ => branches.push((branch, len)),
+            }
+        }
+        if branches.len() < top.branches.len() {
+            self.top.store(Arc::new(Top::new(branches)));
         }
     }
 

@@ -28,8 +28,25 @@ fn form(key: &[u8]) -> Arc<Interval> {
     Arc::new(Interval::new(bytes.into(), &pairs, 0).unwrap())
 }
 
+/// Number of intervals.
+fn count(index: &Index) -> usize {
+    let nodes = index.top.load();
+    let nodes = nodes.branches.iter().map(|branch| branch.node.load_full());
+    nodes
+        .flat_map(|node| node.leaves.clone())
+        .map(|leaf| leaf.count())
+        .sum()
+}
+
+/// Number of leaves.
+fn leaves(index: &Index) -> usize {
+    let top = index.top.load();
+    let sizes = top.branches.iter().map(|own| own.node.load().leaves.len());
+    sizes.sum()
+}
+
 fn assert_equal(index: &Index, twin: &Twin, random: &mut Random) {
-    assert_eq!(index.count(), twin.len());
+    assert_eq!(count(index), twin.len());
     let probes = if twin.len() < 200 { 10 } else { 40 };
     let _share = index.share();
     for probe in 0..probes {
@@ -132,6 +149,9 @@ fn equals_a_sorted_list() {
         if step % 1_000 == 500 {
             prune(&index, &mut twin);
             assert_equal(&index, &twin, &mut random);
+            let (leaves, branches) = (leaves(&index), index.top.load().branches.len());
+            assert!(leaves <= twin.len() / 6 + branches + 2, "{leaves} leaves");
+            assert!(branches <= leaves / 12 + 2, "{branches} for {leaves}");
         }
         if step == 8_000 {
             assert!(index.top.load().branches.len() > 1, "{}", twin.len());
@@ -146,7 +166,7 @@ fn equals_a_sorted_list() {
     prune(&index, &mut twin);
     assert_equal(&index, &twin, &mut random);
     let top = index.top.load();
-    assert_eq!((top.branches.len(), index.count()), (1, 1));
+    assert_eq!((top.branches.len(), count(&index)), (1, 1));
     assert!(index.memory_bytes() < 2_000);
 }
 

@@ -1,0 +1,187 @@
+//! The store's memory is kept below its ceiling: what spaces, their indexes and the past take
+//! decides what MemTables and the cache may use ([`crate::memory`]).
+
+use super::Flex;
+use crate::stats::MemoryStats;
+
+impl Flex {
+    /// Counts what the spaces and their indexes take by now, and lets MemTables and the cache use
+    /// what is left.
+    pub(super) fn fit_memory(&self) {
+        for keyspace in self.keyspaces.load().iter() {
+            keyspace.partition.count_memory();
+        }
+        self.memory.pool().set_limit(self.memory.memtable_budget());
+        self.cache.shrink();
+    }
+
+    /// Who has how much of the memory. Images of the past stand with the MemTables.
+    pub(super) fn memory_stats(&self, images: u64) -> MemoryStats {
+        for keyspace in self.keyspaces.load().iter() {
+            keyspace.partition.count_memory();
+        }
+        let (tables, cache) = (self.memory.tables(), self.cache.bytes());
+        let (held, memtables) = (
+            self.memory.memtables(),
+            self.memory.pool().allocated_bytes(),
+        );
+        MemoryStats {
+            bytes: tables + held + cache,
+            bytes_max: self.memory.bytes_max(),
+            tables: tables.saturating_sub(images),
+            memtables: memtables + images,
+            memtables_max: self.memory.memtable_budget(),
+            recycled: held.saturating_sub(memtables),
+            cache,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use gabion_media::{Disk, SimDisk};
+
+    use super::super::{Keyspace, Write};
+    use super::*;
+    use crate::Options;
+    use crate::types::Kind;
+
+    const KIB: u64 = 1 << 10;
+
+    fn key(number: u64) -> [u8; 8] {
+        number.wrapping_mul(0x9E37_79B9_7F4A_7C15).to_le_bytes()
+    }
+
+    fn put(engine: &Flex, keyspace: &Arc<Keyspace>, number: u64, value: &[u8]) {
+        let key = key(number);
+        let write = Write::Single {
+            keyspace,
+            kind: Kind::Put,
+            key: &key,
+            value,
+        };
+        engine.write(write, 8 + value.len() as u64, false).unwrap();
+    }
+
+    fn open(options: Options) -> (Arc<Flex>, Arc<Keyspace>) {
+        let engine = Flex::open(Disk::simulated(&SimDisk::new()), options).unwrap();
+        let keyspace = engine.create_keyspace("keyspace").unwrap();
+        (engine, keyspace)
+    }
+
+    fn options() -> Options {
+        Options::default()
+            .background_threads(0)
+            .memtable_budget_bytes(256 * KIB)
+            .cache_bytes(4096 * KIB)
+            .log_bytes_max(4096 * KIB)
+    }
+
+    fn now(engine: &Flex) -> MemoryStats {
+        engine.stats().memory
+    }
+
+    #[test]
+    fn the_ceiling_is_kept_far_past_each_part() {
+        let (engine, keyspace) = open(options().memory_bytes_max(2048 * KIB));
+        // What a chunk and a directory that grows may add.
+        let slack = 96 * KIB;
+        let mut most = MemoryStats::default();
+        for number in 0..60_000 {
+            put(&engine, &keyspace, number, &[7; 50]);
+            if number % 97 == 0 {
+                for other in (number / 2..number).step_by(1009) {
+                    assert!(engine.get(&keyspace, &key(other), None).unwrap().is_some());
+                }
+            }
+            if number % 500 == 0 {
+                let now = now(&engine);
+                let over = (now.tables + 96 * KIB).saturating_sub(now.bytes_max);
+                assert!(
+                    now.bytes <= now.bytes_max + over + slack,
+                    "after {number}: {now:?}"
+                );
+                most.tables = most.tables.max(now.tables);
+                most.memtables = most.memtables.max(now.memtables);
+                most.cache = most.cache.max(now.cache);
+            }
+        }
+        let now = now(&engine);
+        println!("at most {most:?}, at the end {now:?}");
+        // Each part alone has come to where it had to give way.
+        assert!(
+            most.cache > 1024 * KIB && now.cache < most.cache,
+            "{most:?}"
+        );
+        assert!(most.memtables > 128 * KIB, "{most:?}");
+        assert!(now.memtables_max <= 384 * KIB, "{now:?}");
+        engine.close().unwrap();
+    }
+
+    #[test]
+    fn a_ceiling_below_what_spaces_need_leaves_memtables_their_least() {
+        let (engine, keyspace) = open(options().memory_bytes_max(64 * KIB));
+        for number in 0..20_000 {
+            put(&engine, &keyspace, number, &[7; 50]);
+            if number % 100 == 0 {
+                let found = engine.get(&keyspace, &key(number / 2), None);
+                assert!(found.unwrap().is_some());
+            }
+        }
+        let now = now(&engine);
+        assert_eq!((now.memtables_max, now.cache), (96 * KIB, 0), "{now:?}");
+        assert!(now.bytes > now.bytes_max, "the store says so: {now:?}");
+        engine.close().unwrap();
+    }
+
+    #[test]
+    fn a_snapshot_costs_one_old_value_of_each_key_however_often_keys_change() {
+        let (engine, keyspace) = open(options());
+        let keys = 2_000;
+        for number in 0..keys {
+            put(&engine, &keyspace, number, &[1; 100]);
+        }
+        let snapshots: Vec<_> = (0..3_u8)
+            .map(|round| {
+                for number in 0..keys {
+                    put(&engine, &keyspace, number, &[10 + round; 100]);
+                }
+                engine.begin_snapshot()
+            })
+            .collect();
+        for round in 0..60_u8 {
+            for number in 0..keys {
+                put(&engine, &keyspace, number, &[100 + round; 100]);
+            }
+        }
+        engine.flush().unwrap();
+        // Of each key one value for each snapshot, with what comes with it.
+        let images = 3 * keys * (8 + 100 + 48);
+        let held = now(&engine).memtables;
+        // Besides, the generations in which snapshots stand, and the one that takes writes.
+        let others = 800 * KIB;
+        assert!(held <= images + others, "{held} bytes for {images}");
+        assert!(held >= images / 2, "{held} bytes");
+        for (round, seq) in (0_u8..).zip(&snapshots) {
+            for number in (0..keys).step_by(37) {
+                let found = engine.get(&keyspace, &key(number), Some(*seq)).unwrap();
+                assert_eq!(found.as_deref(), Some(&[10 + round; 100][..]));
+            }
+        }
+        // Without the one in the middle, its neighbours are as good as one.
+        engine.end_snapshot(snapshots[1]);
+        put(&engine, &keyspace, keys, b"");
+        engine.flush().unwrap();
+        let held = now(&engine).memtables;
+        assert!(held <= images * 2 / 3 + others, "{held} bytes");
+        for (round, seq) in [(10, snapshots[0]), (12, snapshots[2])] {
+            let found = engine.get(&keyspace, &key(5), Some(seq)).unwrap();
+            assert_eq!(found.as_deref(), Some(&[round; 100][..]));
+            engine.end_snapshot(seq);
+        }
+        assert!(now(&engine).memtables < 256 * KIB);
+        engine.close().unwrap();
+    }
+}

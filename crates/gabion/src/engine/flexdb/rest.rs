@@ -1,0 +1,129 @@
+//! What is done beside merges: garbage is collected before a merge must wait for it, and a store
+//! that nobody writes to gives back what it does not need.
+//!
+//! # Ahead of need
+//! A space that has used its segments up collects garbage while the edit that needs one waits, and
+//! so does the merge that it is of. Between merges the thread that merges does the same earlier, in
+//! rounds of some segments: when less than a part of what is live can be written before.
+//!
+//! # At rest
+//! When nobody has written for a while, or somebody waits for the store to be idle:
+//! 1. What the log holds is merged if it is more than a segment; spare files of the log go.
+//! 2. Segments of which an eighth or more is garbage are emptied. So what a store at rest takes
+//!    is at most 8/7 of what is live, and the reserve of its spaces.
+//! 3. Trees are saved, and free segments given back to the file system.
+//!
+//! # Invariant
+//! - R1. A store at rest comes to an end: what was moved has no garbage, and the log that is left
+//!   is short. So each byte is moved once at most, however long nobody writes.
+
+use std::time::Duration;
+
+use gabion_flex::Round;
+
+use super::Flex;
+use super::partition::Partition;
+use crate::Result;
+use crate::log::LogOptions;
+use crate::types::Seq;
+
+/// How long nobody has written to a store that rests.
+const REST_AFTER: Duration = Duration::from_secs(10);
+
+/// Garbage is collected ahead while less than one in so many of the live bytes can be written.
+const AHEAD_ONE_IN: u64 = 16;
+
+/// A merge that begins meanwhile waits for a round, so it is small.
+const ROUND: Round = Round {
+    segments: 8,
+    garbage_parts: 4,
+};
+
+/// Since when nobody has written.
+#[derive(Debug, Default)]
+pub(super) struct Idleness {
+    quiet_since: Option<(Seq, Duration)>,
+    /// How many wait for the store to be idle.
+    pub(super) waiting: usize,
+}
+
+impl Flex {
+    /// Does one thing that is due beside merges; false when nothing is.
+    pub(super) fn tidy(&self) -> Result<bool> {
+        let moved = {
+            let _lock = self.merge_lock.lock();
+            let rests = self.is_at_rest();
+            if rests && self.shorten_log() {
+                return Ok(true);
+            }
+            match self.collect(rests)? {
+                Some(moved) => moved,
+                None => return Ok(rests && self.give_back()?),
+            }
+        };
+        self.pace.pay(moved, || false);
+        Ok(true)
+    }
+
+    /// Whether nobody has written for long, or somebody waits for the store to be idle.
+    fn is_at_rest(&self) -> bool {
+        let (visible, now) = (self.visible(), self.options.clock.now());
+        let mut idleness = self.idleness.lock();
+        // Without background threads the clock decides nothing, so that a store is deterministic.
+        if idleness.waiting > 0 || self.options.background_threads == 0 {
+            return idleness.waiting > 0;
+        }
+        match idleness.quiet_since {
+            Some((seq, since)) if seq == visible => now.saturating_sub(since) >= REST_AFTER,
+            _ => {
+                idleness.quiet_since = Some((visible, now));
+                false
+            }
+        }
+    }
+
+    /// Lets a log of more than a segment be merged; false if it is shorter, or only what waits to
+    /// be merged makes it so long.
+    fn shorten_log(&self) -> bool {
+        let segment = LogOptions::within(self.options.log_bytes_max).segment_bytes_max;
+        self.syncer.live_bytes() > segment && self.freeze(&self.writer.lock())
+    }
+
+    /// A round of collection in one of the spaces; returns the bytes that were moved.
+    fn collect(&self, rests: bool) -> Result<Option<u64>> {
+        if !rests && self.options.background_threads == 0 {
+            return Ok(None);
+        }
+        for keyspace in self.keyspaces.load().iter() {
+            let partition = &keyspace.partition;
+            // A space that did not change since it was saved cannot have become short.
+            let is_due = || !partition.is_saved() && self.is_short_of_room(partition);
+            if (rests || is_due())
+                && let Some(moved) = partition.collect(ROUND)?
+            {
+                return Ok(Some(moved));
+            }
+        }
+        Ok(None)
+    }
+
+    fn is_short_of_room(&self, partition: &Partition) -> bool {
+        let live = partition.space().len();
+        partition.space().room() < (live / AHEAD_ONE_IN).min(self.active_bytes_max())
+    }
+
+    /// Saves the trees of spaces whose garbage was collected, and removes spare files of the log;
+    /// false when there are none.
+    fn give_back(&self) -> Result<bool> {
+        for keyspace in self.keyspaces.load().iter() {
+            if keyspace.partition.was_collected() {
+                keyspace.partition.checkpoint()?;
+                return Ok(true);
+            }
+        }
+        if self.syncer.may_rest() {
+            self.syncer.rest()?;
+        }
+        Ok(false)
+    }
+}
