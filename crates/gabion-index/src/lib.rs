@@ -4,7 +4,7 @@
 //! persistent memory the loss of power, in an ordinary file the death of the process, in anonymous
 //! memory nothing. It is the same code each time. [`index`] says what every index can do,
 //! [`registry`] lists them all: [`TurboHash`], which can do more than the common traits say, and of
-//! the ordered ones [`FastFair`], [`Masstree`], [`Art`], [`SkipList`] and [`SpTree`].
+//! the ordered ones [`FastFair`], [`Masstree`], [`BwTree`], [`Art`], [`SkipList`] and [`SpTree`].
 //!
 //! ```
 //! use gabion_index::TurboHash;
@@ -33,6 +33,7 @@
 pub mod art;
 pub mod bch;
 mod blink;
+pub mod bwtree;
 pub mod cceh;
 mod error;
 pub mod fastfair;
@@ -61,6 +62,7 @@ pub mod twohash;
 
 pub use art::Art;
 pub use bch::Bch;
+pub use bwtree::BwTree;
 pub use cceh::Cceh;
 pub use error::{Error, Result};
 pub use fastfair::FastFair;

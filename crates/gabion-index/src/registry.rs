@@ -3,7 +3,8 @@
 
 use crate::index::Makers;
 use crate::{
-    art, bch, cceh, fastfair, level, masstree, pathhash, pclht, pfht, skiplist, sptree, turbo,
+    art, bch, bwtree, cceh, fastfair, level, masstree, pathhash, pclht, pfht, skiplist, sptree,
+    turbo,
 };
 
 /// What sort of structure an index is.
@@ -86,6 +87,7 @@ pub static INDEXES: &[&Registered] = &[
     &fastfair::REGISTERED,
     &fastfair::REGISTERED_256,
     &masstree::REGISTERED,
+    &bwtree::REGISTERED,
     &art::REGISTERED,
     &skiplist::REGISTERED,
     &sptree::REGISTERED,

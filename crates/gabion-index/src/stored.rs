@@ -93,6 +93,31 @@ impl Stored {
         self.compare_rest(medium, key)
     }
 
+    /// Where this key stands to another one on the medium.
+    #[inline]
+    pub(crate) fn order(&self, medium: &Medium, other: &Stored) -> Ordering {
+        if self.word != other.word {
+            return self.word.cmp(&other.word);
+        }
+        if self.len.min(other.len) <= WORD_BYTES as u64 {
+            return self.len.cmp(&other.len);
+        }
+        let rest = other.rest_bytes(medium);
+        let other = Parts {
+            word: other.word,
+            len: other.len,
+            rest: &rest,
+        };
+        self.compare_rest(medium, &other)
+    }
+
+    /// The bytes behind the word, which lie within the medium.
+    pub(crate) fn rest_bytes(&self, medium: &Medium) -> Vec<u8> {
+        let mut bytes = vec![0; usize::try_from(rest_len(self.len)).unwrap_or(0)];
+        medium.read(self.rest, &mut bytes);
+        bytes
+    }
+
     fn compare_rest(&self, medium: &Medium, key: &Parts<'_>) -> Ordering {
         let common = usize::try_from(rest_len(self.len)).unwrap_or(usize::MAX);
         let mut piece = [0; PIECE];
@@ -156,20 +181,23 @@ mod tests {
             key[len - 1] = 8;
             key
         }));
-        for one in &keys {
-            let space = pool.alloc(256, 0).expect("space");
-            let parts = Parts::of(&one[..]);
-            let rest = space.offset::<u8>().raw();
-            pool.write(rest, parts.rest);
-            let stored = Stored {
+        let store = |key: &Vec<u8>| {
+            let parts = Parts::of(&key[..]);
+            let space = pool.alloc(256, 0).expect("space").commit::<u8>();
+            pool.write(space.raw(), parts.rest);
+            Stored {
                 word: parts.word,
                 len: parts.len,
-                rest,
-            };
+                rest: space.raw(),
+            }
+        };
+        let all: Vec<Stored> = keys.iter().map(store).collect();
+        for (one, stored) in keys.iter().zip(&all) {
             assert_eq!(stored.key::<[u8]>(&pool).as_ref(), Some(one));
-            for two in &keys {
+            for (two, other) in keys.iter().zip(&all) {
                 let order = stored.compare(&pool, &Parts::of(&two[..]));
                 assert_eq!(order, one.cmp(two), "{one:?} {two:?}");
+                assert_eq!(stored.order(&pool, other), order, "{one:?} {two:?}");
             }
         }
         let damaged = Stored {

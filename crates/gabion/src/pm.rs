@@ -1,7 +1,7 @@
 //! Structures in persistent memory, ordinary files and shared memory, without a store around them:
-//! [`TurboHash`], a hash table; [`FastFair`], a tree of words; [`Masstree`], [`Art`] and
-//! [`SkipList`], a tree, a trie and a list of words or strings; [`SpTree`], a tree of words with
-//! only its leaves in the pool. All but the first keep the order of their keys, see
+//! [`TurboHash`], a hash table; [`FastFair`], a tree of words; [`Masstree`], [`BwTree`], [`Art`]
+//! and [`SkipList`], two trees, a trie and a list of words or strings; [`SpTree`], a tree of words
+//! with only its leaves in the pool. All but the first keep the order of their keys, see
 //! [`OrderedIndex`].
 //!
 //! Each of them lies in a [`Pool`]: a file that is mapped into memory. What was written when
@@ -70,7 +70,7 @@ pub use gabion_index::scmkv::{
 };
 pub use gabion_index::turbo::{Options as TurboOptions, TurboHash, TurboStats};
 pub use gabion_index::{
-    Art, Bch, Cceh, Error as IndexError, FastFair, Index, Item, LevelHash, Masstree, OrderedIndex,
-    PClht, PathHash, Pfht, SkipList, SpTree,
+    Art, Bch, BwTree, Cceh, Error as IndexError, FastFair, Index, Item, LevelHash, Masstree,
+    OrderedIndex, PClht, PathHash, Pfht, SkipList, SpTree,
 };
 pub use gabion_media::pmem::{Class, Pool, PoolOptions, PoolStats};

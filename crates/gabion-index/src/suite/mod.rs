@@ -232,6 +232,17 @@ index_suite!(
     )]
 );
 index_suite!(
+    bwtree,
+    crate::bwtree::REGISTERED,
+    [words],
+    &[(
+        "flush in install of bwtree/shape.rs: block.commit::<u8>();",
+        "the state of the page that goes, in the same line, is flushed after it",
+    )]
+);
+index_suite!(bwtree_tiny, crate::bwtree::TINY, [words], &[]);
+index_suite!(bwtree_strings, crate::bwtree::TINY, [strings], &[]);
+index_suite!(
     sptree,
     crate::sptree::REGISTERED,
     [words],

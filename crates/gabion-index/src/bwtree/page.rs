@@ -1,0 +1,338 @@
+//! A page as one word of its cell describes it: what is in it, and where its range ends.
+
+use std::cmp;
+use std::sync::atomic::Ordering;
+
+use gabion_media::pmem::{Medium, PAtomicU64, POff};
+
+use super::layout::{
+    DELETES, DELTA_BYTES, DeltaFace, HEAD_BYTES, Head, LINE_BYTES, OF_STRINGS, Word,
+};
+use crate::stored::{Parts, Stored, rest_len};
+
+/// A page with its deltas. It does not change; the word of the cell does.
+#[derive(Clone, Copy)]
+pub(super) struct Page<'a> {
+    medium: &'a Medium,
+    /// Offset of the cell.
+    pub(super) cell: u64,
+    pub(super) word: Word,
+    /// None if the page was never written to: an empty leaf, the first one of all.
+    head: Option<&'a Head>,
+    pub(super) level: u64,
+    /// Lines for deltas.
+    pub(super) lines: u64,
+    /// Words, values and places, one after the other.
+    slots: &'a [PAtomicU64],
+    count: usize,
+    deltas_at: u64,
+    /// Cell of the right neighbour, or 0.
+    pub(super) right: u64,
+}
+
+/// A change of one key.
+#[derive(Clone, Copy)]
+pub(super) struct Delta<'a> {
+    face: &'a DeltaFace,
+    at: u64,
+}
+
+// ORDER: Relaxed throughout: pages and deltas do not change once the word of a cell leads to them,
+// and whoever has the word acquired it.
+impl<'a> Delta<'a> {
+    fn state(&self) -> u64 {
+        self.face.state.peek(Ordering::Relaxed)
+    }
+
+    /// The line of the delta below, or 0.
+    #[inline]
+    fn next(&self) -> u64 {
+        self.state() & 0xff
+    }
+
+    /// How many deltas there are up to this one.
+    #[inline]
+    pub(super) fn depth(&self) -> u64 {
+        self.state() >> 8 & 0xff
+    }
+
+    /// The value that the key gets; none if it is deleted.
+    #[inline]
+    pub(super) fn value(&self) -> Option<u64> {
+        let is_delete = self.state() & DELETES != 0;
+        (!is_delete).then(|| self.face.value.peek(Ordering::Relaxed))
+    }
+
+    #[inline]
+    pub(super) fn key(&self) -> Stored {
+        Stored {
+            word: self.face.word.peek(Ordering::Relaxed),
+            len: self.state() >> 32,
+            rest: self.at + DELTA_BYTES,
+        }
+    }
+}
+
+// ORDER: Relaxed throughout: as above.
+impl<'a> Page<'a> {
+    /// The page that a word of a cell leads to, if there can be one.
+    #[inline]
+    pub(super) fn new(medium: &'a Medium, cell: u64, word: Word) -> Option<Page<'a>> {
+        let base = word.base();
+        if base == 0 {
+            return Some(Page {
+                medium,
+                cell,
+                word,
+                head: None,
+                level: 0,
+                lines: 0,
+                slots: &[],
+                count: 0,
+                deltas_at: 0,
+                right: 0,
+            });
+        }
+        let head: &Head = medium.try_at(POff::new(base))?;
+        medium.touch(head);
+        let state = head.state.peek(Ordering::Relaxed);
+        let count = usize::try_from(state >> 32).ok()?;
+        let parts = if state & OF_STRINGS != 0 { 3 } else { 2 };
+        let slots = medium.try_slice(POff::new(base + HEAD_BYTES), count.checked_mul(parts)?)?;
+        medium.touch(slots);
+        let (lines, place) = (state >> 8 & 0xff, head.deltas_at.peek(Ordering::Relaxed));
+        let deltas_at = base.checked_add(place)?;
+        let end = deltas_at.checked_add(lines * LINE_BYTES)?;
+        let is_within = place >= HEAD_BYTES + 8 * slots.len() as u64 && end <= medium.len();
+        is_within.then_some(Page {
+            medium,
+            cell,
+            word,
+            head: Some(head),
+            level: state & 0xff,
+            lines,
+            slots,
+            count,
+            deltas_at,
+            right: head.right.peek(Ordering::Relaxed),
+        })
+    }
+
+    /// Bytes of the page.
+    pub(super) fn bytes(&self) -> u64 {
+        self.head
+            .map_or(0, |head| head.bytes.peek(Ordering::Relaxed))
+    }
+
+    #[inline]
+    fn border(&self, word: &PAtomicU64, place: &PAtomicU64) -> Stored {
+        let word = word.peek(Ordering::Relaxed);
+        self.stored(word, place.peek(Ordering::Relaxed))
+    }
+
+    #[inline]
+    fn stored(&self, word: u64, place: u64) -> Stored {
+        let len = place >> 32;
+        let rest = self.word.base() + (place & u64::from(u32::MAX));
+        // What lies behind the medium is damage, and not read.
+        let is_within = rest + rest_len(len) <= self.medium.len();
+        let len = if is_within { len } else { 0 };
+        Stored { word, len, rest }
+    }
+
+    /// The least key that may be here.
+    pub(super) fn low(&self) -> Stored {
+        let none = Stored {
+            word: 0,
+            len: 0,
+            rest: 0,
+        };
+        self.head
+            .map_or(none, |head| self.border(&head.low, &head.low_place))
+    }
+
+    /// The low of the right neighbour, if there is one.
+    #[inline]
+    pub(super) fn bound(&self) -> Option<Stored> {
+        let head = self.head.filter(|_| self.right != 0)?;
+        Some(self.border(&head.bound, &head.bound_place))
+    }
+
+    /// Whether a key that is not below the low belongs here.
+    #[inline]
+    pub(super) fn has(&self, key: &Parts<'_>) -> bool {
+        let bound = self.bound();
+        bound.is_none_or(|bound| bound.compare(self.medium, key) == cmp::Ordering::Greater)
+    }
+
+    /// The key of an entry of the base.
+    #[inline]
+    fn key(&self, rank: usize) -> Stored {
+        let place = self.slots.get(2 * self.count + rank);
+        let place = place.map_or(0, |place| place.peek(Ordering::Relaxed));
+        self.stored(self.slots[rank].peek(Ordering::Relaxed), place)
+    }
+
+    #[inline]
+    fn value(&self, rank: usize) -> u64 {
+        self.slots[self.count + rank].peek(Ordering::Relaxed)
+    }
+
+    /// The number of entries of the base up to a key.
+    #[inline]
+    fn rank(&self, key: &Parts<'_>) -> usize {
+        let (mut first, mut count) = (0, self.count);
+        while count > 0 {
+            let half = count / 2;
+            let is_upto =
+                self.key(first + half).compare(self.medium, key) != cmp::Ordering::Greater;
+            first = if is_upto { first + half + 1 } else { first };
+            count = if is_upto { count - half - 1 } else { half };
+        }
+        first
+    }
+
+    /// The delta in a line.
+    fn delta(&self, line: u64) -> Option<Delta<'a>> {
+        if line == 0 || line > self.lines {
+            return None;
+        }
+        let at = self.line_at(line);
+        let face: &DeltaFace = self.medium.try_at(POff::new(at))?;
+        self.medium.touch(face);
+        let delta = Delta { face, at };
+        let end = delta.key().rest.checked_add(rest_len(delta.key().len))?;
+        (end <= self.medium.len()).then_some(delta)
+    }
+
+    /// Where a line for deltas is.
+    pub(super) fn line_at(&self, line: u64) -> u64 {
+        self.deltas_at + (line - 1) * LINE_BYTES
+    }
+
+    /// All deltas, the newest first.
+    #[inline]
+    pub(super) fn deltas(&self) -> impl Iterator<Item = Delta<'a>> + use<'a> {
+        let page = *self;
+        let top = page.delta(page.word.top());
+        std::iter::successors(top, move |delta| {
+            let below = page.delta(delta.next());
+            // Else the page is damaged.
+            below.filter(|below| below.depth() < delta.depth())
+        })
+    }
+
+    /// How many deltas there are.
+    #[inline]
+    pub(super) fn depth(&self) -> u64 {
+        self.delta(self.word.top()).map_or(0, |delta| delta.depth())
+    }
+
+    /// The value of a key that belongs here.
+    #[inline]
+    pub(super) fn find(&self, key: &Parts<'_>) -> Option<u64> {
+        let is_it = |stored: Stored| stored.compare(self.medium, key) == cmp::Ordering::Equal;
+        if let Some(delta) = self.deltas().find(|delta| is_it(delta.key())) {
+            return delta.value();
+        }
+        let rank = self.rank(key).checked_sub(1)?;
+        is_it(self.key(rank)).then(|| self.value(rank))
+    }
+
+    /// The value of the last key up to one that belongs here: in an inner page, the cell of the
+    /// page below.
+    #[inline]
+    pub(super) fn floor(&self, key: &Parts<'_>) -> Option<u64> {
+        let rank = self.rank(key);
+        if self.word.top() == 0 {
+            return Some(self.value(rank.checked_sub(1)?));
+        }
+        self.floor_with_deltas(key, rank)
+    }
+
+    fn floor_with_deltas(&self, key: &Parts<'_>, rank: usize) -> Option<u64> {
+        let same = |one: &Stored, two: &Stored| one.order(self.medium, two) == cmp::Ordering::Equal;
+        let is_known = |key: &Stored| self.deltas().any(|delta| same(&delta.key(), key));
+        // The last entry of the base that no delta changes.
+        let base = (0..rank).rev().find(|&rank| !is_known(&self.key(rank)));
+        let mut best = base.map(|rank| (self.key(rank), self.value(rank)));
+        for (number, delta) in self.deltas().enumerate() {
+            let stored = delta.key();
+            let Some(value) = delta.value() else {
+                continue;
+            };
+            let is_upto = stored.compare(self.medium, key) != cmp::Ordering::Greater;
+            let is_better = best
+                .as_ref()
+                .is_none_or(|(best, _)| best.order(self.medium, &stored) == cmp::Ordering::Less);
+            let mut newer = self.deltas().take(number);
+            if is_upto && is_better && !newer.any(|newer| same(&newer.key(), &stored)) {
+                best = Some((stored, value));
+            }
+        }
+        best.map(|(_, value)| value)
+    }
+
+    /// Up to `limit` entries from a key on, in the order of keys.
+    pub(super) fn entries_from(&self, from: &Parts<'_>, limit: usize) -> Vec<(Stored, u64)> {
+        let is_before = |key: &Stored| key.compare(self.medium, from) == cmp::Ordering::Less;
+        if self.word.top() == 0 {
+            let rank = self.rank(from);
+            let first = rank - usize::from(rank > 0 && !is_before(&self.key(rank - 1)));
+            let ranks = (first..self.count).take(limit);
+            return ranks
+                .map(|rank| (self.key(rank), self.value(rank)))
+                .collect();
+        }
+        let all = self.entries().into_iter();
+        all.skip_while(|(key, _)| is_before(key))
+            .take(limit)
+            .collect()
+    }
+
+    /// Whether there is room for a delta of so many lines, when a page is to have so many deltas.
+    #[inline]
+    pub(super) fn has_room(&self, lines: u64, deltas: u64) -> bool {
+        self.word.taken() + lines <= self.lines && self.depth() < deltas
+    }
+
+    /// Entries of the base.
+    #[inline]
+    pub(super) fn base_count(&self) -> usize {
+        self.count
+    }
+
+    /// All entries, in the order of their keys.
+    pub(super) fn entries(&self) -> Vec<(Stored, u64)> {
+        let base = (0..self.count).map(|rank| (self.key(rank), self.value(rank)));
+        if self.word.top() == 0 {
+            return base.collect();
+        }
+        let mut changes: Vec<(Stored, Option<u64>)> = Vec::new();
+        for delta in self.deltas() {
+            let key = delta.key();
+            let is_newer =
+                |(other, _): &(Stored, _)| other.order(self.medium, &key) == cmp::Ordering::Equal;
+            if !changes.iter().any(is_newer) {
+                changes.push((key, delta.value()));
+            }
+        }
+        changes.sort_by(|one, two| one.0.order(self.medium, &two.0));
+        let mut entries = Vec::with_capacity(self.count + changes.len());
+        let mut changes = changes.into_iter().peekable();
+        for (key, value) in base {
+            let mut is_changed = false;
+            while let Some((changed, new)) = changes
+                .next_if(|(change, _)| change.order(self.medium, &key) != cmp::Ordering::Greater)
+            {
+                is_changed = changed.order(self.medium, &key) == cmp::Ordering::Equal;
+                entries.extend(new.map(|new| (changed, new)));
+            }
+            if !is_changed {
+                entries.push((key, value));
+            }
+        }
+        entries.extend(changes.filter_map(|(key, new)| Some((key, new?))));
+        entries
+    }
+}

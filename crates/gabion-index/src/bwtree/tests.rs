@@ -1,0 +1,254 @@
+//! The tree in special situations, and the bugs that were published of others.
+
+use std::sync::atomic::Ordering;
+
+use gabion_media::pmem::{PAtomicU64, POff, Pool, PoolOptions};
+
+use super::layout::KEY_BYTES_MAX;
+use super::{BwTree, REGISTERED};
+use crate::root::ROOT_BYTES;
+use crate::suite::words::{check, fill_the_pool, grow_by_threads};
+use crate::suite::{Keys, interleaved};
+use crate::{Error, Index, Item, OrderedIndex};
+
+type Tiny = BwTree<u64, 6, 3>;
+
+fn tree<K: Item + ?Sized, const ENTRIES: usize, const DELTAS: u64>(
+    size: u64,
+) -> BwTree<K, ENTRIES, DELTAS> {
+    let pool = Pool::anonymous(PoolOptions {
+        size,
+        heaps: 4,
+        ..BwTree::<K, ENTRIES, DELTAS>::pool_options()
+    });
+    BwTree::create(&pool.expect("a pool in memory")).expect("a tree")
+}
+
+fn check_strings(tree: &dyn Index<[u8]>, entries: u64) -> u64 {
+    let checked = tree.check().expect("sound");
+    assert_eq!(
+        (checked.entries, tree.len().expect("sound")),
+        (entries, entries)
+    );
+    tree.pool().collect();
+    assert_eq!(checked.blocks, tree.pool().stats().used_blocks);
+    checked.blocks
+}
+
+/// Pages whose entries were deleted take no space for long, in whatever order keys come and go.
+#[test]
+fn a_queue_does_not_grow() {
+    let tree: Tiny = tree(4 << 20);
+    let mut blocks_max = 0;
+    for key in 0..20_000_u64 {
+        tree.insert(&key, key).expect("space");
+        if key >= 100 {
+            assert_eq!(tree.remove(&(key - 100)).expect("sound"), Some(key - 100));
+        }
+        if key % 1000 == 999 {
+            check(&tree, 100);
+            blocks_max = blocks_max.max(tree.check().expect("sound").blocks);
+        }
+    }
+    // Two for each page of three entries and more.
+    assert!(blocks_max < 120, "{blocks_max} blocks for 100 keys");
+    for key in 0..20_000 {
+        tree.remove(&key).expect("sound");
+    }
+    tree.compact().expect("space");
+    check(&tree, 0);
+    assert_eq!(
+        tree.check().expect("sound").blocks,
+        2,
+        "the root and a page"
+    );
+}
+
+/// The least and the greatest word are keys like any other, and borders of pages too.
+#[test]
+fn the_greatest_word_is_a_key() {
+    let tree: Tiny = tree(1 << 20);
+    for distance in 0..100 {
+        let (low, high) = (distance, u64::MAX - distance);
+        assert_eq!(tree.insert(&high, high).expect("space"), None);
+        assert_eq!(tree.insert(&low, low).expect("space"), None);
+    }
+    let mut found = Vec::new();
+    tree.scan(&(u64::MAX - 3), 10, &mut found).expect("sound");
+    let last: Vec<_> = (0..4).rev().map(|distance| u64::MAX - distance).collect();
+    assert!(found.iter().map(|(key, _)| key).eq(&last));
+    check(&tree, 200);
+    for distance in 0..100 {
+        let high = u64::MAX - distance;
+        assert_eq!(tree.remove(&high).expect("sound"), Some(high));
+    }
+    check(&tree, 100);
+}
+
+#[test]
+fn threads_grow_a_tree_together() {
+    grow_by_threads(&tree::<u64, 64, 8>(64 << 20));
+    grow_by_threads(&tree::<u64, 6, 3>(64 << 20));
+}
+
+/// When the pool is full, inserts fail, and everything else goes on: a split leaves a page free.
+#[test]
+fn a_full_pool_leaves_the_tree_usable() {
+    fill_the_pool(&tree::<u64, 64, 8>(640 << 10));
+    fill_the_pool(&tree::<u64, 6, 3>(320 << 10));
+}
+
+/// Keys with many bytes have deltas of many lines, and pages of few entries.
+#[test]
+fn keys_have_up_to_eight_kilobytes() {
+    let tree: BwTree<[u8]> = tree(64 << 20);
+    let longest = usize::try_from(KEY_BYTES_MAX).expect("small");
+    let key = |number: usize| [vec![b'x'; number * 97 % (longest - 8)], vec![1; 8]].concat();
+    let mut keys: Vec<Vec<u8>> = (0..120).map(key).collect();
+    keys.push(vec![b'x'; longest]);
+    keys.push(Vec::new());
+    for (value, key) in (0..).zip(&keys) {
+        assert_eq!(tree.insert(key, value).expect("space"), None);
+        assert_eq!(tree.insert(key, value).expect("space"), Some(value));
+    }
+    let too_long = vec![b'x'; longest + 1];
+    let refused = tree.insert(&too_long, 1);
+    assert!(matches!(refused, Err(Error::Limit { .. })), "{refused:?}");
+    assert_eq!(tree.remove(&too_long).expect("sound"), None);
+    assert_eq!(tree.get(&too_long).expect("sound"), None);
+    check_strings(&tree, 122);
+    let mut found = Vec::new();
+    tree.scan(&[], 1000, &mut found).expect("sound");
+    let mut sorted = keys.clone();
+    sorted.sort();
+    assert!(found.iter().map(|(key, _)| key).eq(&sorted));
+    for (value, key) in (0..).zip(&keys) {
+        assert_eq!(tree.remove(key).expect("sound"), Some(value));
+    }
+    tree.compact().expect("space");
+    assert!(check_strings(&tree, 0) < 20);
+}
+
+/// Threads that insert, delete and scan all at once, in trees of many levels.
+#[test]
+fn threads_agree() {
+    let tree: Tiny = tree(32 << 20);
+    std::thread::scope(|scope| {
+        for thread in 0..3 {
+            let tree = &tree;
+            scope.spawn(move || {
+                for round in 0..4 {
+                    for number in 0..2000 {
+                        let key = number * 3 + thread;
+                        assert_eq!(tree.insert(&key, round).expect("space"), None);
+                    }
+                    let mut found = Vec::new();
+                    tree.scan(&0, 10_000, &mut found).expect("sound");
+                    assert!(found.is_sorted_by(|one, two| one.0 < two.0));
+                    let own = found.iter().filter(|(key, _)| key % 3 == thread);
+                    assert_eq!(own.count(), 2000);
+                    for number in 0..2000 {
+                        let key = number * 3 + thread;
+                        assert_eq!(tree.get(&key).expect("sound"), Some(round));
+                        assert_eq!(tree.remove(&key).expect("sound"), Some(round));
+                    }
+                }
+            });
+        }
+    });
+    assert!(tree.is_empty().expect("sound"));
+    tree.compact().expect("space");
+    check(&tree, 0);
+}
+
+/// The published code keeps the count of taken lines beside the page, where a crash leaves it
+/// behind the deltas, so that one is written over, or a line is lost for ever. Here lines that a
+/// crash left taken go with their page.
+#[test]
+fn lines_that_were_taken_for_nothing_go_with_their_page() {
+    let tree: BwTree<u64> = tree(1 << 20);
+    for key in 0..3 {
+        tree.insert(&key, key).expect("space");
+    }
+    let pool = tree.pool().clone();
+    let cell: &PAtomicU64 = pool.at(POff::new(pool.root::<PAtomicU64>().raw() + ROOT_BYTES));
+    for key in 3..500 {
+        // Another line is taken, by a writer who is gone.
+        let word = super::layout::Word(cell.load(&pool, Ordering::Relaxed));
+        if word.taken() < 8 && key < 60 {
+            cell.store(&pool, word.take(1).0, Ordering::Relaxed);
+        }
+        tree.insert(&key, key).expect("space");
+    }
+    check(&tree, 500);
+    let again: BwTree<u64> = BwTree::open(&pool).expect("a tree");
+    check(&again, 500);
+}
+
+/// A page that a crash left frozen is read as it is, and thawed by the next writer.
+#[test]
+fn a_frozen_page_is_thawed() {
+    let tree: BwTree<u64> = tree(1 << 20);
+    let pool = tree.pool().clone();
+    let cell: &PAtomicU64 = pool.at(POff::new(pool.root::<PAtomicU64>().raw() + ROOT_BYTES));
+    for key in 0..100 {
+        let word = super::layout::Word(cell.load(&pool, Ordering::Relaxed));
+        cell.store(&pool, word.frozen().0, Ordering::Relaxed);
+        assert_eq!(tree.get(&key).expect("sound"), None);
+        assert_eq!(tree.insert(&key, key).expect("space"), None);
+        assert_eq!(tree.get(&key).expect("sound"), Some(key));
+    }
+    check(&tree, 100);
+}
+
+#[test]
+fn what_is_no_tree_is_refused() {
+    let pool = Pool::anonymous(PoolOptions {
+        size: 1 << 20,
+        ..BwTree::<u64>::pool_options()
+    })
+    .expect("a pool in memory");
+    assert!(matches!(BwTree::<u64>::open(&pool), Err(Error::NoRoot)));
+    let tree: BwTree<u64> = BwTree::create(&pool).expect("a tree");
+    let again = BwTree::<u64>::create(&pool);
+    assert!(matches!(again, Err(Error::RootTaken)));
+    assert!(matches!(BwTree::<[u8]>::open(&pool), Err(Error::NoRoot)));
+    for key in 0..20 {
+        tree.insert(&key, key).expect("space");
+    }
+    let root = pool.root::<PAtomicU64>().raw();
+    let flip = |at: u64, bit: u8| {
+        let mut byte = [0];
+        pool.read(at, &mut byte);
+        pool.write(at, &[byte[0] ^ bit]);
+    };
+    for at in root..root + 64 {
+        flip(at, 1);
+        assert!(BwTree::<u64>::open(&pool).is_err(), "byte {at}");
+        flip(at, 1);
+    }
+    // The word of the topmost page, and the head of that.
+    let mut word = [0; 8];
+    pool.read(root + ROOT_BYTES, &mut word);
+    let page = super::layout::Word(u64::from_le_bytes(word)).base();
+    for (at, bit) in [
+        (root + ROOT_BYTES + 3, 1),
+        (root + ROOT_BYTES + 6, 8),
+        (page, 1),
+        (page + 8, 64),
+        (page + 16, 1),
+    ] {
+        flip(at, bit);
+        assert!(tree.check().is_err(), "byte {at}");
+        flip(at, bit);
+    }
+    check(&BwTree::<u64>::open(&pool).expect("a tree"), 20);
+}
+
+/// The published reader answers with what it sees. Here it first makes that durable if a writer may
+/// be between store and flush; without that, an answer is lost in a crash.
+#[test]
+fn a_reader_that_answers_before_the_answer_is_durable_is_caught() {
+    let keys = Keys::words(&REGISTERED).expect("words are keys");
+    interleaved::catch_readers(keys, |file| file.ends_with("bwtree/readpath.rs"));
+}
