@@ -147,6 +147,11 @@ impl Schedule {
         }
     }
 
+    /// Whether the threads are being ended.
+    pub(crate) fn is_stopping(&self) -> bool {
+        self.state.lock().stop
+    }
+
     /// Whether no thread is in a step.
     pub(crate) fn is_at_rest(&self) -> bool {
         self.state.lock().running == 0

@@ -161,3 +161,26 @@ fn a_compaction_of_a_closed_store_is_refused() {
         assert!(matches!(refused, Err(gabion::Error::Closed)), "{refused:?}");
     }
 }
+
+#[test]
+fn ascending_keys_in_small_flushes_leave_few_files() {
+    let options = small_options()
+        .background_threads(0)
+        .memtable_budget_bytes(1 << 20)
+        .bucket_bytes(1 << 20)
+        .sublevels_min(4)
+        .sublevels_max(8);
+    let (sim, subject) = open(&options);
+    let keyspace = &subject.keyspaces[0];
+    for number in 0..600 {
+        keyspace.put(key(number), [7; 60]).expect("put");
+        subject.db.flush().expect("flush");
+        let files = subject.db.stats().tables;
+        assert!(files <= 3 * 8, "{files} files after {number} flushes");
+    }
+    let stats = subject.db.stats();
+    assert_eq!(stats.flushes, 600);
+    drop(subject);
+    let again = Subject::open(&Disk::simulated(&sim), &options).expect("open again");
+    assert_eq!(again.keyspaces[0].iter().count(), 600);
+}

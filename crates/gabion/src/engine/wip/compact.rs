@@ -7,7 +7,9 @@
 //! that is full of hidden versions, to give their space back.
 //!
 //! Runs that do not overlap are moved, not rewritten: they become one run of several tables. So
-//! ascending keys are written once.
+//! ascending keys are written once. But neighbours that are both small become one table, so that a
+//! run has no more tables than about two for each [`SMALL_BYTES_MAX`], however little each flush
+//! brought.
 //!
 //! # Crash safety
 //! The output is synced before one group of edits exchanges the inputs for it. Files that no bucket
@@ -34,6 +36,16 @@ use super::{INITIAL_LEVELS, retire_all};
 use crate::Result;
 use crate::engine::range_deletes::{Deletes, Fragments, Hidden};
 use crate::engine::snapshots::Protected;
+use crate::names::table_name;
+
+/// Tables below this size are small, unless buckets are.
+const SMALL_BYTES_MAX: u64 = 1 << 20;
+
+/// The part of a bucket's capacity from which on a table is not small: one in so many bytes.
+const SMALL_PARTS: u64 = 64;
+
+/// A table that a compaction has written.
+type Written = (TableMeta, FileAge);
 
 /// Runs of one bucket that become one run.
 pub(super) struct Compaction {
@@ -48,6 +60,8 @@ pub(super) struct Compaction {
     whole: bool,
     /// Inputs that do not overlap are rewritten too, so that they lose what nobody needs.
     rewrites: bool,
+    /// It is done because nobody writes, for the reads to come.
+    at_rest: bool,
 }
 
 impl Compaction {
@@ -69,6 +83,7 @@ impl Compaction {
             bottom,
             whole: false,
             rewrites: false,
+            at_rest: false,
         }
     }
 
@@ -91,6 +106,15 @@ impl Compaction {
             bottom: true,
             whole: true,
             rewrites: false,
+            at_rest: false,
+        }
+    }
+
+    /// The same, as it is done when nobody writes.
+    pub(super) fn at_rest(bucket: &Arc<Bucket>, levels: &Levels) -> Compaction {
+        Compaction {
+            at_rest: true,
+            ..Compaction::of_bucket(bucket, levels, Purpose::Compaction)
         }
     }
 
@@ -112,15 +136,13 @@ impl Wip {
         let deletes = files.any(|file| file.meta.range_deletes > 0);
         let number = match Run::in_order(&runs).filter(|_| !job.rewrites && !deletes) {
             Some(ordered) => {
-                let tables = ordered
-                    .iter()
-                    .flat_map(|run| run.tables.iter().cloned())
-                    .collect();
-                self.install_compaction(job, tables, None)?
+                let tables = ordered.iter().flat_map(|run| run.tables.iter().cloned());
+                let (moved, written) = self.gather(job, &tables.collect::<Vec<_>>())?;
+                self.install_compaction(job, moved, written)?
             }
             None => {
-                let output = self.merge(job, &runs)?;
-                self.install_compaction(job, Vec::new(), output)?
+                let written = self.merge(job, &runs)?.into_iter().collect();
+                self.install_compaction(job, Vec::new(), written)?
             }
         };
         if job.whole {
@@ -130,8 +152,44 @@ impl Wip {
         Ok(())
     }
 
+    /// Of tables in order that do not overlap: those that stay as they are, and what was made of
+    /// neighbours that are small.
+    fn gather(
+        &self,
+        job: &Compaction,
+        tables: &[Arc<TableFile>],
+    ) -> Result<(Vec<Arc<TableFile>>, Vec<Written>)> {
+        let small_max = SMALL_BYTES_MAX.min(self.options.bucket_bytes / SMALL_PARTS);
+        let is_small = |file: &TableFile| file.meta.file_bytes < small_max;
+        let (mut moved, mut written) = (Vec::new(), Vec::new());
+        for neighbours in tables.chunk_by(|a, b| is_small(a) && is_small(b)) {
+            if let [alone] = neighbours {
+                moved.push(Arc::clone(alone));
+                continue;
+            }
+            match self.merge(job, &[Run::new(0, neighbours.to_vec())]) {
+                Ok(output) => written.extend(output),
+                Err(error) => {
+                    self.remove_written(&written);
+                    return Err(error);
+                }
+            }
+        }
+        Ok((moved, written))
+    }
+
+    /// Removes tables that no manifest names and none will.
+    fn remove_written(&self, written: &[Written]) {
+        for (meta, _) in written {
+            // What cannot be removed now is removed at the next open.
+            if let Err(error) = self.disk.remove(&table_name(meta.file)) {
+                tracing::warn!(%error, "an unused table could not be removed");
+            }
+        }
+    }
+
     /// Merges the runs into a new table; `None` when nothing of them is left.
-    fn merge(&self, job: &Compaction, runs: &[Run]) -> Result<Option<(TableMeta, FileAge)>> {
+    fn merge(&self, job: &Compaction, runs: &[Run]) -> Result<Option<Written>> {
         let protected = self.snapshots.protect(|| self.visible());
         let sources = runs
             .iter()
@@ -167,6 +225,9 @@ impl Wip {
 
     /// How urgent a compaction is: one of a level that is full comes before others.
     fn class_of(&self, job: &Compaction) -> Class {
+        if job.at_rest {
+            return Class::Rest;
+        }
         let runs_of = |level| job.inputs.iter().filter(|(of, _)| *of == level).count();
         match (0..INITIAL_LEVELS).any(|level| runs_of(level) >= self.options.sublevels_max) {
             true => Class::Urgent,
@@ -174,13 +235,13 @@ impl Wip {
         }
     }
 
-    /// Exchanges the inputs for `moved`, which are tables of theirs, or for the table `written`;
+    /// Exchanges the inputs for `moved`, which are tables of theirs, and those that were written;
     /// returns the number of the run.
     fn install_compaction(
         &self,
         job: &Compaction,
         moved: Vec<Arc<TableFile>>,
-        written: Option<(TableMeta, FileAge)>,
+        written: Vec<Written>,
     ) -> Result<u64> {
         let bucket = &job.bucket;
         let inputs = || job.inputs.iter().flat_map(|(_, run)| run.tables.iter());
@@ -193,7 +254,7 @@ impl Wip {
             })
             .collect();
         let mut tables = moved;
-        if let Some((meta, age)) = written {
+        for (meta, age) in written {
             edits.push(Edit::NewFile {
                 file: meta.file,
                 meta: file_meta(&meta),
@@ -207,6 +268,7 @@ impl Wip {
             file.range_deletes()?;
             tables.push(Arc::new(file));
         }
+        tables.sort_by(|a, b| a.meta.smallest.cmp(&b.meta.smallest));
         let level = u8::try_from(job.output_level).expect("there are a few levels");
         for file in &tables {
             let file = file.meta.file;

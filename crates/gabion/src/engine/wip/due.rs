@@ -214,7 +214,8 @@ impl Wip {
         if count < options.sublevels_min {
             let part = if is_much_read(bucket, &state) { 8 } else { 2 };
             let worth = idle && runs >= 2 && has_young(&state, bytes, part);
-            return Ok(worth.then(|| of_bucket(Urgency::Idle, compact(Purpose::Compaction))));
+            let job = || Job::Compact(Compaction::at_rest(bucket, levels));
+            return Ok(worth.then(|| of_bucket(Urgency::Idle, job())));
         }
         if has_young(&state, bytes, 2) && Wip::live_bytes(&state, bytes) <= bytes / 2 {
             return Ok(Some(of_bucket(

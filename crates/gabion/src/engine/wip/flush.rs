@@ -27,6 +27,7 @@ use gabion_media::Purpose;
 use super::bucket::{Bucket, BucketState, Levels, Run};
 use super::file::TableFile;
 use super::file::file_meta;
+use super::gentle::Gentle;
 use super::manifest::{Edit, FileAge};
 use super::pace::{Class, STEP_BYTES};
 use super::retain::Retain;
@@ -212,6 +213,7 @@ impl Wip {
             file,
             writer: Some(writer),
             class,
+            gentle: (class == Class::Rest).then(|| Gentle::new(self)),
             paced_bytes: 0,
         })
     }
@@ -236,6 +238,8 @@ pub(super) struct TableOutput<'e> {
     file: u64,
     writer: Option<TableWriter>,
     class: Class,
+    /// The pace of a job that nobody waits for.
+    gentle: Option<Gentle>,
     /// Bytes of the file that were asked for.
     paced_bytes: u64,
 }
@@ -260,7 +264,11 @@ impl TableOutput<'_> {
         let throttle = &self.engine.throttle;
         self.engine
             .pace
-            .take(self.class, written, || throttle.pressed())
+            .take(self.class, written, || throttle.pressed())?;
+        if let Some(gentle) = &mut self.gentle {
+            gentle.step(self.engine);
+        }
+        Ok(())
     }
 
     /// Number of entries so far.

@@ -25,6 +25,7 @@
 //! | `ceiling` | the store's memory is kept below it |
 //! | `throttle` | writers are slowed before they must be stopped |
 //! | `pace` | the background writes no faster than a user allows |
+//! | `gentle` | compactions of a store at rest leave processors to readers |
 //! | `reclaim` | the log's tail moves on, its segments are deleted |
 //! | `rest` | an idle store's log gives its space back |
 //! | `recovery` | open: manifest, log replay, orphans |
@@ -60,6 +61,7 @@ mod demand;
 mod due;
 mod file;
 mod flush;
+mod gentle;
 mod join;
 mod manifest;
 mod merge;

@@ -8,7 +8,8 @@
 //! lock and stands between two blocks of its output.
 //!
 //! # Who comes first
-//! Flushes, which writers wait for; then compactions of levels that are full; then everything else.
+//! Flushes, which writers wait for; then compactions of levels that are full; then everything else,
+//! what is done at rest last.
 //! Nobody is let on while somebody more urgent waits.
 //!
 //! # What counts
@@ -55,10 +56,12 @@ pub(super) enum Class {
     Urgent,
     /// It can wait.
     Usual,
+    /// Nobody waits for it.
+    Rest,
 }
 
 impl Class {
-    const COUNT: usize = 3;
+    const COUNT: usize = 4;
 }
 
 /// The limit, shared by all background threads.
@@ -302,7 +305,7 @@ mod tests {
 
     #[test]
     fn nobody_passes_somebody_more_urgent() {
-        let classes = [Class::Flush, Class::Urgent, Class::Usual];
+        let classes = [Class::Flush, Class::Urgent, Class::Usual, Class::Rest];
         for (position, waiting) in classes.into_iter().enumerate() {
             let mut tokens = Tokens::new(1000, SECOND);
             tokens.waiting[waiting as usize] += 1;

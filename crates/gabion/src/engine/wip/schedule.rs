@@ -233,6 +233,12 @@ impl Wip {
         self.is_quiet_for(IDLE_AFTER)
     }
 
+    /// Whether nobody writes, and nobody waits for what is done meanwhile.
+    pub(super) fn is_unhurried(&self) -> bool {
+        let waiting = self.idleness.lock().waiting;
+        waiting == 0 && self.is_idle() && !self.schedule.is_stopping()
+    }
+
     /// Whether nobody has written for so long that the log may give its space back.
     pub(super) fn is_at_rest(&self) -> bool {
         self.is_quiet_for(REST_AFTER)
