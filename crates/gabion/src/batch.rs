@@ -118,7 +118,22 @@ impl WriteBatch {
         self.user_bytes
     }
 
-    /// Removes all operations and keeps the memory.
+    /// Removes all operations and keeps the memory, for the next batch of a writer of many.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// # let db = gabion::Db::open(dir.path())?;
+    /// let mut batch = gabion::WriteBatch::new();
+    /// for round in [0u8, 1] {
+    ///     batch.clear();
+    ///     for stone in 0..100 {
+    ///         batch.put(db.default_keyspace(), [round, stone], "stone")?;
+    ///     }
+    ///     db.write(&batch)?;
+    /// }
+    /// assert_eq!(db.iter().count(), 200);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn clear(&mut self) {
         self.operations.clear();
         self.user_bytes = 0;

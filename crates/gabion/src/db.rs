@@ -1,5 +1,6 @@
 //! The facade: `Db` and `Keyspace`.
 
+use std::borrow::Borrow;
 use std::ops::{Bound, Deref, RangeBounds};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -283,11 +284,12 @@ impl Db {
         self.default.prefix(prefix)
     }
 
-    /// Writes a batch at the store's durability: all of it or nothing.
+    /// Writes a batch at the store's durability: all of it or nothing. Takes the batch or a
+    /// reference to it: who writes many keeps the memory of one ([`WriteBatch::clear`]).
     ///
     /// # Errors
     /// As [`Keyspace::put`].
-    pub fn write(&self, batch: WriteBatch) -> Result<()> {
+    pub fn write(&self, batch: impl Borrow<WriteBatch>) -> Result<()> {
         self.write_with(batch, self.store().durability)
     }
 
@@ -298,7 +300,8 @@ impl Db {
     ///
     /// # Panics
     /// When the batch's keyspaces belong to another store.
-    pub fn write_with(&self, batch: WriteBatch, durability: Durability) -> Result<()> {
+    pub fn write_with(&self, batch: impl Borrow<WriteBatch>, durability: Durability) -> Result<()> {
+        let batch = batch.borrow();
         let Some(store) = batch.store else {
             return Ok(());
         };

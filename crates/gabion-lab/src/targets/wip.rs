@@ -91,6 +91,7 @@ impl Store for Wip {
         Ok(Box::new(WipSession {
             db: &self.db,
             keyspace: self.db.default_keyspace(),
+            writes: WriteBatch::new(),
         }))
     }
 
@@ -135,6 +136,8 @@ impl Store for Wip {
 struct WipSession<'a> {
     db: &'a Db,
     keyspace: &'a Keyspace,
+    /// Memory for batches.
+    writes: WriteBatch,
 }
 
 impl WipSession<'_> {
@@ -147,15 +150,16 @@ impl WipSession<'_> {
         }
     }
 
-    fn writes(&self, batch: &Batch) -> Result<WriteBatch, Error> {
-        let mut writes = WriteBatch::new();
+    /// Puts the records of a batch into the session's.
+    fn fill(&mut self, batch: &Batch) -> Result<(), Error> {
+        self.writes.clear();
         for (key, value) in batch.iter() {
             match value {
-                Some(value) => writes.put(self.keyspace, key, value)?,
-                None => writes.delete(self.keyspace, key)?,
+                Some(value) => self.writes.put(self.keyspace, key, value)?,
+                None => self.writes.delete(self.keyspace, key)?,
             }
         }
-        Ok(writes)
+        Ok(())
     }
 }
 
@@ -169,12 +173,13 @@ impl Session for WipSession<'_> {
     }
 
     fn write(&mut self, batch: &Batch) -> Result<(), Error> {
-        Ok(self.db.write(self.writes(batch)?)?)
+        self.fill(batch)?;
+        Ok(self.db.write(&self.writes)?)
     }
 
     fn write_synced(&mut self, batch: &Batch) -> Result<(), Error> {
-        let writes = self.writes(batch)?;
-        Ok(self.db.write_with(writes, Durability::Sync)?)
+        self.fill(batch)?;
+        Ok(self.db.write_with(&self.writes, Durability::Sync)?)
     }
 
     fn delete(&mut self, key: &[u8]) -> Result<(), Error> {

@@ -51,11 +51,12 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicPtr, AtomicU64, AtomicUsize, Ordering};
 
-use parking_lot::Mutex;
+use parking_lot::{Mutex, MutexGuard};
 
 use super::arena::{
     Arena, ArenaWriter, BLOCK_ALIGN, Block, ChunkPool, Listing, Mark, NewRecord, Record,
 };
+use super::line_count::{COUNT_BITS, LineCount};
 use super::order::{Order, OrderCursor};
 use crate::types::{Kind, Seq};
 use gabion_media::prefetch_line;
@@ -73,9 +74,6 @@ const KEYS_PER_LINE_AT_START: usize = 4;
 /// average, 6 % of the lines have spilt.
 const KEYS_PER_TEN_LINES_MAX: usize = 48;
 
-/// Growing multiplies the number of lines by `1 << GROWTH_SHIFT`.
-const GROWTH_SHIFT: u32 = 2;
-
 /// Lines that growing looks ahead, so that the records of a line are near when it is moved.
 const GROWTH_PREFETCH_LINES: usize = 4;
 
@@ -85,13 +83,9 @@ const ADDRESS_MASK: usize = (1 << TAG_SHIFT) - 1;
 /// Set in slot 0 when it is a link.
 const LINK: usize = 1;
 
-/// Bits of the factor and of the shift in the head's upper 16 bits.
-const FACTOR_BITS: u32 = 11;
-const SHIFT_BITS: u32 = 5;
-
 const _: () = assert!(size_of::<Line>() == 64 && align_of::<Line>() == 64);
 const _: () = assert!(BLOCK_ALIGN == size_of::<Line>());
-const _: () = assert!(FACTOR_BITS + SHIFT_BITS + TAG_SHIFT == usize::BITS);
+const _: () = assert!(COUNT_BITS + TAG_SHIFT == usize::BITS);
 
 /// One cache line of the directory.
 #[repr(C, align(64))]
@@ -141,56 +135,6 @@ struct Lines<'a> {
     first: NonNull<Line>,
     count: LineCount,
     arena: std::marker::PhantomData<&'a Arena>,
-}
-
-/// A number of lines that fits into 16 bits: `factor << shift`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct LineCount {
-    factor: usize,
-    shift: u32,
-}
-
-impl LineCount {
-    /// The smallest number that can be stated and is not below `lines`.
-    fn at_least(lines: usize) -> LineCount {
-        let shift = (usize::BITS - lines.leading_zeros()).saturating_sub(FACTOR_BITS);
-        let factor = (lines >> shift) + usize::from(lines & ((1 << shift) - 1) != 0);
-        if factor >> FACTOR_BITS == 0 {
-            LineCount { factor, shift }
-        } else {
-            LineCount {
-                factor: factor >> 1,
-                shift: shift + 1,
-            }
-        }
-    }
-
-    /// The number after growing; `None` when it cannot be stated.
-    fn grown(self) -> Option<LineCount> {
-        let shift = self.shift + GROWTH_SHIFT;
-        (shift < 1 << SHIFT_BITS && self.factor.leading_zeros() > shift + 32)
-            .then_some(LineCount { shift, ..self })
-    }
-
-    #[inline]
-    fn get(self) -> usize {
-        self.factor << self.shift
-    }
-
-    #[inline]
-    fn to_bits(self) -> usize {
-        self.factor << SHIFT_BITS | self.shift as usize
-    }
-
-    #[inline]
-    fn from_bits(bits: usize) -> LineCount {
-        let shift = bits & ((1 << SHIFT_BITS) - 1);
-        #[expect(clippy::cast_possible_truncation, reason = "five bits")]
-        LineCount {
-            factor: bits >> SHIFT_BITS,
-            shift: shift as u32,
-        }
-    }
 }
 
 impl<'a> Lines<'a> {
@@ -247,6 +191,28 @@ enum Found<'a> {
     Key(&'a AtomicPtr<u8>, Record<'a>),
     /// No such key; the first free slot of its line, [`SLOTS`] when there is none.
     Free(usize),
+}
+
+/// The right to insert, which one thread has at a time (D1).
+pub(crate) struct Inserts<'d> {
+    directory: &'d Directory,
+    writer: MutexGuard<'d, Writer>,
+}
+
+impl Inserts<'_> {
+    /// As [`MemTable::insert`](super::MemTable::insert).
+    #[inline]
+    pub(crate) fn insert(
+        &mut self,
+        key: &[u8],
+        hash: u64,
+        seq: Seq,
+        kind: Kind,
+        value: &[u8],
+    ) -> bool {
+        let Inserts { directory, writer } = self;
+        directory.insert_locked(writer, (key, value), hash, seq, kind)
+    }
 }
 
 /// The hash table and all that it holds.
@@ -370,10 +336,30 @@ impl Directory {
 
     /// Inserts a version of a key. False, and nothing done, if the table has one of the same or a
     /// higher sequence number.
+    #[inline]
     pub(super) fn insert(&self, key: &[u8], hash: u64, seq: Seq, kind: Kind, value: &[u8]) -> bool {
-        let mut writer = self.side.writer.lock();
+        self.inserts().insert(key, hash, seq, kind, value)
+    }
+
+    /// Keeps other writers out for several inserts.
+    #[inline]
+    pub(super) fn inserts(&self) -> Inserts<'_> {
+        Inserts {
+            directory: self,
+            writer: self.side.writer.lock(),
+        }
+    }
+
+    fn insert_locked(
+        &self,
+        writer: &mut Writer,
+        (key, value): (&[u8], &[u8]),
+        hash: u64,
+        seq: Seq,
+        kind: Kind,
+    ) -> bool {
         if writer.keys >= writer.keys_max {
-            self.grow(&mut writer);
+            self.grow(writer);
         }
         let place = Place::of(hash);
         let line = self.lines().expect("growing makes a directory").of(place);
@@ -413,7 +399,7 @@ impl Directory {
         {
             self.order.insert(&mut writer.arena, record);
         }
-        self.side.totals.add(&writer, key.len() + value.len(), seq);
+        self.side.totals.add(writer, key.len() + value.len(), seq);
         true
     }
 
@@ -652,25 +638,6 @@ mod tests {
         assert_eq!(record.key(), key.to_le_bytes());
         assert_eq!(record.value(), record.seq().to_le_bytes());
         Some(record.seq())
-    }
-
-    #[test]
-    fn line_counts_round_up_by_little_and_survive_the_head() {
-        for lines in (1..5000).chain([1 << 20, (1 << 20) + 1, 123_456_789, u32::MAX as usize / 2]) {
-            let count = LineCount::at_least(lines);
-            assert!(
-                count.get() >= lines && count.get() <= lines + lines / 1000,
-                "{lines}"
-            );
-            assert_eq!(LineCount::from_bits(count.to_bits()), count);
-            assert!(count.to_bits() < 1 << 16);
-            if let Some(grown) = count.grown() {
-                assert_eq!(grown.get(), count.get() * 4);
-                assert_eq!(LineCount::from_bits(grown.to_bits()), grown);
-            } else {
-                assert!(lines > 1 << 28);
-            }
-        }
     }
 
     #[test]

@@ -24,7 +24,7 @@
 //! | `arena/pool.rs` | memory of all tables: chunks, one budget |
 //! | `arena/record.rs` | a version of a key as it lies in memory |
 //! | `arena/mod.rs` | the records of one table, in the order of their insertion |
-//! | `directory.rs` | the hash table: one writer, readers that never wait |
+//! | `directory.rs`, `line_count.rs` | the hash table: one writer, readers that never wait |
 //! | `sorted.rs`, `sorted_cursor.rs` | the records in order, sorted when somebody asks |
 //! | `order/` | the keys in order, kept with every insert |
 //! | `cursor.rs` | a cursor over either |
@@ -51,6 +51,7 @@ mod cursor;
     reason = "lines and records are reached through tagged addresses"
 )]
 mod directory;
+mod line_count;
 #[expect(
     unsafe_code,
     reason = "nodes and records are reached through addresses, as those of the directory are"
@@ -75,6 +76,7 @@ use crate::types::{Kind, Seq, hash_key};
 
 pub(crate) use arena::ChunkPool;
 pub(crate) use cursor::MemCursor;
+pub(crate) use directory::Inserts;
 
 use arena::{Mark, Record};
 use directory::Directory;
@@ -181,6 +183,12 @@ impl MemTable {
     #[inline]
     pub(crate) fn insert(&self, key: &[u8], hash: u64, seq: Seq, kind: Kind, value: &[u8]) -> bool {
         self.directory.insert(key, hash, seq, kind, value)
+    }
+
+    /// Keeps other writers out for several inserts, each as by [`MemTable::insert`].
+    #[inline]
+    pub(crate) fn inserts(&self) -> Inserts<'_> {
+        self.directory.inserts()
     }
 
     /// As [`MemTable::insert`], for a range delete: a record of its first key, and one of

@@ -12,6 +12,7 @@
 //! | file | journey |
 //! |---|---|
 //! | `writepath` | a write: leader, log, MemTable, publication |
+//! | `grouped` | the inserts of a batch, bucket by bucket |
 //! | `readpath`, `multi_get`, `scan` | a get, several at once, a range scan |
 //! | `flush` | a full MemTable becomes a table of level 0 |
 //! | `compact` | runs of a level become one run of the next |
@@ -62,6 +63,7 @@ mod due;
 mod file;
 mod flush;
 mod gentle;
+mod grouped;
 mod join;
 mod manifest;
 mod merge;
@@ -109,11 +111,12 @@ use crate::{Error, Options, Result};
 
 use bucket::{Bucket, BucketState, Router};
 use file::TableFile;
+use grouped::MetTables;
 use manifest::{Edit, Manifest};
 use pace::Pace;
 use schedule::Idleness;
 use throttle::Throttle;
-use writepath::{Leader, MetTables, Turns};
+use writepath::{Leader, Turns};
 
 pub(crate) use scan::{OpenStore, Scan};
 pub(super) use verify::check_disk;

@@ -26,7 +26,7 @@
 //!   replaced; and whoever holds it alone finds every number that was given out published, unless
 //!   the log has failed.
 //! - I4: one key's versions enter its MemTable in the order of their numbers: writers that go side
-//!   by side take number and turn under their bucket's lock.
+//!   by side take number and turn under their bucket's lock, or under that of the one lane.
 //!
 //! # Durability points
 //! `Interval` and `Buffered`: the copy into the log's mapping. `Sync`: the return of the sync.
@@ -43,21 +43,21 @@ use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex, MutexGuard};
 
-use super::bucket::Router;
 use super::{Install, Keyspace, Wip, Write};
 use crate::engine::memtable::MemTable;
 use crate::engine::write::Waiter;
-use crate::log::{BATCH_HEAD_BYTES, BatchEncoder, Log, Op, OpHead, batch_head};
+use crate::log::{BATCH_HEAD_BYTES, Log, OpHead, batch_head};
 use crate::options::Durability;
 use crate::types::{Kind, SEQ_MAX, Seq, hash_key};
 use crate::{Error, Result};
 
-/// Operations of a batch whose cache lines are fetched ahead of their inserts.
-const PREFETCH_OPERATIONS: usize = 16;
-
 /// How often a writer looks whether it is its turn to publish before it sleeps: some microseconds,
 /// several times as long as a write takes that goes side by side with its own.
 const TURN_SPINS: u32 = 50;
+
+/// How often a writer looks whether the lane is free before it sleeps: several times as long as a
+/// write holds it. To sleep and be woken costs several writes.
+const LANE_SPINS: u32 = 50;
 
 /// How long a writer sleeps at most before it looks again whether it is its turn.
 const TURN_SLEEP: Duration = Duration::from_micros(100);
@@ -153,7 +153,14 @@ impl Turns {
 
     #[inline]
     fn lane(&self) -> Option<MutexGuard<'_, ()>> {
-        self.lane.as_ref().map(Mutex::lock)
+        let lane = self.lane.as_ref()?;
+        for _ in 0..LANE_SPINS {
+            if let Some(guard) = lane.try_lock() {
+                return Some(guard);
+            }
+            std::hint::spin_loop();
+        }
+        Some(lane.lock())
     }
 
     #[cold]
@@ -182,52 +189,6 @@ impl Turns {
         if self.sleeping.load(Ordering::Relaxed) > 0 {
             let _guard = self.lock.lock();
             self.changed.notify_all();
-        }
-    }
-}
-
-/// The MemTables that the operations of a batch go to, by the positions of their buckets in the
-/// router: most operations meet a bucket that an earlier one has met, and count no references.
-#[derive(Default)]
-pub(crate) struct MetTables {
-    tables: Vec<Option<Arc<MemTable>>>,
-    /// Positions with a table.
-    met: Vec<usize>,
-}
-
-impl MetTables {
-    /// The position of the bucket of `key`, whose table is known from here on.
-    #[inline]
-    fn meet(&mut self, router: &Router, key: &[u8]) -> usize {
-        let position = router.position(key);
-        if self.tables.get(position).is_none_or(Option::is_none) {
-            self.learn(router, position);
-        }
-        position
-    }
-
-    #[cold]
-    fn learn(&mut self, router: &Router, position: usize) {
-        let buckets = router.buckets();
-        if self.tables.len() < buckets.len() {
-            self.tables.resize(buckets.len(), None);
-        }
-        let active = Arc::clone(&buckets[position].state.load().active);
-        self.tables[position] = Some(active);
-        self.met.push(position);
-    }
-
-    /// The table at a position that was met.
-    #[inline]
-    fn table(&self, position: usize) -> &MemTable {
-        let table = self.tables[position].as_deref();
-        table.expect("the position was met")
-    }
-
-    /// Forgets all tables: they are others now, or those of another keyspace come.
-    fn forget(&mut self) {
-        for position in self.met.drain(..) {
-            self.tables[position] = None;
         }
     }
 }
@@ -279,7 +240,8 @@ impl Wip {
         table.prefetch(hash);
         let segment = log.current_segment();
         let lane = self.turns.lane();
-        let turn = bucket.turns.lock();
+        // Who has the lane is alone anyway.
+        let turn = lane.is_none().then(|| bucket.turns.lock());
         let Some(place) = log.reserve(size)? else {
             return Ok(false);
         };
@@ -407,7 +369,7 @@ impl Wip {
 
     /// Inserts a range delete into the MemTables of all buckets that it concerns. `upper` is the
     /// first key above the range, empty for the end of all keys.
-    fn delete_range(
+    pub(super) fn delete_range(
         &self,
         keyspace: &Keyspace,
         lower: &[u8],
@@ -427,63 +389,6 @@ impl Wip {
         if self.throttle.must_look(self.pool.allocated_bytes()) {
             self.freeze_due(install);
         }
-    }
-
-    /// Inserts the operations of a batch, windows of them at a time: first all their MemTables are
-    /// found and the cache lines that the inserts need are asked for, then they are inserted.
-    fn insert_batch(
-        &self,
-        install: &mut Install,
-        operations: &BatchEncoder,
-        first: Seq,
-        segment: u64,
-    ) {
-        let keyspaces = self.keyspaces.load();
-        let mut operations = operations.ops(first).map_while(Result::ok).peekable();
-        let mut met = std::mem::take(&mut install.met);
-        let mut window = Vec::with_capacity(PREFETCH_OPERATIONS);
-        while let Some(Op { keyspace: id, .. }) = operations.peek() {
-            let id = *id;
-            let keyspace = &keyspaces[id as usize];
-            let router = keyspace.router.load();
-            while window.len() < PREFETCH_OPERATIONS
-                && let Some(operation) = operations.next_if(|next| next.keyspace == id)
-            {
-                let hash = hash_key(operation.key);
-                let position = met.meet(&router, operation.key);
-                met.table(position).prefetch(hash);
-                window.push((operation, hash, position));
-            }
-            let mut large = false;
-            for (operation, hash, position) in window.drain(..) {
-                let Op {
-                    key,
-                    seq,
-                    kind,
-                    value,
-                    ..
-                } = operation;
-                if kind == Kind::DeleteRange {
-                    self.delete_range(keyspace, key, value, seq, segment);
-                    continue;
-                }
-                let table = met.table(position);
-                table.insert(key, hash, seq, kind, value);
-                table.pin_once(segment);
-                if table.memory_bytes() > self.throttle.limits().table_bytes_max {
-                    large = true;
-                }
-            }
-            let is_last = operations.peek().is_none_or(|next| next.keyspace != id);
-            let must_freeze = large || self.throttle.must_look(self.pool.allocated_bytes());
-            if is_last || must_freeze {
-                met.forget();
-            }
-            if must_freeze {
-                self.freeze_due(install);
-            }
-        }
-        install.met = met;
     }
 
     /// Freezes MemTables when they use more memory than their share, after an insert into `table`.
