@@ -2,6 +2,7 @@
 
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 
@@ -19,6 +20,26 @@ pub(super) struct Syncing {
     gate: Gate,
     dirty: Arc<DirtyPages>,
     state: Mutex<State>,
+    told: Told,
+}
+
+/// What is told of the checkpoint. Apart from `state`, which a sync holds while it waits for the
+/// gate: who is within may ask.
+#[derive(Default)]
+struct Told {
+    file_bytes: AtomicU64,
+    written_bytes: AtomicU64,
+    syncs: AtomicU64,
+}
+
+// ORDER: Relaxed throughout: numbers that stand for themselves.
+impl Told {
+    fn update(&self, checkpoint: &Checkpoint) {
+        let (written_bytes, syncs) = checkpoint.costs();
+        self.file_bytes.store(checkpoint.len(), Ordering::Relaxed);
+        self.written_bytes.store(written_bytes, Ordering::Relaxed);
+        self.syncs.store(syncs, Ordering::Relaxed);
+    }
 }
 
 struct State {
@@ -29,6 +50,8 @@ struct State {
 
 impl Syncing {
     pub(super) fn new(checkpoint: Checkpoint, dirty: Arc<DirtyPages>) -> Syncing {
+        let told = Told::default();
+        told.update(&checkpoint);
         let state = Mutex::new(State {
             checkpoint,
             needs_image: true,
@@ -37,6 +60,7 @@ impl Syncing {
             gate: Gate::default(),
             dirty,
             state,
+            told,
         }
     }
 
@@ -56,12 +80,22 @@ impl Syncing {
 
     /// Bytes that were written to checkpoints since the pool was opened, and syncs of them.
     pub(super) fn costs(&self) -> (u64, u64) {
-        self.state.lock().checkpoint.costs()
+        let Told {
+            written_bytes,
+            syncs,
+            ..
+        } = &self.told;
+        // ORDER: Relaxed, see the type.
+        (
+            written_bytes.load(Ordering::Relaxed),
+            syncs.load(Ordering::Relaxed),
+        )
     }
 
     /// Bytes of the checkpoint file.
     pub(super) fn file_bytes(&self) -> u64 {
-        self.state.lock().checkpoint.len()
+        // ORDER: Relaxed, see the type.
+        self.told.file_bytes.load(Ordering::Relaxed)
     }
 
     /// Makes a checkpoint of what has happened before the call.
@@ -72,10 +106,22 @@ impl Syncing {
         reserved: impl FnOnce() -> u64,
     ) -> Result<()> {
         let mut state = self.state.lock();
+        let synced = self.sync_locked(&mut state, medium, geometry, reserved);
+        self.told.update(&state.checkpoint);
+        synced
+    }
+
+    fn sync_locked(
+        &self,
+        state: &mut State,
+        medium: &Medium,
+        geometry: &Geometry,
+        reserved: impl FnOnce() -> u64,
+    ) -> Result<()> {
         let State {
             checkpoint,
             needs_image,
-        } = &mut *state;
+        } = state;
         checkpoint.check()?;
         let region = medium.region();
         let read = |page: u64, bytes: &mut Page| {

@@ -3,6 +3,7 @@
 use std::fs::OpenOptions;
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use super::*;
 
@@ -234,4 +235,25 @@ fn a_sync_beside_writers_catches_no_change_half_done() {
         .load(&pool, Ordering::Acquire)
         .wrapping_add(pool.at(other).load(&pool, Ordering::Acquire));
     assert_eq!(sum, 2000);
+}
+
+/// A sync waits until nobody is within the pool's gate, and who is within may look at statistics.
+#[test]
+fn statistics_do_not_wait_for_a_sync_that_waits_for_who_asks() {
+    let files = Files::new();
+    let pool = Pool::create(&files.pool, files.options()).unwrap();
+    let syncs = pool.stats().checkpoint_syncs;
+    let within = pool.write_guard();
+    let syncing = pool.clone();
+    let sync = std::thread::spawn(move || syncing.sync());
+    // Long enough for the sync to come to the gate; should it not, the test shows nothing.
+    std::thread::sleep(Duration::from_millis(50));
+    let (tell, hear) = std::sync::mpsc::channel();
+    let asking = pool.clone();
+    let ask = std::thread::spawn(move || tell.send(asking.stats().checkpoint_syncs));
+    let told = hear.recv_timeout(Duration::from_secs(10));
+    drop(within);
+    sync.join().unwrap().unwrap();
+    ask.join().unwrap().unwrap();
+    assert_eq!(told, Ok(syncs));
 }
