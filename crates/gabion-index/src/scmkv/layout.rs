@@ -6,7 +6,7 @@
 //!
 //! | offset | bytes | meaning |
 //! |---|---|---|
-//! | 0 | 8 | magic, `GbScmkv1` |
+//! | 0 | 8 | magic, `GbScmkv2` |
 //! | 8 | 8 | bytes of a page, a power of two |
 //! | 16 | 8 | seed of the hash function |
 //! | 24 | 8 | number of descriptors in the page table |
@@ -55,17 +55,20 @@
 //! its bucket and, in the low 16, its size in lines of 64 bytes; then entries. In a page of chains
 //! the first zero word in the place of such a word is the end.
 //!
-//! **Bucket and entry**, 8 bytes. 0 is empty. Bit 63 clear: a record; bits 0 to 47 its address, 48
-//! to 62 the low bits of its key's hash. Bit 63 set, only in buckets: a chain; bits 0 to 47 its
-//! address, 48 to 62 its lines. All bits set: the bucket has moved to the next table.
+//! **Bucket and entry**, 8 bytes. 0 is empty. Bit 63 clear: a record; bits 5 to 47 those of its
+//! address, 48 to 62 the low bits of its key's hash. Bit 63 set, only in buckets: a chain; bits 5
+//! to 47 those of its address, 48 to 62 its lines. Bits 0 to 4, which are zero in every address, are
+//! a check: all groups of five bits above them, exclusive or. So a wrong bit is told, which would
+//! else lead a lookup astray and lose keys in silence. All bits set: the bucket has moved to the
+//! next table.
 
 use std::mem::offset_of;
 
 use gabion_media::media_struct;
 use gabion_media::pmem::PAtomicU64;
 
-/// `GbScmkv1`, as the first word of a header.
-pub(super) const MAGIC: u64 = u64::from_le_bytes(*b"GbScmkv1");
+/// `GbScmkv2`, as the first word of a header.
+pub(super) const MAGIC: u64 = u64::from_le_bytes(*b"GbScmkv2");
 /// What kind of structure the pool is told that it holds.
 pub(super) const LAYOUT: u64 = MAGIC;
 /// `GbClosed`: the store was closed.
@@ -92,6 +95,9 @@ pub(super) const AT_MOST: u64 = 1 << 63;
 const ADDRESS_BITS: u32 = 48;
 const ADDRESS_MASK: u64 = (1 << ADDRESS_BITS) - 1;
 const TAG_MASK: u64 = 0x7fff;
+/// Bits of an entry that check the others.
+const CHECK_MASK: u64 = RECORD_HEAD_BYTES - 1;
+const CHECK_BITS: u32 = CHECK_MASK.count_ones();
 const CHAIN_BIT: u64 = 1 << 63;
 
 /// Most lines of a chain; all bits of the field would look like a bucket that has moved.
@@ -266,12 +272,25 @@ impl Entry {
     /// A record whose key has this hash.
     #[inline]
     pub(super) fn record(address: u64, hash: u64) -> Entry {
-        Entry(address | (hash & TAG_MASK) << ADDRESS_BITS)
+        Entry::checked(address | (hash & TAG_MASK) << ADDRESS_BITS)
+    }
+
+    /// The entry of these bits, with their check in place of the lowest ones.
+    #[inline]
+    fn checked(bits: u64) -> Entry {
+        let bits = bits & !CHECK_MASK;
+        Entry(bits | check_of(bits))
+    }
+
+    /// Whether the check is that of the other bits. What is not sound is damaged.
+    #[inline]
+    pub(super) fn is_sound(self) -> bool {
+        self.0 & CHECK_MASK == check_of(self.0) || self.is_moved()
     }
 
     /// A chain of so many lines.
     pub(super) fn chain(address: u64, lines: u64) -> Entry {
-        Entry(CHAIN_BIT | lines << ADDRESS_BITS | address)
+        Entry::checked(CHAIN_BIT | lines << ADDRESS_BITS | address)
     }
 
     #[inline]
@@ -291,7 +310,7 @@ impl Entry {
 
     #[inline]
     pub(super) fn address(self) -> u64 {
-        self.0 & ADDRESS_MASK
+        self.0 & ADDRESS_MASK & !CHECK_MASK
     }
 
     /// Lines of the chain.
@@ -308,8 +327,17 @@ impl Entry {
 
     /// The same entry for a record that was moved.
     pub(super) fn at(self, address: u64) -> Entry {
-        Entry(self.0 & !ADDRESS_MASK | address)
+        Entry::checked(self.0 & !ADDRESS_MASK | address)
     }
+}
+
+/// The check of an entry's other bits.
+#[inline]
+fn check_of(bits: u64) -> u64 {
+    let groups = bits >> CHECK_BITS;
+    let half = groups ^ groups >> (6 * CHECK_BITS);
+    let quarter = half ^ half >> (3 * CHECK_BITS);
+    (quarter ^ quarter >> CHECK_BITS ^ quarter >> (2 * CHECK_BITS)) & CHECK_MASK
 }
 
 /// The first word of a chain.
@@ -415,6 +443,10 @@ mod tests {
         assert!(chain.is_chain() && !chain.is_moved() && !chain.has_tag_of(LINES_MAX));
         assert_eq!((chain.address(), chain.lines()), (far, LINES_MAX));
         assert!(!Entry::EMPTY.has_tag_of(0));
+        for sound in [entry, entry.at(64), chain, Entry::EMPTY, Entry::MOVED] {
+            assert!(sound.is_sound());
+            assert!((0..64).all(|bit| !Entry(sound.0 ^ 1 << bit).is_sound()));
+        }
         let head = ChainHead::new(0xabcd_ef01_2345_6789, 3);
         assert_eq!(
             (head.hash(), head.lines(), head.bytes()),

@@ -46,17 +46,31 @@ pub(super) fn words_of_chain(medium: &Medium, entry: Entry) -> Result<&[PAtomicU
     words.ok_or_else(|| damaged("a chain of the hash table", entry.address()))
 }
 
+/// The entry, unless it is damaged.
+#[inline]
+fn sound(entry: Entry) -> Result<Entry> {
+    match entry.is_sound() {
+        true => Ok(entry),
+        false => Err(damaged("an entry of the hash table", entry.address())),
+    }
+}
+
 /// The entries of a bucket, read one by one. Not for a bucket that has moved.
 pub(super) fn entries<'a>(
     medium: &'a Medium,
     bucket: &'a PAtomicU64,
     entry: Entry,
 ) -> Result<impl Iterator<Item = (&'a PAtomicU64, Entry)>> {
+    sound(entry)?;
     let (single, words): (_, &[PAtomicU64]) = if entry.is_chain() {
         (None, words_of_chain(medium, entry)?)
     } else {
         (Some((bucket, entry)), &[])
     };
+    for word in words {
+        // ORDER: Relaxed: looked at as such.
+        sound(Entry(word.load(medium, Ordering::Relaxed)))?;
+    }
     // ORDER: Acquire pairs with the Release of a publish: the record is there.
     let chained = words
         .iter()
@@ -120,7 +134,7 @@ impl Volume {
     #[inline]
     #[track_caller]
     pub(super) fn search(&self, entry: Entry, hash: u64, key: &[u8]) -> Result<Option<Record>> {
-        if !entry.is_chain() {
+        if !sound(entry)?.is_chain() {
             return if entry.has_tag_of(hash) {
                 self.record_of(entry, hash, key)
             } else {
@@ -129,7 +143,7 @@ impl Volume {
         }
         for word in words_of_chain(&self.medium, entry)? {
             // ORDER: Acquire pairs with the Release of a publish: the record is there.
-            let entry = Entry(word.load(&self.medium, Ordering::Acquire));
+            let entry = sound(Entry(word.load(&self.medium, Ordering::Acquire)))?;
             if entry.has_tag_of(hash)
                 && let Some(record) = self.record_of(entry, hash, key)?
             {
@@ -179,7 +193,7 @@ impl Volume {
         matches: impl Fn(Entry) -> Result<Option<Record>>,
     ) -> Result<Spot<'a>> {
         let (bucket, entry) = self.bucket(hash);
-        let words = if entry.is_chain() {
+        let words = if sound(entry)?.is_chain() {
             words_of_chain(&self.medium, entry)?
         } else {
             &[]
