@@ -57,10 +57,10 @@
 //!
 //! **Bucket and entry**, 8 bytes. 0 is empty. Bit 63 clear: a record; bits 5 to 47 those of its
 //! address, 48 to 62 the low bits of its key's hash. Bit 63 set, only in buckets: a chain; bits 5
-//! to 47 those of its address, 48 to 62 its lines. Bits 0 to 4, which are zero in every address, are
-//! a check: all groups of five bits above them, exclusive or. So a wrong bit is told, which would
-//! else lead a lookup astray and lose keys in silence. All bits set: the bucket has moved to the
-//! next table.
+//! to 47 those of its address, 48 to 62 its lines. Bits 0 to 4, which are zero in every address,
+//! are a check: all groups of five bits above them, exclusive or. So a wrong bit is told, which
+//! would else lead a lookup astray and lose keys in silence. All bits set: the bucket has moved to
+//! the next table.
 
 use std::mem::offset_of;
 
