@@ -193,7 +193,8 @@ impl Volume {
         matches: impl Fn(Entry) -> Result<Option<Record>>,
     ) -> Result<Spot<'a>> {
         let (bucket, entry) = self.bucket(hash);
-        let words = if sound(entry)?.is_chain() {
+        let entries = entries(&self.medium, bucket, entry)?;
+        let words = if entry.is_chain() {
             words_of_chain(&self.medium, entry)?
         } else {
             &[]
@@ -204,7 +205,7 @@ impl Volume {
             words,
             found: None,
         };
-        for (word, entry) in entries(&self.medium, bucket, entry)? {
+        for (word, entry) in entries {
             if let Some(record) = matches(entry)? {
                 spot.found = Some(Found {
                     word,
