@@ -27,16 +27,11 @@
 //!
 //! Tags and kinds are never reused; an unknown one is an error.
 
-use super::codec::{Malformed, Reader};
+use super::codec::{Malformed, Reader, VARINT_BYTES_MAX, encode_varint};
 use crate::types::{Kind, SEQ_MAX, Seq};
 
 const TAG_BATCH: u8 = 1;
 const TAG_RELOG: u8 = 2;
-
-const PUT: u8 = Kind::Put as u8;
-
-/// The first number that takes more than a byte.
-const LONG: u8 = 0x80;
 
 /// Bytes of a batch before its first operation.
 pub(crate) const BATCH_HEAD_BYTES: usize = 13;
@@ -85,38 +80,34 @@ impl OpHead {
     /// When a length does not fit 32 bits.
     #[inline]
     pub(crate) fn new(kind: Kind, keyspace: u32, key_len: usize, value_len: usize) -> OpHead {
-        let key_len = u32::try_from(key_len).expect("a key is shorter than 4 GiB");
-        let value_len = u32::try_from(value_len).expect("a value is shorter than 4 GiB");
         let mut head = OpHead {
             bytes: [0; OP_HEAD_BYTES_MAX],
             len: 0,
         };
-        head.push(kind as u8);
+        head.push(&[kind as u8]);
         head.push_varint(keyspace);
-        head.push_varint(key_len);
+        head.push_varint(u32::try_from(key_len).expect("a key is shorter than 4 GiB"));
         if has_value(kind) {
-            head.push_varint(value_len);
+            head.push_varint(u32::try_from(value_len).expect("a value is shorter than 4 GiB"));
         }
         head
     }
 
     #[inline]
-    fn push(&mut self, byte: u8) {
-        if let Some(place) = self.bytes.get_mut(self.len) {
-            *place = byte;
-            self.len += 1;
+    fn push(&mut self, bytes: &[u8]) {
+        for byte in bytes {
+            if let Some(place) = self.bytes.get_mut(self.len) {
+                *place = *byte;
+                self.len += 1;
+            }
         }
     }
 
     #[inline]
-    fn push_varint(&mut self, mut number: u32) {
-        while number >= 0x80 {
-            let [low, ..] = number.to_le_bytes();
-            self.push(low | 0x80);
-            number >>= 7;
-        }
-        let [low, ..] = number.to_le_bytes();
-        self.push(low);
+    fn push_varint(&mut self, number: u32) {
+        let mut buffer = [0; VARINT_BYTES_MAX];
+        let len = encode_varint(u64::from(number), &mut buffer);
+        self.push(buffer.get(..len).unwrap_or_default());
     }
 
     /// The encoded bytes.
@@ -264,23 +255,6 @@ pub(crate) fn decode(payload: &[u8]) -> Result<Ops<'_>, Malformed> {
 }
 
 impl<'a> Ops<'a> {
-    /// The kind, the keyspace, and the lengths of key and value.
-    fn decode_head(&mut self) -> Result<(Kind, u32, u32, u32), Malformed> {
-        let Some(kind) = Kind::from_u8(self.reader.u8()?) else {
-            return Err(self
-                .reader
-                .malformed("a write is of a kind that is not known"));
-        };
-        let keyspace = self.reader.varint_u32()?;
-        let key_len = self.reader.varint_u32()?;
-        let value_len = if has_value(kind) {
-            self.reader.varint_u32()?
-        } else {
-            0
-        };
-        Ok((kind, keyspace, key_len, value_len))
-    }
-
     fn decode_next(&mut self) -> Result<Op<'a>, Malformed> {
         let seq = match &mut self.numbers {
             Numbers::From(next) => {
@@ -292,15 +266,17 @@ impl<'a> Ops<'a> {
         if seq == 0 || seq > SEQ_MAX {
             return Err(self.reader.malformed("a sequence number is out of range"));
         }
-        let (kind, keyspace, key_len, value_len) = match self.reader.peek() {
-            // A put with short numbers, which most operations are.
-            Some([PUT, keyspace, key_len, value_len]) if keyspace | key_len | value_len < LONG => {
-                let numbers = [*keyspace, *key_len, *value_len].map(u32::from);
-                self.reader.take(4)?;
-                let [keyspace, key_len, value_len] = numbers;
-                (Kind::Put, keyspace, key_len, value_len)
-            }
-            _ => self.decode_head()?,
+        let Some(kind) = Kind::from_u8(self.reader.u8()?) else {
+            return Err(self
+                .reader
+                .malformed("a write is of a kind that is not known"));
+        };
+        let keyspace = self.reader.varint_u32()?;
+        let key_len = self.reader.varint_u32()?;
+        let value_len = if has_value(kind) {
+            self.reader.varint_u32()?
+        } else {
+            0
         };
         let key = self.reader.take(key_len as usize)?;
         let value = self.reader.take(value_len as usize)?;

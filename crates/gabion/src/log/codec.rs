@@ -90,12 +90,6 @@ impl<'a> Reader<'a> {
         self.rest.is_empty()
     }
 
-    /// The next bytes, if there are so many; they are read again.
-    #[inline]
-    pub(crate) fn peek<const N: usize>(&self) -> Option<&'a [u8; N]> {
-        self.rest.first_chunk()
-    }
-
     /// The error that something does not hold at the next byte.
     #[cold]
     pub(crate) fn malformed(&self, what: &'static str) -> Malformed {
@@ -144,17 +138,6 @@ impl<'a> Reader<'a> {
     /// The next varint.
     #[inline]
     pub(crate) fn varint(&mut self) -> Result<u64, Malformed> {
-        match self.rest {
-            [byte, rest @ ..] if *byte < 0x80 => {
-                self.rest = rest;
-                self.at += 1;
-                Ok(u64::from(*byte))
-            }
-            _ => self.long_varint(),
-        }
-    }
-
-    fn long_varint(&mut self) -> Result<u64, Malformed> {
         let mut number = 0;
         for shift in (0..64).step_by(7) {
             let byte = self.u8()?;

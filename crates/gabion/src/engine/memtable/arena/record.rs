@@ -225,11 +225,10 @@ impl<'a> Record<'a> {
             .then_with(|| other.seq().cmp(&self.seq()))
     }
 
-    /// Asks for the record's first three cache lines: all of one of usual size.
+    /// Asks for the record's first two cache lines.
     #[inline]
     pub(in super::super) fn prefetch(self) {
-        for line in 0..3 {
-            prefetch_line(self.as_ptr().wrapping_add(64 * line));
-        }
+        prefetch_line(self.as_ptr());
+        prefetch_line(self.as_ptr().wrapping_add(64));
     }
 }
