@@ -36,6 +36,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::engine::memtable::ChunkPool;
+use crate::stats::MemoryStats;
 
 /// MemTables keep at least one part in so many of their budget.
 const MEMTABLES_LEAST_ONE_IN: u64 = 4;
@@ -64,9 +65,19 @@ impl Memory {
         &self.pool
     }
 
-    /// The ceiling.
-    pub(crate) fn bytes_max(&self) -> u64 {
-        self.bytes_max
+    /// Who has how much of the memory, with a cache of so many bytes.
+    pub(crate) fn stats(&self, cache: u64) -> MemoryStats {
+        let (tables, held) = (self.tables(), self.memtables());
+        let memtables = self.pool.allocated_bytes();
+        MemoryStats {
+            bytes: tables + held + cache,
+            bytes_max: self.bytes_max,
+            tables,
+            memtables,
+            memtables_max: self.memtable_budget(),
+            recycled: held.saturating_sub(memtables),
+            cache,
+        }
     }
 
     /// Counts an open table of so many bytes until the result is dropped.

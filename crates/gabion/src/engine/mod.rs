@@ -13,6 +13,7 @@ pub(crate) mod flexdb;
 mod health;
 mod keyspaces;
 pub(crate) mod memtable;
+mod pace;
 mod range_deletes;
 mod schedule;
 pub(crate) mod scmkv;

@@ -20,19 +20,11 @@ impl Flex {
         for keyspace in self.keyspaces.load().iter() {
             keyspace.partition.count_memory();
         }
-        let (tables, cache) = (self.memory.tables(), self.cache.bytes());
-        let (held, memtables) = (
-            self.memory.memtables(),
-            self.memory.pool().allocated_bytes(),
-        );
+        let stats = self.memory.stats(self.cache.bytes());
         MemoryStats {
-            bytes: tables + held + cache,
-            bytes_max: self.memory.bytes_max(),
-            tables: tables.saturating_sub(images),
-            memtables: memtables + images,
-            memtables_max: self.memory.memtable_budget(),
-            recycled: held.saturating_sub(memtables),
-            cache,
+            tables: stats.tables.saturating_sub(images),
+            memtables: stats.memtables + images,
+            ..stats
         }
     }
 }

@@ -30,10 +30,10 @@ use gabion_flex::Round;
 use super::generation::{Generation, Layer};
 use super::index::Seek;
 use super::layout::Root;
-use super::pace::STEP_BYTES;
 use super::partition::{Change, Held, Partition, Reader};
 use super::{Flex, Keyspace};
 use crate::engine::memtable::MemCursor;
+use crate::engine::pace::{Class, STEP_BYTES};
 use crate::engine::range_deletes::{Fragment, Fragments};
 use crate::log::LogSyncer;
 use crate::types::{Kind, SEQ_MAX, Seq};
@@ -74,7 +74,7 @@ impl Flex {
         let protected = self.snapshots.protect(|| max_seq);
         let notes = protected.stripe(max_seq) != Some(0);
         let keyspaces = self.keyspaces.load();
-        let pay = |bytes| self.pace.pay(bytes, || self.is_pressed());
+        let pay = |bytes| self.pay(Class::Flush, bytes);
         let job = Job {
             generation,
             notes,
@@ -173,7 +173,7 @@ impl Flex {
             at = held.place.upper().map(<[u8]>::to_vec);
             drop(lock);
             if done {
-                self.pace.pay(held.place.len(), || false);
+                self.pay(Class::Usual, held.place.len());
             }
         }
         self.collect_all(keyspace)?;
@@ -196,7 +196,7 @@ impl Flex {
             let moved = moved.map_err(|error| self.record(error))?;
             drop(lock);
             match moved {
-                Some(moved) => self.pace.pay(moved, || false),
+                Some(moved) => self.pay(Class::Usual, moved),
                 None => return Ok(()),
             }
         }

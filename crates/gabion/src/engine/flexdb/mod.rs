@@ -20,7 +20,7 @@
 //! | `generation` | MemTables, and what is kept for readers of earlier moments |
 //! | `commit` | a frozen generation is merged into the spaces, the log's tail moves on |
 //! | `partition`, `index`, `interval`, `cache` | a space of pairs, and finding them |
-//! | `schedule`, `pace` | threads, writers that wait for them, a limit on what they write |
+//! | `schedule` | threads, and writers that wait for them |
 //! | `ceiling`, `rest` | memory; garbage is collected, and an idle store gives space back |
 //! | `recovery`, `layout` | open and close, the root |
 //! | `verify`, `stats` | what there is |
@@ -69,7 +69,6 @@ mod generation;
 mod index;
 mod interval;
 mod layout;
-mod pace;
 mod partition;
 mod readpath;
 mod recovery;
@@ -90,6 +89,7 @@ use parking_lot::Mutex;
 use super::counters::{Counters, Waits};
 use super::health::Health;
 use super::keyspaces::{Keyspaces, Named};
+use super::pace::Pace;
 use super::schedule::Schedule;
 use super::snapshots::Snapshots;
 use super::write::{self, WriteQueue};
@@ -101,7 +101,6 @@ use crate::{Error, Options, Result};
 use cache::Cache;
 use generation::View;
 use layout::{Root, RootKeyspace};
-use pace::Pace;
 use partition::Partition;
 use rest::Idleness;
 use writepath::Writer;

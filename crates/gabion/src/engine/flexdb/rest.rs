@@ -24,6 +24,7 @@ use gabion_flex::Round;
 use super::Flex;
 use super::partition::Partition;
 use crate::Result;
+use crate::engine::pace::Class;
 use crate::log::LogOptions;
 use crate::types::Seq;
 
@@ -61,7 +62,7 @@ impl Flex {
                 None => return Ok(rests && self.give_back()?),
             }
         };
-        self.pace.pay(moved, || false);
+        self.pay(Class::Usual, moved);
         Ok(true)
     }
 

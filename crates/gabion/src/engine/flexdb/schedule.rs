@@ -17,6 +17,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::Flex;
+use crate::engine::pace::{Class, Pressed};
 use crate::options::Durability;
 use crate::stats::nanos;
 use crate::{Error, Result};
@@ -101,8 +102,21 @@ impl Flex {
         })
     }
 
+    /// Lets a job that has written `bytes` go on when the limit on what the background writes allows
+    /// it. Once the store is being closed there is none.
+    pub(super) fn pay(&self, class: Class, bytes: u64) {
+        if bytes > 0 {
+            let pressed = || Pressed {
+                by_memory: self.is_pressed(),
+                by_merges: false,
+            };
+            // An error says that the store is closed.
+            let _ = self.pace.take(class, bytes, pressed);
+        }
+    }
+
     /// Whether merges may not wait: writers are about to be slowed down.
-    pub(super) fn is_pressed(&self) -> bool {
+    fn is_pressed(&self) -> bool {
         self.waiting_bytes() > self.budget() / 5 * 4
     }
 

@@ -17,17 +17,7 @@ impl Wip {
 
     /// Who has how much of the memory.
     pub(super) fn memory_stats(&self) -> MemoryStats {
-        let (tables, cache) = (self.memory.tables(), self.cache.stats().bytes);
-        let (held, memtables) = (self.memory.memtables(), self.pool.allocated_bytes());
-        MemoryStats {
-            bytes: tables + held + cache,
-            bytes_max: self.memory.bytes_max(),
-            tables,
-            memtables,
-            memtables_max: self.memory.memtable_budget(),
-            recycled: held.saturating_sub(memtables),
-            cache,
-        }
+        self.memory.stats(self.cache.stats().bytes)
     }
 }
 

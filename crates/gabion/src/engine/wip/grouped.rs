@@ -268,6 +268,7 @@ impl Wip {
 mod tests {
     use std::collections::BTreeMap;
 
+    use gabion_media::seeded::Random;
     use gabion_media::{Disk, SimDisk};
 
     use super::super::{Keyspace, Write};
@@ -278,17 +279,6 @@ mod tests {
 
     /// What a keyspace should hold.
     type Twin = BTreeMap<Vec<u8>, Vec<u8>>;
-
-    struct Random(u64);
-
-    impl Random {
-        fn below(&mut self, bound: u64) -> u64 {
-            self.0 ^= self.0 << 13;
-            self.0 ^= self.0 >> 7;
-            self.0 ^= self.0 << 17;
-            self.0 % bound
-        }
-    }
 
     /// A key in the order of its number.
     fn key(number: u64) -> Vec<u8> {
@@ -309,7 +299,7 @@ mod tests {
                 twin.remove(&key(number));
             }
             _ => {
-                let len = usize::try_from(random.below(90)).unwrap();
+                let len = random.index(90);
                 let value = vec![number.to_le_bytes()[0]; len];
                 batch.op(Kind::Put, keyspace, &key(number), &value);
                 twin.insert(key(number), value);
@@ -332,7 +322,7 @@ mod tests {
         let engine = Wip::open(Disk::simulated(&SimDisk::new()), options).unwrap();
         let keyspaces = ["one", "other"].map(|name| engine.create_keyspace(name).unwrap());
         let mut twins = [Twin::new(), Twin::new()];
-        let mut random = Random(0x9E37_79B9);
+        let mut random = Random::new(1);
         for round in 0..30 {
             let before = twins.clone();
             let snapshot = engine.begin_snapshot();

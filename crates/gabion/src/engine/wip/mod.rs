@@ -25,7 +25,6 @@
 //! | `aging` | garbage goes by a bounded time |
 //! | `ceiling` | the store's memory is kept below it |
 //! | `throttle` | writers are slowed before they must be stopped |
-//! | `pace` | the background writes no faster than a user allows |
 //! | `gentle` | compactions of a store at rest leave processors to readers |
 //! | `reclaim` | the log's tail moves on, its segments are deleted |
 //! | `rest` | an idle store's log gives its space back |
@@ -68,7 +67,6 @@ mod join;
 mod manifest;
 mod merge;
 mod multi_get;
-mod pace;
 mod prefix_index;
 mod priority;
 mod readpath;
@@ -99,6 +97,7 @@ use super::counters::{Counter, Counters};
 use super::health::Health;
 use super::keyspaces::{Keyspaces, Named};
 use super::memtable::{ChunkPool, KeepOrder, MemTable};
+use super::pace::Pace;
 use super::range_deletes::Deletes;
 use super::schedule::Schedule;
 use super::snapshots::Snapshots;
@@ -113,7 +112,6 @@ use bucket::{Bucket, BucketState, Router};
 use file::TableFile;
 use grouped::MetTables;
 use manifest::{Edit, Manifest};
-use pace::Pace;
 use schedule::Idleness;
 use throttle::Throttle;
 use writepath::{Leader, Turns};

@@ -19,6 +19,7 @@ use std::time::{Duration, Instant};
 use parking_lot::{Condvar, Mutex};
 
 use crate::engine::counters::Waits;
+use crate::engine::pace::Pressed;
 use crate::stats::nanos;
 use crate::{Options, Result};
 
@@ -59,15 +60,6 @@ impl Limits {
 /// Parts of the budget at which delays begin and at which writers stop.
 const DELAY_AT: f64 = 0.80;
 const STOP_AT: f64 = 1.05;
-
-/// What holds writers back hard.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Pressed {
-    /// MemTables wait for their flush.
-    pub(crate) by_memory: bool,
-    /// A level 0, or garbage, waits for its compaction.
-    pub(crate) by_merges: bool,
-}
 
 /// The pressure on writers.
 pub(crate) struct Throttle {

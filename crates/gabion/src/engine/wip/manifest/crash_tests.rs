@@ -4,6 +4,7 @@
 //! The store under test is the smallest that uses both: its content is records 0, 1, 2, .., of
 //! which the manifest says how many are "flushed" and so not needed in the log.
 
+use gabion_media::seeded::Random;
 use gabion_media::{Disk, Fault, FaultKind, SimDisk, Tear};
 
 use super::{Directory, Edit, Manifest, inspect};
@@ -116,18 +117,6 @@ impl History {
     }
 }
 
-/// A small generator, so that a workload follows from its seed.
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, bound: u64) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0 % bound
-    }
-}
-
 /// One step of a workload. An error means that the store must be opened again.
 fn step(
     random: &mut Random,
@@ -169,7 +158,7 @@ fn step(
 }
 
 fn workload(sim: &SimDisk, seed: u64, steps: u32) -> History {
-    let mut random = Random(seed);
+    let mut random = Random::new(seed);
     let mut history = History::default();
     let (mut store, mut durable) = (None, 0);
     for _ in 0..steps {
@@ -203,7 +192,7 @@ fn recover(sim: &SimDisk, at_least: u32, at_most: u32, place: &str) -> History {
 /// Crashes `sim` after each operation, recovers, crashes during and after that, recovers again.
 fn crash_twice(sim: &SimDisk, history: &History, seed: u64) -> u64 {
     let mut recoveries = 0;
-    let mut random = Random(seed | 1);
+    let mut random = Random::new(seed);
     for op in 0..=sim.ops() {
         let was = history.at(op);
         let at_most = was.appended + 1;
@@ -286,7 +275,7 @@ fn any_failed_operation_leaves_a_store_that_opens_with_what_was_acknowledged() {
 
 /// Opens again after each error. Returns what was acknowledged.
 fn workload_with_fault(sim: &SimDisk, seed: u64) -> (History, u32) {
-    let mut random = Random(seed);
+    let mut random = Random::new(seed);
     let mut history = History::default();
     let (mut store, mut durable) = (None, 0);
     for _ in 0..40 {

@@ -8,13 +8,14 @@
 //! lock and stands between two blocks of its output.
 //!
 //! # Who comes first
-//! Flushes, which writers wait for; then compactions of levels that are full; then everything else,
-//! what is done at rest last.
-//! Nobody is let on while somebody more urgent waits.
+//! Flushes, which writers wait for, and FlexDB's merges, which are its flushes; then compactions of
+//! levels that are full; then everything else, what is done at rest last. Nobody is let on while
+//! somebody more urgent waits.
 //!
 //! # What counts
-//! Bytes of tables that flushes, compactions and splits write, and what is logged again. What a
-//! merge reads is not counted: it is about what it writes. The log itself is the writers' own.
+//! Bytes of tables that flushes, compactions and splits write, and what is logged again; bytes that
+//! FlexDB's merges and collections write. What a merge reads is not counted: it is about what it
+//! writes. The log itself is the writers' own.
 //!
 //! # When the limit gives way
 //! While writers are pressed (half way between their first delay and a stop), flushes do not wait.
@@ -33,11 +34,10 @@ use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex};
 
-use super::throttle::Pressed;
 use crate::{Clock, Error, Options, Result};
 
 /// After so many bytes a job asks again: some milliseconds of a slow drive's time.
-pub(super) const STEP_BYTES: u64 = 64 << 10;
+pub(crate) const STEP_BYTES: u64 = 64 << 10;
 /// What overdraws the tokens by more than so many seconds of the rate is forgotten.
 const DEBT_SECONDS: i128 = 1;
 /// The bucket holds the part `1 / BURST_PARTS` of a second's tokens.
@@ -47,9 +47,18 @@ const NANOS: i128 = 1_000_000_000;
 /// How long who waits sleeps at most before it looks whether writers are pressed.
 const LOOK_AGAIN: Duration = Duration::from_millis(10);
 
+/// What holds writers back hard.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Pressed {
+    /// MemTables wait for their flush.
+    pub(crate) by_memory: bool,
+    /// A level 0, or garbage, waits for its compaction.
+    pub(crate) by_merges: bool,
+}
+
 /// How urgent a job is, the most urgent first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Class {
+pub(crate) enum Class {
     /// Writers wait for its memory.
     Flush,
     /// It makes room in a level that is full.
@@ -162,7 +171,7 @@ impl Pace {
     ///
     /// # Errors
     /// [`Error::Closed`] when the store is closed or has failed.
-    pub(super) fn take(
+    pub(crate) fn take(
         &self,
         class: Class,
         bytes: u64,
@@ -204,7 +213,7 @@ impl Pace {
     }
 
     /// Counts `bytes` that were written without asking.
-    pub(super) fn spend(&self, bytes: u64) {
+    pub(crate) fn spend(&self, bytes: u64) {
         if self.rate > 0 {
             let mut tokens = self.tokens.lock();
             tokens.refill(self.clock.now());
@@ -213,13 +222,13 @@ impl Pace {
     }
 
     /// Ends all waits, those to come included.
-    pub(super) fn stop(&self) {
+    pub(crate) fn stop(&self) {
         self.tokens.lock().stopped = true;
         self.changed.notify_all();
     }
 
     /// How long jobs have waited, together.
-    pub(super) fn waited(&self) -> Duration {
+    pub(crate) fn waited(&self) -> Duration {
         self.tokens.lock().waited
     }
 }
