@@ -67,6 +67,9 @@ use crate::{Error, Purpose, Result, WriteCounts};
 /// remains of an interrupted replacement and of no use.
 pub const TEMPORARY_SUFFIX: &str = ".tmp";
 
+/// How much of a file is copied at a time.
+const COPY_BYTES: usize = 1 << 20;
+
 /// One directory on a medium. Clones share the directory's handle and its write counts.
 #[derive(Clone, Debug)]
 pub struct Disk {
@@ -354,6 +357,56 @@ impl Disk {
         match &self.medium {
             Medium::System(dir) => dir.remove(name),
             Medium::Simulated(sim) => sim.remove(name),
+        }
+    }
+
+    /// Makes a file also one of the directory `target`, under the same name there: a second name
+    /// for the same bytes. False, and nothing done, where the two media do not allow that; an error
+    /// if the name exists. It survives the loss of power after the next [`Disk::sync_dir`] of
+    /// `target`.
+    pub fn link_to(&self, target: &Disk, name: &str) -> Result<bool> {
+        match (&self.medium, &target.medium) {
+            (Medium::System(from), Medium::System(to)) => {
+                from.link(&self.full_name(name)?, to, &target.full_name(name)?)
+            }
+            _ => Ok(false),
+        }
+    }
+
+    /// Copies the first `len` bytes of a file into a new one of the same name in the directory
+    /// `target`, and syncs it there. An error if the name exists.
+    pub fn copy_to(&self, target: &Disk, name: &str, len: u64, purpose: Purpose) -> Result<()> {
+        let from = self.open_read(name)?;
+        let mut to = target.create_append(name, purpose)?;
+        let mut buffer = vec![0; COPY_BYTES];
+        while to.len() < len {
+            let wanted = usize::try_from(len - to.len()).unwrap_or(COPY_BYTES);
+            let part = &mut buffer[..wanted.min(COPY_BYTES)];
+            from.read_exact_at(part, to.len())?;
+            to.append(part)?;
+        }
+        to.sync()
+    }
+
+    /// Gives the directory itself another path, which must be free or an empty directory: durably,
+    /// and atomically. Only for directories of the system; the disk and its clones keep working on
+    /// it, and tell the old path.
+    pub fn rename_dir(&self, path: &Path) -> Result<()> {
+        system::rename_dir_durably(self.system_dir("rename")?.path(), path)
+    }
+
+    /// Removes the directory itself with its files. Only for directories of the system.
+    pub fn remove_dir(&self) -> Result<()> {
+        system::remove_dir(self.system_dir("remove")?)
+    }
+
+    fn system_dir(&self, operation: &'static str) -> Result<&SystemDir> {
+        match &self.medium {
+            Medium::System(dir) => Ok(dir),
+            Medium::Simulated(sim) => {
+                let source = std::io::Error::from(std::io::ErrorKind::Unsupported);
+                Err(Error::io(operation, sim.dir(), None, source))
+            }
         }
     }
 

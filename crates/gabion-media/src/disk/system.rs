@@ -105,6 +105,21 @@ impl SystemDir {
             .map_err(|source| self.failed("rename", from, source))
     }
 
+    /// Makes a file also one of another directory. False, and nothing done, where the two do not
+    /// allow that.
+    pub(super) fn link(&self, name: &str, target: &SystemDir, to: &str) -> Result<bool> {
+        match rustix::fs::linkat(&self.handle, name, &target.handle, to, AtFlags::empty()) {
+            Ok(()) => Ok(true),
+            Err(Errno::XDEV | Errno::PERM | Errno::MLINK | Errno::OPNOTSUPP | Errno::NOSYS) => {
+                Ok(false)
+            }
+            Err(Errno::EXIST) => Err(Error::AlreadyExists {
+                path: target.path.join(to),
+            }),
+            Err(source) => Err(self.failed("link", name, source)),
+        }
+    }
+
     pub(super) fn remove(&self, name: &str) -> Result<()> {
         rustix::fs::unlinkat(&self.handle, name, AtFlags::empty())
             .map_err(|source| self.failed("remove", name, source))
@@ -205,6 +220,35 @@ pub(crate) fn reserve_file_range(file: &File, start: u64, len: u64, path: &Path)
     Ok(())
 }
 
+/// Gives a directory another path: durably, and atomically. A directory with files in it is not
+/// replaced.
+pub(super) fn rename_dir_durably(from: &Path, to: &Path) -> Result<()> {
+    rustix::fs::rename(from, to).map_err(|source| match source {
+        Errno::EXIST | Errno::NOTEMPTY | Errno::NOTDIR => Error::AlreadyExists {
+            path: to.to_path_buf(),
+        },
+        source => Error::io("rename", from, None, source),
+    })?;
+    sync_parent(to)
+}
+
+/// Removes a directory and the files in it; it holds no directories.
+pub(super) fn remove_dir(dir: &SystemDir) -> Result<()> {
+    for name in dir.list()? {
+        dir.remove(&name)?;
+    }
+    rustix::fs::rmdir(dir.path())
+        .map_err(|source| Error::io("remove the directory", dir.path(), None, source))
+}
+
+/// Makes the name of a directory or file durable in the directory that it is in.
+fn sync_parent(path: &Path) -> Result<()> {
+    let parent = path
+        .parent()
+        .filter(|parent| !parent.as_os_str().is_empty());
+    SystemDir::open(parent.unwrap_or(Path::new(".")))?.sync()
+}
+
 /// Makes a directory and its missing parents, each one's name synced in its parent.
 pub(super) fn create_dir_durably(dir: &Path) -> Result<()> {
     let missing: Vec<&Path> = dir
@@ -218,8 +262,7 @@ pub(super) fn create_dir_durably(dir: &Path) -> Result<()> {
             }
             _ => {}
         }
-        let parent = new.parent().filter(|parent| !parent.as_os_str().is_empty());
-        SystemDir::open(parent.unwrap_or(Path::new(".")))?.sync()?;
+        sync_parent(new)?;
     }
     Ok(())
 }
