@@ -47,6 +47,7 @@ pub(crate) enum Command {
     Stats(StatsArguments),
     Check(CheckArguments),
     Compact(CompactArguments),
+    Checkpoint(CheckpointArguments),
     Bench(BenchArguments),
     Lab(lab::LabArguments),
     Space(space::SpaceArguments),
@@ -368,6 +369,24 @@ pub(crate) struct CompactArguments {
         value_parser = Compression::from_str
     )]
     pub(crate) compression: Compression,
+    /// Print JSON.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// Write a store as it is now to another directory, as a store of its own.
+///
+/// On the same file system a checkpoint of a WipDB store shares the tables with the store, which
+/// takes neither time nor space; so it is a copy for the moment before a risky change. A copy for the
+/// day on which the drive fails must lie on another drive.
+#[derive(Args, Debug)]
+pub(crate) struct CheckpointArguments {
+    /// Directory of the store.
+    #[arg(long, value_name = "DIR")]
+    pub(crate) db: PathBuf,
+    /// The new directory; it must not exist. It is there as a whole or not at all.
+    #[arg(value_name = "NEW")]
+    pub(crate) to: PathBuf,
     /// Print JSON.
     #[arg(long)]
     pub(crate) json: bool,

@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use gabion_media::Disk;
 
+use crate::checkpoint;
 use crate::engine::wip::{OpenStore, Wip};
 use crate::engine::{self, Handle, KEY_BYTES_MAX, Scan, VALUE_BYTES_MAX, Write};
 use crate::stripe::Striped;
@@ -343,6 +344,45 @@ impl Db {
     /// As there.
     pub fn compact<K: AsRef<[u8]>>(&self, range: impl RangeBounds<K>) -> Result<()> {
         self.default.compact(range)
+    }
+
+    /// Writes the store as it is now to the directory `path`, which must not exist, as a store of
+    /// its own: everything that was acknowledged before the call, whole batches only. Reads and
+    /// writes go on meanwhile. Missing parents of `path` are made.
+    ///
+    /// WipDB links its tables, which costs no copy and no space as long as both stores have them,
+    /// and copies what is left of the log after a flush; on another file system it copies the
+    /// tables. FlexDB writes all pairs anew. The checkpoint is on the medium when this returns. It
+    /// is written to `path` with `.incomplete` behind it, which a crash may leave there.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// # let (path, copy) = (dir.path().join("store"), dir.path().join("copy"));
+    /// let db = gabion::Db::open(&path)?;
+    /// db.put("basket", "stones")?;
+    /// db.checkpoint(&copy)?;
+    /// db.put("basket", "sand")?;
+    /// let copy = gabion::Db::open(&copy)?;
+    /// assert_eq!(copy.get("basket")?.as_deref(), Some(&b"stones"[..]));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::Media`] when `path` exists, or a medium fails or is full; then nothing is left at
+    /// `path`, and this store is as it was. [`Error::ReadOnly`], [`Error::Closed`]; and
+    /// [`Error::Unsupported`] of engines without snapshots.
+    pub fn checkpoint(&self, path: impl AsRef<Path>) -> Result<()> {
+        checkpoint::write(self.handle(), path.as_ref())
+    }
+
+    /// As [`Db::checkpoint`], to an empty directory of a disk of any kind, which an error may leave
+    /// with a part of the files.
+    ///
+    /// # Errors
+    /// As there.
+    #[doc(hidden)]
+    pub fn checkpoint_on(&self, disk: &Disk) -> Result<()> {
+        self.handle().checkpoint(disk)
     }
 
     /// Waits until no background work is due.

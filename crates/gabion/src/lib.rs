@@ -41,6 +41,7 @@ mod batch;
 mod bytes;
 mod cache;
 mod capabilities;
+mod checkpoint;
 mod clock;
 mod db;
 mod engine;

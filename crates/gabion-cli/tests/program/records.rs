@@ -161,6 +161,25 @@ fn the_version_is_printed() {
 }
 
 #[test]
+fn a_checkpoint_is_a_store_and_takes_no_place_that_is_taken() {
+    let place = Place::new();
+    place.ok(&["put", "a", "before"]);
+    let said = place.ok(&["checkpoint", "copy"]);
+    names(&said, &["checkpoint of", " in copy: ", " files with "]);
+    place.ok(&["put", "a", "after"]);
+    let copy = place.path("copy");
+    let copied = bare(&["get", "a", "--db", copy.to_str().unwrap()]);
+    assert_eq!(copied.stdout, "before\n");
+    assert_eq!(place.ok(&["get", "a"]), "after\n");
+    let sentence = place.fails(1, &["checkpoint", "copy"]);
+    names(&sentence, &["copy", "exists already"]);
+    names(
+        &place.ok(&["checkpoint", "other", "--json"]),
+        &["\"files\":"],
+    );
+}
+
+#[test]
 fn compact_takes_what_was_deleted_and_leaves_the_rest() {
     let place = Place::new();
     for key in ["a", "b", "c"] {

@@ -297,6 +297,15 @@ impl Handle {
         each!(self, engine => engine.persist(durability))
     }
 
+    /// Writes the store as it is now to an empty directory.
+    pub(crate) fn checkpoint(&self, target: &Disk) -> Result<()> {
+        match self {
+            Handle::Wip(engine) => engine.checkpoint(target),
+            Handle::Flex(engine) => engine.checkpoint(target),
+            Handle::Scmkv(_) => Err(scmkv::unsupported("checkpoints")),
+        }
+    }
+
     pub(crate) fn wait_idle(&self) -> Result<()> {
         each!(self, engine => engine.wait_idle())
     }

@@ -18,6 +18,7 @@
 //! |---|---|
 //! | `writepath`, `segments` | an append; segments come and go |
 //! | `sync` | what was appended becomes durable; what other threads do for the writer |
+//! | `copy` | a log up to a position, in another directory |
 //! | `recovery`, `reader` | a replay after a crash: where the log ends, what is torn or corrupt |
 //! | `layout`, `frame`, `batch`, `codec` | bytes on media |
 //!
@@ -45,6 +46,7 @@
 mod batch;
 #[cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used))]
 pub(crate) mod codec;
+mod copy;
 #[cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used))]
 pub(crate) mod frame;
 #[cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used))]
@@ -64,6 +66,7 @@ pub(crate) use batch::{
     BATCH_HEAD_BYTES, BatchEncoder, Op, OpHead, RelogEncoder, batch_head, decode as decode_batch,
 };
 pub(crate) use codec::Malformed;
+pub(crate) use copy::copy;
 #[cfg(test)]
 pub(crate) use recovery::replay;
 pub(crate) use recovery::{ReplayEnd, replay_operations};

@@ -23,6 +23,7 @@
 //! | `schedule` | threads, and writers that wait for them |
 //! | `ceiling`, `rest` | memory; garbage is collected, and an idle store gives space back |
 //! | `recovery`, `layout` | open and close, the root |
+//! | `checkpoint` | the store of a moment as another store |
 //! | `verify`, `stats` | what there is |
 //!
 //! # Invariants
@@ -64,6 +65,7 @@
 
 mod cache;
 mod ceiling;
+mod checkpoint;
 mod commit;
 mod generation;
 mod index;

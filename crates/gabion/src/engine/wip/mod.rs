@@ -29,6 +29,7 @@
 //! | `reclaim` | the log's tail moves on, its segments are deleted |
 //! | `rest` | an idle store's log gives its space back |
 //! | `recovery` | open: manifest, log replay, orphans |
+//! | `checkpoint` | the store of a moment as another store |
 //! | `bucket`, `file`, `table`, `manifest` | what all of this is made of |
 //!
 //! What other engines use as well, such as MemTables and range deletes, is in [`crate::engine`].
@@ -55,6 +56,7 @@
 mod aging;
 mod bucket;
 mod ceiling;
+mod checkpoint;
 mod compact;
 mod cursor;
 mod demand;

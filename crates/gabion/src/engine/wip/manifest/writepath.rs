@@ -45,6 +45,12 @@ impl Manifest {
         Manifest::begin(disk, FIRST_MANIFEST, ManifestState::default())
     }
 
+    /// Creates the manifest and `CURRENT` of a store that holds `state` and was closed cleanly after
+    /// the edits `last`. All files that it names are durable.
+    pub(crate) fn create_closed(disk: &Disk, state: ManifestState, last: &[Edit]) -> Result<()> {
+        Manifest::begin(disk, FIRST_MANIFEST, state)?.close_clean(last)
+    }
+
     /// Reads the manifest in force, puts a new one with a snapshot in its place and removes all
     /// others. From here on the store counts as not closed cleanly.
     pub(crate) fn open(disk: &Disk) -> Result<Manifest> {

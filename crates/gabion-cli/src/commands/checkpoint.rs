@@ -1,0 +1,37 @@
+//! `checkpoint`: the store of a moment as another store.
+
+use gabion::Options;
+use gabion_lab::text::bytes_text;
+use serde_json::json;
+
+use crate::args::CheckpointArguments;
+use crate::failure::Failure;
+use crate::output::Output;
+use crate::store;
+
+/// Writes the checkpoint and says where it is and how large its files are.
+pub(crate) fn run(arguments: &CheckpointArguments, output: &mut Output) -> Result<(), Failure> {
+    let db = store::open_existing(&arguments.db, Options::default())?;
+    db.checkpoint(&arguments.to)?;
+    db.close()?;
+    let list = |error| Failure::file("list", &arguments.to, &error);
+    let (mut files, mut bytes) = (0_u64, 0);
+    for entry in std::fs::read_dir(&arguments.to).map_err(list)? {
+        bytes += entry
+            .and_then(|entry| entry.metadata())
+            .map_err(list)?
+            .len();
+        files += 1;
+    }
+    if arguments.json {
+        output.json(&json!({ "files": files, "bytes": bytes }))?;
+    } else {
+        output.line(&format!(
+            "checkpoint of {} in {}: {files} files with {}",
+            arguments.db.display(),
+            arguments.to.display(),
+            bytes_text(bytes)
+        ))?;
+    }
+    Ok(())
+}

@@ -1,0 +1,98 @@
+//! A checkpoint: the store as it is at a moment, as a store of its own in another directory.
+//!
+//! # Idea
+//! Tables never change, so a second name of the same file is as good as a copy: it costs no space
+//! until this store drops the table. The log is copied from its tail on; MemTables are flushed
+//! before, which leaves little of it. A manifest with the state of the moment names both.
+//!
+//! # The moment
+//! Who holds the manifest finds a state of the store in which tables and log hold everything
+//! acknowledged (I1 of the engine) and that no job changes; who holds the leader alone, too, finds
+//! everything in front of the log's end in its place. The moment is when both are held: the
+//! checkpoint is what a recovery would find if the process ended then. Writers wait for a few
+//! instructions only, flushes and compactions until the log is copied. Tables are linked after
+//! that: a file lives as long as somebody holds it.
+//!
+//! # Durability
+//! Files, then their names, then the manifest, then `CURRENT`: a directory with a `CURRENT` holds
+//! the whole checkpoint, durably, as a store that was closed cleanly.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use gabion_media::{Disk, Purpose};
+
+use super::Wip;
+use super::file::TableFile;
+use super::manifest::{Edit, Manifest, ManifestState};
+use crate::Result;
+use crate::log::{self, SealedLog};
+use crate::names::table_name;
+use crate::types::Seq;
+
+/// What a checkpoint is made of.
+struct Moment {
+    state: ManifestState,
+    /// Held so that they are not deleted.
+    tables: HashMap<u64, Arc<TableFile>>,
+    sealed: SealedLog,
+    last_seq: Seq,
+}
+
+impl Wip {
+    /// Writes the store as it is now to an empty directory.
+    pub(crate) fn checkpoint(&self, target: &Disk) -> Result<()> {
+        // Leaves little of the log to be copied.
+        self.flush()?;
+        let moment = self.take_moment(target)?;
+        for file in moment.tables.values() {
+            let name = table_name(file.meta.file);
+            if !self.disk.link_to(target, &name)? {
+                let bytes = file.meta.file_bytes;
+                self.disk
+                    .copy_to(target, &name, bytes, Purpose::Checkpoint)?;
+            }
+        }
+        // DURABLE: the files were synced when they were written or copied, and now their names are.
+        target.sync_dir()?;
+        let last = [
+            Edit::LogSealed {
+                segment: moment.sealed.segment,
+                length: moment.sealed.length,
+            },
+            Edit::LastSeq {
+                seq: moment.last_seq,
+            },
+        ];
+        Manifest::create_closed(target, moment.state, &last)
+    }
+
+    /// Takes the moment, and copies its log.
+    fn take_moment(&self, target: &Disk) -> Result<Moment> {
+        let versions = self.versions.lock();
+        let (end, last_seq) = {
+            let leader = self.leader.write();
+            leader.check()?;
+            (self.syncer.appended_lsn(), self.visible())
+        };
+        let state = versions.manifest.state().clone();
+        let tables: HashMap<_, _> = self
+            .buckets()
+            .iter()
+            .flat_map(|(_, bucket)| {
+                let levels = Arc::clone(&bucket.state.load().levels);
+                levels.files().cloned().collect::<Vec<_>>()
+            })
+            .filter(|file| state.files.contains_key(&file.meta.file))
+            .map(|file| (file.meta.file, file))
+            .collect();
+        debug_assert_eq!(tables.len(), state.files.len(), "buckets hold all tables");
+        let sealed = log::copy(&self.disk, target, state.log_tail, &state.sealed, end)?;
+        Ok(Moment {
+            state,
+            tables,
+            sealed,
+            last_seq,
+        })
+    }
+}
