@@ -48,6 +48,7 @@ pub(crate) enum Command {
     Check(CheckArguments),
     Compact(CompactArguments),
     Checkpoint(CheckpointArguments),
+    Repair(RepairArguments),
     Bench(BenchArguments),
     Lab(lab::LabArguments),
     Space(space::SpaceArguments),
@@ -374,11 +375,30 @@ pub(crate) struct CompactArguments {
     pub(crate) json: bool,
 }
 
+/// Save what can be read of a damaged store into a new one.
+///
+/// The damaged store stays as it is. Prints each part that is lost, with file and offset: there is
+/// no second copy of it. Where the newest value of a key is lost, an older one may be found in the
+/// new store, also one that was deleted; a checkpoint or another copy of the store is better, if
+/// there is one.
+#[derive(Args, Debug)]
+pub(crate) struct RepairArguments {
+    /// Directory of the damaged store.
+    #[arg(long, value_name = "DIR")]
+    pub(crate) db: PathBuf,
+    /// Directory for the new store; it must not exist. It is there as a whole or not at all.
+    #[arg(value_name = "NEW")]
+    pub(crate) to: PathBuf,
+    /// Print JSON.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
 /// Write a store as it is now to another directory, as a store of its own.
 ///
 /// On the same file system a checkpoint of a WipDB store shares the tables with the store, which
-/// takes neither time nor space; so it is a copy for the moment before a risky change. A copy for the
-/// day on which the drive fails must lie on another drive.
+/// takes neither time nor space; so it is a copy for the moment before a risky change. A copy for
+/// the day on which the drive fails must lie on another drive.
 #[derive(Args, Debug)]
 pub(crate) struct CheckpointArguments {
     /// Directory of the store.

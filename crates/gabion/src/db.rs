@@ -8,9 +8,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use gabion_media::Disk;
 
-use crate::checkpoint;
 use crate::engine::wip::{OpenStore, Wip};
 use crate::engine::{self, Handle, KEY_BYTES_MAX, Scan, VALUE_BYTES_MAX, Write};
+use crate::new_dir::fill_new_dir;
 use crate::stripe::Striped;
 use crate::types::{Kind, Seq};
 use crate::{
@@ -372,7 +372,7 @@ impl Db {
     /// `path`, and this store is as it was. [`Error::ReadOnly`], [`Error::Closed`]; and
     /// [`Error::Unsupported`] of engines without snapshots.
     pub fn checkpoint(&self, path: impl AsRef<Path>) -> Result<()> {
-        checkpoint::write(self.handle(), path.as_ref())
+        fill_new_dir(path.as_ref(), |disk| self.handle().checkpoint(disk))
     }
 
     /// As [`Db::checkpoint`], to an empty directory of a disk of any kind, which an error may leave

@@ -1,5 +1,6 @@
 //! `check`: whether every byte of a store is what was written.
 
+use gabion::Problem;
 use gabion_lab::text::{bytes_text, count_text};
 use serde_json::json;
 
@@ -13,36 +14,16 @@ pub(crate) fn run(arguments: &CheckArguments, output: &mut Output) -> Result<(),
     store::require(&arguments.db)?;
     let report = gabion::check(&arguments.db)?;
     if arguments.json {
-        let problems: Vec<_> = report
-            .problems
-            .iter()
-            .map(|problem| {
-                json!({
-                    "file": problem.file.display().to_string(),
-                    "offset": problem.offset,
-                    "what": problem.what.to_string(),
-                })
-            })
-            .collect();
         output.json(&json!({
             "tables": report.tables,
             "entries": report.entries,
             "table_bytes": report.table_bytes,
             "log_segments": report.log_segments,
             "log_operations": report.log_operations,
-            "problems": problems,
+            "problems": report.problems,
         }))?;
     } else {
-        for problem in &report.problems {
-            let offset = problem
-                .offset
-                .map_or(String::new(), |at| format!(", offset {at}"));
-            output.line(&format!(
-                "{}{offset}: {}",
-                problem.file.display(),
-                problem.what
-            ))?;
-        }
+        print_problems(&report.problems, output)?;
         output.line(&format!(
             "checked: {} tables with {} entries in {}, {} log segments with {} operations",
             count_text(report.tables),
@@ -62,4 +43,16 @@ pub(crate) fn run(arguments: &CheckArguments, output: &mut Output) -> Result<(),
             "the store has {many} damaged parts; restore their files from a copy"
         ))),
     }
+}
+
+/// Prints problems, one to a line.
+pub(crate) fn print_problems(problems: &[Problem], output: &mut Output) -> Result<(), Failure> {
+    for Problem {
+        file, offset, what, ..
+    } in problems
+    {
+        let offset = offset.map_or(String::new(), |at| format!(", offset {at}"));
+        output.line(&format!("{}{offset}: {what}", file.display()))?;
+    }
+    Ok(())
 }

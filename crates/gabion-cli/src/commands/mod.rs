@@ -8,6 +8,7 @@ pub(crate) mod dump;
 pub(crate) mod lab;
 pub(crate) mod point;
 pub(crate) mod range;
+pub(crate) mod repair;
 pub(crate) mod scan;
 pub(crate) mod space;
 pub(crate) mod stats;

@@ -1,6 +1,7 @@
 //! get, put, del, scan, dump, stats, check.
 
-use std::io::{BufRead, BufReader, Read};
+use std::fs::OpenOptions;
+use std::io::{BufRead, BufReader, Read, Write};
 use std::process::Stdio;
 
 use crate::support::{Place, bare, names};
@@ -176,6 +177,39 @@ fn a_checkpoint_is_a_store_and_takes_no_place_that_is_taken() {
     names(
         &place.ok(&["checkpoint", "other", "--json"]),
         &["\"files\":"],
+    );
+}
+
+#[test]
+fn a_repair_saves_what_a_damaged_table_does_not_hold() {
+    let place = Place::new();
+    place.ok(&["put", "a", "one"]);
+    place.ok(&["compact"]);
+    place.ok(&["put", "b", "two"]);
+    let table = std::fs::read_dir(place.db())
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .find(|path| path.extension().is_some_and(|suffix| suffix == "tbl"))
+        .unwrap();
+    let mut file = OpenOptions::new().write(true).open(&table).unwrap();
+    file.write_all(b"damage").unwrap();
+    let name = table.file_name().unwrap().to_str().unwrap();
+    names(
+        &place.ok(&["repair", "new", "--json"]),
+        &[name, "\"entries\": 0"],
+    );
+    let new = place.path("new");
+    let found = bare(&["scan", "--db", new.to_str().unwrap()]);
+    assert_eq!(found.stdout, "b\ttwo\n");
+    names(&place.fails(1, &["repair", "new"]), &["exists already"]);
+    let said = place.ok(&["repair", "other"]);
+    names(
+        &said,
+        &[
+            name,
+            "offset 0",
+            "1 operations of the log; 1 parts are lost",
+        ],
     );
 }
 

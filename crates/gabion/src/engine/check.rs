@@ -45,20 +45,28 @@ impl Problem {
     pub(crate) fn new(file: PathBuf, offset: Option<u64>, what: String) -> Problem {
         Problem { file, offset, what }
     }
+
+    /// What an error says, of `file` unless the error names another one.
+    pub(crate) fn of(error: &Error, file: &Path) -> Problem {
+        match error {
+            Error::Corruption { file, offset, what } => {
+                Problem::new(file.clone(), Some(*offset), what.clone())
+            }
+            other => Problem::new(file.to_owned(), None, other.to_string()),
+        }
+    }
 }
 
 impl CheckReport {
     /// Turns corruption, and a missing file, into a problem of `file` unless the error names
     /// another one; other errors stay errors.
     pub(crate) fn add(&mut self, error: Error, file: &Path) -> Result<()> {
-        let problem = match error {
-            Error::Corruption { file, offset, what } => Problem::new(file, Some(offset), what),
-            Error::Media(error) if error.is_not_found() => {
-                Problem::new(file.to_owned(), None, error.to_string())
-            }
-            other => return Err(other),
-        };
-        self.problems.push(problem);
+        match &error {
+            Error::Corruption { .. } => {}
+            Error::Media(media) if media.is_not_found() => {}
+            _ => return Err(error),
+        }
+        self.problems.push(Problem::of(&error, file));
         Ok(())
     }
 
@@ -97,13 +105,7 @@ impl CheckReport {
 /// medium fails.
 pub fn check(path: impl AsRef<Path>) -> Result<CheckReport> {
     let path = path.as_ref();
-    if !path.is_dir() {
-        return Err(Error::NotAStore {
-            path: path.to_owned(),
-            why: "the directory does not exist".to_owned(),
-        });
-    }
-    check_disk(&Disk::system(path)?)
+    check_disk(&existing(path)?)
 }
 
 /// As [`check`], on a disk of any kind.
@@ -112,17 +114,32 @@ pub fn check(path: impl AsRef<Path>) -> Result<CheckReport> {
 /// As there.
 #[doc(hidden)]
 pub fn check_disk(disk: &Disk) -> Result<CheckReport> {
-    match super::engine_of(disk)? {
-        Some(Engine::Flex) => flexdb::check_disk(disk),
-        Some(Engine::Scmkv) => scmkv::check_disk(disk),
-        Some(Engine::Wip) => wip::check_disk(disk),
-        None => Err(Error::NotAStore {
-            path: disk.path().to_owned(),
-            why: format!(
-                "it has none of the files {CURRENT}, {} and {}",
-                flexdb::ROOT_NAME,
-                scmkv::ROOT_NAME
-            ),
-        }),
+    match engine_of_store(disk)? {
+        Engine::Flex => flexdb::check_disk(disk),
+        Engine::Scmkv => scmkv::check_disk(disk),
+        Engine::Wip => wip::check_disk(disk),
     }
+}
+
+/// The directory of a store.
+pub(super) fn existing(path: &Path) -> Result<Disk> {
+    if path.is_dir() {
+        return Ok(Disk::system(path)?);
+    }
+    Err(Error::NotAStore {
+        path: path.to_owned(),
+        why: "the directory does not exist".to_owned(),
+    })
+}
+
+/// The engine of the store on a disk.
+pub(super) fn engine_of_store(disk: &Disk) -> Result<Engine> {
+    super::engine_of(disk)?.ok_or_else(|| Error::NotAStore {
+        path: disk.path().to_owned(),
+        why: format!(
+            "it has none of the files {CURRENT}, {} and {}",
+            flexdb::ROOT_NAME,
+            scmkv::ROOT_NAME
+        ),
+    })
 }

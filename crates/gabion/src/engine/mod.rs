@@ -4,8 +4,8 @@
 //! costs one predictable branch.
 //!
 //! Each engine has a folder. What engines share stands beside them: `write` and its queue,
-//! `memtable`, `range_deletes`, `snapshots`, `keyspaces`, `schedule`, `health`, `counters` and
-//! `check`.
+//! `memtable`, `range_deletes`, `snapshots`, `keyspaces`, `schedule`, `pace`, `health`, `counters`,
+//! `check` and `repair`.
 
 mod check;
 mod counters;
@@ -15,6 +15,7 @@ mod keyspaces;
 pub(crate) mod memtable;
 mod pace;
 mod range_deletes;
+mod repair;
 mod schedule;
 pub(crate) mod scmkv;
 mod snapshots;
@@ -41,6 +42,7 @@ use wip::Wip;
 pub(crate) use scmkv::Walk;
 
 pub use check::{CheckReport, Problem, check, check_disk};
+pub use repair::{RepairReport, repair, repair_disk};
 
 /// The longest key of any engine, in bytes.
 pub(crate) const KEY_BYTES_MAX: u64 = (64 << 10) - 1;

@@ -13,6 +13,8 @@ use crate::support::{
 pub(crate) struct Specimen {
     pub(crate) files: BTreeMap<String, Vec<u8>>,
     pub(crate) twin: Twin,
+    /// All values that keys ever had, by keyspace.
+    pub(crate) written: Vec<(usize, Vec<u8>, Vec<u8>)>,
     pub(crate) options: Options,
 }
 
@@ -48,6 +50,7 @@ impl Specimen {
         let sim = SimDisk::recording();
         let subject = Subject::open(&Disk::simulated(&sim), &options).unwrap();
         let mut twin = Twin::new(KEYSPACES.len());
+        let mut written = Vec::new();
         let mut write = |number: u64| {
             let value = (number % 7 != 3).then(|| {
                 let len = if number == 40 {
@@ -63,6 +66,9 @@ impl Specimen {
             });
             let key = format!("key {:03}", number * 37 % 61).into_bytes();
             let keyspace = usize::from(number.is_multiple_of(3));
+            if let Some(value) = &value {
+                written.push((keyspace, key.clone(), value.to_vec()));
+            }
             let operation = Operation::new(keyspace, key, value);
             subject
                 .write(std::slice::from_ref(&operation), None)
@@ -88,6 +94,7 @@ impl Specimen {
         Specimen {
             files: files.collect(),
             twin,
+            written,
             options,
         }
     }

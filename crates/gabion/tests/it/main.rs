@@ -13,6 +13,7 @@
 //! | `GABION_CRASH_POINTS` | disk images reopened, in `crash` | 30000 |
 //! | `GABION_FAULT_WORKLOADS` | workloads with a fault at every operation, in `faults` | 54 |
 //! | `GABION_HELD_TABLES` | tables whose creation is held up, each in its turn, in `held` | 60 |
+//! | `GABION_REPAIR_STRIDE` | a wrong byte at every n-th, in `repair` | 13, FlexDB 2401 |
 //! | `GABION_DAMAGE_STRIDE` | flip every n-th byte, in `corruption` | 1, FlexDB 31 |
 //! | `GABION_KEYSPACES` | keyspaces of one store, in `extremes` | 300 |
 //! | `GABION_SNAPSHOTS` | snapshots at the same time, in `extremes` | 120 |
@@ -36,5 +37,6 @@ mod mapped;
 mod model;
 mod pace;
 mod reopen;
+mod repair;
 mod space;
 mod support;

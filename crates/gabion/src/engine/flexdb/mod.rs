@@ -23,6 +23,7 @@
 //! | `schedule` | threads, and writers that wait for them |
 //! | `ceiling`, `rest` | memory; garbage is collected, and an idle store gives space back |
 //! | `recovery`, `layout` | open and close, the root |
+//! | `repair` | what can be read of a damaged store becomes another store |
 //! | `checkpoint` | the store of a moment as another store |
 //! | `verify`, `stats` | what there is |
 //!
@@ -74,6 +75,7 @@ mod layout;
 mod partition;
 mod readpath;
 mod recovery;
+mod repair;
 mod rest;
 mod scan;
 mod schedule;
@@ -108,6 +110,7 @@ use rest::Idleness;
 use writepath::Writer;
 
 pub(super) use layout::ROOT_NAME;
+pub(super) use repair::repair;
 pub(crate) use scan::Scan;
 pub(super) use verify::check_disk;
 

@@ -102,8 +102,8 @@ impl Flex {
         })
     }
 
-    /// Lets a job that has written `bytes` go on when the limit on what the background writes allows
-    /// it. Once the store is being closed there is none.
+    /// Lets a job that has written `bytes` go on when the limit on what the background writes
+    /// allows it. Once the store is being closed there is none.
     pub(super) fn pay(&self, class: Class, bytes: u64) {
         if bytes > 0 {
             let pressed = || Pressed {

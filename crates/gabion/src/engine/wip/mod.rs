@@ -29,6 +29,7 @@
 //! | `reclaim` | the log's tail moves on, its segments are deleted |
 //! | `rest` | an idle store's log gives its space back |
 //! | `recovery` | open: manifest, log replay, orphans |
+//! | `repair` | what can be read of a damaged store becomes another store |
 //! | `checkpoint` | the store of a moment as another store |
 //! | `bucket`, `file`, `table`, `manifest` | what all of this is made of |
 //!
@@ -75,6 +76,7 @@ mod readpath;
 mod reads;
 mod reclaim;
 mod recovery;
+mod repair;
 mod rest;
 mod retain;
 mod scan;
@@ -118,6 +120,7 @@ use schedule::Idleness;
 use throttle::Throttle;
 use writepath::{Leader, Turns};
 
+pub(super) use repair::repair;
 pub(crate) use scan::{OpenStore, Scan};
 pub(super) use verify::check_disk;
 

@@ -43,6 +43,6 @@ mod crash_tests;
 mod tests;
 
 pub(crate) use edit::{Edit, FileAge, FileMeta};
-pub(crate) use recovery::{Directory, inspect, read};
+pub(crate) use recovery::{Directory, inspect, read, read_damaged};
 pub(crate) use state::ManifestState;
 pub(crate) use writepath::Manifest;

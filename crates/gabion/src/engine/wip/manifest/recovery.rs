@@ -109,6 +109,7 @@ pub(crate) fn read(disk: &Disk) -> Result<Loaded> {
         ));
     }
     let (state, end) = fold(current.manifest, &bytes, &corrupt)?;
+    refuse_cut(current.manifest, &bytes, end, &corrupt)?;
     let torn = (end < bytes.len()).then_some(end as u64);
     match torn {
         Some(end) if clean => Err(corrupt(end, "the bytes are no valid edit".to_owned())),
@@ -118,6 +119,34 @@ pub(crate) fn read(disk: &Disk) -> Result<Loaded> {
             torn,
         }),
     }
+}
+
+/// Reads what is left of the newest manifest: the state up to the first edit that is damaged.
+/// `lost` is told what is wrong. An error when nothing of the state can be read.
+pub(crate) fn read_damaged(disk: &Disk, lost: &mut dyn FnMut(Error)) -> Result<ManifestState> {
+    let error = match read(disk) {
+        Ok(loaded) => return Ok(loaded.state),
+        Err(error) => error,
+    };
+    let newest = disk
+        .list()?
+        .iter()
+        .filter_map(|name| parse_manifest_name(name))
+        .max();
+    let number = match (read_current(disk), newest) {
+        (Ok(current), _) => current.manifest,
+        (Err(_), Some(newest)) => newest,
+        (Err(_), None) => return Err(error),
+    };
+    lost(error);
+    let name = manifest_name(number);
+    let corrupt = |offset: u64, what: String| Error::Corruption {
+        file: disk.path_of(&name),
+        offset,
+        what,
+    };
+    let (state, _) = fold(number, &disk.read_all(&name)?, &corrupt)?;
+    Ok(state)
 }
 
 /// Applies the manifest's groups; returns the state and where the valid frames end.
@@ -155,6 +184,17 @@ fn fold(
             "the snapshot of the store's state is damaged".to_owned(),
         ));
     }
+    Ok((state, at))
+}
+
+/// An error when a manifest whose valid frames end at `at` was durable beyond that.
+fn refuse_cut(
+    number: u64,
+    bytes: &[u8],
+    at: usize,
+    corrupt: &dyn Fn(u64, String) -> Error,
+) -> Result<()> {
+    let place = Place::new(&MANIFEST_MAGIC, number);
     let rest = bytes.get(at..).unwrap_or_default();
     let durable = marks(place, at as u64, rest).max().unwrap_or(0);
     if durable > at as u64 {
@@ -163,7 +203,7 @@ fn fold(
         );
         return Err(corrupt(at as u64, what));
     }
-    Ok((state, at))
+    Ok(())
 }
 
 fn read_current(disk: &Disk) -> Result<Header> {

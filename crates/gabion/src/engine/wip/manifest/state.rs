@@ -135,6 +135,19 @@ impl ManifestState {
         }
     }
 
+    /// Puts another file in the place of one that was damaged, under the same number, or none.
+    pub(crate) fn replace_file(&mut self, number: u64, meta: Option<FileMeta>) {
+        match (self.files.get_mut(&number), meta) {
+            (Some(file), Some(meta)) => file.meta = meta,
+            _ => {
+                self.files.remove(&number);
+                for bucket in self.buckets.values_mut() {
+                    bucket.tables.retain(|table| table.file != number);
+                }
+            }
+        }
+    }
+
     fn add_keyspace(&mut self, id: u32, name: &str) -> Result<(), String> {
         if self.keyspaces.contains_key(&id) || self.keyspaces.values().any(|known| known == name) {
             return Err(format!("keyspace {id} ({name:?}) is added twice"));

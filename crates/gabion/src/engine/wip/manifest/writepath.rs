@@ -45,8 +45,8 @@ impl Manifest {
         Manifest::begin(disk, FIRST_MANIFEST, ManifestState::default())
     }
 
-    /// Creates the manifest and `CURRENT` of a store that holds `state` and was closed cleanly after
-    /// the edits `last`. All files that it names are durable.
+    /// Creates the manifest and `CURRENT` of a store that holds `state` and was closed cleanly
+    /// after the edits `last`. All files that it names are durable.
     pub(crate) fn create_closed(disk: &Disk, state: ManifestState, last: &[Edit]) -> Result<()> {
         Manifest::begin(disk, FIRST_MANIFEST, state)?.close_clean(last)
     }

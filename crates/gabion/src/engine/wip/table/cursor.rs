@@ -291,6 +291,22 @@ impl TableCursor {
         self.step_block_forward()
     }
 
+    /// Goes to the first entry of a block.
+    pub(super) fn enter_block(&mut self, block: usize) -> Result<()> {
+        self.enter(block, Way::Seek)?;
+        self.settle(0);
+        Ok(())
+    }
+
+    /// Goes to the next entry of the block; false, and the cursor stays, at the last one.
+    pub(super) fn next_in_block(&mut self) -> bool {
+        let is_one_more = self.valid && self.position + 1 < self.shape.count;
+        if is_one_more {
+            self.settle(self.position + 1);
+        }
+        is_one_more
+    }
+
     fn step_block_forward(&mut self) -> Result<()> {
         self.valid = false;
         let next = self.block.map_or(0, |block| block + 1);

@@ -36,8 +36,8 @@ struct Line([u64; WORDS]);
 
 const _: () = assert!(size_of::<Line>() == LINE_BYTES && align_of::<Line>() == LINE_BYTES);
 
-/// A blocked Bloom filter in memory.
-#[derive(Clone, Debug)]
+/// A blocked Bloom filter in memory; one without lines lets everything pass.
+#[derive(Clone, Debug, Default)]
 pub(super) struct Filter {
     lines: Vec<Line>,
 }

@@ -284,6 +284,32 @@ impl PackedBlocks {
 }
 
 impl Properties {
+    /// Of no entry yet.
+    pub(super) fn empty(filter_bits_per_key: u64) -> Properties {
+        Properties {
+            entries: 0,
+            tombstones: 0,
+            key_bytes: 0,
+            value_bytes: 0,
+            min_seq: u64::MAX,
+            max_seq: 0,
+            filter_bits_per_key,
+            smallest: Vec::new(),
+            largest: Vec::new(),
+            sketch: Sketch::default(),
+            deletes: Fragments::default(),
+            packed: PackedBlocks::default(),
+        }
+    }
+
+    /// Of a table of which they are lost: any of its blocks may be compressed.
+    pub(super) fn unknown() -> Properties {
+        Properties {
+            packed: PackedBlocks { lz4: 1, zstd: 0 },
+            ..Properties::empty(0)
+        }
+    }
+
     /// Appends the encoded properties.
     pub(super) fn encode(&self, out: &mut Vec<u8>) {
         for field in [

@@ -47,6 +47,7 @@ mod layout;
 #[cfg(test)]
 mod paranoid_tests;
 mod reader;
+mod salvage;
 mod sketch;
 mod stretch;
 #[cfg(test)]

@@ -64,6 +64,17 @@ impl Table {
     /// Opens table number `file` of the directory: reads and checks everything but the blocks, in
     /// two reads.
     pub(crate) fn open(disk: &Disk, file: u64, cache: &Arc<BlockCache>) -> Result<Table> {
+        Table::open_unless(disk, file, cache, &mut Err)
+    }
+
+    /// As [`Table::open`]; of a part without which blocks can be read, `refuse` decides whether its
+    /// damage is an error. The table is without it else.
+    pub(super) fn open_unless(
+        disk: &Disk,
+        file: u64,
+        cache: &Arc<BlockCache>,
+        refuse: &mut dyn FnMut(Error) -> Result<()>,
+    ) -> Result<Table> {
         let read_file = disk.open_read(&table_name(file))?;
         let footer = read_footer(&read_file, file)?;
         let tail_at = footer.data_bytes;
@@ -81,13 +92,16 @@ impl Table {
         };
         let filter = sections.next(footer.filter_bytes, |bytes| {
             Filter::decode(bytes).ok_or("the filter is no whole number of lines")
-        })?;
+        });
+        let filter = filter.or_else(|error| refuse(error).map(|()| Filter::default()))?;
         let index = sections.next(footer.index_bytes, |bytes| {
             Index::decode(bytes, footer.data_bytes)
         })?;
         let properties = sections.next(footer.properties_bytes, |bytes| {
             Properties::decode(bytes, footer.version)
-        })?;
+        });
+        let properties =
+            properties.or_else(|error| refuse(error).map(|()| Properties::unknown()))?;
         let has_filter = footer.filter_bytes >= (LINE_BYTES + TRAILER_BYTES) as u64;
         let contradiction = if has_filter != (properties.filter_bits_per_key > 0) {
             Some("properties and filter contradict each other")
@@ -97,7 +111,7 @@ impl Table {
             None
         };
         if let Some(what) = contradiction {
-            return Err(corruption(&read_file, tail_at, what));
+            refuse(corruption(&read_file, tail_at, what))?;
         }
         if properties.packed.zstd > 0 && !cfg!(feature = "zstd") {
             return Err(Error::MissingFeature {

@@ -6,10 +6,8 @@ use std::sync::Arc;
 
 use super::codec::Encoding;
 use super::cursor::TableCursor;
-use super::layout::{PackedBlocks, Properties};
+use super::layout::Properties;
 use super::reader::Table;
-use super::sketch::Sketch;
-use crate::engine::range_deletes::Fragments;
 use crate::error::Result;
 use crate::types::{Kind, hash_key};
 
@@ -51,18 +49,8 @@ impl Seen {
     fn new(table: &Table, first: &TableCursor) -> Seen {
         Seen {
             found: Properties {
-                entries: 0,
-                tombstones: 0,
-                key_bytes: 0,
-                value_bytes: 0,
-                min_seq: u64::MAX,
-                max_seq: 0,
-                filter_bits_per_key: table.properties.filter_bits_per_key,
                 smallest: first.key().to_vec(),
-                largest: Vec::new(),
-                sketch: Sketch::default(),
-                deletes: Fragments::default(),
-                packed: PackedBlocks::default(),
+                ..Properties::empty(table.properties.filter_bits_per_key)
             },
             last_key: Vec::new(),
             last_seq: 0,

@@ -6,10 +6,8 @@ use super::block_builder::BlockBuilder;
 use super::codec::Packer;
 use super::filter::Filter;
 use super::index::IndexBuilder;
-use super::layout::{Footer, PackedBlocks, Properties, append_trailer, append_trailer_of, is_same};
-use super::sketch::Sketch;
+use super::layout::{Footer, Properties, append_trailer, append_trailer_of, is_same};
 use super::{BLOCK_BYTES_MAX, TableMeta, TableOptions};
-use crate::engine::range_deletes::Fragments;
 use crate::error::{Error, Result};
 use crate::types::{Kind, Seq, hash_key};
 
@@ -52,20 +50,7 @@ impl TableWriter {
             index: IndexBuilder::default(),
             hashes: Vec::new(),
             last_hash: 0,
-            properties: Properties {
-                entries: 0,
-                tombstones: 0,
-                key_bytes: 0,
-                value_bytes: 0,
-                min_seq: Seq::MAX,
-                max_seq: 0,
-                filter_bits_per_key: u64::from(options.filter_bits_per_key),
-                smallest: Vec::new(),
-                largest: Vec::new(),
-                sketch: Sketch::default(),
-                deletes: Fragments::default(),
-                packed: PackedBlocks::default(),
-            },
+            properties: Properties::empty(u64::from(options.filter_bits_per_key)),
         }
     }
 

@@ -1,18 +1,18 @@
-//! The directory of a checkpoint: there as a whole, or not at all.
+//! A new directory for a store: there as a whole, or not at all.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use gabion_media::Disk;
 
-use crate::engine::Handle;
 use crate::{Error, Result};
 
-/// What is behind the name of a directory while a checkpoint is written to it.
+/// What is behind the name of a directory while it is filled.
 const INCOMPLETE_SUFFIX: &str = ".incomplete";
 
-/// Writes a checkpoint of a store to `path`: to another directory first, which then gets that name.
-pub(crate) fn write(engine: &Handle, path: &Path) -> Result<()> {
+/// Makes the directory `path` with what `fill` writes, durably, to it: to another directory first,
+/// which then gets that name. After an error nothing is left of it.
+pub(crate) fn fill_new_dir<T>(path: &Path, fill: impl FnOnce(&Disk) -> Result<T>) -> Result<T> {
     let place = incomplete(path)?;
     for taken in [path, &place] {
         if taken.symlink_metadata().is_ok() {
@@ -21,20 +21,21 @@ pub(crate) fn write(engine: &Handle, path: &Path) -> Result<()> {
         }
     }
     let disk = Disk::create_system(&place)?;
-    let written = engine.checkpoint(&disk).and_then(|()| {
-        // DURABLE: the engine has made all of it durable.
-        Ok(disk.rename_dir(path)?)
+    let filled = fill(&disk).and_then(|filled| {
+        // DURABLE: `fill` has made all files and their names durable.
+        disk.rename_dir(path)?;
+        Ok(filled)
     });
-    if written.is_err()
+    if filled.is_err()
         && let Err(error) = disk.remove_dir()
     {
         let path = place.display();
-        tracing::warn!(%error, %path, "what was written of a checkpoint could not be removed");
+        tracing::warn!(%error, %path, "a directory that is not complete could not be removed");
     }
-    written
+    filled
 }
 
-/// Where a checkpoint is written before it is complete: beside its path.
+/// Where a directory is filled: beside its path.
 fn incomplete(path: &Path) -> Result<PathBuf> {
     match path.file_name() {
         Some(name) => {

@@ -1,0 +1,68 @@
+//! Repairing a closed store, whatever its engine.
+
+use std::path::{Path, PathBuf};
+
+use gabion_media::Disk;
+use serde::Serialize;
+
+use super::check::{Problem, engine_of_store, existing};
+use super::{flexdb, scmkv, wip};
+use crate::new_dir::fill_new_dir;
+use crate::{Engine, Error, Result};
+
+/// What a repair saved and what it could not.
+#[non_exhaustive]
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct RepairReport {
+    /// Entries that were saved from tables or spaces, hidden versions and tombstones included.
+    pub entries: u64,
+    /// Operations of the log that could be read, those that are in tables too included.
+    pub log_operations: u64,
+    /// What could not be read, in the order in which it was found.
+    pub problems: Vec<Problem>,
+}
+
+impl RepairReport {
+    /// Adds a part that is lost, of `file` unless the error names another one.
+    pub(crate) fn lose(&mut self, error: &Error, file: &Path) {
+        self.problems.push(Problem::of(error, file));
+    }
+
+    /// As [`RepairReport::lose`], of a place in a file.
+    pub(crate) fn lose_at(&mut self, file: PathBuf, offset: u64, what: String) {
+        self.problems.push(Problem::new(file, Some(offset), what));
+    }
+}
+
+/// Writes what can be read of the store in the directory `from`, which must not be open, to a new
+/// store in the directory `to`, which must not exist. The store in `from` stays as it is; on the
+/// same file system, the two share tables that are sound. The new store is on the medium when this
+/// returns.
+///
+/// What lies in a damaged part is lost, for there is no second copy of it, and
+/// [`RepairReport::problems`] names each such part. If the newest version of a key is lost, an
+/// older one may be found instead of it, also one that was deleted since: a copy of the store is
+/// better, where there is one.
+///
+/// # Errors
+/// [`Error::NotAStore`]; [`Error::Corruption`] when nothing of what says which keyspaces there are
+/// can be read; [`Error::Unsupported`] for a store of SCMKV; [`Error::Media`] when the store is
+/// open, `to` exists, or the medium of `to` fails or is full; then nothing is left at `to`.
+pub fn repair(from: impl AsRef<Path>, to: impl AsRef<Path>) -> Result<RepairReport> {
+    let disk = existing(from.as_ref())?;
+    engine_of_store(&disk)?;
+    fill_new_dir(to.as_ref(), |target| repair_disk(&disk, target))
+}
+
+/// As [`repair`], on disks of any kind; `target` is empty.
+///
+/// # Errors
+/// As there.
+#[doc(hidden)]
+pub fn repair_disk(disk: &Disk, target: &Disk) -> Result<RepairReport> {
+    match engine_of_store(disk)? {
+        Engine::Flex => flexdb::repair(disk, target),
+        Engine::Scmkv => Err(scmkv::unsupported("repairs")),
+        Engine::Wip => wip::repair(disk, target),
+    }
+}

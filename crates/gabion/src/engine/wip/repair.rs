@@ -1,0 +1,268 @@
+//! Repair: a new store from what can be read of a damaged one, which stays as it is.
+//!
+//! # Idea
+//! Tables that pass their checks are linked or copied, as into a checkpoint. Of others the entries
+//! of sound blocks are written to a table that takes the place of the damaged one, with their
+//! sequence numbers; so what is newest stays newest. The manifest says the rest. The log is
+//! replayed as far as it can be read, as writes to the new store.
+//!
+//! # What is lost
+//! What lay in damaged blocks. If that was the newest version of a key, an older one may be found
+//! instead of it, also one that was deleted: the report names each part that is lost.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use gabion_media::{Disk, Purpose};
+
+use super::file::{file_meta, table_meta};
+use super::manifest::{FileMeta, Manifest, ManifestState, read_damaged};
+use super::table::{Table, TableMeta, TableOptions, TableWriter};
+use super::{Wip, Write};
+use crate::cache::BlockCache;
+use crate::engine::RepairReport;
+use crate::log::{Op, replay_operations};
+use crate::names::{CURRENT, LOCK, table_name};
+use crate::types::{Kind, Seq};
+use crate::{Error, Options, Result};
+
+/// Writes what can be read of the store on `disk` to an empty directory.
+pub(crate) fn repair(disk: &Disk, target: &Disk) -> Result<RepairReport> {
+    let _lock = disk.lock(LOCK)?;
+    let mut report = RepairReport::default();
+    let current = disk.path_of(CURRENT);
+    let mut state = read_damaged(disk, &mut |error| report.lose(&error, &current))?;
+    let files: Vec<_> = state.files.keys().copied().collect();
+    for number in files {
+        let Some(meta) = state.files.get(&number).map(|file| file.meta.clone()) else {
+            continue;
+        };
+        match check_table(disk, number, &meta) {
+            Ok(()) => {
+                let name = table_name(number);
+                if !disk.link_to(target, &name)? {
+                    disk.copy_to(target, &name, meta.file_bytes, Purpose::Checkpoint)?;
+                }
+                report.entries += meta.entries;
+            }
+            Err(error) => {
+                let path = disk.path_of(&table_name(number));
+                let before = report.problems.len();
+                let saved = save_table(disk, target, number, &mut report)?;
+                if report.problems.len() == before {
+                    // Blocks are sound; what they amount to is not what the table says.
+                    report.lose(&error, &path);
+                }
+                state.replace_file(number, saved.as_ref().map(file_meta));
+            }
+        }
+    }
+    let (tail, sealed) = (state.log_tail, std::mem::take(&mut state.sealed));
+    let flushed = Flushed::of(&state);
+    let keyspaces = state.keyspaces.clone();
+    // DURABLE: the files were synced when they were written, and now their names are.
+    target.sync_dir()?;
+    Manifest::create_closed(target, state, &[])?;
+
+    let engine = Wip::open(target.clone(), Options::default().create_if_missing(false))?;
+    let ids: Vec<_> = keyspaces
+        .values()
+        .filter_map(|name| engine.keyspaces.find(name))
+        .collect();
+    let mut operations = 0;
+    let replayed = replay_operations(disk, tail, &sealed, ids.len(), |_, operation| {
+        operations += 1;
+        for write in flushed.missing(&operation) {
+            let keyspace = &*ids[operation.keyspace as usize];
+            let (key, value) = (write.key, write.value);
+            let kind = operation.kind;
+            let bytes = (key.len() + value.len()) as u64;
+            let write = Write::Single {
+                keyspace,
+                kind,
+                key,
+                value,
+            };
+            engine.write(write, bytes, false)?;
+        }
+        Ok(())
+    });
+    report.log_operations = operations;
+    if let Err(error) = replayed {
+        engine.health.check_writable()?;
+        report.lose(&error, disk.path());
+    }
+    engine.close()?;
+    Ok(report)
+}
+
+/// Checks a table, and that it is the one that the manifest describes.
+fn check_table(disk: &Disk, number: u64, meta: &FileMeta) -> Result<()> {
+    let cache = Arc::new(BlockCache::new(0));
+    let table = Arc::new(Table::open(disk, number, &cache)?);
+    table.verify()?;
+    if table_meta(number, meta).as_ref() == Some(table.meta()) {
+        return Ok(());
+    }
+    Err(Error::Corruption {
+        file: disk.path_of(&table_name(number)),
+        offset: 0,
+        what: "the table is not the one that the manifest describes".to_owned(),
+    })
+}
+
+/// Writes what can be read of a damaged table to a table of the same number; `None` when that is
+/// nothing.
+fn save_table(
+    disk: &Disk,
+    target: &Disk,
+    number: u64,
+    report: &mut RepairReport,
+) -> Result<Option<TableMeta>> {
+    let name = table_name(number);
+    let path = disk.path_of(&name);
+    let options = TableOptions {
+        checks_order: true,
+        ..TableOptions::default()
+    };
+    let appender = target.create_append(&name, Purpose::Checkpoint)?;
+    let mut writer = TableWriter::new(appender, number, &options);
+    let mut failed = None;
+    let mut lost = Vec::new();
+    let read = Table::salvage(disk, number, &mut |error| lost.push(error), &mut |entry| {
+        let added = writer.add(entry.key(), entry.seq(), entry.kind(), entry.value_bytes());
+        added.inspect_err(|error| failed = Some(error.clone()))
+    });
+    lost.iter().for_each(|error| report.lose(error, &path));
+    match (read, failed) {
+        (Err(_), Some(error)) => return Err(error),
+        (Err(error), None) => report.lose(&error, &path),
+        (Ok(()), _) => {}
+    }
+    if writer.entries() == 0 {
+        drop(writer);
+        target.remove(&name)?;
+        return Ok(None);
+    }
+    report.entries += writer.entries();
+    Ok(Some(writer.finish()?))
+}
+
+/// Which writes of the log are in tables.
+struct Flushed {
+    /// By keyspace and smallest possible key.
+    buckets: BTreeMap<(u32, Vec<u8>), FlushedBucket>,
+}
+
+/// A bucket of the damaged store.
+struct FlushedBucket {
+    /// The smallest possible key of the next one.
+    upper: Option<Vec<u8>>,
+    /// All writes to it up to this number are in tables.
+    seq: Seq,
+}
+
+/// A part of an operation: all of it but for range deletes.
+struct Part<'o> {
+    key: &'o [u8],
+    value: &'o [u8],
+}
+
+impl Flushed {
+    fn of(state: &ManifestState) -> Flushed {
+        let numbers: BTreeMap<_, _> = state
+            .buckets
+            .values()
+            .map(|bucket| ((bucket.keyspace, bucket.lower.clone()), bucket.flushed_seq))
+            .collect();
+        let next = numbers.keys().skip(1).map(Some).chain([None]);
+        let buckets = numbers.iter().zip(next).map(|((place, seq), next)| {
+            let next = next.filter(|next| next.0 == place.0);
+            let upper = next.map(|next| next.1.clone());
+            (place.clone(), FlushedBucket { upper, seq: *seq })
+        });
+        Flushed {
+            buckets: buckets.collect(),
+        }
+    }
+
+    /// What of an operation is in no table: in the buckets that had not flushed it.
+    fn missing<'o>(&'o self, operation: &Op<'o>) -> Vec<Part<'o>> {
+        let (key, value) = (operation.key, operation.value);
+        let up_to = (operation.keyspace, key.to_vec());
+        let first = self.buckets.range(..=up_to.clone()).next_back();
+        let is_range = operation.kind == Kind::DeleteRange;
+        let others = self.buckets.range(up_to..).filter(|(place, _)| {
+            is_range
+                && place.0 == operation.keyspace
+                && place.1.as_slice() > key
+                && (value.is_empty() || place.1.as_slice() < value)
+        });
+        first
+            .into_iter()
+            .chain(others)
+            .filter(|(_, bucket)| operation.seq > bucket.seq)
+            .map(|((_, lower), bucket)| match is_range {
+                false => Part { key, value },
+                true => Part {
+                    key: key.max(lower),
+                    value: match &bucket.upper {
+                        Some(upper) if value.is_empty() || upper.as_slice() < value => upper,
+                        _ => value,
+                    },
+                },
+            })
+            .collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_range_delete_is_cut_to_the_buckets_that_had_not_flushed_it() {
+        let bucket = |keyspace, lower: &str, upper: Option<&str>, seq| {
+            let upper = upper.map(|upper| upper.as_bytes().to_vec());
+            let place = (keyspace, lower.as_bytes().to_vec());
+            (place, FlushedBucket { upper, seq })
+        };
+        let flushed = Flushed {
+            buckets: BTreeMap::from([
+                bucket(0, "", Some("d"), 10),
+                bucket(0, "d", Some("m"), 30),
+                bucket(0, "m", None, 10),
+                bucket(1, "", None, 0),
+            ]),
+        };
+        let parts = |kind, key: &'static str, value: &'static str, seq| -> Vec<_> {
+            let operation = Op {
+                seq,
+                kind,
+                keyspace: 0,
+                key: key.as_bytes(),
+                value: value.as_bytes(),
+            };
+            let parts = flushed.missing(&operation);
+            let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
+            parts
+                .iter()
+                .map(|part| (text(part.key), text(part.value)))
+                .collect()
+        };
+        let pair = |key: &str, value: &str| (key.to_owned(), value.to_owned());
+        assert_eq!(parts(Kind::Put, "c", "1", 11), [pair("c", "1")]);
+        assert_eq!(parts(Kind::Put, "c", "1", 10), []);
+        assert_eq!(parts(Kind::Put, "e", "1", 20), []);
+        let delete = Kind::DeleteRange;
+        assert_eq!(parts(delete, "b", "c", 20), [pair("b", "c")]);
+        assert_eq!(
+            parts(delete, "b", "z", 20),
+            [pair("b", "d"), pair("m", "z")]
+        );
+        assert_eq!(parts(delete, "b", "", 20), [pair("b", "d"), pair("m", "")]);
+        assert_eq!(parts(delete, "d", "m", 20), []);
+        let all = [pair("b", "d"), pair("d", "m"), pair("m", "")];
+        assert_eq!(parts(delete, "b", "", 31), all);
+    }
+}

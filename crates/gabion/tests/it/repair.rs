@@ -1,0 +1,201 @@
+//! Repairs: what can be read is saved, what is lost is told, and nothing else is in the new store.
+
+use gabion::{Db, Engine, RepairReport, Result};
+use gabion_media::{Disk, Fault, FaultKind, SimDisk};
+
+use crate::damage::{Specimen, problems};
+use crate::support::{Context, Random, assert_sound, base_seed, engines_on_disks, setting};
+
+/// Repairs a disk and reads all of the new store. Returns how many pairs are as they were.
+fn repaired(specimen: &Specimen, sim: &SimDisk) -> Result<(RepairReport, usize)> {
+    let target = SimDisk::new();
+    let report = gabion::repair_disk(&Disk::simulated(sim), &Disk::simulated(&target))?;
+    let unsound = problems(&target);
+    assert!(unsound.is_empty(), "the new store is damaged: {unsound:?}");
+    let db = Db::open_on(Disk::simulated(&target), specimen.options.clone())?;
+    let found = assert_sound(&db)?;
+    let mut same = 0;
+    for (keyspace, pairs) in found.iter().enumerate() {
+        for (key, value) in pairs {
+            let was = |(of, k, v): &(usize, Vec<u8>, Vec<u8>)| {
+                *of == keyspace && k == key && v[..] == value[..]
+            };
+            assert!(
+                specimen.written.iter().any(was),
+                "{} never had this value",
+                key.escape_ascii()
+            );
+            same += usize::from(specimen.twin.pairs(keyspace).get(key) == Some(value));
+        }
+    }
+    if report.problems.is_empty() {
+        let difference = specimen.twin.difference(&found);
+        assert!(
+            specimen.twin.equals(&found),
+            "lost and not told: {difference}"
+        );
+    }
+    Ok((report, same))
+}
+
+/// Pairs of the specimen's twin.
+fn pairs_of(specimen: &Specimen) -> usize {
+    (0..3)
+        .map(|keyspace| specimen.twin.pairs(keyspace).len())
+        .sum()
+}
+
+#[test]
+fn a_sound_store_is_repaired_into_the_same() {
+    for engine in engines_on_disks() {
+        for closed in [false, true] {
+            let specimen = Specimen::new(engine, closed);
+            let (report, same) = repaired(&specimen, &specimen.with(&[])).unwrap();
+            assert!(report.problems.is_empty(), "{:?}", report.problems);
+            assert_eq!(same, pairs_of(&specimen), "{engine}");
+            // FlexDB leaves no log when it is closed.
+            let has_log = engine == Engine::Wip || !closed;
+            assert!(report.entries > 0 && (report.log_operations > 0) == has_log);
+        }
+    }
+}
+
+#[test]
+fn a_wrong_byte_of_wipdb_costs_a_block() {
+    let (specimen, repairs) = flip_bytes(Engine::Wip, 13);
+    let all = pairs_of(&specimen);
+    for (name, at, outcome) in &repairs {
+        let same = outcome.unwrap_or(0);
+        let _context = Context(|| format!("byte {at} of {name}: {same} of {all}"));
+        let kind = name.split('.').next_back().unwrap();
+        // Of a log, all behind the damage; of a table, a block, or all of it if the index is lost.
+        let least = match kind {
+            "LOCK" => all,
+            "tbl" => all / 2,
+            "log" => all / 3,
+            _ => 0,
+        };
+        assert!(same >= least);
+    }
+    let of_tables: Vec<_> = repairs
+        .iter()
+        .filter(|(name, ..)| name.ends_with(".tbl"))
+        .map(|(.., same)| same.unwrap_or(0))
+        .collect();
+    let mean = of_tables.iter().sum::<usize>() / of_tables.len();
+    assert!(mean >= all * 8 / 10, "{mean} of {all}");
+}
+
+#[test]
+fn a_wrong_byte_of_flexdb_costs_an_interval() {
+    let (specimen, repairs) = flip_bytes(Engine::Flex, 2_401);
+    let all = pairs_of(&specimen);
+    let of_data: Vec<_> = repairs
+        .iter()
+        .filter(|(name, ..)| name.ends_with("DATA"))
+        .map(|(.., same)| same.unwrap_or(0))
+        .collect();
+    assert!(!of_data.is_empty(), "{:?}", specimen.files.keys());
+    let mean = of_data.iter().sum::<usize>() / of_data.len();
+    assert!(mean >= all * 8 / 10, "{mean} of {all}");
+}
+
+/// A file, the place of a wrong byte in it, and how many pairs were saved; `None` where the repair
+/// was refused.
+type Repair = (String, usize, Option<usize>);
+
+fn flip_bytes(engine: Engine, stride: u64) -> (Specimen, Vec<Repair>) {
+    let specimen = Specimen::new(engine, true);
+    let stride = usize::try_from(setting("GABION_REPAIR_STRIDE", stride)).unwrap();
+    let mut random = Random::new(base_seed());
+    let mut repairs = Vec::new();
+    for (name, bytes) in &specimen.files {
+        for at in (0..bytes.len()).step_by(stride) {
+            let _context = Context(|| format!("byte {at} of {name}"));
+            let mut bytes = bytes.clone();
+            bytes[at] ^= [1 << random.below(8), 0xff][random.index(2)];
+            let sim = specimen.with(&[(name, Some(&bytes))]);
+            let outcome = match repaired(&specimen, &sim) {
+                Ok((_, same)) => Some(same),
+                Err(error) => {
+                    let text = error.to_string();
+                    assert!(text.contains(&**name), "{text}");
+                    None
+                }
+            };
+            repairs.push((name.clone(), at, outcome));
+        }
+    }
+    println!("repair: {} wrong bytes in files of {engine}", repairs.len());
+    (specimen, repairs)
+}
+
+#[test]
+fn a_missing_file_costs_what_was_in_it() {
+    for engine in engines_on_disks() {
+        let specimen = Specimen::new(engine, true);
+        for name in specimen.files.keys() {
+            let _context = Context(|| format!("{name} is missing"));
+            match repaired(&specimen, &specimen.with(&[(name, None)])) {
+                Ok((report, _)) => {
+                    let told = |problem: &gabion::Problem| problem.file.ends_with(name);
+                    let is_lock = name.ends_with("LOCK");
+                    assert!(
+                        is_lock || !report.problems.is_empty(),
+                        "{:?}",
+                        report.problems.iter().any(told)
+                    );
+                }
+                Err(error) => assert!(!name.ends_with(".tbl"), "{error}"),
+            }
+        }
+    }
+}
+
+#[test]
+fn reads_that_fail_cost_no_more_than_what_they_read() {
+    for engine in engines_on_disks() {
+        let specimen = Specimen::new(engine, true);
+        let (mut saved, mut refused) = (0, 0);
+        for read in 0.. {
+            let _context = Context(|| format!("{engine}: read {read} fails"));
+            let sim = specimen.with(&[]);
+            sim.inject(Fault::once(read, FaultKind::ReadEio));
+            let outcome = repaired(&specimen, &sim);
+            if sim.waiting_faults() > 0 {
+                outcome.unwrap();
+                break;
+            }
+            match outcome {
+                Ok(_) => saved += 1,
+                Err(_) => refused += 1,
+            }
+        }
+        println!("repair: {engine}: {saved} saved the rest, {refused} refused");
+        assert!(saved > 0, "{engine}");
+    }
+}
+
+#[test]
+fn the_directory_of_a_repair_is_new_and_the_store_stays() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = |name: &str| dir.path().join(name);
+    let db = Db::open(path("store")).unwrap();
+    db.put("basket", "stones").unwrap();
+    let busy = gabion::repair(path("store"), path("new")).unwrap_err();
+    assert!(busy.to_string().contains("locked"), "{busy}");
+    assert!(!path("new").exists() && !path("new.incomplete").exists());
+    db.flush().unwrap();
+    db.put("basket", "sand").unwrap();
+    db.close().unwrap();
+    let report = gabion::repair(path("store"), path("new")).unwrap();
+    assert!(report.problems.is_empty(), "{:?}", report.problems);
+    for name in ["store", "new"] {
+        let db = Db::open(path(name)).unwrap();
+        assert_eq!(db.get("basket").unwrap().as_deref(), Some(&b"sand"[..]));
+    }
+    let taken = gabion::repair(path("store"), path("new")).unwrap_err();
+    assert!(taken.to_string().contains("exists already"), "{taken}");
+    let none = gabion::repair(path("nothing"), path("else")).unwrap_err();
+    assert!(none.to_string().contains("is not a Gabion store"), "{none}");
+}
