@@ -15,8 +15,9 @@ use super::probe::{Path, bits, bucket_at, choose_slot, tag_of};
 use super::shard::{Counts, Locked};
 use crate::{Error, Item, Result};
 
-/// Percent of the usable slots that are taken after a build: what is left is half as much again.
-const LOAD_AFTER_BUILD: u64 = 66;
+/// Percent of the usable slots that are taken after a build, give or take what rounding the number
+/// of buckets changes: 28 bytes per entry, and from 27 to 30 where that is most.
+const LOAD_AFTER_BUILD: u64 = 70;
 
 /// A shard whose taken slots are fewer than this percent shrinks.
 const LOAD_BEFORE_SHRINK: u64 = 20;
@@ -73,12 +74,17 @@ impl Image {
     }
 }
 
-/// Buckets that suit `live` entries. From sixteen on, a number with four significant bits, so that
-/// arrays come in few sizes, those of the allocator.
+/// Buckets that suit `live` entries. From sixteen on, the nearest number with four significant
+/// bits, so that arrays come in few sizes, those of the allocator. Rounding up always would give
+/// some tables an eighth more buckets than they need, more than 32 bytes per entry.
 pub(super) fn suitable_count(live: u64) -> u64 {
-    let count = (live * 100).div_ceil(u64::from(USABLE_SLOTS) * LOAD_AFTER_BUILD);
-    let step = 1 << count.checked_ilog2().unwrap_or(0).saturating_sub(3);
-    count.next_multiple_of(step).min(BUCKETS_MAX)
+    let (entries, of_bucket) = (live * 100, u64::from(USABLE_SLOTS) * LOAD_AFTER_BUILD);
+    let count = entries.div_ceil(of_bucket);
+    let count = match 1 << count.checked_ilog2().unwrap_or(0).saturating_sub(3) {
+        1 => count,
+        step => (entries + of_bucket * step / 2) / (of_bucket * step) * step,
+    };
+    count.min(BUCKETS_MAX)
 }
 
 /// Buckets that a shard begins with in a table for `capacity` entries: what suits its share.
@@ -252,12 +258,49 @@ mod tests {
         for live in 1..20_000 {
             let count = suitable_count(live);
             let load = live * 100 / (count * 13);
-            assert!(load <= LOAD_AFTER_BUILD);
+            // Half a step is a sixteenth at most.
+            assert!(load <= LOAD_AFTER_BUILD * 17 / 16, "{live} {count}");
             assert!(
-                count <= 16 || load >= LOAD_AFTER_BUILD * 8 / 9 - 1,
+                count <= 16 || load >= LOAD_AFTER_BUILD * 16 / 17 - 1,
                 "{live} {count}"
             );
             assert!(count < 16 || count.trailing_zeros() >= count.ilog2() - 3);
         }
+    }
+
+    /// Bytes of a table of `entries` for which it was planned, by entry: arrays as the allocator
+    /// cuts them from chunks of `chunk_bytes`, descriptors and mirrors.
+    fn bytes_per_entry(entries: u64, chunk_bytes: u64, rounded: impl Fn(u64) -> u64) -> f64 {
+        let options = super::super::Options {
+            capacity: entries,
+            ..Default::default()
+        };
+        let bits = options.shard_bits();
+        let array = rounded(planned_count(entries, bits) * size_of::<Bucket>() as u64);
+        let arrays_of_chunk = (chunk_bytes / array).max(1) as f64;
+        let of_shard = (size_of::<Descriptor>() + size_of::<super::super::Shard>()) as f64;
+        let array = (chunk_bytes as f64 / arrays_of_chunk).max(array as f64);
+        (array + of_shard) * f64::from(1 << bits) / entries as f64
+    }
+
+    /// With as many entries as it was planned for, a table has 32 bytes for each at most, whatever
+    /// their number: a byte is left for what the allocator and the process need besides.
+    #[test]
+    fn an_entry_has_31_bytes_at_most_at_every_size() {
+        let chunk_bytes = 1 << 20;
+        let pool = gabion_media::pmem::Pool::anonymous(gabion_media::pmem::PoolOptions {
+            chunk_bytes,
+            ..TurboHash::<u64, u64>::pool_options()
+        })
+        .expect("memory");
+        let sizes = (1_000_000..4_000_000).step_by(997);
+        let sizes = sizes.chain((4_000_000..100_000_000).step_by(99_991));
+        let bytes: Vec<f64> = sizes
+            .map(|entries| bytes_per_entry(entries, chunk_bytes, |size| pool.rounded_size(size)))
+            .collect();
+        let worst = bytes.iter().copied().fold(0.0, f64::max);
+        let mean = bytes.iter().sum::<f64>() / bytes.len() as f64;
+        assert!(worst <= 31.0, "{worst} bytes");
+        assert!(mean <= 29.0, "{mean} bytes");
     }
 }

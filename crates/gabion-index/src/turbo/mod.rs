@@ -54,10 +54,10 @@
 //!
 //! # Deviations from the paper
 //! - A bucket is found by the product of hash and number of buckets (the high half), not by a mask.
-//!   So a shard can have any number of buckets and grows by about two fifths when the scope is
-//!   exhausted: the load after growth is about 0.6 instead of 0.43, and memory per entry at most
-//!   about 32 bytes. The order of buckets is still the order of hashes, so builds go through both
-//!   arrays once from front to back.
+//!   So a shard can have any number of buckets and grows by about a third when the scope is
+//!   exhausted: the load after growth is about 0.65 instead of 0.43, and memory per entry at most
+//!   32 bytes. The order of buckets is still the order of hashes, so builds go through both arrays
+//!   once from front to back.
 //! - Of the free slots of a bucket, an entry takes one in the cache line that its hash names if it
 //!   can. So a reader asks for the metadata and the slot at once instead of one after the other.
 //! - Readers of tables without records announce nothing, not even to the reclamation: they look

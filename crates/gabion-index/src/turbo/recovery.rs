@@ -133,7 +133,9 @@ impl<K: Item + ?Sized, V: Item + ?Sized> TurboHash<K, V> {
     }
 
     /// Options of pools for tables: the layout id, and how recovery finds what is in use. Whoever
-    /// makes or opens the pool sets the rest.
+    /// makes or opens the pool sets the rest. For a million entries or more, `chunk_bytes` should
+    /// be 1 MiB: arrays of 14 to 30 KiB are cut from chunks, and small ones leave more over, a
+    /// fifth of 64 KiB.
     #[must_use]
     pub fn pool_options() -> PoolOptions {
         PoolOptions {

@@ -92,9 +92,14 @@ pub(super) fn load_factors(scale: Scale) -> Result<Vec<String>> {
     Ok(lines)
 }
 
-/// The plan with which shards begin with 16 buckets: 66 percent of their usable slots.
+/// The plan with which shards begin with 16 buckets: 70 percent of their usable slots.
 fn shards_planned(bits: u32) -> u64 {
-    137 << bits
+    planned(16) << bits
+}
+
+/// The plan of a shard that begins with so many buckets.
+fn planned(buckets: u64) -> u64 {
+    buckets * 13 * 70 / 100
 }
 
 fn loads(inserts: u64, capacity: u64, shard_bits: Option<u32>) -> Result<String> {
@@ -120,24 +125,33 @@ fn loads(inserts: u64, capacity: u64, shard_bits: Option<u32>) -> Result<String>
     ))
 }
 
-/// A table of `entries` that neither grows nor collects garbage while it is filled to `load` of
-/// all slots.
-fn filled(entries: u64, load: f64) -> Result<Table> {
+/// A table of `entries`, or somewhat fewer, that fill it to `load` of all slots, and that neither
+/// grows nor collects garbage meanwhile; and how many they are.
+fn filled(entries: u64, load: f64) -> Result<(Table, u64)> {
+    let shard_bits = (entries / 4096).max(1).ilog2();
+    let of_bucket = 14.0 * load;
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "numbers of buckets and of entries"
+    )]
+    let (buckets, of_shard) = {
+        let buckets = ((entries >> shard_bits) as f64 / of_bucket).max(1.0) as u64;
+        // As many as the table does not round: numbers with four significant bits.
+        let buckets =
+            buckets >> buckets.ilog2().saturating_sub(3) << buckets.ilog2().saturating_sub(3);
+        (buckets, (buckets as f64 * of_bucket) as u64)
+    };
     let options = Options {
-        // Shards begin with 66 percent of the usable slots for their plan.
-        #[expect(
-            clippy::cast_possible_truncation,
-            clippy::cast_sign_loss,
-            reason = "a number of entries"
-        )]
-        capacity: (entries as f64 * 0.66 * 13.0 / 14.0 / load) as u64,
-        shard_bits: Some((entries / 4096).max(1).ilog2()),
+        capacity: planned(buckets) << shard_bits,
+        shard_bits: Some(shard_bits),
         collects_garbage: false,
         ..Options::default()
     };
+    let entries = of_shard << shard_bits;
     let table = table(entries, &options)?;
     fill(&table, 0, entries)?;
-    Ok(table)
+    Ok((table, entries))
 }
 
 fn fill(table: &Table, round: u64, entries: u64) -> Result<()> {
@@ -164,7 +178,7 @@ pub(super) fn probe_distances(scale: Scale) -> Result<Vec<String>> {
         "paper, at 0.8: (a) mean 1.34, longest 6; (b) mean 6.13".to_owned(),
     ];
     for target in [0.557, 0.6, 0.65, 0.7, 0.743] {
-        let table = filled(entries, target)?;
+        let (table, entries) = filled(entries, target)?;
         lines.push(distances("(a) loaded", &table));
         refill(&table, entries)?;
         lines.push(distances("(b) deleted and loaded anew", &table));
@@ -193,7 +207,7 @@ fn distances(name: &str, table: &Table) -> String {
 /// Figure 3.10: what lookups take before and after garbage collection.
 pub(super) fn latencies(scale: Scale) -> Result<Vec<String>> {
     let entries = scale.of(ENTRIES, 10_000);
-    let table = filled(entries, 0.743)?;
+    let (table, entries) = filled(entries, 0.743)?;
     let mut lines = vec![
         "ns per lookup in DRAM, present and absent keys, each lookup after the one before"
             .to_owned(),
