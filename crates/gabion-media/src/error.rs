@@ -138,7 +138,7 @@ pub enum Error {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PoolFault {
     /// The file is something else.
-    #[error("it is no pool: it does not begin with GABIONPM")]
+    #[error("it is no pool: it does not begin with GABIONPM; name one, or create it elsewhere")]
     Foreign,
     /// The creation did not come to its end.
     #[error("its creation was interrupted and nothing is in it; remove it and create it again")]
@@ -157,7 +157,9 @@ pub enum PoolFault {
     #[error("it was written on a machine with the other byte order; copy its content there")]
     ByteOrder,
     /// Another kind of structure lies in it.
-    #[error("it holds a structure with layout id {found:#x}, not {wanted:#x}")]
+    #[error(
+        "it holds a structure with layout id {found:#x}, not {wanted:#x}; open it as what it is"
+    )]
     Layout {
         /// The pool's layout id.
         found: u64,
@@ -165,7 +167,10 @@ pub enum PoolFault {
         wanted: u64,
     },
     /// The file is shorter than the pool.
-    #[error("it has {len} bytes and needs {size}; it was truncated, or not completely copied")]
+    #[error(
+        "it has {len} bytes and needs {size}: it was truncated, or not completely copied; restore \
+         a copy"
+    )]
     Truncated {
         /// Length of the file in bytes.
         len: u64,
@@ -173,7 +178,7 @@ pub enum PoolFault {
         size: u64,
     },
     /// Something in it cannot be.
-    #[error("its {what} at offset {offset} is damaged")]
+    #[error("its {what} at offset {offset} is damaged; restore a copy")]
     Damaged {
         /// What is damaged.
         what: &'static str,
@@ -193,10 +198,10 @@ pub enum PoolFault {
     #[error("it was created without a checkpoint and can have none; open it without")]
     CheckpointUnknown,
     /// The file is no checkpoint.
-    #[error("it is no checkpoint of a pool: it does not begin with GABIONCP")]
+    #[error("it is no checkpoint of a pool: it does not begin with GABIONCP; name the pool's own")]
     ForeignCheckpoint,
     /// The checkpoint is of another pool.
-    #[error("the checkpoint is of another pool")]
+    #[error("the checkpoint is of another pool; name the pool's own")]
     CheckpointOfAnother,
     /// The pool's class has no sync.
     #[error("it has class {class} and cannot be synced; create it with a checkpoint")]
@@ -206,7 +211,8 @@ pub enum PoolFault {
     },
     /// Numbers of the options that no pool can have.
     #[error(
-        "a pool of {size} bytes with {heaps} heaps and chunks of {chunk_bytes} bytes cannot be"
+        "a pool of {size} bytes with {heaps} heaps and chunks of {chunk_bytes} bytes cannot be; \
+         change these options"
     )]
     Shape {
         /// Size in bytes.

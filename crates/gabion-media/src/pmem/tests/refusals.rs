@@ -203,3 +203,73 @@ fn a_foreign_file_is_left_as_it_is() {
     ));
     assert_eq!(std::fs::read(&path).unwrap(), content);
 }
+
+/// What a user reads: the file, what is wrong with it in numbers, and what to do.
+#[test]
+fn refusals_are_sentences_with_file_reason_and_remedy() {
+    let (_dir, path) = closed_pool(options());
+    let header = std::fs::read(&path).unwrap()[..160].to_vec();
+    let says = |error: Error, parts: &[&str]| {
+        let sentence = error.to_string();
+        let name = path.display().to_string();
+        for part in parts.iter().copied().chain([name.as_str()]) {
+            assert!(
+                sentence.contains(part),
+                "{part:?} is missing in: {sentence}"
+            );
+        }
+    };
+    let refused = |options: PoolOptions| Pool::open(&path, options).unwrap_err();
+
+    let other = PoolOptions {
+        layout: 0xabc,
+        ..options()
+    };
+    says(refused(other), &["0xabc", "open it as what it is"]);
+
+    let mut newer = header.clone();
+    newer[8] = 7;
+    let crc = crc32c::crc32c_append(crc32c::crc32c(&newer[..12]), &newer[16..128]);
+    newer[12..16].copy_from_slice(&crc.to_le_bytes());
+    overwrite(&path, 0, &newer);
+    says(
+        refused(options()),
+        &["version 7", "knows 1", "use a program"],
+    );
+
+    overwrite(&path, 0, &header);
+    overwrite(&path, 192, &[0xa5; 8]);
+    let parts = ["root offset at offset 192", "restore a copy"];
+    says(refused(options()), &parts);
+
+    let (_dir, path) = closed_pool(options());
+    let pool = Pool::open(&path, options()).unwrap();
+    let in_use = Pool::open(&path, options()).unwrap_err().to_string();
+    let process = format!("process {}", std::process::id());
+    let is_told = in_use.contains(&path.display().to_string()) && in_use.contains(&process);
+    assert!(is_told, "{in_use}");
+    let no_space = pool.alloc(1 << 20, 0).unwrap_err().to_string();
+    for part in [
+        "no block of 1048576 bytes",
+        "bytes are free",
+        "delete something",
+    ] {
+        assert!(no_space.contains(part), "{no_space}");
+    }
+    // It stays usable.
+    take(&pool, pool.root::<PAtomicU64>());
+    put(&pool, pool.root::<PAtomicU64>(), 100, 8);
+    drop(pool);
+
+    overwrite(&path, 136, &[0x5a; 16]);
+    let torn = Pool::open(&path, options()).unwrap_err().to_string();
+    assert!(torn.contains("restarted while it was open") && torn.contains("`salvage`"));
+    let file = OpenOptions::new().write(true).open(&path).unwrap();
+    file.set_len(1 << 19).unwrap();
+    let truncated = Pool::open(&path, options()).unwrap_err().to_string();
+    let parts = ["524288 bytes and needs 1048576", "restore a copy"];
+    assert!(
+        parts.iter().all(|part| truncated.contains(part)),
+        "{truncated}"
+    );
+}
