@@ -34,7 +34,7 @@ pub enum Reads {
 }
 
 /// Ordering points, flushes followed by a fence, of operations that do not change the shape of the
-/// structure, for entries of 8 + 8 bytes.
+/// structure, for entries of 8 + 8 bytes; the median where they depend on the place of the key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Persists {
     /// Of an insert of a new key.

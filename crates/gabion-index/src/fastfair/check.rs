@@ -133,11 +133,12 @@ const fn registered<const N: usize>(name: &'static str, title: &'static str) -> 
         title,
         kind: Kind::Tree,
         reads: Reads::Optimistic,
-        // Writes of inserts and deletes are of as many lines as are shifted: half a node's.
+        // Inserts and deletes write the lines, of four slots, that they shift: half of the entries
+        // of a node that is seven tenths full.
         persists: Persists {
-            insert: (N as u64).div_ceil(8),
+            insert: (N as u64).div_ceil(11),
             update: 1,
-            remove: (N as u64).div_ceil(8),
+            remove: (N as u64).div_ceil(11),
         },
         source: "D. Hwang et al., FAST 2018",
         words: makers::<N>(),

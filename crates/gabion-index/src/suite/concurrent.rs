@@ -5,7 +5,7 @@
 //! each other, so each one's history is judged alone, by search.
 
 use std::borrow::Borrow;
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use super::{Keys, check, find_by_scan};
@@ -51,6 +51,7 @@ pub(crate) fn linearizable<K: Item + ?Sized>(keys: &Keys<K>) {
     let (clock, is_over) = (AtomicU64::new(0), AtomicBool::new(false));
     std::thread::scope(|scope| {
         scope.spawn(|| churn(keys, &*index, &is_over));
+        let _end = End(&is_over);
         for round in 0..rounds {
             let events: Vec<Event> = std::thread::scope(|scope| {
                 let thread = |thread| run_thread(keys, &*index, &clock, round, thread);
@@ -71,20 +72,79 @@ pub(crate) fn linearizable<K: Item + ?Sized>(keys: &Keys<K>) {
                 assert!(is_linearizable(&history), "round {round}: {history:#?}");
             }
         }
-        is_over.store(true, Ordering::Relaxed);
     });
     check(&*index).expect("sound");
+}
+
+/// Visits all entries again and again while others come and go, so that the index is rebuilt all
+/// the time: what stays is seen once in each visit, with its value, and whatever else is seen was
+/// there with this value. The number of visits is `GABION_VISITS`, 20 by default.
+pub(crate) fn visits_miss_nothing<K: Item + ?Sized>(keys: &Keys<K>) {
+    const STAY: u64 = 300;
+    let visits = super::crash::from_env("GABION_VISITS", 20);
+    let index = keys.create();
+    for number in 0..STAY {
+        let key = (keys.key)(number);
+        index.insert(key.borrow(), number).expect("space");
+    }
+    let coming = (0..2).flat_map(|round| (0..CHURN_KEYS).map(move |number| (round, number)));
+    let coming: BTreeMap<K::Owned, u64> = coming
+        .map(|(round, number)| ((keys.key)(churn_number(round, number)), number))
+        .collect();
+    let is_over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| churn(keys, &*index, &is_over));
+        let _end = End(&is_over);
+        for _ in 0..visits {
+            let mut seen: BTreeMap<K::Owned, Vec<u64>> = BTreeMap::new();
+            let mut visit = |key: &K, value| {
+                let key = K::rebuild(key.word(), key.bytes());
+                seen.entry(key).or_default().push(value);
+            };
+            index.for_each(&mut visit).expect("sound");
+            for number in 0..STAY {
+                let key = (keys.key)(number);
+                let values = seen.remove::<K>(key.borrow());
+                assert_eq!(values, Some(vec![number]), "{key:?}");
+            }
+            for (key, values) in seen {
+                let value = coming.get::<K::Owned>(&key).copied();
+                assert!(
+                    values.iter().all(|seen| Some(*seen) == value),
+                    "{key:?} with {values:?}, not {value:?}"
+                );
+            }
+        }
+    });
+    check(&*index).expect("sound");
+}
+
+/// Ends what others do, also when a test fails.
+struct End<'a>(&'a AtomicBool);
+
+impl Drop for End<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+/// Keys that come and go at a time.
+const CHURN_KEYS: u64 = 400;
+
+/// The number of such a key, of every other round.
+fn churn_number(round: u64, number: u64) -> u64 {
+    1 << 40 | (round % 2) << 20 | number
 }
 
 /// Grows and shrinks the index until it is over.
 fn churn<K: Item + ?Sized>(keys: &Keys<K>, index: &dyn Index<K>, is_over: &AtomicBool) {
     let mut round = 0;
     while !is_over.load(Ordering::Relaxed) {
-        let key = |number| (keys.key)(1 << 40 | (round % 2) << 20 | number);
-        for number in 0..400 {
+        let key = |number| (keys.key)(churn_number(round, number));
+        for number in 0..CHURN_KEYS {
             index.insert(key(number).borrow(), number).expect("space");
         }
-        for number in 0..400 {
+        for number in 0..CHURN_KEYS {
             let value = index.remove(key(number).borrow()).expect("sound");
             assert_eq!(value, Some(number));
         }

@@ -17,6 +17,7 @@ pub(crate) mod crash;
 pub(crate) mod essay;
 pub(crate) mod interleaved;
 pub(crate) mod model;
+mod persists;
 pub(crate) mod words;
 
 use std::borrow::Borrow;
@@ -49,6 +50,11 @@ macro_rules! index_suite {
             #[test]
             fn histories_are_linearizable() {
                 $keys.iter().for_each(concurrent::linearizable);
+            }
+
+            #[test]
+            fn visits_beside_writers_miss_nothing() {
+                $keys.iter().for_each(concurrent::visits_miss_nothing);
             }
 
             #[test]
