@@ -35,6 +35,9 @@ pub(crate) enum Op {
     Collect,
 }
 
+/// Keys that are looked up in each image before anything else.
+const LOOKED_UP: u64 = 64;
+
 /// What the explorer is given.
 pub(crate) struct Small<K: Item + ?Sized> {
     pub(crate) keys: Keys<K>,
@@ -152,6 +155,10 @@ impl<K: Item + ?Sized> Subject for Small<K> {
     }
 
     fn content(&self, index: &Self::Structure) -> Result<Self::Content, String> {
+        // Lookups come first: they must not miss what recovery leaves to others.
+        let first: Vec<_> = (0..LOOKED_UP)
+            .map(|number| index.get((self.keys.key)(number).borrow()))
+            .collect();
         check(&**index)?;
         let mut content = BTreeMap::new();
         let mut visit = |key: &K, value| {
@@ -166,6 +173,14 @@ impl<K: Item + ?Sized> Subject for Small<K> {
                 return Err(format!(
                     "{key:?} is {value} in a visit and {got:?} by a get"
                 ));
+            }
+        }
+        for (number, got) in (0..).zip(first) {
+            let got = got.map_err(|error| error.to_string())?;
+            let key = (self.keys.key)(number);
+            let value = content.get::<K::Owned>(&key).copied();
+            if got != value {
+                return Err(format!("{key:?} is {value:?}, and was {got:?} at first"));
             }
         }
         if let Some(ordered) = index.ordered() {
