@@ -193,16 +193,16 @@ impl Makers<u64> {
 /// Visits the entries of a hash table whose order is that of the first bits of hashes. `collect`
 /// appends all entries of a range of hashes that begins at its argument or before, without those
 /// before it, and returns where the next range begins.
-pub(crate) fn visit_by_hash(
-    mut collect: impl FnMut(u64, &mut Vec<(u64, u64)>) -> Result<Option<u64>>,
-    visit: &mut dyn FnMut(&u64, u64),
+pub(crate) fn visit_by_hash<K: Item + ?Sized>(
+    mut collect: impl FnMut(u64, &mut Vec<(K::Owned, u64)>) -> Result<Option<u64>>,
+    visit: &mut dyn FnMut(&K, u64),
 ) -> Result<()> {
     let mut entries = Vec::new();
     let mut from = Some(0);
     while let Some(start) = from {
         from = collect(start, &mut entries)?;
         for (key, value) in entries.drain(..) {
-            visit(&key, value);
+            visit(key.borrow(), value);
         }
     }
     Ok(())

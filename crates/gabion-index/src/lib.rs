@@ -27,8 +27,9 @@
 //! # Shared parts
 //! [`Item`], what keys and values are; [`Seed`], hashing; [`tags`], vectors of one-byte tags;
 //! [`lock`], locks that stay in DRAM; [`node_lock`], those of nodes; `root`, the first line of an
-//! index; `line`, buckets of one cache line; `stored`, keys in nodes; `blink`, trees of linked
-//! nodes; [`twohash`], tables with two hash functions.
+//! index; `line`, buckets of one cache line; `extendible`, directories of segments that are split;
+//! `stored`, keys in nodes; `blink`, trees of linked nodes; [`twohash`], tables with two hash
+//! functions.
 
 pub mod art;
 pub mod bch;
@@ -36,6 +37,7 @@ mod blink;
 pub mod bwtree;
 pub mod cceh;
 mod error;
+mod extendible;
 pub mod fastfair;
 pub mod hash;
 pub mod index;

@@ -3,7 +3,8 @@
 use std::collections::HashSet;
 
 use super::Cceh;
-use super::layout::{PAIRS, PROBES, Segment};
+use super::layout::{PAIRS, PROBES, bucket_of};
+use crate::extendible::{Segment, segment_end};
 use crate::index::Checked;
 use crate::{Error, Result};
 
@@ -11,7 +12,7 @@ impl<const COPIES: bool> Cceh<COPIES> {
     /// Visits all pairs of a segment in their order, entries or not.
     pub(super) fn for_each_pair(&self, segment: Segment, mut visit: impl FnMut(u64, u64)) {
         for number in 0..1 << self.segment_bits {
-            let bucket = self.medium.at(segment.bucket(number));
+            let bucket = self.medium.at(bucket_of(segment, number));
             self.medium.touch(bucket);
             for slot in 0..PAIRS {
                 visit(bucket.key(slot), bucket.value(slot));
@@ -19,22 +20,11 @@ impl<const COPIES: bool> Cceh<COPIES> {
         }
     }
 
-    /// Visits the segments, each with its least hash, while nobody splits one.
-    fn for_each_segment(&self, mut visit: impl FnMut(Segment, u64) -> Result<()>) -> Result<()> {
-        let mut hash = Some(0_u64);
-        while let Some(from) = hash {
-            let segment = self.segment(from);
-            visit(segment, from)?;
-            hash = from.checked_add(1 << (64 - segment.depth()));
-        }
-        Ok(())
-    }
-
     /// Counts all entries, while nobody writes.
     pub(super) fn count(&self) -> u64 {
         let mut count = 0;
         // The visit fails nowhere.
-        let _ = self.for_each_segment(|segment, from| {
+        let _ = self.segments.for_each_segment(|segment, from| {
             self.for_each_pair(segment, |key, _| {
                 count += u64::from(segment.owns(from, self.seed.hash_u64(key)));
             });
@@ -53,8 +43,7 @@ impl<const COPIES: bool> Cceh<COPIES> {
                 entries.push((key, value));
             }
         });
-        let width = 64 - segment.depth();
-        (from >> width << width).checked_add(1 << width)
+        segment_end(segment, from)
     }
 
     /// Checks the invariants, while nobody writes.
@@ -64,7 +53,7 @@ impl<const COPIES: bool> Cceh<COPIES> {
             blocks: 2,
         };
         let mut segments = HashSet::new();
-        self.for_each_segment(|segment, from| {
+        self.segments.for_each_segment(|segment, from| {
             let violation = |what| {
                 Err(Error::Damaged {
                     what,
@@ -74,9 +63,9 @@ impl<const COPIES: bool> Cceh<COPIES> {
             if !segments.insert(segment.offset()) {
                 return violation("a segment, which is there twice,");
             }
-            let directory = self.directory();
+            let directory = self.segments.directory();
             for number in directory.entries_for(from, segment.depth()) {
-                if self.segment(number << (64 - directory.bits())) != segment {
+                if self.segments.segment(number << (64 - directory.bits())) != segment {
                     return violation("the entries of the directory for a segment");
                 }
             }

@@ -1,31 +1,20 @@
-//! The directory, its entries, and segments.
-//!
-//! | word | bits 0 to 47 | bits 48 to 53 |
-//! |---|---|---|
-//! | `directory` of the root | offset of the directory | global depth |
-//! | entry of the directory | offset of the segment | its local depth |
+//! Segments, and their buckets. The directory is that of `extendible`.
 //!
 //! **Bucket**, 64 bytes: four pairs of 16 bytes, key and value.
 
-use std::ops::Deref;
 use std::sync::atomic::Ordering;
 
 use gabion_media::media_struct;
-use gabion_media::pmem::{Medium, PAtomicU64, POff};
+use gabion_media::pmem::{Medium, POff};
 
-use crate::line::{Array, LINE_BYTES, Pair};
+use crate::extendible::Segment;
+use crate::line::{LINE_BYTES, Pair};
 
 /// Pairs of a bucket.
 pub(super) const PAIRS: usize = 4;
 
 /// Buckets that an entry may lie in, from its own on.
 pub(super) const PROBES: u64 = 4;
-
-/// Alignment of segments: what the paper's medium reads and writes at once.
-pub(super) const SEGMENT_ALIGN: u64 = 256;
-
-/// Most bits of a segment: hashes that share so many are the work of somebody who knows the seed.
-pub(super) const DEPTH_MAX: u32 = 40;
 
 /// Bits of a segment's number of buckets: 16 KiB; and of one in a table for few entries.
 const SEGMENT_BITS_MAX: u32 = 8;
@@ -45,86 +34,10 @@ const _: () = {
     assert!(1 << SEGMENT_BITS_MIN >= PROBES);
 };
 
-/// The directory: an array in the order of the first bits of hashes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Directory(pub(super) Array);
-
-impl Deref for Directory {
-    type Target = Array;
-
-    #[inline]
-    fn deref(&self) -> &Array {
-        &self.0
-    }
-}
-
-impl Directory {
-    pub(super) fn new(offset: u64, depth: u32) -> Directory {
-        Directory(Array::new(offset, depth))
-    }
-
-    /// Bytes of a directory with so many bits.
-    pub(super) fn bytes(depth: u32) -> u64 {
-        size_of::<PAtomicU64>() as u64 * (1 << depth)
-    }
-
-    /// Where the entry with a number is.
-    #[inline]
-    pub(super) fn entry(&self, number: u64) -> POff<PAtomicU64> {
-        POff::new(self.offset() + number * size_of::<PAtomicU64>() as u64)
-    }
-
-    /// Whether some entries lie in one cache line whose stores reach the medium in their order.
-    pub(super) fn is_one_line(&self, entries: &std::ops::Range<u64>) -> bool {
-        let line = |number| self.entry(number).raw() / LINE_BYTES;
-        cfg!(target_arch = "x86_64") && line(entries.start) == line(entries.end - 1)
-    }
-
-    /// The numbers of the entries for the segment of `depth` bits to which `hash` leads.
-    pub(super) fn entries_for(&self, hash: u64, depth: u32) -> std::ops::Range<u64> {
-        let count = 1 << (self.bits() - depth);
-        let first = self.home(hash) & !(count - 1);
-        first..first + count
-    }
-}
-
-/// An entry of the directory: a segment.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Segment(pub(super) Array);
-
-impl Segment {
-    pub(super) fn new(offset: u64, depth: u32) -> Segment {
-        Segment(Array::new(offset, depth))
-    }
-
-    /// Where it is.
-    #[inline]
-    pub(super) fn offset(self) -> u64 {
-        self.0.offset()
-    }
-
-    /// Its local depth, 1 at least, whatever the word says.
-    #[inline]
-    pub(super) fn depth(self) -> u32 {
-        self.0.bits().max(1)
-    }
-
-    /// Whether `hash`, like `of`, which leads here, begins with the bits of the segment.
-    #[inline]
-    pub(super) fn owns(self, of: u64, hash: u64) -> bool {
-        (of ^ hash) >> (64 - self.depth()) == 0
-    }
-
-    /// Whether `hash`, which the segment owns, belongs to its second half.
-    pub(super) fn is_second(self, hash: u64) -> bool {
-        hash >> (63 - self.depth()) & 1 != 0
-    }
-
-    /// Where the bucket with a number is.
-    #[inline]
-    pub(super) fn bucket(self, number: u64) -> POff<Bucket> {
-        POff::new(self.offset() + number * LINE_BYTES)
-    }
+/// Where the bucket of a segment with a number is.
+#[inline]
+pub(super) fn bucket_of(segment: Segment, number: u64) -> POff<Bucket> {
+    POff::new(segment.offset() + number * LINE_BYTES)
 }
 
 /// Bits of the number of buckets of a segment, in a table that is planned for so many entries.
@@ -202,19 +115,6 @@ impl Bucket {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_directory_knows_the_entries_of_a_segment() {
-        let directory = Directory::new(4096, 4);
-        let hash = 0b1011 << 60;
-        assert_eq!(directory.home(hash), 11);
-        assert_eq!(directory.entries_for(hash, 4), 11..12);
-        assert_eq!(directory.entries_for(hash, 2), 8..12);
-        assert_eq!(directory.entry(3).raw(), 4096 + 24);
-        let segment = Segment::new(512, 2);
-        assert!(segment.owns(hash, 0b1000 << 60) && !segment.owns(hash, 0b1100 << 60));
-        assert!(segment.is_second(hash) && !segment.is_second(0b1000 << 60));
-    }
 
     #[test]
     fn sizes_suit_the_plan() {

@@ -70,29 +70,26 @@
 //! # The paper's terms
 //! | paper | here |
 //! |---|---|
-//! | directory, global depth, segment, local depth | `layout.rs` |
+//! | directory, global depth, segment, local depth | `extendible` |
 //! | lazy deletion | I2: `Segment::owns` |
-//! | segment split, directory doubling, MSB | `split.rs` |
-//! | recovery of a split | `recovery.rs` |
+//! | segment split, directory doubling, MSB | `extendible/split.rs` |
+//! | recovery of a split | `extendible/recovery.rs` |
 //!
 //! Source: M. Nam and others, "Write-optimized dynamic hashing for persistent memory", FAST 2019.
 
 mod check;
 mod layout;
 mod read;
-mod recovery;
 mod split;
 #[cfg(test)]
 mod tests;
 mod write;
 
-use std::sync::atomic::AtomicU64;
+use gabion_media::pmem::{Medium, Pool, PoolOptions};
 
-use gabion_media::pmem::{Medium, PAtomicU64, Pool, PoolOptions};
-use parking_lot::Mutex;
-
+use crate::extendible::{Extendible, FirstHalf};
 use crate::index::{Checked, Index, Makers, Plan, WordIndex};
-use crate::lock::Stripes;
+use crate::line::LINE_BYTES;
 use crate::registry::{Kind, Persists, Reads, Registered};
 use crate::root::{Facts, ROOT_BYTES};
 use crate::{Result, Seed};
@@ -103,16 +100,11 @@ use layout::{planned_depth, segment_bits};
 pub struct Cceh<const COPIES: bool> {
     medium: Medium,
     seed: Seed,
-    stripes: Stripes,
-    /// The directory in use.
-    directory: AtomicU64,
+    segments: Extendible,
     /// Binary logarithm of the number of buckets of a segment.
     segment_bits: u32,
     /// Two keys, whose hashes begin with 0 and with 1.
     fillers: [u64; 2],
-    /// Held by who changes the directory.
-    growth: Mutex<()>,
-    facts: Facts,
     pool: Pool,
 }
 
@@ -131,7 +123,9 @@ impl<const COPIES: bool> Cceh<COPIES> {
     pub fn create(pool: &Pool, plan: Plan) -> Result<Self> {
         let facts = Facts::create(pool, Self::LAYOUT, ROOT_BYTES, plan)?;
         let this = Self::with(pool, facts, Some(0))?;
-        this.presplit(planned_depth(plan.capacity, this.segment_bits))?;
+        let depth = planned_depth(plan.capacity, this.segment_bits);
+        let split = |segment, hash| this.split(segment, hash);
+        this.segments.presplit(depth, split)?;
         Ok(this)
     }
 
@@ -146,24 +140,23 @@ impl<const COPIES: bool> Cceh<COPIES> {
     fn with(pool: &Pool, facts: Facts, entries: Option<u64>) -> Result<Self> {
         let seed = Seed::new(facts.seed);
         let filler = |bit| (0..).find(|key| seed.hash_u64(*key) >> 63 == bit);
+        let segment_bits = segment_bits(facts.capacity);
+        let first_half = match COPIES {
+            true => FirstHalf::IsCopied,
+            false => FirstHalf::Stays,
+        };
+        let bytes = LINE_BYTES << segment_bits;
         let this = Cceh {
             medium: Medium::clone(pool),
-            stripes: Stripes::new(entries),
-            directory: AtomicU64::new(0),
-            segment_bits: segment_bits(facts.capacity),
+            segments: Extendible::new(pool, facts.behind(), bytes, first_half, entries),
+            segment_bits,
             fillers: [0, 1].map(|bit| filler(bit).unwrap_or_default()),
             seed,
-            growth: Mutex::default(),
-            facts,
             pool: pool.clone(),
         };
-        this.recover()?;
+        let empty = |bit: u64| this.empty_segment(bit << 63);
+        this.segments.recover(empty, |_| Ok(()))?;
         Ok(this)
-    }
-
-    /// The word of the root that names the directory.
-    fn directory_word(&self) -> &PAtomicU64 {
-        self.medium.at(self.facts.behind())
     }
 }
 
@@ -201,7 +194,7 @@ impl<const COPIES: bool> Index<u64> for Cceh<COPIES> {
     }
 
     fn len(&self) -> Result<u64> {
-        self.stripes.entries(|| Ok(self.count()))
+        self.segments.entries(|| Ok(self.count()))
     }
 
     fn for_each(&self, visit: &mut dyn FnMut(&u64, u64)) -> Result<()> {

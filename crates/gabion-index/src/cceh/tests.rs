@@ -80,7 +80,7 @@ fn keys_that_share_the_first_bits_of_their_hashes_split_again_and_again() {
         assert_eq!(table.insert(key, *key).expect("space"), None);
         check(&table, table.len().expect("sound"));
     }
-    assert!(table.directory().bits() > 12);
+    assert!(table.segments.directory().bits() > 12);
     for key in &alike {
         assert_eq!(table.get(key).expect("sound"), Some(*key));
     }
@@ -113,7 +113,7 @@ fn what_is_no_table_is_refused() {
     assert!((0..64).all(|at| is_refused(root + at, 1)));
     // The parts of the directory's offset that lead out of the pool, and of its entries' offsets.
     assert!((0..8).all(|bit| is_refused(root + 64 + 5, 1 << bit)));
-    let directory = table.directory();
+    let directory = table.segments.directory();
     for number in 0..directory.len() {
         let entry = directory.entry(number).raw();
         assert!(

@@ -1,8 +1,9 @@
 //! Writes: under the lock of the segment's stripe, each published by one store to a bucket.
 
 use super::Cceh;
-use super::layout::{Bucket, PAIRS, PROBES, Segment};
+use super::layout::{Bucket, PAIRS, PROBES, bucket_of};
 use crate::Result;
+use crate::extendible::Segment;
 use crate::lock::Held;
 
 impl<const COPIES: bool> Cceh<COPIES> {
@@ -53,18 +54,14 @@ impl<const COPIES: bool> Cceh<COPIES> {
     /// Takes the lock of the segment to which `hash` leads, which stays as it is while it is held.
     #[inline]
     pub(super) fn lock(&self, hash: u64) -> (Segment, Held<'_>) {
-        loop {
-            let segment = self.segment(hash);
-            let last = (1 << self.segment_bits) - 1;
+        let last = (1 << self.segment_bits) - 1;
+        let prefetch = |segment| {
             for step in 0..PROBES {
-                self.medium
-                    .prefetch(segment.bucket(hash.wrapping_add(step) & last).raw());
+                let bucket = bucket_of(segment, hash.wrapping_add(step) & last);
+                self.medium.prefetch(bucket.raw());
             }
-            let held = self.stripe(hash, segment).lock();
-            if self.segment(hash) == segment {
-                return (segment, held);
-            }
-        }
+        };
+        self.segments.lock(hash, prefetch)
     }
 
     /// Where a key is.

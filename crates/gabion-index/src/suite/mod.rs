@@ -130,11 +130,11 @@ index_suite!(
         crate::suite::DIRECTORY_INTENT,
         crate::suite::DIRECTORY_COMMIT,
         (
-            "flush in split of cceh/split.rs: new.commit::<Bucket>();",
+            "flush in split of extendible/split.rs: new.commit::<Line>();",
             crate::suite::SAME_LINE,
         ),
         (
-            "flush in split of cceh/split.rs: copy.commit::<Bucket>();",
+            "flush in split of extendible/split.rs: copy.commit::<Line>();",
             crate::suite::SAME_LINE,
         ),
     ]
@@ -143,15 +143,16 @@ index_suite!(
 /// Why some flushes of the allocator's words can be left out.
 const SAME_LINE: &str = "the word of the next block, in the same line, is flushed after it";
 const SETTLE: (&str, &str) = (
-    "fence in split of cceh/split.rs: self.pool.settle();",
+    "fence in split of extendible/split.rs: self.pool.settle();",
     "the fence before the new segment is named comes before the reference moves",
 );
 const DIRECTORY_INTENT: (&str, &str) = (
-    "flush in double of cceh/split.rs: .alloc_aligned(Directory::bytes(depth), LINE_BYTES, hint)?;",
+    "flush in double of extendible/split.rs: .alloc_aligned(Directory::bytes(depth), LINE_BYTES, \
+     hint)?;",
     SAME_LINE,
 );
 const DIRECTORY_COMMIT: (&str, &str) = (
-    "flush in double of cceh/split.rs: space.commit::<Bucket>();",
+    "flush in double of extendible/split.rs: space.commit::<Line>();",
     SAME_LINE,
 );
 index_suite!(

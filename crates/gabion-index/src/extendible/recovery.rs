@@ -2,15 +2,20 @@
 
 use std::sync::atomic::Ordering;
 
-use super::Cceh;
-use super::layout::{Bucket, DEPTH_MAX, Directory, Segment};
-use crate::line::{Array, LINE_BYTES};
+use super::{DEPTH_MAX, Directory, Extendible, FirstHalf, Segment, Split};
+use crate::line::{Array, LINE_BYTES, Line};
 use crate::{Error, Result};
 
-impl<const COPIES: bool> Cceh<COPIES> {
-    /// Finds the directory, or makes one; makes the segments that a new table lacks; ends a split.
-    pub(super) fn recover(&self) -> Result<()> {
-        let word = self.directory_word();
+impl Extendible {
+    /// Finds the directory, or makes one; makes the segments that a new table lacks, of the bytes
+    /// that `empty` gives for hashes that begin with the bit that it is told; ends a split. `clear`
+    /// takes what moved out of the segment that was split, if that is the table's way.
+    pub(crate) fn recover(
+        &self,
+        empty: impl Fn(u64) -> Vec<u8>,
+        clear: impl Fn(&Split) -> Result<()>,
+    ) -> Result<()> {
+        let word = self.medium.at(self.word);
         // ORDER: Relaxed: nobody else has the table yet.
         let directory = Directory(Array(word.load(&self.medium, Ordering::Relaxed)));
         let directory = match directory.0.0 {
@@ -22,50 +27,53 @@ impl<const COPIES: bool> Cceh<COPIES> {
             && directory.offset() <= self.medium.len()
             && Directory::bytes(directory.bits()) <= self.medium.len() - directory.offset();
         if !is_sound {
-            return Err(self.damaged(self.medium.offset_of(word).raw()));
+            return Err(self.damaged(self.word.raw()));
         }
         self.adopt(directory);
         let mut number = 0;
         while number < directory.len() {
-            number += self.recover_segment(directory, number)?;
+            number += self.recover_segment(directory, number, &empty, &clear)?;
         }
         Ok(())
     }
 
     /// Makes the directory of a new table, with two empty entries.
     fn found_directory(&self) -> Result<Directory> {
-        let word = self.directory_word();
-        let hint = self.medium.offset_of(word).raw();
+        let word = self.medium.at(self.word);
         let bytes = Directory::bytes(1);
-        let space = self.pool.alloc_aligned(bytes, LINE_BYTES, hint)?;
-        let directory = Directory::new(space.offset::<Bucket>().raw(), 1);
+        let space = self
+            .pool
+            .alloc_aligned(bytes, LINE_BYTES, self.word.raw())?;
+        let directory = Directory::new(space.offset::<Line>().raw(), 1);
         self.medium.zero(directory.offset(), bytes);
         // DURABLE: the directory, before the root names it.
         self.medium.fence();
         // DURABLE: the directory is in use, by this.
         // ORDER: Relaxed: nobody else has the table yet.
         word.store_persist(&self.medium, directory.0.0, Ordering::Relaxed);
-        space.commit::<Bucket>();
+        space.commit::<Line>();
         Ok(directory)
     }
 
     /// Makes the first segment at an entry that has none.
-    fn found_segment(&self, directory: Directory, number: u64) -> Result<Segment> {
+    fn found_segment(
+        &self,
+        directory: Directory,
+        number: u64,
+        empty: impl Fn(u64) -> Vec<u8>,
+    ) -> Result<Segment> {
         let at = directory.entry(number);
         let space = self.reserve_segment(at.raw())?;
-        let segment = Segment::new(space.offset::<Bucket>().raw(), 1);
-        let filler = self.filler(number << 63).to_le_bytes();
-        let pairs = (LINE_BYTES << self.segment_bits) / 16;
-        let pair = [filler, [0; 8]].concat();
-        let bytes: Vec<u8> = (0..pairs).flat_map(|_| pair.iter().copied()).collect();
-        self.medium.write_past_cache(segment.offset(), &bytes);
+        let segment = Segment::new(space.offset::<Line>().raw(), 1);
+        self.medium
+            .write_past_cache(segment.offset(), &empty(number));
         // DURABLE: the segment, before the directory names it.
         self.medium.fence();
         let entry = self.medium.at(at);
         // DURABLE: the segment is in use, by this.
         // ORDER: Relaxed: nobody else has the table yet.
         entry.store_persist(&self.medium, segment.0.0, Ordering::Relaxed);
-        space.commit::<Bucket>();
+        space.commit::<Line>();
         Ok(segment)
     }
 
@@ -77,10 +85,16 @@ impl<const COPIES: bool> Cceh<COPIES> {
 
     /// Checks the entries of the segment whose first entry has this number, and returns how many
     /// they are. Ends the split of the segment if its last entry shows that it had begun.
-    fn recover_segment(&self, directory: Directory, number: u64) -> Result<u64> {
+    fn recover_segment(
+        &self,
+        directory: Directory,
+        number: u64,
+        empty: impl Fn(u64) -> Vec<u8>,
+        clear: impl Fn(&Split) -> Result<()>,
+    ) -> Result<u64> {
         let mut first = self.entry(directory, number);
         if first.0.0 == 0 && directory.bits() == 1 {
-            first = self.found_segment(directory, number)?;
+            first = self.found_segment(directory, number, empty)?;
         }
         let damaged = || Err(self.damaged(directory.entry(number).raw()));
         if first.0.bits() == 0 || first.depth() > directory.bits() || !self.is_segment(first) {
@@ -97,10 +111,11 @@ impl<const COPIES: bool> Cceh<COPIES> {
             let half = Segment::new(first.offset(), first.depth() + 1);
             let is_stage = |number: u64| {
                 let entry = self.entry(directory, number);
-                let is_half = entry == half || COPIES && entry.depth() == half.depth();
+                let is_copy =
+                    self.first_half == FirstHalf::IsCopied && entry.depth() == half.depth();
                 entry == first
                     || if number < middle {
-                        is_half
+                        entry == half || is_copy
                     } else {
                         entry == last
                     }
@@ -109,7 +124,15 @@ impl<const COPIES: bool> Cceh<COPIES> {
             if !is_split || !entries.clone().all(is_stage) {
                 return damaged();
             }
-            self.finish_split(directory, entries, half, last);
+            let split = Split {
+                directory,
+                entries,
+                first: half,
+                second: last,
+            };
+            self.spread(&split);
+            clear(&split)?;
+            self.end(&split);
             return Ok(count);
         }
         let is_whole = entries
@@ -119,7 +142,7 @@ impl<const COPIES: bool> Cceh<COPIES> {
     }
 
     fn is_segment(&self, segment: Segment) -> bool {
-        let (offset, bytes) = (segment.offset(), LINE_BYTES << self.segment_bits);
+        let (offset, bytes) = (segment.offset(), self.segment_bytes);
         offset != 0
             && offset.is_multiple_of(LINE_BYTES)
             && offset <= self.medium.len()
