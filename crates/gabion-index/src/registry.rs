@@ -3,8 +3,8 @@
 
 use crate::index::Makers;
 use crate::{
-    art, bch, bwtree, cceh, fastfair, level, masstree, pathhash, pclht, pfht, skiplist, sptree,
-    turbo,
+    art, bch, bwtree, cceh, dash, fastfair, level, masstree, pathhash, pclht, pfht, skiplist,
+    sptree, turbo,
 };
 
 /// What sort of structure an index is.
@@ -84,6 +84,7 @@ pub static INDEXES: &[&Registered] = &[
     &pathhash::REGISTERED,
     &cceh::REGISTERED,
     &cceh::COPYING,
+    &dash::REGISTERED,
     &fastfair::REGISTERED,
     &fastfair::REGISTERED_256,
     &masstree::REGISTERED,

@@ -264,6 +264,19 @@ impl Extendible {
     }
 }
 
+/// The segment to which a hash leads by the directory that the word at `word` names, for recovery,
+/// when there is no table yet.
+pub(crate) fn find_segment(medium: &Medium, word: POff<PAtomicU64>, hash: u64) -> Option<Segment> {
+    // ORDER: Relaxed: for recovery, when nobody writes.
+    let load = |word: &PAtomicU64| Array(word.load(medium, Ordering::Relaxed));
+    let directory = Directory(load(medium.try_at(word)?));
+    if !(1..=DEPTH_MAX).contains(&directory.bits()) {
+        return None;
+    }
+    let entry = medium.try_at(directory.entry(directory.home(hash)))?;
+    Some(Segment(load(entry)))
+}
+
 /// The first hash behind those of a segment to which `hash` leads, if there is one.
 pub(crate) fn segment_end(segment: Segment, hash: u64) -> Option<u64> {
     let width = 64 - segment.depth();

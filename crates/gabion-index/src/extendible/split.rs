@@ -136,9 +136,15 @@ impl Extendible {
     /// The last stage of a split.
     pub(super) fn end(&self, split: &Split) {
         let entry = self.medium.at(split.directory.entry(split.entries.start));
-        // DURABLE: the end of the split, and in one line with the others all of it.
         // ORDER: as in `begin`.
-        entry.store_persist(&self.medium, split.first.0.0, Ordering::Release);
+        entry.store(&self.medium, split.first.0.0, Ordering::Release);
+        let is_one_line = split.directory.is_one_line(&split.entries);
+        // The others of one line are durable if the segment was cleared. Then recovery may end the
+        // split once more, and what changes the line later makes the end durable with itself.
+        if self.first_half != FirstHalf::IsCleared || !is_one_line {
+            // DURABLE: the end of the split, and in one line with the others all of it.
+            self.medium.persist(entry);
+        }
     }
 
     /// Reserves a segment to which the word at `hint` will refer.
@@ -194,5 +200,61 @@ impl Extendible {
             }
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use gabion_media::pmem::{Pool, PoolOptions};
+
+    use super::*;
+    use crate::{Dash, Index, Plan};
+
+    /// What the published code of Dash does: it looks whether the directory must be doubled,
+    /// another thread doubles it, and then the entries of the old one are changed. Here the
+    /// directory is read under the lock that doublings take. Without it, keys are lost.
+    #[test]
+    fn a_split_in_a_directory_that_was_doubled_meanwhile_loses_keys() {
+        for is_overtaken in [false, true] {
+            let pool = Pool::anonymous(PoolOptions {
+                size: 4 << 20,
+                ..Dash::<u64>::pool_options()
+            });
+            let plan = Plan {
+                capacity: 8,
+                seed: Some(7),
+            };
+            let table: Dash<u64> = Dash::create(&pool.expect("memory"), plan).expect("a table");
+            for key in 0..40 {
+                table.insert(&key, key).expect("space");
+            }
+            let segments = table.segments();
+            let double = || segments.double(&segments.growth.lock()).expect("space");
+            double();
+            let (segment, _held) = segments.lock(0, |_| ());
+            let directory = segments.directory();
+            if is_overtaken {
+                double();
+            }
+            let moved = table.what_moves(segment, segment.depth()).expect("sound");
+            let entries = directory.entries_for(0, segment.depth());
+            let last = directory.entry(entries.end - 1).raw();
+            let new = segments.reserve_segment(last).expect("space");
+            let place = new.offset::<Line>();
+            table.pool().write(place.raw(), &moved.image);
+            let split = Split {
+                directory,
+                entries,
+                first: Segment::new(segment.offset(), segment.depth() + 1),
+                second: Segment::new(place.raw(), segment.depth() + 1),
+            };
+            segments.begin(&split);
+            segments.spread(&split);
+            table.clear(segment, &moved.slots).expect("sound");
+            segments.end(&split);
+            new.commit::<Line>();
+            let there = |key: &u64| table.get(key).expect("sound") == Some(*key);
+            assert_eq!((0..40).all(|key| there(&key)), !is_overtaken);
+        }
     }
 }

@@ -155,6 +155,23 @@ const DIRECTORY_COMMIT: (&str, &str) = (
     "flush in double of extendible/split.rs: space.commit::<Line>();",
     SAME_LINE,
 );
+index_suite!(dash, crate::dash::REGISTERED, [words, strings], &[]);
+index_suite!(
+    dash_tiny,
+    crate::dash::TINY,
+    [words],
+    &[
+        crate::suite::SETTLE,
+        crate::suite::DIRECTORY_INTENT,
+        crate::suite::DIRECTORY_COMMIT
+    ]
+);
+index_suite!(
+    dash_tiny_strings,
+    crate::dash::TINY,
+    [strings],
+    &[crate::suite::DIRECTORY_INTENT]
+);
 index_suite!(
     art,
     crate::art::REGISTERED,
