@@ -67,6 +67,9 @@ pub struct Stats {
     pub splits: u64,
     /// How often small neighbours became one bucket.
     pub joins: u64,
+    /// Small tables that compactions wrote anew, as one with their neighbours, where they moved
+    /// larger ones as they are: tables of keys that come in order.
+    pub gathered: u64,
     /// Time that writers were slowed down or stopped, in nanoseconds.
     pub slowdown_ns: u64,
     /// Time that writers were stopped, in nanoseconds.

@@ -69,6 +69,8 @@ pub(crate) struct Counters {
     pub(crate) splits: Counter,
     /// Times that small neighbours became one bucket.
     pub(crate) joins: Counter,
+    /// Small tables that became one with their neighbours where others are moved as they are.
+    pub(crate) gathered: Counter,
 }
 
 impl Counters {

@@ -20,6 +20,7 @@
 //! | `GABION_VALUE_BYTES` | the largest value, in `extremes` | 8 MiB |
 //! | `GABION_PM_KILLS` | kills of a process that writes to a table in a file, in `examples` | 5 |
 
+mod aging;
 mod checkpoint;
 mod committers;
 mod compact;

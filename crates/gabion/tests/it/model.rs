@@ -18,24 +18,35 @@
 mod action;
 mod machine;
 
+use action::Action;
 use proptest::collection::vec;
+use proptest::strategy::Strategy;
 use proptest::test_runner::{Config, RngSeed, TestRunner};
 
-use gabion::Engine;
+use gabion::{Engine, Options, TableReads};
 
-use crate::support::{Totals, base_seed, option_sets, setting};
+use crate::support::{Totals, base_seed, option_sets, roomy_options, setting};
 
 /// Operations per sequence.
 const ACTIONS: std::ops::Range<usize> = 20..240;
 
 /// Runs sequences under the option sets whose position leaves `part` when divided by `parts`.
 fn run_part(engine: Engine, part: usize, parts: usize) -> Totals {
-    let cases = u32::try_from(setting("GABION_CASES", 30)).expect("a small number of cases");
-    let mut totals = Totals::default();
     let sets = option_sets(engine)
         .into_iter()
         .enumerate()
         .filter(|(number, _)| number % parts == part);
+    run_sets(engine, sets, action::action)
+}
+
+/// Runs sequences of such actions under option sets, which have numbers.
+fn run_sets<S: Strategy<Value = Action>>(
+    engine: Engine,
+    sets: impl Iterator<Item = (usize, Options)>,
+    action: fn() -> S,
+) -> Totals {
+    let cases = u32::try_from(setting("GABION_CASES", 30)).expect("a small number of cases");
+    let mut totals = Totals::default();
     for (number, options) in sets {
         let seed = base_seed() + number as u64;
         println!("model: {engine}, option set {number}, seed {seed}, {cases} cases");
@@ -48,7 +59,7 @@ fn run_part(engine: Engine, part: usize, parts: usize) -> Totals {
         };
         let mut seen = Totals::default();
         let seen_cell = std::cell::RefCell::new(&mut seen);
-        let result = TestRunner::new(config).run(&vec(action::action(), ACTIONS), |actions| {
+        let result = TestRunner::new(config).run(&vec(action(), ACTIONS), |actions| {
             let totals = machine::run(&options, &actions);
             seen_cell.borrow_mut().merge(&totals);
             Ok(())
@@ -82,6 +93,19 @@ fn the_store_equals_its_twin_even_option_sets() {
 #[test]
 fn the_store_equals_its_twin_odd_option_sets() {
     assert_covered(&run_part(Engine::Wip, 1, 2));
+}
+
+#[test]
+fn a_store_that_gathers_small_tables_equals_its_twin() {
+    let sets = [
+        roomy_options().table_reads(TableReads::Cached),
+        roomy_options().sublevels_min(4).sublevels_max(6),
+        roomy_options().background_threads(2),
+    ];
+    let sets = sets.into_iter().enumerate();
+    let totals = run_sets(Engine::Wip, sets, action::appending);
+    let cases = setting("GABION_CASES", 30);
+    assert!(totals.gathered > 20 * cases, "{totals:?}");
 }
 
 #[test]

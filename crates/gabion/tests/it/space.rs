@@ -73,7 +73,7 @@ fn the_log_of_an_idle_store_is_a_segment_or_less() {
 
 /// Options under which some thousand writes of some hundred bytes make tables of which the fixed
 /// parts are small.
-fn capped(cap: f64) -> Options {
+pub(crate) fn capped(cap: f64) -> Options {
     small_options()
         .block_bytes(1 << 10)
         .memtable_budget_bytes(256 << 10)
@@ -83,7 +83,7 @@ fn capped(cap: f64) -> Options {
 }
 
 /// The bytes of a store's tables when each holds what is live and nothing else.
-fn live_bytes(sim: &SimDisk, options: &Options) -> u64 {
+pub(crate) fn live_bytes(sim: &SimDisk, options: &Options) -> u64 {
     let copy = sim.process_kill(sim.ops());
     let options = options.clone().space_amplification_max(f64::INFINITY);
     let options = options.background_threads(0);
@@ -233,139 +233,6 @@ fn the_cap_is_kept_while_others_flush_and_compact() {
 #[expect(clippy::cast_precision_loss, reason = "a ratio for people")]
 fn ratio(bytes: u64, live: u64) -> f64 {
     bytes as f64 / (live as f64).max(1.0)
-}
-
-const DAY: Duration = Duration::from_secs(24 * 3600);
-const HOUR: Duration = Duration::from_secs(3600);
-
-/// A store whose clock the test moves, in which nothing but age makes garbage go.
-fn aging() -> (Clock, Options) {
-    let clock = Clock::manual();
-    let options = capped(f64::INFINITY)
-        .memtable_budget_bytes(4 << 20)
-        .sublevels_min(8)
-        .sublevels_max(8)
-        .clock(clock.clone());
-    (clock, options)
-}
-
-/// Whether any table holds these bytes.
-fn is_in_tables(sim: &SimDisk, bytes: &[u8]) -> bool {
-    let names = sim.names();
-    let tables = names.iter().filter(|name| name.ends_with(".tbl"));
-    let found = |raw: &Vec<u8>| raw.windows(bytes.len()).any(|window| window == bytes);
-    tables
-        .filter_map(|name| sim.raw(name))
-        .any(|raw| found(&raw))
-}
-
-/// Five hundred keys, of which one is deleted and one overwritten in tables of their own.
-fn write_garbage(db: &Db) {
-    for number in 0..500 {
-        db.put(format!("key {number:04}"), [7; 100]).unwrap();
-    }
-    db.put("key 0100", "an old version that must go").unwrap();
-    db.put("key 0200", "a deleted value that must go").unwrap();
-    db.flush().unwrap();
-    db.put("key 0100", "a new version").unwrap();
-    db.delete("key 0200").unwrap();
-}
-
-fn garbage_left(sim: &SimDisk) -> [bool; 2] {
-    [&b"an old version"[..], b"a deleted value"].map(|bytes| is_in_tables(sim, bytes))
-}
-
-#[test]
-fn old_versions_and_deleted_keys_go_when_they_are_a_day_old() {
-    for reopens in [false, true] {
-        let (clock, options) = aging();
-        let sim = SimDisk::recording();
-        let open = || Db::open_on(Disk::simulated(&sim), options.clone()).unwrap();
-        let mut db = open();
-        write_garbage(&db);
-        if reopens {
-            // What only the log holds would be new to the next open.
-            db.flush().unwrap();
-        }
-        db.wait_idle().unwrap();
-        clock.advance(DAY - HOUR);
-        if reopens {
-            db.close().unwrap();
-            db = open();
-        }
-        db.wait_idle().unwrap();
-        assert_eq!(garbage_left(&sim), [true, true], "it is not that old");
-        clock.advance(HOUR);
-        db.wait_idle().unwrap();
-        assert_eq!(garbage_left(&sim), [false, false]);
-        let stats = db.stats();
-        assert_eq!(stats.garbage.tombstones, 0);
-        assert_eq!(stats.table_bytes, live_bytes(&sim, &options));
-        assert_eq!(db.iter().count(), 499);
-        for _ in 0..3 {
-            clock.advance(2 * DAY);
-            db.wait_idle().unwrap();
-        }
-        let after = db.stats();
-        assert_eq!(
-            after.compactions, stats.compactions,
-            "nothing is left to do"
-        );
-        assert_eq!(after.written.metadata, stats.written.metadata);
-    }
-}
-
-#[test]
-fn a_store_that_only_grows_is_not_rewritten_for_its_age() {
-    let (clock, options) = aging();
-    let db = Db::open_on(Disk::simulated(&SimDisk::new()), options).unwrap();
-    for number in 0..2_000 {
-        db.put(format!("key {number:06}"), [7; 100]).unwrap();
-        if number % 400 == 399 {
-            db.flush().unwrap();
-        }
-    }
-    db.wait_idle().unwrap();
-    let before = db.stats();
-    assert!(before.tables > 1, "there are runs");
-    clock.advance(10 * DAY);
-    db.wait_idle().unwrap();
-    assert_eq!(db.stats().compactions, before.compactions);
-}
-
-#[test]
-fn garbage_that_a_snapshot_needs_is_tried_once_a_day() {
-    let (clock, options) = aging();
-    let sim = SimDisk::recording();
-    let db = Db::open_on(Disk::simulated(&sim), options).unwrap();
-    for number in 0..500 {
-        db.put(format!("key {number:04}"), [7; 100]).unwrap();
-    }
-    db.put("key 0100", "an old version that must go").unwrap();
-    db.put("key 0200", "a deleted value that must go").unwrap();
-    let snapshot = db.snapshot();
-    db.put("key 0100", "a new version").unwrap();
-    db.delete("key 0200").unwrap();
-    db.flush().unwrap();
-    db.wait_idle().unwrap();
-    let begun = db.stats().compactions;
-    for _ in 0..4 * 24 {
-        clock.advance(HOUR);
-        db.wait_idle().unwrap();
-    }
-    let tried = db.stats().compactions - begun;
-    let buckets = db.stats().buckets;
-    assert!(
-        (buckets..=5 * buckets).contains(&tried),
-        "{tried} in four days"
-    );
-    assert_eq!(garbage_left(&sim), [true, true]);
-    let found = snapshot.get(db.default_keyspace(), "key 0200").unwrap();
-    assert_eq!(found.as_deref(), Some(&b"a deleted value that must go"[..]));
-    drop(snapshot);
-    clock.advance(DAY);
-    db.wait_idle().unwrap();
-    assert_eq!(garbage_left(&sim), [false, false]);
 }
 
 #[test]

@@ -80,6 +80,7 @@ impl Flex {
             compactions: self.counters.compactions.get(),
             splits: 0,
             joins: 0,
+            gathered: 0,
             background_wait_ns: nanos(self.pace.waited()),
             slowdown_ns: self.waits.slowdown_ns.get(),
             stall_ns: self.waits.stall_ns.get(),

@@ -127,6 +127,7 @@ impl ScmStore {
             compactions: known.as_ref().map_or(0, |known| known.store.cleaned_pages),
             splits: 0,
             joins: 0,
+            gathered: 0,
             slowdown_ns: 0,
             stall_ns: 0,
             stalls: 0,

@@ -137,8 +137,12 @@ impl Wip {
         let number = match Run::in_order(&runs).filter(|_| !job.rewrites && !deletes) {
             Some(ordered) => {
                 let tables = ordered.iter().flat_map(|run| run.tables.iter().cloned());
-                let (moved, written) = self.gather(job, &tables.collect::<Vec<_>>())?;
-                self.install_compaction(job, moved, written)?
+                let tables: Vec<_> = tables.collect();
+                let (moved, written) = self.gather(job, &tables)?;
+                let gathered = tables.len() - moved.len();
+                let number = self.install_compaction(job, moved, written)?;
+                self.counters.gathered.add(gathered as u64);
+                number
             }
             None => {
                 let written = self.merge(job, &runs)?.into_iter().collect();

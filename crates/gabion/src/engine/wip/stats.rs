@@ -65,6 +65,7 @@ impl Wip {
             compactions: self.counters.compactions.get(),
             splits: self.counters.splits.get(),
             joins: self.counters.joins.get(),
+            gathered: self.counters.gathered.get(),
             slowdown_ns: waits.slowdown_ns.get(),
             stall_ns: waits.stall_ns.get(),
             stalls: waits.stalls.get(),

@@ -20,7 +20,15 @@ use explore::{Counts, explore};
 use gabion::{Durability, Engine, Options};
 use record::Recording;
 
-use crate::support::{Random, Totals, base_seed, each_seed, setting, small_options};
+use crate::support::{
+    Random, Totals, Workload, base_seed, each_seed, roomy_options, setting, small_options,
+};
+
+/// Writes of a workload.
+const WRITES: usize = 70;
+
+/// Writes of a workload that flushes after most of them.
+const WRITES_APPENDING: usize = 24;
 
 /// The options of the workload with a seed: as small as possible, everything done by the writer.
 fn options_of(engine: Engine, seed: u64) -> Options {
@@ -36,14 +44,28 @@ fn options_of(engine: Engine, seed: u64) -> Options {
         .split_ways([2, 8][random.index(2)])
 }
 
-/// Explores workloads on an engine until so many images were opened.
-fn explore_all(engine: Engine, wanted: u64) -> Totals {
+/// Those of a workload whose tables are small and do not overlap: some are gathered and others
+/// moved, two runs or several at a time.
+fn appending_options_of(seed: u64) -> Options {
+    let mut random = Random::new(seed ^ 0x00a9_9e4d);
+    let durability = [Durability::Sync, Durability::Buffered][random.index(2)];
+    let sublevels_min = [2, 3, 5][random.index(3)];
+    roomy_options()
+        .durability(durability)
+        .memtable_budget_bytes([4 << 10, 64 << 10][random.index(2)])
+        .log_bytes_max([2 << 10, 64 << 10][random.index(2)])
+        .sublevels_min(sublevels_min)
+        .sublevels_max(sublevels_min + random.index(3))
+}
+
+/// Records and explores workloads, one for each seed, until so many images were opened.
+fn explore_all(engine: Engine, wanted: u64, record: impl Fn(u64) -> Recording + Sync) -> Totals {
     let began = Instant::now();
     let done = AtomicU64::new(0);
     // ORDER: Relaxed (both); the number stands for itself.
     let goes_on = |_| done.load(Ordering::Relaxed) < wanted;
     let sums = each_seed(base_seed(), goes_on, |seed| {
-        let recording = Recording::new(seed, options_of(engine, seed));
+        let recording = record(seed);
         let counts = explore(&recording);
         done.fetch_add(counts.images(), Ordering::Relaxed);
         (counts, recording.totals)
@@ -73,12 +95,22 @@ fn explore_all(engine: Engine, wanted: u64) -> Totals {
     totals
 }
 
+fn usual(engine: Engine, seed: u64) -> Recording {
+    let workload = Workload::new(seed, WRITES);
+    Recording::new(seed, &workload, options_of(engine, seed))
+}
+
+fn appending(seed: u64) -> Recording {
+    let workload = Workload::appending(seed, WRITES_APPENDING);
+    Recording::new(seed, &workload, appending_options_of(seed))
+}
+
 // Coverage is asked for per image, so that it is the same for longer runs.
 
 #[test]
 fn a_power_cut_after_any_operation_leaves_a_prefix_with_all_that_was_durable() {
     let wanted = setting("GABION_CRASH_POINTS", 30_000);
-    let totals = explore_all(Engine::Wip, wanted);
+    let totals = explore_all(Engine::Wip, wanted, |seed| usual(Engine::Wip, seed));
     assert!(
         totals.flushes > wanted / 250 && totals.compactions > wanted / 400,
         "{totals:?}"
@@ -90,9 +122,19 @@ fn a_power_cut_after_any_operation_leaves_a_prefix_with_all_that_was_durable() {
 }
 
 #[test]
+fn a_power_cut_leaves_a_prefix_while_small_tables_are_gathered() {
+    let wanted = setting("GABION_CRASH_POINTS", 30_000) / 10;
+    let totals = explore_all(Engine::Wip, wanted, appending);
+    assert!(
+        totals.gathered > wanted / 250 && totals.compactions > wanted / 400,
+        "{totals:?}"
+    );
+}
+
+#[test]
 fn a_power_cut_leaves_a_prefix_in_a_flex_store() {
     let wanted = setting("GABION_CRASH_POINTS", 30_000) / 3;
-    let totals = explore_all(Engine::Flex, wanted);
+    let totals = explore_all(Engine::Flex, wanted, |seed| usual(Engine::Flex, seed));
     assert!(
         totals.flushes > wanted / 250 && totals.log_segments > wanted / 1_000,
         "{totals:?}"

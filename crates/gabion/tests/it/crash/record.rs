@@ -7,9 +7,6 @@ use crate::support::{
     Context, KEYSPACES, Step, Subject, Totals, Twin, Workload, assert_twin, log_number,
 };
 
-/// Writes of a workload.
-const WRITES: usize = 70;
-
 /// What holds from an operation of the disk on.
 #[derive(Clone, Copy, Debug)]
 struct Mark {
@@ -47,10 +44,9 @@ pub(super) struct Promise {
 }
 
 impl Recording {
-    /// Runs the workload of a seed.
-    pub(super) fn new(seed: u64, options: Options) -> Recording {
+    /// Runs a workload of a seed.
+    pub(super) fn new(seed: u64, workload: &Workload, options: Options) -> Recording {
         let _context = Context(|| format!("recording the workload of seed {seed}"));
-        let workload = Workload::new(seed, WRITES);
         let sim = SimDisk::recording();
         let start = Mark {
             op: 0,
@@ -67,7 +63,7 @@ impl Recording {
             totals: Totals::default(),
             marks: vec![start],
         };
-        recording.run(&workload);
+        recording.run(workload);
         recording
     }
 

@@ -16,7 +16,7 @@ use run::{Counts, Run};
 
 use crate::support::{
     Context, Random, Subject, Workload, assert_twin, base_seed, bytes_of, each_seed,
-    engines_on_disks, setting, small_options,
+    engines_on_disks, roomy_options, setting, small_options,
 };
 
 /// Writes per workload.
@@ -54,13 +54,22 @@ fn options_of(engine: Engine, seed: u64) -> Options {
         .sublevels_max([2, 4][random.index(2)])
 }
 
+/// Those of a workload whose tables are small and do not overlap.
+fn appending_options_of(seed: u64) -> Options {
+    let mut random = Random::new(seed ^ 0x00a9_9e4d);
+    let durability = [Durability::Sync, Durability::Buffered][random.index(2)];
+    roomy_options()
+        .durability(durability)
+        .log_bytes_max([2 << 10, 16 << 10][random.index(2)])
+        .cache_bytes([0, 64 << 10][random.index(2)])
+        .sublevels_min([2, 4][random.index(2)])
+}
+
 /// Runs a workload without a fault, to count its operations, and then with one at each.
-fn strike_everywhere(engine: Engine, seed: u64) -> Counts {
-    let options = options_of(engine, seed);
-    let workload = Workload::new(seed, WRITES);
+fn strike_everywhere(seed: u64, workload: &Workload, options: &Options) -> Counts {
     let sound = SimDisk::recording();
     let mut counts = Counts::default();
-    Run::new(&sound, &options).play(&workload, &mut counts);
+    Run::new(&sound, options).play(workload, &mut counts);
     assert_eq!(counts.refused, 0, "a sound disk refuses nothing");
     counts.workloads += 1;
     let operations = (1..=sound.ops()).map(|at| (at, &FAULTS[..]));
@@ -79,8 +88,8 @@ fn strike_everywhere(engine: Engine, seed: u64) -> Counts {
         });
         let sim = SimDisk::recording();
         sim.inject(fault);
-        let mut run = Run::new(&sim, &options);
-        run.play(&workload, &mut counts);
+        let mut run = Run::new(&sim, options);
+        run.play(workload, &mut counts);
         run.finish(&mut counts);
         counts.faults += 1;
     }
@@ -89,26 +98,41 @@ fn strike_everywhere(engine: Engine, seed: u64) -> Counts {
 
 #[test]
 fn a_fault_at_every_operation_loses_nothing_acknowledged() {
-    strike_workloads(Engine::Wip, setting("GABION_FAULT_WORKLOADS", 54));
+    strike_workloads(setting("GABION_FAULT_WORKLOADS", 54), |seed| {
+        usual(Engine::Wip, seed)
+    });
+}
+
+#[test]
+fn a_fault_at_every_operation_loses_nothing_while_small_tables_are_gathered() {
+    let workloads = setting("GABION_FAULT_WORKLOADS", 54) / 9;
+    let counts = strike_workloads(workloads, |seed| {
+        let workload = Workload::appending(seed, WRITES);
+        strike_everywhere(seed, &workload, &appending_options_of(seed))
+    });
+    assert!(counts.gathered > counts.faults, "{counts:?}");
 }
 
 #[test]
 fn a_fault_at_every_operation_of_a_flex_store_loses_nothing_acknowledged() {
-    strike_workloads(Engine::Flex, setting("GABION_FAULT_WORKLOADS", 54) / 6);
+    strike_workloads(setting("GABION_FAULT_WORKLOADS", 54) / 6, |seed| {
+        usual(Engine::Flex, seed)
+    });
 }
 
-/// Strikes so many workloads on an engine.
-fn strike_workloads(engine: Engine, workloads: u64) {
+fn usual(engine: Engine, seed: u64) -> Counts {
+    let workload = Workload::new(seed, WRITES);
+    strike_everywhere(seed, &workload, &options_of(engine, seed))
+}
+
+/// Strikes so many workloads, one for each seed.
+fn strike_workloads(workloads: u64, strike: impl Fn(u64) -> Counts + Sync) -> Counts {
     let first = base_seed();
     let mut counts = Counts::default();
-    for sum in each_seed(
-        first,
-        |begun| begun < workloads,
-        |seed| strike_everywhere(engine, seed),
-    ) {
+    for sum in each_seed(first, |begun| begun < workloads, strike) {
         counts.merge(&sum);
     }
-    println!("faults: {engine}, from seed {first}, {counts:?}");
+    println!("faults: from seed {first}, {counts:?}");
     assert_eq!(counts.workloads, workloads);
     assert!(counts.faults > 60 * workloads, "{counts:?}");
     assert!(counts.refused > counts.faults / 2, "{counts:?}");
@@ -117,6 +141,7 @@ fn strike_workloads(engine: Engine, workloads: u64) {
         "writes go on after a full disk: {counts:?}"
     );
     assert!(counts.read_only > 5 * workloads, "{counts:?}");
+    counts
 }
 
 #[test]

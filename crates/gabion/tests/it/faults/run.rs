@@ -23,6 +23,8 @@ pub(super) struct Counts {
     pub(super) unopened: u64,
     /// Runs after which a refused write was found again: a sync had failed, the log had it.
     pub(super) revived: u64,
+    /// Small tables that became one with their neighbours.
+    pub(super) gathered: u64,
 }
 
 impl Counts {
@@ -34,6 +36,7 @@ impl Counts {
         self.read_only += other.read_only;
         self.unopened += other.unopened;
         self.revived += other.revived;
+        self.gathered += other.gathered;
     }
 }
 
@@ -95,6 +98,7 @@ impl<'r> Run<'r> {
                     self.after(&subject, result, false, counts);
                 }
                 Step::Reopen => {
+                    counts.gathered += subject.db.stats().gathered;
                     let result = subject.db.clone().close();
                     drop(subject);
                     self.subject = None;
@@ -105,6 +109,9 @@ impl<'r> Run<'r> {
                     self.open(counts);
                 }
             }
+        }
+        if let Some(subject) = &self.subject {
+            counts.gathered += subject.db.stats().gathered;
         }
     }
 

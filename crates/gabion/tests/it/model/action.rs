@@ -14,6 +14,8 @@ pub(super) enum Key {
     Short(Vec<u8>),
     /// A number behind a prefix that many keys have.
     Prefixed(u16),
+    /// A key that was appended.
+    Appended(u16),
     /// As long as keys may be, or a little shorter, ending in a byte.
     Long { short_of_limit: u8, last: u8 },
 }
@@ -52,6 +54,12 @@ pub(super) enum Action {
         first: u16,
         count: u16,
         gap: u16,
+        value: Value,
+    },
+    /// So many keys above all that were appended before, and a flush.
+    Append {
+        keyspace: usize,
+        count: u8,
         value: Value,
     },
     Get(usize, Key),
@@ -93,6 +101,7 @@ impl Key {
         match self {
             Key::Short(bytes) => bytes.clone(),
             Key::Prefixed(number) => [PREFIX, format!("{number:05}").as_bytes()].concat(),
+            Key::Appended(number) => [PREFIX, format!("a{number:05}").as_bytes()].concat(),
             Key::Long {
                 short_of_limit,
                 last,
@@ -184,5 +193,19 @@ pub(super) fn action() -> impl Strategy<Value = Action> {
         3 => (keyspace(), range()).prop_map(|(k, range)| Action::Compact(k, range)),
         1 => Just(Action::Reopen),
         1 => Just(Action::Kill),
+    ]
+}
+
+/// Mostly appended keys, of which most flushes bring a few, and any operation between them.
+pub(super) fn appending() -> impl Strategy<Value = Action> {
+    let len = prop_oneof![10 => 0..120_u32, 2 => 4_000..9_000_u32];
+    let value = (len, any::<u16>()).prop_map(|(len, seed)| Value { len, seed });
+    let appended = (0..2_usize, (0..300_u16).prop_map(Key::Appended));
+    prop_oneof![
+        12 => (0..2_usize, 1..5_u8, value)
+            .prop_map(|(keyspace, count, value)| Action::Append { keyspace, count, value }),
+        1 => appended.clone().prop_map(|(keyspace, key)| Action::Delete(keyspace, key)),
+        1 => appended.prop_map(|(keyspace, key)| Action::Get(keyspace, key)),
+        3 => action(),
     ]
 }

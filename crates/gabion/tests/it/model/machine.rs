@@ -22,6 +22,8 @@ struct Machine<'o> {
     twin: Twin,
     snapshots: VecDeque<(Snapshot, Twin)>,
     iterators: VecDeque<(Iter, Expected)>,
+    /// How many keys were appended.
+    appended: u16,
     totals: Totals,
 }
 
@@ -36,6 +38,7 @@ pub(super) fn run(options: &Options, actions: &[Action]) -> Totals {
         twin: Twin::new(KEYSPACES.len()),
         snapshots: VecDeque::new(),
         iterators: VecDeque::new(),
+        appended: 0,
         totals: Totals::default(),
     };
     for action in actions
@@ -104,6 +107,18 @@ impl Machine<'_> {
                 };
                 let fill = (0..*count).map(|i| operation(*keyspace, &key(i), Some(value(i))));
                 self.write(fill.collect());
+            }
+            Action::Append {
+                keyspace,
+                count,
+                value,
+            } => {
+                for _ in 0..*count {
+                    let key = Key::Appended(self.appended);
+                    self.write(vec![operation(*keyspace, &key, Some(*value))]);
+                    self.appended += 1;
+                }
+                self.subject.db.flush().expect("flush");
             }
             Action::Flush => self.subject.db.flush().expect("flush"),
             Action::Persist => {

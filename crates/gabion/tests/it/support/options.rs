@@ -22,6 +22,11 @@ pub(crate) fn small_options() -> Options {
         .checkpoints(false)
 }
 
+/// The same with buckets so large that a table of a few writes is small beside them.
+pub(crate) fn roomy_options() -> Options {
+    small_options().bucket_bytes(256 << 10)
+}
+
 /// The engines whose stores may lie on any disk, simulated ones included.
 pub(crate) fn engines_on_disks() -> impl Iterator<Item = Engine> {
     let all = Engine::ALL.iter().copied();

@@ -167,6 +167,8 @@ pub(crate) struct Totals {
     pub(crate) compactions: u64,
     pub(crate) splits: u64,
     pub(crate) joins: u64,
+    /// Small tables that became one with their neighbours.
+    pub(crate) gathered: u64,
     /// Segments of the log that were begun.
     pub(crate) log_segments: u64,
 }
@@ -179,6 +181,7 @@ impl Totals {
         self.compactions += stats.compactions;
         self.splits += stats.splits;
         self.joins += stats.joins;
+        self.gathered += stats.gathered;
     }
 
     /// Adds what another thread counted.
@@ -188,6 +191,7 @@ impl Totals {
         self.compactions += other.compactions;
         self.splits += other.splits;
         self.joins += other.joins;
+        self.gathered += other.gathered;
         self.log_segments += other.log_segments;
     }
 }

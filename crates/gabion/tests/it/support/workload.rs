@@ -62,6 +62,45 @@ impl Workload {
         Workload { steps }
     }
 
+    /// As [`Workload::new`], of keys that ascend and are mostly flushed as soon as they are
+    /// written: small tables that do not overlap, with a large one here and there.
+    pub(crate) fn appending(seed: u64, writes: usize) -> Workload {
+        let mut random = Random::new(seed);
+        let sync_one_in = [2, 8, 1 << 40][random.index(3)];
+        let flush_one_in = 1 + random.below(2);
+        let mut steps = Vec::new();
+        let mut next = 0;
+        for _ in 0..writes {
+            let keyspace = random.index(2);
+            let count = 1 + random.below(3);
+            let mut operations: Vec<_> = (next..next + count)
+                .map(|number| appended(&mut random, keyspace, number))
+                .collect();
+            next += count;
+            if random.one_in(8) {
+                let key = appended_key(random.below(next));
+                operations.push(Operation::new(keyspace, key, None));
+            } else if random.one_in(16) {
+                operations.push(operation(&mut random, 60));
+            }
+            steps.push(Step::Write {
+                operations,
+                sync: random.one_in(sync_one_in),
+            });
+            if random.one_in(flush_one_in) {
+                steps.push(Step::Flush);
+            }
+            match random.below(60) {
+                0 => steps.push(Step::Persist),
+                1 | 2 => steps.push(Step::WaitIdle),
+                3 => steps.push(Step::Reopen),
+                4 => steps.push(Step::Compact(keyspace)),
+                _ => {}
+            }
+        }
+        Workload { steps }
+    }
+
     /// Without what an engine cannot do.
     pub(crate) fn within(mut self, engine: Engine) -> Workload {
         if engine.capabilities().ordered {
@@ -75,6 +114,20 @@ impl Workload {
         }
         self
     }
+}
+
+fn appended_key(number: u64) -> Vec<u8> {
+    format!("m{number:08}").into_bytes()
+}
+
+/// A put of a key above all that were put before.
+fn appended(random: &mut Random, keyspace: usize, number: u64) -> Operation {
+    let len = match random.below(12) {
+        0 | 1 => 4_000 + random.index(9_000),
+        _ => random.index(150),
+    };
+    let value = bytes_of(random.word(), len);
+    Operation::new(keyspace, appended_key(number), Some(value))
 }
 
 fn operation(random: &mut Random, keys: u64) -> Operation {
