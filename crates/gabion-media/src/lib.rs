@@ -31,7 +31,7 @@ pub mod seeded;
 pub use counts::{Purpose, WriteCounts};
 pub use disk::{
     Appender, DirLock, Disk, Fault, FaultKind, FileMap, Hold, LogFile, LogSpace, LogSync,
-    RandomFile, ReadFile, SimDisk, TEMPORARY_SUFFIX, Tear,
+    RandomFile, ReadFile, ReadStep, SimDisk, TEMPORARY_SUFFIX, Tear,
 };
 pub use error::{Error, PoolFault, Result};
 pub use pages::prefer_large_pages;

@@ -53,7 +53,7 @@ pub use self::lock::DirLock;
 pub use self::log_file::{LogFile, LogSpace, LogSync};
 pub use self::random::RandomFile;
 pub use self::read::ReadFile;
-pub use self::sim::{Fault, FaultKind, Hold, SimDisk, Tear};
+pub use self::sim::{Fault, FaultKind, Hold, ReadStep, SimDisk, Tear};
 
 pub(crate) use self::system::{
     reserve_file_range, set_len as set_file_len, sync_data as sync_file_data,

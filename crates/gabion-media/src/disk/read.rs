@@ -1,11 +1,13 @@
 //! Files that are read anywhere.
 
-use std::io;
+use std::io::{self, IoSliceMut};
 use std::num::NonZeroU64;
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+
+use rustix::io::{Errno, ReadWriteFlags, preadv2};
 
 use super::file_map::FileMap;
 use super::sim::SimFile;
@@ -78,10 +80,28 @@ impl ReadFile {
         let Some(length) = NonZeroU64::new(place.end.saturating_sub(place.start)) else {
             return;
         };
-        if let File::System(file) = &self.0.file {
-            let advice = rustix::fs::Advice::WillNeed;
-            // Only a matter of speed.
-            let _ = rustix::fs::fadvise(file, place.start, Some(length), advice);
+        match &self.0.file {
+            File::System(file) => {
+                let advice = rustix::fs::Advice::WillNeed;
+                // Only a matter of speed.
+                let _ = rustix::fs::fadvise(file, place.start, Some(length), advice);
+            }
+            File::Simulated(file) => file.will_need(place),
+        }
+    }
+
+    /// Whether the byte at `offset` can be read without waiting for the medium, as far as the
+    /// system tells; true where it does not, and behind the end of the file. Costs a call, and may
+    /// let the system begin to read what is not in memory.
+    pub fn is_in_memory(&self, offset: u64) -> bool {
+        match &self.0.file {
+            File::System(file) => {
+                let mut byte = [0];
+                let mut buffers = [IoSliceMut::new(&mut byte)];
+                let read = preadv2(file, &mut buffers, offset, ReadWriteFlags::NOWAIT);
+                read != Err(Errno::AGAIN)
+            }
+            File::Simulated(file) => file.is_in_memory(),
         }
     }
 

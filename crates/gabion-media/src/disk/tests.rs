@@ -359,3 +359,44 @@ fn a_recycled_log_file_keeps_its_content_and_space() {
         );
     });
 }
+
+#[test]
+fn what_was_just_written_is_in_memory_and_announcing_it_changes_nothing() {
+    on_both_media(|disk| {
+        disk.replace("a", &[7; 10_000], Purpose::Flush).unwrap();
+        let file = disk.open_read("a").unwrap();
+        // The last place is behind the end of the file.
+        for offset in [0, 9_999, 10_000, 1 << 40] {
+            assert!(file.is_in_memory(offset), "{offset}");
+        }
+        for place in [0..10_000, 5_000..5_000, 9_000..20_000] {
+            file.will_need(place);
+        }
+        assert_eq!(disk.read_all("a").unwrap(), [7; 10_000]);
+    });
+}
+
+#[test]
+fn a_trace_tells_what_was_announced_before_it_was_read() {
+    let sim = SimDisk::new();
+    let disk = Disk::simulated(&sim);
+    disk.replace("a", &[7; 100], Purpose::Flush).unwrap();
+    disk.replace("b", &[7; 100], Purpose::Flush).unwrap();
+    let [a, b] = ["a", "b"].map(|name| disk.open_read(name).unwrap());
+    a.will_need(0..100);
+    sim.begin_trace();
+    a.will_need(10..20);
+    for (file, offset) in [(&a, 10), (&a, 15), (&b, 10)] {
+        file.read_exact_at(&mut [0; 5], offset).unwrap();
+    }
+    a.read_exact_at(&mut [0; 6], 15).unwrap();
+    let steps = sim.end_trace();
+    assert_eq!(steps.len(), 5);
+    let announced: Vec<bool> = (1..5)
+        .map(|at| steps[at].was_announced(&steps[..at]))
+        .collect();
+    assert_eq!(announced, [true, true, false, false]);
+    assert!(sim.end_trace().is_empty());
+    sim.set_forgets(true);
+    assert!(!a.is_in_memory(0) && a.read_exact_at(&mut [0; 5], 0).is_ok());
+}

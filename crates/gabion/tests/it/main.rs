@@ -22,6 +22,7 @@
 
 mod aging;
 mod checkpoint;
+mod cold_scans;
 mod committers;
 mod compact;
 mod concurrent;
@@ -36,6 +37,7 @@ mod held;
 mod limits;
 mod mapped;
 mod model;
+mod multi_get;
 mod pace;
 mod reopen;
 mod repair;

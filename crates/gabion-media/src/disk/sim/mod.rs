@@ -27,9 +27,11 @@ mod fault;
 mod hold;
 mod journal;
 mod state;
+mod trace;
 
 use std::collections::BTreeSet;
 use std::io;
+use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -39,6 +41,7 @@ use rustix::io::Errno;
 pub use self::crash::Tear;
 pub use self::fault::{Fault, FaultKind};
 pub use self::hold::Hold;
+pub use self::trace::ReadStep;
 
 use self::fault::Operation;
 use self::hold::Gate;
@@ -67,6 +70,10 @@ struct Inner {
     capacity: Option<u64>,
     locks: BTreeSet<Arc<str>>,
     journal: Option<Journal>,
+    /// What readers did since the trace began.
+    trace: Option<Vec<ReadStep>>,
+    /// Nothing is in the system's memory when it is asked.
+    forgets: bool,
 }
 
 /// An open file of a simulated disk.
@@ -114,6 +121,8 @@ impl SimDisk {
             capacity,
             locks,
             journal,
+            trace: None,
+            forgets: false,
         })))
     }
 
@@ -125,6 +134,22 @@ impl SimDisk {
     /// Reads so far.
     pub fn reads(&self) -> u64 {
         self.0.lock().reads
+    }
+
+    /// Keeps what readers do from now on, for [`SimDisk::end_trace`].
+    pub fn begin_trace(&self) {
+        self.0.lock().trace = Some(Vec::new());
+    }
+
+    /// What readers did since [`SimDisk::begin_trace`].
+    pub fn end_trace(&self) -> Vec<ReadStep> {
+        self.0.lock().trace.take().unwrap_or_default()
+    }
+
+    /// Whether the disk says of all bytes that they are not in the system's memory any more, as
+    /// those of a store that is larger than it. Reads and mappings go on as before.
+    pub fn set_forgets(&self, forgets: bool) {
+        self.0.lock().forgets = forgets;
     }
 
     /// Adds a fault to those that wait for their operation. Of several that may strike an
@@ -437,6 +462,11 @@ impl SimFile {
         let mut inner = self.sim.0.lock();
         inner.reads += 1;
         let number = inner.reads;
+        if let Some(trace) = &mut inner.trace {
+            let place = offset..offset + buffer.len() as u64;
+            let file = self.inode;
+            trace.push(ReadStep::Read { file, place });
+        }
         let struck = fault::strike(&mut inner.faults, number, Operation::Read);
         if let Some(kind @ FaultKind::ReadEio) = struck {
             return Err(kind.errno().into());
@@ -452,6 +482,18 @@ impl SimFile {
             buffer[usize::try_from(bit / 8).unwrap_or(0)] ^= 1 << (bit % 8);
         }
         Ok(())
+    }
+
+    /// Notes what a reader announced.
+    pub(super) fn will_need(&self, place: Range<u64>) {
+        if let Some(trace) = &mut self.sim.0.lock().trace {
+            let file = self.inode;
+            trace.push(ReadStep::Announced { file, place });
+        }
+    }
+
+    pub(super) fn is_in_memory(&self) -> bool {
+        !self.sim.0.lock().forgets
     }
 
     /// The content as the running system sees it now: what a mapping shows. Mapping reads nothing

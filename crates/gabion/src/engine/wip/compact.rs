@@ -208,7 +208,7 @@ impl Wip {
             });
             merge.leave_out(Deletes::of([&deletes], &protected), hidden);
         }
-        merge.seek(job.bucket.lower())?;
+        merge.seek(job.bucket.lower(), None)?;
         let mut output = self.create_table(job.purpose, self.class_of(job))?;
         let mut retain = Retain::new(protected, job.bottom, deletes);
         let mut add = |key: &[u8], seq, kind, value: &[u8]| output.add(key, seq, kind, value);

@@ -36,6 +36,14 @@ impl Source {
         }
     }
 
+    /// The cursor over the table that the source is in, if it is in one.
+    pub(crate) fn table_cursor(&self) -> Option<&TableCursor> {
+        match self {
+            Source::Memory(_) => None,
+            Source::Run(cursor) => cursor.cursor.as_ref(),
+        }
+    }
+
     /// Moves to the first entry whose key is not below `key`.
     pub(crate) fn seek(&mut self, key: &[u8]) -> Result<()> {
         match self {

@@ -20,7 +20,8 @@ use std::sync::Arc;
 
 use super::bucket::{Bucket, BucketState, Run};
 use super::cursor::{Access, RunCursor, Source};
-use super::table::Stretch;
+use super::residency::Residency;
+use super::table::{Stretch, TableCursor};
 use crate::Result;
 use crate::engine::range_deletes::{Deletes, Hidden};
 use crate::types::{Seq, prefix_after};
@@ -140,8 +141,9 @@ impl Merge {
         &self.bucket
     }
 
-    /// Moves to the first entry whose key is not below `key`.
-    pub(crate) fn seek(&mut self, key: &[u8]) -> Result<()> {
+    /// Moves to the first entry whose key is not below `key`. Reads of several sources overlap if
+    /// it is known how well the system keeps what it had.
+    pub(crate) fn seek(&mut self, key: &[u8], residency: Option<&Residency>) -> Result<()> {
         self.forward = true;
         self.heads.clear();
         let key = key.max(self.bucket.lower());
@@ -153,12 +155,25 @@ impl Merge {
             for Clipped { source, .. } in &mut self.sources {
                 source.approach(key)?;
             }
+            if let Some(residency) = residency {
+                self.announce(residency);
+            }
         }
         for clipped in &mut self.sources {
             clipped.ended = false;
             clipped.seek(key, &self.deletes)?;
         }
         self.rank_heads()
+    }
+
+    /// Lets the system begin to read what the sources will look at first.
+    fn announce(&self, residency: &Residency) {
+        let cursors = || self.sources.iter().filter_map(|s| s.source.table_cursor());
+        let keeps_first = || cursors().next().is_none_or(TableCursor::keeps_sought);
+        let lost = residency.is_lost(keeps_first);
+        if lost || cursors().nth(1).is_some() {
+            cursors().for_each(|cursor| cursor.announce(lost));
+        }
     }
 
     /// Moves to the last entry whose key is below `key`, or to the last one of all.

@@ -14,6 +14,7 @@
 //! | `writepath` | a write: leader, log, MemTable, publication |
 //! | `grouped` | the inserts of a batch, bucket by bucket |
 //! | `readpath`, `multi_get`, `scan` | a get, several at once, a range scan |
+//! | `residency` | whether the system drops what it has of tables |
 //! | `flush` | a full MemTable becomes a table of level 0 |
 //! | `compact` | runs of a level become one run of the next |
 //! | `split` | a full bucket becomes several |
@@ -77,6 +78,7 @@ mod reads;
 mod reclaim;
 mod recovery;
 mod repair;
+mod residency;
 mod rest;
 mod retain;
 mod scan;
@@ -116,6 +118,7 @@ use bucket::{Bucket, BucketState, Router};
 use file::TableFile;
 use grouped::MetTables;
 use manifest::{Edit, Manifest};
+use residency::Residency;
 use schedule::Idleness;
 use throttle::Throttle;
 use writepath::{Leader, Turns};
@@ -192,6 +195,7 @@ pub(crate) struct Wip {
     /// The space of the tables when it was last looked at.
     totals: Mutex<space::Totals>,
     pace: Pace,
+    residency: Residency,
     counters: Counters,
     /// Bytes of all tables when they were last counted, shared ones counted for each bucket.
     table_bytes: Counter,

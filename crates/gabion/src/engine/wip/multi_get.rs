@@ -6,7 +6,8 @@
 //! chain together, one step for all of them and then the next, and each step first asks for what
 //! the next one needs: lines of memory by prefetching, blocks by telling the system that they will
 //! be read. So a group waits about as often as one get does. It needs no threads, and no ring of
-//! requests: the system reads ahead on its own.
+//! requests: the system reads ahead on its own. Blocks that are mapped and were read before are
+//! announced only when the system was found to drop such blocks (`residency`).
 //!
 //! A step asks again what the step before asked, which is then in the processor's caches; that is
 //! cheaper than to keep the answers.
@@ -97,9 +98,10 @@ impl Wip {
                 table.prefetch_index(lookup.key);
             });
         }
+        let lost = !lookups.is_empty() && self.residency.is_lost(|| is_first_in_memory(&lookups));
         for lookup in &lookups {
             for_candidates(&lookup.state, lookup.key, lookup.hash, |table| {
-                table.will_need(lookup.key);
+                table.will_need(lookup.key, lost);
             });
         }
         for lookup in &lookups {
@@ -110,6 +112,19 @@ impl Wip {
         }
         Ok(())
     }
+}
+
+/// Whether the system still has the blocks of the first key that is looked for in tables.
+#[cold]
+fn is_first_in_memory<S: Deref<Target = Arc<BucketState>>>(lookups: &[Lookup<'_, S>]) -> bool {
+    let mut known = true;
+    if let Some(Lookup {
+        key, hash, state, ..
+    }) = lookups.first()
+    {
+        for_candidates(state, key, *hash, |table| known &= table.is_in_memory(key));
+    }
+    known
 }
 
 /// Calls `visit` for every open table whose filter lets the key pass. Tables that are not open yet

@@ -33,6 +33,7 @@ use super::bucket::{Bucket, BucketState, Levels, Router, Run};
 use super::file::{TableFile, table_meta};
 use super::manifest::{Directory, Edit, FileAge, Manifest, ManifestState, inspect};
 use super::prefix_index::common_prefix_len;
+use super::residency::Residency;
 use super::throttle::Throttle;
 use super::writepath::{Leader, Turns};
 use super::{Install, Keyspace, Versions, Wip};
@@ -141,6 +142,7 @@ impl Wip {
             throttle,
             totals: Mutex::default(),
             pace,
+            residency: Residency::default(),
             counters: Counters::default(),
             table_bytes: Counter::default(),
             health: Health::default(),

@@ -304,7 +304,7 @@ impl Scan {
                     let bucket = router.route(&self.lower);
                     engine.count_scan(bucket);
                     let mut merge = Merge::of_state(bucket, &bucket.state.load(), self.seq);
-                    merge.seek(&self.lower)?;
+                    merge.seek(&self.lower, Some(&engine.residency))?;
                     self.front.insert(merge)
                 }
             };

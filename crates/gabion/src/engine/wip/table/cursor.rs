@@ -2,8 +2,10 @@
 //!
 //! A cursor holds its block, so that a step inside the block touches neither the cache nor any
 //! atomic. A cursor that keeps moving forward over blocks that are not cached reads ahead: two
-//! blocks in one read, then four, up to [`AHEAD_BYTES`]. A scan cursor reads [`CHUNK_BYTES`] at a
-//! time into one buffer of its own, and checks each block, and unpacks it, when it comes to it.
+//! blocks in one read, then four, up to [`AHEAD_BYTES`]. If it goes on, it looks whether the system
+//! has the next [`LOOK_BYTES`] in memory, and lets it read them meanwhile. A scan cursor reads
+//! [`CHUNK_BYTES`] at a time into one buffer of its own, and checks each block, and unpacks it,
+//! when it comes to it.
 //!
 //! Invariant: a valid cursor's `block`, `position` and decoded fields describe one entry. After an
 //! error the cursor is not valid.
@@ -29,6 +31,11 @@ use crate::types::{Kind, Seq};
 const AHEAD_BYTES: u64 = 64 << 10;
 /// How many blocks a cursor reads ahead at most.
 const AHEAD_BLOCKS: usize = 64;
+/// After so many steps from block to block a cursor looks whether what follows is in memory. A scan
+/// that ends before gains nothing by that.
+const LOOK_AFTER_STEPS: usize = 8;
+/// How far it looks, and lets the system read: half of it is read while the other half is scanned.
+const LOOK_BYTES: u64 = 256 << 10;
 /// Keys up to this length need no larger buffer.
 const KEY_CAPACITY: usize = 48;
 /// How much a scan cursor reads at a time: the cost of the call vanishes, and the buffer still fits
@@ -82,12 +89,21 @@ struct Ahead {
     blocks: VecDeque<CursorBlock>,
     /// How many blocks the next read takes.
     window: usize,
+    /// How the cursor came to its last block.
+    way: Way,
+    /// Steps in the same direction until it looks ahead.
+    steps_left: usize,
+    /// Where it has looked to.
+    looked: usize,
+    /// Something was not in memory.
+    lost: bool,
 }
 
 /// How a cursor comes to a block.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Way {
     /// From anywhere.
+    #[default]
     Seek,
     /// From the block before.
     Forward,
@@ -198,6 +214,18 @@ impl TableCursor {
         let block = self.table.index.find(key);
         self.sought = Some(block);
         self.table.prefetch_block(block);
+    }
+
+    /// Lets the system begin to read that block, as for [`Table::will_need`].
+    pub(crate) fn announce(&self, lost: bool) {
+        if let Some(block) = self.sought {
+            self.table.announce(block, lost);
+        }
+    }
+
+    /// Whether the system still has that block, if it was read where it has it.
+    pub(crate) fn keeps_sought(&self) -> bool {
+        self.sought.is_none_or(|block| self.table.keeps(block))
     }
 
     /// Goes to the first entry whose key is at least `key`.
@@ -388,6 +416,15 @@ impl TableCursor {
 impl Ahead {
     /// The block, from what was read ahead, from the cache or from the medium.
     fn take(&mut self, table: &Table, block: usize, way: Way) -> Result<CursorBlock> {
+        if way == Way::Seek || way != self.way {
+            self.way = way;
+            self.steps_left = LOOK_AFTER_STEPS;
+            self.looked = block;
+        } else if self.steps_left > 1 {
+            self.steps_left -= 1;
+        } else {
+            self.look_ahead(table, block);
+        }
         if self.first == block
             && let Some(bytes) = self.blocks.pop_front()
         {
@@ -416,6 +453,30 @@ impl Ahead {
         self.first = block + 1;
         let bytes = self.blocks.pop_front();
         bytes.ok_or_else(|| table.corruption(start, "the index names no such block"))
+    }
+
+    /// Lets the system read what comes after `block` in the direction of the last step, if that is
+    /// not in memory. The farthest block tells, until one is found that is not; from then on nobody
+    /// asks.
+    #[cold]
+    fn look_ahead(&mut self, table: &Table, block: usize) {
+        let index = &table.index;
+        let place = index.place(block);
+        let (new, farthest, looked) = if self.way == Way::Backward {
+            let start = index.block_at(place.start.saturating_sub(LOOK_BYTES));
+            (start..self.looked.min(block), start, start)
+        } else {
+            let end = index.block_at(place.end + LOOK_BYTES);
+            (self.looked.max(block + 1)..end, end.saturating_sub(1), end)
+        };
+        if !new.is_empty() {
+            self.lost = self.lost || !table.is_at_hand(farthest);
+            if self.lost {
+                table.announce_all(new);
+            }
+            self.looked = looked;
+        }
+        self.steps_left = farthest.abs_diff(block) / 2;
     }
 }
 

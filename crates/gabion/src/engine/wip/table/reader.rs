@@ -165,15 +165,57 @@ impl Table {
     }
 
     /// Says that the block that may hold `key` will be read: what is in memory is asked for, what
-    /// is not the system begins to read. A hint that does not wait and cannot fail.
-    pub(crate) fn will_need(&self, key: &[u8]) {
+    /// is not the system begins to read. What was mapped and read before counts as in memory
+    /// unless it is `lost`. A hint that does not wait and cannot fail.
+    pub(crate) fn will_need(&self, key: &[u8], lost: bool) {
         let at = self.index.find(key);
-        let place = self.index.place(at);
         match &self.mapped {
-            Some(mapped) if mapped.is_checked(at) => prefetch_head(mapped.bytes(place)),
-            None if self.cache.contains(&self.places, at) => {}
-            _ => self.file.will_need(place),
+            Some(mapped) if mapped.is_checked(at) && !lost => {
+                prefetch_head(mapped.bytes(self.index.place(at)));
+            }
+            _ => self.announce(at, lost),
         }
+    }
+
+    /// Lets the system begin to read block `at`, unless it is in memory, as for
+    /// [`Table::will_need`].
+    pub(super) fn announce(&self, at: usize, lost: bool) {
+        let has = match &self.mapped {
+            Some(mapped) => mapped.is_checked(at) && !lost,
+            None => self.cache.contains(&self.places, at),
+        };
+        if !has {
+            self.file.will_need(self.index.place(at));
+        }
+    }
+
+    /// Lets the system begin to read adjacent blocks.
+    pub(super) fn announce_all(&self, blocks: Range<usize>) {
+        let end = self.index.place(blocks.end).start;
+        self.file
+            .will_need(self.index.place(blocks.start).start..end);
+    }
+
+    /// Whether the system still has the block that may hold `key`, as [`Table::keeps`] says.
+    pub(crate) fn is_in_memory(&self, key: &[u8]) -> bool {
+        self.keeps(self.index.find(key))
+    }
+
+    /// Whether the system still has block `at`, which was read where it has it; true for any other
+    /// block.
+    pub(super) fn keeps(&self, at: usize) -> bool {
+        match &self.mapped {
+            Some(mapped) if mapped.is_checked(at) => {
+                self.file.is_in_memory(self.index.place(at).start)
+            }
+            _ => true,
+        }
+    }
+
+    /// Whether block `at` can be read without waiting for the medium.
+    pub(super) fn is_at_hand(&self, at: usize) -> bool {
+        let cached = self.mapped.is_none() && self.cache.contains(&self.places, at);
+        cached || self.file.is_in_memory(self.index.place(at).start)
     }
 
     /// Asks for what a search of block `at` begins with, if that is mapped.
