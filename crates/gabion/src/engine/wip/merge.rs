@@ -206,7 +206,7 @@ impl Merge {
     }
 
     /// What the first source has at hand from the current entry on, below `upper`, if it can lend
-    /// it and no other source stands on the same key. Only going forward.
+    /// it. Only going forward.
     ///
     /// While the stretch is out, the first source stands where it began, and the other sources go
     /// on by [`Merge::rival`] and [`Merge::advance_rival`]; then the merge must
@@ -215,12 +215,6 @@ impl Merge {
         debug_assert!(self.forward);
         let head = self.heads.first()?;
         let Clipped { source, clip, .. } = &self.sources[head.source];
-        if let Some(rival) = self.heads.get(1)
-            && rival.prefix == head.prefix
-            && self.sources[rival.source].source.key() == source.key()
-        {
-            return None;
-        }
         let bucket_upper = self.bucket.upper().filter(|_| *clip);
         let mut upper = upper;
         if !self.deletes.is_empty() {
@@ -242,6 +236,19 @@ impl Merge {
         self.heads
             .get(1)
             .map(|head| &self.sources[head.source].source)
+    }
+
+    /// Whether the rival comes before all keys whose eight bytes behind the bucket's common ones
+    /// are `front` or more, as far as its own eight bytes tell.
+    #[inline]
+    pub(crate) fn is_rival_before(&self, front: u64) -> bool {
+        self.heads.get(1).is_some_and(|head| head.prefix < front)
+    }
+
+    /// [`Stretch::front`] of a stretch of this merge, for [`Merge::is_rival_before`].
+    #[inline]
+    pub(crate) fn front_of(&self, stretch: &Stretch) -> u64 {
+        stretch.front(self.common)
     }
 
     /// As [`Merge::advance`], for a reader who has dealt with the current key: older versions of it

@@ -13,6 +13,9 @@
 //!   at, or on the front's current pair (`at` says where that is), and covers a bucket that holds
 //!   the end's bound. While there is a stretch, the first source of the front's merge stands where
 //!   the stretch began.
+//! - I3: `front_prefix` is at most what [`Stretch::front`] says. So where runs interleave, most
+//!   entries of the rivals are told from those of the stretch without a look at it; what the
+//!   stretch may give was said for an earlier rival then, and is nothing.
 
 use std::ops::Bound;
 use std::sync::Arc;
@@ -46,6 +49,8 @@ pub(crate) struct Scan {
     /// What of the front's merge may be taken without it; empty when `stretched` is not set.
     stretch: Stretch,
     stretched: bool,
+    /// A rival below this comes before all that is left of the stretch (I3).
+    front_prefix: u64,
     back: Option<Merge>,
     finished: bool,
     store: Arc<dyn OpenStore>,
@@ -108,6 +113,7 @@ impl Scan {
             front: None,
             stretch: Stretch::default(),
             stretched: false,
+            front_prefix: 0,
             back: None,
             finished,
             store,
@@ -117,7 +123,7 @@ impl Scan {
     /// Goes to the next pair from the low end; false at the end.
     #[inline]
     pub(crate) fn advance(&mut self) -> Result<bool> {
-        if self.stretch.next(self.seq, &mut self.done) {
+        if self.at != At::Rival && self.stretch.next(self.seq, &mut self.done) {
             self.at = At::Stretch;
             return Ok(true);
         }
@@ -201,8 +207,10 @@ impl Scan {
         match (at, &mut self.front) {
             (At::Rival, Some(merge)) => {
                 merge.advance_rival_key()?;
-                self.stretch.skip_key(&self.done);
-                self.stretch.extend(merge.rival().map(Source::key));
+                if !merge.is_rival_before(self.front_prefix) {
+                    self.stretch.skip_key(&self.done);
+                    self.stretch.extend(merge.rival().map(Source::key));
+                }
                 Ok(())
             }
             (At::Merge, Some(merge)) => merge.advance_key(),
@@ -247,14 +255,14 @@ impl Scan {
     }
 
     /// Finds the next pair while there is a stretch, in it or in the sources beside it. False when
-    /// its block is exhausted, or when both have versions of the same key and the stretch has the
-    /// newer one.
+    /// the stretch is exhausted.
     fn find_beside_stretch(&mut self) -> Result<bool> {
         let Some(merge) = &mut self.front else {
             return Ok(false);
         };
         loop {
-            if self.stretch.next(self.seq, &mut self.done) {
+            let is_rival_next = merge.is_rival_before(self.front_prefix);
+            if !is_rival_next && self.stretch.next(self.seq, &mut self.done) {
                 self.at = At::Stretch;
                 self.done_any = true;
                 return Ok(true);
@@ -264,11 +272,14 @@ impl Scan {
             let Some(rival) = merge.rival() else {
                 return Ok(false);
             };
-            if !self.stretch.is_behind(rival.key(), rival.seq()) {
-                if self.stretch.extend_exactly(rival.key()) {
-                    continue;
+            if !is_rival_next {
+                if !self.stretch.is_all_behind(rival.key(), rival.seq()) {
+                    if self.stretch.extend_exactly(rival.key(), rival.seq()) {
+                        continue;
+                    }
+                    return Ok(false);
                 }
-                return Ok(false);
+                self.front_prefix = merge.front_of(&self.stretch);
             }
             self.stretch.forget_dealt();
             let done = (&mut self.done, &mut self.done_any);
@@ -279,6 +290,9 @@ impl Scan {
                 }
                 Dealt::Gone => merge.advance_rival_key()?,
                 Dealt::ToCome => merge.advance_rival()?,
+            }
+            if merge.is_rival_before(self.front_prefix) {
+                continue;
             }
             if self.done_any {
                 self.stretch.skip_key(&self.done);
@@ -315,6 +329,7 @@ impl Scan {
                 }
                 self.stretch = stretch;
                 self.stretched = true;
+                self.front_prefix = 0;
             } else if let Some(entry) = merge.current() {
                 if upper.is_some_and(|upper| entry.key() >= upper) {
                     return Ok(false);

@@ -236,6 +236,22 @@ impl<'a> Block<'a> {
         self.shape.suffix(self.bytes, position)
     }
 
+    /// [`prefix_of`] the key of the entry at `position` behind its first `skip` bytes.
+    #[inline]
+    pub(super) fn prefix_after(&self, position: usize, skip: usize) -> u64 {
+        let shared = self.prefix();
+        if let Some(shared) = shared.get(skip..) {
+            // All eight bytes, none, or some of them are in what the keys share.
+            let first = prefix_of(shared);
+            return match u32::try_from(8 * shared.len()) {
+                Ok(bits @ 0..64) => first | self.shape.suffix_prefix(self.bytes, position) >> bits,
+                _ => first,
+            };
+        }
+        let rest = self.suffix(position).get(skip - shared.len()..);
+        prefix_of(rest.unwrap_or_default())
+    }
+
     /// Orders the key of the entry at `position` and `key`.
     #[inline]
     pub(super) fn compare_key(&self, position: usize, key: &[u8]) -> Ordering {

@@ -239,7 +239,7 @@ mod tests {
     use super::super::block::{Block, check};
     use super::super::layout::append_trailer;
     use super::*;
-    use crate::types::SEQ_MAX;
+    use crate::types::{SEQ_MAX, prefix_after};
 
     fn built(entries: &[(&[u8], Seq, Kind, &[u8])]) -> Vec<u8> {
         let mut builder = BlockBuilder::default();
@@ -297,6 +297,24 @@ mod tests {
                     let expected = expected.clamp(range.start, range.end);
                     assert_eq!(block.lower_bound_in(range.clone(), &probe), expected);
                     assert_eq!(block.lower_bound_near(range, &probe), expected);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn eight_bytes_of_a_key_are_those_of_the_whole_key() {
+        let ends: [&[u8]; 4] = [b"", b"a", b"abcdefgh", b"bcdefghijklmnop"];
+        for shared in 0..12 {
+            let keys = ends.map(|end| [&vec![b'p'; shared], end].concat());
+            let entries = keys
+                .each_ref()
+                .map(|key| (&key[..], 1, Kind::Put, &b"v"[..]));
+            let bytes = built(&entries);
+            for (at, key) in keys.iter().enumerate() {
+                for skip in 0..=key.len() {
+                    let found = Block::new(&bytes).prefix_after(at, skip);
+                    assert_eq!(found, prefix_after(key, skip), "{shared} {key:?} {skip}");
                 }
             }
         }

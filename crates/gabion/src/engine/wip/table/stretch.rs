@@ -136,24 +136,39 @@ impl Stretch {
         };
     }
 
-    /// As [`Stretch::extend`], as far as the whole keys tell. Returns whether any may be taken.
-    pub(crate) fn extend_exactly(&mut self, rival: &[u8]) -> bool {
-        self.end = self
-            .block()
-            .lower_bound_near(self.position..self.limit, rival);
+    /// As [`Stretch::extend`], of a rival that is the version `seq` of `key`, as far as keys and
+    /// versions tell. Returns whether any may be taken.
+    pub(crate) fn extend_exactly(&mut self, key: &[u8], seq: Seq) -> bool {
+        let left = self.position..self.limit;
+        self.end = self.block().lower_bound_near(left, key);
+        while self.end < self.limit && !self.is_behind(self.end, key, seq) {
+            self.end += 1;
+        }
         self.end > self.position
     }
 
     /// Whether the version `seq` of `key` comes before all entries that are left, which are some.
-    pub(crate) fn is_behind(&self, key: &[u8], seq: Seq) -> bool {
-        if self.position == self.limit {
-            return false;
-        }
-        match self.block().compare_key(self.position, key) {
+    pub(crate) fn is_all_behind(&self, key: &[u8], seq: Seq) -> bool {
+        self.position < self.limit && self.is_behind(self.position, key, seq)
+    }
+
+    /// Whether the version `seq` of `key` comes before the entry at `position`.
+    fn is_behind(&self, position: usize, key: &[u8], seq: Seq) -> bool {
+        match self.block().compare_key(position, key) {
             Ordering::Less => false,
-            Ordering::Equal => self.shape.entry(&self.buffer, self.position).seq < seq,
+            Ordering::Equal => self.shape.entry(&self.buffer, position).seq < seq,
             Ordering::Greater => true,
         }
+    }
+
+    /// The eight bytes behind the first `skip` of the next entry's key, as a number that orders
+    /// keys; zero when no entry is left.
+    #[inline]
+    pub(crate) fn front(&self, skip: usize) -> u64 {
+        if self.position == self.limit {
+            return 0;
+        }
+        self.block().prefix_after(self.position, skip)
     }
 
     /// Leaves out the entries at the front whose key is `key`.

@@ -299,7 +299,7 @@ proptest! {
     #[test]
     fn stretches_end_before_their_rivals(
         twin in twin(),
-        mut rivals in prop::collection::vec(key(), 0..12),
+        mut rivals in prop::collection::vec((key(), (0..=SEQ_MAX).prop_map(Reverse)), 0..12),
         block_bytes in prop_oneof![Just(64usize), Just(512), Just(4096)],
     ) {
         let home = Home::new();
@@ -310,28 +310,31 @@ proptest! {
             walker.seek_first().unwrap();
             while cursor.valid() {
                 let block = cursor.block_number();
-                let mut newest: BTreeMap<Vec<u8>, (Kind, Vec<u8>)> = BTreeMap::new();
+                let mut newest: BTreeMap<Vec<u8>, (Seq, Kind, Vec<u8>)> = BTreeMap::new();
                 while walker.valid() && walker.block_number() == block {
-                    let (key, _, kind, value) = row(&walker).unwrap();
-                    newest.entry(key).or_insert((kind, value));
+                    let (key, seq, kind, value) = row(&walker).unwrap();
+                    newest.entry(key).or_insert((seq, kind, value));
                     walker.next().unwrap();
                 }
                 let mut stretch = cursor.stretch([None, None]).unwrap();
                 let (mut taken, mut key) = (Vec::new(), Vec::new());
                 for rival in rivals.iter().map(Some).chain([None]) {
-                    stretch.extend(rival.map(Vec::as_slice));
+                    stretch.extend(rival.map(|(key, _)| key.as_slice()));
                     loop {
                         while stretch.next(SEQ_MAX, &mut key) {
                             taken.push((key.clone(), stretch.value_bytes().to_vec()));
                         }
-                        if !rival.is_some_and(|rival| stretch.extend_exactly(rival)) {
+                        if !rival.is_some_and(|(key, seq)| stretch.extend_exactly(key, seq.0)) {
                             break;
                         }
                     }
-                    let before = newest.iter().filter(|(key, _)| rival.is_none_or(|r| *key < r));
+                    let is_before = |key: &Vec<u8>, seq: Seq| {
+                        rival.is_none_or(|rival| (key, Reverse(seq)) <= (&rival.0, rival.1))
+                    };
+                    let before = newest.iter().filter(|(key, entry)| is_before(key, entry.0));
                     let expected: Vec<_> = before
-                        .filter(|(_, (kind, _))| *kind == Kind::Put)
-                        .map(|(key, (_, value))| (key.clone(), value.clone()))
+                        .filter(|(_, (_, kind, _))| *kind == Kind::Put)
+                        .map(|(key, (.., value))| (key.clone(), value.clone()))
                         .collect();
                     prop_assert_eq!(&taken, &expected);
                 }
