@@ -42,14 +42,16 @@
 #![forbid(unsafe_code)]
 
 mod error;
+mod gate;
 mod space;
 mod tree;
 pub mod twin;
 
 pub use error::{Error, Result};
+pub use gate::{Alone, Gate, ReaderWaits};
 pub use space::{
-    CheckReport, Content, DEFAULT_BLOCK_BYTES, DEFAULT_COMMIT_BYTES, DEFAULT_LOG_BYTES,
-    DEFAULT_SEGMENT_BYTES, DurablePoint, Edit, FlexSpace, Options, Piece, Problem, Round,
-    SpaceFile, SpaceStats, check, check_content, check_disk,
+    CheckReport, Content, DEFAULT_BLOCK_BYTES, DEFAULT_COMMIT_BYTES, DEFAULT_GARBAGE_PARTS,
+    DEFAULT_LOG_BYTES, DEFAULT_SEGMENT_BYTES, DurablePoint, Edit, FlexSpace, Options, Piece,
+    Problem, Reading, Round, SpaceFile, SpaceStats, check, check_content, check_disk,
 };
 pub use tree::{Extent, FlexTree, HOLE, Pieces};

@@ -74,7 +74,7 @@ impl Session<'_> {
     fn save_tree(&mut self) -> Result<()> {
         let space = self.space;
         let writer = &mut *self.writer;
-        let shared = space.shared.read();
+        let shared = space.shared.share();
         let records = segment_records(&writer.segments, &shared, &space.sums, &space.data)?;
         let log_bytes = space.options.log_bytes;
         let (log, mut written) = save_tree(
@@ -86,7 +86,7 @@ impl Session<'_> {
         )?;
         drop(shared);
         while !written.saving.is_settled() {
-            let mut shared = space.shared.write();
+            let mut shared = space.shared.alone();
             let released = shared.tree.settle(&mut written.saving, SETTLED_MAX);
             drop(shared);
             writer.tree_file.release(released);
@@ -108,6 +108,7 @@ impl Session<'_> {
         let geometry = self.space.sums.geometry;
         let writer = &mut *self.writer;
         for segment in writer.segments.to_punch() {
+            self.space.shared.alone().forget(segment);
             let offset = geometry.file_offset(segment, 0);
             match writer.data.punch(offset, geometry.segment_bytes()) {
                 Ok(true) => {

@@ -21,6 +21,9 @@ use crate::{Error, Extent, Result};
 /// Extents that are moved under one lock of the readers: some 100 us.
 const MOVES_MAX: usize = 64;
 
+/// Neighbouring extents that one takes the place of under one lock of the readers: some 50 us.
+const JOINED_MAX: usize = 512;
+
 /// A small round of collection, for who has idle time: see
 /// [`FlexSpace::collect_some`](crate::FlexSpace::collect_some).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -75,7 +78,7 @@ impl Session<'_> {
         }
         let before = self.writer.totals.moved_bytes;
         let geometry = self.space.sums.geometry;
-        let shared = self.space.shared.read();
+        let shared = self.space.shared.share();
         let in_victim = |extent: &Extent| {
             !extent.is_hole() && victims.contains(&geometry.split(extent.address).0)
         };
@@ -106,7 +109,7 @@ impl Session<'_> {
         let filled = self
             .space
             .shared
-            .read()
+            .share()
             .buffer(Class::Moved)
             .map(|buffer| buffer.bytes.len());
         let begun = filled.map_or(0, |filled| room - filled as u64);
@@ -190,7 +193,7 @@ impl Session<'_> {
     pub(crate) fn defrag(&mut self, offset: u64, len: u64) -> Result<()> {
         let end = offset
             .saturating_add(len)
-            .min(self.space.shared.read().tree.len());
+            .min(self.space.shared.share().tree.len());
         let longest = u64::from(self.space.sums.geometry.extent_max());
         let mut at = offset;
         while at < end {
@@ -199,7 +202,7 @@ impl Session<'_> {
             let part = (end - at).min(self.space.sums.geometry.room().into());
             let from = at.saturating_sub(longest);
             let around = part + (at - from) + longest;
-            let shared = self.space.shared.read();
+            let shared = self.space.shared.share();
             let extents = shared.tree.range(from, around);
             let touched = extents.filter(|extent| extent.end() > at && extent.offset < at + part);
             let extents: Vec<Extent> = touched.collect();
@@ -221,7 +224,13 @@ impl Session<'_> {
         self.make_room()?;
         // Making room may have moved the extents, so they are looked up again.
         let first = run.first().map_or(0, |extent| extent.offset);
-        let run: Vec<Extent> = self.space.shared.read().tree.range(first, wanted).collect();
+        let run: Vec<Extent> = self
+            .space
+            .shared
+            .share()
+            .tree
+            .range(first, wanted)
+            .collect();
         let mut data = Vec::new();
         for extent in &run {
             data.extend(self.read_extent(extent)?);
@@ -231,8 +240,24 @@ impl Session<'_> {
         if let Some(first) = run.first() {
             self.note_moves(&mut moves, first, placed);
         }
-        self.remap(&moves);
+        for part in run.chunks(JOINED_MAX) {
+            let (from, to) = (part[0].offset, part[part.len() - 1].end());
+            let moves = moves.iter();
+            let moves: Vec<_> = moves.filter_map(|own| part_of(own, from, to)).collect();
+            self.remap(&moves);
+        }
         self.writer.totals.moved_bytes += wanted;
         Ok(())
     }
+}
+
+/// The part of a move that lies in `from..to`. Only the first byte of what moves has its mark.
+fn part_of(&(offset, placed): &(u64, Placed), from: u64, to: u64) -> Option<(u64, Placed)> {
+    let (begin, end) = (offset.max(from), (offset + placed.len).min(to));
+    let address = match begin - offset {
+        0 => placed.address,
+        skip => (placed.address & !MARK) + skip,
+    };
+    let len = end.checked_sub(begin).filter(|len| *len > 0)?;
+    Some((begin, Placed { address, len }))
 }

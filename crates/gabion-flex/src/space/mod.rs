@@ -14,7 +14,7 @@
 //! | file | journey |
 //! |---|---|
 //! | `writepath`, `writer` | an edit: checked, placed in segments, applied |
-//! | `shared`, `sums` | a read: tree, buffer or checked blocks |
+//! | `reading`, `shared`, `sums` | a read: tree, buffer or checked blocks |
 //! | `commit`, `tree_file` | what was done becomes durable |
 //! | `gc`, `segments` | space is won back |
 //! | `recovery`, `check` | what is there after a crash, and whether it is sound |
@@ -39,10 +39,22 @@
 //! a crash too.
 //!
 //! # What waits for what
-//! Reads run at the same time and take no other lock than `shared`; writers run one at a time. A
-//! read waits while an edit changes the tree and while up to 128 KiB are copied into a buffer,
-//! never for a write or a sync. An edit waits for the reads that have begun, and does the work of a
-//! commit, a checkpoint or a collection when one is due.
+//! Reads run at the same time and take no other lock than `shared`, for as long as they look up
+//! where their bytes are; writers run one at a time. A read waits for no other read's medium, and
+//! for none of the writer's. The writer keeps reads out, for one of these at a time, while
+//!
+//! | it | bounded by | some |
+//! |---|---|---|
+//! | changes the tree by a group of edits | the edits, and the leaves that go | 1 us each |
+//! | copies data into a buffer | 128 KiB | 20 us |
+//! | takes over the addresses of moved data | 64 extents | 100 us |
+//! | takes a saved tree over | 512 nodes | 100 us |
+//! | takes a segment up, seals it, notes its checksums | its table | 5 us |
+//!
+//! and lets the reads in that wait before the next of these. [`FlexSpace::reader_waits`] has the
+//! times. An edit does the work of a commit, a checkpoint or a collection when one is due. A read
+//! whose segments were used again before it had read them, and only that one, is done a second
+//! time with the writer kept out.
 //!
 //! # Deviations from the paper
 //! Checksums on everything; atomic groups; extents are cut where a segment ends instead of leaving
@@ -60,6 +72,7 @@ mod layout;
 mod log;
 mod open;
 mod options;
+mod reading;
 mod recovery;
 mod segments;
 mod shared;
@@ -73,8 +86,10 @@ pub use self::check::{CheckReport, Content, Piece, Problem};
 pub use self::gc::Round;
 pub use self::handle::SpaceFile;
 pub use self::options::{
-    DEFAULT_BLOCK_BYTES, DEFAULT_COMMIT_BYTES, DEFAULT_LOG_BYTES, DEFAULT_SEGMENT_BYTES, Options,
+    DEFAULT_BLOCK_BYTES, DEFAULT_COMMIT_BYTES, DEFAULT_GARBAGE_PARTS, DEFAULT_LOG_BYTES,
+    DEFAULT_SEGMENT_BYTES, Options,
 };
+pub use self::reading::Reading;
 pub use self::recovery::DurablePoint;
 pub use self::stats::SpaceStats;
 pub use self::writepath::Edit;
@@ -84,13 +99,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use gabion_media::{DirLock, Disk, ReadFile};
-use parking_lot::{Mutex, RwLock};
+use parking_lot::Mutex;
 
 use self::geometry::MARK;
 use self::shared::Shared;
 use self::sums::Sums;
 use self::writer::Writer;
-use crate::{Extent, Result};
+use crate::{Extent, Gate, ReaderWaits, Result};
 
 /// Verifies every byte of the space in a directory; no one may have it open. Damage is part of the
 /// report; an error means that the check could not be done.
@@ -126,7 +141,7 @@ pub(crate) struct Inner {
     pub(crate) options: Options,
     pub(crate) sums: Sums,
     pub(crate) data: ReadFile,
-    pub(crate) shared: RwLock<Shared>,
+    pub(crate) shared: Gate<Shared>,
     pub(crate) writer: Mutex<Writer>,
     /// Counts the changes of the address space.
     pub(crate) changes: AtomicU64,
@@ -159,36 +174,30 @@ impl FlexSpace {
         reason = "an empty space is nothing special"
     )]
     pub fn len(&self) -> u64 {
-        self.0.shared.read().tree.len()
+        self.0.shared.share().tree.len()
     }
 
     /// Reads from `offset` on, as many bytes as the buffer or the space has, and returns how many.
     pub fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<usize> {
-        let shared = self.0.shared.read();
-        let mut done = 0;
-        for extent in shared.tree.range(offset, buffer.len() as u64) {
-            let rest = &mut buffer[done..];
-            let len = usize::try_from(extent.len).map_or(rest.len(), |len| len.min(rest.len()));
-            shared.read(&self.0.sums, &self.0.data, &extent, &mut rest[..len])?;
-            done += len;
-        }
-        Ok(done)
+        self.0.read_at(offset, buffer, usize::MAX)
     }
 
     /// Reads from `offset` on to the end of the extent there, the buffer or the space, whichever
     /// comes first, and returns how many bytes: one lookup and one read of the medium at most.
     pub fn read_extent(&self, offset: u64, buffer: &mut [u8]) -> Result<usize> {
-        let shared = self.0.shared.read();
-        let first = shared.tree.range(offset, buffer.len() as u64).next();
-        let Some(extent) = first else { return Ok(0) };
-        let len = usize::try_from(extent.len).map_or(buffer.len(), |len| len.min(buffer.len()));
-        shared.read(&self.0.sums, &self.0.data, &extent, &mut buffer[..len])?;
-        Ok(len)
+        self.0.read_at(offset, buffer, 1)
+    }
+
+    /// As [`FlexSpace::read_at`], in two steps: what is read is the space as it is now, and the
+    /// medium is read when the [`Reading`] is finished. So who holds a lock that keeps changes out,
+    /// to know where things lie, holds it for this call only. Linear in the extents of the range.
+    pub fn begin_read<'r>(&'r self, offset: u64, buffer: &'r mut [u8]) -> Reading<'r> {
+        Reading::begin(&self.0, offset, buffer, usize::MAX)
     }
 
     /// The extents of a range, the first and the last one cut to it.
     pub fn extents(&self, offset: u64, len: u64) -> Vec<Extent> {
-        let shared = self.0.shared.read();
+        let shared = self.0.shared.share();
         let plain = |extent: Extent| Extent {
             address: if extent.is_hole() {
                 extent.address
@@ -202,13 +211,13 @@ impl FlexSpace {
 
     /// Extents of a range, the first and the last one cut to it. Linear in their number.
     pub fn extent_count(&self, offset: u64, len: u64) -> usize {
-        self.0.shared.read().tree.range(offset, len).count()
+        self.0.shared.share().tree.range(offset, len).count()
     }
 
     /// The first marked byte at or behind `offset`, see [`Edit::InsertMarked`]. Linear in the
     /// extents on the way to it.
     pub fn next_mark(&self, offset: u64) -> Option<u64> {
-        let shared = self.0.shared.read();
+        let shared = self.0.shared.share();
         // An extent that the range cuts does not begin there.
         let from = offset.saturating_sub(1);
         let mut extents = shared.tree.range(from, shared.tree.len());
@@ -344,6 +353,12 @@ impl FlexSpace {
     /// Memory in bytes, as [`SpaceStats::memory_bytes`]; waits for the writer.
     pub fn memory_bytes(&self) -> u64 {
         self.0.memory_bytes()
+    }
+
+    /// For how long reads could be kept out by changes so far, if the space was opened to
+    /// [measure](Options::measure_waits) that.
+    pub fn reader_waits(&self) -> ReaderWaits {
+        self.0.shared.waits()
     }
 
     /// What the space holds and did.

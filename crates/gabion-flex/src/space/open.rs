@@ -4,7 +4,7 @@ use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::AtomicU64;
 
 use gabion_media::{Disk, Purpose, RandomFile};
-use parking_lot::{Mutex, RwLock};
+use parking_lot::Mutex;
 
 use super::layout::{DATA_NAME, LOCK_NAME, log_name, parse_log_name};
 use super::log::Records;
@@ -15,7 +15,7 @@ use super::sums::SumTable;
 use super::tree_file::TreeFile;
 use super::writer::{Totals, Writer};
 use super::{Inner, Options};
-use crate::{Error, Result};
+use crate::{Error, Gate, Result};
 
 impl Inner {
     pub(super) fn open(disk: Disk, options: Options) -> Result<Inner> {
@@ -38,7 +38,8 @@ impl Inner {
         // below refers to it.
         disk.sync_file(DATA_NAME)?;
         let mut tree_file = TreeFile::open(&disk, found.header, &found.used)?;
-        let mut segments = Segments::new(sums.geometry, options.capacity_bytes);
+        let mut segments =
+            Segments::new(sums.geometry, options.capacity_bytes, options.garbage_parts);
         let mut shared = settle(&disk, found, &mut segments)?;
 
         let records = super::commit::segment_records(&segments, &shared, &sums, &data)?;
@@ -48,6 +49,7 @@ impl Inner {
         let released = shared.tree.settle(&mut written.saving, usize::MAX);
         tree_file.release(released);
         clean(&disk, tree_file.header().version)?;
+        let measures = options.measure_waits;
         let writer = Writer {
             data: data_file,
             tree_file,
@@ -65,7 +67,7 @@ impl Inner {
             options,
             sums,
             data,
-            shared: RwLock::new(shared),
+            shared: Gate::new(shared, measures),
             writer: Mutex::new(writer),
             changes: AtomicU64::new(0),
             repeated,

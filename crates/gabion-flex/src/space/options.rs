@@ -15,22 +15,30 @@ pub const DEFAULT_BLOCK_BYTES: u32 = 4096;
 /// a second.
 pub const DEFAULT_LOG_BYTES: u64 = 16 << 20;
 
+/// Parts of 32 of the data file that may be garbage: a quarter, so that the segments that are
+/// emptied have a quarter of garbage or more.
+pub const DEFAULT_GARBAGE_PARTS: u32 = 8;
+
 /// Bytes of log records that wait in memory at most: 43,000 operations.
 pub const DEFAULT_COMMIT_BYTES: usize = 1 << 20;
 
 /// Options of a space.
 ///
-/// Behaviour: [`Options::capacity_bytes`], [`Options::reached`]. Performance:
-/// [`Options::log_bytes`], [`Options::commit_bytes`]. The sizes of segments and blocks are chosen
+/// Behaviour: [`Options::capacity_bytes`], [`Options::garbage_parts`], [`Options::reached`].
+/// Performance:
+/// [`Options::log_bytes`], [`Options::commit_bytes`], [`Options::measure_waits`].
+/// The sizes of segments and blocks are chosen
 /// when a space is made and kept from then on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Options {
     pub(crate) segment_bytes: u32,
     pub(crate) block_bytes: u32,
     pub(crate) capacity_bytes: Option<u64>,
+    pub(crate) garbage_parts: u32,
     pub(crate) log_bytes: u64,
     pub(crate) commit_bytes: usize,
     pub(crate) create: bool,
+    pub(crate) measure_waits: bool,
     pub(crate) reached: DurablePoint,
 }
 
@@ -40,9 +48,11 @@ impl Default for Options {
             segment_bytes: DEFAULT_SEGMENT_BYTES,
             block_bytes: DEFAULT_BLOCK_BYTES,
             capacity_bytes: None,
+            garbage_parts: DEFAULT_GARBAGE_PARTS,
             log_bytes: DEFAULT_LOG_BYTES,
             commit_bytes: DEFAULT_COMMIT_BYTES,
             create: true,
+            measure_waits: false,
             reached: DurablePoint::default(),
         }
     }
@@ -54,6 +64,14 @@ impl Options {
     #[must_use]
     pub fn capacity_bytes(mut self, bytes: Option<u64>) -> Options {
         self.capacity_bytes = bytes;
+        self
+    }
+
+    /// How many parts of 32 of the data file of a space without a capacity may be garbage before it
+    /// is collected, beside the reserve: 1 to 31. Fewer save space, and cost more writes.
+    #[must_use]
+    pub fn garbage_parts(mut self, parts: u32) -> Options {
+        self.garbage_parts = parts;
         self
     }
 
@@ -93,6 +111,15 @@ impl Options {
         self
     }
 
+    /// Whether the space measures for how long changes keep reads out, see
+    /// [`FlexSpace::reader_waits`](crate::FlexSpace::reader_waits). Costs two looks at the clock
+    /// for each step of a change; no unless said otherwise.
+    #[must_use]
+    pub fn measure_waits(mut self, measure: bool) -> Options {
+        self.measure_waits = measure;
+        self
+    }
+
     /// A moment that the space is known to have reached: a space that ends before it is not opened.
     /// The newest commit of a log, and the newer header of the tree, cannot be told from the torn
     /// end of a crash when they are damaged; by this they can.
@@ -115,6 +142,9 @@ impl Options {
         }
         if !block.is_power_of_two() || block < 256 || block > segment / 8 {
             return refuse("block_bytes must be a power of two from 256 to an eighth of a segment");
+        }
+        if !(1..32).contains(&self.garbage_parts) {
+            return refuse("garbage_parts must be 1 to 31");
         }
         if self.log_bytes < 4 << 10 {
             return refuse("log_bytes must be 4 KiB at least");

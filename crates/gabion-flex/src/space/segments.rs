@@ -68,6 +68,8 @@ pub(crate) struct Segments {
     live: u64,
     generation: u32,
     capacity: Option<u32>,
+    /// Of 32 parts of a space without a capacity, how many may be garbage.
+    garbage_parts: u64,
     /// Segments that a space without a capacity may have whatever is live, see [`Segments::widen`].
     widened: u32,
 }
@@ -75,11 +77,12 @@ pub(crate) struct Segments {
 /// Segments that are kept for the collection of garbage, at most: the paper's choice.
 const RESERVE_MAX: u32 = 64;
 
-/// Of a space without a capacity, this part of the data file may be garbage before it is collected.
-const GARBAGE_PART: u64 = 4;
-
 impl Segments {
-    pub(crate) fn new(geometry: Geometry, capacity_bytes: Option<u64>) -> Segments {
+    pub(crate) fn new(
+        geometry: Geometry,
+        capacity_bytes: Option<u64>,
+        garbage_parts: u32,
+    ) -> Segments {
         let most = u64::from(geometry.segments_max());
         let segments = |bytes: u64| (bytes / geometry.segment_bytes()).min(most);
         Segments {
@@ -91,6 +94,7 @@ impl Segments {
             generation: 0,
             capacity: capacity_bytes
                 .map(|bytes| u32::try_from(segments(bytes)).unwrap_or(u32::MAX)),
+            garbage_parts: garbage_parts.into(),
             widened: 0,
         }
     }
@@ -151,7 +155,7 @@ impl Segments {
     fn allowed(&self) -> u32 {
         let capacity = self.capacity.unwrap_or(self.geometry.segments_max());
         let needed = self.live.div_ceil(u64::from(self.geometry.room()));
-        let with_garbage = needed + needed / (GARBAGE_PART - 1);
+        let with_garbage = needed * 32 / (32 - self.garbage_parts);
         let wanted = u32::try_from(with_garbage).unwrap_or(u32::MAX);
         match self.capacity {
             Some(_) => capacity,
@@ -294,7 +298,7 @@ mod tests {
     #[test]
     fn a_segment_is_free_again_only_after_a_commit() {
         let geometry = Geometry::new(4096, 256);
-        let mut segments = Segments::new(geometry, Some(8 * 4096));
+        let mut segments = Segments::new(geometry, Some(8 * 4096), 8);
         let (first, _) = segments.take(Class::User).unwrap();
         segments.add(first, 100);
         segments.fill(first);
@@ -311,7 +315,7 @@ mod tests {
 
     #[test]
     fn a_capacity_is_kept() {
-        let mut segments = Segments::new(Geometry::new(4096, 256), Some(8 * 4096));
+        let mut segments = Segments::new(Geometry::new(4096, 256), Some(8 * 4096), 8);
         assert!(segments.live_max() < 8 * 4096 * 30 / 32);
         let mut taken = 0;
         while segments.take(Class::User).is_some() {
@@ -323,16 +327,18 @@ mod tests {
     #[test]
     fn a_space_without_a_capacity_grows_with_its_data_and_some_garbage() {
         let geometry = Geometry::new(4096, 256);
-        let mut segments = Segments::new(geometry, None);
-        for _ in 0..300 {
-            let (segment, _) = segments.take(Class::User).unwrap();
-            segments.add(segment, u64::from(geometry.room()));
-            segments.fill(segment);
+        for (parts, least) in [(8, 100), (4, 42), (16, 300)] {
+            let mut segments = Segments::new(geometry, None, parts);
+            for _ in 0..300 {
+                let (segment, _) = segments.take(Class::User).unwrap();
+                segments.add(segment, u64::from(geometry.room()));
+                segments.fill(segment);
+            }
+            let mut garbage = 0;
+            while segments.take(Class::User).is_some() {
+                garbage += 1;
+            }
+            assert!((least..least + 50).contains(&garbage), "{garbage}");
         }
-        let mut garbage = 0;
-        while segments.take(Class::User).is_some() {
-            garbage += 1;
-        }
-        assert!((100..140).contains(&garbage), "{garbage}");
     }
 }

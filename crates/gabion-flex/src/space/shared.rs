@@ -22,9 +22,9 @@ pub(crate) struct Buffer {
     pub(crate) written: u32,
 }
 
-/// The state that every read looks at. Readers hold it for the whole of a read, so that no segment
-/// is used again while they read it; the writer holds it alone while it changes memory, never
-/// while it writes or syncs.
+/// The state that every read looks at, behind a [`Gate`](crate::Gate). Readers hold it while they
+/// look up what they need, the writer holds it alone while it changes memory: neither of them while
+/// it waits for a medium (see [`reading`](super::reading)).
 #[derive(Debug)]
 pub(crate) struct Shared {
     pub(crate) tree: FlexTree,
@@ -80,6 +80,38 @@ impl Shared {
             generation,
             table: table.map_or_else(OnceLock::new, |table| OnceLock::from(Arc::new(table))),
         };
+    }
+
+    /// Says that a free segment will not have what it had.
+    pub(crate) fn forget(&mut self, segment: u32) {
+        if let Some(slot) = self.tables.get_mut(segment as usize) {
+            *slot = Slot::default();
+        }
+    }
+
+    /// Bytes of a segment that are in its buffer.
+    pub(crate) fn buffered(&self, segment: u32, within: u32, len: usize) -> Option<&[u8]> {
+        let open = self.buffers.iter().flatten();
+        let mut open = open.filter(|open| open.segment == segment);
+        let from = within as usize;
+        open.next()?.bytes.get(from..from + len)
+    }
+
+    /// The use in which a segment is, and its table if that is in memory. A segment that is free
+    /// or was never used is in use 0, which no other is.
+    pub(crate) fn known_table(&self, segment: u32) -> (u32, Option<Arc<SumTable>>) {
+        self.tables.get(segment as usize).map_or((0, None), |slot| {
+            (slot.generation, slot.table.get().cloned())
+        })
+    }
+
+    /// Keeps a table that was read from a footer, unless the segment is in another use by now.
+    pub(crate) fn keep_table(&self, segment: u32, table: &Arc<SumTable>) {
+        if let Some(slot) = self.tables.get(segment as usize)
+            && slot.generation == table.generation
+        {
+            slot.table.get_or_init(|| Arc::clone(table));
+        }
     }
 
     /// The table of a segment that is not open, read from its footer if need be.

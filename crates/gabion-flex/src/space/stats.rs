@@ -82,7 +82,7 @@ fn memory_bytes(writer: &Writer, shared: &Shared) -> u64 {
 impl Inner {
     pub(super) fn memory_bytes(&self) -> u64 {
         let writer = self.writer.lock();
-        memory_bytes(&writer, &self.shared.read())
+        memory_bytes(&writer, &self.shared.share())
     }
 
     pub(super) fn room(&self) -> u64 {
@@ -93,7 +93,7 @@ impl Inner {
 
     pub(super) fn stats(&self) -> SpaceStats {
         let writer = self.writer.lock();
-        let shared = self.shared.read();
+        let shared = self.shared.share();
         SpaceStats {
             len: shared.tree.len(),
             live_bytes: writer.segments.live(),

@@ -228,7 +228,7 @@ impl Inner {
     /// Appends, and returns where the first byte is.
     pub(crate) fn append(&self, data: &[u8]) -> Result<u64> {
         self.write(|session| {
-            let offset = session.space.shared.read().tree.len();
+            let offset = session.space.shared.share().tree.len();
             session.apply(&[Edit::Insert { offset, data }], || ())?;
             Ok(offset)
         })
@@ -237,7 +237,7 @@ impl Inner {
     /// Cuts the space, or lengthens it with a hole.
     pub(crate) fn set_len(&self, len: u64) -> Result<()> {
         self.write(|session| {
-            let now = session.space.shared.read().tree.len();
+            let now = session.space.shared.share().tree.len();
             let edit = if len < now {
                 Edit::Collapse {
                     offset: len,
@@ -256,7 +256,7 @@ impl Inner {
 
 impl Session<'_> {
     fn apply<G>(&mut self, edits: &[Edit<'_>], lock: impl FnOnce() -> G) -> Result<G> {
-        let mut len = self.space.shared.read().tree.len();
+        let mut len = self.space.shared.share().tree.len();
         let mut wanted = 0;
         for edit in edits {
             len = edit.len_after(len)?;
@@ -266,7 +266,7 @@ impl Session<'_> {
         let placed = self.place_all(edits)?;
         let writer = &mut *self.writer;
         let held = lock();
-        let mut shared = self.space.shared.write();
+        let mut shared = self.space.shared.alone();
         let mut target = Target {
             tree: &mut shared.tree,
             segments: &mut writer.segments,
@@ -317,7 +317,7 @@ impl Session<'_> {
     /// at placed addresses.
     pub(crate) fn remap(&mut self, moves: &[(u64, Placed)]) {
         let writer = &mut *self.writer;
-        let mut shared = self.space.shared.write();
+        let mut shared = self.space.shared.alone();
         let mut target = Target {
             tree: &mut shared.tree,
             segments: &mut writer.segments,
@@ -333,7 +333,7 @@ impl Session<'_> {
     pub(crate) fn read_extent(&self, extent: &Extent) -> Result<Vec<u8>> {
         let len = usize::try_from(extent.len).unwrap_or(usize::MAX);
         let mut bytes = vec![0; len];
-        let shared = self.space.shared.read();
+        let shared = self.space.shared.share();
         shared.read(&self.space.sums, &self.space.data, extent, &mut bytes)?;
         Ok(bytes)
     }

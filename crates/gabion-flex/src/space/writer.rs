@@ -137,7 +137,7 @@ impl Session<'_> {
         let mut rest = data;
         while !rest.is_empty() {
             self.open_buffer(class)?;
-            let mut shared = self.space.shared.write();
+            let mut shared = self.space.shared.alone();
             let Some(buffer) = shared.buffer_mut(class) else {
                 continue;
             };
@@ -167,7 +167,7 @@ impl Session<'_> {
         let filled = self
             .space
             .shared
-            .read()
+            .share()
             .buffer(class)
             .map(|buffer| buffer.bytes.len());
         match filled {
@@ -179,7 +179,7 @@ impl Session<'_> {
         let mut bytes = std::mem::take(&mut self.writer.spare);
         bytes.clear();
         bytes.reserve_exact(room);
-        let mut shared = self.space.shared.write();
+        let mut shared = self.space.shared.alone();
         shared.set_table(segment, generation, None);
         *shared.buffer_mut(class) = Some(Buffer {
             segment,
@@ -216,7 +216,7 @@ impl Session<'_> {
     pub(crate) fn write_out(&mut self, class: Class) -> Result<()> {
         let sums = self.space.sums;
         let block_bytes = sums.geometry.block_bytes();
-        let shared = self.space.shared.read();
+        let shared = self.space.shared.share();
         let Some(buffer) = shared.buffer(class) else {
             return Ok(());
         };
@@ -246,7 +246,7 @@ impl Session<'_> {
                 .collect(),
         };
         drop(shared);
-        if let Some(buffer) = self.space.shared.write().buffer_mut(class) {
+        if let Some(buffer) = self.space.shared.alone().buffer_mut(class) {
             buffer.sums.truncate(first as usize);
             buffer.sums.extend_from_slice(&record.sums);
             buffer.written = filled;
@@ -259,7 +259,7 @@ impl Session<'_> {
     fn seal(&mut self, class: Class) -> Result<()> {
         self.write_out(class)?;
         let sums = self.space.sums;
-        let Some((segment, table)) = self.space.shared.read().buffer(class).map(|buffer| {
+        let Some((segment, table)) = self.space.shared.share().buffer(class).map(|buffer| {
             let table = SumTable {
                 generation: buffer.generation,
                 written: buffer.written,
@@ -275,7 +275,7 @@ impl Session<'_> {
         self.writer
             .data
             .write_at(offset, &footer, Purpose::Metadata)?;
-        let mut shared = self.space.shared.write();
+        let mut shared = self.space.shared.alone();
         shared.set_table(segment, table.generation, Some(table));
         let buffer = shared.buffer_mut(class).take();
         drop(shared);

@@ -20,4 +20,5 @@ mod handle;
 mod limits;
 mod marks;
 mod model;
+mod reads;
 mod support;
