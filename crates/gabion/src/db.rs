@@ -166,7 +166,7 @@ impl Db {
         &self.default.store
     }
 
-    fn handle(&self) -> &Handle {
+    pub(crate) fn handle(&self) -> &Handle {
         &self.default.store.engine
     }
 

@@ -57,6 +57,7 @@ mod snapshot;
 mod stats;
 mod stripe;
 mod types;
+mod waits;
 
 pub use batch::WriteBatch;
 pub use capabilities::{Capabilities, Engine};
@@ -64,6 +65,7 @@ pub use clock::Clock;
 pub use db::{DEFAULT_KEYSPACE, Db, Keyspace};
 pub use engine::{CheckReport, Problem, RepairReport, check, check_disk, repair, repair_disk};
 pub use error::{Error, Result};
+pub use gabion_flex::ReaderWaits;
 pub use iter::{Cursor, Iter, Pairs};
 pub use options::{
     Compression, DEFAULT_BACKGROUND_THREADS, DEFAULT_BLOCK_BYTES, DEFAULT_BUCKET_BYTES,

@@ -331,13 +331,18 @@ pub struct Options {
     /// How long old versions and deleted keys stay in tables at most, if no snapshot needs them:
     /// then the part of the store that holds them is compacted, even if nobody writes. Counts from
     /// the open for what was in the log only. At least a second; [`Duration::MAX`] for no limit.
-    /// Default: [`DEFAULT_GARBAGE_AGE_MAX`].
+    /// Only [`Engine::Wip`] knows ages: [`Engine::Flex`] removes what is overwritten when it
+    /// merges, but the bytes stay on the medium until their segment is emptied, which only the
+    /// amount of garbage decides. Default: [`DEFAULT_GARBAGE_AGE_MAX`].
     pub garbage_age_max: Duration,
     /// Cap on the space amplification: the bytes of all tables over the bytes that they would have
     /// without old versions and deleted keys, which is estimated, rather too low. Writers are
     /// slowed down before it is reached, and wait at it as long as there is garbage that no
     /// snapshot needs; the log, and the outputs of compactions that have not ended, are not in it.
-    /// At least 1.25; infinite for none. Default: [`DEFAULT_SPACE_AMPLIFICATION_MAX`].
+    /// [`Engine::Flex`] has segments in place of tables. It collects garbage when they have as much
+    /// as the cap allows, or a quarter of their bytes if that is less: so a cap above 1.33 changes
+    /// nothing. Some segments that it keeps in reserve come on top. At least 1.25; infinite for
+    /// none. Default: [`DEFAULT_SPACE_AMPLIFICATION_MAX`].
     pub space_amplification_max: f64,
 
     /// Size in bytes of the file of a new store whose engine is

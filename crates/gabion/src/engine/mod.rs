@@ -25,6 +25,7 @@ mod write;
 use std::ops::Bound;
 use std::sync::Arc;
 
+use gabion_flex::ReaderWaits;
 use gabion_media::Disk;
 
 use crate::capabilities::Engine;
@@ -314,6 +315,14 @@ impl Handle {
 
     pub(crate) fn stats(&self) -> Stats {
         each!(self, engine => engine.stats())
+    }
+
+    /// `None` for an engine that does not measure it.
+    pub(crate) fn reader_waits(&self) -> Option<ReaderWaits> {
+        match self {
+            Handle::Flex(engine) => Some(engine.reader_waits()),
+            Handle::Wip(_) | Handle::Scmkv(_) => None,
+        }
     }
 
     pub(crate) fn compact_range(

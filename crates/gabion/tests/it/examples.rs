@@ -42,6 +42,21 @@ fn every_example_runs_twice_and_says_what_it_did() {
     }
 }
 
+#[test]
+fn the_waits_of_readers_are_told() {
+    let dir = tempfile::tempdir().unwrap();
+    for threads in ["0", "2"] {
+        let output = Command::new(example("reader_waits"))
+            .arg(dir.path().join(threads))
+            .args(["30000", "1", threads])
+            .output()
+            .unwrap();
+        let text = String::from_utf8(output.stdout).unwrap();
+        let told = text.contains("gets beside") && text.contains("readers could be kept out");
+        assert!(output.status.success() && told, "{text}");
+    }
+}
+
 /// Small, the example is quick; its own size is ten million items.
 #[test]
 fn a_table_in_a_file_is_there_after_a_restart() {

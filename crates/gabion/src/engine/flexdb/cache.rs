@@ -8,7 +8,9 @@
 //!
 //! # Invariant
 //! - C1. The bytes of the forms are at most what the options allow and the rest of the store
-//!   leaves, whenever nobody is filling and [`Cache::shrink`] was called since the rest grew.
+//!   leaves, whenever nobody is filling or moving the hand and [`Cache::shrink`] was called since
+//!   the rest grew. Readers move the hand a little way at a time, so the forms that they put in may
+//!   take more by one for every [`REACH`] leaves until the hand has come round.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
@@ -22,6 +24,9 @@ use crate::memory::Memory;
 
 /// An interval is not cached when it takes more than this part of the cache.
 const LARGEST_PART: u64 = 8;
+
+/// Leaves that the hand passes at most for a form that a reader puts in: some 50 us.
+const REACH: usize = 64;
 
 /// The bytes of all decoded forms, which every index counts together.
 #[derive(Clone, Debug, Default)]
@@ -114,17 +119,39 @@ impl Cache {
         self.takes(interval) && self.bytes() + interval.memory_bytes() <= self.room()
     }
 
-    /// Takes out forms until the others keep to the budget. The caller holds no lock of an index.
+    /// Takes out forms until the others keep to the budget. Who finds somebody else at it waits for
+    /// nothing: that one goes on until it is done. The caller holds no lock of an index.
     pub(super) fn shrink(&self) {
-        let room = self.room();
-        if self.bytes() <= room {
-            return;
+        while self.bytes() > self.room() {
+            let hand = self.hand.try_lock();
+            if !hand.is_some_and(|mut hand| self.move_hand(&mut hand, usize::MAX)) {
+                return;
+            }
         }
-        let mut hand = self.hand.lock();
+    }
+
+    /// As [`Cache::shrink`], for a reader that has put a form in: takes out no more than it finds
+    /// within reach of the hand.
+    pub(super) fn shrink_some(&self) {
+        if self.bytes() > self.room()
+            && let Some(mut hand) = self.hand.try_lock()
+        {
+            self.move_hand(&mut hand, REACH);
+        }
+    }
+
+    /// Moves the hand by so many leaves at most, until the forms keep to the budget; says whether
+    /// they do.
+    fn move_hand(&self, hand: &mut Hand, leaves_max: usize) -> bool {
+        let room = self.room();
         // Twice round at most, after the round that has begun: the first time may only find that
         // all were read.
-        let mut rounds = 3;
-        while self.bytes() > room && rounds > 0 {
+        let (mut rounds, mut leaves) = (3, 0);
+        while self.bytes() > room {
+            if rounds == 0 || leaves == leaves_max {
+                return false;
+            }
+            leaves += 1;
             let Hand {
                 indexes,
                 index,
@@ -143,6 +170,7 @@ impl Cache {
                 rounds -= 1;
             }
         }
+        true
     }
 
     /// Bytes of the cached intervals.
@@ -191,8 +219,9 @@ mod tests {
     fn fill(cache: &Cache, index: &Index, number: usize) {
         let share = index.share();
         let (place, _) = index.locate(Seek::At(&key(number)));
-        index.fill(&place, &interval(b"0123456"));
+        let version = place.leaf.version();
         drop(share);
+        index.fill(&place, version, &interval(b"0123456"));
         cache.shrink();
     }
 
@@ -216,5 +245,19 @@ mod tests {
         let _others = memory.hold_table(70 * one);
         cache.shrink();
         assert!(cache.bytes() <= 30 * one && cache.bytes() > 0);
+        // A reader does a part of it, and none where somebody else does.
+        let _more = memory.hold_table(20 * one);
+        let before = cache.bytes();
+        let hand = cache.hand.lock();
+        cache.shrink_some();
+        cache.shrink();
+        assert_eq!(cache.bytes(), before);
+        drop(hand);
+        let mut calls = 0;
+        while cache.bytes() > 10 * one {
+            cache.shrink_some();
+            calls += 1;
+        }
+        assert!((1..100).contains(&calls), "{calls}");
     }
 }

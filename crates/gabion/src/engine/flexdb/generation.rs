@@ -38,8 +38,8 @@ use crate::types::{Kind, SEQ_MAX, Seq};
 /// Memory that a version takes beside its key and value, roughly.
 const VERSION_BYTES: u64 = 48;
 
-/// Images that are taken over under one lock of those that have them.
-const ABSORBED_MAX: usize = 256;
+/// Images that are read under one lock, at most: some 30 us.
+const IMAGES_MAX: usize = 256;
 
 /// What a generation says about a key.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -83,6 +83,16 @@ impl Images {
         !self.any.load(Ordering::Acquire)
     }
 
+    /// The next images of a range, as many as are read under one lock. They only become more.
+    fn some(&self, from: Bound<&[u8]>, upper: Option<&[u8]>) -> Vec<(Vec<u8>, Option<Slice>)> {
+        let upper = upper.map_or(Bound::Unbounded, Bound::Excluded);
+        let images = self.by_key.read();
+        let range = images.range::<[u8], _>((from, upper)).take(IMAGES_MAX);
+        range
+            .map(|(key, value)| (key.clone(), value.clone()))
+            .collect()
+    }
+
     /// Notes the images of a newer generation; returns the bytes that they take more. Readers get
     /// their turn after some keys.
     fn absorb(&self, newer: &Images) -> u64 {
@@ -90,13 +100,7 @@ impl Images {
         let mut last: Option<Vec<u8>> = None;
         loop {
             let from = last.as_deref().map_or(Bound::Unbounded, Bound::Excluded);
-            let images = newer.by_key.read();
-            let range = images.range::<[u8], _>((from, Bound::Unbounded));
-            let part: Vec<_> = range
-                .take(ABSORBED_MAX)
-                .map(|(key, value)| (key.clone(), value.clone()))
-                .collect();
-            drop(images);
+            let part = newer.some(from, None);
             for (key, value) in &part {
                 bytes += self.note(key, value.clone());
             }
@@ -184,12 +188,17 @@ impl Layer {
         if self.images.is_empty() || upper.is_some_and(|upper| upper <= lower) {
             return Vec::new();
         }
-        let upper = upper.map_or(Bound::Unbounded, Bound::Excluded);
-        let images = self.images.by_key.read();
-        let range = images.range::<[u8], _>((Bound::Included(lower), upper));
-        range
-            .map(|(key, value)| (key.clone(), value.clone()))
-            .collect()
+        let mut list: Vec<(Vec<u8>, Option<Slice>)> = Vec::new();
+        loop {
+            let last = list.last().map(|(key, _)| Bound::Excluded(&key[..]));
+            let from = last.unwrap_or(Bound::Included(lower));
+            let part = self.images.some(from, upper);
+            let is_last = part.len() < IMAGES_MAX;
+            list.extend(part);
+            if is_last {
+                return list;
+            }
+        }
     }
 }
 

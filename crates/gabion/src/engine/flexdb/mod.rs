@@ -87,6 +87,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use arc_swap::ArcSwap;
+use gabion_flex::ReaderWaits;
 use gabion_media::{DirLock, Disk};
 use parking_lot::Mutex;
 
@@ -257,12 +258,23 @@ impl Flex {
         error
     }
 
-    /// Replaces the view.
+    /// Replaces the view. What goes with the old one, which may be much, goes without the lock.
     fn change_view(&self, change: impl FnOnce(&mut View)) {
-        let _lock = self.view_lock.lock();
+        let lock = self.view_lock.lock();
         let mut view = View::clone(&self.view.load());
         change(&mut view);
-        self.view.store(Arc::new(view));
+        let old = self.view.swap(Arc::new(view));
+        drop(lock);
+        drop(old);
+    }
+
+    /// For how long readers of what is not cached could be kept out.
+    pub(crate) fn reader_waits(&self) -> ReaderWaits {
+        let mut waits = ReaderWaits::default();
+        for keyspace in self.keyspaces.load().iter() {
+            waits.add(&keyspace.partition.reader_waits());
+        }
+        waits
     }
 }
 

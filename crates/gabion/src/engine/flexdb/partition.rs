@@ -3,9 +3,10 @@
 //! # Idea
 //! The space holds the pairs one behind the other and nothing else. The index says where each
 //! interval lies, and has the decoded form of those that are cached; who finds one there waits for
-//! nothing. Others hold the index's lock while they look up an interval and read it from the space.
-//! A change, interval by interval, holds it alone for as long as the trees of both change, which
-//! takes microseconds; the data is written before.
+//! nothing. Others hold the index's lock while they look up where in the space an interval lies,
+//! and where on the medium that is; the medium is read without it. A change, interval by interval,
+//! holds it alone for as long as the trees of both change, which takes microseconds; the data is
+//! written before.
 //!
 //! # Invariants
 //! - P1. The intervals of the index cover the space; each holds the pairs of its keys.
@@ -24,9 +25,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use gabion_flex::{DurablePoint, Edit, FlexSpace, Round};
+use gabion_flex::{Alone, DurablePoint, Edit, FlexSpace, ReaderWaits, Round};
 use gabion_media::Disk;
-use parking_lot::RwLockWriteGuard;
 
 use super::cache::Cache;
 use super::index::{Index, New, Place, Seek};
@@ -82,6 +82,15 @@ pub(super) struct Held {
     pub(super) interval: Arc<Interval>,
 }
 
+/// An interval as it was read.
+struct Encoded {
+    place: Place,
+    /// The [version](super::index::Leaf::version) of the leaf at that time.
+    version: u32,
+    offset: u64,
+    bytes: Arc<[u8]>,
+}
+
 /// For whom an interval is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Reader {
@@ -90,6 +99,9 @@ pub(super) enum Reader {
     /// A merge, which reads all that it changes: that is cached where nothing has to go for it.
     Merge,
 }
+
+/// How often the medium is read without the lock before it is held to read.
+const TRIES_MAX: usize = 3;
 
 /// Where pairs begin, and their keys.
 type Anchors = Vec<(u64, Vec<u8>)>;
@@ -102,6 +114,15 @@ pub(super) struct Change {
     pub(super) value: Option<Slice>,
 }
 
+/// Parts of 32 of a space that may be garbage, for the cap on the space amplification: rounded
+/// down, and not more than a space has by itself.
+fn garbage_parts(space_amplification_max: f64) -> u32 {
+    let garbage = |parts: u32| f64::from(parts) / 32.0;
+    let is_below = |parts: &u32| space_amplification_max * (1.0 - garbage(*parts)) >= 1.0;
+    let mut parts = (1..=gabion_flex::DEFAULT_GARBAGE_PARTS).rev();
+    parts.find(is_below).unwrap_or(1)
+}
+
 /// Options of a space that suit the store's. A small store has small segments.
 fn space_options(options: &Options) -> gabion_flex::Options {
     let wanted = (options.memtable_budget_bytes / 8).next_power_of_two();
@@ -112,6 +133,8 @@ fn space_options(options: &Options) -> gabion_flex::Options {
         .segment_bytes(segment)
         .block_bytes((segment / 8).min(gabion_flex::DEFAULT_BLOCK_BYTES))
         .log_bytes(log)
+        .garbage_parts(garbage_parts(options.space_amplification_max))
+        .measure_waits(true)
 }
 
 impl Partition {
@@ -205,6 +228,13 @@ impl Partition {
         Ok(moved)
     }
 
+    /// For how long changes could keep out readers of what is not cached.
+    pub(super) fn reader_waits(&self) -> ReaderWaits {
+        let mut waits = self.index.reader_waits();
+        waits.add(&self.space.reader_waits());
+        waits
+    }
+
     /// Gives the files up: what is not cached cannot be read any more.
     pub(super) fn close(&self) {
         // ORDER: Release pairs with the Acquire in `load`.
@@ -248,7 +278,10 @@ impl Partition {
                 return Ok(held);
             }
             if let Some(held) = self.load(seek, reader)? {
-                self.cache.shrink();
+                match reader {
+                    Reader::User => self.cache.shrink_some(),
+                    Reader::Merge => self.cache.shrink(),
+                }
                 return Ok(held);
             }
         }
@@ -275,23 +308,64 @@ impl Partition {
         Some(Held { place, interval })
     }
 
-    /// Reads an interval; `None` when it was too large, and is cut now.
-    fn load(&self, seek: Seek<'_>, reader: Reader) -> Result<Option<Held>> {
-        let share = self.index.share();
-        let (place, offset) = self.index.locate(seek);
-        let len = usize::try_from(place.len());
-        let len = len.map_err(|_| self.corrupt(offset, "an interval is too long"))?;
-        let mut bytes: Arc<[u8]> = std::iter::repeat_n(0, len).collect();
-        let buffer = Arc::get_mut(&mut bytes).unwrap_or_default();
-        let read = self.space.read_at(offset, buffer)?;
+    /// Reads the bytes of an interval, all as they are at one moment.
+    fn read(&self, seek: Seek<'_>) -> Result<Encoded> {
+        let mut bytes: Arc<[u8]> = Arc::default();
+        let mut tries = 0;
+        let (place, version, offset, read) = loop {
+            // Memory is made before the lock is taken. Only a hint: the interval may change.
+            self.make_room(&mut bytes, self.index.find(seek).len())?;
+            let share = self.index.share();
+            let (place, offset) = self.index.locate(seek);
+            let version = place.leaf.version();
+            self.make_room(&mut bytes, place.len())?;
+            let buffer = Arc::get_mut(&mut bytes).unwrap_or_default();
+            let read = if tries < TRIES_MAX {
+                let reading = self.space.begin_read(offset, buffer);
+                drop(share);
+                reading.finish()?
+            } else {
+                // Collections were quicker several times: now the changes of this space wait.
+                Some(self.space.read_at(offset, buffer)?)
+            };
+            if let Some(read) = read {
+                break (place, version, offset, read);
+            }
+            tries += 1;
+        };
         self.cache.count(false);
         // ORDER: Acquire pairs with the Release in `close`: what was read before is of this store.
         if self.closed.load(Ordering::Acquire) {
             return Err(Error::Closed);
         }
-        if read != len {
+        if read != bytes.len() {
             return Err(self.corrupt(offset, "the space ends within an interval"));
         }
+        Ok(Encoded {
+            place,
+            version,
+            offset,
+            bytes,
+        })
+    }
+
+    /// Lets a buffer that nobody else has be of this length.
+    fn make_room(&self, bytes: &mut Arc<[u8]>, len: u64) -> Result<()> {
+        let len = usize::try_from(len).map_err(|_| self.corrupt(0, "an interval is too long"))?;
+        if bytes.len() != len {
+            *bytes = std::iter::repeat_n(0, len).collect();
+        }
+        Ok(())
+    }
+
+    /// Reads an interval; `None` when it was too large, and is cut now.
+    fn load(&self, seek: Seek<'_>, reader: Reader) -> Result<Option<Held>> {
+        let Encoded {
+            place,
+            version,
+            offset,
+            bytes,
+        } = self.read(seek)?;
         let pairs = parse(&bytes)
             .map_err(|malformed| self.corrupt(offset + malformed.at as u64, malformed.what))?;
         let key_of = |pair: &Pair| pair.key_in(&bytes);
@@ -303,8 +377,7 @@ impl Partition {
             return Err(self.corrupt(offset, "an interval has keys of another one"));
         }
         let Some(interval) = Interval::new(Arc::clone(&bytes), &pairs, 0) else {
-            drop(share);
-            self.cut(&place, &bytes, &pairs);
+            self.cut(&place, version, &bytes, &pairs);
             return Ok(None);
         };
         let caches = match reader {
@@ -313,19 +386,21 @@ impl Partition {
         };
         let interval = Arc::new(interval);
         if caches {
-            self.index.fill(&place, &interval);
+            self.index.fill(&place, version, &interval);
         }
         Ok(Some(Held { place, interval }))
     }
 
     /// Cuts an interval that a recovery left too large.
-    fn cut(&self, place: &Place, bytes: &[u8], pairs: &[Pair]) {
+    fn cut(&self, place: &Place, version: u32, bytes: &[u8], pairs: &[Pair]) {
         let new = self.intervals_of(place.lower(), bytes, pairs, false);
         let mut alone = self.index.alone();
-        // Somebody else may have been quicker.
-        let (now, _) = self.index.locate(Seek::At(place.lower()));
-        if (now.lower(), now.upper()) == (place.lower(), place.upper()) {
-            self.index.replace(&mut alone, place.lower(), 1, new);
+        // Somebody else may have been quicker, or have removed the pairs.
+        let is_same = self.index.is_as_it_was(place, version);
+        let is_large = is_same && self.index.replace(&mut alone, place.lower(), 1, new);
+        drop(alone);
+        if is_large {
+            self.index.cut_branch(place.lower());
         }
     }
 
@@ -377,18 +452,21 @@ impl Partition {
             },
             || self.index.alone(),
         )?;
-        self.index.replace(&mut alone, place.lower(), 1, new);
+        let is_large = self.index.replace(&mut alone, place.lower(), 1, new);
         if let Some(last) = last.filter(|_| plan.pairs.len() < PAIRS_MAX / 4) {
             self.join_with_next(&mut alone, &last);
         }
         drop(alone);
+        if is_large {
+            self.index.cut_branch(place.lower());
+        }
         self.cache.shrink();
         Ok(written)
     }
 
     /// Joins an interval of few pairs with the one beside it. Both together are less than what is
     /// cut.
-    fn join_with_next(&self, alone: &mut RwLockWriteGuard<'_, ()>, lower: &[u8]) {
+    fn join_with_next(&self, alone: &mut Alone<'_, ()>, lower: &[u8]) {
         let place = self.index.find(Seek::At(lower));
         let Some(next) = place.next() else {
             return;
@@ -659,5 +737,17 @@ impl Plan {
             }
         }
         edits
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn garbage_is_what_the_cap_leaves() {
+        for (cap, parts) in [(1.25, 6), (1.3, 7), (1.34, 8), (2.0, 8), (f64::INFINITY, 8)] {
+            assert_eq!(garbage_parts(cap), parts, "{cap}");
+        }
     }
 }

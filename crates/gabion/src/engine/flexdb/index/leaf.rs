@@ -3,8 +3,9 @@
 //! # Invariants
 //! - L1. Which intervals a leaf has never changes: another leaf takes its place. The length and the
 //!   cached form of an interval change in place, under the index's lock held alone.
-//! - L2. Forms are put in by those who hold the lock at all and taken out by the hand of the cache,
-//!   which holds it, too; so a form that is put in is of the interval as it is.
+//! - L2. Forms are put in by those who hold the lock at all and have seen that the leaf is of the
+//!   version which they read, and taken out by the hand of the cache, which holds the lock, too; so
+//!   a form that is put in is of the interval as it is.
 //! - L3. A bit of `full` is set from before a form is put in until after it was taken out.
 
 use std::sync::Arc;
@@ -38,6 +39,8 @@ pub(in super::super) struct Leaf {
     used: AtomicU32,
     /// Which forms are there.
     full: AtomicU32,
+    /// Counts the changes of content.
+    version: AtomicU32,
     /// Where the next leaf begins.
     upper: Option<Box<[u8]>>,
 }
@@ -59,6 +62,7 @@ impl Leaf {
             lens: std::array::from_fn(|at| items.get(at).map_or(0, |item| item.len).into()),
             used: AtomicU32::new(0),
             full: AtomicU32::new(full),
+            version: AtomicU32::new(0),
             upper: upper.map(Into::into),
         }
     }
@@ -84,6 +88,13 @@ impl Leaf {
     /// The first key behind the leaf.
     pub(super) fn end(&self) -> Option<&[u8]> {
         self.upper.as_deref()
+    }
+
+    /// A number that is another one after each change of an interval's content. The caller holds
+    /// the lock.
+    pub(in super::super) fn version(&self) -> u32 {
+        // ORDER: Relaxed; the lock of the index orders changes and those who ask.
+        self.version.load(Ordering::Relaxed)
     }
 
     /// Bytes of an interval in the space.
@@ -137,6 +148,7 @@ impl Leaf {
     ) -> (u64, Option<Arc<Interval>>) {
         let bit = 1 << at;
         // ORDER: Relaxed (all); the lock orders them.
+        self.version.fetch_add(1, Ordering::Relaxed);
         match interval.is_some() {
             true => self.full.fetch_or(bit, Ordering::Relaxed),
             false => self.full.fetch_and(!bit, Ordering::Relaxed),

@@ -13,10 +13,18 @@
 //! finds a cached form takes no lock, and may find one that has just been replaced, which is as
 //! good: what a merge changes is known to readers from elsewhere until it has ended.
 //!
+//! # How long the lock is held alone
+//! For the change of one interval, and at most for a new leaf and a new copy of a branch's node. A
+//! branch that became too large is cut afterwards, and branches that became small are joined some
+//! at a time: another top, which takes time in proportion to the branches, is made before the lock
+//! is taken, and under it gets only its lengths. So all of these take some 100 us or less, and 1 ns
+//! more for each branch, which is for some 10,000 pairs.
+//!
 //! # Invariants
 //! - I1. The first interval begins with the empty key and is always there; intervals follow each
 //!   other without gaps, in keys as in offsets.
-//! - I2. A leaf ends where the next one begins. A branch begins where its first leaf does. Where a
+//! - I2. A leaf ends where the next one begins. A branch begins where its first leaf does, and has
+//!   one leaf at least. Where a
 //!   leaf begins, one goes on to begin until `prune`: so committers can share the index by leaves.
 //!   That joins small neighbours.
 //! - I3. The lengths of nodes and of the top are the sums of those below, whenever nobody holds the
@@ -27,11 +35,13 @@ mod keys;
 mod leaf;
 mod sums;
 
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use arc_swap::ArcSwap;
-use parking_lot::{RwLock, RwLockReadGuard, RwLockWriteGuard};
+use gabion_flex::{Alone, Gate, ReaderWaits};
+use parking_lot::RwLockReadGuard;
 
 use self::keys::Keys;
 use self::leaf::{Item, LEAF_MAX};
@@ -41,8 +51,17 @@ use super::interval::Interval;
 
 pub(super) use self::leaf::Leaf;
 
-/// Most leaves of a branch.
+/// Most leaves of a branch, but for the moment until it is cut.
 const LEAVES_MAX: usize = 64;
+
+/// Most leaves of a branch whatever else happens.
+const LEAVES_LIMIT: usize = 2 * LEAVES_MAX;
+
+/// Leaves that are removed or joined under one lock, at most: some 50 us.
+const TIDIED_MAX: usize = 16;
+
+/// Branches that are joined under one lock, at most: some 100 us.
+const BRANCHES_JOINED_MAX: usize = 16;
 
 /// Whether a node of so many children and its neighbour become one: the smaller one is a quarter
 /// full or less, and both together leave a quarter for what comes.
@@ -154,7 +173,7 @@ impl<'p> Path<'p> {
 pub(super) struct Index {
     top: ArcSwap<Top>,
     /// Held by those who read the space where the index says, and alone by those who change both.
-    lock: RwLock<()>,
+    lock: Gate<()>,
     /// Memory of leaves.
     memory: AtomicUsize,
     /// Whether there may be leaves without a pair, or with few intervals.
@@ -200,6 +219,76 @@ impl Top {
     }
 }
 
+/// Another top, for which all was made that can be made before the lock is taken.
+struct Draft<'t> {
+    top: &'t Top,
+    keys: Keys<Vec<u64>>,
+    branches: Vec<Arc<Branch>>,
+}
+
+impl<'t> Draft<'t> {
+    fn new(top: &'t Top, keys: Keys<Vec<u64>>) -> Draft<'t> {
+        Draft {
+            branches: top.branches.clone(),
+            top,
+            keys,
+        }
+    }
+
+    /// The top in which other branches, with these children, stand in place of some ranges, which
+    /// are ascending. The lengths are those of now.
+    fn finish(mut self, changes: Vec<(Range<usize>, Vec<Vec<Child>>)>) -> Arc<Top> {
+        let lens = 0..self.branches.len();
+        let mut lens: Vec<u64> = lens.map(|at| self.top.lens.get(at)).collect();
+        for (range, children) in changes.into_iter().rev() {
+            let new = children.into_iter().map(branch_of);
+            let (branches, new_lens): (Vec<_>, Vec<_>) = new.unzip();
+            self.branches.splice(range.clone(), branches);
+            lens.splice(range, new_lens);
+        }
+        debug_assert_eq!(self.keys.len(), self.branches.len());
+        Arc::new(Top {
+            keys: self.keys,
+            lens: Sums::new(lens.into_iter()),
+            branches: self.branches,
+        })
+    }
+}
+
+/// Whether a leaf has no pair.
+fn is_empty(leaf: &Leaf) -> bool {
+    leaf.count() == 1 && leaf.len(0) == 0
+}
+
+/// Ranges of branches, two or more in each, that are to be joined: some, not always all.
+fn small_branches(top: &Top) -> Vec<Range<usize>> {
+    let mut groups: Vec<Range<usize>> = Vec::new();
+    let (mut begin, mut joins) = (0, 0);
+    let mut sum = 0;
+    for (at, branch) in top.branches.iter().enumerate() {
+        let node = branch.node.load();
+        // One that has no pair goes to any neighbour.
+        let size = match &node.leaves[..] {
+            [only] if is_empty(only) => 0,
+            leaves => leaves.len(),
+        };
+        if at > begin && (size == 0 || sum == 0 || is_joined(sum, size, LEAVES_MAX)) {
+            sum += size;
+            joins += 1;
+            match groups.last_mut() {
+                Some(last) if last.start == begin => last.end = at + 1,
+                _ => groups.push(begin..at + 1),
+            }
+            if joins == BRANCHES_JOINED_MAX {
+                break;
+            }
+        } else {
+            (begin, sum) = (at, size);
+        }
+    }
+    groups
+}
+
 /// Cuts a list into parts of about the same size, of at most `max` each.
 fn in_parts<T>(mut list: Vec<T>, max: usize) -> Vec<Vec<T>> {
     let parts = list.len().div_ceil(max).max(1);
@@ -215,12 +304,14 @@ fn in_parts<T>(mut list: Vec<T>, max: usize) -> Vec<Vec<T>> {
 /// Branches of these leaves.
 fn branches_of(children: Vec<Child>, most: usize) -> Vec<(Arc<Branch>, u64)> {
     let parts = in_parts(children, most).into_iter();
-    let branch = |part: Vec<Child>| {
-        let len = part.iter().map(|(_, len)| len).sum();
-        let node = ArcSwap::from_pointee(Node::new(part));
-        (Arc::new(Branch { node }), len)
-    };
-    parts.map(branch).collect()
+    parts.map(branch_of).collect()
+}
+
+/// The branch of these leaves, and their bytes.
+fn branch_of(children: Vec<Child>) -> (Arc<Branch>, u64) {
+    let len = children.iter().map(|(_, len)| len).sum();
+    let node = ArcSwap::from_pointee(Node::new(children));
+    (Arc::new(Branch { node }), len)
 }
 
 /// Leaves of these intervals, up to `upper`.
@@ -255,7 +346,7 @@ impl Index {
         let memory: usize = leaves.iter().map(|(leaf, _)| leaf.memory_bytes()).sum();
         Index {
             top: ArcSwap::from_pointee(Top::new(branches_of(leaves, LEAVES_MAX * 3 / 4))),
-            lock: RwLock::new(()),
+            lock: Gate::new((), true),
             memory: AtomicUsize::new(memory),
             has_small: AtomicBool::new(false),
             cached,
@@ -270,12 +361,17 @@ impl Index {
 
     /// Keeps those out who change the space.
     pub(super) fn share(&self) -> RwLockReadGuard<'_, ()> {
-        self.lock.read()
+        self.lock.share()
     }
 
     /// Keeps those out who read the space or change it.
-    pub(super) fn alone(&self) -> RwLockWriteGuard<'_, ()> {
-        self.lock.write()
+    pub(super) fn alone(&self) -> Alone<'_, ()> {
+        self.lock.alone()
+    }
+
+    /// For how long those could be kept out who read the space.
+    pub(super) fn reader_waits(&self) -> ReaderWaits {
+        self.lock.waits()
     }
 
     #[inline]
@@ -326,10 +422,20 @@ impl Index {
         })
     }
 
-    /// Puts the form of an interval, which the caller has found and read under the lock that it
-    /// still holds, into its place.
-    pub(super) fn fill(&self, place: &Place, interval: &Arc<Interval>) {
-        if place.leaf.fill(place.at, interval) {
+    /// Whether the leaf of a place is in the index and of this version. This is so as long as the
+    /// caller holds the lock.
+    pub(super) fn is_as_it_was(&self, place: &Place, version: u32) -> bool {
+        place.leaf.version() == version
+            && self.with_path(Seek::At(place.lower()), |path| {
+                Arc::ptr_eq(path.leaf(), &place.leaf)
+            })
+    }
+
+    /// Puts the form of an interval, which was read when its leaf was of this version, into its
+    /// place, if it is still that of the interval.
+    pub(super) fn fill(&self, place: &Place, version: u32, interval: &Arc<Interval>) {
+        let _share = self.share();
+        if self.is_as_it_was(place, version) && place.leaf.fill(place.at, interval) {
             self.cached.add(interval.memory_bytes());
         }
     }
@@ -346,22 +452,25 @@ impl Index {
 
     /// Puts intervals in place of `count` intervals of one leaf from that on which begins with
     /// `lower`. The first new one begins with `lower`, too; without any, the keys go to a neighbour
-    /// in the leaf, if there is one.
+    /// in the leaf, if there is one. Says whether the branch is to be [cut](Index::cut_branch).
     pub(super) fn replace(
         &self,
-        alone: &mut RwLockWriteGuard<'_, ()>,
+        alone: &mut Alone<'_, ()>,
         lower: &[u8],
         count: usize,
         new: Vec<New>,
-    ) {
+    ) -> bool {
         self.with_path(Seek::At(lower), |path| {
             debug_assert_eq!(path.leaf().lower(path.at), lower);
             match <[New; 1]>::try_from(new) {
-                Ok([new]) if count == 1 => self.change(path, new),
+                Ok([new]) if count == 1 => {
+                    self.change(path, new);
+                    false
+                }
                 Ok([new]) => self.put_in_place(alone, path, count, &[new]),
                 Err(new) => self.put_in_place(alone, path, count, &new),
             }
-        });
+        })
     }
 
     /// Gives an interval other content.
@@ -377,11 +486,11 @@ impl Index {
     /// Puts leaves with other intervals in place of one.
     fn put_in_place(
         &self,
-        _alone: &mut RwLockWriteGuard<'_, ()>,
+        _alone: &mut Alone<'_, ()>,
         path: &Path<'_>,
         count: usize,
         new: &[New],
-    ) {
+    ) -> bool {
         let old = path.leaf();
         let (from, to) = (path.at, path.at + count);
         let mut items = old.items();
@@ -425,7 +534,7 @@ impl Index {
         self.count_memory(&leaves, old);
         let mut children = path.node.children();
         children.splice(path.leaf..=path.leaf, leaves);
-        self.put_children(path.top, path.branch, children, old);
+        self.put_children(path.top, path.branch, children)
     }
 
     /// Where the leaves begin that cut the index into so many parts, of about the same size: less
@@ -445,48 +554,73 @@ impl Index {
         borders.into_iter().map(lower).collect()
     }
 
-    /// Removes leaves that have no pair and joins small neighbours, a branch at a time. Nobody
-    /// changes the space meanwhile.
+    /// Removes leaves that have no pair and joins small neighbours, some at a time. Nobody changes
+    /// the space meanwhile, but readers may cut intervals.
     pub(super) fn prune(&self) {
         // ORDER: Relaxed; who changes the index calls it, too.
         if !self.has_small.swap(false, Ordering::Relaxed) {
             return;
         }
-        let branches = self.top.load().branches.len();
-        for branch in (0..branches).rev() {
-            if !self.top.load().branches[branch].node.load().is_sparse() {
-                continue;
+        self.prune_branches();
+        let mut joined = false;
+        while self.join_branches() {
+            joined = true;
+        }
+        if joined {
+            self.prune_branches();
+        }
+    }
+
+    fn prune_branches(&self) {
+        let mut at = Some(Vec::new());
+        while let Some(key) = at {
+            at = self.prune_branch(&key);
+        }
+    }
+
+    /// Removes and joins some leaves of the branch of a key; returns the key to go on with.
+    fn prune_branch(&self, key: &[u8]) -> Option<Vec<u8>> {
+        let top = self.top.load_full();
+        let branch = top.keys.find(Seek::At(key));
+        let end = (branch + 1 < top.branches.len()).then(|| top.keys.get(branch + 1).to_vec());
+        if !top.branches[branch].node.load().is_sparse() {
+            return end;
+        }
+        let _alone = self.alone();
+        let top = self.top.load();
+        let branch = top.keys.find(Seek::At(key));
+        let mut children = top.branches[branch].node.load().children();
+        let before = children.len();
+        self.remove_empty(&mut children);
+        self.join_leaves(&mut children, before.saturating_sub(TIDIED_MAX));
+        if children.len() == before {
+            return end;
+        }
+        let more = children.len() + TIDIED_MAX <= before;
+        self.put_children(&top, branch, children);
+        if more { Some(key.to_vec()) } else { end }
+    }
+
+    /// Removes some leaves that have no pair, but not the last one.
+    fn remove_empty(&self, children: &mut Vec<Child>) {
+        let least = children.len().saturating_sub(TIDIED_MAX).max(1);
+        for at in (0..children.len()).rev() {
+            if children.len() == least {
+                return;
             }
-            let _alone = self.alone();
-            let top = self.top.load();
-            let node = top.branches[branch].node.load();
-            let mut children = node.children();
-            let mut gone = None;
-            for (at, leaf) in node.leaves.iter().enumerate().rev() {
-                let is_last = children.len() == 1 && top.branches.len() == 1;
-                let is_empty = leaf.count() == 1 && leaf.len(0) == 0;
-                if is_last || !is_empty {
-                    continue;
-                }
+            if is_empty(&children[at].0) {
                 // It may have taken over the keys of others.
                 let (leaf, _) = children.remove(at);
                 self.count_memory(&[], &leaf);
-                self.hand_over(&mut children, at, &leaf);
-                gone = Some(leaf);
-            }
-            self.join_leaves(&mut children);
-            let gone = gone.as_ref().or(node.leaves.last());
-            if let Some(gone) = gone.filter(|_| children.len() < node.leaves.len()) {
-                self.put_children(&top, branch, children, gone);
+                self.hand_over(children, at, &leaf);
             }
         }
-        self.join_branches();
     }
 
-    /// Joins small leaves of a branch.
-    fn join_leaves(&self, children: &mut Vec<Child>) {
+    /// Joins small leaves of a branch as long as there are more than so many.
+    fn join_leaves(&self, children: &mut Vec<Child>, least: usize) {
         let mut at = 1;
-        while at < children.len() {
+        while at < children.len() && children.len() > least {
             let (left, left_len) = &children[at - 1];
             let (right, right_len) = &children[at];
             if !is_joined(left.count(), right.count(), LEAF_MAX) {
@@ -502,26 +636,66 @@ impl Index {
         }
     }
 
-    /// Joins small branches.
-    fn join_branches(&self) {
-        let _alone = self.alone();
-        let top = self.top.load();
-        let mut branches: Vec<(Arc<Branch>, u64)> = Vec::with_capacity(top.branches.len());
-        for (branch, len) in top.branches() {
-            let size = |own: &Branch| own.node.load().leaves.len();
-            match branches.last_mut() {
-                Some((last, sum)) if is_joined(size(last), size(&branch), LEAVES_MAX) => {
-                    let mut children = last.node.load().children();
-                    children.extend(branch.node.load().children());
-                    let node = ArcSwap::from_pointee(Node::new(children));
-                    *last = Arc::new(Branch { node });
-                    *sum += len;
-                }
-                _ => branches.push((branch, len)),
+    /// Cuts the branch of a key in two if it is too large. The caller does not hold the lock.
+    pub(super) fn cut_branch(&self, key: &[u8]) {
+        loop {
+            let top = self.top.load_full();
+            let branch = top.keys.find(Seek::At(key));
+            let node = top.branches[branch].node.load_full();
+            if node.leaves.len() <= LEAVES_MAX {
+                return;
+            }
+            let border = node.leaves[node.leaves.len() / 2].lower(0);
+            let (front, back) = (0..=branch, branch + 1..top.branches.len());
+            let key_of = |at: usize| top.keys.get(at);
+            let keys = front.map(key_of).chain([border]).chain(back.map(key_of));
+            let draft = Draft::new(&top, Keys::new(keys));
+            let cut = |children: &mut Vec<Child>| {
+                let at = children.partition_point(|(leaf, _)| leaf.lower(0) < border);
+                let right = children.split_off(at);
+                let is_border = right
+                    .first()
+                    .is_some_and(|(leaf, _)| leaf.lower(0) == border);
+                (is_border && !children.is_empty()).then_some(right)
+            };
+            let _alone = self.alone();
+            if !Arc::ptr_eq(&self.top.load(), &top) {
+                continue;
+            }
+            let mut children = top.branches[branch].node.load().children();
+            if let Some(right) = cut(&mut children) {
+                self.top
+                    .store(draft.finish(vec![(branch..branch + 1, vec![children, right])]));
+                return;
             }
         }
-        if branches.len() < top.branches.len() {
-            self.top.store(Arc::new(Top::new(branches)));
+    }
+
+    /// Joins some small branches; says whether there were any.
+    fn join_branches(&self) -> bool {
+        loop {
+            let top = self.top.load_full();
+            let groups = small_branches(&top);
+            if groups.is_empty() {
+                return false;
+            }
+            let begins = |at: &usize| !groups.iter().any(|own| own.start < *at && *at < own.end);
+            let left: Vec<usize> = (0..top.branches.len()).filter(begins).collect();
+            let draft = Draft::new(&top, Keys::new(left.iter().map(|at| top.keys.get(*at))));
+            let _alone = self.alone();
+            if !Arc::ptr_eq(&self.top.load(), &top) {
+                continue;
+            }
+            let joined = |group: Range<usize>| {
+                let nodes = top.branches[group.clone()].iter();
+                let children = nodes.flat_map(|own| own.node.load().children());
+                let mut children: Vec<Child> = children.collect();
+                self.remove_empty(&mut children);
+                (group, vec![children])
+            };
+            self.top
+                .store(draft.finish(groups.into_iter().map(joined).collect()));
+            return true;
         }
     }
 
@@ -547,33 +721,22 @@ impl Index {
         self.count_memory(std::slice::from_ref(neighbour), &old);
     }
 
-    /// Gives a branch other leaves, or puts others in its place. Without leaves it goes, and a
-    /// neighbour takes over the keys of the last leaf that it had.
-    fn put_children(&self, top: &Top, branch: usize, children: Vec<Child>, gone: &Leaf) {
-        if (1..=LEAVES_MAX).contains(&children.len()) {
+    /// Gives a branch other leaves, at least one; says whether it is too large now.
+    fn put_children(&self, top: &Top, branch: usize, children: Vec<Child>) -> bool {
+        let count = children.len();
+        if count <= LEAVES_LIMIT {
             let len: u64 = children.iter().map(|(_, len)| len).sum();
             top.lens.add(branch, len.wrapping_sub(top.lens.get(branch)));
             top.branches[branch]
                 .node
                 .store(Arc::new(Node::new(children)));
-            return;
+            return count > LEAVES_MAX;
         }
+        // Only if many cut intervals at the same time.
         let mut branches = top.branches();
-        if children.is_empty() {
-            branches.remove(branch);
-            let neighbour = branch.min(branches.len() - 1);
-            let mut children = branches[neighbour].0.node.load().children();
-            let at = if neighbour == branch {
-                0
-            } else {
-                children.len()
-            };
-            self.hand_over(&mut children, at, gone);
-            branches.splice(neighbour..=neighbour, branches_of(children, LEAVES_MAX));
-        } else {
-            branches.splice(branch..=branch, branches_of(children, LEAVES_MAX));
-        }
+        branches.splice(branch..=branch, branches_of(children, LEAVES_MAX));
         self.top.store(Arc::new(Top::new(branches)));
+        false
     }
 
     fn count_memory(&self, new: &[Child], old: &Leaf) {

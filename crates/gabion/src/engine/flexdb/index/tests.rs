@@ -80,7 +80,11 @@ fn replace(index: &Index, twin: &mut Twin, from: usize, count: usize, list: Twin
     let intervals = list.iter().map(|(key, len)| new(key, *len)).collect();
     let place = index.find(Seek::At(&lower));
     let count = count.min(place.leaf.count() - place.at);
-    index.replace(&mut index.alone(), &lower, count, intervals);
+    let is_large = index.replace(&mut index.alone(), &lower, count, intervals);
+    // Mostly at once, sometimes only after the next ones.
+    if is_large && !twin.len().is_multiple_of(3) {
+        index.cut_branch(&lower);
+    }
     let (is_empty, is_first) = (list.is_empty(), place.at == 0);
     let is_whole = is_first && count == place.leaf.count();
     twin.splice(from..from + count, list);
@@ -178,10 +182,11 @@ fn forms_stay_with_their_intervals_and_are_counted() {
     let index = index(&twin);
     let bytes = form(&keys[0]).memory_bytes();
     for key in &keys {
-        let _share = index.share();
-        let (place, _) = index.locate(Seek::At(key));
-        index.fill(&place, &form(key));
-        index.fill(&place, &form(b"another"));
+        let place = index.find(Seek::At(key));
+        let version = place.leaf.version();
+        index.fill(&place, version + 1, &form(b"what was read before a change"));
+        index.fill(&place, version, &form(key));
+        index.fill(&place, version, &form(b"another"));
     }
     assert_eq!(index.cached.get(), bytes * 400);
     // Every third interval is cut in two, every fifth one joined with the next one.
@@ -192,7 +197,10 @@ fn forms_stay_with_their_intervals_and_are_counted() {
                 interval: Some(form(key)),
                 ..new(key, 2)
             });
+            let place = index.find(Seek::At(key));
             index.replace(&mut index.alone(), key, 1, list.into());
+            // The leaf is not the index's any more.
+            index.fill(&place, place.leaf.version(), &form(key));
         }
     }
     assert_eq!(
