@@ -64,6 +64,12 @@ impl Image {
         false
     }
 
+    /// Whether an entry with this hash can be added.
+    fn has_room(&self, hash: u64) -> bool {
+        #[expect(clippy::cast_possible_truncation, reason = "an index into the image")]
+        Path::new(self.place, hash).any(|index| self.metas[index as usize].is_path_end())
+    }
+
     /// The array as it goes to the medium.
     fn finish(mut self) -> Vec<u8> {
         let buckets = self.bytes.chunks_exact_mut(size_of::<Bucket>());
@@ -127,7 +133,7 @@ impl<K: Item + ?Sized, V: Item + ?Sized> TurboHash<K, V> {
         if shard.place().count() == 0 {
             count = count.max(self.first_count);
         }
-        match self.build(shard, hash, count) {
+        match self.build(shard, hash, count, Some(hash)) {
             Ok(()) => Ok(true),
             Err(_) if !is_full => Ok(false),
             Err(error) => Err(error),
@@ -151,13 +157,21 @@ impl<K: Item + ?Sized, V: Item + ?Sized> TurboHash<K, V> {
         let count = suitable_count(live).max(self.first_count);
         if count < shard.place().count() {
             // A shard that stays large is as good as before.
-            let _ = self.build(shard, hash, count);
+            let _ = self.build(shard, hash, count, None);
         }
     }
 
-    /// Builds a locked shard anew with `count` buckets, or more if the entries need them.
-    pub(super) fn build(&self, shard: &mut Locked<'_>, hash: u64, count: u64) -> Result<()> {
-        let (image, count, live) = self.image(shard.place(), count)?;
+    /// Builds a locked shard anew with `count` buckets, or more if the entries need them or one
+    /// more, the `newcomer` with that hash, does: keys may crowd at a place of an array whose load
+    /// is low.
+    pub(super) fn build(
+        &self,
+        shard: &mut Locked<'_>,
+        hash: u64,
+        count: u64,
+        newcomer: Option<u64>,
+    ) -> Result<()> {
+        let (image, count, live) = self.image(shard.place(), count, newcomer)?;
         if count == 0 {
             return self.switch(shard, hash, None);
         }
@@ -168,11 +182,18 @@ impl<K: Item + ?Sized, V: Item + ?Sized> TurboHash<K, V> {
         self.switch(shard, hash, Some((array, count, counts)))
     }
 
-    /// The entries at `place` as an array of at least `count` buckets.
-    fn image(&self, place: Place, mut count: u64) -> Result<(Vec<u8>, u64, u64)> {
+    /// The entries at `place` as an array of at least `count` buckets with room for a newcomer.
+    fn image(
+        &self,
+        place: Place,
+        mut count: u64,
+        newcomer: Option<u64>,
+    ) -> Result<(Vec<u8>, u64, u64)> {
         loop {
             let mut image = Image::new(count).ok_or(Error::ShardLimit)?;
-            if let Some(live) = self.fill(&mut image, place) {
+            if let Some(live) = self.fill(&mut image, place)
+                && newcomer.is_none_or(|hash| image.has_room(hash))
+            {
                 return Ok((image.finish(), count, live));
             }
             if count >= BUCKETS_MAX {

@@ -94,7 +94,7 @@ impl<K: Item + ?Sized, V: Item + ?Sized> TurboHash<K, V> {
             let Counts { live, deleted } = locked.counts().unwrap_or_default();
             let count = super::build::suitable_count(live);
             if deleted != 0 || count < locked.place().count() {
-                self.build(&mut locked, self.hash_in(index), count)?;
+                self.build(&mut locked, self.hash_in(index), count, None)?;
             }
         }
         Ok(())

@@ -5,6 +5,8 @@ use std::collections::BTreeMap;
 use gabion_media::pmem::{Pool, PoolOptions};
 use proptest::prelude::*;
 
+use super::layout::Place;
+use super::probe::Path;
 use super::{Options, TurboHash};
 use crate::suite::{Keys, interleaved};
 use crate::{Error, Item};
@@ -247,6 +249,24 @@ fn a_table_works_far_past_its_plan() {
     assert_eq!(table.fetch_add(&20_000, 5).expect("space"), None);
     assert_eq!(table.get(&20_000).expect("sound"), Some(5));
     check(&table);
+}
+
+/// Keys whose homes are neighbours fill their path when the rest of the array is empty.
+#[test]
+fn keys_that_crowd_at_one_place_make_their_shard_grow() {
+    let table: TurboHash<u64, u64> = table(&small());
+    let place = Place::new(0, 64, 0).expect("a place");
+    let is_near = |hash: u64| {
+        let home = Path::new(place, hash).next();
+        table.shard_index(hash) == 0 && home == Some(20)
+    };
+    let crowd = (0..).filter(|key| is_near(u64::hash_of_slot(*key, &table.seed)));
+    for (count, key) in crowd.enumerate().take(600) {
+        let added = table.put(&key, &(key * 3));
+        assert!(added.is_ok_and(|new| new), "key {count} of the crowd");
+    }
+    check(&table);
+    assert_eq!(table.len(), 600);
 }
 
 /// Deletes give the space back by themselves.
