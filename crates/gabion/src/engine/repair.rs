@@ -7,6 +7,7 @@ use serde::Serialize;
 
 use super::check::{Problem, engine_of_store, existing};
 use super::{flexdb, scmkv, wip};
+use crate::log::Op;
 use crate::new_dir::fill_new_dir;
 use crate::{Engine, Error, Result};
 
@@ -26,6 +27,26 @@ impl RepairReport {
     /// Adds a part that is lost, of `file` unless the error names another one.
     pub(crate) fn lose(&mut self, error: &Error, file: &Path) {
         self.problems.push(Problem::of(error, file));
+    }
+
+    /// Replays a log in `dir` by `replay` as far as it can be read, and writes its operations by
+    /// `write`. What cannot be read is lost; what cannot be written is an error.
+    pub(crate) fn replay<T>(
+        &mut self,
+        dir: &Path,
+        replay: impl FnOnce(&mut dyn FnMut(Op<'_>) -> Result<()>) -> Result<T>,
+        mut write: impl FnMut(Op<'_>) -> Result<()>,
+    ) -> Result<()> {
+        let mut failed = Ok(());
+        let replayed = replay(&mut |operation| {
+            self.log_operations += 1;
+            write(operation).inspect_err(|error| failed = Err(error.clone()))
+        });
+        failed?;
+        if let Err(error) = replayed {
+            self.lose(&error, dir);
+        }
+        Ok(())
     }
 
     /// As [`RepairReport::lose`], of a place in a file.

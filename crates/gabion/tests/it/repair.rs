@@ -177,6 +177,32 @@ fn reads_that_fail_cost_no_more_than_what_they_read() {
 }
 
 #[test]
+fn a_full_new_disk_is_an_error_and_no_loss() {
+    for engine in engines_on_disks() {
+        // With a log that is replayed.
+        let specimen = Specimen::new(engine, false);
+        let source = specimen.with(&[]);
+        let repair = |target: &SimDisk| {
+            gabion::repair_disk(&Disk::simulated(&source), &Disk::simulated(target))
+        };
+        let target = SimDisk::new();
+        repair(&target).unwrap();
+        let operations = target.ops();
+        let mut refused = 0;
+        for op in (0..operations).step_by(3) {
+            let _context = Context(|| format!("{engine}: no space from operation {op} on"));
+            let target = SimDisk::new();
+            target.inject(Fault::forever(op, FaultKind::NoSpace));
+            match repair(&target) {
+                Err(_) => refused += 1,
+                Ok(report) => assert!(report.problems.is_empty(), "{:?}", report.problems),
+            }
+        }
+        assert!(refused > 0, "{engine}: {operations} operations");
+    }
+}
+
+#[test]
 fn the_directory_of_a_repair_is_new_and_the_store_stays() {
     let dir = tempfile::tempdir().unwrap();
     let path = |name: &str| dir.path().join(name);

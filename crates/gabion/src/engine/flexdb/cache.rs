@@ -25,7 +25,7 @@ use crate::memory::Memory;
 /// An interval is not cached when it takes more than this part of the cache.
 const LARGEST_PART: u64 = 8;
 
-/// Leaves that the hand passes at most for a form that a reader puts in: some 50 us.
+/// Leaves that the hand passes at most for a form that a reader puts in: 50 us by estimate.
 const REACH: usize = 64;
 
 /// The bytes of all decoded forms, which every index counts together.

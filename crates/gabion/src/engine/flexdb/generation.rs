@@ -38,7 +38,7 @@ use crate::types::{Kind, SEQ_MAX, Seq};
 /// Memory that a version takes beside its key and value, roughly.
 const VERSION_BYTES: u64 = 48;
 
-/// Images that are read under one lock, at most: some 30 us.
+/// Images that are read under one lock, at most: 30 us by estimate.
 const IMAGES_MAX: usize = 256;
 
 /// What a generation says about a key.

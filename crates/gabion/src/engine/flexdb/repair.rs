@@ -14,7 +14,7 @@ use super::interval::{PAIR_HEAD_BYTES_MAX, pair_head};
 use super::layout::{Root, RootKeyspace, space_prefix};
 use super::{Flex, Keyspace, Write};
 use crate::engine::{KEY_BYTES_MAX, RepairReport, VALUE_BYTES_MAX};
-use crate::log::replay_operations;
+use crate::log::{Op, replay_operations};
 use crate::names::LOCK;
 use crate::types::Kind;
 use crate::{Engine, Options, Result};
@@ -25,26 +25,36 @@ pub(crate) fn repair(disk: &Disk, target: &Disk) -> Result<RepairReport> {
     let mut report = RepairReport::default();
     let root = Root::read(disk)?;
     let copy = Flex::open(target.clone(), Options::default().engine(Engine::Flex))?;
+    let saved = save(disk, &root, &copy, &mut report);
+    let closed = copy.close();
+    saved.and(closed).map(|()| report)
+}
+
+/// Writes what can be read of all spaces and of the log.
+fn save(disk: &Disk, root: &Root, copy: &Flex, report: &mut RepairReport) -> Result<()> {
     let mut keyspaces = Vec::new();
     for (id, known) in (0..).zip(&root.keyspaces) {
         let keyspace = copy.create_keyspace(&known.name)?;
         let space = disk.part(&space_prefix(id));
-        save_space(&space, known, &copy, &keyspace, &mut report)?;
+        save_space(&space, known, copy, &keyspace, report)?;
         keyspaces.push(keyspace);
     }
-    let (mut operations, sealed) = (0, &root.sealed);
-    let replayed = replay_operations(disk, root.log_tail, sealed, keyspaces.len(), |_, op| {
-        operations += 1;
-        let keyspace = &*keyspaces[op.keyspace as usize];
-        put(&copy, keyspace, op.kind, op.key, op.value)
-    });
-    report.log_operations = operations;
-    if let Err(error) = replayed {
-        copy.health.check_writable()?;
-        report.lose(&error, disk.path());
-    }
-    copy.close()?;
-    Ok(report)
+    let (tail, count) = (root.log_tail, keyspaces.len());
+    let log = |apply: &mut dyn FnMut(Op<'_>) -> Result<()>| {
+        replay_operations(disk, tail, &root.sealed, count, |_, operation| {
+            apply(operation)
+        })
+    };
+    report.replay(disk.path(), log, |operation| {
+        let keyspace = &*keyspaces[operation.keyspace as usize];
+        put(
+            copy,
+            keyspace,
+            operation.kind,
+            operation.key,
+            operation.value,
+        )
+    })
 }
 
 fn put(copy: &Flex, keyspace: &Keyspace, kind: Kind, key: &[u8], value: &[u8]) -> Result<()> {

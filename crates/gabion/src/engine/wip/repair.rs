@@ -69,31 +69,25 @@ pub(crate) fn repair(disk: &Disk, target: &Disk) -> Result<RepairReport> {
         .values()
         .filter_map(|name| engine.keyspaces.find(name))
         .collect();
-    let mut operations = 0;
-    let replayed = replay_operations(disk, tail, &sealed, ids.len(), |_, operation| {
-        operations += 1;
-        for write in flushed.missing(&operation) {
-            let keyspace = &*ids[operation.keyspace as usize];
-            let (key, value) = (write.key, write.value);
-            let kind = operation.kind;
-            let bytes = (key.len() + value.len()) as u64;
+    let log = |apply: &mut dyn FnMut(Op<'_>) -> Result<()>| {
+        replay_operations(disk, tail, &sealed, ids.len(), |_, operation| {
+            apply(operation)
+        })
+    };
+    let replayed = report.replay(disk.path(), log, |operation| {
+        for Part { key, value } in flushed.missing(&operation) {
             let write = Write::Single {
-                keyspace,
-                kind,
+                keyspace: &*ids[operation.keyspace as usize],
+                kind: operation.kind,
                 key,
                 value,
             };
-            engine.write(write, bytes, false)?;
+            engine.write(write, (key.len() + value.len()) as u64, false)?;
         }
         Ok(())
     });
-    report.log_operations = operations;
-    if let Err(error) = replayed {
-        engine.health.check_writable()?;
-        report.lose(&error, disk.path());
-    }
-    engine.close()?;
-    Ok(report)
+    let closed = engine.close();
+    replayed.and(closed).map(|()| report)
 }
 
 /// Checks a table, and that it is the one that the manifest describes.

@@ -17,7 +17,7 @@
 //! For the change of one interval, and at most for a new leaf and a new copy of a branch's node. A
 //! branch that became too large is cut afterwards, and branches that became small are joined some
 //! at a time: another top, which takes time in proportion to the branches, is made before the lock
-//! is taken, and under it gets only its lengths. So all of these take some 100 us or less, and 1 ns
+//! is taken, and under it gets only its lengths. So each takes an estimated 100 us, and 1 ns
 //! more for each branch, which is for some 10,000 pairs.
 //!
 //! # Invariants
@@ -57,10 +57,10 @@ const LEAVES_MAX: usize = 64;
 /// Most leaves of a branch whatever else happens.
 const LEAVES_LIMIT: usize = 2 * LEAVES_MAX;
 
-/// Leaves that are removed or joined under one lock, at most: some 50 us.
+/// Leaves that are removed or joined under one lock, at most: 50 us by estimate.
 const TIDIED_MAX: usize = 16;
 
-/// Branches that are joined under one lock, at most: some 100 us.
+/// Branches that are joined under one lock, at most: 100 us by estimate.
 const BRANCHES_JOINED_MAX: usize = 16;
 
 /// Whether a node of so many children and its neighbour become one: the smaller one is a quarter
