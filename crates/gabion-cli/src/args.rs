@@ -375,15 +375,10 @@ pub(crate) struct CompactArguments {
     pub(crate) json: bool,
 }
 
-/// Save what can be read of a damaged store into a new one.
-///
-/// The damaged store stays as it is. Prints each part that is lost, with file and offset: there is
-/// no second copy of it. Where the newest value of a key is lost, an older one may be found in the
-/// new store, also one that was deleted; a checkpoint or another copy of the store is better, if
-/// there is one.
+/// A store, and the directory for another one that is made from it.
 #[derive(Args, Debug)]
-pub(crate) struct RepairArguments {
-    /// Directory of the damaged store.
+pub(crate) struct TwoStoresArguments {
+    /// Directory of the store.
     #[arg(long, value_name = "DIR")]
     pub(crate) db: PathBuf,
     /// Directory for the new store; it must not exist. It is there as a whole or not at all.
@@ -394,6 +389,18 @@ pub(crate) struct RepairArguments {
     pub(crate) json: bool,
 }
 
+/// Save what can be read of a damaged store into a new one.
+///
+/// The damaged store stays as it is. Prints each part that is lost, with file and offset: there is
+/// no second copy of it. Where the newest value of a key is lost, an older one may be found in the
+/// new store, also one that was deleted; a checkpoint or another copy of the store is better, if
+/// there is one.
+#[derive(Args, Debug)]
+pub(crate) struct RepairArguments {
+    #[command(flatten)]
+    pub(crate) stores: TwoStoresArguments,
+}
+
 /// Write a store as it is now to another directory, as a store of its own.
 ///
 /// On the same file system a checkpoint of a WipDB store shares the tables with the store, which
@@ -401,15 +408,8 @@ pub(crate) struct RepairArguments {
 /// the day on which the drive fails must lie on another drive.
 #[derive(Args, Debug)]
 pub(crate) struct CheckpointArguments {
-    /// Directory of the store.
-    #[arg(long, value_name = "DIR")]
-    pub(crate) db: PathBuf,
-    /// The new directory; it must not exist. It is there as a whole or not at all.
-    #[arg(value_name = "NEW")]
-    pub(crate) to: PathBuf,
-    /// Print JSON.
-    #[arg(long)]
-    pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) stores: TwoStoresArguments,
 }
 
 /// Measure a store under standard workloads.

@@ -49,8 +49,10 @@ fn run(command: &Command) -> Result<(), Failure> {
         Command::Stats(arguments) => commands::stats::run(arguments, &mut output)?,
         Command::Check(arguments) => commands::check::run(arguments, &mut output)?,
         Command::Compact(arguments) => commands::compact::run(arguments, &mut output)?,
-        Command::Repair(arguments) => commands::repair::run(arguments, &mut output)?,
-        Command::Checkpoint(arguments) => commands::checkpoint::run(arguments, &mut output)?,
+        Command::Repair(arguments) => commands::repair::run(&arguments.stores, &mut output)?,
+        Command::Checkpoint(arguments) => {
+            commands::checkpoint::run(&arguments.stores, &mut output)?
+        }
         Command::Bench(arguments) => commands::bench::run(arguments, &mut output)?,
         Command::Lab(arguments) => commands::lab::run(arguments, &mut output)?,
         Command::Space(arguments) => commands::space::run(arguments, &mut output)?,

@@ -4,13 +4,13 @@ use gabion::Options;
 use gabion_lab::text::bytes_text;
 use serde_json::json;
 
-use crate::args::CheckpointArguments;
+use crate::args::TwoStoresArguments;
 use crate::failure::Failure;
 use crate::output::Output;
 use crate::store;
 
 /// Writes the checkpoint and says where it is and how large its files are.
-pub(crate) fn run(arguments: &CheckpointArguments, output: &mut Output) -> Result<(), Failure> {
+pub(crate) fn run(arguments: &TwoStoresArguments, output: &mut Output) -> Result<(), Failure> {
     let db = store::open_existing(&arguments.db, Options::default())?;
     db.checkpoint(&arguments.to)?;
     db.close()?;

@@ -4,13 +4,13 @@ use gabion_lab::text::count_text;
 use serde_json::json;
 
 use super::check::print_problems;
-use crate::args::RepairArguments;
+use crate::args::TwoStoresArguments;
 use crate::failure::Failure;
 use crate::output::Output;
 use crate::store;
 
 /// Repairs a store and says what was saved and what is lost.
-pub(crate) fn run(arguments: &RepairArguments, output: &mut Output) -> Result<(), Failure> {
+pub(crate) fn run(arguments: &TwoStoresArguments, output: &mut Output) -> Result<(), Failure> {
     store::require(&arguments.db)?;
     let report = gabion::repair(&arguments.db, &arguments.to)?;
     if arguments.json {

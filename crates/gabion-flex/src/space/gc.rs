@@ -21,7 +21,7 @@ use crate::{Error, Extent, Result};
 /// Extents that are moved under one lock of the readers: some 100 us.
 const MOVES_MAX: usize = 64;
 
-/// Neighbouring extents that one takes the place of under one lock of the readers: some 50 us.
+/// Neighbours that one extent replaces under one lock of the readers: 50 us by estimate.
 const JOINED_MAX: usize = 512;
 
 /// A small round of collection, for who has idle time: see

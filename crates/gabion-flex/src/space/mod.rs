@@ -43,7 +43,7 @@
 //! where their bytes are; writers run one at a time. A read waits for no other read's medium, and
 //! for none of the writer's. The writer keeps reads out, for one of these at a time, while
 //!
-//! | it | bounded by | some |
+//! | it | bounded by | estimated |
 //! |---|---|---|
 //! | changes the tree by a group of edits | the edits, and the leaves that go | 1 us each |
 //! | copies data into a buffer | 128 KiB | 20 us |

@@ -1,10 +1,9 @@
 //! CCEH in special situations.
 
-use std::sync::LazyLock;
-
 use gabion_media::pmem::{PAtomicU64, Pool, PoolOptions};
 
 use super::Cceh;
+use crate::extendible::uneven::uneven_key;
 use crate::suite::words::{check, fill_the_pool, grow_by_threads};
 use crate::suite::{Keys, crash, interleaved};
 use crate::{Error, Index, Plan, Seed};
@@ -135,22 +134,6 @@ fn what_is_no_table_is_refused() {
 fn a_reader_that_answers_before_the_answer_is_durable_is_caught() {
     let keys = Keys::words(&super::REGISTERED).expect("words are keys");
     interleaved::catch_readers(keys, |file| file.ends_with("cceh/read.rs"));
-}
-
-/// Keys of which every other one has a hash that begins with the same six bits: they make the
-/// directory large while other segments are still shallow, so that their entries fill many lines.
-fn uneven_key(number: u64) -> u64 {
-    static KEYS: LazyLock<Vec<u64>> = LazyLock::new(|| {
-        let seed = Seed::new(7);
-        let mut alike = (0..).filter(|key| seed.hash_u64(*key) >> 58 == 0x2a);
-        let mut others = 1 << 40..;
-        let mut key = |number| match number % 2 {
-            0 => alike.next(),
-            _ => others.next(),
-        };
-        (0..1000).filter_map(&mut key).collect()
-    });
-    KEYS[usize::try_from(number).expect("a number of a history")]
 }
 
 #[test]

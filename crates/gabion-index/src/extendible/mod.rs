@@ -21,6 +21,8 @@
 
 mod recovery;
 mod split;
+#[cfg(test)]
+pub(crate) mod uneven;
 
 use std::ops::{Deref, Range};
 use std::sync::atomic::{AtomicU64, Ordering};
