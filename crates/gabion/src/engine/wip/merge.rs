@@ -10,6 +10,7 @@
 //! # Invariants
 //! - I1: `heads` holds the sources that stand on an entry inside the bucket's range, ordered by key
 //!   in the merge's direction; equal keys newest first going forward and oldest first backward.
+//!   While a stretch is out, the head of its source is the first all the same.
 //! - I2: every key in `heads` has at least `common` bytes, the bucket's own.
 //! - I3: a source stands on no entry that a range delete hides from the merge's reader, as far as
 //!   the source is older than the delete as a whole; it is sought past such ranges.
@@ -205,15 +206,19 @@ impl Merge {
         self.advance_head(0)
     }
 
-    /// What the first source has at hand from the current entry on, below `upper`, if it can lend
-    /// it. Only going forward.
+    /// What one source has at hand from its entry on, below `upper`, if it can lend it: the oldest
+    /// run, which mostly is the largest, or the first source when that run is at its end. Only going
+    /// forward.
     ///
-    /// While the stretch is out, the first source stands where it began, and the other sources go
-    /// on by [`Merge::rival`] and [`Merge::advance_rival`]; then the merge must
-    /// [`Merge::leave`] the stretch.
-    pub(crate) fn stretch(&self, upper: Option<&[u8]>) -> Option<Stretch> {
+    /// While the stretch is out, its source is the first of the heads, whatever comes before its
+    /// entries, and stands where the stretch began. The other sources go on by [`Merge::rival`] and
+    /// [`Merge::advance_rival`]; then the merge must [`Merge::leave`] the stretch.
+    pub(crate) fn stretch(&mut self, upper: Option<&[u8]>) -> Option<Stretch> {
         debug_assert!(self.forward);
-        let head = self.heads.first()?;
+        let oldest = self.sources.len().wrapping_sub(1);
+        let place = self.heads.iter().position(|head| head.source == oldest);
+        let place = place.unwrap_or(0);
+        let head = self.heads.get(place)?;
         let Clipped { source, clip, .. } = &self.sources[head.source];
         let bucket_upper = self.bucket.upper().filter(|_| *clip);
         let mut upper = upper;
@@ -226,6 +231,7 @@ impl Merge {
             upper = upper.into_iter().chain(next).min();
         }
         let mut stretch = source.stretch([bucket_upper, upper])?;
+        self.heads[..=place].rotate_right(1);
         stretch.extend(self.rival().map(Source::key));
         Some(stretch)
     }

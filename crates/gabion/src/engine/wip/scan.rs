@@ -11,8 +11,7 @@
 //!   what it returned, so the two ends meet without returning a key twice.
 //! - I2: an end's merge, if there is one, is positioned on the next entry that this end must look
 //!   at, or on the front's current pair (`at` says where that is), and covers a bucket that holds
-//!   the end's bound. While there is a stretch, the first source of the front's merge stands where
-//!   the stretch began.
+//!   the end's bound. While there is a stretch, its source stands where the stretch began.
 //! - I3: `front_prefix` is at most what [`Stretch::front`] says. So where runs interleave, most
 //!   entries of the rivals are told from those of the stretch without a look at it; what the
 //!   stretch may give was said for an earlier rival then, and is nothing.

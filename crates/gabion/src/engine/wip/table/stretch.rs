@@ -2,8 +2,8 @@
 //!
 //! # Idea
 //! In a tiered tree most entries come from one large run, and mostly many in a row. A merge lends
-//! the rest of the block that its first source stands in, and says which entry of another source,
-//! the rival, comes between. A step of a scan then looks at one entry of one block, and compares
+//! the rest of the block that this run stands in, and says which entry of another source, the
+//! rival, comes before or between. A step of a scan then looks at one entry of one block, and compares
 //! eight bytes of its key with those of the rival's.
 //!
 //! # Invariants
