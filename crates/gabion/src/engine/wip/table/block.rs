@@ -97,8 +97,9 @@ impl Shape {
         }
     }
 
+    /// Where the entry at `position` begins.
     #[inline]
-    fn start_of(&self, bytes: &[u8], position: usize) -> usize {
+    pub(super) fn start_of(&self, bytes: &[u8], position: usize) -> usize {
         let offset = u16_at(bytes, self.offsets_at + 2 * position);
         self.entries_at + usize::from(offset.unwrap_or_default())
     }
@@ -106,7 +107,12 @@ impl Shape {
     /// The entry at `position`, which is below the count, of the block in `bytes`.
     #[inline]
     pub(super) fn entry(&self, bytes: &[u8], position: usize) -> Found {
-        let start = self.start_of(bytes, position);
+        self.entry_from(bytes, position, self.start_of(bytes, position))
+    }
+
+    /// As [`Shape::entry`], of an entry that begins at `start`, where the one before it ends.
+    #[inline]
+    pub(super) fn entry_from(&self, bytes: &[u8], position: usize, start: usize) -> Found {
         let end = if position + 1 < self.count {
             self.start_of(bytes, position + 1)
         } else {
@@ -146,13 +152,6 @@ impl Shape {
     fn suffix_prefix(&self, bytes: &[u8], position: usize) -> u64 {
         let (at, len) = self.suffix_place(bytes, self.start_of(bytes, position));
         prefix_at(bytes, at, len)
-    }
-
-    /// Whether two entries are versions of one key.
-    #[inline]
-    pub(super) fn have_same_key(&self, bytes: &[u8], a: usize, b: usize) -> bool {
-        bytes.get(HEADER_BYTES + a) == bytes.get(HEADER_BYTES + b)
-            && self.suffix(bytes, a) == self.suffix(bytes, b)
     }
 }
 

@@ -10,8 +10,9 @@
 //! - I1: the entries from `position` on and below `limit` are all still to be looked at; those
 //!   below `end`, and those whose keys have a number below `stop` behind the block's prefix, come
 //!   before all entries of other sources.
-//! - I2: `dealt` is below `position`, and is the last entry that the reader saw, if it saw one:
-//!   older versions of its key are hidden.
+//! - I2: `dealt` is the last entry that the reader saw, if it saw one: older versions of its key are
+//!   hidden. It is before `position`.
+//! - I3: `start` is where the entry at `position` begins, if that is below `limit`.
 #![deny(clippy::indexing_slicing, clippy::unwrap_used)]
 
 use std::cmp::Ordering;
@@ -35,22 +36,44 @@ pub(crate) struct Stretch {
     buffer: HeldBlock,
     shape: Shape,
     position: usize,
+    start: usize,
     end: usize,
     stop: u64,
     limit: usize,
-    dealt: Option<usize>,
+    dealt: Option<Dealt>,
     /// The value of the pair that was found last.
     value: Range<usize>,
+}
+
+/// What the entry that was looked at is to a reader.
+enum Step {
+    /// A pair.
+    Pair,
+    /// Nothing: it is too new, a tombstone, or an older version of what the reader saw.
+    Hidden,
+    /// It may not be taken, or there is none.
+    End,
+}
+
+/// The key of an entry behind the block's prefix.
+#[derive(Clone, Copy, Debug)]
+struct Dealt {
+    /// Its first eight bytes, as [`Found::suffix_prefix`] gives them.
+    front: u64,
+    suffix_at: usize,
+    suffix_end: usize,
 }
 
 impl Stretch {
     /// The entries of the block in `buffer` from `position` on and below `limit`. None may be
     /// taken before the first [`Stretch::extend`].
     pub(super) fn new(buffer: HeldBlock, shape: Shape, position: usize, limit: usize) -> Stretch {
+        let start = shape.start_of(&buffer, position);
         Stretch {
             buffer,
             shape,
             position,
+            start,
             end: position,
             stop: 0,
             limit,
@@ -64,40 +87,71 @@ impl Stretch {
     /// `key` becomes that of the last entry that the reader saw, tombstones included.
     #[inline]
     pub(crate) fn next(&mut self, seq: Seq, key: &mut Vec<u8>) -> bool {
-        while self.position < self.limit {
-            let position = self.position;
-            let (bytes, shape) = (&*self.buffer, &self.shape);
-            let entry = shape.entry(bytes, position);
-            if position >= self.end && entry.suffix_prefix(bytes) >= self.stop {
-                break;
-            }
-            self.position += 1;
-            // A mapped block is followed by the next one.
-            let ahead = bytes.as_ptr().wrapping_add(entry.value_at + AHEAD_BYTES);
-            prefetch_line(ahead);
-            prefetch_line(ahead.wrapping_add(LINE_BYTES));
-            if entry.seq > seq {
-                continue;
-            }
-            match self.dealt {
-                Some(dealt) if shape.have_same_key(bytes, dealt, position) => continue,
-                Some(_) => {}
-                None => assign(key, self.block().prefix()),
-            }
-            let suffix = bytes.get(entry.suffix_at..entry.value_at);
-            let suffix = suffix.unwrap_or_default();
-            let prefix_len = shape.prefix_len;
-            if key.len() != prefix_len + suffix.len() {
-                key.resize(prefix_len + suffix.len(), 0);
-            }
-            copy_to(key.get_mut(prefix_len..).unwrap_or_default(), suffix);
-            self.dealt = Some(position);
-            if entry.kind == Kind::Put {
-                self.value = entry.value_at..entry.end;
-                return true;
+        match self.step(seq, key) {
+            Step::Pair => true,
+            Step::Hidden => self.next_behind_hidden(seq, key),
+            Step::End => false,
+        }
+    }
+
+    /// As [`Stretch::next`]. Apart from it, because a loop there would prepare itself for many
+    /// entries, for each pair that is the first entry.
+    #[inline(never)]
+    fn next_behind_hidden(&mut self, seq: Seq, key: &mut Vec<u8>) -> bool {
+        loop {
+            match self.step(seq, key) {
+                Step::Pair => return true,
+                Step::Hidden => {}
+                Step::End => return false,
             }
         }
-        false
+    }
+
+    /// Looks at the next entry.
+    #[inline]
+    fn step(&mut self, seq: Seq, key: &mut Vec<u8>) -> Step {
+        if self.position >= self.limit {
+            return Step::End;
+        }
+        let (bytes, shape) = (&*self.buffer, &self.shape);
+        let entry = shape.entry_from(bytes, self.position, self.start);
+        let front = entry.suffix_prefix(bytes);
+        if self.position >= self.end && front >= self.stop {
+            return Step::End;
+        }
+        self.position += 1;
+        self.start = entry.end;
+        // A mapped block is followed by the next one.
+        let ahead = bytes.as_ptr().wrapping_add(entry.value_at + AHEAD_BYTES);
+        prefetch_line(ahead);
+        prefetch_line(ahead.wrapping_add(LINE_BYTES));
+        if entry.seq > seq {
+            return Step::Hidden;
+        }
+        let suffix = bytes.get(entry.suffix_at..entry.value_at);
+        let suffix = suffix.unwrap_or_default();
+        match self.dealt {
+            Some(dealt) if dealt.front == front && dealt.suffix(bytes) == suffix => {
+                return Step::Hidden;
+            }
+            Some(_) => {}
+            None => assign(key, Block::with_shape(bytes, *shape).prefix()),
+        }
+        let prefix_len = shape.prefix_len;
+        if key.len() != prefix_len + suffix.len() {
+            key.resize(prefix_len + suffix.len(), 0);
+        }
+        copy_to(key.get_mut(prefix_len..).unwrap_or_default(), suffix);
+        self.dealt = Some(Dealt {
+            front,
+            suffix_at: entry.suffix_at,
+            suffix_end: entry.value_at,
+        });
+        if entry.kind != Kind::Put {
+            return Step::Hidden;
+        }
+        self.value = entry.value_at..entry.end;
+        Step::Pair
     }
 
     /// The value of the pair that was found last.
@@ -177,6 +231,7 @@ impl Stretch {
             && self.block().compare_key(self.position, key) == Ordering::Equal
         {
             self.position += 1;
+            self.start = self.shape.start_of(&self.buffer, self.position);
         }
     }
 
@@ -188,5 +243,13 @@ impl Stretch {
     #[inline]
     fn block(&self) -> Block<'_> {
         Block::with_shape(&self.buffer, self.shape)
+    }
+}
+
+impl Dealt {
+    #[inline]
+    fn suffix<'b>(&self, bytes: &'b [u8]) -> &'b [u8] {
+        let suffix = bytes.get(self.suffix_at..self.suffix_end);
+        suffix.unwrap_or_default()
     }
 }
