@@ -19,6 +19,7 @@
 //! The bucket is reserved, so its runs only change by flushes, which add to level 0 and are newer
 //! than all inputs.
 
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 use gabion_media::Purpose;
@@ -67,11 +68,7 @@ pub(super) struct Compaction {
 impl Compaction {
     /// All runs of a level into one of the next; the last level's into one of its own.
     pub(super) fn of_level(bucket: &Arc<Bucket>, levels: &Levels, level: usize) -> Compaction {
-        let inputs = levels
-            .level(level)
-            .iter()
-            .map(|run| (level, run.clone()))
-            .collect();
+        let inputs = runs_of(levels, level..=level);
         let output_level = (level + 1).min(INITIAL_LEVELS - 1);
         let bottom = (level + 1..levels.depth()).all(|below| levels.level(below).is_empty());
         let bucket = Arc::clone(bucket);
@@ -89,19 +86,10 @@ impl Compaction {
 
     /// Everything into one run of the last level.
     pub(super) fn of_bucket(bucket: &Arc<Bucket>, levels: &Levels, purpose: Purpose) -> Compaction {
-        let inputs = (0..levels.depth())
-            .flat_map(|level| {
-                levels
-                    .level(level)
-                    .iter()
-                    .map(move |run| (level, run.clone()))
-            })
-            .collect();
-        let output_level = INITIAL_LEVELS - 1;
         Compaction {
             bucket: Arc::clone(bucket),
-            inputs,
-            output_level,
+            inputs: runs_of(levels, 0..=INITIAL_LEVELS - 1),
+            output_level: INITIAL_LEVELS - 1,
             purpose,
             bottom: true,
             whole: true,
@@ -118,13 +106,39 @@ impl Compaction {
         }
     }
 
-    /// The same, for a bucket that must lose what nobody needs: nothing is moved as it is.
+    /// All runs down to a level that has some into one of that level, with older ones below it; as
+    /// it is done when nobody writes.
+    pub(super) fn of_young(bucket: &Arc<Bucket>, levels: &Levels, last: usize) -> Compaction {
+        Compaction {
+            bucket: Arc::clone(bucket),
+            inputs: runs_of(levels, 0..=last),
+            output_level: last,
+            purpose: Purpose::Compaction,
+            bottom: false,
+            whole: false,
+            rewrites: false,
+            at_rest: true,
+        }
+    }
+
+    /// Everything, for a bucket that must lose what nobody needs: nothing is moved as it is.
     pub(super) fn rewriting(bucket: &Arc<Bucket>, levels: &Levels, purpose: Purpose) -> Compaction {
         Compaction {
             rewrites: true,
             ..Compaction::of_bucket(bucket, levels, purpose)
         }
     }
+}
+
+/// The runs of some levels, each with its level, newest first.
+fn runs_of(levels: &Levels, among: RangeInclusive<usize>) -> Vec<(usize, Run)> {
+    let of_level = |level| {
+        levels
+            .level(level)
+            .iter()
+            .map(move |run| (level, run.clone()))
+    };
+    among.flat_map(of_level).collect()
 }
 
 impl Wip {

@@ -15,7 +15,9 @@
 //!    full compaction. Reads then find one run where there were several, for at most three bytes
 //!    written per byte that came since the last time. A bucket that was read as often as it has
 //!    entries since its last full compaction (`reads`) need only have an eighth: the reads to come
-//!    gain more than the nine bytes per byte cost.
+//!    gain more than the nine bytes per byte cost. Where that is not so, what is in the levels above
+//!    the oldest runs becomes one run, by the same measure, if it was read as often as it has
+//!    entries since it last did.
 //!
 //! Within a kind, [`super::priority`] prefers what is read most.
 //!
@@ -212,12 +214,10 @@ impl Wip {
             return Ok(Some(of_bucket(Urgency::Shared, compact(Purpose::Split))));
         }
         if count < options.sublevels_min {
-            let part = if is_much_read(bucket, &state) { 8 } else { 2 };
-            let worth = idle && runs >= 2 && has_young(&state, bytes, part);
-            let job = || Job::Compact(Compaction::at_rest(bucket, levels));
-            return Ok(worth.then(|| of_bucket(Urgency::Idle, job())));
+            let job = at_rest(bucket, &state, bytes).filter(|_| idle);
+            return Ok(job.map(|job| of_bucket(Urgency::Idle, Job::Compact(job))));
         }
-        if has_young(&state, bytes, 2) && Wip::live_bytes(&state, bytes) <= bytes / 2 {
+        if has_young(state.levels.runs(), bytes, 2) && Wip::live_bytes(&state, bytes) <= bytes / 2 {
             return Ok(Some(of_bucket(
                 Urgency::Hidden,
                 compact(Purpose::Compaction),
@@ -313,22 +313,43 @@ fn is_much_read(bucket: &Bucket, state: &BucketState) -> bool {
     bucket.reads.in_gets().saturating_sub(before) >= entries
 }
 
-/// Whether what came after a bucket's largest run is one part in `part` of that run, or more. Then
-/// a full compaction writes at most `part + 1` bytes per byte that came; and versions that a
+/// What the reads to come gain by, in a bucket to which nobody writes.
+fn at_rest(bucket: &Arc<Bucket>, state: &BucketState, bytes: u64) -> Option<Compaction> {
+    let levels = &state.levels;
+    let part = if is_much_read(bucket, state) { 8 } else { 2 };
+    if levels.runs().nth(1).is_some() && has_young(levels.runs(), bytes, part) {
+        return Some(Compaction::at_rest(bucket, levels));
+    }
+    let mut filled = (0..levels.depth())
+        .rev()
+        .filter(|level| !levels.level(*level).is_empty());
+    let (_, last) = (filled.next()?, filled.next()?);
+    let young = || (0..=last).flat_map(|level| levels.level(level));
+    let metas = || young().flat_map(|run| run.tables.iter().map(|file| &file.meta));
+    let worth = young().nth(1).is_some()
+        && bucket.reads.of_level(last) >= metas().map(|meta| meta.entries).sum()
+        && has_young(young(), metas().map(|meta| meta.file_bytes).sum(), 8);
+    worth.then(|| Compaction::of_young(bucket, levels, last))
+}
+
+/// Whether what came after the largest of some runs is one part in `part` of that run, or more.
+/// Then to make them one writes at most `part + 1` bytes per byte that came; and versions that a
 /// snapshot protects are not rewritten again and again.
-fn has_young(state: &BucketState, bytes: u64, part: u64) -> bool {
+fn has_young<'r>(runs: impl Iterator<Item = &'r Run>, bytes: u64, part: u64) -> bool {
     let run_bytes = |run: &Run| {
         run.tables
             .iter()
             .map(|file| file.meta.file_bytes)
             .sum::<u64>()
     };
-    let largest = state.levels.runs().map(run_bytes).max().unwrap_or(0);
+    let largest = runs.map(run_bytes).max().unwrap_or(0);
     bytes.saturating_sub(largest) >= largest / part
 }
 
 #[cfg(test)]
 mod tests {
+    use std::ops::Range;
+
     use gabion_media::{Disk, SimDisk};
 
     use super::super::Write;
@@ -355,6 +376,24 @@ mod tests {
             drop(alone);
             assert!(engine.flush_one().unwrap());
         }
+    }
+
+    /// Makes a run of level 0, of pairs with these keys, in the only bucket of a keyspace.
+    fn put_run(engine: &Wip, keyspace: &Arc<Keyspace>, keys: Range<u32>, value: u8) {
+        for key in keys {
+            let write = Write::Single {
+                keyspace,
+                kind: Kind::Put,
+                key: &key.swap_bytes().to_le_bytes(),
+                value: &[value; 100],
+            };
+            engine.write(write, 104, false).unwrap();
+        }
+        let router = keyspace.router.load();
+        let alone = engine.leader.write();
+        engine.freeze(&mut engine.lock_install(), keyspace, &router.buckets()[0]);
+        drop(alone);
+        assert!(engine.flush_one().unwrap());
     }
 
     #[test]
@@ -386,22 +425,7 @@ mod tests {
         let options = Options::default().background_threads(0);
         let engine = Wip::open(Disk::simulated(&SimDisk::new()), options).unwrap();
         let keyspace = engine.create_keyspace("keyspace").unwrap();
-        let put = |keys: std::ops::Range<u32>| {
-            for key in keys {
-                let write = Write::Single {
-                    keyspace: &keyspace,
-                    kind: Kind::Put,
-                    key: &key.swap_bytes().to_le_bytes(),
-                    value: &[7; 100],
-                };
-                engine.write(write, 104, false).unwrap();
-            }
-            let router = keyspace.router.load();
-            let alone = engine.leader.write();
-            engine.freeze(&mut engine.lock_install(), &keyspace, &router.buckets()[0]);
-            drop(alone);
-            assert!(engine.flush_one().unwrap());
-        };
+        let put = |keys| put_run(&engine, &keyspace, keys, 7);
         put(0..1000);
         put(1000..1250);
         let due = || engine.most_pressing(true).unwrap();
@@ -432,6 +456,72 @@ mod tests {
         (0..187).for_each(|_| engine.count_scan(&bucket));
         assert!(due().is_none(), "187 scans are less than 1500 gets");
         engine.count_scan(&bucket);
+        assert!(due().is_some());
+        engine.close().unwrap();
+    }
+
+    #[test]
+    fn what_is_young_and_read_becomes_one_run_beside_the_oldest() {
+        let options = Options::default().background_threads(0);
+        let engine = Wip::open(Disk::simulated(&SimDisk::new()), options).unwrap();
+        let keyspace = engine.create_keyspace("keyspace").unwrap();
+        let put = |keys, value| put_run(&engine, &keyspace, keys, value);
+        let key = |number: u32| number.swap_bytes().to_le_bytes();
+        let read = |count: u32| {
+            (0..count).for_each(|number| drop(engine.get(&keyspace, &key(number), None)));
+        };
+        let due = || engine.most_pressing(true).unwrap();
+        let serve = || {
+            let (_, bucket) = due().expect("something is due");
+            assert!(bucket.reserve());
+            engine.rest_for_tests(|| assert!(engine.serve(&keyspace, &bucket).unwrap()));
+            bucket.release();
+        };
+        let shape = |expected: [usize; 3]| {
+            let router = keyspace.router.load();
+            let state = router.buckets()[0].state.load();
+            let found = [0, 1, 2].map(|level| state.levels.level(level).len());
+            assert_eq!(found, expected);
+        };
+        put(0..1000, 1);
+        put(1000..2000, 1);
+        serve();
+        shape([0, 0, 1]);
+
+        put(0..100, 2);
+        put(50..150, 3);
+        shape([2, 0, 1]);
+        assert!(
+            due().is_none(),
+            "200 of 2200 entries are young, and hardly read"
+        );
+        read(199);
+        assert!(due().is_none(), "not yet read as often as they are entries");
+        read(1);
+        assert!(
+            engine.most_pressing(false).unwrap().is_none(),
+            "while it is written"
+        );
+        serve();
+        shape([1, 0, 1]);
+        assert!(due().is_none(), "one run beside the oldest");
+        for number in 0..2000 {
+            let value = engine.get(&keyspace, &key(number), None).unwrap().unwrap();
+            let newest = match number {
+                0..50 => 2,
+                50..150 => 3,
+                _ => 1,
+            };
+            assert_eq!(*value, [newest; 100]);
+        }
+        // Less than an eighth of the young run is younger than it.
+        put(0..10, 4);
+        read(300);
+        assert!(
+            due().is_none(),
+            "it would write 16 bytes per byte that came"
+        );
+        put(10..20, 4);
         assert!(due().is_some());
         engine.close().unwrap();
     }

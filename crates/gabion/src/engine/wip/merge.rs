@@ -207,8 +207,8 @@ impl Merge {
     }
 
     /// What one source has at hand from its entry on, below `upper`, if it can lend it: the oldest
-    /// run, which mostly is the largest, or the first source when that run is at its end. Only going
-    /// forward.
+    /// run, which mostly is the largest, or the first source when that run is at its end. Only
+    /// going forward.
     ///
     /// While the stretch is out, its source is the first of the heads, whatever comes before its
     /// entries, and stands where the stretch began. The other sources go on by [`Merge::rival`] and

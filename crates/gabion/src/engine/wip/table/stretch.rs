@@ -3,15 +3,15 @@
 //! # Idea
 //! In a tiered tree most entries come from one large run, and mostly many in a row. A merge lends
 //! the rest of the block that this run stands in, and says which entry of another source, the
-//! rival, comes before or between. A step of a scan then looks at one entry of one block, and compares
-//! eight bytes of its key with those of the rival's.
+//! rival, comes before or between. A step of a scan then looks at one entry of one block, and
+//! compares eight bytes of its key with those of the rival's.
 //!
 //! # Invariants
 //! - I1: the entries from `position` on and below `limit` are all still to be looked at; those
 //!   below `end`, and those whose keys have a number below `stop` behind the block's prefix, come
 //!   before all entries of other sources.
-//! - I2: `dealt` is the last entry that the reader saw, if it saw one: older versions of its key are
-//!   hidden. It is before `position`.
+//! - I2: `dealt` is the last entry that the reader saw, if it saw one: older versions of its key
+//!   are hidden. It is before `position`.
 //! - I3: `start` is where the entry at `position` begins, if that is below `limit`.
 #![deny(clippy::indexing_slicing, clippy::unwrap_used)]
 
