@@ -15,9 +15,9 @@
 //!    full compaction. Reads then find one run where there were several, for at most three bytes
 //!    written per byte that came since the last time. A bucket that was read as often as it has
 //!    entries since its last full compaction (`reads`) need only have an eighth: the reads to come
-//!    gain more than the nine bytes per byte cost. Where that is not so, what is in the levels above
-//!    the oldest runs becomes one run, by the same measure, if it was read as often as it has
-//!    entries since it last did.
+//!    gain more than the nine bytes per byte cost. Where that is not so, what the levels above
+//!    the oldest runs have becomes one run, by the same measure, if it was read as often as it
+//!    has entries since it last did.
 //!
 //! Within a kind, [`super::priority`] prefers what is read most.
 //!
