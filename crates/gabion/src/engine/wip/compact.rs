@@ -106,13 +106,14 @@ impl Compaction {
         }
     }
 
-    /// All runs down to a level that has some into one of that level, with older ones below it; as
+    /// All runs down to a level, with older ones below it, into one of that level, or of the next
+    /// if it is the first: the first has the runs that are flushed meanwhile, which are newer. As
     /// it is done when nobody writes.
     pub(super) fn of_young(bucket: &Arc<Bucket>, levels: &Levels, last: usize) -> Compaction {
         Compaction {
             bucket: Arc::clone(bucket),
             inputs: runs_of(levels, 0..=last),
-            output_level: last,
+            output_level: last.max(1),
             purpose: Purpose::Compaction,
             bottom: false,
             whole: false,
@@ -335,6 +336,9 @@ impl Wip {
         job.inputs
             .iter()
             .for_each(|(level, _)| bucket.reads.compacted(*level));
+        if job.at_rest {
+            bucket.reads.compacted(job.output_level);
+        }
         drop(install);
         retire_all(dropped);
         Ok(number)

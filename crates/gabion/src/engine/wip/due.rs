@@ -503,7 +503,7 @@ mod tests {
             "while it is written"
         );
         serve();
-        shape([1, 0, 1]);
+        shape([0, 1, 1]);
         assert!(due().is_none(), "one run beside the oldest");
         for number in 0..2000 {
             let value = engine.get(&keyspace, &key(number), None).unwrap().unwrap();
@@ -523,6 +523,33 @@ mod tests {
         );
         put(10..20, 4);
         assert!(due().is_some());
+        engine.close().unwrap();
+    }
+
+    #[test]
+    fn what_is_flushed_while_young_runs_become_one_stays_newer() {
+        let sim = SimDisk::new();
+        let options = Options::default().background_threads(0);
+        let engine = Wip::open(Disk::simulated(&sim), options.clone()).unwrap();
+        let keyspace = engine.create_keyspace("keyspace").unwrap();
+        put_run(&engine, &keyspace, 0..1000, 1);
+        let bucket = Arc::clone(&keyspace.router.load().buckets()[0]);
+        let job = |state: &BucketState| Compaction::at_rest(&bucket, &state.levels);
+        engine.rest_for_tests(|| engine.compact(&job(&bucket.state.load())).unwrap());
+        put_run(&engine, &keyspace, 0..100, 2);
+        put_run(&engine, &keyspace, 0..100, 3);
+        let young = Compaction::of_young(&bucket, &bucket.state.load().levels, 0);
+        put_run(&engine, &keyspace, 0..100, 4);
+        engine.rest_for_tests(|| engine.compact(&young).unwrap());
+
+        let key = 7_u32.swap_bytes().to_le_bytes();
+        let found = engine.get(&keyspace, &key, None).unwrap();
+        assert_eq!(*found.unwrap(), [4; 100]);
+        engine.close().unwrap();
+        let engine = Wip::open(Disk::simulated(&sim), options).unwrap();
+        let keyspace = engine.create_keyspace("keyspace").unwrap();
+        let found = engine.get(&keyspace, &key, None).unwrap();
+        assert_eq!(*found.unwrap(), [4; 100]);
         engine.close().unwrap();
     }
 }
