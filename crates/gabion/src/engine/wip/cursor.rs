@@ -138,12 +138,24 @@ impl Source {
         }
     }
 
+    /// Whether the source is one that can lend entries.
+    #[inline]
+    pub(crate) fn lends(&self) -> bool {
+        matches!(self, Source::Run(cursor) if cursor.access == Access::Cached)
+    }
+
+    /// Whether the entries at hand go as far as `key`, or farther.
+    #[inline]
+    pub(crate) fn reaches(&self, key: &[u8]) -> bool {
+        matches!(self, Source::Run(cursor) if cursor.table().reaches(key))
+    }
+
     /// The entries at hand from the current one on, below all of `stops`, if the source is one
     /// that can lend them. [`Source::leave`] tells it how many were taken.
     #[inline]
     pub(crate) fn stretch(&self, stops: [Option<&[u8]>; 2]) -> Option<Stretch> {
         match self {
-            Source::Run(cursor) if cursor.access == Access::Cached => cursor.table().stretch(stops),
+            Source::Run(cursor) if self.lends() => cursor.table().stretch(stops),
             _ => None,
         }
     }

@@ -207,19 +207,35 @@ impl Merge {
     }
 
     /// What one source has at hand from its entry on, below `upper`, if it can lend it: the oldest
-    /// run, which mostly is the largest, or the first source when that run is at its end. Only
-    /// going forward.
+    /// run, which mostly is the largest, if it comes before the end of what the first run has at
+    /// hand, else that one. Only going forward.
     ///
     /// While the stretch is out, its source is the first of the heads, whatever comes before its
     /// entries, and stands where the stretch began. The other sources go on by [`Merge::rival`] and
     /// [`Merge::advance_rival`]; then the merge must [`Merge::leave`] the stretch.
     pub(crate) fn stretch(&mut self, upper: Option<&[u8]>) -> Option<Stretch> {
         debug_assert!(self.forward);
-        let oldest = self.sources.len().wrapping_sub(1);
-        let place = self.heads.iter().position(|head| head.source == oldest);
-        let place = place.unwrap_or(0);
-        let head = self.heads.get(place)?;
-        let Clipped { source, clip, .. } = &self.sources[head.source];
+        let source_of = |head: &Head| &self.sources[head.source].source;
+        let first = self.heads.iter().position(|head| source_of(head).lends())?;
+        let oldest = self.sources.len() - 1;
+        let oldest = self.heads.iter().position(|head| head.source == oldest);
+        let near = oldest.filter(|oldest| {
+            let key = source_of(&self.heads[*oldest]).key();
+            *oldest > first && source_of(&self.heads[first]).reaches(key)
+        });
+        let lent = near.and_then(|place| Some((place, self.lend(place, upper)?)));
+        let (place, mut stretch) = match lent {
+            Some(lent) => lent,
+            None => (first, self.lend(first, upper)?),
+        };
+        self.heads[..=place].rotate_right(1);
+        stretch.extend(self.rival().map(Source::key));
+        Some(stretch)
+    }
+
+    /// What the source of the head at `place` has at hand from its entry on, below `upper`.
+    fn lend(&self, place: usize, upper: Option<&[u8]>) -> Option<Stretch> {
+        let Clipped { source, clip, .. } = &self.sources[self.heads[place].source];
         let bucket_upper = self.bucket.upper().filter(|_| *clip);
         let mut upper = upper;
         if !self.deletes.is_empty() {
@@ -230,10 +246,7 @@ impl Merge {
             let next = self.deletes.next_lower(source.key());
             upper = upper.into_iter().chain(next).min();
         }
-        let mut stretch = source.stretch([bucket_upper, upper])?;
-        self.heads[..=place].rotate_right(1);
-        stretch.extend(self.rival().map(Source::key));
-        Some(stretch)
+        source.stretch([bucket_upper, upper])
     }
 
     /// The first of the sources behind the one that lent a stretch.

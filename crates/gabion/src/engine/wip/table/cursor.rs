@@ -310,6 +310,12 @@ impl TableCursor {
         (limit > self.position).then(|| Stretch::new(held(), self.shape, self.position, limit))
     }
 
+    /// Whether the last entry of the block has `key` or a greater one.
+    pub(crate) fn reaches(&self, key: &[u8]) -> bool {
+        let last = self.shape.count.saturating_sub(1);
+        self.block().compare_key(last, key) != Ordering::Less
+    }
+
     /// Goes to the next entry that `stretch`, taken at this place, would look at.
     pub(crate) fn leave(&mut self, stretch: &Stretch) -> Result<()> {
         if stretch.position() < self.shape.count {
