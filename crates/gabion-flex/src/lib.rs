@@ -34,8 +34,10 @@
 //!
 //! # Caveats first
 //! - A space belongs to one process at a time. What was not synced is lost when the process ends.
-//! - The index is held in memory as a whole: some 24 bytes per extent. Random small insertions make
-//!   about one extent each; [`FlexSpace::defrag`] joins them again.
+//! - The index takes some 24 bytes of memory per extent. Random small insertions make about one
+//!   extent each; [`FlexSpace::defrag`] joins them again. With a budget ([`Options::index_bytes`])
+//!   what does not fit is read when it is needed, and a random insertion then costs the reading and
+//!   writing of 1 KiB.
 //! - A commit, a checkpoint or a collection that is due is done by the write that meets it.
 //!
 //! Source: Chen, Zhong, Wu: Efficient Data Management with a Flexible Address Space.
@@ -51,7 +53,7 @@ pub use error::{Error, Result};
 pub use gate::{Alone, Gate, ReaderWaits};
 pub use space::{
     CheckReport, Content, DEFAULT_BLOCK_BYTES, DEFAULT_COMMIT_BYTES, DEFAULT_GARBAGE_PARTS,
-    DEFAULT_LOG_BYTES, DEFAULT_SEGMENT_BYTES, DurablePoint, Edit, FlexSpace, Options, Piece,
-    Problem, Reading, Round, SpaceFile, SpaceStats, check, check_content, check_disk,
+    DEFAULT_LOG_BYTES, DEFAULT_SEGMENT_BYTES, DurablePoint, Edit, Fetched, FlexSpace, Options,
+    Piece, Problem, Reading, Round, SpaceFile, SpaceStats, check, check_content, check_disk,
 };
 pub use tree::{Extent, FlexTree, HOLE, Pieces};

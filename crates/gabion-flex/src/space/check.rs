@@ -9,6 +9,7 @@ use super::geometry::MARK;
 use super::layout::{DATA_NAME, LOCK_NAME};
 use super::recovery::{self, DurablePoint, Found, Known};
 use super::sums::{SumTable, Sums};
+use crate::tree::Wanted;
 use crate::{Error, FlexTree, Result};
 
 /// What a check found.
@@ -79,7 +80,7 @@ pub(super) fn check(
     }
     let _lock = disk.lock(LOCK_NAME)?;
     let mut report = CheckReport::default();
-    match recovery::find(disk, reached) {
+    match recovery::find(disk, reached, Wanted::All) {
         Ok(found) => report.check_found(disk, found, visit)?,
         Err(error) => report.add(error)?,
     }
@@ -115,8 +116,10 @@ impl CheckReport {
             sums,
             tree,
             segments,
+            live,
             ..
         } = found;
+        self.check_live(&file, &sums, &tree, &live);
         for address in overlaps(&tree) {
             let (segment, within) = sums.geometry.split(address);
             self.problems.push(Problem {
@@ -141,6 +144,40 @@ impl CheckReport {
             }
         }
         hand_out(&tree, &sums, &tables, &file, visit)
+    }
+
+    /// What the log says that is in use of each segment must be what the extents refer to.
+    fn check_live(
+        &mut self,
+        file: &ReadFile,
+        sums: &Sums,
+        tree: &FlexTree,
+        live: &BTreeMap<u32, u64>,
+    ) {
+        let mut counted = BTreeMap::<u32, u64>::new();
+        for extent in tree.iter().filter(|extent| !extent.is_hole()) {
+            let (segment, _) = sums.geometry.split(extent.address);
+            *counted.entry(segment).or_default() += extent.len;
+        }
+        let told = live.iter().filter(|(_, bytes)| **bytes > 0);
+        if told.clone().eq(counted.iter()) {
+            return;
+        }
+        let other = told
+            .clone()
+            .find(|(segment, bytes)| counted.get(segment) != Some(bytes));
+        let missing = counted.keys().find(|segment| !live.contains_key(segment));
+        let segment = other.map(|(segment, _)| segment).or(missing);
+        let segment = segment.copied().unwrap_or_default();
+        self.problems.push(Problem {
+            file: file.path().to_path_buf(),
+            offset: sums.geometry.file_offset(segment, 0),
+            what: format!(
+                "{} bytes of segment {segment} are in use, not {} as the log says",
+                counted.get(&segment).copied().unwrap_or_default(),
+                live.get(&segment).copied().unwrap_or_default()
+            ),
+        });
     }
 
     /// Reads a segment, and returns its checksums.

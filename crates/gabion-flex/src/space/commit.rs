@@ -19,7 +19,7 @@ use super::segments::{Class, Segments, State};
 use super::shared::Shared;
 use super::sums::Sums;
 use super::tree_file::{TreeFile, Written};
-use super::writer::{Log, Session};
+use super::writer::{Log, Session, Staged};
 use crate::{FlexTree, Result};
 
 /// Nodes that are taken for saved under one lock of the readers: some 100 us.
@@ -53,10 +53,15 @@ impl Session<'_> {
 
     /// Makes everything done so far durable and the log empty.
     pub(crate) fn checkpoint(&mut self) -> Result<()> {
-        self.sync_data()?;
-        self.save_tree()?;
+        self.save()?;
         self.punch();
         Ok(())
+    }
+
+    /// As [`Session::checkpoint`], without giving space back.
+    pub(super) fn save(&mut self) -> Result<()> {
+        self.sync_data()?;
+        self.save_tree()
     }
 
     fn sync_data(&mut self) -> Result<()> {
@@ -75,8 +80,14 @@ impl Session<'_> {
         let space = self.space;
         let writer = &mut *self.writer;
         let shared = space.shared.share();
-        let records = segment_records(&writer.segments, &shared, &space.sums, &space.data)?;
-        let log_bytes = space.options.log_bytes;
+        let records = segment_records(
+            &writer.segments,
+            &writer.staged,
+            &shared,
+            &space.sums,
+            &space.data,
+        )?;
+        let log_bytes = space.options.log_bytes_for(space.index_bytes());
         let (log, mut written) = save_tree(
             &space.disk,
             &mut writer.tree_file,
@@ -143,9 +154,11 @@ pub(super) fn save_tree(
     }
 }
 
-/// The segments that are in use, as a log begins with them.
+/// The segments that are in use, as a log begins with them: what extents refer to of each, so that
+/// a recovery need not look at all extents, and checksums that stand nowhere else.
 pub(super) fn segment_records(
     segments: &Segments,
+    staged: &Staged,
     shared: &Shared,
     sums: &Sums,
     data: &ReadFile,
@@ -153,15 +166,15 @@ pub(super) fn segment_records(
     let mut records = Records::default();
     for (number, segment) in segments.iter() {
         let generation = segment.generation;
+        if segment.state != State::Free {
+            records.push(&Record::Segment {
+                segment: number,
+                generation,
+                live: Some(u64::from(segment.valid).saturating_sub(staged.of(number))),
+            });
+        }
         let (written, table) = match segment.state {
-            State::Free => continue,
-            State::Full => {
-                records.push(&Record::Segment {
-                    segment: number,
-                    generation,
-                });
-                continue;
-            }
+            State::Free | State::Full => continue,
             State::Open(class) => match shared.buffer(class) {
                 Some(buffer) => (buffer.written, buffer.sums.clone()),
                 None => continue,

@@ -78,11 +78,15 @@ impl Session<'_> {
         }
         let before = self.writer.totals.moved_bytes;
         let geometry = self.space.sums.geometry;
+        let mut extents = Vec::new();
         let shared = self.space.shared.share();
-        let in_victim = |extent: &Extent| {
-            !extent.is_hole() && victims.contains(&geometry.split(extent.address).0)
-        };
-        let extents: Vec<Extent> = shared.tree.iter().filter(in_victim).collect();
+        let nodes = &self.space.nodes;
+        nodes.for_each(&shared.tree, 0, u64::MAX, |extent| {
+            if !extent.is_hole() && victims.contains(&geometry.split(extent.address).0) {
+                extents.push(extent);
+            }
+            true
+        })?;
         drop(shared);
         self.move_extents(&extents)?;
         self.commit()?;
@@ -101,7 +105,7 @@ impl Session<'_> {
                 matches!(segment.state, State::Full | State::Left)
                     && segment.valid <= live_max
                     && !segment.damaged
-                    && !self.writer.staged.contains(number)
+                    && self.writer.staged.of(*number) == 0
             })
             .map(|(number, segment)| (segment.valid, number))
             .collect();
@@ -146,19 +150,18 @@ impl Session<'_> {
                 Ok(placed) => placed,
                 Err(error) => {
                     // What was moved so far is as good as what was not.
-                    self.remap(&moves);
+                    let _ = self.remap(&moves);
                     return Err(error);
                 }
             };
             self.note_moves(&mut moves, extent, placed);
             self.writer.totals.moved_bytes += extent.len;
             if moves.len() >= MOVES_MAX {
-                self.remap(&moves);
-                moves.clear();
+                self.remap(&std::mem::take(&mut moves))?;
+                self.keep_to_budget()?;
             }
         }
-        self.remap(&moves);
-        Ok(())
+        self.remap(&moves)
     }
 
     /// Notes where data is now that begins with `extent`, which keeps its mark. The tree cuts what
@@ -202,11 +205,8 @@ impl Session<'_> {
             let part = (end - at).min(self.space.sums.geometry.room().into());
             let from = at.saturating_sub(longest);
             let around = part + (at - from) + longest;
-            let shared = self.space.shared.share();
-            let extents = shared.tree.range(from, around);
-            let touched = extents.filter(|extent| extent.end() > at && extent.offset < at + part);
-            let extents: Vec<Extent> = touched.collect();
-            drop(shared);
+            let mut extents = self.extents(from, around)?;
+            extents.retain(|extent| extent.end() > at && extent.offset < at + part);
             for run in extents.split(Extent::is_hole).filter(|run| run.len() > 1) {
                 self.defrag_run(run)?;
             }
@@ -224,19 +224,18 @@ impl Session<'_> {
         self.make_room()?;
         // Making room may have moved the extents, so they are looked up again.
         let first = run.first().map_or(0, |extent| extent.offset);
-        let run: Vec<Extent> = self
-            .space
-            .shared
-            .share()
-            .tree
-            .range(first, wanted)
-            .collect();
+        let run = self.extents(first, wanted)?;
         let mut data = Vec::new();
         for extent in &run {
             data.extend(self.read_extent(extent)?);
         }
         let mut moves: Vec<(u64, Placed)> = Vec::new();
         let placed = self.place(Class::Moved, &data)?;
+        // All of it now: what is moved in several steps is moved as a whole.
+        if let Err(error) = self.admit([first.saturating_sub(1)..=first + wanted]) {
+            self.unplace(&placed);
+            return Err(error);
+        }
         if let Some(first) = run.first() {
             self.note_moves(&mut moves, first, placed);
         }
@@ -244,10 +243,10 @@ impl Session<'_> {
             let (from, to) = (part[0].offset, part[part.len() - 1].end());
             let moves = moves.iter();
             let moves: Vec<_> = moves.filter_map(|own| part_of(own, from, to)).collect();
-            self.remap(&moves);
+            self.remap(&moves)?;
         }
         self.writer.totals.moved_bytes += wanted;
-        Ok(())
+        self.keep_to_budget()
     }
 }
 

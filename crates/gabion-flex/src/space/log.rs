@@ -21,10 +21,12 @@
 //! | 2 collapse | 0 | offset | length |
 //! | 3 map | address (48) | offset | length |
 //! | 4 sums | class (byte 6), segment (32) | first block (32), count | bytes written (32), *g* |
-//! | 5 segment | segment (32) | 0 | 0 (32), *g* |
+//! | 5 segment | segment (32) | 1 + live bytes, or 0 | 0 (32), *g* |
 //!
 //! *g* is the generation, in the upper half of the word. Behind sums follow the checksums of
-//! `count` blocks, 4 bytes each, padded with zeros to 8. A segment is full and has a footer.
+//! `count` blocks, 4 bytes each, padded with zeros to 8. A segment is full and has a footer, unless
+//! sums of it follow. Its live bytes are those that extents of the saved tree refer to; older
+//! programs wrote 0, and named only full segments.
 //!
 //! The class of sums is 0 for a segment that users fill, 1 for one that is filled with moved data,
 //! 2 for one that is not filled on.
@@ -72,10 +74,12 @@ pub(crate) enum Record {
         address: u64,
     },
     Sums(SumsRecord),
-    /// A full segment.
+    /// A segment, which is full unless sums follow.
     Segment {
         segment: u32,
         generation: u32,
+        /// Bytes of it that extents refer to, if known.
+        live: Option<u64>,
     },
 }
 
@@ -134,9 +138,11 @@ impl Records {
             Record::Segment {
                 segment,
                 generation,
+                live,
             } => {
                 let first = SEGMENT << KIND_SHIFT | u64::from(*segment);
-                [first, 0, u64::from(*generation) << 32]
+                let live = live.map_or(0, |live| live + 1);
+                [first, live, u64::from(*generation) << 32]
             }
             Record::Sums(sums) => [
                 SUMS << KIND_SHIFT | sums.class() << CLASS_SHIFT | u64::from(sums.segment),
@@ -230,6 +236,7 @@ impl Iterator for RecordReader<'_> {
             SEGMENT => Record::Segment {
                 segment,
                 generation,
+                live: second.checked_sub(1),
             },
             SUMS => {
                 let count = u32_at(words, 12) as usize;
@@ -309,7 +316,8 @@ impl Frames {
     pub(crate) fn parse(self, log: &[u8], offset: usize) -> Parsed<'_> {
         let rest = log.get(offset..).unwrap_or_default();
         let Some(durable) = self.durable_of(rest, offset) else {
-            let blank = rest.iter().all(|byte| *byte == 0);
+            // Without an early end, so that many bytes are looked at together.
+            let blank = rest.iter().fold(0, |sum, byte| sum | byte) == 0;
             return if blank {
                 Parsed::Blank
             } else {
@@ -354,6 +362,7 @@ mod tests {
             Record::Segment {
                 segment: 3,
                 generation: 9,
+                live: Some(77),
             },
             Record::Insert {
                 offset: 10,

@@ -17,6 +17,7 @@
 //! | `reading`, `shared`, `sums` | a read: tree, buffer or checked blocks |
 //! | `commit`, `tree_file` | what was done becomes durable |
 //! | `gc`, `segments` | space is won back |
+//! | `leaves` | leaves of the tree come and go |
 //! | `recovery`, `check` | what is there after a crash, and whether it is sound |
 //! | `handle` | the space as a file of the standard library |
 //!
@@ -39,7 +40,7 @@
 //! a crash too.
 //!
 //! # What waits for what
-//! Reads run at the same time and take no other lock than `shared`, for as long as they look up
+//! Reads run at the same time and wait for no other lock than `shared`, for as long as they look up
 //! where their bytes are; writers run one at a time. A read waits for no other read's medium, and
 //! for none of the writer's. The writer keeps reads out, for one of these at a time, while
 //!
@@ -49,6 +50,7 @@
 //! | copies data into a buffer | 128 KiB | 20 us |
 //! | takes over the addresses of moved data | 64 extents | 100 us |
 //! | takes a saved tree over | 512 nodes | 100 us |
+//! | takes leaves of the tree in, lets others go | 32 and 512 leaves | 70 us |
 //! | takes a segment up, seals it, notes its checksums | its table | 5 us |
 //!
 //! and lets the reads in that wait before the next of these. [`FlexSpace::reader_waits`] has the
@@ -69,6 +71,7 @@ mod gc;
 mod geometry;
 mod handle;
 mod layout;
+mod leaves;
 mod log;
 mod open;
 mod options;
@@ -85,6 +88,7 @@ mod writer;
 pub use self::check::{CheckReport, Content, Piece, Problem};
 pub use self::gc::Round;
 pub use self::handle::SpaceFile;
+pub use self::leaves::Fetched;
 pub use self::options::{
     DEFAULT_BLOCK_BYTES, DEFAULT_COMMIT_BYTES, DEFAULT_GARBAGE_PARTS, DEFAULT_LOG_BYTES,
     DEFAULT_SEGMENT_BYTES, Options,
@@ -102,6 +106,7 @@ use gabion_media::{DirLock, Disk, ReadFile};
 use parking_lot::Mutex;
 
 use self::geometry::MARK;
+use self::leaves::NodeFile;
 use self::shared::Shared;
 use self::sums::Sums;
 use self::writer::Writer;
@@ -141,8 +146,12 @@ pub(crate) struct Inner {
     pub(crate) options: Options,
     pub(crate) sums: Sums,
     pub(crate) data: ReadFile,
+    pub(crate) nodes: NodeFile,
+    /// Held alone only by the holder of `writer`.
     pub(crate) shared: Gate<Shared>,
     pub(crate) writer: Mutex<Writer>,
+    /// The budget of the index in bytes.
+    index_bytes: AtomicU64,
     /// Counts the changes of the address space.
     pub(crate) changes: AtomicU64,
     /// Operations that the opening repeated.
@@ -191,13 +200,20 @@ impl FlexSpace {
     /// As [`FlexSpace::read_at`], in two steps: what is read is the space as it is now, and the
     /// medium is read when the [`Reading`] is finished. So who holds a lock that keeps changes out,
     /// to know where things lie, holds it for this call only. Linear in the extents of the range.
-    pub fn begin_read<'r>(&'r self, offset: u64, buffer: &'r mut [u8]) -> Reading<'r> {
-        Reading::begin(&self.0, offset, buffer, usize::MAX)
+    ///
+    /// What the index has of the range may not be in memory. Then the reading fetches that when it
+    /// is finished, and is in vain; with what it `fetched`, the next one is not.
+    pub fn begin_read<'r>(
+        &'r self,
+        offset: u64,
+        buffer: &'r mut [u8],
+        fetched: &'r mut Fetched,
+    ) -> Reading<'r> {
+        Reading::begin(&self.0, offset, buffer, usize::MAX, fetched)
     }
 
     /// The extents of a range, the first and the last one cut to it.
-    pub fn extents(&self, offset: u64, len: u64) -> Vec<Extent> {
-        let shared = self.0.shared.share();
+    pub fn extents(&self, offset: u64, len: u64) -> Result<Vec<Extent>> {
         let plain = |extent: Extent| Extent {
             address: if extent.is_hole() {
                 extent.address
@@ -206,25 +222,38 @@ impl FlexSpace {
             },
             ..extent
         };
-        shared.tree.range(offset, len).map(plain).collect()
+        self.0
+            .look_in(offset, len, |pieces| pieces.map(plain).collect())
     }
 
     /// Extents of a range, the first and the last one cut to it. Linear in their number.
-    pub fn extent_count(&self, offset: u64, len: u64) -> usize {
-        self.0.shared.share().tree.range(offset, len).count()
+    pub fn extent_count(&self, offset: u64, len: u64) -> Result<usize> {
+        self.0.look_in(offset, len, |pieces| pieces.count())
+    }
+
+    /// Brings what the index has of a range into memory, so that who then reads or changes it need
+    /// not wait for that, as long as the [budget](Options::index_bytes) has room for it.
+    pub fn prepare(&self, offset: u64, len: u64) -> Result<()> {
+        self.0.prepare(offset, len)
     }
 
     /// The first marked byte at or behind `offset`, see [`Edit::InsertMarked`]. Linear in the
     /// extents on the way to it.
-    pub fn next_mark(&self, offset: u64) -> Option<u64> {
-        let shared = self.0.shared.share();
+    pub fn next_mark(&self, offset: u64) -> Result<Option<u64>> {
         // An extent that the range cuts does not begin there.
         let from = offset.saturating_sub(1);
-        let mut extents = shared.tree.range(from, shared.tree.len());
         let is_marked = |extent: &Extent| {
             extent.offset >= offset && !extent.is_hole() && extent.address & MARK != 0
         };
-        extents.find(is_marked).map(|extent| extent.offset)
+        self.0.look(|shared, leaves| {
+            let mut extents = shared.tree.range_with(from, u64::MAX, Some(leaves));
+            let mark = extents.find(is_marked).map(|extent| extent.offset);
+            match extents.missing_from() {
+                // Twice as far each time, however far the mark is.
+                Some(at) => Err(at..=at + (at - from)),
+                None => Ok(mark),
+            }
+        })
     }
 
     /// Inserts bytes before the one at `offset`: what is there or behind it moves. Costs the
@@ -348,6 +377,16 @@ impl FlexSpace {
             writer.failure = Some("it was closed".to_owned());
         }
         self.0.lock.lock().take();
+    }
+
+    /// Bytes that the index has in memory now.
+    pub fn index_bytes(&self) -> u64 {
+        self.0.shared.share().tree.present_bytes() as u64
+    }
+
+    /// Changes the [budget](Options::index_bytes) of the index, and lets go of what is beyond it.
+    pub fn set_index_bytes(&self, bytes: Option<u64>) {
+        self.0.set_index_bytes(bytes);
     }
 
     /// Memory in bytes, as [`SpaceStats::memory_bytes`]; waits for the writer.

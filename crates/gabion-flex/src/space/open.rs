@@ -7,14 +7,16 @@ use gabion_media::{Disk, Purpose, RandomFile};
 use parking_lot::Mutex;
 
 use super::layout::{DATA_NAME, LOCK_NAME, log_name, parse_log_name};
+use super::leaves::NodeFile;
 use super::log::Records;
 use super::recovery::{self, DurablePoint, Found};
 use super::segments::{Class, Segments, State};
 use super::shared::{Buffer, Shared};
 use super::sums::SumTable;
 use super::tree_file::TreeFile;
-use super::writer::{Totals, Writer};
+use super::writer::{Staged, Totals, Writer};
 use super::{Inner, Options};
+use crate::tree::Wanted;
 use crate::{Error, Gate, Result};
 
 impl Inner {
@@ -28,7 +30,7 @@ impl Inner {
         if is_new && options.reached == DurablePoint::default() {
             recovery::create(&disk, &options, RandomState::new().hash_one(disk.path()))?;
         }
-        let mut found = recovery::find(&disk, options.reached)?;
+        let mut found = recovery::find(&disk, options.reached, Wanted::None)?;
         options.check_capacity(&found.sums.geometry)?;
         let (sums, repeated) = (found.sums, found.repeated);
         let data = disk.open_read(DATA_NAME)?;
@@ -40,10 +42,12 @@ impl Inner {
         let mut tree_file = TreeFile::open(&disk, found.header, &found.used)?;
         let mut segments =
             Segments::new(sums.geometry, options.capacity_bytes, options.garbage_parts);
+        let nodes = NodeFile::open(&disk, tree_file.header().space, sums.geometry.extent_max())?;
         let mut shared = settle(&disk, found, &mut segments)?;
 
-        let records = super::commit::segment_records(&segments, &shared, &sums, &data)?;
-        let log_bytes = options.log_bytes;
+        let staged = Staged::default();
+        let records = super::commit::segment_records(&segments, &staged, &shared, &sums, &data)?;
+        let log_bytes = options.log_bytes_for(options.index_bytes);
         let (log, mut written) =
             super::commit::save_tree(&disk, &mut tree_file, &shared.tree, &records, log_bytes)?;
         let released = shared.tree.settle(&mut written.saving, usize::MAX);
@@ -57,22 +61,28 @@ impl Inner {
             segments,
             pending: Records::default(),
             data_dirty: false,
-            staged: Vec::new(),
+            staged,
             spare: Vec::new(),
             failure: None,
             totals: Totals::default(),
+            geometry: sums.geometry,
         };
-        Ok(Inner {
+        let index_bytes = options.index_bytes;
+        let space = Inner {
             disk,
             options,
             sums,
             data,
+            nodes,
             shared: Gate::new(shared, measures),
             writer: Mutex::new(writer),
             changes: AtomicU64::new(0),
             repeated,
             lock: Mutex::new(Some(lock)),
-        })
+            index_bytes: AtomicU64::new(0),
+        };
+        space.set_index_bytes(index_bytes);
+        Ok(space)
     }
 }
 
@@ -105,11 +115,8 @@ fn settle(disk: &Disk, found: Found, segments: &mut Segments) -> Result<Shared> 
         segments.recover(number, state, known.generation);
         shared.set_table(number, known.generation, known.table);
     }
-    for extent in &shared.tree {
-        if !extent.is_hole() {
-            let (segment, _) = sums.geometry.split(extent.address);
-            segments.add(segment, extent.len);
-        }
+    for (segment, live) in found.live {
+        segments.add(segment, live);
     }
     for (class, number, table) in open {
         if shared.buffer(class).is_some() {

@@ -22,11 +22,15 @@ pub const DEFAULT_GARBAGE_PARTS: u32 = 8;
 /// Bytes of log records that wait in memory at most: 43,000 operations.
 pub const DEFAULT_COMMIT_BYTES: usize = 1 << 20;
 
+/// Bytes of the log that a small budget of the index leaves: 2,700 operations.
+const LOG_BYTES_LEAST: u64 = 64 << 10;
+
 /// Options of a space.
 ///
 /// Behaviour: [`Options::capacity_bytes`], [`Options::garbage_parts`], [`Options::reached`].
 /// Performance:
-/// [`Options::log_bytes`], [`Options::commit_bytes`], [`Options::measure_waits`].
+/// [`Options::log_bytes`], [`Options::commit_bytes`], [`Options::index_bytes`],
+/// [`Options::measure_waits`].
 /// The sizes of segments and blocks are chosen
 /// when a space is made and kept from then on.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -38,6 +42,7 @@ pub struct Options {
     pub(crate) log_bytes: u64,
     pub(crate) commit_bytes: usize,
     pub(crate) create: bool,
+    pub(crate) index_bytes: Option<u64>,
     pub(crate) measure_waits: bool,
     pub(crate) reached: DurablePoint,
 }
@@ -52,6 +57,7 @@ impl Default for Options {
             log_bytes: DEFAULT_LOG_BYTES,
             commit_bytes: DEFAULT_COMMIT_BYTES,
             create: true,
+            index_bytes: None,
             measure_waits: false,
             reached: DurablePoint::default(),
         }
@@ -89,7 +95,8 @@ impl Options {
         self
     }
 
-    /// Bytes of the log before the tree is written, 4 KiB at least.
+    /// Bytes of the log before the tree is written, 4 KiB at least. Where the index has a
+    /// [budget](Options::index_bytes), a quarter of that is enough.
     #[must_use]
     pub fn log_bytes(mut self, bytes: u64) -> Options {
         self.log_bytes = bytes;
@@ -101,6 +108,17 @@ impl Options {
     #[must_use]
     pub fn commit_bytes(mut self, bytes: usize) -> Options {
         self.commit_bytes = bytes;
+        self
+    }
+
+    /// Memory for the index in bytes: some 24 for each extent are needed to hold all of it, which
+    /// `None` allows, the default. With less, parts of it are read from the medium when they are
+    /// needed, and the index is saved more often, since what changed stays in memory until then. It
+    /// takes more than its budget by what one group of edits touches, and is not kept below 8 KiB
+    /// of what changed, nor below what is above its leaves, a fortieth of the whole.
+    #[must_use]
+    pub fn index_bytes(mut self, bytes: Option<u64>) -> Options {
+        self.index_bytes = bytes;
         self
     }
 
@@ -127,6 +145,13 @@ impl Options {
     pub fn reached(mut self, point: DurablePoint) -> Options {
         self.reached = point;
         self
+    }
+
+    /// Bytes of the log where the index has a budget: with a small one it is saved long before the
+    /// log is full, and making a large log takes longer than saving it.
+    pub(crate) fn log_bytes_for(&self, index_bytes: Option<u64>) -> u64 {
+        let worth = index_bytes.map_or(u64::MAX, |bytes| bytes / 4);
+        self.log_bytes.min(worth.max(LOG_BYTES_LEAST))
     }
 
     pub(crate) fn check(&self) -> Result<()> {

@@ -16,12 +16,17 @@
 use std::sync::Arc;
 
 use super::Inner;
+use super::leaves::Fetched;
 use super::shared::Shared;
 use super::sums::SumTable;
 use crate::Result;
+use crate::tree::Absent;
 
 /// Bytes that are copied from the buffers under one lock at most: some 20 us.
 const COPIED_MAX: usize = 128 << 10;
+
+/// How often a read begins again for leaves of the tree that are missing: each time there are more.
+const TRIES_MAX: usize = 64;
 
 /// A read that has begun, see [`FlexSpace::begin_read`](crate::FlexSpace::begin_read).
 #[derive(Debug)]
@@ -32,6 +37,9 @@ pub struct Reading<'r> {
     /// Bytes of the buffer that will be filled.
     len: usize,
     parts: Vec<Part>,
+    /// Leaves of the tree that are missing for the rest.
+    missing: Vec<Absent>,
+    fetched: &'r mut Fetched,
 }
 
 /// A part of the buffer, and what belongs there.
@@ -73,17 +81,29 @@ impl Inner {
         buffer: &mut [u8],
         extents_max: usize,
     ) -> Result<usize> {
-        if let Some(len) = Reading::begin(self, offset, buffer, extents_max).finish()? {
-            return Ok(len);
+        let mut fetched = Fetched::default();
+        for _ in 0..TRIES_MAX {
+            let reading = Reading::begin(self, offset, buffer, extents_max, &mut fetched);
+            let is_outdated = reading.missing.is_empty();
+            match reading.finish()? {
+                Some(len) => return Ok(len),
+                None if is_outdated => break,
+                None => {}
+            }
         }
         // With the writer kept out, this cannot be in vain, too.
         let shared = self.shared.share();
         let mut done = 0;
-        let extents = shared.tree.range(offset, buffer.len() as u64);
-        for extent in extents.take(extents_max) {
+        let mut extents = Vec::new();
+        self.nodes
+            .for_each(&shared.tree, offset, buffer.len() as u64, |extent| {
+                extents.push(extent);
+                extents.len() < extents_max
+            })?;
+        for extent in &extents {
             let rest = &mut buffer[done..];
             let len = usize::try_from(extent.len).map_or(rest.len(), |len| len.min(rest.len()));
-            shared.read(&self.sums, &self.data, &extent, &mut rest[..len])?;
+            shared.read(&self.sums, &self.data, extent, &mut rest[..len])?;
             done += len;
         }
         Ok(done)
@@ -97,12 +117,15 @@ impl<'r> Reading<'r> {
         offset: u64,
         buffer: &'r mut [u8],
         extents_max: usize,
+        fetched: &'r mut Fetched,
     ) -> Reading<'r> {
         let mut parts = Vec::new();
         let (mut len, mut copied) = (0, 0);
         let shared = space.shared.share();
-        let extents = shared.tree.range(offset, buffer.len() as u64);
-        for extent in extents.take(extents_max) {
+        let range = buffer.len() as u64;
+        let leaves = Some(fetched.leaves());
+        let mut extents = shared.tree.range_with(offset, range, leaves);
+        for extent in extents.by_ref().take(extents_max) {
             let rest = &mut buffer[len..];
             let part = usize::try_from(extent.len).map_or(rest.len(), |len| len.min(rest.len()));
             let source = if extent.is_hole() {
@@ -134,25 +157,40 @@ impl<'r> Reading<'r> {
             });
             len += part;
         }
+        let end = match extents_max {
+            1 => offset,
+            _ => offset.saturating_add(range),
+        };
+        let missing = extents.missing_from();
+        let missing = missing.map_or_else(Vec::new, |from| fetched.missing(&shared, from..=end));
         drop(shared);
         Reading {
             space,
             buffer,
             len,
             parts,
+            missing,
+            fetched,
         }
     }
 
     /// Reads the bytes, and returns how many: as many as the buffer or the space has. `None` if the
-    /// space was changed meanwhile so that they cannot be read any more: then what the buffer has
-    /// means nothing, and the read must begin again.
+    /// space was changed meanwhile so that they cannot be read any more, or if the index was not in
+    /// memory: then what the buffer has means nothing, and the read must begin again.
     pub fn finish(self) -> Result<Option<usize>> {
         let Reading {
             space,
             buffer,
             len,
             parts,
+            missing,
+            fetched,
         } = self;
+        if !missing.is_empty() {
+            fetched.fetch(&space.nodes, &missing)?;
+            space.offer(fetched);
+            return Ok(None);
+        }
         if parts.is_empty() {
             return Ok(Some(len));
         }

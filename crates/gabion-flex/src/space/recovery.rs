@@ -8,6 +8,7 @@
 //! crashes before that has changed nothing.
 
 use std::collections::BTreeMap;
+use std::ops::RangeInclusive;
 
 use gabion_media::{Disk, Purpose};
 
@@ -16,6 +17,7 @@ use super::layout::{
     DATA_HEADER_BYTES, DATA_NAME, DataHeader, FORMAT, HeaderError, LOG_HEADER_BYTES, LogHeader,
     TREE_NAME, TreeHeader, log_name, parse_log_name,
 };
+use super::leaves::NodeFile;
 use super::log::{Frames, Parsed, Record, RecordReader, Records, SumsRecord};
 use super::options::Options;
 use super::segments::{Class, State};
@@ -23,7 +25,8 @@ use super::sums::{SumTable, Sums};
 use super::tree_file::TreeFile;
 use super::writepath::LEN_MAX;
 use super::writer::Log;
-use crate::{Error, FlexTree, HOLE, Result};
+use crate::tree::Wanted;
+use crate::{Error, Extent, FlexTree, HOLE, Result};
 
 /// Version of the tree that a space is made with.
 const FIRST_VERSION: u64 = 1;
@@ -59,6 +62,8 @@ pub(super) struct Found {
     /// Slots of the tree file that the saved tree takes.
     pub(super) used: Vec<u32>,
     pub(super) segments: BTreeMap<u32, Known>,
+    /// Bytes that extents refer to, by segment.
+    pub(super) live: BTreeMap<u32, u64>,
     /// Operations that were repeated.
     pub(super) repeated: u64,
 }
@@ -142,7 +147,10 @@ pub(super) fn create(disk: &Disk, options: &Options, space: u64) -> Result<()> {
 }
 
 /// Reads the state of a space, which must have come as far as `reached`. Writes nothing.
-pub(super) fn find(disk: &Disk, reached: DurablePoint) -> Result<Found> {
+///
+/// The leaves of the tree that are `wanted`, and those that the log's operations touch, are in
+/// memory.
+pub(super) fn find(disk: &Disk, reached: DurablePoint, wanted: Wanted) -> Result<Found> {
     let sums = read_data_header(disk)?;
     let geometry = sums.0.geometry;
     let (header, invalid) = TreeFile::read_header(disk)?;
@@ -169,13 +177,17 @@ pub(super) fn find(disk: &Disk, reached: DurablePoint) -> Result<Found> {
             "the newer header is not valid",
         ));
     }
-    let (tree, used) = TreeFile::load(disk, &header, geometry.extent_max())?;
+    let nodes = NodeFile::open(disk, header.space, geometry.extent_max())?;
+    let (tree, used) = nodes.load(&header, wanted)?;
     let mut replay = Replay {
         disk,
+        nodes,
         name: log_name(header.version),
         geometry,
         tree,
         segments: BTreeMap::new(),
+        live: Live::default(),
+        is_first: true,
         repeated: 0,
     };
     let end = replay.run(&header)?;
@@ -186,6 +198,10 @@ pub(super) fn find(disk: &Disk, reached: DurablePoint) -> Result<Found> {
         );
         return Err(damaged(disk, &replay.name, end, &what));
     }
+    let live = match replay.live.is_unknown {
+        false => std::mem::take(&mut replay.live.bytes),
+        true => replay.count_live()?,
+    };
     let Replay {
         tree,
         segments,
@@ -193,6 +209,7 @@ pub(super) fn find(disk: &Disk, reached: DurablePoint) -> Result<Found> {
         ..
     } = replay;
     let found = Found {
+        live,
         sums: sums.0,
         header,
         tree,
@@ -235,10 +252,13 @@ fn damaged(disk: &Disk, name: &str, offset: u64, what: &str) -> Error {
 }
 
 impl Found {
-    /// Every extent must refer to data that was written.
+    /// Every extent that is in memory must refer to data that was written. Of the others that is
+    /// seen when they are read.
     fn check_extents(&self, disk: &Disk) -> Result<()> {
         let geometry = &self.sums.geometry;
-        for extent in &self.tree {
+        let mut extents = Vec::new();
+        self.tree.for_each_present(|extent| extents.push(extent));
+        for extent in extents {
             if extent.is_hole() {
                 continue;
             }
@@ -260,17 +280,82 @@ impl Found {
     }
 }
 
+/// What a record touches of the tree: from the byte in front of what it changes to the one behind.
+fn touched_by(record: &Record) -> Option<RangeInclusive<u64>> {
+    let (offset, len) = match *record {
+        Record::Insert { offset, .. } => (offset, 0),
+        Record::Collapse { offset, len } | Record::Map { offset, len, .. } => (offset, len),
+        Record::Segment { .. } | Record::Sums(_) => return None,
+    };
+    Some(offset.saturating_sub(1)..=offset.saturating_add(len))
+}
+
+/// What extents refer to of each segment, as far as the log tells.
+#[derive(Debug, Default)]
+struct Live {
+    bytes: BTreeMap<u32, u64>,
+    /// Whether it does not: older programs did not write it.
+    is_unknown: bool,
+}
+
+impl Live {
+    fn add(&mut self, geometry: &Geometry, address: u64, len: u64) {
+        if address != HOLE {
+            let (segment, _) = geometry.split(address);
+            *self.bytes.entry(segment).or_default() += len;
+        }
+    }
+
+    fn release(&mut self, geometry: &Geometry, extent: &Extent) {
+        if extent.is_hole() {
+            return;
+        }
+        let bytes = self.bytes.entry(geometry.split(extent.address).0);
+        let bytes = bytes.or_default();
+        match bytes.checked_sub(extent.len) {
+            Some(left) => *bytes = left,
+            // What the log told cannot be right: then all extents are counted.
+            None => self.is_unknown = true,
+        }
+    }
+}
+
 /// Repeats a log.
 struct Replay<'d> {
     disk: &'d Disk,
+    nodes: NodeFile,
     name: String,
     geometry: Geometry,
     tree: FlexTree,
     segments: BTreeMap<u32, Known>,
+    live: Live,
+    /// Whether the first frame is repeated.
+    is_first: bool,
     repeated: u64,
 }
 
 impl Replay<'_> {
+    /// Counts what all extents refer to.
+    fn count_live(&self) -> Result<BTreeMap<u32, u64>> {
+        let mut live = Live::default();
+        let add = |extent: Extent| {
+            live.add(&self.geometry, extent.address, extent.len);
+            true
+        };
+        self.nodes.for_each(&self.tree, 0, u64::MAX, add)?;
+        Ok(live.bytes)
+    }
+
+    fn has_data(&self) -> Result<bool> {
+        let mut has_data = false;
+        let look = |extent: Extent| {
+            has_data = !extent.is_hole();
+            !has_data
+        };
+        self.nodes.for_each(&self.tree, 0, u64::MAX, look)?;
+        Ok(has_data)
+    }
+
     /// Repeats all of it, and returns where it ends.
     fn run(&mut self, header: &TreeHeader) -> Result<u64> {
         let log = match self.disk.read_all(&self.name) {
@@ -302,11 +387,12 @@ impl Replay<'_> {
         loop {
             match frames.parse(&log, offset) {
                 Parsed::Frame { payload, .. } => {
+                    self.is_first = offset == LOG_HEADER_BYTES;
                     self.repeat(payload, offset as u64)?;
                     offset += super::log::FRAME_HEAD_BYTES + payload.len();
                 }
                 // The first frame was durable before the log came into effect.
-                _ if offset == LOG_HEADER_BYTES && self.tree.iter().any(|e| !e.is_hole()) => {
+                _ if offset == LOG_HEADER_BYTES && self.has_data()? => {
                     return Err(self.damaged(offset as u64, "the first frame is not valid"));
                 }
                 Parsed::Blank => return Ok(offset as u64),
@@ -333,8 +419,11 @@ impl Replay<'_> {
 
     fn repeat(&mut self, payload: &[u8], offset: u64) -> Result<()> {
         for record in RecordReader::new(payload) {
-            record
-                .and_then(|record| self.repeat_one(record))
+            let record = record.map_err(|what| self.damaged(offset, what))?;
+            if let Some(range) = touched_by(&record) {
+                self.nodes.admit(&mut self.tree, range)?;
+            }
+            self.repeat_one(record)
                 .map_err(|what| self.damaged(offset, what))?;
             self.repeated += 1;
         }
@@ -365,11 +454,14 @@ impl Replay<'_> {
                     return Err("a record inserts where nothing can be inserted");
                 }
                 self.check_address(address, len)?;
+                self.live.add(&self.geometry, address, len);
                 self.tree.insert(offset, len, address);
             }
             Record::Collapse { offset, len } => {
                 within(offset, len)?;
-                self.tree.collapse(offset, len, drop);
+                let (live, geometry) = (&mut self.live, &self.geometry);
+                let freed = |extent| live.release(geometry, &extent);
+                self.tree.collapse(offset, len, freed);
             }
             Record::Map {
                 offset,
@@ -378,11 +470,15 @@ impl Replay<'_> {
             } => {
                 within(offset, len)?;
                 self.check_address(address, len)?;
-                self.tree.remap(offset, len, address, drop);
+                self.live.add(&self.geometry, address, len);
+                let (live, geometry) = (&mut self.live, &self.geometry);
+                let freed = |extent| live.release(geometry, &extent);
+                self.tree.remap(offset, len, address, freed);
             }
             Record::Segment {
                 segment,
                 generation,
+                live,
             } => {
                 let known = Known {
                     state: State::Full,
@@ -391,6 +487,10 @@ impl Replay<'_> {
                 };
                 self.check_segment(segment)?;
                 self.segments.insert(segment, known);
+                match live {
+                    Some(live) => drop(self.live.bytes.insert(segment, live)),
+                    None => self.live.is_unknown = true,
+                }
             }
             Record::Sums(sums) => self.repeat_sums(sums)?,
         }
@@ -431,6 +531,8 @@ impl Replay<'_> {
         if written > self.geometry.room() || !counted {
             return Err("a record has a wrong number of checksums");
         }
+        // Newer programs tell of a segment that was in use before they give its sums.
+        self.live.is_unknown |= self.is_first && !self.segments.contains_key(&segment);
         let known = self.segments.entry(segment).or_insert_with(|| Known {
             state,
             generation,
@@ -470,5 +572,125 @@ impl Found {
             }
         }
         open
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use gabion_media::SimDisk;
+
+    use super::*;
+    use crate::{FlexSpace, SpaceStats, check_disk};
+
+    fn open(sim: &SimDisk) -> FlexSpace {
+        let options = Options::default().segment_bytes(8 << 10).block_bytes(256);
+        FlexSpace::open_on(Disk::simulated(sim), options).unwrap()
+    }
+
+    /// A disk with a saved space of many extents, of which the log has removed some, and what the
+    /// space said of itself.
+    fn filled() -> (SimDisk, SpaceStats) {
+        let sim = SimDisk::new();
+        let space = open(&sim);
+        for number in 0..2_000_u64 {
+            let offset = number * 7919 % (space.len() + 1);
+            space.insert_range(offset, &number.to_le_bytes()).unwrap();
+        }
+        space.checkpoint().unwrap();
+        space.collapse_range(5_000, 3_000).unwrap();
+        space.sync().unwrap();
+        let stats = space.stats();
+        (sim, stats)
+    }
+
+    /// Writes the log of a space anew, all in one frame, with other records of segments; those with
+    /// sums are told apart.
+    fn rewrite(sim: &SimDisk, change: impl Fn(Record, bool) -> Option<Record>) {
+        let disk = Disk::simulated(sim);
+        let (header, _) = TreeFile::read_header(&disk).unwrap();
+        let log = disk.read_all(&log_name(header.version)).unwrap();
+        let frames = Frames::new(header.space, header.version);
+        let mut offset = LOG_HEADER_BYTES;
+        let mut found = Vec::new();
+        while let Parsed::Frame { payload, .. } = frames.parse(&log, offset) {
+            found.extend(RecordReader::new(payload).map(Result::unwrap));
+            offset += super::super::log::FRAME_HEAD_BYTES + payload.len();
+        }
+        let with_sums: BTreeSet<u32> = found
+            .iter()
+            .filter_map(|record| match record {
+                Record::Sums(sums) => Some(sums.segment),
+                _ => None,
+            })
+            .collect();
+        let mut records = Records::default();
+        for record in found {
+            let has_sums = match &record {
+                Record::Segment { segment, .. } => with_sums.contains(segment),
+                _ => false,
+            };
+            if let Some(record) = change(record, has_sums) {
+                records.push(&record);
+            }
+        }
+        Log::create(&disk, header.space, header.version, &records, 8 << 10).unwrap();
+    }
+
+    fn with_live(record: Record, live: impl Fn(u64) -> Option<u64>) -> Record {
+        match record {
+            Record::Segment {
+                segment,
+                generation,
+                live: Some(told),
+            } => Record::Segment {
+                segment,
+                generation,
+                live: live(told),
+            },
+            other => other,
+        }
+    }
+
+    #[test]
+    fn logs_of_older_programs_are_counted_anew_once() {
+        let (sim, before) = filled();
+        // They named full segments only, and did not tell what of them is in use.
+        rewrite(&sim, |record, has_sums| {
+            (!has_sums).then(|| with_live(record, |_| None))
+        });
+        let space = open(&sim);
+        let stats = space.stats();
+        assert_eq!(stats.live_bytes, before.live_bytes);
+        assert!(stats.segments - stats.segments_free >= 2, "{stats:?}");
+        drop(space);
+        assert_eq!(
+            check_disk(&Disk::simulated(&sim)).unwrap().problems.len(),
+            0
+        );
+        let space = open(&sim);
+        assert_eq!(space.stats().live_bytes, before.live_bytes);
+        let stats = space.stats();
+        assert!(
+            stats.tree_nodes_absent > stats.tree_nodes * 9 / 10,
+            "{stats:?}"
+        );
+    }
+
+    #[test]
+    fn a_wrong_count_is_found_by_a_check_and_mended_where_it_shows() {
+        let (sim, before) = filled();
+        rewrite(&sim, |record, _| {
+            Some(with_live(record, |live| Some(live + 1)))
+        });
+        let report = check_disk(&Disk::simulated(&sim)).unwrap();
+        let problem = &report.problems[0];
+        assert!(problem.file.ends_with(DATA_NAME), "{problem:?}");
+        assert!(problem.what.contains("as the log says"), "{problem:?}");
+        // Less than the log's operations remove.
+        let (sim, _) = filled();
+        rewrite(&sim, |record, _| Some(with_live(record, |_| Some(1))));
+        assert_eq!(open(&sim).stats().live_bytes, before.live_bytes);
     }
 }

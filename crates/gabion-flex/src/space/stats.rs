@@ -26,8 +26,16 @@ pub struct SpaceStats {
     pub segment_bytes: u64,
     /// Nodes of the tree.
     pub tree_nodes: u64,
-    /// Memory of the tree in bytes.
+    /// Those of them that are not in memory.
+    pub tree_nodes_absent: u64,
+    /// Those that changed since the tree was saved, the leaves of them.
+    pub tree_leaves_dirty: u64,
+    /// Memory of the tree in bytes, of what it has had in memory at the same time.
     pub tree_memory_bytes: u64,
+    /// What that should be at most, see [`Options::index_bytes`](crate::Options::index_bytes).
+    pub tree_memory_bytes_max: Option<u64>,
+    /// Leaves of the tree that were read from the medium since the space was opened.
+    pub tree_leaves_fetched: u64,
     /// Memory in bytes: that of the tree, of data that is not written yet, of checksums, and of
     /// what waits for a commit.
     pub memory_bytes: u64,
@@ -103,7 +111,11 @@ impl Inner {
             segments_free: writer.segments.free_count(),
             segment_bytes: self.sums.geometry.segment_bytes(),
             tree_nodes: shared.tree.node_count() as u64,
+            tree_nodes_absent: shared.tree.absent_count() as u64,
+            tree_leaves_dirty: shared.tree.dirty_count() as u64,
             tree_memory_bytes: shared.tree.memory_bytes() as u64,
+            tree_memory_bytes_max: self.index_bytes(),
+            tree_leaves_fetched: self.nodes.fetched(),
             memory_bytes: memory_bytes(&writer, &shared),
             tree_file_bytes: writer.tree_file.bytes(),
             log_bytes: writer.log.file.position(),

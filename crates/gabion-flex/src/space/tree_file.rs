@@ -3,14 +3,14 @@
 
 use std::collections::BTreeSet;
 
-use gabion_media::{Disk, Purpose, RandomFile, ReadFile};
+use gabion_media::{Disk, Purpose, RandomFile};
 
 use super::layout::{
     HeaderError, NODES_OFFSET, TREE_HEAD_BYTES, TREE_HEADER_BYTES, TREE_MAGIC, TREE_NAME,
     TreeHeader, seed_of,
 };
 use super::sums::corruption;
-use crate::tree::{LoadError, NODE_BYTES, NodeBytes, NodePlace, Outline, Saving};
+use crate::tree::{NODE_BYTES, NodeBytes, NodePlace, Saving};
 use crate::{Error, FlexTree, Result};
 
 /// Nodes that are written with one call at most.
@@ -76,11 +76,11 @@ impl Run<'_> {
     }
 }
 
-fn slot_offset(slot: u32) -> u64 {
+pub(super) fn slot_offset(slot: u32) -> u64 {
     NODES_OFFSET + u64::from(slot) * NODE_BYTES as u64
 }
 
-fn node_sum(space: u64, slot: u32, node: &NodeBytes) -> u32 {
+pub(super) fn node_sum(space: u64, slot: u32, node: &NodeBytes) -> u32 {
     let seed = crc32c::crc32c_append(seed_of(&TREE_MAGIC, space), &slot.to_le_bytes());
     crc32c::crc32c_append(seed, node)
 }
@@ -147,33 +147,6 @@ impl TreeFile {
         }
         let newest = newest.map(|header| (header, invalid));
         newest.ok_or_else(|| corruption(&file, 0, "no header of the tree is valid".to_owned()))
-    }
-
-    /// Loads the tree of a header.
-    pub(crate) fn load(
-        disk: &Disk,
-        header: &TreeHeader,
-        extent_max: u32,
-    ) -> Result<(FlexTree, Vec<u32>)> {
-        let file = disk.open_read(TREE_NAME)?;
-        let outline = Outline {
-            root: NodePlace {
-                slot: header.root,
-                crc: header.root_crc,
-            },
-            height: header.height,
-            len: header.len,
-            extents: header.extents,
-        };
-        let loaded = FlexTree::load(extent_max, &outline, &mut |place| {
-            read_node(&file, header.space, place)
-        });
-        loaded.map_err(|error| match error {
-            LoadError::Read(error) => error,
-            LoadError::Malformed(slot, what) => {
-                corruption(&file, slot_offset(slot), what.to_owned())
-            }
-        })
     }
 
     /// Opens the file to write on, after its tree was loaded from `used` slots.
@@ -255,15 +228,4 @@ impl TreeFile {
     pub(crate) fn release(&mut self, slots: Vec<u32>) {
         self.free.extend(slots);
     }
-}
-
-fn read_node(file: &ReadFile, space: u64, place: NodePlace) -> Result<NodeBytes> {
-    let mut bytes = [0; NODE_BYTES];
-    let offset = slot_offset(place.slot);
-    file.read_exact_at(&mut bytes, offset)?;
-    if node_sum(space, place.slot, &bytes) != place.crc {
-        let what = "the checksum of a node of the tree is wrong".to_owned();
-        return Err(corruption(file, offset, what));
-    }
-    Ok(bytes)
 }

@@ -8,6 +8,7 @@ use std::sync::atomic::Ordering;
 
 use super::Inner;
 use super::geometry::MARK;
+use super::leaves::touched;
 use super::log::{Record, Records};
 use super::segments::{Class, Segments};
 use super::writer::{Placed, Session};
@@ -75,6 +76,22 @@ impl Edit<'_> {
             | Edit::InsertMarked { data, .. }
             | Edit::Write { data, .. } => data,
             _ => &[],
+        }
+    }
+
+    /// Where it begins to change a space of `len` bytes, how many bytes go there, how many come.
+    pub(super) fn effect(&self, len: u64) -> (u64, u64, u64) {
+        match *self {
+            Edit::Insert { offset, data } | Edit::InsertMarked { offset, data } => {
+                (offset, 0, data.len() as u64)
+            }
+            Edit::InsertHole { offset, len: more } => (offset, 0, more),
+            Edit::Collapse { offset, len: less } => (offset, less, 0),
+            Edit::Punch { offset, len: part } => (offset, part, part),
+            Edit::Write { offset, data } => {
+                let (at, end) = (offset.min(len), offset + data.len() as u64);
+                (at, end.min(len) - at, end - at)
+            }
         }
     }
 
@@ -220,7 +237,7 @@ impl Inner {
     ) -> Result<G> {
         self.write(|session| {
             // Before the edits are made: a lock that these take holds nobody up for a sync.
-            session.commit_if_due()?;
+            session.tidy_if_due()?;
             session.apply(&edits(), lock)
         })
     }
@@ -256,7 +273,8 @@ impl Inner {
 
 impl Session<'_> {
     fn apply<G>(&mut self, edits: &[Edit<'_>], lock: impl FnOnce() -> G) -> Result<G> {
-        let mut len = self.space.shared.share().tree.len();
+        let before = self.space.shared.share().tree.len();
+        let mut len = before;
         let mut wanted = 0;
         for edit in edits {
             len = edit.len_after(len)?;
@@ -264,6 +282,12 @@ impl Session<'_> {
         }
         self.prepare(wanted)?;
         let placed = self.place_all(edits)?;
+        if self.may_miss()
+            && let Err(error) = self.admit(touched(edits, before))
+        {
+            placed.iter().for_each(|placed| self.unplace(placed));
+            return Err(error);
+        }
         let writer = &mut *self.writer;
         let held = lock();
         let mut shared = self.space.shared.alone();
@@ -279,6 +303,11 @@ impl Session<'_> {
         // ORDER: Release pairs with the load in `Inner::changes`: who sees the new number and then
         // takes the lock sees the change; the lock itself orders the rest.
         self.space.changes.fetch_add(1, Ordering::Release);
+        drop(shared);
+        placed
+            .iter()
+            .flatten()
+            .for_each(|placed| writer.unstage(placed));
         writer.totals.user_bytes += wanted;
         Ok(held)
     }
@@ -289,14 +318,15 @@ impl Session<'_> {
         if wanted > 0 && segments.live().saturating_add(wanted) > segments.live_max() {
             return Err(self.full(wanted));
         }
-        self.commit_if_due()
+        self.tidy_if_due()
     }
 
-    fn commit_if_due(&mut self) -> Result<()> {
+    /// Commits if much waits for it, and keeps the index within its budget.
+    fn tidy_if_due(&mut self) -> Result<()> {
         if self.writer.pending.as_bytes().len() >= self.space.options.commit_bytes {
             self.commit()?;
         }
-        Ok(())
+        self.keep_to_budget()
     }
 
     fn place_all(&mut self, edits: &[Edit<'_>]) -> Result<Vec<Vec<Placed>>> {
@@ -314,8 +344,17 @@ impl Session<'_> {
     }
 
     /// Lets data that stays the same be somewhere else: some ranges of the address space, each now
-    /// at placed addresses.
-    pub(crate) fn remap(&mut self, moves: &[(u64, Placed)]) {
+    /// at placed addresses. If this fails, nothing was placed.
+    pub(crate) fn remap(&mut self, moves: &[(u64, Placed)]) -> Result<()> {
+        let around = |(offset, placed): &(u64, Placed)| {
+            offset.saturating_sub(1)..=offset.saturating_add(placed.len)
+        };
+        if let Err(error) = self.admit(moves.iter().map(around)) {
+            moves
+                .iter()
+                .for_each(|(_, placed)| self.unplace(&[*placed]));
+            return Err(error);
+        }
         let writer = &mut *self.writer;
         let mut shared = self.space.shared.alone();
         let mut target = Target {
@@ -327,6 +366,9 @@ impl Session<'_> {
         for (offset, placed) in moves {
             target.map(*offset, placed.len, placed.address);
         }
+        drop(shared);
+        moves.iter().for_each(|(_, placed)| writer.unstage(placed));
+        Ok(())
     }
 
     /// Reads an extent as the writer sees it.

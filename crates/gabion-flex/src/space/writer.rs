@@ -4,6 +4,7 @@ use gabion_media::{LogFile, LogSync, Purpose, RandomFile};
 use parking_lot::MutexGuard;
 
 use super::Inner;
+use super::geometry::Geometry;
 use super::log::{Frames, Record, Records, SumsRecord};
 use super::segments::{Class, Segments};
 use super::shared::Buffer;
@@ -35,6 +36,38 @@ pub(crate) struct Totals {
     pub(crate) punched: u64,
 }
 
+/// Bytes by segment, of a few segments.
+#[derive(Debug, Default)]
+pub(crate) struct Staged(Vec<(u32, u64)>);
+
+impl Staged {
+    fn add(&mut self, segment: u32, len: u64) {
+        match self.0.iter_mut().find(|own| own.0 == segment) {
+            Some((_, bytes)) => *bytes += len,
+            None => self.0.push((segment, len)),
+        }
+    }
+
+    fn subtract(&mut self, segment: u32, len: u64) {
+        if let Some(at) = self.0.iter().position(|own| own.0 == segment) {
+            self.0[at].1 -= len;
+            if self.0[at].1 == 0 {
+                self.0.swap_remove(at);
+            }
+        }
+    }
+
+    /// Those of a segment.
+    pub(crate) fn of(&self, segment: u32) -> u64 {
+        let own = self.0.iter().find(|own| own.0 == segment);
+        own.map_or(0, |(_, bytes)| *bytes)
+    }
+
+    fn clear(&mut self) {
+        self.0.clear();
+    }
+}
+
 /// What only the writer uses, under its lock.
 #[derive(Debug)]
 pub(crate) struct Writer {
@@ -45,12 +78,21 @@ pub(crate) struct Writer {
     pub(crate) pending: Records,
     /// Whether data was written since it was synced.
     pub(crate) data_dirty: bool,
-    /// Segments with data of the operation under way, which no extent refers to yet.
-    pub(crate) staged: Vec<u32>,
+    /// Bytes of the operation under way, by segment, which no extent refers to yet.
+    pub(crate) staged: Staged,
     /// Memory of the last buffer, for the next one.
     pub(crate) spare: Vec<u8>,
     pub(crate) failure: Option<String>,
     pub(crate) totals: Totals,
+    pub(crate) geometry: Geometry,
+}
+
+impl Writer {
+    /// Extents refer to placed data now, or it was let go of.
+    pub(crate) fn unstage(&mut self, placed: &Placed) {
+        let (segment, _) = self.geometry.split(placed.address);
+        self.staged.subtract(segment, placed.len);
+    }
 }
 
 /// A range of addresses with data that was just placed.
@@ -126,7 +168,8 @@ impl Session<'_> {
 
     /// Lets go of placed data that no extent will refer to.
     pub(crate) fn unplace(&mut self, placed: &[Placed]) {
-        for placed in placed {
+        for placed in placed.iter().filter(|placed| placed.len > 0) {
+            self.writer.unstage(placed);
             self.writer.segments.release(&placed.extent());
         }
     }
@@ -149,9 +192,7 @@ impl Session<'_> {
             let address = geometry.address(segment, u32::try_from(within).unwrap_or(u32::MAX));
             let len = part.len() as u64;
             self.writer.segments.add(segment, len);
-            if self.writer.staged.last() != Some(&segment) {
-                self.writer.staged.push(segment);
-            }
+            self.writer.staged.add(segment, len);
             match placed.last_mut() {
                 Some(last) if last.address + last.len == address => last.len += len,
                 _ => placed.push(Placed { address, len }),

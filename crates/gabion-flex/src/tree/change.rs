@@ -2,7 +2,7 @@
 
 use super::inner::Inner;
 use super::leaf::{Leaf, Piece};
-use super::node::{ENTRIES_MAX, NONE, Saved};
+use super::node::{ENTRIES_MAX, NONE, Saved, is_absent};
 use super::{Extent, FlexTree, HOLE};
 
 /// Levels of inner nodes at most. A level is added when the root is full, and each of its children
@@ -162,6 +162,7 @@ impl FlexTree {
         }
         let extent_max = self.longest(piece.address);
         let leaf = &mut self.leaves[node];
+        self.dirty += usize::from(!leaf.saved.dirty);
         leaf.saved.dirty = true;
         self.extents += leaf.insert(x, piece, extent_max) as u64;
         self.len += delta;
@@ -254,7 +255,20 @@ impl FlexTree {
         for &(node, _) in &path.steps[..self.height] {
             self.inners[node].saved.dirty = true;
         }
-        self.leaves[path.leaf].saved.dirty = true;
+        self.set_leaf_dirty(path.leaf);
+    }
+
+    #[inline]
+    fn set_leaf_dirty(&mut self, leaf: u32) {
+        let saved = &mut self.leaves[leaf].saved;
+        self.dirty += usize::from(!saved.dirty);
+        saved.dirty = true;
+    }
+
+    /// Makes a leaf, which is dirty.
+    fn add_leaf(&mut self) -> u32 {
+        self.dirty += 1;
+        self.leaves.add()
     }
 
     #[inline]
@@ -284,7 +298,7 @@ impl FlexTree {
         let (right, base) = if level == 0 {
             self.split_leaf(child, keeps_all)
         } else {
-            let mut moved = Inner::EMPTY;
+            let mut moved = Inner::empty();
             let inner = &mut self.inners[child];
             let middle = if keeps_all {
                 inner.count - 1
@@ -312,16 +326,9 @@ impl FlexTree {
             leaf.count() / 2
         };
         let base = leaf.split(middle, &mut moved);
-        leaf.saved.dirty = true;
-        let next = leaf.next;
-        moved.prev = child;
-        moved.next = next;
-        let right = self.leaves.add();
+        self.set_leaf_dirty(child);
+        let right = self.add_leaf();
         self.leaves[right] = moved;
-        self.leaves[child].next = right;
-        if next != NONE {
-            self.leaves[next].prev = right;
-        }
         (right, base)
     }
 
@@ -357,7 +364,7 @@ impl FlexTree {
             let old = self.root;
             self.height -= 1;
             self.root = match self.inners[old].count {
-                0 => self.leaves.add(),
+                0 => self.add_leaf(),
                 _ => self.inners[old].children[0],
             };
             if self.inners[old].count == 0 {
@@ -367,8 +374,10 @@ impl FlexTree {
         }
     }
 
+    /// Entries of a node; one that is not in memory counts as full.
     fn count_of(&self, node: u32, level: usize) -> usize {
         match level {
+            0 if is_absent(node) => ENTRIES_MAX,
             0 => self.leaves[node].count(),
             _ => self.inners[node].count,
         }
@@ -381,7 +390,7 @@ impl FlexTree {
         if level == 0 {
             let right = self.leaves[from].clone();
             self.leaves[into].merge(&right, base);
-            self.leaves[into].saved.dirty = true;
+            self.set_leaf_dirty(into);
         } else {
             let right = self.inners[from].clone();
             self.inners[into].merge(&right, base);
@@ -394,14 +403,8 @@ impl FlexTree {
     /// Takes a node out of the tree; its parent must let go of it.
     fn free_node(&mut self, node: u32, level: usize) {
         let Saved { slot, .. } = if level == 0 {
-            let (prev, next) = (self.leaves[node].prev, self.leaves[node].next);
-            if prev != NONE {
-                self.leaves[prev].next = next;
-            }
-            if next != NONE {
-                self.leaves[next].prev = prev;
-            }
             let saved = self.leaves[node].saved;
+            self.dirty -= usize::from(saved.dirty);
             self.leaves.remove(node);
             saved
         } else {

@@ -1,6 +1,9 @@
 //! Inner nodes: children and their shifts.
 
-use super::node::{EMPTY_LANES, ENTRIES_MAX, Lanes, NONE, Saved, count_up_to};
+use super::node::{
+    ABSENT, EMPTY_LANES, ENTRIES_MAX, Lanes, NONE, Saved, Used, count_up_to, is_absent,
+};
+use super::persist::NodePlace;
 
 /// A node above the leaves.
 ///
@@ -12,15 +15,42 @@ pub(crate) struct Inner {
     pub(crate) children: [u32; ENTRIES_MAX],
     pub(crate) count: usize,
     pub(super) saved: Saved,
+    /// Which children were read lately.
+    pub(super) used: Used,
+    /// Checksums of the children that are not in memory; there if one may be absent.
+    sums: Option<Box<[u32; ENTRIES_MAX]>>,
 }
 
 impl Inner {
-    pub(crate) const EMPTY: Inner = Inner {
-        shifts: EMPTY_LANES,
-        children: [NONE; ENTRIES_MAX],
-        count: 0,
-        saved: Saved::NEVER,
-    };
+    /// A node without children.
+    pub(crate) const fn empty() -> Inner {
+        Inner {
+            shifts: EMPTY_LANES,
+            children: [NONE; ENTRIES_MAX],
+            count: 0,
+            saved: Saved::NEVER,
+            used: Used::all(),
+            sums: None,
+        }
+    }
+
+    /// Where a child that is not in memory was saved.
+    pub(super) fn place_of(&self, at: usize) -> Option<NodePlace> {
+        let child = self.children[at];
+        let sums = self.sums.as_ref().filter(|_| is_absent(child))?;
+        Some(NodePlace {
+            slot: child & !ABSENT,
+            crc: sums[at],
+        })
+    }
+
+    /// Lets a child be not in memory, but in this place, whose slot is below [`ABSENT`].
+    pub(super) fn put_away(&mut self, at: usize, place: NodePlace) {
+        debug_assert!(!is_absent(place.slot));
+        self.children[at] = place.slot | ABSENT;
+        let sums = self.sums.get_or_insert_with(|| Box::new([0; ENTRIES_MAX]));
+        sums[at] = place.crc;
+    }
 
     /// The child that covers `x`, an offset in this node; the last one for the end of the node.
     /// Of several children that begin there, of which all but the last are empty, the last.
@@ -41,6 +71,10 @@ impl Inner {
         debug_assert!(self.count < ENTRIES_MAX);
         self.shifts.copy_within(at..self.count, at + 1);
         self.children.copy_within(at..self.count, at + 1);
+        if let Some(sums) = &mut self.sums {
+            sums.copy_within(at..self.count, at + 1);
+        }
+        self.used = Used::all();
         self.shifts[at] = shift;
         self.children[at] = child;
         self.count += 1;
@@ -49,6 +83,10 @@ impl Inner {
     pub(super) fn remove(&mut self, at: usize) {
         self.shifts.copy_within(at + 1..self.count, at);
         self.children.copy_within(at + 1..self.count, at);
+        if let Some(sums) = &mut self.sums {
+            sums.copy_within(at + 1..self.count, at);
+        }
+        self.used = Used::all();
         self.count -= 1;
         self.shifts[self.count] = u64::MAX;
     }
@@ -67,6 +105,10 @@ impl Inner {
         let moved = self.count - at;
         right.shifts[..moved].copy_from_slice(&self.shifts[at..self.count]);
         right.children[..moved].copy_from_slice(&self.children[at..self.count]);
+        if let Some(sums) = &self.sums {
+            let moved_sums = right.sums.get_or_insert_with(|| Box::new([0; ENTRIES_MAX]));
+            moved_sums[..moved].copy_from_slice(&sums[at..self.count]);
+        }
         right.count = moved;
         self.shifts[at..self.count].fill(u64::MAX);
         self.count = at;
@@ -78,6 +120,11 @@ impl Inner {
         let (from, to) = (self.count, self.count + right.count);
         self.shifts[from..to].copy_from_slice(&right.shifts[..right.count]);
         self.children[from..to].copy_from_slice(&right.children[..right.count]);
+        if let Some(sums) = &right.sums {
+            let own = self.sums.get_or_insert_with(|| Box::new([0; ENTRIES_MAX]));
+            own[from..to].copy_from_slice(&sums[..right.count]);
+        }
+        self.used = Used::all();
         self.count = to;
         self.shift_from(from, base);
     }

@@ -8,7 +8,7 @@
 //! tree waits for, and so the line that ends its search holds the extent, too. Adding to every
 //! second word vectorizes as well as adding to every word.
 
-use super::node::{ENTRIES_MAX, NONE, Saved};
+use super::node::{ENTRIES_MAX, Saved};
 use super::{ADDRESS_BITS, Extent, HOLE};
 
 const LOW_BITS: u32 = 32;
@@ -25,13 +25,11 @@ type Entry = [u64; 2];
 /// What stands behind the last entry, and sorts behind all.
 const VOID: Entry = [u64::MAX; 2];
 
-/// Linked extents, contiguous in the address space.
+/// Extents, contiguous in the address space.
 #[derive(Clone, Debug)]
 #[repr(C, align(64))]
 pub(crate) struct Leaf {
     count: u32,
-    pub(crate) next: u32,
-    pub(super) prev: u32,
     pub(super) saved: Saved,
     entries: Entries,
 }
@@ -53,8 +51,6 @@ pub(crate) struct Piece {
 impl Leaf {
     pub(crate) const EMPTY: Leaf = Leaf {
         count: 0,
-        next: NONE,
-        prev: NONE,
         saved: Saved::NEVER,
         entries: Entries([VOID; ENTRIES_MAX]),
     };

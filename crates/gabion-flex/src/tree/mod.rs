@@ -10,13 +10,13 @@
 //! # Layout
 //! Nodes are numbered and lie in arenas; a leaf takes 1 KiB and holds up to 60 extents of 16 bytes
 //! (`leaf`), an inner node up to 60 children (`inner`). Numbers that a search compares lie side by
-//! side. Leaves are linked in both directions. Holes are extents like others, with the address
-//! [`HOLE`].
+//! side. A walk from leaf to leaf goes by the parent. Holes are extents like others, with the
+//! address [`HOLE`]. The tree of a space may have leaves that are not in memory (`absent`).
 //!
 //! # Invariants
 //! - I1. The first partial offset of a leaf and the first shift of an inner node are 0.
 //! - I2. Extents follow each other without gaps, and none is empty. So the entries of a leaf need
-//!   only their order to be walked with offsets, and a walk crosses leaves without a search.
+//!   only their order to be walked with offsets.
 //! - I3. No node below the root is empty; the root is a leaf, or has two children or more.
 //! - I4. A node is dirty if it or one below it differs from what was saved of it.
 //!
@@ -38,6 +38,7 @@
 //!
 //! Source: Chen, Zhong, Wu: Efficient Data Management with a Flexible Address Space, section 3.
 
+mod absent;
 mod arena;
 mod change;
 mod extent;
@@ -57,15 +58,18 @@ pub(crate) mod plain {
     pub(crate) use super::node::NONE;
 }
 
+pub(crate) use self::absent::{Absent, Leaves};
 pub use self::extent::{Extent, HOLE};
-pub(crate) use self::persist::{LoadError, NODE_BYTES, NodeBytes, NodePlace, Outline, Saving};
+pub(crate) use self::leaf::Leaf;
+pub(crate) use self::persist::{
+    LoadError, NODE_BYTES, NodeBytes, NodePlace, Outline, Saving, Wanted,
+};
 pub use self::pieces::Pieces;
 
 use self::arena::Arena;
 use self::extent::ADDRESS_BITS;
 use self::inner::Inner;
-use self::leaf::Leaf;
-use self::node::{ENTRIES_MAX, NONE};
+use self::node::{ENTRIES_MAX, is_absent};
 
 /// An index of extents over an address space without gaps, from 0 to [`FlexTree::len`].
 #[derive(Clone, Debug)]
@@ -80,6 +84,14 @@ pub struct FlexTree {
     extent_max: u32,
     /// Slots of saved nodes that are no longer part of the tree.
     dropped: Vec<u32>,
+    /// Leaves that are not in memory.
+    absent: usize,
+    /// Leaves that changed since they were saved.
+    dirty: usize,
+    /// Where the hand of `absent` is.
+    hand: u64,
+    /// Whether readers note which leaves they read.
+    marks_use: bool,
 }
 
 impl FlexTree {
@@ -93,13 +105,17 @@ impl FlexTree {
         let root = leaves.add();
         FlexTree {
             leaves,
-            inners: Arena::new(Inner::EMPTY),
+            inners: Arena::new(Inner::empty()),
             root,
             height: 0,
             len: 0,
             extents: 0,
             extent_max,
             dropped: Vec::new(),
+            absent: 0,
+            dirty: 1,
+            hand: 0,
+            marks_use: false,
         }
     }
 
@@ -120,7 +136,7 @@ impl FlexTree {
 
     /// Nodes on all levels.
     pub fn node_count(&self) -> usize {
-        self.leaves.len() + self.inners.len()
+        self.leaves.len() + self.absent + self.inners.len()
     }
 
     /// Memory of the nodes in bytes.
@@ -134,10 +150,19 @@ impl FlexTree {
         let mut walk = Walk {
             tree: self,
             extents: 0,
-            leaf: NONE,
+            absent: 0,
+            dirty: 0,
         };
-        let len = walk.node(self.root, self.height)?;
-        if len != self.len || walk.extents != self.extents {
+        walk.node(self.root, self.height, self.len)?;
+        let len = self.len;
+        let counts_all = walk.absent == 0;
+        if (walk.absent, walk.dirty) != (self.absent, self.dirty) {
+            return Err(format!(
+                "{} leaves are absent and {} dirty, the tree says {} and {}",
+                walk.absent, walk.dirty, self.absent, self.dirty
+            ));
+        }
+        if counts_all && walk.extents != self.extents {
             return Err(format!(
                 "the nodes hold {} extents over {len} bytes, the tree says {} over {}",
                 walk.extents, self.extents, self.len
@@ -145,9 +170,6 @@ impl FlexTree {
         }
         if self.height > 0 && self.inners[self.root].count < 2 {
             return Err("the root has one child".to_owned());
-        }
-        if walk.leaf != NONE && self.leaves[walk.leaf].next != NONE {
-            return Err("the last leaf is linked to another".to_owned());
         }
         Ok(())
     }
@@ -157,15 +179,15 @@ impl FlexTree {
 struct Walk<'t> {
     tree: &'t FlexTree,
     extents: u64,
-    /// The leaf before.
-    leaf: u32,
+    absent: usize,
+    dirty: usize,
 }
 
 impl Walk<'_> {
-    /// Checks a node and all below it, and returns the bytes that it covers.
-    fn node(&mut self, id: u32, height: usize) -> Result<u64, String> {
+    /// Checks a node, which covers `len` bytes, and all below it.
+    fn node(&mut self, id: u32, height: usize, len: u64) -> Result<(), String> {
         if height == 0 {
-            return self.leaf(id);
+            return self.leaf(id, len);
         }
         let inner = &self.tree.inners[id];
         if inner.count == 0 || inner.count > ENTRIES_MAX {
@@ -177,34 +199,29 @@ impl Walk<'_> {
         {
             return Err(format!("inner node {id} has a shift behind its last child"));
         }
-        let mut end = 0;
-        for at in 0..inner.count {
-            if inner.shifts[at] != end {
-                let shift = inner.shifts[at];
+        let shifts = &inner.shifts[..inner.count];
+        let ends = shifts[1..].iter().copied().chain([len]);
+        for (at, (shift, end)) in shifts.iter().zip(ends).enumerate() {
+            if end <= *shift || shifts[0] != 0 {
                 return Err(format!(
-                    "child {at} of node {id} has shift {shift}, not {end}"
+                    "child {at} of node {id} has shift {shift} and ends at {end}"
                 ));
             }
-            end += self.node(inner.children[at], height - 1)?;
+            self.node(inner.children[at], height - 1, end - shift)?;
         }
-        Ok(end)
+        Ok(())
     }
 
-    fn leaf(&mut self, id: u32) -> Result<u64, String> {
+    fn leaf(&mut self, id: u32, len: u64) -> Result<(), String> {
+        if is_absent(id) {
+            self.absent += 1;
+            return Ok(());
+        }
         let leaf = &self.tree.leaves[id];
         if leaf.count() == 0 && self.tree.height > 0 {
             return Err(format!("leaf {id} is empty"));
         }
-        if leaf.prev != self.leaf {
-            return Err(format!(
-                "leaf {id} is linked to {}, not {}",
-                leaf.prev, self.leaf
-            ));
-        }
-        if self.leaf != NONE && self.tree.leaves[self.leaf].next != id {
-            return Err(format!("leaf {} is not linked to {id}", self.leaf));
-        }
-        self.leaf = id;
+        self.dirty += usize::from(leaf.saved.dirty);
         let mut end = 0;
         for at in 0..leaf.count() {
             let entry = leaf.entry(at);
@@ -221,6 +238,9 @@ impl Walk<'_> {
             end = entry.end();
         }
         self.extents += leaf.count() as u64;
-        Ok(end)
+        match end == len {
+            true => Ok(()),
+            false => Err(format!("leaf {id} ends at {end}, not {len}")),
+        }
     }
 }

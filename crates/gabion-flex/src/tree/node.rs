@@ -1,5 +1,7 @@
 //! What leaves and inner nodes share: sorted lanes of numbers, links, and where a node was saved.
 
+use std::sync::atomic::{AtomicU64, Ordering};
+
 /// Entries of a node at most. With them a leaf takes 1 KiB in memory and on media.
 pub(crate) const ENTRIES_MAX: usize = 60;
 
@@ -11,6 +13,15 @@ const LINE_LANES: usize = 8;
 
 /// No node, or no place on a medium.
 pub(crate) const NONE: u32 = u32::MAX;
+
+/// Marks a child that is not in memory; the other bits are the slot in which it was saved.
+pub(super) const ABSENT: u32 = 1 << 31;
+
+/// Whether a child is not in memory.
+#[inline]
+pub(super) fn is_absent(child: u32) -> bool {
+    child & ABSENT != 0
+}
 
 /// Sorted numbers of a node; lanes behind the last entry hold the largest number.
 pub(super) type Lanes = [u64; LANES];
@@ -55,9 +66,45 @@ impl Saved {
     };
 }
 
-/// A node number. Node counts stay far below the limit: 2^32 leaves are 4 TiB of memory.
+/// Which children were read lately: a bit for each. Readers set them, the hand of `absent` takes
+/// them back.
+#[derive(Debug)]
+pub(super) struct Used(AtomicU64);
+
+impl Used {
+    /// All of them.
+    pub(super) const fn all() -> Used {
+        Used(AtomicU64::new(u64::MAX))
+    }
+
+    #[inline]
+    pub(super) fn set(&self, at: usize) {
+        // ORDER: Relaxed (both); a hint for the hand.
+        if self.0.load(Ordering::Relaxed) & 1 << at == 0 {
+            self.0.fetch_or(1 << at, Ordering::Relaxed);
+        }
+    }
+
+    /// Takes a bit back; says whether it was set.
+    pub(super) fn take(&mut self, at: usize) -> bool {
+        let bits = self.0.get_mut();
+        let was_set = *bits & 1 << at != 0;
+        *bits &= !(1 << at);
+        was_set
+    }
+}
+
+impl Clone for Used {
+    fn clone(&self) -> Used {
+        // ORDER: Relaxed; a hint for the hand.
+        Used(AtomicU64::new(self.0.load(Ordering::Relaxed)))
+    }
+}
+
+/// A node number. Node counts stay far below the limit: 2^31 leaves are 2 TiB of memory.
 pub(super) fn id_of(index: usize) -> u32 {
-    u32::try_from(index).expect("fewer than 2^32 nodes fit into memory")
+    let id = u32::try_from(index).ok().filter(|id| !is_absent(*id));
+    id.expect("fewer than 2^31 nodes fit into memory")
 }
 
 #[cfg(test)]

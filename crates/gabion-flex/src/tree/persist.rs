@@ -2,7 +2,7 @@
 
 use super::inner::Inner;
 use super::leaf::Leaf;
-use super::node::{ENTRIES_MAX, NONE, Saved};
+use super::node::{ENTRIES_MAX, NONE, Saved, is_absent};
 use super::{FlexTree, HOLE};
 
 /// Bytes of a saved node.
@@ -89,8 +89,12 @@ impl FlexTree {
         } else {
             let inner = &self.inners[id];
             let mut places = Vec::with_capacity(inner.count);
-            for &child in &inner.children[..inner.count] {
-                places.push(self.save_node(child, level - 1, nodes, write)?);
+            for (at, &child) in inner.children[..inner.count].iter().enumerate() {
+                // What is absent stays where it is.
+                places.push(match inner.place_of(at) {
+                    Some(place) => place,
+                    None => self.save_node(child, level - 1, nodes, write)?,
+                });
             }
             inner.encode(level, &places)
         };
@@ -113,6 +117,7 @@ impl FlexTree {
         let mut released = std::mem::take(&mut self.dropped);
         let rest = saving.nodes.len().saturating_sub(most);
         for (level, id, NodePlace { slot, crc }) in saving.nodes.drain(rest..) {
+            self.dirty -= usize::from(level == 0);
             let saved = match level {
                 0 => &mut self.leaves[id].saved,
                 _ => &mut self.inners[id].saved,
@@ -130,14 +135,17 @@ impl FlexTree {
     }
 
     /// Builds a tree from saved nodes; also returns the slots that they take. `read` returns the
-    /// bytes of a slot if they have this checksum.
+    /// bytes of a slot if they have this checksum. Only those leaves are read and in memory that
+    /// are `wanted`, and a root.
     pub(crate) fn load<E>(
         extent_max: u32,
         outline: &Outline,
+        wanted: Wanted,
         read: &mut impl FnMut(NodePlace) -> Result<NodeBytes, E>,
     ) -> Result<(FlexTree, Vec<u32>), LoadError<E>> {
         let mut tree = FlexTree::new(extent_max);
         tree.leaves.remove(tree.root);
+        tree.dirty = 0;
         let height = usize::try_from(outline.height).unwrap_or(usize::MAX);
         if height > super::change::HEIGHT_MAX {
             return Err(LoadError::Malformed(outline.root.slot, "too many levels"));
@@ -145,17 +153,20 @@ impl FlexTree {
         let mut loader = Loader {
             tree,
             read,
-            last: NONE,
+            wanted,
             slots: Vec::new(),
         };
-        let (root, span) = loader.node(outline.root, height)?;
+        let root = loader.node(outline.root, height, outline.len)?;
         let Loader {
             mut tree, slots, ..
         } = loader;
         tree.root = root;
         tree.height = height;
-        tree.len = span;
-        if (span, tree.extents) != (outline.len, outline.extents) {
+        tree.len = outline.len;
+        if tree.absent > 0 {
+            tree.extents = outline.extents;
+        }
+        if tree.extents != outline.extents {
             let what = "the nodes below the root are not those that the header counts";
             return Err(LoadError::Malformed(outline.root.slot, what));
         }
@@ -169,69 +180,106 @@ impl FlexTree {
     }
 }
 
+/// Which leaves a tree has in memory when it is loaded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Wanted {
+    All,
+    None,
+}
+
 struct Loader<'r, R> {
     tree: FlexTree,
     read: &'r mut R,
-    /// The leaf before.
-    last: u32,
+    wanted: Wanted,
     slots: Vec<u32>,
 }
 
 impl<R> Loader<'_, R> {
-    /// Loads a node and all below it, and returns its number and how many bytes it covers.
-    fn node<E>(&mut self, place: NodePlace, level: usize) -> Result<(u32, u64), LoadError<E>>
+    /// Loads a node, which covers `len` bytes, and all below it, and returns its number.
+    fn node<E>(&mut self, place: NodePlace, level: usize, len: u64) -> Result<u32, LoadError<E>>
     where
         R: FnMut(NodePlace) -> Result<NodeBytes, E>,
     {
         let malformed = |what| LoadError::Malformed(place.slot, what);
         let bytes = (self.read)(place).map_err(LoadError::Read)?;
         self.slots.push(place.slot);
-        let (count, stated) = (word(&bytes, 0) as usize, word(&bytes, 4) as usize);
-        if count > ENTRIES_MAX || stated != level {
-            return Err(malformed("the node has a wrong level or too many entries"));
-        }
-        let saved = Saved {
-            slot: place.slot,
-            crc: place.crc,
-            dirty: false,
-        };
         if level == 0 {
-            return self.leaf(&bytes, count, saved).map_err(malformed);
+            let leaf = Leaf::decode(&bytes, place, len, self.tree.extent_max);
+            let leaf = leaf.map_err(malformed)?;
+            let id = self.tree.leaves.add();
+            self.tree.extents += leaf.count() as u64;
+            self.tree.leaves[id] = leaf;
+            return Ok(id);
         }
+        let count = count_at(&bytes, level).map_err(malformed)?;
         if count == 0 {
             return Err(malformed("the node is empty"));
         }
-        let mut inner = Inner::EMPTY;
-        inner.saved = saved;
-        let mut end = 0;
+        let mut inner = Inner::empty();
+        inner.saved = place.saved();
+        let shift_at = |at: usize| match at < count {
+            true => long(&bytes, HEAD_BYTES + at * ENTRY_BYTES),
+            false => len,
+        };
         for at in 0..count {
             let entry = HEAD_BYTES + at * ENTRY_BYTES;
             let child = NodePlace {
                 slot: word(&bytes, entry + 8),
                 crc: word(&bytes, entry + 12),
             };
-            if long(&bytes, entry) != end {
-                return Err(malformed(
-                    "the shift of a child is not where the one before ends",
-                ));
+            let (begin, end) = (shift_at(at), shift_at(at + 1));
+            if begin >= end || (at == 0 && begin != 0) {
+                return Err(malformed("the shifts of the children are not ascending"));
             }
-            let (id, span) = self.node(child, level - 1)?;
-            inner.insert(at, end, id);
-            end += span;
+            let stays_away = level == 1 && self.wanted == Wanted::None;
+            if stays_away && !is_absent(child.slot) {
+                inner.insert(at, begin, NONE);
+                inner.put_away(at, child);
+                self.tree.absent += 1;
+                self.slots.push(child.slot);
+            } else {
+                let id = self.node(child, level - 1, end - begin)?;
+                inner.insert(at, begin, id);
+            }
         }
         let id = self.tree.inners.add();
         self.tree.inners[id] = inner;
-        Ok((id, end))
+        Ok(id)
     }
+}
 
-    fn leaf(
-        &mut self,
+impl NodePlace {
+    /// What a node says that was read from here.
+    fn saved(self) -> Saved {
+        Saved {
+            slot: self.slot,
+            crc: self.crc,
+            dirty: false,
+        }
+    }
+}
+
+/// The number of entries of a node that must be on this level.
+fn count_at(bytes: &NodeBytes, level: usize) -> Result<usize, &'static str> {
+    let (count, stated) = (word(bytes, 0) as usize, word(bytes, 4) as usize);
+    match count <= ENTRIES_MAX && stated == level {
+        true => Ok(count),
+        false => Err("the node has a wrong level or too many entries"),
+    }
+}
+
+impl Leaf {
+    /// The leaf of these bytes, which covers `len` bytes.
+    pub(crate) fn decode(
         bytes: &NodeBytes,
-        count: usize,
-        saved: Saved,
-    ) -> Result<(u32, u64), &'static str> {
+        place: NodePlace,
+        len: u64,
+        extent_max: u32,
+    ) -> Result<Leaf, &'static str> {
+        let count = count_at(bytes, 0)?;
         let mut leaf = Leaf::EMPTY;
-        leaf.saved = saved;
+        leaf.saved = place.saved();
+        let mut end = 0;
         for at in 0..count {
             let entry = HEAD_BYTES + at * ENTRY_BYTES;
             leaf.push_words([long(bytes, entry), long(bytes, entry + 8)]);
@@ -239,36 +287,25 @@ impl<R> Loader<'_, R> {
             let longest = if extent.is_hole() {
                 u32::MAX
             } else {
-                self.tree.extent_max
+                extent_max
             };
             if extent.len == 0 || extent.len > u64::from(longest) {
                 return Err("an extent is empty or too long");
             }
-            let begins = if at == 0 { 0 } else { leaf.entry(at - 1).end() };
-            if extent.offset != begins {
+            if extent.offset != end {
                 return Err("an extent does not begin where the one before ends");
             }
             if !extent.is_hole() && extent.address + extent.len >= HOLE {
                 return Err("an extent reaches beyond the last address");
             }
+            end = extent.end();
         }
-        leaf.prev = self.last;
-        let span = leaf.span();
-        let id = self.tree.leaves.add();
-        self.tree.leaves[id] = leaf;
-        if self.last != NONE {
-            self.tree.leaves[self.last].next = id;
-            if count == 0 {
-                return Err("the leaf is empty");
-            }
+        match end == len {
+            true => Ok(leaf),
+            false => Err("the leaf does not end where the next one begins"),
         }
-        self.last = id;
-        self.tree.extents += count as u64;
-        Ok((id, span))
     }
-}
 
-impl Leaf {
     fn encode(&self) -> NodeBytes {
         let mut bytes = head(self.count(), 0);
         for at in 0..self.count() {
@@ -316,7 +353,7 @@ fn long(bytes: &NodeBytes, at: usize) -> u64 {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use std::collections::BTreeMap;
     use std::convert::Infallible;
 
@@ -324,14 +361,14 @@ mod tests {
 
     /// A medium: nodes by slot.
     #[derive(Default)]
-    struct Slots {
-        nodes: BTreeMap<u32, NodeBytes>,
+    pub(in crate::tree) struct Slots {
+        pub(in crate::tree) nodes: BTreeMap<u32, NodeBytes>,
         next: u32,
         writes: usize,
     }
 
     impl Slots {
-        fn save(&mut self, tree: &mut FlexTree) -> Outline {
+        pub(in crate::tree) fn save(&mut self, tree: &mut FlexTree) -> Outline {
             let saving = tree.save(&mut |bytes| {
                 self.next += 1;
                 self.writes += 1;
@@ -360,7 +397,16 @@ mod tests {
         }
 
         fn load(&self, outline: &Outline) -> Result<(FlexTree, Vec<u32>), LoadError<u32>> {
-            FlexTree::load(100, outline, &mut |place| {
+            self.load_some(100, outline, Wanted::All)
+        }
+
+        pub(in crate::tree) fn load_some(
+            &self,
+            extent_max: u32,
+            outline: &Outline,
+            wanted: Wanted,
+        ) -> Result<(FlexTree, Vec<u32>), LoadError<u32>> {
+            FlexTree::load(extent_max, outline, wanted, &mut |place| {
                 let bytes = self.nodes.get(&place.slot).ok_or(place.slot)?;
                 assert_eq!(crc32c::crc32c(bytes), place.crc);
                 Ok(*bytes)
@@ -393,6 +439,11 @@ mod tests {
                 used.iter().eq(slots.nodes.keys()),
                 "other slots are kept than used"
             );
+            let (lazy, mut used) = slots.load_some(100, &outline, Wanted::None).unwrap();
+            lazy.check().unwrap();
+            used.sort_unstable();
+            assert!(used.iter().eq(slots.nodes.keys()), "without the leaves");
+            assert_eq!(lazy.node_count(), loaded.node_count());
         }
         let before = slots.writes;
         tree.insert(tree.len() / 2, 1, 12345);
@@ -415,7 +466,7 @@ mod tests {
             for at in 0..NODE_BYTES {
                 let good = slots.nodes[&slot];
                 slots.nodes.get_mut(&slot).unwrap()[at] ^= 0x41;
-                let loaded = FlexTree::load(100, &outline, &mut |place| {
+                let loaded = FlexTree::load(100, &outline, Wanted::All, &mut |place| {
                     slots.nodes.get(&place.slot).copied().ok_or(place.slot)
                 });
                 match loaded {

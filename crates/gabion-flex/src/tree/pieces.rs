@@ -1,7 +1,9 @@
 //! Reading the tree: the extent at an offset, and the extents of a range.
 
+use super::absent::Leaves;
+use super::inner::Inner;
 use super::leaf::Leaf;
-use super::node::NONE;
+use super::node::is_absent;
 use super::{Extent, FlexTree};
 
 impl FlexTree {
@@ -34,22 +36,40 @@ impl FlexTree {
     /// The extents of a range in order, the first and the last one cut to it. What lies behind the
     /// end is left out. Costs one lookup, then a step per extent.
     pub fn range(&self, offset: u64, len: u64) -> Pieces<'_> {
-        let end = offset.saturating_add(len).min(self.len);
-        let mut pieces = Pieces {
+        self.range_with(offset, len, None)
+    }
+
+    /// As [`FlexTree::range`], with leaves to use where the tree has them not in memory. It ends
+    /// at the first one that is not there either, see [`Pieces::missing_from`].
+    pub(crate) fn range_with<'t>(
+        &'t self,
+        offset: u64,
+        len: u64,
+        leaves: Option<&'t Leaves>,
+    ) -> Pieces<'t> {
+        Pieces {
             tree: self,
-            leaf: &self.leaves[self.root],
+            leaves,
+            parent: None,
+            leaf: &NO_LEAF,
             at: 0,
-            skip: 0,
             offset,
-            end,
-        };
-        if offset < end {
-            let (leaf, x) = self.leaf_at(offset);
-            pieces.leaf = leaf;
-            pieces.at = leaf.find(x);
-            pieces.skip = x - leaf.entry(pieces.at).offset;
+            end: offset.saturating_add(len).min(self.len),
+            misses: false,
         }
-        pieces
+    }
+
+    /// Calls `each` with the extents of the leaves that are in memory.
+    pub(crate) fn for_each_present(&self, mut each: impl FnMut(Extent)) {
+        let mut from = 0;
+        loop {
+            let mut pieces = self.range_with(from, u64::MAX, None);
+            pieces.by_ref().for_each(&mut each);
+            match pieces.missing_from() {
+                Some(at) => from = self.spot(at).end,
+                None => return,
+            }
+        }
     }
 
     /// All extents in order.
@@ -67,16 +87,89 @@ impl<'t> IntoIterator for &'t FlexTree {
     }
 }
 
+/// What a walk has before its first leaf.
+static NO_LEAF: Leaf = Leaf::EMPTY;
+
 /// The extents of a range, made by [`FlexTree::range`].
 #[derive(Clone, Debug)]
 pub struct Pieces<'t> {
     tree: &'t FlexTree,
+    leaves: Option<&'t Leaves>,
+    /// The parent of the leaf, and which child that is; none if it is the root, or there is none.
+    parent: Option<(&'t Inner, usize)>,
     leaf: &'t Leaf,
     at: usize,
-    /// Bytes of the next extent that lie before the range.
-    skip: u64,
     offset: u64,
     end: u64,
+    /// Whether the next leaf is missing.
+    misses: bool,
+}
+
+/// A leaf of a walk, and where in it the walk goes on.
+struct Entered<'t> {
+    parent: Option<(&'t Inner, usize)>,
+    leaf: &'t Leaf,
+    at: usize,
+    /// Bytes of its first extent that lie before the walk.
+    skip: u64,
+}
+
+impl FlexTree {
+    /// The leaf that covers `offset`, which is the one behind the child of `parent`; `None` if it
+    /// is missing. Takes and returns values, so that a walk can be in registers.
+    #[inline(never)]
+    fn enter<'t>(
+        &'t self,
+        leaves: Option<&'t Leaves>,
+        parent: Option<(&'t Inner, usize)>,
+        offset: u64,
+    ) -> Option<Entered<'t>> {
+        let (parent, child, x) = match parent {
+            Some((inner, at)) if at + 1 < inner.count => {
+                (Some((inner, at + 1)), inner.children[at + 1], 0)
+            }
+            _ => self.child_at(offset),
+        };
+        let leaf = if is_absent(child) {
+            let (inner, at) = parent?;
+            leaves?.get(inner.place_of(at)?)?
+        } else {
+            if self.marks_use
+                && let Some((inner, at)) = parent
+            {
+                inner.used.set(at);
+            }
+            &self.leaves[child]
+        };
+        let at = if x == 0 { 0 } else { leaf.find(x) };
+        Some(Entered {
+            parent,
+            leaf,
+            at,
+            skip: x - leaf.entry(at).offset,
+        })
+    }
+
+    /// The leaf that covers an offset: its parent, its number, and where in it the offset lies.
+    #[inline]
+    fn child_at(&self, offset: u64) -> (Option<(&Inner, usize)>, u32, u64) {
+        let (mut parent, mut child, mut x) = (None, self.root, offset);
+        for _ in 0..self.height {
+            let inner = &self.inners[child];
+            let at = inner.find(x);
+            x -= inner.shifts[at];
+            child = inner.children[at];
+            parent = Some((inner, at));
+        }
+        (parent, child, x)
+    }
+}
+
+impl Pieces<'_> {
+    /// Where the walk ended because a leaf is not in memory, if so.
+    pub(crate) fn missing_from(&self) -> Option<u64> {
+        self.misses.then_some(self.offset)
+    }
 }
 
 impl Iterator for Pieces<'_> {
@@ -87,15 +180,19 @@ impl Iterator for Pieces<'_> {
         if self.offset >= self.end {
             return None;
         }
-        if self.at == self.leaf.count() {
-            if self.leaf.next == NONE {
+        let mut piece = if self.at < self.leaf.count() {
+            self.leaf.entry(self.at)
+        } else {
+            let Some(entered) = self.tree.enter(self.leaves, self.parent, self.offset) else {
+                self.misses = true;
+                self.end = self.offset;
                 return None;
-            }
-            self.leaf = &self.tree.leaves[self.leaf.next];
-            self.at = 0;
-        }
-        let mut piece = self.leaf.entry(self.at).behind(self.skip);
-        self.skip = 0;
+            };
+            self.parent = entered.parent;
+            self.leaf = entered.leaf;
+            self.at = entered.at;
+            entered.leaf.entry(entered.at).behind(entered.skip)
+        };
         self.at += 1;
         piece.offset = self.offset;
         piece.len = piece.len.min(self.end - self.offset);

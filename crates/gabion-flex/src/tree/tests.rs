@@ -2,7 +2,8 @@
 
 use proptest::prelude::*;
 
-use super::{Extent, FlexTree, HOLE};
+use super::persist::tests::Slots;
+use super::{Extent, FlexTree, HOLE, Leaf, Leaves, Wanted};
 use crate::twin::{PlainTree, SortedArray};
 
 /// A change; places and lengths are fractions of what is there.
@@ -75,6 +76,9 @@ fn joined(extents: impl IntoIterator<Item = Extent>) -> Vec<Extent> {
 struct Pair {
     tree: FlexTree,
     twin: SortedArray,
+    extent_max: u32,
+    /// Where the leaves are that the tree does not have.
+    medium: Slots,
 }
 
 impl Pair {
@@ -82,16 +86,57 @@ impl Pair {
         Pair {
             tree: FlexTree::new(extent_max),
             twin: SortedArray::new(extent_max),
+            extent_max,
+            medium: Slots::default(),
+        }
+    }
+
+    /// A leaf as the medium has it.
+    fn leaf(&self, absent: &super::Absent) -> Leaf {
+        let bytes = &self.medium.nodes[&absent.place.slot];
+        assert_eq!(crc32c::crc32c(bytes), absent.place.crc);
+        Leaf::decode(bytes, absent.place, absent.len, self.extent_max).unwrap()
+    }
+
+    /// Takes the leaves in that a change of a range touches.
+    fn admit(&mut self, offset: u64, len: u64) {
+        let range = (offset.saturating_sub(1), offset + len);
+        for absent in self.tree.absent_in(range.0, range.1, usize::MAX, |_| false) {
+            let leaf = self.leaf(&absent);
+            assert!(self.tree.admit(&absent, &leaf), "{absent:?}");
+            assert!(!self.tree.admit(&absent, &leaf), "it is there");
+        }
+    }
+
+    /// The extents of a range, with leaves that the tree does not have.
+    fn range(&self, offset: u64, len: u64) -> Vec<Extent> {
+        let mut leaves = Leaves::default();
+        loop {
+            let mut pieces = self.tree.range_with(offset, len, Some(&leaves));
+            let found: Vec<Extent> = pieces.by_ref().collect();
+            let Some(from) = pieces.missing_from() else {
+                return found;
+            };
+            let has = |place| leaves.get(place).is_some();
+            let missing = self
+                .tree
+                .absent_in(from, offset.saturating_add(len), 3, has);
+            assert!(missing[0].offset == from || from == offset, "{missing:?}");
+            for absent in missing {
+                leaves.insert(absent.place, self.leaf(&absent));
+            }
         }
     }
 
     fn insert(&mut self, offset: u64, len: u64, address: u64) {
+        self.admit(offset, 0);
         self.tree.insert(offset, len, address);
         self.twin.insert(offset, len, address);
     }
 
     fn collapse(&mut self, offset: u64, len: u64) {
         let (mut freed, mut expected) = (Vec::new(), Vec::new());
+        self.admit(offset, len);
         self.tree.collapse(offset, len, |extent| freed.push(extent));
         self.twin
             .collapse(offset, len, |extent| expected.push(extent));
@@ -109,6 +154,7 @@ impl Pair {
                 self.insert(offset_of(place, all), len, address.unwrap_or(HOLE));
             }
             Step::Append { len, address } => {
+                self.admit(all, 0);
                 self.tree.append(len, address);
                 self.twin.insert(all, len, address);
             }
@@ -138,6 +184,7 @@ impl Pair {
                 let len = len.min(all - offset);
                 let (mut freed, mut expected) = (Vec::new(), Vec::new());
                 let address = address.unwrap_or(HOLE);
+                self.admit(offset, len);
                 self.tree
                     .remap(offset, len, address, |extent| freed.push(extent));
                 self.twin
@@ -151,15 +198,18 @@ impl Pair {
         self.tree.check().unwrap_or_else(|what| panic!("{what}"));
         assert_eq!(self.tree.len(), self.twin.len());
         assert_eq!(
-            joined(&self.tree),
+            joined(self.range(0, u64::MAX)),
             joined(self.twin.extents().iter().copied())
         );
     }
 
     fn assert_reads(&self, offset: u64, len: u64) {
-        let found: Vec<Extent> = self.tree.range(offset, len).collect();
+        let found = self.range(offset, len);
         let expected = self.twin.range(offset, len);
         assert_eq!(joined(found), joined(expected), "{len} bytes at {offset}");
+        if self.tree.absent_count() > 0 {
+            return;
+        }
         let extent = self.tree.lookup(offset);
         assert_eq!(extent.is_some(), offset < self.twin.len());
         if let (Some(found), Some(expected)) = (extent, self.twin.lookup(offset)) {
@@ -202,6 +252,52 @@ proptest! {
         pair.assert_equal();
         pair.insert(0, 5, 5);
         pair.assert_equal();
+    }
+
+    /// The saves, and how the rest goes, are decided by the numbers of the steps.
+    #[test]
+    fn a_tree_whose_leaves_come_and_go_equals_a_sorted_array(
+        filled in 0..2500_u64,
+        steps in prop::collection::vec(step(), 1..150),
+        reads in prop::collection::vec((any::<u16>(), 0..5000_u64), 8),
+        leaves_max in 1..12_usize,
+        saves_in in 1..20_usize,
+    ) {
+        let mut pair = Pair::new(100);
+        for number in 0..filled {
+            let offset = pair.twin.len() * (number * 7919 % 97) / 97;
+            pair.insert(offset, 1 + number % 90, number * 1000);
+        }
+        pair.tree.mark_use(true);
+        for (number, step) in steps.iter().enumerate() {
+            pair.apply(step);
+            if number % saves_in == 0 {
+                let outline = pair.medium.save(&mut pair.tree);
+                prop_assert_eq!(pair.tree.dirty_count(), 0);
+                if number % 3 == 0 {
+                    let loaded = pair.medium.load_some(100, &outline, Wanted::None);
+                    pair.tree = loaded.unwrap().0;
+                    pair.tree.mark_use(number % 2 == 0);
+                }
+            }
+            let before = pair.tree.present_count();
+            pair.tree.evict(leaves_max, 1000);
+            pair.tree.evict(leaves_max, 1000);
+            let most = leaves_max.max(pair.tree.dirty_count());
+            prop_assert!(pair.tree.present_count() <= most.min(before).max(1));
+            if number % 8 == 0 {
+                pair.assert_equal();
+            }
+        }
+        pair.assert_equal();
+        for (place, len) in reads {
+            pair.assert_reads(offset_of(place, pair.twin.len()), len);
+        }
+        pair.assert_reads(0, u64::MAX);
+        let all = pair.twin.len();
+        pair.collapse(0, all);
+        pair.assert_equal();
+        prop_assert_eq!(pair.tree.absent_count(), 0);
     }
 
     #[test]

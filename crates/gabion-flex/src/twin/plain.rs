@@ -10,6 +10,8 @@ use crate::tree::plain::{Inner, Leaf, NONE, Piece};
 #[derive(Clone, Debug)]
 pub struct PlainTree {
     leaves: Vec<Leaf>,
+    /// The leaf behind each.
+    next: Vec<u32>,
     inners: Vec<Inner>,
     root: u32,
     height: usize,
@@ -22,6 +24,7 @@ impl PlainTree {
     pub fn new(extent_max: u32) -> PlainTree {
         PlainTree {
             leaves: vec![Leaf::EMPTY],
+            next: vec![NONE],
             inners: Vec::new(),
             root: 0,
             height: 0,
@@ -78,10 +81,10 @@ impl PlainTree {
                 }
                 each(extent);
             }
-            if leaf.next == NONE {
+            node = self.next[node as usize];
+            if node == NONE {
                 return;
             }
-            node = leaf.next;
             at = 0;
         }
     }
@@ -101,11 +104,10 @@ impl PlainTree {
         let leaf = &mut self.leaves[node as usize];
         leaf.insert(offset, Piece { len, address }, self.extent_max);
         if offset < self.len {
-            let mut next = leaf.next;
+            let mut next = self.next[node as usize];
             while next != NONE {
-                let leaf = &mut self.leaves[next as usize];
-                leaf.shift_all(delta);
-                next = leaf.next;
+                self.leaves[next as usize].shift_all(delta);
+                next = self.next[next as usize];
             }
             for inner in &mut self.inners {
                 let all = inner.shifts[0] > offset;
@@ -120,7 +122,7 @@ impl PlainTree {
     fn split(&mut self, offset: u64) {
         let full = |inner: &Inner| inner.count == inner.children.len();
         if self.height == 0 || full(&self.inners[self.root as usize]) {
-            let mut root = Inner::EMPTY;
+            let mut root = Inner::empty();
             root.insert(0, 0, self.root);
             self.root = number(self.inners.len());
             self.inners.push(root);
@@ -141,15 +143,15 @@ impl PlainTree {
                     leaf.count() / 2
                 };
                 let pivot = leaf.split_plain(middle, &mut right);
-                right.next = leaf.next;
-                leaf.next = added;
+                let next = std::mem::replace(&mut self.next[child], added);
                 self.inners[node].insert(at + 1, pivot, added);
                 self.leaves.push(right);
+                self.next.push(next);
                 return;
             }
             if full(&self.inners[child]) {
                 let added = number(self.inners.len());
-                let mut right = Inner::EMPTY;
+                let mut right = Inner::empty();
                 let middle = self.inners[child].count / 2;
                 let pivot = self.inners[child].split_plain(middle, &mut right);
                 self.inners[node].insert(at + 1, pivot, added);

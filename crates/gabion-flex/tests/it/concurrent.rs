@@ -3,7 +3,7 @@
 use std::panic::AssertUnwindSafe;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use gabion_flex::{Edit, FlexSpace, Options};
+use gabion_flex::{Edit, FlexSpace, Options, SpaceStats};
 use gabion_media::{Disk, SimDisk};
 
 use crate::support::{Random, base_seed, setting};
@@ -19,13 +19,27 @@ const READ: usize = 40;
 /// a part of a group, has another sum or a record of two bytes.
 #[test]
 fn reads_see_one_state() {
-    let seed = base_seed();
+    let stats = run(None, setting("GABION_FLEX_CONCURRENT_GROUPS", 4_000));
+    assert!(stats.collections > 3 && stats.commits > 20, "{stats:?}");
+}
+
+/// The tree takes 60 leaves, of which a tenth may be in memory.
+#[test]
+fn reads_see_one_state_while_leaves_come_and_go() {
     let groups = setting("GABION_FLEX_CONCURRENT_GROUPS", 4_000);
+    let stats = run(Some(6 << 10), groups);
+    assert!(stats.tree_leaves_fetched > groups, "{stats:?}");
+    assert!(stats.checkpoints > groups / 20, "{stats:?}");
+}
+
+fn run(index_bytes: Option<u64>, groups: u64) -> SpaceStats {
+    let seed = base_seed();
     let options = Options::default()
         .segment_bytes(16 << 10)
         .block_bytes(512)
         .log_bytes(16 << 10)
         .commit_bytes(2_000)
+        .index_bytes(index_bytes)
         .capacity_bytes(Some(40 * (16 << 10)));
     let space = FlexSpace::open_on(Disk::simulated(&SimDisk::new()), options).unwrap();
     let done = AtomicBool::new(false);
@@ -54,11 +68,12 @@ fn reads_see_one_state() {
     assert_whole(&space);
     let stats = space.stats();
     println!(
-        "concurrent: {} reads, {} collections",
+        "concurrent: {} reads, {} collections, {} leaves fetched",
         reads.into_inner(),
-        stats.collections
+        stats.collections,
+        stats.tree_leaves_fetched
     );
-    assert!(stats.collections > 3 && stats.commits > 20, "{stats:?}");
+    stats
 }
 
 fn write(space: &FlexSpace, seed: u64, groups: u64) {

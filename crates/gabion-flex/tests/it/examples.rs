@@ -44,3 +44,17 @@ fn a_space_is_measured_beside_plain_files() {
     let left = std::fs::read_dir(dir.path()).unwrap().count();
     assert_eq!(left, 0, "everything that was made is removed");
 }
+
+#[test]
+fn an_index_with_a_budget_is_measured_beside_one_without() {
+    let dir = tempfile::tempdir().unwrap();
+    let text = run(
+        "index_budget",
+        &[dir.path().to_str().unwrap(), "2000", "500"],
+    );
+    for said in [" extents, no limit", " extents, index in", "opening"] {
+        assert!(text.contains(said), "{text}");
+    }
+    let left = std::fs::read_dir(dir.path()).unwrap().count();
+    assert_eq!(left, 0, "everything that was made is removed");
+}

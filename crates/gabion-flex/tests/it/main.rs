@@ -17,6 +17,7 @@ mod crash;
 mod examples;
 mod faults;
 mod handle;
+mod leaves;
 mod limits;
 mod marks;
 mod model;

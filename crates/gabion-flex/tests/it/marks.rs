@@ -35,7 +35,7 @@ fn assert_marks(space: &FlexSpace, units: &[Unit]) -> usize {
     assert!(found[..bytes.len()] == bytes, "the content");
     let mut marks = 0;
     let mut at = 0;
-    while let Some(mark) = space.next_mark(at) {
+    while let Some(mark) = space.next_mark(at).unwrap() {
         assert!(mark >= at);
         assert!(
             starts.binary_search(&mark).is_ok(),

@@ -4,8 +4,8 @@ use gabion_flex::FlexSpace;
 use gabion_media::{Disk, SimDisk};
 
 use crate::support::{
-    Context, Random, Shape, Step, apply, base_seed, difference, next_step, read_all, setting,
-    small_options,
+    Context, Random, Shape, Step, apply, base_seed, difference, next_step, read_all, scattered,
+    setting, small_options,
 };
 
 /// What the runs did.
@@ -17,6 +17,7 @@ struct Totals {
     full: u64,
     repeated: u64,
     punched: u64,
+    fetched: u64,
 }
 
 fn run(seed: u64, steps: u64, totals: &mut Totals) {
@@ -33,9 +34,15 @@ fn run(seed: u64, steps: u64, totals: &mut Totals) {
     let disk = Disk::simulated(&sim);
     let mut space = FlexSpace::open_on(disk.clone(), options.clone()).unwrap();
     let mut twin: Vec<u8> = Vec::new();
+    // Some have many extents, so that leaves of the tree come and go.
+    let groups = if random.one_in(3) { 20 } else { 0 };
+    let mut filling = scattered(&mut random, groups, 100).into_iter();
     for number in 0..steps {
         let _context = Context(|| format!("step {number}"));
-        let step = next_step(&mut random, &shape, twin.len() as u64);
+        let step = match filling.next() {
+            Some(changes) => Step::Apply(changes),
+            None => next_step(&mut random, &shape, twin.len() as u64),
+        };
         match &step {
             Step::Apply(changes) => match apply(&space, changes) {
                 Ok(()) => changes.iter().for_each(|change| change.apply_to(&mut twin)),
@@ -60,6 +67,7 @@ fn run(seed: u64, steps: u64, totals: &mut Totals) {
             }
         }
         assert_eq!(space.len(), twin.len() as u64);
+        assert_budget(&space);
         if number % 16 == 0 || matches!(step, Step::Reopen | Step::Defrag(..)) {
             let found = read_all(&space).unwrap();
             assert!(
@@ -87,6 +95,17 @@ fn run(seed: u64, steps: u64, totals: &mut Totals) {
     add(&space, totals);
 }
 
+/// Dirty leaves are three quarters of the budget at most, or the least that is worth a save, and
+/// what one step adds. What is in memory besides goes when the next step begins.
+fn assert_budget(space: &FlexSpace) {
+    let stats = space.stats();
+    if let Some(bytes) = stats.tree_memory_bytes_max {
+        let leaves = (bytes / 1024).max(1);
+        let dirty_max = (leaves - leaves / 4).max(8) + 450;
+        assert!(stats.tree_leaves_dirty <= dirty_max, "{stats:?}");
+    }
+}
+
 fn add(space: &FlexSpace, totals: &mut Totals) {
     let stats = space.stats();
     assert!(stats.live_bytes <= stats.len);
@@ -95,6 +114,7 @@ fn add(space: &FlexSpace, totals: &mut Totals) {
     totals.commits += stats.commits;
     totals.repeated += stats.repeated_operations;
     totals.punched += stats.segments_punched;
+    totals.fetched += stats.tree_leaves_fetched;
 }
 
 #[test]
@@ -111,5 +131,5 @@ fn a_space_equals_a_vector_of_bytes() {
         totals.full > 10 && totals.repeated > steps / 200,
         "{totals:?}"
     );
-    assert!(totals.punched > 10, "{totals:?}");
+    assert!(totals.punched > 10 && totals.fetched > steps, "{totals:?}");
 }

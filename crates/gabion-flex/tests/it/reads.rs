@@ -1,6 +1,6 @@
 //! Reads that are finished later than they began.
 
-use gabion_flex::{FlexSpace, Options};
+use gabion_flex::{Fetched, FlexSpace, Options};
 use gabion_media::{Disk, SimDisk};
 
 use crate::support::{bytes_of, read_all};
@@ -26,12 +26,20 @@ fn reopened(sim: &SimDisk, content: &[u8]) -> FlexSpace {
     FlexSpace::open_on(Disk::simulated(sim), options()).unwrap()
 }
 
+/// What a read needs that finds all of the index in memory.
+fn fetched(space: &FlexSpace) -> Fetched {
+    space.prepare(0, space.len()).unwrap();
+    assert_eq!(space.stats().tree_nodes_absent, 0);
+    Fetched::default()
+}
+
 #[test]
 fn a_read_sees_the_space_as_it_was_when_it_began() {
     let content = bytes_of(1, 10_000);
     let space = reopened(&SimDisk::new(), &content);
     let mut buffer = vec![0; 9_000];
-    let reading = space.begin_read(500, &mut buffer);
+    let mut fetched = fetched(&space);
+    let reading = space.begin_read(500, &mut buffer, &mut fetched);
     space.insert_range(0, b"in front").unwrap();
     space.write_at(2_000, &[1; 3_000]).unwrap();
     space.collapse_range(6_000, 2_000).unwrap();
@@ -48,7 +56,8 @@ fn a_read_whose_segments_are_used_again_says_so() {
     let mut outdated = 0;
     for round in 0..60_u8 {
         let before = read_all(&space).unwrap();
-        let reading = space.begin_read(0, &mut buffer);
+        let mut fetched = fetched(&space);
+        let reading = space.begin_read(0, &mut buffer, &mut fetched);
         // Some rounds leave segments without data, some do so durably, some fill them again.
         space.write_at(0, &[round; 30_000]).unwrap();
         for _ in 0..round % 4 {
@@ -71,7 +80,8 @@ fn a_read_whose_segments_are_given_back_says_so() {
     let content = bytes_of(3, 200_000);
     let space = reopened(&SimDisk::new(), &content);
     let mut buffer = vec![0; 100_000];
-    let reading = space.begin_read(50_000, &mut buffer);
+    let mut fetched = fetched(&space);
+    let reading = space.begin_read(50_000, &mut buffer, &mut fetched);
     space.set_len(0).unwrap();
     space.checkpoint().unwrap();
     assert!(space.stats().segments_punched > 20);
@@ -87,7 +97,8 @@ fn a_read_of_a_buffer_goes_on_where_its_segment_is_written_meanwhile() {
     space.append(&content).unwrap();
     let mut buffer = vec![0; content.len()];
     for seals in [false, true] {
-        let reading = space.begin_read(0, &mut buffer);
+        let mut fetched = fetched(&space);
+        let reading = space.begin_read(0, &mut buffer, &mut fetched);
         space.insert_range(1_000_000, &bytes_of(5, 700)).unwrap();
         if seals {
             space.append(&bytes_of(6, 2 << 20)).unwrap();

@@ -34,6 +34,8 @@ pub(super) struct Counts {
     pub(super) repeated: u64,
     /// Images that were changed, closed, verified byte by byte and opened again.
     pub(super) changed: u64,
+    /// Leaves of the tree that were fetched from an image.
+    pub(super) fetched: u64,
 }
 
 impl Counts {
@@ -49,6 +51,7 @@ impl Counts {
         self.lost += other.lost;
         self.repeated += other.repeated;
         self.changed += other.changed;
+        self.fetched += other.fetched;
     }
 }
 
@@ -124,7 +127,9 @@ impl Explorer<'_> {
         let operations = image.ops();
         let found = read_all(&space).unwrap_or_else(|error| panic!("cannot be read: {error}"));
         let groups = self.groups_in(&found, promise);
-        self.counts.repeated += u64::from(space.stats().repeated_operations > 20);
+        let stats = space.stats();
+        self.counts.repeated += u64::from(stats.repeated_operations > 20);
+        self.counts.fetched += stats.tree_leaves_fetched;
         if self.random.one_in(6) {
             self.change(image, space, found);
             self.counts.changed += 1;

@@ -49,6 +49,7 @@ fn a_power_cut_after_any_operation_leaves_a_prefix_with_all_that_was_synced() {
     assert!(counts.repeated > wanted / 20, "{counts:?}");
     // Per image, so that the coverage is the same for longer runs.
     assert!(totals.collections > wanted / 2_000, "{totals:?}");
+    assert!(counts.fetched > wanted, "{counts:?}");
     assert!(
         totals.checkpoints > wanted / 400 && totals.commits > wanted / 100,
         "{totals:?}"

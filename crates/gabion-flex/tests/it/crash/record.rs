@@ -4,7 +4,7 @@ use gabion_flex::{Error, FlexSpace, Options};
 use gabion_media::{Disk, SimDisk};
 
 use crate::support::{
-    Context, Random, Shape, Step, apply, difference, next_step, read_all, small_options,
+    Context, Random, Shape, Step, apply, difference, next_step, read_all, scattered, small_options,
 };
 
 /// Steps of a workload.
@@ -95,9 +95,15 @@ impl Recording {
             promise: Promise { least: 0, most: 0 },
         }];
         let mut totals = Totals::default();
+        // Some have many extents, so that leaves of the tree come and go.
+        let groups = if random.one_in(3) { 6 } else { 0 };
+        let mut filling = scattered(random, groups, 60).into_iter();
         for _ in 0..STEPS {
             let now: &Vec<u8> = history.last().unwrap();
-            let step = next_step(random, shape, now.len() as u64);
+            let step = match filling.next() {
+                Some(changes) => Step::Apply(changes),
+                None => next_step(random, shape, now.len() as u64),
+            };
             let mut twin = now.clone();
             let begun = history.len() - 1 + usize::from(matches!(step, Step::Apply(_)));
             let mut mark = |durable| {

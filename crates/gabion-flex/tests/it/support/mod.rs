@@ -187,6 +187,21 @@ fn next_change(random: &mut Random, shape: &Shape, len: u64) -> (Change, u64) {
     }
 }
 
+/// Groups of insertions that make many extents, each of some bytes: so a tree has many leaves.
+pub(crate) fn scattered(random: &mut Random, groups: u64, each: u64) -> Vec<Vec<Change>> {
+    let mut len = 0;
+    let group = |_| {
+        let change = |_| {
+            let data = bytes_of(random.word(), 1 + random.index(4));
+            let offset = random.below(len + 1);
+            len += data.len() as u64;
+            Change::Insert(offset, data)
+        };
+        (0..each).map(change).collect()
+    };
+    (0..groups).map(group).collect()
+}
+
 /// Applies a group.
 pub(crate) fn apply(space: &FlexSpace, changes: &[Change]) -> Result<()> {
     let edits: Vec<Edit<'_>> = changes.iter().map(Change::edit).collect();
@@ -221,4 +236,5 @@ pub(crate) fn small_options(random: &mut Random) -> Options {
         .block_bytes([256, 512][random.index(2)])
         .log_bytes([4 << 10, 8 << 10][random.index(2)])
         .commit_bytes([200, 1000, 5000][random.index(3)])
+        .index_bytes([None, Some(1), Some(6 << 10)][random.index(3)])
 }

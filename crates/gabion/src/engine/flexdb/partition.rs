@@ -25,7 +25,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use gabion_flex::{Alone, DurablePoint, Edit, FlexSpace, ReaderWaits, Round};
+use gabion_flex::{Alone, DurablePoint, Edit, Fetched, FlexSpace, ReaderWaits, Round};
 use gabion_media::Disk;
 
 use super::cache::Cache;
@@ -311,6 +311,7 @@ impl Partition {
     /// Reads the bytes of an interval, all as they are at one moment.
     fn read(&self, seek: Seek<'_>) -> Result<Encoded> {
         let mut bytes: Arc<[u8]> = Arc::default();
+        let mut fetched = Fetched::default();
         let mut tries = 0;
         let (place, version, offset, read) = loop {
             // Memory is made before the lock is taken. Only a hint: the interval may change.
@@ -321,11 +322,12 @@ impl Partition {
             self.make_room(&mut bytes, place.len())?;
             let buffer = Arc::get_mut(&mut bytes).unwrap_or_default();
             let read = if tries < TRIES_MAX {
-                let reading = self.space.begin_read(offset, buffer);
+                let reading = self.space.begin_read(offset, buffer, &mut fetched);
                 drop(share);
                 reading.finish()?
             } else {
-                // Collections were quicker several times: now the changes of this space wait.
+                // Collections were quicker several times, or what the space's index has of this was
+                // not in memory again: now the changes of this space wait.
                 Some(self.space.read_at(offset, buffer)?)
             };
             if let Some(read) = read {
@@ -434,7 +436,7 @@ impl Partition {
     /// written.
     pub(super) fn change(&self, held: &Held, changes: &[Change]) -> Result<u64> {
         let Held { place, interval } = held;
-        let rewrites = self.is_fragmented(place, interval);
+        let rewrites = self.is_fragmented(place, interval)?;
         let Some(plan) = Plan::new(interval, changes, rewrites) else {
             return Ok(0);
         };
@@ -487,7 +489,7 @@ impl Partition {
     /// the merge lock.
     pub(super) fn defragment(&self, held: &Held) -> Result<bool> {
         let Held { place, interval } = held;
-        if self.extent_count(place) < 2 {
+        if self.extent_count(place)? < 2 {
             return Ok(false);
         }
         self.begin_change();
@@ -506,6 +508,7 @@ impl Partition {
 
     /// Removes all pairs of the interval, unread; false when somebody has cut it.
     pub(super) fn clear(&self, place: &Place) -> Result<bool> {
+        self.prepare(place)?;
         self.begin_change();
         let mut held = None;
         let edits = || {
@@ -531,15 +534,25 @@ impl Partition {
         self.index.find(Seek::At(key))
     }
 
-    fn extent_count(&self, place: &Place) -> usize {
-        let _share = self.index.share();
-        let (place, offset) = self.index.locate(Seek::At(place.lower()));
-        self.space.extent_count(offset, place.len())
+    /// Brings what the index of the space has of an interval into memory, so that who holds the
+    /// lock of this index mostly finds it there.
+    fn prepare(&self, place: &Place) -> Result<()> {
+        let share = self.index.share();
+        let (now, offset) = self.index.locate(Seek::At(place.lower()));
+        drop(share);
+        Ok(self.space.prepare(offset, now.len())?)
     }
 
-    fn is_fragmented(&self, place: &Place, interval: &Interval) -> bool {
-        let extents = self.extent_count(place);
-        extents >= FRAGMENTS_MIN && extents > interval.len() / 2
+    fn extent_count(&self, place: &Place) -> Result<usize> {
+        self.prepare(place)?;
+        let _share = self.index.share();
+        let (place, offset) = self.index.locate(Seek::At(place.lower()));
+        Ok(self.space.extent_count(offset, place.len())?)
+    }
+
+    fn is_fragmented(&self, place: &Place, interval: &Interval) -> Result<bool> {
+        let extents = self.extent_count(place)?;
+        Ok(extents >= FRAGMENTS_MIN && extents > interval.len() / 2)
     }
 
     fn begin_change(&self) {
@@ -597,7 +610,7 @@ impl Partition {
     fn anchors(&self, from: u64, to: u64) -> Result<Anchors> {
         let mut anchors = Vec::new();
         let mut at = from;
-        while let Some(offset) = self.space.next_mark(at).filter(|offset| *offset < to) {
+        while let Some(offset) = self.space.next_mark(at)?.filter(|offset| *offset < to) {
             match self.key_at(offset) {
                 Ok(key) => anchors.push((offset, key)),
                 // The damage is told when the pair is read; its interval only is longer.
@@ -741,56 +754,4 @@ impl Plan {
 }
 
 #[cfg(test)]
-mod tests {
-    use gabion_media::SimDisk;
-
-    use super::*;
-    use crate::engine::memtable::ChunkPool;
-    use crate::memory::Memory;
-
-    /// A reader that found an interval too large took the index's lock to cut it. If a range delete
-    /// had removed all pairs meanwhile, the interval that was left had the same borders, so the
-    /// reader put what it had read in its place: the index then had bytes that the space had not.
-    #[test]
-    fn a_cut_does_not_bring_back_what_was_removed_meanwhile() {
-        let sim = SimDisk::new();
-        let options = Options::default().memtable_budget_bytes(64 << 10);
-        let memory = Memory::new(1 << 20, 0, &ChunkPool::new(0));
-        let cache = Arc::new(Cache::new(1 << 20, &memory));
-        let partition = Partition::create(Disk::simulated(&sim), &cache, &options).unwrap();
-        for number in 0..3 * PAIRS_MAX {
-            let key = format!("{number:03}").into_bytes();
-            let held = partition.interval(Seek::At(&key), Reader::Merge).unwrap();
-            let value = Some(Slice::from(&[7; 100][..]));
-            partition.change(&held, &[Change { key, value }]).unwrap();
-        }
-        partition.checkpoint().unwrap();
-        let reached = partition.space().durable_point();
-        partition.close();
-
-        // The recovery makes one interval of all pairs.
-        let disk = Disk::simulated(&sim);
-        let partition = Partition::open(disk, &cache, &options, reached).unwrap();
-        let read = partition.read(Seek::At(b"001")).unwrap();
-        let pairs = parse(&read.bytes).unwrap();
-        assert_eq!(pairs.len(), 3 * PAIRS_MAX);
-        assert!(partition.clear(&read.place).unwrap());
-        partition.cut(&read.place, read.version, &read.bytes, &pairs);
-
-        let held = partition.interval(Seek::At(b"001"), Reader::User).unwrap();
-        assert_eq!((held.interval.len(), held.place.len()), (0, 0));
-        assert_eq!(partition.space().len(), 0);
-        // And the index is as good as any.
-        let key = b"001".to_vec();
-        let value = Some(Slice::from(&b"again"[..]));
-        partition.change(&held, &[Change { key, value }]).unwrap();
-        assert!(partition.get(b"001", hash_key(b"001")).unwrap().is_some());
-    }
-
-    #[test]
-    fn garbage_is_what_the_cap_leaves() {
-        for (cap, parts) in [(1.25, 6), (1.3, 7), (1.34, 8), (2.0, 8), (f64::INFINITY, 8)] {
-            assert_eq!(garbage_parts(cap), parts, "{cap}");
-        }
-    }
-}
+mod tests;

@@ -1,0 +1,436 @@
+//! Leaves of the tree that are not in memory: a budget, and how they come and go.
+//!
+//! # Idea
+//! Random small insertions make about one extent each, so the tree may outgrow the memory that is
+//! there for it. Within the [budget](super::Options::index_bytes) leaves come from the tree file
+//! when they are needed, and go when they were not read lately. Opening reads no leaf but those
+//! that the log's operations change.
+//!
+//! # Who waits for the tree file
+//! - A read looks for its extents under the lock of the readers. Where a leaf is missing it ends
+//!   there, lets go of the lock, fetches that leaf and those missing behind it, and begins again:
+//!   with the leaves that it has [fetched](Fetched), whoever takes them out of the tree meanwhile.
+//!   So each time it comes further, and nobody else waits for it.
+//! - A change knows from its edits which leaves it will touch, fetches them before it takes the
+//!   lock, and finds them there.
+//! - A collection looks at all extents; it uses each leaf that it fetches once, and the tree keeps
+//!   the leaves that it has.
+//!
+//! # Who changes what is in memory
+//! The holder of the writer's lock. A read that fetched leaves puts them into the tree if nobody
+//! holds that lock; otherwise it goes without. So who has the lock can rely on a leaf to stay until
+//! it takes it out itself.
+//!
+//! # How well the budget is kept
+//! Dirty leaves stay until they are saved. When they are more than three quarters of the budget,
+//! and more than [`DIRTY_MIN`], the next change saves the tree first; when leaves are more than the
+//! budget, it lets go of those that the hand finds within its [reach](REACH). So leaves pass the
+//! budget by what one group of edits, one portion of a collection or one read touches, and that is
+//! gone after the next changes. Inner nodes are part of the budget; where they leave less than a
+//! quarter of it, leaves have that quarter.
+//!
+//! # Validity
+//! What is fetched without a lock may be of a slot that has been written again. Then its checksum
+//! is wrong, or it was right because the content is the same. An error is told only if the tree
+//! refers to the place still: as long as it does, nothing is written there (A1 of `absent`).
+
+use std::ops::RangeInclusive;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use gabion_media::{Disk, ReadFile};
+
+use super::Inner;
+use super::layout::{TREE_NAME, TreeHeader};
+use super::shared::Shared;
+use super::sums::corruption;
+use super::tree_file::{node_sum, slot_offset};
+use super::writepath::Edit;
+use super::writer::Session;
+use crate::tree::{
+    Absent, Leaf, Leaves, LoadError, NODE_BYTES, NodeBytes, NodePlace, Outline, Wanted,
+};
+use crate::{Error, Extent, FlexTree, Pieces, Result};
+
+/// Leaves that are fetched in one go: a read that has more to fetch looks again after these.
+const FETCHED_MAX: usize = 256;
+
+/// Leaves that are taken in under one lock of the readers: some 20 us.
+const ADMITTED_MAX: usize = 32;
+
+/// Leaves that the hand passes under one lock of the readers: 50 us by estimate.
+const REACH: usize = 512;
+
+/// Dirty leaves that are worth a checkpoint at least, whatever the budget: 8 KiB.
+const DIRTY_MIN: usize = 8;
+
+/// How often a look at the tree lets go of the lock to fetch leaves, before it holds it meanwhile.
+const TRIES_MAX: usize = 8;
+
+/// The budget that is none.
+pub(super) const UNLIMITED: u64 = u64::MAX;
+
+/// Reads nodes from the tree file.
+#[derive(Debug)]
+pub(crate) struct NodeFile {
+    file: ReadFile,
+    space: u64,
+    extent_max: u32,
+    /// Leaves that were read for a tree that had them not in memory.
+    fetched: AtomicU64,
+}
+
+/// What a read has fetched of the index of a space, for when it begins again: see
+/// [`FlexSpace::begin_read`](crate::FlexSpace::begin_read).
+#[derive(Debug, Default)]
+pub struct Fetched {
+    leaves: Leaves,
+    /// Those that were not offered to the tree yet.
+    new: Vec<Absent>,
+    /// A place that could not be read, and why. That is an error if the tree refers to it after
+    /// that.
+    failed: Option<(NodePlace, Error)>,
+}
+
+impl NodeFile {
+    pub(super) fn open(disk: &Disk, space: u64, extent_max: u32) -> Result<NodeFile> {
+        Ok(NodeFile {
+            file: disk.open_read(TREE_NAME)?,
+            space,
+            extent_max,
+            fetched: AtomicU64::new(0),
+        })
+    }
+
+    /// Leaves that were read since the file was opened.
+    pub(super) fn fetched(&self) -> u64 {
+        // ORDER: Relaxed, a figure.
+        self.fetched.load(Ordering::Relaxed)
+    }
+
+    /// Loads the tree of a header; also returns the slots that it takes.
+    pub(super) fn load(&self, header: &TreeHeader, wanted: Wanted) -> Result<(FlexTree, Vec<u32>)> {
+        let outline = Outline {
+            root: NodePlace {
+                slot: header.root,
+                crc: header.root_crc,
+            },
+            height: header.height,
+            len: header.len,
+            extents: header.extents,
+        };
+        let loaded = FlexTree::load(self.extent_max, &outline, wanted, &mut |place| {
+            self.node(place)
+        });
+        loaded.map_err(|error| match error {
+            LoadError::Read(error) => error,
+            LoadError::Malformed(slot, what) => self.malformed(slot, what),
+        })
+    }
+
+    fn malformed(&self, slot: u32, what: &str) -> Error {
+        corruption(&self.file, slot_offset(slot), what.to_owned())
+    }
+
+    fn node(&self, place: NodePlace) -> Result<NodeBytes> {
+        let mut bytes = [0; NODE_BYTES];
+        self.file
+            .read_exact_at(&mut bytes, slot_offset(place.slot))?;
+        if node_sum(self.space, place.slot, &bytes) != place.crc {
+            let what = "the checksum of a node of the tree is wrong";
+            return Err(self.malformed(place.slot, what));
+        }
+        Ok(bytes)
+    }
+
+    fn leaf(&self, absent: &Absent) -> Result<Leaf> {
+        let Absent { len, place, .. } = *absent;
+        // ORDER: Relaxed, a figure.
+        self.fetched.fetch_add(1, Ordering::Relaxed);
+        let leaf = Leaf::decode(&self.node(place)?, place, len, self.extent_max);
+        leaf.map_err(|what| self.malformed(place.slot, what))
+    }
+
+    /// Calls `each` with the extents of a range of a tree, in order and cut to the range, as long
+    /// as it returns true. The tree keeps the leaves that it has.
+    pub(super) fn for_each(
+        &self,
+        tree: &FlexTree,
+        offset: u64,
+        len: u64,
+        mut each: impl FnMut(Extent) -> bool,
+    ) -> Result<()> {
+        let end = offset.saturating_add(len).min(tree.len());
+        let mut from = offset;
+        while from < end {
+            let mut pieces = tree.range_with(from, end - from, None);
+            if !pieces.by_ref().all(&mut each) {
+                return Ok(());
+            }
+            let Some(at) = pieces.missing_from() else {
+                return Ok(());
+            };
+            from = end;
+            for absent in tree.absent_in(at, at, 1, |_| false) {
+                let mut leaves = Leaves::default();
+                leaves.insert(absent.place, self.leaf(&absent)?);
+                from = absent.offset + absent.len;
+                let part = from.min(end) - at;
+                if !tree.range_with(at, part, Some(&leaves)).all(&mut each) {
+                    return Ok(());
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes into a tree what it has not in memory of a range, up to the byte at its end.
+    pub(super) fn admit(&self, tree: &mut FlexTree, range: RangeInclusive<u64>) -> Result<()> {
+        for absent in tree.absent_in(*range.start(), *range.end(), usize::MAX, |_| false) {
+            let leaf = self.leaf(&absent)?;
+            tree.admit(&absent, &leaf);
+        }
+        Ok(())
+    }
+}
+
+impl Fetched {
+    pub(super) fn leaves(&self) -> &Leaves {
+        &self.leaves
+    }
+
+    /// The next leaves that are missing for a look at a range.
+    pub(super) fn missing(&self, shared: &Shared, range: RangeInclusive<u64>) -> Vec<Absent> {
+        let has = |place| self.leaves.get(place).is_some();
+        let (from, to) = range.into_inner();
+        shared.tree.absent_in(from, to, FETCHED_MAX, has)
+    }
+
+    /// Fetches leaves. One that cannot be read is an error when it is missing again.
+    pub(super) fn fetch(&mut self, nodes: &NodeFile, missing: &[Absent]) -> Result<()> {
+        for absent in missing {
+            let failed = &mut self.failed;
+            if let Some((_, error)) = failed.take_if(|(place, _)| *place == absent.place) {
+                return Err(error);
+            }
+            match nodes.leaf(absent) {
+                Ok(leaf) => {
+                    self.leaves.insert(absent.place, leaf);
+                    self.new.push(*absent);
+                }
+                Err(error) => {
+                    self.failed = Some((absent.place, error));
+                    return Ok(());
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The ranges of the address space that a group of edits touches, which is `len` bytes long, from
+/// the byte in front of what an edit changes to the one behind it, as they lie before the group.
+pub(super) fn touched(edits: &[Edit<'_>], len: u64) -> Vec<RangeInclusive<u64>> {
+    // Where so many bytes came in place of so many others.
+    let mut steps: Vec<(u64, u64, u64)> = Vec::new();
+    let mut len = len;
+    let mut ranges = Vec::new();
+    for edit in edits {
+        let (at, removed, added) = edit.effect(len);
+        let (mut from, mut to) = (at, at + removed);
+        for &(at, removed, added) in steps.iter().rev() {
+            let before = |place: u64| match place {
+                _ if place < at => (place, place),
+                _ if place > at + added => (place - added + removed, place - added + removed),
+                _ => (at, at + removed),
+            };
+            (from, to) = (before(from).0, before(to).1);
+        }
+        ranges.push(from.saturating_sub(1)..=to);
+        steps.push((at, removed, added));
+        len = len - removed + added;
+    }
+    ranges
+}
+
+impl Inner {
+    /// Leaves that may be in memory.
+    fn leaves_max(&self, tree: &FlexTree) -> usize {
+        match self.index_bytes() {
+            None => usize::MAX,
+            Some(budget) => {
+                let inner = tree.inner_bytes() as u64;
+                let left = budget.saturating_sub(inner).max(budget / 4);
+                usize::try_from(left / NODE_BYTES as u64).map_or(usize::MAX, |most| most.max(1))
+            }
+        }
+    }
+
+    /// Looks at the tree until all leaves are there that it takes. `look` returns the range for
+    /// which leaves may be missing, if one is.
+    pub(super) fn look<T>(
+        &self,
+        mut look: impl FnMut(&Shared, &Leaves) -> Result<T, RangeInclusive<u64>>,
+    ) -> Result<T> {
+        let mut fetched = Fetched::default();
+        for _ in 0..TRIES_MAX {
+            let shared = self.shared.share();
+            match look(&shared, fetched.leaves()) {
+                Ok(found) => return Ok(found),
+                Err(range) => {
+                    let missing = fetched.missing(&shared, range);
+                    drop(shared);
+                    fetched.fetch(&self.nodes, &missing)?;
+                    self.offer(&mut fetched);
+                }
+            }
+        }
+        // With the lock held, what was fetched cannot be in vain.
+        let shared = self.shared.share();
+        loop {
+            match look(&shared, fetched.leaves()) {
+                Ok(found) => return Ok(found),
+                Err(range) => {
+                    let missing = fetched.missing(&shared, range);
+                    fetched.fetch(&self.nodes, &missing)?;
+                }
+            }
+        }
+    }
+
+    /// Looks at the extents of a range.
+    pub(super) fn look_in<T>(
+        &self,
+        offset: u64,
+        len: u64,
+        mut look: impl FnMut(&mut Pieces<'_>) -> T,
+    ) -> Result<T> {
+        self.look(|shared, leaves| {
+            let mut pieces = shared.tree.range_with(offset, len, Some(leaves));
+            let found = look(&mut pieces);
+            match pieces.missing_from() {
+                Some(from) => Err(from..=offset.saturating_add(len)),
+                None => Ok(found),
+            }
+        })
+    }
+
+    /// Brings the leaves of a range into memory, if no writer is at work.
+    pub(super) fn prepare(&self, offset: u64, len: u64) -> Result<()> {
+        let has_all = self.shared.share().tree.absent_count() == 0;
+        match has_all {
+            true => Ok(()),
+            false => self.look_in(offset, len, |pieces| pieces.for_each(drop)),
+        }
+    }
+
+    /// Puts leaves that a read has fetched into the tree, if no writer is at work.
+    pub(super) fn offer(&self, fetched: &mut Fetched) {
+        let Some(_writer) = self.writer.try_lock() else {
+            return;
+        };
+        for part in fetched.new.chunks(ADMITTED_MAX) {
+            let mut shared = self.shared.alone();
+            for absent in part {
+                if let Some(leaf) = fetched.leaves.get(absent.place) {
+                    shared.tree.admit(absent, leaf);
+                }
+            }
+            let most = self.leaves_max(&shared.tree);
+            shared.tree.evict(most, REACH);
+        }
+        fetched.new.clear();
+    }
+
+    /// The budget of the index, if it has one.
+    pub(super) fn index_bytes(&self) -> Option<u64> {
+        // ORDER: Relaxed; the number stands for itself.
+        let bytes = self.index_bytes.load(Ordering::Relaxed);
+        (bytes != UNLIMITED).then_some(bytes)
+    }
+
+    /// Gives the index another budget.
+    pub(super) fn set_index_bytes(&self, bytes: Option<u64>) {
+        let _writer = self.writer.lock();
+        // ORDER: Relaxed; the number stands for itself.
+        self.index_bytes
+            .store(bytes.unwrap_or(UNLIMITED), Ordering::Relaxed);
+        self.shared.alone().tree.mark_use(bytes.is_some());
+        let leaves = self.shared.share().tree.present_count();
+        // Twice round: the first time may only find that all were read.
+        for _ in 0..=2 * leaves / REACH {
+            let mut shared = self.shared.alone();
+            let most = self.leaves_max(&shared.tree);
+            if shared.tree.present_count() <= most {
+                return;
+            }
+            shared.tree.evict(most, REACH);
+        }
+    }
+}
+
+impl Session<'_> {
+    /// Whether there are leaves that are not in memory.
+    pub(super) fn may_miss(&self) -> bool {
+        self.space.shared.share().tree.absent_count() > 0
+    }
+
+    /// Sees to it that the leaves are in memory which a change of these ranges touches.
+    pub(super) fn admit(
+        &mut self,
+        ranges: impl IntoIterator<Item = RangeInclusive<u64>>,
+    ) -> Result<()> {
+        let space = self.space;
+        for range in ranges {
+            let mut from = *range.start();
+            while from <= *range.end() {
+                let shared = space.shared.share();
+                let tree = &shared.tree;
+                let missing = tree.absent_in(from, *range.end(), ADMITTED_MAX, |_| false);
+                drop(shared);
+                let Some(last) = missing.last() else {
+                    break;
+                };
+                from = last.offset + last.len;
+                let leaves = missing.iter().map(|absent| space.nodes.leaf(absent));
+                let leaves: Vec<Leaf> = leaves.collect::<Result<_>>()?;
+                let mut shared = space.shared.alone();
+                for (absent, leaf) in missing.iter().zip(&leaves) {
+                    shared.tree.admit(absent, leaf);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Keeps the index within its budget: saves it if much of it is dirty, and lets go of leaves
+    /// that nobody has read lately.
+    pub(super) fn keep_to_budget(&mut self) -> Result<()> {
+        if self.space.index_bytes().is_none() {
+            return Ok(());
+        }
+        let shared = self.space.shared.share();
+        let most = self.space.leaves_max(&shared.tree);
+        let (dirty, present) = (shared.tree.dirty_count(), shared.tree.present_count());
+        drop(shared);
+        if dirty > DIRTY_MIN.max(most - most / 4) {
+            self.save()?;
+        }
+        if present > most {
+            self.space.shared.alone().tree.evict(most, REACH);
+        }
+        Ok(())
+    }
+
+    /// The extents of a range, the first and the last one cut to it.
+    pub(super) fn extents(&self, offset: u64, len: u64) -> Result<Vec<Extent>> {
+        let mut extents = Vec::new();
+        let shared = self.space.shared.share();
+        self.space
+            .nodes
+            .for_each(&shared.tree, offset, len, |extent| {
+                extents.push(extent);
+                true
+            })?;
+        Ok(extents)
+    }
+}

@@ -1,0 +1,197 @@
+//! Leaves that are not in memory: which these are, and how they go and come.
+//!
+//! # Idea
+//! Leaves are nearly all of a tree, and each one that did not change since it was saved can be
+//! read again. So such a leaf may be absent: its parent has, in place of its number, the slot in
+//! which it was saved, and the checksum. What the parent says of it otherwise, where it begins,
+//! goes on being true: insertions in front of it change shifts only. Inner nodes, which are a
+//! fortieth of the tree, stay.
+//!
+//! # Invariants
+//! - A1. An absent leaf is clean: what is in its slot is what it holds. The slot belongs to the
+//!   saved tree as long as the leaf is absent, so nothing else is written there.
+//! - A2. A change of the tree meets present leaves only. Who changes a range has admitted before,
+//!   by [`FlexTree::absent_in`], the leaves that cover it, the byte in front of it and the one
+//!   behind: a leaf that is emptied goes, and what is then put at its place comes into a neighbour.
+//!   Neighbours that are absent are not merged.
+//! - A3. A root that is a leaf is present.
+//!
+//! # Who goes
+//! Clean leaves that nobody read since the hand came by last (second chance). The hand is an offset
+//! of the address space, so no node needs to know its parent, and what moves it does no harm. Who
+//! was read is a bit in the parent, which readers have in their hands; trees without a limit do not
+//! note it.
+
+use std::collections::BTreeMap;
+
+use super::FlexTree;
+use super::leaf::Leaf;
+use super::node::{NONE, is_absent};
+use super::persist::NodePlace;
+
+/// A leaf that is not in memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Absent {
+    /// Where it begins in the address space.
+    pub(crate) offset: u64,
+    /// Bytes that it covers.
+    pub(crate) len: u64,
+    pub(crate) place: NodePlace,
+}
+
+/// Leaves as they were saved, by their places.
+#[derive(Debug, Default)]
+pub(crate) struct Leaves(BTreeMap<u32, (u32, Leaf)>);
+
+impl Leaves {
+    pub(crate) fn insert(&mut self, place: NodePlace, leaf: Leaf) {
+        self.0.insert(place.slot, (place.crc, leaf));
+    }
+
+    pub(crate) fn get(&self, place: NodePlace) -> Option<&Leaf> {
+        let found = self.0.get(&place.slot).filter(|own| own.0 == place.crc);
+        found.map(|(_, leaf)| leaf)
+    }
+}
+
+/// Where a leaf stands in the tree.
+pub(super) struct Spot {
+    /// Its parent, and which child it is; none if it is the root.
+    pub(super) parent: u32,
+    pub(super) at: usize,
+    /// Its number, or where it was saved.
+    pub(super) child: u32,
+    /// The bytes that it covers.
+    pub(super) start: u64,
+    pub(super) end: u64,
+}
+
+impl FlexTree {
+    /// The leaf that covers an offset, or the last one for the end.
+    pub(super) fn spot(&self, offset: u64) -> Spot {
+        let mut spot = Spot {
+            parent: NONE,
+            at: 0,
+            child: self.root,
+            start: 0,
+            end: self.len,
+        };
+        for _ in 0..self.height {
+            let inner = &self.inners[spot.child];
+            let at = inner.find(offset - spot.start);
+            if at + 1 < inner.count {
+                spot.end = spot.start + inner.shifts[at + 1];
+            }
+            spot = Spot {
+                parent: spot.child,
+                at,
+                child: inner.children[at],
+                start: spot.start + inner.shifts[at],
+                ..spot
+            };
+        }
+        spot
+    }
+
+    /// The first `most` absent leaves that cover a byte of `from..=to`, but for some.
+    pub(crate) fn absent_in(
+        &self,
+        from: u64,
+        to: u64,
+        most: usize,
+        but: impl Fn(NodePlace) -> bool,
+    ) -> Vec<Absent> {
+        let mut found = Vec::new();
+        if self.absent == 0 {
+            return found;
+        }
+        let mut at = from.min(self.len);
+        loop {
+            let spot = self.spot(at);
+            let place = self.inners[spot.parent].place_of(spot.at);
+            if let Some(place) = place.filter(|place| !but(*place)) {
+                found.push(Absent {
+                    offset: spot.start,
+                    len: spot.end - spot.start,
+                    place,
+                });
+            }
+            at = spot.end;
+            if at > to || at >= self.len || found.len() == most {
+                return found;
+            }
+        }
+    }
+
+    /// Takes a leaf in that was read; false if it is no longer absent, or no longer there.
+    pub(crate) fn admit(&mut self, absent: &Absent, leaf: &Leaf) -> bool {
+        if self.height == 0 || absent.offset >= self.len {
+            return false;
+        }
+        let spot = self.spot(absent.offset);
+        if self.inners[spot.parent].place_of(spot.at) != Some(absent.place) {
+            return false;
+        }
+        let id = self.leaves.add();
+        self.leaves[id] = leaf.clone();
+        let parent = &mut self.inners[spot.parent];
+        parent.children[spot.at] = id;
+        parent.used.set(spot.at);
+        self.absent -= 1;
+        true
+    }
+
+    /// Lets clean leaves go that were not read lately, until `leaves_max` are left or the hand has
+    /// passed `reach` leaves.
+    pub(crate) fn evict(&mut self, leaves_max: usize, mut reach: usize) {
+        while self.leaves.len() > leaves_max && reach > 0 && self.height > 0 {
+            if self.hand >= self.len {
+                self.hand = 0;
+            }
+            let spot = self.spot(self.hand);
+            self.hand = spot.end;
+            reach -= 1;
+            if is_absent(spot.child) {
+                continue;
+            }
+            let parent = &mut self.inners[spot.parent];
+            let saved = self.leaves[spot.child].saved;
+            if !parent.used.take(spot.at) && !saved.dirty && !is_absent(saved.slot) {
+                let (slot, crc) = (saved.slot, saved.crc);
+                parent.put_away(spot.at, NodePlace { slot, crc });
+                self.leaves.remove(spot.child);
+                self.absent += 1;
+            }
+        }
+    }
+
+    /// Lets readers tell the hand which leaves they read.
+    pub(crate) fn mark_use(&mut self, marks: bool) {
+        self.marks_use = marks;
+    }
+
+    /// Memory of the nodes that are in memory.
+    pub(crate) fn present_bytes(&self) -> usize {
+        self.leaves.len() * size_of::<Leaf>() + self.inner_bytes()
+    }
+
+    /// Leaves in memory.
+    pub(crate) fn present_count(&self) -> usize {
+        self.leaves.len()
+    }
+
+    /// Leaves that are not.
+    pub(crate) fn absent_count(&self) -> usize {
+        self.absent
+    }
+
+    /// Leaves that changed since they were saved, which must stay.
+    pub(crate) fn dirty_count(&self) -> usize {
+        self.dirty
+    }
+
+    /// Memory of the inner nodes in bytes.
+    pub(crate) fn inner_bytes(&self) -> usize {
+        self.inners.memory_bytes()
+    }
+}

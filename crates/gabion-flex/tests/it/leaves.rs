@@ -1,0 +1,345 @@
+//! Spaces whose index does not fit: leaves of the tree come from the medium and go again.
+
+use gabion_flex::{Error, Fetched, FlexSpace, Options, Result};
+use gabion_media::{Disk, Fault, FaultKind, SimDisk};
+
+use crate::support::{
+    Change, Context, Random, apply, base_seed, bytes_of, difference, read_all, scattered,
+};
+
+fn options(index_bytes: Option<u64>) -> Options {
+    Options::default()
+        .segment_bytes(8 << 10)
+        .block_bytes(256)
+        .log_bytes(64 << 10)
+        .index_bytes(index_bytes)
+}
+
+fn open(sim: &SimDisk, index_bytes: Option<u64>) -> FlexSpace {
+    FlexSpace::open_on(Disk::simulated(sim), options(index_bytes)).unwrap()
+}
+
+/// A disk with a saved space of many small extents, and what it holds.
+fn filled(seed: u64) -> (SimDisk, Vec<u8>) {
+    let sim = SimDisk::new();
+    let space = open(&sim, None);
+    let mut twin = Vec::new();
+    for changes in scattered(&mut Random::new(seed), 20, 100) {
+        apply(&space, &changes).unwrap();
+        changes.iter().for_each(|change| change.apply_to(&mut twin));
+    }
+    space.checkpoint().unwrap();
+    (sim, twin)
+}
+
+fn copy(sim: &SimDisk) -> SimDisk {
+    let copy = SimDisk::new();
+    for name in sim.names() {
+        copy.set_raw(&name, sim.raw(&name).unwrap());
+    }
+    copy
+}
+
+#[test]
+fn opening_reads_no_leaf_and_reads_fetch_those_of_their_range() {
+    let (sim, twin) = filled(base_seed());
+    let space = open(&sim, None);
+    let stats = space.stats();
+    assert!(
+        stats.tree_nodes > 60 && stats.tree_nodes_absent > 58,
+        "{stats:?}"
+    );
+    assert_eq!((stats.tree_leaves_fetched, stats.tree_leaves_dirty), (0, 0));
+    let mut part = [0; 20];
+    assert_eq!(space.read_at(1_000, &mut part).unwrap(), 20);
+    assert_eq!(part, twin[1_000..1_020]);
+    let fetched = space.stats().tree_leaves_fetched;
+    assert!((1..=2).contains(&fetched), "{fetched}");
+    // They stay, as there is room for all of them.
+    assert_eq!(read_all(&space).unwrap(), twin);
+    assert_eq!(space.stats().tree_nodes_absent, 0);
+    let fetched = space.stats().tree_leaves_fetched;
+    assert_eq!(fetched, stats.tree_nodes_absent);
+    assert_eq!(read_all(&space).unwrap(), twin);
+    assert_eq!(space.stats().tree_leaves_fetched, fetched);
+    // Another budget lets them go again.
+    space.set_index_bytes(Some(20 << 10));
+    let stats = space.stats();
+    let in_memory = stats.tree_nodes - stats.tree_nodes_absent;
+    assert!((10..=22).contains(&in_memory), "{stats:?}");
+    assert_eq!(stats.tree_memory_bytes_max, Some(20 << 10));
+}
+
+#[test]
+fn what_is_read_often_stays_in_memory() {
+    let (sim, twin) = filled(base_seed());
+    let space = open(&sim, Some(16 << 10));
+    let mut random = Random::new(base_seed());
+    let mut byte = [0];
+    let hot = |space: &FlexSpace, byte: &mut [u8]| {
+        let before = space.stats().tree_leaves_fetched;
+        assert_eq!(space.read_at(2_000, byte).unwrap(), 1);
+        space.stats().tree_leaves_fetched - before
+    };
+    hot(&space, &mut byte);
+    let mut misses = 0;
+    for _ in 0..1_000 {
+        let offset = random.below(twin.len() as u64);
+        assert_eq!(space.read_at(offset, &mut byte).unwrap(), 1);
+        assert_eq!(byte[0], twin[usize::try_from(offset).unwrap()]);
+        misses += hot(&space, &mut byte);
+    }
+    let fetched = space.stats().tree_leaves_fetched;
+    assert!(misses < 5 && fetched > 500, "{misses} misses of {fetched}");
+}
+
+/// What is in memory is what a budget allows, whatever happens; what changed is saved in time.
+#[test]
+fn the_budget_is_kept_by_changes_reads_and_collections() {
+    let (sim, mut twin) = filled(base_seed());
+    let budget = 24 << 10;
+    let space = open(&sim, Some(budget));
+    let mut random = Random::new(base_seed());
+    for number in 0..600_u64 {
+        let offset = random.below(twin.len() as u64 + 1);
+        let data = bytes_of(number, 1 + random.index(3));
+        let change = Change::Insert(offset, data);
+        apply(&space, std::slice::from_ref(&change)).unwrap();
+        change.apply_to(&mut twin);
+        if number % 50 == 0 {
+            assert_eq!(read_all(&space).unwrap(), twin);
+            space.defrag(offset, 60).unwrap();
+        }
+        if number % 150 == 0 {
+            space.collect_garbage().unwrap();
+        }
+        let stats = space.stats();
+        // A change of one byte's place touches two leaves, and cuts one.
+        assert!(stats.tree_leaves_dirty <= 24 * 3 / 4 + 3, "{stats:?}");
+        let in_memory = stats.tree_nodes - stats.tree_nodes_absent;
+        assert!(in_memory <= 24 + 3, "{in_memory}: {stats:?}");
+    }
+    let stats = space.stats();
+    assert!(
+        stats.checkpoints > 20 && stats.checkpoints < 300,
+        "{stats:?}"
+    );
+    // A portion of a collection may pass it for a while.
+    assert!(stats.tree_memory_bytes < 100 << 10, "{stats:?}");
+    assert!(stats.tree_nodes > 3 * 24, "{stats:?}");
+    drop(space);
+    let report = gabion_flex::check_disk(&Disk::simulated(&sim)).unwrap();
+    assert!(report.problems.is_empty(), "{report:?}");
+}
+
+/// Between a look at the tree and the fetching of what is missing, the slots may be written again.
+#[test]
+fn a_read_that_fetches_what_is_outdated_begins_again() {
+    let (sim, twin) = filled(base_seed());
+    let space = open(&sim, Some(1));
+    let mut outdated = 0;
+    for round in 0..20_u8 {
+        let mut fetched = Fetched::default();
+        let mut buffer = vec![0; twin.len()];
+        let reading = space.begin_read(0, &mut buffer, &mut fetched);
+        // All leaves change, and what they were is free twice over.
+        for at in (0..twin.len() as u64).step_by(40).chain([0, 1]) {
+            space.write_at(at, &[round]).unwrap();
+        }
+        space.checkpoint().unwrap();
+        space.write_at(0, &[round]).unwrap();
+        space.checkpoint().unwrap();
+        assert_eq!(reading.finish().unwrap(), None);
+        outdated += 1;
+        let mut tries = 0;
+        let len = loop {
+            let reading = space.begin_read(0, &mut buffer, &mut fetched);
+            if let Some(len) = reading.finish().unwrap() {
+                break len;
+            }
+            tries += 1;
+            assert!(tries < 5, "comes further each time");
+        };
+        assert_eq!(len, twin.len());
+        assert_eq!(buffer, read_all(&space).unwrap());
+        assert!(buffer.iter().step_by(40).all(|byte| *byte == round));
+    }
+    assert_eq!(outdated, 20);
+}
+
+/// Reads and changes that meet leaves everywhere; what is refused changes nothing. Returns how many
+/// were refused.
+fn strike(space: &FlexSpace, twin: &[u8]) -> u64 {
+    let mut twin = twin.to_vec();
+    let mut random = Random::new(5);
+    let mut refused = 0;
+    let mut note = |result: Result<()>| match result {
+        Ok(()) => true,
+        Err(error) => {
+            let text = error.to_string();
+            assert!(text.contains("/simulated/TREE"), "{text}");
+            let known = matches!(error, Error::Corruption { .. } | Error::Media(_));
+            assert!(known, "{error:?}");
+            refused += 1;
+            false
+        }
+    };
+    for number in 0..14 {
+        let len = twin.len() as u64;
+        let offset = random.below(len - 300);
+        let change = match number % 7 {
+            0 => Change::Insert(offset, bytes_of(number, 5)),
+            1 => Change::Collapse(offset, 300),
+            2 => Change::Write(offset, bytes_of(number, 200)),
+            3 => Change::Punch(offset, 100),
+            _ => Change::Insert(len, bytes_of(number, 3)),
+        };
+        if number % 7 < 4 {
+            // The second one lies where the first one has moved it to.
+            let second = Change::Write(offset, bytes_of(number, 20));
+            let changes = [change, second];
+            if note(apply(space, &changes)) {
+                changes.iter().for_each(|change| change.apply_to(&mut twin));
+            }
+        } else {
+            let mut part = vec![0; 250];
+            let from = usize::try_from(offset).unwrap();
+            match number % 7 {
+                4 if note(space.read_at(offset, &mut part).map(drop)) => {
+                    assert_eq!(part, twin[from..from + 250]);
+                }
+                5 => drop(note(space.extent_count(offset, 250).map(drop))),
+                6 => drop(note(space.defrag(offset, 200))),
+                _ => {}
+            }
+        }
+    }
+    assert_eq!(space.len(), twin.len() as u64);
+    let found = match read_all(space) {
+        Ok(found) => found,
+        // The fault strikes once.
+        Err(error) => {
+            note(Err(error));
+            read_all(space).unwrap()
+        }
+    };
+    assert!(found == twin, "{}", difference(&found, &twin));
+    refused
+}
+
+#[test]
+fn a_fault_at_every_read_of_a_leaf_changes_nothing() {
+    let (filled, twin) = filled(base_seed());
+    // What is read of data is no matter here: all of it is in memory.
+    let run = |fault: Option<(u64, FaultKind)>| {
+        let sim = copy(&filled);
+        let space = open(&sim, Some(1));
+        let mut whole = vec![0; twin.len()];
+        space.read_at(0, &mut whole).unwrap();
+        sim.begin_trace();
+        let before = sim.reads();
+        if let Some((at, kind)) = fault {
+            sim.inject(Fault::once(before + at, kind));
+        }
+        let refused = strike(&space, &twin);
+        let reads = sim.reads() - before;
+        space.sync().unwrap();
+        drop(space);
+        let report = gabion_flex::check_disk(&Disk::simulated(&sim)).unwrap();
+        assert!(report.problems.is_empty(), "{report:?}");
+        (reads, refused)
+    };
+    let (reads, refused) = run(None);
+    assert!(
+        reads > 40 && refused == 0,
+        "{reads} reads, {refused} refused"
+    );
+    let mut refused = 0;
+    for at in 1..=reads {
+        for kind in [FaultKind::ReadEio, FaultKind::BitFlip { bit: 777 }] {
+            let _context = Context(|| format!("{kind:?} at read {at} of {reads}"));
+            refused += run(Some((at, kind))).1;
+        }
+    }
+    println!("leaves: {refused} refused of {} faults", 2 * reads);
+    assert!(refused > reads / 4, "{refused} of {reads}");
+}
+
+/// A leaf that is damaged for good is named whenever it is needed, and the rest can be used.
+#[test]
+fn a_damaged_leaf_is_named_and_the_rest_goes_on() {
+    let (sim, twin) = filled(base_seed());
+    let tree = sim.raw("TREE").unwrap();
+    let mut damaged = 0;
+    for slot in (0..40).step_by(7) {
+        let image = copy(&sim);
+        let mut bytes = tree.clone();
+        bytes[8192 + slot * 1024 + 100] ^= 1;
+        image.set_raw("TREE", bytes);
+        let space = match FlexSpace::open_on(Disk::simulated(&image), options(None)) {
+            Ok(space) => space,
+            Err(Error::Corruption { .. }) => continue,
+            Err(error) => panic!("{error}"),
+        };
+        let Err(Error::Corruption { file, offset, .. }) = read_all(&space) else {
+            continue;
+        };
+        damaged += 1;
+        assert!(file.ends_with("TREE"));
+        assert_eq!(offset, 8192 + slot as u64 * 1024);
+        assert!(read_all(&space).is_err(), "it is told again");
+        let mut sound = 0;
+        let mut byte = [0];
+        for (at, expected) in twin.iter().enumerate() {
+            if space.read_at(at as u64, &mut byte).is_ok() {
+                assert_eq!(byte[0], *expected);
+                sound += 1;
+            }
+        }
+        assert!(sound > twin.len() * 9 / 10 && sound < twin.len(), "{sound}");
+        space.append(b"more").unwrap();
+        assert!(space.set_len(0).is_err(), "it cannot be known what goes");
+        space.checkpoint().unwrap();
+        drop(space);
+        let report = gabion_flex::check_disk(&Disk::simulated(&image)).unwrap();
+        assert!(!report.problems.is_empty());
+    }
+    assert!(damaged > 2, "{damaged}");
+}
+
+/// What is put where a leaf went comes into a neighbour, and the last leaf that stays becomes the
+/// root: both are in memory by then, wherever a group cuts.
+#[test]
+fn a_group_may_go_on_where_it_has_emptied_leaves() {
+    let sim = SimDisk::new();
+    let space = open(&sim, None);
+    let mut twin = Vec::new();
+    for changes in scattered(&mut Random::new(base_seed()), 4, 60) {
+        apply(&space, &changes).unwrap();
+        changes.iter().for_each(|change| change.apply_to(&mut twin));
+    }
+    space.checkpoint().unwrap();
+    let stats = space.stats();
+    assert!(stats.tree_nodes > 6, "{stats:?}");
+    drop(space);
+    let len = twin.len() as u64;
+    for cut in 0..=len {
+        for (offset, removed) in [(cut, len - cut), (0, cut)] {
+            let _context = Context(|| format!("{removed} bytes at {offset} of {len}"));
+            let image = copy(&sim);
+            let space = open(&image, Some(1));
+            let changes = [
+                Change::Collapse(offset, removed),
+                Change::Insert(offset, bytes_of(cut, 3)),
+            ];
+            apply(&space, &changes).unwrap();
+            let mut twin = twin.clone();
+            changes.iter().for_each(|change| change.apply_to(&mut twin));
+            assert_eq!(read_all(&space).unwrap(), twin);
+            space.sync().unwrap();
+            drop(space);
+            // The log's operations meet the same leaves.
+            assert_eq!(read_all(&open(&image, Some(1))).unwrap(), twin);
+        }
+    }
+}
