@@ -387,9 +387,11 @@ pub struct Options {
     /// which writers stop. Open tables come first, since no read can do without them.
     /// MemTables have [`Options::memtable_budget_bytes`], or what the tables leave, but at least a
     /// quarter of that. The cache has the rest, up to [`Options::cache_bytes`], and gives blocks
-    /// up when the others grow. When tables leave less than that quarter the ceiling is passed,
-    /// which [`Stats::memory`](crate::Stats::memory) shows. 0: the sum of the budget, of the cache
-    /// and of [`DEFAULT_TABLE_MEMORY_BYTES`]. Default: 0.
+    /// up when the others grow. The trees of FlexDB's spaces keep to a quarter of the ceiling: what
+    /// does not fit is read when it is needed. When tables leave less than a quarter of the
+    /// MemTables' budget the ceiling is passed, which [`Stats::memory`](crate::Stats::memory)
+    /// shows. 0: the sum of the budget, of the cache and of [`DEFAULT_TABLE_MEMORY_BYTES`].
+    /// Default: 0.
     pub memory_bytes_max: u64,
     /// Size of the log in bytes that is kept before MemTables are flushed for it. Default:
     /// [`DEFAULT_LOG_BYTES_MAX`].

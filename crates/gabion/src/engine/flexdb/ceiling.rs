@@ -1,18 +1,43 @@
 //! The store's memory is kept below its ceiling: what spaces, their indexes and the past take
 //! decides what MemTables and the cache may use ([`crate::memory`]).
 
-use super::Flex;
+use std::sync::Arc;
+
+use super::partition::TREES_ONE_IN;
+use super::{Flex, Keyspace};
 use crate::stats::MemoryStats;
 
 impl Flex {
     /// Counts what the spaces and their indexes take by now, and lets MemTables and the cache use
     /// what is left.
     pub(super) fn fit_memory(&self) {
+        self.fit_trees();
         for keyspace in self.keyspaces.load().iter() {
             keyspace.partition.count_memory();
         }
         self.memory.pool().set_limit(self.memory.memtable_budget());
         self.cache.shrink();
+    }
+
+    /// Gives each space's tree a budget: what it has and all that is left of the trees' part of the
+    /// ceiling; or, when they have more than that part, each one less in proportion.
+    fn fit_trees(&self) {
+        let keyspaces = self.keyspaces.load();
+        let most = self.options.memory_ceiling() / TREES_ONE_IN;
+        let bytes = |keyspace: &Arc<Keyspace>| keyspace.partition.space().index_bytes();
+        let bytes: Vec<u64> = keyspaces.iter().map(bytes).collect();
+        let sum: u64 = bytes.iter().sum();
+        // One that has little must be able to grow.
+        let least = most / 4 / (keyspaces.len() as u64).max(1);
+        for (keyspace, bytes) in keyspaces.iter().zip(bytes) {
+            let share = match most.checked_sub(sum) {
+                Some(left) => bytes + left,
+                None => u64::try_from(u128::from(most) * u128::from(bytes) / u128::from(sum))
+                    .unwrap_or(most),
+            };
+            let space = keyspace.partition.space();
+            space.set_index_bytes(Some(share.max(least)));
+        }
     }
 
     /// Who has how much of the memory. Images of the past stand with the MemTables.
@@ -31,11 +56,9 @@ impl Flex {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
     use gabion_media::{Disk, SimDisk};
 
-    use super::super::{Keyspace, Write};
+    use super::super::Write;
     use super::*;
     use crate::Options;
     use crate::types::Kind;
@@ -125,6 +148,36 @@ mod tests {
         let now = now(&engine);
         assert_eq!((now.memtables_max, now.cache), (96 * KIB, 0), "{now:?}");
         assert!(now.bytes > now.bytes_max, "the store says so: {now:?}");
+        engine.close().unwrap();
+    }
+
+    #[test]
+    fn trees_that_do_not_fit_keep_to_their_part() {
+        let ceiling = 256 * KIB;
+        let (engine, keyspace) = open(options().memory_bytes_max(ceiling));
+        let other = engine.create_keyspace("another").unwrap();
+        for number in 0..40_000 {
+            put(&engine, &keyspace, number, &[7; 20]);
+            if number % 10 == 0 {
+                put(&engine, &other, number, &[8; 20]);
+            }
+        }
+        engine.flush().unwrap();
+        let stats = [&keyspace, &other].map(|own| own.partition.space().stats());
+        let whole: u64 = stats.iter().map(|stats| stats.tree_nodes << 10).sum();
+        let trees = [&keyspace, &other].map(|own| own.partition.space().index_bytes());
+        let sum: u64 = trees.iter().sum();
+        println!("{trees:?} of {whole} bytes in memory");
+        assert!(whole > 2 * ceiling / TREES_ONE_IN, "{whole}");
+        // What the last group touched, and the least that each may have.
+        assert!(sum <= ceiling / TREES_ONE_IN + 32 * KIB, "{trees:?}");
+        assert!(trees[0] > 2 * trees[1], "in proportion: {trees:?}");
+        for number in (0..40_000).step_by(7) {
+            let found = engine.get(&keyspace, &key(number), None).unwrap();
+            assert_eq!(found.as_deref(), Some(&[7; 20][..]));
+            let found = engine.get(&other, &key(number), None).unwrap();
+            assert_eq!(found.is_some(), number % 10 == 0);
+        }
         engine.close().unwrap();
     }
 

@@ -103,6 +103,9 @@ pub(super) enum Reader {
 /// How often the medium is read without the lock before it is held to read.
 const TRIES_MAX: usize = 3;
 
+/// Of the ceiling of the store's memory, one part in so many is what the trees of spaces may take.
+pub(super) const TREES_ONE_IN: u64 = 4;
+
 /// Where pairs begin, and their keys.
 type Anchors = Vec<(u64, Vec<u8>)>;
 
@@ -134,6 +137,7 @@ fn space_options(options: &Options) -> gabion_flex::Options {
         .block_bytes((segment / 8).min(gabion_flex::DEFAULT_BLOCK_BYTES))
         .log_bytes(log)
         .garbage_parts(garbage_parts(options.space_amplification_max))
+        .index_bytes(Some(options.memory_ceiling() / TREES_ONE_IN))
         .measure_waits(true)
 }
 

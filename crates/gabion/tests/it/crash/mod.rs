@@ -22,6 +22,7 @@ use record::Recording;
 
 use crate::support::{
     Random, Totals, Workload, base_seed, each_seed, roomy_options, setting, small_options,
+    with_little_memory,
 };
 
 /// Writes of a workload.
@@ -34,14 +35,15 @@ const WRITES_APPENDING: usize = 24;
 fn options_of(engine: Engine, seed: u64) -> Options {
     let mut random = Random::new(seed ^ 0x0007_1045);
     let durability = [Durability::Sync, Durability::Buffered][random.index(2)];
-    small_options()
+    let options = small_options()
         .engine(engine)
         .durability(durability)
         .memtable_budget_bytes([4 << 10, 48 << 10, 96 << 10, 160 << 10][random.index(4)])
         .log_bytes_max([2 << 10, 16 << 10, 64 << 10][random.index(3)])
         .bucket_bytes([4 << 10, 8 << 10, 16 << 10][random.index(3)])
         .sublevels_max([2, 4][random.index(2)])
-        .split_ways([2, 8][random.index(2)])
+        .split_ways([2, 8][random.index(2)]);
+    with_little_memory(options, seed)
 }
 
 /// Those of a workload whose tables are small and do not overlap: some are gathered and others

@@ -16,7 +16,7 @@ use run::{Counts, Run};
 
 use crate::support::{
     Context, Random, Subject, Workload, assert_twin, base_seed, bytes_of, each_seed,
-    engines_on_disks, roomy_options, setting, small_options,
+    engines_on_disks, roomy_options, setting, small_options, with_little_memory,
 };
 
 /// Writes per workload.
@@ -44,14 +44,15 @@ const READ_FAULTS: [(FaultKind, bool); 3] = [
 fn options_of(engine: Engine, seed: u64) -> Options {
     let mut random = Random::new(seed ^ 0x0fa1_0175);
     let durability = [Durability::Sync, Durability::Buffered][random.index(2)];
-    small_options()
+    let options = small_options()
         .engine(engine)
         .durability(durability)
         .memtable_budget_bytes([4 << 10, 48 << 10, 96 << 10][random.index(3)])
         .log_bytes_max([2 << 10, 16 << 10][random.index(2)])
         .bucket_bytes(4 << 10)
         .cache_bytes([0, 64 << 10][random.index(2)])
-        .sublevels_max([2, 4][random.index(2)])
+        .sublevels_max([2, 4][random.index(2)]);
+    with_little_memory(options, seed)
 }
 
 /// Those of a workload whose tables are small and do not overlap.

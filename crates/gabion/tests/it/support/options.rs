@@ -42,7 +42,20 @@ pub(crate) fn option_sets(engine: Engine) -> Vec<Options> {
     }
 }
 
-/// Seven ways for FlexDB: without and with a cache, large and tiny MemTables, with threads.
+/// Half of the stores of FlexDB have so little memory that hardly a leaf of their spaces' trees can
+/// stay in it.
+pub(crate) fn with_little_memory(options: Options, seed: u64) -> Options {
+    match options.engine {
+        Engine::Flex if seed.is_multiple_of(2) => {
+            let least = options.memtable_budget_bytes / 4;
+            options.memory_bytes_max(least)
+        }
+        _ => options,
+    }
+}
+
+/// Eight ways for FlexDB: without and with a cache, large and tiny MemTables, with threads, and
+/// with so little memory that the trees of spaces have two leaves of it.
 fn flex_option_sets() -> Vec<Options> {
     let small = || small_options().engine(Engine::Flex);
     vec![
@@ -66,6 +79,9 @@ fn flex_option_sets() -> Vec<Options> {
         small()
             .memtable_budget_bytes(1 << 20)
             .log_bytes_max(1 << 20),
+        small()
+            .memtable_budget_bytes(16 << 10)
+            .memory_bytes_max(8 << 10),
     ]
 }
 
