@@ -9,8 +9,12 @@
 //!
 //! Bit `i` of the tokens is set if pair `i` is an entry; the link is the table's. A pair is written
 //! before its token, and both lie in one line, whose stores reach the medium in their order on
-//! x86-64: one flush makes both durable. Elsewhere the pair is persisted first. A value is replaced
-//! by one store of a word.
+//! x86-64: one flush makes both durable. Elsewhere, and where a table does not promise that they
+//! lie in one line, the pair is persisted first ([`PairFlush`]). A value is replaced by one store
+//! of a word.
+//!
+//! The word of the tokens has room for a lock above them, which counts how often it was taken and
+//! let go, and so is odd while it is held. Where tables have their locks elsewhere it is 0.
 
 use std::sync::atomic::Ordering;
 
@@ -20,8 +24,31 @@ use gabion_media::pmem::{Medium, PAtomicU64, POff};
 /// Pairs of a line.
 pub(crate) const PAIRS: usize = 3;
 
+/// The tokens of all pairs.
+const ALL_TOKENS: u64 = (1 << PAIRS) - 1;
+
+/// What taking a lock, or letting it go, adds to the word of the tokens.
+const ONE_HOLD: u64 = 1 << 8;
+
 /// Bytes of a line, and its alignment.
 pub(crate) const LINE_BYTES: u64 = 64;
+
+/// When the pair of a new entry is made durable.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum PairFlush {
+    /// With its token, by one flush: both lie in one line.
+    WithToken,
+    /// Before its token, by a flush and a fence of its own.
+    Before,
+}
+
+impl PairFlush {
+    /// Whether the pair must be durable before its token is stored.
+    #[inline]
+    fn is_before(self) -> bool {
+        self == PairFlush::Before || !cfg!(target_arch = "x86_64")
+    }
+}
 
 media_struct! {
     /// A bucket.
@@ -86,7 +113,7 @@ impl Line {
     /// Number of entries.
     #[inline]
     pub(crate) fn entry_count(&self) -> u32 {
-        self.tokens().count_ones()
+        (self.tokens() & ALL_TOKENS).count_ones()
     }
 
     /// The entry in a slot, if there is one.
@@ -104,9 +131,29 @@ impl Line {
         (0..PAIRS).filter_map(|slot| self.entry(slot))
     }
 
-    /// Whether no token is set that has no pair.
+    /// Whether no token is set that has no pair, and no lock was ever taken here.
     pub(crate) fn is_sound(&self) -> bool {
-        self.tokens() >> PAIRS == 0
+        self.tokens() & !ALL_TOKENS == 0
+    }
+
+    /// Whether no token is set that has no pair, and the lock that is here is free.
+    pub(crate) fn is_sound_and_free(&self) -> bool {
+        self.tokens() & (2 * ONE_HOLD - 1) & !ALL_TOKENS == 0
+    }
+
+    /// The lock: odd while somebody holds it, and another number whenever somebody took it.
+    #[inline]
+    pub(crate) fn holds(&self) -> u64 {
+        self.tokens() / ONE_HOLD
+    }
+
+    /// How the pair of a slot becomes durable in a line that may lie across two of the cache's.
+    pub(crate) fn pair_flush(&self, medium: &Medium, slot: usize) -> PairFlush {
+        let line = medium.offset_of(&self.tokens).raw() / LINE_BYTES;
+        match medium.offset_of(&self.pairs[slot].value).raw() / LINE_BYTES == line {
+            true => PairFlush::WithToken,
+            false => PairFlush::Before,
+        }
     }
 }
 
@@ -115,16 +162,43 @@ impl Line {
     /// Puts an entry into a free slot, durably.
     #[inline]
     pub(crate) fn put(&self, medium: &Medium, slot: usize, key: u64, value: u64) {
-        self.fill(medium, slot, key, value);
+        self.put_as(PairFlush::WithToken, medium, slot, key, value);
+    }
+
+    /// As [`Line::put`], if pair and token may need a flush each.
+    #[inline]
+    pub(crate) fn put_as(
+        &self,
+        flush: PairFlush,
+        medium: &Medium,
+        slot: usize,
+        key: u64,
+        value: u64,
+    ) {
+        let pair = &self.pairs[slot];
+        pair.value.store(medium, value, Ordering::Release);
+        pair.key.store(medium, key, Ordering::Release);
+        if flush.is_before() {
+            // DURABLE: the pair, before its token.
+            medium.persist(pair);
+        }
         // ORDER: Relaxed: only the holder of the lock writes.
         let tokens = self.tokens.peek(Ordering::Relaxed) | 1 << slot;
-        // DURABLE: the pair, by the order of stores to a line; the entry, by this.
+        // DURABLE: the pair, by the order of stores to a line or before; the entry, by this.
         self.tokens.store_persist(medium, tokens, Ordering::Release);
     }
 
-    /// Puts an entry into the place of that in a slot, durably and at once.
+    /// Puts an entry into the place of that in a slot, durably. The old one has an equal elsewhere,
+    /// and recovery knows: its token may be found with any part of the new pair before it goes.
     #[inline]
-    pub(crate) fn swap(&self, medium: &Medium, slot: usize, key: u64, value: u64) {
+    pub(crate) fn swap(
+        &self,
+        flush: PairFlush,
+        medium: &Medium,
+        slot: usize,
+        key: u64,
+        value: u64,
+    ) {
         // ORDER: Relaxed: only the holder of the lock writes.
         let others = self.tokens.peek(Ordering::Relaxed) & !(1 << slot);
         self.tokens.store(medium, others, Ordering::Release);
@@ -132,18 +206,7 @@ impl Line {
             // DURABLE: the end of the old entry, before its pair is written over.
             medium.persist(&self.tokens);
         }
-        self.put(medium, slot, key, value);
-    }
-
-    #[inline]
-    fn fill(&self, medium: &Medium, slot: usize, key: u64, value: u64) {
-        let pair = &self.pairs[slot];
-        pair.value.store(medium, value, Ordering::Release);
-        pair.key.store(medium, key, Ordering::Release);
-        if !cfg!(target_arch = "x86_64") {
-            // DURABLE: the pair, before its token.
-            medium.persist(pair);
-        }
+        self.put_as(flush, medium, slot, key, value);
     }
 
     /// Replaces the value of the entry in a slot, durably, and returns the value before.
@@ -166,6 +229,27 @@ impl Line {
         // DURABLE: the end of the entry, by this.
         self.tokens.store_persist(medium, tokens, Ordering::Release);
         old
+    }
+
+    /// Takes the lock if it is free. It is for threads, not for the medium: nothing is flushed.
+    #[inline]
+    pub(crate) fn try_hold(&self, medium: &Medium) -> bool {
+        // ORDER: Relaxed: a hint for the exchange.
+        let word = self.tokens.peek(Ordering::Relaxed) & !ONE_HOLD;
+        let held = word + ONE_HOLD;
+        let (success, failure) = (Ordering::Acquire, Ordering::Relaxed);
+        // ORDER: Acquire pairs with the release of `let_go`.
+        self.tokens
+            .compare_exchange(medium, word, held, success, failure)
+            .is_ok()
+    }
+
+    /// Lets the lock go.
+    #[inline]
+    pub(crate) fn let_go(&self, medium: &Medium) {
+        // ORDER: Relaxed: only the holder of the lock writes.
+        let free = self.tokens.peek(Ordering::Relaxed).wrapping_add(ONE_HOLD);
+        self.tokens.store(medium, free, Ordering::Release);
     }
 }
 
@@ -192,14 +276,19 @@ impl Array {
     }
 
     /// Whether it is there at all, with so many bits at least, and lies within the medium together
-    /// with `behind` lines that follow it.
-    pub(crate) fn is_within(self, medium: &Medium, bits_min: u32, behind: u64) -> bool {
+    /// with what follows it: so many bytes for its length.
+    pub(crate) fn is_within(
+        self,
+        medium: &Medium,
+        bits_min: u32,
+        bytes: impl FnOnce(u64) -> u64,
+    ) -> bool {
         let bits = bits_min..=Self::BITS_MAX;
         bits.contains(&self.bits())
             && self.offset() != 0
             && self.offset().is_multiple_of(LINE_BYTES)
             && self.offset() <= medium.len()
-            && self.line(self.len() + behind).raw() <= medium.len()
+            && self.offset() + bytes(self.len()) <= medium.len()
     }
 
     /// Offset of the first line.
@@ -300,9 +389,32 @@ mod tests {
             (line.get(0), line.get(5), line.free_slot()),
             (None, Some(51), Some(0))
         );
-        line.swap(&pool, 2, 8, 80);
+        line.swap(PairFlush::WithToken, &pool, 2, 8, 80);
         assert_eq!(line.entries().collect::<Vec<_>>(), [(5, 51), (8, 80)]);
         assert!(line.is_sound());
+        assert!(line.try_hold(&pool) && !line.try_hold(&pool));
+        line.put_as(PairFlush::Before, &pool, 0, 4, 40);
+        assert_eq!((line.holds(), line.entry_count()), (1, 3));
+        assert!(!line.is_sound_and_free());
+        line.let_go(&pool);
+        assert_eq!((line.holds(), line.get(4)), (2, Some(40)));
+        assert!(line.is_sound_and_free() && !line.is_sound());
+    }
+
+    /// A line that begins in the middle of one of the cache's has pairs in the next.
+    #[test]
+    fn pairs_behind_the_end_of_a_cache_line_are_flushed_first() {
+        let pool = Pool::anonymous(PoolOptions::default()).expect("memory");
+        let space = pool.alloc_aligned(2 * LINE_BYTES, LINE_BYTES, ROOT_HINT);
+        let at = space.expect("space").offset::<Line>().raw();
+        for (shift, lone) in [(0, 3), (8, 3), (16, 2), (32, 1), (48, 0), (56, 0)] {
+            let line: &Line = pool.at(POff::new(at + shift));
+            let is_before = |slot| line.pair_flush(&pool, slot) == PairFlush::Before;
+            assert_eq!(
+                (0..PAIRS).take_while(|&slot| !is_before(slot)).count(),
+                lone
+            );
+        }
     }
 
     #[test]

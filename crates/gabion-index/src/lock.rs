@@ -96,6 +96,18 @@ pub(crate) enum Since {
     Changed,
 }
 
+impl Since {
+    /// What has happened between two looks at a word that is odd while a lock is held.
+    #[inline]
+    pub(crate) fn between(seen: u64, now: u64) -> Since {
+        match (now == seen, now & 1 == 0) {
+            (false, _) => Since::Changed,
+            (true, true) => Since::Quiet,
+            (true, false) => Since::Busy,
+        }
+    }
+}
+
 /// A stripe's lock, held until this is dropped.
 #[derive(Debug)]
 pub(crate) struct Held<'a> {
@@ -169,11 +181,7 @@ impl Stripe {
         // ORDER: Relaxed: the acquiring loads before stay before; if one of them saw a store that
         // was made under the lock, this sees the lock taken then, or a later word.
         let now = self.word.load(Ordering::Relaxed);
-        match (now == seen, now & 1 == 0) {
-            (false, _) => Since::Changed,
-            (true, true) => Since::Quiet,
-            (true, false) => Since::Busy,
-        }
+        Since::between(seen, now)
     }
 
     /// Takes the lock if it is free.

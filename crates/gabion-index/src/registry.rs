@@ -94,10 +94,27 @@ pub static INDEXES: &[&Registered] = &[
     &sptree::REGISTERED,
 ];
 
-/// The index with this name.
+/// Forms of some of them with other parts of the write-amplification study's optimisations, to
+/// measure what each of these is worth.
+pub static FORMS: &[&Registered] = &[
+    &pclht::PUBLISHED,
+    &pclht::COALESCED,
+    &pclht::EVICTING,
+    &pclht::EVICTING_WIDE,
+    &pclht::WIDE,
+    &level::PADDED,
+    &fastfair::PADDED,
+];
+
+/// All indexes, and the other forms of some.
+pub fn all() -> impl Iterator<Item = &'static Registered> {
+    INDEXES.iter().chain(FORMS).copied()
+}
+
+/// The index, or the form of one, with this name.
 #[must_use]
 pub fn by_name(name: &str) -> Option<&'static Registered> {
-    INDEXES.iter().copied().find(|index| index.name == name)
+    all().find(|index| index.name == name)
 }
 
 #[cfg(test)]
@@ -106,10 +123,10 @@ mod tests {
 
     #[test]
     fn names_are_words_and_unique() {
-        for index in INDEXES {
+        for index in all() {
             let is_plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
             assert!(index.name.chars().all(is_plain), "{}", index.name);
-            let namesakes = INDEXES.iter().filter(|other| other.name == index.name);
+            let namesakes = all().filter(|other| other.name == index.name);
             assert_eq!(namesakes.count(), 1, "{}", index.name);
             assert!(by_name(index.name).is_some_and(|found| found.title == index.title));
             let is_ordered = matches!(index.kind, Kind::Tree | Kind::Trie | Kind::List);

@@ -15,7 +15,8 @@
 //! | 40 | 8 | its value |
 //! | 48 | 16 | zero |
 //!
-//! **Node**, 48 bytes and its slots, 512 bytes with 29 of them, aligned to 256 or its size:
+//! **Node**, 48 bytes and its slots, 512 bytes with 29 of them, aligned to 256 or its size. With a
+//! multiple of four slots they come 8 bytes later:
 //!
 //! | offset | bytes | meaning |
 //! |---|---|---|
@@ -27,6 +28,17 @@
 //! ┌─────────────────────┬────┐┌────┬────┬────┬────┐┌────┬────┬────┬────┐
 //! │ state, links, low   │ s0 ││ s1 │ s2 │ s3 │ s4 ││ s5 │ s6 │ s7 │ s8 │ ...
 //! └─────────────────────┴────┘└────┴────┴────┴────┘└────┴────┴────┴────┘
+//! ```
+//!
+//! Nodes whose number of slots is a multiple of four are *padded*: a word of zeros follows the
+//! head, as in the published code, and one follows the last slot. So the first slot of each four
+//! lies in two lines:
+//!
+//! ```text
+//!          line 0                     line 1                     line 2
+//! ┌─────────────────────┬──────┐┌──────┬────┬────┬────┬──────┐┌──────┬────┬────┬────┬──────┐
+//! │ state, links, low   │ 0 k0 ││ v0   │ s1 │ s2 │ s3 │ k4   ││ v4   │ s5 │ s6 │ s7 │ k8   │ ...
+//! └─────────────────────┴──────┘└──────┴────┴────┴────┴──────┘└──────┴────┴────┴────┴──────┘
 //! ```
 //!
 //! A link without neighbour has the bound 2^64 - 1; every key in a node is below its bound. The
@@ -77,9 +89,24 @@ const _: () = {
     assert!(size_of::<Slot>() == 16);
 };
 
+/// Whether the slots of a node come a word behind its head.
+pub(super) const fn is_padded(slots: usize) -> bool {
+    slots.is_multiple_of(4)
+}
+
+/// Bytes of padding before the slots, and behind them.
+const fn padding_bytes(slots: usize) -> u64 {
+    if is_padded(slots) { 8 } else { 0 }
+}
+
+/// Bytes from the begin of a node to its slots.
+pub(super) const fn slots_at(slots: usize) -> u64 {
+    HEAD_BYTES + padding_bytes(slots)
+}
+
 /// Bytes of a node with so many slots.
 pub(super) const fn node_bytes(slots: usize) -> u64 {
-    HEAD_BYTES + (slots * size_of::<Slot>()) as u64
+    slots_at(slots) + (slots * size_of::<Slot>()) as u64 + padding_bytes(slots)
 }
 
 /// Where nodes begin: at multiples of the unit in which the medium writes, if they are that large.
@@ -92,8 +119,14 @@ pub(super) const fn node_align(slots: usize) -> u64 {
     }
 }
 
-/// Whether a slot is the first in its cache line. The first four lie behind the head.
+/// Whether a slot's key is the first in its cache line.
 #[inline]
 pub(super) fn begins_line(slot: usize) -> bool {
     slot % 4 == 1
+}
+
+/// Whether a slot, of so many, has its key in one cache line and its value in the next.
+#[inline]
+pub(super) fn is_split(slot: usize, slots: usize) -> bool {
+    is_padded(slots) && slot.is_multiple_of(4)
 }

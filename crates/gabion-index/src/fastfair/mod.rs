@@ -75,9 +75,14 @@
 //!   `find_beside_writer` |
 //! | sibling pointer | the link of a head, `blink.rs` |
 //!
-//! Of the optimisations of the write-amplification study, the removal of padding is built in (a
-//! head of 48 bytes, so that no slot straddles two lines), and the size of nodes, 512 bytes or the
-//! medium's unit of 256, is a parameter.
+//! # The study's optimisations
+//! The number of slots says which of the write-amplification study's optimisations a tree has.
+//! Nodes of 29 slots, of 512 bytes, are without padding, so that no slot lies in two lines
+//! ("removal of unintended bloat", section IV-A); with 28 the slots come 8 bytes later, as in the
+//! published code, and one slot of four lies in two lines. Nodes of 13 slots have 256 bytes, the
+//! medium's unit ("XPLine-aware unit sizing", IV-D). An insert or a delete flushes every line that
+//! it shifts once in each of them, with the border between two lines within a slot or between
+//! slots; where the slot of an insert lies in two lines itself, that is one line more.
 //!
 //! Source: D. Hwang et al., "Endurable transient inconsistency in byte-addressable persistent
 //! B+-tree", FAST 2018.
@@ -95,17 +100,16 @@ mod writepath;
 
 use gabion_media::pmem::{Medium, POff, Pool};
 
-use crate::blink::HEAD_BYTES;
 use crate::node_lock::NodeLocks;
+pub(crate) use check::{PADDED, REGISTERED, REGISTERED_256};
 #[cfg(test)]
-pub(crate) use check::TINY;
-pub(crate) use check::{REGISTERED, REGISTERED_256};
-use layout::{Header, node_bytes};
+pub(crate) use check::{TINY, TINY_PADDED};
+use layout::{Header, node_bytes, slots_at};
 use node::Node;
 pub(crate) use recovery::{floor_in_leaf, is_referenced};
 
 /// A FAST&FAIR tree from words to words in a pool of persistent memory. `SLOTS` is 29, which makes
-/// nodes of 512 bytes, or 13, for nodes of 256.
+/// nodes of 512 bytes, or 13, for nodes of 256; 28 or 12 make padded nodes of these sizes.
 ///
 /// All operations take `&self` and may be called from any thread. A write is durable when it
 /// returns, as far as the class of the pool promises; see [`Pool`].
@@ -117,9 +121,9 @@ pub struct FastFair<const SLOTS: usize = 29> {
 }
 
 impl<const N: usize> FastFair<N> {
-    /// Slots come in lines of four behind the first.
+    /// Slots come in lines of four behind the first, or are padded to that.
     const SLOTS_OF_NODE: usize = {
-        assert!(N >= 5 && N % 4 == 1, "slots fill their cache lines");
+        assert!(N >= 4 && N % 4 <= 1, "nodes fill their cache lines");
         N
     };
 
@@ -136,7 +140,7 @@ impl<const N: usize> FastFair<N> {
 /// The node at an offset, if it can be one.
 #[inline]
 fn node_at<const N: usize>(medium: &Medium, at: u64) -> Option<Node<'_, N>> {
-    let slots = POff::new(at.checked_add(HEAD_BYTES)?);
+    let slots = POff::new(at.checked_add(slots_at(N))?);
     let slots: &[layout::Slot; N] = medium.try_at(slots)?;
     let head = medium.try_at(POff::new(at))?;
     medium.touch_range(at, node_bytes(N));

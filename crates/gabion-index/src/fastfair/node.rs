@@ -17,13 +17,15 @@
 //! So the entry that is inserted appears with the store of its key, and the one that is deleted
 //! vanishes with the store of its right neighbour's key over its own. Stores to one cache line
 //! reach the medium in their order; where a move leaves a line, that line is made durable first.
+//! That is between two slots, or, if nodes are padded (`layout.rs`), between the value and the key
+//! of one.
 
 use std::sync::atomic::Ordering;
 
 use gabion_media::pmem::Medium;
 use gabion_media::prefetch_line;
 
-use super::layout::{NO_KEY, Slot, begins_line, node_bytes};
+use super::layout::{NO_KEY, Slot, begins_line, is_padded, is_split, node_bytes};
 use crate::blink::{self, Head, Plan, Range};
 
 /// A node, as it lies in the pool.
@@ -74,7 +76,8 @@ impl<const N: usize> Node<'_, N> {
             return is_before(0);
         }
         let first = 4 * (lines - 1) + 1;
-        first + 1 + (first + 1..first + 4).map(is_before).sum::<usize>()
+        let behind = first + 1..(first + 4).min(N);
+        first + 1 + behind.map(is_before).sum::<usize>()
     }
 
     /// The value of `key`, if nobody moves entries meanwhile.
@@ -179,13 +182,11 @@ pub(super) fn image<const N: usize>(plan: &Plan, entries: &[(u64, u64)]) -> Vec<
     let free = (NO_KEY, 0);
     let slots = entries.iter().copied().chain(std::iter::repeat(free));
     let slots = slots.take(N).flat_map(|(key, value)| [key, value]);
-    let mut bytes = Vec::with_capacity(size_of::<Head>() + N * 16);
-    bytes.extend(
-        plan.head()
-            .into_iter()
-            .chain(slots)
-            .flat_map(u64::to_le_bytes),
-    );
+    let padding = is_padded(N).then_some(0);
+    let words = plan.head().into_iter().chain(padding);
+    let words = words.chain(slots).chain(padding);
+    let bytes: Vec<u8> = words.flat_map(u64::to_le_bytes).collect();
+    debug_assert!(bytes.len() as u64 == node_bytes(N), "a node's bytes");
     bytes
 }
 
@@ -201,21 +202,27 @@ impl<const N: usize> Node<'_, N> {
     pub(super) fn insert(&self, medium: &Medium, slot: usize, count: usize, entry: (u64, u64)) {
         for to in (slot + 1..=count).rev() {
             let (key, value) = (self.key(to - 1), self.value(to - 1));
-            self.slots[to].value.store(medium, value, Ordering::Release);
-            self.slots[to].key.store(medium, key, Ordering::Release);
-            if begins_line(to) {
+            self.fill(medium, to, key, value);
+            if !is_padded(N) && begins_line(to) {
                 // DURABLE: the entries of this line, before the last one's old place, in the line
                 // before, is overwritten.
                 medium.persist(&self.slots[to]);
             }
         }
-        let (key, value) = entry;
-        self.slots[slot]
-            .value
-            .store(medium, value, Ordering::Release);
-        self.slots[slot].key.store(medium, key, Ordering::Release);
+        self.fill(medium, slot, entry.0, entry.1);
         // DURABLE: the entry.
-        medium.persist(&self.slots[slot]);
+        medium.persist(&self.slots[slot].key);
+    }
+
+    /// Writes a pair over a slot that is dead or free.
+    fn fill(&self, medium: &Medium, slot: usize, key: u64, value: u64) {
+        let to = &self.slots[slot];
+        to.value.store(medium, value, Ordering::Release);
+        if is_split(slot, N) {
+            // DURABLE: the value, and what moved into its line, before its key, in the line before.
+            medium.persist(&to.value);
+        }
+        to.key.store(medium, key, Ordering::Release);
     }
 
     /// Takes the entry at `slot` away, dead or not, of `count` slots in use.
@@ -224,8 +231,13 @@ impl<const N: usize> Node<'_, N> {
             let (key, value) = (self.key(from), self.value(from));
             let to = &self.slots[from - 1];
             to.key.store(medium, key, Ordering::Release);
+            if is_split(from - 1, N) {
+                // DURABLE: the key, and what moved into its line, before what is in the line behind
+                // is overwritten.
+                medium.persist(&to.key);
+            }
             to.value.store(medium, value, Ordering::Release);
-            if begins_line(from) {
+            if !is_padded(N) && begins_line(from) {
                 // DURABLE: the line with the entry's new place, before its old one, in the line
                 // behind, is overwritten.
                 medium.persist(to);
@@ -234,7 +246,7 @@ impl<const N: usize> Node<'_, N> {
         let last = &self.slots[count - 1];
         last.key.store(medium, NO_KEY, Ordering::Release);
         // DURABLE: the delete, if it was not yet, and that the last slot is free.
-        medium.persist(last);
+        medium.persist(&last.key);
     }
 
     /// Clears the slots from `count` on durably, but for the fence: the keys there are at or above

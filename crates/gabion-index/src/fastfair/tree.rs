@@ -2,7 +2,7 @@
 
 use gabion_media::pmem::{Medium, PAtomicU64, Pool};
 
-use super::layout::{node_align, node_bytes};
+use super::layout::node_align;
 use super::node::{MOVES_LEFT, MOVES_RIGHT, Node, image};
 use super::{FastFair, node_at};
 use crate::blink::{self, Plan, Range};
@@ -75,7 +75,6 @@ impl<const N: usize> blink::Tree for FastFair<N> {
     }
 
     fn image(plan: &Plan, entries: &[(u64, u64)]) -> Vec<u8> {
-        debug_assert!(node_bytes(N) == 48 + 16 * N as u64, "a node's bytes");
         image::<N>(plan, entries)
     }
 

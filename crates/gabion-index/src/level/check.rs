@@ -2,16 +2,17 @@
 
 use std::collections::HashSet;
 
-use super::LevelHash;
+use super::LevelTable;
 use super::places::Levels;
 use crate::index::Checked;
 use crate::line::{Array, Line};
 use crate::{Error, Result};
 
-impl LevelHash {
+impl<const PADDING: u64> LevelTable<PADDING> {
     /// All buckets.
     fn buckets(&self, levels: Levels) -> impl Iterator<Item = &Line> {
-        let of_level = |level: Array| (0..level.len()).map(move |number| level.line(number));
+        let of_level =
+            |level: Array| (0..level.len()).map(move |number| Self::bucket(level, number));
         let buckets = of_level(levels.top).chain(of_level(levels.bottom));
         buckets.map(|at| {
             let line = self.medium.at(at);

@@ -2,10 +2,10 @@
 
 use std::sync::atomic::Ordering;
 
-use gabion_media::pmem::{Medium, PAtomicU64};
+use gabion_media::pmem::{PAtomicU64, POff};
 
-use super::LevelHash;
-use crate::line::{Array, LINE_BYTES, Line};
+use super::LevelTable;
+use crate::line::{Array, LINE_BYTES, Line, PairFlush};
 use crate::lock::{Held, Stripes};
 
 /// Bits of the top level, at least: so that the bottom has two buckets.
@@ -43,16 +43,6 @@ impl Levels {
     }
 }
 
-/// Bytes of a level with so many bits.
-pub(super) fn bytes_of_level(bits: u32) -> u64 {
-    ((1 << bits) + 1) * LINE_BYTES
-}
-
-/// The word of a level that names the one below.
-pub(super) fn below(medium: &Medium, level: Array) -> &PAtomicU64 {
-    medium.at(level.line(level.len()).cast())
-}
-
 /// Bits of the top level of a table that is planned for so many entries.
 pub(super) fn planned_bits(capacity: u64) -> u32 {
     // Both levels have one and a half times as many buckets as the top, of three slots each.
@@ -62,7 +52,38 @@ pub(super) fn planned_bits(capacity: u64) -> u32 {
     buckets.next_power_of_two().ilog2()
 }
 
-impl LevelHash {
+impl<const PADDING: u64> LevelTable<PADDING> {
+    /// Bytes from one bucket to the next.
+    pub(super) const STRIDE: u64 = {
+        assert!(PADDING.is_multiple_of(8), "words are aligned");
+        LINE_BYTES + PADDING
+    };
+
+    /// Bytes of a level of so many buckets, with the line behind them.
+    pub(super) fn bytes_of_level(buckets: u64) -> u64 {
+        buckets * Self::STRIDE + LINE_BYTES
+    }
+
+    /// Where the bucket with a number is, or what follows the last one.
+    #[inline]
+    pub(super) fn bucket(level: Array, number: u64) -> POff<Line> {
+        POff::new(level.offset() + number * Self::STRIDE)
+    }
+
+    /// The word of a level that names the one below.
+    pub(super) fn below(&self, level: Array) -> &PAtomicU64 {
+        self.medium.at(Self::bucket(level, level.len()).cast())
+    }
+
+    /// How a new pair becomes durable in a bucket, which with padding may lie in two cache lines.
+    #[inline]
+    pub(super) fn pair_flush(&self, line: &Line, slot: usize) -> PairFlush {
+        match PADDING {
+            0 => PairFlush::WithToken,
+            _ => line.pair_flush(&self.medium, slot),
+        }
+    }
+
     #[inline]
     pub(super) fn hashes(&self, key: u64) -> Hashes {
         Hashes::new(self.seed.hash_u64(key))
@@ -79,7 +100,7 @@ impl LevelHash {
     #[inline]
     pub(super) fn levels(&self, top: Array) -> Levels {
         // ORDER: Acquire: before the loads of buckets.
-        let below = Array(below(&self.medium, top).peek(Ordering::Acquire));
+        let below = Array(self.below(top).peek(Ordering::Acquire));
         // The bits are known, and what is reused memory may say others.
         let bottom = Array::new(below.offset(), top.bits() - 1);
         Levels { top, bottom }
@@ -90,7 +111,8 @@ impl LevelHash {
     pub(super) fn prefetch_places(&self, levels: &Levels, hashes: Hashes) {
         for level in [levels.top, levels.bottom] {
             for hash in hashes.0 {
-                self.medium.prefetch(level.line(level.home(hash)).raw());
+                let bucket = Self::bucket(level, level.home(hash));
+                self.medium.prefetch(bucket.raw());
             }
         }
     }
@@ -99,7 +121,7 @@ impl LevelHash {
     /// it is not in use any more.
     #[inline]
     pub(super) fn place(&self, level: Array, hash: u64) -> Option<&Line> {
-        let line = self.medium.try_at(level.line(level.home(hash)))?;
+        let line = self.medium.try_at(Self::bucket(level, level.home(hash)))?;
         self.medium.touch(line);
         Some(line)
     }
@@ -110,7 +132,7 @@ impl LevelHash {
         let [first, second] = hashes.0;
         let Levels { top, bottom } = *levels;
         let place = |level: Array, hash| {
-            let line = self.medium.at(level.line(level.home(hash)));
+            let line = self.medium.at(Self::bucket(level, level.home(hash)));
             self.medium.touch(line);
             line
         };

@@ -1,11 +1,11 @@
 //! Lookups: without locks, by a second look at the words of both stripes.
 
-use super::LevelHash;
+use super::LevelTable;
 use super::places::{Hashes, Levels};
 use crate::line::Array;
 use crate::lock::Since;
 
-impl LevelHash {
+impl<const PADDING: u64> LevelTable<PADDING> {
     /// The value of `key`.
     #[inline]
     pub(super) fn lookup(&self, key: u64) -> Option<u64> {

@@ -4,13 +4,13 @@ use std::sync::atomic::Ordering;
 
 use gabion_media::pmem::{PAtomicU64, POff};
 
-use super::LevelHash;
-use super::places::{Levels, below, planned_bits};
+use super::LevelTable;
+use super::places::{Levels, planned_bits};
 use super::write::NOTE_OFFSET_BITS;
-use crate::line::{Array, LINE_BYTES, Line, PAIRS};
+use crate::line::{Array, Line, PAIRS};
 use crate::{Error, Result};
 
-impl LevelHash {
+impl<const PADDING: u64> LevelTable<PADDING> {
     /// Finds the levels, adds those that a new table lacks, and ends a resize and a movement.
     pub(super) fn recover(&self) -> Result<()> {
         let list = self.list_levels()?;
@@ -51,11 +51,14 @@ impl LevelHash {
             let has_its_size = list
                 .last()
                 .is_none_or(|above| above.bits() == level.bits() + 1);
-            if !has_its_size || list.len() == 3 || !level.is_within(&self.medium, 1, 1) {
+            if !has_its_size
+                || list.len() == 3
+                || !level.is_within(&self.medium, 1, Self::bytes_of_level)
+            {
                 return Err(self.damaged(word));
             }
             list.push(level);
-            word = below(&self.medium, level);
+            word = self.below(level);
         }
     }
 
@@ -73,10 +76,14 @@ impl LevelHash {
         let at = note & ((1 << NOTE_OFFSET_BITS) - 1);
         let levels = self.levels(self.top());
         // The note stays when a movement is over; its level may have gone since.
-        let is_in = |level: Array| (level.offset()..level.line(level.len()).raw()).contains(&at);
+        let is_in = |level: Array| {
+            let end = Self::bucket(level, level.len()).raw();
+            let is_within = (level.offset()..end).contains(&at);
+            is_within && (at - level.offset()).is_multiple_of(Self::STRIDE)
+        };
         let is_bucket = is_in(levels.top) || is_in(levels.bottom);
         let slot = (note >> NOTE_OFFSET_BITS) as usize;
-        if is_bucket && at.is_multiple_of(LINE_BYTES) && slot < PAIRS {
+        if is_bucket && slot < PAIRS {
             self.end_one_of_two(&levels, at, slot);
         }
     }

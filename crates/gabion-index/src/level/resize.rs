@@ -8,15 +8,15 @@ use std::sync::atomic::Ordering;
 
 use gabion_media::pmem::{POff, Retiring};
 
-use super::LevelHash;
-use super::places::{below, bytes_of_level, planned_bits};
+use super::LevelTable;
+use super::places::planned_bits;
 use crate::line::{Array, Image, Line};
 use crate::{Error, Result};
 
 /// Buckets of the old bottom whose entries are written at once.
 const BATCH: u64 = 64;
 
-impl LevelHash {
+impl<const PADDING: u64> LevelTable<PADDING> {
     /// Makes room, unless another thread has done so since `full` was the top.
     #[cold]
     pub(super) fn grow(&self, full: Array) -> Result<()> {
@@ -53,7 +53,8 @@ impl LevelHash {
         self.pool.settle();
         let state = self.state();
         let hint = self.medium.offset_of(&state.top).raw();
-        let space = self.pool.alloc_aligned(bytes_of_level(bits), 256, hint)?;
+        let bytes = Self::bytes_of_level(1 << bits);
+        let space = self.pool.alloc_aligned(bytes, 256, hint)?;
         let level = Array::new(space.offset::<Line>().raw(), bits);
         let retiring = match bottom {
             Some(bottom) => {
@@ -61,11 +62,11 @@ impl LevelHash {
                 Some(self.announce(top, bottom)?)
             }
             None => {
-                self.medium.zero(level.offset(), bytes_of_level(bits));
+                self.medium.zero(level.offset(), bytes);
                 None
             }
         };
-        let word = below(&self.medium, level);
+        let word = self.below(level);
         // DURABLE: the level, before it is named; and what the allocator noted.
         // ORDER: Release pairs with the acquire in `levels`.
         word.store_persist(&self.medium, top.0, Ordering::Release);
@@ -91,13 +92,13 @@ impl LevelHash {
 
     /// Announces that the level below `above` goes.
     pub(super) fn announce(&self, above: Array, level: Array) -> Result<Retiring<'_>> {
-        let hint = self.medium.offset_of(below(&self.medium, above)).raw();
+        let hint = self.medium.offset_of(self.below(above)).raw();
         Ok(self.pool.retire::<Line>(POff::new(level.offset()), hint)?)
     }
 
     /// Cuts the list of levels behind `last`.
     pub(super) fn cut(&self, last: Array, retiring: Retiring<'_>) {
-        let word = below(&self.medium, last);
+        let word = self.below(last);
         // DURABLE: that nothing refers to the level below, before its space is free.
         // ORDER: Release: after the store of `adopt`.
         word.store_persist(&self.medium, 0, Ordering::Release);
@@ -115,18 +116,18 @@ impl LevelHash {
             bytes.clear();
             let end = (first + BATCH).min(from.len());
             (first..end).for_each(|number| self.copy_bucket(from, to, number, &mut bytes));
-            let at = to.line(first << quarter);
+            let at = Self::bucket(to, first << quarter);
             self.medium.write_past_cache(at.raw(), &bytes);
             first = end;
         }
         // What follows the buckets: the word below is stored later.
-        let end = to.line(to.len()).raw();
+        let end = Self::bucket(to, to.len()).raw();
         self.medium.zero(end, size_of::<Line>() as u64);
     }
 
     fn copy_bucket(&self, from: Array, to: Array, number: u64, bytes: &mut Vec<u8>) {
         let mut images = [Image::default(); 4];
-        let line = self.medium.at(from.line(number));
+        let line = self.medium.at(Self::bucket(from, number));
         self.medium.touch(line);
         for (key, value) in line.entries() {
             let hashes = self.hashes(key).0;
@@ -136,6 +137,9 @@ impl LevelHash {
                 images[(to.home(hash) % 4) as usize].add(key, value);
             }
         }
-        images.iter().for_each(|image| image.append_to(bytes));
+        for image in images {
+            image.append_to(bytes);
+            bytes.extend((0..PADDING).map(|_| 0));
+        }
     }
 }

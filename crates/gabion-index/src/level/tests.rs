@@ -4,18 +4,22 @@ use std::sync::atomic::Ordering;
 
 use gabion_media::pmem::{PAtomicU64, Pool, PoolOptions};
 
-use super::LevelHash;
 use super::places::TOP_BITS_MIN;
 use super::write::NOTE_OFFSET_BITS;
+use super::{LevelHash, LevelTable};
 use crate::suite::words::{check, fill_the_pool, grow_by_threads};
 use crate::suite::{Keys, interleaved};
 use crate::{Error, Index, Plan};
 
 fn pool(size: u64) -> Pool {
+    pool_of::<0>(size)
+}
+
+fn pool_of<const PADDING: u64>(size: u64) -> Pool {
     let options = PoolOptions {
         size,
         heaps: 4,
-        ..LevelHash::pool_options()
+        ..LevelTable::<PADDING>::pool_options()
     };
     Pool::anonymous(options).expect("a pool in memory")
 }
@@ -29,7 +33,13 @@ const SMALL: Plan = Plan {
 /// three it is 4 %.
 #[test]
 fn a_table_grows_far_past_its_plan_and_moves_few_entries() {
-    let table = LevelHash::create(&pool(16 << 20), SMALL).expect("a table");
+    grow_and_empty::<0>();
+    grow_and_empty::<8>();
+}
+
+fn grow_and_empty<const PADDING: u64>() {
+    let pool = pool_of::<PADDING>(16 << 20);
+    let table = LevelTable::<PADDING>::create(&pool, SMALL).expect("a table");
     assert_eq!(table.top().bits(), TOP_BITS_MIN);
     let count = 50_000;
     for key in 0..count {
@@ -55,6 +65,8 @@ fn a_table_grows_far_past_its_plan_and_moves_few_entries() {
 fn threads_grow_a_table_together() {
     let table = LevelHash::create(&pool(64 << 20), SMALL).expect("a table");
     grow_by_threads(&table);
+    let table = LevelTable::<8>::create(&pool_of::<8>(64 << 20), SMALL).expect("a table");
+    grow_by_threads(&table);
 }
 
 /// When the pool is full, inserts that need room fail, and everything else goes on.
@@ -62,14 +74,21 @@ fn threads_grow_a_table_together() {
 fn a_full_pool_leaves_the_table_usable() {
     let table = LevelHash::create(&pool(256 << 10), SMALL).expect("a table");
     fill_the_pool(&table);
+    let table = LevelTable::<8>::create(&pool_of::<8>(256 << 10), SMALL).expect("a table");
+    fill_the_pool(&table);
 }
 
 /// The published code leaves two entries of one key when the power fails within a movement: an
 /// update changes one of them, and a delete brings the other back.
 #[test]
 fn recovery_ends_one_of_two_equal_entries() {
-    let pool = pool(1 << 20);
-    let table = LevelHash::create(&pool, SMALL).expect("a table");
+    end_one_of_two::<0>();
+    end_one_of_two::<8>();
+}
+
+fn end_one_of_two<const PADDING: u64>() {
+    let pool = pool_of::<PADDING>(1 << 20);
+    let table = LevelTable::<PADDING>::create(&pool, SMALL).expect("a table");
     table.insert(&5, 50).expect("space");
     let hashes = table.hashes(5);
     let levels = table.levels(table.top());
@@ -91,7 +110,7 @@ fn recovery_ends_one_of_two_equal_entries() {
         .state()
         .note
         .store_persist(&pool, note, Ordering::Relaxed);
-    let table = LevelHash::open(&pool).expect("a table");
+    let table = LevelTable::<PADDING>::open(&pool).expect("a table");
     check(&table, 1);
     assert_eq!(table.remove(&5).expect("sound"), Some(50));
     assert_eq!(table.get(&5).expect("sound"), None);
@@ -102,7 +121,7 @@ fn recovery_ends_one_of_two_equal_entries() {
             .state()
             .note
             .store_persist(&pool, note, Ordering::Relaxed);
-        let table = LevelHash::open(&pool).expect("a table");
+        let table = LevelTable::<PADDING>::open(&pool).expect("a table");
         check(&table, 1);
     }
 }

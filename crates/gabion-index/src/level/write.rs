@@ -2,7 +2,7 @@
 
 use std::sync::atomic::Ordering;
 
-use super::LevelHash;
+use super::LevelTable;
 use super::places::{Groups, Hashes, Levels, PLACES};
 use crate::Result;
 use crate::line::{Line, PAIRS};
@@ -10,7 +10,7 @@ use crate::line::{Line, PAIRS};
 /// Bits of the offset in the word that notes a movement.
 pub(super) const NOTE_OFFSET_BITS: u32 = 48;
 
-impl LevelHash {
+impl<const PADDING: u64> LevelTable<PADDING> {
     /// Stores `value` under `key` and returns the value before.
     #[inline]
     pub(super) fn put(&self, key: u64, value: u64) -> Result<Option<u64>> {
@@ -22,7 +22,8 @@ impl LevelHash {
                 return Ok(Some(line.replace(&self.medium, slot, value)));
             }
             if let Some((line, slot)) = choose(&places) {
-                line.put(&self.medium, slot, key, value);
+                let flush = self.pair_flush(line, slot);
+                line.put_as(flush, &self.medium, slot, key, value);
                 groups.first.count_insert();
                 return Ok(None);
             }
@@ -115,14 +116,16 @@ impl LevelHash {
                     };
                     let _moving = self.moving.lock();
                     self.note_move(line, slot);
-                    target.put(&self.medium, free, entry.0, entry.1);
+                    let flush = self.pair_flush(target, free);
+                    target.put_as(flush, &self.medium, free, entry.0, entry.1);
                     // Readers that looked at the target before must look again before they find
                     // the entry gone.
                     groups.step();
                     if let Some(mut held) = held {
                         held.step();
                     }
-                    line.swap(&self.medium, slot, key, value);
+                    let flush = self.pair_flush(line, slot);
+                    line.swap(flush, &self.medium, slot, key, value);
                     // ORDER: Relaxed: a number for statistics.
                     self.moves.fetch_add(1, Ordering::Relaxed);
                     return true;

@@ -3,24 +3,24 @@
 use std::collections::HashSet;
 use std::sync::atomic::Ordering;
 
-use super::PClht;
+use super::ClhtTable;
+use super::form::Form;
 use super::table::{Table, damaged};
 use crate::index::Checked;
 use crate::line::Line;
-use crate::lock::STRIPE_BITS;
 use crate::{Error, Result};
 
-impl PClht {
+impl<F: Form> ClhtTable<F> {
     /// Visits the entries in the chain of a bucket, with their hashes.
     pub(super) fn for_each_in(
         &self,
-        table: Table,
+        table: Table<F>,
         number: u64,
         mut visit: impl FnMut(u64, u64, u64),
     ) {
         let mut next = Some(self.bucket(table, number));
         // In a table that is damaged, links may lead in circles.
-        for _ in 0..=table.spare_count() {
+        for _ in 0..(1 + table.spare_count()) * F::LINES {
             let Some(line) = next else {
                 return;
             };
@@ -33,6 +33,7 @@ impl PClht {
 
     /// Counts all entries, while nobody writes.
     pub(super) fn count(&self) -> u64 {
+        let _guard = self.enter();
         let (table, mut count) = (self.table(), 0);
         (0..table.len()).for_each(|number| {
             self.for_each_in(table, number, |_, _, _| count += 1);
@@ -40,11 +41,12 @@ impl PClht {
         count
     }
 
-    /// Appends the entries of the stripe of the hash `from`, without those whose hash is less, and
-    /// returns the first hash of the next stripe.
+    /// Appends the entries under the lock of the hash `from`, without those whose hash is less, and
+    /// returns the first hash of the next lock.
     pub(super) fn collect(&self, from: u64, entries: &mut Vec<(u64, u64)>) -> Option<u64> {
+        let _guard = self.enter();
         let (table, _held) = self.lock(from);
-        let bits = table.bits().min(STRIPE_BITS);
+        let bits = Self::lock_bits(table);
         let range = from >> (64 - bits);
         let buckets = table.bits() - bits;
         for number in range << buckets..(range + 1) << buckets {
@@ -55,6 +57,14 @@ impl PClht {
             });
         }
         (range + 1 < 1 << bits).then(|| (range + 1) << (64 - bits))
+    }
+
+    /// The number of entries, exact if nobody writes. Where locks are in buckets it is counted.
+    pub(super) fn entries(&self) -> Result<u64> {
+        if Self::IN_BUCKETS {
+            return Ok(self.count());
+        }
+        self.stripes.entries(|| Ok(self.count()))
     }
 
     /// Checks the invariants, while nobody writes.
@@ -77,7 +87,10 @@ impl PClht {
                 let link = line.link.peek(Ordering::Relaxed);
                 let spare = table.spare_at(link);
                 let is_sound = match spare {
-                    Some(spare) => spare < given && linked.insert(spare),
+                    Some(spare) => {
+                        let is_last = !self.is_inner(table, line);
+                        is_last && spare < given && linked.insert(spare)
+                    }
                     None => link == 0,
                 };
                 if !is_sound {
@@ -92,12 +105,17 @@ impl PClht {
 
     fn check_line(
         &self,
-        table: Table,
+        table: Table<F>,
         number: u64,
         line: &Line,
         keys: &mut HashSet<u64>,
     ) -> Result<()> {
-        if !line.is_sound() {
+        let is_home = std::ptr::eq(line, self.bucket(table, number));
+        let is_sound = match Self::IN_BUCKETS && is_home {
+            true => line.is_sound_and_free(),
+            false => line.is_sound(),
+        };
+        if !is_sound {
             return Err(self.violation("the tokens of a bucket", line));
         }
         for (key, _) in line.entries() {

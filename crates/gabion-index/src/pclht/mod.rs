@@ -18,6 +18,25 @@
 //!
 //! In DRAM there are the locks, by the first bits of hashes, and the mirror of the word `table`.
 //!
+//! # Forms
+//! That is the form [`Best`]. Others ([`Form`], with a table of them) have what the
+//! write-amplification study found in the published code, and each of its optimisations, to be
+//! measured:
+//!
+//! - Without *cache flush coalescing* a pair is flushed and fenced before its token is stored,
+//!   though both lie in one line: 2 persists for an insert.
+//! - With *locks in buckets* the word of the tokens of each home has a lock above them (`locks.rs`,
+//!   `line.rs`). What is stored to take it is flushed with the entry; what is stored to let it go
+//!   stays in the cache, whose eviction is one line more for the medium. *Early eviction of
+//!   volatile data* flushes it at once, without a fence. Growth takes the locks of all homes, and
+//!   so writes to all of them. When such a table is opened, all homes are read and locks that are
+//!   held are let go; its entries are counted by a walk.
+//! - With *XPLine-aware unit sizing* a bucket is four lines, 256 bytes, each with three pairs and
+//!   tokens of its own, so that an insert still flushes one line; only the last of them has a link.
+//!   A spare is as large, and is flushed whole, four lines, when it is chained.
+//!
+//! All forms hold the invariants below, with *lock of its home* for *lock of its stripe*.
+//!
 //! # Invariants
 //! - I1. The entries of a bucket and of the spares chained to it are those whose home it is, each
 //!   key once.
@@ -57,9 +76,9 @@
 //!
 //! # Deviations from the paper
 //! - Tokens say which pairs are entries; there, the key 0 says that a pair is none. So all keys are
-//!   allowed, and a pair needs one flush, not two: "cache flush coalescing" is in the structure.
-//! - The locks are in DRAM. On the medium they cost writes ("early eviction of volatile data" is
-//!   about them), and one that is held in a crash stays held.
+//!   allowed.
+//! - The locks are in DRAM. On the medium they cost writes, and one that is held in a crash stays
+//!   held until somebody looks for it.
 //! - Keys are hashed with a seed, and the first bits name the bucket, not the last: so what was one
 //!   bucket becomes four neighbours, and growth reads and writes both tables from front to back.
 //! - Spares lie in the table's block, so nothing is lost or freed twice with the old table. When
@@ -80,6 +99,8 @@
 //! index structures' write amplification", 2021, sections II-B and IV.
 
 mod check;
+mod form;
+mod locks;
 mod read;
 mod resize;
 mod table;
@@ -99,13 +120,18 @@ use crate::lock::Stripes;
 use crate::registry::{Kind, Persists, Reads, Registered};
 use crate::root::Facts;
 use crate::{Result, Seed};
+pub use form::{Best, Coalesced, Evicting, EvictingWide, Form, LockPlace, Published, Wide};
 use resize::Job;
-use table::{Spares, Table, planned_bits};
+use table::{Spares, Table};
 
 /// A hash table of words in a pool of persistent memory.
-pub struct PClht {
+pub type PClht = ClhtTable<Best>;
+
+/// As [`PClht`], in one of its forms.
+pub struct ClhtTable<F: Form> {
     medium: Medium,
     seed: Seed,
+    /// The locks, unless they are in the buckets.
     stripes: Stripes,
     /// The table in use, as [`Table`] packs it, with a number that changes with it.
     table: AtomicU64,
@@ -114,12 +140,12 @@ pub struct PClht {
     /// Held by who builds a table.
     growth: Mutex<()>,
     /// What a thread that waits can help with, and whether there is anything.
-    job: Mutex<Option<Arc<Job>>>,
+    job: Mutex<Option<Arc<Job<F>>>>,
     has_job: AtomicBool,
     pool: Pool,
 }
 
-impl PClht {
+impl<F: Form> ClhtTable<F> {
     /// Options of pools for such tables. Whoever makes or opens the pool sets the rest.
     #[must_use]
     pub fn pool_options() -> PoolOptions {
@@ -131,7 +157,7 @@ impl PClht {
     ///
     /// # Errors
     /// The pool has a root already, or no space.
-    pub fn create(pool: &Pool, plan: Plan) -> Result<PClht> {
+    pub fn create(pool: &Pool, plan: Plan) -> Result<Self> {
         let facts = Facts::create(pool, Self::LAYOUT, size_of::<Line>() as u64, plan)?;
         Self::with(pool, facts, Some(0))
     }
@@ -140,12 +166,12 @@ impl PClht {
     ///
     /// # Errors
     /// No such table there, or a damaged one.
-    pub fn open(pool: &Pool) -> Result<PClht> {
+    pub fn open(pool: &Pool) -> Result<Self> {
         Self::with(pool, Facts::open(pool, Self::LAYOUT)?, None)
     }
 
-    fn with(pool: &Pool, facts: Facts, entries: Option<u64>) -> Result<PClht> {
-        let mut this = PClht {
+    fn with(pool: &Pool, facts: Facts, entries: Option<u64>) -> Result<Self> {
+        let mut this = ClhtTable {
             medium: Medium::clone(pool),
             seed: Seed::new(facts.seed),
             stripes: Stripes::new(entries),
@@ -157,14 +183,15 @@ impl PClht {
             has_job: AtomicBool::new(false),
             pool: pool.clone(),
         };
-        match Table::read(pool, facts.behind())? {
+        match Table::<F>::read(pool, facts.behind())? {
             Some(table) => this.spares = table.find_spares(pool)?,
             None => {
-                this.build_first(planned_bits(facts.capacity))?;
+                this.build_first(Table::<F>::planned_bits(facts.capacity))?;
                 this.stripes = Stripes::new(Some(0));
             }
         }
         this.adopt();
+        this.free_locks();
         Ok(this)
     }
 
@@ -174,19 +201,19 @@ impl PClht {
     }
 }
 
-impl WordIndex for PClht {
-    const LAYOUT: u64 = u64::from_le_bytes(*b"GbPClht1");
+impl<F: Form> WordIndex for ClhtTable<F> {
+    const LAYOUT: u64 = F::LAYOUT;
 
-    fn create_planned(pool: &Pool, plan: Plan) -> Result<PClht> {
+    fn create_planned(pool: &Pool, plan: Plan) -> Result<Self> {
         Self::create(pool, plan)
     }
 
-    fn open_root(pool: &Pool) -> Result<PClht> {
+    fn open_root(pool: &Pool) -> Result<Self> {
         Self::open(pool)
     }
 }
 
-impl Index<u64> for PClht {
+impl<F: Form> Index<u64> for ClhtTable<F> {
     #[inline]
     fn get(&self, key: &u64) -> Result<Option<u64>> {
         Ok(self.lookup(*key))
@@ -208,7 +235,7 @@ impl Index<u64> for PClht {
     }
 
     fn len(&self) -> Result<u64> {
-        self.stripes.entries(|| Ok(self.count()))
+        self.entries()
     }
 
     fn for_each(&self, visit: &mut dyn FnMut(&u64, u64)) -> Result<()> {
@@ -228,18 +255,33 @@ impl Index<u64> for PClht {
     }
 }
 
+const fn registered<F: Form>(name: &'static str, title: &'static str) -> Registered {
+    Registered {
+        name,
+        title,
+        kind: Kind::Hash,
+        reads: Reads::Optimistic,
+        persists: Persists {
+            insert: if F::IS_COALESCED { 1 } else { 2 },
+            update: 1,
+            remove: 1,
+        },
+        source: "Lee and others, RECIPE, SOSP 2019",
+        words: Makers::of_words::<ClhtTable<F>>(),
+        strings: None,
+    }
+}
+
 /// What the registry knows.
-pub(crate) static REGISTERED: Registered = Registered {
-    name: "p-clht",
-    title: "P-CLHT",
-    kind: Kind::Hash,
-    reads: Reads::Optimistic,
-    persists: Persists {
-        insert: 1,
-        update: 1,
-        remove: 1,
-    },
-    source: "Lee and others, RECIPE, SOSP 2019",
-    words: Makers::of_words::<PClht>(),
-    strings: None,
-};
+pub(crate) static REGISTERED: Registered = registered::<Best>("p-clht", "P-CLHT");
+
+/// The form with wide buckets.
+pub(crate) static WIDE: Registered = registered::<Wide>("p-clht-wide", "P-CLHT (256)");
+
+/// The published form, and what the study's optimisations make of it, one after the other.
+pub(crate) static PUBLISHED: Registered =
+    registered::<Published>("p-clht-published", "P-CLHT (published)");
+pub(crate) static COALESCED: Registered = registered::<Coalesced>("p-clht-fc", "P-CLHT (FC)");
+pub(crate) static EVICTING: Registered = registered::<Evicting>("p-clht-fc-ve", "P-CLHT (FC, VE)");
+pub(crate) static EVICTING_WIDE: Registered =
+    registered::<EvictingWide>("p-clht-fc-ve-xs", "P-CLHT (FC, VE, XS)");

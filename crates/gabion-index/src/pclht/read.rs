@@ -1,35 +1,59 @@
-//! Lookups: without locks, by a second look at the word of the stripe.
+//! Lookups: without locks, by a second look at the lock.
 
 use std::sync::atomic::Ordering;
 
-use super::PClht;
-use super::table::Table;
-use crate::line::{Array, Line};
-use crate::lock::{Since, Stripes};
+use gabion_media::pmem::POff;
 
-impl PClht {
+use super::ClhtTable;
+use super::form::Form;
+use super::table::Table;
+use crate::line::{LINE_BYTES, Line};
+use crate::lock::Since;
+
+impl<F: Form> ClhtTable<F> {
     /// The table in use.
     #[inline]
-    pub(super) fn table(&self) -> Table {
+    pub(super) fn table(&self) -> Table<F> {
         // ORDER: Acquire pairs with the release of `adopt`: the table is read as it was built.
-        Table(Array(self.table.load(Ordering::Acquire)))
+        Table::of_word(self.table.load(Ordering::Acquire))
     }
 
-    /// The bucket with a number.
+    /// The first line of the bucket with a number.
     #[inline]
-    pub(super) fn bucket(&self, table: Table, number: u64) -> &Line {
-        let line = self.medium.at(table.line(number));
+    pub(super) fn bucket(&self, table: Table<F>, number: u64) -> &Line {
+        let line = self.medium.at(table.bucket(number));
         self.medium.touch(line);
         line
     }
 
-    /// The spare that is linked to a bucket, if there is one.
+    /// Whether another line of the same bucket follows.
     #[inline]
-    pub(super) fn next(&self, table: Table, line: &Line) -> Option<&Line> {
-        // ORDER: Acquire pairs with the release of the link: the spare is read as it was written.
-        let link = line.link.peek(Ordering::Acquire);
-        let spare = table.spare_at(link)?;
-        let line = self.medium.at(table.spare(spare));
+    pub(super) fn is_inner(&self, table: Table<F>, line: &Line) -> bool {
+        table.is_inner(self.medium.offset_of(line).raw())
+    }
+
+    /// Asks for the lines of a key's home.
+    #[inline]
+    pub(super) fn prefetch_home(&self, table: Table<F>, hash: u64) {
+        let first = table.bucket(table.home(hash)).raw();
+        for line in 0..F::LINES {
+            self.medium.prefetch(first + line * LINE_BYTES);
+        }
+    }
+
+    /// The line that follows one in its bucket's chain, if there is one: the next of its own, or
+    /// the first of the spare that is linked to the last.
+    #[inline]
+    pub(super) fn next(&self, table: Table<F>, line: &Line) -> Option<&Line> {
+        let next = if F::LINES > 1 && self.is_inner(table, line) {
+            POff::new(self.medium.offset_of(line).raw() + LINE_BYTES)
+        } else {
+            // ORDER: Acquire pairs with the release of the link: the spare is read as it was
+            // written.
+            let link = line.link.peek(Ordering::Acquire);
+            table.spare(table.spare_at(link)?)
+        };
+        let line = self.medium.at(next);
         self.medium.touch(line);
         Some(line)
     }
@@ -38,14 +62,14 @@ impl PClht {
     #[inline]
     pub(super) fn lookup(&self, key: u64) -> Option<u64> {
         let hash = self.seed.hash_u64(key);
+        let _guard = self.enter();
         loop {
             let table = self.table();
-            let stripe = self.stripes.at(Stripes::index(hash, table.bits()));
-            let seen = stripe.look();
+            let seen = self.look(table, hash);
             let found = self.search(table, hash, key);
             // The table changes under all locks; so it was the one in use if it still is, and the
-            // stripe was not taken and released.
-            match stripe.since(seen) {
+            // lock was not taken and released.
+            match self.since(table, hash, seen) {
                 Since::Quiet if self.table() == table => return found,
                 Since::Busy if self.table() == table => {
                     self.settle(table, hash);
@@ -59,7 +83,7 @@ impl PClht {
     /// Looks for a key in a table, which may be given up meanwhile: then what this returns means
     /// nothing.
     #[inline]
-    fn search(&self, table: Table, hash: u64, key: u64) -> Option<u64> {
+    fn search(&self, table: Table<F>, hash: u64, key: u64) -> Option<u64> {
         let mut line = self.bucket(table, table.home(hash));
         loop {
             if let Some(value) = line.get(key) {
@@ -75,7 +99,7 @@ impl PClht {
 
     /// Makes durable what a reader may have seen in the chain of `hash` while a writer was at work.
     #[cold]
-    fn settle(&self, table: Table, hash: u64) {
+    fn settle(&self, table: Table<F>, hash: u64) {
         let mut next = Some(self.bucket(table, table.home(hash)));
         while let Some(line) = next {
             self.medium.flush(line);

@@ -10,8 +10,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use gabion_media::pmem::POff;
 
-use super::PClht;
-use super::table::{Table, suitable_bits};
+use super::ClhtTable;
+use super::form::Form;
+use super::table::Table;
 use crate::line::{Array, Image, Line};
 use crate::lock::Backoff;
 use crate::{Error, Result};
@@ -24,9 +25,9 @@ const UNITS: u64 = 64;
 
 /// A table to be built, and how far it is.
 #[derive(Debug)]
-pub(super) struct Job {
-    from: Table,
-    to: Table,
+pub(super) struct Job<F> {
+    from: Table<F>,
+    to: Table<F>,
     /// Number of units.
     count: u64,
     /// The next unit that nobody has taken.
@@ -39,8 +40,8 @@ pub(super) struct Job {
     is_short: AtomicBool,
 }
 
-impl Job {
-    fn new(from: Table, to: Table) -> Job {
+impl<F: Form> Job<F> {
+    fn new(from: Table<F>, to: Table<F>) -> Job<F> {
         Job {
             from,
             to,
@@ -67,48 +68,58 @@ impl Job {
 #[derive(Default)]
 struct Chains {
     lines: Vec<Image>,
-    /// The last line of each bucket's chain.
+    /// The last line of each bucket's chain with an entry, or the first.
     tails: Vec<usize>,
     /// Where the spares will be.
     spares: Vec<POff<Line>>,
 }
 
 impl Chains {
-    fn begin(&mut self, buckets: usize) {
+    fn begin(&mut self, buckets: usize, lines_of_bucket: usize) {
         self.lines.clear();
-        self.lines.resize(buckets, Image::default());
+        self.lines
+            .resize(buckets * lines_of_bucket, Image::default());
         self.tails.clear();
-        self.tails.extend(0..buckets);
+        self.tails
+            .extend((0..buckets).map(|bucket| bucket * lines_of_bucket));
         self.spares.clear();
     }
 
     /// Adds an entry to the chain of a bucket; if there is no spare for it, the job says so.
-    fn add(&mut self, job: &Job, bucket: u64, (key, value): (u64, u64)) {
+    fn add<F: Form>(&mut self, job: &Job<F>, bucket: u64, (key, value): (u64, u64)) {
         #[expect(clippy::cast_possible_truncation, reason = "an index of `tails`")]
         let bucket = bucket as usize;
         let tail = self.tails[bucket];
         if self.lines[tail].add(key, value) {
             return;
         }
-        let Some(spare) = job.take_spare() else {
-            return;
-        };
-        self.lines[tail].link = spare.raw();
-        self.tails[bucket] = self.lines.len();
-        let mut line = Image::default();
-        line.add(key, value);
-        self.lines.push(line);
-        self.spares.push(spare);
+        let mut next = tail + 1;
+        if next.is_multiple_of(ClhtTable::<F>::LINES) {
+            let Some(spare) = job.take_spare() else {
+                return;
+            };
+            self.lines[tail].link = spare.raw();
+            next = self.lines.len();
+            self.lines
+                .resize(next + ClhtTable::<F>::LINES, Image::default());
+            self.spares.push(spare);
+        }
+        self.tails[bucket] = next;
+        self.lines[next].add(key, value);
     }
 }
 
-impl PClht {
+impl<F: Form> ClhtTable<F> {
+    /// Lines of a bucket, as a length in memory.
+    #[expect(clippy::cast_possible_truncation, reason = "1 or 4")]
+    const LINES: usize = F::LINES as usize;
+
     /// Builds the table of a new index: all of it zeros.
     pub(super) fn build_first(&self, bits: u32) -> Result<()> {
         let hint = self.facts.behind::<u64>().raw();
         let space = self
             .pool
-            .alloc_aligned(Table::new(0, bits).bytes(), 256, hint)?;
+            .alloc_aligned(Table::<F>::new(0, bits).bytes(), 256, hint)?;
         let table = Table::new(space.offset::<Line>().raw(), bits);
         self.medium.zero(table.offset(), table.bytes());
         // DURABLE: the table, before it is named.
@@ -119,12 +130,12 @@ impl PClht {
     }
 
     /// Makes a table, all of which is durable, the one in the root.
-    fn name(&self, table: Table) {
+    fn name(&self, table: Table<F>) {
         // DURABLE: the table and what the allocator noted, by the fence before; the switch, by
         // this.
         // ORDER: Relaxed: the word is read by recovery only.
         let word = self.table_word();
-        word.store_persist(&self.medium, table.0.0, Ordering::Relaxed);
+        word.store_persist(&self.medium, table.word(), Ordering::Relaxed);
     }
 
     /// Uses the table that the root names.
@@ -137,7 +148,7 @@ impl PClht {
 
     /// Makes room, unless another thread has done so since `full` was the table.
     #[cold]
-    pub(super) fn grow(&self, full: Table) -> Result<()> {
+    pub(super) fn grow(&self, full: Table<F>) -> Result<()> {
         let _growth = self.growth.lock();
         if self.table() != full {
             return Ok(());
@@ -148,14 +159,14 @@ impl PClht {
     /// Builds a table without chains that deletes emptied, and a smaller one if that suits.
     pub(super) fn shrink(&self) -> Result<()> {
         let _growth = self.growth.lock();
-        let entries = self.stripes.entries(|| Ok(self.count()))?;
-        self.rebuild(suitable_bits(entries).min(self.table().bits()))
+        let entries = self.entries()?;
+        self.rebuild(Table::<F>::suitable_bits(entries).min(self.table().bits()))
     }
 
     /// Builds a table with so many bits, or more if the entries need them. `growth` is held.
     fn rebuild(&self, mut bits: u32) -> Result<()> {
         let hint = self.facts.behind::<u64>().raw();
-        let held = self.stripes.lock_all();
+        let held = self.lock_all();
         let from = self.table();
         loop {
             if bits > Array::BITS_MAX {
@@ -163,7 +174,7 @@ impl PClht {
             }
             let space = self
                 .pool
-                .alloc_aligned(Table::new(0, bits).bytes(), 256, hint)?;
+                .alloc_aligned(Table::<F>::new(0, bits).bytes(), 256, hint)?;
             let to = Table::new(space.offset::<Line>().raw(), bits);
             let retiring = self.pool.retire::<Line>(POff::new(from.offset()), hint)?;
             let Some(spares) = self.fill(from, to) else {
@@ -175,14 +186,14 @@ impl PClht {
             self.adopt();
             space.commit::<Line>();
             retiring.commit(&self.pool.enter());
-            drop(held);
+            held.give_up();
             return Ok(());
         }
     }
 
     /// Copies all entries to another table, durably, and returns how many spares that took; none if
     /// there are too few.
-    fn fill(&self, from: Table, to: Table) -> Option<u64> {
+    fn fill(&self, from: Table<F>, to: Table<F>) -> Option<u64> {
         let job = Arc::new(Job::new(from, to));
         self.offer(Some(job.clone()));
         let done = self.work(&job);
@@ -208,7 +219,7 @@ impl PClht {
         Some(spares)
     }
 
-    fn offer(&self, job: Option<Arc<Job>>) {
+    fn offer(&self, job: Option<Arc<Job<F>>>) {
         let mut place = self.job.lock();
         // ORDER: Relaxed: a hint; the job itself is behind the lock.
         self.has_job.store(job.is_some(), Ordering::Relaxed);
@@ -231,7 +242,7 @@ impl PClht {
     }
 
     /// Copies units until all are taken, and returns how many; a fence makes them durable.
-    fn work(&self, job: &Job) -> u64 {
+    fn work(&self, job: &Job<F>) -> u64 {
         let (mut chains, mut bytes, mut done) = (Chains::default(), Vec::new(), 0);
         loop {
             // ORDER: Relaxed: each range is taken once.
@@ -246,13 +257,13 @@ impl PClht {
     }
 
     /// Copies some units past the cache.
-    fn copy(&self, job: &Job, units: Range<u64>, chains: &mut Chains, bytes: &mut Vec<u8>) {
+    fn copy(&self, job: &Job<F>, units: Range<u64>, chains: &mut Chains, bytes: &mut Vec<u8>) {
         let bits = job.from.bits().min(job.to.bits());
         let (old, new) = (job.from.bits() - bits, job.to.bits() - bits);
-        let at = job.to.line(units.start << new);
+        let at = job.to.bucket(units.start << new);
         bytes.clear();
         for unit in units {
-            chains.begin(1 << new);
+            chains.begin(1 << new, Self::LINES);
             for number in unit << old..(unit + 1) << old {
                 self.for_each_in(job.from, number, |hash, key, value| {
                     let bucket = job.to.home(hash).wrapping_sub(unit << new);
@@ -263,11 +274,11 @@ impl PClht {
                     }
                 });
             }
-            let (buckets, spares) = chains.lines.split_at(1 << new);
+            let (buckets, spares) = chains.lines.split_at(Self::LINES << new);
             buckets.iter().for_each(|line| line.append_to(bytes));
-            for (line, at) in spares.iter().zip(&chains.spares) {
-                let mut bytes = Vec::with_capacity(size_of::<Line>());
-                line.append_to(&mut bytes);
+            for (lines, at) in spares.chunks(Self::LINES).zip(&chains.spares) {
+                let mut bytes = Vec::with_capacity(size_of_val(lines));
+                lines.iter().for_each(|line| line.append_to(&mut bytes));
                 self.medium.write_past_cache(at.raw(), &bytes);
             }
         }

@@ -1,48 +1,99 @@
 //! A table: one block with buckets, spare buckets, and the number of spares given out.
 
-use std::ops::Deref;
+use std::marker::PhantomData;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use gabion_media::pmem::{Medium, PAtomicU64, POff};
 use parking_lot::{Mutex, MutexGuard};
 
+use super::form::Form;
 use crate::line::{Array, LINE_BYTES, Line};
 use crate::{Error, Result};
 
-/// Bits of a table's number of buckets, at least: four buckets, and two spares.
-pub(super) const BITS_MIN: u32 = 2;
-
-/// Where a table is and how large: the word of the root that names it is that of its buckets.
+/// Where a table is and how large: the word of the root that names it is that of its buckets, each
+/// of so many lines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Table(pub(super) Array);
-
-impl Deref for Table {
-    type Target = Array;
-
-    #[inline]
-    fn deref(&self) -> &Array {
-        &self.0
-    }
+pub(super) struct Table<F> {
+    array: Array,
+    form: PhantomData<F>,
 }
 
-impl Table {
+impl<F: Form> Table<F> {
+    /// Bits of a table's number of buckets, at least: four lines in all, and more than one bucket.
+    pub(super) const BITS_MIN: u32 = if F::LINES == 1 { 2 } else { 1 };
+
+    /// Bytes of a bucket.
+    pub(super) const BUCKET_BYTES: u64 = F::LINES * LINE_BYTES;
+
     /// The table at `offset`, with so many bits.
-    pub(super) fn new(offset: u64, bits: u32) -> Table {
-        Table(Array::new(offset, bits))
+    pub(super) fn new(offset: u64, bits: u32) -> Table<F> {
+        Table::of_word(Array::new(offset, bits).0)
+    }
+
+    /// The table that a word names.
+    #[inline]
+    pub(super) fn of_word(word: u64) -> Table<F> {
+        Table {
+            array: Array(word),
+            form: PhantomData,
+        }
+    }
+
+    /// The word that names the table.
+    pub(super) fn word(self) -> u64 {
+        self.array.0
     }
 
     /// The table that the word at `at` names, checked; none if there is none yet.
-    pub(super) fn read(medium: &Medium, at: POff<PAtomicU64>) -> Result<Option<Table>> {
+    pub(super) fn read(medium: &Medium, at: POff<PAtomicU64>) -> Result<Option<Table<F>>> {
         // ORDER: Relaxed: nobody writes while a table is opened.
         let word = medium.at(at).load(medium, Ordering::Relaxed);
-        let table = Table(Array(word));
         if word == 0 {
             return Ok(None);
         }
-        if table.is_within(medium, BITS_MIN, table.spare_count() + 1) {
+        let table = Table::of_word(word);
+        if table
+            .array
+            .is_within(medium, Self::BITS_MIN, Self::bytes_of)
+        {
             return Ok(Some(table));
         }
         Err(damaged(at.raw()))
+    }
+
+    /// Offset of the first bucket.
+    pub(super) fn offset(self) -> u64 {
+        self.array.offset()
+    }
+
+    /// Binary logarithm of the number of buckets.
+    #[inline]
+    pub(super) fn bits(self) -> u32 {
+        self.array.bits()
+    }
+
+    /// Number of buckets.
+    #[inline]
+    pub(super) fn len(self) -> u64 {
+        self.array.len()
+    }
+
+    /// The number of the bucket that is the home of a hash.
+    #[inline]
+    pub(super) fn home(self, hash: u64) -> u64 {
+        self.array.home(hash)
+    }
+
+    /// Where the first line of the bucket with a number is.
+    #[inline]
+    pub(super) fn bucket(self, number: u64) -> POff<Line> {
+        self.array.line(number * F::LINES)
+    }
+
+    /// Whether a line at this offset has another line of its bucket behind it.
+    #[inline]
+    pub(super) fn is_inner(self, line: u64) -> bool {
+        (line - self.offset()) / LINE_BYTES % F::LINES != F::LINES - 1
     }
 
     /// Number of spares.
@@ -53,21 +104,26 @@ impl Table {
 
     /// Bytes of buckets, spares and the last line.
     pub(super) fn bytes(self) -> u64 {
-        (self.len() + self.spare_count() + 1) * LINE_BYTES
+        Self::bytes_of(self.len())
     }
 
-    /// Where the spare with a number is: behind the buckets.
+    fn bytes_of(buckets: u64) -> u64 {
+        (buckets + buckets / 2) * Self::BUCKET_BYTES + LINE_BYTES
+    }
+
+    /// Where the first line of the spare with a number is: behind the buckets.
     #[inline]
     pub(super) fn spare(self, number: u64) -> POff<Line> {
-        self.line(self.len() + number)
+        self.bucket(self.len() + number)
     }
 
     /// The number of the spare at which a link points, if it is one.
     #[inline]
     pub(super) fn spare_at(self, link: u64) -> Option<u64> {
         let bytes = link.wrapping_sub(self.spare(0).raw());
-        let number = bytes / LINE_BYTES;
-        (bytes.is_multiple_of(LINE_BYTES) && number < self.spare_count()).then_some(number)
+        let number = bytes / Self::BUCKET_BYTES;
+        let is_spare = bytes.is_multiple_of(Self::BUCKET_BYTES) && number < self.spare_count();
+        is_spare.then_some(number)
     }
 
     /// The number of spares that were given out, in the last line.
@@ -86,21 +142,23 @@ impl Table {
         spares.begin(given);
         Ok(spares)
     }
-}
 
-/// Bits that suit so many entries: two for each bucket, or nearly.
-pub(super) fn suitable_bits(entries: u64) -> u32 {
-    bits_for(entries / 2)
-}
+    /// Bits that suit so many entries: two for each line, or nearly.
+    pub(super) fn suitable_bits(entries: u64) -> u32 {
+        Self::bits_for(entries / 2)
+    }
 
-/// Bits of the first table for a capacity: 2.5 entries for each bucket, or nearly.
-pub(super) fn planned_bits(capacity: u64) -> u32 {
-    bits_for(capacity / 5 * 2 + capacity % 5 * 2 / 5)
-}
+    /// Bits of the first table for a capacity: 2.5 entries for each line, or nearly.
+    pub(super) fn planned_bits(capacity: u64) -> u32 {
+        Self::bits_for(capacity / 5 * 2 + capacity % 5 * 2 / 5)
+    }
 
-fn bits_for(buckets: u64) -> u32 {
-    let buckets = buckets.clamp(1 << BITS_MIN, 1 << Array::BITS_MAX);
-    buckets.next_power_of_two().ilog2()
+    /// Bits of a table with so many lines in its buckets, or more.
+    fn bits_for(lines: u64) -> u32 {
+        let buckets = lines.div_ceil(F::LINES);
+        let buckets = buckets.clamp(1 << Self::BITS_MIN, 1 << Array::BITS_MAX);
+        buckets.next_power_of_two().ilog2()
+    }
 }
 
 pub(super) fn damaged(offset: u64) -> Error {
@@ -132,7 +190,7 @@ impl Spares {
     }
 
     /// A spare that nobody has.
-    pub(super) fn take(&self, medium: &Medium, table: Table) -> Option<Spare<'_>> {
+    pub(super) fn take<F: Form>(&self, medium: &Medium, table: Table<F>) -> Option<Spare<'_>> {
         // ORDER: Relaxed: the number is unique, whoever else takes one.
         let number = self.next.fetch_add(1, Ordering::Relaxed);
         if number >= table.spare_count() {
@@ -181,11 +239,12 @@ impl Spare<'_> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::form::{Best, Wide};
     use super::*;
 
     #[test]
     fn a_table_knows_its_parts() {
-        let table = Table::new(4096, 3);
+        let table = Table::<Best>::new(4096, 3);
         assert_eq!(
             (table.offset(), table.bits(), table.spare_count()),
             (4096, 3, 4)
@@ -202,13 +261,46 @@ mod tests {
             assert_eq!(table.spare_at(link), None);
         }
         assert_eq!(table.bytes(), (8 + 4 + 1) * 64);
+        assert!(!table.is_inner(4096) && !table.is_inner(4096 + 64));
+    }
+
+    #[test]
+    fn wide_buckets_have_four_lines() {
+        let table = Table::<Wide>::new(4096, 2);
+        assert_eq!((table.bucket(1).raw(), table.spare(1).raw()), (4352, 5376));
+        assert_eq!(table.spare_at(5376), Some(1));
+        assert_eq!(
+            (table.spare_at(5376 + 64), table.spare_at(5632)),
+            (None, None)
+        );
+        let inner = (0..8).map(|line| table.is_inner(4096 + 64 * line));
+        assert!(inner.eq([true, true, true, false].into_iter().cycle().take(8)));
+        assert_eq!(table.bytes(), 6 * 256 + 64);
     }
 
     #[test]
     fn sizes_suit_the_entries() {
-        assert_eq!((suitable_bits(0), planned_bits(0)), (BITS_MIN, BITS_MIN));
-        assert_eq!((suitable_bits(16), suitable_bits(18)), (3, 4));
-        assert_eq!((planned_bits(10), planned_bits(10_000_000)), (2, 22));
-        assert_eq!(planned_bits(u64::MAX), Array::BITS_MAX);
+        type Narrow = Table<Best>;
+        let least = Narrow::BITS_MIN;
+        assert_eq!(
+            (Narrow::suitable_bits(0), Narrow::planned_bits(0)),
+            (least, least)
+        );
+        assert_eq!(
+            (Narrow::suitable_bits(16), Narrow::suitable_bits(18)),
+            (3, 4)
+        );
+        assert_eq!(
+            (Narrow::planned_bits(10), Narrow::planned_bits(10_000_000)),
+            (2, 22)
+        );
+        assert_eq!(Narrow::planned_bits(u64::MAX), Array::BITS_MAX);
+        assert_eq!(
+            (
+                Table::<Wide>::planned_bits(0),
+                Table::<Wide>::planned_bits(10_000_000)
+            ),
+            (1, 20)
+        );
     }
 }

@@ -2,19 +2,37 @@
 
 use gabion_media::pmem::{PAtomicU64, Pool, PoolOptions};
 
-use super::PClht;
-use super::table::{BITS_MIN, suitable_bits};
+use super::table::Table;
+use super::{
+    Best, ClhtTable, Coalesced, Evicting, EvictingWide, Form, PClht, Published, REGISTERED, Wide,
+};
 use crate::suite::words::{check, fill_the_pool, grow_by_threads};
 use crate::suite::{Keys, interleaved};
 use crate::{Error, Index, Plan};
 
 fn pool(size: u64) -> Pool {
+    pool_of::<Best>(size)
+}
+
+fn pool_of<F: Form>(size: u64) -> Pool {
     let options = PoolOptions {
         size,
         heaps: 4,
-        ..PClht::pool_options()
+        ..ClhtTable::<F>::pool_options()
     };
     Pool::anonymous(options).expect("a pool in memory")
+}
+
+/// Runs a test with each form of the table.
+macro_rules! for_each_form {
+    ($test:ident) => {
+        $test::<Best>();
+        $test::<Wide>();
+        $test::<Published>();
+        $test::<Coalesced>();
+        $test::<Evicting>();
+        $test::<EvictingWide>();
+    };
 }
 
 const SMALL: Plan = Plan {
@@ -24,8 +42,12 @@ const SMALL: Plan = Plan {
 
 #[test]
 fn a_table_grows_far_past_its_plan_and_shrinks_again() {
-    let table = PClht::create(&pool(16 << 20), SMALL).expect("a table");
-    assert_eq!(table.table().bits(), BITS_MIN);
+    for_each_form!(grow_and_shrink);
+}
+
+fn grow_and_shrink<F: Form>() {
+    let table = ClhtTable::<F>::create(&pool_of::<F>(16 << 20), SMALL).expect("a table");
+    assert_eq!(table.table().bits(), Table::<F>::BITS_MIN);
     for key in 0..20_000 {
         assert_eq!(table.insert(&key, key * 3).expect("space"), None);
     }
@@ -40,21 +62,69 @@ fn a_table_grows_far_past_its_plan_and_shrinks_again() {
     }
     table.compact().expect("space");
     check(&table, 100);
-    assert!(table.table().bits() < bits && table.table().bits() >= suitable_bits(100));
+    let least = Table::<F>::suitable_bits(100);
+    assert!(table.table().bits() < bits && table.table().bits() >= least);
 }
 
 /// Threads that insert find a lock held by one that makes the table grow, and help it.
 #[test]
 fn threads_that_wait_help_the_table_to_grow() {
-    let table = PClht::create(&pool(64 << 20), SMALL).expect("a table");
+    for_each_form!(grow_together);
+}
+
+fn grow_together<F: Form>() {
+    let table = ClhtTable::<F>::create(&pool_of::<F>(64 << 20), SMALL).expect("a table");
     grow_by_threads(&table);
 }
 
 /// When the pool is full, inserts that need room fail, and everything else goes on.
 #[test]
 fn a_full_pool_leaves_the_table_usable() {
-    let table = PClht::create(&pool(256 << 10), SMALL).expect("a table");
+    for_each_form!(fill);
+}
+
+fn fill<F: Form>() {
+    let table = ClhtTable::<F>::create(&pool_of::<F>(256 << 10), SMALL).expect("a table");
     fill_the_pool(&table);
+}
+
+/// The published table hangs if a crash left a lock in a bucket held.
+#[test]
+fn a_lock_that_a_crash_left_held_is_free_again() {
+    for_each_form!(leave_locks);
+}
+
+fn leave_locks<F: Form>() {
+    let pool = pool_of::<F>(1 << 20);
+    let table = ClhtTable::<F>::create(&pool, SMALL).expect("a table");
+    for key in 0..20 {
+        table.insert(&key, key).expect("space");
+    }
+    // As a writer and a growth that came to no end.
+    let held = table.lock(0);
+    std::mem::forget(held);
+    assert_eq!(table.get(&0).expect("sound"), Some(0));
+    drop(table);
+    let table = ClhtTable::<F>::open(&pool).expect("a table");
+    table.lock_all().give_up();
+    drop(table);
+    let table = ClhtTable::<F>::open(&pool).expect("a table");
+    for key in 0..40 {
+        table.insert(&key, key + 1).expect("space");
+    }
+    check(&table, 40);
+}
+
+/// Forms differ in what lies in a pool, so one does not open another's.
+#[test]
+fn a_form_refuses_the_pool_of_another() {
+    let pool = pool_of::<Published>(1 << 20);
+    drop(ClhtTable::<Published>::create(&pool, SMALL).expect("a table"));
+    assert!(matches!(
+        ClhtTable::<Coalesced>::open(&pool),
+        Err(Error::NoRoot)
+    ));
+    assert!(matches!(PClht::open(&pool), Err(Error::NoRoot)));
 }
 
 #[test]
@@ -89,6 +159,6 @@ fn what_is_no_table_is_refused() {
 /// between publish and flush; without that, an answer is lost in a crash, and the explorer sees it.
 #[test]
 fn a_reader_that_answers_before_the_answer_is_durable_is_caught() {
-    let keys = Keys::words(&super::REGISTERED).expect("words are keys");
+    let keys = Keys::words(&REGISTERED).expect("words are keys");
     interleaved::catch_readers(keys, |file| file.ends_with("pclht/read.rs"));
 }

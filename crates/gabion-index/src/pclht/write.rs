@@ -1,12 +1,12 @@
-//! Writes: under the lock of the stripe, each published by one store to the bucket.
+//! Writes: under the lock of the key, each published by one store to the bucket.
 
 use std::sync::atomic::Ordering;
 
-use super::PClht;
+use super::ClhtTable;
+use super::form::Form;
 use super::table::Table;
 use crate::Result;
-use crate::line::{Image, Line};
-use crate::lock::{Held, Stripes};
+use crate::line::{Image, Line, PairFlush};
 
 /// Where a key is, or would go.
 enum Located<'a> {
@@ -14,15 +14,22 @@ enum Located<'a> {
     Present(&'a Line, usize),
     /// Nowhere; this slot is free.
     Vacant(&'a Line, usize),
-    /// Nowhere, and the chain is full; this is its last bucket.
+    /// Nowhere, and the chain is full; this is its last line.
     Full(&'a Line),
 }
 
-impl PClht {
+impl<F: Form> ClhtTable<F> {
+    /// How the pair of a new entry becomes durable.
+    const PAIR_FLUSH: PairFlush = match F::IS_COALESCED {
+        true => PairFlush::WithToken,
+        false => PairFlush::Before,
+    };
+
     /// Stores `value` under `key` and returns the value before.
     #[inline]
     pub(super) fn put(&self, key: u64, value: u64) -> Result<Option<u64>> {
         let hash = self.seed.hash_u64(key);
+        let _guard = self.enter();
         loop {
             let (table, held) = self.lock(hash);
             match self.locate(table, hash, key) {
@@ -30,7 +37,7 @@ impl PClht {
                     return Ok(Some(line.replace(&self.medium, slot, value)));
                 }
                 Located::Vacant(line, slot) => {
-                    line.put(&self.medium, slot, key, value);
+                    line.put_as(Self::PAIR_FLUSH, &self.medium, slot, key, value);
                     held.count_insert();
                     return Ok(None);
                 }
@@ -50,6 +57,7 @@ impl PClht {
     #[inline]
     pub(super) fn replace(&self, key: u64, value: u64) -> Option<u64> {
         let hash = self.seed.hash_u64(key);
+        let _guard = self.enter();
         let (table, _held) = self.lock(hash);
         match self.locate(table, hash, key) {
             Located::Present(line, slot) => Some(line.replace(&self.medium, slot, value)),
@@ -61,6 +69,7 @@ impl PClht {
     #[inline]
     pub(super) fn delete(&self, key: u64) -> Option<u64> {
         let hash = self.seed.hash_u64(key);
+        let _guard = self.enter();
         let (table, held) = self.lock(hash);
         match self.locate(table, hash, key) {
             Located::Present(line, slot) => {
@@ -71,26 +80,9 @@ impl PClht {
         }
     }
 
-    /// Takes the lock of the stripe of `hash`, and returns the table, which stays while it is held.
-    #[inline]
-    pub(super) fn lock(&self, hash: u64) -> (Table, Held<'_>) {
-        loop {
-            let table = self.table();
-            self.medium.prefetch(table.line(table.home(hash)).raw());
-            let stripe = self.stripes.at(Stripes::index(hash, table.bits()));
-            let held = match stripe.try_lock() {
-                Some(held) => held,
-                None => stripe.lock_slowly(|| self.help()),
-            };
-            if self.table() == table {
-                return (table, held);
-            }
-        }
-    }
-
     /// Looks for a key, and for the place where it would go.
     #[inline]
-    fn locate(&self, table: Table, hash: u64, key: u64) -> Located<'_> {
+    fn locate(&self, table: Table<F>, hash: u64, key: u64) -> Located<'_> {
         let mut line = self.bucket(table, table.home(hash));
         let mut vacant = None;
         loop {
@@ -111,17 +103,19 @@ impl PClht {
         }
     }
 
-    /// Chains a spare with an entry to the last bucket of a chain; false if there is none left.
+    /// Chains a spare with an entry to the last line of a chain; false if there is none left.
     #[cold]
-    fn chain(&self, table: Table, last: &Line, key: u64, value: u64) -> bool {
+    fn chain(&self, table: Table<F>, last: &Line, key: u64, value: u64) -> bool {
         let Some(spare) = self.spares.take(&self.medium, table) else {
             return false;
         };
         let at = table.spare(spare.number).raw();
         let mut image = Image::default();
         image.add(key, value);
-        let mut bytes = Vec::with_capacity(size_of::<Line>());
+        let mut bytes = Vec::new();
         image.append_to(&mut bytes);
+        // The other lines of a wide bucket are empty.
+        (1..F::LINES).for_each(|_| Image::default().append_to(&mut bytes));
         self.medium.write(at, &bytes);
         // DURABLE: the spare, and that it was given out, before the chain refers to it.
         self.medium.persist_range(at, bytes.len() as u64);

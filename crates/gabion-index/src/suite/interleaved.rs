@@ -15,7 +15,7 @@ use gabion_media::pmem::explore::{
 };
 
 use super::Keys;
-use super::crash::{Op, Small, from_env, limits};
+use super::crash::{Op, Small, from_env, limits_of};
 use crate::{Index, Item};
 
 /// Keys that histories may use, by their numbers.
@@ -194,7 +194,7 @@ fn few(limits: Limits) -> Limits {
 pub(crate) fn survive<K: Item + ?Sized>(keys: Keys<K>) {
     let name = keys.name;
     let subject = Numbered::new(keys);
-    let limits = few(limits());
+    let limits = few(limits_of(name));
     let mut total = Report::default();
     for number in 0..from_env("GABION_CRASH_THREADS", 1) {
         for (history, setup, threads) in histories() {
@@ -242,12 +242,13 @@ fn catch_meetings<K: Item + ?Sized>(
     message: &str,
 ) {
     const ATTEMPTS: u64 = 3000;
+    let few = limits_of(keys.name);
     let subject = Numbered::new(keys);
     let limits = Limits {
         all: 32,
         sample: 8,
         depth: 1,
-        ..limits()
+        ..few
     };
     let mut caught = Vec::new();
     for seed in (limits.seed..).take(usize::try_from(ATTEMPTS).unwrap_or(0)) {

@@ -94,19 +94,76 @@ index_suite!(
     pclht,
     crate::pclht::REGISTERED,
     [words],
-    &[(
-        "flush in rebuild of pclht/resize.rs: space.commit::<Line>();",
-        "the intent stands for the table until the next one takes its place",
-    )]
+    &[crate::suite::TABLE_COMMIT]
+);
+index_suite!(
+    pclht_wide,
+    crate::pclht::WIDE,
+    [words],
+    &[crate::suite::TABLE_RETIRED]
+);
+index_suite!(
+    pclht_published,
+    crate::pclht::PUBLISHED,
+    [words],
+    &[
+        (
+            "flush in put_as of line.rs: medium.persist(pair);",
+            crate::suite::STUDIED
+        ),
+        (
+            "fence in put_as of line.rs: medium.persist(pair);",
+            crate::suite::STUDIED
+        ),
+        crate::suite::TABLE_COMMIT
+    ]
+);
+index_suite!(
+    pclht_fc,
+    crate::pclht::COALESCED,
+    [words],
+    &[crate::suite::TABLE_COMMIT]
+);
+index_suite!(
+    pclht_fc_ve,
+    crate::pclht::EVICTING,
+    [words],
+    &[crate::suite::EVICTION, crate::suite::TABLE_COMMIT]
+);
+index_suite!(
+    pclht_fc_ve_xs,
+    crate::pclht::EVICTING_WIDE,
+    [words],
+    &[crate::suite::EVICTION, crate::suite::TABLE_RETIRED]
+);
+
+const TABLE_COMMIT: (&str, &str) = (
+    "flush in rebuild of pclht/resize.rs: space.commit::<Line>();",
+    "the intent stands for the table until the next one takes its place",
+);
+/// No history here makes a table with wide buckets grow twice.
+const TABLE_RETIRED: (&str, &str) = (
+    "flush in rebuild of pclht/resize.rs: retiring.commit(&self.pool.enter());",
+    COMMIT_SURVIVES,
+);
+
+/// Why a form of an index has flushes and fences that nothing durable needs.
+const STUDIED: &str = "it is there to be measured";
+const EVICTION: (&str, &str) = (
+    "flush in drop of pclht/locks.rs: self.medium.flush(self.line);",
+    STUDIED,
 );
 index_suite!(
     level,
     crate::level::REGISTERED,
     [words],
-    &[(
-        "fence in push of level/resize.rs: self.pool.settle();",
-        "the fence before the new level is named comes before the reference moves",
-    )]
+    &[crate::suite::LEVEL_SETTLE]
+);
+index_suite!(
+    level_padded,
+    crate::level::PADDED,
+    [words],
+    &[crate::suite::LEVEL_SETTLE]
 );
 index_suite!(bch, crate::bch::REGISTERED, [words], &[]);
 index_suite!(pfht, crate::pfht::REGISTERED, [words], &[]);
@@ -142,6 +199,10 @@ index_suite!(
 
 /// Why some flushes of the allocator's words can be left out.
 const SAME_LINE: &str = "the word of the next block, in the same line, is flushed after it";
+const LEVEL_SETTLE: (&str, &str) = (
+    "fence in push of level/resize.rs: self.pool.settle();",
+    "the fence before the new level is named comes before the reference moves",
+);
 const SETTLE: (&str, &str) = (
     "fence in split of extendible/split.rs: self.pool.settle();",
     "the fence before the new segment is named comes before the reference moves",
@@ -209,6 +270,24 @@ index_suite!(
     &[crate::suite::GROWTH_COMMIT]
 );
 
+index_suite!(
+    fastfair_256,
+    crate::fastfair::REGISTERED_256,
+    [words],
+    &[crate::suite::GROWTH_COMMIT]
+);
+index_suite!(
+    fastfair_padded,
+    crate::fastfair::PADDED,
+    [words],
+    &[crate::suite::GROWTH_COMMIT]
+);
+index_suite!(
+    fastfair_tiny_padded,
+    crate::fastfair::TINY_PADDED,
+    [words],
+    &[]
+);
 index_suite!(
     skiplist,
     crate::skiplist::REGISTERED,
@@ -281,11 +360,11 @@ index_suite!(
     [words],
     &[
         (
-            "fence in insert of fastfair/node.rs: medium.persist(&self.slots[slot]);",
+            "fence in insert of fastfair/node.rs: medium.persist(&self.slots[slot].key);",
             "the backup may miss leaves"
         ),
         (
-            "fence in remove of fastfair/node.rs: medium.persist(last);",
+            "fence in remove of fastfair/node.rs: medium.persist(&last.key);",
             "the fence between the pairs of a merge and its bitmap comes before the leaf is dropped"
         ),
     ]

@@ -9,7 +9,7 @@ use parking_lot::Mutex;
 
 use crate::Seed;
 use crate::index::Plan;
-use crate::registry::{INDEXES, Persists, Registered};
+use crate::registry::{self, Persists, Registered};
 
 /// Fences by thread.
 #[derive(Default)]
@@ -80,7 +80,7 @@ fn counted(index: &Registered) -> Persists {
 #[test]
 fn operations_persist_as_often_as_the_registry_says() {
     let mut wrong = Vec::new();
-    for index in INDEXES {
+    for index in registry::all() {
         let counted = counted(index);
         if counted != index.persists {
             wrong.push(format!(
