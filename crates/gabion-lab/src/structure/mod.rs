@@ -7,6 +7,7 @@
 //! Sources: X. Zhao, dissertation, chapter 3; the write-amplification study, section III; Level
 //! hashing, OSDI 2018.
 
+mod gains;
 mod level;
 mod medium;
 mod shape;
@@ -75,6 +76,11 @@ pub static STRUCTURE_FIGURES: &[StructureFigure] = &[
         name: "fig9",
         about: "the same of trees, tries and lists",
         lines: study::ordered,
+    },
+    StructureFigure {
+        name: "fig10",
+        about: "what each of the study's optimisations is worth, on the model and in DRAM",
+        lines: gains::gains,
     },
     StructureFigure {
         name: "level",

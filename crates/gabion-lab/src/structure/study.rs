@@ -24,7 +24,7 @@ use super::medium::counted;
 use super::{Scale, key_of};
 
 /// Pairs of the study's load.
-const ENTRIES: u64 = 64_000_000;
+pub(super) const ENTRIES: u64 = 64_000_000;
 const CACHE_LINE_BYTES: u64 = 64;
 
 /// A workload after or instead of the load: inserts per twenty operations.
@@ -92,7 +92,7 @@ fn figure(scale: Scale, is_meant: fn(&Registered) -> bool) -> Result<Vec<String>
         ),
     ];
     for index in INDEXES.iter().filter(|index| is_meant(index)) {
-        for (mix, run) in MIXES.iter().zip(study(index, scale)?) {
+        for (mix, run) in MIXES.iter().zip(study(index, scale, MIXES.len())?) {
             let Run {
                 costs,
                 operations,
@@ -126,10 +126,10 @@ pub(super) fn table_2(scale: Scale) -> Result<Vec<String>> {
         "B: paper ours diff"
     )];
     for index in INDEXES {
-        let runs = study(index, scale)?;
+        let runs = study(index, scale, 3)?;
         let paper = TABLE_2.iter().find(|(title, _)| *title == index.title);
         let mut line = format!("{:<30}", index.title);
-        for (at, run) in runs[..3].iter().enumerate() {
+        for (at, run) in runs.iter().enumerate() {
             let ours = run.costs.media_writes_per_insert();
             line += &match paper {
                 Some((_, cells)) => {
@@ -145,14 +145,14 @@ pub(super) fn table_2(scale: Scale) -> Result<Vec<String>> {
 }
 
 /// What a workload did and cost.
-struct Run {
-    costs: Costs,
-    operations: u64,
-    inserts: u64,
+pub(super) struct Run {
+    pub(super) costs: Costs,
+    pub(super) operations: u64,
+    pub(super) inserts: u64,
 }
 
-/// All workloads on one index, one after the other.
-fn study(index: &Registered, scale: Scale) -> Result<Vec<Run>> {
+/// The first so many workloads on one index, one after the other: load, A, B, C.
+pub(super) fn study(index: &Registered, scale: Scale, mixes: usize) -> Result<Vec<Run>> {
     let entries = scale.of(ENTRIES, 2000);
     let cache_bytes = scale.of(Preset::OPTANE.cache_bytes, 1);
     let way_bytes = Preset::OPTANE.cache_ways as u64 * CACHE_LINE_BYTES;
@@ -173,7 +173,7 @@ fn study(index: &Registered, scale: Scale) -> Result<Vec<Run>> {
     let table = (index.words.create)(&pool, plan)?;
     let mut next = 0;
     let mut runs = Vec::new();
-    for mix in &MIXES {
+    for mix in &MIXES[..mixes] {
         let before = counted(&model);
         let loaded = next;
         for operation in 0..entries {

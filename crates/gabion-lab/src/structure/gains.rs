@@ -1,0 +1,301 @@
+//! Figure 10 of the write-amplification study: what each of its optimisations is worth.
+//!
+//! The registry has forms of indexes with and without them. Each form loads and then runs workload
+//! A, on the model as in figure 8, and in DRAM with flushes and fences, by all of the machine's
+//! threads up to the study's 28. In DRAM the forms take turns and each is shown with its median, as
+//! a rate of the threads' processor time, which other work on the machine disturbs little.
+//!
+//! A gain is what comes of the form before, in per cent; the study's gains are those of its text.
+//! How far ours are apart from them is told in per cent of the figure that the study's gain would
+//! have led to.
+//!
+//! Source: Woo, Kim, Jung, Seo: Analysis and Optimization of Persistent Memory Index Structures'
+//! Write Amplification, section IV.
+
+use std::thread;
+use std::time::Instant;
+
+use gabion_index::Result;
+use gabion_index::registry::{self, Registered};
+use gabion_index::{Index, Plan};
+use gabion_media::pmem::{Pool, PoolOptions};
+
+use super::study::{ENTRIES, study};
+use super::{Scale, key_of};
+
+/// Threads of the study's figure.
+const THREADS_MAX: usize = 28;
+
+/// Turns of each form in DRAM.
+const TURNS: usize = 5;
+
+/// A form after another, and what the study has gained by the step.
+struct Step {
+    before: &'static str,
+    after: &'static str,
+    what: &'static str,
+    /// Changes in per cent: lines in the queue, media writes, throughput.
+    paper: [Option<f64>; 3],
+}
+
+const fn step(
+    what: &'static str,
+    before: &'static str,
+    after: &'static str,
+    paper: [Option<f64>; 3],
+) -> Step {
+    Step {
+        before,
+        after,
+        what,
+        paper,
+    }
+}
+
+const PUBLISHED: &str = "p-clht-published";
+const COALESCED: &str = "p-clht-fc";
+const EVICTING: &str = "p-clht-fc-ve";
+const ALL: &str = "p-clht-fc-ve-xs";
+
+/// All steps of the study, and what locks in DRAM make of P-CLHT instead.
+const STEPS: [Step; 9] = [
+    step(
+        "RB",
+        "level-padded",
+        "level",
+        [Some(-31.3), Some(-11.2), Some(6.9)],
+    ),
+    step(
+        "RB",
+        "fastfair-padded",
+        "fastfair",
+        [Some(-27.4), Some(-2.0), Some(27.5)],
+    ),
+    step(
+        "XS",
+        "fastfair",
+        "fastfair-256",
+        [Some(-10.5), Some(-7.6), Some(-7.1)],
+    ),
+    step("FC", PUBLISHED, COALESCED, [Some(-30.8), None, Some(31.8)]),
+    step(
+        "VE",
+        COALESCED,
+        EVICTING,
+        [Some(5.7), Some(-41.6), Some(23.7)],
+    ),
+    step("XS", EVICTING, ALL, [Some(-10.4), Some(-15.1), None]),
+    step(
+        "FC, VE, XS",
+        PUBLISHED,
+        ALL,
+        [None, Some(-49.5), Some(35.7)],
+    ),
+    step("FC, locks in DRAM", PUBLISHED, "p-clht", [None; 3]),
+    step("XS", "p-clht", "p-clht-wide", [None; 3]),
+];
+
+/// What a form costs for an insert of workload A, and what it does in a microsecond.
+struct Cost {
+    wpq_inserts: f64,
+    media_writes: f64,
+    modelled: f64,
+    native: f64,
+}
+
+/// Figure 10: the costs of all forms, and the gains of all steps.
+pub(super) fn gains(scale: Scale) -> Result<Vec<String>> {
+    let threads = thread::available_parallelism().map_or(1, |count| count.get().min(THREADS_MAX));
+    let forms = forms();
+    let natives = native(&forms, scale, threads)?;
+    let mut lines = vec![
+        format!("workload A; in DRAM {threads} threads, median of {TURNS} turns"),
+        format!(
+            "{:<22} {:>12} {:>14} {:>13} {:>12}",
+            "per insert", "WPQ inserts", "media writes", "modelled M/s", "in DRAM M/s"
+        ),
+    ];
+    let mut costs = Vec::new();
+    for (form, native) in forms.iter().zip(natives) {
+        let cost = modelled(form, scale, native)?;
+        lines.push(format!(
+            "{:<22} {:>12.2} {:>14.2} {:>13.2} {:>12.2}",
+            form.title, cost.wpq_inserts, cost.media_writes, cost.modelled, cost.native
+        ));
+        costs.push((form.name, cost));
+    }
+    lines.push(format!(
+        "{:<39} {:>24} {:>24} {:>24} {:>24}",
+        "change in %: paper, ours, apart",
+        "WPQ inserts",
+        "media writes",
+        "modelled throughput",
+        "throughput in DRAM"
+    ));
+    for step in &STEPS {
+        let find = |name| costs.iter().find(|(form, _)| *form == name);
+        let (Some((_, before)), Some((_, after))) = (find(step.before), find(step.after)) else {
+            unreachable!("the forms are those of the steps");
+        };
+        let [wpq, media, throughput] = step.paper;
+        let mut line = format!("{:<17} {:<21}", step.what, title(step.after));
+        line += &beside(wpq, before.wpq_inserts, after.wpq_inserts);
+        line += &beside(media, before.media_writes, after.media_writes);
+        line += &beside(throughput, before.modelled, after.modelled);
+        line += &beside(throughput, before.native, after.native);
+        lines.push(line);
+    }
+    Ok(lines)
+}
+
+/// The forms of all steps, in their order, each once.
+fn forms() -> Vec<&'static Registered> {
+    let mut forms: Vec<&Registered> = Vec::new();
+    for name in STEPS.iter().flat_map(|step| [step.before, step.after]) {
+        if !forms.iter().any(|form| form.name == name) {
+            forms.extend(registry::by_name(name));
+        }
+    }
+    forms
+}
+
+fn title(name: &str) -> &'static str {
+    registry::by_name(name).map_or("", |form| form.title)
+}
+
+/// The study's change beside ours, and how far ours is apart.
+fn beside(paper: Option<f64>, before: f64, after: f64) -> String {
+    let ours = (after / before - 1.0) * 100.0;
+    match paper {
+        Some(paper) => {
+            let apart = ((100.0 + ours) / (100.0 + paper) - 1.0) * 100.0;
+            format!("  {paper:>+7.1} {ours:>+7.1} {apart:>+5.0} %")
+        }
+        None => format!("  {:>7} {ours:>+7.1} {:>7}", "-", ""),
+    }
+}
+
+/// Workload A on the model.
+fn modelled(form: &Registered, scale: Scale, native: f64) -> Result<Cost> {
+    let runs = study(form, scale, 2)?;
+    let run = &runs[1];
+    let each = |count: u64| count as f64 / run.inserts as f64;
+    Ok(Cost {
+        wpq_inserts: each(run.costs.wpq_inserts()),
+        media_writes: each(run.costs.media_writes_64()),
+        modelled: run.operations as f64 * 1e3 / run.costs.estimated_ns.max(1) as f64,
+        native,
+    })
+}
+
+/// Operations of workload A per microsecond in DRAM, of each form.
+fn native(forms: &[&Registered], scale: Scale, threads: usize) -> Result<Vec<f64>> {
+    let mut rates = vec![Vec::new(); forms.len()];
+    for _ in 0..TURNS {
+        for (form, rates) in forms.iter().zip(&mut rates) {
+            rates.push(rate(form, scale.of(ENTRIES, 2000), threads)?);
+        }
+    }
+    let median = |mut rates: Vec<f64>| {
+        rates.sort_unstable_by(f64::total_cmp);
+        rates[TURNS / 2]
+    };
+    Ok(rates.into_iter().map(median).collect())
+}
+
+fn rate(form: &Registered, entries: u64, threads: usize) -> Result<f64> {
+    let pool = Pool::anonymous(PoolOptions {
+        size: (64 << 20) + entries * 1024,
+        always_flush: true,
+        ..(form.words.pool_options)()
+    })?;
+    let plan = Plan {
+        capacity: entries / 64,
+        seed: Some(1),
+    };
+    let index = (form.words.create)(&pool, plan)?;
+    for number in 0..entries {
+        index.insert(&key_of(number), number)?;
+    }
+    let worker = |thread: u64| {
+        let index = &*index;
+        move || -> Result<f64> {
+            let (start, before) = (Instant::now(), processor_ns());
+            for operation in (thread..entries).step_by(threads) {
+                run_one(index, entries, operation)?;
+            }
+            let spent_ns = processor_ns()
+                .zip(before)
+                .map(|(after, before)| after - before);
+            Ok(spent_ns.unwrap_or_else(|| start.elapsed().as_nanos() as f64))
+        }
+    };
+    let mut spent_ns = 0.0;
+    thread::scope(|scope| {
+        let workers: Vec<_> = (0..threads as u64)
+            .map(|thread| scope.spawn(worker(thread)))
+            .collect();
+        for worker in workers {
+            spent_ns += worker.join().expect("no worker panics")?;
+        }
+        Ok::<(), gabion_index::Error>(())
+    })?;
+    Ok(entries as f64 * 1e3 * threads as f64 / spent_ns.max(1.0))
+}
+
+/// One operation of workload A: an insert of a key of its own, or a get of one of those loaded.
+fn run_one(index: &dyn Index<u64>, loaded: u64, operation: u64) -> Result<()> {
+    let random = key_of(operation ^ 0x5DEE_CE66_D1CE_5EED);
+    if random.is_multiple_of(2) {
+        let number = loaded + operation;
+        index.insert(&key_of(number), number)?;
+    } else {
+        let number = (random >> 8) % loaded;
+        let found = index.get(&key_of(number))?;
+        assert_eq!(found, Some(number), "the index has lost a key");
+    }
+    Ok(())
+}
+
+/// What this thread has had of a processor, in nanoseconds; none if the system does not tell.
+fn processor_ns() -> Option<f64> {
+    let text = std::fs::read_to_string("/proc/thread-self/schedstat").ok()?;
+    text.split_whitespace().next()?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_step_has_both_its_forms() {
+        let forms = forms();
+        assert_eq!(forms.len(), 11);
+        for step in &STEPS {
+            for name in [step.before, step.after] {
+                assert!(forms.iter().any(|form| form.name == name), "{name}");
+            }
+        }
+    }
+
+    #[test]
+    fn gains_stand_beside_the_study_s() {
+        assert_eq!(beside(Some(-50.0), 4.0, 3.0), "    -50.0   -25.0   +50 %");
+        assert_eq!(beside(None, 4.0, 5.0), "        -   +25.0        ");
+    }
+
+    /// What does not depend on the machine, in the direction that the study tells: a line less in
+    /// the queue for a coalesced flush, media writes less for an evicted lock.
+    #[test]
+    fn the_model_sees_the_optimisations() {
+        let scale = Scale(0.000_2);
+        let cost = |name| modelled(registry::by_name(name).unwrap(), scale, 0.0).unwrap();
+        let [published, coalesced, evicting] = [PUBLISHED, COALESCED, EVICTING].map(cost);
+        assert!(coalesced.wpq_inserts < published.wpq_inserts - 0.5);
+        assert!(evicting.media_writes < coalesced.media_writes);
+        for (before, after) in [("level-padded", "level"), ("fastfair-padded", "fastfair")] {
+            let (before, after) = (cost(before), cost(after));
+            assert!(after.wpq_inserts < before.wpq_inserts);
+        }
+    }
+}
