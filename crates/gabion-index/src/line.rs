@@ -166,7 +166,7 @@ impl Line {
     }
 
     /// As [`Line::put`], if pair and token may need a flush each.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn put_as(
         &self,
         flush: PairFlush,

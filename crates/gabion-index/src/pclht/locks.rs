@@ -15,7 +15,7 @@ use super::ClhtTable;
 use super::form::{Form, LockPlace};
 use super::table::Table;
 use crate::line::Line;
-use crate::lock::{self, Backoff, STRIPE_BITS, Since, Stripes};
+use crate::lock::{self, Backoff, STRIPE_BITS, Since, Stripe, Stripes};
 
 /// The lock of a key, held until this is dropped.
 pub(super) enum Held<'a> {
@@ -109,7 +109,7 @@ impl<F: Form> ClhtTable<F> {
 
     /// Takes the lock of `hash`, and returns the table, which stays while it is held. The caller
     /// has entered.
-    #[inline]
+    #[inline(always)]
     pub(super) fn lock(&self, hash: u64) -> (Table<F>, Held<'_>) {
         loop {
             let table = self.table();
@@ -177,25 +177,45 @@ impl<F: Form> ClhtTable<F> {
         }
     }
 
-    /// What a reader of `hash` keeps for [`ClhtTable::since`].
-    #[inline]
-    pub(super) fn look(&self, table: Table<F>, hash: u64) -> u64 {
-        match F::LOCKS {
-            LockPlace::Dram => self.stripes.at(Stripes::index(hash, table.bits())).look(),
-            _ => self.bucket(table, table.home(hash)).holds(),
-        }
-    }
-
-    /// What has happened under the lock of `hash` since `look`.
-    #[inline]
-    pub(super) fn since(&self, table: Table<F>, hash: u64, seen: u64) -> Since {
+    /// The lock of `hash`, for a reader who looks at it before and after.
+    #[inline(always)]
+    pub(super) fn lock_word(&self, table: Table<F>, hash: u64) -> LockWord<'_> {
         match F::LOCKS {
             LockPlace::Dram => {
                 let stripe = self.stripes.at(Stripes::index(hash, table.bits()));
-                stripe.since(seen)
+                LockWord::Stripe(stripe)
             }
-            // The loads before were acquires: as `Stripe::since` has it.
-            _ => Since::between(seen, self.bucket(table, table.home(hash)).holds()),
+            LockPlace::Bucket | LockPlace::BucketFlushed => {
+                LockWord::Bucket(self.bucket(table, table.home(hash)))
+            }
+        }
+    }
+}
+
+/// A lock that is looked at.
+#[derive(Clone, Copy)]
+pub(super) enum LockWord<'a> {
+    Stripe(&'a Stripe),
+    Bucket(&'a Line),
+}
+
+impl LockWord<'_> {
+    /// What is kept for [`LockWord::since`].
+    #[inline(always)]
+    pub(super) fn look(self) -> u64 {
+        match self {
+            LockWord::Stripe(stripe) => stripe.look(),
+            LockWord::Bucket(line) => line.holds(),
+        }
+    }
+
+    /// What has happened under the lock since `look`. What was read in between was read with
+    /// acquire.
+    #[inline(always)]
+    pub(super) fn since(self, seen: u64) -> Since {
+        match self {
+            LockWord::Stripe(stripe) => stripe.since(seen),
+            LockWord::Bucket(line) => Since::between(seen, line.holds()),
         }
     }
 }

@@ -65,11 +65,12 @@ impl<F: Form> ClhtTable<F> {
         let _guard = self.enter();
         loop {
             let table = self.table();
-            let seen = self.look(table, hash);
+            let lock = self.lock_word(table, hash);
+            let seen = lock.look();
             let found = self.search(table, hash, key);
             // The table changes under all locks; so it was the one in use if it still is, and the
             // lock was not taken and released.
-            match self.since(table, hash, seen) {
+            match lock.since(seen) {
                 Since::Quiet if self.table() == table => return found,
                 Since::Busy if self.table() == table => {
                     self.settle(table, hash);

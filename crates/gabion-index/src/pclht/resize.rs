@@ -112,7 +112,7 @@ impl Chains {
 impl<F: Form> ClhtTable<F> {
     /// Lines of a bucket, as a length in memory.
     #[expect(clippy::cast_possible_truncation, reason = "1 or 4")]
-    const LINES: usize = F::LINES as usize;
+    pub(super) const LINES: usize = F::LINES as usize;
 
     /// Builds the table of a new index: all of it zeros.
     pub(super) fn build_first(&self, bits: u32) -> Result<()> {

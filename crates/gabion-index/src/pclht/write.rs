@@ -112,7 +112,7 @@ impl<F: Form> ClhtTable<F> {
         let at = table.spare(spare.number).raw();
         let mut image = Image::default();
         image.add(key, value);
-        let mut bytes = Vec::new();
+        let mut bytes = Vec::with_capacity(Self::LINES * size_of::<Line>());
         image.append_to(&mut bytes);
         // The other lines of a wide bucket are empty.
         (1..F::LINES).for_each(|_| Image::default().append_to(&mut bytes));
