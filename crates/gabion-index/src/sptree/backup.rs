@@ -49,28 +49,33 @@ struct Waiting {
 }
 
 impl Shared {
-    /// Inserts all leaves that wait. No space is no harm: recovery goes along the chain.
-    fn drain(&self, tree: &MutexGuard<'_, FastFair>) {
+    /// Inserts the leaves that wait; false if one finds no room and goes on waiting. That is no
+    /// harm: recovery goes along the chain.
+    fn drain(&self, tree: &MutexGuard<'_, FastFair>) -> bool {
         loop {
-            let leaf = self.waiting.lock().leaves.pop_front();
-            let Some((lkey, leaf)) = leaf else {
-                return;
+            let waiting = self.waiting.lock().leaves.pop_front();
+            let Some((lkey, leaf)) = waiting else {
+                return true;
             };
-            let _ = tree.insert(lkey, leaf);
+            if tree.insert(lkey, leaf).is_err() {
+                self.waiting.lock().leaves.push_front((lkey, leaf));
+                return false;
+            }
         }
     }
 
     fn work(&self) {
+        let mut has_room = true;
         loop {
             let mut waiting = self.waiting.lock();
-            if waiting.leaves.len() < BATCH && !waiting.is_over {
+            if (waiting.leaves.len() < BATCH || !has_room) && !waiting.is_over {
                 self.wake.wait_for(&mut waiting, PAUSE);
             }
             let is_over = waiting.is_over;
             let is_empty = waiting.leaves.is_empty();
             drop(waiting);
             if !is_empty {
-                self.drain(&self.tree.lock());
+                has_room = self.drain(&self.tree.lock());
             }
             if is_over {
                 return;
@@ -116,8 +121,11 @@ impl Backup {
     /// Damage on the medium.
     pub(super) fn forget(&self, lkey: u64) -> Result<()> {
         let tree = self.shared.tree.lock();
-        // It may be among those that wait.
-        self.shared.drain(&tree);
+        // It may be among those that wait, and stay among them.
+        if !self.shared.drain(&tree) {
+            let mut waiting = self.shared.waiting.lock();
+            waiting.leaves.retain(|(waits, _)| *waits != lkey);
+        }
         tree.remove(lkey)?;
         Ok(())
     }
@@ -130,16 +138,17 @@ impl Backup {
         Ok(leaves)
     }
 
-    /// Waits until no leaf is waiting, if there is a thread for them.
-    pub(super) fn settle(&self) {
+    /// All leaves by their lkeys, those that are in the tree and those that wait. If there is a
+    /// thread for them, only those wait for which there is no room.
+    pub(super) fn all_leaves(&self) -> Result<[Vec<(u64, u64)>; 2]> {
+        let tree = self.shared.tree.lock();
         if self.thread.is_some() {
-            self.shared.drain(&self.shared.tree.lock());
+            self.shared.drain(&tree);
         }
-    }
-
-    /// The leaves that wait.
-    pub(super) fn waiting(&self) -> Vec<(u64, u64)> {
-        self.shared.waiting.lock().leaves.iter().copied().collect()
+        let mut leaves = Vec::new();
+        tree.scan(&0, usize::MAX, &mut leaves)?;
+        let waiting = self.shared.waiting.lock();
+        Ok([leaves, waiting.leaves.iter().copied().collect()])
     }
 
     /// Checks the tree; blocks that it consists of, its first leaf not counted.

@@ -52,9 +52,9 @@ impl<const N: usize> SpTree<N> {
     /// # Errors
     /// The first violation.
     pub fn check(&self) -> Result<Checked> {
-        self.backup.settle();
-        let mut known: BTreeMap<u64, u64> = self.backup.leaves()?.into_iter().collect();
-        for (lkey, leaf) in self.backup.waiting() {
+        let [named, waiting] = self.backup.all_leaves()?;
+        let mut known: BTreeMap<u64, u64> = named.into_iter().collect();
+        for (lkey, leaf) in waiting {
             if known.insert(lkey, leaf).is_some() {
                 return Err(violation("a leaf that waits for the backup", leaf));
             }
