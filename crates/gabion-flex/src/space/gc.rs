@@ -88,8 +88,19 @@ impl Session<'_> {
             true
         })?;
         drop(shared);
+        let segments = &mut self.writer.segments;
+        let uses: Vec<(u32, u32)> = victims
+            .iter()
+            .map(|victim| (*victim, segments.get_mut(*victim).generation))
+            .collect();
         self.move_extents(&extents)?;
         self.commit()?;
+        // One in which more counts as live than could be moved would be chosen again for ever. What
+        // a save on the way has freed may be in another use by now.
+        for (victim, generation) in uses {
+            let segment = self.writer.segments.get_mut(victim);
+            segment.damaged |= segment.generation == generation && segment.valid > 0;
+        }
         self.writer.totals.collections += 1;
         Ok(Some(self.writer.totals.moved_bytes - before))
     }
@@ -138,15 +149,15 @@ impl Session<'_> {
     fn move_extents(&mut self, extents: &[Extent]) -> Result<()> {
         let mut moves = Vec::new();
         for extent in extents {
-            let bytes = match self.read_extent(extent) {
+            let placed = match self.read_extent(extent) {
                 Err(Error::Corruption { .. }) => {
                     let (segment, _) = self.space.sums.geometry.split(extent.address);
                     self.writer.segments.get_mut(segment).damaged = true;
                     continue;
                 }
-                read => read?,
+                read => read.and_then(|bytes| self.place(Class::Moved, &bytes)),
             };
-            let placed = match self.place(Class::Moved, &bytes) {
+            let placed = match placed {
                 Ok(placed) => placed,
                 Err(error) => {
                     // What was moved so far is as good as what was not.

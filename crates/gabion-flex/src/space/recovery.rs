@@ -688,6 +688,10 @@ mod tests {
         let problem = &report.problems[0];
         assert!(problem.file.ends_with(DATA_NAME), "{problem:?}");
         assert!(problem.what.contains("as the log says"), "{problem:?}");
+        // Segments that are never empty are not emptied for ever.
+        let space = open(&sim);
+        let rounds = (0..100).take_while(|_| space.collect_garbage().unwrap());
+        assert!(rounds.count() < 100);
         // Less than the log's operations remove.
         let (sim, _) = filled();
         rewrite(&sim, |record, _| Some(with_live(record, |_| Some(1))));

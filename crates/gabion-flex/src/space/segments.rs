@@ -43,7 +43,8 @@ pub(crate) struct Segment {
     pub(crate) generation: u32,
     /// Whether its space was given back to the file system.
     pub(crate) punched: bool,
-    /// Whether a collection found it damaged; it is not tried again.
+    /// Whether a collection could not empty it, as it is damaged or its count is wrong; it is not
+    /// tried again.
     pub(crate) damaged: bool,
 }
 

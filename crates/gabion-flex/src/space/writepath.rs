@@ -88,6 +88,7 @@ impl Edit<'_> {
             Edit::InsertHole { offset, len: more } => (offset, 0, more),
             Edit::Collapse { offset, len: less } => (offset, less, 0),
             Edit::Punch { offset, len: part } => (offset, part, part),
+            Edit::Write { offset, data: [] } => (offset.min(len), 0, 0),
             Edit::Write { offset, data } => {
                 let (at, end) = (offset.min(len), offset + data.len() as u64);
                 (at, end.min(len) - at, end - at)

@@ -343,3 +343,26 @@ fn a_group_may_go_on_where_it_has_emptied_leaves() {
         }
     }
 }
+
+/// What a group touches was reckoned as if a write of nothing behind the end lengthened the space.
+#[test]
+fn a_write_of_nothing_behind_the_end_touches_nothing() {
+    let (sim, mut twin) = filled(base_seed());
+    for offset in [twin.len() as u64 + 1, 1 << 40, u64::MAX] {
+        let image = copy(&sim);
+        let space = open(&image, Some(1));
+        let changes = [
+            Change::Write(offset, Vec::new()),
+            Change::Insert(1_000, bytes_of(1, 3)),
+            Change::Insert(twin.len() as u64 + 3, bytes_of(2, 3)),
+            Change::Collapse(500, 20),
+        ];
+        apply(&space, &changes).unwrap();
+        let before = twin.clone();
+        changes[1..]
+            .iter()
+            .for_each(|change| change.apply_to(&mut twin));
+        assert_eq!(read_all(&space).unwrap(), twin);
+        twin = before;
+    }
+}
