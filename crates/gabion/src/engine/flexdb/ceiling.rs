@@ -181,6 +181,39 @@ mod tests {
         engine.close().unwrap();
     }
 
+    /// Each space was opened with all of the trees' part, and memory that a tree had is not given
+    /// back.
+    #[test]
+    fn trees_of_many_spaces_keep_to_their_part_from_the_opening_on() {
+        let sim = SimDisk::new();
+        let ceiling = 512 * KIB;
+        let options = options().memory_bytes_max(ceiling);
+        let open = || Flex::open(Disk::simulated(&sim), options.clone()).unwrap();
+        let names = ["a", "b", "c", "d", "e", "f", "g", "h"];
+        let engine = open();
+        for name in names {
+            let keyspace = engine.create_keyspace(name).unwrap();
+            for number in 0..20_000 {
+                put(&engine, &keyspace, number, &[7; 100]);
+            }
+        }
+        engine.close().unwrap();
+        drop(engine);
+        let engine = open();
+        let (mut sum, mut fetched) = (0, 0);
+        for name in names {
+            let keyspace = engine.create_keyspace(name).unwrap();
+            let stats = keyspace.partition.space().stats();
+            sum += stats.tree_memory_bytes;
+            fetched += stats.tree_leaves_fetched << 10;
+        }
+        println!("{sum} bytes of memory, {fetched} fetched");
+        assert!(fetched > 2 * ceiling / TREES_ONE_IN, "{fetched}");
+        // What the last read of each fetched.
+        assert!(sum <= ceiling / TREES_ONE_IN + 32 * KIB, "{sum}");
+        engine.close().unwrap();
+    }
+
     #[test]
     fn a_snapshot_costs_one_old_value_of_each_key_however_often_keys_change() {
         let (engine, keyspace) = open(options());

@@ -190,7 +190,8 @@ impl Flex {
         for left in disk.list()? {
             disk.remove(&left)?;
         }
-        let partition = Partition::create(disk, &self.cache, &self.options)?;
+        let spaces = root.keyspaces.len() + 1;
+        let partition = Partition::create(disk, &self.cache, &self.options, spaces)?;
         let reached = partition.space().durable_point();
         let keyspace = Arc::new(Keyspace {
             id,

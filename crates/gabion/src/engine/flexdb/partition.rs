@@ -126,36 +126,45 @@ fn garbage_parts(space_amplification_max: f64) -> u32 {
     parts.find(is_below).unwrap_or(1)
 }
 
-/// Options of a space that suit the store's. A small store has small segments.
-fn space_options(options: &Options) -> gabion_flex::Options {
+/// Options of one of so many spaces that suit the store's. A small store has small segments.
+fn space_options(options: &Options, spaces: usize) -> gabion_flex::Options {
     let wanted = (options.memtable_budget_bytes / 8).next_power_of_two();
     let segment = wanted.clamp(4 << 10, gabion_flex::DEFAULT_SEGMENT_BYTES.into());
     let segment = u32::try_from(segment).unwrap_or(gabion_flex::DEFAULT_SEGMENT_BYTES);
     let log = (options.memtable_budget_bytes / 4).clamp(16 << 10, gabion_flex::DEFAULT_LOG_BYTES);
+    // What a tree once had in memory is not given back: so none begins with more than its share.
+    let trees = options.memory_ceiling() / TREES_ONE_IN;
     gabion_flex::Options::default()
         .segment_bytes(segment)
         .block_bytes((segment / 8).min(gabion_flex::DEFAULT_BLOCK_BYTES))
         .log_bytes(log)
         .garbage_parts(garbage_parts(options.space_amplification_max))
-        .index_bytes(Some(options.memory_ceiling() / TREES_ONE_IN))
+        .index_bytes(Some(trees / (spaces as u64).max(1)))
         .measure_waits(true)
 }
 
 impl Partition {
-    /// Makes the partition of a disk of its own.
-    pub(super) fn create(disk: Disk, cache: &Arc<Cache>, options: &Options) -> Result<Partition> {
-        Partition::with_space(disk, cache, space_options(options))
+    /// Makes the partition of a disk of its own, in a store that then has so many `spaces`.
+    pub(super) fn create(
+        disk: Disk,
+        cache: &Arc<Cache>,
+        options: &Options,
+        spaces: usize,
+    ) -> Result<Partition> {
+        Partition::with_space(disk, cache, space_options(options, spaces))
     }
 
-    /// Opens the partition of a disk of its own, which has come as far as `reached`, and builds its
-    /// index.
+    /// Opens the partition of a disk of its own, which has come as far as `reached`, in a store
+    /// with so many `spaces`, and builds its index.
     pub(super) fn open(
         disk: Disk,
         cache: &Arc<Cache>,
         options: &Options,
+        spaces: usize,
         reached: DurablePoint,
     ) -> Result<Partition> {
-        let options = space_options(options).create(false).reached(reached);
+        let options = space_options(options, spaces);
+        let options = options.create(false).reached(reached);
         Partition::with_space(disk, cache, options)
     }
 

@@ -217,12 +217,13 @@ fn open_keyspaces(
     cache: &Arc<Cache>,
     options: &Options,
 ) -> Result<Vec<Arc<Keyspace>>> {
+    let spaces = root.keyspaces.len();
     let open = |(id, known): (u32, &RootKeyspace)| {
         let disk = disk.part(&space_prefix(id));
         Ok(Arc::new(Keyspace {
             id,
             name: known.name.clone(),
-            partition: Partition::open(disk, cache, options, known.reached)?,
+            partition: Partition::open(disk, cache, options, spaces, known.reached)?,
         }))
     };
     (0..).zip(&root.keyspaces).map(open).collect()

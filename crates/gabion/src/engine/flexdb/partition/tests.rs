@@ -15,7 +15,7 @@ fn a_cut_does_not_bring_back_what_was_removed_meanwhile() {
     let options = Options::default().memtable_budget_bytes(64 << 10);
     let memory = Memory::new(1 << 20, 0, &ChunkPool::new(0));
     let cache = Arc::new(Cache::new(1 << 20, &memory));
-    let partition = Partition::create(Disk::simulated(&sim), &cache, &options).unwrap();
+    let partition = Partition::create(Disk::simulated(&sim), &cache, &options, 1).unwrap();
     for number in 0..3 * PAIRS_MAX {
         let key = format!("{number:03}").into_bytes();
         let held = partition.interval(Seek::At(&key), Reader::Merge).unwrap();
@@ -28,7 +28,7 @@ fn a_cut_does_not_bring_back_what_was_removed_meanwhile() {
 
     // The recovery makes one interval of all pairs.
     let disk = Disk::simulated(&sim);
-    let partition = Partition::open(disk, &cache, &options, reached).unwrap();
+    let partition = Partition::open(disk, &cache, &options, 1, reached).unwrap();
     let read = partition.read(Seek::At(b"001")).unwrap();
     let pairs = parse(&read.bytes).unwrap();
     assert_eq!(pairs.len(), 3 * PAIRS_MAX);
