@@ -79,6 +79,10 @@ impl Session<'_> {
         let before = self.writer.totals.moved_bytes;
         let geometry = self.space.sums.geometry;
         let mut extents = Vec::new();
+        if self.has_room_for_all() {
+            // What is fetched for one collection is there for the next.
+            self.admit([0..=u64::MAX])?;
+        }
         let shared = self.space.shared.share();
         let nodes = &self.space.nodes;
         nodes.for_each(&shared.tree, 0, u64::MAX, |extent| {

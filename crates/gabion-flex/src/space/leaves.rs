@@ -13,8 +13,8 @@
 //!   So each time it comes further, and nobody else waits for it.
 //! - A change knows from its edits which leaves it will touch, fetches them before it takes the
 //!   lock, and finds them there.
-//! - A collection looks at all extents; it uses each leaf that it fetches once, and the tree keeps
-//!   the leaves that it has.
+//! - A collection looks at all extents. Where there is room for all leaves, they come into memory;
+//!   otherwise it uses each leaf that it fetches once, and the tree keeps the leaves that it has.
 //!
 //! # Who changes what is in memory
 //! The holder of the writer's lock. A read that fetched leaves puts them into the tree if nobody
@@ -57,7 +57,7 @@ const FETCHED_MAX: usize = 256;
 /// Leaves that are taken in under one lock of the readers: some 20 us.
 const ADMITTED_MAX: usize = 32;
 
-/// Leaves that the hand passes under one lock of the readers: 50 us by estimate.
+/// Leaves in memory that the hand passes under one lock of the readers: 50 us by estimate.
 const REACH: usize = 512;
 
 /// Dirty leaves that are worth a checkpoint at least, whatever the budget: 8 KiB.
@@ -355,9 +355,9 @@ impl Inner {
         self.index_bytes
             .store(bytes.unwrap_or(UNLIMITED), Ordering::Relaxed);
         self.shared.alone().tree.mark_use(bytes.is_some());
-        let leaves = self.shared.share().tree.present_count();
-        // Twice round: the first time may only find that all were read.
-        for _ in 0..=2 * leaves / REACH {
+        let nodes = self.shared.share().tree.node_count();
+        // Twice round, inner nodes included: the first time may only find that all were read.
+        for _ in 0..=2 * nodes / REACH {
             let mut shared = self.shared.alone();
             let most = self.leaves_max(&shared.tree);
             if shared.tree.present_count() <= most {
@@ -369,6 +369,13 @@ impl Inner {
 }
 
 impl Session<'_> {
+    /// Whether all leaves fit into memory.
+    pub(super) fn has_room_for_all(&self) -> bool {
+        let shared = self.space.shared.share();
+        let tree = &shared.tree;
+        tree.present_count() + tree.absent_count() <= self.space.leaves_max(tree)
+    }
+
     /// Whether there are leaves that are not in memory.
     pub(super) fn may_miss(&self) -> bool {
         self.space.shared.share().tree.absent_count() > 0

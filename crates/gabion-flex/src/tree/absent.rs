@@ -64,6 +64,8 @@ pub(super) struct Spot {
     /// The bytes that it covers.
     pub(super) start: u64,
     pub(super) end: u64,
+    /// Where those of its parent end.
+    pub(super) parent_end: u64,
 }
 
 impl FlexTree {
@@ -75,10 +77,12 @@ impl FlexTree {
             child: self.root,
             start: 0,
             end: self.len,
+            parent_end: self.len,
         };
         for _ in 0..self.height {
             let inner = &self.inners[spot.child];
             let at = inner.find(offset - spot.start);
+            spot.parent_end = spot.end;
             if at + 1 < inner.count {
                 spot.end = spot.start + inner.shifts[at + 1];
             }
@@ -142,24 +146,31 @@ impl FlexTree {
     }
 
     /// Lets clean leaves go that were not read lately, until `leaves_max` are left or the hand has
-    /// passed `reach` leaves.
+    /// passed `reach` leaves that are in memory; a parent with none behind the hand counts as one.
     pub(crate) fn evict(&mut self, leaves_max: usize, mut reach: usize) {
         while self.leaves.len() > leaves_max && reach > 0 && self.height > 0 {
             if self.hand >= self.len {
                 self.hand = 0;
             }
             let spot = self.spot(self.hand);
-            self.hand = spot.end;
             reach -= 1;
-            if is_absent(spot.child) {
-                continue;
-            }
             let parent = &mut self.inners[spot.parent];
-            let saved = self.leaves[spot.child].saved;
-            if !parent.used.take(spot.at) && !saved.dirty && !is_absent(saved.slot) {
+            let mut children = spot.at..parent.count;
+            let Some(at) = children.find(|at| !is_absent(parent.children[*at])) else {
+                self.hand = spot.parent_end;
+                continue;
+            };
+            self.hand = if at + 1 < parent.count {
+                spot.start + (parent.shifts[at + 1] - parent.shifts[spot.at])
+            } else {
+                spot.parent_end
+            };
+            let child = parent.children[at];
+            let saved = self.leaves[child].saved;
+            if !parent.used.take(at) && !saved.dirty && !is_absent(saved.slot) {
                 let (slot, crc) = (saved.slot, saved.crc);
-                parent.put_away(spot.at, NodePlace { slot, crc });
-                self.leaves.remove(spot.child);
+                parent.put_away(at, NodePlace { slot, crc });
+                self.leaves.remove(child);
                 self.absent += 1;
             }
         }

@@ -21,10 +21,15 @@ fn open(sim: &SimDisk, index_bytes: Option<u64>) -> FlexSpace {
 
 /// A disk with a saved space of many small extents, and what it holds.
 fn filled(seed: u64) -> (SimDisk, Vec<u8>) {
+    filled_by(seed, 20)
+}
+
+/// As [`filled`], by so many groups.
+fn filled_by(seed: u64, groups: u64) -> (SimDisk, Vec<u8>) {
     let sim = SimDisk::new();
     let space = open(&sim, None);
     let mut twin = Vec::new();
-    for changes in scattered(&mut Random::new(seed), 20, 100) {
+    for changes in scattered(&mut Random::new(seed), groups, 100) {
         apply(&space, &changes).unwrap();
         changes.iter().for_each(|change| change.apply_to(&mut twin));
     }
@@ -365,4 +370,46 @@ fn a_write_of_nothing_behind_the_end_touches_nothing() {
         assert_eq!(read_all(&space).unwrap(), twin);
         twin = before;
     }
+}
+
+/// The hand counted the leaves it passed that were not in memory, which are most of a large tree.
+#[test]
+fn scans_of_a_tree_far_larger_than_its_budget_keep_to_it() {
+    let (sim, twin) = filled_by(base_seed(), 1_000);
+    let budget = 128 << 10;
+    let space = open(&sim, Some(budget));
+    for _ in 0..3 {
+        assert_eq!(read_all(&space).unwrap(), twin);
+    }
+    let stats = space.stats();
+    assert!(stats.tree_leaves_fetched > 3 * 2_000, "{stats:?}");
+    // What a read fetched, and what the hand let stay as it had been read.
+    let beyond = 2 * (256 << 10);
+    assert!(stats.tree_memory_bytes < budget + beyond, "{stats:?}");
+}
+
+/// Without a budget each collection read all leaves that were not in memory, and kept few of them.
+#[test]
+fn a_collection_keeps_the_leaves_that_it_reads_where_there_is_room() {
+    let sim = SimDisk::new();
+    let space = open(&sim, None);
+    // One before the other: each is an extent of its own, and few leaves refer to a segment.
+    for number in 0..100 {
+        let data = bytes_of(number, 4);
+        let changes: Vec<_> = (0..100).map(|_| Change::Insert(0, data.clone())).collect();
+        apply(&space, &changes).unwrap();
+    }
+    space.checkpoint().unwrap();
+    drop(space);
+    let space = open(&sim, None);
+    let absent = space.stats().tree_nodes_absent;
+    assert!(absent > 200, "{absent}");
+    for offset in [30_000, 10_000] {
+        space.collapse_range(offset, 2_000).unwrap();
+        assert!(space.collect_garbage().unwrap());
+    }
+    let stats = space.stats();
+    assert!(stats.moved_bytes > 0, "{stats:?}");
+    assert_eq!(stats.tree_nodes_absent, 0, "{stats:?}");
+    assert!(stats.tree_leaves_fetched <= absent, "{stats:?}");
 }
