@@ -166,7 +166,9 @@ impl CheckReport {
         let other = told
             .clone()
             .find(|(segment, bytes)| counted.get(segment) != Some(bytes));
-        let missing = counted.keys().find(|segment| !live.contains_key(segment));
+        let missing = counted
+            .keys()
+            .find(|segment| live.get(segment).is_none_or(|bytes| *bytes == 0));
         let segment = other.map(|(segment, _)| segment).or(missing);
         let segment = segment.copied().unwrap_or_default();
         self.problems.push(Problem {

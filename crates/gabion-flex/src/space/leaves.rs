@@ -25,8 +25,9 @@
 //! Dirty leaves stay until they are saved. When they are more than three quarters of the budget,
 //! and more than [`DIRTY_MIN`], the next change saves the tree first; when leaves are more than the
 //! budget, it lets go of those that the hand finds within its [reach](REACH). So leaves pass the
-//! budget by what one group of edits, one portion of a collection or one read touches, and that is
-//! gone after the next changes. Inner nodes are part of the budget; where they leave less than a
+//! budget by what one group of edits, one portion of a collection or one read touches, and by what
+//! is fetched while the hand goes round twice; it has a step for each leaf in memory and one for
+//! each parent without any. Inner nodes are part of the budget; where they leave less than a
 //! quarter of it, leaves have that quarter.
 //!
 //! # Validity

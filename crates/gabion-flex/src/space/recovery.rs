@@ -692,6 +692,16 @@ mod tests {
         let space = open(&sim);
         let rounds = (0..100).take_while(|_| space.collect_garbage().unwrap());
         assert!(rounds.count() < 100);
+        // None of one that is in use; the operations of the log would show that at once.
+        let (sim, _) = filled();
+        rewrite(&sim, |record, _| match record {
+            Record::Collapse { .. } => None,
+            Record::Segment { segment: 1, .. } => Some(with_live(record, |_| Some(0))),
+            other => Some(other),
+        });
+        let report = check_disk(&Disk::simulated(&sim)).unwrap();
+        let what = &report.problems[0].what;
+        assert!(what.contains("of segment 1 are in use, not 0 as"), "{what}");
         // Less than the log's operations remove.
         let (sim, _) = filled();
         rewrite(&sim, |record, _| Some(with_live(record, |_| Some(1))));

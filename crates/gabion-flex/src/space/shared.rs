@@ -23,8 +23,9 @@ pub(crate) struct Buffer {
 }
 
 /// The state that every read looks at, behind a [`Gate`](crate::Gate). Readers hold it while they
-/// look up what they need, the writer holds it alone while it changes memory: neither of them while
-/// it waits for a medium (see [`reading`](super::reading)).
+/// look up what they need, the writer holds it alone while it changes memory, and never while it
+/// waits for a medium. Who holds it with others waits for one only where going without the lock was
+/// in vain too often (see [`reading`](super::reading)), or to read as the writer.
 #[derive(Debug)]
 pub(crate) struct Shared {
     pub(crate) tree: FlexTree,

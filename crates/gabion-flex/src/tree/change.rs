@@ -170,7 +170,7 @@ impl FlexTree {
 
     /// Remaps within one leaf; false if the range leaves it.
     fn remap_in_leaf(&mut self, offset: u64, piece: Piece, freed: &mut impl FnMut(Extent)) -> bool {
-        let path = self.descend(offset, true);
+        let path = self.descend(offset);
         let len = u64::from(piece.len);
         if path.x + len > path.span {
             return false;
@@ -198,7 +198,7 @@ impl FlexTree {
         done: u64,
         freed: &mut impl FnMut(Extent),
     ) -> u64 {
-        let path = self.descend(offset, true);
+        let path = self.descend(offset);
         let removed = len.min(path.span - path.x);
         let extent_max = self.extent_max;
         let leaf = &mut self.leaves[path.leaf];
@@ -218,19 +218,17 @@ impl FlexTree {
         removed
     }
 
-    /// Finds the leaf that covers `offset`. If asked to, splits it first if it is full, and the
-    /// nodes above it.
-    fn descend(&mut self, offset: u64, split: bool) -> Path {
-        if split {
-            self.split_full_root();
-        }
+    /// Finds the leaf that covers `offset`, and splits it first if it is full, and the nodes above
+    /// it.
+    fn descend(&mut self, offset: u64) -> Path {
+        self.split_full_root();
         let mut steps = [(NONE, 0); HEIGHT_MAX];
         let mut x = offset;
         let mut span = self.len;
         let mut node = self.root;
         for level in (0..self.height).rev() {
             let mut at = self.inners[node].find(x);
-            if split && self.is_full(self.inners[node].children[at], level) {
+            if self.is_full(self.inners[node].children[at], level) {
                 self.split_child(node, at, level, false);
                 at = self.inners[node].find(x);
             }

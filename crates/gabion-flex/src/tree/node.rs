@@ -1,4 +1,4 @@
-//! What leaves and inner nodes share: sorted lanes of numbers, links, and where a node was saved.
+//! What leaves and inner nodes share: sorted lanes of numbers, and where a node was saved.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
