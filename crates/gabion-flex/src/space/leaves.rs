@@ -52,8 +52,9 @@ use crate::tree::{
 };
 use crate::{Error, Extent, FlexTree, Pieces, Result};
 
-/// Leaves that are fetched in one go: a read that has more to fetch looks again after these.
-const FETCHED_MAX: usize = 256;
+/// Leaves that are fetched in one go at first: a read that has more to fetch looks again after
+/// these, and each time fetches as many as it has.
+const FETCHED_FIRST: usize = 256;
 
 /// Leaves that are taken in under one lock of the readers: some 20 us.
 const ADMITTED_MAX: usize = 32;
@@ -203,7 +204,8 @@ impl Fetched {
     pub(super) fn missing(&self, shared: &Shared, range: RangeInclusive<u64>) -> Vec<Absent> {
         let has = |place| self.leaves.get(place).is_some();
         let (from, to) = range.into_inner();
-        shared.tree.absent_in(from, to, FETCHED_MAX, has)
+        let most = self.leaves.len().max(FETCHED_FIRST);
+        shared.tree.absent_in(from, to, most, has)
     }
 
     /// Fetches leaves. One that cannot be read is an error when it is missing again.
@@ -326,10 +328,11 @@ impl Inner {
 
     /// Puts leaves that a read has fetched into the tree, if no writer is at work.
     pub(super) fn offer(&self, fetched: &mut Fetched) {
-        let Some(_writer) = self.writer.try_lock() else {
-            return;
-        };
+        let mut offered = 0;
         for part in fetched.new.chunks(ADMITTED_MAX) {
+            let Some(_writer) = self.writer.try_lock() else {
+                break;
+            };
             let mut shared = self.shared.alone();
             for absent in part {
                 if let Some(leaf) = fetched.leaves.get(absent.place) {
@@ -338,8 +341,9 @@ impl Inner {
             }
             let most = self.leaves_max(&shared.tree);
             shared.tree.evict(most, REACH);
+            offered += part.len();
         }
-        fetched.new.clear();
+        fetched.new.drain(..offered);
     }
 
     /// The budget of the index, if it has one.

@@ -93,13 +93,18 @@ impl Inner {
         }
         // With the writer kept out, this cannot be in vain, too.
         let shared = self.shared.share();
+        let len = buffer.len() as u64;
+        let extents: Vec<_> = loop {
+            let leaves = Some(fetched.leaves());
+            let mut pieces = shared.tree.range_with(offset, len, leaves);
+            let extents = pieces.by_ref().take(extents_max).collect();
+            let Some(from) = pieces.missing_from() else {
+                break extents;
+            };
+            let missing = fetched.missing(&shared, from..=needed_to(offset, len, extents_max));
+            fetched.fetch(&self.nodes, &missing)?;
+        };
         let mut done = 0;
-        let mut extents = Vec::new();
-        self.nodes
-            .for_each(&shared.tree, offset, buffer.len() as u64, |extent| {
-                extents.push(extent);
-                extents.len() < extents_max
-            })?;
         for extent in &extents {
             let rest = &mut buffer[done..];
             let len = usize::try_from(extent.len).map_or(rest.len(), |len| len.min(rest.len()));
@@ -107,6 +112,14 @@ impl Inner {
             done += len;
         }
         Ok(done)
+    }
+}
+
+/// Up to where leaves are needed for so many extents of a range.
+fn needed_to(offset: u64, len: u64, extents_max: usize) -> u64 {
+    match extents_max {
+        1 => offset,
+        _ => offset.saturating_add(len),
     }
 }
 
@@ -157,10 +170,7 @@ impl<'r> Reading<'r> {
             });
             len += part;
         }
-        let end = match extents_max {
-            1 => offset,
-            _ => offset.saturating_add(range),
-        };
+        let end = needed_to(offset, range, extents_max);
         let missing = extents.missing_from();
         let missing = missing.map_or_else(Vec::new, |from| fetched.missing(&shared, from..=end));
         drop(shared);

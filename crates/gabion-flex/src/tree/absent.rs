@@ -48,6 +48,10 @@ impl Leaves {
         self.0.insert(place.slot, (place.crc, leaf));
     }
 
+    pub(crate) fn len(&self) -> usize {
+        self.0.len()
+    }
+
     pub(crate) fn get(&self, place: NodePlace) -> Option<&Leaf> {
         let found = self.0.get(&place.slot).filter(|own| own.0 == place.crc);
         found.map(|(_, leaf)| leaf)
