@@ -140,6 +140,10 @@ fn checkpoint_beside_writers(options: &Options) {
                 acknowledged[1].store(number, Ordering::SeqCst);
             }
         });
+        // Checkpoints of a store that nobody writes to yet would show nothing.
+        while now().contains(&0) {
+            std::thread::yield_now();
+        }
         for _ in 0..12 {
             let before = now();
             let target = Disk::simulated(&SimDisk::new());
@@ -153,7 +157,6 @@ fn checkpoint_beside_writers(options: &Options) {
         // ORDER: as above.
         ended.store(true, Ordering::SeqCst);
     });
-    assert!(now().iter().all(|written| *written > 0));
 }
 
 /// A store with some history, and its twin.
