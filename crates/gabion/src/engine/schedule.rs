@@ -9,7 +9,7 @@
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use parking_lot::{Condvar, Mutex};
+use parking_lot::{Condvar, Mutex, MutexGuard};
 
 use crate::{Error, Result};
 
@@ -38,9 +38,18 @@ struct State {
     wakes: u64,
     log_wakes: u64,
     running: usize,
+    /// Counts the steps that were begun.
+    steps: u64,
     stop: bool,
     /// The background found no space and will try again.
     no_space: Option<Error>,
+}
+
+impl State {
+    fn begin_step(&mut self) {
+        self.running += 1;
+        self.steps += 1;
+    }
 }
 
 impl Schedule {
@@ -88,13 +97,11 @@ impl Schedule {
                 if state.stop {
                     return;
                 }
-                state.running += 1;
+                state.begin_step();
                 state.wakes
             };
             let done = step();
-            let mut state = self.state.lock();
-            state.running -= 1;
-            self.rest.notify_all();
+            let mut state = self.end_step();
             let pause = match (done, state.no_space.is_some()) {
                 (true, _) => continue,
                 (false, true) => RETRY_AFTER,
@@ -108,14 +115,28 @@ impl Schedule {
 
     /// Calls `tend` when the log needs attention, and now and then.
     pub(crate) fn tend_log(&self, tend: impl Fn()) {
-        while !self.state.lock().stop {
+        loop {
+            {
+                let mut state = self.state.lock();
+                if state.stop {
+                    return;
+                }
+                state.begin_step();
+            }
             tend();
-            let mut state = self.state.lock();
+            let mut state = self.end_step();
             if !state.stop && state.log_wakes == 0 {
                 self.log.wait_for(&mut state, LOOK_AGAIN);
             }
             state.log_wakes = 0;
         }
+    }
+
+    fn end_step(&self) -> MutexGuard<'_, State> {
+        let mut state = self.state.lock();
+        state.running -= 1;
+        self.rest.notify_all();
+        state
     }
 
     /// Calls `sync` at intervals of at most `interval`.
@@ -152,9 +173,11 @@ impl Schedule {
         self.state.lock().stop
     }
 
-    /// Whether no thread is in a step.
-    pub(crate) fn is_at_rest(&self) -> bool {
-        self.state.lock().running == 0
+    /// If no thread is in a step, how many steps there were. Who gets the same number before and
+    /// after a look at the store looked while nothing was done.
+    pub(crate) fn rests_since(&self) -> Option<u64> {
+        let state = self.state.lock();
+        (state.running == 0).then_some(state.steps)
     }
 
     /// Waits until a step has ended or somebody called [`Schedule::wake`], at most for `time`.

@@ -209,12 +209,14 @@ impl Wip {
         self.schedule.wake();
         self.schedule.wake_log();
         let result = self.wait_until(|| {
-            self.schedule.is_at_rest()
+            let rests = self.schedule.rests_since();
+            rests.is_some()
                 && !self.has_frozen()
                 && matches!(self.most_pressing(true), Ok(None))
                 && !self.may_rest_log()
                 && !self.has_aged_memtables()
                 && matches!(self.may_join(), Ok(false))
+                && self.schedule.rests_since() == rests
         });
         self.idleness.lock().waiting -= 1;
         result
