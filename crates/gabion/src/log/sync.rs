@@ -171,9 +171,9 @@ impl LogSyncer {
         self.segments.discard_next()
     }
 
-    /// Whether [`LogSyncer::rest`] would remove anything.
+    /// Whether [`LogSyncer::rest`] would remove anything, or keep anything from being made.
     pub(crate) fn may_rest(&self) -> bool {
-        self.segments.holds_unused()
+        self.segments.holds_unused() || self.needs_next()
     }
 
     fn is_resting(&self) -> bool {
