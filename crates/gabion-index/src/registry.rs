@@ -67,6 +67,29 @@ pub struct Registered {
 }
 
 impl Registered {
+    /// A hash table of words whose writes persist once each.
+    pub(crate) const fn hash_of_words(
+        name: &'static str,
+        title: &'static str,
+        source: &'static str,
+        words: Makers<u64>,
+    ) -> Registered {
+        Registered {
+            name,
+            title,
+            kind: Kind::Hash,
+            reads: Reads::Optimistic,
+            persists: Persists {
+                insert: 1,
+                update: 1,
+                remove: 1,
+            },
+            source,
+            words,
+            strings: None,
+        }
+    }
+
     /// Whether it knows the order of its keys.
     #[must_use]
     pub fn is_ordered(&self) -> bool {

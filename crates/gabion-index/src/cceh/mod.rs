@@ -90,7 +90,7 @@ use gabion_media::pmem::{Medium, Pool, PoolOptions};
 use crate::extendible::{Extendible, FirstHalf};
 use crate::index::{Checked, Index, Makers, Plan, WordIndex};
 use crate::line::LINE_BYTES;
-use crate::registry::{Kind, Persists, Reads, Registered};
+use crate::registry::Registered;
 use crate::root::{Facts, ROOT_BYTES};
 use crate::{Result, Seed};
 use layout::{planned_depth, segment_bits};
@@ -211,20 +211,8 @@ impl<const COPIES: bool> Index<u64> for Cceh<COPIES> {
 }
 
 const fn registered<const COPIES: bool>(name: &'static str, title: &'static str) -> Registered {
-    Registered {
-        name,
-        title,
-        kind: Kind::Hash,
-        reads: Reads::Optimistic,
-        persists: Persists {
-            insert: 1,
-            update: 1,
-            remove: 1,
-        },
-        source: "Nam and others, FAST 2019",
-        words: Makers::of_words::<Cceh<COPIES>>(),
-        strings: None,
-    }
+    let words = Makers::of_words::<Cceh<COPIES>>();
+    Registered::hash_of_words(name, title, "Nam and others, FAST 2019", words)
 }
 
 /// What the registry knows.

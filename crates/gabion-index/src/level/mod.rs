@@ -102,7 +102,7 @@ use parking_lot::Mutex;
 use crate::index::{Checked, Index, Makers, Plan, WordIndex};
 use crate::line::Line;
 use crate::lock::Stripes;
-use crate::registry::{Kind, Persists, Reads, Registered};
+use crate::registry::Registered;
 use crate::root::Facts;
 use crate::{Result, Seed};
 
@@ -254,20 +254,8 @@ impl<const PADDING: u64> Index<u64> for LevelTable<PADDING> {
 }
 
 const fn registered<const PADDING: u64>(name: &'static str, title: &'static str) -> Registered {
-    Registered {
-        name,
-        title,
-        kind: Kind::Hash,
-        reads: Reads::Optimistic,
-        persists: Persists {
-            insert: 1,
-            update: 1,
-            remove: 1,
-        },
-        source: "Zuo, Hua, Wu, OSDI 2018",
-        words: Makers::of_words::<LevelTable<PADDING>>(),
-        strings: None,
-    }
+    let words = Makers::of_words::<LevelTable<PADDING>>();
+    Registered::hash_of_words(name, title, "Zuo, Hua, Wu, OSDI 2018", words)
 }
 
 /// What the registry knows.

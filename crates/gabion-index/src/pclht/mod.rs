@@ -117,7 +117,7 @@ use parking_lot::Mutex;
 use crate::index::{Checked, Index, Makers, Plan, WordIndex};
 use crate::line::Line;
 use crate::lock::Stripes;
-use crate::registry::{Kind, Persists, Reads, Registered};
+use crate::registry::Registered;
 use crate::root::Facts;
 use crate::{Result, Seed};
 pub use form::{Best, Coalesced, Evicting, EvictingWide, Form, LockPlace, Published, Wide};
@@ -256,20 +256,13 @@ impl<F: Form> Index<u64> for ClhtTable<F> {
 }
 
 const fn registered<F: Form>(name: &'static str, title: &'static str) -> Registered {
-    Registered {
-        name,
-        title,
-        kind: Kind::Hash,
-        reads: Reads::Optimistic,
-        persists: Persists {
-            insert: if F::IS_COALESCED { 1 } else { 2 },
-            update: 1,
-            remove: 1,
-        },
-        source: "Lee and others, RECIPE, SOSP 2019",
-        words: Makers::of_words::<ClhtTable<F>>(),
-        strings: None,
+    let words = Makers::of_words::<ClhtTable<F>>();
+    let mut registered =
+        Registered::hash_of_words(name, title, "Lee and others, RECIPE, SOSP 2019", words);
+    if !F::IS_COALESCED {
+        registered.persists.insert = 2;
     }
+    registered
 }
 
 /// What the registry knows.

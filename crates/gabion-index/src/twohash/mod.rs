@@ -64,7 +64,7 @@ use parking_lot::Mutex;
 use crate::index::{Checked, Index, Makers, Plan, WordIndex};
 use crate::line::{Array, Line, PAIRS};
 use crate::lock::Stripes;
-use crate::registry::{Kind, Persists, Reads, Registered};
+use crate::registry::Registered;
 use crate::root::Facts;
 use crate::{Result, Seed};
 
@@ -312,20 +312,8 @@ pub(crate) const fn registered<S: Scheme>(
     title: &'static str,
     source: &'static str,
 ) -> Registered {
-    Registered {
-        name,
-        title,
-        kind: Kind::Hash,
-        reads: Reads::Optimistic,
-        persists: Persists {
-            insert: 1,
-            update: 1,
-            remove: 1,
-        },
-        source,
-        words: Makers::of_words::<TwoHash<S>>(),
-        strings: None,
-    }
+    let words = Makers::of_words::<TwoHash<S>>();
+    Registered::hash_of_words(name, title, source, words)
 }
 
 /// The offset of a line's table in the word of a note, and the slot above it.
