@@ -61,8 +61,8 @@ pub(super) struct Compaction {
     whole: bool,
     /// Inputs that do not overlap are rewritten too, so that they lose what nobody needs.
     rewrites: bool,
-    /// It is done because nobody writes, for the reads to come.
-    at_rest: bool,
+    /// It is done because hardly anybody writes, for the reads to come.
+    at_leisure: bool,
 }
 
 impl Compaction {
@@ -80,7 +80,7 @@ impl Compaction {
             bottom,
             whole: false,
             rewrites: false,
-            at_rest: false,
+            at_leisure: false,
         }
     }
 
@@ -94,21 +94,21 @@ impl Compaction {
             bottom: true,
             whole: true,
             rewrites: false,
-            at_rest: false,
+            at_leisure: false,
         }
     }
 
-    /// The same, as it is done when nobody writes.
-    pub(super) fn at_rest(bucket: &Arc<Bucket>, levels: &Levels) -> Compaction {
+    /// The same, as it is done at leisure.
+    pub(super) fn at_leisure(bucket: &Arc<Bucket>, levels: &Levels) -> Compaction {
         Compaction {
-            at_rest: true,
+            at_leisure: true,
             ..Compaction::of_bucket(bucket, levels, Purpose::Compaction)
         }
     }
 
     /// All runs down to a level, with older ones below it, into one of that level, or of the next
     /// if it is the first: the first has the runs that are flushed meanwhile, which are newer. As
-    /// it is done when nobody writes.
+    /// it is done at leisure.
     pub(super) fn of_young(bucket: &Arc<Bucket>, levels: &Levels, last: usize) -> Compaction {
         Compaction {
             bucket: Arc::clone(bucket),
@@ -118,7 +118,7 @@ impl Compaction {
             bottom: false,
             whole: false,
             rewrites: false,
-            at_rest: true,
+            at_leisure: true,
         }
     }
 
@@ -244,7 +244,7 @@ impl Wip {
 
     /// How urgent a compaction is: one of a level that is full comes before others.
     fn class_of(&self, job: &Compaction) -> Class {
-        if job.at_rest {
+        if job.at_leisure {
             return Class::Rest;
         }
         let runs_of = |level| job.inputs.iter().filter(|(of, _)| *of == level).count();
@@ -336,7 +336,7 @@ impl Wip {
         job.inputs
             .iter()
             .for_each(|(level, _)| bucket.reads.compacted(*level));
-        if job.at_rest {
+        if job.at_leisure {
             bucket.reads.compacted(job.output_level);
         }
         drop(install);

@@ -11,13 +11,13 @@
 //! 7. a bucket of which half is hidden versions, or half are tables that range deletes hide: a full
 //!    compaction;
 //! 8. a level with `sublevels_min` runs, when nothing else is due;
-//! 9. when nobody writes: a bucket whose younger runs together are half as large as its largest, a
-//!    full compaction. Reads then find one run where there were several, for at most three bytes
-//!    written per byte that came since the last time. A bucket that was read as often as it has
-//!    entries since its last full compaction (`reads`) need only have an eighth: the reads to come
-//!    gain more than the nine bytes per byte cost. Where that is not so, what the levels above
-//!    the oldest runs have becomes one run, by the same measure, if it was read as often as it
-//!    has entries since it last did.
+//! 9. when nobody writes, or little beside the reads: a bucket whose younger runs together are half
+//!    as large as its largest, a full compaction. Reads then find one run where there were several,
+//!    for at most three bytes written per byte that came since the last time. A bucket that was
+//!    read as often as it has entries since its last full compaction (`reads`) need only have an
+//!    eighth: the reads to come gain more than the nine bytes per byte cost. Where that is not so,
+//!    what the levels above the oldest runs have becomes one run, by the same measure, if it was
+//!    read as often as it has entries since it last did.
 //!
 //! Within a kind, [`super::priority`] prefers what is read most.
 //!
@@ -64,8 +64,8 @@ struct Circumstances {
     capacity_base: u64,
     /// Buckets that a split may make of one.
     split_ways_max: usize,
-    /// Nobody writes.
-    idle: bool,
+    /// Nobody writes, or little beside the reads.
+    leisure: bool,
     /// How pressing it is to give space back.
     need: Need,
 }
@@ -88,7 +88,7 @@ enum Job {
 impl Wip {
     /// Does what is most pressing in a bucket that is reserved; false when nothing is due.
     pub(super) fn serve(&self, keyspace: &Arc<Keyspace>, bucket: &Arc<Bucket>) -> Result<bool> {
-        let due = self.due(bucket, &self.circumstances(self.is_idle()))?;
+        let due = self.due(bucket, &self.circumstances(self.has_leisure()))?;
         match due.map(|due| due.job) {
             Some(Job::Split { ways }) => {
                 if !self.split(keyspace, bucket, ways)? {
@@ -108,8 +108,11 @@ impl Wip {
     }
 
     /// The bucket in which something is most pressing, of those that no job has reserved.
-    pub(super) fn most_pressing(&self, idle: bool) -> Result<Option<(Arc<Keyspace>, Arc<Bucket>)>> {
-        let circumstances = self.circumstances(idle);
+    pub(super) fn most_pressing(
+        &self,
+        leisure: bool,
+    ) -> Result<Option<(Arc<Keyspace>, Arc<Bucket>)>> {
+        let circumstances = self.circumstances(leisure);
         let mut claims = Vec::new();
         let mut places = Vec::new();
         for (keyspace, bucket) in self.buckets() {
@@ -125,11 +128,11 @@ impl Wip {
         Ok(first.map(|position| places.swap_remove(position)))
     }
 
-    fn circumstances(&self, idle: bool) -> Circumstances {
+    fn circumstances(&self, leisure: bool) -> Circumstances {
         Circumstances {
             capacity_base: self.capacity_base(),
             split_ways_max: self.split_ways_max(),
-            idle,
+            leisure,
             need: self.space_need(),
         }
     }
@@ -139,7 +142,7 @@ impl Wip {
         let Circumstances {
             capacity_base,
             split_ways_max,
-            idle,
+            leisure,
             need,
         } = *circumstances;
         let state = bucket.state.load_full();
@@ -214,8 +217,8 @@ impl Wip {
             return Ok(Some(of_bucket(Urgency::Shared, compact(Purpose::Split))));
         }
         if count < options.sublevels_min {
-            let job = at_rest(bucket, &state, bytes).filter(|_| idle);
-            return Ok(job.map(|job| of_bucket(Urgency::Idle, Job::Compact(job))));
+            let job = at_leisure(bucket, &state, bytes).filter(|_| leisure);
+            return Ok(job.map(|job| of_bucket(Urgency::Leisure, Job::Compact(job))));
         }
         if has_young(state.levels.runs(), bytes, 2) && Wip::live_bytes(&state, bytes) <= bytes / 2 {
             return Ok(Some(of_bucket(
@@ -313,12 +316,12 @@ fn is_much_read(bucket: &Bucket, state: &BucketState) -> bool {
     bucket.reads.in_gets().saturating_sub(before) >= entries
 }
 
-/// What the reads to come gain by, in a bucket to which nobody writes.
-fn at_rest(bucket: &Arc<Bucket>, state: &BucketState, bytes: u64) -> Option<Compaction> {
+/// What the reads to come gain by, in a bucket to which hardly anybody writes.
+fn at_leisure(bucket: &Arc<Bucket>, state: &BucketState, bytes: u64) -> Option<Compaction> {
     let levels = &state.levels;
     let part = if is_much_read(bucket, state) { 8 } else { 2 };
     if levels.runs().nth(1).is_some() && has_young(levels.runs(), bytes, part) {
-        return Some(Compaction::at_rest(bucket, levels));
+        return Some(Compaction::at_leisure(bucket, levels));
     }
     let mut filled = (0..levels.depth())
         .rev()
@@ -348,8 +351,6 @@ fn has_young<'r>(runs: impl Iterator<Item = &'r Run>, bytes: u64, part: u64) -> 
 
 #[cfg(test)]
 mod tests {
-    use std::ops::Range;
-
     use gabion_media::{Disk, SimDisk};
 
     use super::super::Write;
@@ -370,30 +371,8 @@ mod tests {
             engine.write(write, 8, false).unwrap();
         }
         for keyspace in keyspaces {
-            let router = keyspace.router.load();
-            let alone = engine.leader.write();
-            engine.freeze(&mut engine.lock_install(), keyspace, &router.buckets()[0]);
-            drop(alone);
-            assert!(engine.flush_one().unwrap());
+            engine.flush_for_tests(keyspace);
         }
-    }
-
-    /// Makes a run of level 0, of pairs with these keys, in the only bucket of a keyspace.
-    fn put_run(engine: &Wip, keyspace: &Arc<Keyspace>, keys: Range<u32>, value: u8) {
-        for key in keys {
-            let write = Write::Single {
-                keyspace,
-                kind: Kind::Put,
-                key: &key.swap_bytes().to_le_bytes(),
-                value: &[value; 100],
-            };
-            engine.write(write, 104, false).unwrap();
-        }
-        let router = keyspace.router.load();
-        let alone = engine.leader.write();
-        engine.freeze(&mut engine.lock_install(), keyspace, &router.buckets()[0]);
-        drop(alone);
-        assert!(engine.flush_one().unwrap());
     }
 
     #[test]
@@ -425,7 +404,7 @@ mod tests {
         let options = Options::default().background_threads(0);
         let engine = Wip::open(Disk::simulated(&SimDisk::new()), options).unwrap();
         let keyspace = engine.create_keyspace("keyspace").unwrap();
-        let put = |keys| put_run(&engine, &keyspace, keys, 7);
+        let put = |keys| engine.put_run_for_tests(&keyspace, keys, 7);
         put(0..1000);
         put(1000..1250);
         let due = || engine.most_pressing(true).unwrap();
@@ -465,7 +444,7 @@ mod tests {
         let options = Options::default().background_threads(0);
         let engine = Wip::open(Disk::simulated(&SimDisk::new()), options).unwrap();
         let keyspace = engine.create_keyspace("keyspace").unwrap();
-        let put = |keys, value| put_run(&engine, &keyspace, keys, value);
+        let put = |keys, value| engine.put_run_for_tests(&keyspace, keys, value);
         let key = |number: u32| number.swap_bytes().to_le_bytes();
         let read = |count: u32| {
             (0..count).for_each(|number| drop(engine.get(&keyspace, &key(number), None)));
@@ -532,14 +511,14 @@ mod tests {
         let options = Options::default().background_threads(0);
         let engine = Wip::open(Disk::simulated(&sim), options.clone()).unwrap();
         let keyspace = engine.create_keyspace("keyspace").unwrap();
-        put_run(&engine, &keyspace, 0..1000, 1);
+        engine.put_run_for_tests(&keyspace, 0..1000, 1);
         let bucket = Arc::clone(&keyspace.router.load().buckets()[0]);
-        let job = |state: &BucketState| Compaction::at_rest(&bucket, &state.levels);
+        let job = |state: &BucketState| Compaction::at_leisure(&bucket, &state.levels);
         engine.rest_for_tests(|| engine.compact(&job(&bucket.state.load())).unwrap());
-        put_run(&engine, &keyspace, 0..100, 2);
-        put_run(&engine, &keyspace, 0..100, 3);
+        engine.put_run_for_tests(&keyspace, 0..100, 2);
+        engine.put_run_for_tests(&keyspace, 0..100, 3);
         let young = Compaction::of_young(&bucket, &bucket.state.load().levels, 0);
-        put_run(&engine, &keyspace, 0..100, 4);
+        engine.put_run_for_tests(&keyspace, 0..100, 4);
         engine.rest_for_tests(|| engine.compact(&young).unwrap());
 
         let key = 7_u32.swap_bytes().to_le_bytes();

@@ -217,6 +217,36 @@ impl Wip {
             paced_bytes: 0,
         })
     }
+
+    /// Makes a run of level 0, of pairs with these keys, in the only bucket of a keyspace.
+    #[cfg(test)]
+    pub(super) fn put_run_for_tests(
+        &self,
+        keyspace: &Arc<Keyspace>,
+        keys: impl IntoIterator<Item = u32>,
+        value: u8,
+    ) {
+        for key in keys {
+            let write = super::Write::Single {
+                keyspace,
+                kind: crate::types::Kind::Put,
+                key: &key.swap_bytes().to_le_bytes(),
+                value: &[value; 100],
+            };
+            self.write(write, 104, false).unwrap();
+        }
+        self.flush_for_tests(keyspace);
+    }
+
+    /// Makes what the first bucket of a keyspace has in memory a run.
+    #[cfg(test)]
+    pub(super) fn flush_for_tests(&self, keyspace: &Arc<Keyspace>) {
+        let router = keyspace.router.load();
+        let alone = self.leader.write();
+        self.freeze(&mut self.lock_install(), keyspace, &router.buckets()[0]);
+        drop(alone);
+        assert!(self.flush_one().unwrap());
+    }
 }
 
 /// The buckets that hold a frozen MemTable.

@@ -1,13 +1,13 @@
 //! Compactions of a store at rest leave the processors to its readers.
 //!
 //! # Idea
-//! A compaction that is done because nobody writes (`due`, kind 9) helps the reads to come, but
+//! A compaction that is done because little is written (`due`, kind 9) helps the reads to come, but
 //! nobody waits for it, and readers may have work for all processors. So where reads come all the
 //! time while it works, it rests after each stretch of work, three times as long as the stretch
 //! was: it takes a quarter of a processor.
 //!
-//! It goes on without a rest once somebody writes, waits for the store to come to rest, or closes
-//! the store, and as long as few reads come.
+//! It goes on without a rest once more is written, somebody waits for the store to come to rest, or
+//! the store is closed, and as long as few reads come.
 //!
 //! # Invariants
 //! - G1: who rests stands between two blocks of its output and holds no lock; of its bucket only
@@ -27,7 +27,7 @@ const RESTS: u32 = 3;
 /// No single rest is longer: that long at most goes by before a writer or a close is noticed.
 const REST_MAX: Duration = Duration::from_millis(30);
 
-/// Fewer reads per millisecond do not fill a processor.
+/// Fewer gets per millisecond do not fill a processor.
 const READS_PER_MS_MIN: u64 = 20;
 
 /// The pace of one job.
@@ -35,7 +35,7 @@ pub(super) struct Gentle {
     /// When the last stretch ended, and its rest.
     stretch_ended: Instant,
     rest_ended: Instant,
-    /// Reads of all tables until then.
+    /// Reads of all tables until then, in gets.
     reads: u64,
 }
 
@@ -79,13 +79,13 @@ fn rest_after(worked: Duration, since: Duration, reads: u64) -> Duration {
 }
 
 impl Wip {
-    /// Reads that asked the tables of the buckets of now.
-    fn reads_of_tables(&self) -> u64 {
+    /// Reads that asked the tables of the buckets of now, in gets.
+    pub(super) fn reads_of_tables(&self) -> u64 {
         let keyspaces = self.keyspaces.load();
         let routers = keyspaces.iter().map(|keyspace| keyspace.router.load());
         let sum = |router: &super::Router| {
             let buckets = router.buckets().iter();
-            buckets.map(|bucket| bucket.reads.total()).sum::<u64>()
+            buckets.map(|bucket| bucket.reads.in_gets()).sum::<u64>()
         };
         routers.map(|router| sum(&router)).sum()
     }

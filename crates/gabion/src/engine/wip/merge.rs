@@ -474,3 +474,49 @@ pub(crate) fn run_source(bucket: &Bucket, run: &Run, access: Access) -> (Source,
         clip,
     )
 }
+
+#[cfg(test)]
+mod tests {
+    use gabion_media::{Disk, SimDisk};
+
+    use super::super::Wip;
+    use super::*;
+    use crate::Options;
+
+    #[test]
+    fn the_oldest_run_lends_where_it_is_near_and_the_first_one_elsewhere() {
+        let options = Options::default().background_threads(0);
+        let engine = Wip::open(Disk::simulated(&SimDisk::new()), options).unwrap();
+        let keyspace = engine.create_keyspace("keyspace").unwrap();
+        let key = |number: u32| number.swap_bytes().to_le_bytes();
+        // A block has some thirty of these. The young run alone has what is below 1000.
+        engine.put_run_for_tests(&keyspace, 1000..2000, 1);
+        engine.put_run_for_tests(&keyspace, (0..1000).chain((1000..2000).step_by(5)), 2);
+        let router = keyspace.router.load();
+        let bucket = &router.buckets()[0];
+        let mut merge = Merge::of_state(bucket, &bucket.state.load(), Seq::MAX);
+        let mut lender = |from: u32| {
+            merge.seek(&key(from), None).unwrap();
+            let first = merge.heads[0].source;
+            let mut stretch = merge.stretch(None).unwrap();
+            let (lender, mut found) = (merge.heads[0].source, Vec::new());
+            stretch.next(Seq::MAX, &mut found);
+            merge.leave(&stretch).unwrap();
+            // Where the merge goes on after the entries of the stretch that come first.
+            (
+                first,
+                lender,
+                merge.current().map(|source| source.key().to_vec()),
+            )
+        };
+        let (young, old) = (0, 1);
+        assert_eq!(lender(7).0, young);
+        assert_eq!(lender(7).1, young, "the old run begins a thousand keys on");
+        assert_eq!(lender(1002).0, old);
+        assert_eq!(lender(1002).1, old);
+        assert_eq!(lender(1005).0, young, "the newer version comes first");
+        assert_eq!(lender(1005).1, old, "it is the next entry");
+        assert_eq!(lender(1005).2.as_deref(), Some(&key(1005)[..]));
+        assert_eq!(lender(999).1, old, "it comes within the block at hand");
+    }
+}

@@ -14,8 +14,8 @@
 /// Kinds of jobs, the least urgent first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Urgency {
-    /// What is worth doing when nobody writes.
-    Idle,
+    /// What is worth doing for the reads to come when hardly anybody writes.
+    Leisure,
     /// A level of `sublevels_min` runs.
     Level,
     /// A bucket of which half is hidden versions.

@@ -33,7 +33,7 @@ pub(crate) struct Reads {
     total: AtomicU64,
     /// Those of them that are scans.
     scans: AtomicU64,
-    /// What `total` was when the level was compacted last.
+    /// What the reads were, in gets, when the level was compacted last.
     at_compaction: [AtomicU64; INITIAL_LEVELS],
 }
 
@@ -80,18 +80,18 @@ impl Reads {
     }
 
     /// Reads since the bucket exists, each scan as the gets that would gain as much as it from a
-    /// full compaction.
+    /// compaction.
     pub(crate) fn in_gets(&self) -> u64 {
         self.total() + get(&self.scans) * (GETS_PER_SCAN - 1)
     }
 
-    /// Reads since the last compaction of a level.
+    /// Reads since the last compaction of a level, in gets.
     pub(crate) fn of_level(&self, level: usize) -> u64 {
         let since = self.at_compaction.get(level).map_or(0, get);
-        self.total().saturating_sub(since)
+        self.in_gets().saturating_sub(since)
     }
 
-    /// Reads since the last compaction of the level that waits longest.
+    /// Reads since the last compaction of the level that waits longest, in gets.
     pub(crate) fn of_bucket(&self) -> u64 {
         let reads = (0..INITIAL_LEVELS).map(|level| self.of_level(level));
         reads.max().unwrap_or(0)
@@ -101,7 +101,7 @@ impl Reads {
     pub(crate) fn compacted(&self, level: usize) {
         if let Some(since) = self.at_compaction.get(level) {
             // ORDER: Relaxed, see the type.
-            since.store(self.total(), Ordering::Relaxed);
+            since.store(self.in_gets(), Ordering::Relaxed);
         }
     }
 }
@@ -175,7 +175,9 @@ mod tests {
         assert_eq!((reads.of_bucket(), reads.total()), (15, 15));
         reads.count_scan(true);
         assert_eq!((reads.total(), reads.in_gets()), (16, 23));
-        let part = Reads::of_part(&reads, 5);
-        assert_eq!([0, 1, 2].map(|level| part.of_level(level)), [3, 1, 3]);
+        assert_eq!([0, 1, 2].map(|level| reads.of_level(level)), [23, 13, 23]);
+        (0..2).for_each(|_| reads.count_scan(true));
+        let part = Reads::of_part(&reads, 3);
+        assert_eq!([0, 1, 2].map(|level| part.of_level(level)), [13, 10, 13]);
     }
 }
