@@ -176,6 +176,11 @@ impl Throttle {
         }
     }
 
+    /// Whether writers are delayed or stopped.
+    pub(crate) fn holds_up_writers(&self) -> bool {
+        self.pressure() > 0.0
+    }
+
     /// The fullest level 0 has this many runs.
     pub(crate) fn set_runs(&self, runs: usize) {
         // ORDER: Relaxed, as above.
