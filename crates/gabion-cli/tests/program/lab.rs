@@ -163,12 +163,13 @@ fn a_restart_finds_what_the_killed_process_wrote() {
     let place = Place::new();
     let json = place.path("r.json");
     let json = json.to_str().unwrap();
-    for more in [
-        &["--target", "wip", "--hold-flushes"][..],
-        &["--target", "wip,wip", "--turns"],
+    for (num, more) in [
+        // The log has several segments, which a store that rests would give up.
+        ("1200000", &["--target", "wip", "--hold-flushes"][..]),
+        ("20000", &["--target", "wip,wip", "--turns"]),
     ] {
         let phases = "fillrandom,restart,readrandom,restart";
-        let work = ["--workload", phases, "--num", "20000", "--json", json];
+        let work = ["--workload", phases, "--num", num, "--json", json];
         let arguments = [&work[..], more].concat();
         let outcome = run(&place, &arguments);
         assert_eq!(outcome.status, Some(0), "{outcome:?}");
