@@ -15,7 +15,8 @@
 //! manifest of the same content, step 4 is one group of edits, steps 5 and 6 can be repeated.
 //!
 //! The memory of the replayed MemTables is what they had before: flushed records are not inserted
-//! again. Replay reads at least a gigabyte in two seconds.
+//! again. Replay inserts one record at a time, and step 4 writes anew what no mark proves durable:
+//! opening takes about a second per million small records that are in no table yet.
 //!
 //! # Close
 //! Stop the threads, wait for the writer that leads, sync and cut the log, record its length, mark
