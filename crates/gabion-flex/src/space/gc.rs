@@ -77,21 +77,7 @@ impl Session<'_> {
             return Ok(None);
         }
         let before = self.writer.totals.moved_bytes;
-        let geometry = self.space.sums.geometry;
-        let mut extents = Vec::new();
-        if self.has_room_for_all() {
-            // What is fetched for one collection is there for the next.
-            self.admit([0..=u64::MAX])?;
-        }
-        let shared = self.space.shared.share();
-        let nodes = &self.space.nodes;
-        nodes.for_each(&shared.tree, 0, u64::MAX, |extent| {
-            if !extent.is_hole() && victims.contains(&geometry.split(extent.address).0) {
-                extents.push(extent);
-            }
-            true
-        })?;
-        drop(shared);
+        let extents = self.extents_in(victims)?;
         let segments = &mut self.writer.segments;
         let uses: Vec<(u32, u32)> = victims
             .iter()
@@ -107,6 +93,43 @@ impl Session<'_> {
         }
         self.writer.totals.collections += 1;
         Ok(Some(self.writer.totals.moved_bytes - before))
+    }
+
+    /// The extents that refer to some segments and can be moved. What a damaged leaf of the tree
+    /// refers to is not known; nor can an extent beside it be moved, since where it is put may
+    /// become one with its neighbour.
+    fn extents_in(&mut self, victims: &BTreeSet<u32>) -> Result<Vec<Extent>> {
+        if self.has_room_for_all() {
+            // What is fetched for one collection is there for the next.
+            match self.admit([0..=u64::MAX]) {
+                Err(Error::Corruption { .. }) => {}
+                admitted => admitted?,
+            }
+        }
+        let geometry = self.space.sums.geometry;
+        let (mut extents, mut damaged) = (Vec::new(), Vec::new());
+        let shared = self.space.shared.share();
+        let each = |extent: Extent| {
+            if !extent.is_hole() && victims.contains(&geometry.split(extent.address).0) {
+                extents.push(extent);
+            }
+            true
+        };
+        let nodes = &self.space.nodes;
+        nodes.for_each_but(&shared.tree, 0, u64::MAX, each, |leaf, error| match error {
+            Error::Corruption { .. } => {
+                damaged.push((leaf.offset, leaf.offset + leaf.len));
+                Ok(())
+            }
+            error => Err(error),
+        })?;
+        let is_beside = |extent: &Extent| {
+            damaged
+                .iter()
+                .any(|own| own.1 == extent.offset || own.0 == extent.end())
+        };
+        extents.retain(|extent| !is_beside(extent));
+        Ok(extents)
     }
 
     /// The full segments with the fewest live bytes, up to `live_max`: at most so many, and as many

@@ -159,7 +159,20 @@ impl NodeFile {
         tree: &FlexTree,
         offset: u64,
         len: u64,
+        each: impl FnMut(Extent) -> bool,
+    ) -> Result<()> {
+        self.for_each_but(tree, offset, len, each, |_, error| Err(error))
+    }
+
+    /// As [`NodeFile::for_each`], but for the extents of leaves that cannot be read and for which
+    /// `unreadable` returns no error.
+    pub(super) fn for_each_but(
+        &self,
+        tree: &FlexTree,
+        offset: u64,
+        len: u64,
         mut each: impl FnMut(Extent) -> bool,
+        mut unreadable: impl FnMut(&Absent, Error) -> Result<()>,
     ) -> Result<()> {
         let end = offset.saturating_add(len).min(tree.len());
         let mut from = offset;
@@ -173,9 +186,16 @@ impl NodeFile {
             };
             from = end;
             for absent in tree.absent_in(at, at, 1, |_| false) {
-                let mut leaves = Leaves::default();
-                leaves.insert(absent.place, self.leaf(&absent)?);
                 from = absent.offset + absent.len;
+                let leaf = match self.leaf(&absent) {
+                    Ok(leaf) => leaf,
+                    Err(error) => {
+                        unreadable(&absent, error)?;
+                        continue;
+                    }
+                };
+                let mut leaves = Leaves::default();
+                leaves.insert(absent.place, leaf);
                 let part = from.min(end) - at;
                 if !tree.range_with(at, part, Some(&leaves)).all(&mut each) {
                     return Ok(());

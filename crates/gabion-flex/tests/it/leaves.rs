@@ -1,6 +1,6 @@
 //! Spaces whose index does not fit: leaves of the tree come from the medium and go again.
 
-use gabion_flex::{Error, Fetched, FlexSpace, Options, Result};
+use gabion_flex::{Error, Fetched, FlexSpace, Options, Result, Round};
 use gabion_media::{Disk, Fault, FaultKind, SimDisk};
 
 use crate::support::{
@@ -423,4 +423,75 @@ fn a_collection_keeps_the_leaves_that_it_reads_where_there_is_room() {
     assert!(stats.moved_bytes > 0, "{stats:?}");
     assert_eq!(stats.tree_nodes_absent, 0, "{stats:?}");
     assert!(stats.tree_leaves_fetched <= absent, "{stats:?}");
+}
+
+/// One damaged leaf of the tree ended every collection, and so did an extent beside it.
+#[test]
+fn a_collection_leaves_out_what_a_damaged_leaf_refers_to() {
+    let sim = SimDisk::new();
+    let space = open(&sim, None);
+    let mut random = Random::new(base_seed());
+    // One before the other: each is an extent of its own, and few leaves refer to a segment.
+    for number in 0..4_000 {
+        let data = bytes_of(number, 20 + random.index(60));
+        space.insert_range(0, &data).unwrap();
+    }
+    space.checkpoint().unwrap();
+    drop(space);
+    let tree = sim.raw("TREE").unwrap();
+    let mut damaged = 0;
+    for (slot, index_bytes) in (0..60)
+        .step_by(7)
+        .zip([None, Some(8 << 10)].into_iter().cycle())
+    {
+        let _context = Context(|| format!("slot {slot}, index of {index_bytes:?}"));
+        let image = copy(&sim);
+        let mut bytes = tree.clone();
+        bytes[8192 + slot * 1024 + 100] ^= 1;
+        image.set_raw("TREE", bytes);
+        let Ok(space) = FlexSpace::open_on(Disk::simulated(&image), options(index_bytes)) else {
+            continue;
+        };
+        if read_all(&space).is_ok() {
+            continue;
+        }
+        damaged += 1;
+        // Garbage everywhere but beside the leaf.
+        let mut at = 0;
+        while at + 100 < space.len() {
+            let _ = space.collapse_range(at, 100);
+            at += 100;
+        }
+        let bytes_at = |at: u64| {
+            let mut byte = [0];
+            space.read_at(at, &mut byte).map(|_| byte[0]).ok()
+        };
+        let before: Vec<_> = (0..space.len()).step_by(7).map(bytes_at).collect();
+        assert!(before.contains(&None));
+        let in_use = || space.stats().segments - space.stats().segments_free;
+        let used = in_use();
+        let round = Round {
+            segments: 4,
+            garbage_parts: 1,
+        };
+        let collect = |space: &FlexSpace| space.collect_some(round).unwrap().is_some();
+        let rounds = (0..1_000).take_while(|_| collect(&space)).count();
+        assert!((1..1_000).contains(&rounds), "{rounds} rounds");
+        assert!(in_use() < used * 3 / 4, "{} of {used} segments", in_use());
+        let after: Vec<_> = (0..space.len()).step_by(7).map(bytes_at).collect();
+        assert!(before == after, "what could be read is the same");
+        space.checkpoint().unwrap();
+        drop(space);
+        let report = gabion_flex::check_disk(&Disk::simulated(&image)).unwrap();
+        assert!(!report.problems.is_empty());
+        let space = open(&image, index_bytes);
+        while collect(&space) {}
+        let bytes_at = |at: u64| {
+            let mut byte = [0];
+            space.read_at(at, &mut byte).map(|_| byte[0]).ok()
+        };
+        let again: Vec<_> = (0..space.len()).step_by(7).map(bytes_at).collect();
+        assert!(before == again, "and is so after an opening");
+    }
+    assert!(damaged > 2, "{damaged}");
 }
