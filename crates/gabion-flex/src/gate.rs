@@ -121,6 +121,15 @@ impl<T> Gate<T> {
         }
     }
 
+    /// As [`Gate::alone`], if nobody has it.
+    pub(crate) fn try_alone(&self) -> Option<Alone<'_, T>> {
+        let measured = self.waits.as_deref().map(|waits| (Instant::now(), waits));
+        Some(Alone {
+            guard: Some(self.lock.try_write()?),
+            measured,
+        })
+    }
+
     /// For how long readers could be kept out so far.
     pub fn waits(&self) -> ReaderWaits {
         self.waits.as_deref().map(Waits::get).unwrap_or_default()

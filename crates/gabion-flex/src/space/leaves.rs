@@ -17,9 +17,10 @@
 //!   otherwise it uses each leaf that it fetches once, and the tree keeps the leaves that it has.
 //!
 //! # Who changes what is in memory
-//! The holder of the writer's lock. A read that fetched leaves puts them into the tree if nobody
-//! holds that lock; otherwise it goes without. So who has the lock can rely on a leaf to stay until
-//! it takes it out itself.
+//! Leaves go by the holder of the writer's lock only, who can rely on one to stay until it takes it
+//! out itself. A read that fetched leaves puts them into the tree: with that lock if nobody holds
+//! it, and lets others go; or else without, if nobody is at the tree just then, as many as the hand
+//! lets go of in one step. So a writer that never rests keeps no reader's leaves out.
 //!
 //! # How well the budget is kept
 //! Dirty leaves stay until they are saved. When they are more than three quarters of the budget,
@@ -346,21 +347,31 @@ impl Inner {
         }
     }
 
-    /// Puts leaves that a read has fetched into the tree, if no writer is at work.
+    /// Puts leaves that a read has fetched into the tree, if that can be done at once.
     pub(super) fn offer(&self, fetched: &mut Fetched) {
         let mut offered = 0;
         for part in fetched.new.chunks(ADMITTED_MAX) {
-            let Some(_writer) = self.writer.try_lock() else {
+            let writer = self.writer.try_lock();
+            // A writer at work may hold it with others for as long as it reads or saves.
+            let shared = match &writer {
+                Some(_) => Some(self.shared.alone()),
+                None => self.shared.try_alone(),
+            };
+            let Some(mut shared) = shared else {
                 break;
             };
-            let mut shared = self.shared.alone();
+            let most = self.leaves_max(&shared.tree);
+            if writer.is_none() && shared.tree.present_count() >= most.saturating_add(REACH) {
+                break;
+            }
             for absent in part {
                 if let Some(leaf) = fetched.leaves.get(absent.place) {
                     shared.tree.admit(absent, leaf);
                 }
             }
-            let most = self.leaves_max(&shared.tree);
-            shared.tree.evict(most, REACH);
+            if writer.is_some() {
+                shared.tree.evict(most, REACH);
+            }
             offered += part.len();
         }
         fetched.new.drain(..offered);

@@ -147,7 +147,8 @@ pub(crate) struct Inner {
     pub(crate) sums: Sums,
     pub(crate) data: ReadFile,
     pub(crate) nodes: NodeFile,
-    /// Held alone only by the holder of `writer`.
+    /// Held alone by the holder of `writer`, and by reads that put leaves of the tree in, which
+    /// changes nothing else.
     pub(crate) shared: Gate<Shared>,
     pub(crate) writer: Mutex<Writer>,
     /// The budget of the index in bytes.

@@ -425,6 +425,36 @@ fn a_collection_keeps_the_leaves_that_it_reads_where_there_is_room() {
     assert!(stats.tree_leaves_fetched <= absent, "{stats:?}");
 }
 
+/// A writer that is always at work kept the leaves that readers fetched out: each read of the same
+/// place fetched them again.
+#[test]
+fn what_a_read_fetches_stays_though_a_writer_never_rests() {
+    let (sim, twin) = filled(base_seed());
+    for index_bytes in [None, Some(16 << 10)] {
+        let space = open(&sim, index_bytes);
+        let mut byte = [0];
+        // The edits are asked for while the writer is at work.
+        let edits = || {
+            for at in (0..20).map(|round| 1_000 + round % 2 * 3_000) {
+                assert_eq!(space.read_at(at, &mut byte).unwrap(), 1);
+                assert_eq!(byte[0], twin[usize::try_from(at).unwrap()]);
+            }
+            Vec::new()
+        };
+        space.apply_under(edits, || ()).unwrap();
+        let fetched = space.stats().tree_leaves_fetched;
+        assert_eq!(fetched, 2);
+        // Nor do they take more than the budget and what the hand then lets go of at once.
+        let edits = || {
+            assert_eq!(read_all(&space).unwrap(), twin);
+            Vec::new()
+        };
+        space.apply_under(edits, || ()).unwrap();
+        let most = index_bytes.unwrap_or(u64::MAX >> 1) + (512 << 10);
+        assert!(space.index_bytes() <= most);
+    }
+}
+
 /// One damaged leaf of the tree ended every collection, and so did an extent beside it.
 #[test]
 fn a_collection_leaves_out_what_a_damaged_leaf_refers_to() {
