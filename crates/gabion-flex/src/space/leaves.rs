@@ -51,7 +51,7 @@ use super::writer::Session;
 use crate::tree::{
     Absent, Leaf, Leaves, LoadError, NODE_BYTES, NodeBytes, NodePlace, Outline, Wanted,
 };
-use crate::{Error, Extent, FlexTree, Pieces, Result};
+use crate::{Error, Extent, FlexTree, Result};
 
 /// Leaves that are fetched in one go at first: a read that has more to fetch looks again after
 /// these, and each time fetches as many as it has.
@@ -66,8 +66,12 @@ const REACH: usize = 512;
 /// Dirty leaves that are worth a checkpoint at least, whatever the budget: 8 KiB.
 const DIRTY_MIN: usize = 8;
 
-/// How often a look at the tree lets go of the lock to fetch leaves, before it holds it meanwhile.
+/// How often a walk over extents lets go of the lock to fetch leaves, before it holds it meanwhile.
 const TRIES_MAX: usize = 8;
+
+/// Leaves that a look at a long range holds at most, but for the last that it fetched: 4 MiB. With
+/// more it goes from leaf to leaf.
+const HELD_MAX: usize = 4096;
 
 /// The budget that is none.
 pub(super) const UNLIMITED: u64 = u64::MAX;
@@ -289,53 +293,56 @@ impl Inner {
         }
     }
 
-    /// Looks at the tree until all leaves are there that it takes. `look` returns the range for
-    /// which leaves may be missing, if one is.
-    pub(super) fn look<T>(
+    /// Calls `each` with the extents of a range as they are at one moment, in order and cut to the
+    /// range, as long as it returns true: from the first one on and with another result each time
+    /// that leaves are missing. `to` says up to where they are wanted if one is missing.
+    ///
+    /// Where the range has more leaves than are [held](HELD_MAX), changes wait meanwhile.
+    pub(super) fn walk<T: Default>(
         &self,
-        mut look: impl FnMut(&Shared, &Leaves) -> Result<T, RangeInclusive<u64>>,
+        (offset, len): (u64, u64),
+        to: impl Fn(u64) -> u64,
+        mut each: impl FnMut(&mut T, Extent) -> bool,
     ) -> Result<T> {
+        let mut look = |shared: &Shared, fetched: &Fetched| {
+            let mut found = T::default();
+            let mut pieces = shared.tree.range_with(offset, len, Some(fetched.leaves()));
+            let _ = pieces.by_ref().all(|extent| each(&mut found, extent));
+            pieces.missing_from().map_or(Ok(found), Err)
+        };
         let mut fetched = Fetched::default();
         for _ in 0..TRIES_MAX {
             let shared = self.shared.share();
-            match look(&shared, fetched.leaves()) {
+            let missing = match look(&shared, &fetched) {
                 Ok(found) => return Ok(found),
-                Err(range) => {
-                    let missing = fetched.missing(&shared, range);
-                    drop(shared);
-                    fetched.fetch(&self.nodes, &missing)?;
-                    self.offer(&mut fetched);
-                }
+                Err(at) => fetched.missing(&shared, at..=to(at)),
+            };
+            drop(shared);
+            if fetched.leaves.len() > HELD_MAX {
+                break;
             }
+            fetched.fetch(&self.nodes, &missing)?;
+            self.offer(&mut fetched);
         }
-        // With the lock held, what was fetched cannot be in vain.
+        // With the lock held, what is fetched cannot be in vain.
         let shared = self.shared.share();
-        loop {
-            match look(&shared, fetched.leaves()) {
+        while fetched.leaves.len() <= HELD_MAX {
+            match look(&shared, &fetched) {
                 Ok(found) => return Ok(found),
-                Err(range) => {
-                    let missing = fetched.missing(&shared, range);
+                Err(at) => {
+                    let missing = fetched.missing(&shared, at..=to(at));
                     fetched.fetch(&self.nodes, &missing)?;
                 }
             }
         }
-    }
-
-    /// Looks at the extents of a range.
-    pub(super) fn look_in<T>(
-        &self,
-        offset: u64,
-        len: u64,
-        mut look: impl FnMut(&mut Pieces<'_>) -> T,
-    ) -> Result<T> {
-        self.look(|shared, leaves| {
-            let mut pieces = shared.tree.range_with(offset, len, Some(leaves));
-            let found = look(&mut pieces);
-            match pieces.missing_from() {
-                Some(from) => Err(from..=offset.saturating_add(len)),
-                None => Ok(found),
-            }
-        })
+        drop(shared);
+        drop(fetched);
+        let _writer = self.writer.lock();
+        let mut found = T::default();
+        let shared = self.shared.share();
+        let each = |extent| each(&mut found, extent);
+        self.nodes.for_each(&shared.tree, offset, len, each)?;
+        Ok(found)
     }
 
     /// Brings the leaves of a range into memory, if no writer is at work.
@@ -343,7 +350,7 @@ impl Inner {
         let has_all = self.shared.share().tree.absent_count() == 0;
         match has_all {
             true => Ok(()),
-            false => self.look_in(offset, len, |pieces| pieces.for_each(drop)),
+            false => self.walk((offset, len), |_| offset.saturating_add(len), |(), _| true),
         }
     }
 

@@ -223,13 +223,28 @@ impl FlexSpace {
             },
             ..extent
         };
-        self.0
-            .look_in(offset, len, |pieces| pieces.map(plain).collect())
+        let end = offset.saturating_add(len);
+        self.0.walk(
+            (offset, len),
+            |_| end,
+            |extents: &mut Vec<_>, extent| {
+                extents.push(plain(extent));
+                true
+            },
+        )
     }
 
     /// Extents of a range, the first and the last one cut to it. Linear in their number.
     pub fn extent_count(&self, offset: u64, len: u64) -> Result<usize> {
-        self.0.look_in(offset, len, |pieces| pieces.count())
+        let end = offset.saturating_add(len);
+        self.0.walk(
+            (offset, len),
+            |_| end,
+            |count, _| {
+                *count += 1;
+                true
+            },
+        )
     }
 
     /// Brings what the index has of a range into memory, so that who then reads or changes it need
@@ -246,14 +261,11 @@ impl FlexSpace {
         let is_marked = |extent: &Extent| {
             extent.offset >= offset && !extent.is_hole() && extent.address & MARK != 0
         };
-        self.0.look(|shared, leaves| {
-            let mut extents = shared.tree.range_with(from, u64::MAX, Some(leaves));
-            let mark = extents.find(is_marked).map(|extent| extent.offset);
-            match extents.missing_from() {
-                // Twice as far each time, however far the mark is.
-                Some(at) => Err(at..=at + (at - from)),
-                None => Ok(mark),
-            }
+        // Twice as far each time, however far the mark is.
+        let to = |at| at + (at - from);
+        self.0.walk((from, u64::MAX), to, |mark, extent| {
+            *mark = is_marked(&extent).then_some(extent.offset);
+            mark.is_none()
         })
     }
 

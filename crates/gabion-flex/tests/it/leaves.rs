@@ -1,6 +1,6 @@
 //! Spaces whose index does not fit: leaves of the tree come from the medium and go again.
 
-use gabion_flex::{Error, Fetched, FlexSpace, Options, Result, Round};
+use gabion_flex::{Edit, Error, Fetched, FlexSpace, Options, Result, Round};
 use gabion_media::{Disk, Fault, FaultKind, SimDisk};
 
 use crate::support::{
@@ -524,4 +524,41 @@ fn a_collection_leaves_out_what_a_damaged_leaf_refers_to() {
         assert!(before == again, "and is so after an opening");
     }
     assert!(damaged > 2, "{damaged}");
+}
+
+/// A look at a long range held all leaves that it had fetched until its end.
+#[test]
+fn looks_at_long_ranges_hold_few_leaves() {
+    let sim = SimDisk::new();
+    let space = open(&sim, None);
+    // One before the other, so each is an extent of its own.
+    let (groups, group) = (1_100, 250_u64);
+    for number in 0..groups {
+        let edits: Vec<_> = (0..group)
+            .map(|_| Edit::Insert {
+                offset: 0,
+                data: &[7],
+            })
+            .collect();
+        space.apply(&edits).unwrap();
+        if number % 50 == 0 {
+            space.sync().unwrap();
+        }
+    }
+    space.checkpoint().unwrap();
+    drop(space);
+    let space = open(&sim, Some(64 << 10));
+    let nodes = space.stats().tree_nodes;
+    assert!(nodes > 4_400, "{nodes}");
+    let all = usize::try_from(groups * group).unwrap();
+    assert_eq!(space.extent_count(0, u64::MAX).unwrap(), all);
+    // It let go of what it had fetched, and went through all once more, from leaf to leaf.
+    let fetched = space.stats().tree_leaves_fetched;
+    assert!(
+        (nodes + 4_096..3 * nodes).contains(&fetched),
+        "{fetched} of {nodes}"
+    );
+    assert_eq!(space.extents(0, u64::MAX).unwrap().len(), all);
+    assert_eq!(space.next_mark(0).unwrap(), None);
+    assert_eq!(space.extent_count(10, 20).unwrap(), 20);
 }
