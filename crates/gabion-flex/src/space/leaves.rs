@@ -403,7 +403,7 @@ impl Inner {
         for _ in 0..=2 * nodes / REACH {
             let mut shared = self.shared.alone();
             let most = self.leaves_max(&shared.tree);
-            if shared.tree.present_count() <= most {
+            if !shared.tree.is_beyond(most) {
                 return;
             }
             shared.tree.evict(most, REACH);
@@ -460,12 +460,12 @@ impl Session<'_> {
         }
         let shared = self.space.shared.share();
         let most = self.space.leaves_max(&shared.tree);
-        let (dirty, present) = (shared.tree.dirty_count(), shared.tree.present_count());
+        let (dirty, is_beyond) = (shared.tree.dirty_count(), shared.tree.is_beyond(most));
         drop(shared);
         if dirty > DIRTY_MIN.max(most - most / 4) {
             self.save()?;
         }
-        if present > most {
+        if is_beyond {
             self.space.shared.alone().tree.evict(most, REACH);
         }
         Ok(())

@@ -149,10 +149,17 @@ impl FlexTree {
         true
     }
 
+    /// Whether there is something to do for [`FlexTree::evict`].
+    pub(crate) fn is_beyond(&self, leaves_max: usize) -> bool {
+        self.height > 0 && (self.leaves.len() > leaves_max || self.leaves.has_spare_chunk())
+    }
+
     /// Lets clean leaves go that were not read lately, until `leaves_max` are left or the hand has
     /// passed `reach` leaves that are in memory; a parent with none behind the hand counts as one.
+    /// Where far fewer leaves are left than there were, those that the hand passes are moved
+    /// together, until the rest of their memory can be given back.
     pub(crate) fn evict(&mut self, leaves_max: usize, mut reach: usize) {
-        while self.leaves.len() > leaves_max && reach > 0 && self.height > 0 {
+        while self.is_beyond(leaves_max) && reach > 0 {
             if self.hand >= self.len {
                 self.hand = 0;
             }
@@ -171,12 +178,16 @@ impl FlexTree {
             };
             let child = parent.children[at];
             let saved = self.leaves[child].saved;
-            if !parent.used.take(at) && !saved.dirty && !is_absent(saved.slot) {
+            let is_clean = !saved.dirty && !is_absent(saved.slot);
+            if self.leaves.len() > leaves_max && !parent.used.take(at) && is_clean {
                 let (slot, crc) = (saved.slot, saved.crc);
                 parent.put_away(at, NodePlace { slot, crc });
                 self.leaves.remove(child);
                 self.absent += 1;
+            } else if let Some(id) = self.leaves.move_down(child) {
+                parent.children[at] = id;
             }
+            self.leaves.shrink();
         }
     }
 

@@ -3,7 +3,9 @@
 //! Each chunk has room for twice as many nodes as the one before, so a small tree takes little
 //! memory, and a large one lies in few pieces, for which the system is asked for large pages: a
 //! search at random places then waits less for addresses to be translated. What no node was made in
-//! takes no memory.
+//! takes no memory. A freed number is given out again before others, the lowest chunks first; so
+//! when there are far fewer nodes than there were, those of the last chunk, which is half of the
+//! memory, can be moved to others, and it is given back.
 
 use std::ops::{Index, IndexMut};
 
@@ -17,9 +19,11 @@ const FIRST_NODES: usize = 1 << FIRST_BITS;
 #[derive(Clone, Debug)]
 pub(super) struct Arena<T> {
     chunks: Vec<Vec<T>>,
+    /// Freed numbers, by chunk, and how many these are.
+    free: Vec<Vec<u32>>,
+    freed: usize,
     /// Numbers given out so far, freed ones included.
     used: usize,
-    free: Vec<u32>,
     empty: T,
 }
 
@@ -36,15 +40,19 @@ impl<T: Clone> Arena<T> {
     pub(super) fn new(empty: T) -> Arena<T> {
         Arena {
             chunks: Vec::new(),
-            used: 0,
             free: Vec::new(),
+            freed: 0,
+            used: 0,
             empty,
         }
     }
 
     /// Makes an empty node.
     pub(super) fn add(&mut self) -> u32 {
-        if let Some(id) = self.free.pop() {
+        if self.freed > 0
+            && let Some(id) = self.free.iter_mut().find_map(Vec::pop)
+        {
+            self.freed -= 1;
             self[id] = self.empty.clone();
             return id;
         }
@@ -54,6 +62,7 @@ impl<T: Clone> Arena<T> {
             let mut nodes = Vec::with_capacity(FIRST_NODES << chunk);
             gabion_media::prefer_large_pages(nodes.spare_capacity_mut());
             self.chunks.push(nodes);
+            self.free.push(Vec::new());
         }
         self.chunks[chunk].push(self.empty.clone());
         self.used += 1;
@@ -62,12 +71,49 @@ impl<T: Clone> Arena<T> {
 
     /// Gives a node back.
     pub(super) fn remove(&mut self, id: u32) {
-        self.free.push(id);
+        self.free[place_of(id).0].push(id);
+        self.freed += 1;
+    }
+
+    /// The last chunk, if the others have room for the nodes of all and a quarter of them is left,
+    /// so that it is not needed again soon.
+    fn spare_chunk(&self) -> Option<usize> {
+        let last = self.chunks.len().checked_sub(1).filter(|last| *last > 0)?;
+        let others = (FIRST_NODES << last) - FIRST_NODES;
+        (self.len() <= others / 4 * 3).then_some(last)
+    }
+
+    /// Whether memory can be given back, when some nodes were [moved down](Arena::move_down).
+    pub(super) fn has_spare_chunk(&self) -> bool {
+        self.spare_chunk().is_some()
+    }
+
+    /// Moves a node out of a chunk that can be given back, and returns its new number.
+    pub(super) fn move_down(&mut self, id: u32) -> Option<u32> {
+        let last = self.spare_chunk().filter(|last| *last == place_of(id).0)?;
+        let to = self.free[..last].iter_mut().find_map(Vec::pop)?;
+        self.freed -= 1;
+        let empty = self.empty.clone();
+        self[to] = std::mem::replace(&mut self[id], empty);
+        self.remove(id);
+        Some(to)
+    }
+
+    /// Gives chunks back that have no node and are not needed soon.
+    pub(super) fn shrink(&mut self) {
+        while let Some(last) = self.spare_chunk()
+            && self.free[last].len() == self.chunks[last].len()
+        {
+            self.chunks.pop();
+            let gone = self.free.pop().map_or(0, |free| free.len());
+            self.freed -= gone;
+            self.used -= gone;
+        }
     }
 
     /// Nodes in use.
     pub(super) fn len(&self) -> usize {
-        self.used - self.free.len()
+        self.used - self.freed
     }
 
     /// Memory of the nodes in bytes, unused ones included.
@@ -115,5 +161,46 @@ mod tests {
         arena.remove(77);
         assert_eq!((arena.len(), arena.add(), arena[77]), (4_999, 77, 0));
         assert_eq!(arena.memory_bytes(), 40_000);
+    }
+
+    #[test]
+    fn memory_of_few_nodes_is_given_back() {
+        let mut arena = Arena::new(0_u64);
+        let mut ids: Vec<u32> = (0..5_000_u64)
+            .map(|number| {
+                let id = arena.add();
+                arena[id] = number;
+                id
+            })
+            .collect();
+        // Every tenth one stays.
+        for (number, id) in ids.iter().enumerate() {
+            if number % 10 != 0 {
+                arena.remove(*id);
+            }
+        }
+        arena.shrink();
+        assert_eq!((arena.len(), arena.memory_bytes()), (500, 40_000));
+        let mut kept: Vec<u32> = ids.drain(..).step_by(10).collect();
+        while arena.has_spare_chunk() {
+            for id in &mut kept {
+                if let Some(lower) = arena.move_down(*id) {
+                    assert!(lower < *id);
+                    *id = lower;
+                }
+            }
+            arena.shrink();
+        }
+        for (number, id) in (0..).zip(&kept) {
+            assert_eq!(arena[*id], number * 10);
+        }
+        // Room for 16 + 32 + 64 + 128 + 256 + 512, of which less than three quarters were others'.
+        assert_eq!((arena.len(), arena.memory_bytes()), (500, 1_008 * 8));
+        let added: Vec<u32> = (0..600).map(|_| arena.add()).collect();
+        let all: std::collections::BTreeSet<_> = added.iter().chain(&kept).collect();
+        assert_eq!((all.len(), arena.len()), (1_100, 1_100));
+        all.into_iter().for_each(|id| arena.remove(*id));
+        arena.shrink();
+        assert_eq!(arena.memory_bytes(), FIRST_NODES * 8);
     }
 }
