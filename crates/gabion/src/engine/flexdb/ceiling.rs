@@ -5,39 +5,56 @@ use std::sync::Arc;
 
 use super::partition::TREES_ONE_IN;
 use super::{Flex, Keyspace};
+use crate::Result;
 use crate::stats::MemoryStats;
+
+/// Trees are short of memory when less than one in so many of their part is left.
+const SHORT_ONE_IN: u64 = 8;
 
 impl Flex {
     /// Counts what the spaces and their indexes take by now, and lets MemTables and the cache use
-    /// what is left.
-    pub(super) fn fit_memory(&self) {
-        self.fit_trees();
+    /// what is left. The caller holds the merge lock, or nobody else has the store yet.
+    pub(super) fn fit_memory(&self) -> Result<()> {
+        self.fit_trees()?;
         for keyspace in self.keyspaces.load().iter() {
             keyspace.partition.count_memory();
         }
         self.memory.pool().set_limit(self.memory.memtable_budget());
         self.cache.shrink();
+        Ok(())
     }
 
     /// Gives each space's tree a budget: what it has and all that is left of the trees' part of the
-    /// ceiling; or, when they have more than that part, each one less in proportion.
-    fn fit_trees(&self) {
+    /// ceiling; or, when they have more than that part, each one less in proportion. Where little
+    /// is left, one that was not used since the last time gives up a half of what it has.
+    fn fit_trees(&self) -> Result<()> {
         let keyspaces = self.keyspaces.load();
         let most = self.options.memory_ceiling() / TREES_ONE_IN;
         let bytes = |keyspace: &Arc<Keyspace>| keyspace.partition.space().index_bytes();
         let bytes: Vec<u64> = keyspaces.iter().map(bytes).collect();
         let sum: u64 = bytes.iter().sum();
+        let left = most.saturating_sub(sum);
         // One that has little must be able to grow.
         let least = most / 4 / (keyspaces.len() as u64).max(1);
         for (keyspace, bytes) in keyspaces.iter().zip(bytes) {
-            let share = match most.checked_sub(sum) {
-                Some(left) => bytes + left,
-                None => u64::try_from(u128::from(most) * u128::from(bytes) / u128::from(sum))
-                    .unwrap_or(most),
+            let partition = &keyspace.partition;
+            let is_idle = !partition.take_use() && left < most / SHORT_ONE_IN;
+            let share = if is_idle && bytes > least {
+                // What changed can go when it is saved; without space for that it stays.
+                match partition.checkpoint() {
+                    Err(error) if error.is_no_space() => {}
+                    saved => saved?,
+                }
+                bytes / 2
+            } else if sum <= most {
+                bytes + left
+            } else {
+                u64::try_from(u128::from(most) * u128::from(bytes) / u128::from(sum))
+                    .unwrap_or(most)
             };
-            let space = keyspace.partition.space();
-            space.set_index_bytes(Some(share.max(least)));
+            partition.space().set_index_bytes(Some(share.max(least)));
         }
+        Ok(())
     }
 
     /// Who has how much of the memory. Images of the past stand with the MemTables.
@@ -211,6 +228,43 @@ mod tests {
         assert!(fetched > 2 * ceiling / TREES_ONE_IN, "{fetched}");
         // What the last read of each fetched.
         assert!(sum <= ceiling / TREES_ONE_IN + 32 * KIB, "{sum}");
+        engine.close().unwrap();
+    }
+
+    /// A keyspace that nobody used any more kept what its tree had in memory, and another one that
+    /// needed it got none of it.
+    #[test]
+    fn the_tree_of_an_idle_keyspace_gives_its_memory_to_others() {
+        let ceiling = 512 * KIB;
+        let (engine, idle) = open(options().memory_bytes_max(ceiling));
+        for number in 0..40_000 {
+            put(&engine, &idle, number, &[7; 20]);
+        }
+        engine.flush().unwrap();
+        let most = ceiling / TREES_ONE_IN;
+        let trees = |keyspace: &Arc<Keyspace>| {
+            let stats = keyspace.partition.space().stats();
+            let bytes = keyspace.partition.space().index_bytes();
+            (bytes, stats.tree_memory_bytes, stats.tree_memory_bytes_max)
+        };
+        let before = trees(&idle);
+        assert!(before.0 > most * 3 / 4, "{before:?} of {most}");
+        let busy = engine.create_keyspace("busy").unwrap();
+        for number in 0..40_000 {
+            put(&engine, &busy, number, &[8; 20]);
+        }
+        engine.flush().unwrap();
+        let after = [trees(&idle), trees(&busy)];
+        println!("of {most} bytes {before:?} before, {after:?} after");
+        // The least that each may have, and what lies above leaves.
+        assert!(after[0].0 <= most / 8 + 8 * KIB, "{after:?}");
+        assert!(after[1].0 > most / 2, "{after:?}");
+        // Memory goes in chunks, the last of which is half of all.
+        assert!(after[0].1 <= 3 * after[0].0, "{after:?}");
+        for number in (0..40_000).step_by(7) {
+            let found = engine.get(&idle, &key(number), None).unwrap();
+            assert_eq!(found.as_deref(), Some(&[7; 20][..]));
+        }
         engine.close().unwrap();
     }
 

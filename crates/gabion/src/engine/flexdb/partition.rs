@@ -69,6 +69,8 @@ pub(super) struct Partition {
     unsaved: AtomicBool,
     /// Whether garbage was collected since then.
     collected: AtomicBool,
+    /// Whether the space was read or changed since somebody asked.
+    used: AtomicBool,
     /// Whether others may change the files.
     closed: AtomicBool,
     /// For messages.
@@ -183,6 +185,7 @@ impl Partition {
             dirty: AtomicBool::new(false),
             unsaved: AtomicBool::new(false),
             collected: AtomicBool::new(false),
+            used: AtomicBool::new(false),
             closed: AtomicBool::new(false),
             path,
         };
@@ -239,6 +242,12 @@ impl Partition {
             self.collected.store(true, Ordering::Relaxed);
         }
         Ok(moved)
+    }
+
+    /// Whether the space was read or changed since this was asked last.
+    pub(super) fn take_use(&self) -> bool {
+        // ORDER: Relaxed; a hint that orders nothing.
+        self.used.swap(false, Ordering::Relaxed)
     }
 
     /// For how long changes could keep out readers of what is not cached.
@@ -323,6 +332,7 @@ impl Partition {
 
     /// Reads the bytes of an interval, all as they are at one moment.
     fn read(&self, seek: Seek<'_>) -> Result<Encoded> {
+        self.note_use();
         let mut bytes: Arc<[u8]> = Arc::default();
         let mut fetched = Fetched::default();
         let mut tries = 0;
@@ -568,7 +578,15 @@ impl Partition {
         Ok(extents >= FRAGMENTS_MIN && extents > interval.len() / 2)
     }
 
+    fn note_use(&self) {
+        // ORDER: Relaxed (both), as in `take_use`.
+        if !self.used.load(Ordering::Relaxed) {
+            self.used.store(true, Ordering::Relaxed);
+        }
+    }
+
     fn begin_change(&self) {
+        self.note_use();
         // ORDER: Relaxed (both), see `sync`.
         self.dirty.store(true, Ordering::Relaxed);
         self.unsaved.store(true, Ordering::Relaxed);
