@@ -4,7 +4,9 @@
 //! Keys that stand next to each other begin alike. A node keeps the length of what all its keys
 //! share, and of each key the eight bytes behind that, as a number; most searches compare numbers
 //! only. The first key of a node is compared with nothing: who searches a node knows already that
-//! it is not too large.
+//! it is not too large. Where the first key, and the one that the next node begins with, begin as
+//! the others do, so does each key that is sought in the node, and only the numbers are looked at,
+//! which lie in the node itself.
 
 use super::Seek;
 use crate::types::prefix_after;
@@ -68,18 +70,28 @@ pub(super) struct Keys<H> {
     heads: H,
     /// The first bytes that all keys but the first one share.
     common: usize,
+    /// Whether all keys that are sought share them, too.
+    are_common: bool,
     /// Where each key ends in `bytes`.
     ends: Vec<u32>,
     bytes: Vec<u8>,
 }
 
 impl<H: Heads> Keys<H> {
-    pub(super) fn new<'k>(keys: impl Iterator<Item = &'k [u8]> + Clone) -> Keys<H> {
+    /// Ascending keys of a node in which nothing below the first one is sought, and nothing above
+    /// `upper`, if there is one.
+    pub(super) fn new<'k>(
+        keys: impl Iterator<Item = &'k [u8]> + Clone,
+        upper: Option<&[u8]>,
+    ) -> Keys<H> {
         let mut others = keys.clone().skip(1);
         let first = others.next().unwrap_or_default();
         let last = others.last().unwrap_or(first);
         // In order, what the first and the last one share is what all share.
         let common = first.iter().zip(last).take_while(|(a, b)| a == b).count();
+        let begins_so =
+            |key: Option<&[u8]>| key.is_some_and(|key| key.starts_with(&first[..common]));
+        let are_common = begins_so(keys.clone().next()) && begins_so(upper);
         let mut ends = Vec::with_capacity(keys.size_hint().0);
         let mut bytes = Vec::new();
         for key in keys.clone() {
@@ -90,6 +102,7 @@ impl<H: Heads> Keys<H> {
         Keys {
             heads: H::of(std::iter::once(0).chain(heads)),
             common,
+            are_common,
             ends,
             bytes,
         }
@@ -113,7 +126,8 @@ impl<H: Heads> Keys<H> {
         &self.bytes[from..self.ends[at] as usize]
     }
 
-    /// The last key that is at most, or below, what is sought; the first one if no other is.
+    /// The last key that is at most, or below, what is sought; the first one if no other is. What
+    /// is sought is within what the keys were [made](Keys::new) for.
     #[inline]
     pub(super) fn find(&self, seek: Seek<'_>) -> usize {
         let (key, equal_too) = match seek {
@@ -124,9 +138,11 @@ impl<H: Heads> Keys<H> {
         if self.len() < 2 {
             return 0;
         }
-        let shared = &self.get(1)[..self.common];
-        if key.get(..self.common) != Some(shared) {
-            return if key < shared { 0 } else { self.len() - 1 };
+        if !self.are_common {
+            let shared = &self.get(1)[..self.common];
+            if key.get(..self.common) != Some(shared) {
+                return if key < shared { 0 } else { self.len() - 1 };
+            }
         }
         let head = prefix_after(key, self.common);
         let mut low = self.heads.count_below(head).max(1);
@@ -159,8 +175,8 @@ mod tests {
         prop::collection::btree_set(key, 1..32).prop_map(|keys| keys.into_iter().collect())
     }
 
-    fn check<H: Heads>(keys: &[Vec<u8>], probe: &[u8]) {
-        let own = Keys::<H>::new(keys.iter().map(Vec::as_slice));
+    fn check<H: Heads>(keys: &[Vec<u8>], upper: Option<&[u8]>, probe: &[u8]) {
+        let own = Keys::<H>::new(keys.iter().map(Vec::as_slice), upper);
         let at_most = keys.iter().filter(|key| key.as_slice() <= probe).count();
         let below = keys.iter().filter(|key| key.as_slice() < probe).count();
         assert_eq!(own.find(Seek::At(probe)), at_most.saturating_sub(1));
@@ -177,9 +193,15 @@ mod tests {
             let front = vec![b'x'; prefix];
             let long = |key: &Vec<u8>| [&front[..], key].concat();
             let keys: Vec<Vec<u8>> = keys.iter().map(long).collect();
+            let upper = keys.last().cloned().unwrap_or_default();
+            let (below, _) = keys.split_at((keys.len() - 1).max(1));
             for probe in probe.iter().map(long).chain(probe.clone()).chain(keys.clone()) {
-                check::<Vec<u64>>(&keys, &probe);
-                check::<[u64; 32]>(&keys, &probe);
+                check::<Vec<u64>>(&keys, None, &probe);
+                check::<[u64; 32]>(&keys, None, &probe);
+                if below[0] <= probe && probe <= upper {
+                    check::<Vec<u64>>(below, Some(&upper), &probe);
+                    check::<[u64; 32]>(below, Some(&upper), &probe);
+                }
             }
         }
     }

@@ -12,6 +12,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use arc_swap::{ArcSwapOption, Guard};
+use gabion_media::prefetch_line;
 
 use super::super::interval::Interval;
 use super::keys::Keys;
@@ -19,6 +20,9 @@ use super::keys::Keys;
 /// Most intervals of a leaf. A leaf is made anew when an interval is cut in two; of more intervals
 /// that would cost more, and with fewer there are more leaves.
 pub(super) const LEAF_MAX: usize = 32;
+
+/// Forms of one cache line.
+const LINE_FORMS: usize = 8;
 
 /// An interval of a leaf that is going to be made.
 #[derive(Debug)]
@@ -54,7 +58,7 @@ impl Leaf {
             full |= u32::from(item.interval.is_some()) << at;
         }
         Leaf {
-            keys: Keys::new(items.iter().map(|item| item.key)),
+            keys: Keys::new(items.iter().map(|item| item.key), upper),
             forms: std::array::from_fn(|at| {
                 let interval = items.get(at).and_then(|item| item.interval.clone());
                 ArcSwapOption::new(interval)
@@ -64,6 +68,14 @@ impl Leaf {
             full: AtomicU32::new(full),
             version: AtomicU32::new(0),
             upper: upper.map(Into::into),
+        }
+    }
+
+    /// Asks for the memory that the cached forms are found by, while the keys are searched.
+    #[inline]
+    pub(super) fn prefetch(&self) {
+        for line in self.forms.chunks(LINE_FORMS) {
+            prefetch_line(line.as_ptr().cast());
         }
     }
 

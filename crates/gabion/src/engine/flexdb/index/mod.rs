@@ -184,7 +184,10 @@ pub(super) struct Index {
 impl Node {
     fn new(children: Vec<Child>) -> Node {
         Node {
-            keys: Keys::new(children.iter().map(|(leaf, _)| leaf.lower(0))),
+            keys: Keys::new(
+                children.iter().map(|(leaf, _)| leaf.lower(0)),
+                children.last().and_then(|(leaf, _)| leaf.end()),
+            ),
             lens: Sums::new(children.iter().map(|(_, len)| *len)),
             leaves: children.into_iter().map(|(leaf, _)| leaf).collect(),
         }
@@ -207,7 +210,7 @@ impl Top {
     fn new(branches: Vec<(Arc<Branch>, u64)>) -> Top {
         let nodes: Vec<_> = branches.iter().map(|(own, _)| own.node.load()).collect();
         Top {
-            keys: Keys::new(nodes.iter().map(|node| node.leaves[0].lower(0))),
+            keys: Keys::new(nodes.iter().map(|node| node.leaves[0].lower(0)), None),
             lens: Sums::new(branches.iter().map(|(_, len)| *len)),
             branches: branches.into_iter().map(|(branch, _)| branch).collect(),
         }
@@ -380,6 +383,7 @@ impl Index {
         let branch = top.keys.find(seek);
         let node = top.branches[branch].node.load();
         let leaf = node.keys.find(seek);
+        node.leaves[leaf].prefetch();
         let at = node.leaves[leaf].keys.find(seek);
         visit(&Path {
             top: &top,
@@ -649,7 +653,7 @@ impl Index {
             let (front, back) = (0..=branch, branch + 1..top.branches.len());
             let key_of = |at: usize| top.keys.get(at);
             let keys = front.map(key_of).chain([border]).chain(back.map(key_of));
-            let draft = Draft::new(&top, Keys::new(keys));
+            let draft = Draft::new(&top, Keys::new(keys, None));
             let cut = |children: &mut Vec<Child>| {
                 let at = children.partition_point(|(leaf, _)| leaf.lower(0) < border);
                 let right = children.split_off(at);
@@ -681,7 +685,8 @@ impl Index {
             }
             let begins = |at: &usize| !groups.iter().any(|own| own.start < *at && *at < own.end);
             let left: Vec<usize> = (0..top.branches.len()).filter(begins).collect();
-            let draft = Draft::new(&top, Keys::new(left.iter().map(|at| top.keys.get(*at))));
+            let keys = left.iter().map(|at| top.keys.get(*at));
+            let draft = Draft::new(&top, Keys::new(keys, None));
             let _alone = self.alone();
             if !Arc::ptr_eq(&self.top.load(), &top) {
                 continue;
