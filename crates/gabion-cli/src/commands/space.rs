@@ -155,7 +155,12 @@ fn stats(arguments: &SpaceFiguresArguments, output: &mut Output) -> Result<(), F
             "segments_free": stats.segments_free,
             "segment_bytes": stats.segment_bytes,
             "tree_nodes": stats.tree_nodes,
+            "tree_nodes_absent": stats.tree_nodes_absent,
+            "tree_leaves_dirty": stats.tree_leaves_dirty,
+            "tree_leaves_fetched": stats.tree_leaves_fetched,
             "tree_memory_bytes": stats.tree_memory_bytes,
+            "tree_memory_bytes_max": stats.tree_memory_bytes_max,
+            "memory_bytes": stats.memory_bytes,
             "tree_file_bytes": stats.tree_file_bytes,
             "repeated_operations": stats.repeated_operations,
         }));
@@ -168,7 +173,18 @@ fn stats(arguments: &SpaceFiguresArguments, output: &mut Output) -> Result<(), F
         ("segments", count_text(stats.segments.into())),
         ("of them free", count_text(stats.segments_free.into())),
         ("tree file", bytes_text(stats.tree_file_bytes)),
+        ("nodes of the tree", count_text(stats.tree_nodes)),
+        ("of them not in memory", count_text(stats.tree_nodes_absent)),
+        ("of them changed", count_text(stats.tree_leaves_dirty)),
+        ("read since opened", count_text(stats.tree_leaves_fetched)),
         ("tree in memory", bytes_text(stats.tree_memory_bytes)),
+        (
+            "at most",
+            stats
+                .tree_memory_bytes_max
+                .map_or_else(|| "no limit".to_owned(), bytes_text),
+        ),
+        ("memory in all", bytes_text(stats.memory_bytes)),
         (
             "repeated from the log",
             count_text(stats.repeated_operations),

@@ -69,7 +69,24 @@ fn a_file_is_imported_edited_in_place_and_exported() {
 
     let stats: serde_json::Value = serde_json::from_str(&space.ok(&["stats", "--json"])).unwrap();
     assert_eq!(stats["len"], expected.len());
-    assert!(space.ok(&["stats"]).contains("extents"));
+    // What the index has in memory, and may have.
+    let figure = |name: &str| {
+        stats[name]
+            .as_u64()
+            .unwrap_or_else(|| panic!("{name}: {stats}"))
+    };
+    assert!(figure("tree_nodes") >= figure("tree_nodes_absent") + figure("tree_leaves_dirty"));
+    assert!(figure("memory_bytes") >= figure("tree_memory_bytes"));
+    assert_eq!(figure("tree_leaves_fetched"), 0);
+    assert!(
+        stats
+            .get("tree_memory_bytes_max")
+            .is_some_and(serde_json::Value::is_null)
+    );
+    let text = space.ok(&["stats"]);
+    for line in ["extents", "nodes of the tree", "not in memory", "no limit"] {
+        assert!(text.contains(line), "{line}: {text}");
+    }
     assert!(space.ok(&["check"]).starts_with("checked: "));
 }
 
