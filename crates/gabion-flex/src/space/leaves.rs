@@ -69,8 +69,8 @@ const DIRTY_MIN: usize = 8;
 /// How often a walk over extents lets go of the lock to fetch leaves, before it holds it meanwhile.
 const TRIES_MAX: usize = 8;
 
-/// Leaves that a look at a long range holds at most, but for the last that it fetched: 4 MiB. With
-/// more it goes from leaf to leaf.
+/// Leaves that a look at a long range holds at most, and one more: 4 MiB. Where it has more to
+/// fetch it goes from leaf to leaf.
 const HELD_MAX: usize = 4096;
 
 /// The budget that is none.
@@ -225,11 +225,18 @@ impl Fetched {
         &self.leaves
     }
 
-    /// The next leaves that are missing for a look at a range.
-    pub(super) fn missing(&self, shared: &Shared, range: RangeInclusive<u64>) -> Vec<Absent> {
+    /// The next leaves that are missing for a look at a range, which holds `held_max` at most, and
+    /// fewer by now.
+    pub(super) fn missing(
+        &self,
+        shared: &Shared,
+        range: RangeInclusive<u64>,
+        held_max: usize,
+    ) -> Vec<Absent> {
         let has = |place| self.leaves.get(place).is_some();
         let (from, to) = range.into_inner();
-        let most = self.leaves.len().max(FETCHED_FIRST);
+        let held = self.leaves.len();
+        let most = held.max(FETCHED_FIRST).min(held_max - held);
         shared.tree.absent_in(from, to, most, has)
     }
 
@@ -297,7 +304,10 @@ impl Inner {
     /// range, as long as it returns true: from the first one on and with another result each time
     /// that leaves are missing. `to` says up to where they are wanted if one is missing.
     ///
-    /// Where the range has more leaves than are [held](HELD_MAX), changes wait meanwhile.
+    /// Where the range has more leaves than are [held](HELD_MAX), changes wait meanwhile. They wait
+    /// for the writer's lock, where they hold no reader up, unless somebody has it: a change that
+    /// is under way may wait for the caller, or be the caller's own. Then the lock of the readers,
+    /// which keeps the tree as it is, must do.
     pub(super) fn walk<T: Default>(
         &self,
         (offset, len): (u64, u64),
@@ -315,12 +325,10 @@ impl Inner {
             let shared = self.shared.share();
             let missing = match look(&shared, &fetched) {
                 Ok(found) => return Ok(found),
-                Err(at) => fetched.missing(&shared, at..=to(at)),
+                Err(_) if fetched.leaves.len() > HELD_MAX => break,
+                Err(at) => fetched.missing(&shared, at..=to(at), HELD_MAX + 1),
             };
             drop(shared);
-            if fetched.leaves.len() > HELD_MAX {
-                break;
-            }
             fetched.fetch(&self.nodes, &missing)?;
             self.offer(&mut fetched);
         }
@@ -330,14 +338,14 @@ impl Inner {
             match look(&shared, &fetched) {
                 Ok(found) => return Ok(found),
                 Err(at) => {
-                    let missing = fetched.missing(&shared, at..=to(at));
+                    let missing = fetched.missing(&shared, at..=to(at), HELD_MAX + 1);
                     fetched.fetch(&self.nodes, &missing)?;
                 }
             }
         }
         drop(shared);
         drop(fetched);
-        let _writer = self.writer.lock();
+        let _writer = self.writer.try_lock();
         let mut found = T::default();
         let shared = self.shared.share();
         let each = |extent| each(&mut found, extent);
@@ -345,13 +353,17 @@ impl Inner {
         Ok(found)
     }
 
-    /// Brings the leaves of a range into memory, if no writer is at work.
+    /// Brings the leaves of a range into memory, the first [`HELD_MAX`] of them, if that can be
+    /// done at once. One that cannot be read stays where it is: who needs it is told.
     pub(super) fn prepare(&self, offset: u64, len: u64) -> Result<()> {
-        let has_all = self.shared.share().tree.absent_count() == 0;
-        match has_all {
-            true => Ok(()),
-            false => self.walk((offset, len), |_| offset.saturating_add(len), |(), _| true),
-        }
+        let end = offset.saturating_add(len);
+        let shared = self.shared.share();
+        let missing = shared.tree.absent_in(offset, end, HELD_MAX, |_| false);
+        drop(shared);
+        let mut fetched = Fetched::default();
+        fetched.fetch(&self.nodes, &missing)?;
+        self.offer(&mut fetched);
+        Ok(())
     }
 
     /// Puts leaves that a read has fetched into the tree, if that can be done at once.

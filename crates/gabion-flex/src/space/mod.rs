@@ -247,8 +247,9 @@ impl FlexSpace {
         )
     }
 
-    /// Brings what the index has of a range into memory, so that who then reads or changes it need
-    /// not wait for that, as long as the [budget](Options::index_bytes) has room for it.
+    /// Brings what the index has of a range into memory, 4 MiB of it at most, so that who then
+    /// reads or changes it need not wait for that, as long as the [budget](Options::index_bytes)
+    /// has room for it. What cannot be read is no error: whoever needs it is told.
     pub fn prepare(&self, offset: u64, len: u64) -> Result<()> {
         self.0.prepare(offset, len)
     }

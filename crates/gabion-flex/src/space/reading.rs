@@ -101,7 +101,11 @@ impl Inner {
             let Some(from) = pieces.missing_from() else {
                 break extents;
             };
-            let missing = fetched.missing(&shared, from..=needed_to(offset, len, extents_max));
+            let missing = fetched.missing(
+                &shared,
+                from..=needed_to(offset, len, extents_max),
+                usize::MAX,
+            );
             fetched.fetch(&self.nodes, &missing)?;
         };
         let mut done = 0;
@@ -172,7 +176,9 @@ impl<'r> Reading<'r> {
         }
         let end = needed_to(offset, range, extents_max);
         let missing = extents.missing_from();
-        let missing = missing.map_or_else(Vec::new, |from| fetched.missing(&shared, from..=end));
+        let missing = missing.map_or_else(Vec::new, |from| {
+            fetched.missing(&shared, from..=end, usize::MAX)
+        });
         drop(shared);
         Reading {
             space,
