@@ -27,9 +27,9 @@
 //! and more than [`DIRTY_MIN`], the next change saves the tree first; when leaves are more than the
 //! budget, it lets go of those that the hand finds within its [reach](REACH). So leaves pass the
 //! budget by what one group of edits, one portion of a collection or one read touches, and by what
-//! is fetched while the hand goes round twice; it has a step for each leaf in memory and one for
-//! each parent without any. Inner nodes are part of the budget; where they leave less than a
-//! quarter of it, leaves have that quarter.
+//! is fetched while the hand goes round twice; it has a step for each leaf in memory, a few more
+//! for one that it moves, and one for each parent without any. Inner nodes are part of the budget;
+//! where they leave less than a quarter of it, leaves have that quarter.
 //!
 //! # Validity
 //! What is fetched without a lock may be of a slot that has been written again. Then its checksum
@@ -49,7 +49,7 @@ use super::tree_file::{node_sum, slot_offset};
 use super::writepath::Edit;
 use super::writer::Session;
 use crate::tree::{
-    Absent, Leaf, Leaves, LoadError, NODE_BYTES, NodeBytes, NodePlace, Outline, Wanted,
+    Absent, Leaf, Leaves, LoadError, MOVE_STEPS, NODE_BYTES, NodeBytes, NodePlace, Outline, Wanted,
 };
 use crate::{Error, Extent, FlexTree, Result};
 
@@ -60,7 +60,8 @@ const FETCHED_FIRST: usize = 256;
 /// Leaves that are taken in under one lock of the readers: some 20 us.
 const ADMITTED_MAX: usize = 32;
 
-/// Leaves in memory that the hand passes under one lock of the readers: 50 us by estimate.
+/// Steps of the hand under one lock of the readers, one for each leaf in memory that it passes:
+/// 50 us by estimate.
 const REACH: usize = 512;
 
 /// Dirty leaves that are worth a checkpoint at least, whatever the budget: 8 KiB.
@@ -388,9 +389,9 @@ impl Inner {
                     shared.tree.admit(absent, leaf);
                 }
             }
-            if writer.is_some() {
-                shared.tree.evict(most, REACH);
-            }
+            let gone = writer.is_some().then(|| shared.tree.evict(most, REACH));
+            drop(shared);
+            drop(gone);
             offered += part.len();
         }
         fetched.new.drain(..offered);
@@ -411,14 +412,17 @@ impl Inner {
             .store(bytes.unwrap_or(UNLIMITED), Ordering::Relaxed);
         self.shared.alone().tree.mark_use(bytes.is_some());
         let nodes = self.shared.share().tree.node_count();
-        // Twice round, inner nodes included: the first time may only find that all were read.
-        for _ in 0..=2 * nodes / REACH {
+        // Twice round, inner nodes included: the first time may only find that all were read. And
+        // half of them may move.
+        for _ in 0..=(2 * nodes + MOVE_STEPS * nodes / 2) / REACH {
             let mut shared = self.shared.alone();
             let most = self.leaves_max(&shared.tree);
             if !shared.tree.is_beyond(most) {
                 return;
             }
-            shared.tree.evict(most, REACH);
+            let gone = shared.tree.evict(most, REACH);
+            drop(shared);
+            drop(gone);
         }
     }
 }
@@ -478,7 +482,8 @@ impl Session<'_> {
             self.save()?;
         }
         if is_beyond {
-            self.space.shared.alone().tree.evict(most, REACH);
+            let gone = self.space.shared.alone().tree.evict(most, REACH);
+            drop(gone);
         }
         Ok(())
     }

@@ -50,7 +50,7 @@
 //! | copies data into a buffer | 128 KiB | 20 us |
 //! | takes over the addresses of moved data | 64 extents | 100 us |
 //! | takes a saved tree over | 512 nodes | 100 us |
-//! | takes leaves of the tree in, lets others go | 32 and 512 leaves | 70 us |
+//! | takes leaves of the tree in, lets others go or moves them | 32 and 512, or 128 moved | 70 us |
 //! | takes a segment up, seals it, notes its checksums | its table | 5 us |
 //!
 //! and lets the reads in that wait before the next of these. [`FlexSpace::reader_waits`] has the

@@ -29,6 +29,9 @@ use super::leaf::Leaf;
 use super::node::{NONE, is_absent};
 use super::persist::NodePlace;
 
+/// What moving a leaf costs, which copies a kilobyte, in steps of the hand: by estimate.
+pub(crate) const MOVE_STEPS: usize = 3;
+
 /// A leaf that is not in memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Absent {
@@ -151,20 +154,30 @@ impl FlexTree {
 
     /// Whether there is something to do for [`FlexTree::evict`].
     pub(crate) fn is_beyond(&self, leaves_max: usize) -> bool {
-        self.height > 0 && (self.leaves.len() > leaves_max || self.leaves.has_spare_chunk())
+        (self.height > 0 && self.leaves.len() > leaves_max) || self.leaves.has_spare_chunk()
     }
 
     /// Lets clean leaves go that were not read lately, until `leaves_max` are left or the hand has
-    /// passed `reach` leaves that are in memory; a parent with none behind the hand counts as one.
-    /// Where far fewer leaves are left than there were, those that the hand passes are moved
-    /// together, until the rest of their memory can be given back.
-    pub(crate) fn evict(&mut self, leaves_max: usize, mut reach: usize) {
+    /// passed `reach` leaves that are in memory; a parent with none behind the hand counts as one,
+    /// and a leaf that is moved as [`MOVE_STEPS`] more. Where far fewer leaves are left than there
+    /// were, those that the hand passes are moved together, until the rest of their memory can be
+    /// given back. That is returned, to be dropped when readers wait no more.
+    #[must_use = "to be dropped without the lock of the readers"]
+    pub(crate) fn evict(&mut self, leaves_max: usize, mut reach: usize) -> Vec<Vec<Leaf>> {
+        let mut gone = Vec::new();
         while self.is_beyond(leaves_max) && reach > 0 {
+            reach -= 1;
+            if self.height == 0 {
+                if let Some(id) = self.leaves.move_down(self.root) {
+                    self.root = id;
+                }
+                self.leaves.shrink(&mut gone);
+                continue;
+            }
             if self.hand >= self.len {
                 self.hand = 0;
             }
             let spot = self.spot(self.hand);
-            reach -= 1;
             let parent = &mut self.inners[spot.parent];
             let mut children = spot.at..parent.count;
             let Some(at) = children.find(|at| !is_absent(parent.children[*at])) else {
@@ -186,9 +199,11 @@ impl FlexTree {
                 self.absent += 1;
             } else if let Some(id) = self.leaves.move_down(child) {
                 parent.children[at] = id;
+                reach = reach.saturating_sub(MOVE_STEPS);
             }
-            self.leaves.shrink();
+            self.leaves.shrink(&mut gone);
         }
+        gone
     }
 
     /// Lets readers tell the hand which leaves they read.

@@ -99,15 +99,16 @@ impl<T: Clone> Arena<T> {
         Some(to)
     }
 
-    /// Gives chunks back that have no node and are not needed soon.
-    pub(super) fn shrink(&mut self) {
+    /// Gives chunks up that have no node and are not needed soon, and moves them to `gone`: to give
+    /// a large one back to the system takes long.
+    pub(super) fn shrink(&mut self, gone: &mut Vec<Vec<T>>) {
         while let Some(last) = self.spare_chunk()
             && self.free[last].len() == self.chunks[last].len()
         {
-            self.chunks.pop();
-            let gone = self.free.pop().map_or(0, |free| free.len());
-            self.freed -= gone;
-            self.used -= gone;
+            gone.extend(self.chunks.pop());
+            let freed = self.free.pop().map_or(0, |free| free.len());
+            self.freed -= freed;
+            self.used -= freed;
         }
     }
 
@@ -179,7 +180,9 @@ mod tests {
                 arena.remove(*id);
             }
         }
-        arena.shrink();
+        let mut gone = Vec::new();
+        arena.shrink(&mut gone);
+        assert!(gone.is_empty());
         assert_eq!((arena.len(), arena.memory_bytes()), (500, 40_000));
         let mut kept: Vec<u32> = ids.drain(..).step_by(10).collect();
         while arena.has_spare_chunk() {
@@ -189,8 +192,10 @@ mod tests {
                     *id = lower;
                 }
             }
-            arena.shrink();
+            arena.shrink(&mut gone);
         }
+        let gone_len: Vec<usize> = gone.iter().map(Vec::len).collect();
+        assert_eq!(gone_len, [5_000 - 4_080, 2_048, 1_024]);
         for (number, id) in (0..).zip(&kept) {
             assert_eq!(arena[*id], number * 10);
         }
@@ -200,7 +205,7 @@ mod tests {
         let all: std::collections::BTreeSet<_> = added.iter().chain(&kept).collect();
         assert_eq!((all.len(), arena.len()), (1_100, 1_100));
         all.into_iter().for_each(|id| arena.remove(*id));
-        arena.shrink();
-        assert_eq!(arena.memory_bytes(), FIRST_NODES * 8);
+        arena.shrink(&mut gone);
+        assert_eq!((gone.len(), arena.memory_bytes()), (9, FIRST_NODES * 8));
     }
 }

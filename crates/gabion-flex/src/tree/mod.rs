@@ -58,7 +58,7 @@ pub(crate) mod plain {
     pub(crate) use super::node::NONE;
 }
 
-pub(crate) use self::absent::{Absent, Leaves};
+pub(crate) use self::absent::{Absent, Leaves, MOVE_STEPS};
 pub use self::extent::{Extent, HOLE};
 pub(crate) use self::leaf::Leaf;
 pub(crate) use self::persist::{

@@ -281,8 +281,8 @@ proptest! {
                 }
             }
             let before = pair.tree.present_count();
-            pair.tree.evict(leaves_max, 1000);
-            pair.tree.evict(leaves_max, 1000);
+            drop(pair.tree.evict(leaves_max, 1000));
+            drop(pair.tree.evict(leaves_max, 1000));
             let most = leaves_max.max(pair.tree.dirty_count());
             prop_assert!(pair.tree.present_count() <= most.min(before).max(1));
             if number % 8 == 0 {
@@ -355,6 +355,33 @@ fn a_large_tree_grows_and_shrinks_through_all_levels() {
         }
     }
     assert_eq!((tree.height, tree.node_count()), (0, 1));
+}
+
+/// A tree of one leaf kept the memory of all that it once had.
+#[test]
+fn a_tree_that_falls_to_one_leaf_gives_the_memory_of_others_back() {
+    let mut tree = FlexTree::new(1 << 17);
+    for number in 0..100_000 {
+        tree.insert(0, 10, number * 100);
+    }
+    let leaves = tree.present_count() * size_of::<Leaf>();
+    let whole = tree.memory_bytes();
+    assert!(leaves > 1 << 20, "{leaves}");
+    // From the front, so that the root is the last leaf.
+    while tree.len() > 50 {
+        let len = (tree.len() - 50).min(1_000);
+        tree.collapse(0, len, |_| {});
+    }
+    assert_eq!((tree.height, tree.present_count()), (0, 1));
+    assert!(tree.is_beyond(1));
+    let gone = tree.evict(1, 1_000);
+    assert!(!tree.is_beyond(1));
+    let gone: usize = gone.iter().map(|leaves| size_of_val(&leaves[..])).sum();
+    assert!(gone > leaves / 20 * 19, "{gone} of {leaves}");
+    assert_eq!(tree.memory_bytes(), whole - gone);
+    tree.check().unwrap();
+    let left: Vec<u64> = tree.iter().map(|extent| extent.address).collect();
+    assert_eq!(left, [400, 300, 200, 100, 0]);
 }
 
 #[test]
