@@ -172,7 +172,9 @@ impl Session<'_> {
     }
 
     /// Moves extents, whose data is checked on the way. One that is damaged stays where it is, and
-    /// its segment is left alone from now on: reading it goes on to tell the damage.
+    /// its segment is left alone from now on: reading it goes on to tell the damage. So do those
+    /// that were to move together where a leaf that refers to one has gone from memory meanwhile,
+    /// and is damaged.
     fn move_extents(&mut self, extents: &[Extent]) -> Result<()> {
         let mut moves = Vec::new();
         for extent in extents {
@@ -195,11 +197,18 @@ impl Session<'_> {
             self.note_moves(&mut moves, extent, placed);
             self.writer.totals.moved_bytes += extent.len;
             if moves.len() >= MOVES_MAX {
-                self.remap(&std::mem::take(&mut moves))?;
+                self.remap_if_readable(&std::mem::take(&mut moves))?;
                 self.keep_to_budget()?;
             }
         }
-        self.remap(&moves)
+        self.remap_if_readable(&moves)
+    }
+
+    fn remap_if_readable(&mut self, moves: &[(u64, Placed)]) -> Result<()> {
+        match self.remap(moves) {
+            Err(Error::Corruption { .. }) => Ok(()),
+            remapped => remapped,
+        }
     }
 
     /// Notes where data is now that begins with `extent`, which keeps its mark. The tree cuts what

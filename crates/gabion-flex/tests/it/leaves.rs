@@ -537,6 +537,55 @@ fn a_collection_leaves_out_what_a_damaged_leaf_refers_to() {
     assert!(damaged > 2, "{damaged}");
 }
 
+/// A collection failed where a leaf that it had seen in memory had gone when it was needed again,
+/// and was damaged on the medium.
+#[test]
+fn a_collection_goes_on_where_a_leaf_that_went_is_damaged() {
+    let (sim, mut twin) = filled_by(base_seed(), 500);
+    let space = open(&sim, None);
+    for at in (0..twin.len() / 2).step_by(150) {
+        space.collapse_range(at as u64, 50).unwrap();
+        twin.drain(at..at + 50);
+    }
+    space.checkpoint().unwrap();
+    drop(space);
+    let space = open(&sim, Some(64 << 10));
+    // Beside a writer, reads put more leaves in than the budget allows.
+    let edits = || {
+        assert_eq!(read_all(&space).unwrap(), twin);
+        Vec::new()
+    };
+    space.apply_under(edits, || ()).unwrap();
+    let present = |space: &FlexSpace| {
+        let stats = space.stats();
+        stats.tree_nodes - stats.tree_nodes_absent
+    };
+    let before = present(&space);
+    assert!(before > 400, "{before}");
+    // What comes from the medium from here on is damaged.
+    let mut tree = sim.raw("TREE").unwrap();
+    tree[8192..].iter_mut().for_each(|byte| *byte ^= 1);
+    sim.set_raw("TREE", tree);
+    let content = |space: &FlexSpace| -> Vec<Option<u8>> {
+        let mut byte = [0];
+        (0..space.len())
+            .map(|at| space.read_at(at, &mut byte).map(|_| byte[0]).ok())
+            .collect()
+    };
+    let moved = space.stats().moved_bytes;
+    while space.collect_garbage().unwrap() {}
+    assert!(space.stats().moved_bytes > moved);
+    assert!(present(&space) < before, "leaves went meanwhile");
+    let left = content(&space);
+    assert!(left.contains(&None));
+    for (at, (left, byte)) in left.iter().zip(&twin).enumerate() {
+        assert!(left.is_none_or(|left| left == *byte), "at {at}");
+    }
+    let at = left.windows(2).position(|pair| !pair.contains(&None));
+    space.insert_range(at.unwrap() as u64 + 1, b"+").unwrap();
+    space.sync().unwrap();
+}
+
 /// A disk with a saved space whose tree has more leaves than a look at it holds, and how many
 /// extents it has.
 fn filled_beyond_what_is_held() -> (SimDisk, usize) {
