@@ -5,56 +5,66 @@ use std::sync::Arc;
 
 use super::partition::TREES_ONE_IN;
 use super::{Flex, Keyspace};
-use crate::Result;
 use crate::stats::MemoryStats;
 
 /// Trees are short of memory when less than one in so many of their part is left.
 const SHORT_ONE_IN: u64 = 8;
 
+/// A tree is idle when so many rounds have ended since its space was used.
+const QUIET_ROUNDS: u32 = 4;
+
+/// What a tree may have that takes `bytes`, where all take `sum` and may take `most`.
+fn share_of(bytes: u64, sum: u64, most: u64, is_idle: bool) -> u64 {
+    let share = if sum <= most {
+        bytes + (most - sum)
+    } else {
+        u64::try_from(u128::from(most) * u128::from(bytes) / u128::from(sum)).unwrap_or(most)
+    };
+    if is_idle { share.min(bytes / 2) } else { share }
+}
+
 impl Flex {
     /// Counts what the spaces and their indexes take by now, and lets MemTables and the cache use
     /// what is left. The caller holds the merge lock, or nobody else has the store yet.
-    pub(super) fn fit_memory(&self) -> Result<()> {
-        self.fit_trees()?;
+    pub(super) fn fit_memory(&self) {
+        self.fit_trees();
         for keyspace in self.keyspaces.load().iter() {
             keyspace.partition.count_memory();
         }
         self.memory.pool().set_limit(self.memory.memtable_budget());
         self.cache.shrink();
-        Ok(())
     }
 
     /// Gives each space's tree a budget: what it has and all that is left of the trees' part of the
     /// ceiling; or, when they have more than that part, each one less in proportion. Where little
-    /// is left, one that was not used since the last time gives up a half of what it has.
-    fn fit_trees(&self) -> Result<()> {
+    /// is left, one that was not used for [some rounds](QUIET_ROUNDS) gives up a half of what it
+    /// has. A round ends here if a space was used in it: while none is, none needs what others
+    /// have.
+    fn fit_trees(&self) {
         let keyspaces = self.keyspaces.load();
         let most = self.options.memory_ceiling() / TREES_ONE_IN;
         let bytes = |keyspace: &Arc<Keyspace>| keyspace.partition.space().index_bytes();
         let bytes: Vec<u64> = keyspaces.iter().map(bytes).collect();
         let sum: u64 = bytes.iter().sum();
-        let left = most.saturating_sub(sum);
+        let is_short = most.saturating_sub(sum) < most / SHORT_ONE_IN;
+        let ends_round = keyspaces.iter().any(|own| own.partition.is_used());
         // One that has little must be able to grow.
         let least = most / 4 / (keyspaces.len() as u64).max(1);
         for (keyspace, bytes) in keyspaces.iter().zip(bytes) {
             let partition = &keyspace.partition;
-            let is_idle = !partition.take_use() && left < most / SHORT_ONE_IN;
-            let share = if is_idle && bytes > least {
-                // What changed can go when it is saved; without space for that it stays.
-                match partition.checkpoint() {
-                    Err(error) if error.is_no_space() => {}
-                    saved => saved?,
+            let is_quiet = ends_round && partition.end_round() >= QUIET_ROUNDS;
+            let is_idle = is_quiet && is_short && bytes > least;
+            if is_idle && let Err(error) = partition.checkpoint() {
+                // What changed can go when it is saved; without space for that it stays. Who needs
+                // what else has failed is told when it fails again.
+                if !error.is_no_space() {
+                    tracing::warn!(%error, "an idle keyspace was not saved and keeps its memory");
+                    continue;
                 }
-                bytes / 2
-            } else if sum <= most {
-                bytes + left
-            } else {
-                u64::try_from(u128::from(most) * u128::from(bytes) / u128::from(sum))
-                    .unwrap_or(most)
-            };
+            }
+            let share = share_of(bytes, sum, most, is_idle);
             partition.space().set_index_bytes(Some(share.max(least)));
         }
-        Ok(())
     }
 
     /// Who has how much of the memory. Images of the past stand with the MemTables.
@@ -73,7 +83,7 @@ impl Flex {
 
 #[cfg(test)]
 mod tests {
-    use gabion_media::{Disk, SimDisk};
+    use gabion_media::{Disk, Fault, FaultKind, SimDisk};
 
     use super::super::Write;
     use super::*;
@@ -198,7 +208,7 @@ mod tests {
         engine.close().unwrap();
     }
 
-    /// Each space was opened with all of the trees' part, and memory that a tree had is not given
+    /// Each space was opened with all of the trees' part, and memory that a tree had was not given
     /// back.
     #[test]
     fn trees_of_many_spaces_keep_to_their_part_from_the_opening_on() {
@@ -228,6 +238,15 @@ mod tests {
         assert!(fetched > 2 * ceiling / TREES_ONE_IN, "{fetched}");
         // What the last read of each fetched.
         assert!(sum <= ceiling / TREES_ONE_IN + 32 * KIB, "{sum}");
+        // Nor was one of them taken for idle because it was just opened, nor is it while nobody
+        // uses the store.
+        for _ in 0..2 * QUIET_ROUNDS {
+            let keyspaces = engine.keyspaces.load();
+            let budgets: Vec<u64> = keyspaces.iter().map(budget).collect();
+            let sum: u64 = budgets.iter().sum();
+            assert!(sum >= ceiling / TREES_ONE_IN / 8 * 7, "{budgets:?}");
+            engine.tidy().unwrap();
+        }
         engine.close().unwrap();
     }
 
@@ -265,6 +284,93 @@ mod tests {
             let found = engine.get(&idle, &key(number), None).unwrap();
             assert_eq!(found.as_deref(), Some(&[7; 20][..]));
         }
+        engine.close().unwrap();
+    }
+
+    #[test]
+    fn shares_are_what_is_left_or_in_proportion_and_idle_trees_never_get_more() {
+        assert_eq!(share_of(300, 400, 1_000, false), 900);
+        assert_eq!(share_of(300, 950, 1_000, true), 150);
+        assert_eq!(share_of(300, 1_500, 1_000, false), 200);
+        assert_eq!(share_of(300, 1_500, 1_000, true), 150);
+        // Less than a half: when all have more than twice their part.
+        assert_eq!(share_of(300, 3_000, 1_000, true), 100);
+    }
+
+    /// Two keyspaces that leave little of the trees' part.
+    fn filled(sim: &SimDisk, ceiling: u64) -> (Arc<Flex>, [Arc<Keyspace>; 2]) {
+        let disk = Disk::simulated(sim);
+        let engine = Flex::open(disk, options().memory_bytes_max(ceiling)).unwrap();
+        let keyspaces = ["one", "two"].map(|name| engine.create_keyspace(name).unwrap());
+        for number in 0..30_000 {
+            for keyspace in &keyspaces {
+                put(&engine, keyspace, number, &[7; 20]);
+            }
+        }
+        engine.flush().unwrap();
+        (engine, keyspaces)
+    }
+
+    fn budget(keyspace: &Arc<Keyspace>) -> u64 {
+        let stats = keyspace.partition.space().stats();
+        stats.tree_memory_bytes_max.unwrap()
+    }
+
+    fn read_all(engine: &Flex, keyspace: &Arc<Keyspace>) {
+        for number in 0..30_000 {
+            let found = engine.get(keyspace, &key(number), None).unwrap();
+            assert_eq!(found.as_deref(), Some(&[7; 20][..]));
+        }
+    }
+
+    /// A tree that could not be saved made the merge fail that wanted another one to have more.
+    #[test]
+    fn a_keyspace_that_cannot_be_saved_keeps_its_memory() {
+        let sim = SimDisk::new();
+        let ceiling = 512 * KIB;
+        let (engine, [read, idle]) = filled(&sim, ceiling);
+        sim.inject(Fault {
+            at: sim.ops(),
+            kind: FaultKind::Eio,
+            forever: true,
+        });
+        let before = sim.ops();
+        for _ in 0..2 * QUIET_ROUNDS {
+            read_all(&engine, &read);
+            assert!(!engine.tidy().unwrap());
+        }
+        assert!(sim.ops() > before, "it was tried");
+        let most = ceiling / TREES_ONE_IN;
+        assert!(budget(&idle) > most * 3 / 8, "{} of {most}", budget(&idle));
+        sim.clear_faults();
+        put(&engine, &read, 0, b"more");
+        engine.flush().unwrap();
+        read_all(&engine, &idle);
+        engine.close().unwrap();
+    }
+
+    /// Memory was dealt out by merges only: a keyspace that was only read kept the little that it
+    /// had when writes ended.
+    #[test]
+    fn a_keyspace_that_is_only_read_gets_the_memory_of_an_idle_one() {
+        let sim = SimDisk::new();
+        let ceiling = 512 * KIB;
+        let (engine, [read, idle]) = filled(&sim, ceiling);
+        let most = ceiling / TREES_ONE_IN;
+        let before = [budget(&read), budget(&idle)];
+        for round in 0..4 * QUIET_ROUNDS {
+            read_all(&engine, &read);
+            while engine.tidy().unwrap() {}
+            if round + 1 < QUIET_ROUNDS {
+                assert!(budget(&idle) > most / 4, "not idle yet");
+            }
+        }
+        let after = [budget(&read), budget(&idle)];
+        println!("of {most} bytes {before:?} before, {after:?} after");
+        assert!(before[0] < most * 5 / 8, "{before:?} of {most}");
+        assert!(after[0] > most * 5 / 8, "{after:?} of {most}");
+        assert!(after[1] < before[1] / 2, "{after:?} of {most}");
+        read_all(&engine, &idle);
         engine.close().unwrap();
     }
 

@@ -89,7 +89,7 @@ impl Flex {
         });
         self.fold_past();
         self.forget_past();
-        self.fit_memory()?;
+        self.fit_memory();
         self.counters.flushes.add(1);
         for keyspace in keyspaces.iter() {
             keyspace.partition.sync()?;

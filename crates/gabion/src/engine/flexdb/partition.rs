@@ -23,7 +23,7 @@
 use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use gabion_flex::{Alone, DurablePoint, Edit, Fetched, FlexSpace, ReaderWaits, Round};
 use gabion_media::Disk;
@@ -69,8 +69,8 @@ pub(super) struct Partition {
     unsaved: AtomicBool,
     /// Whether garbage was collected since then.
     collected: AtomicBool,
-    /// Whether the space was read or changed since somebody asked.
-    used: AtomicBool,
+    /// Rounds that have ended since the space was read or changed.
+    quiet_rounds: AtomicU32,
     /// Whether others may change the files.
     closed: AtomicBool,
     /// For messages.
@@ -134,7 +134,8 @@ fn space_options(options: &Options, spaces: usize) -> gabion_flex::Options {
     let segment = wanted.clamp(4 << 10, gabion_flex::DEFAULT_SEGMENT_BYTES.into());
     let segment = u32::try_from(segment).unwrap_or(gabion_flex::DEFAULT_SEGMENT_BYTES);
     let log = (options.memtable_budget_bytes / 4).clamp(16 << 10, gabion_flex::DEFAULT_LOG_BYTES);
-    // What a tree once had in memory is not given back: so none begins with more than its share.
+    // What a tree has in memory it gives back in part and late: so none begins with more than its
+    // share.
     let trees = options.memory_ceiling() / TREES_ONE_IN;
     gabion_flex::Options::default()
         .segment_bytes(segment)
@@ -185,7 +186,7 @@ impl Partition {
             dirty: AtomicBool::new(false),
             unsaved: AtomicBool::new(false),
             collected: AtomicBool::new(false),
-            used: AtomicBool::new(false),
+            quiet_rounds: AtomicU32::new(0),
             closed: AtomicBool::new(false),
             path,
         };
@@ -244,10 +245,16 @@ impl Partition {
         Ok(moved)
     }
 
-    /// Whether the space was read or changed since this was asked last.
-    pub(super) fn take_use(&self) -> bool {
+    /// Whether the space was read or changed since a round ended last, or opened.
+    pub(super) fn is_used(&self) -> bool {
         // ORDER: Relaxed; a hint that orders nothing.
-        self.used.swap(false, Ordering::Relaxed)
+        self.quiet_rounds.load(Ordering::Relaxed) == 0
+    }
+
+    /// Ends a round; returns how many had ended before since the space was used.
+    pub(super) fn end_round(&self) -> u32 {
+        // ORDER: Relaxed, as in `is_used`.
+        self.quiet_rounds.fetch_add(1, Ordering::Relaxed)
     }
 
     /// For how long changes could keep out readers of what is not cached.
@@ -579,9 +586,9 @@ impl Partition {
     }
 
     fn note_use(&self) {
-        // ORDER: Relaxed (both), as in `take_use`.
-        if !self.used.load(Ordering::Relaxed) {
-            self.used.store(true, Ordering::Relaxed);
+        if !self.is_used() {
+            // ORDER: Relaxed, as in `is_used`.
+            self.quiet_rounds.store(0, Ordering::Relaxed);
         }
     }
 

@@ -108,7 +108,7 @@ impl Flex {
             health: Health::default(),
             lock: Mutex::new(Some(lock)),
         });
-        engine.fit_memory()?;
+        engine.fit_memory();
         engine.start_threads();
         Ok(engine)
     }

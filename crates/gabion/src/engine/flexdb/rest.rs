@@ -6,6 +6,10 @@
 //! so does the merge that it is of. Between merges the thread that merges does the same earlier, in
 //! rounds of some segments: when less than a part of what is live can be written before.
 //!
+//! # Memory
+//! Where spaces were read since the last merge, the memory of the store is dealt out anew, as a
+//! merge does: without writes there is none.
+//!
 //! # At rest
 //! When nobody has written for a while, or somebody waits for the store to be idle:
 //! 1. What the log holds is merged if it is more than a segment; spare files of the log go.
@@ -53,6 +57,10 @@ impl Flex {
     pub(super) fn tidy(&self) -> Result<bool> {
         let moved = {
             let _lock = self.merge_lock.lock();
+            let keyspaces = self.keyspaces.load();
+            if keyspaces.iter().any(|own| own.partition.is_used()) {
+                self.fit_memory();
+            }
             let rests = self.is_at_rest();
             if rests && self.shorten_log() {
                 return Ok(true);
