@@ -28,8 +28,8 @@
 //! [`Item`], what keys and values are; [`Seed`], hashing; [`tags`], vectors of one-byte tags;
 //! [`lock`], locks that stay in DRAM; [`node_lock`], those of nodes; `root`, the first line of an
 //! index; `line`, buckets of one cache line; `extendible`, directories of segments that are split;
-//! `stored`, keys in nodes; `blink`, trees of linked nodes; [`twohash`], tables with two hash
-//! functions.
+//! `pending`, words that may not be durable yet; `stored`, keys in nodes; `blink`, trees of linked
+//! nodes; [`twohash`], tables with two hash functions.
 
 pub mod art;
 pub mod bch;
@@ -50,6 +50,7 @@ pub mod masstree;
 pub mod node_lock;
 pub mod pathhash;
 pub mod pclht;
+mod pending;
 pub mod pfht;
 pub mod registry;
 mod root;

@@ -100,7 +100,6 @@ mod image;
 mod layout;
 mod merge;
 mod page;
-mod pending;
 mod readpath;
 mod recovery;
 mod shape;
@@ -113,11 +112,11 @@ use std::marker::PhantomData;
 use gabion_media::pmem::{Medium, Pool};
 
 use crate::node_lock::NodeLocks;
+use crate::pending::Pending;
 use crate::{Error, Item};
 pub(crate) use check::REGISTERED;
 #[cfg(test)]
 pub(crate) use check::TINY;
-use pending::Pending;
 
 /// A P-BwTree from `K`, `u64` or `[u8]`, to words in a pool of persistent memory, with up to
 /// `ENTRIES` entries in a page and about `DELTAS` deltas.

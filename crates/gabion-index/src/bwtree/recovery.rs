@@ -8,9 +8,9 @@ use gabion_media::pmem::{Claim, Medium, PAtomicU64, POff, Pool, PoolOptions, Rea
 use super::BwTree;
 use super::layout::{CELL_BYTES, HINT_CELL, HINT_PAGE, LINE_BYTES, Word};
 use super::page::Page;
-use super::pending::Pending;
 use crate::index::root_of;
 use crate::node_lock::NodeLocks;
+use crate::pending::Pending;
 use crate::root::{self, ROOT_BYTES};
 use crate::stored::{Parts, Stored};
 use crate::{Item, Result};

@@ -1,5 +1,8 @@
 //! Cells whose words may not be durable yet: marks in DRAM, never on the medium.
 //!
+//! For structures whose writers take no lock by which readers could tell. A cell is whatever number
+//! a structure has for the words that it means: the offset of one, or the hash of a key.
+//!
 //! A writer marks a cell before it stores a word there and takes the mark away when that is
 //! durable. So a reader who finds no mark after it has read the word knows that the word is
 //! durable, and one who finds a mark must see to that itself. Cells may share a mark, which costs a
@@ -9,19 +12,19 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 /// Marks for cells.
 #[derive(Debug)]
-pub(super) struct Pending {
+pub(crate) struct Pending {
     counts: Box<[AtomicU32]>,
 }
 
 /// A cell that is marked until this is dropped.
 #[derive(Debug)]
-pub(super) struct Mark<'a>(&'a AtomicU32);
+pub(crate) struct Mark<'a>(&'a AtomicU32);
 
 impl Pending {
     /// 16 KiB, which stay in the cache.
     const COUNTS_LOG: u32 = 12;
 
-    pub(super) fn new() -> Pending {
+    pub(crate) fn new() -> Pending {
         Pending {
             counts: (0..1 << Self::COUNTS_LOG)
                 .map(|_| AtomicU32::new(0))
@@ -38,7 +41,7 @@ impl Pending {
 
     /// Marks a cell.
     #[inline]
-    pub(super) fn mark(&self, cell: u64) -> Mark<'_> {
+    pub(crate) fn mark(&self, cell: u64) -> Mark<'_> {
         let count = self.count(cell);
         // ORDER: Relaxed: the store to the cell that follows is a release, so whoever sees that
         // sees the mark, or its end.
@@ -48,7 +51,7 @@ impl Pending {
 
     /// Whether a cell is marked. Its word was loaded before.
     #[inline]
-    pub(super) fn is_marked(&self, cell: u64) -> bool {
+    pub(crate) fn is_marked(&self, cell: u64) -> bool {
         // ORDER: Acquire pairs with the release of the last mark; the load of the word was an
         // acquire and stays before this.
         self.count(cell).load(Ordering::Acquire) != 0
