@@ -3,8 +3,8 @@
 
 use crate::index::Makers;
 use crate::{
-    art, bch, bwtree, cceh, dash, fastfair, level, masstree, pathhash, pclht, pfht, skiplist,
-    sptree, turbo,
+    art, bch, bwtree, cceh, clevel, dash, fastfair, level, masstree, pathhash, pclht, pfht,
+    skiplist, sptree, turbo,
 };
 
 /// What sort of structure an index is.
@@ -108,6 +108,7 @@ pub static INDEXES: &[&Registered] = &[
     &cceh::REGISTERED,
     &cceh::COPYING,
     &dash::REGISTERED,
+    &clevel::REGISTERED,
     &fastfair::REGISTERED,
     &fastfair::REGISTERED_256,
     &masstree::REGISTERED,

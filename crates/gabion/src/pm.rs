@@ -34,8 +34,8 @@
 //! ```
 //!
 //! Other hash tables, of words to words, are made in the same way and used by the trait [`Index`]:
-//! [`PClht`], [`LevelHash`], [`Cceh`], [`Dash`], which takes strings as keys as well; and those
-//! that Level hashing was compared with: [`Bch`], [`Pfht`], [`PathHash`].
+//! [`PClht`], [`LevelHash`], [`Cceh`]; [`Dash`] and [`Clevel`], which take strings as keys as well;
+//! and those that Level hashing was compared with: [`Bch`], [`Pfht`], [`PathHash`].
 //!
 //! ```
 //! use gabion::pm::{Index, IndexPlan, LevelHash, Pool};
@@ -70,7 +70,7 @@ pub use gabion_index::scmkv::{
 };
 pub use gabion_index::turbo::{Options as TurboOptions, TurboHash, TurboStats};
 pub use gabion_index::{
-    Art, Bch, BwTree, Cceh, Dash, Error as IndexError, FastFair, Index, Item, LevelHash, Masstree,
-    OrderedIndex, PClht, PathHash, Pfht, SkipList, SpTree,
+    Art, Bch, BwTree, Cceh, Clevel, Dash, Error as IndexError, FastFair, Index, Item, LevelHash,
+    Masstree, OrderedIndex, PClht, PathHash, Pfht, SkipList, SpTree,
 };
 pub use gabion_media::pmem::{Class, Pool, PoolOptions, PoolStats};

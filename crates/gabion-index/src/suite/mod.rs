@@ -234,6 +234,33 @@ index_suite!(
     &[crate::suite::DIRECTORY_INTENT]
 );
 index_suite!(
+    clevel,
+    crate::clevel::REGISTERED,
+    [words, strings],
+    &[crate::suite::MOVE_FENCE, crate::suite::ITEM_COMMIT]
+);
+index_suite!(
+    clevel_tiny,
+    crate::clevel::TINY,
+    [words],
+    &[crate::suite::ITEM_COMMIT]
+);
+index_suite!(
+    clevel_tiny_strings,
+    crate::clevel::TINY,
+    [strings],
+    &[crate::suite::MOVE_FENCE, crate::suite::ITEM_COMMIT]
+);
+
+const MOVE_FENCE: (&str, &str) = (
+    "fence in seal of clevel/resize.rs: self.medium.persist(bucket);",
+    "a thread fences again before it changes what it has moved; others rely on this one",
+);
+const ITEM_COMMIT: (&str, &str) = (
+    "flush in replace of clevel/write.rs: item.commit::<u8>();",
+    SAME_LINE,
+);
+index_suite!(
     art,
     crate::art::REGISTERED,
     [words],
