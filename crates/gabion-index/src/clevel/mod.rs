@@ -34,7 +34,8 @@
 //!   *leaving* from before its item is in another level until after that is durable. Writers wait
 //!   as long as an entry is leaving, and so nothing changes that is in two slots.
 //! - I5. One bucket is moved at a time. It and the one before are the only ones where the medium
-//!   may have entries that are elsewhere too.
+//!   may have entries that are elsewhere too. An entry is durable before its item is in another
+//!   level: recovery knows the two for one by that item.
 //! - I6. Nobody relies on a word that is not durable: who finds a key marked after reading its
 //!   places makes them durable.
 //!
@@ -100,6 +101,8 @@ mod places;
 mod read;
 mod recovery;
 mod resize;
+#[cfg(test)]
+mod scenes;
 #[cfg(test)]
 mod tests;
 mod write;

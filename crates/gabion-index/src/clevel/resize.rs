@@ -82,7 +82,7 @@ impl<K: Item + ?Sized, const USED: usize> Clevel<K, USED> {
 
     /// Moves one bucket of the last level, and drops it after the last one, for the holder of
     /// `moving`. False if there was nothing to do.
-    fn advance(&self) -> Result<bool> {
+    pub(super) fn advance(&self) -> Result<bool> {
         let guard = self.pool.enter();
         let context = self.context();
         if !context.is_resizing() {
@@ -113,6 +113,10 @@ impl<K: Item + ?Sized, const USED: usize> Clevel<K, USED> {
         let mut marks = Vec::with_capacity(leaving.len());
         let copied: Result<()> = leaving.iter().try_for_each(|(_, word)| {
             let hash = self.hash_of(word.item())?;
+            if self.pending.is_marked(hash) {
+                // DURABLE: the word that is copied: recovery knows a copy by its item.
+                self.medium.persist(bucket);
+            }
             self.copy(hash, *word)?;
             marks.push(self.pending.mark(hash));
             Ok(())

@@ -1,0 +1,312 @@
+//! Threads that meet at one entry in a certain order: each is stopped behind a step on the medium
+//! until the others have come where they must be.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::sync::Arc;
+use std::thread::{Builder, Scope, ScopedJoinHandle, current};
+
+use gabion_media::pmem::explore::{Explorer, History, Limits, Mutant, Subject};
+use gabion_media::pmem::trace::{Event, Step, Trace, Watcher};
+use gabion_media::pmem::{Pool, PoolOptions, Region};
+use parking_lot::{Condvar, Mutex};
+
+use super::layout::BUCKET_BYTES;
+use super::places::homes;
+use super::{Clevel, TINY};
+use crate::suite::Keys;
+use crate::suite::crash::limits_of;
+use crate::suite::interleaved::Numbered;
+use crate::suite::words::check;
+use crate::{Index, Plan};
+
+type Table = Clevel<u64, 2>;
+
+/// Where a step is, if it is of some kind.
+type Place = fn(Step<'_>) -> Option<u64>;
+
+fn store(step: Step<'_>) -> Option<u64> {
+    match step {
+        Step::Store { offset, .. } => Some(offset),
+        _ => None,
+    }
+}
+
+fn flush(step: Step<'_>) -> Option<u64> {
+    match step {
+        Step::Flush { offset } => Some(offset),
+        _ => None,
+    }
+}
+
+/// What a named thread does.
+enum Course {
+    /// It goes on to the first step of a kind in a range, and stops behind that.
+    To(Place, Range<u64>),
+    /// It has come there.
+    There,
+    Stopped,
+    Ended,
+}
+
+/// Stops threads by their names, and keeps what all do to the medium but loads.
+#[derive(Default)]
+struct Director {
+    courses: Mutex<BTreeMap<String, Course>>,
+    changed: Condvar,
+    trace: Mutex<Trace>,
+}
+
+impl Director {
+    /// Lets a thread that ends begin, and waits until it stops behind a step.
+    fn start<'scope, R: Send + 'scope>(
+        &'scope self,
+        scope: &'scope Scope<'scope, '_>,
+        name: &str,
+        (place, range): (Place, Range<u64>),
+        act: impl FnOnce() -> R + Send + 'scope,
+    ) -> ScopedJoinHandle<'scope, R> {
+        self.set(name, Course::To(place, range));
+        let owned = name.to_owned();
+        let act = move || {
+            let result = act();
+            self.set(&owned, Course::Ended);
+            result
+        };
+        let handle = Builder::new().name(name.to_owned());
+        let handle = handle.spawn_scoped(scope, act).expect("a thread");
+        self.wait(name);
+        handle
+    }
+
+    fn set(&self, name: &str, course: Course) {
+        self.courses.lock().insert(name.to_owned(), course);
+        self.changed.notify_all();
+    }
+
+    /// Lets a thread go on to its end.
+    fn finish(&self, name: &str) {
+        self.courses.lock().remove(name);
+        self.changed.notify_all();
+    }
+
+    /// Waits until a thread is where it is to stop, or ends.
+    fn wait(&self, name: &str) {
+        let mut courses = self.courses.lock();
+        loop {
+            match courses.get(name) {
+                Some(Course::Stopped | Course::Ended) => return,
+                _ => self.changed.wait(&mut courses),
+            }
+        }
+    }
+}
+
+impl Watcher for Director {
+    fn event(&self, event: Event<'_>) {
+        if !matches!(event.step, Step::Load { .. }) {
+            self.trace.lock().push(event);
+        }
+        let thread = current();
+        let mut courses = self.courses.lock();
+        let course = thread.name().and_then(|name| courses.get_mut(name));
+        if let Some(course) = course
+            && let Course::To(place, range) = course
+            && place(event.step).is_some_and(|offset| range.contains(&offset))
+        {
+            *course = Course::There;
+        }
+    }
+
+    fn pause(&self) {
+        let thread = current();
+        let Some(name) = thread.name() else { return };
+        let mut courses = self.courses.lock();
+        if let Some(course) = courses.get_mut(name)
+            && matches!(course, Course::There)
+        {
+            *course = Course::Stopped;
+            self.changed.notify_all();
+        }
+        while let Some(Course::Stopped) = courses.get(name) {
+            self.changed.wait(&mut courses);
+        }
+    }
+}
+
+/// A table of two levels, and a key for which there is room in the last one only.
+struct Scene {
+    director: Arc<Director>,
+    pool: Pool,
+    table: Table,
+    /// The number of the key among `keys`.
+    number: u64,
+    key: u64,
+    keys: Keys<u64>,
+    content: BTreeMap<u64, u64>,
+}
+
+impl Scene {
+    fn new() -> Scene {
+        let keys = Keys::words(&TINY).expect("words are keys");
+        let director = Arc::new(Director::default());
+        let region = Region::new(96 << 10);
+        *director.trace.lock() = Trace::new(region.to_vec());
+        let options = PoolOptions {
+            heaps: 1,
+            chunk_bytes: 4096,
+            watcher: Some(director.clone()),
+            ..Table::pool_options()
+        };
+        let pool = Pool::create_in(&region, options).expect("a pool in memory");
+        let plan = Plan {
+            capacity: 8,
+            seed: Some(7),
+        };
+        let table = Table::create(&pool, plan).expect("a table");
+        let context = table.context();
+        let (last, first) = (context.last(), context.first());
+        let hash_of = |number: u64| table.seed.hash_u64((keys.key)(number));
+        let is_in_first_bucket = |number: &u64| homes(last, hash_of(*number)) == [0, 0];
+        let number = (0..).find(is_in_first_bucket).expect("one of four");
+        let hash = hash_of(number);
+        let mut content = BTreeMap::new();
+        let neighbours = (number + 1..).filter(|other| {
+            // They fill the places of the key in the first level.
+            homes(first, hash_of(*other)) == homes(first, hash)
+        });
+        for other in neighbours {
+            if table.free_place(first..=first, hash).is_none() {
+                break;
+            }
+            table.insert(&(keys.key)(other), other).expect("space");
+            content.insert(other, other);
+        }
+        assert_eq!(table.context(), context);
+        let key = (keys.key)(number);
+        Scene {
+            director,
+            pool,
+            table,
+            number,
+            key,
+            keys,
+            content,
+        }
+    }
+
+    /// Where the buckets of the level with so many bits are.
+    fn level(&self, bits: u32) -> Range<u64> {
+        let at = |number| self.table.bucket_at(bits, number);
+        at(0)..at(0) + (BUCKET_BYTES << bits)
+    }
+
+    /// Moves a bucket, as the insert does that comes first.
+    fn move_one(&self) {
+        let _moving = self.table.moving.lock();
+        assert!(self.table.advance().expect("space"));
+    }
+}
+
+/// What is done in one phase to one key, whose value before or after it may be found.
+struct OneChange {
+    trace: Trace,
+    contents: [BTreeMap<u64, u64>; 2],
+}
+
+impl History<BTreeMap<u64, u64>> for OneChange {
+    fn trace(&self) -> &Trace {
+        &self.trace
+    }
+
+    fn judge(&self, _: usize, content: Option<&BTreeMap<u64, u64>>) -> Result<(), String> {
+        match content {
+            Some(content) if self.contents.contains(content) => Ok(()),
+            _ => Err(format!("{content:?} is none of {:?}", self.contents)),
+        }
+    }
+
+    fn demand(&self, phase: usize) -> u64 {
+        phase as u64
+    }
+
+    fn name(&self) -> &str {
+        "a scene"
+    }
+
+    fn is_explored(&self, phase: usize) -> bool {
+        phase > 0
+    }
+
+    fn kind(&self, _: usize) -> &'static str {
+        "update"
+    }
+
+    fn tell(&self, _: usize) -> String {
+        "while an update is under way".to_owned()
+    }
+
+    fn step(&self, _: u32) -> &str {
+        "update"
+    }
+}
+
+/// An update has changed a word, which is not durable yet, and its bucket is moved. A crash then
+/// left the item before it in the last level and the new one in another, and recovery, which knows
+/// copies by their items, kept both. So the word is made durable before it is copied; if that is
+/// left out, it shows.
+#[test]
+fn an_update_that_is_not_durable_is_not_moved() {
+    let mut scene = Scene::new();
+    let (table, director) = (&scene.table, &scene.director);
+    table.insert(&scene.key, 1).expect("space");
+    scene.content.insert(scene.number, 1);
+    let level = scene.level(table.context().last());
+    table.grow(table.context()).expect("space");
+    scene.pool.begin_operation(0);
+    let trace = std::thread::scope(|scope| {
+        let behind_exchange = (store as Place, level.clone());
+        let update = || table.update(&scene.key, 2).expect("space");
+        let writer = director.start(scope, "writer", behind_exchange, update);
+        scene.move_one();
+        let trace = std::mem::take(&mut *director.trace.lock());
+        director.finish("writer");
+        assert_eq!(writer.join().expect("no panic"), Some(1));
+        trace
+    });
+    assert_eq!(table.get(&scene.key).expect("sound"), Some(2));
+    check(table, scene.content.len() as u64);
+    let mut after = scene.content.clone();
+    after.insert(scene.number, 2);
+    let contents = [scene.content, after];
+    let name = scene.keys.name;
+    let subject = Numbered::new(scene.keys);
+    assert_eq!(subject.bytes(), scene.pool.len());
+    let limits = Limits {
+        depth: 1,
+        ..limits_of(name)
+    };
+    let mut explorer = Explorer::new(&subject, limits);
+    let flushed = |event: Event<'_>| flush(event.step).is_some_and(|at| level.contains(&at));
+    let is_before = |event: &Event<'_>| event.step != Step::Begin { op: 0 };
+    let flushes = trace
+        .iter()
+        .skip_while(is_before)
+        .filter(|event| flushed(*event));
+    let sites: Vec<_> = flushes.map(|event| event.site).collect();
+    let site = sites.first().expect("a flush of the bucket");
+    let run = OneChange { trace, contents };
+    let report = explorer.explore(&run);
+    assert!(report.is_clean(), "{report}");
+    let is_persist = |mutant: &Mutant| match mutant {
+        Mutant::Place(place, _) => (place.file(), place.line()) == (site.file(), site.line()),
+        Mutant::Number(..) => false,
+    };
+    let mutants: Vec<_> = explorer.places().into_iter().filter(is_persist).collect();
+    assert_eq!(mutants.len(), 2, "a flush and a fence");
+    for mutant in mutants {
+        let text = mutant.to_string();
+        let tried = explorer.try_mutant(mutant, &[&run]);
+        assert!(tried.caught.is_some(), "{text}");
+    }
+}
