@@ -32,7 +32,8 @@
 //!   more level at the front or one less at the end.
 //! - I4. Slots of the last level are *closed* before it goes: nobody takes them. An entry there is
 //!   *leaving* from before its item is in another level until after that is durable. Writers wait
-//!   as long as an entry is leaving, and so nothing changes that is in two slots.
+//!   as long as an entry is leaving, also who finds the copy, and so nothing changes that is in
+//!   two slots.
 //! - I5. One bucket is moved at a time. It and the one before are the only ones where the medium
 //!   may have entries that are elsewhere too. An entry is durable before its item is in another
 //!   level: recovery knows the two for one by that item.

@@ -65,6 +65,24 @@ impl<K: Item + ?Sized, const USED: usize> Clevel<K, USED> {
         }
     }
 
+    /// Whether an entry that was found is the copy of one that is still leaving: whoever looked at
+    /// the slot of that before the key came there finds the copy first.
+    #[inline]
+    pub(super) fn is_half_moved(&self, hash: u64, word: Word) -> bool {
+        // As the copy was seen, so is the last level of that time, or a later one, and its slot as
+        // it was when the copy came, or closed. If it is closed, so are the marks of the move seen.
+        let now = self.context();
+        now.is_resizing() && self.is_leaving_in(now.last(), hash, word)
+    }
+
+    #[cold]
+    fn is_leaving_in(&self, bits: u32, hash: u64, word: Word) -> bool {
+        let slots = self.candidates(bits, hash).map(|bucket| self.slots(bucket));
+        // ORDER: Acquire: the marks of who closed the slot are seen.
+        let mut words = slots.iter().copied().flatten();
+        words.any(|slot| Word(slot.peek(Ordering::Acquire)) == word.as_leaving())
+    }
+
     /// Waits for who moves a bucket.
     #[cold]
     pub(super) fn wait_for_move(&self) {
@@ -118,6 +136,7 @@ impl<K: Item + ?Sized, const USED: usize> Clevel<K, USED> {
                 self.medium.persist(bucket);
             }
             self.copy(hash, *word)?;
+            // Before the slot is closed: until then nobody changes the copy.
             marks.push(self.pending.mark(hash));
             Ok(())
         });

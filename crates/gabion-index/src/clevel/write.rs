@@ -65,7 +65,7 @@ impl<K: Item + ?Sized, const USED: usize> Clevel<K, USED> {
         loop {
             let context = self.context();
             if let Some((slot, word)) = self.find(context, hash, key)? {
-                if word.is_leaving() {
+                if word.is_leaving() || self.is_half_moved(hash, word) {
                     self.wait_for_move();
                     continue;
                 }
