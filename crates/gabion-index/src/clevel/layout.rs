@@ -30,7 +30,7 @@
 use gabion_media::media_struct;
 use gabion_media::pmem::PAtomicU64;
 
-/// Numbers of bits that a level may have, 0 and 1 included, which none has.
+/// Words for levels by their bits. None has 0 bits, or more than `places::BITS_MAX`.
 pub(super) const LEVELS: usize = 40;
 
 /// Slots of a bucket.

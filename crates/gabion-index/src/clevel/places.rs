@@ -12,10 +12,11 @@ use crate::Item;
 /// Bits of the last level, at least.
 pub(super) const BITS_MIN: u32 = 1;
 
-/// Bits of the first level, at most.
-pub(super) const BITS_MAX: u32 = 39;
+/// Bits of the first level, at most: the lowest bit of a hash, which hints do without, is the last
+/// of those that choose a bucket of a level with 2^32.
+pub(super) const BITS_MAX: u32 = 31;
 
-const _: () = assert!(BITS_MAX as usize + 1 == LEVELS);
+const _: () = assert!(BITS_MAX < 32 && (BITS_MAX as usize) < LEVELS);
 
 /// Percent of the slots that a table is planned to fill: it holds some more.
 const PLANNED_LOAD: u64 = 80;
@@ -164,6 +165,7 @@ impl<K: Item + ?Sized, const USED: usize> Clevel<K, USED> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::recovery::item_hint;
     use super::*;
 
     #[test]
@@ -184,6 +186,16 @@ mod tests {
             assert!(slots * 8 / 10 >= capacity && slots * 4 / 10 < capacity);
         }
         assert_eq!(planned_bits(u64::MAX, 8), BITS_MAX - 1);
+    }
+
+    #[test]
+    fn a_hint_has_the_homes_of_its_hash() {
+        for hash in (0..1000).map(|number| crate::Seed::new(number).hash_u64(number)) {
+            for bits in BITS_MIN..=BITS_MAX {
+                assert_eq!(homes(bits, item_hint(hash)), homes(bits, hash));
+            }
+        }
+        assert_ne!(homes(BITS_MAX + 1, item_hint(0)), homes(BITS_MAX + 1, 0));
     }
 
     #[test]

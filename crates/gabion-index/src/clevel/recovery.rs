@@ -14,8 +14,8 @@ use crate::pending::Pending;
 use crate::root::{ROOT_BYTES, create, find};
 use crate::{Error, Item, Result, Seed};
 
-/// The hint of the item of an entry: its hash, with the lowest bit set, which only the tag has. The
-/// hint of a level is the offset of the word that refers to it, which is even.
+/// The hint of an item: its hash with the lowest bit set, by which no level chooses a bucket. That
+/// of a level: the offset of the word that refers to it, which is even.
 #[inline]
 pub(super) fn item_hint(hash: u64) -> u64 {
     hash | 1
@@ -140,7 +140,7 @@ impl<K: Item + ?Sized, const USED: usize> Clevel<K, USED> {
     /// Bits of the last level, and the number of levels, which have all bits from there on.
     fn list_levels(&self) -> Result<Option<(u32, u32)>> {
         let mut list: Option<(u32, u32)> = None;
-        for bits in 0..=BITS_MAX {
+        for bits in (0..).take(LEVELS) {
             // ORDER: Relaxed: nobody else has the table yet.
             let level = self.level_word(bits).load(&self.medium, Ordering::Relaxed);
             if level == 0 {
@@ -149,7 +149,7 @@ impl<K: Item + ?Sized, const USED: usize> Clevel<K, USED> {
             let end = level.checked_add(BUCKET_BYTES << bits);
             let is_within = end.is_some_and(|end| end <= self.medium.len());
             let (last, count) = list.unwrap_or((bits, 0));
-            let is_next = last + count == bits && bits >= BITS_MIN;
+            let is_next = last + count == bits && (BITS_MIN..=BITS_MAX).contains(&bits);
             if !is_within || !level.is_multiple_of(BUCKET_BYTES) || !is_next {
                 return Err(self.damaged(bits));
             }
