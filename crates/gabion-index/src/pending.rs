@@ -56,6 +56,13 @@ impl Pending {
         // acquire and stays before this.
         self.count(cell).load(Ordering::Acquire) != 0
     }
+
+    /// Whether any cell is marked. The words in question were loaded before. Reads 16 KiB.
+    pub(crate) fn is_any_marked(&self) -> bool {
+        // ORDER: Acquire: as in `is_marked`.
+        let is_marked = |count: &AtomicU32| count.load(Ordering::Acquire) != 0;
+        self.counts.iter().any(is_marked)
+    }
 }
 
 impl Drop for Mark<'_> {
@@ -77,8 +84,8 @@ mod tests {
         let one = pending.mark(64);
         let two = pending.mark(64);
         drop(one);
-        assert!(pending.is_marked(64));
+        assert!(pending.is_marked(64) && pending.is_any_marked());
         drop(two);
-        assert!(!pending.is_marked(64));
+        assert!(!pending.is_marked(64) && !pending.is_any_marked());
     }
 }

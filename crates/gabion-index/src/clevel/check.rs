@@ -54,7 +54,8 @@ impl<K: Item + ?Sized, const USED: usize> Clevel<K, USED> {
         Ok(())
     }
 
-    /// Appends the entries of some buckets of a level, which are durable then.
+    /// Appends the entries of some buckets of a level, which are durable then, as it is that others
+    /// are not there.
     fn collect(
         &self,
         bits: u32,
@@ -62,18 +63,19 @@ impl<K: Item + ?Sized, const USED: usize> Clevel<K, USED> {
         found: &mut Vec<(K::Owned, u64)>,
     ) -> Result<()> {
         let _guard = self.pool.enter();
-        for number in numbers {
+        for number in numbers.clone() {
             let bucket = self.bucket(bits, number);
-            let mut is_marked = false;
             for word in self.entries(bucket) {
                 let key = self.key_of(word.item())?;
-                is_marked |= self.pending.is_marked(key.borrow().seeded_hash(&self.seed));
                 found.push((key, self.value(word.item())?));
             }
-            if is_marked {
-                // DURABLE: what is visited.
-                self.medium.persist(bucket);
+        }
+        if self.pending.is_any_marked() {
+            for number in numbers {
+                self.medium.flush(self.bucket(bits, number));
             }
+            // DURABLE: what is visited, and that what is not visited is gone.
+            self.medium.fence();
         }
         Ok(())
     }

@@ -363,3 +363,30 @@ fn a_copy_is_not_changed_before_its_entry_has_left() {
     assert_eq!(table.get(&scene.key).expect("sound"), Some(2));
     check(table, 1 + scene.content.len() as u64);
 }
+
+/// A visit does not show a key whose removal is not durable yet: so it makes that durable, or a
+/// crash after the visit would bring the key back.
+#[test]
+fn what_a_visit_misses_is_durably_gone() {
+    let scene = Scene::new();
+    let (table, director) = (&scene.table, &scene.director);
+    table.insert(&scene.key, 1).expect("space");
+    let level = scene.level(table.context().last());
+    std::thread::scope(|scope| {
+        let behind_exchange = (store as Place, level.clone());
+        let remove = || table.remove(&scene.key).expect("sound");
+        let remover = director.start(scope, "remover", behind_exchange, remove);
+        director.trace.lock().clear();
+        let mut is_there = false;
+        let visited = table.for_each(&mut |key, _| is_there |= *key == scene.key);
+        let trace = std::mem::take(&mut *director.trace.lock());
+        director.finish("remover");
+        assert_eq!(remover.join().expect("no panic"), Some(1));
+        visited.expect("sound");
+        assert!(!is_there);
+        let is_flush = |event: &Event<'_>| flush(event.step).is_some_and(|at| level.contains(&at));
+        let steps = trace.iter().skip_while(|event| !is_flush(event));
+        let fences = steps.filter(|event| event.step == Step::Fence).count();
+        assert!(fences > 0, "{trace:?}");
+    });
+}
