@@ -1,4 +1,5 @@
-//! Clevel hashing: levels of buckets that come and go beside lookups and writes, without locks.
+//! Clevel hashing: levels of buckets that come and go beside lookups and writes, without locks on
+//! buckets. Lookups wait for nobody; writers wait for who makes a level, or moves their entry.
 //!
 //! # Idea
 //! As in Level hashing, a key has two places, by two hashes, in each of two levels, one twice as
@@ -52,8 +53,9 @@
 //!
 //! | operation | flushed lines | persists |
 //! |---|---|---|
-//! | insert, update | the item; the slot | 2 |
-//! | delete | nothing but the allocator's note; the slot | 2 |
+//! | insert | the item and its intent; the slot; the item's state: 4 | 2 |
+//! | update | the item and two intents; the slot; the states of both items: 6 | 2 |
+//! | delete | the intent; the slot; the item's state: 3 | 2 |
 //! | move of a bucket, with an insert | a slot for each entry; the bucket and `moved` | 2 |
 //! | a level more | the level, past the cache; its word | 2 |
 //! | a level less | the allocator's note; its word | 2 |
@@ -75,8 +77,8 @@
 //!   resize costs is where it can be measured, and a table that nobody writes to has no thread.
 //! - A writer waits for another one in three places: to an entry that is being moved, for one
 //!   bucket; to an item whose writer has not told the allocator yet, as a block belongs to the
-//!   thread that reserved it until then; and for a new level. The paper's writers do not, but
-//!   for its allocator. Lookups wait for nobody.
+//!   thread that reserved it until then; and for a new level. The first and the last wait on
+//!   the mutexes `moving` and `growth`. The paper's writers do not, but for its allocator.
 //! - Which levels there are is told by one word of two numbers, and the levels are in an array by
 //!   their sizes. The paper's context is an object on the medium that is replaced.
 //! - An item is taken by its offset, not its address.
@@ -127,7 +129,12 @@ use write::Change;
 ///
 /// All operations take `&self` and may be called from any thread. A write is durable when it
 /// returns, as far as the class of the pool promises; see [`Pool`]. An update needs space for an
-/// item, as an insert does; a delete needs none.
+/// item, as an insert does; a delete needs none. In a full pool an update may fail although enough
+/// was replaced or deleted before: the heaps of other threads may hold what is free, and what a
+/// reader may still see is not.
+///
+/// Buckets are moved by inserts and by `compact`: a table that is only read, updated and deleted
+/// from keeps the levels that it has, three for instance.
 pub struct Clevel<K: Item + ?Sized, const USED: usize = SLOTS> {
     medium: Medium,
     seed: Seed,
@@ -178,7 +185,8 @@ impl<K: Item + ?Sized, const USED: usize> Index<K> for Clevel<K, USED> {
         Ok(self.count())
     }
 
-    /// While this goes on, no bucket is moved.
+    /// While this goes on, no bucket is moved. `visit` may change the table, but not visit, count
+    /// or compact it: these would wait for this visit.
     fn for_each(&self, visit: &mut dyn FnMut(&K, u64)) -> Result<()> {
         self.visit(visit)
     }

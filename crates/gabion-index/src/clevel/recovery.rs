@@ -83,7 +83,8 @@ impl<K: Item + ?Sized, const USED: usize> Clevel<K, USED> {
     /// pool without root.
     ///
     /// # Errors
-    /// The pool has a root already, or no space.
+    /// The pool has a root already, or no space. If the space was enough for the root but not for
+    /// the levels, the root stays, and [`Clevel::open`] adds them when there is space.
     pub fn create(pool: &Pool, plan: Plan) -> Result<Self> {
         let seed = plan.seed.unwrap_or_else(Seed::random);
         let words = |_| vec![Self::MAGIC, seed, plan.capacity];

@@ -121,7 +121,9 @@ pub enum Reachable {
     #[default]
     Word,
     /// The structure answers; what the hint means is its own affair. The answer may read the
-    /// medium, which is as the crash left it, and must hold for a crash during recovery too.
+    /// medium, which is as the crash left it, and must hold for a crash during recovery too. It may
+    /// also store and flush what takes a reference back, if that can be done again: recovery fences
+    /// before the intent goes.
     Ask(Arc<Ask>),
 }
 
