@@ -5,7 +5,7 @@
 //!
 //! Each engine has a folder. What engines share stands beside them: `write` and its queue,
 //! `memtable`, `range_deletes`, `snapshots`, `keyspaces`, `schedule`, `pace`, `health`, `counters`,
-//! `check` and `repair`.
+//! `root_file`, `check` and `repair`.
 
 mod check;
 mod counters;
@@ -16,6 +16,7 @@ pub(crate) mod memtable;
 mod pace;
 mod range_deletes;
 mod repair;
+mod root_file;
 mod schedule;
 pub(crate) mod scmkv;
 mod snapshots;

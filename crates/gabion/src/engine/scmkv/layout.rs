@@ -1,15 +1,12 @@
 //! The root file `SCMKV`, and the keys of a store's pool.
 //!
+//! Behind the head of a root file ([`crate::engine::root_file`]) with the magic `GABSCMKV`:
+//!
 //! | offset | size | meaning |
 //! |---|---|---|
-//! | 0 | 8 | magic `GABSCMKV` |
-//! | 8 | 4 | format version |
-//! | 12 | 4 | CRC-32C of bytes 0 to 12 and 16 to the end |
 //! | 16 | 1 | 1 while the store is being made, then 2 |
 //! | 17 | 1 | 1 if the store has a checkpoint, else 0 |
 //! | 18 | .. | path of the pool, from the directory on: its length as a varint, its bytes |
-//!
-//! The file is replaced as a whole, by renaming another one.
 //!
 //! # Keys in the pool
 //! | key | value |
@@ -29,12 +26,12 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use gabion_media::{Disk, Purpose, TEMPORARY_SUFFIX};
+use gabion_media::Disk;
 
+use crate::Result;
+use crate::engine::root_file::{BODY_OFFSET, Decoded, RootFile};
 use crate::log::Malformed;
 use crate::log::codec::{Reader, VARINT_BYTES_MAX, encode_varint, put_bytes};
-use crate::names::LOCK;
-use crate::{Error, Result};
 
 /// Name of the root file.
 pub(crate) const ROOT_NAME: &str = "SCMKV";
@@ -45,13 +42,11 @@ pub(super) const POOL_NAME: &str = "store.pool";
 /// Name of the checkpoint's file.
 pub(super) const CHECKPOINT_NAME: &str = "store.checkpoint";
 
-const MAGIC: [u8; 8] = *b"GABSCMKV";
-
-/// The version that this program writes, and the newest that it reads.
-const FORMAT: u32 = 1;
-
-const CRC_OFFSET: usize = 12;
-const BODY_OFFSET: usize = 16;
+const FILE: RootFile = RootFile {
+    name: ROOT_NAME,
+    magic: *b"GABSCMKV",
+    format: 1,
+};
 
 const BEING_MADE: u8 = 1;
 const MADE: u8 = 2;
@@ -59,8 +54,8 @@ const MADE: u8 = 2;
 /// The first byte of the keys that are no user's.
 const OWN_KEYS: u8 = 0;
 
-const _: () = assert!(MAGIC.len() + size_of::<u32>() == CRC_OFFSET);
-const _: () = assert!(CRC_OFFSET + size_of::<u32>() == BODY_OFFSET);
+// The table above counts from there.
+const _: () = assert!(BODY_OFFSET == 16);
 
 /// What the file says.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -74,78 +69,43 @@ pub(super) struct Root {
 
 impl Root {
     pub(super) fn encode(&self) -> Vec<u8> {
-        let mut bytes = MAGIC.to_vec();
-        bytes.extend(FORMAT.to_le_bytes());
-        bytes.extend([0; 4]);
-        bytes.push(if self.is_made { MADE } else { BEING_MADE });
-        bytes.push(u8::from(self.has_checkpoint));
-        put_bytes(&mut bytes, self.pool.as_os_str().as_bytes());
-        let crc = checksum(&bytes);
-        bytes[CRC_OFFSET..BODY_OFFSET].copy_from_slice(&crc.to_le_bytes());
-        bytes
+        FILE.encode(|bytes| {
+            bytes.push(if self.is_made { MADE } else { BEING_MADE });
+            bytes.push(u8::from(self.has_checkpoint));
+            put_bytes(bytes, self.pool.as_os_str().as_bytes());
+        })
     }
 
     fn decode(bytes: &[u8]) -> Result<Root, Decoded> {
-        let mut reader = Reader::new(bytes, 0);
-        if reader.take(MAGIC.len())? != MAGIC {
-            return Err(reader
-                .malformed("the root file does not begin with its magic")
-                .into());
-        }
-        let format = reader.u32()?;
-        if reader.u32()? != checksum(bytes) {
-            return Err(reader
-                .malformed("the checksum of the root file is wrong")
-                .into());
-        }
-        if format > FORMAT {
-            return Err(Decoded::Newer(format));
-        }
+        FILE.decode(bytes, Root::decode_body)
+    }
+
+    fn decode_body(reader: &mut Reader<'_>) -> Result<Root, Malformed> {
         let is_made = match reader.u8()? {
             BEING_MADE => false,
             MADE => true,
-            _ => return Err(reader.malformed("the state of the store is unknown").into()),
+            _ => return Err(reader.malformed("the state of the store is unknown")),
         };
         let has_checkpoint = match reader.u8()? {
             0 => false,
             1 => true,
-            _ => {
-                return Err(reader
-                    .malformed("the flags of the store are unknown")
-                    .into());
-            }
+            _ => return Err(reader.malformed("the flags of the store are unknown")),
         };
-        let pool = PathBuf::from(OsStr::from_bytes(reader.bytes()?));
-        if !reader.is_empty() {
-            return Err(reader
-                .malformed("the root file goes on behind its end")
-                .into());
-        }
         Ok(Root {
             is_made,
             has_checkpoint,
-            pool,
+            pool: PathBuf::from(OsStr::from_bytes(reader.bytes()?)),
         })
     }
 
     /// Reads the file.
     pub(super) fn read(disk: &Disk) -> Result<Root> {
-        let file = || disk.path_of(ROOT_NAME);
-        Root::decode(&disk.read_all(ROOT_NAME)?).map_err(|error| match error {
-            Decoded::Malformed(malformed) => malformed.in_file(file(), 0),
-            Decoded::Newer(found) => Error::NewerFormat {
-                file: file(),
-                found,
-                supported: FORMAT,
-            },
-        })
+        FILE.read(disk, Root::decode)
     }
 
     /// Replaces the file.
-    ///
-    /// DURABLE: when it returns, this is what an opening begins with.
     pub(super) fn write(&self, disk: &Disk) -> Result<()> {
-        Ok(disk.replace(ROOT_NAME, &self.encode(), Purpose::Metadata)?)
+        FILE.write(disk, &self.encode())
     }
 
     /// The pool's file.
@@ -161,22 +121,7 @@ impl Root {
 
 /// Whether the directory holds a store of the engine. An error for one that can hold none.
 pub(super) fn exists(disk: &Disk) -> Result<bool> {
-    let names = disk.list()?;
-    if names.iter().any(|name| name == ROOT_NAME) {
-        return Ok(true);
-    }
-    let temporary = format!("{ROOT_NAME}{TEMPORARY_SUFFIX}");
-    let ours = |name: &&String| **name == LOCK || **name == temporary;
-    match names.iter().find(|name| !ours(name)) {
-        None => Ok(false),
-        Some(name) => Err(Error::NotAStore {
-            path: disk.path().to_owned(),
-            why: format!(
-                "it has no file {ROOT_NAME} and holds other files, such as {name}. Choose an empty \
-                 or new directory"
-            ),
-        }),
-    }
+    FILE.exists(disk)
 }
 
 /// Removes a file, if it is there.
@@ -189,24 +134,6 @@ pub(super) fn remove_file(path: &Path) -> Result<()> {
         Err(error) if !error.is_not_found() => Err(error.into()),
         _ => Ok(()),
     }
-}
-
-/// Why bytes are no root.
-#[derive(Debug, PartialEq, Eq)]
-enum Decoded {
-    Malformed(Malformed),
-    Newer(u32),
-}
-
-impl From<Malformed> for Decoded {
-    fn from(malformed: Malformed) -> Decoded {
-        Decoded::Malformed(malformed)
-    }
-}
-
-fn checksum(bytes: &[u8]) -> u32 {
-    let head = crc32c::crc32c(bytes.get(..CRC_OFFSET).unwrap_or_default());
-    crc32c::crc32c_append(head, bytes.get(BODY_OFFSET..).unwrap_or_default())
 }
 
 fn own_key(kind: u8, number: u32) -> [u8; 6] {
@@ -252,6 +179,7 @@ pub(super) fn key_of(keyspace: u32, pool_key: &[u8]) -> Option<&[u8]> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::engine::root_file::assert_refuses_all_else;
 
     fn root() -> Root {
         Root {
@@ -262,31 +190,15 @@ mod tests {
     }
 
     #[test]
-    fn a_root_comes_back_and_every_flipped_bit_and_cut_is_seen() {
+    fn a_root_comes_back_and_all_else_is_refused() {
         for is_made in [false, true] {
             let root = Root { is_made, ..root() };
             let bytes = root.encode();
             assert_eq!(Root::decode(&bytes), Ok(root));
             assert_eq!(&bytes[..12], b"GABSCMKV\x01\0\0\0");
             assert_eq!(bytes[16..19], [1 + u8::from(is_made), 1, 18]);
-            for bit in 0..bytes.len() * 8 {
-                let mut damaged = bytes.clone();
-                damaged[bit / 8] ^= 1 << (bit % 8);
-                assert!(Root::decode(&damaged).is_err(), "bit {bit}");
-            }
-            for len in 0..bytes.len() {
-                assert!(Root::decode(&bytes[..len]).is_err(), "cut to {len}");
-            }
+            assert_refuses_all_else(&bytes, Root::decode);
         }
-    }
-
-    #[test]
-    fn a_newer_format_is_told() {
-        let mut bytes = root().encode();
-        bytes[8] = 2;
-        let crc = checksum(&bytes);
-        bytes[CRC_OFFSET..BODY_OFFSET].copy_from_slice(&crc.to_le_bytes());
-        assert_eq!(Root::decode(&bytes), Err(Decoded::Newer(2)));
     }
 
     #[test]

@@ -1,0 +1,167 @@
+//! Root files: the small file by which a store of an engine is known, and with which a recovery
+//! begins. It is replaced as a whole, by renaming another one, so that it has one state or the
+//! next.
+//!
+//! | offset | size | meaning |
+//! |---|---|---|
+//! | 0 | 8 | magic of the engine |
+//! | 8 | 4 | format version |
+//! | 12 | 4 | CRC-32C of bytes 0 to 12 and 16 to the end |
+//! | 16 | .. | what the engine says, to the end |
+//!
+//! Numbers are little-endian.
+
+use gabion_media::{Disk, Purpose, TEMPORARY_SUFFIX};
+
+use crate::log::Malformed;
+use crate::log::codec::Reader;
+use crate::names::LOCK;
+use crate::{Error, Result};
+
+const CRC_OFFSET: usize = 12;
+/// Where that begins which the engine says.
+pub(super) const BODY_OFFSET: usize = 16;
+
+const _: () = assert!(CRC_OFFSET + size_of::<u32>() == BODY_OFFSET);
+
+/// The root file of an engine.
+pub(super) struct RootFile {
+    pub(super) name: &'static str,
+    pub(super) magic: [u8; 8],
+    /// The version that this program writes, and the newest that it reads.
+    pub(super) format: u32,
+}
+
+/// Why bytes are no root file.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Decoded {
+    Malformed(Malformed),
+    Newer(u32),
+}
+
+impl From<Malformed> for Decoded {
+    fn from(malformed: Malformed) -> Decoded {
+        Decoded::Malformed(malformed)
+    }
+}
+
+impl RootFile {
+    /// The file's bytes; `body` appends what the engine says.
+    pub(super) fn encode(&self, body: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
+        let mut bytes = self.magic.to_vec();
+        bytes.extend(self.format.to_le_bytes());
+        bytes.resize(BODY_OFFSET, 0);
+        body(&mut bytes);
+        seal(&mut bytes);
+        bytes
+    }
+
+    /// Checks the file's bytes; `body` reads what the engine says.
+    pub(super) fn decode<T>(
+        &self,
+        bytes: &[u8],
+        body: impl FnOnce(&mut Reader<'_>) -> Result<T, Malformed>,
+    ) -> Result<T, Decoded> {
+        let mut reader = Reader::new(bytes, 0);
+        if reader.take(self.magic.len())? != self.magic {
+            let what = "the root file does not begin with its magic";
+            return Err(reader.malformed(what).into());
+        }
+        let format = reader.u32()?;
+        if reader.u32()? != checksum(bytes) {
+            let what = "the checksum of the root file is wrong";
+            return Err(reader.malformed(what).into());
+        }
+        if format > self.format {
+            return Err(Decoded::Newer(format));
+        }
+        let said = body(&mut reader)?;
+        match reader.is_empty() {
+            true => Ok(said),
+            false => Err(reader
+                .malformed("the root file goes on behind its end")
+                .into()),
+        }
+    }
+
+    /// Reads the file by what decodes its bytes.
+    pub(super) fn read<T>(
+        &self,
+        disk: &Disk,
+        decode: impl FnOnce(&[u8]) -> Result<T, Decoded>,
+    ) -> Result<T> {
+        let file = || disk.path_of(self.name);
+        decode(&disk.read_all(self.name)?).map_err(|error| match error {
+            Decoded::Malformed(malformed) => malformed.in_file(file(), 0),
+            Decoded::Newer(found) => Error::NewerFormat {
+                file: file(),
+                found,
+                supported: self.format,
+            },
+        })
+    }
+
+    /// Replaces the file.
+    ///
+    /// DURABLE: when it returns, this is what a recovery begins with.
+    pub(super) fn write(&self, disk: &Disk, bytes: &[u8]) -> Result<()> {
+        Ok(disk.replace(self.name, bytes, Purpose::Metadata)?)
+    }
+
+    /// Whether the directory holds a store of the engine. An error for one that can hold none.
+    pub(super) fn exists(&self, disk: &Disk) -> Result<bool> {
+        let own = self.name;
+        let names = disk.list()?;
+        if names.iter().any(|name| name == own) {
+            return Ok(true);
+        }
+        let temporary = format!("{own}{TEMPORARY_SUFFIX}");
+        let ours = |name: &&String| **name == LOCK || **name == temporary;
+        match names.iter().find(|name| !ours(name)) {
+            None => Ok(false),
+            Some(name) => Err(Error::NotAStore {
+                path: disk.path().to_owned(),
+                why: format!(
+                    "it has no file {own} and holds other files, such as {name}. Choose an empty \
+                     or new directory"
+                ),
+            }),
+        }
+    }
+}
+
+/// Puts the checksum into the file's bytes.
+fn seal(bytes: &mut [u8]) {
+    let crc = checksum(bytes);
+    bytes[CRC_OFFSET..BODY_OFFSET].copy_from_slice(&crc.to_le_bytes());
+}
+
+fn checksum(bytes: &[u8]) -> u32 {
+    let head = crc32c::crc32c(bytes.get(..CRC_OFFSET).unwrap_or_default());
+    crc32c::crc32c_append(head, bytes.get(BODY_OFFSET..).unwrap_or_default())
+}
+
+/// Asserts that any bytes but these are refused, and a newer version by its number.
+#[cfg(test)]
+pub(super) fn assert_refuses_all_else<T: std::fmt::Debug + PartialEq>(
+    bytes: &[u8],
+    decode: impl Fn(&[u8]) -> Result<T, Decoded>,
+) {
+    assert!(decode(bytes).is_ok());
+    for bit in 0..bytes.len() * 8 {
+        let mut damaged = bytes.to_vec();
+        damaged[bit / 8] ^= 1 << (bit % 8);
+        assert!(decode(&damaged).is_err(), "bit {bit}");
+    }
+    for len in 0..bytes.len() {
+        assert!(decode(&bytes[..len]).is_err(), "cut to {len}");
+    }
+    let mut newer = bytes.to_vec();
+    newer[8] += 1;
+    let format = u32::from(newer[8]);
+    seal(&mut newer);
+    assert_eq!(decode(&newer), Err(Decoded::Newer(format)));
+    let mut longer = [bytes, &[0]].concat();
+    seal(&mut longer);
+    assert!(decode(&longer).is_err(), "a byte more");
+}
