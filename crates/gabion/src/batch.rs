@@ -2,9 +2,10 @@
 
 use std::ops::RangeBounds;
 
-use crate::db::{check_limits, deleted_range, range_bounds};
+use crate::db::check_limits;
 use crate::engine::BATCH_BYTES_MAX;
 use crate::log::BatchEncoder;
+use crate::ranges::{deleted_range, range_bounds};
 use crate::types::Kind;
 use crate::{Error, Keyspace, Result};
 

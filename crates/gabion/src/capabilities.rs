@@ -39,6 +39,7 @@ impl Engine {
             Engine::Wip | Engine::Flex => Capabilities {
                 ordered: true,
                 snapshots: true,
+                ingest: self == Engine::Wip,
                 mapped: false,
                 key_bytes_max: crate::engine::KEY_BYTES_MAX,
                 value_bytes_max: crate::engine::VALUE_BYTES_MAX,
@@ -46,6 +47,7 @@ impl Engine {
             Engine::Scmkv => Capabilities {
                 ordered: false,
                 snapshots: false,
+                ingest: false,
                 mapped: true,
                 key_bytes_max: crate::engine::KEY_BYTES_MAX,
                 value_bytes_max: crate::engine::scmkv::VALUE_BYTES_MAX,
@@ -90,6 +92,9 @@ pub struct Capabilities {
     /// [`Keyspace::multi_get`](crate::Keyspace::multi_get) finds may be of several moments of the
     /// call, but batches are seen whole.
     pub snapshots: bool,
+    /// Sorted pairs become part of the store as tables of their own, past the log and the
+    /// MemTables: [`Keyspace::ingest`](crate::Keyspace::ingest).
+    pub ingest: bool,
     /// The store is a mapped file of the size [`Options::pool_bytes`](crate::Options::pool_bytes),
     /// which must lie in a directory of the system.
     pub mapped: bool,

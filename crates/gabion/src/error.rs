@@ -87,6 +87,18 @@ pub enum Error {
         limit: u64,
     },
 
+    /// The pairs of an ingest do not ascend.
+    #[error(
+        "pair {position} of the ingest has the key \"{key}\", which is not above the one before: \
+         its keys must ascend strictly. Nothing of it was written to the store"
+    )]
+    OutOfOrder {
+        /// Which pair, counted from 1.
+        position: u64,
+        /// The first bytes of its key, escaped.
+        key: String,
+    },
+
     /// An option has a value that cannot work.
     #[error("option {option}: {why}")]
     InvalidOption {

@@ -45,6 +45,7 @@ mod clock;
 mod db;
 mod engine;
 mod error;
+mod ingest;
 mod iter;
 mod log;
 mod memory;
@@ -52,6 +53,7 @@ mod names;
 mod new_dir;
 mod options;
 pub mod pm;
+mod ranges;
 mod slice;
 mod snapshot;
 mod stats;
@@ -66,6 +68,7 @@ pub use db::{DEFAULT_KEYSPACE, Db, Keyspace};
 pub use engine::{CheckReport, Problem, RepairReport, check, check_disk, repair, repair_disk};
 pub use error::{Error, Result};
 pub use gabion_flex::ReaderWaits;
+pub use ingest::Ingest;
 pub use iter::{Cursor, Iter, Pairs};
 pub use options::{
     Compression, DEFAULT_BACKGROUND_THREADS, DEFAULT_BLOCK_BYTES, DEFAULT_BUCKET_BYTES,

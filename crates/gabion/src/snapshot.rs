@@ -3,8 +3,9 @@
 use std::ops::RangeBounds;
 use std::sync::Arc;
 
-use crate::db::{Opened, prefix_bounds, range_bounds};
+use crate::db::Opened;
 use crate::engine::{self, Scan};
+use crate::ranges::{prefix_bounds, range_bounds};
 use crate::types::Seq;
 use crate::{Cursor, Iter, Keyspace, Result, Slice};
 

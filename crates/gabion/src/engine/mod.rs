@@ -310,6 +310,17 @@ impl Handle {
         }
     }
 
+    /// Begins an ingest of sorted pairs.
+    pub(crate) fn ingest<'e>(&'e self, keyspace: &'e Keyspace) -> Result<wip::Ingest<'e>> {
+        match (self, keyspace) {
+            (Handle::Wip(engine), Keyspace::Wip(keyspace)) => engine.ingest(keyspace),
+            _ => Err(Error::Unsupported {
+                engine: self.engine().name(),
+                operation: "ingests; write batches instead",
+            }),
+        }
+    }
+
     pub(crate) fn wait_idle(&self) -> Result<()> {
         each!(self, engine => engine.wait_idle())
     }

@@ -34,6 +34,7 @@ mod examples;
 mod extremes;
 mod faults;
 mod held;
+mod ingest;
 mod limits;
 mod mapped;
 mod model;

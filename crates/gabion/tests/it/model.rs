@@ -109,6 +109,15 @@ fn a_store_that_gathers_small_tables_equals_its_twin() {
 }
 
 #[test]
+fn a_store_that_ingests_equals_its_twin() {
+    let sets = option_sets(Engine::Wip).into_iter().enumerate();
+    let totals = run_sets(Engine::Wip, sets.step_by(2), action::ingesting);
+    let cases = setting("GABION_CASES", 30);
+    assert!(totals.splits > 20 * cases, "{totals:?}");
+    assert!(totals.joins > 2 * cases, "{totals:?}");
+}
+
+#[test]
 fn an_scmkv_store_equals_its_twin() {
     let totals = run_part(Engine::Scmkv, 0, 1);
     let cases = setting("GABION_CASES", 30);

@@ -50,7 +50,8 @@ impl TableFile {
         match self.table.get() {
             Some(table) => Ok(table),
             None => {
-                let table = Table::open(&self.disk, self.meta.file, &self.cache)?;
+                let table =
+                    Table::open(&self.disk, self.meta.file, self.meta.min_seq, &self.cache)?;
                 Ok(self.table.get_or_init(|| Arc::new(table)))
             }
         }

@@ -197,6 +197,18 @@ impl Wip {
         Ok(file)
     }
 
+    /// Removes a table that no manifest names, unless the store is closed: another program may have
+    /// opened it since, and used the number again.
+    pub(super) fn remove_unnamed(&self, file: u64) {
+        let lock = self.lock.lock();
+        if lock.is_some()
+            && let Err(error) = self.disk.remove(&table_name(file))
+        {
+            // The next open removes it.
+            tracing::warn!(%error, "a table that nobody names could not be removed");
+        }
+    }
+
     /// A writer for a new table file, as fast as jobs of the class may go.
     pub(super) fn create_table(&self, purpose: Purpose, class: Class) -> Result<TableOutput<'_>> {
         let file = self.versions.lock().take_file_number();
@@ -306,6 +318,11 @@ impl TableOutput<'_> {
         self.writer.as_ref().map_or(0, TableWriter::entries)
     }
 
+    /// Bytes of the file so far, without the block in work.
+    pub(super) fn bytes_written(&self) -> u64 {
+        self.writer.as_ref().map_or(0, TableWriter::bytes_written)
+    }
+
     /// Writes the rest and syncs the file.
     pub(super) fn finish(mut self) -> Result<TableMeta> {
         let writer = self.writer.take().expect("the table is not finished");
@@ -319,10 +336,7 @@ impl TableOutput<'_> {
     }
 
     fn remove(&self) {
-        // What cannot be removed now is removed at the next open: no manifest names it.
-        if let Err(error) = self.engine.disk.remove(&table_name(self.file)) {
-            tracing::warn!(%error, "an unfinished table could not be removed");
-        }
+        self.engine.remove_unnamed(self.file);
     }
 }
 

@@ -20,7 +20,8 @@
 //! anything in its MemTable are in tables; to another, those up to its flushed sequence number.
 //! The new bucket's flushed number is the least of these. What lies between it and that of one of
 //! the old buckets may be replayed although a table has it. That changes nothing: all newer
-//! records of its key lie behind it in the log, which loses records from the front only.
+//! records of its key lie behind it in the log, which loses records from the front only; and what
+//! tables have a newer version of without a record, from an ingest, replay leaves out.
 //!
 //! # Concurrency
 //! All of the buckets are reserved, and none has a MemTable that waits for its flush. Writers are

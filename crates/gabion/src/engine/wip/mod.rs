@@ -13,6 +13,7 @@
 //! |---|---|
 //! | `writepath` | a write: leader, log, MemTable, publication |
 //! | `grouped` | the inserts of a batch, bucket by bucket |
+//! | `ingest` | sorted pairs become tables without log and MemTable |
 //! | `readpath`, `multi_get`, `scan` | a get, several at once, a range scan |
 //! | `residency` | whether the system drops what it has of tables |
 //! | `flush` | a full MemTable becomes a table of level 0 |
@@ -67,6 +68,7 @@ mod file;
 mod flush;
 mod gentle;
 mod grouped;
+mod ingest;
 mod join;
 mod manifest;
 mod merge;
@@ -123,6 +125,7 @@ use schedule::Idleness;
 use throttle::Throttle;
 use writepath::{Leader, Turns};
 
+pub(crate) use ingest::Ingest;
 pub(super) use repair::repair;
 pub(crate) use scan::{OpenStore, Scan};
 pub(super) use verify::check_disk;

@@ -18,7 +18,7 @@ use super::bucket::{BucketState, Levels};
 use super::table::Table;
 use super::{Keyspace, Wip};
 use crate::engine::memtable::MemEntry;
-use crate::types::{Kind, Seq, hash_key};
+use crate::types::{Kind, SEQ_MAX, Seq, hash_key};
 use crate::{Result, Slice};
 
 /// Tables that are searched only after so many filters were asked, so that the cache misses of the
@@ -74,6 +74,13 @@ pub(super) fn value_of(entry: &MemEntry<'_>, deleted: Seq) -> Option<Slice> {
     }
 }
 
+/// Whether a version of a key says what reads find. A range delete that begins at the key does not:
+/// readers ask the bucket's index of them, and what was ingested may be newer and lie below.
+#[inline]
+fn decides(kind: Kind) -> bool {
+    kind != Kind::DeleteRange
+}
+
 /// The newest entry of `key` in the MemTables that is visible at `seq`.
 #[inline]
 pub(super) fn find_in_memory<'s>(
@@ -82,9 +89,11 @@ pub(super) fn find_in_memory<'s>(
     hash: u64,
     seq: Seq,
 ) -> Option<MemEntry<'s>> {
-    state
-        .memtables()
-        .find_map(|table| table.get(key, hash, seq))
+    state.memtables().find_map(|table| {
+        table
+            .get(key, hash, seq)
+            .filter(|entry| decides(entry.kind))
+    })
 }
 
 /// Asks for the memory that [`find_in_levels`] waits for first.
@@ -123,7 +132,9 @@ pub(super) fn find_in_levels(
             }
         }
         for table in candidates[..count].iter().flatten() {
-            if let Some(entry) = table.get(key, hash, seq)? {
+            if let Some(entry) = table.get(key, hash, seq)?
+                && decides(entry.kind)
+            {
                 return Ok(match entry.kind {
                     Kind::Put if entry.seq > deleted => Some(entry.value),
                     _ => None,
@@ -134,4 +145,18 @@ pub(super) fn find_in_levels(
             return Ok(None);
         }
     }
+}
+
+/// Whether the tables have a version of `key` above `seq`.
+pub(super) fn has_newer(levels: &Levels, key: &[u8], hash: u64, seq: Seq) -> Result<bool> {
+    for file in levels.runs().filter_map(|run| run.table_for(key)) {
+        let table = file.table()?;
+        if table.may_contain(hash)
+            && let Some(entry) = table.get(key, hash, SEQ_MAX)?
+            && entry.seq > seq
+        {
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }

@@ -5,7 +5,8 @@
 //! 2. Check that every file that the manifest names is there and has its length. Tables with range
 //!    deletes are opened, because gets of all keys must know them; the others open at first use.
 //! 3. Replay the log from its tail. A record goes to the bucket of its key, unless that bucket's
-//!    flushed sequence number says that a table has it.
+//!    flushed sequence number says that a table has it, or a table has a newer version (`ingest`,
+//!    N3).
 //! 4. Seal: sync the replayed segments, record their valid lengths in the manifest.
 //!    DURABLE: what was replayed cannot be lost again, and what was cut off cannot come back.
 //! 5. Remove void log segments, and files that the manifest does not name.
@@ -32,8 +33,9 @@ use parking_lot::{Mutex, RwLock};
 
 use super::bucket::{Bucket, BucketState, Levels, Router, Run};
 use super::file::{TableFile, table_meta};
-use super::manifest::{Directory, Edit, FileAge, Manifest, ManifestState, inspect};
+use super::manifest::{self, Directory, Edit, FileAge, Manifest, ManifestState, inspect};
 use super::prefix_index::common_prefix_len;
+use super::readpath::has_newer;
 use super::residency::Residency;
 use super::throttle::Throttle;
 use super::writepath::{Leader, Turns};
@@ -315,6 +317,12 @@ fn replay_log(
     for number in flushed.values() {
         last_seq = last_seq.max(*number);
     }
+    // Numbers of tables; above what was flushed only where pairs were ingested or buckets joined.
+    let newest: HashMap<u64, Seq> = state
+        .buckets
+        .iter()
+        .map(|(id, bucket)| (*id, newest_of(state, bucket)))
+        .collect();
     let (tail, sealed) = (state.log_tail, &state.sealed);
     let end = replay_operations(disk, tail, sealed, keyspaces.len(), |segment, operation| {
         last_seq = last_seq.max(operation.seq);
@@ -340,11 +348,22 @@ fn replay_log(
         }
         let state = bucket.state.load();
         let hash = hash_key(key);
+        let may_be_older = newest.get(&bucket.id).is_some_and(|newest| seq < *newest);
+        if may_be_older && has_newer(&state.levels, key, hash, seq)? {
+            return Ok(());
+        }
         state.active.insert(key, hash, seq, operation.kind, value);
         state.active.pin_once(segment);
         Ok(())
     })?;
     Ok((end, last_seq))
+}
+
+/// The largest sequence number in the tables of a bucket.
+fn newest_of(state: &ManifestState, bucket: &manifest::BucketState) -> Seq {
+    let files = bucket.tables.iter().map(|table| table.file);
+    let metas = files.filter_map(|file| state.files.get(&file));
+    metas.map(|file| file.meta.max_seq).max().unwrap_or(0)
 }
 
 /// Removes tables that the manifest does not name: what a crash left of jobs that did not finish,

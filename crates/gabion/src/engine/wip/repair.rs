@@ -15,15 +15,17 @@ use std::sync::Arc;
 
 use gabion_media::{Disk, Purpose};
 
+use super::bucket::{Levels, Router};
 use super::file::{file_meta, table_meta};
 use super::manifest::{FileMeta, Manifest, ManifestState, read_damaged};
+use super::readpath::has_newer;
 use super::table::{Table, TableMeta, TableOptions, TableWriter};
-use super::{Wip, Write};
+use super::{Keyspace, Wip, Write};
 use crate::cache::BlockCache;
 use crate::engine::RepairReport;
 use crate::log::{Op, replay_operations};
 use crate::names::{CURRENT, LOCK, table_name};
-use crate::types::{Kind, Seq};
+use crate::types::{Kind, Seq, hash_key};
 use crate::{Error, Options, Result};
 
 /// Writes what can be read of the store on `disk` to an empty directory.
@@ -48,7 +50,7 @@ pub(crate) fn repair(disk: &Disk, target: &Disk) -> Result<RepairReport> {
             Err(error) => {
                 let path = disk.path_of(&table_name(number));
                 let before = report.problems.len();
-                let saved = save_table(disk, target, number, &mut report)?;
+                let saved = save_table(disk, target, (number, meta.min_seq), &mut report)?;
                 if report.problems.len() == before {
                     // Blocks are sound; what they amount to is not what the table says.
                     report.lose(&error, &path);
@@ -74,7 +76,11 @@ pub(crate) fn repair(disk: &Disk, target: &Disk) -> Result<RepairReport> {
             apply(operation)
         })
     };
+    let tables: Vec<_> = ids.iter().map(|keyspace| Tables::of(keyspace)).collect();
     let replayed = report.replay(disk.path(), log, |operation| {
+        if tables[operation.keyspace as usize].have_newer(&operation)? {
+            return Ok(());
+        }
         for Part { key, value } in flushed.missing(&operation) {
             let write = Write::Single {
                 keyspace: &*ids[operation.keyspace as usize],
@@ -86,6 +92,7 @@ pub(crate) fn repair(disk: &Disk, target: &Disk) -> Result<RepairReport> {
         }
         Ok(())
     });
+    drop(tables);
     let closed = engine.close();
     replayed.and(closed).map(|()| report)
 }
@@ -93,7 +100,7 @@ pub(crate) fn repair(disk: &Disk, target: &Disk) -> Result<RepairReport> {
 /// Checks a table, and that it is the one that the manifest describes.
 fn check_table(disk: &Disk, number: u64, meta: &FileMeta) -> Result<()> {
     let cache = Arc::new(BlockCache::new(0));
-    let table = Arc::new(Table::open(disk, number, &cache)?);
+    let table = Arc::new(Table::open(disk, number, meta.min_seq, &cache)?);
     table.verify()?;
     if table_meta(number, meta).as_ref() == Some(table.meta()) {
         return Ok(());
@@ -106,11 +113,11 @@ fn check_table(disk: &Disk, number: u64, meta: &FileMeta) -> Result<()> {
 }
 
 /// Writes what can be read of a damaged table to a table of the same number; `None` when that is
-/// nothing.
+/// nothing. `seq` is the smallest sequence number that the manifest says.
 fn save_table(
     disk: &Disk,
     target: &Disk,
-    number: u64,
+    (number, seq): (u64, Seq),
     report: &mut RepairReport,
 ) -> Result<Option<TableMeta>> {
     let name = table_name(number);
@@ -124,7 +131,9 @@ fn save_table(
     let mut failed = None;
     let mut lost = Vec::new();
     let read = Table::salvage(disk, number, &mut |error| lost.push(error), &mut |entry| {
-        let added = writer.add(entry.key(), entry.seq(), entry.kind(), entry.value_bytes());
+        // What says 0 leaves its number to the manifest; the properties may be lost that say so.
+        let seq = if entry.seq() == 0 { seq } else { entry.seq() };
+        let added = writer.add(entry.key(), seq, entry.kind(), entry.value_bytes());
         added.inspect_err(|error| failed = Some(error.clone()))
     });
     lost.iter().for_each(|error| report.lose(error, &path));
@@ -140,6 +149,42 @@ fn save_table(
     }
     report.entries += writer.entries();
     Ok(Some(writer.finish()?))
+}
+
+/// The tables of a keyspace before anything of the log is written to it.
+struct Tables {
+    router: Arc<Router>,
+    /// Of each bucket, with the largest sequence number in them.
+    levels: Vec<(Arc<Levels>, Seq)>,
+}
+
+impl Tables {
+    fn of(keyspace: &Keyspace) -> Tables {
+        let router = keyspace.router.load_full();
+        let levels = router.buckets().iter().map(|bucket| {
+            let levels = Arc::clone(&bucket.state.load().levels);
+            let newest = levels.runs().map(|run| run.seqs().1).max();
+            (levels, newest.unwrap_or(0))
+        });
+        Tables {
+            levels: levels.collect(),
+            router,
+        }
+    }
+
+    /// Whether they have a newer version of an operation's key, as replay asks (`ingest`, N3).
+    fn have_newer(&self, operation: &Op<'_>) -> Result<bool> {
+        let (levels, newest) = &self.levels[self.router.position(operation.key)];
+        if operation.kind == Kind::DeleteRange || operation.seq >= *newest {
+            return Ok(false);
+        }
+        has_newer(
+            levels,
+            operation.key,
+            hash_key(operation.key),
+            operation.seq,
+        )
+    }
 }
 
 /// Which writes of the log are in tables.

@@ -6,14 +6,15 @@
 //! pressure between 0 and 1; from a soft limit on, every written byte costs a delay that grows with
 //! `pressure / (1 - pressure)`: barely measurable at first, and equal to the background's own speed
 //! somewhere before 1. Debts are slept off once they are worth a sleep. At pressure 1 the writer
-//! waits for the background; that time is a stall.
+//! waits for the background; that time is a stall. Who needs MemTables to stay as they are for a
+//! moment (`ingest`) holds all writers back, which is a stall, too.
 //!
 //! # Memory
 //! The budget covers active and frozen MemTables. Active ones may use 60 % of it, so that 40 % can
 //! be on their way to the medium; delays begin at 80 % of the budget, writers stop at 105 %. Where
 //! open tables need much memory, the budget is less than the options say (`crate::memory`).
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex};
@@ -76,6 +77,8 @@ pub(crate) struct Throttle {
     /// The pressure of garbage, in millionths.
     space: AtomicU64,
     debt_ns: AtomicU64,
+    /// How many hold all writers back.
+    holders: AtomicUsize,
     /// Without background threads nobody could end a wait, so nobody waits.
     off: bool,
     lock: Mutex<()>,
@@ -101,6 +104,7 @@ impl Throttle {
             runs_max: AtomicU64::new(0),
             space: AtomicU64::new(0),
             debt_ns: AtomicU64::new(0),
+            holders: AtomicUsize::new(0),
             off: options.background_threads == 0,
             lock: Mutex::new(()),
             relieved: Condvar::new(),
@@ -245,12 +249,36 @@ impl Throttle {
     /// waits as long as `relief_is_due`, which may also end the wait with an error.
     #[inline]
     pub(crate) fn admit(&self, bytes: u64, relief_is_due: impl Fn() -> Result<bool>) -> Result<()> {
+        // ORDER: Relaxed; a writer that misses it is one of those that were admitted before.
+        if self.holders.load(Ordering::Relaxed) > 0 {
+            self.wait_while_held();
+        }
         let pressure = self.pressure();
         if pressure > 0.0 && !self.off {
             self.slow_down(pressure, bytes, relief_is_due)
         } else {
             Ok(())
         }
+    }
+
+    /// Holds all writers back that are not admitted yet, until what it returns is dropped.
+    pub(crate) fn hold(&self) -> Held<'_> {
+        // ORDER: Relaxed, as in `admit`.
+        self.holders.fetch_add(1, Ordering::Relaxed);
+        Held(self)
+    }
+
+    #[cold]
+    fn wait_while_held(&self) {
+        let began = Instant::now();
+        self.waits.stalls.add(1);
+        // ORDER: Relaxed, as in `admit`.
+        while self.holders.load(Ordering::Relaxed) > 0 {
+            let mut guard = self.lock.lock();
+            self.relieved.wait_for(&mut guard, STALL_SLICE);
+        }
+        self.waits.stall_ns.add(nanos(began.elapsed()));
+        self.waits.count_slowdown(began.elapsed());
     }
 
     #[cold]
@@ -290,5 +318,16 @@ impl Throttle {
         }
         self.waits.count_slowdown(began.elapsed());
         Ok(())
+    }
+}
+
+/// Holds writers back as long as it lives.
+pub(crate) struct Held<'t>(&'t Throttle);
+
+impl Drop for Held<'_> {
+    fn drop(&mut self) {
+        // ORDER: Relaxed, as in `admit`.
+        self.0.holders.fetch_sub(1, Ordering::Relaxed);
+        self.0.wake();
     }
 }

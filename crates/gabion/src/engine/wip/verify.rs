@@ -36,7 +36,7 @@ fn check_tables(disk: &Disk, state: &ManifestState, report: &mut CheckReport) ->
         let problem = |what: &str| Problem::new(path.clone(), None, what.to_owned());
         report.tables += 1;
         report.table_bytes += file.meta.file_bytes;
-        let checked = Table::open(disk, *number, &cache).and_then(|table| {
+        let checked = Table::open(disk, *number, file.meta.min_seq, &cache).and_then(|table| {
             let table = Arc::new(table);
             table.verify()?;
             Ok(table)

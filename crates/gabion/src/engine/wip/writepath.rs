@@ -93,7 +93,7 @@ impl Leader {
     }
 
     /// The segment that the log's next record goes to, unless it begins a new one.
-    fn segment(&self) -> u64 {
+    pub(crate) fn segment(&self) -> u64 {
         self.log.as_ref().map_or(0, Log::current_segment)
     }
 
@@ -105,6 +105,22 @@ impl Leader {
         let used = if appended.is_ok() { count } else { 0 };
         self.base = (next + used).wrapping_sub(log.reservations());
         appended.map(|_| log.current_segment())
+    }
+
+    /// Takes the next number for what stands in no record of the log. It must be published before
+    /// anybody else has the leader.
+    pub(crate) fn take_number(&mut self) -> Result<Seq> {
+        self.check()?;
+        let next = self.next_seq();
+        if next > SEQ_MAX {
+            return Err(Error::Limit {
+                what: "sequence number",
+                size: next,
+                limit: SEQ_MAX,
+            });
+        }
+        self.base = self.base.wrapping_add(1);
+        Ok(next)
     }
 
     /// An error when the log has failed, so that not all numbers that were given out are published.

@@ -31,6 +31,9 @@ const WRITES: usize = 70;
 /// Writes of a workload that flushes after most of them.
 const WRITES_APPENDING: usize = 24;
 
+/// Writes of a workload with ingests between them.
+const WRITES_INGESTING: usize = 40;
+
 /// The options of the workload with a seed: as small as possible, everything done by the writer.
 fn options_of(engine: Engine, seed: u64) -> Options {
     let mut random = Random::new(seed ^ 0x0007_1045);
@@ -107,6 +110,11 @@ fn appending(seed: u64) -> Recording {
     Recording::new(seed, &workload, appending_options_of(seed))
 }
 
+fn ingesting(seed: u64) -> Recording {
+    let workload = Workload::ingesting(seed, WRITES_INGESTING);
+    Recording::new(seed, &workload, options_of(Engine::Wip, seed))
+}
+
 // Coverage is asked for per image, so that it is the same for longer runs.
 
 #[test]
@@ -129,6 +137,20 @@ fn a_power_cut_leaves_a_prefix_while_small_tables_are_gathered() {
     let totals = explore_all(Engine::Wip, wanted, appending);
     assert!(
         totals.gathered > wanted / 250 && totals.compactions > wanted / 400,
+        "{totals:?}"
+    );
+}
+
+#[test]
+fn a_power_cut_leaves_an_ingest_whole_or_not_at_all() {
+    let wanted = setting("GABION_CRASH_POINTS", 30_000) / 3;
+    let totals = explore_all(Engine::Wip, wanted, ingesting);
+    assert!(
+        totals.flushes > wanted / 250 && totals.compactions > wanted / 400,
+        "{totals:?}"
+    );
+    assert!(
+        totals.splits > wanted / 2_500 && totals.joins > wanted / 20_000,
         "{totals:?}"
     );
 }

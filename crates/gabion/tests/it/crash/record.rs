@@ -80,6 +80,13 @@ impl Recording {
                     let durable = *sync || self.options.durability == Durability::Sync;
                     self.acknowledge(durable);
                 }
+                Step::Ingest(puts) => {
+                    self.mark(|mark| mark.begun += 1);
+                    subject.ingest(puts).expect("the disk is sound");
+                    let after = self.history.last().expect("never empty").after(puts);
+                    self.history.push(after);
+                    self.acknowledge(!puts.is_empty());
+                }
                 Step::Persist => {
                     subject
                         .db

@@ -115,6 +115,14 @@ fn a_fault_at_every_operation_loses_nothing_while_small_tables_are_gathered() {
 }
 
 #[test]
+fn a_fault_at_every_operation_of_an_ingest_loses_nothing_acknowledged() {
+    strike_workloads(setting("GABION_FAULT_WORKLOADS", 54) / 6, |seed| {
+        let workload = Workload::ingesting(seed, WRITES);
+        strike_everywhere(seed, &workload, &options_of(Engine::Wip, seed))
+    });
+}
+
+#[test]
 fn a_fault_at_every_operation_of_a_flex_store_loses_nothing_acknowledged() {
     strike_workloads(setting("GABION_FAULT_WORKLOADS", 54) / 6, |seed| {
         usual(Engine::Flex, seed)

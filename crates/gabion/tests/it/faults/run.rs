@@ -81,6 +81,7 @@ impl<'r> Run<'r> {
             };
             match step {
                 Step::Write { operations, sync } => self.write(&subject, operations, *sync, counts),
+                Step::Ingest(puts) => self.ingest(&subject, puts, counts),
                 Step::Persist => {
                     let result = subject.db.persist(Durability::Sync);
                     self.after(&subject, result, true, counts);
@@ -168,13 +169,31 @@ impl<'r> Run<'r> {
         sync: bool,
         counts: &mut Counts,
     ) {
+        let result = subject.write(operations, sync.then_some(Durability::Sync));
+        let is_durable = sync || self.options.durability == Durability::Sync;
+        self.after_write(subject, operations, (result, is_durable), counts);
+    }
+
+    fn ingest(&mut self, subject: &Subject, puts: &[Operation], counts: &mut Counts) {
+        let result = subject.ingest(puts);
+        self.after_write(subject, puts, (result, !puts.is_empty()), counts);
+    }
+
+    /// Notes how a write went, and whether it is durable if it went well.
+    fn after_write(
+        &mut self,
+        subject: &Subject,
+        operations: &[Operation],
+        (result, is_durable): (Result<()>, bool),
+        counts: &mut Counts,
+    ) {
         let after = self.twin.after(operations);
-        match subject.write(operations, sync.then_some(Durability::Sync)) {
+        match result {
             Ok(()) => {
                 self.went_on |= self.refused;
                 self.twin = after;
                 self.undurable.push(self.twin.clone());
-                if sync || self.options.durability == Durability::Sync {
+                if is_durable {
                     self.durable();
                 }
             }

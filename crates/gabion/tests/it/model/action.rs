@@ -62,6 +62,14 @@ pub(super) enum Action {
         count: u8,
         value: Value,
     },
+    /// The keys of [`Action::Fill`], as an ingest.
+    Ingest {
+        keyspace: usize,
+        first: u16,
+        count: u16,
+        gap: u16,
+        value: Value,
+    },
     Get(usize, Key),
     MultiGet(usize, Vec<Key>),
     /// Reads a range from both ends; each bit of the last field chooses the end of one step.
@@ -193,6 +201,26 @@ pub(super) fn action() -> impl Strategy<Value = Action> {
         3 => (keyspace(), range()).prop_map(|(k, range)| Action::Compact(k, range)),
         1 => Just(Action::Reopen),
         1 => Just(Action::Kill),
+    ]
+}
+
+/// Ingests between any other operations.
+pub(super) fn ingesting() -> impl Strategy<Value = Action> {
+    let count = prop_oneof![3 => 0..8_u16, 2 => 1..400_u16];
+    let len = prop_oneof![4 => 0..60_u32, 1 => 0..900_u32];
+    let ingest = (
+        0..2_usize,
+        0..2_000_u16,
+        count,
+        1..10_u16,
+        len,
+        any::<u16>(),
+    );
+    prop_oneof![
+        1 => ingest.prop_map(|(keyspace, first, count, gap, len, seed)| {
+            Action::Ingest { keyspace, first, count, gap, value: Value { len, seed } }
+        }),
+        5 => action(),
     ]
 }
 

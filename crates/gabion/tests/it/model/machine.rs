@@ -1,6 +1,6 @@
 //! Carries operations out on a store and on its twin, and compares.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::ops::Bound;
 use std::sync::Arc;
 
@@ -108,6 +108,16 @@ impl Machine<'_> {
                 let fill = (0..*count).map(|i| operation(*keyspace, &key(i), Some(value(i))));
                 self.write(fill.collect());
             }
+            Action::Ingest {
+                keyspace,
+                first,
+                count,
+                gap,
+                value,
+            } => {
+                let numbers = (0..*count).map(|step| (first + step * gap) % 2_000);
+                self.ingest(*keyspace, numbers.collect(), *value);
+            }
             Action::Append {
                 keyspace,
                 count,
@@ -144,6 +154,20 @@ impl Machine<'_> {
         operations
             .iter()
             .for_each(|operation| self.twin.apply(operation));
+    }
+
+    fn ingest(&mut self, keyspace: usize, numbers: BTreeSet<u16>, value: Value) {
+        let put = |number: u16| {
+            let seed = value.seed.wrapping_add(number);
+            operation(
+                keyspace,
+                &Key::Prefixed(number),
+                Some(Value { seed, ..value }),
+            )
+        };
+        let puts: Vec<_> = numbers.into_iter().map(put).collect();
+        self.subject.ingest(&puts).expect("ingest");
+        puts.iter().for_each(|put| self.twin.apply(put));
     }
 
     fn read(&mut self, action: &Action) {

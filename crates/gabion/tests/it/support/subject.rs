@@ -63,6 +63,22 @@ impl Subject {
     }
 }
 
+impl Subject {
+    /// Ingests puts of one keyspace.
+    pub(crate) fn ingest(&self, puts: &[Operation]) -> Result<()> {
+        let Some(first) = puts.first() else {
+            return Ok(());
+        };
+        let pairs = puts.iter().map(|operation| match &operation.change {
+            Change::Put(key, value) => (key, value),
+            Change::Delete(_) | Change::DeleteRange(_) => panic!("an ingest has puts only"),
+        });
+        let count = self.keyspaces[first.keyspace].ingest(pairs)?;
+        assert_eq!(count, puts.len() as u64);
+        Ok(())
+    }
+}
+
 /// All pairs of a store by keyspace; a keyspace that does not exist is empty.
 pub(crate) fn read_all(db: &Db) -> Result<Vec<Pairs>> {
     let mut found = Vec::new();

@@ -14,6 +14,8 @@ pub(crate) enum Step {
         operations: Vec<Operation>,
         sync: bool,
     },
+    /// Puts of one keyspace, ascending, as an ingest.
+    Ingest(Vec<Operation>),
     /// `persist(Sync)`.
     Persist,
     /// All MemTables to tables.
@@ -101,6 +103,23 @@ impl Workload {
         Workload { steps }
     }
 
+    /// As [`Workload::new`], with an ingest after one in five writes: of few keys or of many, often
+    /// the same that were written before.
+    pub(crate) fn ingesting(seed: u64, writes: usize) -> Workload {
+        let mut random = Random::new(seed ^ 0x1_9e57);
+        let mut workload = Workload::new(seed, writes);
+        let mut steps = Vec::new();
+        for step in workload.steps {
+            let is_write = matches!(step, Step::Write { .. });
+            steps.push(step);
+            if is_write && random.one_in(5) {
+                steps.push(Step::Ingest(ingested(&mut random)));
+            }
+        }
+        workload.steps = steps;
+        workload
+    }
+
     /// Without what an engine cannot do.
     pub(crate) fn within(mut self, engine: Engine) -> Workload {
         if engine.capabilities().ordered {
@@ -128,6 +147,23 @@ fn appended(random: &mut Random, keyspace: usize, number: u64) -> Operation {
     };
     let value = bytes_of(random.word(), len);
     Operation::new(keyspace, appended_key(number), Some(value))
+}
+
+/// Puts of one keyspace whose keys ascend.
+fn ingested(random: &mut Random) -> Vec<Operation> {
+    let keyspace = random.index(KEYSPACES.len());
+    let count = [0, 1, 3, 12, 60][random.index(5)];
+    let len_max = [20, 200, 1_500][random.index(3)];
+    let mut puts = std::collections::BTreeMap::new();
+    for _ in 0..count {
+        let put = operation(random, 60);
+        if let Change::Put(key, _) = put.change {
+            puts.insert(key, bytes_of(random.word(), random.index(len_max)));
+        }
+    }
+    let puts = puts.into_iter();
+    puts.map(|(key, value)| Operation::new(keyspace, key, Some(value)))
+        .collect()
 }
 
 fn operation(random: &mut Random, keys: u64) -> Operation {

@@ -44,5 +44,5 @@ mod tests;
 
 pub(crate) use edit::{Edit, FileAge, FileMeta};
 pub(crate) use recovery::{Directory, inspect, read, read_damaged};
-pub(crate) use state::ManifestState;
+pub(crate) use state::{BucketState, ManifestState};
 pub(crate) use writepath::Manifest;

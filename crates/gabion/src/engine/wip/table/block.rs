@@ -97,6 +97,13 @@ impl Shape {
         }
     }
 
+    /// The same, of a table to whose sequence numbers `by` is added.
+    #[inline]
+    pub(super) fn raised(mut self, by: Seq) -> Shape {
+        self.base = self.base.wrapping_add(by);
+        self
+    }
+
     /// Where the entry at `position` begins.
     #[inline]
     pub(super) fn start_of(&self, bytes: &[u8], position: usize) -> usize {

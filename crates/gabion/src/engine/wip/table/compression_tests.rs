@@ -80,7 +80,7 @@ fn a_compressed_table_is_smaller_and_goes_through_the_cache() {
             meta.file_bytes
         );
         let cache = Arc::new(BlockCache::new(16 << 20).map_tables(true));
-        let table = Table::open(&home.disk, FILE, &cache).unwrap();
+        let table = Table::open(&home.disk, FILE, 0, &cache).unwrap();
         let key = b"0000000000000007";
         for hits in 0..3 {
             assert!(table.get(key, hash_key(key), 8).unwrap().is_some());
@@ -101,7 +101,7 @@ fn golden(hex: &str) -> (Home, Arc<Table>) {
         .replace(&table_name(2), &bytes, Purpose::Flush)
         .unwrap();
     let cache = Arc::new(BlockCache::new(0).map_tables(true));
-    let table = Arc::new(Table::open(&home.disk, 2, &cache).unwrap());
+    let table = Arc::new(Table::open(&home.disk, 2, 0, &cache).unwrap());
     table.verify().unwrap();
     (home, table)
 }

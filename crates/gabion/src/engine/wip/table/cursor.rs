@@ -410,7 +410,7 @@ impl TableCursor {
         }
         let bytes = self.table.bytes_of(&self.buffer);
         let bytes = bytes.get(self.place.clone()).unwrap_or_default();
-        self.shape = Shape::read(bytes);
+        self.shape = Shape::read(bytes).raised(self.table.seq_base());
         self.key.clear();
         self.key
             .extend_from_slice(Block::with_shape(bytes, self.shape).prefix());

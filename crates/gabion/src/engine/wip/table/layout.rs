@@ -16,7 +16,8 @@
 //! | offset | size | field |
 //! |---|---|---|
 //! | 0 | 8 | magic `"GabionTb"` |
-//! | 8 | 4 | format version: 3 with compressed blocks, else 2 with range deletes, else 1 |
+//! | 8 | 4 | format version: the first that fits of 4 (numbered by the manifest), 3 (compressed |
+//! | | | blocks), 2 (range deletes) and 1 |
 //! | 12 | 4 | zero |
 //! | 16 | 8 | number of the file |
 //! | 24 | 8 | `data_bytes` |
@@ -46,7 +47,9 @@ use crate::engine::range_deletes::{Fragment, Fragments};
 /// First bytes of the footer.
 const MAGIC: [u8; 8] = *b"GabionTb";
 /// The version that this program writes, and the newest that it reads.
-pub(super) const VERSION: u32 = 3;
+pub(super) const VERSION: u32 = 4;
+/// The version of a table with compressed blocks.
+const VERSION_PACKED: u32 = 3;
 /// The version of a table without compressed blocks, which older programs read, too.
 const VERSION_PLAIN: u32 = 2;
 /// The version of a table without compressed blocks and range deletes.
@@ -229,7 +232,8 @@ impl Footer {
 /// follow, which are entries of the table as well: their number as a u32, then for each the first
 /// key and the first key above it (empty: the end of all keys) as byte strings, the number of its
 /// sequence numbers as a u32, and these, newest first. From version 3 on
-/// the numbers of blocks that are compressed by LZ4 and by Zstandard follow, two u64.
+/// the numbers of blocks that are compressed by LZ4 and by Zstandard follow, two u64. Version 4
+/// says the same as version 3, of a table whose sequence numbers are all 0.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Properties {
     /// Number of entries.
@@ -338,10 +342,17 @@ impl Properties {
         }
     }
 
+    /// Whether all entries say 0, "before all writes": then they have the one number that the
+    /// manifest gives the table.
+    pub(super) fn is_numbered_by_manifest(&self) -> bool {
+        (self.min_seq, self.max_seq) == (0, 0)
+    }
+
     /// The oldest version of the format that can say this.
     pub(super) fn version(&self) -> u32 {
         match (self.packed.is_empty(), self.deletes.is_empty()) {
-            (false, _) => VERSION,
+            _ if self.is_numbered_by_manifest() => VERSION,
+            (false, _) => VERSION_PACKED,
             (true, false) => VERSION_PLAIN,
             (true, true) => VERSION_WITHOUT_RANGES,
         }
@@ -657,12 +668,22 @@ mod tests {
             packed: PackedBlocks { lz4: 5, zstd: 0 },
             ..properties()
         };
-        for (version, properties) in [(1, properties()), (2, with_ranges), (3, compressed)] {
+        let unnumbered = Properties {
+            min_seq: 0,
+            max_seq: 0,
+            ..compressed.clone()
+        };
+        for (version, properties) in [
+            (1, properties()),
+            (2, with_ranges),
+            (3, compressed),
+            (4, unnumbered),
+        ] {
             let mut bytes = Vec::new();
             properties.encode(&mut bytes);
             assert_eq!(properties.version(), version);
             assert_eq!(Properties::decode(&bytes, version), Ok(properties));
-            for other in (1..=3).filter(|other| *other != version) {
+            for other in (1..=4).filter(|other| *other != version) {
                 assert!(Properties::decode(&bytes, other).is_err());
             }
             for len in 0..bytes.len() {

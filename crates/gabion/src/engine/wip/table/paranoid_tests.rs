@@ -16,7 +16,7 @@ fn a_mapped_table_that_is_checked_always_finds_what_changes_later() {
     let home = Home::new();
     home.write(&numbered(500, 100), &TableOptions::default());
     let cache = BlockCache::new(0).map_tables(true).check_always(true);
-    let table = Arc::new(Table::open(&home.disk, FILE, &Arc::new(cache)).unwrap());
+    let table = Arc::new(Table::open(&home.disk, FILE, 0, &Arc::new(cache)).unwrap());
     let key = b"0000000000000007";
     let get = || table.get(key, hash_key(key), SEQ_MAX);
     assert_walks(&mut table.cursor(), &rows(&numbered(500, 100)));

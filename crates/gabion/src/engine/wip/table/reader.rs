@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use gabion_media::{Disk, ReadFile};
 
-use super::block::{self, Block};
+use super::block::{self, Block, Shape};
 use super::blocks::{CursorBlock, HeldBlock, LentBlock, MappedBlocks};
 use super::codec::Packed;
 use super::cursor::TableCursor;
@@ -48,6 +48,8 @@ pub(crate) struct Entry {
 pub(crate) struct Table {
     file: ReadFile,
     meta: TableMeta,
+    /// Added to the sequence numbers in the blocks: 0, or the number that the manifest gives.
+    seq_base: Seq,
     pub(super) properties: Properties,
     pub(super) filter: Filter,
     pub(super) index: Index,
@@ -62,9 +64,10 @@ pub(crate) struct Table {
 
 impl Table {
     /// Opens table number `file` of the directory: reads and checks everything but the blocks, in
-    /// two reads.
-    pub(crate) fn open(disk: &Disk, file: u64, cache: &Arc<BlockCache>) -> Result<Table> {
-        Table::open_unless(disk, file, cache, &mut Err)
+    /// two reads. `seq` is the smallest sequence number that the manifest says: that of all entries
+    /// of a table that leaves it to the manifest, of no use for any other.
+    pub(crate) fn open(disk: &Disk, file: u64, seq: Seq, cache: &Arc<BlockCache>) -> Result<Table> {
+        Table::open_unless(disk, file, seq, cache, &mut Err)
     }
 
     /// As [`Table::open`]; of a part without which blocks can be read, `refuse` decides whether its
@@ -72,6 +75,7 @@ impl Table {
     pub(super) fn open_unless(
         disk: &Disk,
         file: u64,
+        seq: Seq,
         cache: &Arc<BlockCache>,
         refuse: &mut dyn FnMut(Error) -> Result<()>,
     ) -> Result<Table> {
@@ -100,7 +104,7 @@ impl Table {
         let properties = sections.next(footer.properties_bytes, |bytes| {
             Properties::decode(bytes, footer.version)
         });
-        let properties =
+        let mut properties =
             properties.or_else(|error| refuse(error).map(|()| Properties::unknown()))?;
         let has_filter = footer.filter_bytes >= (LINE_BYTES + TRAILER_BYTES) as u64;
         let contradiction = if has_filter != (properties.filter_bits_per_key > 0) {
@@ -119,6 +123,10 @@ impl Table {
                 feature: "zstd",
             });
         }
+        let mut seq_base = 0;
+        if properties.is_numbered_by_manifest() {
+            (seq_base, properties.min_seq, properties.max_seq) = (seq, seq, seq);
+        }
         let maps = cache.maps_tables() && properties.packed.is_empty();
         let blocks = if cache.checks_always() {
             0
@@ -129,6 +137,7 @@ impl Table {
         let cached_blocks = if mapped.is_some() { 0 } else { index.len() };
         let mut table = Table {
             meta: TableMeta::new(file, read_file.len(), &properties),
+            seq_base,
             file: read_file,
             properties,
             filter,
@@ -145,6 +154,12 @@ impl Table {
     /// What is known of the table without reading its entries.
     pub(crate) fn meta(&self) -> &TableMeta {
         &self.meta
+    }
+
+    /// What is added to the sequence numbers in the blocks.
+    #[inline]
+    pub(super) fn seq_base(&self) -> Seq {
+        self.seq_base
     }
 
     /// The range deletes among the entries.
@@ -243,7 +258,7 @@ impl Table {
             return Ok(None);
         }
         let bytes = self.block(at)?;
-        let found = entry_in(&bytes, key, tag, seq);
+        let found = self.entry_in(&bytes, key, tag, seq);
         if found.is_some() || !self.index.is_separator(at, key) {
             return Ok(found);
         }
@@ -258,7 +273,7 @@ impl Table {
         let (mut low, mut high) = (first, self.index.find_above(first - 1, key));
         while low < high {
             let middle = low.midpoint(high);
-            if Block::new(&self.block(middle)?).last_seq() > seq {
+            if self.entries_of(&self.block(middle)?).last_seq() > seq {
                 low = middle + 1;
             } else {
                 high = middle;
@@ -267,7 +282,23 @@ impl Table {
         if low == self.index.len() {
             return Ok(None);
         }
-        Ok(entry_in(&self.block(low)?, key, tag, seq))
+        Ok(self.entry_in(&self.block(low)?, key, tag, seq))
+    }
+
+    #[inline]
+    fn entry_in(&self, block: &LentBlock<'_>, key: &[u8], tag: u8, seq: Seq) -> Option<Entry> {
+        let found = self.entries_of(block).get(key, tag, seq)?;
+        Some(Entry {
+            seq: found.seq,
+            kind: found.kind,
+            value: block.slice(found.value_at, found.end.saturating_sub(found.value_at)),
+        })
+    }
+
+    /// A block with the sequence numbers that its entries have.
+    #[inline]
+    fn entries_of<'b>(&self, bytes: &'b [u8]) -> Block<'b> {
+        Block::with_shape(bytes, Shape::read(bytes).raised(self.seq_base))
     }
 
     /// A cursor that reads through the cache. It stands nowhere until it is told to seek.
@@ -475,16 +506,6 @@ fn prefetch_head(block: &[u8]) {
     for line in block.chunks(LINE_BYTES).take(HEAD_LINES) {
         prefetch_line(line.as_ptr());
     }
-}
-
-#[inline]
-fn entry_in(block: &LentBlock<'_>, key: &[u8], tag: u8, seq: Seq) -> Option<Entry> {
-    let found = Block::new(block).get(key, tag, seq)?;
-    Some(Entry {
-        seq: found.seq,
-        kind: found.kind,
-        value: block.slice(found.value_at, found.end.saturating_sub(found.value_at)),
-    })
 }
 
 /// Maps a table, of which so many blocks are to be checked only once; `None` where the system does

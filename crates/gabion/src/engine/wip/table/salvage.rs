@@ -22,7 +22,7 @@ impl Table {
         visit: &mut dyn FnMut(&TableCursor) -> Result<()>,
     ) -> Result<()> {
         let cache = Arc::new(BlockCache::new(0));
-        let table = Arc::new(Table::open_unless(disk, file, &cache, &mut |error| {
+        let table = Arc::new(Table::open_unless(disk, file, 0, &cache, &mut |error| {
             lost(error);
             Ok(())
         })?);

@@ -68,7 +68,7 @@ impl Home {
             Way::Mapped => BlockCache::new(0).map_tables(true),
             Way::Cached(bytes) => BlockCache::new(bytes),
         };
-        Table::open(&self.disk, FILE, &Arc::new(cache)).map(Arc::new)
+        Table::open(&self.disk, FILE, 0, &Arc::new(cache)).map(Arc::new)
     }
 
     fn table(&self, twin: &Twin, options: &TableOptions) -> Arc<Table> {
@@ -498,7 +498,7 @@ fn scans_leave_the_cache_alone_and_cursors_fill_it() {
     let home = Home::new();
     home.write(&numbered(5000, 100), &TableOptions::default());
     let cache = Arc::new(BlockCache::new(16 << 20));
-    let table = Arc::new(Table::open(&home.disk, FILE, &cache).unwrap());
+    let table = Arc::new(Table::open(&home.disk, FILE, 0, &cache).unwrap());
     let mut scan = table.scan_cursor();
     scan.seek_first().unwrap();
     while scan.valid() {
@@ -534,7 +534,7 @@ fn a_mapped_table_needs_no_cache_and_checks_a_block_when_it_is_first_read() {
     let home = Home::new();
     home.write(&numbered(500, 100), &TableOptions::default());
     let cache = Arc::new(BlockCache::new(16 << 20).map_tables(true));
-    let table = Arc::new(Table::open(&home.disk, FILE, &cache).unwrap());
+    let table = Arc::new(Table::open(&home.disk, FILE, 0, &cache).unwrap());
     let get = |number: u64| {
         let key = format!("{number:016x}").into_bytes();
         table.get(&key, hash_key(&key), SEQ_MAX)
@@ -733,10 +733,10 @@ fn a_table_under_another_number_is_refused() {
         .replace(&table_name(7), &bytes, Purpose::Flush)
         .unwrap();
     let cache = Arc::new(BlockCache::new(0));
-    let opened = Table::open(&home.disk, 7, &cache);
+    let opened = Table::open(&home.disk, 7, 0, &cache);
     assert!(matches!(opened, Err(Error::Corruption { .. })));
     assert!(matches!(
-        Table::open(&home.disk, 8, &cache),
+        Table::open(&home.disk, 8, 0, &cache),
         Err(Error::Media(_))
     ));
 }

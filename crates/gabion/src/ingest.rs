@@ -1,0 +1,135 @@
+//! Ingests of sorted pairs.
+
+use crate::db::check_limits;
+use crate::engine::wip;
+use crate::{Error, Keyspace, Result};
+
+/// How much of a key an error shows.
+const SHOWN_BYTES: usize = 40;
+
+/// Sorted pairs on their way into a keyspace: all of them become part of it at
+/// [`Ingest::finish`], at one moment, or none. Dropped before, or after an error, it leaves nothing
+/// in the store.
+///
+/// For pairs whose source may fail on the way; where it cannot, [`Keyspace::ingest`] is shorter.
+///
+/// ```
+/// # let dir = tempfile::tempdir()?;
+/// # let db = gabion::Db::open(dir.path())?;
+/// # let lines = ["granite\tgrey", "slate\tblack"];
+/// let mut ingest = db.default_keyspace().begin_ingest()?;
+/// for line in lines {
+///     let (key, value) = line.split_once('\t').ok_or("a line without a tab")?;
+///     ingest.put(key, value)?;
+/// }
+/// ingest.finish()?;
+/// assert_eq!(db.get("slate")?.as_deref(), Some(&b"black"[..]));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[must_use = "nothing is written before `finish`"]
+pub struct Ingest<'k> {
+    engine: wip::Ingest<'k>,
+    last_key: Vec<u8>,
+    pairs: u64,
+    user_bytes: u64,
+    /// What ended it.
+    failure: Option<Error>,
+}
+
+impl Keyspace {
+    /// Makes pairs that come sorted part of the keyspace, all of them or none, and returns how many
+    /// they were. They replace what their keys had, for readers as for a crash all at one moment,
+    /// which is when this returns; snapshots and iterators that began before do not see them.
+    ///
+    /// For large loads: the pairs go straight into tables, bucket by bucket, without the log and
+    /// the MemTables, so that each byte is written once, by the calling thread. Other writes go on
+    /// meanwhile; at the end they wait for about two syncs, and longer where they wrote the same
+    /// keys. The pairs are durable when this returns, whatever the store's durability, and so is
+    /// everything that was acknowledged before.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// # let db = gabion::Db::open(dir.path())?;
+    /// let pairs = (0..100_000_u32).map(|number| (format!("{number:08}"), "stone"));
+    /// let count = db.default_keyspace().ingest(pairs)?;
+    /// assert_eq!(count, 100_000);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::OutOfOrder`] for keys that do not ascend strictly; [`Error::Unsupported`] of
+    /// engines [without ingests](crate::Capabilities::ingest); and as [`Keyspace::put`]. After an
+    /// error nothing is written, unless the store is read-only since: then whether all pairs are
+    /// there shows when it is opened again.
+    pub fn ingest<K: AsRef<[u8]>, V: AsRef<[u8]>>(
+        &self,
+        pairs: impl IntoIterator<Item = (K, V)>,
+    ) -> Result<u64> {
+        let mut ingest = self.begin_ingest()?;
+        for (key, value) in pairs {
+            ingest.put(key, value)?;
+        }
+        ingest.finish()
+    }
+
+    /// Begins an ingest whose pairs come one by one.
+    ///
+    /// # Errors
+    /// [`Error::Unsupported`] of engines [without ingests](crate::Capabilities::ingest),
+    /// [`Error::ReadOnly`], [`Error::Closed`].
+    pub fn begin_ingest(&self) -> Result<Ingest<'_>> {
+        Ok(Ingest {
+            engine: self.handle().ingest(self.inner())?,
+            last_key: Vec::new(),
+            pairs: 0,
+            user_bytes: 0,
+            failure: None,
+        })
+    }
+}
+
+impl Ingest<'_> {
+    /// Adds a pair.
+    ///
+    /// # Errors
+    /// As [`Keyspace::ingest`]. An error ends the ingest: each later call fails with it.
+    pub fn put(&mut self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
+        self.check()?;
+        let added = self.add(key.as_ref(), value.as_ref());
+        added.inspect_err(|error| self.failure = Some(error.clone()))
+    }
+
+    fn add(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
+        check_limits(key, value)?;
+        if self.pairs > 0 && key <= self.last_key.as_slice() {
+            let shown = &key[..key.len().min(SHOWN_BYTES)];
+            return Err(Error::OutOfOrder {
+                position: self.pairs + 1,
+                key: shown.escape_ascii().to_string(),
+            });
+        }
+        self.engine.add(key, value)?;
+        self.last_key.clear();
+        self.last_key.extend_from_slice(key);
+        self.pairs += 1;
+        self.user_bytes += (key.len() + value.len()) as u64;
+        Ok(())
+    }
+
+    /// Makes all pairs part of the keyspace, durably, and returns how many they were.
+    ///
+    /// # Errors
+    /// As [`Keyspace::ingest`].
+    pub fn finish(self) -> Result<u64> {
+        self.check()?;
+        self.engine.finish(self.user_bytes)?;
+        Ok(self.pairs)
+    }
+
+    fn check(&self) -> Result<()> {
+        match &self.failure {
+            Some(error) => Err(error.clone()),
+            None => Ok(()),
+        }
+    }
+}
