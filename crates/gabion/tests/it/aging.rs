@@ -92,6 +92,33 @@ fn old_versions_and_deleted_keys_go_when_they_are_a_day_old() {
     }
 }
 
+/// The clock was years ahead while the garbage was made, and was set right since. Garbage from the
+/// future was kept until that came.
+#[test]
+fn garbage_goes_though_the_clock_was_set_back() {
+    let (clock, options) = aging();
+    clock.advance(4_000 * DAY);
+    let sim = SimDisk::recording();
+    let db = Db::open_on(Disk::simulated(&sim), options).unwrap();
+    write_garbage(&db);
+    db.flush().unwrap();
+    db.wait_idle().unwrap();
+    assert_eq!(garbage_left(&sim), [true, true]);
+    db.close().unwrap();
+    let (clock, options) = aging();
+    let db = Db::open_on(Disk::simulated(&sim), options).unwrap();
+    clock.advance(DAY);
+    db.wait_idle().unwrap();
+    assert_eq!(garbage_left(&sim), [false, false]);
+    assert_eq!(db.iter().count(), 499);
+    let compactions = db.stats().compactions;
+    for _ in 0..3 {
+        clock.advance(2 * DAY);
+        db.wait_idle().unwrap();
+    }
+    assert_eq!(db.stats().compactions, compactions, "nothing is left to do");
+}
+
 #[test]
 fn a_store_that_only_grows_is_not_rewritten_for_its_age() {
     let (clock, options) = aging();

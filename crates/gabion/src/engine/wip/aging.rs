@@ -38,10 +38,11 @@ impl Wip {
         self.options.clock.unix_time().as_secs() + 1
     }
 
-    /// Whether something that came at that time is as old as garbage may become.
+    /// Whether something that came at that time is as old as garbage may become. What is that far
+    /// in the future counts too: it came while the clock was wrong.
     pub(super) fn is_overdue(&self, since: Option<u64>) -> bool {
         let age_max = self.options.garbage_age_max.as_secs();
-        since.is_some_and(|since| self.time().saturating_sub(since) >= age_max)
+        since.is_some_and(|since| self.time().abs_diff(since) >= age_max)
     }
 
     /// Freezes MemTables whose entries are as old as garbage may become; false when there is none.
