@@ -8,9 +8,11 @@
 use std::collections::BTreeMap;
 
 use gabion::{Db, Durability, Engine, Keyspace, Options, WriteBatch};
-use gabion_media::{Disk, SimDisk};
+use gabion_media::{Disk, Fault, FaultKind, SimDisk};
 
-use crate::support::{Context, Random, base_seed, bytes_of, setting, small_options};
+use crate::support::{
+    Context, Place, Random, base_seed, bytes_of, setting, small_options, taken_bytes,
+};
 
 type Pairs = BTreeMap<Vec<u8>, Vec<u8>>;
 
@@ -37,18 +39,9 @@ fn open(sim: &SimDisk, options: &Options) -> Db {
     Db::open_on(Disk::simulated(sim), options.clone()).expect("the store opens")
 }
 
-/// Bytes of the blocks of all files that hold anything: what a file system takes, as holes take
-/// nothing. The manifest does not count: it is written anew when it is long.
+/// What a file system takes for all files but the manifest.
 fn file_bytes(sim: &SimDisk) -> u64 {
-    let names = sim.names();
-    let names = names.iter().filter(|name| !name.starts_with("manifest"));
-    let files = names.filter_map(|name| sim.raw(name));
-    files.map(|file| taken_bytes(&file)).sum()
-}
-
-fn taken_bytes(file: &[u8]) -> u64 {
-    let is_taken = |block: &&[u8]| block.iter().any(|byte| *byte != 0);
-    file.chunks(4096).filter(is_taken).count() as u64 * 4096
+    Place::Simulated(sim.clone()).file_bytes()
 }
 
 /// The files and their sizes, for messages.
@@ -299,10 +292,13 @@ fn opening_and_closing_nothing_takes_no_space() {
 
 #[test]
 fn one_value_is_as_large_as_all_others_together() {
-    let bytes = usize::try_from(setting("GABION_VALUE_BYTES", 8 << 20)).expect("it fits");
-    on_each_engine(|sim, options| {
-        let db = open(sim, options);
-        let huge = bytes_of(base_seed(), bytes);
+    let bytes = setting("GABION_VALUE_BYTES", 8 << 20);
+    let len = usize::try_from(bytes).expect("it fits");
+    on_each_engine(|_, options| {
+        let place = Place::for_bytes(bytes);
+        let open = |place: &Place| Db::open_on(place.disk(), options.clone()).expect("it opens");
+        let db = open(&place);
+        let huge = bytes_of(base_seed(), len);
         for number in 0..200_u64 {
             db.put(key_of(number), bytes_of(number, 300)).unwrap();
         }
@@ -314,29 +310,140 @@ fn one_value_is_as_large_as_all_others_together() {
             assert!(*found == *huge, "the value has changed");
             assert_eq!(db.iter().count(), 201);
             let lengths = db.iter().rev().map(|pair| pair.unwrap().1.len());
-            assert_eq!(lengths.sum::<usize>(), 200 * 300 + bytes);
+            assert_eq!(lengths.sum::<usize>(), 200 * 300 + len);
         };
         check(&db);
         db.flush().unwrap();
         check(&db);
-        let left = killed(sim);
+        if matches!(place, Place::Directory(_)) {
+            // Nobody may write while it is copied.
+            db.wait_idle().unwrap();
+        }
+        let left = place.kill();
         db.put(&middle, "small again").unwrap();
         db.compact::<&[u8]>(..).unwrap();
         db.wait_idle().unwrap();
-        let now = file_bytes(sim);
-        assert!(
-            now < bytes as u64 / 2 + (1 << 20),
-            "{now} bytes are kept: {}",
-            listing(sim)
-        );
+        let now = place.file_bytes();
+        assert!(now < bytes / 2 + (1 << 20), "{now} bytes are kept");
+        let after = place.kill();
         drop(db);
-        check(&open(&left, options));
-        let db = open(&killed(sim), options);
-        assert_eq!(
-            db.get(&middle).unwrap().as_deref(),
-            Some(&b"small again"[..])
-        );
+        check(&open(&left));
+        let small = open(&after).get(&middle).unwrap();
+        assert_eq!(small.as_deref(), Some(&b"small again"[..]));
     });
+}
+
+/// Nothing of the key space is ever cut: all that is done to a bucket is done to all data at once.
+#[test]
+fn everything_lies_in_one_giant_bucket() {
+    on_each_engine(|sim, options| {
+        let mut random = Random::new(base_seed());
+        let options = options.clone().bucket_bytes(1 << 40);
+        let db = open(sim, &options);
+        let mut twin = Pairs::new();
+        for round in 0..6 {
+            for _ in 0..2_000 {
+                let key = key_of(random.below(5_000));
+                let value = bytes_of(random.word(), random.index(120));
+                db.put(&key, &value).unwrap();
+                twin.insert(key, value.to_vec());
+            }
+            let from = random.below(4_500);
+            let gone = key_of(from)..key_of(from + 300);
+            db.delete_range(gone.clone()).unwrap();
+            twin.retain(|key, _| !gone.contains(key));
+            if round % 2 == 1 {
+                db.wait_idle().unwrap();
+            }
+            assert_holds(db.default_keyspace(), &twin);
+        }
+        if db.engine() == Engine::Wip {
+            assert_eq!((db.stats().buckets, db.stats().splits), (1, 0));
+        }
+        let left = killed(sim);
+        db.compact::<&[u8]>(..).unwrap();
+        assert_holds(db.default_keyspace(), &twin);
+        drop(db);
+        assert_holds(open(&left, &options).default_keyspace(), &twin);
+        assert_holds(open(sim, &options).default_keyspace(), &twin);
+    });
+}
+
+/// The disk fills up while a bucket is split: at each of the operations between the write that
+/// makes the split due and its end. Nothing that was acknowledged is lost, and what stands half
+/// done is done when there is space.
+#[test]
+fn a_disk_that_is_full_in_the_middle_of_a_split_loses_nothing() {
+    let options = small_options().bucket_bytes(16 << 10).sublevels_max(8);
+    let value = |number: u64| bytes_of(number, 200).to_vec();
+    // Puts until a bucket is split, at most `count`; how many, and what the disk had done before
+    // and after the last one.
+    let fill = |sim: &SimDisk, db: &Db, count: u64| {
+        for number in 0..count {
+            let before = sim.ops();
+            db.put(key_of(number * 7_919 % 1_000), value(number))
+                .unwrap();
+            if db.stats().splits > 0 {
+                return (number + 1, before, sim.ops());
+            }
+        }
+        (count, sim.ops(), sim.ops())
+    };
+    let sim = SimDisk::recording();
+    let (count, before, after) = fill(&sim, &open(&sim, &options), 10_000);
+    assert!(
+        count < 1_000 && after > before + 2,
+        "{count}: {before} to {after}"
+    );
+    let mut refused = 0;
+    for at in before + 1..=after {
+        let _context = Context(|| format!("full at operation {at} of {before} to {after}"));
+        let sim = SimDisk::recording();
+        let db = open(&sim, &options);
+        fill(&sim, &db, count - 1);
+        assert_eq!(
+            sim.ops(),
+            before,
+            "a store without threads is deterministic"
+        );
+        sim.inject(Fault::forever(at, FaultKind::NoSpace));
+        let mut twin: Pairs = (0..count - 1)
+            .map(|number| (key_of(number * 7_919 % 1_000), value(number)))
+            .collect();
+        for number in count - 1..count + 20 {
+            let key = key_of(number * 7_919 % 1_000);
+            match db.put(&key, value(number)) {
+                Ok(()) => drop(twin.insert(key, value(number))),
+                Err(error) => {
+                    assert!(error.to_string().contains("space"), "{error}");
+                    refused += 1;
+                }
+            }
+        }
+        assert_holds(db.default_keyspace(), &twin);
+        sim.clear_faults();
+        let left = killed(&sim);
+        // What changes nothing shows whether the store goes on. One that cannot tell what of its
+        // manifest is on the disk does not.
+        let (key, value) = twin.first_key_value().expect("pairs were put");
+        match db.put(key, value).and_then(|()| db.wait_idle()) {
+            Ok(()) => assert!(db.stats().splits > 0, "what was due is done"),
+            Err(_) => assert!(db.stats().read_only.is_some(), "there is space again"),
+        }
+        assert_holds(db.default_keyspace(), &twin);
+        drop(db);
+        for sim in [&left, &sim] {
+            let db = open(sim, &options);
+            assert_holds(db.default_keyspace(), &twin);
+            db.wait_idle().unwrap();
+            assert!(db.stats().buckets > 1, "the split is done by then");
+            assert_holds(db.default_keyspace(), &twin);
+        }
+    }
+    println!(
+        "extremes: full at {} operations, {refused} refusals",
+        after - before
+    );
 }
 
 /// A batch with every kind of operation on the same keys takes effect in its order, at once.

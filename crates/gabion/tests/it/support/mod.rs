@@ -10,7 +10,7 @@ pub(crate) use gabion_media::seeded::{Context, Random, each_seed, setting};
 pub(crate) use options::{
     engines_on_disks, option_sets, roomy_options, small_options, with_little_memory,
 };
-pub(crate) use place::{Place, copy_with_holes};
+pub(crate) use place::{Place, copy_with_holes, taken_bytes};
 pub(crate) use subject::{
     KEYSPACES, Subject, Totals, assert_sound, assert_twin, log_number, read_all,
 };

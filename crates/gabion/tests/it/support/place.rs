@@ -9,6 +9,9 @@ use gabion::Engine;
 use gabion_media::{Disk, SimDisk};
 use tempfile::TempDir;
 
+/// A simulated disk keeps all that was ever written, several times.
+const SIMULATED_BYTES_MAX: u64 = 64 << 20;
+
 /// The place of a store.
 pub(crate) enum Place {
     Simulated(SimDisk),
@@ -23,6 +26,32 @@ impl Place {
         } else {
             Place::Simulated(SimDisk::recording())
         }
+    }
+
+    /// A simulated disk, or a directory of the system where so many bytes are too much for the
+    /// memory of a simulated one.
+    pub(crate) fn for_bytes(bytes: u64) -> Place {
+        match bytes > SIMULATED_BYTES_MAX {
+            true => Place::Directory(tempfile::tempdir().expect("a directory")),
+            false => Place::Simulated(SimDisk::recording()),
+        }
+    }
+
+    /// Bytes of the blocks of all files that hold anything: what a file system takes, as holes take
+    /// nothing. The manifest does not count: it is written anew when it is long.
+    pub(crate) fn file_bytes(&self) -> u64 {
+        let names = self.names();
+        let names = names.iter().filter(|name| !name.starts_with("manifest"));
+        let taken = |name: &String| match self {
+            Place::Simulated(sim) => sim.raw(name).map_or(0, |file| taken_bytes(&file)),
+            Place::Directory(dir) => {
+                let file = std::fs::metadata(dir.path().join(name));
+                file.map_or(0, |file| {
+                    std::os::unix::fs::MetadataExt::blocks(&file) * 512
+                })
+            }
+        };
+        names.map(taken).sum()
     }
 
     pub(crate) fn disk(&self) -> Disk {
@@ -52,6 +81,12 @@ impl Place {
     pub(crate) fn names(&self) -> Vec<String> {
         self.disk().list().expect("a directory")
     }
+}
+
+/// Bytes of the blocks of a file that hold anything.
+pub(crate) fn taken_bytes(file: &[u8]) -> u64 {
+    let is_taken = |block: &&[u8]| block.iter().any(|byte| *byte != 0);
+    file.chunks(4096).filter(is_taken).count() as u64 * 4096
 }
 
 /// An empty directory: in shared memory if there is any, where syncs cost nothing.
