@@ -4,9 +4,9 @@ use std::collections::HashSet;
 
 use super::Cceh;
 use super::layout::{PAIRS, PROBES, bucket_of};
-use crate::extendible::{Segment, segment_end};
+use crate::Result;
+use crate::extendible::{Segment, segment_end, violation};
 use crate::index::Checked;
-use crate::{Error, Result};
 
 impl<const COPIES: bool> Cceh<COPIES> {
     /// Visits all pairs of a segment in their order, entries or not.
@@ -48,32 +48,8 @@ impl<const COPIES: bool> Cceh<COPIES> {
 
     /// Checks the invariants, while nobody writes.
     pub(super) fn check_all(&self) -> Result<Checked> {
-        let mut checked = Checked {
-            entries: 0,
-            blocks: 2,
-        };
-        let mut segments = HashSet::new();
-        self.segments.for_each_segment(|segment, from| {
-            let violation = |what| {
-                Err(Error::Damaged {
-                    what,
-                    offset: segment.offset(),
-                })
-            };
-            if !segments.insert(segment.offset()) {
-                return violation("a segment, which is there twice,");
-            }
-            let directory = self.segments.directory();
-            for number in directory.entries_for(from, segment.depth()) {
-                if self.segments.segment(number << (64 - directory.bits())) != segment {
-                    return violation("the entries of the directory for a segment");
-                }
-            }
-            checked.blocks += 1;
-            checked.entries += self.check_segment(segment, from)?;
-            Ok(())
-        })?;
-        Ok(checked)
+        self.segments
+            .check(|segment, from| self.check_segment(segment, from))
     }
 
     fn check_segment(&self, segment: Segment, from: u64) -> Result<u64> {
@@ -94,10 +70,7 @@ impl<const COPIES: bool> Cceh<COPIES> {
         });
         match broken {
             None => Ok(keys.len() as u64),
-            Some(what) => Err(Error::Damaged {
-                what,
-                offset: segment.offset(),
-            }),
+            Some(what) => Err(violation(segment, what)),
         }
     }
 }

@@ -4,7 +4,7 @@ use gabion_media::pmem::{PAtomicU64, Pool, PoolOptions};
 
 use super::Cceh;
 use crate::extendible::uneven::uneven_key;
-use crate::suite::words::{check, fill_the_pool, grow_by_threads};
+use crate::suite::words::{check, drain, fill, fill_the_pool, grow_by_threads};
 use crate::suite::{Keys, crash, interleaved};
 use crate::{Error, Index, Plan, Seed};
 
@@ -25,19 +25,8 @@ const SMALL: Plan = Plan {
 fn grow_and_drain<const COPIES: bool>(plan: Plan) {
     let table = Cceh::<COPIES>::create(&pool(32 << 20), plan).expect("a table");
     check(&table, 0);
-    let count = 30_000;
-    for key in 0..count {
-        assert_eq!(table.insert(&key, key * 3).expect("space"), None);
-    }
-    for key in 0..count {
-        assert_eq!(table.get(&key).expect("sound"), Some(key * 3));
-        assert_eq!(table.get(&(key + count)).expect("sound"), None);
-    }
-    check(&table, count);
-    for key in 0..count {
-        assert_eq!(table.remove(&key).expect("sound"), Some(key * 3));
-    }
-    check(&table, 0);
+    fill(&table, 30_000);
+    drain(&table, 30_000, 0);
 }
 
 #[test]

@@ -4,9 +4,9 @@ use std::collections::HashSet;
 
 use super::Dash;
 use super::layout::{bits, tag_of};
-use crate::extendible::{Segment, segment_end};
+use crate::extendible::{Segment, segment_end, violation};
 use crate::index::Checked;
-use crate::{Error, Item, Result};
+use crate::{Item, Result};
 
 impl<K: Item + ?Sized, const USABLE: u32> Dash<K, USABLE> {
     /// Visits the words of key and value of all entries of a segment.
@@ -57,28 +57,13 @@ impl<K: Item + ?Sized, const USABLE: u32> Dash<K, USABLE> {
 
     /// Checks the invariants, while nobody writes.
     pub(super) fn check_all(&self) -> Result<Checked> {
-        let mut checked = Checked {
-            entries: 0,
-            blocks: 2,
-        };
-        let mut segments = HashSet::new();
-        self.segments.for_each_segment(|segment, from| {
+        let mut checked = self.segments.check(|segment, from| {
             self.mend(segment, from)?;
-            if !segments.insert(segment.offset()) {
-                return Err(violation(segment, "a segment, which is there twice,"));
-            }
-            let directory = self.segments.directory();
-            for number in directory.entries_for(from, segment.depth()) {
-                if self.segments.segment(number << (64 - directory.bits())) != segment {
-                    let what = "the entries of the directory for a segment";
-                    return Err(violation(segment, what));
-                }
-            }
-            let entries = self.check_segment(segment, from)?;
-            checked.entries += entries;
-            checked.blocks += 1 + if K::IS_WORD { 0 } else { entries };
-            Ok(())
+            self.check_segment(segment, from)
         })?;
+        if !K::IS_WORD {
+            checked.blocks += checked.entries;
+        }
         Ok(checked)
     }
 
@@ -120,12 +105,5 @@ impl<K: Item + ?Sized, const USABLE: u32> Dash<K, USABLE> {
             }
         }
         Ok(keys.len() as u64)
-    }
-}
-
-fn violation(segment: Segment, what: &'static str) -> Error {
-    Error::Damaged {
-        what,
-        offset: segment.offset(),
     }
 }

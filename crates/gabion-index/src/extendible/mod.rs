@@ -24,15 +24,17 @@ mod split;
 #[cfg(test)]
 pub(crate) mod uneven;
 
+use std::collections::HashSet;
 use std::ops::{Deref, Range};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use gabion_media::pmem::{Medium, PAtomicU64, POff, Pool};
 use parking_lot::Mutex;
 
-use crate::Result;
+use crate::index::Checked;
 use crate::line::{Array, LINE_BYTES};
 use crate::lock::{Held, Since, Stripe, Stripes};
+use crate::{Error, Result};
 
 /// Alignment of segments: what the papers' medium reads and writes at once.
 const SEGMENT_ALIGN: u64 = 256;
@@ -251,6 +253,36 @@ impl Extendible {
         }
     }
 
+    /// Checks that each segment is there once and all entries of the directory for it name it,
+    /// while nobody writes; `check` looks at the segment itself first and says how many entries
+    /// it has. Returns what the table consists of, with its root.
+    pub(crate) fn check(
+        &self,
+        mut check: impl FnMut(Segment, u64) -> Result<u64>,
+    ) -> Result<Checked> {
+        let mut checked = Checked {
+            entries: 0,
+            blocks: 2,
+        };
+        let mut seen = HashSet::new();
+        self.for_each_segment(|segment, from| {
+            checked.entries += check(segment, from)?;
+            checked.blocks += 1;
+            if !seen.insert(segment.offset()) {
+                return Err(violation(segment, "a segment, which is there twice,"));
+            }
+            let directory = self.directory();
+            for number in directory.entries_for(from, segment.depth()) {
+                if self.segment(number << (64 - directory.bits())) != segment {
+                    let what = "the entries of the directory for a segment";
+                    return Err(violation(segment, what));
+                }
+            }
+            Ok(())
+        })?;
+        Ok(checked)
+    }
+
     /// Visits the segments, each with its least hash, while nobody splits one.
     pub(crate) fn for_each_segment(
         &self,
@@ -263,6 +295,14 @@ impl Extendible {
             hash = segment_end(segment, from);
         }
         Ok(())
+    }
+}
+
+/// What is wrong with a segment.
+pub(crate) fn violation(segment: Segment, what: &'static str) -> Error {
+    Error::Damaged {
+        what,
+        offset: segment.offset(),
     }
 }
 

@@ -7,7 +7,7 @@ use gabion_media::pmem::{PAtomicU64, Pool, PoolOptions};
 use super::places::TOP_BITS_MIN;
 use super::write::NOTE_OFFSET_BITS;
 use super::{LevelHash, LevelTable};
-use crate::suite::words::{check, fill_the_pool, grow_by_threads};
+use crate::suite::words::{check, drain, fill, fill_the_pool, grow_by_threads};
 use crate::suite::{Keys, interleaved};
 use crate::{Error, Index, Plan};
 
@@ -42,23 +42,13 @@ fn grow_and_empty<const PADDING: u64>() {
     let table = LevelTable::<PADDING>::create(&pool, SMALL).expect("a table");
     assert_eq!(table.top().bits(), TOP_BITS_MIN);
     let count = 50_000;
-    for key in 0..count {
-        assert_eq!(table.insert(&key, key * 3).expect("space"), None);
-    }
-    for key in 0..count {
-        assert_eq!(table.get(&key).expect("sound"), Some(key * 3));
-        assert_eq!(table.get(&(key + count)).expect("sound"), None);
-    }
-    check(&table, count);
+    fill(&table, count);
     assert!(
         table.moves() > 0 && table.moves() * 100 < count * 5,
         "{}",
         table.moves()
     );
-    for key in 0..count {
-        assert_eq!(table.remove(&key).expect("sound"), Some(key * 3));
-    }
-    check(&table, 0);
+    drain(&table, count, 0);
 }
 
 #[test]

@@ -6,7 +6,7 @@ use super::table::Table;
 use super::{
     Best, ClhtTable, Coalesced, Evicting, EvictingWide, Form, PClht, Published, REGISTERED, Wide,
 };
-use crate::suite::words::{check, fill_the_pool, grow_by_threads};
+use crate::suite::words::{self, check, drain, fill_the_pool, grow_by_threads};
 use crate::suite::{Keys, interleaved};
 use crate::{Error, Index, Plan};
 
@@ -48,18 +48,9 @@ fn a_table_grows_far_past_its_plan_and_shrinks_again() {
 fn grow_and_shrink<F: Form>() {
     let table = ClhtTable::<F>::create(&pool_of::<F>(16 << 20), SMALL).expect("a table");
     assert_eq!(table.table().bits(), Table::<F>::BITS_MIN);
-    for key in 0..20_000 {
-        assert_eq!(table.insert(&key, key * 3).expect("space"), None);
-    }
-    for key in 0..20_000 {
-        assert_eq!(table.get(&key).expect("sound"), Some(key * 3));
-        assert_eq!(table.get(&(key + 20_000)).expect("sound"), None);
-    }
-    check(&table, 20_000);
+    words::fill(&table, 20_000);
     let bits = table.table().bits();
-    for key in 100..20_000 {
-        assert_eq!(table.remove(&key).expect("sound"), Some(key * 3));
-    }
+    drain(&table, 20_000, 100);
     table.compact().expect("space");
     check(&table, 100);
     let least = Table::<F>::suitable_bits(100);

@@ -13,6 +13,31 @@ pub(crate) fn check(index: &dyn Index<u64>, entries: u64) {
     assert_eq!(checked.blocks, index.pool().stats().used_blocks);
 }
 
+/// Inserts `count` keys into an empty index, and finds them and no others.
+pub(crate) fn fill(index: &dyn Index<u64>, count: u64) {
+    for key in 0..count {
+        assert_eq!(index.insert(&key, key * 3).expect("space"), None);
+    }
+    find(index, count);
+}
+
+/// Finds the keys of [`fill`] and no others.
+pub(crate) fn find(index: &dyn Index<u64>, count: u64) {
+    for key in 0..count {
+        assert_eq!(index.get(&key).expect("sound"), Some(key * 3));
+        assert_eq!(index.get(&(key + count)).expect("sound"), None);
+    }
+    check(index, count);
+}
+
+/// Removes all keys but the first `kept` of what [`fill`] has inserted.
+pub(crate) fn drain(index: &dyn Index<u64>, count: u64, kept: u64) {
+    for key in kept..count {
+        assert_eq!(index.remove(&key).expect("sound"), Some(key * 3));
+    }
+    check(index, kept);
+}
+
 /// Four threads insert into an index that was planned for few entries, and make it grow.
 pub(crate) fn grow_by_threads(index: &dyn Index<u64>) {
     let threads = 4;

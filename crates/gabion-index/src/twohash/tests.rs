@@ -6,7 +6,7 @@ use gabion_media::pmem::{PAtomicU64, Pool, PoolOptions};
 
 use super::{Scheme, TwoHash, note_of};
 use crate::registry::Registered;
-use crate::suite::words::check;
+use crate::suite::words::{check, drain, find};
 use crate::suite::{Keys, interleaved};
 use crate::{Error, Index, Plan};
 
@@ -42,17 +42,10 @@ pub(crate) fn grows<S: Scheme>() {
         slots = table.slots();
     }
     assert!(loads.iter().all(|load| *load >= 55), "{loads:?}");
-    for key in 0..count {
-        assert_eq!(table.get(&key).expect("sound"), Some(key * 3));
-        assert_eq!(table.get(&(key + count)).expect("sound"), None);
-    }
-    check(&table, count);
+    find(&table, count);
     assert_eq!(table.moves() > 0, S::MOVES_MAX > 0, "{}", table.moves());
     let again = TwoHash::<S>::open(table.pool()).expect("a table");
-    for key in 0..count {
-        assert_eq!(again.remove(&key).expect("sound"), Some(key * 3));
-    }
-    check(&again, 0);
+    drain(&again, count, 0);
 }
 
 /// The power fails between the two halves of a movement.
