@@ -29,6 +29,14 @@ fn tables(sim: &SimDisk) -> Vec<String> {
     names
 }
 
+/// A repaired copy, of which the repair reports no problem.
+fn repaired(sim: &SimDisk) -> SimDisk {
+    let copy = SimDisk::recording();
+    let report = gabion::repair_disk(&Disk::simulated(sim), &Disk::simulated(&copy)).unwrap();
+    assert!(report.problems.is_empty(), "{:?}", report.problems);
+    copy
+}
+
 #[test]
 fn what_is_ingested_is_written_once_and_splits_its_bucket() {
     let sim = SimDisk::recording();
@@ -87,9 +95,7 @@ fn tables_that_were_not_compacted_pass_the_check_and_a_repair() {
     let disk = Disk::simulated(&sim);
     let report = gabion::check_disk(&disk).unwrap();
     assert!(report.problems.is_empty(), "{:?}", report.problems);
-    let copy = SimDisk::recording();
-    let repaired = gabion::repair_disk(&disk, &Disk::simulated(&copy)).unwrap();
-    assert!(repaired.problems.is_empty(), "{:?}", repaired.problems);
+    let copy = repaired(&sim);
     for sim in [&sim, &copy] {
         let db = open(sim, &options);
         let mut expected: Vec<_> = pairs(0..50, "load").collect();
@@ -164,21 +170,64 @@ fn a_range_delete_that_is_replayed_does_not_hide_what_was_ingested_later() {
     db.delete_range::<&[u8]>(..).unwrap();
     let pairs = [("", "ingested"), ("a", "too")];
     assert_eq!(db.default_keyspace().ingest(pairs).unwrap(), 2);
-    let db = open(&sim.process_kill(sim.ops()), &options);
-    for flushed in [false, true] {
-        if flushed {
-            db.flush().unwrap();
+    let killed = sim.process_kill(sim.ops());
+    let copy = repaired(&killed);
+    for db in [open(&killed, &options), open(&copy, &options)] {
+        for flushed in [false, true] {
+            if flushed {
+                db.flush().unwrap();
+            }
+            for (key, value) in pairs {
+                assert_eq!(db.get(key).unwrap().as_deref(), Some(value.as_bytes()));
+                let found = db.multi_get(&[key]).unwrap().remove(0);
+                assert_eq!(found.as_deref(), Some(value.as_bytes()));
+            }
+            assert_eq!(db.iter().count(), 2);
         }
-        for (key, value) in pairs {
-            assert_eq!(db.get(key).unwrap().as_deref(), Some(value.as_bytes()));
-            let found = db.multi_get(&[key]).unwrap().remove(0);
-            assert_eq!(found.as_deref(), Some(value.as_bytes()));
-        }
-        assert_eq!(db.iter().count(), 2);
+        db.delete_range::<&[u8]>(..).unwrap();
+        assert_eq!(db.get("").unwrap(), None);
+        assert_eq!(db.iter().count(), 0);
     }
-    db.delete_range::<&[u8]>(..).unwrap();
-    assert_eq!(db.get("").unwrap(), None);
-    assert_eq!(db.iter().count(), 0);
+}
+
+/// The same where the bucket holds keys, in a table and in a MemTable: those are deleted, and what
+/// was ingested or put later is not.
+#[test]
+fn a_range_delete_of_the_log_deletes_in_a_repair_what_it_deleted_before() {
+    let sim = SimDisk::recording();
+    let options = small_options().bucket_bytes(1 << 20);
+    let db = open(&sim, &options);
+    let keyspace = db.default_keyspace();
+    keyspace.put("a", "below").unwrap();
+    keyspace.put("c", "in a table").unwrap();
+    keyspace.put("p", "older than what is ingested").unwrap();
+    db.flush().unwrap();
+    keyspace.put("k", "in a MemTable").unwrap();
+    keyspace.delete_range("b".."x").unwrap();
+    keyspace.put("m", "later").unwrap();
+    let pairs = [("d", "1"), ("p", "2"), ("w", "3"), ("z", "4")];
+    keyspace.ingest(pairs).unwrap();
+    keyspace.put("n", "last").unwrap();
+    assert_eq!(db.stats().flushes, 1, "the log has the range delete");
+    let expected = [
+        ("a", "below"),
+        ("d", "1"),
+        ("m", "later"),
+        ("n", "last"),
+        ("p", "2"),
+        ("w", "3"),
+        ("z", "4"),
+    ];
+    let check = |db: &Db| {
+        let found: Vec<_> = db.iter().map(|pair| pair.unwrap()).collect();
+        let found = found.iter().map(|(key, value)| (&**key, &**value));
+        let expected = expected.map(|(key, value)| (key.as_bytes(), value.as_bytes()));
+        assert!(found.eq(expected));
+    };
+    check(&db);
+    db.close().unwrap();
+    check(&open(&repaired(&sim), &options));
+    check(&open(&sim, &options));
 }
 
 /// A bucket that flushed an old version, and got a newer one by an ingest, is joined with one that
@@ -222,9 +271,7 @@ fn what_was_ingested_is_not_hidden_by_a_replay_after_a_join() {
     };
     check(&db);
     let killed = sim.process_kill(sim.ops());
-    let (disk, copy) = (Disk::simulated(&killed), SimDisk::recording());
-    gabion::repair_disk(&disk, &Disk::simulated(&copy)).unwrap();
-    check(&open(&copy, &options));
+    check(&open(&repaired(&killed), &options));
     check(&open(&killed, &options));
 }
 

@@ -6,11 +6,17 @@
 //! sequence numbers; so what is newest stays newest. The manifest says the rest. The log is
 //! replayed as far as it can be read, as writes to the new store.
 //!
+//! These writes have new numbers, above those of all tables. After ingests and joins the log may
+//! hold what is older than tables of its bucket (`ingest`, N3). It is left out for each key of
+//! which a table has a newer version; so a range delete becomes deletes of the keys that it still
+//! concerns.
+//!
 //! # What is lost
 //! What lay in damaged blocks. If that was the newest version of a key, an older one may be found
 //! instead of it, also one that was deleted: the report names each part that is lost.
 
 use std::collections::BTreeMap;
+use std::ops::Bound;
 use std::sync::Arc;
 
 use gabion_media::{Disk, Purpose};
@@ -19,6 +25,7 @@ use super::bucket::{Levels, Router};
 use super::file::{file_meta, table_meta};
 use super::manifest::{FileMeta, Manifest, ManifestState, read_damaged};
 use super::readpath::has_newer;
+use super::scan::{OpenStore, Scan};
 use super::table::{Table, TableMeta, TableOptions, TableWriter};
 use super::{Keyspace, Wip, Write};
 use crate::cache::BlockCache;
@@ -78,23 +85,64 @@ pub(crate) fn repair(disk: &Disk, target: &Disk) -> Result<RepairReport> {
     };
     let tables: Vec<_> = ids.iter().map(|keyspace| Tables::of(keyspace)).collect();
     let replayed = report.replay(disk.path(), log, |operation| {
-        if tables[operation.keyspace as usize].have_newer(&operation)? {
+        let keyspace = &*ids[operation.keyspace as usize];
+        let tables = &tables[operation.keyspace as usize];
+        if tables.have_newer(&operation)? {
             return Ok(());
         }
-        for Part { key, value } in flushed.missing(&operation) {
-            let write = Write::Single {
-                keyspace: &*ids[operation.keyspace as usize],
-                kind: operation.kind,
-                key,
-                value,
-            };
-            engine.write(write, (key.len() + value.len()) as u64, false)?;
+        for part in flushed.missing(&operation) {
+            match operation.kind == Kind::DeleteRange && tables.are_newer(&part, operation.seq) {
+                true => delete_older(&engine, keyspace, tables, &part, operation.seq)?,
+                false => write(&engine, keyspace, operation.kind, &part)?,
+            }
         }
         Ok(())
     });
     drop(tables);
     let closed = engine.close();
     replayed.and(closed).map(|()| report)
+}
+
+fn write(engine: &Wip, keyspace: &Keyspace, kind: Kind, part: &Part<'_>) -> Result<()> {
+    let Part { key, value } = *part;
+    let write = Write::Single {
+        keyspace,
+        kind,
+        key,
+        value,
+    };
+    engine.write(write, (key.len() + value.len()) as u64, false)
+}
+
+/// The new store as scans hold it.
+struct NewStore(Arc<Wip>);
+
+impl OpenStore for NewStore {
+    fn engine(&self) -> &Wip {
+        &self.0
+    }
+}
+
+/// Deletes the keys of a part of a range delete, but those of which a table has a version above
+/// `seq`, the number of the range delete. All else that is there by now is older.
+fn delete_older(
+    engine: &Arc<Wip>,
+    keyspace: &Keyspace,
+    tables: &Tables,
+    part: &Part<'_>,
+    seq: Seq,
+) -> Result<()> {
+    let upper = part.upper().map_or(Bound::Unbounded, Bound::Excluded);
+    let store = Arc::new(NewStore(Arc::clone(engine)));
+    let snapshot = engine.begin_snapshot();
+    let mut scan = Scan::new(store, keyspace, snapshot, Bound::Included(part.key), upper);
+    while scan.advance()? {
+        let (key, value): (_, &[u8]) = (scan.key(), &[]);
+        if !tables.have_newer_of(key, seq)? {
+            write(engine, keyspace, Kind::Delete, &Part { key, value })?;
+        }
+    }
+    Ok(())
 }
 
 /// Checks a table, and that it is the one that the manifest describes.
@@ -174,16 +222,27 @@ impl Tables {
 
     /// Whether they have a newer version of an operation's key, as replay asks (`ingest`, N3).
     fn have_newer(&self, operation: &Op<'_>) -> Result<bool> {
-        let (levels, newest) = &self.levels[self.router.position(operation.key)];
-        if operation.kind == Kind::DeleteRange || operation.seq >= *newest {
+        match operation.kind {
+            Kind::DeleteRange => Ok(false),
+            _ => self.have_newer_of(operation.key, operation.seq),
+        }
+    }
+
+    /// Whether they have a version of the key above `seq`.
+    fn have_newer_of(&self, key: &[u8], seq: Seq) -> Result<bool> {
+        let (levels, newest) = &self.levels[self.router.position(key)];
+        if seq >= *newest {
             return Ok(false);
         }
-        has_newer(
-            levels,
-            operation.key,
-            hash_key(operation.key),
-            operation.seq,
-        )
+        has_newer(levels, key, hash_key(key), seq)
+    }
+
+    /// Whether they may have a version above `seq` of a key in a part of a range delete.
+    fn are_newer(&self, part: &Part<'_>, seq: Seq) -> bool {
+        let buckets = self.router.touching(part.key, part.upper());
+        let first = self.router.position(part.key);
+        let mut levels = self.levels[first..].iter().zip(buckets);
+        levels.any(|((_, newest), _)| *newest > seq)
     }
 }
 
@@ -205,6 +264,13 @@ struct FlushedBucket {
 struct Part<'o> {
     key: &'o [u8],
     value: &'o [u8],
+}
+
+impl Part<'_> {
+    /// The end of the part of a range delete.
+    fn upper(&self) -> Option<&[u8]> {
+        (!self.value.is_empty()).then_some(self.value)
+    }
 }
 
 impl Flushed {
