@@ -130,7 +130,7 @@ impl Wip {
 
     fn circumstances(&self, leisure: bool) -> Circumstances {
         Circumstances {
-            capacity_base: self.capacity_base(),
+            capacity_base: self.capacity_base(self.table_bytes.get()),
             split_ways_max: self.split_ways_max(),
             leisure,
             need: self.space_need(),
@@ -272,10 +272,10 @@ impl Wip {
             .saturating_sub(split)
     }
 
-    /// The size at which buckets of a store of this size split, before it is varied.
-    fn capacity_base(&self) -> u64 {
+    /// The size at which buckets split in a store whose tables have `total` bytes, before it is
+    /// varied.
+    pub(super) fn capacity_base(&self, total: u64) -> u64 {
         let options = &self.options;
-        let total = self.table_bytes.get();
         let share = MEMTABLE_SHARE_BYTES.min(options.bucket_bytes / 32).max(1);
         let buckets_max = (options.memtable_budget_bytes / share).max(1);
         let grown = total.saturating_mul(2) / buckets_max;

@@ -6,7 +6,16 @@
 //! edits of the manifest names all tables: they are the newest run of level 0 of each bucket that
 //! they touch. A bucket that is too large then is split like any other, which writes nothing.
 //!
-//! # The number
+//! # Number of tables
+//! A table ends at the size that a split leaves of a bucket, in a store as large as this one is by
+//! then (`due`): with the default options at 8 MiB while that is at most 4 GiB, at a 512th of it up
+//! to 64 GiB, at 128 MiB beyond. So the first 4 GiB that are ingested into an empty store are 512
+//! tables, 16 GiB are 1,222, 64 GiB 1,931, and each GiB beyond 8 more. A table takes a descriptor
+//! of the process from its first use on. Neither the ingest nor a split that cuts between tables
+//! uses them; what opens them is a lookup below, a read, a compaction, and a split into more parts
+//! than a bucket has tables.
+//!
+//! # The sequence number
 //! All pairs have one sequence number, which must be above all that readers have seen before the
 //! tables are named. So it is given out last, and the tables, written before, leave it to the
 //! manifest (`table::layout`).
@@ -39,7 +48,7 @@ use gabion_media::Purpose;
 use super::bucket::{Bucket, BucketState, Levels, Run};
 use super::file::{TableFile, file_meta};
 use super::flush::TableOutput;
-use super::manifest::Edit;
+use super::manifest::{Edit, GROUP_BYTES_MAX, Manifest};
 use super::table::TableMeta;
 use super::writepath::Leader;
 use super::{Keyspace, Versions, Wip};
@@ -59,7 +68,7 @@ const UNNUMBERED: Seq = 0;
 pub(crate) struct Ingest<'e> {
     engine: &'e Wip,
     keyspace: &'e Arc<Keyspace>,
-    /// Tables end at this size: what a split leaves of a full bucket.
+    /// The table in work ends at this size: what a split leaves of a full bucket.
     table_bytes_max: u64,
     /// The table in work.
     output: Option<TableOutput<'e>>,
@@ -67,6 +76,10 @@ pub(crate) struct Ingest<'e> {
     upper: Option<Box<[u8]>>,
     /// Tables that no manifest names yet, ascending.
     written: Vec<TableMeta>,
+    /// What they have.
+    written_bytes: u64,
+    /// The largest group of edits.
+    group_bytes_max: u64,
     /// When the first pair came.
     born: u64,
 }
@@ -75,14 +88,15 @@ impl Wip {
     /// Begins an ingest.
     pub(crate) fn ingest<'e>(&'e self, keyspace: &'e Arc<Keyspace>) -> Result<Ingest<'e>> {
         self.health.check_writable()?;
-        let parts = self.options.split_ways.max(1) as u64;
         Ok(Ingest {
             engine: self,
             keyspace,
-            table_bytes_max: (self.options.bucket_bytes / parts).max(1),
+            table_bytes_max: 0,
             output: None,
             upper: None,
             written: Vec::new(),
+            written_bytes: 0,
+            group_bytes_max: GROUP_BYTES_MAX,
             born: self.time(),
         })
     }
@@ -123,6 +137,9 @@ impl Ingest<'_> {
         let engine = self.engine;
         let bytes = self.written.last().map_or(0, |meta| meta.file_bytes);
         engine.throttle.admit(bytes, || engine.relief_is_due())?;
+        let total = engine.table_bytes.get().saturating_add(self.written_bytes);
+        let parts = engine.options.split_ways as u64;
+        self.table_bytes_max = (engine.capacity_base(total) / parts).max(1);
         let router = self.keyspace.router.load();
         self.upper = router.route(key).upper().map(Into::into);
         // Who closes the store waits for this; after that its directory may be another's.
@@ -136,7 +153,9 @@ impl Ingest<'_> {
 
     fn end_table(&mut self) -> Result<()> {
         if let Some(output) = self.output.take() {
-            self.written.push(output.finish()?);
+            let meta = output.finish()?;
+            self.written_bytes += meta.file_bytes;
+            self.written.push(meta);
         }
         Ok(())
     }
@@ -201,20 +220,29 @@ impl Ingest<'_> {
     fn name(&mut self, versions: &mut Versions, leader: &mut Leader) -> Result<()> {
         let engine = self.engine;
         engine.syncer.sync().map_err(|error| engine.fail(error))?;
+        let number = versions.take_file_number();
+        // What the manifest would refuse leaves nothing behind. No number is longer than this one.
+        let edits = self.edits(versions, number, &self.files(SEQ_MAX));
+        let (size, limit) = (Manifest::group_bytes(&edits), self.group_bytes_max);
+        if size > limit {
+            let what = "names of the tables of an ingest";
+            return Err(Error::Limit { what, size, limit });
+        }
+        drop(edits);
         let seq = leader.take_number()?;
         let files = self.files(seq);
+        let edits = self.edits(versions, number, &files);
         // From here on the manifest may name them.
         self.written.clear();
-        let named = self.install_files(versions, &files);
+        let named = self.install_files(versions, number, &files, &edits);
         // A number that nothing has is published all the same: writers wait for it.
         engine.publish(seq, leader.segment());
         named
     }
 
-    fn install_files(&self, versions: &mut Versions, files: &[Arc<TableFile>]) -> Result<()> {
-        let engine = self.engine;
+    /// What names the tables as a run of that number.
+    fn edits(&self, versions: &Versions, number: u64, files: &[Arc<TableFile>]) -> Vec<Edit> {
         let router = self.keyspace.router.load();
-        let number = versions.take_file_number();
         let mut edits = Vec::new();
         for file in files {
             edits.push(Edit::NewFile {
@@ -225,9 +253,6 @@ impl Ingest<'_> {
                 file: file.meta.file,
                 age: file.age,
             });
-            edits.push(Edit::LastSeq {
-                seq: file.meta.max_seq,
-            });
         }
         for (bucket, files) in places(router.buckets(), files) {
             edits.extend(files.iter().map(|file| Edit::AddTable {
@@ -237,9 +262,25 @@ impl Ingest<'_> {
                 file: file.meta.file,
             }));
         }
+        if let Some(file) = files.first() {
+            let seq = file.meta.max_seq;
+            edits.push(Edit::LastSeq { seq });
+        }
         edits.push(versions.next_file_edit());
+        edits
+    }
+
+    fn install_files(
+        &self,
+        versions: &mut Versions,
+        number: u64,
+        files: &[Arc<TableFile>],
+        edits: &[Edit],
+    ) -> Result<()> {
+        let engine = self.engine;
+        let router = self.keyspace.router.load();
         // DURABLE: the tables and their names were synced before, and so was the log.
-        engine.apply(versions, &edits)?;
+        engine.apply(versions, edits)?;
 
         let _install = engine.lock_install();
         for (bucket, files) in places(router.buckets(), files) {
@@ -302,4 +343,83 @@ fn is_in_the_way(table: &MemTable, files: &[Arc<TableFile>]) -> Result<bool> {
         cursor.next_key();
     }
     Ok(false)
+}
+
+#[cfg(test)]
+mod tests {
+    use gabion_media::{Disk, SimDisk};
+
+    use super::*;
+    use crate::Options;
+
+    fn key(number: u64) -> Vec<u8> {
+        format!("key {number:08}").into_bytes()
+    }
+
+    fn small_store() -> (SimDisk, Arc<Wip>, Arc<Keyspace>) {
+        let sim = SimDisk::new();
+        let options = Options::default()
+            .background_threads(0)
+            .memtable_budget_bytes(64 << 10)
+            .bucket_bytes(32 << 10)
+            .block_bytes(1 << 10)
+            .split_ways(8);
+        let engine = Wip::open(Disk::simulated(&sim), options).unwrap();
+        let keyspace = engine.create_keyspace("keyspace").unwrap();
+        (sim, engine, keyspace)
+    }
+
+    fn add(ingest: &mut Ingest<'_>, keys: std::ops::Range<u64>) {
+        keys.for_each(|number| ingest.add(&key(number), &[7; 1000]).unwrap());
+    }
+
+    /// With tables of the same size however much comes, 4 MiB were a thousand of them, and the
+    /// split that follows at once opened all.
+    #[test]
+    fn a_large_ingest_makes_larger_tables_and_opens_none() {
+        let (_, engine, keyspace) = small_store();
+        let mut ingest = engine.ingest(&keyspace).unwrap();
+        add(&mut ingest, 0..4 << 10);
+        ingest.finish(4 << 20).unwrap();
+        let router = keyspace.router.load();
+        assert!(router.buckets().len() > 16, "{}", router.buckets().len());
+        let (mut tables, mut opened) = (0, 0);
+        for bucket in router.buckets() {
+            let state = bucket.state.load();
+            tables += state.levels.files().count();
+            opened += state
+                .levels
+                .files()
+                .filter(|f| f.opened().is_some())
+                .count();
+        }
+        assert!((256..700).contains(&tables), "{tables} tables");
+        assert_eq!(opened, 0, "of {tables} tables");
+        for number in [0, 1, 2_000, 4_095] {
+            let found = engine.get(&keyspace, &key(number), None).unwrap();
+            assert_eq!(found.as_deref(), Some(&[7; 1000][..]));
+        }
+        engine.close().unwrap();
+    }
+
+    #[test]
+    fn what_the_manifest_cannot_name_at_once_is_refused_and_leaves_nothing() {
+        let (sim, engine, keyspace) = small_store();
+        let (names, visible) = (sim.names(), engine.visible());
+        let mut ingest = engine.ingest(&keyspace).unwrap();
+        ingest.group_bytes_max = 1_000;
+        add(&mut ingest, 0..100);
+        assert!(sim.names().len() > names.len() + 3);
+        let error = ingest.finish(100_000).unwrap_err();
+        assert!(
+            matches!(error, Error::Limit { size, limit: 1_000, .. } if size > 1_000),
+            "{error}"
+        );
+        assert_eq!((sim.names(), engine.visible()), (names, visible));
+        let mut ingest = engine.ingest(&keyspace).unwrap();
+        add(&mut ingest, 0..100);
+        ingest.finish(100_000).unwrap();
+        assert_eq!(engine.visible(), visible + 1);
+        engine.close().unwrap();
+    }
 }

@@ -3,7 +3,8 @@
 //! # Idea
 //! The pivots follow the sample-sort rule: each table names the keys that cut it evenly, all
 //! candidates are sorted together, and the ones that cut that list evenly are taken, each weighted
-//! by the bytes it stands for.
+//! by the bytes it stands for. A run of many tables of about the same size, as an ingest makes
+//! them, is cut between its tables, none of which is opened for that or shared afterwards.
 //!
 //! A split writes no data. The new buckets refer to the old one's tables, each to the slice that
 //! lies in its range, and share its MemTable until that is flushed; new writes go to new MemTables
@@ -20,7 +21,7 @@
 
 use std::sync::Arc;
 
-use super::bucket::{Bucket, BucketState, Router};
+use super::bucket::{Bucket, BucketState, Router, Run};
 use super::file::TableFile;
 use super::manifest::Edit;
 use super::reads::Reads;
@@ -183,7 +184,16 @@ struct Candidate {
 /// table that no key cuts, as one of a single large value, offers its smallest one.
 fn pivots(bucket: &Bucket, state: &BucketState, ways: usize) -> Result<Vec<Vec<u8>>> {
     let mut candidates: Vec<Candidate> = Vec::new();
-    for file in state.levels.files() {
+    let (fine, coarse): (Vec<&Run>, Vec<&Run>) =
+        state.levels.runs().partition(|run| is_fine(run, ways));
+    for run in fine {
+        candidates.extend(run.tables.windows(2).map(|pair| Candidate {
+            key: pair[1].meta.smallest.to_vec(),
+            below: pair[0].meta.file_bytes,
+            above: 0,
+        }));
+    }
+    for file in coarse.into_iter().flat_map(|run| run.tables.iter()) {
         let table = file.table()?;
         let bytes = table.bytes_between(bucket.lower(), bucket.upper());
         let keys = table.cut_keys(bucket.lower(), bucket.upper(), ways);
@@ -218,6 +228,14 @@ fn pivots(bucket: &Bucket, state: &BucketState, ways: usize) -> Result<Vec<Vec<u
         sum += above;
     }
     Ok(pivots)
+}
+
+/// Whether a run has so many tables, none much larger than the others, that the bounds between
+/// them cut it about as evenly as each of the tables would name `ways - 1` keys.
+fn is_fine(run: &Run, ways: usize) -> bool {
+    let sizes = || run.tables.iter().map(|file| file.meta.file_bytes);
+    let part = sizes().sum::<u64>() / ways as u64;
+    run.tables.len() >= ways && sizes().all(|bytes| bytes <= 2 * part)
 }
 
 #[cfg(test)]

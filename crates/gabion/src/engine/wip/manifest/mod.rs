@@ -45,4 +45,4 @@ mod tests;
 pub(crate) use edit::{Edit, FileAge, FileMeta};
 pub(crate) use recovery::{Directory, inspect, read, read_damaged};
 pub(crate) use state::{BucketState, ManifestState};
-pub(crate) use writepath::Manifest;
+pub(crate) use writepath::{GROUP_BYTES_MAX, Manifest};

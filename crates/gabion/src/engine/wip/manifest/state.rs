@@ -26,6 +26,8 @@ pub(crate) struct ManifestState {
     pub(crate) next_bucket: u64,
     /// Lower bounds of the buckets: unique in a keyspace.
     bounds: BTreeSet<(u32, Vec<u8>)>,
+    /// Buckets with the numbers of their tables: a bucket has a table once.
+    places: BTreeSet<(u64, u64)>,
 }
 
 /// A bucket.
@@ -76,6 +78,7 @@ impl Default for ManifestState {
             next_file: 1,
             next_bucket: 1,
             bounds: BTreeSet::new(),
+            places: BTreeSet::new(),
         }
     }
 }
@@ -144,6 +147,7 @@ impl ManifestState {
                 for bucket in self.buckets.values_mut() {
                     bucket.tables.retain(|table| table.file != number);
                 }
+                self.places.retain(|(_, file)| *file != number);
             }
         }
     }
@@ -196,6 +200,7 @@ impl ManifestState {
         };
         self.bounds.remove(&(bucket.keyspace, bucket.lower));
         for table in &bucket.tables {
+            self.places.remove(&(id, table.file));
             self.unrefer(table.file);
         }
         Ok(())
@@ -214,7 +219,7 @@ impl ManifestState {
                 table.file
             ));
         };
-        if bucket.tables.iter().any(|known| known.file == table.file) {
+        if !self.places.insert((bucket_id, table.file)) {
             return Err(format!(
                 "file {} is added to bucket {bucket_id} twice",
                 table.file
@@ -233,6 +238,7 @@ impl ManifestState {
             ));
         };
         bucket.tables.remove(at);
+        self.places.remove(&(bucket_id, file));
         self.unrefer(file);
         Ok(())
     }

@@ -14,6 +14,9 @@ use crate::{Error, Result};
 /// large enough that it happens rarely, small enough to be read in milliseconds.
 const GROWTH_BYTES: u64 = 4 << 20;
 
+/// The largest group of edits.
+pub(crate) const GROUP_BYTES_MAX: u64 = PAYLOAD_BYTES_MAX as u64;
+
 /// The manifest in force. One thread at a time changes it.
 #[derive(Debug)]
 pub(crate) struct Manifest {
@@ -80,6 +83,11 @@ impl Manifest {
         };
         manifest.remove_others()?;
         Ok(manifest)
+    }
+
+    /// The size of a group of edits, which is at most [`GROUP_BYTES_MAX`].
+    pub(crate) fn group_bytes(edits: &[Edit]) -> u64 {
+        encode_group(edits.iter()).len() as u64
     }
 
     /// What the manifest says.
@@ -201,13 +209,13 @@ impl ManifestFile {
 
     fn append_group(&mut self, payload: &[u8]) -> Result<()> {
         let len = match u32::try_from(payload.len()) {
-            Ok(len) if len <= PAYLOAD_BYTES_MAX => len,
+            Ok(len) if u64::from(len) <= GROUP_BYTES_MAX => len,
             _ => {
                 let (what, size) = ("group of manifest edits", payload.len() as u64);
                 return Err(Error::Limit {
                     what,
                     size,
-                    limit: u64::from(PAYLOAD_BYTES_MAX),
+                    limit: GROUP_BYTES_MAX,
                 });
             }
         };
