@@ -43,9 +43,11 @@ impl Keyspace {
     ///
     /// For large loads: the pairs go straight into tables, bucket by bucket, without the log and
     /// the MemTables, so that each byte is written once, by the calling thread. Other writes go on
-    /// meanwhile; at the end they wait for about two syncs, and longer where they wrote the same
-    /// keys. The pairs are durable when this returns, whatever the store's durability, and so is
-    /// everything that was acknowledged before.
+    /// meanwhile. At the end they wait for about two syncs, and for a thousand lookups at most.
+    /// Where they wrote the same keys of late, or many others between them, what they wrote becomes
+    /// tables first; what comes to be in the way meanwhile becomes tables while they wait. The
+    /// pairs are durable when this returns, whatever the store's durability, and so is everything
+    /// that was acknowledged before.
     ///
     /// ```
     /// # let dir = tempfile::tempdir()?;

@@ -33,15 +33,18 @@
 //!   a table has a newer version of.
 //!
 //! # MemTables in the way
-//! A MemTable with a key of the tables, or with so many keys that to look for one would keep
-//! writers waiting, is frozen and becomes a table before it is tried again. From the second time on
-//! writers are held back meanwhile, so that there is no third for what they write.
+//! A MemTable with a key of the tables is frozen and becomes a table before it is tried again. So
+//! is one with more keys than may still be looked for: of all MemTables together only so many
+//! are, because writers wait for it. Tables in which keys are found to lie are opened before, but
+//! those of keys that are written just then. The ingest waits for these MemTables and no others.
+//! From the second time on writers are held back meanwhile, so that there is no third for what they
+//! write.
 //!
 //! # Crash safety
 //! Before the edits are durable the manifest names none of the tables, and the next open removes
 //! them; after, all. A failure of the manifest leaves unknown which, and the store read-only.
 
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use gabion_media::Purpose;
 
@@ -57,8 +60,9 @@ use crate::engine::pace::Class;
 use crate::types::{Kind, SEQ_MAX, Seq, hash_key};
 use crate::{Error, Result};
 
-/// MemTables with more keys than this are in the way whatever they hold: to look for so many keys
-/// keeps writers waiting for about as long as a sync of the log does.
+/// Only so many keys of MemTables are looked for with writers waiting, which takes about as long as
+/// a sync of the log does. MemTables with more keys than are left are in the way whatever they
+/// hold.
 const LOOKED_UP_KEYS_MAX: usize = 1 << 10;
 
 /// The number in tables whose number is in the manifest.
@@ -162,27 +166,40 @@ impl Ingest<'_> {
 
     fn install(&mut self) -> Result<()> {
         let engine = self.engine;
+        let files = self.files(UNNUMBERED);
         let mut held = None;
         loop {
             engine.health.check_writable()?;
-            // Most of the log is durable before writers have to wait.
+            // Before writers have to wait most of the log is durable, and the tables are open that
+            // keys have to be looked for in.
             engine.syncer.sync().map_err(|error| engine.fail(error))?;
-            {
+            self.buckets_in_the_way(&files)?;
+            let frozen = {
                 let mut versions = engine.versions.lock();
                 let mut leader = engine.leader.write();
                 leader.check()?;
-                let in_the_way = self.buckets_in_the_way()?;
+                let in_the_way = self.buckets_in_the_way(&files)?;
                 if in_the_way.is_empty() {
                     return self.name(&mut versions, &mut leader);
                 }
-                let mut install = engine.lock_install();
-                for bucket in &in_the_way {
-                    engine.freeze(&mut install, self.keyspace, bucket);
-                }
-            }
-            engine.wait_flushed()?;
+                self.freeze(&in_the_way)
+            };
+            engine.wait_until(|| engine.are_flushed(&frozen))?;
             held.get_or_insert_with(|| engine.throttle.hold());
         }
+    }
+
+    /// Freezes what buckets have in memory; returns it. The caller holds the leader alone.
+    fn freeze(&self, buckets: &[Arc<Bucket>]) -> Vec<Weak<MemTable>> {
+        let mut install = self.engine.lock_install();
+        let mut frozen = Vec::new();
+        for bucket in buckets {
+            self.engine.freeze(&mut install, self.keyspace, bucket);
+            let state = bucket.state.load();
+            // Not to be kept in memory by who waits for its flush.
+            frozen.extend(state.frozen.iter().map(Arc::downgrade));
+        }
+        frozen
     }
 
     /// The tables as files, whose entries have the number `seq`.
@@ -200,14 +217,14 @@ impl Ingest<'_> {
         files.collect()
     }
 
-    /// The buckets whose MemTables are in the way.
-    fn buckets_in_the_way(&self) -> Result<Vec<Arc<Bucket>>> {
-        let files = self.files(UNNUMBERED);
+    /// The buckets whose MemTables are in the way of the tables.
+    fn buckets_in_the_way(&self, files: &[Arc<TableFile>]) -> Result<Vec<Arc<Bucket>>> {
         let router = self.keyspace.router.load();
+        let mut left = LOOKED_UP_KEYS_MAX;
         let mut found = Vec::new();
-        for (bucket, files) in places(router.buckets(), &files) {
+        for (bucket, files) in places(router.buckets(), files) {
             for table in bucket.state.load().memtables() {
-                if is_in_the_way(table, files)? {
+                if is_in_the_way(table, files, &mut left)? {
                     found.push(Arc::clone(bucket));
                     break;
                 }
@@ -321,11 +338,12 @@ fn places<'p>(
     })
 }
 
-/// Whether a MemTable has a key of one of the tables, which are in order, or too many keys to look
-/// for.
-fn is_in_the_way(table: &MemTable, files: &[Arc<TableFile>]) -> Result<bool> {
-    if table.keys() > LOOKED_UP_KEYS_MAX {
-        return Ok(true);
+/// Whether a MemTable has a key of one of the tables, which are in order, or more keys than are
+/// left to be looked for.
+fn is_in_the_way(table: &MemTable, files: &[Arc<TableFile>], left: &mut usize) -> Result<bool> {
+    match left.checked_sub(table.keys()) {
+        Some(rest) => *left = rest,
+        None => return Ok(true),
     }
     let mut cursor = table.sorted();
     cursor.seek_first();
@@ -396,6 +414,75 @@ mod tests {
         assert!((256..700).contains(&tables), "{tables} tables");
         assert_eq!(opened, 0, "of {tables} tables");
         for number in [0, 1, 2_000, 4_095] {
+            let found = engine.get(&keyspace, &key(number), None).unwrap();
+            assert_eq!(found.as_deref(), Some(&[7; 1000][..]));
+        }
+        engine.close().unwrap();
+    }
+
+    fn put(engine: &Wip, keyspace: &Keyspace, keys: std::ops::Range<u64>) {
+        for number in keys {
+            let write = crate::engine::wip::Write::Single {
+                keyspace,
+                kind: Kind::Put,
+                key: &key(number),
+                value: b"put",
+            };
+            engine.write(write, 15, false).unwrap();
+        }
+    }
+
+    fn roomy_store() -> (Arc<Wip>, Arc<Keyspace>) {
+        let options = Options::default().background_threads(0);
+        let engine = Wip::open(Disk::simulated(&SimDisk::new()), options).unwrap();
+        let keyspace = engine.create_keyspace("keyspace").unwrap();
+        (engine, keyspace)
+    }
+
+    /// Freezes what the first bucket has in memory, as if somebody were flushing it ever since.
+    fn freeze(engine: &Wip, keyspace: &Arc<Keyspace>) {
+        let router = keyspace.router.load();
+        let _alone = engine.leader.write();
+        let mut install = engine.lock_install();
+        engine.freeze(&mut install, keyspace, &router.buckets()[0]);
+        install.frozen.back_mut().unwrap().flushing = true;
+    }
+
+    /// Each MemTable was allowed so many keys, and buckets there are many.
+    #[test]
+    fn an_ingest_looks_for_so_many_keys_in_all_memtables_together() {
+        let most = LOOKED_UP_KEYS_MAX as u64;
+        for (more, expected) in [(0, 0), (1, 1)] {
+            let (engine, keyspace) = roomy_store();
+            put(&engine, &keyspace, 1_000..1_000 + most / 2);
+            freeze(&engine, &keyspace);
+            put(&engine, &keyspace, 1_000..1_000 + most / 2 + more);
+            let mut ingest = engine.ingest(&keyspace).unwrap();
+            add(&mut ingest, 0..10);
+            ingest.end_table().unwrap();
+            let files = ingest.files(UNNUMBERED);
+            let found = ingest.buckets_in_the_way(&files).unwrap();
+            assert_eq!(found.len(), expected);
+            assert!(files.iter().all(|file| file.opened().is_none()));
+            drop(ingest);
+            engine.close().unwrap();
+        }
+    }
+
+    /// It waited until no MemTable of the store was frozen, which under many writers need not be
+    /// for ever.
+    #[test]
+    fn an_ingest_waits_for_no_memtable_but_those_in_its_way() {
+        let (engine, keyspace) = roomy_store();
+        let other = engine.create_keyspace("other").unwrap();
+        put(&engine, &other, 0..10);
+        freeze(&engine, &other);
+        put(&engine, &keyspace, 5..7);
+        let mut ingest = engine.ingest(&keyspace).unwrap();
+        add(&mut ingest, 0..10);
+        ingest.finish(10_000).unwrap();
+        assert_eq!(engine.lock_install().frozen.len(), 1);
+        for number in 0..10 {
             let found = engine.get(&keyspace, &key(number), None).unwrap();
             assert_eq!(found.as_deref(), Some(&[7; 1000][..]));
         }

@@ -5,11 +5,12 @@
 //! comes the most pressing of what [`super::due`] finds in the buckets. How threads sleep and wake
 //! is that of all engines ([`crate::engine::schedule`]).
 
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use super::Wip;
 use super::space::Need;
+use crate::engine::memtable::MemTable;
 use crate::options::Durability;
 use crate::types::Seq;
 use crate::{Error, Result};
@@ -241,6 +242,17 @@ impl Wip {
     /// Waits until no MemTable is frozen.
     pub(crate) fn wait_flushed(&self) -> Result<()> {
         self.wait_until(|| self.lock_install().frozen.is_empty())
+    }
+
+    /// Whether none of these MemTables is frozen any more.
+    pub(super) fn are_flushed(&self, tables: &[Weak<MemTable>]) -> bool {
+        let install = self.lock_install();
+        let waits = |table: &Weak<MemTable>| {
+            let frozen = install.frozen.iter();
+            let mut tables = frozen.map(|frozen| Arc::as_ptr(&frozen.table));
+            tables.any(|frozen| frozen == table.as_ptr())
+        };
+        !tables.iter().any(waits)
     }
 
     /// Waits until nothing is due, as if nobody would write any more.
