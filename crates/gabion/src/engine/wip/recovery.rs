@@ -308,48 +308,42 @@ fn replay_log(
     state: &ManifestState,
     keyspaces: &[Arc<Keyspace>],
 ) -> Result<(ReplayEnd, Seq)> {
-    let flushed: HashMap<u64, Seq> = state
+    // What is in the tables of each bucket: all up to the first number, and nothing above the
+    // second, which is larger only where pairs were ingested or buckets joined.
+    let in_tables: HashMap<u64, (Seq, Seq)> = state
         .buckets
         .iter()
-        .map(|(id, bucket)| (*id, bucket.flushed_seq))
+        .map(|(id, bucket)| (*id, (bucket.flushed_seq, newest_of(state, bucket))))
         .collect();
     let mut last_seq = state.last_seq;
-    for number in flushed.values() {
-        last_seq = last_seq.max(*number);
+    for (flushed, _) in in_tables.values() {
+        last_seq = last_seq.max(*flushed);
     }
-    // Numbers of tables; above what was flushed only where pairs were ingested or buckets joined.
-    let newest: HashMap<u64, Seq> = state
-        .buckets
-        .iter()
-        .map(|(id, bucket)| (*id, newest_of(state, bucket)))
-        .collect();
     let (tail, sealed) = (state.log_tail, &state.sealed);
     let end = replay_operations(disk, tail, sealed, keyspaces.len(), |segment, operation| {
         last_seq = last_seq.max(operation.seq);
-        let is_flushed = |bucket: &Bucket| {
-            let flushed = flushed.get(&bucket.id);
-            flushed.is_some_and(|flushed| operation.seq <= *flushed)
-        };
+        let in_tables = |bucket: &Bucket| in_tables.get(&bucket.id).copied().unwrap_or((0, 0));
         let Op {
             key, seq, value, ..
         } = operation;
         let router = keyspaces[operation.keyspace as usize].router.load();
         if operation.kind == Kind::DeleteRange {
             let upper = (!value.is_empty()).then_some(value);
-            for bucket in router.touching(key, upper).filter(|b| !is_flushed(b)) {
+            let touched = router.touching(key, upper);
+            for bucket in touched.filter(|bucket| seq > in_tables(bucket).0) {
                 let protected = Protected::only(SEQ_MAX);
                 bucket.delete_range((key, upper), seq, segment, &protected);
             }
             return Ok(());
         }
         let bucket = router.route(key);
-        if is_flushed(bucket) {
+        let (flushed, newest) = in_tables(bucket);
+        if seq <= flushed {
             return Ok(());
         }
         let state = bucket.state.load();
         let hash = hash_key(key);
-        let may_be_older = newest.get(&bucket.id).is_some_and(|newest| seq < *newest);
-        if may_be_older && has_newer(&state.levels, key, hash, seq)? {
+        if seq < newest && has_newer(&state.levels, key, hash, seq)? {
             return Ok(());
         }
         state.active.insert(key, hash, seq, operation.kind, value);
