@@ -42,7 +42,9 @@
 //!
 //! # Crash safety
 //! Before the edits are durable the manifest names none of the tables, and the next open removes
-//! them; after, all. A failure of the manifest leaves unknown which, and the store read-only.
+//! them; after, all. What fails before removes them at once, or leaves that to the next open of a
+//! store that was closed meanwhile. A failure of the log's sync or of the manifest leaves the store
+//! read-only, and that of the manifest leaves unknown which of the two it is.
 
 use std::sync::{Arc, Weak};
 
@@ -92,6 +94,7 @@ impl Wip {
     /// Begins an ingest.
     pub(crate) fn ingest<'e>(&'e self, keyspace: &'e Arc<Keyspace>) -> Result<Ingest<'e>> {
         self.health.check_writable()?;
+        self.begin_ingest();
         Ok(Ingest {
             engine: self,
             keyspace,
@@ -319,6 +322,7 @@ impl Drop for Ingest<'_> {
         for meta in &self.written {
             self.engine.remove_unnamed(meta.file);
         }
+        self.engine.end_ingest();
     }
 }
 

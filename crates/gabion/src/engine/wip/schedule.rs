@@ -39,6 +39,8 @@ pub(super) struct Idleness {
     quiet_since: Option<(Seq, Duration)>,
     /// Callers of `wait_idle`: for them the store counts as idle.
     waiting: usize,
+    /// Ingests that are not finished: they write, though no number shows it.
+    ingests: usize,
 }
 
 /// A time in which reads and writes are counted.
@@ -62,6 +64,11 @@ impl Period {
 }
 
 impl Idleness {
+    /// Judges by what comes from now on.
+    fn begin_anew(&mut self) {
+        (self.period, self.leisure, self.quiet_since) = (None, false, None);
+    }
+
     /// Whether the last whole period was one of leisure, and the one of now is one so far.
     fn has_leisure(&mut self, now: Period) -> bool {
         let period = *self.period.get_or_insert(now);
@@ -298,7 +305,21 @@ impl Wip {
         if idleness.waiting > 0 || self.options.background_threads == 0 {
             return idleness.waiting > 0;
         }
+        if idleness.ingests > 0 {
+            return false;
+        }
         idleness.has_leisure(now)
+    }
+
+    /// Counts an ingest: until it ends the store neither has leisure nor is at rest.
+    pub(super) fn begin_ingest(&self) {
+        self.idleness.lock().ingests += 1;
+    }
+
+    pub(super) fn end_ingest(&self) {
+        let mut idleness = self.idleness.lock();
+        idleness.ingests -= 1;
+        idleness.begin_anew();
     }
 
     /// Whether nobody waits for what is done at leisure: not for the store to rest, nor for its
@@ -317,6 +338,9 @@ impl Wip {
         let mut idleness = self.idleness.lock();
         if idleness.waiting > 0 || self.options.background_threads == 0 {
             return idleness.waiting > 0;
+        }
+        if idleness.ingests > 0 {
+            return false;
         }
         match idleness.quiet_since {
             Some((seq, since)) if seq == visible => now.saturating_sub(since) >= REST_AFTER,
@@ -400,6 +424,31 @@ mod tests {
         (0..100).for_each(|_| put());
         assert!(!engine.has_leisure());
         assert!(!engine.is_unhurried());
+        engine.close().unwrap();
+    }
+
+    #[test]
+    fn a_store_with_an_ingest_has_no_leisure_and_no_rest() {
+        let clock = Clock::manual();
+        let options = Options::default()
+            .background_threads(1)
+            .clock(clock.clone());
+        let engine = Wip::open(Disk::simulated(&SimDisk::new()), options).unwrap();
+        let keyspace = engine.create_keyspace("keyspace").unwrap();
+        let looks = || (engine.has_leisure(), engine.is_at_rest());
+        looks();
+        clock.advance(REST_AFTER);
+        assert_eq!(looks(), (true, true));
+        let mut ingest = engine.ingest(&keyspace).unwrap();
+        ingest.add(b"key", b"value").unwrap();
+        for _ in 0..2 {
+            clock.advance(REST_AFTER);
+            assert_eq!(looks(), (false, false));
+        }
+        drop(ingest);
+        assert_eq!(looks(), (false, false), "it was busy until now");
+        clock.advance(REST_AFTER);
+        assert_eq!(looks(), (true, true));
         engine.close().unwrap();
     }
 
