@@ -5,11 +5,12 @@
 //! sequence number are gone. It is logged as one operation, and put into the MemTable of each
 //! bucket that it touches as one entry of the kind [`Kind::DeleteRange`], under the range's first
 //! key there, with the end of the range as the value. So it is ordered, flushed, logged again and
-//! counted as any other entry; and for its first key it simply is a tombstone.
+//! counted as any other entry.
 //!
-//! For all other keys, a bucket's state has an index of all range deletes in it: [`Deletes`], which
-//! is empty in most buckets, so that a get pays for one test. The index is of facts that are true
-//! for ever, so it may know more than the MemTables and tables still hold.
+//! For all keys of the range, the first one included, a bucket's state has an index of all range
+//! deletes in it: [`Deletes`], which is empty in most buckets, so that a get pays for one test. The
+//! index is of facts that are true for ever, so it may know more than the MemTables and tables
+//! still hold.
 //!
 //! # Layout
 //! [`Fragments`] are ranges that do not overlap, each with the numbers of the deletes that cover

@@ -16,8 +16,8 @@
 //! refers to afterwards are deleted when their last reader is gone, or at the next open.
 //!
 //! # Concurrency
-//! The bucket is reserved, so its runs only change by flushes, which add to level 0 and are newer
-//! than all inputs.
+//! The bucket is reserved, so its runs only change by flushes and ingests, which add to level 0 and
+//! are newer, for each key, than all inputs.
 
 use std::ops::RangeInclusive;
 use std::sync::Arc;

@@ -2,7 +2,8 @@
 //!
 //! # Journey
 //! 1. Take the oldest frozen MemTable that nobody flushes and that is the oldest of each bucket
-//!    that holds it, so that level 0 grows in the order of sequence numbers.
+//!    that holds it, so that for each key level 0 grows in the order of sequence numbers (what an
+//!    ingest adds meanwhile has none of its keys).
 //! 2. Write its entries, without hidden versions, to a new file; sync the file.
 //! 3. Find how far the log's tail may move once this MemTable is gone.
 //! 4. Sync the log: a table must not hold what the log could still lose (invariant I2 of the
