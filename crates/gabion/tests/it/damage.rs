@@ -28,8 +28,8 @@ pub(crate) enum Outcome {
 
 impl Specimen {
     /// A store with tables on several levels or spaces of many extents, records in its log and
-    /// several keyspaces, the second of which does not compress; closed cleanly, or left as the end
-    /// of the process leaves it.
+    /// several keyspaces, the second of which does not compress, and a table that was ingested
+    /// where the engine has ingests; closed cleanly, or left as the end of the process leaves it.
     pub(crate) fn new(engine: Engine, closed: bool) -> Specimen {
         let options = small_options()
             .engine(engine)
@@ -80,6 +80,19 @@ impl Specimen {
             subject.db.flush().unwrap();
         }
         (100..112).for_each(&mut write);
+        if engine.capabilities().ingest {
+            let pairs: Vec<_> = (300..312)
+                .map(|number| {
+                    let key = format!("key {}", number - 240).into_bytes();
+                    (key, bytes_of(number, 30).to_vec())
+                })
+                .collect();
+            subject.keyspaces[2].ingest(pairs.iter().cloned()).unwrap();
+            for (key, value) in pairs {
+                written.push((2, key.clone(), value.clone()));
+                twin.apply(&Operation::new(2, key, Some(value.into())));
+            }
+        }
         let sim = if closed {
             subject.db.close().unwrap();
             sim
@@ -87,12 +100,20 @@ impl Specimen {
             sim.process_kill(sim.ops())
         };
         let names = sim.names();
-        let files = names.into_iter().map(|name| {
-            let bytes = sim.raw(&name).unwrap();
-            (name, bytes)
-        });
+        let files: BTreeMap<_, _> = names
+            .into_iter()
+            .map(|name| {
+                let bytes = sim.raw(&name).unwrap();
+                (name, bytes)
+            })
+            .collect();
+        // The footer of a table is 64 bytes, and begins with a magic number and the version.
+        let is_ingested = |(name, bytes): (&String, &Vec<u8>)| {
+            name.ends_with(".tbl") && bytes[bytes.len() - 56] == 4
+        };
+        assert_eq!(files.iter().any(is_ingested), engine.capabilities().ingest);
         Specimen {
-            files: files.collect(),
+            files,
             twin,
             written,
             options,

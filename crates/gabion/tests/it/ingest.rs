@@ -381,6 +381,55 @@ fn a_closed_store_takes_no_ingest_and_loses_none_of_its_files_to_one() {
     assert!(gabion::check(dir.path()).unwrap().problems.is_empty());
 }
 
+#[test]
+fn a_store_that_is_closed_before_the_end_of_an_ingest_has_none_of_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let options = small_options();
+    let db = options.clone().open(dir.path()).unwrap();
+    let mut ingest = db.default_keyspace().begin_ingest().unwrap();
+    pairs(0..2_000, "load").for_each(|(key, value)| ingest.put(key, value).unwrap());
+    db.clone().close().unwrap();
+    let again = options.open(dir.path()).unwrap();
+    again
+        .default_keyspace()
+        .ingest(pairs(0..500, "again"))
+        .unwrap();
+    assert!(matches!(ingest.finish(), Err(Error::Closed)));
+    assert!(
+        again
+            .iter()
+            .map(|pair| pair.unwrap().1.to_vec())
+            .eq(pairs(0..500, "again").map(|pair| pair.1))
+    );
+    again.close().unwrap();
+    assert!(gabion::check(dir.path()).unwrap().problems.is_empty());
+}
+
+#[test]
+fn a_panic_of_what_makes_the_pairs_leaves_nothing() {
+    let sim = SimDisk::recording();
+    let options = small_options();
+    let db = open(&sim, &options);
+    let keyspace = db.default_keyspace();
+    keyspace.put(key(3), "before").unwrap();
+    let before = tables(&sim);
+    let written = db.stats().written;
+    let pairs_until_a_panic = pairs(0..2_000, "load").inspect(|pair| {
+        assert!(pair.0 != key(1_900), "the source broke");
+    });
+    let ingest = std::panic::AssertUnwindSafe(|| keyspace.ingest(pairs_until_a_panic));
+    std::panic::catch_unwind(ingest).unwrap_err();
+    assert!(db.stats().written.flush > written.flush + 100_000);
+    assert_eq!(tables(&sim), before);
+    assert_eq!(db.iter().count(), 1);
+    keyspace.put(key(2_001), "after").unwrap();
+    keyspace.ingest(pairs(0..2_000, "load")).unwrap();
+    db.wait_idle().unwrap();
+    db.close().unwrap();
+    let db = open(&sim, &options);
+    assert_eq!(db.iter().count(), 2_001);
+}
+
 /// Keys of one writer, which nobody else writes but the ingests.
 const KEYS_OF_WRITER: u64 = 40;
 const WRITERS: u64 = 3;

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use gabion_media::Purpose;
 
+use super::layout::FOOTER_BYTES;
 use super::tests::{FILE, Home, Twin, assert_walks, compressed, numbered, rows};
 use super::*;
 use crate::cache::BlockCache;
@@ -91,8 +92,19 @@ fn a_compressed_table_is_smaller_and_goes_through_the_cache() {
     }
 }
 
-/// Table number 2 with these bytes.
-fn golden(hex: &str) -> (Home, Arc<Table>) {
+/// A table as an ingest writes it.
+const GOLDEN_4: &str = "\
+    02000400010002000000000000000000361170696c6c0000080001617273746f6e65016f77646f776e000000\
+    0079eb2725000010000000000800080008000000000800010000000000000000008000008000080000008000\
+    00000000208000000000000020008000000100000000000010000000005496fc38010000000600000070696c\
+    6c6f77310000000000051259fb020000000000000000000000000000000c0000000000000009000000000000\
+    00000000000000000000000000000000000a000000000000000600000070696c6c61720600000070696c6c6f\
+    7705000000018233415a0000000000000000000000000000000000000000000000009dd75b0e476162696f6e\
+    5462040000000000000002000000000000003100000000000000480000000000000018000000000000007100\
+    0000000000000000000023f82c6f";
+
+/// Table number 2 with these bytes, to which the manifest gives the sequence number `seq`.
+fn golden(hex: &str, seq: u64) -> (Home, Arc<Table>) {
     let bytes: Vec<u8> = (0..hex.len() / 2)
         .map(|at| u8::from_str_radix(&hex[2 * at..2 * at + 2], 16).unwrap())
         .collect();
@@ -101,7 +113,7 @@ fn golden(hex: &str) -> (Home, Arc<Table>) {
         .replace(&table_name(2), &bytes, Purpose::Flush)
         .unwrap();
     let cache = Arc::new(BlockCache::new(0).map_tables(true));
-    let table = Arc::new(Table::open(&home.disk, 2, 0, &cache).unwrap());
+    let table = Arc::new(Table::open(&home.disk, 2, seq, &cache).unwrap());
     table.verify().unwrap();
     (home, table)
 }
@@ -113,7 +125,7 @@ fn golden_bytes_of_a_table_of_version_1_are_read_and_written() {
     for (key, seq, value) in [("pillar", 2, "stone"), ("pillow", 1, "down")] {
         twin.insert((key.into(), Reverse(seq)), (Kind::Put, value.into()));
     }
-    let (home, table) = golden(GOLDEN_1);
+    let (home, table) = golden(GOLDEN_1, 0);
     assert_walks(&mut table.cursor(), &rows(&twin));
     let golden = home.disk.read_all(&table_name(2)).unwrap();
     home.write_as(2, &twin, &TableOptions::default());
@@ -128,8 +140,32 @@ fn golden_bytes_of_a_table_of_version_3_are_read() {
         let value = b"stone ".repeat(20);
         twin.insert((key.into(), Reverse(seq)), (Kind::Put, value));
     }
-    let (_home, table) = golden(GOLDEN_3);
+    let (_home, table) = golden(GOLDEN_3, 0);
     let packed = table.properties.packed;
     assert_eq!((packed.lz4, packed.zstd), (1, 0));
     assert_walks(&mut table.cursor(), &rows(&twin));
+}
+
+/// As an ingest writes it: its entries say 0, and are read with the number that the manifest has.
+#[test]
+fn golden_bytes_of_a_table_of_version_4_are_read_and_written() {
+    let numbered = |seq| -> Twin {
+        let pairs = [("pillar", "stone"), ("pillow", "down")];
+        let entry =
+            |(key, value): (&str, &str)| ((key.into(), Reverse(seq)), (Kind::Put, value.into()));
+        pairs.into_iter().map(entry).collect()
+    };
+    let (home, table) = golden(GOLDEN_4, 7);
+    assert_walks(&mut table.cursor(), &rows(&numbered(7)));
+    assert_walks(&mut table.scan_cursor(), &rows(&numbered(7)));
+    assert!(
+        table
+            .get(b"pillow", hash_key(b"pillow"), 6)
+            .unwrap()
+            .is_none()
+    );
+    let golden = home.disk.read_all(&table_name(2)).unwrap();
+    assert_eq!(golden[golden.len() - FOOTER_BYTES + 8], 4);
+    home.write_as(2, &numbered(0), &TableOptions::default());
+    assert_eq!(home.disk.read_all(&table_name(2)).unwrap(), golden);
 }
