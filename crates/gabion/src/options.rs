@@ -26,8 +26,8 @@ pub const DEFAULT_CACHE_BYTES: u64 = 256 << 20;
 /// per key for filters and 16-byte keys with 100-byte values, for about 100 million keys.
 pub const DEFAULT_TABLE_MEMORY_BYTES: u64 = 256 << 20;
 
-/// Default size of the log past which MemTables that pin its tail are flushed. It bounds the time to
-/// open: what is in no table yet, at most the MemTable budget, takes about a second per million
+/// Default size of the log past which MemTables that pin its tail are flushed. It bounds the time
+/// to open: what is in no table yet, at most the MemTable budget, takes about a second per million
 /// small records; what is in tables is only read.
 pub const DEFAULT_LOG_BYTES_MAX: u64 = 1 << 30;
 
