@@ -6,7 +6,6 @@
 //! on the simulated disk do.
 
 use std::io::{BufRead, BufReader, Write};
-use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
@@ -51,7 +50,7 @@ fn value_of(number: u64) -> String {
 /// Writes numbered batches for ever, each to two keys, and prints a number once it is acknowledged.
 fn write_until_killed(dir: &str) -> ! {
     let engine = std::env::var(WRITER_ENGINE).unwrap().parse().unwrap();
-    let db = open_when_released(dir.as_ref(), &options(engine));
+    let db = options(engine).open(dir).unwrap();
     let keyspace = db.default_keyspace().clone();
     let mut number = last_number(&db);
     let mut out = std::io::stdout().lock();
@@ -70,23 +69,6 @@ fn write_until_killed(dir: &str) -> ! {
         writeln!(out, "{number}").unwrap();
         out.flush().unwrap();
     }
-}
-
-/// Opens the store as soon as nobody holds it.
-///
-/// The story: a writer was once refused, although the test had closed the store. Another test was
-/// starting a process at that moment, and a process that is being started has a copy of every open
-/// file, the store's lock included, until it becomes another program.
-fn open_when_released(dir: &Path, options: &Options) -> Db {
-    for _ in 0..1000 {
-        match options.clone().open(dir) {
-            Err(error) if error.to_string().contains(" is locked by ") => {
-                std::thread::sleep(Duration::from_millis(10));
-            }
-            outcome => return outcome.unwrap(),
-        }
-    }
-    options.clone().open(dir).unwrap()
 }
 
 fn last_number(db: &Db) -> u64 {
@@ -150,7 +132,7 @@ fn kill_writers(engine: Engine, rounds: u64) {
             "round {round}: the writer ended by itself after {seen} writes"
         );
 
-        let db = open_when_released(&dir, &options(engine));
+        let db = options(engine).open(&dir).unwrap();
         let last = last_number(&db);
         assert!(
             last == acknowledged || last == acknowledged + 1,
@@ -203,7 +185,7 @@ fn a_load_killed_again_and_again_is_always_a_prefix_and_ends_complete() {
         if !place.db().join("CURRENT").exists() {
             continue;
         }
-        let db = open_when_released(&place.db(), &Options::default());
+        let db = Db::open(place.db()).unwrap();
         let mut count = 0;
         for pair in db.iter() {
             let (key, value) = pair.unwrap();
@@ -233,6 +215,6 @@ fn a_load_killed_again_and_again_is_always_a_prefix_and_ends_complete() {
     }
     assert!(loaded > 0, "every kill came before the first record");
     place.ok(&arguments);
-    let db = open_when_released(&place.db(), &Options::default());
+    let db = Db::open(place.db()).unwrap();
     assert_eq!(db.iter().count() as u64, RECORDS);
 }

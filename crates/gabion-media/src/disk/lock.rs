@@ -61,10 +61,38 @@ impl DirLock {
 impl Drop for DirLock {
     fn drop(&mut self) {
         match &self.held {
-            // The lock itself goes with the file. The old process id would only mislead whoever
-            // comes between the next holder's lock and its id, so failing here harms nothing.
-            Held::System(file) => drop(ftruncate(file, 0)),
+            // The old process id would only mislead whoever comes between the next holder's lock
+            // and its id, so failing here harms nothing. The lock would go with the file, too, but
+            // a process that is being started has a copy of it until it is another program.
+            Held::System(file) => {
+                drop(ftruncate(file, 0));
+                drop(flock(file, FlockOperation::Unlock));
+            }
             Held::Simulated(_) => {}
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Disk;
+
+    #[test]
+    fn a_lock_that_was_given_up_is_free_whoever_has_a_copy_of_its_file() {
+        let dir = tempfile::tempdir().unwrap();
+        let disk = Disk::system(dir.path()).unwrap();
+        let lock = disk.lock("LOCK").unwrap();
+        let Held::System(file) = &lock.held else {
+            unreachable!("the disk is the system's")
+        };
+        // As a process has it that was forked and has not become another program.
+        let copy = file.try_clone().unwrap();
+        assert!(matches!(disk.lock("LOCK"), Err(Error::Locked { .. })));
+        drop(lock);
+        let again = disk.lock("LOCK").unwrap();
+        drop(copy);
+        assert!(matches!(disk.lock("LOCK"), Err(Error::Locked { .. })));
+        drop(again);
     }
 }
