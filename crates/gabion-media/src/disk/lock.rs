@@ -65,8 +65,8 @@ impl Drop for DirLock {
             // and its id, so failing here harms nothing. The lock would go with the file, too, but
             // a process that is being started has a copy of it until it is another program.
             Held::System(file) => {
-                drop(ftruncate(file, 0));
-                drop(flock(file, FlockOperation::Unlock));
+                let _ = ftruncate(file, 0);
+                let _ = flock(file, FlockOperation::Unlock);
             }
             Held::Simulated(_) => {}
         }
