@@ -166,6 +166,7 @@ fn threads_never_share_a_block() {
             let pool = &pool;
             scope.spawn(move || {
                 let mut mine: Vec<(u64, u64)> = Vec::new();
+                let mut made = 0;
                 for round in 0..3000_u64 {
                     let size = 16 + (round * 37 + thread * 11) % 700;
                     if mine.len() < 40
@@ -176,6 +177,12 @@ fn threads_never_share_a_block() {
                         pool.fence();
                         block.commit::<u8>();
                         mine.push((at, thread << 32 | round));
+                        made += 1;
+                        continue;
+                    }
+                    if mine.is_empty() {
+                        // The others have it all, or what they retired waits for a reader.
+                        std::thread::yield_now();
                         continue;
                     }
                     let (at, stamp) =
@@ -194,6 +201,7 @@ fn threads_never_share_a_block() {
                         .unwrap()
                         .commit(&pool.enter());
                 }
+                assert!(made > 100, "{made} blocks");
             });
         }
     });
