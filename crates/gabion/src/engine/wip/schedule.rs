@@ -301,14 +301,18 @@ impl Wip {
             gets: self.reads_of_tables(),
         };
         let mut idleness = self.idleness.lock();
+        self.decided(&idleness)
+            .unwrap_or_else(|| idleness.has_leisure(now))
+    }
+
+    /// Whether the store is to do what it does at leisure or at rest, where that is not a matter of
+    /// how much is written.
+    fn decided(&self, idleness: &Idleness) -> Option<bool> {
         // Without background threads the clock decides nothing, so that a store is deterministic.
         if idleness.waiting > 0 || self.options.background_threads == 0 {
-            return idleness.waiting > 0;
+            return Some(idleness.waiting > 0);
         }
-        if idleness.ingests > 0 {
-            return false;
-        }
-        idleness.has_leisure(now)
+        (idleness.ingests > 0).then_some(false)
     }
 
     /// Counts an ingest: until it ends the store neither has leisure nor is at rest.
@@ -336,11 +340,8 @@ impl Wip {
     pub(super) fn is_at_rest(&self) -> bool {
         let (visible, now) = (self.visible(), self.options.clock.now());
         let mut idleness = self.idleness.lock();
-        if idleness.waiting > 0 || self.options.background_threads == 0 {
-            return idleness.waiting > 0;
-        }
-        if idleness.ingests > 0 {
-            return false;
+        if let Some(decided) = self.decided(&idleness) {
+            return decided;
         }
         match idleness.quiet_since {
             Some((seq, since)) if seq == visible => now.saturating_sub(since) >= REST_AFTER,
@@ -388,19 +389,25 @@ impl Wip {
 mod tests {
     use gabion_media::{Disk, SimDisk};
 
-    use super::super::Write;
+    use super::super::{Keyspace, Write};
     use super::*;
     use crate::types::Kind;
     use crate::{Clock, Options};
 
-    #[test]
-    fn reads_of_tables_make_leisure_and_writes_end_it() {
+    /// A store with a background thread, whose clock only the test moves.
+    fn store() -> (Clock, Arc<Wip>, Arc<Keyspace>) {
         let clock = Clock::manual();
         let options = Options::default()
             .background_threads(1)
             .clock(clock.clone());
         let engine = Wip::open(Disk::simulated(&SimDisk::new()), options).unwrap();
         let keyspace = engine.create_keyspace("keyspace").unwrap();
+        (clock, engine, keyspace)
+    }
+
+    #[test]
+    fn reads_of_tables_make_leisure_and_writes_end_it() {
+        let (clock, engine, keyspace) = store();
         let put = || {
             let write = Write::Single {
                 keyspace: &keyspace,
@@ -429,12 +436,7 @@ mod tests {
 
     #[test]
     fn a_store_with_an_ingest_has_no_leisure_and_no_rest() {
-        let clock = Clock::manual();
-        let options = Options::default()
-            .background_threads(1)
-            .clock(clock.clone());
-        let engine = Wip::open(Disk::simulated(&SimDisk::new()), options).unwrap();
-        let keyspace = engine.create_keyspace("keyspace").unwrap();
+        let (clock, engine, keyspace) = store();
         let looks = || (engine.has_leisure(), engine.is_at_rest());
         looks();
         clock.advance(REST_AFTER);
