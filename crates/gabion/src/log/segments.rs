@@ -213,25 +213,29 @@ impl Segments {
 
     /// Lets go of the memory of full segments.
     pub(super) fn rest_retired(&self) {
-        loop {
-            let awake = {
-                let mut live = self.live.lock();
-                let at = live.retired.iter().position(|retired| !retired.rests);
-                at.and_then(|at| live.retired.remove(at))
-            };
-            let Some(mut retired) = awake else {
-                return;
-            };
+        while let Some(mut retired) = self.take_awake() {
             // It takes milliseconds, in which the writer must be able to retire a segment.
             retired.file.rest();
             retired.rests = true;
-            let mut live = self.live.lock();
+            self.put_back(retired);
+        }
+    }
+
+    /// Takes out the oldest full segment that has not let go of its memory.
+    fn take_awake(&self) -> Option<Retired> {
+        let mut live = self.live.lock();
+        let at = live.retired.iter().position(|retired| !retired.rests)?;
+        live.retired.remove(at)
+    }
+
+    /// Puts back what was taken out, unless the segment is needed no more: then nobody needs the
+    /// file.
+    fn put_back(&self, retired: Retired) {
+        let mut live = self.live.lock();
+        if live.full.iter().any(|log| log.segment == retired.segment) {
             let is_below = |other: &Retired| other.segment < retired.segment;
             let at = live.retired.partition_point(is_below);
-            // Somebody else may have removed the segment meanwhile: then nobody needs the file.
-            if live.full.iter().any(|log| log.segment == retired.segment) {
-                live.retired.insert(at, retired);
-            }
+            live.retired.insert(at, retired);
         }
     }
 
@@ -255,43 +259,78 @@ impl Segments {
     /// Removes the full segments below `segment`, or keeps a few of them as spare ones. One that
     /// cannot be removed stays known, and so is tried again by the next call.
     pub(super) fn remove_before(&self, segment: u64) -> Result<()> {
-        while let Some(first) = self.outdated(segment) {
-            match self.disk.remove(&log_name(first)) {
-                Err(error) if !error.is_not_found() => return Err(error.into()),
-                _ => {}
-            }
-            // Another thread may have removed the same one.
-            let mut live = self.live.lock();
-            if live.full.front().is_some_and(|log| log.segment == first) {
-                live.full.pop_front();
+        while let Some(first) = self.take_outdated(segment) {
+            if let Err(error) = self.disk.remove(&log_name(first.segment))
+                && !error.is_not_found()
+            {
+                let mut live = self.live.lock();
+                let at = live.full.partition_point(|log| log.segment < first.segment);
+                live.full.insert(at, first);
+                return Err(error.into());
             }
         }
         Ok(())
     }
 
-    /// The oldest full segment if it is below `segment` and is to be removed; one that becomes a
-    /// spare is passed over.
-    fn outdated(&self, segment: u64) -> Option<u64> {
+    /// Takes the oldest full segment out of what is known if it is below `segment` and is to be
+    /// removed, which is up to the caller alone from then on; one that becomes a spare is passed
+    /// over.
+    fn take_outdated(&self, segment: u64) -> Option<SealedLog> {
         let bytes = self.next.lock().bytes;
         let mut live = self.live.lock();
         loop {
-            let first = live.full.front()?.segment;
-            if first >= segment {
-                return None;
-            }
-            let is_first = live
-                .retired
-                .front()
-                .is_some_and(|retired| retired.segment == first);
-            let Some(file) = is_first.then(|| live.retired.pop_front()).flatten() else {
+            let first = live.full.pop_front_if(|log| log.segment < segment)?;
+            let is_first = |retired: &mut Retired| retired.segment == first.segment;
+            let Some(retired) = live.retired.pop_front_if(is_first) else {
                 return Some(first);
             };
-            let fits = (bytes..=self.bytes_max).contains(&file.file.capacity());
+            let fits = (bytes..=self.bytes_max).contains(&retired.file.capacity());
             if live.spares.len() >= SPARES_MAX || !fits {
                 return Some(first);
             }
-            live.full.pop_front();
-            live.spares.push(file);
+            live.spares.push(retired);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use gabion_media::SimDisk;
+
+    use super::*;
+    use crate::log::replay;
+
+    /// Between a thread's look at what is outdated and its removal of the file, a second one puts
+    /// the file back whose memory it let go of, and a third removes what is outdated.
+    #[test]
+    fn a_file_that_is_being_removed_does_not_become_a_spare_one() {
+        let sim = SimDisk::new();
+        let disk = Disk::simulated(&sim);
+        let end = replay(&disk, 1, &BTreeMap::new(), |_, _| Ok(())).unwrap();
+        let options = LogOptions {
+            segment_bytes_max: 1024,
+        };
+        let segments = Segments::new(disk.clone(), &end, &options);
+        for segment in 1..=2 {
+            let file = segments.take(segment, 0).unwrap();
+            segments.retire(segment, file);
+        }
+        let resting = segments.take_awake().unwrap();
+        let outdated = segments.take_outdated(2).unwrap();
+        segments.put_back(resting);
+        segments.remove_before(2).unwrap();
+        disk.remove(&log_name(outdated.segment)).unwrap();
+        let file = segments.take(3, 0).unwrap();
+        segments.retire(3, file);
+        segments.remove_before(3).unwrap();
+        assert_eq!(sim.names(), [log_name(2), log_name(3)], "2 is a spare one");
+        let file = segments.take(4, 0).unwrap();
+        segments.retire(4, file);
+        assert_eq!(sim.names(), [log_name(3), log_name(4)], "2 became 4");
+        segments.remove_before(u64::MAX).unwrap();
+        segments.discard_next().unwrap();
+        assert_eq!(sim.names(), Vec::<String>::new());
     }
 }
