@@ -27,6 +27,7 @@ pub const OWN: &[Target] = &[
     btreemap::TARGET,
     wip::HASH,
     wip::ORDERED,
+    wip::UNAWARE,
     turbohash::MEMORY,
     turbohash::FILE,
     turbohash::MODEL,

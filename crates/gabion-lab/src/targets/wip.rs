@@ -25,7 +25,7 @@ pub const TARGET: Target = Target {
 pub const HASH: Target = Target {
     name: "wip-hash",
     about: "wip with MemTables that are always hash tables",
-    open: |options| open_with(options, MemTableForm::Hash),
+    open: |options| open_with(options, |store| store.memtable_form(MemTableForm::Hash)),
     ..TARGET
 };
 
@@ -33,7 +33,15 @@ pub const HASH: Target = Target {
 pub const ORDERED: Target = Target {
     name: "wip-ordered",
     about: "wip with MemTables that are always kept in order too",
-    open: |options| open_with(options, MemTableForm::Ordered),
+    open: |options| open_with(options, |store| store.memtable_form(MemTableForm::Ordered)),
+    ..TARGET
+};
+
+/// The target `wip-unaware`.
+pub const UNAWARE: Target = Target {
+    name: "wip-unaware",
+    about: "wip whose compactions are ordered by what was written only, not by what is read",
+    open: |options| open_with(options, |store| store.read_weight(0)),
     ..TARGET
 };
 
@@ -57,16 +65,18 @@ pub fn opened(db: Db, settings: serde_json::Value) -> Box<dyn Store> {
 }
 
 fn open(options: &StoreOptions) -> Result<Box<dyn Store>, Error> {
-    open_with(options, MemTableForm::default())
+    open_with(options, |store| store)
 }
 
-fn open_with(options: &StoreOptions, form: MemTableForm) -> Result<Box<dyn Store>, Error> {
+fn open_with(
+    options: &StoreOptions,
+    change: impl FnOnce(Options) -> Options,
+) -> Result<Box<dyn Store>, Error> {
     let durability = Durability::Buffered;
     let mut store = Options::default()
         .create_if_missing(!options.existing)
         .error_if_exists(!options.existing)
         .durability(durability)
-        .memtable_form(form)
         .cache_bytes(options.cache_bytes)
         .background_threads(options.background_threads);
     if let Some(bytes) = options.write_buffer_bytes {
@@ -77,13 +87,14 @@ fn open_with(options: &StoreOptions, form: MemTableForm) -> Result<Box<dyn Store
             .memtable_budget_bytes(HELD_BYTES)
             .log_bytes_max(HELD_BYTES);
     }
+    let store = change(store);
     let settings = json!({
         "durability": durability.to_string(),
         "table_reads": store.table_reads.to_string(),
         "memtable_form": store.memtable_form.to_string(),
         "cache_bytes": store.cache_bytes,
         "memtable_budget_bytes": store.memtable_budget_bytes,
-        "memtable_form": store.memtable_form.to_string(),
+        "read_weight": store.read_weight,
         "bucket_bytes": store.bucket_bytes,
         "log_bytes_max": store.log_bytes_max,
         "filter_bits_per_key": store.filter_bits_per_key,
