@@ -2,7 +2,7 @@
 
 use std::ops::RangeBounds;
 
-use crate::db::check_limits;
+use crate::keyspace::check_limits;
 use crate::engine::BATCH_BYTES_MAX;
 use crate::log::BatchEncoder;
 use crate::ranges::{deleted_range, range_bounds};

@@ -1,6 +1,6 @@
 //! Ingests of sorted pairs.
 
-use crate::db::check_limits;
+use crate::keyspace::check_limits;
 use crate::engine::wip;
 use crate::{Error, Keyspace, Result};
 

@@ -47,6 +47,7 @@ mod engine;
 mod error;
 mod ingest;
 mod iter;
+mod keyspace;
 mod log;
 mod memory;
 mod names;
@@ -59,17 +60,17 @@ mod snapshot;
 mod stats;
 mod stripe;
 mod types;
-mod waits;
 
 pub use batch::WriteBatch;
 pub use capabilities::{Capabilities, Engine};
 pub use clock::Clock;
-pub use db::{DEFAULT_KEYSPACE, Db, Keyspace};
+pub use db::{DEFAULT_KEYSPACE, Db};
 pub use engine::{CheckReport, Problem, RepairReport, check, check_disk, repair, repair_disk};
 pub use error::{Error, Result};
 pub use gabion_flex::ReaderWaits;
 pub use ingest::Ingest;
 pub use iter::{Cursor, Iter, Pairs};
+pub use keyspace::Keyspace;
 pub use options::{
     Compression, DEFAULT_BACKGROUND_THREADS, DEFAULT_BLOCK_BYTES, DEFAULT_BUCKET_BYTES,
     DEFAULT_CACHE_BYTES, DEFAULT_FILTER_BITS_PER_KEY, DEFAULT_GARBAGE_AGE_MAX,

@@ -3,8 +3,8 @@
 use std::ops::{Bound, RangeBounds};
 
 use crate::Result;
-use crate::db::check_limits;
 use crate::engine::{self, KEY_BYTES_MAX};
+use crate::keyspace::check_limits;
 
 /// The operands of a range delete: the first key, and the first key above, empty for the end of all
 /// keys; `None` when the range holds no key.

@@ -1,0 +1,299 @@
+//! The facade: `Keyspace`, through which keys and values are written and read.
+
+use std::ops::RangeBounds;
+use std::sync::Arc;
+
+use crate::db::Opened;
+use crate::engine::{self, Handle, KEY_BYTES_MAX, Scan, VALUE_BYTES_MAX, Write};
+use crate::ranges::{deleted_range, prefix_bounds, range_bounds};
+use crate::types::Kind;
+use crate::{Cursor, Durability, Error, Iter, Pairs, Result, Slice, Snapshot};
+
+/// A named part of a store with its own keys. Cloning is cheap and shares it. All keyspaces share
+/// the log, the memory and the order of writes, so a [`WriteBatch`](crate::WriteBatch) may span several.
+#[derive(Clone)]
+pub struct Keyspace {
+    pub(crate) store: Arc<Opened>,
+    pub(crate) inner: engine::Keyspace,
+}
+
+impl Keyspace {
+    pub(crate) fn id(&self) -> u32 {
+        self.inner.id()
+    }
+
+    pub(crate) fn store_id(&self) -> u64 {
+        self.store.id
+    }
+
+    pub(crate) fn inner(&self) -> &engine::Keyspace {
+        &self.inner
+    }
+
+    pub(crate) fn handle(&self) -> &Handle {
+        &self.store.engine
+    }
+
+    /// An error if the engine cannot do what needs an order of the keys.
+    pub(crate) fn require_order(&self, operation: &'static str) -> Result<()> {
+        let engine = self.store.engine.engine();
+        if engine.capabilities().ordered {
+            return Ok(());
+        }
+        Err(Error::Unsupported {
+            engine: engine.name(),
+            operation,
+        })
+    }
+
+    /// The keyspace's name.
+    pub fn name(&self) -> &str {
+        self.inner.name()
+    }
+
+    /// Gives `key` the value `value`, at the store's durability. Any bytes are a key or a value,
+    /// also none at all.
+    ///
+    /// # Errors
+    /// [`Error::Limit`] for a key over 65,535 bytes or a value over 1 GiB, or over what the engine
+    /// [takes](crate::Capabilities::value_bytes_max); [`Error::Media`] when
+    /// the medium fails or is full; [`Error::ReadOnly`] after an earlier failure;
+    /// [`Error::Closed`].
+    #[inline]
+    pub fn put(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
+        self.put_with(key, value, self.store.durability)
+    }
+
+    /// As [`Keyspace::put`], at a durability of its own.
+    ///
+    /// # Errors
+    /// As [`Keyspace::put`].
+    #[inline]
+    pub fn put_with(
+        &self,
+        key: impl AsRef<[u8]>,
+        value: impl AsRef<[u8]>,
+        durability: Durability,
+    ) -> Result<()> {
+        self.write_one(Kind::Put, key.as_ref(), value.as_ref(), durability)
+    }
+
+    /// Removes `key` and its value, if it is there, at the store's durability.
+    ///
+    /// # Errors
+    /// As [`Keyspace::put`].
+    pub fn delete(&self, key: impl AsRef<[u8]>) -> Result<()> {
+        self.delete_with(key, self.store.durability)
+    }
+
+    /// As [`Keyspace::delete`], at a durability of its own.
+    ///
+    /// # Errors
+    /// As [`Keyspace::put`].
+    pub fn delete_with(&self, key: impl AsRef<[u8]>, durability: Durability) -> Result<()> {
+        self.write_one(Kind::Delete, key.as_ref(), &[], durability)
+    }
+
+    /// Removes all keys in `range` and their values, at the store's durability: all of them at
+    /// once, for readers as for a crash. Snapshots and iterators that began before go on seeing
+    /// them.
+    ///
+    /// Costs one write, whatever the number of keys, and one entry in each bucket of the range that
+    /// holds anything. Scans seek past the range instead of stepping over each key, tables that
+    /// hold nothing else are dropped without being read, and the entry itself goes at the bucket's
+    /// next full compaction.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// # let db = gabion::Db::open(dir.path())?;
+    /// for day in ["2026-10-30", "2026-10-31", "2026-11-01"] {
+    ///     db.put(day, "weather")?;
+    /// }
+    /// db.delete_range(.."2026-11")?;
+    /// assert_eq!(db.iter().count(), 1);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Keyspace::put`]; the ends of the range are keys, with their limit.
+    pub fn delete_range<K: AsRef<[u8]>>(&self, range: impl RangeBounds<K>) -> Result<()> {
+        self.delete_range_with(range, self.store.durability)
+    }
+
+    /// As [`Keyspace::delete_range`], at a durability of its own.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn delete_range_with<K: AsRef<[u8]>>(
+        &self,
+        range: impl RangeBounds<K>,
+        durability: Durability,
+    ) -> Result<()> {
+        self.require_order("deletes of ranges")?;
+        match deleted_range(range_bounds(&range))? {
+            Some((lower, upper)) => self.write_one(Kind::DeleteRange, &lower, &upper, durability),
+            None => Ok(()),
+        }
+    }
+
+    #[inline]
+    fn write_one(
+        &self,
+        kind: Kind,
+        key: &[u8],
+        value: &[u8],
+        durability: Durability,
+    ) -> Result<()> {
+        check_limits(key, value)?;
+        let user_bytes = (key.len() + value.len()) as u64;
+        let write = Write::Single {
+            keyspace: &self.inner,
+            kind,
+            key,
+            value,
+        };
+        self.store
+            .engine
+            .write(write, user_bytes, durability.is_sync())
+    }
+
+    /// The value of `key`; `None` when it is not there. Blocks for no writer; reads at most one
+    /// block of each table whose filter says that it may hold the key.
+    ///
+    /// # Errors
+    /// [`Error::Corruption`] and [`Error::Media`].
+    #[inline]
+    pub fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<Slice>> {
+        self.get_at(key.as_ref(), None)
+    }
+
+    pub(crate) fn get_at(&self, key: &[u8], snapshot: Option<Seq>) -> Result<Option<Slice>> {
+        self.store.engine.get(&self.inner, key, snapshot)
+    }
+
+    /// Whether `key` is there.
+    ///
+    /// # Errors
+    /// As [`Keyspace::get`].
+    pub fn contains(&self, key: impl AsRef<[u8]>) -> Result<bool> {
+        Ok(self.get(key)?.is_some())
+    }
+
+    /// The values of several keys at one moment, in the order of the keys. Cheaper than as many
+    /// gets, because they wait for memory and the medium together. With an engine that has no
+    /// [snapshots](crate::Capabilities::snapshots), of several moments.
+    ///
+    /// # Errors
+    /// As [`Keyspace::get`].
+    pub fn multi_get<K: AsRef<[u8]>>(&self, keys: &[K]) -> Result<Vec<Option<Slice>>> {
+        match self.store.engine.multi_get_now(&self.inner, keys) {
+            Some(found) => found,
+            None => Snapshot::new(&self.store).multi_get(self, keys),
+        }
+    }
+
+    /// All pairs, in the order of their keys; reversed with `.rev()`.
+    pub fn iter(&self) -> Iter {
+        self.range::<&[u8]>(..)
+    }
+
+    /// All pairs, in any order, with every engine. Where there are
+    /// [snapshots](crate::Capabilities::snapshots), they are those of one moment; elsewhere a pair
+    /// that is written meanwhile comes with one of its values, or not, and one that is not comes
+    /// exactly once.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// use gabion::{Engine, Options};
+    ///
+    /// let db = Options::default().engine(Engine::Scmkv).pool_bytes(64 << 20).open(dir.path())?;
+    /// db.put("stone", "granite")?;
+    /// let pairs: Result<Vec<_>, _> = db.default_keyspace().pairs().collect();
+    /// assert_eq!(pairs?.len(), 1);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn pairs(&self) -> Pairs {
+        match self.store.engine.walk(&self.inner) {
+            Some(walk) => Pairs::walk(walk, self.store.lease()),
+            None => Pairs::scan(self.iter()),
+        }
+    }
+
+    /// The pairs with keys in `range`, in the order of their keys; reversed with `.rev()`.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// # let db = gabion::Db::open(dir.path())?;
+    /// for key in ["a", "b", "c", "d"] {
+    ///     db.put(key, "")?;
+    /// }
+    /// let keys: Result<Vec<_>, _> = db.range("b".."d").rev().map(|pair| Ok(pair?.0)).collect();
+    /// assert_eq!(keys.map_err(|e: gabion::Error| e)?, [&b"c"[..], &b"b"[..]]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn range<K: AsRef<[u8]>>(&self, range: impl RangeBounds<K>) -> Iter {
+        Iter::new(self.scan(&range))
+    }
+
+    /// The pairs with keys in `range`, in the order of their keys, to look at without keeping them.
+    pub fn cursor<K: AsRef<[u8]>>(&self, range: impl RangeBounds<K>) -> Cursor {
+        Cursor::new(self.scan(&range))
+    }
+
+    fn scan<K: AsRef<[u8]>>(&self, range: &impl RangeBounds<K>) -> Scan {
+        let (lower, upper) = range_bounds(range);
+        let seq = self.store.engine.begin_snapshot();
+        engine::scan(&self.store, &self.inner, seq, lower, upper)
+    }
+
+    /// Merges everything that the store holds in `range` into one sorted run per bucket, and waits
+    /// for it. Overwritten and deleted versions that no snapshot and no iterator needs are gone
+    /// then, and reads find all keys in one place. Buckets that the range only touches are merged
+    /// whole.
+    ///
+    /// Writes and reads go on meanwhile; what is written meanwhile need not be part of it. Costs
+    /// one flush of the range's MemTables, and reading and writing the buckets' tables once. The
+    /// background does this by itself as far as it pays; this is for after a large deletion or
+    /// load.
+    ///
+    /// # Errors
+    /// As [`Db::flush`], and [`Error::Corruption`].
+    pub fn compact<K: AsRef<[u8]>>(&self, range: impl RangeBounds<K>) -> Result<()> {
+        match engine::key_range(range_bounds(&range)) {
+            Some((lower, upper)) => {
+                if !lower.is_empty() || upper.is_some() {
+                    self.require_order("compactions of ranges")?;
+                }
+                let engine = &self.store.engine;
+                engine.compact_range(&self.inner, &lower, upper.as_deref())
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// The pairs whose keys begin with `prefix`, in the order of their keys.
+    pub fn prefix(&self, prefix: impl AsRef<[u8]>) -> Iter {
+        self.range(prefix_bounds(prefix.as_ref()))
+    }
+}
+
+/// Checks a key and a value against the engine's limits.
+#[inline]
+pub(crate) fn check_limits(key: &[u8], value: &[u8]) -> Result<()> {
+    let (key, value) = (key.len() as u64, value.len() as u64);
+    if key > KEY_BYTES_MAX {
+        return Err(Error::Limit {
+            what: "key",
+            size: key,
+            limit: KEY_BYTES_MAX,
+        });
+    }
+    if value > VALUE_BYTES_MAX {
+        return Err(Error::Limit {
+            what: "value",
+            size: value,
+            limit: VALUE_BYTES_MAX,
+        });
+    }
+    Ok(())
+}
