@@ -164,11 +164,7 @@ impl Keyspace {
     /// [`Error::Corruption`] and [`Error::Media`].
     #[inline]
     pub fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<Slice>> {
-        self.get_at(key.as_ref(), None)
-    }
-
-    pub(crate) fn get_at(&self, key: &[u8], snapshot: Option<Seq>) -> Result<Option<Slice>> {
-        self.store.engine.get(&self.inner, key, snapshot)
+        self.store.engine.get(&self.inner, key.as_ref(), None)
     }
 
     /// Whether `key` is there.

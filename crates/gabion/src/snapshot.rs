@@ -11,8 +11,16 @@ use crate::{Cursor, Iter, Keyspace, Result, Slice};
 
 /// A view of all keyspaces as they were when the snapshot was taken. Cloning shares the view.
 ///
-/// Taking a snapshot copies nothing. As long as it lives, versions that it sees are kept, so an old
-/// snapshot costs space under updates.
+/// Taking a snapshot copies nothing and waits for nobody. As long as it lives, versions that it
+/// sees are kept, so an old snapshot costs space under updates; with
+/// [`Engine::Flex`](crate::Engine::Flex) they are kept in memory.
+///
+/// # Errors
+/// With an engine that has no [snapshots](crate::Capabilities::snapshots) each read is an
+/// [`Error::Unsupported`](crate::Error::Unsupported); of an iterator, its first item is.
+///
+/// # Panics
+/// Its methods, when the keyspace is not one of the snapshot's store.
 pub struct Snapshot {
     store: Arc<Opened>,
     seq: Seq,
@@ -31,7 +39,10 @@ impl Snapshot {
     /// # Errors
     /// As [`Keyspace::get`].
     pub fn get(&self, keyspace: &Keyspace, key: impl AsRef<[u8]>) -> Result<Option<Slice>> {
-        keyspace.get_at(key.as_ref(), Some(self.seq))
+        let keyspace = self.own(keyspace);
+        self.store
+            .engine
+            .get(keyspace, key.as_ref(), Some(self.seq))
     }
 
     /// The values that several keys had, as [`Keyspace::multi_get`] reads them.
@@ -43,8 +54,8 @@ impl Snapshot {
         keyspace: &Keyspace,
         keys: &[K],
     ) -> Result<Vec<Option<Slice>>> {
-        let engine = &self.store.engine;
-        engine.multi_get(keyspace.inner(), keys, self.seq)
+        let keyspace = self.own(keyspace);
+        self.store.engine.multi_get(keyspace, keys, self.seq)
     }
 
     /// Whether `key` had a value.
@@ -75,9 +86,20 @@ impl Snapshot {
     }
 
     fn scan<K: AsRef<[u8]>>(&self, keyspace: &Keyspace, range: &impl RangeBounds<K>) -> Scan {
+        let keyspace = self.own(keyspace);
         let (lower, upper) = range_bounds(range);
         self.store.engine.share_snapshot(self.seq);
-        engine::scan(&self.store, keyspace.inner(), self.seq, lower, upper)
+        engine::scan(&self.store, keyspace, self.seq, lower, upper)
+    }
+
+    /// The keyspace as the engine has it. A number of one store says nothing in another.
+    #[inline]
+    fn own<'k>(&self, keyspace: &'k Keyspace) -> &'k engine::Keyspace {
+        assert!(
+            keyspace.store_id() == self.store.id,
+            "the keyspace belongs to another store than the snapshot"
+        );
+        keyspace.inner()
     }
 
     /// The pairs of a keyspace whose keys begin with `prefix`.

@@ -1,5 +1,7 @@
 //! Limits and bad input: sentences that name the cause and the remedy, and nothing is lost.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
 use gabion::{Db, Durability, Engine, Error, Options, WriteBatch};
 use gabion_media::{Disk, SimDisk};
 
@@ -101,6 +103,40 @@ fn keep_empty_keys(options: &Options) {
     }
     db.delete("").unwrap();
     assert_eq!(db.default_keyspace().pairs().count(), 1);
+}
+
+/// A get by a snapshot read the other store, at a number that means nothing there, where that was
+/// of the same engine; a scan read the keyspace of the same number in the snapshot's own.
+#[test]
+fn what_belongs_to_another_store_is_refused() {
+    for engine in Engine::ALL {
+        let places = [Place::of(*engine), Place::of(*engine)];
+        let open = |place: &Place| {
+            Db::open_on(place.disk(), small_options().engine(*engine)).unwrap()
+        };
+        let [own, other] = places.each_ref().map(open);
+        own.put("key", "of this one").unwrap();
+        other.put("key", "of the other").unwrap();
+        let foreign = other.default_keyspace();
+        let snapshot = own.snapshot();
+        let mut batch = WriteBatch::new();
+        batch.put(foreign, "key", "value").unwrap();
+        let attempts: [(&str, &dyn Fn()); 6] = [
+            ("get", &|| drop(snapshot.get(foreign, "key"))),
+            ("contains", &|| drop(snapshot.contains(foreign, "key"))),
+            ("multi_get", &|| drop(snapshot.multi_get(foreign, &["key"]))),
+            ("iter", &|| drop(snapshot.iter(foreign).next())),
+            ("cursor", &|| drop(snapshot.cursor::<&str>(foreign, ..).advance())),
+            ("write", &|| drop(own.write(&batch))),
+        ];
+        for (what, attempt) in attempts {
+            let told = catch_unwind(AssertUnwindSafe(attempt));
+            let told = told.err().unwrap_or_else(|| panic!("{engine}: {what} is answered"));
+            let told = told.downcast_ref::<&str>().expect("a sentence");
+            assert!(told.contains("another store"), "{engine}: {what}: {told}");
+        }
+        assert_eq!(own.get("key").unwrap().as_deref(), Some(&b"of this one"[..]));
+    }
 }
 
 #[test]
