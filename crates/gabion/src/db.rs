@@ -397,11 +397,19 @@ impl Db {
         self.handle().reader_waits()
     }
 
-    /// Syncs and closes the store, whatever else still refers to it: later calls fail with
-    /// [`Error::Closed`].
+    /// Syncs and closes the store, whatever else still refers to it: from now on reads and writes,
+    /// by whatever handle, fail with [`Error::Closed`]. Iterators that began before may go on with
+    /// what they began with, or end with that error.
+    ///
+    /// Waits for writes and for the background's jobs that are under way. [`Engine::Flex`] merges
+    /// all that is in MemTables; [`Engine::Wip`] leaves that to the log; [`Engine::Scmkv`] writes
+    /// its checkpoint.
+    ///
+    /// Dropping the last handle does the same, but nobody hears of an error.
     ///
     /// # Errors
-    /// [`Error::Media`] when the last sync fails. The store is closed all the same.
+    /// [`Error::Media`] when the last sync fails, [`Error::ReadOnly`] when something failed before.
+    /// The store is closed all the same.
     pub fn close(self) -> Result<()> {
         self.handle().close()
     }

@@ -43,14 +43,21 @@ impl Health {
         }
     }
 
-    /// An error unless the store takes writes.
+    /// An error once the store is closed.
     #[inline]
-    pub(crate) fn check_writable(&self) -> Result<()> {
-        self.check()?;
-        // ORDER: Relaxed; closing waits for writers through their lock on the log.
+    pub(crate) fn check_open(&self) -> Result<()> {
+        // ORDER: Relaxed; closing waits for writers through their lock on the log, and for readers
+        // not at all.
         match self.closed.load(Ordering::Relaxed) {
             false => Ok(()),
             true => Err(Error::Closed),
         }
+    }
+
+    /// An error unless the store takes writes.
+    #[inline]
+    pub(crate) fn check_writable(&self) -> Result<()> {
+        self.check()?;
+        self.check_open()
     }
 }

@@ -83,7 +83,7 @@ pub(crate) enum Scan {
         /// Stays open as long as the scan lives.
         _store: Arc<Lease>,
     },
-    /// The engine has none: the error that tells so, until it is told.
+    /// The engine has none, or the store is closed: the error that tells so, until it is told.
     Refused(Option<Error>),
 }
 
@@ -238,7 +238,10 @@ impl Handle {
         key: &[u8],
         snapshot: Option<Seq>,
     ) -> Result<Option<Slice>> {
-        each_with!(self, keyspace, engine => engine.get(keyspace, key, snapshot))
+        each_with!(self, keyspace, engine => {
+            engine.health.check_open()?;
+            engine.get(keyspace, key, snapshot)
+        })
     }
 
     /// The values of several keys at a registered number.
@@ -248,7 +251,10 @@ impl Handle {
         keys: &[K],
         snapshot: Seq,
     ) -> Result<Vec<Option<Slice>>> {
-        each_with!(self, keyspace, engine => engine.multi_get(keyspace, keys, snapshot))
+        each_with!(self, keyspace, engine => {
+            engine.health.check_open()?;
+            engine.multi_get(keyspace, keys, snapshot)
+        })
     }
 
     /// The values of several keys now, if the engine has no snapshots to read them from.
@@ -410,6 +416,10 @@ pub(crate) fn scan(
     lower: Bound<&[u8]>,
     upper: Bound<&[u8]>,
 ) -> Scan {
+    if let Err(closed) = each!(&store.engine, engine => engine.health.check_open()) {
+        store.engine.end_snapshot(seq);
+        return Scan::Refused(Some(closed));
+    }
     match (&store.engine, keyspace) {
         (Handle::Wip(_), Keyspace::Wip(keyspace)) => {
             let store = Arc::clone(store.lease()) as _;

@@ -1,6 +1,8 @@
 //! Closing and opening: at any point, twice, with other things still open.
 
-use gabion::{Db, Durability, Engine, Error, Options, WriteBatch};
+use gabion::{
+    Db, Durability, Engine, Error, Iter, Keyspace, Options, Snapshot, WriteBatch,
+};
 use gabion_media::{Disk, SimDisk};
 
 use crate::support::{
@@ -154,12 +156,27 @@ fn use_after_close(engine: Engine) {
     let db = Db::open_on(place.disk(), small_options().engine(engine)).unwrap();
     let keyspace = db.keyspace("other").unwrap();
     keyspace.put("key", "value").unwrap();
+    let (snapshot, mut begun) = (db.snapshot(), keyspace.pairs());
     db.clone().close().unwrap();
+    assert_reads_are_refused(&db, &keyspace, &snapshot);
+    // What began before may go on, with what it began with.
+    match begun.next() {
+        Some(Ok((key, value))) => assert_eq!((&*key, &*value), (&b"key"[..], &b"value"[..])),
+        Some(Err(error)) => assert!(matches!(error, Error::Closed), "{error}"),
+        None => panic!("the pair is missing, and nobody is told"),
+    }
+    drop(begun);
     assert!(matches!(keyspace.put("key", "late"), Err(Error::Closed)));
     assert!(matches!(keyspace.delete("key"), Err(Error::Closed)));
     assert!(matches!(db.flush(), Err(Error::Closed)));
     assert!(matches!(db.persist(Durability::Sync), Err(Error::Closed)));
     assert!(matches!(db.keyspace("new"), Err(Error::Closed)));
+    assert!(matches!(db.compact::<&str>(..), Err(Error::Closed)));
+    if engine.capabilities().snapshots {
+        let target = Disk::simulated(&SimDisk::new());
+        assert!(matches!(db.checkpoint_on(&target), Err(Error::Closed)));
+        assert_eq!(target.list().unwrap(), Vec::<String>::new());
+    }
     let mut batch = WriteBatch::new();
     batch.put(&keyspace, "key", "late").unwrap();
     assert!(matches!(db.write(batch), Err(Error::Closed)));
@@ -172,6 +189,33 @@ fn use_after_close(engine: Engine) {
         .get("key")
         .unwrap();
     assert_eq!(found.as_deref(), Some(&b"value"[..]));
+}
+
+/// Reads of a closed store went on with what it had: with values that were overwritten since, if
+/// somebody had opened it again.
+fn assert_reads_are_refused(db: &Db, keyspace: &Keyspace, snapshot: &Snapshot) {
+    let first = |mut pairs: Iter| pairs.next().expect("an error").map(drop);
+    let last = |mut pairs: Iter| pairs.next_back().expect("an error").map(drop);
+    let mut reads = vec![
+        db.get("key").map(drop),
+        keyspace.get("key").map(drop),
+        keyspace.contains("key").map(drop),
+        keyspace.multi_get(&["key"]).map(drop),
+        keyspace.pairs().next().expect("an error").map(drop),
+        snapshot.get(keyspace, "key").map(drop),
+        snapshot.multi_get(keyspace, &["key"]).map(drop),
+    ];
+    if db.engine().capabilities().ordered {
+        reads.push(first(keyspace.iter()));
+        reads.push(last(keyspace.range("a"..)));
+        reads.push(first(keyspace.prefix("k")));
+        reads.push(first(snapshot.iter(keyspace)));
+        reads.push(keyspace.cursor::<&str>(..).advance().map(drop));
+    }
+    for (number, read) in reads.into_iter().enumerate() {
+        assert!(matches!(read, Err(Error::Closed)), "read {number}: {read:?}");
+    }
+    assert_eq!(db.stats().read_only, None, "figures can still be had");
 }
 
 #[test]

@@ -23,7 +23,7 @@ const BATCH_BYTES: usize = 256 << 10;
 impl Flex {
     /// Writes the store as it is now to an empty directory.
     pub(crate) fn checkpoint(self: &Arc<Flex>, target: &Disk) -> Result<()> {
-        self.health.check()?;
+        self.health.check_writable()?;
         let options = Options {
             create_if_missing: true,
             error_if_exists: true,

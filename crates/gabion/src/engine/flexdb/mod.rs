@@ -169,7 +169,7 @@ pub(crate) struct Flex {
     pace: Pace,
     counters: Counters,
     waits: Waits,
-    health: Health,
+    pub(super) health: Health,
     /// Held until the store is closed.
     lock: Mutex<Option<DirLock>>,
 }

@@ -120,7 +120,7 @@ pub(crate) struct ScmStore {
     counters: Counters,
     /// Writes since the last one that did the background's work.
     unattended: AtomicU64,
-    health: Health,
+    pub(super) health: Health,
     /// Held until the store is closed.
     lock: Mutex<Option<DirLock>>,
 }

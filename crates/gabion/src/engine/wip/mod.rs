@@ -202,7 +202,7 @@ pub(crate) struct Wip {
     counters: Counters,
     /// Bytes of all tables when they were last counted, shared ones counted for each bucket.
     table_bytes: Counter,
-    health: Health,
+    pub(super) health: Health,
     /// Held until the store is closed.
     lock: Mutex<Option<DirLock>>,
 }
