@@ -10,7 +10,9 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 #[non_exhaustive]
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum Error {
-    /// The medium refused an operation; the message names the file and the operation.
+    /// The medium refused an operation; the message names the file and the operation. The store is
+    /// locked, a file is in the way, the disk is full or fails: [`Error::is_locked`] and
+    /// [`Error::is_no_space`] tell what a program may want to tell apart.
     #[error(transparent)]
     Media(#[from] Arc<gabion_media::Error>),
 
@@ -138,8 +140,21 @@ impl From<gabion_media::Error> for Error {
 }
 
 impl Error {
-    /// Whether the medium had no space left; such an operation may succeed later.
-    pub(crate) fn is_no_space(&self) -> bool {
-        matches!(self, Error::Media(error) if error.is_no_space())
+    /// Whether there was no space, on the medium or in the file of a
+    /// [mapped](crate::Capabilities::mapped) store. What failed for it was not done, and may be
+    /// tried again when there is room.
+    pub fn is_no_space(&self) -> bool {
+        match self {
+            Error::Media(error) => {
+                error.is_no_space() || matches!(**error, gabion_media::Error::PoolFull { .. })
+            }
+            _ => false,
+        }
+    }
+
+    /// Whether the store is open elsewhere, in this process or another one. It can be opened when
+    /// it is closed there; where the process ends, the system sees to that.
+    pub fn is_locked(&self) -> bool {
+        matches!(self, Error::Media(error) if matches!(**error, gabion_media::Error::Locked { .. }))
     }
 }

@@ -68,6 +68,7 @@ pub use db::{DEFAULT_KEYSPACE, Db};
 pub use engine::{CheckReport, Problem, RepairReport, check, check_disk, repair, repair_disk};
 pub use error::{Error, Result};
 pub use gabion_flex::ReaderWaits;
+pub use gabion_media::Error as MediaError;
 pub use ingest::Ingest;
 pub use iter::{Cursor, Iter, Pairs};
 pub use keyspace::Keyspace;

@@ -197,9 +197,11 @@ fn a_full_store_refuses_writes_and_goes_on() {
         let refused = loop {
             match db.put(format!("{count}"), value(count)) {
                 Ok(()) => count += 1,
-                Err(error) => break error.to_string(),
+                Err(error) => break error,
             }
         };
+        assert!(refused.is_no_space() && !refused.is_locked(), "{refused}");
+        let refused = refused.to_string();
         assert!(count > 500, "{count} values of 40 KB in 64 MiB");
         assert!(
             refused.contains("store.pool") && refused.contains("delete something"),
@@ -212,7 +214,7 @@ fn a_full_store_refuses_writes_and_goes_on() {
                 .put(keyspace, format!("{number}"), value(number + 1))
                 .unwrap();
         }
-        assert!(db.write(batch).is_err());
+        assert!(db.write(batch).is_err_and(|error| error.is_no_space()));
         for number in 0..count {
             let found = db.get(format!("{number}")).unwrap();
             assert_eq!(found.as_deref(), Some(&value(number)[..]), "{number}");

@@ -131,7 +131,9 @@ fn open_twice(engine: Engine) {
         options().open(dir.path()).err(),
         gabion::check(dir.path()).err(),
     ] {
-        let message = refused.expect("the store is open").to_string();
+        let refused = refused.expect("the store is open");
+        assert!(refused.is_locked() && !refused.is_no_space(), "{refused}");
+        let message = refused.to_string();
         assert!(message.contains("LOCK"), "{message}");
         assert!(
             message.contains(&std::process::id().to_string()),

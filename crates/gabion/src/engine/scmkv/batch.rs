@@ -22,7 +22,7 @@ use gabion_index::scmkv::Durability as Flushed;
 
 use super::layout::piece_key;
 use super::writepath::Change;
-use super::{Opened, ScmStore, is_full};
+use super::{Opened, ScmStore};
 use crate::log::{BatchEncoder, Malformed, batch_head, decode_batch};
 use crate::{Error, Result};
 
@@ -80,7 +80,7 @@ impl ScmStore {
         };
         let applied = apply(opened, &payload);
         match applied.and_then(|()| forget(opened, pieces_of(&payload))) {
-            Err(error) if is_full(&error) => {
+            Err(error) if error.is_no_space() => {
                 self.health.fail(&error);
                 Ok(())
             }

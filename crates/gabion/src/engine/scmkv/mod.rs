@@ -224,19 +224,9 @@ impl ScmStore {
     /// Keeps the first failure that makes the store read-only, and passes the error on. No space is
     /// none: what failed for it may be tried again.
     fn fail(&self, error: Error) -> Error {
-        if !is_full(&error) {
+        if !error.is_no_space() {
             self.health.fail(&error);
         }
         error
-    }
-}
-
-/// Whether there was no space, in the pool or on the disk.
-fn is_full(error: &Error) -> bool {
-    match error {
-        Error::Media(error) => {
-            error.is_no_space() || matches!(**error, gabion_media::Error::PoolFull { .. })
-        }
-        _ => false,
     }
 }
