@@ -40,6 +40,8 @@ impl Engine {
                 ordered: true,
                 snapshots: true,
                 ingest: self == Engine::Wip,
+                checkpoint: true,
+                repair: true,
                 mapped: false,
                 key_bytes_max: crate::engine::KEY_BYTES_MAX,
                 value_bytes_max: crate::engine::VALUE_BYTES_MAX,
@@ -48,6 +50,8 @@ impl Engine {
                 ordered: false,
                 snapshots: false,
                 ingest: false,
+                checkpoint: false,
+                repair: false,
                 mapped: true,
                 key_bytes_max: crate::engine::KEY_BYTES_MAX,
                 value_bytes_max: crate::engine::scmkv::VALUE_BYTES_MAX,
@@ -80,7 +84,16 @@ impl FromStr for Engine {
     }
 }
 
-/// What an engine can do, known before it is tried.
+/// What an engine can do, known before it is tried. All engines have puts, gets, deletes,
+/// keyspaces, atomic batches and [`Keyspace::pairs`](crate::Keyspace::pairs); who tries what an
+/// engine cannot gets [`Error::Unsupported`](crate::Error::Unsupported).
+///
+/// ```
+/// use gabion::Engine;
+///
+/// assert!(Engine::Wip.capabilities().ingest);
+/// assert!(!Engine::Scmkv.capabilities().ordered);
+/// ```
 #[non_exhaustive]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Capabilities {
@@ -95,6 +108,11 @@ pub struct Capabilities {
     /// Sorted pairs become part of the store as tables of their own, past the log and the
     /// MemTables: [`Keyspace::ingest`](crate::Keyspace::ingest).
     pub ingest: bool,
+    /// The store of a moment becomes another one while it is open:
+    /// [`Db::checkpoint`](crate::Db::checkpoint).
+    pub checkpoint: bool,
+    /// What can be read of a damaged store becomes another one: [`repair`](crate::repair()).
+    pub repair: bool,
     /// The store is a mapped file of the size [`Options::pool_bytes`](crate::Options::pool_bytes),
     /// which must lie in a directory of the system.
     pub mapped: bool,

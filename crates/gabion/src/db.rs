@@ -362,7 +362,7 @@ impl Db {
     /// # Errors
     /// [`Error::Media`] when `path` exists, or a medium fails or is full; then nothing is left at
     /// `path`, and this store is as it was. [`Error::ReadOnly`], [`Error::Closed`]; and
-    /// [`Error::Unsupported`] of engines without snapshots.
+    /// [`Error::Unsupported`] of engines without [it](crate::Capabilities::checkpoint).
     pub fn checkpoint(&self, path: impl AsRef<Path>) -> Result<()> {
         fill_new_dir(path.as_ref(), |disk| self.handle().checkpoint(disk))
     }

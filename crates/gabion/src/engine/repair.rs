@@ -67,8 +67,9 @@ impl RepairReport {
 ///
 /// # Errors
 /// [`Error::NotAStore`]; [`Error::Corruption`] when nothing of what says which keyspaces there are
-/// can be read; [`Error::Unsupported`] for a store of SCMKV; [`Error::Media`] when the store is
-/// open, `to` exists, or the medium of `to` fails or is full; then nothing is left at `to`.
+/// can be read; [`Error::Unsupported`] of engines without [it](crate::Capabilities::repair);
+/// [`Error::Media`] when the store is open, `to` exists, or the medium of `to` fails or is full;
+/// then nothing is left at `to`.
 pub fn repair(from: impl AsRef<Path>, to: impl AsRef<Path>) -> Result<RepairReport> {
     let disk = existing(from.as_ref())?;
     engine_of_store(&disk)?;

@@ -41,6 +41,7 @@ fn is_unsupported<T>(result: Result<T, Error>) -> bool {
 fn what_the_engine_cannot_do_it_says_before_and_refuses() {
     let can = Engine::Scmkv.capabilities();
     assert!(!can.ordered && !can.snapshots && can.mapped);
+    assert!(!can.ingest && !can.checkpoint && !can.repair);
     let place = place();
     let db = options().open(directory(&place)).unwrap();
     db.put("key", "value").unwrap();
@@ -73,7 +74,12 @@ fn what_the_engine_cannot_do_it_says_before_and_refuses() {
     db.put("key", &large[1..]).unwrap();
     assert_eq!(db.get("key").unwrap().as_deref(), Some(&large[1..]));
     db.compact::<&str>(..).unwrap();
+    assert!(is_unsupported(keyspace.begin_ingest().map(drop)));
     let simulated = Disk::simulated(&SimDisk::new());
+    assert!(is_unsupported(db.checkpoint_on(&simulated)));
+    db.close().unwrap();
+    assert!(is_unsupported(gabion::repair_disk(&place.disk(), &simulated)));
+    assert_eq!(simulated.list().unwrap(), Vec::<String>::new());
     assert!(is_unsupported(Db::open_on(simulated, options())));
 }
 
