@@ -1,9 +1,10 @@
 //! Batches: several writes that take effect together.
 
+use std::fmt;
 use std::ops::RangeBounds;
 
-use crate::keyspace::check_limits;
 use crate::engine::BATCH_BYTES_MAX;
+use crate::keyspace::check_limits;
 use crate::log::BatchEncoder;
 use crate::ranges::{deleted_range, range_bounds};
 use crate::types::Kind;
@@ -28,13 +29,22 @@ use crate::{Error, Keyspace, Result};
 /// db.write(batch)?;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Default)]
 pub struct WriteBatch {
     pub(crate) operations: BatchEncoder,
     /// Bytes of keys and values.
     pub(crate) user_bytes: u64,
-    /// The engine of the keyspaces in the batch, so that a batch cannot go to another store.
+    /// The store of the keyspaces in the batch, so that it cannot go to another one.
     pub(crate) store: Option<u64>,
+}
+
+impl fmt::Debug for WriteBatch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("WriteBatch")
+            .field("operations", &self.len())
+            .field("bytes", &self.bytes())
+            .finish_non_exhaustive()
+    }
 }
 
 impl WriteBatch {

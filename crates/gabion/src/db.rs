@@ -1,6 +1,7 @@
 //! The facade: `Db`, an open store.
 
 use std::borrow::Borrow;
+use std::fmt;
 use std::ops::{Deref, RangeBounds};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -102,6 +103,15 @@ impl Drop for Store {
 #[derive(Clone)]
 pub struct Db {
     default: Keyspace,
+}
+
+impl fmt::Debug for Db {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Db")
+            .field("path", &self.path())
+            .field("engine", &self.engine())
+            .finish_non_exhaustive()
+    }
 }
 
 impl Db {
@@ -428,5 +438,27 @@ mod tests {
         check::<WriteBatch>();
         fn check_send<T: Send>() {}
         check_send::<Iter>();
+    }
+
+    #[test]
+    fn handles_are_shown_by_what_they_are_of() {
+        let dir = tempfile::tempdir().unwrap();
+        let db = Db::open(dir.path()).unwrap();
+        let keyspace = db.keyspace("stones").unwrap();
+        let mut batch = WriteBatch::new();
+        batch.put(&keyspace, "granite", vec![7; 1000]).unwrap();
+        let shown = format!("{db:?}");
+        let path = format!("{:?}", dir.path());
+        assert!(shown.contains(&path) && shown.contains("Wip"), "{shown}");
+        assert_eq!(
+            format!("{keyspace:?}"),
+            r#"Keyspace { name: "stones", .. }"#
+        );
+        assert_eq!(
+            format!("{batch:?}"),
+            "WriteBatch { operations: 1, bytes: 1007, .. }"
+        );
+        assert_eq!(format!("{:?}", db.snapshot()), "Snapshot { seq: 0, .. }");
+        assert_eq!(format!("{:?}", db.iter()), "Iter { .. }");
     }
 }

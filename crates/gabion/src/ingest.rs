@@ -1,7 +1,9 @@
 //! Ingests of sorted pairs.
 
-use crate::keyspace::check_limits;
+use std::fmt;
+
 use crate::engine::wip;
+use crate::keyspace::check_limits;
 use crate::{Error, Keyspace, Result};
 
 /// How much of a key an error shows.
@@ -34,6 +36,14 @@ pub struct Ingest<'k> {
     user_bytes: u64,
     /// What ended it.
     failure: Option<Error>,
+}
+
+impl fmt::Debug for Ingest<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Ingest")
+            .field("pairs", &self.pairs)
+            .finish_non_exhaustive()
+    }
 }
 
 impl Keyspace {

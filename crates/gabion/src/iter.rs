@@ -1,5 +1,6 @@
 //! Iterators over ranges of keys.
 
+use std::fmt;
 use std::sync::Arc;
 
 use crate::db::Lease;
@@ -133,3 +134,16 @@ impl Iterator for Pairs {
 }
 
 impl std::iter::FusedIterator for Pairs {}
+
+/// Shows what is only worth its name.
+macro_rules! debug_by_name {
+    ($($name:ident),*) => {
+        $(impl fmt::Debug for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.debug_struct(stringify!($name)).finish_non_exhaustive()
+            }
+        })*
+    };
+}
+
+debug_by_name!(Iter, Cursor, Pairs);

@@ -1,5 +1,6 @@
 //! The facade: `Keyspace`, through which keys and values are written and read.
 
+use std::fmt;
 use std::ops::RangeBounds;
 use std::sync::Arc;
 
@@ -15,6 +16,14 @@ use crate::{Cursor, Durability, Error, Iter, Pairs, Result, Slice, Snapshot};
 pub struct Keyspace {
     pub(crate) store: Arc<Opened>,
     pub(crate) inner: engine::Keyspace,
+}
+
+impl fmt::Debug for Keyspace {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Keyspace")
+            .field("name", &self.name())
+            .finish_non_exhaustive()
+    }
 }
 
 impl Keyspace {

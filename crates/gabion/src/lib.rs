@@ -37,6 +37,8 @@
 //! [`Db`] and [`Keyspace`] are the store, [`Options`] how it behaves, [`Stats`] what it did. The
 //! engine behind them, WipDB, is described in `ARCHITECTURE.md`.
 
+#![deny(missing_debug_implementations)]
+
 mod batch;
 mod bytes;
 mod cache;

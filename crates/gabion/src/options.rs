@@ -84,6 +84,7 @@ pub const DEFAULT_GARBAGE_AGE_MAX: Duration = Duration::from_secs(24 * 3600);
 pub const DEFAULT_POOL_BYTES: u64 = 8 << 30;
 
 /// What a completed write survives.
+#[non_exhaustive]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Durability {
     /// Power loss: the log is on the medium before the write returns. Writers that come together
@@ -141,6 +142,7 @@ impl FromStr for Durability {
 }
 
 /// How the blocks of tables are read.
+#[non_exhaustive]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum TableReads {
     /// In place, where the system keeps the files in memory. A block is read by a call and its
@@ -184,6 +186,7 @@ impl FromStr for TableReads {
 }
 
 /// How MemTables keep their records.
+#[non_exhaustive]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum MemTableForm {
     /// Each bucket by itself: a hash table, until searches by range have met new writes
@@ -232,6 +235,7 @@ impl FromStr for MemTableForm {
 /// [`Options::cache_bytes`]. A block that does not become smaller by an eighth is stored as it is,
 /// and a table in which all are is mapped as ever. Larger blocks ([`Options::block_bytes`], 16 KiB,
 /// say) compress better.
+#[non_exhaustive]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Compression {
     /// Not at all.
@@ -317,6 +321,7 @@ impl FromStr for Compression {
 /// let db = Options::default().durability(Durability::Sync).cache_bytes(64 << 20).open(&path)?;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
+#[non_exhaustive]
 #[derive(Clone, Debug)]
 pub struct Options {
     // Behaviour.

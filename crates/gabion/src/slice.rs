@@ -1,5 +1,6 @@
 //! `Slice`: immutable bytes that are cheap to clone.
 
+use std::borrow::Borrow;
 use std::fmt;
 use std::ops::Deref;
 use std::sync::Arc;
@@ -33,6 +34,9 @@ enum Repr {
 
 impl Slice {
     /// Copies `bytes`.
+    ///
+    /// # Panics
+    /// For 4 GiB or more, four times the longest value of a store.
     #[inline]
     pub fn new(bytes: &[u8]) -> Slice {
         match Slice::inline(bytes) {
@@ -105,6 +109,21 @@ impl AsRef<[u8]> for Slice {
     }
 }
 
+/// So that maps with `Slice`s as keys are searched by bytes; equality, order and hash are those of
+/// the bytes.
+impl Borrow<[u8]> for Slice {
+    fn borrow(&self) -> &[u8] {
+        self
+    }
+}
+
+/// No bytes.
+impl Default for Slice {
+    fn default() -> Slice {
+        Slice::new(&[])
+    }
+}
+
 impl From<&[u8]> for Slice {
     fn from(bytes: &[u8]) -> Slice {
         Slice::new(bytes)
@@ -173,6 +192,23 @@ mod tests {
             assert_eq!(&*slice, &bytes[..]);
             assert_eq!(slice.clone(), slice);
         }
+    }
+
+    #[test]
+    fn is_found_in_maps_by_its_bytes() {
+        let keys = [&b""[..], b"granite", &[7; 100]];
+        let ordered: std::collections::BTreeMap<Slice, usize> = keys
+            .iter()
+            .map(|key| (Slice::new(key), key.len()))
+            .collect();
+        let hashed: std::collections::HashMap<Slice, usize> = ordered.clone().into_iter().collect();
+        for key in keys {
+            assert_eq!(
+                (ordered.get(key), hashed.get(key)),
+                (Some(&key.len()), Some(&key.len()))
+            );
+        }
+        assert_eq!(ordered.keys().next(), Some(&Slice::default()));
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! Snapshots: consistent views of an earlier moment.
 
+use std::fmt;
 use std::ops::RangeBounds;
 use std::sync::Arc;
 
@@ -105,6 +106,14 @@ impl Snapshot {
     /// The pairs of a keyspace whose keys begin with `prefix`.
     pub fn prefix(&self, keyspace: &Keyspace, prefix: impl AsRef<[u8]>) -> Iter {
         self.range(keyspace, prefix_bounds(prefix.as_ref()))
+    }
+}
+
+impl fmt::Debug for Snapshot {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Snapshot")
+            .field("seq", &self.seq)
+            .finish_non_exhaustive()
     }
 }
 

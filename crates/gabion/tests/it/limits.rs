@@ -63,7 +63,7 @@ fn names_of_keyspaces_have_1_to_255_bytes() {
         let db = Db::open_on(place.disk(), options).unwrap();
         db.keyspace(&"n".repeat(255)).unwrap();
         for name in [String::new(), "n".repeat(256)] {
-            let text = db.keyspace(&name).err().expect("refused").to_string();
+            let text = db.keyspace(&name).expect_err("refused").to_string();
             assert!(text.contains("keyspace") && text.contains("255"), "{text}");
         }
         assert_eq!(db.keyspace_names().len(), 2);
@@ -111,9 +111,8 @@ fn keep_empty_keys(options: &Options) {
 fn what_belongs_to_another_store_is_refused() {
     for engine in Engine::ALL {
         let places = [Place::of(*engine), Place::of(*engine)];
-        let open = |place: &Place| {
-            Db::open_on(place.disk(), small_options().engine(*engine)).unwrap()
-        };
+        let open =
+            |place: &Place| Db::open_on(place.disk(), small_options().engine(*engine)).unwrap();
         let [own, other] = places.each_ref().map(open);
         own.put("key", "of this one").unwrap();
         other.put("key", "of the other").unwrap();
@@ -126,16 +125,23 @@ fn what_belongs_to_another_store_is_refused() {
             ("contains", &|| drop(snapshot.contains(foreign, "key"))),
             ("multi_get", &|| drop(snapshot.multi_get(foreign, &["key"]))),
             ("iter", &|| drop(snapshot.iter(foreign).next())),
-            ("cursor", &|| drop(snapshot.cursor::<&str>(foreign, ..).advance())),
+            ("cursor", &|| {
+                drop(snapshot.cursor::<&str>(foreign, ..).advance())
+            }),
             ("write", &|| drop(own.write(&batch))),
         ];
         for (what, attempt) in attempts {
             let told = catch_unwind(AssertUnwindSafe(attempt));
-            let told = told.err().unwrap_or_else(|| panic!("{engine}: {what} is answered"));
+            let told = told
+                .err()
+                .unwrap_or_else(|| panic!("{engine}: {what} is answered"));
             let told = told.downcast_ref::<&str>().expect("a sentence");
             assert!(told.contains("another store"), "{engine}: {what}: {told}");
         }
-        assert_eq!(own.get("key").unwrap().as_deref(), Some(&b"of this one"[..]));
+        assert_eq!(
+            own.get("key").unwrap().as_deref(),
+            Some(&b"of this one"[..])
+        );
     }
 }
 
@@ -158,10 +164,7 @@ fn options_that_cannot_work_are_named() {
         ),
     ];
     for (options, name) in bad {
-        let error = options
-            .open(dir.path().join("store"))
-            .err()
-            .expect("refused");
+        let error = options.open(dir.path().join("store")).expect_err("refused");
         assert!(matches!(error, Error::InvalidOption { .. }), "{error}");
         assert!(error.to_string().contains(name), "{error}");
     }
@@ -177,7 +180,7 @@ fn a_directory_that_is_no_store_stays_as_it_is() {
     let dir = tempfile::tempdir().unwrap();
     let missing = dir.path().join("missing");
     let refused = Options::default().create_if_missing(false).open(&missing);
-    let text = refused.err().expect("there is no store").to_string();
+    let text = refused.expect_err("there is no store").to_string();
     assert!(
         text.contains("missing") && text.contains("not a Gabion store"),
         "{text}"
@@ -197,7 +200,7 @@ fn a_directory_that_is_no_store_stays_as_it_is() {
         let text = refused.expect("no store").to_string();
         assert!(text.contains("not a Gabion store"), "{text}");
     }
-    let text = Db::open(&foreign).err().expect("no store").to_string();
+    let text = Db::open(&foreign).expect_err("no store").to_string();
     assert!(text.contains("letter.txt"), "{text}");
     assert!(foreign.join("letter.txt").exists());
     assert_eq!(std::fs::read_dir(&foreign).unwrap().count(), 1);
@@ -205,8 +208,7 @@ fn a_directory_that_is_no_store_stays_as_it_is() {
     let file = dir.path().join("file");
     std::fs::File::create(&file).unwrap();
     let text = Db::open(&file)
-        .err()
-        .expect("a file is no directory")
+        .expect_err("a file is no directory")
         .to_string();
     assert!(text.contains("file"), "{text}");
 }
@@ -216,7 +218,7 @@ fn a_store_that_exists_is_refused_where_it_must_not() {
     let dir = tempfile::tempdir().unwrap();
     Db::open(dir.path()).unwrap().close().unwrap();
     let refused = Options::default().error_if_exists(true).open(dir.path());
-    let text = refused.err().expect("the store exists").to_string();
+    let text = refused.expect_err("the store exists").to_string();
     assert!(text.contains("error_if_exists"), "{text}");
     Options::default()
         .create_if_missing(false)

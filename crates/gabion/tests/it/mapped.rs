@@ -78,7 +78,10 @@ fn what_the_engine_cannot_do_it_says_before_and_refuses() {
     let simulated = Disk::simulated(&SimDisk::new());
     assert!(is_unsupported(db.checkpoint_on(&simulated)));
     db.close().unwrap();
-    assert!(is_unsupported(gabion::repair_disk(&place.disk(), &simulated)));
+    assert!(is_unsupported(gabion::repair_disk(
+        &place.disk(),
+        &simulated
+    )));
     assert_eq!(simulated.list().unwrap(), Vec::<String>::new());
     assert!(is_unsupported(Db::open_on(simulated, options())));
 }
@@ -108,7 +111,7 @@ fn a_store_without_a_checkpoint_says_what_it_does_not_survive() {
     let refused = without()
         .durability(Durability::Sync)
         .open(directory(&place));
-    let text = refused.err().expect("it cannot be synced").to_string();
+    let text = refused.expect_err("it cannot be synced").to_string();
     assert!(
         text.contains("durability") && text.contains("store.pool"),
         "{text}"
@@ -179,7 +182,7 @@ fn a_file_in_the_place_of_the_pool_is_kept() {
         let refused = options()
             .pool_path(Some(file.clone()))
             .open(directory(&place));
-        let text = refused.err().expect("the file is there").to_string();
+        let text = refused.expect_err("the file is there").to_string();
         assert!(
             text.contains("letter.txt") && text.contains("not overwritten"),
             "{text}"
@@ -394,10 +397,7 @@ fn a_wrong_byte_in_the_pool_never_gives_wrong_data() {
         let path = directory(&damaged).join(name);
         let file = OpenOptions::new().write(true).open(&path).unwrap();
         file.set_len(file.metadata().unwrap().len() / 2).unwrap();
-        let refused = options()
-            .open(directory(&damaged))
-            .err()
-            .expect("cut short");
+        let refused = options().open(directory(&damaged)).expect_err("cut short");
         assert!(refused.to_string().contains(name), "{refused}");
         let checked = gabion::check(directory(&damaged)).unwrap();
         assert!(

@@ -1,8 +1,6 @@
 //! Closing and opening: at any point, twice, with other things still open.
 
-use gabion::{
-    Db, Durability, Engine, Error, Iter, Keyspace, Options, Snapshot, WriteBatch,
-};
+use gabion::{Db, Durability, Engine, Error, Iter, Keyspace, Options, Snapshot, WriteBatch};
 use gabion_media::{Disk, SimDisk};
 
 use crate::support::{
@@ -215,7 +213,10 @@ fn assert_reads_are_refused(db: &Db, keyspace: &Keyspace, snapshot: &Snapshot) {
         reads.push(keyspace.cursor::<&str>(..).advance().map(drop));
     }
     for (number, read) in reads.into_iter().enumerate() {
-        assert!(matches!(read, Err(Error::Closed)), "read {number}: {read:?}");
+        assert!(
+            matches!(read, Err(Error::Closed)),
+            "read {number}: {read:?}"
+        );
     }
     assert_eq!(db.stats().read_only, None, "figures can still be had");
 }
@@ -250,8 +251,7 @@ fn reopen_keyspaces(engine: Engine) {
         assert!(db.is_empty_by_scan());
         let message = db
             .existing_keyspace("beta")
-            .err()
-            .expect("unknown")
+            .expect_err("unknown")
             .to_string();
         assert!(
             message.contains("beta") && message.contains("alpha"),

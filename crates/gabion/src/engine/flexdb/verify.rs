@@ -372,7 +372,7 @@ mod tests {
         let (_, _, what) = only_problem(&sim);
         assert!(what.contains("TREE"), "{what}");
         let opened = Db::open_on(Disk::simulated(&sim), options());
-        let error = opened.err().expect("a space is missing").to_string();
+        let error = opened.expect_err("a space is missing").to_string();
         assert!(error.contains("TREE"), "{error}");
     }
 
