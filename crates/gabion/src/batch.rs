@@ -57,6 +57,8 @@ impl WriteBatch {
     ///
     /// # Errors
     /// [`Error::Limit`] when the key, the value or the batch is too long; the batch is unchanged.
+    /// A value that only the store's engine does not [take](crate::Capabilities::value_bytes_max)
+    /// is refused when the batch is written.
     ///
     /// # Panics
     /// When the batch holds operations on another store's keyspaces.
@@ -73,6 +75,9 @@ impl WriteBatch {
     ///
     /// # Errors
     /// As [`WriteBatch::put`].
+    ///
+    /// # Panics
+    /// As there.
     pub fn delete(&mut self, keyspace: &Keyspace, key: impl AsRef<[u8]>) -> Result<()> {
         self.add(keyspace, Kind::Delete, key.as_ref(), &[])
     }
@@ -80,7 +85,11 @@ impl WriteBatch {
     /// Adds a range delete: what earlier operations of the batch put into the range is gone, too.
     ///
     /// # Errors
-    /// As [`WriteBatch::put`].
+    /// As [`WriteBatch::put`]; [`Error::Unsupported`] of engines without
+    /// [order](crate::Capabilities::ordered).
+    ///
+    /// # Panics
+    /// As there.
     pub fn delete_range<K: AsRef<[u8]>>(
         &mut self,
         keyspace: &Keyspace,

@@ -82,7 +82,9 @@ impl Drop for Store {
 }
 
 /// A store. Cloning is cheap and shares it; it closes when the last clone and everything made from
-/// it (keyspaces, snapshots, iterators) are dropped, or by [`Db::close`].
+/// it (keyspaces, snapshots, iterators) are dropped, or by [`Db::close`], which tells errors.
+///
+/// All methods take `&self` and may be called by any number of threads at the same time.
 ///
 /// The methods for keys and values use the keyspace [`DEFAULT_KEYSPACE`]; [`Db::keyspace`] makes
 /// others.
@@ -187,7 +189,7 @@ impl Db {
         &self.default
     }
 
-    /// The keyspace of that name, made durably if it does not exist.
+    /// The keyspace of that name, made durably if it does not exist, which takes some syncs.
     ///
     /// # Errors
     /// [`Error::Limit`] for a name that is empty or longer than 255 bytes, and the errors of
@@ -273,16 +275,25 @@ impl Db {
     }
 
     /// As [`Keyspace::iter`] on the default keyspace.
+    ///
+    /// # Errors
+    /// Of the items, as there.
     pub fn iter(&self) -> Iter {
         self.default.iter()
     }
 
     /// As [`Keyspace::range`] on the default keyspace.
+    ///
+    /// # Errors
+    /// Of the items, as there.
     pub fn range<K: AsRef<[u8]>>(&self, range: impl RangeBounds<K>) -> Iter {
         self.default.range(range)
     }
 
     /// As [`Keyspace::prefix`] on the default keyspace.
+    ///
+    /// # Errors
+    /// Of the items, as there.
     pub fn prefix(&self, prefix: impl AsRef<[u8]>) -> Iter {
         self.default.prefix(prefix)
     }
@@ -292,6 +303,9 @@ impl Db {
     ///
     /// # Errors
     /// As [`Keyspace::put`].
+    ///
+    /// # Panics
+    /// When the batch's keyspaces belong to another store.
     pub fn write(&self, batch: impl Borrow<WriteBatch>) -> Result<()> {
         self.write_with(batch, self.store().durability)
     }
@@ -317,13 +331,19 @@ impl Db {
             .write(write, batch.user_bytes, durability.is_sync())
     }
 
-    /// A view of all keyspaces as they are now.
+    /// A view of all keyspaces as they are now. Copies nothing and waits for nobody. Whether there
+    /// are any, [`Capabilities::snapshots`](crate::Capabilities::snapshots) tells; else each read
+    /// of it is an error.
     pub fn snapshot(&self) -> Snapshot {
         Snapshot::new(self.store())
     }
 
-    /// Writes all MemTables to tables and waits for them. Not needed for durability; it shortens
-    /// the next open.
+    /// Brings what is in memory to where it stays, and waits for that: [`Engine::Wip`] writes its
+    /// MemTables to tables, [`Engine::Flex`] merges them into its spaces, and [`Engine::Scmkv`]
+    /// makes everything durable that can be. Writes go on meanwhile; what is written after the call
+    /// need not be part of it.
+    ///
+    /// Not needed for durability, which is a matter of [`Db::persist`]; it shortens the next open.
     ///
     /// # Errors
     /// [`Error::Media`] when the medium fails or is full, [`Error::ReadOnly`], [`Error::Closed`].
@@ -332,10 +352,13 @@ impl Db {
     }
 
     /// Brings everything written so far to a durability: with [`Durability::Sync`] it survives
-    /// power loss once this returns.
+    /// power loss once this returns, and so it does with [`Durability::Interval`], whose interval
+    /// ends now. With [`Durability::Buffered`] there is nothing to do: what was acknowledged
+    /// survives the process already.
     ///
     /// # Errors
-    /// As [`Db::flush`].
+    /// As [`Db::flush`]; [`Error::Unsupported`] for [`Durability::Sync`] of a store that was made
+    /// without what that takes ([`Options::checkpoints`]).
     pub fn persist(&self, durability: Durability) -> Result<()> {
         self.handle().persist(durability)
     }
@@ -387,7 +410,9 @@ impl Db {
         self.handle().checkpoint(disk)
     }
 
-    /// Waits until no background work is due.
+    /// Waits until no background work is due, as if nobody would write any more: what a store would
+    /// do when it is idle is done at once. For measuring, and before a program goes idle; a store
+    /// that is written to all the time may never come there.
     ///
     /// # Errors
     /// As [`Db::flush`].
@@ -395,7 +420,7 @@ impl Db {
         self.handle().wait_idle()
     }
 
-    /// Counts and sizes.
+    /// Counts and sizes: a look at each table, so not for every request.
     pub fn stats(&self) -> Stats {
         self.handle().stats()
     }

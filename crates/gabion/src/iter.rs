@@ -11,8 +11,11 @@ use crate::{Result, Slice};
 /// opposite order from the back. The iterator sees exactly what was written before it began,
 /// whatever is written while it runs.
 ///
-/// An error ends the iteration. An iterator that rests costs memory for one block per sublevel of
-/// the bucket it stands in, and keeps versions alive that it may still return.
+/// An error ends the iteration. An iterator that rests keeps the store open and the versions that
+/// it may still return, and costs memory for what it stands in: with
+/// [`Engine::Wip`](crate::Engine::Wip) one block per sublevel of a bucket, with
+/// [`Engine::Flex`](crate::Engine::Flex) some sixteen pairs.
+#[must_use = "an iterator reads nothing before it is asked"]
 pub struct Iter {
     scan: Scan,
 }
@@ -65,6 +68,7 @@ impl std::iter::FusedIterator for Iter {}
 /// assert_eq!(bytes, 12);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
+#[must_use = "a cursor reads nothing before it is moved"]
 pub struct Cursor {
     scan: Scan,
 }
@@ -100,6 +104,7 @@ impl Cursor {
 /// All pairs of a keyspace, in any order. See [`Keyspace::pairs`](crate::Keyspace::pairs).
 ///
 /// An error ends the iteration.
+#[must_use = "an iterator reads nothing before it is asked"]
 pub struct Pairs(Source);
 
 enum Source {

@@ -10,8 +10,9 @@ use crate::ranges::{deleted_range, prefix_bounds, range_bounds};
 use crate::types::Kind;
 use crate::{Cursor, Durability, Error, Iter, Pairs, Result, Slice, Snapshot};
 
-/// A named part of a store with its own keys. Cloning is cheap and shares it. All keyspaces share
-/// the log, the memory and the order of writes, so a [`WriteBatch`](crate::WriteBatch) may span several.
+/// A named part of a store with its own keys. Cloning is cheap, shares it and keeps the store open.
+/// All keyspaces share the log, the memory and the order of writes, so a
+/// [`WriteBatch`](crate::WriteBatch) may span several.
 #[derive(Clone)]
 pub struct Keyspace {
     pub(crate) store: Arc<Opened>,
@@ -63,11 +64,18 @@ impl Keyspace {
     /// Gives `key` the value `value`, at the store's durability. Any bytes are a key or a value,
     /// also none at all.
     ///
+    /// With [`Durability::Sync`] it waits for the medium, together with those that write at the
+    /// same time. It is held back, first a little and at last altogether, while the background
+    /// cannot keep up ([`Stats::slowdown_ns`](crate::Stats::slowdown_ns) tells for how long).
+    /// Without [background threads](crate::Options::background_threads) it does the work that is
+    /// due.
+    ///
     /// # Errors
     /// [`Error::Limit`] for a key over 65,535 bytes or a value over 1 GiB, or over what the engine
     /// [takes](crate::Capabilities::value_bytes_max); [`Error::Media`] when
     /// the medium fails or is full; [`Error::ReadOnly`] after an earlier failure;
-    /// [`Error::Closed`].
+    /// [`Error::Closed`]; [`Error::Unsupported`] for [`Durability::Sync`] of a store that was made
+    /// without what that takes ([`Options::checkpoints`](crate::Options::checkpoints)).
     #[inline]
     pub fn put(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
         self.put_with(key, value, self.store.durability)
@@ -107,10 +115,10 @@ impl Keyspace {
     /// once, for readers as for a crash. Snapshots and iterators that began before go on seeing
     /// them.
     ///
-    /// Costs one write, whatever the number of keys, and one entry in each bucket of the range that
-    /// holds anything. Scans seek past the range instead of stepping over each key, tables that
-    /// hold nothing else are dropped without being read, and the entry itself goes at the bucket's
-    /// next full compaction.
+    /// Costs one write, whatever the number of keys; with [`Engine::Wip`](crate::Engine::Wip) one
+    /// entry in each bucket of the range that holds anything. Scans seek past the range instead of
+    /// stepping over each key, tables that hold nothing else are dropped without being read, and
+    /// the entry itself goes at the bucket's next full compaction.
     ///
     /// ```
     /// # let dir = tempfile::tempdir()?;
@@ -125,6 +133,7 @@ impl Keyspace {
     ///
     /// # Errors
     /// As [`Keyspace::put`]; the ends of the range are keys, with their limit.
+    /// [`Error::Unsupported`] of engines without [order](crate::Capabilities::ordered).
     pub fn delete_range<K: AsRef<[u8]>>(&self, range: impl RangeBounds<K>) -> Result<()> {
         self.delete_range_with(range, self.store.durability)
     }
@@ -166,17 +175,20 @@ impl Keyspace {
             .write(write, user_bytes, durability.is_sync())
     }
 
-    /// The value of `key`; `None` when it is not there. Blocks for no writer; reads at most one
-    /// block of each table whose filter says that it may hold the key.
+    /// The value of `key`; `None` when it is not there. Waits for no writer, but that with
+    /// [`Engine::Scmkv`](crate::Engine::Scmkv) it waits for a batch that is being applied. What is
+    /// not in memory is read: with [`Engine::Wip`](crate::Engine::Wip) at most one block of each
+    /// table whose filter says that it may hold the key, with
+    /// [`Engine::Flex`](crate::Engine::Flex) some sixteen pairs.
     ///
     /// # Errors
-    /// [`Error::Corruption`] and [`Error::Media`].
+    /// [`Error::Corruption`], [`Error::Media`] and [`Error::Closed`].
     #[inline]
     pub fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<Slice>> {
         self.store.engine.get(&self.inner, key.as_ref(), None)
     }
 
-    /// Whether `key` is there.
+    /// Whether `key` is there. Costs as much as [`Keyspace::get`].
     ///
     /// # Errors
     /// As [`Keyspace::get`].
@@ -198,6 +210,9 @@ impl Keyspace {
     }
 
     /// All pairs, in the order of their keys; reversed with `.rev()`.
+    ///
+    /// # Errors
+    /// Of the items, as [`Keyspace::range`].
     pub fn iter(&self) -> Iter {
         self.range::<&[u8]>(..)
     }
@@ -206,6 +221,9 @@ impl Keyspace {
     /// [snapshots](crate::Capabilities::snapshots), they are those of one moment; elsewhere a pair
     /// that is written meanwhile comes with one of its values, or not, and one that is not comes
     /// exactly once.
+    ///
+    /// # Errors
+    /// Of the items, as [`Keyspace::get`].
     ///
     /// ```
     /// # let dir = tempfile::tempdir()?;
@@ -224,7 +242,12 @@ impl Keyspace {
         }
     }
 
-    /// The pairs with keys in `range`, in the order of their keys; reversed with `.rev()`.
+    /// The pairs with keys in `range`, in the order of their keys; reversed with `.rev()`. The call
+    /// reads nothing yet.
+    ///
+    /// # Errors
+    /// Of the items: [`Error::Corruption`], [`Error::Media`], [`Error::Closed`]; and the first one
+    /// is [`Error::Unsupported`] with an engine without [order](crate::Capabilities::ordered).
     ///
     /// ```
     /// # let dir = tempfile::tempdir()?;
@@ -241,6 +264,9 @@ impl Keyspace {
     }
 
     /// The pairs with keys in `range`, in the order of their keys, to look at without keeping them.
+    ///
+    /// # Errors
+    /// Of [`Cursor::advance`], as those of the items of [`Keyspace::range`].
     pub fn cursor<K: AsRef<[u8]>>(&self, range: impl RangeBounds<K>) -> Cursor {
         Cursor::new(self.scan(&range))
     }
@@ -251,18 +277,30 @@ impl Keyspace {
         engine::scan(&self.store, &self.inner, seq, lower, upper)
     }
 
-    /// Merges everything that the store holds in `range` into one sorted run per bucket, and waits
-    /// for it. Overwritten and deleted versions that no snapshot and no iterator needs are gone
-    /// then, and reads find all keys in one place. Buckets that the range only touches are merged
-    /// whole.
-    ///
-    /// Writes and reads go on meanwhile; what is written meanwhile need not be part of it. Costs
-    /// one flush of the range's MemTables, and reading and writing the buckets' tables once. The
-    /// background does this by itself as far as it pays; this is for after a large deletion or
+    /// Brings what the store holds in `range` into the best order that the engine knows, and waits
+    /// for it: overwritten and deleted versions that no snapshot and no iterator needs are gone
+    /// then. Writes and reads go on meanwhile; what is written meanwhile need not be part of it.
+    /// The background does this by itself as far as it pays; this is for after a large deletion or
     /// load.
     ///
+    /// - [`Engine::Wip`](crate::Engine::Wip) flushes, and merges all runs of each bucket that the
+    ///   range touches into one: their tables are read and written once.
+    /// - [`Engine::Flex`](crate::Engine::Flex) merges all that is in memory, writes intervals anew
+    ///   that lie in pieces, and empties segments of the keyspace that have much garbage.
+    /// - [`Engine::Scmkv`](crate::Engine::Scmkv) empties the pages that hold garbage, of all
+    ///   keyspaces; it takes `..` only.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// # let db = gabion::Db::open(dir.path())?;
+    /// db.compact("2026-10".."2026-11")?;
+    /// db.compact::<&str>(..)?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
     /// # Errors
-    /// As [`Db::flush`], and [`Error::Corruption`].
+    /// As [`Db::flush`](crate::Db::flush); [`Error::Corruption`]; [`Error::Unsupported`] for other
+    /// ranges than `..` of engines without [order](crate::Capabilities::ordered).
     pub fn compact<K: AsRef<[u8]>>(&self, range: impl RangeBounds<K>) -> Result<()> {
         match engine::key_range(range_bounds(&range)) {
             Some((lower, upper)) => {
@@ -277,6 +315,9 @@ impl Keyspace {
     }
 
     /// The pairs whose keys begin with `prefix`, in the order of their keys.
+    ///
+    /// # Errors
+    /// Of the items, as [`Keyspace::range`].
     pub fn prefix(&self, prefix: impl AsRef<[u8]>) -> Iter {
         self.range(prefix_bounds(prefix.as_ref()))
     }

@@ -26,16 +26,21 @@
 //! # What is promised
 //! - An acknowledged write survives what its [`Durability`] says. The default survives the death of
 //!   the process always and a power loss except for the last 100 ms.
-//! - What a crash leaves is a prefix of the writes; a [`WriteBatch`] is whole or absent.
-//! - Every block is checked when it is first read from the medium. Damage is an [`Error`] that
-//!   names file and offset.
+//! - What a crash leaves is a prefix of the writes; a [`WriteBatch`] is whole or absent. The one
+//!   exception is [`Engine::Scmkv`] on persistent memory: a power loss may take the newest writes
+//!   of each thread that were not at [`Durability::Sync`].
+//! - With [`Engine::Wip`] and [`Engine::Flex`] everything is checked when it is first read from the
+//!   medium. Damage is an [`Error`] that names file and offset.
 //! - After a failed sync the store is read-only until it is opened again; nothing is retried and
 //!   then acknowledged.
-//! - One process has a store open at a time.
+//! - A store is open once at a time, in one process.
 //!
 //! # Where to read on
-//! [`Db`] and [`Keyspace`] are the store, [`Options`] how it behaves, [`Stats`] what it did. The
-//! engine behind them, WipDB, is described in `ARCHITECTURE.md`.
+//! [`Db`] and [`Keyspace`] are the store, [`Options`] how it behaves, [`Stats`] what it did.
+//! [`Engine`] names the engines behind them and [`Capabilities`] what each can do.
+//! [`check`](check()) and [`repair`](repair()) are for stores that are closed. [`pm`] has
+//! structures in persistent memory without a store around them. How all of it is built is in
+//! `ARCHITECTURE.md`.
 
 #![deny(missing_debug_implementations)]
 

@@ -384,8 +384,7 @@ pub struct Options {
     /// false.
     pub paranoid_checks: bool,
     /// Size of the block cache in bytes, for tables that are not mapped. Compressed ones never are.
-    /// Default:
-    /// [`DEFAULT_CACHE_BYTES`].
+    /// Default: [`DEFAULT_CACHE_BYTES`].
     pub cache_bytes: u64,
     /// Ceiling in bytes for MemTables, for indexes and filters of open tables, and for the block
     /// cache together, in WipDB and FlexDB; in the latter, indexes, trees and buffers of spaces and
@@ -554,12 +553,13 @@ impl Options {
         clock: Clock,
     }
 
-    /// Opens the store in the directory `path`, recovering it first when it was not closed.
+    /// Opens the store in the directory `path`, recovering it first when it was not closed: this
+    /// waits until what only the log holds is in memory ([`Options::log_bytes_max`]).
     ///
     /// # Errors
     /// [`Error::InvalidOption`]; [`Error::NotAStore`] for a directory of other things;
-    /// [`Error::NewerFormat`]; [`Error::Corruption`]; [`Error::Media`] when the medium fails or
-    /// another process has the store open.
+    /// [`Error::NewerFormat`]; [`Error::MissingFeature`]; [`Error::Corruption`]; [`Error::Media`]
+    /// when the medium fails, or the store is open elsewhere ([`Error::is_locked`]).
     pub fn open(self, path: impl AsRef<Path>) -> Result<Db> {
         Db::open_with(path.as_ref(), self)
     }
