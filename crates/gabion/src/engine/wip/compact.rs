@@ -37,7 +37,6 @@ use crate::Result;
 use crate::engine::pace::Class;
 use crate::engine::range_deletes::{Deletes, Fragments, Hidden};
 use crate::engine::snapshots::Protected;
-use crate::names::table_name;
 
 /// Tables below this size are small, unless buckets are.
 const SMALL_BYTES_MAX: u64 = 1 << 20;
@@ -189,22 +188,14 @@ impl Wip {
             match self.merge(job, &[Run::new(0, neighbours.to_vec())]) {
                 Ok(output) => written.extend(output),
                 Err(error) => {
-                    self.remove_written(&written);
+                    written
+                        .iter()
+                        .for_each(|(meta, _)| self.remove_unnamed(meta.file));
                     return Err(error);
                 }
             }
         }
         Ok((moved, written))
-    }
-
-    /// Removes tables that no manifest names and none will.
-    fn remove_written(&self, written: &[Written]) {
-        for (meta, _) in written {
-            // What cannot be removed now is removed at the next open.
-            if let Err(error) = self.disk.remove(&table_name(meta.file)) {
-                tracing::warn!(%error, "an unused table could not be removed");
-            }
-        }
     }
 
     /// Merges the runs into a new table; `None` when nothing of them is left.

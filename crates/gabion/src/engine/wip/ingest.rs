@@ -52,8 +52,8 @@ use gabion_media::Purpose;
 
 use super::bucket::{Bucket, BucketState, Levels, Run};
 use super::file::{TableFile, file_meta};
-use super::flush::TableOutput;
 use super::manifest::{Edit, GROUP_BYTES_MAX, Manifest};
+use super::output::TableOutput;
 use super::table::TableMeta;
 use super::writepath::Leader;
 use super::{Keyspace, Versions, Wip};

@@ -33,7 +33,10 @@
 //! | `recovery` | open: manifest, log replay, orphans |
 //! | `repair` | what can be read of a damaged store becomes another store |
 //! | `checkpoint` | the store of a moment as another store |
-//! | `bucket`, `file`, `table`, `manifest` | what all of this is made of |
+//! | `merge`, `cursor` | the entries of several MemTables and runs, in order |
+//! | `retain`, `output` | what of them stays, and the table that a job makes of it |
+//! | `stats`, `verify` | what there is, and whether it is sound |
+//! | `bucket`, `prefix_index`, `file`, `table`, `manifest` | what all of this is made of |
 //!
 //! What other engines use as well, such as MemTables and range deletes, is in [`crate::engine`].
 //!
@@ -73,6 +76,7 @@ mod join;
 mod manifest;
 mod merge;
 mod multi_get;
+mod output;
 mod prefix_index;
 mod priority;
 mod readpath;

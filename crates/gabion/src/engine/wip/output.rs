@@ -1,0 +1,126 @@
+//! Outputs: the table that a job of the background, or an ingest, writes.
+//!
+//! # Idea
+//! Flushes, compactions and ingests write tables in the same way: under a file number of their own,
+//! at the pace of their class (`pace`, `gentle`), and not at all as far as anybody can tell until
+//! the manifest names the file. What is dropped before it is finished, or fails, removes its file;
+//! what a crash leaves is removed by the next open.
+
+use gabion_media::Purpose;
+
+use super::Wip;
+use super::gentle::Gentle;
+use super::table::{TableMeta, TableOptions, TableWriter};
+use crate::Result;
+use crate::engine::pace::{Class, STEP_BYTES};
+use crate::names::table_name;
+use crate::types::{Kind, Seq};
+
+impl Wip {
+    /// A writer for a new table file, as fast as jobs of the class may go.
+    pub(super) fn create_table(&self, purpose: Purpose, class: Class) -> Result<TableOutput<'_>> {
+        let file = self.versions.lock().take_file_number();
+        let appender = self.disk.create_append(&table_name(file), purpose)?;
+        let options = TableOptions {
+            block_bytes: self.options.block_bytes,
+            filter_bits_per_key: self.options.filter_bits_per_key,
+            compression: self.options.compression,
+            checks_order: self.options.paranoid_checks,
+        };
+        let writer = TableWriter::new(appender, file, &options);
+        Ok(TableOutput {
+            engine: self,
+            file,
+            writer: Some(writer),
+            class,
+            gentle: (class == Class::Rest).then(|| Gentle::new(self)),
+            paced_bytes: 0,
+        })
+    }
+
+    /// Removes a table that no manifest names, unless the store is closed: another program may have
+    /// opened it since, and used the number again.
+    pub(super) fn remove_unnamed(&self, file: u64) {
+        let lock = self.lock.lock();
+        if lock.is_some()
+            && let Err(error) = self.disk.remove(&table_name(file))
+        {
+            // The next open removes it.
+            tracing::warn!(%error, "a table that nobody names could not be removed");
+        }
+    }
+}
+
+/// A table file that is being written. Dropped before it is finished, it removes the file.
+pub(super) struct TableOutput<'e> {
+    engine: &'e Wip,
+    file: u64,
+    writer: Option<TableWriter>,
+    class: Class,
+    /// The pace of a job that nobody waits for.
+    gentle: Option<Gentle>,
+    /// Bytes of the file that were asked for.
+    paced_bytes: u64,
+}
+
+impl TableOutput<'_> {
+    /// Adds an entry.
+    #[inline]
+    pub(super) fn add(&mut self, key: &[u8], seq: Seq, kind: Kind, value: &[u8]) -> Result<()> {
+        let writer = self.writer.as_mut().expect("the table is not finished");
+        writer.add(key, seq, kind, value)?;
+        let written = writer.bytes_written() - self.paced_bytes;
+        if written >= STEP_BYTES {
+            self.keep_pace(written)?;
+        }
+        Ok(())
+    }
+
+    /// Waits until a job that has written so many bytes more may go on.
+    #[cold]
+    fn keep_pace(&mut self, written: u64) -> Result<()> {
+        self.paced_bytes += written;
+        let throttle = &self.engine.throttle;
+        self.engine
+            .pace
+            .take(self.class, written, || throttle.pressed())?;
+        if let Some(gentle) = &mut self.gentle {
+            gentle.step(self.engine);
+        }
+        Ok(())
+    }
+
+    /// Number of entries so far.
+    pub(super) fn entries(&self) -> u64 {
+        self.writer.as_ref().map_or(0, TableWriter::entries)
+    }
+
+    /// Bytes of the file so far, without the block in work.
+    pub(super) fn bytes_written(&self) -> u64 {
+        self.writer.as_ref().map_or(0, TableWriter::bytes_written)
+    }
+
+    /// Writes the rest and syncs the file.
+    pub(super) fn finish(mut self) -> Result<TableMeta> {
+        let writer = self.writer.take().expect("the table is not finished");
+        let result = writer.finish();
+        match &result {
+            // What is left is as good as installed: waiting now would only keep memory.
+            Ok(meta) => self.engine.pace.spend(meta.file_bytes - self.paced_bytes),
+            Err(_) => self.remove(),
+        }
+        result
+    }
+
+    fn remove(&self) {
+        self.engine.remove_unnamed(self.file);
+    }
+}
+
+impl Drop for TableOutput<'_> {
+    fn drop(&mut self) {
+        if self.writer.take().is_some() {
+            self.remove();
+        }
+    }
+}
