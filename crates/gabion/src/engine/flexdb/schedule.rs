@@ -191,19 +191,19 @@ impl Flex {
 
     fn come_to_rest(&self) -> Result<()> {
         loop {
-            self.wait_merged()?;
+            self.wait_merged(u64::MAX)?;
             if !self.tidy_checked()? {
                 return Ok(());
             }
         }
     }
 
-    /// Waits until nothing is left to merge.
-    pub(super) fn wait_merged(&self) -> Result<()> {
+    /// Waits until no generation up to number `newest` is left to merge.
+    pub(super) fn wait_merged(&self, newest: u64) -> Result<()> {
         self.schedule.wake();
         loop {
             self.run_inline();
-            if self.view.load().frozen().is_empty() {
+            if self.is_merged(newest) {
                 // The merge that ended last may still be syncing.
                 drop(self.merge_lock.lock());
                 return self.health.check_writable();
@@ -212,6 +212,12 @@ impl Flex {
             self.schedule.check_space()?;
             self.schedule.wait(Duration::from_millis(2));
         }
+    }
+
+    /// Whether no generation up to number `newest` is left to merge.
+    fn is_merged(&self, newest: u64) -> bool {
+        let view = self.view.load();
+        view.frozen().iter().all(|frozen| frozen.number > newest)
     }
 
     /// Prepares segments of the log ahead.
@@ -231,5 +237,43 @@ impl Flex {
         {
             self.fail(error);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use gabion_media::{Disk, SimDisk};
+
+    use super::super::Write;
+    use super::*;
+    use crate::Options;
+    use crate::types::Kind;
+
+    /// A flush waited until nothing was left to merge, which under steady writes need not be for
+    /// ever.
+    #[test]
+    fn a_wait_for_merges_is_for_those_of_its_beginning() {
+        let options = Options::default().background_threads(0);
+        let engine = Flex::open(Disk::simulated(&SimDisk::new()), options).unwrap();
+        let keyspace = engine.create_keyspace("keyspace").unwrap();
+        let freeze = || {
+            let write = Write::Single {
+                keyspace: &keyspace,
+                kind: Kind::Put,
+                key: b"key",
+                value: b"value",
+            };
+            engine.write_now(&mut engine.writer.lock(), write).unwrap();
+            assert!(engine.freeze(&engine.writer.lock()));
+            engine.view.load().frozen()[0].number
+        };
+        let (first, second) = (freeze(), freeze());
+        let are_merged = || [first, second].map(|number| engine.is_merged(number));
+        assert_eq!(are_merged(), [false, false]);
+        assert!(engine.merge_oldest().unwrap());
+        assert_eq!(are_merged(), [true, false]);
+        engine.flush().unwrap();
+        assert_eq!(are_merged(), [true, true]);
+        engine.close().unwrap();
     }
 }

@@ -54,7 +54,7 @@ impl Flex {
         Ok(())
     }
 
-    fn write_now(&self, writer: &mut Writer, write: Write<'_>) -> Result<()> {
+    pub(super) fn write_now(&self, writer: &mut Writer, write: Write<'_>) -> Result<()> {
         let first = self.log_write(writer, write)?;
         self.insert(write, first);
         self.publish(writer.next_seq - 1);
@@ -177,11 +177,17 @@ impl Flex {
         true
     }
 
-    /// Merges everything written so far and waits for it.
+    /// Merges everything written so far and waits for it; under steady writes something is always
+    /// left to merge.
     pub(crate) fn flush(&self) -> Result<()> {
         self.health.check_writable()?;
-        self.freeze(&self.writer.lock());
-        self.wait_merged()
+        let newest = {
+            let writer = self.writer.lock();
+            self.freeze(&writer);
+            let view = self.view.load();
+            view.frozen().first().map_or(0, |newest| newest.number)
+        };
+        self.wait_merged(newest)
     }
 
     /// Makes everything acknowledged durable at a level.

@@ -184,11 +184,6 @@ impl Bucket {
             }
     }
 
-    /// Whether any key in `[lower, upper)` may be in the bucket.
-    pub(crate) fn touches(&self, lower: &[u8], upper: Option<&[u8]>) -> bool {
-        upper.is_none_or(|upper| *self.lower < *upper) && self.upper().is_none_or(|own| lower < own)
-    }
-
     /// Whether somebody waits for a full compaction, and there is something to compact.
     pub(crate) fn awaits_demand(&self) -> bool {
         self.demand.is_open() && self.state.load().levels.runs().next().is_some()
@@ -485,8 +480,11 @@ pub(super) mod tests {
                 .touching(lower.as_bytes(), end)
                 .map(|b| b.id)
                 .collect();
-            let all = router.buckets().iter();
-            let expected = all.filter(|bucket| bucket.touches(lower.as_bytes(), end));
+            let touches = |bucket: &&Arc<Bucket>| {
+                end.is_none_or(|end| bucket.lower() < end)
+                    && bucket.upper().is_none_or(|upper| lower.as_bytes() < upper)
+            };
+            let expected = router.buckets().iter().filter(touches);
             assert_eq!(found, expected.map(|bucket| bucket.id).collect::<Vec<_>>());
         }
     }

@@ -17,7 +17,6 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use super::bucket::Bucket;
 use super::{Keyspace, Wip};
 use crate::Result;
-use crate::engine::memtable::MemTable;
 
 const NONE: u8 = 0;
 const ASKED: u8 = 1;
@@ -74,31 +73,22 @@ impl Wip {
         upper: Option<&[u8]>,
     ) -> Result<()> {
         self.health.check_writable()?;
-        let touched = || {
-            let buckets = keyspace.router.load().buckets().to_vec();
-            let touched = move |bucket: &Arc<Bucket>| bucket.touches(lower, upper);
-            buckets.into_iter().filter(move |bucket| touched(bucket))
+        let touched = || -> Vec<Arc<Bucket>> {
+            let router = keyspace.router.load();
+            router.touching(lower, upper).cloned().collect()
         };
-        let mut full: Vec<Arc<MemTable>> = Vec::new();
-        {
+        let frozen = {
             let _alone = self.leader.write();
-            let mut install = self.lock_install();
-            for bucket in touched() {
-                self.freeze(&mut install, keyspace, &bucket);
-                full.extend(bucket.state.load().frozen.iter().cloned());
-            }
-        }
-        self.wait_until(|| {
-            let install = self.lock_install();
-            let mut waiting = install.frozen.iter();
-            !waiting.any(|frozen| full.iter().any(|table| Arc::ptr_eq(table, &frozen.table)))
-        })?;
+            let buckets = touched();
+            self.freeze_all(buckets.iter().map(|bucket| (keyspace, bucket)))
+        };
+        self.wait_flushed(&frozen)?;
         {
             // Splits install the children with this lock held: none of them is missed (D1).
             let _install = self.lock_install();
-            touched().for_each(|bucket| bucket.demand.ask());
+            touched().iter().for_each(|bucket| bucket.demand.ask());
         }
         self.schedule.wake();
-        self.wait_until(|| !touched().any(|bucket| bucket.awaits_demand()))
+        self.wait_until(|| !touched().iter().any(|bucket| bucket.awaits_demand()))
     }
 }

@@ -1,4 +1,4 @@
-//! Flush: a full MemTable becomes a table of level 0.
+//! Flush: a frozen MemTable becomes a table of level 0.
 //!
 //! # Journey
 //! 1. Take the oldest frozen MemTable that nobody flushes and that is the oldest of each bucket
@@ -57,6 +57,17 @@ impl Wip {
             self.return_frozen(&job.table);
         }
         result.map(|()| true)
+    }
+
+    /// Makes tables of what is in memory now, and waits for them and for no others (`freeze`, F2).
+    pub(crate) fn flush(&self) -> Result<()> {
+        self.health.check_writable()?;
+        let frozen = {
+            let _alone = self.leader.write();
+            let buckets = self.buckets();
+            self.freeze_all(buckets.iter().map(|(keyspace, bucket)| (keyspace, bucket)))
+        };
+        self.wait_flushed(&frozen)
     }
 
     /// Whether a MemTable waits for its flush and nobody works on it.
@@ -237,4 +248,49 @@ fn holders(frozen: &Frozen) -> impl Iterator<Item = Arc<Bucket>> {
         .cloned()
         .collect();
     buckets.into_iter()
+}
+
+#[cfg(test)]
+mod tests {
+    use gabion_media::{Disk, SimDisk};
+
+    use super::super::Write;
+    use super::*;
+    use crate::Options;
+    use crate::types::Kind;
+
+    /// It waited until no MemTable of the store was frozen, which under steady writes need not be
+    /// for ever.
+    #[test]
+    fn a_flush_waits_for_no_memtable_that_is_frozen_later() {
+        let sim = SimDisk::new();
+        let options = Options::default().background_threads(2);
+        let engine = Wip::open(Disk::simulated(&sim), options).unwrap();
+        let keyspace = engine.create_keyspace("keyspace").unwrap();
+        let other = engine.create_keyspace("other").unwrap();
+        let put = |keyspace: &Arc<Keyspace>| {
+            let write = Write::Single {
+                keyspace,
+                kind: Kind::Put,
+                key: b"key",
+                value: b"value",
+            };
+            engine.write(write, 8, false).unwrap();
+        };
+        put(&keyspace);
+        let hold = sim.hold_create(".tbl", 0);
+        std::thread::scope(|scope| {
+            let flush = scope.spawn(|| engine.flush());
+            while engine.lock_install().frozen.is_empty() {
+                std::thread::yield_now();
+            }
+            put(&other);
+            engine.freeze_for_tests(&other);
+            drop(hold);
+            flush.join().unwrap().unwrap();
+        });
+        let left = engine.lock_install().frozen.len();
+        assert_eq!(left, 1, "what was frozen later is not a table yet");
+        engine.close().unwrap();
+    }
 }

@@ -46,7 +46,7 @@
 //! store that was closed meanwhile. A failure of the log's sync or of the manifest leaves the store
 //! read-only, and that of the manifest leaves unknown which of the two it is.
 
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 
 use gabion_media::Purpose;
 
@@ -135,7 +135,7 @@ impl Ingest<'_> {
         self.install()?;
         tracing::debug!(bytes = user_bytes, "ingested sorted pairs");
         self.engine.counters.count_write(user_bytes);
-        self.engine.after_open();
+        self.engine.after_job();
         self.engine.run_inline();
         Ok(())
     }
@@ -185,24 +185,11 @@ impl Ingest<'_> {
                 if in_the_way.is_empty() {
                     return self.name(&mut versions, &mut leader);
                 }
-                self.freeze(&in_the_way)
+                engine.freeze_all(in_the_way.iter().map(|bucket| (self.keyspace, bucket)))
             };
-            engine.wait_until(|| engine.are_flushed(&frozen))?;
+            engine.wait_flushed(&frozen)?;
             held.get_or_insert_with(|| engine.throttle.hold());
         }
-    }
-
-    /// Freezes what buckets have in memory; returns it. The caller holds the leader alone.
-    fn freeze(&self, buckets: &[Arc<Bucket>]) -> Vec<Weak<MemTable>> {
-        let mut install = self.engine.lock_install();
-        let mut frozen = Vec::new();
-        for bucket in buckets {
-            self.engine.freeze(&mut install, self.keyspace, bucket);
-            let state = bucket.state.load();
-            // Not to be kept in memory by who waits for its flush.
-            frozen.extend(state.frozen.iter().map(Arc::downgrade));
-        }
-        frozen
     }
 
     /// The tables as files, whose entries have the number `seq`.
@@ -443,15 +430,6 @@ mod tests {
         (engine, keyspace)
     }
 
-    /// Freezes what the first bucket has in memory, as if somebody were flushing it ever since.
-    fn freeze(engine: &Wip, keyspace: &Arc<Keyspace>) {
-        let router = keyspace.router.load();
-        let _alone = engine.leader.write();
-        let mut install = engine.lock_install();
-        engine.freeze(&mut install, keyspace, &router.buckets()[0]);
-        install.frozen.back_mut().unwrap().flushing = true;
-    }
-
     /// Each MemTable was allowed so many keys, and buckets there are many.
     #[test]
     fn an_ingest_looks_for_so_many_keys_in_all_memtables_together() {
@@ -459,7 +437,7 @@ mod tests {
         for (more, expected) in [(0, 0), (1, 1)] {
             let (engine, keyspace) = roomy_store();
             put(&engine, &keyspace, 1_000..1_000 + most / 2);
-            freeze(&engine, &keyspace);
+            engine.freeze_for_tests(&keyspace);
             put(&engine, &keyspace, 1_000..1_000 + most / 2 + more);
             let mut ingest = engine.ingest(&keyspace).unwrap();
             add(&mut ingest, 0..10);
@@ -480,7 +458,7 @@ mod tests {
         let (engine, keyspace) = roomy_store();
         let other = engine.create_keyspace("other").unwrap();
         put(&engine, &other, 0..10);
-        freeze(&engine, &other);
+        engine.freeze_for_tests(&other);
         put(&engine, &keyspace, 5..7);
         let mut ingest = engine.ingest(&keyspace).unwrap();
         add(&mut ingest, 0..10);

@@ -16,7 +16,8 @@
 //! | `ingest` | sorted pairs become tables without log and MemTable |
 //! | `readpath`, `multi_get`, `scan` | a get, several at once, a range scan |
 //! | `residency` | whether the system drops what it has of tables |
-//! | `flush` | a full MemTable becomes a table of level 0 |
+//! | `freeze` | a MemTable takes no more writes |
+//! | `flush` | a frozen MemTable becomes a table of level 0 |
 //! | `compact` | runs of a level become one run of the next |
 //! | `split` | a full bucket becomes several |
 //! | `join` | small neighbours become one bucket |
@@ -69,6 +70,7 @@ mod demand;
 mod due;
 mod file;
 mod flush;
+mod freeze;
 mod gentle;
 mod grouped;
 mod ingest;
@@ -343,16 +345,6 @@ impl Wip {
             .map_err(|error| self.fail(error))
     }
 
-    /// A MemTable for about `expected` keys that share their first `common` bytes, in the place of
-    /// `before`.
-    fn new_memtable(&self, before: &MemTable, common: usize, expected: usize) -> Arc<MemTable> {
-        let keep = match KeepOrder::of(&self.options) {
-            KeepOrder::AfterSearches(_) if before.hands_on_order() => KeepOrder::Always,
-            keep => keep,
-        };
-        Arc::new(MemTable::with_order(&self.pool, expected, keep, common))
-    }
-
     fn empty_state(&self) -> BucketState {
         let keep = KeepOrder::of(&self.options);
         BucketState {
@@ -376,51 +368,6 @@ impl Wip {
             buckets.extend(pairs);
         }
         buckets
-    }
-
-    /// Replaces the active MemTable of a bucket, if it holds anything, and queues the full one for
-    /// its flush. The caller holds the leader alone.
-    fn freeze(&self, install: &mut Install, keyspace: &Arc<Keyspace>, bucket: &Bucket) {
-        debug_assert!(self.leader.try_read().is_none(), "the leader is held alone");
-        let state = bucket.state.load_full();
-        // Who found the bucket before it was split finds its MemTable frozen already.
-        if state.active.is_empty() || !keyspace.has(bucket) {
-            return;
-        }
-        let (common, expected) = (bucket.common_prefix_len(), state.active.keys());
-        let frozen = self.queue_frozen(install, keyspace, bucket, &state);
-        bucket.state.store(Arc::new(BucketState {
-            active: self.new_memtable(&state.active, common, expected),
-            frozen,
-            levels: Arc::clone(&state.levels),
-            deletes: state.deletes.clone(),
-        }));
-    }
-
-    /// Queues a state's active MemTable for its flush; returns the frozen ones with it in front.
-    fn queue_frozen(
-        &self,
-        install: &mut Install,
-        keyspace: &Arc<Keyspace>,
-        bucket: &Bucket,
-        state: &BucketState,
-    ) -> Vec<Arc<MemTable>> {
-        if state.active.is_empty() {
-            return state.frozen.clone();
-        }
-        install.frozen.push_back(Frozen {
-            table: Arc::clone(&state.active),
-            keyspace: Arc::clone(keyspace),
-            lower: bucket.lower().into(),
-            upper: bucket.upper().map(Into::into),
-            born: bucket.end_written(self.time()),
-            flushing: false,
-        });
-        self.schedule.wake();
-        std::iter::once(&state.active)
-            .chain(&state.frozen)
-            .cloned()
-            .collect()
     }
 
     fn lock_install(&self) -> MutexGuard<'_, Install> {

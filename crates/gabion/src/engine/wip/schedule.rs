@@ -5,12 +5,11 @@
 //! comes the most pressing of what [`super::due`] finds in the buckets. How threads sleep and wake
 //! is that of all engines ([`crate::engine::schedule`]).
 
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::Wip;
 use super::space::Need;
-use crate::engine::memtable::MemTable;
 use crate::options::Durability;
 use crate::types::Seq;
 use crate::{Error, Result};
@@ -193,8 +192,8 @@ impl Wip {
         self.after_job();
     }
 
-    /// What follows a job: writers may go on, other jobs may have become due.
-    fn after_job(&self) {
+    /// What follows a job, and an ingest: writers may go on, other jobs may have become due.
+    pub(super) fn after_job(&self) {
         let mut runs_max = 0;
         let mut table_bytes = 0;
         for (_, bucket) in self.buckets() {
@@ -244,22 +243,6 @@ impl Wip {
         }
         let stopped = self.throttle.is_stopped_by_runs() || self.throttle.is_stopped_by_space();
         Ok(stopped || !self.lock_install().frozen.is_empty())
-    }
-
-    /// Waits until no MemTable is frozen.
-    pub(crate) fn wait_flushed(&self) -> Result<()> {
-        self.wait_until(|| self.lock_install().frozen.is_empty())
-    }
-
-    /// Whether none of these MemTables is frozen any more.
-    pub(super) fn are_flushed(&self, tables: &[Weak<MemTable>]) -> bool {
-        let install = self.lock_install();
-        let waits = |table: &Weak<MemTable>| {
-            let frozen = install.frozen.iter();
-            let mut tables = frozen.map(|frozen| Arc::as_ptr(&frozen.table));
-            tables.any(|frozen| frozen == table.as_ptr())
-        };
-        !tables.iter().any(waits)
     }
 
     /// Waits until nothing is due, as if nobody would write any more.

@@ -1,4 +1,4 @@
-//! A write: limits, queue, log, MemTable, publication.
+//! A write: queue, log, MemTable, publication.
 //!
 //! # Idea
 //! A short single write that needs no sync goes its own way, side by side with others of its kind:
@@ -44,7 +44,6 @@ use std::time::Duration;
 use parking_lot::{Condvar, Mutex, MutexGuard};
 
 use super::{Install, Keyspace, Wip, Write};
-use crate::engine::memtable::MemTable;
 use crate::engine::write::Waiter;
 use crate::log::{BATCH_HEAD_BYTES, Log, OpHead, batch_head};
 use crate::options::Durability;
@@ -368,7 +367,7 @@ impl Wip {
             } => {
                 if kind == Kind::DeleteRange {
                     self.delete_range(keyspace, key, value, first, segment);
-                    self.freeze_due_after_ranges(install);
+                    self.freeze_if_over(install);
                     return;
                 }
                 let hash = hash_key(key);
@@ -398,69 +397,6 @@ impl Wip {
         for bucket in keyspace.router.load().touching(lower, upper) {
             bucket.delete_range((lower, upper), seq, segment, &protected);
         }
-    }
-
-    /// As [`Wip::freeze_if_due`], after inserts into many MemTables.
-    fn freeze_due_after_ranges(&self, install: &mut Install) {
-        if self.throttle.must_look(self.pool.allocated_bytes()) {
-            self.freeze_due(install);
-        }
-    }
-
-    /// Freezes MemTables when they use more memory than their share, after an insert into `table`.
-    #[inline]
-    fn freeze_if_due(&self, install: &mut Install, table: &MemTable) {
-        if self.is_freeze_due(table) {
-            self.freeze_due(install);
-        }
-    }
-
-    /// Whether MemTables may use more memory than their share, after an insert into `table`.
-    #[inline]
-    fn is_freeze_due(&self, table: &MemTable) -> bool {
-        // The first of the two tells the throttle, too, what is allocated.
-        self.throttle.must_look(self.pool.allocated_bytes())
-            || table.memory_bytes() > self.throttle.limits().table_bytes_max
-    }
-
-    /// Freezes each MemTable that is too large, and the largest ones until the rest fits. The
-    /// caller holds the leader alone (I3).
-    pub(super) fn freeze_due(&self, install: &mut Install) {
-        self.fit_memory();
-        let limits = self.throttle.limits();
-        let mut tables: Vec<_> = self
-            .buckets()
-            .into_iter()
-            .map(|(keyspace, bucket)| {
-                let bytes = bucket.state.load().active.memory_bytes();
-                (bytes, keyspace, bucket)
-            })
-            .collect();
-        tables.sort_by_key(|(bytes, ..)| *bytes);
-        let mut active: u64 = tables.iter().map(|(bytes, ..)| bytes).sum();
-        while let Some((bytes, keyspace, bucket)) = tables.pop() {
-            if bytes <= limits.table_bytes_max && active <= limits.active_bytes_max {
-                break;
-            }
-            self.freeze(install, &keyspace, &bucket);
-            active -= bytes;
-        }
-        let room = limits.active_bytes_max.saturating_sub(active);
-        self.throttle
-            .look_again_at(self.pool.allocated_bytes() + room);
-    }
-
-    /// Freezes all MemTables and waits until they are tables.
-    pub(crate) fn flush(&self) -> Result<()> {
-        self.health.check_writable()?;
-        {
-            let _alone = self.leader.write();
-            let mut install = self.lock_install();
-            for (keyspace, bucket) in self.buckets() {
-                self.freeze(&mut install, &keyspace, &bucket);
-            }
-        }
-        self.wait_flushed()
     }
 
     /// Makes everything acknowledged durable at a level.

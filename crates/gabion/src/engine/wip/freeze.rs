@@ -1,0 +1,172 @@
+//! Freezing: a MemTable takes no more writes, and waits for its flush.
+//!
+//! # When
+//! When MemTables use more than their share of the memory, those that are too large are frozen, and
+//! the largest ones until the rest fits. Besides, whoever needs what is in memory to be in tables
+//! freezes it: a flush, a compaction or an ingest that a user asks for, garbage of an age
+//! (`aging`), a log that is too long (`reclaim`, `rest`), a join of large MemTables (`join`); and a
+//! split freezes what its parts share.
+//!
+//! # Invariants
+//! - F1: it is done with the leader held alone, so nobody is about to insert into the MemTable
+//!   (`writepath`, I3), and with the install lock.
+//! - F2: who waits for flushes waits for those of the MemTables that were frozen when the wait
+//!   began, and for no others: under steady writes there are always some.
+
+use std::sync::{Arc, Weak};
+
+use super::bucket::{Bucket, BucketState};
+use super::{Frozen, Install, Keyspace, Wip};
+use crate::Result;
+use crate::engine::memtable::{KeepOrder, MemTable};
+
+impl Wip {
+    /// Replaces the active MemTable of a bucket, if it holds anything, and queues the full one for
+    /// its flush (F1).
+    pub(super) fn freeze(&self, install: &mut Install, keyspace: &Arc<Keyspace>, bucket: &Bucket) {
+        debug_assert!(self.leader.try_read().is_none(), "the leader is held alone");
+        let state = bucket.state.load_full();
+        // Who found the bucket before it was split finds its MemTable frozen already.
+        if state.active.is_empty() || !keyspace.has(bucket) {
+            return;
+        }
+        let (common, expected) = (bucket.common_prefix_len(), state.active.keys());
+        let frozen = self.queue_frozen(install, keyspace, bucket, &state);
+        bucket.state.store(Arc::new(BucketState {
+            active: self.new_memtable(&state.active, common, expected),
+            frozen,
+            levels: Arc::clone(&state.levels),
+            deletes: state.deletes.clone(),
+        }));
+    }
+
+    /// Queues a state's active MemTable for its flush; returns the frozen ones with it in front.
+    pub(super) fn queue_frozen(
+        &self,
+        install: &mut Install,
+        keyspace: &Arc<Keyspace>,
+        bucket: &Bucket,
+        state: &BucketState,
+    ) -> Vec<Arc<MemTable>> {
+        if state.active.is_empty() {
+            return state.frozen.clone();
+        }
+        install.frozen.push_back(Frozen {
+            table: Arc::clone(&state.active),
+            keyspace: Arc::clone(keyspace),
+            lower: bucket.lower().into(),
+            upper: bucket.upper().map(Into::into),
+            born: bucket.end_written(self.time()),
+            flushing: false,
+        });
+        self.schedule.wake();
+        std::iter::once(&state.active)
+            .chain(&state.frozen)
+            .cloned()
+            .collect()
+    }
+
+    /// A MemTable for about `expected` keys that share their first `common` bytes, in the place of
+    /// `before`.
+    pub(super) fn new_memtable(
+        &self,
+        before: &MemTable,
+        common: usize,
+        expected: usize,
+    ) -> Arc<MemTable> {
+        let keep = match KeepOrder::of(&self.options) {
+            KeepOrder::AfterSearches(_) if before.hands_on_order() => KeepOrder::Always,
+            keep => keep,
+        };
+        Arc::new(MemTable::with_order(&self.pool, expected, keep, common))
+    }
+
+    /// Freezes MemTables when they use more memory than their share, after inserts into many.
+    pub(super) fn freeze_if_over(&self, install: &mut Install) {
+        if self.throttle.must_look(self.pool.allocated_bytes()) {
+            self.freeze_due(install);
+        }
+    }
+
+    /// As [`Wip::freeze_if_over`], after an insert into `table`, which may be too large.
+    #[inline]
+    pub(super) fn freeze_if_due(&self, install: &mut Install, table: &MemTable) {
+        if self.is_freeze_due(table) {
+            self.freeze_due(install);
+        }
+    }
+
+    /// Whether MemTables may use more memory than their share, after an insert into `table`.
+    #[inline]
+    pub(super) fn is_freeze_due(&self, table: &MemTable) -> bool {
+        // The first of the two tells the throttle, too, what is allocated.
+        self.throttle.must_look(self.pool.allocated_bytes())
+            || table.memory_bytes() > self.throttle.limits().table_bytes_max
+    }
+
+    /// Freezes each MemTable that is too large, and the largest ones until the rest fits (F1).
+    pub(super) fn freeze_due(&self, install: &mut Install) {
+        self.fit_memory();
+        let limits = self.throttle.limits();
+        let mut tables: Vec<_> = self
+            .buckets()
+            .into_iter()
+            .map(|(keyspace, bucket)| {
+                let bytes = bucket.state.load().active.memory_bytes();
+                (bytes, keyspace, bucket)
+            })
+            .collect();
+        tables.sort_by_key(|(bytes, ..)| *bytes);
+        let mut active: u64 = tables.iter().map(|(bytes, ..)| bytes).sum();
+        while let Some((bytes, keyspace, bucket)) = tables.pop() {
+            if bytes <= limits.table_bytes_max && active <= limits.active_bytes_max {
+                break;
+            }
+            self.freeze(install, &keyspace, &bucket);
+            active -= bytes;
+        }
+        let room = limits.active_bytes_max.saturating_sub(active);
+        self.throttle
+            .look_again_at(self.pool.allocated_bytes() + room);
+    }
+
+    /// Freezes what buckets have in memory (F1); returns what of them waits for its flush then, in
+    /// such a way that who waits for that, too, keeps none of it in memory.
+    pub(super) fn freeze_all<'b>(
+        &self,
+        buckets: impl IntoIterator<Item = (&'b Arc<Keyspace>, &'b Arc<Bucket>)>,
+    ) -> Vec<Weak<MemTable>> {
+        let mut install = self.lock_install();
+        let mut frozen = Vec::new();
+        for (keyspace, bucket) in buckets {
+            self.freeze(&mut install, keyspace, bucket);
+            frozen.extend(bucket.state.load().frozen.iter().map(Arc::downgrade));
+        }
+        drop(install);
+        // After a split several buckets hold the same one.
+        frozen.sort_unstable_by_key(Weak::as_ptr);
+        frozen.dedup_by_key(|table| table.as_ptr());
+        frozen
+    }
+
+    /// Waits until these MemTables, of [`Wip::freeze_all`], are tables (F2).
+    pub(super) fn wait_flushed(&self, frozen: &[Weak<MemTable>]) -> Result<()> {
+        self.wait_until(|| {
+            let install = self.lock_install();
+            // What was frozen first is at the front, so that most looks end soon.
+            let mut left = install.frozen.iter().map(|left| Arc::as_ptr(&left.table));
+            !left.any(|left| frozen.binary_search_by_key(&left, Weak::as_ptr).is_ok())
+        })
+    }
+
+    /// Freezes what the first bucket of a keyspace has in memory, as if somebody were flushing it
+    /// ever since.
+    #[cfg(test)]
+    pub(super) fn freeze_for_tests(&self, keyspace: &Arc<Keyspace>) {
+        let router = keyspace.router.load();
+        let _alone = self.leader.write();
+        let mut install = self.lock_install();
+        self.freeze(&mut install, keyspace, &router.buckets()[0]);
+        install.frozen.back_mut().unwrap().flushing = true;
+    }
+}
