@@ -4,13 +4,14 @@
 //! costs one predictable branch.
 //!
 //! Each engine has a folder. What engines share stands beside them: `write` and its queue,
-//! `memtable`, `range_deletes`, `snapshots`, `keyspaces`, `schedule`, `pace`, `health`, `counters`,
-//! `root_file`, `check` and `repair`.
+//! `memtable`, `range_deletes`, `snapshots`, `keyspaces`, `schedule`, `idle`, `pace`, `health`,
+//! `counters`, `root_file`, `check` and `repair`.
 
 mod check;
 mod counters;
 pub(crate) mod flexdb;
 mod health;
+mod idle;
 mod keyspaces;
 pub(crate) mod memtable;
 mod pace;

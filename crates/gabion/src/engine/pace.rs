@@ -9,7 +9,7 @@
 //!
 //! # Who comes first
 //! Flushes, which writers wait for, and FlexDB's merges, which are its flushes; then compactions of
-//! levels that are full; then everything else, what is done at rest last. Nobody is let on while
+//! levels that are full; then everything else, what is done at leisure last. Nobody is let on while
 //! somebody more urgent waits.
 //!
 //! # What counts
@@ -66,7 +66,7 @@ pub(crate) enum Class {
     /// It can wait.
     Usual,
     /// Nobody waits for it.
-    Rest,
+    Leisure,
 }
 
 impl Class {
@@ -314,7 +314,7 @@ mod tests {
 
     #[test]
     fn nobody_passes_somebody_more_urgent() {
-        let classes = [Class::Flush, Class::Urgent, Class::Usual, Class::Rest];
+        let classes = [Class::Flush, Class::Urgent, Class::Usual, Class::Leisure];
         for (position, waiting) in classes.into_iter().enumerate() {
             let mut tokens = Tokens::new(1000, SECOND);
             tokens.waiting[waiting as usize] += 1;

@@ -93,6 +93,7 @@ use parking_lot::Mutex;
 
 use super::counters::{Counters, Waits};
 use super::health::Health;
+use super::idle::Idle;
 use super::keyspaces::{Keyspaces, Named};
 use super::pace::Pace;
 use super::schedule::Schedule;
@@ -107,7 +108,6 @@ use cache::Cache;
 use generation::View;
 use layout::{Root, RootKeyspace};
 use partition::Partition;
-use rest::Idleness;
 use writepath::Writer;
 
 pub(super) use layout::ROOT_NAME;
@@ -165,7 +165,7 @@ pub(crate) struct Flex {
     root: Mutex<Root>,
 
     schedule: Schedule,
-    idleness: Mutex<Idleness>,
+    idleness: Mutex<Idle>,
     pace: Pace,
     counters: Counters,
     waits: Waits,

@@ -21,8 +21,6 @@
 //! - R1. A store at rest comes to an end: what was moved has no garbage, and the log that is left
 //!   is short. So each byte is moved once at most, however long nobody writes.
 
-use std::time::Duration;
-
 use gabion_flex::Round;
 
 use super::Flex;
@@ -30,10 +28,6 @@ use super::partition::Partition;
 use crate::Result;
 use crate::engine::pace::Class;
 use crate::log::LogOptions;
-use crate::types::Seq;
-
-/// How long nobody has written to a store that rests.
-const REST_AFTER: Duration = Duration::from_secs(10);
 
 /// Garbage is collected ahead while less than one in so many of the live bytes can be written.
 const AHEAD_ONE_IN: u64 = 16;
@@ -43,14 +37,6 @@ const ROUND: Round = Round {
     segments: 8,
     garbage_parts: 4,
 };
-
-/// Since when nobody has written.
-#[derive(Debug, Default)]
-pub(super) struct Idleness {
-    quiet_since: Option<(Seq, Duration)>,
-    /// How many wait for the store to be idle.
-    pub(super) waiting: usize,
-}
 
 impl Flex {
     /// Does one thing that is due beside merges; false when nothing is.
@@ -77,18 +63,9 @@ impl Flex {
     /// Whether nobody has written for long, or somebody waits for the store to be idle.
     fn is_at_rest(&self) -> bool {
         let (visible, now) = (self.visible(), self.options.clock.now());
-        let mut idleness = self.idleness.lock();
-        // Without background threads the clock decides nothing, so that a store is deterministic.
-        if idleness.waiting > 0 || self.options.background_threads == 0 {
-            return idleness.waiting > 0;
-        }
-        match idleness.quiet_since {
-            Some((seq, since)) if seq == visible => now.saturating_sub(since) >= REST_AFTER,
-            _ => {
-                idleness.quiet_since = Some((visible, now));
-                false
-            }
-        }
+        let mut idle = self.idleness.lock();
+        let decided = idle.decided(&self.options);
+        decided.unwrap_or_else(|| idle.is_quiet(visible, now))
     }
 
     /// Lets a log of more than a segment be merged; false if it is shorter, or only what waits to

@@ -183,9 +183,9 @@ impl Flex {
 
     /// Waits until nothing is left to merge and the store is at rest.
     pub(crate) fn wait_idle(&self) -> Result<()> {
-        self.idleness.lock().waiting += 1;
+        self.idleness.lock().begin_wait();
         let result = self.come_to_rest();
-        self.idleness.lock().waiting -= 1;
+        self.idleness.lock().end_wait();
         result
     }
 

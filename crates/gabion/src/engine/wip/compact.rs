@@ -236,7 +236,7 @@ impl Wip {
     /// How urgent a compaction is: one of a level that is full comes before others.
     fn class_of(&self, job: &Compaction) -> Class {
         if job.at_leisure {
-            return Class::Rest;
+            return Class::Leisure;
         }
         let runs_of = |level| job.inputs.iter().filter(|(of, _)| *of == level).count();
         match (0..INITIAL_LEVELS).any(|level| runs_of(level) >= self.options.sublevels_max) {

@@ -1,4 +1,4 @@
-//! Compactions of a store at rest leave the processors to its readers.
+//! Compactions that are done at leisure leave the processors to the store's readers.
 //!
 //! # Idea
 //! A compaction that is done because little is written (`due`, kind 9) helps the reads to come, but
@@ -75,19 +75,6 @@ fn rest_after(worked: Duration, since: Duration, reads: u64) -> Duration {
     match u128::from(reads) >= many {
         true => (worked * RESTS).min(REST_MAX),
         false => Duration::ZERO,
-    }
-}
-
-impl Wip {
-    /// Reads that asked the tables of the buckets of now, in gets.
-    pub(super) fn reads_of_tables(&self) -> u64 {
-        let keyspaces = self.keyspaces.load();
-        let routers = keyspaces.iter().map(|keyspace| keyspace.router.load());
-        let sum = |router: &super::Router| {
-            let buckets = router.buckets().iter();
-            buckets.map(|bucket| bucket.reads.in_gets()).sum::<u64>()
-        };
-        routers.map(|router| sum(&router)).sum()
     }
 }
 

@@ -23,12 +23,13 @@
 //! | `join` | small neighbours become one bucket |
 //! | `demand` | a compaction that a user asks for |
 //! | `due`, `priority`, `reads` | which of these comes next |
-//! | `schedule` | the threads that do them, and when a store is idle |
+//! | `schedule` | the threads that do them |
+//! | `idleness` | how little is written: leisure, and rest |
 //! | `space` | how much garbage there is, and the cap on it |
 //! | `aging` | garbage goes by a bounded time |
 //! | `ceiling` | the store's memory is kept below it |
 //! | `throttle` | writers are slowed before they must be stopped |
-//! | `gentle` | compactions of a store at rest leave processors to readers |
+//! | `gentle` | compactions that are done at leisure leave processors to readers |
 //! | `reclaim` | the log's tail moves on, its segments are deleted |
 //! | `rest` | an idle store's log gives its space back |
 //! | `recovery` | open: manifest, log replay, orphans |
@@ -73,6 +74,7 @@ mod flush;
 mod freeze;
 mod gentle;
 mod grouped;
+mod idleness;
 mod ingest;
 mod join;
 mod manifest;
@@ -125,9 +127,9 @@ use crate::{Error, Options, Result};
 use bucket::{Bucket, BucketState, Router};
 use file::TableFile;
 use grouped::MetTables;
+use idleness::Idleness;
 use manifest::{Edit, Manifest};
 use residency::Residency;
-use schedule::Idleness;
 use throttle::Throttle;
 use writepath::{Leader, Turns};
 

@@ -33,7 +33,7 @@ impl Wip {
             file,
             writer: Some(writer),
             class,
-            gentle: (class == Class::Rest).then(|| Gentle::new(self)),
+            gentle: (class == Class::Leisure).then(|| Gentle::new(self)),
             paced_bytes: 0,
         })
     }
