@@ -114,7 +114,7 @@ impl ScmStore {
         let can_sync = self.with(|opened| Ok(opened.can_sync()));
         if let (Durability::Interval(interval), Ok(true)) = (self.options.durability, can_sync) {
             let engine = Arc::clone(self);
-            self.schedule.spawn("gabion sync", move || {
+            self.schedule.spawn("gabion-sync", move || {
                 engine.schedule.sync_at_intervals(interval, || {
                     // What fails makes the store read-only, unless it only needs space.
                     let synced =

@@ -34,7 +34,7 @@ use std::sync::atomic::Ordering;
 
 use gabion_media::Purpose;
 
-use super::bucket::{Bucket, BucketState, Levels, Router, Run};
+use super::bucket::{Bucket, BucketState, Levels, Run};
 use super::compact::Compaction;
 use super::file::TableFile;
 use super::manifest::Edit;
@@ -214,20 +214,7 @@ impl Wip {
         }
         self.apply(versions, &edits)?;
 
-        let router = keyspace.router.load_full();
-        let mut joined = Some(Arc::new(joined));
-        let mut buckets = Vec::with_capacity(router.buckets().len());
-        for other in router.buckets() {
-            match row.iter().any(|bucket| bucket.id == other.id) {
-                true => buckets.extend(joined.take()),
-                false => buckets.push(Arc::clone(other)),
-            }
-        }
-        keyspace.router.store(Arc::new(Router::new(buckets)));
-        // Readers that hold the old router compare states: they notice, and route again.
-        for (bucket, state) in row.iter().zip(states) {
-            bucket.state.store(Arc::new(BucketState::clone(state)));
-        }
+        keyspace.exchange(row, [Arc::new(joined)]);
         Ok(())
     }
 

@@ -168,6 +168,33 @@ impl Keyspace {
     fn has(&self, bucket: &Bucket) -> bool {
         self.router.load().route(bucket.lower()).id == bucket.id
     }
+
+    /// Puts buckets of the same keys into the place of `old`, which are neighbours: what a split or
+    /// a join ends with, with the install lock held.
+    ///
+    /// Readers that hold the old router compare states: `old` get states of their own, the last
+    /// ones, so they notice, and route again.
+    fn exchange(&self, old: &[Arc<Bucket>], new: impl IntoIterator<Item = Arc<Bucket>>) {
+        let router = self.router.load_full();
+        let first = old
+            .first()
+            .map_or(0, |bucket| router.position(bucket.lower()));
+        debug_assert!(
+            router.buckets()[first..]
+                .iter()
+                .map(|bucket| bucket.id)
+                .take(old.len())
+                .eq(old.iter().map(|bucket| bucket.id)),
+            "neighbours of the keyspace"
+        );
+        let mut buckets = router.buckets().to_vec();
+        buckets.splice(first..first + old.len(), new);
+        self.router.store(Arc::new(Router::new(buckets)));
+        for bucket in old {
+            let state = BucketState::clone(&bucket.state.load());
+            bucket.state.store(Arc::new(state));
+        }
+    }
 }
 
 /// The engine. Background threads share it with the facade.

@@ -21,7 +21,7 @@
 
 use std::sync::Arc;
 
-use super::bucket::{Bucket, BucketState, Router, Run};
+use super::bucket::{Bucket, BucketState, Run};
 use super::file::TableFile;
 use super::manifest::Edit;
 use super::reads::Reads;
@@ -136,18 +136,7 @@ impl Wip {
             }));
             Arc::new(child)
         });
-        let router = keyspace.router.load_full();
-        let mut buckets = Vec::with_capacity(router.buckets().len() + pivots.len());
-        let mut children = Some(children);
-        for other in router.buckets() {
-            match other.id == bucket.id {
-                true => buckets.extend(children.take().into_iter().flatten()),
-                false => buckets.push(Arc::clone(other)),
-            }
-        }
-        keyspace.router.store(Arc::new(Router::new(buckets)));
-        // Readers that hold the old router compare states: they notice, and route again.
-        bucket.state.store(Arc::new(BucketState::clone(&state)));
+        keyspace.exchange(std::slice::from_ref(bucket), children);
         drop(install);
         drop(alone);
         drop(versions);
