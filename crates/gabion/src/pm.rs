@@ -66,9 +66,10 @@
 
 pub use gabion_index::Plan as IndexPlan;
 pub use gabion_index::scmkv::{
-    Durability as ScmkvDurability, Options as ScmkvOptions, Scmkv, ScmkvStats,
+    Durability as ScmkvDurability, Entry as ScmkvEntry, Iter as ScmkvIter, Options as ScmkvOptions,
+    Scmkv, ScmkvStats,
 };
-pub use gabion_index::turbo::{Options as TurboOptions, TurboHash, TurboStats};
+pub use gabion_index::turbo::{Iter as TurboIter, Options as TurboOptions, TurboHash, TurboStats};
 pub use gabion_index::{
     Art, Bch, BwTree, Cceh, Clevel, Dash, Error as IndexError, FastFair, Index, Item, LevelHash,
     Masstree, OrderedIndex, PClht, PathHash, Pfht, SkipList, SpTree,

@@ -6,6 +6,27 @@ use gabion_media::{Purpose, WriteCounts};
 use serde::Serialize;
 
 /// Counts since the store was opened, and sizes as they are now. Bytes unless a name says else.
+///
+/// The words are WipDB's. With the other engines they stand for what comes nearest; what has no
+/// counterpart is 0.
+///
+/// | | `Wip` | `Flex` | `Scmkv` |
+/// |---|---|---|---|
+/// | bytes of tables | table files | spaces: segments, trees, logs | pages in use |
+/// | `buckets` | buckets | keyspaces | 0 |
+/// | `flushes` | MemTables that became tables | generations that were merged | 0 |
+/// | `compactions` | merges of runs | calls of `compact` that changed anything | emptied pages |
+/// | `index_and_filter_bytes` | of open tables | of spaces, and for snapshots | 0 |
+///
+/// ```
+/// # let dir = tempfile::tempdir()?;
+/// # let db = gabion::Db::open(dir.path())?;
+/// db.put("stone", "granite")?;
+/// let stats = db.stats();
+/// assert_eq!((stats.writes, stats.user_bytes), (1, 12));
+/// assert!(stats.to_json().contains("\"user_bytes\": 12"));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[non_exhaustive]
 #[derive(Clone, Debug, Serialize)]
 pub struct Stats {
