@@ -60,7 +60,7 @@
 //! |---|---|
 //! | committer | `commit` |
 //! | anchor, sparse index entry | an interval of an `index::Leaf` |
-//! | flexspace_defrag of an interval | `partition::Plan` that rewrites |
+//! | flexspace_defrag of an interval | `partition::change::Plan` that rewrites |
 //!
 //! Source: Chen, Zhong, Wu: Efficient Data Management with a Flexible Address Space, section 5.
 

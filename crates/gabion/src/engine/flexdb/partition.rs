@@ -17,44 +17,36 @@
 //! - P3. Every insertion begins with a pair and is marked, and cuts are between pairs; so marks are
 //!   where pairs begin, and a recovery finds pairs without reading the others.
 //!
+//! # Rooms
+//! | file | journey |
+//! |---|---|
+//! | here | opening and closing; finding, reading and cutting intervals |
+//! | `change` | a merge puts its writes into an interval |
+//! | `rebuild` | the index of a space that was opened |
+//!
 //! # Durability
 //! A change is a group of the space: a crash finds it whole or not at all.
 
-use std::ops::Range;
+mod change;
+mod rebuild;
+
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
-use gabion_flex::{Alone, DurablePoint, Edit, Fetched, FlexSpace, ReaderWaits, Round};
+use gabion_flex::{DurablePoint, Fetched, FlexSpace, ReaderWaits, Round};
 use gabion_media::Disk;
 
 use super::cache::Cache;
 use super::index::{Index, New, Place, Seek};
-use super::interval::{
-    BYTES_MAX, Interval, PAIRS_MAX, Pair, cuts, pair_head, parse, put_pair, tag_of,
-};
+use super::interval::{Interval, Pair, cuts, parse};
 use crate::memory::TableMemory;
-use crate::types::hash_key;
 use crate::{Error, Options, Result, Slice};
+
+pub(super) use change::Change;
 
 /// The file of a space that holds its data, for messages.
 pub(super) const DATA_NAME: &str = "DATA";
-
-/// Bytes between the places at which a recovery looks for a pair (the paper's stride).
-const STRIDE_BYTES: u64 = 32 << 10;
-
-/// Bytes of a space that are worth a thread of their own in a recovery.
-const THREAD_BYTES: u64 = 16 << 20;
-
-/// Most threads of a recovery.
-const THREADS_MAX: u64 = 8;
-
-/// First bytes that a recovery reads of a pair: enough for most keys.
-const FRONT_BYTES: usize = 128;
-
-/// An interval that has this many extents, and more than half as many as pairs, is written anew
-/// when it changes (the paper's rule, section 5.2).
-const FRAGMENTS_MIN: usize = 4;
 
 #[derive(Debug)]
 pub(super) struct Partition {
@@ -107,17 +99,6 @@ const TRIES_MAX: usize = 3;
 
 /// Of the ceiling of the store's memory, one part in so many is what the trees of spaces may take.
 pub(super) const TREES_ONE_IN: u64 = 4;
-
-/// Where pairs begin, and their keys.
-type Anchors = Vec<(u64, Vec<u8>)>;
-
-/// What a merge does with a key.
-#[derive(Clone, Debug)]
-pub(super) struct Change {
-    pub(super) key: Vec<u8>,
-    /// The new value; `None` removes the key.
-    pub(super) value: Option<Slice>,
-}
 
 /// Parts of 32 of a space that may be garbage, for the cap on the space amplification: rounded
 /// down, and not more than a space has by itself.
@@ -461,128 +442,9 @@ impl Partition {
         starts.zip(ends).map(new).collect()
     }
 
-    /// Changes pairs of one interval, which the caller has just looked up (P2); the changes are in
-    /// the order of their keys, and all keys belong to the interval. Returns how many bytes were
-    /// written.
-    pub(super) fn change(&self, held: &Held, changes: &[Change]) -> Result<u64> {
-        let Held { place, interval } = held;
-        let rewrites = self.is_fragmented(place, interval)?;
-        let Some(plan) = Plan::new(interval, changes, rewrites) else {
-            return Ok(0);
-        };
-        let inserted = plan.steps.iter().map(|step| step.inserted.len() as u64);
-        let written = inserted.sum();
-        // What was cached stays so; what was not is worth free room only.
-        let cached = place.leaf.peek(place.at).is_some() || self.cache.has_room_for(interval);
-        let new = self.intervals_of(place.lower(), &plan.bytes, &plan.pairs, cached);
-        let last = new.last().map(|new| new.key.clone());
-        self.begin_change();
-        let mut alone = self.space.apply_under(
-            || {
-                let _share = self.index.share();
-                plan.edits(self.index.locate(Seek::At(place.lower())).1)
-            },
-            || self.index.alone(),
-        )?;
-        let is_large = self.index.replace(&mut alone, place.lower(), 1, new);
-        if let Some(last) = last.filter(|_| plan.pairs.len() < PAIRS_MAX / 4) {
-            self.join_with_next(&mut alone, &last);
-        }
-        drop(alone);
-        if is_large {
-            self.index.cut_branch(place.lower());
-        }
-        self.cache.shrink();
-        Ok(written)
-    }
-
-    /// Joins an interval of few pairs with the one beside it. Both together are less than what is
-    /// cut.
-    fn join_with_next(&self, alone: &mut Alone<'_, ()>, lower: &[u8]) {
-        let place = self.index.find(Seek::At(lower));
-        let Some(next) = place.next() else {
-            return;
-        };
-        let len = place.len() + next.len();
-        if len > BYTES_MAX as u64 {
-            return;
-        }
-        let joined = New {
-            key: lower.to_vec(),
-            len,
-            interval: None,
-        };
-        self.index.replace(alone, lower, 2, vec![joined]);
-    }
-
-    /// Writes an interval anew if it lies in several extents; says whether it did. The caller holds
-    /// the merge lock.
-    pub(super) fn defragment(&self, held: &Held) -> Result<bool> {
-        let Held { place, interval } = held;
-        if self.extent_count(place)? < 2 {
-            return Ok(false);
-        }
-        self.begin_change();
-        let edits = || {
-            let _share = self.index.share();
-            let (now, offset) = self.index.locate(Seek::At(place.lower()));
-            let (len, data) = (now.len(), interval.encoded(0..interval.len()));
-            vec![
-                Edit::Collapse { offset, len },
-                Edit::InsertMarked { offset, data },
-            ]
-        };
-        self.space.apply_under(edits, || ())?;
-        Ok(true)
-    }
-
-    /// Removes all pairs of the interval, unread; false when somebody has cut it.
-    pub(super) fn clear(&self, place: &Place) -> Result<bool> {
-        self.prepare(place)?;
-        self.begin_change();
-        let mut held = None;
-        let edits = || {
-            let alone = self.index.alone();
-            let (now, offset) = self.index.locate(Seek::At(place.lower()));
-            if (now.lower(), now.upper()) != (place.lower(), place.upper()) {
-                return Vec::new();
-            }
-            held = Some(alone);
-            let len = now.len();
-            vec![Edit::Collapse { offset, len }]
-        };
-        self.space.apply_under(edits, || ())?;
-        let Some(mut alone) = held else {
-            return Ok(false);
-        };
-        self.index.replace(&mut alone, place.lower(), 1, Vec::new());
-        Ok(true)
-    }
-
     /// What a merge looks at: the interval of `key`, unread.
     pub(super) fn find(&self, key: &[u8]) -> Place {
         self.index.find(Seek::At(key))
-    }
-
-    /// Brings what the index of the space has of an interval into memory, so that who holds the
-    /// lock of this index mostly finds it there.
-    fn prepare(&self, place: &Place) -> Result<()> {
-        let share = self.index.share();
-        let (now, offset) = self.index.locate(Seek::At(place.lower()));
-        drop(share);
-        Ok(self.space.prepare(offset, now.len())?)
-    }
-
-    fn extent_count(&self, place: &Place) -> Result<usize> {
-        self.prepare(place)?;
-        let _share = self.index.share();
-        let (place, offset) = self.index.locate(Seek::At(place.lower()));
-        Ok(self.space.extent_count(offset, place.len())?)
-    }
-
-    fn is_fragmented(&self, place: &Place, interval: &Interval) -> Result<bool> {
-        let extents = self.extent_count(place)?;
-        Ok(extents >= FRAGMENTS_MIN && extents > interval.len() / 2)
     }
 
     fn note_use(&self) {
@@ -597,197 +459,6 @@ impl Partition {
         // ORDER: Relaxed (both), see `sync`.
         self.dirty.store(true, Ordering::Relaxed);
         self.unsaved.store(true, Ordering::Relaxed);
-    }
-
-    /// Looks for a pair at every stride and makes intervals of what lies between.
-    fn rebuild(&mut self) -> Result<()> {
-        let len = self.space.len();
-        let threads = (len / THREAD_BYTES).clamp(1, THREADS_MAX);
-        let part = len.div_ceil(threads).max(1);
-        let this = &*self;
-        let parts: Vec<Result<Anchors>> = std::thread::scope(|scope| {
-            let spawned: Vec<_> = (0..threads)
-                .map(|number| {
-                    let (from, to) = (number * part, ((number + 1) * part).min(len));
-                    scope.spawn(move || this.anchors(from, to))
-                })
-                .collect();
-            let joined = spawned.into_iter().map(|thread| {
-                thread
-                    .join()
-                    .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
-            });
-            joined.collect()
-        });
-        let mut intervals = Vec::new();
-        let (mut last, mut from) = (New::first(), 0);
-        for anchors in parts {
-            for (offset, key) in anchors? {
-                if offset == 0 {
-                    continue;
-                }
-                if key <= last.key {
-                    return Err(self.corrupt(offset, "a key is not above those before it"));
-                }
-                let next = New {
-                    key,
-                    ..New::first()
-                };
-                last.len = offset - from;
-                intervals.push(std::mem::replace(&mut last, next));
-                from = offset;
-            }
-        }
-        last.len = len - from;
-        intervals.push(last);
-        self.index = Arc::new(Index::new(&intervals, self.cache.cached_bytes()));
-        Ok(())
-    }
-
-    /// Where pairs begin, and their keys: the first one behind each stride.
-    fn anchors(&self, from: u64, to: u64) -> Result<Anchors> {
-        let mut anchors = Vec::new();
-        let mut at = from;
-        while let Some(offset) = self.space.next_mark(at)?.filter(|offset| *offset < to) {
-            match self.key_at(offset) {
-                Ok(key) => anchors.push((offset, key)),
-                // The damage is told when the pair is read; its interval only is longer.
-                Err(Error::Corruption { .. }) => {}
-                Err(error) => return Err(error),
-            }
-            at = offset + STRIDE_BYTES;
-        }
-        Ok(anchors)
-    }
-
-    fn key_at(&self, offset: u64) -> Result<Vec<u8>> {
-        let mut front = vec![0; FRONT_BYTES];
-        let read = self.space.read_at(offset, &mut front)?;
-        front.truncate(read);
-        let malformed = |malformed: crate::log::Malformed| self.corrupt(offset, malformed.what);
-        let (head, key, _) = pair_head(&front).map_err(malformed)?;
-        let end = head.saturating_add(key);
-        if end > front.len() {
-            if end as u64 > self.space.len() - offset {
-                return Err(self.corrupt(offset, "a key reaches beyond the space"));
-            }
-            front.resize(end, 0);
-            self.space.read_at(offset, &mut front)?;
-        }
-        Ok(front[head..end].to_vec())
-    }
-}
-
-/// What becomes of an interval, and the edits that make it so.
-struct Plan {
-    /// All pairs of the interval, and where they lie in these bytes.
-    bytes: Vec<u8>,
-    pairs: Vec<Pair>,
-    steps: Vec<Step>,
-}
-
-/// A place at which bytes are removed, and those from a range of the plan inserted.
-#[derive(Default)]
-struct Step {
-    removed: u64,
-    inserted: Range<usize>,
-}
-
-impl Plan {
-    /// The plan for some changes; `None` if they change nothing.
-    fn new(interval: &Interval, changes: &[Change], rewrites: bool) -> Option<Plan> {
-        let old = interval.encoded(0..interval.len()).len();
-        let mut plan = Plan {
-            bytes: Vec::with_capacity(old + old / 2),
-            pairs: Vec::with_capacity(interval.len() + changes.len()),
-            steps: vec![Step::default()],
-        };
-        let mut changed = false;
-        let mut at = 0;
-        for change in changes {
-            let below = interval.count_below(&change.key);
-            plan.keep(interval, at..below, rewrites);
-            at = below;
-            let is_there = at < interval.len() && interval.key(at) == change.key;
-            if is_there {
-                let same = change.value.as_deref() == Some(interval.value_bytes(at));
-                if same {
-                    plan.keep(interval, at..at + 1, rewrites);
-                    at += 1;
-                    continue;
-                }
-                plan.step().removed += interval.encoded(at..at + 1).len() as u64;
-                at += 1;
-                changed = true;
-            }
-            if let Some(value) = &change.value {
-                plan.put(&change.key, value);
-                changed = true;
-            }
-        }
-        plan.keep(interval, at..interval.len(), rewrites);
-        changed.then_some(plan)
-    }
-
-    /// The step under way.
-    fn step(&mut self) -> &mut Step {
-        let last = self.steps.len() - 1;
-        &mut self.steps[last]
-    }
-
-    /// Puts a new pair behind the others.
-    fn put(&mut self, key: &[u8], value: &[u8]) {
-        let start = self.bytes.len();
-        let head = put_pair(&mut self.bytes, key, value);
-        self.pairs.push(Pair {
-            start,
-            head,
-            key_len: u16::try_from(key.len()).unwrap_or(u16::MAX),
-            tag: tag_of(hash_key(key)),
-        });
-        self.step().inserted.end = self.bytes.len();
-    }
-
-    /// Keeps pairs of the interval: in their place, or in another one if all is written anew.
-    fn keep(&mut self, interval: &Interval, range: Range<usize>, rewrites: bool) {
-        let bytes = interval.encoded(range.clone());
-        if bytes.is_empty() {
-            return;
-        }
-        let (from, to) = (interval.start(range.start), self.bytes.len());
-        for at in range {
-            let pair = interval.pair(at);
-            let start = pair.start - from + to;
-            self.pairs.push(Pair { start, ..pair });
-        }
-        self.bytes.extend_from_slice(bytes);
-        let end = self.bytes.len();
-        let step = self.step();
-        if rewrites {
-            step.inserted.end = end;
-            step.removed += bytes.len() as u64;
-        } else {
-            self.steps.push(Step {
-                removed: 0,
-                inserted: end..end,
-            });
-        }
-    }
-
-    /// The edits of an interval that begins at an offset.
-    fn edits(&self, begin: u64) -> Vec<Edit<'_>> {
-        let mut edits = Vec::with_capacity(2 * self.steps.len());
-        for step in &self.steps {
-            let offset = begin + step.inserted.start as u64;
-            let (len, data) = (step.removed, &self.bytes[step.inserted.clone()]);
-            if len > 0 {
-                edits.push(Edit::Collapse { offset, len });
-            }
-            if !data.is_empty() {
-                edits.push(Edit::InsertMarked { offset, data });
-            }
-        }
-        edits
     }
 }
 

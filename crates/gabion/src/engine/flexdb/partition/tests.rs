@@ -3,8 +3,10 @@
 use gabion_media::SimDisk;
 
 use super::*;
+use crate::engine::flexdb::interval::PAIRS_MAX;
 use crate::engine::memtable::ChunkPool;
 use crate::memory::Memory;
+use crate::types::hash_key;
 
 /// A reader that found an interval too large took the index's lock to cut it. If a range delete
 /// had removed all pairs meanwhile, the interval that was left had the same borders, so the

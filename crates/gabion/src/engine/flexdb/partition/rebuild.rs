@@ -1,0 +1,110 @@
+//! The index of a space that was opened: made anew by a look at a pair here and there.
+//!
+//! # Idea (paper, section 5)
+//! The space marks where pairs begin (P3 of the partition). So it is enough to look for a mark at
+//! every stride and to read the key that stands there: what lies between two of them is an
+//! interval, though a large one, which its first reader cuts. Several threads look, each in a part
+//! of the space.
+
+use std::sync::Arc;
+
+use super::Partition;
+use crate::engine::flexdb::index::{Index, New};
+use crate::engine::flexdb::interval::pair_head;
+use crate::log::Malformed;
+use crate::{Error, Result};
+
+/// Bytes between the places at which a recovery looks for a pair (the paper's stride).
+const STRIDE_BYTES: u64 = 32 << 10;
+
+/// Bytes of a space that are worth a thread of their own in a recovery.
+const THREAD_BYTES: u64 = 16 << 20;
+
+/// Most threads of a recovery.
+const THREADS_MAX: u64 = 8;
+
+/// First bytes that a recovery reads of a pair: enough for most keys.
+const FRONT_BYTES: usize = 128;
+
+/// Where pairs begin, and their keys.
+type Anchors = Vec<(u64, Vec<u8>)>;
+
+impl Partition {
+    /// Looks for a pair at every stride and makes intervals of what lies between.
+    pub(super) fn rebuild(&mut self) -> Result<()> {
+        let len = self.space.len();
+        let threads = (len / THREAD_BYTES).clamp(1, THREADS_MAX);
+        let part = len.div_ceil(threads).max(1);
+        let this = &*self;
+        let parts: Vec<Result<Anchors>> = std::thread::scope(|scope| {
+            let spawned: Vec<_> = (0..threads)
+                .map(|number| {
+                    let (from, to) = (number * part, ((number + 1) * part).min(len));
+                    scope.spawn(move || this.anchors(from, to))
+                })
+                .collect();
+            let joined = spawned.into_iter().map(|thread| {
+                thread
+                    .join()
+                    .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+            });
+            joined.collect()
+        });
+        let mut intervals = Vec::new();
+        let (mut last, mut from) = (New::first(), 0);
+        for anchors in parts {
+            for (offset, key) in anchors? {
+                if offset == 0 {
+                    continue;
+                }
+                if key <= last.key {
+                    return Err(self.corrupt(offset, "a key is not above those before it"));
+                }
+                let next = New {
+                    key,
+                    ..New::first()
+                };
+                last.len = offset - from;
+                intervals.push(std::mem::replace(&mut last, next));
+                from = offset;
+            }
+        }
+        last.len = len - from;
+        intervals.push(last);
+        self.index = Arc::new(Index::new(&intervals, self.cache.cached_bytes()));
+        Ok(())
+    }
+
+    /// Where pairs begin, and their keys: the first one behind each stride.
+    fn anchors(&self, from: u64, to: u64) -> Result<Anchors> {
+        let mut anchors = Vec::new();
+        let mut at = from;
+        while let Some(offset) = self.space.next_mark(at)?.filter(|offset| *offset < to) {
+            match self.key_at(offset) {
+                Ok(key) => anchors.push((offset, key)),
+                // The damage is told when the pair is read; its interval only is longer.
+                Err(Error::Corruption { .. }) => {}
+                Err(error) => return Err(error),
+            }
+            at = offset + STRIDE_BYTES;
+        }
+        Ok(anchors)
+    }
+
+    fn key_at(&self, offset: u64) -> Result<Vec<u8>> {
+        let mut front = vec![0; FRONT_BYTES];
+        let read = self.space.read_at(offset, &mut front)?;
+        front.truncate(read);
+        let malformed = |malformed: Malformed| self.corrupt(offset, malformed.what);
+        let (head, key, _) = pair_head(&front).map_err(malformed)?;
+        let end = head.saturating_add(key);
+        if end > front.len() {
+            if end as u64 > self.space.len() - offset {
+                return Err(self.corrupt(offset, "a key reaches beyond the space"));
+            }
+            front.resize(end, 0);
+            self.space.read_at(offset, &mut front)?;
+        }
+        Ok(front[head..end].to_vec())
+    }
+}
