@@ -282,7 +282,8 @@ impl Session<'_> {
             wanted += edit.data().len() as u64;
         }
         self.prepare(wanted)?;
-        let placed = self.place_all(edits)?;
+        let data: Vec<&[u8]> = edits.iter().map(Edit::data).collect();
+        let placed = self.place_all(Class::User, &data)?;
         if self.may_miss()
             && let Err(error) = self.admit(touched(edits, before))
         {
@@ -328,20 +329,6 @@ impl Session<'_> {
             self.commit()?;
         }
         self.keep_to_budget()
-    }
-
-    fn place_all(&mut self, edits: &[Edit<'_>]) -> Result<Vec<Vec<Placed>>> {
-        let mut all: Vec<Vec<Placed>> = Vec::with_capacity(edits.len());
-        for edit in edits {
-            match self.place(Class::User, edit.data()) {
-                Ok(placed) => all.push(placed),
-                Err(error) => {
-                    all.iter().for_each(|placed| self.unplace(placed));
-                    return Err(error);
-                }
-            }
-        }
-        Ok(all)
     }
 
     /// Lets data that stays the same be somewhere else: some ranges of the address space, each now

@@ -157,10 +157,15 @@ impl Inner {
 impl Session<'_> {
     /// Puts data into segments. No extent refers to it yet; if this fails, its space is garbage.
     pub(crate) fn place(&mut self, class: Class, data: &[u8]) -> Result<Vec<Placed>> {
-        let mut placed = Vec::new();
-        let result = self.place_into(class, data, &mut placed);
-        if let Err(error) = result {
-            self.unplace(&placed);
+        let placed = self.place_all(class, &[data])?;
+        Ok(placed.into_iter().next().unwrap_or_default())
+    }
+
+    /// As [`Session::place`], one piece of data behind the other; says where each is.
+    pub(crate) fn place_all(&mut self, class: Class, pieces: &[&[u8]]) -> Result<Vec<Vec<Placed>>> {
+        let mut placed = vec![Vec::new(); pieces.len()];
+        if let Err(error) = self.place_into(class, pieces, &mut placed) {
+            placed.iter().for_each(|placed| self.unplace(placed));
             return Err(error);
         }
         Ok(placed)
@@ -174,32 +179,53 @@ impl Session<'_> {
         }
     }
 
-    fn place_into(&mut self, class: Class, data: &[u8], placed: &mut Vec<Placed>) -> Result<()> {
+    fn place_into(
+        &mut self,
+        class: Class,
+        pieces: &[&[u8]],
+        placed: &mut [Vec<Placed>],
+    ) -> Result<()> {
         let geometry = self.space.sums.geometry;
         let room = geometry.room() as usize;
-        let mut rest = data;
-        while !rest.is_empty() {
+        let mut pieces = pieces.iter().zip(placed.iter_mut()).peekable();
+        // What is placed of the next piece.
+        let mut done = 0;
+        loop {
+            while pieces.next_if(|(data, _)| data.is_empty()).is_some() {}
+            if pieces.peek().is_none() {
+                return Ok(());
+            }
             self.open_buffer(class)?;
             let mut shared = self.space.shared.alone();
             let Some(buffer) = shared.buffer_mut(class) else {
                 continue;
             };
-            let within = buffer.bytes.len();
-            let (part, behind) = rest.split_at(rest.len().min(room - within).min(COPY_BYTES_MAX));
-            buffer.bytes.extend_from_slice(part);
-            let segment = buffer.segment;
-            drop(shared);
-            let address = geometry.address(segment, u32::try_from(within).unwrap_or(u32::MAX));
-            let len = part.len() as u64;
-            self.writer.segments.add(segment, len);
-            self.writer.staged.add(segment, len);
-            match placed.last_mut() {
-                Some(last) if last.address + last.len == address => last.len += len,
-                _ => placed.push(Placed { address, len }),
+            let (segment, before) = (buffer.segment, buffer.bytes.len());
+            let end = room.min(before + COPY_BYTES_MAX);
+            while buffer.bytes.len() < end
+                && let Some((data, placed)) = pieces.peek_mut()
+            {
+                let within = buffer.bytes.len();
+                let part = (data.len() - done).min(end - within);
+                buffer.bytes.extend_from_slice(&data[done..done + part]);
+                let address = geometry.address(segment, u32::try_from(within).unwrap_or(u32::MAX));
+                let len = part as u64;
+                match placed.last_mut() {
+                    Some(last) if last.address + last.len == address => last.len += len,
+                    _ if len > 0 => placed.push(Placed { address, len }),
+                    _ => {}
+                }
+                done += part;
+                if done == data.len() {
+                    pieces.next();
+                    done = 0;
+                }
             }
-            rest = behind;
+            let copied = (buffer.bytes.len() - before) as u64;
+            drop(shared);
+            self.writer.segments.add(segment, copied);
+            self.writer.staged.add(segment, copied);
         }
-        Ok(())
     }
 
     /// Sees to it that there is a buffer with room.

@@ -2,7 +2,7 @@
 //!
 //! # Order
 //! 1. The log is synced: nothing is in a space that a power loss could take from the log (I2).
-//! 2. Interval by interval, in the order of the keys, the writes of a keyspace are put into its
+//! 2. Some intervals at a time, in the order of the keys, the writes of a keyspace are put into its
 //!    space. If readers of earlier moments are registered, what is overwritten is noted before.
 //! 3. The generation leaves the view; for readers of earlier moments it stays among the past ones.
 //! 4. The spaces are synced, then the root says that the log's segments before those of the next
@@ -15,7 +15,7 @@
 //! A large generation is merged by several threads, as many as the store has for the background:
 //! the keys of a keyspace are cut into ranges where leaves of its index begin, and who is free
 //! takes the next range. Reading, decoding, planning and the new decoded forms are each one's own
-//! work; the space is changed by one at a time.
+//! work; the space is changed by one at a time, a few intervals of a leaf together.
 //!
 //! # Waiting
 //! Readers of cached intervals wait for nothing; others while the trees of one interval's change
@@ -41,6 +41,9 @@ use crate::{Result, Slice};
 
 /// Keys that are changed together at most: bounds how long readers wait.
 const CHANGES_MAX: usize = 64;
+
+/// Intervals that are changed together at most, to share what a change costs in locks.
+const INTERVALS_MAX: usize = 8;
 
 /// Bytes of new pairs that are written together at most, if they are more than one.
 const CHANGE_BYTES_MAX: usize = 64 << 10;
@@ -307,34 +310,35 @@ impl Merge<'_> {
         cursor.seek(&self.begin);
         let deletes = self.layer.deletes();
         let mut at = self.begin.clone();
-        let mut unpaid = 0;
+        let mut group = Group::default();
         while let Some(start) = next_key(&cursor, &deletes, &at) {
             if self.end.as_ref().is_some_and(|end| start >= *end) {
                 break;
             }
-            let (written, next) = self.step(&mut cursor, &deletes, &start)?;
-            unpaid += written;
-            if unpaid >= STEP_BYTES {
-                (self.job.pay)(std::mem::take(&mut unpaid));
+            let next = self.step(&mut group, &mut cursor, &deletes, &start)?;
+            if group.written >= STEP_BYTES {
+                (self.job.pay)(std::mem::take(&mut group.written));
             }
             match next {
                 Some(next) => at = next,
                 None => break,
             }
         }
-        (self.job.pay)(unpaid);
+        self.apply(&mut group)?;
+        (self.job.pay)(group.written);
         self.partition().count_memory();
         Ok(())
     }
 
-    /// Merges what concerns the interval of `start`, or a part of it; returns how many bytes were
-    /// written, and the first key that is left, `None` at the end of all keys.
+    /// Merges what concerns the interval of `start`, or a part of it, or adds it to the group;
+    /// returns the first key that is left, `None` at the end of all keys.
     fn step(
         &self,
+        group: &mut Group,
         cursor: &mut MemCursor,
         deletes: &Fragments,
         start: &[u8],
-    ) -> Result<(u64, Option<Vec<u8>>)> {
+    ) -> Result<Option<Vec<u8>>> {
         let place = self.partition().find(start);
         let upper = place.upper();
         let written = cursor.valid() && upper.is_none_or(|upper| cursor.key() < upper);
@@ -348,41 +352,63 @@ impl Merge<'_> {
             *place.lower() == *start && covers_end
         };
         if !self.job.notes && !written && deletes.find(start).is_some_and(whole) {
+            self.apply(group)?;
             if place.len() > 0 && !self.partition().clear(&place)? {
-                return Ok((0, Some(start.to_vec())));
+                return Ok(Some(start.to_vec()));
             }
-            return Ok((0, upper.map(<[u8]>::to_vec)));
+            return Ok(upper.map(<[u8]>::to_vec));
         }
-        let held = self.partition().interval(Seek::At(start), Reader::Merge)?;
-        let (changes, next) = self.changes(cursor, deletes, &held, start);
+        let interval = || self.partition().interval(Seek::At(start), Reader::Merge);
+        let mut held = interval()?;
+        if !group.takes(&held) {
+            self.apply(group)?;
+            // It may begin elsewhere now.
+            held = interval()?;
+        }
+        let (changes, next) = self.changes(cursor, deletes, &held, start, group);
         if self.job.notes {
             self.note(&held, &changes);
         }
-        let written = self.partition().change(&held, &changes)?;
-        Ok((written, next))
+        let is_whole = next.as_deref() == held.place.upper();
+        group.add(held, changes);
+        if !is_whole || group.is_full() {
+            self.apply(group)?;
+        }
+        Ok(next)
     }
 
-    /// The changes of an interval from `start` on, at most so many that readers do not wait long,
-    /// and the first key behind them.
+    /// Makes the changes of a group, which is empty then.
+    fn apply(&self, group: &mut Group) -> Result<()> {
+        group.written += self.partition().change(&group.wanted)?;
+        *group = Group {
+            written: group.written,
+            ..Group::default()
+        };
+        Ok(())
+    }
+
+    /// The changes of an interval from `start` on, at most so many that readers do not wait long
+    /// for them and the rest of the group, and the first key behind them.
     fn changes(
         &self,
         cursor: &mut MemCursor,
         deletes: &Fragments,
         held: &Held,
         start: &[u8],
+        group: &Group,
     ) -> (Vec<Change>, Option<Vec<u8>>) {
         let upper = held.place.upper();
         let mut writes = Vec::new();
-        let mut bytes = 0;
+        let mut bytes = group.bytes;
         while cursor.valid() && upper.is_none_or(|upper| cursor.key() < upper) {
-            if writes.len() == CHANGES_MAX || (bytes > CHANGE_BYTES_MAX) {
+            if group.keys + writes.len() >= CHANGES_MAX || bytes > CHANGE_BYTES_MAX {
                 break;
             }
             let key = cursor.key().to_vec();
             let deleted = deletes.find(&key).map_or(0, |found| found.newest(SEQ_MAX));
             let is_put = cursor.kind() == Kind::Put && cursor.seq() > deleted;
             let value = is_put.then(|| cursor.value());
-            bytes += key.len() + value.as_ref().map_or(0, |value| value.len());
+            bytes += bytes_of(&key, value.as_ref());
             // Older versions of the key may be in other runs of the cursor.
             while cursor.valid() && cursor.key() == key {
                 cursor.next_key();
@@ -415,6 +441,45 @@ impl Merge<'_> {
         }
         self.job.generation.add_image_bytes(bytes);
     }
+}
+
+/// Intervals of one leaf of the index, which the merge has looked up, and what it does with them.
+#[derive(Default)]
+struct Group {
+    wanted: Vec<(Held, Vec<Change>)>,
+    keys: usize,
+    /// Of the new pairs.
+    bytes: usize,
+    /// Bytes that groups before have written and nobody has paid for.
+    written: u64,
+}
+
+impl Group {
+    /// Whether an interval may be changed with the others: whatever they become concerns one leaf.
+    fn takes(&self, held: &Held) -> bool {
+        let first = self.wanted.first();
+        first.is_none_or(|(first, _)| Arc::ptr_eq(&first.place.leaf, &held.place.leaf))
+    }
+
+    fn add(&mut self, held: Held, changes: Vec<Change>) {
+        self.keys += changes.len();
+        let bytes = changes
+            .iter()
+            .map(|change| bytes_of(&change.key, change.value.as_ref()));
+        self.bytes += bytes.sum::<usize>();
+        self.wanted.push((held, changes));
+    }
+
+    fn is_full(&self) -> bool {
+        self.wanted.len() == INTERVALS_MAX
+            || self.keys >= CHANGES_MAX
+            || self.bytes > CHANGE_BYTES_MAX
+    }
+}
+
+/// Bytes of a new pair.
+fn bytes_of(key: &[u8], value: Option<&Slice>) -> usize {
+    key.len() + value.map_or(0, |value| value.len())
 }
 
 /// The smallest key from `at` on that a merge must look at.

@@ -53,8 +53,8 @@
 //! whole again. The index is rebuilt from the marks of the spaces, at a stride, by several threads.
 //!
 //! # Deviations from the paper
-//! Keyspaces, batches and snapshots; several committers; a merge gives way after each interval, not
-//! after 1000 pairs, and keeps out only readers of what is not cached, while the trees change.
+//! Keyspaces, batches and snapshots; several committers; a merge gives way after some intervals,
+//! not after 1000 pairs, and keeps out only readers of what is not cached, while the trees change.
 //!
 //! | paper's term | here |
 //! |---|---|

@@ -4,7 +4,7 @@
 //! The space holds the pairs one behind the other and nothing else. The index says where each
 //! interval lies, and has the decoded form of those that are cached; who finds one there waits for
 //! nothing. Others hold the index's lock while they look up where in the space an interval lies,
-//! and where on the medium that is; the medium is read without it. A change, interval by interval,
+//! and where on the medium that is; the medium is read without it. A change of a few intervals
 //! holds it alone for as long as the trees of both change, which takes microseconds; the data is
 //! written before.
 //!

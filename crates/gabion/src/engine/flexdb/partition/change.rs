@@ -28,46 +28,82 @@ pub(in super::super) struct Change {
 }
 
 impl Partition {
-    /// Changes pairs of one interval, which the caller has just looked up (P2); the changes are in
-    /// the order of their keys, and all keys belong to the interval. Returns how many bytes were
-    /// written.
-    pub(in super::super) fn change(&self, held: &Held, changes: &[Change]) -> Result<u64> {
-        let Held { place, interval } = held;
-        let rewrites = self.is_fragmented(place, interval)?;
-        let Some(plan) = Plan::new(interval, changes, rewrites) else {
+    /// Changes pairs of some intervals of one leaf, in the order of their keys, which the caller
+    /// has just looked up (P2): all of them, or none if this fails. The changes of each are in the
+    /// order of their keys, which belong to the interval. Returns how many bytes were written.
+    pub(in super::super) fn change(&self, wanted: &[(Held, Vec<Change>)]) -> Result<u64> {
+        let mut plans = Vec::with_capacity(wanted.len());
+        for (held, changes) in wanted {
+            plans.extend(self.plan(held, changes)?);
+        }
+        let steps = plans.iter().flat_map(|plan| &plan.steps);
+        let written = steps.map(|step| step.inserted.len() as u64).sum();
+        if plans.is_empty() {
             return Ok(0);
-        };
-        let inserted = plan.steps.iter().map(|step| step.inserted.len() as u64);
-        let written = inserted.sum();
-        // What was cached stays so; what was not is worth free room only.
-        let cached = place.leaf.peek(place.at).is_some() || self.cache.has_room_for(interval);
-        let new = self.intervals_of(place.lower(), &plan.bytes, &plan.pairs, cached);
-        let last = new.last().map(|new| new.key.clone());
+        }
+        let new: Vec<Vec<New>> = plans.iter().map(|plan| self.result_of(plan)).collect();
         self.begin_change();
-        let mut alone = self.space.apply_under(
-            || {
-                let _share = self.index.share();
-                plan.edits(self.index.locate(Seek::At(place.lower())).1)
-            },
-            || self.index.alone(),
-        )?;
-        let is_large = self.index.replace(&mut alone, place.lower(), 1, new);
-        if let Some(last) = last.filter(|_| plan.pairs.len() < PAIRS_MAX / 4) {
-            self.join_with_next(&mut alone, &last);
+        let mut alone = self
+            .space
+            .apply_under(|| self.edits(&plans), || self.index.alone())?;
+        let mut is_large = false;
+        let mut small = Vec::new();
+        // From the last one on: where an interval goes, the one behind it may begin elsewhere.
+        for (plan, new) in plans.iter().zip(new).rev() {
+            if plan.pairs.len() < PAIRS_MAX / 4 {
+                small.extend(new.last().map(|new| new.key.clone()));
+            }
+            is_large |= self
+                .index
+                .replace(&mut alone, plan.held.place.lower(), 1, new);
+        }
+        for lower in small {
+            self.join_with_next(&mut alone, &lower);
         }
         drop(alone);
         if is_large {
-            self.index.cut_branch(place.lower());
+            self.index.cut_branch(plans[0].held.place.lower());
         }
         self.cache.shrink();
         Ok(written)
+    }
+
+    /// What becomes of an interval; `None` if nothing changes.
+    fn plan<'h>(&self, held: &'h Held, changes: &[Change]) -> Result<Option<Plan<'h>>> {
+        let Held { place, interval } = held;
+        let rewrites = self.is_fragmented(place, interval)?;
+        Ok(Plan::new(held, changes, rewrites))
+    }
+
+    /// The intervals that a plan leaves. What was cached stays so; what was not is worth free room
+    /// only.
+    fn result_of(&self, plan: &Plan<'_>) -> Vec<New> {
+        let Held { place, interval } = plan.held;
+        let cached = place.leaf.peek(place.at).is_some() || self.cache.has_room_for(interval);
+        self.intervals_of(place.lower(), &plan.bytes, &plan.pairs, cached)
+    }
+
+    /// The edits of some plans, in the order of their keys. Each moves what is behind it.
+    fn edits<'p>(&self, plans: &'p [Plan<'_>]) -> Vec<Edit<'p>> {
+        let _share = self.index.share();
+        let mut edits = Vec::new();
+        let mut moved = 0_u64;
+        for plan in plans {
+            let (now, offset) = self.index.locate(Seek::At(plan.held.place.lower()));
+            plan.add_edits(offset.wrapping_add(moved), &mut edits);
+            moved = moved
+                .wrapping_add(plan.bytes.len() as u64)
+                .wrapping_sub(now.len());
+        }
+        edits
     }
 
     /// Joins an interval of few pairs with the one beside it. Both together are less than what is
     /// cut.
     fn join_with_next(&self, alone: &mut Alone<'_, ()>, lower: &[u8]) {
         let place = self.index.find(Seek::At(lower));
-        let Some(next) = place.next() else {
+        // The one in front of it may have been joined with it just now.
+        let Some(next) = place.next().filter(|_| place.lower() == lower) else {
             return;
         };
         let len = place.len() + next.len();
@@ -149,7 +185,8 @@ impl Partition {
 }
 
 /// What becomes of an interval, and the edits that make it so.
-struct Plan {
+struct Plan<'h> {
+    held: &'h Held,
     /// All pairs of the interval, and where they lie in these bytes.
     bytes: Vec<u8>,
     pairs: Vec<Pair>,
@@ -163,11 +200,13 @@ struct Step {
     inserted: Range<usize>,
 }
 
-impl Plan {
+impl<'h> Plan<'h> {
     /// The plan for some changes; `None` if they change nothing.
-    fn new(interval: &Interval, changes: &[Change], rewrites: bool) -> Option<Plan> {
+    fn new(held: &'h Held, changes: &[Change], rewrites: bool) -> Option<Plan<'h>> {
+        let interval = &*held.interval;
         let old = interval.encoded(0..interval.len()).len();
         let mut plan = Plan {
+            held,
             bytes: Vec::with_capacity(old + old / 2),
             pairs: Vec::with_capacity(interval.len() + changes.len()),
             steps: vec![Step::default()],
@@ -244,9 +283,8 @@ impl Plan {
         }
     }
 
-    /// The edits of an interval that begins at an offset.
-    fn edits(&self, begin: u64) -> Vec<Edit<'_>> {
-        let mut edits = Vec::with_capacity(2 * self.steps.len());
+    /// Adds the edits of an interval that begins at an offset.
+    fn add_edits<'p>(&'p self, begin: u64, edits: &mut Vec<Edit<'p>>) {
         for step in &self.steps {
             let offset = begin + step.inserted.start as u64;
             let (len, data) = (step.removed, &self.bytes[step.inserted.clone()]);
@@ -257,6 +295,5 @@ impl Plan {
                 edits.push(Edit::InsertMarked { offset, data });
             }
         }
-        edits
     }
 }

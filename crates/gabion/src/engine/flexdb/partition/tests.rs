@@ -1,6 +1,10 @@
 //! What a partition does when two meet in it, and what it takes of its space.
 
+use std::collections::BTreeMap;
+use std::ops::{Bound, RangeBounds};
+
 use gabion_media::SimDisk;
+use gabion_media::seeded::Random;
 
 use super::*;
 use crate::engine::flexdb::interval::PAIRS_MAX;
@@ -22,7 +26,9 @@ fn a_cut_does_not_bring_back_what_was_removed_meanwhile() {
         let key = format!("{number:03}").into_bytes();
         let held = partition.interval(Seek::At(&key), Reader::Merge).unwrap();
         let value = Some(Slice::from(&[7; 100][..]));
-        partition.change(&held, &[Change { key, value }]).unwrap();
+        partition
+            .change(&[(held, vec![Change { key, value }])])
+            .unwrap();
     }
     partition.checkpoint().unwrap();
     let reached = partition.space().durable_point();
@@ -43,8 +49,112 @@ fn a_cut_does_not_bring_back_what_was_removed_meanwhile() {
     // And the index is as good as any.
     let key = b"001".to_vec();
     let value = Some(Slice::from(&b"again"[..]));
-    partition.change(&held, &[Change { key, value }]).unwrap();
+    partition
+        .change(&[(held, vec![Change { key, value }])])
+        .unwrap();
     assert!(partition.get(b"001", hash_key(b"001")).unwrap().is_some());
+}
+
+/// Intervals that are changed together, each in its own way, are what they would be one by one.
+#[test]
+fn intervals_of_a_leaf_change_together() {
+    let sim = SimDisk::new();
+    let options = Options::default().memtable_budget_bytes(64 << 10);
+    let memory = Memory::new(4 << 20, 0, &ChunkPool::new(0));
+    let cache = Arc::new(Cache::new(1 << 18, &memory));
+    let partition = Partition::create(Disk::simulated(&sim), &cache, &options, 1).unwrap();
+    let mut random = Random::new(7);
+    let mut twin: BTreeMap<Vec<u8>, Vec<u8>> = BTreeMap::new();
+    let key_of = |number: u64| format!("{number:05}").into_bytes();
+    let (mut together, mut emptied, mut most) = (0, 0, 0);
+    for round in 0..1_500 {
+        // At first more comes, then more goes.
+        let puts = if round < 800 { 80 } else { 3 };
+        let mut wanted: Vec<(Held, Vec<Change>)> = Vec::new();
+        let mut at = key_of(random.below(8_000));
+        while wanted.len() < 8 {
+            let held = partition.interval(Seek::At(&at), Reader::Merge).unwrap();
+            let other = |first: &Held| !Arc::ptr_eq(&first.place.leaf, &held.place.leaf);
+            if wanted.first().is_some_and(|(first, _)| other(first)) {
+                break;
+            }
+            let range = (
+                Bound::Included(held.place.lower().to_vec()),
+                held.place
+                    .upper()
+                    .map_or(Bound::Unbounded, |upper| Bound::Excluded(upper.to_vec())),
+            );
+            let mut changes = BTreeMap::new();
+            if random.one_in(30) {
+                emptied += 1;
+                let gone = twin.range(range.clone());
+                changes.extend(gone.map(|(key, _)| (key.clone(), None)));
+            }
+            let lower = str::from_utf8(held.place.lower()).unwrap();
+            let lower = lower.parse().unwrap_or(0);
+            for _ in 0..random.below(12) {
+                let key = key_of(lower + random.below(60));
+                let value = vec![7; random.index(100)];
+                if range.contains(&key) {
+                    changes.insert(key, (random.below(100) < puts).then_some(value));
+                }
+            }
+            for (key, value) in &changes {
+                match value {
+                    Some(value) => twin.insert(key.clone(), value.clone()),
+                    None => twin.remove(key),
+                };
+            }
+            let changes = changes.into_iter().map(|(key, value)| Change {
+                key,
+                value: value.as_deref().map(Slice::from),
+            });
+            let upper = held.place.upper().map(<[u8]>::to_vec);
+            wanted.push((held, changes.collect()));
+            match upper {
+                // Some are left out.
+                Some(upper) if random.below(4) > 0 => at = upper,
+                Some(_) | None => break,
+            }
+        }
+        together += usize::from(wanted.len() > 2);
+        partition.change(&wanted).unwrap();
+        if round % 25 == 0 {
+            partition.index().prune();
+            assert_holds(&partition, &twin);
+            most = most.max(twin.len());
+        }
+    }
+    assert!(together > 200 && emptied > 50, "{together}, {emptied}");
+    assert!(
+        most > 2 * twin.len() && most > 1_000,
+        "{most}, {}",
+        twin.len()
+    );
+    assert_holds(&partition, &twin);
+}
+
+/// All pairs of a partition, interval by interval.
+fn assert_holds(partition: &Partition, twin: &BTreeMap<Vec<u8>, Vec<u8>>) {
+    let mut found = BTreeMap::new();
+    let mut len = 0;
+    let mut next = Some(partition.interval(Seek::At(b""), Reader::User).unwrap());
+    while let Some(held) = next {
+        len += held.place.len();
+        for at in 0..held.interval.len() {
+            let (key, value) = (held.interval.key(at), held.interval.value_bytes(at));
+            assert!(held.place.lower() <= key);
+            assert!(held.place.upper().is_none_or(|upper| key < upper));
+            found.insert(key.to_vec(), value.to_vec());
+        }
+        next = partition.interval_behind(&held).unwrap();
+    }
+    assert_eq!(&found, twin);
+    assert_eq!(len, partition.space().len());
+    for (key, value) in twin {
+        let got = partition.get(key, hash_key(key)).unwrap();
+        assert_eq!(got.as_deref(), Some(&**value));
+    }
 }
 
 #[test]
