@@ -20,6 +20,7 @@
 //! | `sync` | what was appended becomes durable; what other threads do for the writer |
 //! | `copy` | a log up to a position, in another directory |
 //! | `recovery`, `reader` | a replay after a crash: where the log ends, what is torn or corrupt |
+//! | `chunks`, `queue` | its records applied by several threads |
 //! | `layout`, `frame`, `batch`, `codec` | bytes on media |
 //!
 //! # Invariants
@@ -45,12 +46,15 @@
 #[cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used))]
 mod batch;
 #[cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used))]
+mod chunks;
+#[cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used))]
 pub(crate) mod codec;
 mod copy;
 #[cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used))]
 pub(crate) mod frame;
 #[cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used))]
 mod layout;
+mod queue;
 #[cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used))]
 mod reader;
 #[cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used))]
@@ -65,6 +69,7 @@ mod tests;
 pub(crate) use batch::{
     BATCH_HEAD_BYTES, BatchEncoder, Op, OpHead, RelogEncoder, batch_head, decode as decode_batch,
 };
+pub(crate) use chunks::{Chunk, replay_chunks, replay_threads};
 pub(crate) use codec::Malformed;
 pub(crate) use copy::copy;
 #[cfg(test)]
@@ -80,6 +85,13 @@ pub(crate) struct SealedLog {
     pub(crate) segment: u64,
     /// Length in bytes, header included.
     pub(crate) length: u64,
+}
+
+impl SealedLog {
+    /// Where the valid part ends.
+    fn end(self) -> layout::Lsn {
+        layout::Lsn::new(self.segment, self.length)
+    }
 }
 
 /// How the log is laid out.

@@ -30,6 +30,13 @@
 //! 3. [`ReplayEnd::clean`] removes void and outdated segments, [`Log::start`](super::Log::start)
 //!    begins a segment with a number above all others.
 //!
+//! A replay by several threads ([`replay_chunks`](super::replay_chunks)) does 1 while it reads, for
+//! each segment as soon as it knows that the log goes on behind it, unless any header proves the
+//! segment durable. The new file ends with the last frame. What lay behind that is not missed: the
+//! writer had gone on in the next segment, so none of it was of this log. So whoever reads the
+//! segment later, also after an error of this replay, finds the same frames, and that the next
+//! segment continues them.
+//!
 //! A crash before 2 changes nothing: the next replay finds the same or, after a loss of power in
 //! between, a shorter prefix that still holds everything acknowledged as durable. A crash after 2
 //! leaves void segments in place, which their seals keep from being read; so stale frames behind a
@@ -42,7 +49,7 @@ use std::path::PathBuf;
 use gabion_media::{Disk, Purpose, TEMPORARY_SUFFIX};
 
 use super::batch::{Op, decode};
-use super::layout::{HEADER_BYTES, HeaderState, Lsn, SegmentHeader, VERSION};
+use super::layout::{HEADER_BYTES, HeaderState, Lsn, SegmentHeader, VERSION, check_header};
 use super::reader::{SegmentReader, Step};
 use super::{Malformed, SealedLog};
 use crate::names::{log_name, parse_log_name};
@@ -65,6 +72,8 @@ pub(crate) struct ReplayEnd {
     useless: Vec<u64>,
     /// The furthest position that was proved durable.
     proven: Lsn,
+    /// Segments that are durable besides, as they were written anew.
+    durable: Vec<SealedLog>,
 }
 
 /// The end of a log that was not completely written.
@@ -85,13 +94,22 @@ pub(crate) fn replay(
     disk: &Disk,
     from: u64,
     sealed: &BTreeMap<u64, u64>,
-    mut record: impl FnMut(Lsn, &[u8]) -> Result<()>,
+    record: impl FnMut(Lsn, &[u8]) -> Result<()>,
 ) -> Result<ReplayEnd> {
-    let present: Vec<u64> = disk
-        .list()?
-        .iter()
-        .filter_map(|name| parse_log_name(name))
-        .collect();
+    replay_telling(disk, from, sealed, record, |_, _| Ok(()))
+}
+
+/// As [`replay`]. Calls `continued` with each segment whose seal is to be recorded once the log is
+/// known to go on behind it, and with the furthest position that was proved durable so far. From
+/// then on nothing of the segment is read any more, so it may be written anew.
+pub(super) fn replay_telling(
+    disk: &Disk,
+    from: u64,
+    sealed: &BTreeMap<u64, u64>,
+    mut record: impl FnMut(Lsn, &[u8]) -> Result<()>,
+    mut continued: impl FnMut(SealedLog, Lsn) -> Result<()>,
+) -> Result<ReplayEnd> {
+    let present = present_segments(disk)?;
     let mut replay = Replay::new(disk, from, sealed, &present)?;
     let mut cut = None;
     for &segment in present.iter().filter(|segment| **segment >= from) {
@@ -100,7 +118,7 @@ pub(crate) fn replay(
             length => {
                 replay.unread.push(segment);
                 if cut.is_none() {
-                    cut = replay.read(segment, length.copied(), &mut record)?;
+                    cut = replay.read(segment, length.copied(), &mut record, &mut continued)?;
                 }
             }
         }
@@ -119,18 +137,61 @@ pub(crate) fn replay_operations(
     mut apply: impl FnMut(u64, Op<'_>) -> Result<()>,
 ) -> Result<ReplayEnd> {
     replay(disk, from, sealed, |lsn, payload| {
-        let (segment, offset) = (lsn.segment(), lsn.offset());
-        let damaged = |malformed: Malformed| malformed.in_file(path_of(disk, segment), offset);
-        for operation in decode(payload).map_err(damaged)? {
-            let operation = operation.map_err(damaged)?;
-            if operation.keyspace as usize >= keyspaces {
-                let what = format!("a record names keyspace {}, unknown", operation.keyspace);
-                return Err(corruption(disk, segment, offset, what));
-            }
-            apply(segment, operation)?;
-        }
-        Ok(())
+        let apply = |operation: Op<'_>| apply(lsn.segment(), operation);
+        for_each_operation(disk, keyspaces, lsn, payload, apply)
     })
+}
+
+/// Calls `apply` with each operation of the record at `lsn`. An operation of none of the first
+/// `keyspaces` keyspaces is damage.
+pub(super) fn for_each_operation(
+    disk: &Disk,
+    keyspaces: usize,
+    lsn: Lsn,
+    payload: &[u8],
+    mut apply: impl FnMut(Op<'_>) -> Result<()>,
+) -> Result<()> {
+    let (segment, offset) = (lsn.segment(), lsn.offset());
+    let damaged = |malformed: Malformed| malformed.in_file(path_of(disk, segment), offset);
+    for operation in decode(payload).map_err(damaged)? {
+        let operation = operation.map_err(damaged)?;
+        if operation.keyspace as usize >= keyspaces {
+            let what = format!("a record names keyspace {}, unknown", operation.keyspace);
+            return Err(corruption(disk, segment, offset, what));
+        }
+        apply(operation)?;
+    }
+    Ok(())
+}
+
+/// The furthest position that the header of any segment from `from` on says was durable: what a
+/// replay proves, but for marks and sealed lengths, at the cost of one short read of each segment.
+pub(super) fn proven_by_headers(disk: &Disk, from: u64) -> Result<Lsn> {
+    let mut proven = Lsn::default();
+    for segment in present_segments(disk)?
+        .into_iter()
+        .filter(|segment| *segment >= from)
+    {
+        let file = disk.open_read(&log_name(segment))?;
+        let mut front = [0; HEADER_BYTES];
+        if file.len() < front.len() as u64 {
+            continue;
+        }
+        file.read_exact_at(&mut front, 0)?;
+        if let HeaderState::Valid(header) = check_header(segment, &front) {
+            proven = proven.max(header.durable);
+        }
+    }
+    Ok(proven)
+}
+
+/// The numbers of the segments in the directory, ascending.
+fn present_segments(disk: &Disk) -> Result<Vec<u64>> {
+    let names = disk.list()?;
+    Ok(names
+        .iter()
+        .filter_map(|name| parse_log_name(name))
+        .collect())
 }
 
 struct Replay<'a> {
@@ -194,6 +255,7 @@ impl<'a> Replay<'a> {
             unsealed: Vec::new(),
             useless,
             proven: Lsn::default(),
+            durable: Vec::new(),
         };
         Ok(Replay {
             disk,
@@ -211,6 +273,7 @@ impl<'a> Replay<'a> {
         segment: u64,
         sealed: Option<u64>,
         record: &mut impl FnMut(Lsn, &[u8]) -> Result<()>,
+        continued: &mut impl FnMut(SealedLog, Lsn) -> Result<()>,
     ) -> Result<Option<Cut>> {
         let file = self.disk.open_read(&log_name(segment))?;
         let (mut reader, header) = SegmentReader::open(file, segment, sealed)?;
@@ -235,6 +298,12 @@ impl<'a> Replay<'a> {
         if let Some(cut) = continues {
             return Ok(Some(doubt.unwrap_or(cut)));
         }
+        self.proof = self.proof.max(header.durable);
+        if let Some(before) = self.end.unsealed.last()
+            && self.end.segments.last() == Some(before)
+        {
+            continued(*before, self.proof)?;
+        }
         self.end.end = Lsn::new(segment, HEADER_BYTES as u64);
         let valid = loop {
             match reader.step()? {
@@ -244,7 +313,7 @@ impl<'a> Replay<'a> {
             }
         };
         let length = reader.offset();
-        self.proof = self.proof.max(header.durable).max(reader.durable());
+        self.proof = self.proof.max(reader.durable());
         self.end.end = Lsn::new(segment, length);
         self.end.segments.push(SealedLog { segment, length });
         if sealed.is_none() {
@@ -359,13 +428,19 @@ impl ReplayEnd {
         self.last_segment + 1
     }
 
+    /// Takes note that segments are durable as far as they were read.
+    pub(super) fn note_durable(&mut self, segments: &[SealedLog]) {
+        self.durable.extend_from_slice(segments);
+    }
+
     /// Makes the segments that were read durable, and returns the seals that the caller must record
     /// durably before the log goes on: lengths, or 0 for a void segment.
     pub(crate) fn seal(&self, disk: &Disk) -> Result<&[SealedLog]> {
+        let mut buffer = Vec::new();
         for log in self.unsealed.iter().filter(|log| log.length > 0) {
-            if Lsn::new(log.segment, log.length) > self.proven {
+            if log.end() > self.proven && !self.durable.contains(log) {
                 // DURABLE: the segment with its name. A crash before leaves it as it was.
-                rewrite(disk, *log)?;
+                rewrite(disk, *log, &mut buffer)?;
             }
         }
         Ok(&self.unsealed)
@@ -394,8 +469,9 @@ impl ReplayEnd {
     }
 }
 
-/// Puts a new file with the valid part of the segment in its place, durably.
-fn rewrite(disk: &Disk, log: SealedLog) -> Result<()> {
+/// Puts a new file with the valid part of the segment in its place, durably. The part is read into
+/// the buffer, whatever that holds.
+pub(super) fn rewrite(disk: &Disk, log: SealedLog, buffer: &mut Vec<u8>) -> Result<()> {
     let name = log_name(log.segment);
     let what = "log segment, to be read into memory";
     let limit = usize::MAX as u64;
@@ -404,9 +480,9 @@ fn rewrite(disk: &Disk, log: SealedLog) -> Result<()> {
         size: log.length,
         limit,
     };
-    let mut bytes = vec![0; usize::try_from(log.length).map_err(too_long)?];
-    disk.open_read(&name)?.read_exact_at(&mut bytes, 0)?;
-    Ok(disk.replace(&name, &bytes, Purpose::Log)?)
+    buffer.resize(usize::try_from(log.length).map_err(too_long)?, 0);
+    disk.open_read(&name)?.read_exact_at(buffer, 0)?;
+    Ok(disk.replace(&name, buffer, Purpose::Log)?)
 }
 
 fn path_of(disk: &Disk, segment: u64) -> PathBuf {

@@ -31,7 +31,7 @@
 //!
 //! # Invariants
 //! - M1: versions of one key have ascending sequence numbers; an insert that would break this is
-//!   ignored, so that replaying a record twice is harmless.
+//!   ignored, so that replaying a record twice is harmless, and records of any order.
 //! - M2: what [`MemTable::insert`] put in is found by every [`MemTable::get`] and every cursor of
 //!   [`MemTable::sorted`] or [`MemTable::search`] that begins after it returned. What is inserted
 //!   later may or may not be; readers leave it out by its sequence number.
@@ -361,7 +361,7 @@ impl MemTable {
 
     /// The oldest log segment that holds a record of this table, once one is set.
     pub(crate) fn pin(&self) -> Option<u64> {
-        // ORDER: Acquire pairs with the Release in `pin_once` and `replace_pin`.
+        // ORDER: Acquire pairs with the Release in `pin_once`, `pin_no_later` and `replace_pin`.
         let pin = self.pin.load(Ordering::Acquire);
         (pin != NOT_PINNED).then_some(pin)
     }
@@ -378,6 +378,16 @@ impl MemTable {
                 Ordering::Release,
                 Ordering::Relaxed,
             );
+        }
+    }
+
+    /// Sets the pin unless it is that of an older segment: where records come in any order.
+    #[inline]
+    pub(crate) fn pin_no_later(&self, segment: u64) {
+        // ORDER: Relaxed; the pin only moves to older segments here, and then by what follows.
+        if self.pin.load(Ordering::Relaxed) > segment {
+            // ORDER: Release pairs with the Acquire in `pin`.
+            self.pin.fetch_min(segment, Ordering::Release);
         }
     }
 

@@ -539,6 +539,15 @@ fn the_first_pin_stays_until_it_is_replaced() {
 }
 
 #[test]
+fn the_oldest_pin_stays_where_records_come_in_any_order() {
+    let table = MemTable::new(&ChunkPool::new(0), 0);
+    for (segment, pin) in [(5, 5), (7, 5), (3, 3), (4, 3)] {
+        table.pin_no_later(segment);
+        assert_eq!(table.pin(), Some(pin));
+    }
+}
+
+#[test]
 fn sorted_views_are_shared_until_something_is_inserted() {
     let pool = ChunkPool::new(0);
     let table = MemTable::new(&pool, 0);

@@ -1,4 +1,4 @@
-//! The inserts of a batch, bucket by bucket.
+//! The inserts of a batch, or of a part of a replayed log, bucket by bucket.
 //!
 //! # Idea
 //! The operations of a batch fall on many buckets. They are taken in windows, and of each window
@@ -9,8 +9,9 @@
 //! # Invariants
 //! - G1: operations of one bucket are inserted in the order of their numbers (`writepath`, I4). A
 //!   range delete, which may concern several buckets, is inserted after all that are in front of
-//!   it and before all that are behind it.
-//! - G2: MemTables are looked at for their size after each window. So one of them passes its limit
+//!   it and before all that are behind it. Threads that replay a log keep the second of the two
+//!   only (`recovery`).
+//! - G2: A batch looks at the sizes of MemTables after each window. So one of them passes its limit
 //!   by a window at most: an eighth of the limit and one operation.
 
 use std::sync::Arc;
@@ -36,6 +37,38 @@ const PREFETCH_OPERATIONS: usize = 12;
 
 /// No entry: the end of a list.
 const END: usize = usize::MAX;
+
+/// Operations of one keyspace that are inserted together.
+#[derive(Default)]
+pub(super) struct Window<'b> {
+    entries: Vec<Entry<'b>>,
+    /// Bytes of keys and values.
+    bytes: u64,
+}
+
+impl Window<'_> {
+    /// A window with room for the operations of a batch of so many.
+    fn for_batch(operations: u32) -> Self {
+        Window {
+            entries: Vec::with_capacity(WINDOW_OPERATIONS.min(operations as usize)),
+            bytes: 0,
+        }
+    }
+
+    /// Whether there is no operation.
+    pub(super) fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    /// Whether it is to be inserted before it takes more.
+    pub(super) fn is_full(&self) -> bool {
+        self.is_full_at(WINDOW_BYTES_MAX)
+    }
+
+    fn is_full_at(&self, bytes_max: u64) -> bool {
+        self.entries.len() >= WINDOW_OPERATIONS || self.bytes >= bytes_max
+    }
+}
 
 /// The MemTables that the operations of a batch go to, by the positions of their buckets in the
 /// router: most operations meet a bucket that an earlier one has met, and count no references.
@@ -67,10 +100,15 @@ struct Entry<'b> {
 }
 
 impl MetTables {
-    /// Adds an operation to the window.
+    /// Adds an operation to the window. `position` is that of its bucket, `hash` that of its key.
     #[inline]
-    fn add<'b>(&mut self, router: &Router, window: &mut Vec<Entry<'b>>, operation: Op<'b>) {
-        let position = router.position(operation.key);
+    pub(super) fn add<'b>(
+        &mut self,
+        router: &Router,
+        window: &mut Window<'b>,
+        (position, hash): (usize, u64),
+        operation: Op<'b>,
+    ) {
         if self
             .places
             .get(position)
@@ -79,17 +117,18 @@ impl MetTables {
             self.learn(router, position);
         }
         let place = &mut self.places[position];
-        let at = window.len();
+        let at = window.entries.len();
         if place.first == END {
             place.first = at;
             self.listed.push(position);
         } else {
-            window[place.last].next = at;
+            window.entries[place.last].next = at;
         }
         place.last = at;
-        window.push(Entry {
+        window.bytes += (operation.key.len() + operation.value.len()) as u64;
+        window.entries.push(Entry {
             operation,
-            hash: hash_key(operation.key),
+            hash,
             position,
             next: END,
         });
@@ -134,11 +173,43 @@ impl MetTables {
         }
     }
 
-    /// Ends the lists of the window.
-    fn end_window(&mut self) {
+    /// Inserts the operations of a window, which are in a segment of the log, and empties it.
+    /// Returns the memory of the largest table that it met.
+    pub(super) fn insert(&mut self, window: &mut Window<'_>, segment: u64) -> u64 {
+        let mut largest = 0;
+        let mut ahead = self.in_order(&window.entries);
+        ahead
+            .by_ref()
+            .take(PREFETCH_OPERATIONS)
+            .for_each(|entry| self.prefetch(entry));
+        for position in &self.listed {
+            let table = self.table(*position);
+            let mut inserts = table.inserts();
+            let mut at = self.places[*position].first;
+            while let Some(entry) = window.entries.get(at) {
+                if let Some(later) = ahead.next() {
+                    self.prefetch(later);
+                }
+                let Op {
+                    key,
+                    seq,
+                    kind,
+                    value,
+                    ..
+                } = entry.operation;
+                inserts.insert(key, entry.hash, seq, kind, value);
+                at = entry.next;
+            }
+            drop(inserts);
+            table.pin_no_later(segment);
+            largest = largest.max(table.memory_bytes());
+        }
         for position in self.listed.drain(..) {
             self.places[position].first = END;
         }
+        window.entries.clear();
+        window.bytes = 0;
+        largest
     }
 
     /// Forgets all tables: they are others now, or those of another keyspace come.
@@ -185,24 +256,23 @@ impl Wip {
         let bytes_max = self.throttle.limits().table_bytes_max / WINDOW_PARTS;
         let bytes_max = bytes_max.clamp(1, WINDOW_BYTES_MAX);
         let mut met = std::mem::take(&mut install.met);
-        let mut window = Vec::with_capacity(WINDOW_OPERATIONS.min(operations.count() as usize));
+        let mut window = Window::for_batch(operations.count());
         let mut operations = operations.ops(first).map_while(Result::ok);
         let mut next = operations.next();
         while let Some(Op { keyspace: id, .. }) = next {
             let keyspace = &keyspaces[id as usize];
             let router = keyspace.router.load();
-            let mut bytes = 0;
             while let Some(operation) = next
                 && operation.keyspace == id
                 && operation.kind != Kind::DeleteRange
-                && window.len() < WINDOW_OPERATIONS
-                && bytes < bytes_max
+                && !window.is_full_at(bytes_max)
             {
-                bytes += (operation.key.len() + operation.value.len()) as u64;
-                met.add(&router, &mut window, operation);
+                let place = (router.position(operation.key), hash_key(operation.key));
+                met.add(&router, &mut window, place, operation);
                 next = operations.next();
             }
-            let is_large = self.insert_window(&mut met, &mut window, segment);
+            let largest = met.insert(&mut window, segment);
+            let is_large = largest > self.throttle.limits().table_bytes_max;
             if let Some(range) = next
                 && range.keyspace == id
                 && range.kind == Kind::DeleteRange
@@ -220,47 +290,6 @@ impl Wip {
             }
         }
         install.met = met;
-    }
-
-    /// Inserts the entries of a window and empties it; whether some table is too large now.
-    fn insert_window(
-        &self,
-        met: &mut MetTables,
-        window: &mut Vec<Entry<'_>>,
-        segment: u64,
-    ) -> bool {
-        let table_bytes_max = self.throttle.limits().table_bytes_max;
-        let mut is_large = false;
-        let mut ahead = met.in_order(window);
-        ahead
-            .by_ref()
-            .take(PREFETCH_OPERATIONS)
-            .for_each(|entry| met.prefetch(entry));
-        for position in &met.listed {
-            let table = met.table(*position);
-            let mut inserts = table.inserts();
-            let mut at = met.places[*position].first;
-            while let Some(entry) = window.get(at) {
-                if let Some(later) = ahead.next() {
-                    met.prefetch(later);
-                }
-                let Op {
-                    key,
-                    seq,
-                    kind,
-                    value,
-                    ..
-                } = entry.operation;
-                inserts.insert(key, entry.hash, seq, kind, value);
-                at = entry.next;
-            }
-            drop(inserts);
-            table.pin_once(segment);
-            is_large |= table.memory_bytes() > table_bytes_max;
-        }
-        met.end_window();
-        window.clear();
-        is_large
     }
 }
 

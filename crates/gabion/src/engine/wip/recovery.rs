@@ -4,20 +4,31 @@
 //! 1. Lock the directory. Read `CURRENT` and the manifest it names; or make a store.
 //! 2. Check that every file that the manifest names is there and has its length. Tables with range
 //!    deletes are opened, because gets of all keys must know them; the others open at first use.
-//! 3. Replay the log from its tail. A record goes to the bucket of its key, unless that bucket's
-//!    flushed sequence number says that a table has it, or a table has a newer version (`ingest`,
-//!    N3).
-//! 4. Seal: sync the replayed segments, record their valid lengths in the manifest.
+//! 3. Replay the log from its tail, by several threads. A record goes to the bucket of its key,
+//!    unless that bucket's flushed sequence number says that a table has it, or a table has a newer
+//!    version (`ingest`, N3). Segments that nothing proves durable are written anew meanwhile.
+//! 4. Seal: write the rest of those anew, record the valid lengths of all in the manifest.
 //!    DURABLE: what was replayed cannot be lost again, and what was cut off cannot come back.
 //! 5. Remove void log segments, and files that the manifest does not name.
 //! 6. Start the log in a new segment, and the background threads.
 //!
 //! A crash at any step leaves a store that opens the same way: steps 1 to 3 write nothing but a new
-//! manifest of the same content, step 4 is one group of edits, steps 5 and 6 can be repeated.
+//! manifest and segments of the same content, step 4 is one group of edits, steps 5 and 6 can be
+//! repeated.
 //!
 //! The memory of the replayed MemTables is what they had before: flushed records are not inserted
-//! again. Replay inserts one record at a time, and step 4 writes anew what no mark proves durable:
-//! opening takes about a second per million small records that are in no table yet.
+//! again.
+//!
+//! # Replay by several threads
+//! Threads apply chunks of the log in any order ([`replay_chunks`]), each of them bucket by bucket
+//! ([`MetTables`]). What is left of the order, and why that is enough:
+//! - Of each key the newest version counts, and a MemTable leaves out what is older (its M1): then
+//!   it holds fewer old versions, which nobody could read, as no snapshot is older than the open.
+//! - A MemTable's pin is the oldest segment of all its records, left out or not.
+//! - Range deletes come in their turn, as a bucket that holds nothing ignores them.
+//! - Whether tables have a record is asked of what was there before.
+//!
+//! Without background threads all of it is done by the calling thread, in order.
 //!
 //! # Close
 //! Stop the threads, wait for the writer that leads, sync and cut the log, record its length, mark
@@ -33,6 +44,7 @@ use parking_lot::{Mutex, RwLock};
 
 use super::bucket::{Bucket, BucketState, Levels, Router, Run};
 use super::file::{TableFile, table_meta};
+use super::grouped::{MetTables, Window};
 use super::manifest::{self, Directory, Edit, FileAge, Manifest, ManifestState, inspect};
 use super::prefix_index::common_prefix_len;
 use super::readpath::has_newer;
@@ -51,16 +63,27 @@ use crate::engine::schedule::Schedule;
 use crate::engine::snapshots::{Protected, Snapshots};
 use crate::engine::write::WriteQueue;
 use crate::engine::{no_store, store_exists};
-use crate::log::{Log, LogOptions, Op, ReplayEnd, replay_operations};
+use crate::log::{Chunk, Log, LogOptions, Op, ReplayEnd, replay_chunks, replay_threads};
 use crate::memory::Memory;
 use crate::names::{CURRENT, LOCK, parse_table_name, table_name};
 use crate::options::TableReads;
 use crate::types::{Kind, SEQ_MAX, Seq, hash_key};
 use crate::{Error, Options, Result};
 
+/// Chunks of memory that wait when a thread begins to insert into MemTables: more than a window of
+/// a replay fills, so that page faults are not taken with a MemTable locked, which other threads
+/// may wait for: all of them where there is one bucket.
+const STOCK_CHUNKS: usize = 4;
+
 impl Wip {
     /// Opens the store on `disk`, recovering it if need be, and starts its threads.
     pub(crate) fn open(disk: Disk, options: Options) -> Result<Arc<Wip>> {
+        let threads = replay_threads(options.background_threads);
+        Wip::open_by_threads(disk, options, threads)
+    }
+
+    /// As [`Wip::open`]; the log is replayed by so many threads besides this one.
+    fn open_by_threads(disk: Disk, options: Options, threads: usize) -> Result<Arc<Wip>> {
         // Nothing is left behind where no store is to be made, not even the lock file.
         match inspect(&disk)? {
             Directory::Free if !options.create_if_missing => return Err(no_store(&disk)),
@@ -90,7 +113,7 @@ impl Wip {
             keep: KeepOrder::of(&options),
         };
         let keyspaces = parts.build(manifest.state())?;
-        let (end, last_seq) = replay_log(&disk, manifest.state(), &keyspaces)?;
+        let (end, last_seq) = replay_log(&disk, manifest.state(), &keyspaces, &pool, threads)?;
 
         let seals = end.seal(&disk)?;
         let mut edits: Vec<Edit> = seals
@@ -302,55 +325,122 @@ fn levels_of(runs: BTreeMap<(u8, u64), Vec<Arc<TableFile>>>) -> Levels {
     levels
 }
 
-/// Replays the log into the MemTables; returns where it ended and the last sequence number.
+/// Replays the log into the MemTables, by so many threads besides this one; returns where it ended
+/// and the last sequence number.
 fn replay_log(
     disk: &Disk,
     state: &ManifestState,
     keyspaces: &[Arc<Keyspace>],
+    pool: &ChunkPool,
+    threads: usize,
 ) -> Result<(ReplayEnd, Seq)> {
-    // What is in the tables of each bucket: all up to the first number, and nothing above the
-    // second, which is larger only where pairs were ingested or buckets joined.
-    let in_tables: HashMap<u64, (Seq, Seq)> = state
-        .buckets
+    let targets: Vec<Target> = keyspaces
         .iter()
-        .map(|(id, bucket)| (*id, (bucket.flushed_seq, newest_of(state, bucket))))
+        .map(|keyspace| Target::new(state, keyspace))
         .collect();
-    let mut last_seq = state.last_seq;
-    for (flushed, _) in in_tables.values() {
-        last_seq = last_seq.max(*flushed);
-    }
+    let worker = || {
+        let mut inserter = Inserter::new(&targets, pool);
+        move |chunk: &Chunk| inserter.apply(chunk)
+    };
     let (tail, sealed) = (state.log_tail, &state.sealed);
-    let end = replay_operations(disk, tail, sealed, keyspaces.len(), |segment, operation| {
-        last_seq = last_seq.max(operation.seq);
-        let in_tables = |bucket: &Bucket| in_tables.get(&bucket.id).copied().unwrap_or((0, 0));
-        let Op {
-            key, seq, value, ..
-        } = operation;
-        let router = keyspaces[operation.keyspace as usize].router.load();
-        if operation.kind == Kind::DeleteRange {
-            let upper = (!value.is_empty()).then_some(value);
-            let touched = router.touching(key, upper);
-            for bucket in touched.filter(|bucket| seq > in_tables(bucket).0) {
-                let protected = Protected::only(SEQ_MAX);
-                bucket.delete_range((key, upper), seq, segment, &protected);
-            }
-            return Ok(());
-        }
-        let bucket = router.route(key);
-        let (flushed, newest) = in_tables(bucket);
-        if seq <= flushed {
-            return Ok(());
-        }
-        let state = bucket.state.load();
-        let hash = hash_key(key);
-        if seq < newest && has_newer(&state.levels, key, hash, seq)? {
-            return Ok(());
-        }
-        state.active.insert(key, hash, seq, operation.kind, value);
-        state.active.pin_once(segment);
-        Ok(())
-    })?;
+    let (end, replayed) = replay_chunks(disk, tail, sealed, keyspaces.len(), threads, worker)?;
+    let flushed = state.buckets.values().map(|bucket| bucket.flushed_seq);
+    let last_seq = flushed.fold(state.last_seq.max(replayed), Seq::max);
     Ok((end, last_seq))
+}
+
+/// A keyspace that a log is replayed into.
+struct Target {
+    router: Arc<Router>,
+    /// What is in the tables of each bucket, by its position in the router: all up to the first
+    /// number, and nothing above the second, which is larger only where pairs were ingested or
+    /// buckets joined.
+    in_tables: Vec<(Seq, Seq)>,
+}
+
+impl Target {
+    fn new(state: &ManifestState, keyspace: &Keyspace) -> Target {
+        let router = keyspace.router.load_full();
+        let in_tables = |bucket: &Arc<Bucket>| {
+            let known = state.buckets.get(&bucket.id);
+            known.map_or((0, 0), |known| (known.flushed_seq, newest_of(state, known)))
+        };
+        let in_tables = router.buckets().iter().map(in_tables).collect();
+        Target { router, in_tables }
+    }
+
+    /// Whether a table has a write of a bucket, or a newer version of its key.
+    fn has(&self, position: usize, hash: u64, operation: &Op<'_>) -> Result<bool> {
+        let (flushed, newest) = self.in_tables[position];
+        if operation.seq <= flushed || operation.seq >= newest {
+            return Ok(operation.seq <= flushed);
+        }
+        let state = self.router.buckets()[position].state.load();
+        has_newer(&state.levels, operation.key, hash, operation.seq)
+    }
+
+    /// Deletes the keys of a range in the buckets whose tables do not have that range delete.
+    fn delete_range(&self, range: &Op<'_>, segment: u64) {
+        let upper = (!range.value.is_empty()).then_some(range.value);
+        let first = self.router.position(range.key);
+        let touched = self.router.touching(range.key, upper);
+        for (bucket, (flushed, _)) in touched.zip(&self.in_tables[first..]) {
+            if range.seq > *flushed {
+                let protected = Protected::only(SEQ_MAX);
+                bucket.delete_range((range.key, upper), range.seq, segment, &protected);
+            }
+        }
+    }
+}
+
+/// What a thread applies parts of the log with.
+struct Inserter<'r> {
+    targets: &'r [Target],
+    pool: &'r ChunkPool,
+    /// The tables that it has met, by keyspace.
+    met: Vec<MetTables>,
+}
+
+impl<'r> Inserter<'r> {
+    fn new(targets: &'r [Target], pool: &'r ChunkPool) -> Inserter<'r> {
+        let mut met = Vec::new();
+        met.resize_with(targets.len(), MetTables::default);
+        Inserter { targets, pool, met }
+    }
+
+    fn apply(&mut self, chunk: &Chunk) -> Result<()> {
+        let segment = chunk.segment();
+        let mut windows: Vec<Window<'_>> = Vec::new();
+        windows.resize_with(self.targets.len(), Window::default);
+        for operation in chunk.operations() {
+            let at = operation.keyspace as usize;
+            let (target, window) = (&self.targets[at], &mut windows[at]);
+            if operation.kind == Kind::DeleteRange {
+                self.insert(at, window, segment);
+                target.delete_range(&operation, segment);
+                continue;
+            }
+            let position = target.router.position(operation.key);
+            let hash = hash_key(operation.key);
+            if !target.has(position, hash, &operation)? {
+                self.met[at].add(&target.router, window, (position, hash), operation);
+                if window.is_full() {
+                    self.insert(at, window, segment);
+                }
+            }
+        }
+        for (at, window) in windows.iter_mut().enumerate() {
+            self.insert(at, window, segment);
+        }
+        Ok(())
+    }
+
+    fn insert(&mut self, keyspace: usize, window: &mut Window<'_>, segment: u64) {
+        if !window.is_empty() {
+            self.pool.stock(STOCK_CHUNKS);
+            self.met[keyspace].insert(window, segment);
+        }
+    }
 }
 
 /// The largest sequence number in the tables of a bucket.
@@ -373,3 +463,6 @@ fn remove_orphans(disk: &Disk, manifest: &Manifest) -> Result<()> {
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests;

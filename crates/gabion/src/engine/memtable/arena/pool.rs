@@ -27,6 +27,9 @@ pub(in super::super) const CHUNK_SIZES: [usize; 3] = [4 << 10, 16 << 10, 64 << 1
 /// Alignment of every block: a cache line, which is what a line of the directory needs.
 pub(in super::super) const BLOCK_ALIGN: usize = 64;
 
+/// The system gives memory in pages of this size or larger ones.
+const PAGE_BYTES: usize = 4 << 10;
+
 /// Addresses have to leave the upper 16 bits of a word free.
 const ADDRESS_BITS: u32 = 48;
 
@@ -72,6 +75,16 @@ impl Block {
             "memory lies below 2^48 on this machine"
         );
         Block { start, layout }
+    }
+
+    /// Writes to each page, so that the system gives the memory now.
+    fn touch(&mut self) {
+        for offset in (0..self.bytes()).step_by(PAGE_BYTES) {
+            // SAFETY: the offset is below the length of the block.
+            let byte = unsafe { self.start.add(offset) };
+            // SAFETY: the block is borrowed alone, and any byte may be written to it.
+            unsafe { byte.write_volatile(0) };
+        }
     }
 
     /// The first byte; the pointer is good for the whole block.
@@ -213,9 +226,28 @@ impl ChunkPool {
         recycled.unwrap_or_else(|| Block::new(size))
     }
 
+    /// Sees to it that so many chunks of the largest size wait whose memory is there, as far as the
+    /// limit allows: who fills a table with its lock held then waits for no page fault.
+    pub(crate) fn stock(&self, chunks: usize) {
+        let class = CHUNK_SIZES.len() - 1;
+        let missing = chunks.saturating_sub(self.waiting.lock().chunks[class].len());
+        let mut made = Vec::with_capacity(missing);
+        for _ in 0..missing {
+            let mut chunk = Block::new(CHUNK_SIZES[class]);
+            chunk.touch();
+            made.push(chunk);
+        }
+        self.keep_waiting(made);
+    }
+
     /// Takes back what a table used; chunks are kept for the next table as far as the limit allows.
     pub(super) fn give_back(&self, blocks: Vec<Block>) {
         self.release(blocks.iter().map(Block::bytes).sum());
+        self.keep_waiting(blocks);
+    }
+
+    /// Keeps chunks until they are taken, and frees blocks of other sizes and what is too much.
+    fn keep_waiting(&self, blocks: Vec<Block>) {
         let mut waiting = self.waiting.lock();
         let mut excess = Vec::new();
         for block in blocks {
@@ -268,6 +300,26 @@ mod tests {
         waiting(CHUNK_SIZES[2]);
         pool.set_limit(0);
         waiting(0);
+    }
+
+    #[test]
+    fn a_stock_is_kept_below_the_limit_and_used_first() {
+        let pool = ChunkPool::new(3 * CHUNK_SIZES[2]);
+        pool.stock(2);
+        let waits = |chunks: usize| {
+            let bytes = (chunks * CHUNK_SIZES[2]) as u64;
+            assert_eq!(pool.waiting_bytes_for_tests(), (bytes, bytes));
+        };
+        waits(2);
+        assert_eq!(pool.allocated_bytes(), 0);
+        let taken = [2, 2, 2].map(|class| pool.take(class));
+        waits(0);
+        pool.stock(2);
+        waits(0);
+        pool.give_back(taken.into());
+        waits(3);
+        pool.stock(9);
+        waits(3);
     }
 
     #[test]

@@ -1,0 +1,199 @@
+//! Replays by several threads: what a store says does not depend on how many there are.
+
+use std::collections::BTreeMap;
+use std::ops::Bound;
+
+use gabion_media::seeded::Random;
+use gabion_media::{Disk, SimDisk};
+
+use super::super::scan::{OpenStore, Scan};
+use super::super::{Keyspace, Wip, Write};
+use super::*;
+use crate::log::BatchEncoder;
+
+/// Keys of each keyspace: few, so that most are overwritten in the log.
+const KEYS: u64 = 1_500;
+
+const NAMES: [&str; 3] = ["one", "another", "third"];
+
+type Twin = BTreeMap<Vec<u8>, Vec<u8>>;
+
+/// A store whose scans hold it.
+struct Held(Arc<Wip>);
+
+impl OpenStore for Held {
+    fn engine(&self) -> &Wip {
+        &self.0
+    }
+}
+
+fn key(number: u64) -> Vec<u8> {
+    format!("key {number:06}").into_bytes()
+}
+
+/// Small buckets; the log is kept, and MemTables are flushed when somebody asks for it.
+fn options() -> Options {
+    Options::default()
+        .background_threads(0)
+        .bucket_bytes(8 << 10)
+        .memtable_budget_bytes(64 << 20)
+        .log_bytes_max(2 << 20)
+}
+
+fn open(sim: &SimDisk, threads: usize) -> Arc<Wip> {
+    Wip::open_by_threads(Disk::simulated(sim), options(), threads).unwrap()
+}
+
+fn keyspaces(engine: &Wip) -> Vec<Arc<Keyspace>> {
+    let keyspaces = NAMES.map(|name| engine.create_keyspace(name).unwrap());
+    keyspaces.into()
+}
+
+/// Adds a random operation to a batch and does it in the twin.
+fn add(random: &mut Random, batch: &mut BatchEncoder, keyspace: u32, twin: &mut Twin) {
+    let number = random.below(KEYS);
+    match random.below(3_000) {
+        0 => {
+            let upper = key(number + random.below(KEYS / 2));
+            batch.op(Kind::DeleteRange, keyspace, &key(number), &upper);
+            twin.retain(|other, _| *other < key(number) || *other >= upper);
+        }
+        1..300 => {
+            batch.op(Kind::Delete, keyspace, &key(number), b"");
+            twin.remove(&key(number));
+        }
+        _ => {
+            let value = vec![random.word().to_le_bytes()[0]; random.index(60)];
+            batch.op(Kind::Put, keyspace, &key(number), &value);
+            twin.insert(key(number), value);
+        }
+    }
+}
+
+/// Writes batches, most of them of one operation.
+fn write(random: &mut Random, engine: &Wip, twins: &mut [Twin], operations: u64) {
+    let keyspaces = keyspaces(engine);
+    let mut written = 0;
+    while written < operations {
+        let mut batch = BatchEncoder::default();
+        let count = match random.below(10) {
+            0 => 1 + random.below(300),
+            _ => 1,
+        };
+        for _ in 0..count {
+            let at = random.index(NAMES.len());
+            add(random, &mut batch, keyspaces[at].id, &mut twins[at]);
+        }
+        engine.write(Write::Batch(&batch), 0, false).unwrap();
+        written += count;
+    }
+}
+
+/// Sorted pairs, some of them of keys that the log has.
+fn ingest(random: &mut Random, engine: &Wip, twins: &mut [Twin]) {
+    let at = random.index(NAMES.len());
+    let keyspace = &keyspaces(engine)[at];
+    let mut ingest = engine.ingest(keyspace).unwrap();
+    let first = random.below(KEYS);
+    for number in first..first + 100 {
+        ingest.add(&key(number), b"ingested").unwrap();
+        twins[at].insert(key(number), b"ingested".to_vec());
+    }
+    ingest.finish(0).unwrap();
+}
+
+/// All that a store says: by scans from both ends, which must agree, and by gets.
+fn read(engine: &Arc<Wip>, keyspace: &Keyspace) -> Twin {
+    let scan = || {
+        let store = Arc::new(Held(Arc::clone(engine)));
+        let (lower, upper) = (Bound::Unbounded, Bound::Unbounded);
+        Scan::new(store, keyspace, engine.begin_snapshot(), lower, upper)
+    };
+    let mut forward = Vec::new();
+    let mut front = scan();
+    while front.advance().unwrap() {
+        forward.push((front.key().to_vec(), front.value_bytes().to_vec()));
+    }
+    let mut backward = Vec::new();
+    let mut back = scan();
+    while let Some((key, value)) = back.next_back().unwrap() {
+        backward.push((key.to_vec(), value.to_vec()));
+    }
+    backward.reverse();
+    assert_eq!(forward, backward);
+    let found: Twin = forward.into_iter().collect();
+    for number in 0..KEYS + 100 {
+        let value = engine.get(keyspace, &key(number), None).unwrap();
+        assert_eq!(value.as_deref(), found.get(&key(number)).map(Vec::as_slice));
+    }
+    found
+}
+
+fn assert_same(engine: &Arc<Wip>, twins: &[Twin]) {
+    for (keyspace, twin) in keyspaces(engine).iter().zip(twins) {
+        assert!(read(engine, keyspace) == *twin, "{}", keyspace.name);
+    }
+}
+
+/// What the MemTables say of themselves.
+fn pins(engine: &Wip) -> Vec<(u64, Option<u64>, Seq, usize)> {
+    let buckets = engine.buckets().into_iter().map(|(_, bucket)| {
+        let active = Arc::clone(&bucket.state.load().active);
+        (bucket.id, active.pin(), active.max_seq(), active.keys())
+    });
+    buckets.collect()
+}
+
+#[test]
+fn a_store_says_the_same_however_many_threads_replay_its_log() {
+    for seed in 0..6 {
+        let mut random = Random::new(seed);
+        let sim = SimDisk::new();
+        let mut twins = vec![Twin::new(); NAMES.len()];
+        let engine = open(&sim, 0);
+        write(&mut random, &engine, &mut twins, 4_000);
+        engine.flush().unwrap();
+        engine.wait_idle().unwrap();
+        for _ in 0..3 {
+            write(&mut random, &engine, &mut twins, 4_000);
+            ingest(&mut random, &engine, &mut twins);
+        }
+        write(&mut random, &engine, &mut twins, 9_000);
+        let segments = sim
+            .names()
+            .iter()
+            .filter(|name| name.ends_with(".log"))
+            .count();
+        assert!(segments > 2, "{segments} segments");
+        let buckets = keyspaces(&engine)[0].router.load().buckets().len();
+        assert!(buckets > 4, "{buckets} buckets");
+        let left = sim.process_kill(sim.ops());
+        drop(engine);
+
+        let mut expected = None;
+        for threads in [0, 1, 2, 5] {
+            let sim = left.process_kill(left.ops());
+            let engine = open(&sim, threads);
+            assert_same(&engine, &twins);
+            let found = (engine.visible(), pins(&engine));
+            assert_eq!(
+                *expected.get_or_insert(found.clone()),
+                found,
+                "{threads} threads"
+            );
+
+            // It goes on as any store does, and is killed again, before and after a flush.
+            let (mut random, mut twins) = (Random::new(seed), twins.clone());
+            write(&mut random, &engine, &mut twins, 3_000);
+            let again = open(&sim.process_kill(sim.ops()), threads);
+            assert_same(&again, &twins);
+            engine.flush().unwrap();
+            engine.wait_idle().unwrap();
+            write(&mut random, &engine, &mut twins, 300);
+            let again = open(&sim.process_kill(sim.ops()), 5 - threads);
+            assert_same(&again, &twins);
+            again.close().unwrap();
+            assert_same(&open(&sim.process_kill(sim.ops()), threads), &twins);
+        }
+    }
+}

@@ -1,0 +1,257 @@
+//! A replay whose records are applied by several threads.
+//!
+//! # Idea
+//! The calling thread reads the log, checks it, and copies its records into chunks. Other threads
+//! take the chunks and apply them side by side, in any order, so that reading, checksums and the
+//! waits for memory of many inserts go on at the same time. That is allowed because nobody reads
+//! the store at an earlier moment: of each key only the newest version counts, and a MemTable
+//! leaves out a version that is older than one it has.
+//!
+//! Meanwhile one more thread writes anew the segments that only [`ReplayEnd::seal`] would write
+//! anew otherwise, as soon as the log is known to go on behind them: the medium works while the
+//! processors do.
+//!
+//! Without threads the calling thread does all of it by itself, one thing after the other.
+//!
+//! # Invariants
+//! - C1: the records of a chunk are of one segment, whole, and in the order of the log.
+//! - C2: a chunk with a range delete is applied by the calling thread, after all chunks in front of
+//!   it and before all behind it: what a range delete does may depend on what is there already.
+//! - C3: the error that is told is the first in the order of the log, whoever met it. Payloads are
+//!   checked before they are in a chunk, so that damage is met in that order anyway.
+//! - C4: a few chunks are in memory for each thread, whatever the length of the log, and only one
+//!   that is large: it is applied as one with a range delete.
+
+use std::collections::BTreeMap;
+
+use gabion_media::Disk;
+use parking_lot::Mutex;
+
+use super::SealedLog;
+use super::batch::{Op, decode};
+use super::layout::Lsn;
+use super::queue::Queue;
+use super::recovery::{ReplayEnd, for_each_operation, proven_by_headers, replay_telling, rewrite};
+use crate::Result;
+use crate::types::{Kind, Seq};
+
+/// Bytes of payloads after which a chunk is full: some thousand small records, so that handing it
+/// over does not count, and little enough to stay in a processor's cache.
+const CHUNK_BYTES: usize = 256 << 10;
+
+/// A chunk of more bytes than this, by one large record, is large.
+const LARGE_CHUNK_BYTES: usize = 4 << 20;
+
+/// Full chunks that may wait for each thread.
+const CHUNKS_PER_THREAD: usize = 2;
+
+/// Most threads of a replay. Reading and checking takes a fifth of the time of small inserts, so
+/// many more than these would wait for the one thread that reads.
+const THREADS_MAX: usize = 8;
+
+/// How many threads, besides the calling one, replay the log of a store that has so many background
+/// threads: one for each processor. None where the store has none and does all in one order.
+pub(crate) fn replay_threads(background_threads: usize) -> usize {
+    if background_threads == 0 {
+        return 0;
+    }
+    std::thread::available_parallelism().map_or(1, |processors| processors.get().min(THREADS_MAX))
+}
+
+/// Some records of one segment, in order.
+#[derive(Default)]
+pub(crate) struct Chunk {
+    segment: u64,
+    payloads: Vec<u8>,
+    /// Where each payload ends.
+    ends: Vec<usize>,
+    has_range_delete: bool,
+}
+
+impl Chunk {
+    /// The segment that they are in.
+    pub(crate) fn segment(&self) -> u64 {
+        self.segment
+    }
+
+    /// Their operations.
+    pub(crate) fn operations(&self) -> impl Iterator<Item = Op<'_>> {
+        let mut start = 0;
+        let payloads = self.ends.iter().map(move |end| {
+            let payload = self.payloads.get(start..*end).unwrap_or_default();
+            start = *end;
+            payload
+        });
+        // All of it was decoded before it was added.
+        let operations = |payload| decode(payload).into_iter().flatten();
+        payloads
+            .flat_map(operations)
+            .map_while(|operation| operation.ok())
+    }
+
+    /// Whether a record of a segment may follow.
+    fn takes(&self, segment: u64) -> bool {
+        self.segment == segment && self.payloads.len() < CHUNK_BYTES
+    }
+
+    fn is_empty(&self) -> bool {
+        self.ends.is_empty()
+    }
+
+    fn add(&mut self, payload: &[u8]) {
+        self.payloads.extend_from_slice(payload);
+        self.ends.push(self.payloads.len());
+    }
+
+    /// Whether it is applied by itself.
+    fn is_alone(&self) -> bool {
+        self.has_range_delete || self.payloads.len() > LARGE_CHUNK_BYTES
+    }
+
+    fn clear(&mut self) {
+        self.payloads.clear();
+        self.payloads.shrink_to(LARGE_CHUNK_BYTES);
+        self.ends.clear();
+        self.has_range_delete = false;
+    }
+}
+
+/// Replays a log by so many threads besides the calling one; `worker` makes what each of them, and
+/// the calling one, applies chunks with. Returns where the log ended and the largest sequence
+/// number in it, 0 for none.
+///
+/// With no threads nothing is written, and the order of all that is done is that of the log. With
+/// threads, segments may have been written anew, as by [`ReplayEnd::seal`], also when this fails.
+pub(crate) fn replay_chunks<W>(
+    disk: &Disk,
+    from: u64,
+    sealed: &BTreeMap<u64, u64>,
+    keyspaces: usize,
+    threads: usize,
+    worker: impl Fn() -> W + Sync,
+) -> Result<(ReplayEnd, Seq)>
+where
+    W: FnMut(&Chunk) -> Result<()>,
+{
+    let spare = Mutex::new(Vec::new());
+    let chunks = Queue::new(threads * CHUNKS_PER_THREAD);
+    let unproven = Queue::new(usize::MAX);
+    let rewritten = Mutex::new(Vec::new());
+    let apply_chunks = || {
+        let mut apply = worker();
+        chunks.work(|mut chunk: Chunk| {
+            apply(&chunk)?;
+            chunk.clear();
+            spare.lock().push(chunk);
+            Ok(())
+        });
+    };
+    let rewrite_segments = || {
+        let mut buffer = Vec::new();
+        unproven.work(|log: SealedLog| {
+            // DURABLE: the segment with its name. A crash before leaves it as it was.
+            rewrite(disk, log, &mut buffer)?;
+            rewritten.lock().push(log);
+            Ok(())
+        });
+    };
+    let replayed: Result<_> = std::thread::scope(|scope| {
+        let _ends = (chunks.end_on_drop(), unproven.end_on_drop());
+        // What cannot be started is done by those that could, or by this thread.
+        let mut started = 0;
+        for number in 0..threads {
+            let thread = std::thread::Builder::new().name(format!("gabion-replay-{number}"));
+            started += usize::from(thread.spawn_scoped(scope, apply_chunks).is_ok());
+        }
+        let thread = std::thread::Builder::new().name("gabion-replay-seal".to_owned());
+        let seals = started > 0 && thread.spawn_scoped(scope, rewrite_segments).is_ok();
+        let proven = match seals {
+            true => proven_by_headers(disk, from)?,
+            false => Lsn::default(),
+        };
+        let mut filling = Filling {
+            chunk: Chunk::default(),
+            last_seq: 0,
+            spare: &spare,
+            chunks: (started > 0).then_some(&chunks),
+            apply: worker(),
+        };
+        let record = |lsn, payload: &[u8]| filling.add(disk, keyspaces, lsn, payload);
+        let replayed = replay_telling(disk, from, sealed, record, |log, durable| {
+            match seals && log.end() > durable.max(proven) {
+                true => unproven.push(log),
+                false => Ok(()),
+            }
+        });
+        // What lies in front of an error may have one of its own, and that is the first.
+        let replayed = filling.finish().and(replayed);
+        if replayed.is_err() {
+            unproven.stop();
+        }
+        Ok((replayed?, filling.last_seq))
+    });
+    chunks.result()?;
+    let (mut end, last_seq) = replayed?;
+    unproven.result()?;
+    end.note_durable(&rewritten.into_inner());
+    Ok((end, last_seq))
+}
+
+/// The work of the calling thread.
+struct Filling<'r, W> {
+    chunk: Chunk,
+    last_seq: Seq,
+    /// Chunks to be filled again.
+    spare: &'r Mutex<Vec<Chunk>>,
+    /// Where full chunks go, unless they are applied at once.
+    chunks: Option<&'r Queue<Chunk>>,
+    apply: W,
+}
+
+impl<W: FnMut(&Chunk) -> Result<()>> Filling<'_, W> {
+    /// Adds a record to the chunk, and hands the chunk over before that if it is full.
+    fn add(&mut self, disk: &Disk, keyspaces: usize, lsn: Lsn, payload: &[u8]) -> Result<()> {
+        if !self.chunk.takes(lsn.segment()) {
+            self.hand_over()?;
+            self.chunk.segment = lsn.segment();
+        }
+        let mut has_range_delete = false;
+        for_each_operation(disk, keyspaces, lsn, payload, |operation| {
+            self.last_seq = self.last_seq.max(operation.seq);
+            has_range_delete |= operation.kind == Kind::DeleteRange;
+            Ok(())
+        })?;
+        self.chunk.has_range_delete |= has_range_delete;
+        self.chunk.add(payload);
+        Ok(())
+    }
+
+    /// Gives the chunk to those who apply chunks, and takes an empty one in its place.
+    fn hand_over(&mut self) -> Result<()> {
+        if self.chunk.is_empty() {
+            return Ok(());
+        }
+        if let Some(chunks) = self.chunks
+            && !self.chunk.is_alone()
+        {
+            let empty = self.spare.lock().pop().unwrap_or_default();
+            return chunks.push(std::mem::replace(&mut self.chunk, empty));
+        }
+        self.await_idle()?;
+        let applied = (self.apply)(&self.chunk);
+        self.chunk.clear();
+        applied
+    }
+
+    fn await_idle(&self) -> Result<()> {
+        self.chunks.map_or(Ok(()), Queue::await_idle)
+    }
+
+    fn finish(&mut self) -> Result<()> {
+        self.hand_over()?;
+        self.await_idle()
+    }
+}
+
+#[cfg(test)]
+mod tests;
