@@ -39,7 +39,7 @@ use crate::engine::schedule::Schedule;
 use crate::engine::snapshots::{Protected, Snapshots};
 use crate::engine::write::WriteQueue;
 use crate::engine::{no_store, store_exists};
-use crate::log::{Log, LogOptions, ReplayEnd, replay_operations};
+use crate::log::{Chunk, Log, LogOptions, ReplayEnd, replay_chunks, replay_threads};
 use crate::memory::Memory;
 use crate::names::{LOCK, parse_log_name};
 use crate::types::{SEQ_MAX, Seq, hash_key};
@@ -63,7 +63,8 @@ impl Flex {
         let cache = Arc::new(Cache::new(options.cache_bytes, &memory));
         let keyspaces = open_keyspaces(&disk, &root, &cache, &options)?;
         let replayed = Generation::new(1, root.log_tail, &memory, KeepOrder::of(&options));
-        let (end, last_seq) = replay_log(&disk, &root, &replayed)?;
+        let threads = replay_threads(options.background_threads);
+        let (end, last_seq) = replay_log(&disk, &root, &replayed, threads)?;
 
         for log in end.seal(&disk)? {
             root.sealed.insert(log.segment, log.length);
@@ -229,17 +230,48 @@ fn open_keyspaces(
     (0..).zip(&root.keyspaces).map(open).collect()
 }
 
-/// Replays the log into a generation; returns where it ended and the last sequence number.
-fn replay_log(disk: &Disk, root: &Root, generation: &Generation) -> Result<(ReplayEnd, Seq)> {
-    let mut last_seq = root.last_seq;
+/// Inserts whose cache lines are asked for together.
+const PREFETCH_OPERATIONS: usize = 16;
+
+/// Replays the log into a generation, by another thread if there may be one; returns where it ended
+/// and the last sequence number.
+fn replay_log(
+    disk: &Disk,
+    root: &Root,
+    generation: &Generation,
+    threads: usize,
+) -> Result<(ReplayEnd, Seq)> {
     let (tail, keyspaces) = (root.log_tail, root.keyspaces.len());
-    let end = replay_operations(disk, tail, &root.sealed, keyspaces, |_, operation| {
-        last_seq = last_seq.max(operation.seq);
-        let change = (operation.kind, operation.key, operation.value);
-        let hash = hash_key(operation.key);
-        let newest = || Protected::only(SEQ_MAX);
-        generation.insert(operation.keyspace, change, hash, operation.seq, newest);
-        Ok(())
-    })?;
-    Ok((end, last_seq))
+    // One thread at a time inserts into a generation.
+    let threads = threads.min(1);
+    let worker = || {
+        |chunk: &Chunk| {
+            apply(chunk, generation);
+            Ok(())
+        }
+    };
+    let (end, last_seq) = replay_chunks(disk, tail, &root.sealed, keyspaces, threads, worker)?;
+    Ok((end, last_seq.max(root.last_seq)))
+}
+
+/// Applies a part of the log.
+fn apply(chunk: &Chunk, generation: &Generation) {
+    let mut operations = chunk
+        .operations()
+        .map(|operation| (hash_key(operation.key), operation));
+    let mut next = Vec::with_capacity(PREFETCH_OPERATIONS);
+    loop {
+        next.extend(operations.by_ref().take(PREFETCH_OPERATIONS));
+        if next.is_empty() {
+            return;
+        }
+        for (hash, operation) in &next {
+            generation.with_layer(operation.keyspace, |layer| layer.table.prefetch(*hash));
+        }
+        for (hash, operation) in next.drain(..) {
+            let change = (operation.kind, operation.key, operation.value);
+            let newest = || Protected::only(SEQ_MAX);
+            generation.insert(operation.keyspace, change, hash, operation.seq, newest);
+        }
+    }
 }
