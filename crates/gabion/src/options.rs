@@ -27,8 +27,8 @@ pub const DEFAULT_CACHE_BYTES: u64 = 256 << 20;
 pub const DEFAULT_TABLE_MEMORY_BYTES: u64 = 256 << 20;
 
 /// Default size of the log past which MemTables that pin its tail are flushed. It bounds the time
-/// to open: what is in no table yet, at most the MemTable budget, takes about a second per million
-/// small records; what is in tables is only read.
+/// to open: what is in no table yet, at most the MemTable budget, takes two processors about a
+/// second per four million small records; what is in tables is only read.
 pub const DEFAULT_LOG_BYTES_MAX: u64 = 1 << 30;
 
 /// Default size at which a bucket splits. Large enough that a MemTable is a fraction of it, small
