@@ -141,8 +141,10 @@ impl From<gabion_media::Error> for Error {
 
 impl Error {
     /// Whether there was no space, on the medium or in the file of a
-    /// [mapped](crate::Capabilities::mapped) store. What failed for it was not done, and may be
-    /// tried again when there is room.
+    /// [mapped](crate::Capabilities::mapped) store. A write that failed for it is not acknowledged,
+    /// though one that asked for [`Durability::Sync`](crate::Durability::Sync) may have taken
+    /// effect. Writes go on when there is room, unless
+    /// [`Stats::read_only`](crate::Stats::read_only) tells that the store has to be opened anew.
     pub fn is_no_space(&self) -> bool {
         match self {
             Error::Media(error) => {
@@ -153,7 +155,8 @@ impl Error {
     }
 
     /// Whether the store is open elsewhere, in this process or another one. It can be opened when
-    /// it is closed there; where the process ends, the system sees to that.
+    /// it is closed there, and of [`Engine::Scmkv`](crate::Engine::Scmkv) when its last walk over
+    /// pairs has ended, too; where the process ends, the system sees to that.
     pub fn is_locked(&self) -> bool {
         matches!(self, Error::Media(error) if matches!(**error, gabion_media::Error::Locked { .. }))
     }

@@ -176,7 +176,9 @@ impl Keyspace {
     }
 
     /// The value of `key`; `None` when it is not there. Waits for no writer, but that with
-    /// [`Engine::Scmkv`](crate::Engine::Scmkv) it waits for a batch that is being applied. What is
+    /// [`Engine::Scmkv`](crate::Engine::Scmkv) it waits for a batch that is being applied, and with
+    /// [`Engine::Flex`](crate::Engine::Flex), where the pairs are not cached, for the moments that
+    /// [`Db::reader_waits`](crate::Db::reader_waits) tells of. What is
     /// not in memory is read: with [`Engine::Wip`](crate::Engine::Wip) at most one block of each
     /// table whose filter says that it may hold the key, with
     /// [`Engine::Flex`](crate::Engine::Flex) some sixteen pairs.

@@ -19,8 +19,8 @@
 //!   it and before all behind it: what a range delete does may depend on what is there already.
 //! - C3: the error that is told is the first in the order of the log, whoever met it. Payloads are
 //!   checked before they are in a chunk, so that damage is met in that order anyway.
-//! - C4: a few chunks are in memory for each thread, whatever the length of the log, and only one
-//!   that is large: it is applied as one with a range delete.
+//! - C4: a few chunks of a megabyte at most are in memory for each thread, whatever the length of
+//!   the log, and only one that is larger: it is applied as one with a range delete.
 
 use std::collections::BTreeMap;
 
@@ -31,7 +31,9 @@ use super::SealedLog;
 use super::batch::{Op, decode};
 use super::layout::Lsn;
 use super::queue::Queue;
-use super::recovery::{ReplayEnd, for_each_operation, proven_by_headers, replay_telling, rewrite};
+use super::recovery::{
+    ReplayEnd, file_bytes, for_each_operation, proven_by_headers, replay_telling, rewrite,
+};
 use crate::Result;
 use crate::types::{Kind, Seq};
 
@@ -40,7 +42,10 @@ use crate::types::{Kind, Seq};
 const CHUNK_BYTES: usize = 256 << 10;
 
 /// A chunk of more bytes than this, by one large record, is large.
-const LARGE_CHUNK_BYTES: usize = 4 << 20;
+const LARGE_CHUNK_BYTES: usize = 1 << 20;
+
+/// Memory that is kept from one segment that is written anew to the next: most are no longer.
+const SEGMENT_BYTES_KEPT: usize = 64 << 20;
 
 /// Full chunks that may wait for each thread.
 const CHUNKS_PER_THREAD: usize = 2;
@@ -50,12 +55,14 @@ const CHUNKS_PER_THREAD: usize = 2;
 const THREADS_MAX: usize = 8;
 
 /// How many threads, besides the calling one, replay the log of a store that has so many background
-/// threads: one for each processor. None where the store has none and does all in one order.
-pub(crate) fn replay_threads(background_threads: usize) -> usize {
-    if background_threads == 0 {
-        return 0;
+/// threads: one for each processor. None where the store has none and does all in one order, or
+/// where the log is less than a chunk.
+pub(crate) fn replay_threads(disk: &Disk, background_threads: usize) -> Result<usize> {
+    if background_threads == 0 || file_bytes(disk)? < CHUNK_BYTES as u64 {
+        return Ok(0);
     }
-    std::thread::available_parallelism().map_or(1, |processors| processors.get().min(THREADS_MAX))
+    let processors = std::thread::available_parallelism();
+    Ok(processors.map_or(1, |processors| processors.get().min(THREADS_MAX)))
 }
 
 /// Some records of one segment, in order.
@@ -151,6 +158,8 @@ where
         unproven.work(|log: SealedLog| {
             // DURABLE: the segment with its name. A crash before leaves it as it was.
             rewrite(disk, log, &mut buffer)?;
+            buffer.clear();
+            buffer.shrink_to(SEGMENT_BYTES_KEPT);
             rewritten.lock().push(log);
             Ok(())
         });
@@ -178,10 +187,11 @@ where
         };
         let record = |lsn, payload: &[u8]| filling.add(disk, keyspaces, lsn, payload);
         let replayed = replay_telling(disk, from, sealed, record, |log, durable| {
-            match seals && log.end() > durable.max(proven) {
-                true => unproven.push(log),
-                false => Ok(()),
+            if seals && log.end() > durable.max(proven) {
+                // What the thread fails of is told at the end: damage of the log comes first.
+                let _ = unproven.push(log);
             }
+            Ok(())
         });
         // What lies in front of an error may have one of its own, and that is the first.
         let replayed = filling.finish().and(replayed);

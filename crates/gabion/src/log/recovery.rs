@@ -185,6 +185,15 @@ pub(super) fn proven_by_headers(disk: &Disk, from: u64) -> Result<Lsn> {
     Ok(proven)
 }
 
+/// Bytes of all segments in the directory.
+pub(super) fn file_bytes(disk: &Disk) -> Result<u64> {
+    let mut bytes = 0;
+    for segment in present_segments(disk)? {
+        bytes += disk.len_of(&log_name(segment))?;
+    }
+    Ok(bytes)
+}
+
 /// The numbers of the segments in the directory, ascending.
 fn present_segments(disk: &Disk) -> Result<Vec<u64>> {
     let names = disk.list()?;

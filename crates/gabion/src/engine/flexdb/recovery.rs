@@ -63,7 +63,7 @@ impl Flex {
         let cache = Arc::new(Cache::new(options.cache_bytes, &memory));
         let keyspaces = open_keyspaces(&disk, &root, &cache, &options)?;
         let replayed = Generation::new(1, root.log_tail, &memory, KeepOrder::of(&options));
-        let threads = replay_threads(options.background_threads);
+        let threads = replay_threads(&disk, options.background_threads)?;
         let (end, last_seq) = replay_log(&disk, &root, &replayed, threads)?;
 
         for log in end.seal(&disk)? {

@@ -11,7 +11,8 @@
 //! - F1: it is done with the leader held alone, so nobody is about to insert into the MemTable
 //!   (`writepath`, I3), and with the install lock.
 //! - F2: who waits for flushes waits for those of the MemTables that were frozen when the wait
-//!   began, and for no others: under steady writes there are always some.
+//!   began, and for no others: under steady writes there are always some. A store without threads
+//!   does all that is due meanwhile.
 
 use std::sync::{Arc, Weak};
 

@@ -78,7 +78,7 @@ const STOCK_CHUNKS: usize = 4;
 impl Wip {
     /// Opens the store on `disk`, recovering it if need be, and starts its threads.
     pub(crate) fn open(disk: Disk, options: Options) -> Result<Arc<Wip>> {
-        let threads = replay_threads(options.background_threads);
+        let threads = replay_threads(&disk, options.background_threads)?;
         Wip::open_by_threads(disk, options, threads)
     }
 
@@ -174,7 +174,7 @@ impl Wip {
             health: Health::default(),
             lock: Mutex::new(Some(lock)),
         });
-        engine.after_open();
+        engine.after_job();
         engine.start_threads();
         Ok(engine)
     }

@@ -120,12 +120,8 @@ impl Wip {
         self.space_need() == Need::Stop && self.schedule.check_space().is_ok()
     }
 
-    /// What follows the opening of a store.
-    pub(super) fn after_open(&self) {
-        self.after_job();
-    }
-
-    /// What follows a job, and an ingest: writers may go on, other jobs may have become due.
+    /// What follows an opening, a job and an ingest: writers may go on, other jobs may have become
+    /// due.
     pub(super) fn after_job(&self) {
         let mut runs_max = 0;
         let mut table_bytes = 0;

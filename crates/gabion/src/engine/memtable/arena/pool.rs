@@ -231,6 +231,13 @@ impl ChunkPool {
     pub(crate) fn stock(&self, chunks: usize) {
         let class = CHUNK_SIZES.len() - 1;
         let missing = chunks.saturating_sub(self.waiting.lock().chunks[class].len());
+        // ORDER: Relaxed, a figure that orders nothing.
+        let room = self.limit.load(Ordering::Relaxed);
+        let room = room.saturating_sub(self.held_bytes()) / CHUNK_SIZES[class] as u64;
+        let missing = missing.min(usize::try_from(room).unwrap_or(usize::MAX));
+        if missing == 0 {
+            return;
+        }
         let mut made = Vec::with_capacity(missing);
         for _ in 0..missing {
             let mut chunk = Block::new(CHUNK_SIZES[class]);
