@@ -160,7 +160,6 @@ mod tests {
 
     use super::super::manifest::{Edit, Manifest};
     use super::*;
-    use crate::types::Kind;
     use crate::{Clock, Options};
 
     #[test]
@@ -172,13 +171,7 @@ mod tests {
             .clock(clock.clone());
         let engine = Wip::open(disk.clone(), options.clone()).unwrap();
         let keyspace = engine.create_keyspace("keyspace").unwrap();
-        let write = super::super::Write::Single {
-            keyspace: &keyspace,
-            kind: Kind::Put,
-            key: b"key",
-            value: b"value",
-        };
-        engine.write(write, 8, false).unwrap();
+        engine.put_for_tests(&keyspace, b"key", b"value");
         engine.flush().unwrap();
         engine.close().unwrap();
         let mut manifest = Manifest::open(&disk).unwrap();

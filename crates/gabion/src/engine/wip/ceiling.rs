@@ -28,10 +28,9 @@ mod tests {
 
     use gabion_media::{Disk, SimDisk};
 
-    use super::super::{Keyspace, Write};
+    use super::super::Keyspace;
     use super::*;
     use crate::options::TableReads;
-    use crate::types::Kind;
     use crate::{Compression, Options};
 
     const KIB: u64 = 1 << 10;
@@ -83,13 +82,7 @@ mod tests {
     fn put(engine: &Wip, keyspace: &Arc<Keyspace>, number: u64, len: usize) {
         let key = number_key(number);
         let value = vec![7; len];
-        let write = Write::Single {
-            keyspace,
-            kind: Kind::Put,
-            key: &key,
-            value: &value,
-        };
-        engine.write(write, 8 + len as u64, false).unwrap();
+        engine.put_for_tests(keyspace, &key, &value);
     }
 
     fn options() -> Options {

@@ -353,22 +353,14 @@ fn has_young<'r>(runs: impl Iterator<Item = &'r Run>, bytes: u64, part: u64) -> 
 mod tests {
     use gabion_media::{Disk, SimDisk};
 
-    use super::super::Write;
     use super::*;
     use crate::Options;
-    use crate::types::Kind;
 
     /// Makes a run of level 0 in the only bucket of each keyspace. Nothing is written after the
     /// last flush, so no other job is done.
     fn add_runs(engine: &Wip, keyspaces: &[&Arc<Keyspace>]) {
         for keyspace in keyspaces {
-            let write = Write::Single {
-                keyspace,
-                kind: Kind::Put,
-                key: b"key",
-                value: b"value",
-            };
-            engine.write(write, 8, false).unwrap();
+            engine.put_for_tests(keyspace, b"key", b"value");
         }
         for keyspace in keyspaces {
             engine.flush_for_tests(keyspace);

@@ -215,13 +215,7 @@ impl Wip {
         value: u8,
     ) {
         for key in keys {
-            let write = super::Write::Single {
-                keyspace,
-                kind: crate::types::Kind::Put,
-                key: &key.swap_bytes().to_le_bytes(),
-                value: &[value; 100],
-            };
-            self.write(write, 104, false).unwrap();
+            self.put_for_tests(keyspace, &key.swap_bytes().to_le_bytes(), &[value; 100]);
         }
         self.flush_for_tests(keyspace);
     }
@@ -254,10 +248,8 @@ fn holders(frozen: &Frozen) -> impl Iterator<Item = Arc<Bucket>> {
 mod tests {
     use gabion_media::{Disk, SimDisk};
 
-    use super::super::Write;
     use super::*;
     use crate::Options;
-    use crate::types::Kind;
 
     /// It waited until no MemTable of the store was frozen, which under steady writes need not be
     /// for ever.
@@ -269,13 +261,7 @@ mod tests {
         let keyspace = engine.create_keyspace("keyspace").unwrap();
         let other = engine.create_keyspace("other").unwrap();
         let put = |keyspace: &Arc<Keyspace>| {
-            let write = Write::Single {
-                keyspace,
-                kind: Kind::Put,
-                key: b"key",
-                value: b"value",
-            };
-            engine.write(write, 8, false).unwrap();
+            engine.put_for_tests(keyspace, b"key", b"value");
         };
         put(&keyspace);
         let hold = sim.hold_create(".tbl", 0);

@@ -172,10 +172,9 @@ mod tests {
 
     use gabion_media::{Disk, SimDisk};
 
-    use super::super::{Keyspace, Write};
+    use super::super::Keyspace;
     use super::*;
     use crate::engine::idle::REST_AFTER;
-    use crate::types::Kind;
     use crate::{Clock, Options};
 
     /// A store with a background thread, whose clock only the test moves.
@@ -193,13 +192,7 @@ mod tests {
     fn reads_of_tables_make_leisure_and_writes_end_it() {
         let (clock, engine, keyspace) = store();
         let put = || {
-            let write = Write::Single {
-                keyspace: &keyspace,
-                kind: Kind::Put,
-                key: b"key",
-                value: b"value",
-            };
-            engine.write(write, 8, false).unwrap();
+            engine.put_for_tests(&keyspace, b"key", b"value");
         };
         assert!(!engine.has_leisure(), "the first period begins");
         put();

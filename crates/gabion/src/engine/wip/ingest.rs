@@ -413,13 +413,7 @@ mod tests {
 
     fn put(engine: &Wip, keyspace: &Keyspace, keys: std::ops::Range<u64>) {
         for number in keys {
-            let write = crate::engine::wip::Write::Single {
-                keyspace,
-                kind: Kind::Put,
-                key: &key(number),
-                value: b"put",
-            };
-            engine.write(write, 15, false).unwrap();
+            engine.put_for_tests(keyspace, &key(number), b"put");
         }
     }
 

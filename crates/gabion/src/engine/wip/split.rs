@@ -231,10 +231,8 @@ fn is_fine(run: &Run, ways: usize) -> bool {
 mod tests {
     use gabion_media::{Disk, SimDisk};
 
-    use super::super::Write;
     use super::*;
     use crate::Options;
-    use crate::types::Kind;
 
     /// Large values come into tables of one block, which no key cuts. A bucket of such tables named
     /// no pivot, and grew beyond its capacity until compactions made tables of several blocks.
@@ -248,13 +246,7 @@ mod tests {
         let keyspace = engine.create_keyspace("keyspace").unwrap();
         let bucket = || Arc::clone(&keyspace.router.load().buckets()[0]);
         for key in [5u8, 1, 7, 3, 8, 2, 6, 4] {
-            let write = Write::Single {
-                keyspace: &keyspace,
-                kind: Kind::Put,
-                key: &[key],
-                value: &[key; 20 << 10],
-            };
-            engine.write(write, 20 << 10, false).unwrap();
+            engine.put_for_tests(&keyspace, &[key], &[key; 20 << 10]);
             let alone = engine.leader.write();
             engine.freeze(&mut engine.lock_install(), &keyspace, &bucket());
             drop(alone);

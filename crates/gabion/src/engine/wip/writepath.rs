@@ -225,6 +225,19 @@ impl Wip {
         Ok(())
     }
 
+    /// Puts a pair.
+    #[cfg(test)]
+    pub(super) fn put_for_tests(&self, keyspace: &Keyspace, key: &[u8], value: &[u8]) {
+        let write = Write::Single {
+            keyspace,
+            kind: Kind::Put,
+            key,
+            value,
+        };
+        let bytes = key.len() + value.len();
+        self.write(write, bytes as u64, false).unwrap();
+    }
+
     /// Performs a short single write side by side with others; false, and nothing done, when it is
     /// another one or the log needs its next segment.
     fn write_beside(&self, write: Write<'_>) -> Result<bool> {
