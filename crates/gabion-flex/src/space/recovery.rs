@@ -217,6 +217,7 @@ pub(super) fn find(disk: &Disk, reached: DurablePoint, wanted: Wanted) -> Result
         segments,
         repeated,
     };
+    found.check_segments(disk)?;
     found.check_extents(disk)?;
     Ok(found)
 }
@@ -252,6 +253,22 @@ fn damaged(disk: &Disk, name: &str, offset: u64, what: &str) -> Error {
 }
 
 impl Found {
+    /// The segments that the log names lie in the data file. A space takes the lowest number that
+    /// is free; so those that a power loss took from the file's end follow it without a gap.
+    fn check_segments(&self, disk: &Disk) -> Result<()> {
+        let geometry = &self.sums.geometry;
+        let data = disk.len_of(DATA_NAME)?.saturating_sub(DATA_HEADER_BYTES);
+        let named = self.segments.keys().chain(self.live.keys());
+        let there = data.div_ceil(geometry.segment_bytes()) + self.segments.len() as u64;
+        match named.copied().find(|&segment| u64::from(segment) >= there) {
+            None => Ok(()),
+            Some(segment) => {
+                let what = format!("the log names segment {segment}, of which there is no trace");
+                Err(damaged(disk, &log_name(self.header.version), 0, &what))
+            }
+        }
+    }
+
     /// Every extent that is in memory must refer to data that was written. Of the others that is
     /// seen when they are read.
     fn check_extents(&self, disk: &Disk) -> Result<()> {
@@ -580,6 +597,7 @@ mod tests {
     use std::collections::BTreeSet;
 
     use gabion_media::SimDisk;
+    use gabion_media::seeded::{Random, setting};
 
     use super::*;
     use crate::{FlexSpace, SpaceStats, check_disk};
@@ -706,5 +724,77 @@ mod tests {
         let (sim, _) = filled();
         rewrite(&sim, |record, _| Some(with_live(record, |_| Some(1))));
         assert_eq!(open(&sim).stats().live_bytes, before.live_bytes);
+    }
+
+    /// Content that is wrong under right checksums: an error, or a space that can be read and
+    /// checked, but no panic.
+    #[test]
+    fn a_log_that_says_anything_is_refused_or_leaves_a_space_that_can_be_read() {
+        const EDGES: [u64; 6] = [0, 1, u64::MAX, HOLE, LEN_MAX, 1 << 63];
+        let (sim, _) = filled();
+        rewrite(&sim, |record, _| Some(record));
+        let disk = Disk::simulated(&sim);
+        let (header, _) = TreeFile::read_header(&disk).unwrap();
+        let name = log_name(header.version);
+        let good = sim.raw(&name).unwrap();
+        let frames = Frames::new(header.space, header.version);
+        let Parsed::Frame { payload, .. } = frames.parse(&good, LOG_HEADER_BYTES) else {
+            panic!("the log begins with a frame");
+        };
+        let mut random = Random::new(setting("GABION_FLEX_SEED", 1));
+        let [mut refused, mut opened] = [0; 2];
+        for _ in 0..setting("GABION_FLEX_FORGERIES", 400) {
+            let mut forged = payload.to_vec();
+            for _ in 0..=random.below(3) {
+                let at = random.index(forged.len());
+                match random.below(3) {
+                    0 => forged[at] ^= 1 << random.below(8),
+                    _ => {
+                        let word = match random.one_in(2) {
+                            true => EDGES[random.index(EDGES.len())],
+                            false => random.below(20_000),
+                        };
+                        let at = at / 8 * 8;
+                        forged[at..at + 8].copy_from_slice(&word.to_le_bytes());
+                    }
+                }
+            }
+            let offset = LOG_HEADER_BYTES as u64;
+            let mut log = good[..LOG_HEADER_BYTES].to_vec();
+            log.extend(frames.head(offset, offset, &forged));
+            log.extend(forged);
+            log.resize(good.len(), 0);
+            let forgery = SimDisk::new();
+            for name in sim.names() {
+                forgery.set_raw(&name, sim.raw(&name).unwrap());
+            }
+            forgery.set_raw(&name, log);
+            let report = check_disk(&Disk::simulated(&forgery));
+            let options = Options::default().segment_bytes(8 << 10).block_bytes(256);
+            let space = match FlexSpace::open_on(Disk::simulated(&forgery), options) {
+                Ok(space) => space,
+                Err(error) => {
+                    assert!(matches!(error, Error::Corruption { .. }), "{error:?}");
+                    let sound = report
+                        .as_ref()
+                        .is_ok_and(|report| report.problems.is_empty());
+                    assert!(
+                        !sound,
+                        "a check does not find what an opening does: {error}"
+                    );
+                    refused += 1;
+                    continue;
+                }
+            };
+            let mut bytes = vec![0; 1 << 10];
+            for offset in (0..space.len().min(1 << 20)).step_by(bytes.len()) {
+                let _ = space.read_at(offset, &mut bytes);
+            }
+            opened += 1;
+        }
+        assert!(
+            refused > 0 && opened > 0,
+            "{refused} refused, {opened} opened"
+        );
     }
 }
