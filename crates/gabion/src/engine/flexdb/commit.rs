@@ -8,8 +8,9 @@
 //! 4. The spaces are synced, then the root says that the log's segments before those of the next
 //!    generation are not needed, then these are removed.
 //!
-//! A failure leaves the generation where it was, and all of it is merged again: when there was no
-//! space, after a while; else when the store is opened again.
+//! A failure before the third step leaves the generation where it was, and all of it is merged
+//! again; one behind it leaves the last step to do: when there was no space, after a while; else
+//! when the store is opened again. A generation counts as merged when all four are done.
 //!
 //! # Committers
 //! A large generation is merged by several threads, as many as the store has for the background:
@@ -61,12 +62,13 @@ const COMPACTED: Round = Round {
 const RANGES_PER_THREAD: usize = 4;
 
 impl Flex {
-    /// Merges the oldest frozen generation; false when there is none.
+    /// Merges the oldest frozen generation, or ends the merge before if that failed; false when
+    /// there is nothing to merge.
     pub(super) fn merge_oldest(&self) -> Result<bool> {
         let _lock = self.merge_lock.lock();
         let view = self.view.load_full();
         let Some(generation) = view.frozen().last() else {
-            return Ok(false);
+            return self.end_merge();
         };
         // DURABLE: the log holds all writes of the generation before a space does.
         self.syncer.sync().map_err(|error| self.fail(error))?;
@@ -94,27 +96,48 @@ impl Flex {
         self.forget_past();
         self.fit_memory();
         self.counters.flushes.add(1);
-        for keyspace in keyspaces.iter() {
+        self.end_merge()
+    }
+
+    /// Makes what has left the view durable in the spaces, so that the log is not needed for it;
+    /// false when it is so already. The caller holds the merge lock.
+    fn end_merge(&self) -> Result<bool> {
+        let view = self.view.load_full();
+        let Some(oldest) = view.waiting.last() else {
+            return Ok(false);
+        };
+        let merged = oldest.number - 1;
+        if self.is_merged(merged) {
+            return Ok(false);
+        }
+        // The newest write that is merged; the log holds it durably. In this order: what is visible
+        // and not merged has made the oldest generation that waits say so.
+        let last_seq = self.visible().min(oldest.min_seq() - 1);
+        for keyspace in self.keyspaces.load().iter() {
             keyspace.partition.sync()?;
         }
-        // DURABLE: what this generation and those before it wrote is in the spaces.
-        self.move_tail(max_seq)?;
+        // DURABLE: what the merged generations wrote is in the spaces.
+        self.move_tail(oldest.first_segment, last_seq)?;
+        // ORDER: Release pairs with the Acquire in `is_merged`: who sees the number finds the root
+        // as it was written, and nothing of its generation left to do.
+        self.merged.store(merged, Ordering::Release);
         Ok(true)
     }
 
-    /// Says durably that the log is not needed before the oldest generation that waits.
-    fn move_tail(&self, merged: Seq) -> Result<()> {
-        let tail = self
-            .view
-            .load()
-            .waiting
-            .last()
-            .map_or(0, |oldest| oldest.first_segment);
+    /// Whether all generations up to that number are in the spaces, durably, and need no log.
+    pub(super) fn is_merged(&self, number: u64) -> bool {
+        // ORDER: Acquire pairs with the Release in `end_merge`.
+        self.merged.load(Ordering::Acquire) >= number
+    }
+
+    /// Says durably that the log is not needed before a segment, and that newer writes have larger
+    /// numbers than `last_seq`.
+    fn move_tail(&self, tail: u64, last_seq: Seq) -> Result<()> {
         let mut root = self.root.lock();
         if tail > root.log_tail {
             let mut next = root.clone();
             next.log_tail = tail;
-            next.last_seq = next.last_seq.max(merged);
+            next.last_seq = next.last_seq.max(last_seq);
             self.note_reached(&mut next);
             self.write_root(&mut root, next)?;
         }

@@ -159,6 +159,8 @@ pub(crate) struct Flex {
     view_lock: Mutex<()>,
     /// The newest generation whose merge has begun.
     merging: AtomicU64,
+    /// The newest generation that is merged, durably, and out of the log.
+    merged: AtomicU64,
     /// Held by whoever changes the content of spaces.
     merge_lock: Mutex<()>,
     /// The root as it was last written.

@@ -190,6 +190,13 @@ impl Partition {
         Ok(())
     }
 
+    /// Whether something changed since the last sync.
+    #[cfg(test)]
+    pub(super) fn is_dirty(&self) -> bool {
+        // ORDER: Relaxed, as in `sync`.
+        self.dirty.load(Ordering::Relaxed)
+    }
+
     /// Saves the tree, so that the next opening repeats nothing, and gives back free space.
     pub(super) fn checkpoint(&self) -> Result<()> {
         // ORDER: Relaxed (all), as in `sync`.

@@ -99,6 +99,7 @@ impl Flex {
             }),
             view_lock: Mutex::new(()),
             merging: AtomicU64::new(0),
+            merged: AtomicU64::new(0),
             merge_lock: Mutex::new(()),
             root: Mutex::new(root),
             schedule: Schedule::default(),

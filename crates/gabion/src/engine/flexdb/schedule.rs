@@ -191,21 +191,20 @@ impl Flex {
 
     fn come_to_rest(&self) -> Result<()> {
         loop {
-            self.wait_merged(u64::MAX)?;
+            self.wait_merged(|| self.newest_frozen())?;
             if !self.tidy_checked()? {
                 return Ok(());
             }
         }
     }
 
-    /// Waits until no generation up to number `newest` is left to merge.
-    pub(super) fn wait_merged(&self, newest: u64) -> Result<()> {
+    /// Waits until the generations up to a number are merged, wholly and durably; the error of a
+    /// merge that fails meanwhile.
+    pub(super) fn wait_merged(&self, newest: impl Fn() -> u64) -> Result<()> {
         self.schedule.wake();
         loop {
             self.run_inline();
-            if self.is_merged(newest) {
-                // The merge that ended last may still be syncing.
-                drop(self.merge_lock.lock());
+            if self.is_merged(newest()) {
                 return self.health.check_writable();
             }
             self.health.check_writable()?;
@@ -214,10 +213,9 @@ impl Flex {
         }
     }
 
-    /// Whether no generation up to number `newest` is left to merge.
-    fn is_merged(&self, newest: u64) -> bool {
-        let view = self.view.load();
-        view.frozen().iter().all(|frozen| frozen.number > newest)
+    /// The number of the newest generation that takes no writes any more.
+    pub(super) fn newest_frozen(&self) -> u64 {
+        self.view.load().active().number - 1
     }
 
     /// Prepares segments of the log ahead.
@@ -242,12 +240,22 @@ impl Flex {
 
 #[cfg(test)]
 mod tests {
-    use gabion_media::{Disk, SimDisk};
+    use gabion_media::{Disk, Fault, FaultKind, SimDisk};
 
-    use super::super::Write;
+    use super::super::{Keyspace, Write};
     use super::*;
     use crate::Options;
     use crate::types::Kind;
+
+    fn put(engine: &Flex, keyspace: &Arc<Keyspace>, value: &[u8]) {
+        let write = Write::Single {
+            keyspace,
+            kind: Kind::Put,
+            key: b"key",
+            value,
+        };
+        engine.write_now(&mut engine.writer.lock(), write).unwrap();
+    }
 
     /// A flush waited until nothing was left to merge, which under steady writes need not be for
     /// ever.
@@ -257,13 +265,7 @@ mod tests {
         let engine = Flex::open(Disk::simulated(&SimDisk::new()), options).unwrap();
         let keyspace = engine.create_keyspace("keyspace").unwrap();
         let freeze = || {
-            let write = Write::Single {
-                keyspace: &keyspace,
-                kind: Kind::Put,
-                key: b"key",
-                value: b"value",
-            };
-            engine.write_now(&mut engine.writer.lock(), write).unwrap();
+            put(&engine, &keyspace, b"value");
             assert!(engine.freeze(&engine.writer.lock()));
             engine.view.load().frozen()[0].number
         };
@@ -274,6 +276,84 @@ mod tests {
         assert_eq!(are_merged(), [true, false]);
         engine.flush().unwrap();
         assert_eq!(are_merged(), [true, true]);
+        assert!(!engine.merge_oldest().unwrap());
         engine.close().unwrap();
+    }
+
+    /// A flush waited until its generation had left the view and for the lock of the merge. One
+    /// whose sync, or whose root, then found no space said that all was well, and nobody did what
+    /// was left until the next merge; one that failed otherwise said so only if it had noted its
+    /// failure before the flush got the lock.
+    #[test]
+    fn a_flush_has_synced_what_it_merged_or_says_why_not() {
+        for kind in [
+            FaultKind::NoSpace,
+            FaultKind::Eio,
+            FaultKind::SyncFails { keep: false },
+        ] {
+            let (mut failed, mut faults) = (0, 0);
+            for at in 0.. {
+                let sim = SimDisk::new();
+                let options = Options::default()
+                    .background_threads(1)
+                    .log_bytes_max(16 << 10);
+                let engine = Flex::open(Disk::simulated(&sim), options).unwrap();
+                let keyspace = engine.create_keyspace("keyspace").unwrap();
+                // Segments of the log are left behind, so the root is written.
+                (0..20).for_each(|_| put(&engine, &keyspace, &[1; 100]));
+                let begun = sim.ops();
+                let fault = Fault {
+                    at: begun + at,
+                    kind,
+                    forever: kind == FaultKind::NoSpace,
+                };
+                sim.inject(fault);
+                let flushed = engine.flush();
+                // What a fault has struck may not count as an operation.
+                let is_behind_all = flushed.is_ok() && begun + at >= sim.ops();
+                sim.clear_faults();
+                match flushed {
+                    Ok(()) => assert_is_merged(&engine, &keyspace),
+                    Err(_) if engine.health.failure().is_some() => {
+                        failed += 1;
+                        assert!(engine.flush().is_err(), "the store is read-only");
+                    }
+                    Err(error) => {
+                        failed += 1;
+                        assert!(error.is_no_space(), "{error}");
+                        merge_at_last(&engine, &keyspace);
+                    }
+                }
+                // A store that has failed says so again.
+                let _ = engine.close();
+                faults += 1;
+                if is_behind_all {
+                    break;
+                }
+            }
+            println!("{kind:?}: {failed} of {faults} flushes failed");
+            assert!(failed >= 2 && failed < faults);
+        }
+    }
+
+    /// There is space again: what was left to do is done, unless a sync has failed for good.
+    fn merge_at_last(engine: &Flex, keyspace: &Arc<Keyspace>) {
+        while let Err(error) = engine.flush() {
+            if engine.health.failure().is_some() {
+                return;
+            }
+            assert!(error.is_no_space(), "{error}");
+            // The background has not tried again yet.
+            engine.schedule.wait(STALL_SLICE);
+        }
+        assert_is_merged(engine, keyspace);
+    }
+
+    fn assert_is_merged(engine: &Flex, keyspace: &Arc<Keyspace>) {
+        assert!(engine.is_merged(engine.newest_frozen()));
+        let root = engine.root.lock();
+        let known = &root.keyspaces[keyspace.id as usize];
+        assert_eq!(known.reached, keyspace.partition.space().durable_point());
+        assert!(!keyspace.partition.is_dirty());
     }
 }

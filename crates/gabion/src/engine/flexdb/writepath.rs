@@ -184,10 +184,9 @@ impl Flex {
         let newest = {
             let writer = self.writer.lock();
             self.freeze(&writer);
-            let view = self.view.load();
-            view.frozen().first().map_or(0, |newest| newest.number)
+            self.newest_frozen()
         };
-        self.wait_merged(newest)
+        self.wait_merged(|| newest)
     }
 
     /// Makes everything acknowledged durable at a level.
