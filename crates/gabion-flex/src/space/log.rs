@@ -37,6 +37,7 @@
 //! log was durable beyond that place, the bytes were there once: that is damage, and not the torn
 //! end of a crash.
 
+use super::geometry::MARK;
 use super::layout::{LOG_HEADER_BYTES, LOG_MAGIC, seed_of, u32_at, u64_at};
 use super::segments::{Class, State};
 
@@ -117,7 +118,8 @@ impl Records {
         self.insert = None;
     }
 
-    /// Adds a record. An insertion that continues the one before lengthens it.
+    /// Adds a record. An insertion that continues the one before lengthens it, unless it has a mark
+    /// of its own.
     pub(crate) fn push(&mut self, record: &Record) {
         if self.lengthen(record) {
             return;
@@ -176,6 +178,7 @@ impl Records {
         let before_offset = u64_at(&self.bytes, last + 8);
         let before_len = u64_at(&self.bytes, last + 16);
         let continues = *address != ADDRESS_MASK
+            && address & MARK == 0
             && before + before_len == *address
             && before_offset + before_len == *offset;
         if continues {

@@ -12,7 +12,7 @@ use std::ops::RangeInclusive;
 
 use gabion_media::{Disk, Purpose};
 
-use super::geometry::Geometry;
+use super::geometry::{Geometry, MARK};
 use super::layout::{
     DATA_HEADER_BYTES, DATA_NAME, DataHeader, FORMAT, HeaderError, LOG_HEADER_BYTES, LogHeader,
     TREE_NAME, TreeHeader, log_name, parse_log_name,
@@ -472,7 +472,17 @@ impl Replay<'_> {
                 }
                 self.check_address(address, len)?;
                 self.live.add(&self.geometry, address, len);
-                self.tree.insert(offset, len, address);
+                // A mark is of the first byte. The tree cuts what is longer than an extent, and
+                // would mark each part; older programs wrote some neighbours as one record.
+                let first = match address != HOLE && address & MARK != 0 {
+                    true => len.min(self.geometry.extent_max().into()),
+                    false => len,
+                };
+                self.tree.insert(offset, first, address);
+                if first < len {
+                    let behind = (address & !MARK) + first;
+                    self.tree.insert(offset + first, len - first, behind);
+                }
             }
             Record::Collapse { offset, len } => {
                 within(offset, len)?;

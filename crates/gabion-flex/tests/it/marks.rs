@@ -101,6 +101,32 @@ fn marks_are_where_units_begin() {
     }
 }
 
+/// The log made one operation of insertions that follow each other, in the space and on the medium,
+/// whatever marks they had. Repeating it, the tree cut it where extents end, and marked each part.
+#[test]
+fn units_that_follow_each_other_keep_their_marks_when_they_are_inserted_again() {
+    let sim = SimDisk::new();
+    let space = FlexSpace::open_on(Disk::simulated(&sim), options()).unwrap();
+    let mut units = Vec::new();
+    for byte in 0..40 {
+        let (offset, len) = (space.len(), 100);
+        let data = [byte; 100];
+        space
+            .apply(&[Edit::InsertMarked {
+                offset,
+                data: &data,
+            }])
+            .unwrap();
+        units.push(Unit { byte, len });
+    }
+    let marks = assert_marks(&space, &units);
+    space.sync().unwrap();
+    drop(space);
+    let space = FlexSpace::open_on(Disk::simulated(&sim), options()).unwrap();
+    assert_eq!(assert_marks(&space, &units), marks);
+    assert!(marks > 20, "{marks}");
+}
+
 #[test]
 fn a_lock_is_taken_when_only_the_change_is_left() {
     let sim = SimDisk::new();
