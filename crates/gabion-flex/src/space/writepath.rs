@@ -223,6 +223,44 @@ impl Target<'_> {
     }
 }
 
+/// Where the data of a group is, edit by edit.
+struct Places<'p> {
+    rest: std::slice::Iter<'p, Placed>,
+    /// What is left of the place before the rest.
+    begun: Placed,
+    taken: Vec<Placed>,
+}
+
+impl<'p> Places<'p> {
+    fn new(placed: &'p [Placed]) -> Places<'p> {
+        Places {
+            rest: placed.iter(),
+            begun: Placed { address: 0, len: 0 },
+            taken: Vec::new(),
+        }
+    }
+
+    /// The places of the next so many bytes.
+    fn take(&mut self, mut len: u64) -> &[Placed] {
+        self.taken.clear();
+        while len > 0 {
+            if self.begun.len == 0 {
+                match self.rest.next() {
+                    Some(next) => self.begun = *next,
+                    None => break,
+                }
+            }
+            let part = self.begun.len.min(len);
+            let address = self.begun.address;
+            self.taken.push(Placed { address, len: part });
+            self.begun.address += part;
+            self.begun.len -= part;
+            len -= part;
+        }
+        &self.taken
+    }
+}
+
 impl Inner {
     /// Applies a group of edits: all of them, or none if this fails.
     pub(crate) fn apply(&self, edits: &[Edit<'_>]) -> Result<()> {
@@ -287,7 +325,7 @@ impl Session<'_> {
         if self.may_miss()
             && let Err(error) = self.admit(touched(edits, before))
         {
-            placed.iter().for_each(|placed| self.unplace(placed));
+            self.unplace(&placed);
             return Err(error);
         }
         let writer = &mut *self.writer;
@@ -299,17 +337,15 @@ impl Session<'_> {
             records: &mut writer.pending,
             extent_max: self.space.sums.geometry.extent_max().into(),
         };
-        for (edit, placed) in edits.iter().zip(&placed) {
-            target.apply(edit, placed);
+        let mut places = Places::new(&placed);
+        for edit in edits {
+            target.apply(edit, places.take(edit.data().len() as u64));
         }
         // ORDER: Release pairs with the load in `Inner::changes`: who sees the new number and then
         // takes the lock sees the change; the lock itself orders the rest.
         self.space.changes.fetch_add(1, Ordering::Release);
         drop(shared);
-        placed
-            .iter()
-            .flatten()
-            .for_each(|placed| writer.unstage(placed));
+        placed.iter().for_each(|placed| writer.unstage(placed));
         writer.totals.user_bytes += wanted;
         Ok(held)
     }

@@ -157,15 +157,14 @@ impl Inner {
 impl Session<'_> {
     /// Puts data into segments. No extent refers to it yet; if this fails, its space is garbage.
     pub(crate) fn place(&mut self, class: Class, data: &[u8]) -> Result<Vec<Placed>> {
-        let placed = self.place_all(class, &[data])?;
-        Ok(placed.into_iter().next().unwrap_or_default())
+        self.place_all(class, &[data])
     }
 
-    /// As [`Session::place`], one piece of data behind the other; says where each is.
-    pub(crate) fn place_all(&mut self, class: Class, pieces: &[&[u8]]) -> Result<Vec<Vec<Placed>>> {
-        let mut placed = vec![Vec::new(); pieces.len()];
+    /// As [`Session::place`], one piece of data behind the other: where they are together.
+    pub(crate) fn place_all(&mut self, class: Class, pieces: &[&[u8]]) -> Result<Vec<Placed>> {
+        let mut placed = Vec::new();
         if let Err(error) = self.place_into(class, pieces, &mut placed) {
-            placed.iter().for_each(|placed| self.unplace(placed));
+            self.unplace(&placed);
             return Err(error);
         }
         Ok(placed)
@@ -183,15 +182,15 @@ impl Session<'_> {
         &mut self,
         class: Class,
         pieces: &[&[u8]],
-        placed: &mut [Vec<Placed>],
+        placed: &mut Vec<Placed>,
     ) -> Result<()> {
         let geometry = self.space.sums.geometry;
         let room = geometry.room() as usize;
-        let mut pieces = pieces.iter().zip(placed.iter_mut()).peekable();
+        let mut pieces = pieces.iter().peekable();
         // What is placed of the next piece.
         let mut done = 0;
         loop {
-            while pieces.next_if(|(data, _)| data.is_empty()).is_some() {}
+            while pieces.next_if(|data| data.is_empty()).is_some() {}
             if pieces.peek().is_none() {
                 return Ok(());
             }
@@ -203,7 +202,7 @@ impl Session<'_> {
             let (segment, before) = (buffer.segment, buffer.bytes.len());
             let end = room.min(before + COPY_BYTES_MAX);
             while buffer.bytes.len() < end
-                && let Some((data, placed)) = pieces.peek_mut()
+                && let Some(data) = pieces.peek()
             {
                 let within = buffer.bytes.len();
                 let part = (data.len() - done).min(end - within);

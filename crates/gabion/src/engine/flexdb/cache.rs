@@ -208,6 +208,7 @@ mod tests {
         let new = |number| New {
             key: key(number),
             len: 1,
+            extents: 1,
             interval: None,
         };
         let intervals: Vec<New> = (0..intervals).map(new).collect();

@@ -15,24 +15,32 @@
 //! # Committers
 //! A large generation is merged by several threads, as many as the store has for the background:
 //! the keys of a keyspace are cut into ranges where leaves of its index begin, and who is free
-//! takes the next range. Reading, decoding, planning and the new decoded forms are each one's own
-//! work; the space is changed by one at a time, a few intervals of a leaf together.
+//! takes the next range. Reading, decoding and planning are each one's own work; the space is
+//! changed by one at a time, a few intervals of a leaf together.
+//!
+//! # Memory
+//! A merge waits for memory more than for anything else. So it gathers some intervals of a leaf
+//! without looking at what they hold, and asks for their forms meanwhile; what it gathers lies in
+//! one buffer, and the forms change in place.
 //!
 //! # Waiting
-//! Readers of cached intervals wait for nothing; others while the trees of one interval's change
-//! are updated. Writers wait for nothing here; when generations that wait take more than the
-//! budget, new writes wait (`schedule`).
+//! Readers of cached intervals wait while the form that they read changes; others while the trees
+//! of the change of a few intervals are updated. Writers wait for nothing here; when generations
+//! that wait take more than the budget, new writes wait (`schedule`).
 
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use gabion_flex::Round;
 
 use super::generation::{Generation, Layer};
-use super::index::Seek;
+use super::index::{Place, Seek};
+use super::interval::Interval;
 use super::layout::Root;
-use super::partition::{Change, Held, Partition, Reader};
+use super::partition::{Changes, Partition, Reader, Wanted};
 use super::{Flex, Keyspace};
+use crate::bytes::assign;
 use crate::engine::memtable::MemCursor;
 use crate::engine::pace::{Class, STEP_BYTES};
 use crate::engine::range_deletes::{Fragment, Fragments};
@@ -44,7 +52,7 @@ use crate::{Result, Slice};
 const CHANGES_MAX: usize = 64;
 
 /// Intervals that are changed together at most, to share what a change costs in locks.
-const INTERVALS_MAX: usize = 8;
+const INTERVALS_MAX: usize = 16;
 
 /// Bytes of new pairs that are written together at most, if they are more than one.
 const CHANGE_BYTES_MAX: usize = 64 << 10;
@@ -333,18 +341,19 @@ impl Merge<'_> {
         cursor.seek(&self.begin);
         let deletes = self.layer.deletes();
         let mut at = self.begin.clone();
+        let mut start = Vec::new();
         let mut group = Group::default();
-        while let Some(start) = next_key(&cursor, &deletes, &at) {
-            if self.end.as_ref().is_some_and(|end| start >= *end) {
+        while let Some(next) = next_key(&cursor, &deletes, &at) {
+            if self.end.as_ref().is_some_and(|end| next >= &**end) {
                 break;
             }
-            let next = self.step(&mut group, &mut cursor, &deletes, &start)?;
+            assign(&mut start, next);
+            let goes_on = self.step(&mut group, &mut cursor, &deletes, &start, &mut at)?;
             if group.written >= STEP_BYTES {
                 (self.job.pay)(std::mem::take(&mut group.written));
             }
-            match next {
-                Some(next) => at = next,
-                None => break,
+            if !goes_on {
+                break;
             }
         }
         self.apply(&mut group)?;
@@ -354,17 +363,76 @@ impl Merge<'_> {
     }
 
     /// Merges what concerns the interval of `start`, or a part of it, or adds it to the group;
-    /// returns the first key that is left, `None` at the end of all keys.
+    /// `at` is the first key that is left then. False at the end of all keys.
     fn step(
         &self,
         group: &mut Group,
         cursor: &mut MemCursor,
         deletes: &Fragments,
         start: &[u8],
-    ) -> Result<Option<Vec<u8>>> {
-        let place = self.partition().find(start);
+        at: &mut Vec<u8>,
+    ) -> Result<bool> {
+        let mut place = self.partition().find(start);
+        if !self.job.notes && self.is_cleared(&place, cursor, deletes, start) {
+            self.apply(group)?;
+            if place.len() > 0 && !self.partition().clear(&place)? {
+                assign(at, start);
+                return Ok(true);
+            }
+            return Ok(set_next(at, place.upper()));
+        }
+        if !group.takes(&place) {
+            self.apply(group)?;
+            // It may begin elsewhere now.
+            place = self.partition().find(start);
+        }
+        let reads = self.job.notes || !deletes.is_empty() || !place.leaf.prefetch_form(place.at);
+        let mut interval = None;
+        if reads {
+            let held = self.partition().read_found(place, start)?;
+            if !group.takes(&held.place) {
+                // Reading it has cut it.
+                self.apply(group)?;
+                assign(at, start);
+                return Ok(true);
+            }
+            place = held.place;
+            interval = Some(held.interval);
+        }
+        let first = group.changes.len();
         let upper = place.upper();
-        let written = cursor.valid() && upper.is_none_or(|upper| cursor.key() < upper);
+        let covered = Covered::new(deletes, interval.as_deref(), start);
+        let is_whole = add_changes(&mut group.changes, cursor, deletes, upper, covered);
+        let changes = first..group.changes.len();
+        if self.job.notes
+            && let Some(interval) = &interval
+        {
+            self.note(interval, &group.changes, changes.clone());
+        }
+        let goes_on = match is_whole {
+            true => set_next(at, upper),
+            false => set_next(at, Some(cursor.key())),
+        };
+        group.wanted.push(Wanted {
+            place,
+            interval,
+            changes,
+        });
+        if !is_whole || group.is_full() {
+            self.apply(group)?;
+        }
+        Ok(goes_on)
+    }
+
+    /// Whether all that the merge does with an interval is to remove its pairs.
+    fn is_cleared(
+        &self,
+        place: &Place,
+        cursor: &MemCursor,
+        deletes: &Fragments,
+        start: &[u8],
+    ) -> bool {
+        let upper = place.upper();
         // What lies in front of `start` is merged already.
         let whole = |fragment: &Fragment| {
             let covers_end = match (&fragment.upper, upper) {
@@ -374,179 +442,152 @@ impl Merge<'_> {
             };
             *place.lower() == *start && covers_end
         };
-        if !self.job.notes && !written && deletes.find(start).is_some_and(whole) {
-            self.apply(group)?;
-            if place.len() > 0 && !self.partition().clear(&place)? {
-                return Ok(Some(start.to_vec()));
-            }
-            return Ok(upper.map(<[u8]>::to_vec));
-        }
-        let interval = || self.partition().interval(Seek::At(start), Reader::Merge);
-        let mut held = interval()?;
-        if !group.takes(&held) {
-            self.apply(group)?;
-            // It may begin elsewhere now.
-            held = interval()?;
-        }
-        let (changes, next) = self.changes(cursor, deletes, &held, start, group);
-        if self.job.notes {
-            self.note(&held, &changes);
-        }
-        let is_whole = next.as_deref() == held.place.upper();
-        group.add(held, changes);
-        if !is_whole || group.is_full() {
-            self.apply(group)?;
-        }
-        Ok(next)
+        let is_written = cursor.valid() && upper.is_none_or(|upper| cursor.key() < upper);
+        !is_written && deletes.find(start).is_some_and(whole)
     }
 
     /// Makes the changes of a group, which is empty then.
     fn apply(&self, group: &mut Group) -> Result<()> {
-        group.written += self.partition().change(&group.wanted)?;
-        *group = Group {
-            written: group.written,
-            ..Group::default()
-        };
+        let wanted = std::mem::take(&mut group.wanted);
+        group.written += self.partition().change(wanted, &group.changes)?;
+        group.changes.clear();
         Ok(())
     }
 
-    /// The changes of an interval from `start` on, at most so many that readers do not wait long
-    /// for them and the rest of the group, and the first key behind them.
-    fn changes(
-        &self,
-        cursor: &mut MemCursor,
-        deletes: &Fragments,
-        held: &Held,
-        start: &[u8],
-        group: &Group,
-    ) -> (Vec<Change>, Option<Vec<u8>>) {
-        let upper = held.place.upper();
-        let mut writes = Vec::new();
-        let mut bytes = group.bytes;
-        while cursor.valid() && upper.is_none_or(|upper| cursor.key() < upper) {
-            if group.keys + writes.len() >= CHANGES_MAX || bytes > CHANGE_BYTES_MAX {
-                break;
-            }
-            let key = cursor.key().to_vec();
-            let deleted = deletes.find(&key).map_or(0, |found| found.newest(SEQ_MAX));
-            let is_put = cursor.kind() == Kind::Put && cursor.seq() > deleted;
-            let value = is_put.then(|| cursor.value());
-            bytes += bytes_of(&key, value.as_ref());
-            // Older versions of the key may be in other runs of the cursor.
-            while cursor.valid() && cursor.key() == key {
-                cursor.next_key();
-            }
-            writes.push(Change { key, value });
-        }
-        let rest = cursor.valid() && upper.is_none_or(|upper| cursor.key() < upper);
-        let end = match rest {
-            true => Some(cursor.key().to_vec()),
-            false => upper.map(<[u8]>::to_vec),
-        };
-        if deletes.is_empty() {
-            return (writes, end);
-        }
-        (
-            with_deleted(writes, deletes, held, start, end.as_deref()),
-            end,
-        )
-    }
-
     /// Notes what the space holds of the keys that are about to change.
-    fn note(&self, held: &Held, changes: &[Change]) {
-        let interval = &held.interval;
+    fn note(&self, interval: &Interval, changes: &Changes, range: Range<usize>) {
         let mut bytes = 0;
-        for change in changes {
-            let at = interval.count_below(&change.key);
-            let is_there = at < interval.len() && interval.key(at) == change.key;
+        for change in range {
+            let key = changes.key(change);
+            let at = interval.count_below(key);
+            let is_there = at < interval.len() && interval.key(at) == key;
             let value = is_there.then(|| Slice::new(interval.value_bytes(at)));
-            bytes += self.layer.note_image(&change.key, value);
+            bytes += self.layer.note_image(key, value);
         }
         self.job.generation.add_image_bytes(bytes);
     }
 }
 
+/// Sets the key to go on with; false if there is none.
+fn set_next(at: &mut Vec<u8>, next: Option<&[u8]>) -> bool {
+    if let Some(next) = next {
+        assign(at, next);
+    }
+    next.is_some()
+}
+
 /// Intervals of one leaf of the index, which the merge has looked up, and what it does with them.
 #[derive(Default)]
 struct Group {
-    wanted: Vec<(Held, Vec<Change>)>,
-    keys: usize,
-    /// Of the new pairs.
-    bytes: usize,
+    wanted: Vec<Wanted>,
+    changes: Changes,
     /// Bytes that groups before have written and nobody has paid for.
     written: u64,
 }
 
 impl Group {
     /// Whether an interval may be changed with the others: whatever they become concerns one leaf.
-    fn takes(&self, held: &Held) -> bool {
+    fn takes(&self, place: &Place) -> bool {
         let first = self.wanted.first();
-        first.is_none_or(|(first, _)| Arc::ptr_eq(&first.place.leaf, &held.place.leaf))
-    }
-
-    fn add(&mut self, held: Held, changes: Vec<Change>) {
-        self.keys += changes.len();
-        let bytes = changes
-            .iter()
-            .map(|change| bytes_of(&change.key, change.value.as_ref()));
-        self.bytes += bytes.sum::<usize>();
-        self.wanted.push((held, changes));
+        first.is_none_or(|first| Arc::ptr_eq(&first.place.leaf, &place.leaf))
     }
 
     fn is_full(&self) -> bool {
-        self.wanted.len() == INTERVALS_MAX
-            || self.keys >= CHANGES_MAX
-            || self.bytes > CHANGE_BYTES_MAX
+        self.wanted.len() == INTERVALS_MAX || is_much(&self.changes)
     }
 }
 
-/// Bytes of a new pair.
-fn bytes_of(key: &[u8], value: Option<&Slice>) -> usize {
-    key.len() + value.map_or(0, |value| value.len())
+/// Whether these are as many changes as are made together.
+fn is_much(changes: &Changes) -> bool {
+    changes.len() >= CHANGES_MAX || changes.bytes() > CHANGE_BYTES_MAX
+}
+
+/// Adds the changes of an interval that ends at `upper`, at most so many that readers do not wait
+/// long for them and the rest of the group. Returns whether these were all; if not, the cursor
+/// stands on the first key behind them.
+fn add_changes(
+    changes: &mut Changes,
+    cursor: &mut MemCursor,
+    deletes: &Fragments,
+    upper: Option<&[u8]>,
+    mut covered: Covered<'_>,
+) -> bool {
+    loop {
+        if !cursor.valid() || upper.is_some_and(|upper| cursor.key() >= upper) {
+            covered.remove_up_to(changes, upper);
+            return true;
+        }
+        let key = cursor.key();
+        covered.remove_up_to(changes, Some(key));
+        if is_much(changes) {
+            return false;
+        }
+        covered.pass(key);
+        let deleted = deletes.find(key).map_or(0, |found| found.newest(SEQ_MAX));
+        match cursor.kind() == Kind::Put && cursor.seq() > deleted {
+            true => changes.put(key, cursor.value_bytes()),
+            false => changes.remove(key),
+        }
+        // Older versions of the key may be in other runs of the cursor.
+        let done = changes.len() - 1;
+        while cursor.valid() && cursor.key() == changes.key(done) {
+            cursor.next_key();
+        }
+    }
+}
+
+/// The pairs of an interval that deleted ranges cover, in their order.
+struct Covered<'i> {
+    /// Without any range nothing is looked at.
+    of: Option<(&'i Fragments, &'i Interval)>,
+    at: usize,
+}
+
+impl<'i> Covered<'i> {
+    /// Those from `start` on. The interval is there if there are deletes.
+    fn new(deletes: &'i Fragments, interval: Option<&'i Interval>, start: &[u8]) -> Covered<'i> {
+        let of = interval.filter(|_| !deletes.is_empty());
+        Covered {
+            at: of.map_or(0, |interval| interval.count_below(start)),
+            of: of.map(|interval| (deletes, interval)),
+        }
+    }
+
+    /// Removes the next pairs, up to a key.
+    fn remove_up_to(&mut self, changes: &mut Changes, end: Option<&[u8]>) {
+        let Some((deletes, interval)) = self.of else {
+            return;
+        };
+        let to = end.map_or(interval.len(), |end| interval.count_below(end));
+        for at in self.at..to {
+            let key = interval.key(at);
+            if deletes.find(key).is_some() {
+                changes.remove(key);
+            }
+        }
+        self.at = self.at.max(to);
+    }
+
+    /// Leaves the pair of a key that is written to the write.
+    fn pass(&mut self, key: &[u8]) {
+        let is_next =
+            |interval: &Interval| self.at < interval.len() && interval.key(self.at) == key;
+        if self.of.is_some_and(|(_, interval)| is_next(interval)) {
+            self.at += 1;
+        }
+    }
 }
 
 /// The smallest key from `at` on that a merge must look at.
-fn next_key(cursor: &MemCursor, deletes: &Fragments, at: &[u8]) -> Option<Vec<u8>> {
+fn next_key<'k>(cursor: &'k MemCursor, deletes: &'k Fragments, at: &'k [u8]) -> Option<&'k [u8]> {
     let written = cursor.valid().then(|| cursor.key());
     let deleted = match deletes.find(at) {
         Some(_) => Some(at),
         None => deletes.next_lower(at),
     };
-    let next = match (written, deleted) {
-        (Some(written), Some(deleted)) => written.min(deleted),
-        (Some(one), None) | (None, Some(one)) => one,
-        (None, None) => return None,
-    };
-    Some(next.to_vec())
-}
-
-/// The changes together with the pairs of the interval that deleted ranges cover, from `start` up
-/// to `end`.
-fn with_deleted(
-    writes: Vec<Change>,
-    deletes: &Fragments,
-    held: &Held,
-    start: &[u8],
-    end: Option<&[u8]>,
-) -> Vec<Change> {
-    let interval = &held.interval;
-    let from = interval.count_below(start);
-    let to = end.map_or(interval.len(), |end| interval.count_below(end));
-    let mut changes = Vec::with_capacity(writes.len() + to.saturating_sub(from));
-    let mut writes = writes.into_iter().peekable();
-    for at in from..to {
-        let key = interval.key(at);
-        while let Some(write) = writes.next_if(|write| &*write.key < key) {
-            changes.push(write);
-        }
-        let is_written = writes.peek().is_some_and(|write| write.key == key);
-        if !is_written && deletes.find(key).is_some() {
-            changes.push(Change {
-                key: key.to_vec(),
-                value: None,
-            });
-        }
+    match (written, deleted) {
+        (Some(written), Some(deleted)) => Some(written.min(deleted)),
+        (Some(one), None) | (None, Some(one)) => Some(one),
+        (None, None) => None,
     }
-    changes.extend(writes);
-    changes
 }

@@ -12,10 +12,13 @@
 //!
 //! # In memory
 //! A read of a cached interval waits for memory, so what finds a pair lies in the interval itself
-//! and not behind pointers: one wait for that, one for the pair.
+//! and not behind pointers: one wait for that, one for the pair. A merge changes the form in place:
+//! behind the pairs there is room for more, so most changes move some bytes and allocate nothing.
 
 use std::ops::Range;
 use std::sync::Arc;
+
+use gabion_media::{prefetch_bytes, prefetch_line};
 
 use crate::Slice;
 use crate::engine::KEY_BYTES_MAX;
@@ -42,6 +45,15 @@ pub(super) const PAIR_HEAD_BYTES_MAX: usize = 2 * 5;
 /// which costs two accesses to the count of those that do.
 const COPIED_MAX: usize = 512;
 
+/// The room that is made for pairs to come is one part in so many of those that are there.
+const ROOM_ONE_IN: usize = 4;
+
+/// Bytes of pairs that are asked for ahead at most.
+const PREFETCHED_MAX: usize = 2 << 10;
+
+/// Bytes of a cache line.
+const LINE_BYTES: usize = 64;
+
 // Places within an interval of several pairs fit 16 bits.
 const _: () = assert!(BYTES_READ_MAX < u16::MAX as usize && KEY_BYTES_MAX <= u16::MAX as u64);
 
@@ -63,7 +75,7 @@ impl Pair {
 }
 
 /// Pairs in the order of their keys, decoded.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Interval {
     /// The fingerprint of each key.
     tags: [u16; PAIRS_READ_MAX],
@@ -73,7 +85,20 @@ pub(super) struct Interval {
     /// Bytes in front of each key.
     heads: [u8; PAIRS_READ_MAX],
     count: usize,
+    /// Bytes of the pairs.
+    used: usize,
+    /// The pairs, and room behind them.
     bytes: Arc<[u8]>,
+}
+
+/// A step that changes an interval, by the place that a pair had before all of them.
+#[derive(Clone, Debug)]
+pub(super) struct Splice<'b> {
+    pub(super) at: usize,
+    /// Whether the pair at that place goes.
+    pub(super) removes: bool,
+    /// The encoded pair that comes there, in front of the one that stays.
+    pub(super) put: Option<(&'b [u8], Pair)>,
 }
 
 /// Appends a pair as it lies in the space; returns how many bytes stand in front of its key.
@@ -150,6 +175,7 @@ impl Interval {
             key_lens: [0; PAIRS_READ_MAX],
             heads: [0; PAIRS_READ_MAX],
             count,
+            used: bytes.len(),
             bytes,
         };
         for (at, pair) in pairs.iter().enumerate() {
@@ -167,6 +193,72 @@ impl Interval {
         self.count
     }
 
+    /// Whether [splices](Interval::splice) of so many new pairs and bytes find room in any order.
+    pub(super) fn takes(&self, pairs: usize, bytes: usize) -> bool {
+        self.count + pairs <= PAIRS_READ_MAX && self.used + bytes <= BYTES_READ_MAX
+    }
+
+    /// Changes a pair. Of several changes the last one comes first, so that the places of the
+    /// others stay what they are.
+    pub(super) fn splice(&mut self, splice: &Splice<'_>) {
+        let Splice { at, removes, put } = *splice;
+        let (from, old) = (self.start(at), self.used);
+        let gone = if removes { self.start(at + 1) } else { from } - from;
+        let new: &[u8] = put.map_or(&[], |(bytes, _)| bytes);
+        self.used = old - gone + new.len();
+        let bytes = self.make_room(old);
+        bytes.copy_within(from + gone..old, from + new.len());
+        bytes[from..from + new.len()].copy_from_slice(new);
+        let count = self.count;
+        let (stay, go) = (at + usize::from(removes), at + usize::from(put.is_some()));
+        self.tags.copy_within(stay..count, go);
+        self.keys.copy_within(stay..count, go);
+        self.key_lens.copy_within(stay..count, go);
+        self.heads.copy_within(stay..count, go);
+        self.count = count - stay + go;
+        #[expect(
+            clippy::cast_possible_truncation,
+            reason = "places fit 16 bits, and wrap around"
+        )]
+        let delta = new.len().wrapping_sub(gone) as u16;
+        for key in &mut self.keys[go..self.count] {
+            *key = key.wrapping_add(delta);
+        }
+        if let Some((_, pair)) = put {
+            self.tags[at] = pair.tag;
+            self.keys[at] = u16::try_from(from).unwrap_or_default() + u16::from(pair.head);
+            self.key_lens[at] = pair.key_len;
+            self.heads[at] = pair.head;
+        }
+    }
+
+    /// Lets the bytes, of which `old` are in use, be those of this interval alone, and as many as
+    /// it needs.
+    fn make_room(&mut self, old: usize) -> &mut [u8] {
+        let len = self.used;
+        if Arc::get_mut(&mut self.bytes).is_none_or(|bytes| bytes.len() < len) {
+            let room = (len + len / ROOM_ONE_IN).next_multiple_of(64);
+            let mut grown: Arc<[u8]> = std::iter::repeat_n(0, room).collect();
+            let used = &self.bytes[..old];
+            Arc::get_mut(&mut grown).unwrap_or_default()[..old].copy_from_slice(used);
+            self.bytes = grown;
+        }
+        Arc::get_mut(&mut self.bytes).unwrap_or_default()
+    }
+
+    /// Asks for the memory of what stands here, but for the pairs.
+    pub(super) fn prefetch(&self) {
+        let begin = std::ptr::from_ref(self).cast::<u8>();
+        (0..size_of::<Interval>())
+            .step_by(LINE_BYTES)
+            .for_each(|line| prefetch_line(begin.wrapping_add(line)));
+    }
+
+    /// Asks for the memory of the pairs, or of the first of them.
+    pub(super) fn prefetch_pairs(&self) {
+        prefetch_bytes(&self.bytes[..self.used.min(PREFETCHED_MAX)]);
+    }
+
     /// Memory in bytes.
     pub(super) fn memory_bytes(&self) -> u64 {
         (self.bytes.len() + size_of::<Interval>() + 64) as u64
@@ -182,7 +274,7 @@ impl Interval {
     pub(super) fn start(&self, at: usize) -> usize {
         match at < self.count {
             true => usize::from(self.keys[at]) - usize::from(self.heads[at]),
-            false => self.bytes.len(),
+            false => self.used,
         }
     }
 
@@ -267,7 +359,14 @@ pub(super) fn cuts(lens: impl ExactSizeIterator<Item = usize>) -> Vec<usize> {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+
+    use gabion_media::seeded::Random;
+
     use super::*;
+
+    type Twin = BTreeMap<Vec<u8>, Vec<u8>>;
+    type Encoded = (Vec<u8>, Pair);
 
     fn interval(pairs: &[(&[u8], &[u8])]) -> Interval {
         let mut bytes = Vec::new();
@@ -310,6 +409,69 @@ mod tests {
         let part = interval.encoded(2..3).into();
         let part = Interval::new(part, &[shifted], shifted.start).unwrap();
         assert_eq!((part.key(0), part.value_bytes(0)), (&b"ab"[..], &long[..]));
+    }
+
+    #[test]
+    fn an_interval_that_is_changed_in_place_equals_one_that_is_made_anew() {
+        let mut random = Random::new(3);
+        let value = |random: &mut Random| vec![7; random.index(300)];
+        let encoded = |key: &[u8], value: &[u8]| {
+            let mut bytes = Vec::new();
+            put_pair(&mut bytes, key, value);
+            let pair = parse(&bytes).unwrap()[0];
+            (bytes, pair)
+        };
+        let (mut twin, mut own) = (Twin::new(), interval(&[]));
+        let mut kept: Option<(Interval, Twin)> = None;
+        let mut most = 0;
+        for round in 0..3_000 {
+            // At first more comes, then more goes.
+            let puts = if round / 500 % 2 == 0 { 7 } else { 3 };
+            let mut steps: Vec<(usize, bool, Option<Encoded>)> = Vec::new();
+            let mut after = twin.clone();
+            for number in 0..100_u8 {
+                let key = vec![b'k', number];
+                if !random.one_in(25) {
+                    continue;
+                }
+                let (at, is_there) = (own.count_below(&key), twin.contains_key(&key));
+                if random.below(10) < puts {
+                    let value = value(&mut random);
+                    steps.push((at, is_there, Some(encoded(&key, &value))));
+                    after.insert(key, value);
+                } else if is_there {
+                    steps.push((at, true, None));
+                    after.remove(&key);
+                }
+            }
+            let puts = steps.iter().filter_map(|(_, _, put)| put.as_ref());
+            let bytes = puts.clone().map(|(bytes, _)| bytes.len()).sum();
+            if !own.takes(puts.count(), bytes) {
+                continue;
+            }
+            for (at, removes, put) in steps.iter().rev() {
+                let put = put.as_ref().map(|(bytes, pair)| (&**bytes, *pair));
+                let (at, removes) = (*at, *removes);
+                own.splice(&Splice { at, removes, put });
+            }
+            twin = after;
+            most = most.max(twin.len());
+            let pairs: Vec<_> = twin.iter().map(|(key, value)| (&**key, &**value)).collect();
+            let anew = interval(&pairs);
+            let range = 0..anew.len();
+            assert_eq!(own.encoded(0..own.len()), anew.encoded(range.clone()));
+            assert!(range.clone().all(|at| own.pair(at) == anew.pair(at)));
+            // Who shares the bytes keeps what was there.
+            if let Some((own, twin)) = &kept {
+                assert!(twin.iter().zip(0..).all(|((key, value), at)| {
+                    (own.key(at), own.value_bytes(at)) == (&**key, &**value)
+                }));
+            }
+            if random.one_in(10) {
+                kept = Some((own.clone(), twin.clone()));
+            }
+        }
+        assert!(most > PAIRS_MAX, "{most}");
     }
 
     #[test]

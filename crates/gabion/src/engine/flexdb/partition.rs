@@ -3,10 +3,10 @@
 //! # Idea
 //! The space holds the pairs one behind the other and nothing else. The index says where each
 //! interval lies, and has the decoded form of those that are cached; who finds one there waits for
-//! nothing. Others hold the index's lock while they look up where in the space an interval lies,
-//! and where on the medium that is; the medium is read without it. A change of a few intervals
-//! holds it alone for as long as the trees of both change, which takes microseconds; the data is
-//! written before.
+//! nothing but a change of that form. Others hold the index's lock while they look up where in the
+//! space an interval lies, and where on the medium that is; the medium is read without it. A change
+//! of a few intervals holds it alone for as long as the trees of both change, which takes
+//! microseconds; the data is written before.
 //!
 //! # Invariants
 //! - P1. The intervals of the index cover the space; each holds the pairs of its keys.
@@ -38,12 +38,12 @@ use gabion_flex::{DurablePoint, Fetched, FlexSpace, ReaderWaits, Round};
 use gabion_media::Disk;
 
 use super::cache::Cache;
-use super::index::{Index, New, Place, Seek};
+use super::index::{EXTENTS_UNKNOWN, Index, New, Place, Seek};
 use super::interval::{Interval, Pair, cuts, parse};
 use crate::memory::TableMemory;
 use crate::{Error, Options, Result, Slice};
 
-pub(super) use change::Change;
+pub(super) use change::{Changes, Wanted};
 
 /// The file of a space that holds its data, for messages.
 pub(super) const DATA_NAME: &str = "DATA";
@@ -443,6 +443,7 @@ impl Partition {
                     _ => pairs[from].key_in(bytes).to_vec(),
                 },
                 len: part.len() as u64,
+                extents: EXTENTS_UNKNOWN,
                 interval: interval.filter(|own| self.cache.takes(own)).map(Arc::new),
             }
         };
@@ -452,6 +453,14 @@ impl Partition {
     /// What a merge looks at: the interval of `key`, unread.
     pub(super) fn find(&self, key: &[u8]) -> Place {
         self.index.find(Seek::At(key))
+    }
+
+    /// The interval of `key`, which was just found at a place, for a merge.
+    pub(super) fn read_found(&self, place: Place, key: &[u8]) -> Result<Held> {
+        match self.cached(place, Reader::Merge) {
+            Some(held) => Ok(held),
+            None => self.interval(Seek::At(key), Reader::Merge),
+        }
     }
 
     fn note_use(&self) {

@@ -93,7 +93,7 @@ impl<H: Heads> Keys<H> {
             |key: Option<&[u8]>| key.is_some_and(|key| key.starts_with(&first[..common]));
         let are_common = begins_so(keys.clone().next()) && begins_so(upper);
         let mut ends = Vec::with_capacity(keys.size_hint().0);
-        let mut bytes = Vec::new();
+        let mut bytes = Vec::with_capacity(keys.clone().map(<[u8]>::len).sum());
         for key in keys.clone() {
             bytes.extend_from_slice(key);
             ends.push(u32::try_from(bytes.len()).unwrap_or(u32::MAX));

@@ -1,18 +1,24 @@
 //! Leaves: neighbouring intervals, and their decoded form where it is cached.
 //!
 //! # Invariants
-//! - L1. Which intervals a leaf has never changes: another leaf takes its place. The length and the
-//!   cached form of an interval change in place, under the index's lock held alone.
+//! - L1. Which intervals a leaf has never changes: another leaf takes its place, and its forms. The
+//!   length and the cached form of an interval change in place, under the index's lock held alone.
 //! - L2. Forms are put in by those who hold the lock at all and have seen that the leaf is of the
 //!   version which they read, and taken out by the hand of the cache, which holds the lock, too; so
 //!   a form that is put in is of the interval as it is.
 //! - L3. A bit of `full` is set from before a form is put in until after it was taken out.
+//!
+//! # Locks of forms
+//! Each form has a lock of its own, which a reader shares while it looks for a pair and copies its
+//! value, and somebody takes alone while the form changes in place: both some 100 ns, in which
+//! nothing else is waited for. What keeps a form longer shares its memory, and a change leaves that
+//! as it is.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
 
-use arc_swap::{ArcSwapOption, Guard};
 use gabion_media::prefetch_line;
+use parking_lot::RwLock;
 
 use super::super::interval::Interval;
 use super::keys::Keys;
@@ -21,14 +27,21 @@ use super::keys::Keys;
 /// that would cost more, and with fewer there are more leaves.
 pub(super) const LEAF_MAX: usize = 32;
 
+/// The decoded form of an interval, if it is cached.
+type Form = RwLock<Option<Arc<Interval>>>;
+
 /// Forms of one cache line.
-const LINE_FORMS: usize = 8;
+const LINE_FORMS: usize = 64 / size_of::<Form>();
+
+/// That nobody has counted the extents of an interval, or that they are many.
+pub(in super::super) const EXTENTS_UNKNOWN: u8 = u8::MAX;
 
 /// An interval of a leaf that is going to be made.
 #[derive(Debug)]
 pub(super) struct Item<'k> {
     pub(super) key: &'k [u8],
     pub(super) len: u64,
+    pub(super) extents: u8,
     pub(super) interval: Option<Arc<Interval>>,
 }
 
@@ -36,9 +49,11 @@ pub(super) struct Item<'k> {
 #[derive(Debug)]
 pub(in super::super) struct Leaf {
     pub(super) keys: Keys<[u64; LEAF_MAX]>,
-    forms: [ArcSwapOption<Interval>; LEAF_MAX],
+    forms: [Form; LEAF_MAX],
     /// Bytes in the space.
     lens: [AtomicU64; LEAF_MAX],
+    /// In how many extents the intervals lie at most, as far as that is known.
+    extents: [AtomicU8; LEAF_MAX],
     /// Which forms were read since the hand of the cache came by.
     used: AtomicU32,
     /// Which forms are there.
@@ -52,18 +67,20 @@ pub(in super::super) struct Leaf {
 const _: () = assert!(LEAF_MAX == u32::BITS as usize);
 
 impl Leaf {
-    pub(super) fn new(items: &[Item<'_>], upper: Option<&[u8]>) -> Leaf {
+    pub(super) fn new(items: Vec<Item<'_>>, upper: Option<&[u8]>) -> Leaf {
         let mut full = 0;
         for (at, item) in items.iter().enumerate() {
             full |= u32::from(item.interval.is_some()) << at;
         }
+        let keys = Keys::new(items.iter().map(|item| item.key), upper);
+        let lens = std::array::from_fn(|at| items.get(at).map_or(0, |item| item.len).into());
+        let extents = std::array::from_fn(|at| items.get(at).map_or(0, |item| item.extents).into());
+        let mut forms = items.into_iter().map(|item| item.interval);
         Leaf {
-            keys: Keys::new(items.iter().map(|item| item.key), upper),
-            forms: std::array::from_fn(|at| {
-                let interval = items.get(at).and_then(|item| item.interval.clone());
-                ArcSwapOption::new(interval)
-            }),
-            lens: std::array::from_fn(|at| items.get(at).map_or(0, |item| item.len).into()),
+            keys,
+            forms: std::array::from_fn(|_| RwLock::new(forms.next().flatten())),
+            lens,
+            extents,
             used: AtomicU32::new(0),
             full: AtomicU32::new(full),
             version: AtomicU32::new(0),
@@ -115,29 +132,54 @@ impl Leaf {
         self.lens[at].load(Ordering::Relaxed)
     }
 
+    /// In how many extents an interval lies at most, about; [`EXTENTS_UNKNOWN`] for any number.
+    pub(in super::super) fn extents(&self, at: usize) -> u8 {
+        // ORDER: Relaxed; a hint of what is worth to be written anew.
+        self.extents[at].load(Ordering::Relaxed)
+    }
+
+    /// Notes in how many extents an interval lies.
+    pub(in super::super) fn set_extents(&self, at: usize, extents: u8) {
+        // ORDER: Relaxed, as in `extents`.
+        self.extents[at].store(extents, Ordering::Relaxed);
+    }
+
     /// Bytes of the intervals in front of one.
-    pub(super) fn len_before(&self, at: usize) -> u64 {
+    pub(in super::super) fn len_before(&self, at: usize) -> u64 {
         (0..at).map(|before| self.len(before)).sum()
     }
 
-    /// The form of an interval, if it is cached, lent.
+    /// Calls `read` with the form of an interval, if it is cached, and tells the hand.
     #[inline]
-    pub(super) fn lend(&self, at: usize) -> Guard<Option<Arc<Interval>>> {
+    pub(super) fn with<T>(&self, at: usize, read: impl FnOnce(&Arc<Interval>) -> T) -> Option<T> {
         // ORDER: Relaxed (both); a hint for the hand.
         if self.used.load(Ordering::Relaxed) & (1 << at) == 0 {
             self.used.fetch_or(1 << at, Ordering::Relaxed);
         }
-        self.forms[at].load()
+        self.forms[at].read().as_ref().map(read)
     }
 
     /// The form of an interval, if it is cached, to keep.
     pub(in super::super) fn cached(&self, at: usize) -> Option<Arc<Interval>> {
-        Guard::into_inner(self.lend(at))
+        self.with(at, Arc::clone)
     }
 
     /// As [`Leaf::cached`], without telling the hand.
     pub(in super::super) fn peek(&self, at: usize) -> Option<Arc<Interval>> {
-        self.forms[at].load_full()
+        self.forms[at].read().clone()
+    }
+
+    /// Asks for the memory of the form of an interval; false if it is not cached.
+    pub(in super::super) fn prefetch_form(&self, at: usize) -> bool {
+        let form = self.forms[at].read();
+        form.as_ref().map(|form| form.prefetch()).is_some()
+    }
+
+    /// Asks for the memory of the pairs of an interval whose form was asked for before.
+    pub(in super::super) fn prefetch_pairs(&self, at: usize) {
+        if let Some(form) = &*self.forms[at].read() {
+            form.prefetch_pairs();
+        }
     }
 
     /// Puts a form in; false if there is one. The caller holds the lock.
@@ -146,27 +188,36 @@ impl Leaf {
         if self.full.fetch_or(1 << at, Ordering::Relaxed) & (1 << at) != 0 {
             return false;
         }
-        self.forms[at].store(Some(Arc::clone(interval)));
+        *self.forms[at].write() = Some(Arc::clone(interval));
         true
     }
 
-    /// Gives an interval other content. The caller holds the lock alone. Returns the old length and
-    /// the old form.
+    /// Gives an interval other content: a length, and what `change` makes of its form. The caller
+    /// holds the lock alone. Returns the old length, and the memory of the form before and now.
     pub(super) fn change(
         &self,
         at: usize,
         len: u64,
-        interval: Option<Arc<Interval>>,
-    ) -> (u64, Option<Arc<Interval>>) {
+        change: impl FnOnce(&mut Option<Arc<Interval>>),
+    ) -> (u64, u64, u64) {
         let bit = 1 << at;
-        // ORDER: Relaxed (all); the lock orders them.
-        self.version.fetch_add(1, Ordering::Relaxed);
-        match interval.is_some() {
-            true => self.full.fetch_or(bit, Ordering::Relaxed),
-            false => self.full.fetch_and(!bit, Ordering::Relaxed),
+        // ORDER: Relaxed (all); the lock orders them, and lets nobody else change the first two.
+        let version = self.version.load(Ordering::Relaxed);
+        self.version
+            .store(version.wrapping_add(1), Ordering::Relaxed);
+        let old_len = self.lens[at].load(Ordering::Relaxed);
+        self.lens[at].store(len, Ordering::Relaxed);
+        let mut form = self.forms[at].write();
+        let before = memory_of(form.as_ref());
+        change(&mut form);
+        // ORDER: Relaxed (all), as in `fill`.
+        let is_full = self.full.load(Ordering::Relaxed) & bit != 0;
+        match form.is_some() {
+            true if !is_full => self.full.fetch_or(bit, Ordering::Relaxed),
+            false if is_full => self.full.fetch_and(!bit, Ordering::Relaxed),
+            _ => bit,
         };
-        let old_len = self.lens[at].swap(len, Ordering::Relaxed);
-        (old_len, self.forms[at].swap(interval))
+        (old_len, before, memory_of(form.as_ref()))
     }
 
     /// Lets the hand of the cache pass: takes out the forms that nobody read since it came by last,
@@ -180,7 +231,8 @@ impl Leaf {
             let at = full.trailing_zeros();
             full &= full - 1;
             // Whoever is putting one in has set the bit before.
-            if let Some(interval) = self.forms[at as usize].swap(None) {
+            let form = self.forms[at as usize].write().take();
+            if let Some(interval) = form {
                 // ORDER: Relaxed, as above.
                 self.full.fetch_and(!(1 << at), Ordering::Relaxed);
                 bytes += interval.memory_bytes();
@@ -189,18 +241,27 @@ impl Leaf {
         bytes
     }
 
-    /// The intervals, to make another leaf of them.
-    pub(super) fn items(&self) -> Vec<Item<'_>> {
-        let item = |at| Item {
+    /// Takes the intervals out, to make another leaf of them and some more. Who still reads here
+    /// finds no form, and the other leaf when it looks again. The caller holds the lock alone.
+    pub(super) fn take_items(&self, more: usize) -> Vec<Item<'_>> {
+        let item = |at: usize| Item {
             key: self.keys.get(at),
             len: self.len(at),
-            interval: self.peek(at),
+            extents: self.extents(at),
+            interval: self.forms[at].write().take(),
         };
-        (0..self.count()).map(item).collect()
+        let mut items = Vec::with_capacity(self.count() + more);
+        items.extend((0..self.count()).map(item));
+        items
     }
 
     /// Memory of the leaf in bytes, without the forms.
     pub(super) fn memory_bytes(&self) -> usize {
         size_of::<Leaf>() + self.keys.memory_bytes() + self.end().map_or(0, <[u8]>::len)
     }
+}
+
+/// Memory of a form in bytes, if there is one.
+pub(super) fn memory_of(form: Option<&Arc<Interval>>) -> u64 {
+    form.map_or(0, |interval| interval.memory_bytes())
 }

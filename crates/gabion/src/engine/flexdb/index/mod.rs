@@ -6,12 +6,13 @@
 //! has three levels: leaves, branches of up to 64 leaves, and a top of any number of branches. What
 //! lies in front of an interval is a sum over the lengths beside its path.
 //!
-//! # Readers wait for nothing
+//! # Readers wait for no change of the index
 //! Which intervals there are changes by another leaf in a new copy of its branch's node, and seldom
 //! by a new top; a reader goes from the top down with what it finds. Lengths and offsets are of use
 //! only to those who read the space or change it; they hold the lock, the latter alone. So who
-//! finds a cached form takes no lock, and may find one that has just been replaced, which is as
-//! good: what a merge changes is known to readers from elsewhere until it has ended.
+//! finds a cached form takes no lock but the form's own (`leaf`), and may find it just before or
+//! just after a change, which is as good: what a merge changes is known to readers from elsewhere
+//! until it has ended.
 //!
 //! # How long the lock is held alone
 //! For the change of one interval, and at most for a new leaf and a new copy of a branch's node. A
@@ -44,12 +45,12 @@ use gabion_flex::{Alone, Gate, ReaderWaits};
 use parking_lot::RwLockReadGuard;
 
 use self::keys::Keys;
-use self::leaf::{Item, LEAF_MAX};
+use self::leaf::{Item, LEAF_MAX, memory_of};
 use self::sums::Sums;
 use super::cache::CachedBytes;
 use super::interval::Interval;
 
-pub(super) use self::leaf::Leaf;
+pub(super) use self::leaf::{EXTENTS_UNKNOWN, Leaf};
 
 /// Most leaves of a branch, but for the moment until it is cut.
 const LEAVES_MAX: usize = 64;
@@ -116,6 +117,8 @@ impl Place {
 pub(super) struct New {
     pub(super) key: Vec<u8>,
     pub(super) len: u64,
+    /// In how many extents it lies at most, about.
+    pub(super) extents: u8,
     pub(super) interval: Option<Arc<Interval>>,
 }
 
@@ -125,6 +128,7 @@ impl New {
         New {
             key: Vec::new(),
             len: 0,
+            extents: EXTENTS_UNKNOWN,
             interval: None,
         }
     }
@@ -320,20 +324,13 @@ fn branch_of(children: Vec<Child>) -> (Arc<Branch>, u64) {
 /// Leaves of these intervals, up to `upper`.
 fn leaves_of(items: Vec<Item<'_>>, upper: Option<&[u8]>, most: usize) -> Vec<Child> {
     let parts = in_parts(items, most);
-    let ends: Vec<Option<&[u8]>> = parts[1..]
-        .iter()
-        .map(|part| Some(part[0].key))
-        .chain([upper])
-        .collect();
+    let begins = parts[1..].iter().map(|part| Some(part[0].key));
+    let ends: Vec<Option<&[u8]>> = begins.chain([upper]).collect();
     let leaf = |(part, end): (Vec<Item<'_>>, Option<&[u8]>)| {
         let len = part.iter().map(|item| item.len).sum();
-        (Arc::new(Leaf::new(&part, end)), len)
+        (Arc::new(Leaf::new(part, end)), len)
     };
     parts.into_iter().zip(ends).map(leaf).collect()
-}
-
-fn memory_of(interval: Option<&Arc<Interval>>) -> u64 {
-    interval.map_or(0, |interval| interval.memory_bytes())
 }
 
 impl Index {
@@ -342,6 +339,7 @@ impl Index {
         let items = intervals.iter().map(|new| Item {
             key: &new.key,
             len: new.len,
+            extents: new.extents,
             interval: None,
         });
         // Three quarters full, so that the first changes do not cut all nodes.
@@ -402,7 +400,7 @@ impl Index {
         read: impl FnOnce(&Interval) -> T,
     ) -> Option<T> {
         self.with_path(Seek::At(key), |path| {
-            path.leaf().lend(path.at).as_ref().map(|own| read(own))
+            path.leaf().with(path.at, |own| read(own))
         })
     }
 
@@ -468,7 +466,8 @@ impl Index {
             debug_assert_eq!(path.leaf().lower(path.at), lower);
             match <[New; 1]>::try_from(new) {
                 Ok([new]) if count == 1 => {
-                    self.change(path, new);
+                    let content = (new.len, new.extents);
+                    self.change(path, content, |form| *form = new.interval);
                     false
                 }
                 Ok([new]) => self.put_in_place(alone, path, count, &[new]),
@@ -477,12 +476,33 @@ impl Index {
         })
     }
 
-    /// Gives an interval other content.
-    fn change(&self, path: &Path<'_>, new: New) {
-        self.cached.add(memory_of(new.interval.as_ref()));
-        let (old_len, old) = path.leaf().change(path.at, new.len, new.interval);
-        self.cached.subtract(memory_of(old.as_ref()));
-        let delta = new.len.wrapping_sub(old_len);
+    /// Gives the interval that begins with `lower` another length, another number of extents and
+    /// another form.
+    pub(super) fn edit(
+        &self,
+        _alone: &mut Alone<'_, ()>,
+        lower: &[u8],
+        content: (u64, u8),
+        change: impl FnOnce(&mut Option<Arc<Interval>>),
+    ) {
+        self.with_path(Seek::At(lower), |path| {
+            debug_assert_eq!(path.leaf().lower(path.at), lower);
+            self.change(path, content, change);
+        });
+    }
+
+    fn change(
+        &self,
+        path: &Path<'_>,
+        (len, extents): (u64, u8),
+        change: impl FnOnce(&mut Option<Arc<Interval>>),
+    ) {
+        path.leaf().set_extents(path.at, extents);
+        let (old_len, before, now) = path.leaf().change(path.at, len, change);
+        // Added first: the sum is never below nothing.
+        self.cached.add(now);
+        self.cached.subtract(before);
+        let delta = len.wrapping_sub(old_len);
         path.node.lens.add(path.leaf, delta);
         path.top.lens.add(path.branch, delta);
     }
@@ -497,13 +517,14 @@ impl Index {
     ) -> bool {
         let old = path.leaf();
         let (from, to) = (path.at, path.at + count);
-        let mut items = old.items();
+        let mut items = old.take_items(new.len());
         for gone in &items[from..to] {
             self.cached.subtract(memory_of(gone.interval.as_ref()));
         }
         let new_items = new.iter().map(|new| Item {
             key: &new.key,
             len: new.len,
+            extents: new.extents,
             interval: new.interval.clone(),
         });
         for item in new {
@@ -517,6 +538,7 @@ impl Index {
             items.push(Item {
                 key: old.lower(0),
                 len: 0,
+                extents: 0,
                 interval: None,
             });
         }
@@ -631,8 +653,8 @@ impl Index {
                 at += 1;
                 continue;
             }
-            let items = left.items().into_iter().chain(right.items());
-            let leaf = Leaf::new(&items.collect::<Vec<_>>(), right.end());
+            let items = left.take_items(0).into_iter().chain(right.take_items(0));
+            let leaf = Leaf::new(items.collect(), right.end());
             let joined = (Arc::new(leaf), left_len + right_len);
             self.count_memory(std::slice::from_ref(&joined), left);
             self.count_memory(&[], right);
@@ -715,14 +737,14 @@ impl Index {
             },
         };
         let old = Arc::clone(&neighbour.0);
-        let mut items = old.items();
+        let mut items = old.take_items(0);
         let end = if is_next {
             items[0].key = gone.lower(0);
             old.end()
         } else {
             gone.end()
         };
-        neighbour.0 = Arc::new(Leaf::new(&items, end));
+        neighbour.0 = Arc::new(Leaf::new(items, end));
         self.count_memory(std::slice::from_ref(neighbour), &old);
     }
 

@@ -40,9 +40,11 @@ impl Sums {
 
     /// Adds `delta`, which may be negative in two's complement, to a length.
     pub(super) fn add(&self, at: usize, delta: u64) {
-        // ORDER: Relaxed (both), as in `get`.
-        self.lens[at].fetch_add(delta, Ordering::Relaxed);
-        self.groups[at / GROUP].fetch_add(delta, Ordering::Relaxed);
+        for sum in [&self.lens[at], &self.groups[at / GROUP]] {
+            // ORDER: Relaxed (both), as in `get`; nobody else changes it meanwhile.
+            let now = sum.load(Ordering::Relaxed).wrapping_add(delta);
+            sum.store(now, Ordering::Relaxed);
+        }
     }
 }
 

@@ -12,6 +12,7 @@ fn new(key: &[u8], len: u64) -> New {
     New {
         key: key.to_vec(),
         len,
+        extents: 1,
         interval: None,
     }
 }

@@ -1,99 +1,284 @@
 //! Changes of intervals: what a merge, a range delete or a compaction makes of their pairs.
 //!
 //! # Idea
-//! A change is planned without any lock: all pairs of the interval as they will be, and the steps
-//! that take the space there, each of which removes bytes at one place and inserts others. Then the
-//! space and the index change together, for as long as their trees take (P2 of the partition).
+//! A change is planned without any lock: which pairs go and which come, and the steps that take the
+//! space there, each of which removes bytes at one place and inserts others. Then the space and the
+//! index change together, for as long as their trees take (P2 of the partition). A cached form is
+//! changed in place; only an interval that is cut, or written anew, is put together as a whole.
 
 use std::ops::Range;
+use std::sync::Arc;
 
 use gabion_flex::{Alone, Edit};
 
 use super::{Held, Partition};
-use crate::engine::flexdb::index::{New, Place, Seek};
-use crate::engine::flexdb::interval::{BYTES_MAX, Interval, PAIRS_MAX, Pair, put_pair, tag_of};
+use crate::Result;
+use crate::engine::flexdb::index::{EXTENTS_UNKNOWN, Leaf, New, Place, Seek};
+use crate::engine::flexdb::interval::{
+    BYTES_MAX, Interval, PAIRS_MAX, Pair, Splice, put_pair, tag_of,
+};
 use crate::types::hash_key;
-use crate::{Result, Slice};
 
 /// An interval that has this many extents, and more than half as many as pairs, is written anew
 /// when it changes (the paper's rule, section 5.2).
 const FRAGMENTS_MIN: usize = 4;
 
-/// What a merge does with a key.
-#[derive(Clone, Debug)]
-pub(in super::super) struct Change {
-    pub(in super::super) key: Vec<u8>,
-    /// The new value; `None` removes the key.
-    pub(in super::super) value: Option<Slice>,
+/// What a merge does with some keys, in their order.
+#[derive(Debug, Default)]
+pub(in super::super) struct Changes {
+    /// The new pairs as they will lie in the space, one behind the other.
+    pairs: Vec<u8>,
+    /// The keys that go.
+    gone: Vec<u8>,
+    list: Vec<Change>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Change {
+    /// Where its pair is, or where it would be.
+    start: usize,
+    end: usize,
+    /// Where its key is: within the pair, or among those that go.
+    key: usize,
+    key_len: u16,
+    is_put: bool,
+}
+
+impl Changes {
+    /// Gives the next key a value.
+    pub(in super::super) fn put(&mut self, key: &[u8], value: &[u8]) {
+        let start = self.pairs.len();
+        let head = put_pair(&mut self.pairs, key, value);
+        self.push(start, start + usize::from(head), key, true);
+    }
+
+    /// Removes the next key.
+    pub(in super::super) fn remove(&mut self, key: &[u8]) {
+        let at = self.gone.len();
+        self.gone.extend_from_slice(key);
+        self.push(self.pairs.len(), at, key, false);
+    }
+
+    fn push(&mut self, start: usize, at: usize, key: &[u8], is_put: bool) {
+        self.list.push(Change {
+            start,
+            end: self.pairs.len(),
+            key: at,
+            key_len: u16::try_from(key.len()).unwrap_or(u16::MAX),
+            is_put,
+        });
+    }
+
+    /// How many keys there are.
+    pub(in super::super) fn len(&self) -> usize {
+        self.list.len()
+    }
+
+    /// Bytes of new pairs, and of keys that go.
+    pub(in super::super) fn bytes(&self) -> usize {
+        self.pairs.len() + self.gone.len()
+    }
+
+    /// A key.
+    pub(in super::super) fn key(&self, at: usize) -> &[u8] {
+        let change = &self.list[at];
+        let bytes = if change.is_put {
+            &self.pairs
+        } else {
+            &self.gone
+        };
+        &bytes[change.key..change.key + usize::from(change.key_len)]
+    }
+
+    /// The value of a key that gets one.
+    fn value(&self, at: usize) -> Option<&[u8]> {
+        let change = &self.list[at];
+        let from = change.key + usize::from(change.key_len);
+        change.is_put.then(|| &self.pairs[from..change.end])
+    }
+
+    /// The new pair of a key that gets a value.
+    fn pair(&self, at: usize) -> Option<(&[u8], Pair)> {
+        let change = &self.list[at];
+        if !change.is_put {
+            return None;
+        }
+        let pair = Pair {
+            start: 0,
+            head: u8::try_from(change.key - change.start).unwrap_or_default(),
+            key_len: change.key_len,
+            tag: tag_of(hash_key(self.key(at))),
+        };
+        Some((&self.pairs[change.start..change.end], pair))
+    }
+
+    pub(in super::super) fn clear(&mut self) {
+        self.pairs.clear();
+        self.gone.clear();
+        self.list.clear();
+    }
+}
+
+/// An interval that a merge has found, and the changes of its keys.
+#[derive(Debug)]
+pub(in super::super) struct Wanted {
+    pub(in super::super) place: Place,
+    /// What it holds, if it was read; else it was cached.
+    pub(in super::super) interval: Option<Arc<Interval>>,
+    pub(in super::super) changes: Range<usize>,
 }
 
 impl Partition {
     /// Changes pairs of some intervals of one leaf, in the order of their keys, which the caller
-    /// has just looked up (P2): all of them, or none if this fails. The changes of each are in the
-    /// order of their keys, which belong to the interval. Returns how many bytes were written.
-    pub(in super::super) fn change(&self, wanted: &[(Held, Vec<Change>)]) -> Result<u64> {
-        let mut plans = Vec::with_capacity(wanted.len());
-        for (held, changes) in wanted {
-            plans.extend(self.plan(held, changes)?);
+    /// has just looked up (P2): all of them, or none if this fails. The changes of each belong to
+    /// the interval. Returns how many bytes were written.
+    pub(in super::super) fn change(&self, wanted: Vec<Wanted>, changes: &Changes) -> Result<u64> {
+        // So that their misses overlap.
+        for own in wanted.iter().filter(|own| own.interval.is_none()) {
+            own.place.leaf.prefetch_pairs(own.place.at);
         }
-        let steps = plans.iter().flat_map(|plan| &plan.steps);
-        let written = steps.map(|step| step.inserted.len() as u64).sum();
+        if let (Some(first), Some(last)) = (wanted.first(), wanted.last()) {
+            self.prepare(&first.place, &last.place)?;
+        }
+        let mut wanted = self.read_wanted(wanted)?;
+        let mut plans = Vec::with_capacity(wanted.len());
+        for (number, (held, range)) in wanted.iter().enumerate() {
+            let rewrites = self.is_fragmented(&held.place, &held.interval)?;
+            let plan = Plan::new(&held.interval, changes, range.clone(), rewrites);
+            plans.extend(plan.map(|plan| (number, plan)));
+        }
         if plans.is_empty() {
             return Ok(0);
         }
-        let new: Vec<Vec<New>> = plans.iter().map(|plan| self.result_of(plan)).collect();
+        let new_of = |(number, plan): &(usize, Plan<'_>)| {
+            let whole = plan.whole.as_ref().filter(|_| !plan.splices_form)?;
+            let (held, _) = &wanted[*number];
+            let mut new = self.result_of(held, whole);
+            let extents = plan.extents(held.place.leaf.extents(held.place.at));
+            new.iter_mut().for_each(|new| new.extents = extents);
+            Some(new)
+        };
+        let new: Vec<Option<Vec<New>>> = plans.iter().map(new_of).collect();
         self.begin_change();
-        let mut alone = self
-            .space
-            .apply_under(|| self.edits(&plans), || self.index.alone())?;
+        let mut alone = self.space.apply_under(
+            || self.edits(&wanted, &plans, changes),
+            || self.index.alone(),
+        )?;
         let mut is_large = false;
         let mut small = Vec::new();
+        let mut first = None;
         // From the last one on: where an interval goes, the one behind it may begin elsewhere.
-        for (plan, new) in plans.iter().zip(new).rev() {
-            if plan.pairs.len() < PAIRS_MAX / 4 {
-                small.extend(new.last().map(|new| new.key.clone()));
+        for ((number, plan), new) in plans.iter().zip(new).rev() {
+            wanted.truncate(number + 1);
+            let Some((Held { place, interval }, _)) = wanted.pop() else {
+                continue;
+            };
+            let lower = place.lower();
+            let is_small = plan.count < PAIRS_MAX / 4;
+            if let Some(new) = new {
+                small.extend(new.last().filter(|_| is_small).map(|new| new.key.clone()));
+                is_large |= self.index.replace(&mut alone, lower, 1, new);
+            } else {
+                small.extend(is_small.then(|| lower.to_vec()));
+                let extents = plan.extents(place.leaf.extents(place.at));
+                let content = (plan.len as u64, extents);
+                let splice = |form: &mut _| self.splice(form, interval, &plan.splices);
+                self.index.edit(&mut alone, lower, content, splice);
             }
-            is_large |= self
-                .index
-                .replace(&mut alone, plan.held.place.lower(), 1, new);
+            first = Some(place);
         }
         for lower in small {
             self.join_with_next(&mut alone, &lower);
         }
         drop(alone);
-        if is_large {
-            self.index.cut_branch(plans[0].held.place.lower());
+        if let Some(first) = first.filter(|_| is_large) {
+            self.index.cut_branch(first.lower());
         }
         self.cache.shrink();
-        Ok(written)
+        Ok(plans.iter().map(|(_, plan)| plan.written() as u64).sum())
     }
 
-    /// What becomes of an interval; `None` if nothing changes.
-    fn plan<'h>(&self, held: &'h Held, changes: &[Change]) -> Result<Option<Plan<'h>>> {
+    /// Intervals with what they hold.
+    fn read_wanted(&self, wanted: Vec<Wanted>) -> Result<Vec<(Held, Range<usize>)>> {
+        let read = |own: Wanted| {
+            let Wanted {
+                place,
+                interval,
+                changes,
+            } = own;
+            let held = match interval {
+                Some(interval) => Held { place, interval },
+                None => {
+                    let leaf = Arc::clone(&place.leaf);
+                    let lower = leaf.lower(place.at);
+                    self.read_found(place, lower)?
+                }
+            };
+            Ok((held, changes))
+        };
+        wanted.into_iter().map(read).collect()
+    }
+
+    /// Changes the form of an interval in place. What was cached stays so; what was not, `read`, is
+    /// worth free room only.
+    fn splice(
+        &self,
+        form: &mut Option<Arc<Interval>>,
+        read: Arc<Interval>,
+        splices: &[Splice<'_>],
+    ) {
+        if form.is_none() && self.cache.has_room_for(&read) {
+            *form = Some(read);
+        } else {
+            // Else the form would have to be copied.
+            drop(read);
+        }
+        if let Some(shared) = form {
+            let own = Arc::make_mut(shared);
+            splices.iter().rev().for_each(|splice| own.splice(splice));
+            if !self.cache.takes(own) {
+                *form = None;
+            }
+        }
+    }
+
+    /// The intervals that pairs become.
+    fn result_of(&self, held: &Held, whole: &Whole) -> Vec<New> {
         let Held { place, interval } = held;
-        let rewrites = self.is_fragmented(place, interval)?;
-        Ok(Plan::new(held, changes, rewrites))
-    }
-
-    /// The intervals that a plan leaves. What was cached stays so; what was not is worth free room
-    /// only.
-    fn result_of(&self, plan: &Plan<'_>) -> Vec<New> {
-        let Held { place, interval } = plan.held;
         let cached = place.leaf.peek(place.at).is_some() || self.cache.has_room_for(interval);
-        self.intervals_of(place.lower(), &plan.bytes, &plan.pairs, cached)
+        self.intervals_of(place.lower(), &whole.bytes, &whole.pairs, cached)
     }
 
     /// The edits of some plans, in the order of their keys. Each moves what is behind it.
-    fn edits<'p>(&self, plans: &'p [Plan<'_>]) -> Vec<Edit<'p>> {
+    fn edits<'p>(
+        &self,
+        wanted: &[(Held, Range<usize>)],
+        plans: &'p [(usize, Plan<'_>)],
+        changes: &'p Changes,
+    ) -> Vec<Edit<'p>> {
         let _share = self.index.share();
-        let mut edits = Vec::new();
+        let steps: usize = plans.iter().map(|(_, plan)| plan.steps.len()).sum();
+        let mut edits = Vec::with_capacity(2 * steps);
         let mut moved = 0_u64;
-        for plan in plans {
-            let (now, offset) = self.index.locate(Seek::At(plan.held.place.lower()));
-            plan.add_edits(offset.wrapping_add(moved), &mut edits);
-            moved = moved
-                .wrapping_add(plan.bytes.len() as u64)
-                .wrapping_sub(now.len());
+        // The leaf that was looked at last, and where it begins.
+        let mut known: Option<(Arc<Leaf>, u64)> = None;
+        for (number, plan) in plans {
+            let place = &wanted[*number].0.place;
+            let of_known = known
+                .as_ref()
+                .filter(|own| Arc::ptr_eq(&own.0, &place.leaf));
+            let (len, offset) = match of_known {
+                Some((leaf, begin)) => (place.len(), begin + leaf.len_before(place.at)),
+                None => {
+                    let (now, offset) = self.index.locate(Seek::At(place.lower()));
+                    let begin = offset - now.leaf.len_before(now.at);
+                    let len = now.len();
+                    known = Some((now.leaf, begin));
+                    (len, offset)
+                }
+            };
+            plan.add_edits(offset.wrapping_add(moved), changes, &mut edits);
+            moved = moved.wrapping_add(plan.len as u64).wrapping_sub(len);
         }
         edits
     }
@@ -113,6 +298,10 @@ impl Partition {
         let joined = New {
             key: lower.to_vec(),
             len,
+            extents: place
+                .leaf
+                .extents(place.at)
+                .saturating_add(next.leaf.extents(next.at)),
             interval: None,
         };
         self.index.replace(alone, lower, 2, vec![joined]);
@@ -122,6 +311,7 @@ impl Partition {
     /// the merge lock.
     pub(in super::super) fn defragment(&self, held: &Held) -> Result<bool> {
         let Held { place, interval } = held;
+        self.prepare(place, place)?;
         if self.extent_count(place)? < 2 {
             return Ok(false);
         }
@@ -141,7 +331,7 @@ impl Partition {
 
     /// Removes all pairs of the interval, unread; false when somebody has cut it.
     pub(in super::super) fn clear(&self, place: &Place) -> Result<bool> {
-        self.prepare(place)?;
+        self.prepare(place, place)?;
         self.begin_change();
         let mut held = None;
         let edits = || {
@@ -162,138 +352,230 @@ impl Partition {
         Ok(true)
     }
 
-    /// Brings what the index of the space has of an interval into memory, so that who holds the
-    /// lock of this index mostly finds it there.
-    fn prepare(&self, place: &Place) -> Result<()> {
+    /// Brings what the index of the space has of some intervals, from one to another, into memory,
+    /// so that who holds the lock of this index mostly finds it there.
+    fn prepare(&self, first: &Place, last: &Place) -> Result<()> {
         let share = self.index.share();
-        let (now, offset) = self.index.locate(Seek::At(place.lower()));
+        let (_, begin) = self.index.locate(Seek::At(first.lower()));
+        let (last, end) = self.index.locate(Seek::At(last.lower()));
         drop(share);
-        Ok(self.space.prepare(offset, now.len())?)
+        Ok(self.space.prepare(begin, end - begin + last.len())?)
     }
 
+    /// Extents of an interval, for which was [prepared](Partition::prepare).
     fn extent_count(&self, place: &Place) -> Result<usize> {
-        self.prepare(place)?;
         let _share = self.index.share();
         let (place, offset) = self.index.locate(Seek::At(place.lower()));
         Ok(self.space.extent_count(offset, place.len())?)
     }
 
+    /// Whether an interval is written anew when it changes. Its extents are counted only where what
+    /// is known of them leaves that open.
     fn is_fragmented(&self, place: &Place, interval: &Interval) -> Result<bool> {
+        let is_many = |extents| extents >= FRAGMENTS_MIN && extents > interval.len() / 2;
+        if !is_many(place.leaf.extents(place.at).into()) {
+            return Ok(false);
+        }
         let extents = self.extent_count(place)?;
-        Ok(extents >= FRAGMENTS_MIN && extents > interval.len() / 2)
+        place
+            .leaf
+            .set_extents(place.at, u8::try_from(extents).unwrap_or(EXTENTS_UNKNOWN));
+        Ok(is_many(extents))
     }
 }
 
-/// What becomes of an interval, and the edits that make it so.
-struct Plan<'h> {
-    held: &'h Held,
-    /// All pairs of the interval, and where they lie in these bytes.
-    bytes: Vec<u8>,
-    pairs: Vec<Pair>,
+/// What becomes of an interval, and how.
+struct Plan<'c> {
+    splices: Vec<Splice<'c>>,
     steps: Vec<Step>,
+    /// Pairs and bytes of the interval afterwards.
+    count: usize,
+    len: usize,
+    old_len: usize,
+    /// Whether the form can be changed in place.
+    splices_form: bool,
+    /// Whether all pairs are written anew.
+    rewrites: bool,
+    /// All pairs, where they are needed.
+    whole: Option<Whole>,
 }
 
-/// A place at which bytes are removed, and those from a range of the plan inserted.
+/// All pairs of an interval, and where they lie in these bytes.
 #[derive(Default)]
+struct Whole {
+    bytes: Vec<u8>,
+    pairs: Vec<Pair>,
+}
+
+/// A place of the interval at which bytes are removed, and then those of some changes inserted.
 struct Step {
-    removed: u64,
+    offset: usize,
+    removed: usize,
     inserted: Range<usize>,
 }
 
-impl<'h> Plan<'h> {
+impl<'c> Plan<'c> {
     /// The plan for some changes; `None` if they change nothing.
-    fn new(held: &'h Held, changes: &[Change], rewrites: bool) -> Option<Plan<'h>> {
-        let interval = &*held.interval;
-        let old = interval.encoded(0..interval.len()).len();
+    fn new(
+        interval: &Interval,
+        changes: &'c Changes,
+        range: Range<usize>,
+        rewrites: bool,
+    ) -> Option<Plan<'c>> {
+        let old_len = interval.start(interval.len());
         let mut plan = Plan {
-            held,
-            bytes: Vec::with_capacity(old + old / 2),
-            pairs: Vec::with_capacity(interval.len() + changes.len()),
-            steps: vec![Step::default()],
+            splices: Vec::with_capacity(range.len()),
+            steps: Vec::with_capacity(range.len()),
+            count: interval.len(),
+            len: old_len,
+            old_len,
+            splices_form: false,
+            rewrites,
+            whole: None,
         };
-        let mut changed = false;
-        let mut at = 0;
-        for change in changes {
-            let below = interval.count_below(&change.key);
-            plan.keep(interval, at..below, rewrites);
-            at = below;
-            let is_there = at < interval.len() && interval.key(at) == change.key;
-            if is_there {
-                let same = change.value.as_deref() == Some(interval.value_bytes(at));
-                if same {
-                    plan.keep(interval, at..at + 1, rewrites);
-                    at += 1;
-                    continue;
-                }
-                plan.step().removed += interval.encoded(at..at + 1).len() as u64;
-                at += 1;
-                changed = true;
+        let (mut puts, mut put_bytes) = (0, 0);
+        for number in range {
+            let key = changes.key(number);
+            let at = interval.count_below(key);
+            let removes = at < interval.len() && interval.key(at) == key;
+            let value = changes.value(number);
+            let is_same = match removes {
+                true => value == Some(interval.value_bytes(at)),
+                false => value.is_none(),
+            };
+            if is_same {
+                continue;
             }
-            if let Some(value) = &change.value {
-                plan.put(&change.key, value);
-                changed = true;
-            }
+            let removed = if removes {
+                interval.start(at + 1) - interval.start(at)
+            } else {
+                0
+            };
+            let put = changes.pair(number);
+            let change = &changes.list[number];
+            let inserted = change.start..change.end;
+            puts += usize::from(change.is_put);
+            put_bytes += inserted.len();
+            // What is in front has changed already.
+            let offset = interval.start(at) + plan.len - old_len;
+            plan.count = plan.count + usize::from(change.is_put) - usize::from(removes);
+            plan.len = plan.len + inserted.len() - removed;
+            plan.add_step(offset, removed, inserted);
+            plan.splices.push(Splice { at, removes, put });
         }
-        plan.keep(interval, at..interval.len(), rewrites);
-        changed.then_some(plan)
+        if plan.splices.is_empty() {
+            return None;
+        }
+        let is_cut = plan.count > PAIRS_MAX || (plan.count > 1 && plan.len > BYTES_MAX);
+        plan.splices_form = !is_cut && plan.count > 0 && interval.takes(puts, put_bytes);
+        if rewrites || !plan.splices_form {
+            plan.whole = Some(plan.whole_of(interval));
+        }
+        Some(plan)
     }
 
-    /// The step under way.
-    fn step(&mut self) -> &mut Step {
-        let last = self.steps.len() - 1;
-        &mut self.steps[last]
-    }
-
-    /// Puts a new pair behind the others.
-    fn put(&mut self, key: &[u8], value: &[u8]) {
-        let start = self.bytes.len();
-        let head = put_pair(&mut self.bytes, key, value);
-        self.pairs.push(Pair {
-            start,
-            head,
-            key_len: u16::try_from(key.len()).unwrap_or(u16::MAX),
-            tag: tag_of(hash_key(key)),
-        });
-        self.step().inserted.end = self.bytes.len();
-    }
-
-    /// Keeps pairs of the interval: in their place, or in another one if all is written anew.
-    fn keep(&mut self, interval: &Interval, range: Range<usize>, rewrites: bool) {
-        let bytes = interval.encoded(range.clone());
-        if bytes.is_empty() {
+    /// Adds a step, or makes the last one longer, if it is at the same place.
+    fn add_step(&mut self, offset: usize, removed: usize, inserted: Range<usize>) {
+        if let Some(last) = self.steps.last_mut()
+            && last.offset + last.inserted.len() == offset
+            && (inserted.is_empty()
+                || last.inserted.is_empty()
+                || last.inserted.end == inserted.start)
+        {
+            last.removed += removed;
+            last.inserted = match (last.inserted.is_empty(), inserted.is_empty()) {
+                (_, true) => last.inserted.clone(),
+                (true, false) => inserted,
+                (false, false) => last.inserted.start..inserted.end,
+            };
             return;
         }
-        let (from, to) = (interval.start(range.start), self.bytes.len());
-        for at in range {
-            let pair = interval.pair(at);
-            let start = pair.start - from + to;
-            self.pairs.push(Pair { start, ..pair });
-        }
-        self.bytes.extend_from_slice(bytes);
-        let end = self.bytes.len();
-        let step = self.step();
-        if rewrites {
-            step.inserted.end = end;
-            step.removed += bytes.len() as u64;
+        self.steps.push(Step {
+            offset,
+            removed,
+            inserted,
+        });
+    }
+
+    /// In how many extents the interval lies at most afterwards, about: each step cuts one in two
+    /// and adds one.
+    fn extents(&self, before: u8) -> u8 {
+        let more = u8::try_from(2 * self.steps.len()).unwrap_or(EXTENTS_UNKNOWN);
+        if self.rewrites {
+            1
         } else {
-            self.steps.push(Step {
-                removed: 0,
-                inserted: end..end,
-            });
+            before.saturating_add(more)
         }
+    }
+
+    /// Bytes that go into the space.
+    fn written(&self) -> usize {
+        match self.rewrites {
+            true => self.len,
+            false => self.steps.iter().map(|step| step.inserted.len()).sum(),
+        }
+    }
+
+    /// All pairs as they will be.
+    fn whole_of(&self, interval: &Interval) -> Whole {
+        let mut whole = Whole {
+            bytes: Vec::with_capacity(self.len),
+            pairs: Vec::with_capacity(self.count),
+        };
+        let mut kept = 0;
+        for splice in &self.splices {
+            whole.keep(interval, kept..splice.at);
+            kept = splice.at + usize::from(splice.removes);
+            if let Some((bytes, pair)) = splice.put {
+                let start = whole.bytes.len();
+                whole.pairs.push(Pair { start, ..pair });
+                whole.bytes.extend_from_slice(bytes);
+            }
+        }
+        whole.keep(interval, kept..interval.len());
+        whole
     }
 
     /// Adds the edits of an interval that begins at an offset.
-    fn add_edits<'p>(&'p self, begin: u64, edits: &mut Vec<Edit<'p>>) {
-        for step in &self.steps {
-            let offset = begin + step.inserted.start as u64;
-            let (len, data) = (step.removed, &self.bytes[step.inserted.clone()]);
-            if len > 0 {
+    fn add_edits<'p>(&'p self, begin: u64, changes: &'p Changes, edits: &mut Vec<Edit<'p>>) {
+        let mut add = |offset: usize, removed: usize, data: &'p [u8]| {
+            let offset = begin + offset as u64;
+            if removed > 0 {
+                let len = removed as u64;
                 edits.push(Edit::Collapse { offset, len });
             }
             if !data.is_empty() {
                 edits.push(Edit::InsertMarked { offset, data });
             }
+        };
+        match self.whole.as_ref().filter(|_| self.rewrites) {
+            Some(whole) => add(0, self.old_len, &whole.bytes),
+            None => {
+                for step in &self.steps {
+                    add(
+                        step.offset,
+                        step.removed,
+                        &changes.pairs[step.inserted.clone()],
+                    );
+                }
+            }
+        }
+    }
+}
+
+impl Whole {
+    /// Takes over pairs of the interval.
+    fn keep(&mut self, interval: &Interval, range: Range<usize>) {
+        if range.is_empty() {
+            return;
+        }
+        let (from, to) = (interval.start(range.start), self.bytes.len());
+        self.bytes
+            .extend_from_slice(interval.encoded(range.clone()));
+        for at in range {
+            let pair = interval.pair(at);
+            let start = pair.start - from + to;
+            self.pairs.push(Pair { start, ..pair });
         }
     }
 }

@@ -1,7 +1,7 @@
 //! What a partition does when two meet in it, and what it takes of its space.
 
 use std::collections::BTreeMap;
-use std::ops::{Bound, RangeBounds};
+use std::ops::{Bound, Range, RangeBounds};
 
 use gabion_media::SimDisk;
 use gabion_media::seeded::Random;
@@ -11,6 +11,23 @@ use crate::engine::flexdb::interval::PAIRS_MAX;
 use crate::engine::memtable::ChunkPool;
 use crate::memory::Memory;
 use crate::types::hash_key;
+
+fn put(partition: &Partition, held: Held, key: &[u8], value: &[u8]) {
+    let mut changes = Changes::default();
+    changes.put(key, value);
+    let wanted = wanted_of(held, 0..1, true);
+    partition.change(vec![wanted], &changes).unwrap();
+}
+
+fn wanted_of(held: Held, changes: Range<usize>, is_read: bool) -> Wanted {
+    let Held { place, interval } = held;
+    let interval = is_read.then_some(interval);
+    Wanted {
+        place,
+        interval,
+        changes,
+    }
+}
 
 /// A reader that found an interval too large took the index's lock to cut it. If a range delete
 /// had removed all pairs meanwhile, the interval that was left had the same borders, so the
@@ -25,10 +42,7 @@ fn a_cut_does_not_bring_back_what_was_removed_meanwhile() {
     for number in 0..3 * PAIRS_MAX {
         let key = format!("{number:03}").into_bytes();
         let held = partition.interval(Seek::At(&key), Reader::Merge).unwrap();
-        let value = Some(Slice::from(&[7; 100][..]));
-        partition
-            .change(&[(held, vec![Change { key, value }])])
-            .unwrap();
+        put(&partition, held, &key, &[7; 100]);
     }
     partition.checkpoint().unwrap();
     let reached = partition.space().durable_point();
@@ -47,11 +61,7 @@ fn a_cut_does_not_bring_back_what_was_removed_meanwhile() {
     assert_eq!((held.interval.len(), held.place.len()), (0, 0));
     assert_eq!(partition.space().len(), 0);
     // And the index is as good as any.
-    let key = b"001".to_vec();
-    let value = Some(Slice::from(&b"again"[..]));
-    partition
-        .change(&[(held, vec![Change { key, value }])])
-        .unwrap();
+    put(&partition, held, b"001", b"again");
     assert!(partition.get(b"001", hash_key(b"001")).unwrap().is_some());
 }
 
@@ -70,12 +80,13 @@ fn intervals_of_a_leaf_change_together() {
     for round in 0..1_500 {
         // At first more comes, then more goes.
         let puts = if round < 800 { 80 } else { 3 };
-        let mut wanted: Vec<(Held, Vec<Change>)> = Vec::new();
+        let mut wanted: Vec<Wanted> = Vec::new();
+        let mut all = Changes::default();
         let mut at = key_of(random.below(8_000));
         while wanted.len() < 8 {
             let held = partition.interval(Seek::At(&at), Reader::Merge).unwrap();
-            let other = |first: &Held| !Arc::ptr_eq(&first.place.leaf, &held.place.leaf);
-            if wanted.first().is_some_and(|(first, _)| other(first)) {
+            let other = |first: &Wanted| !Arc::ptr_eq(&first.place.leaf, &held.place.leaf);
+            if wanted.first().is_some_and(other) {
                 break;
             }
             let range = (
@@ -99,18 +110,21 @@ fn intervals_of_a_leaf_change_together() {
                     changes.insert(key, (random.below(100) < puts).then_some(value));
                 }
             }
-            for (key, value) in &changes {
+            let first = all.len();
+            for (key, value) in changes {
                 match value {
-                    Some(value) => twin.insert(key.clone(), value.clone()),
-                    None => twin.remove(key),
-                };
+                    Some(value) => {
+                        all.put(&key, &value);
+                        twin.insert(key, value);
+                    }
+                    None => {
+                        all.remove(&key);
+                        twin.remove(&key);
+                    }
+                }
             }
-            let changes = changes.into_iter().map(|(key, value)| Change {
-                key,
-                value: value.as_deref().map(Slice::from),
-            });
             let upper = held.place.upper().map(<[u8]>::to_vec);
-            wanted.push((held, changes.collect()));
+            wanted.push(wanted_of(held, first..all.len(), random.one_in(2)));
             match upper {
                 // Some are left out.
                 Some(upper) if random.below(4) > 0 => at = upper,
@@ -118,7 +132,7 @@ fn intervals_of_a_leaf_change_together() {
             }
         }
         together += usize::from(wanted.len() > 2);
-        partition.change(&wanted).unwrap();
+        partition.change(wanted, &all).unwrap();
         if round % 25 == 0 {
             partition.index().prune();
             assert_holds(&partition, &twin);
