@@ -45,19 +45,45 @@ impl Backoff {
 
     /// Waits until something is so, but no longer than a time that is told; tells whether it is.
     ///
-    /// The time is that of the clock: who is waited for may have lost its processor.
+    /// The time is that of the clock, for who is waited for may have lost its processor; but time
+    /// in which the waiter did not get to look is not counted: see [`Patience`].
     pub(crate) fn wait_until(limit: Duration, mut is_so: impl FnMut() -> bool) -> bool {
         let mut backoff = Self::default();
-        let mut since = None;
+        let mut patience = Patience::default();
         loop {
             if is_so() {
                 return true;
             }
-            if since.get_or_insert_with(Instant::now).elapsed() > limit {
+            if patience.waited(Instant::now()) > limit {
                 return false;
             }
             backoff.wait();
         }
+    }
+}
+
+/// How long something has been waited for.
+///
+/// A process that is stopped and goes on finds the clock far ahead, and so does one whose machine
+/// was paused. The threads that it waits for have had no time meanwhile either, so between two
+/// looks no more is counted than a little.
+#[derive(Debug, Default)]
+struct Patience {
+    waited: Duration,
+    looked: Option<Instant>,
+}
+
+impl Patience {
+    /// What is counted between two looks, at most: two hundred times what a waiter sleeps.
+    const BETWEEN_LOOKS_MAX: Duration = Duration::from_millis(10);
+
+    /// The time that was waited by the look of now.
+    fn waited(&mut self, now: Instant) -> Duration {
+        if let Some(looked) = self.looked.replace(now) {
+            let between = now.saturating_duration_since(looked);
+            self.waited += between.min(Self::BETWEEN_LOOKS_MAX);
+        }
+        self.waited
     }
 }
 
@@ -308,6 +334,31 @@ mod tests {
         });
         assert_eq!(stripes.entries(|| Ok(0)).expect("known"), 30_004);
         drop(stripes.lock_all());
+    }
+
+    /// The first thread that goes on when a process was stopped must not take the others, who had
+    /// no time either, for ones that never come.
+    #[test]
+    fn a_process_that_was_stopped_has_not_waited() {
+        let (second, look) = (Duration::from_secs(1), Duration::from_millis(1));
+        let mut patience = Patience::default();
+        let mut now = Instant::now();
+        assert_eq!(patience.waited(now), Duration::ZERO);
+        for _ in 0..5 {
+            now += look;
+            patience.waited(now);
+        }
+        assert_eq!(patience.waited(now), 5 * look);
+        now += 1000 * second;
+        assert_eq!(patience.waited(now), 5 * look + Patience::BETWEEN_LOOKS_MAX);
+        for _ in 0..1000 {
+            now += look;
+            patience.waited(now);
+        }
+        assert!(patience.waited(now) > second);
+        // A clock that goes back, as some machines have had, is no time.
+        let waited = patience.waited(now);
+        assert_eq!(patience.waited(now - second), waited);
     }
 
     #[test]
