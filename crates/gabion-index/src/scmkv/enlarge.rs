@@ -117,39 +117,44 @@ impl Volume {
             half.push(entry);
         }
         let mut log = self.logs.mine();
-        let halves = [(hash, lower), (hash | upper_bit, upper)];
-        let mut chains = Vec::new();
-        for (hash, half) in &halves {
-            let value = self.half_of_bucket(&mut log, half, *hash)?;
-            let word: &PAtomicU64 = self.medium.at(POff::new(next.bucket_of(*hash)));
+        let first = self.half_of_bucket(&mut log, &lower, hash)?;
+        let second = self.half_of_bucket(&mut log, &upper, hash | upper_bit);
+        let second = second.inspect_err(|_| self.count_half_out(first))?;
+        for (hash, half) in [(hash, first), (hash | upper_bit, second)] {
+            let word: &PAtomicU64 = self.medium.at(POff::new(next.bucket_of(hash)));
             // ORDER: Release pairs with the Acquire of lookups.
-            word.store(&self.medium, value.0, Ordering::Release);
+            word.store(&self.medium, half.0, Ordering::Release);
             self.medium.flush(word);
-            if value.is_chain() {
-                chains.push((value.address(), value.lines() * LINE_BYTES));
-            }
         }
         // DURABLE: both halves, before the bucket says that it has moved.
         self.medium.fence();
         // ORDER: Release pairs with the Acquire of lookups: the halves are there.
         // DURABLE: the bucket has moved, before anyone changes the halves.
         bucket.store_persist(&self.medium, Entry::MOVED.0, Ordering::Release);
-        for (address, bytes) in chains {
-            self.pages.count_in(address, bytes);
-        }
-        if entry.is_chain() {
-            self.pages
-                .count_out(entry.address(), entry.lines() * LINE_BYTES);
-        }
+        self.count_half_out(entry);
         Ok(())
     }
 
-    /// The bucket for some entries; a chain is written and flushed, not fenced.
-    fn half_of_bucket(&self, log: &mut Log, half: &[Entry], hash: u64) -> Result<Entry> {
-        match half {
-            [] => Ok(Entry::EMPTY),
-            [one] => Ok(*one),
-            many => self.write_chain(log, many, hash),
+    /// The bucket for some entries; a chain is written and flushed, not fenced. It counts as live
+    /// at once: the other half may need another page, and then a cleaner finds the page of this
+    /// one, which must not look empty to it.
+    pub(super) fn half_of_bucket(&self, log: &mut Log, half: &[Entry], hash: u64) -> Result<Entry> {
+        let many = match half {
+            [] => return Ok(Entry::EMPTY),
+            [one] => return Ok(*one),
+            many => many,
+        };
+        let chain = self.write_chain(log, many, hash)?;
+        self.pages
+            .count_in(chain.address(), chain.lines() * LINE_BYTES);
+        Ok(chain)
+    }
+
+    /// Nothing refers to the chain of a bucket any more, if it has one.
+    pub(super) fn count_half_out(&self, bucket: Entry) {
+        if bucket.is_chain() {
+            self.pages
+                .count_out(bucket.address(), bucket.lines() * LINE_BYTES);
         }
     }
 

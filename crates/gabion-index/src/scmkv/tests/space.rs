@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use super::super::layout::{Entry, LINE_BYTES};
 use super::super::writepath::is_full;
 use super::super::{Durability, Options, Scmkv};
 use super::{check, content, key, number_of, pool, small, value};
@@ -249,4 +250,24 @@ fn the_background_cleans_and_enlarges() {
         }
     }
     store.close().expect("it closes");
+}
+
+/// A bucket that moves may need two chains, and the second one another page. The page of the first
+/// is full then, and nothing refers to the chain yet: a cleaner that took the page for an empty one
+/// gave it back, with the chain that the table was to refer to.
+#[test]
+fn a_page_with_a_chain_that_is_not_published_is_not_empty() {
+    let store = Scmkv::create(&pool(256 << 10), &small()).expect("space");
+    let volume = &store.volume;
+    let live = |address| {
+        let number = volume.pages.number_of(address).expect("a page");
+        volume.pages.page(number).live()
+    };
+    let entries = [64, 128].map(|address| Entry::record(address, 0));
+    let mut log = volume.logs.mine();
+    let chain = volume.half_of_bucket(&mut log, &entries, 0);
+    let chain = chain.expect("space");
+    assert_eq!(live(chain.address()), LINE_BYTES);
+    volume.count_half_out(chain);
+    assert_eq!(live(chain.address()), 0);
 }
