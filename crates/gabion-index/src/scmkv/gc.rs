@@ -25,7 +25,7 @@ use std::time::Duration;
 use super::layout::{Entry, LINE_BYTES, PAGE_HEAD_BYTES, RECORD_HEAD_BYTES, State};
 use super::log::{Flush, Log, room_of_page};
 use super::pages::Head;
-use super::record::{Record, records};
+use super::record::{Draft, Record, records};
 use super::table::damaged;
 use super::writepath::is_full;
 use super::{Scmkv, Volume};
@@ -280,8 +280,8 @@ impl Volume {
         let content = record.content(&self.medium, &self.seed);
         let (key, value) = content.ok_or_else(|| damaged("a record", record.address))?;
         let address = log.room_for_record(&self.pages, record.bytes())?.next();
-        let copy = Record::new(address, 0, record.hash, &key, &value);
-        log.append(&self.medium, &copy, &key, &value, Flush::Nothing);
+        let copy = Draft::new(record.hash, &key, &value);
+        log.append(&self.medium, &copy, 0, Flush::Nothing);
         Ok(address)
     }
 

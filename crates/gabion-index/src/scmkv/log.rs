@@ -7,11 +7,12 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use gabion_media::pmem::Medium;
 use parking_lot::{Mutex, MutexGuard};
 
 use super::layout::{PAGE_HEAD_BYTES, RECORD_HEAD_BYTES, State};
 use super::pages::{Head, Pages};
-use super::record::Record;
+use super::record::Draft;
 use crate::Result;
 
 /// Where a thread appends.
@@ -20,6 +21,9 @@ pub(super) struct Log {
     pub(super) records: Option<Head>,
     pub(super) chains: Option<Head>,
     pub(super) is_cleaners: bool,
+    /// Records that users put, and their bytes.
+    pub(super) puts: u64,
+    pub(super) put_bytes: u64,
     /// A record that is put together.
     scratch: Vec<u8>,
 }
@@ -62,27 +66,26 @@ impl Log {
         self.chains.as_mut().ok_or_else(|| pages.full())
     }
 
-    /// Writes a record to the place that [`Log::room_for_record`] gave, without a fence.
+    /// Writes a record that replaces the one at `old` to the place that [`Log::room_for_record`]
+    /// gave, without a fence.
     #[inline]
     #[track_caller]
-    pub(super) fn append(
-        &mut self,
-        medium: &gabion_media::pmem::Medium,
-        record: &Record,
-        key: &[u8],
-        value: &[u8],
-        flush: Flush,
-    ) {
+    pub(super) fn append(&mut self, medium: &Medium, record: &Draft<'_>, old: u64, flush: Flush) {
         let Some(head) = &mut self.records else {
             return;
         };
-        record.encode(head.generation, key, value, &mut self.scratch);
-        medium.write(record.address, &self.scratch);
+        let address = head.next();
+        record.encode(address, head.generation, old, &mut self.scratch);
+        medium.write(address, &self.scratch);
         head.tail += record.bytes();
+        // Where a record of this size will go next.
+        for line in (head.next()..head.next() + record.bytes()).step_by(64) {
+            medium.prefetch(line);
+        }
         match flush {
             // DURABLE: the head, with the caller's fence: recovery finds the record and what it
             // replaced.
-            Flush::Head => medium.flush_range(record.address, RECORD_HEAD_BYTES),
+            Flush::Head => medium.flush_range(address, RECORD_HEAD_BYTES),
             // DURABLE: the record and all before it, with the caller's fence.
             Flush::All => {
                 medium.flush_range(head.start + head.persisted, head.tail - head.persisted);

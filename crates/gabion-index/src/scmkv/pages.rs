@@ -7,8 +7,10 @@
 //!
 //! # Invariants
 //! - P1. A page is in the page table as long as anything refers into it.
-//! - P2. `live` of a page is the sum of the sizes of those live records or chains in it that lie
-//!   before `counted_to`. Both change only under the stripe of the record or chain concerned.
+//! - P2. What came to a page less what has gone is the sum of the sizes of those live records or
+//!   chains in it that lie before `counted_to`. All three change only under the stripe of the
+//!   record or chain concerned. What came is counted by one thread at a time: who has the log that
+//!   the page is open in, or the cleaner, which copies to pages of its own and counts full ones.
 //! - P3. Pages of state Reserve are for the cleaner alone, and writers get a page only when there
 //!   are as many as there should be. So the cleaner can always move what is live in one page.
 
@@ -41,7 +43,9 @@ pub(super) struct Page {
     generation: AtomicU64,
     /// Bytes in use from the start on, once the page is full.
     end: AtomicU64,
-    live: AtomicU64,
+    /// Bytes that came to be live, and those of them that are not any more.
+    came: AtomicU64,
+    gone: AtomicU64,
     counted_to: AtomicU64,
     /// When it became full, in pages that were full by then.
     stamp: AtomicU64,
@@ -70,7 +74,22 @@ impl Page {
     }
 
     pub(super) fn live(&self) -> u64 {
-        self.live.load(Ordering::Relaxed)
+        // ORDER: Acquire pairs with the Release of `count_out`: what is gone came before.
+        let gone = self.gone.load(Ordering::Acquire);
+        // Of a page that is just being counted anew, both are from different times.
+        self.came.load(Ordering::Relaxed).saturating_sub(gone)
+    }
+
+    /// So many bytes more are live. Only one thread at a time does so (P2).
+    fn count_in(&self, bytes: u64) {
+        let came = self.came.load(Ordering::Relaxed);
+        self.came.store(came + bytes, Ordering::Relaxed);
+    }
+
+    /// Nothing is counted but so many live bytes.
+    fn set_live(&self, bytes: u64) {
+        self.came.store(bytes, Ordering::Relaxed);
+        self.gone.store(0, Ordering::Relaxed);
     }
 
     pub(super) fn stamp(&self) -> u64 {
@@ -94,14 +113,14 @@ impl Page {
 
     /// Forgets what is counted. Nobody changes anything in the page meanwhile.
     pub(super) fn uncount_all(&self) {
-        self.live.store(0, Ordering::Relaxed);
+        self.set_live(0);
         self.counted_to.store(0, Ordering::Relaxed);
     }
 
     /// Counts a record or chain from `address` on as seen, under its stripe.
     pub(super) fn count_to(&self, address: u64, bytes: u64, is_live: bool) {
         if is_live {
-            self.live.fetch_add(bytes, Ordering::Relaxed);
+            self.count_in(bytes);
         }
         let seen = address + bytes - self.start();
         self.counted_to.store(seen, Ordering::Relaxed);
@@ -214,12 +233,11 @@ impl Pages {
         owner.checked_sub(1)
     }
 
-    /// A record or chain was published.
+    /// A record or chain was published. By who has the log that it was put into.
     #[inline]
     pub(super) fn count_in(&self, address: u64, bytes: u64) {
         if let Some(number) = self.number_of(address) {
-            // ORDER: Relaxed: see `Page`.
-            self.page(number).live.fetch_add(bytes, Ordering::Relaxed);
+            self.page(number).count_in(bytes);
         }
     }
 
@@ -228,9 +246,9 @@ impl Pages {
     pub(super) fn count_out(&self, address: u64, bytes: u64) {
         if let Some(number) = self.number_of(address) {
             let page = self.page(number);
-            // ORDER: Relaxed: see `Page`.
+            // ORDER: Relaxed: see `Page`. Release pairs with the Acquire of `live`.
             if address - page.start() < page.counted_to.load(Ordering::Relaxed) {
-                page.live.fetch_sub(bytes, Ordering::Relaxed);
+                page.gone.fetch_add(bytes, Ordering::Release);
             }
         }
     }
@@ -365,7 +383,7 @@ impl Pages {
         page.start.store(head.start, Ordering::Relaxed);
         page.generation.store(head.generation, Ordering::Relaxed);
         page.end.store(head.tail, Ordering::Relaxed);
-        page.live.store(live & !AT_MOST, Ordering::Relaxed);
+        page.set_live(live & !AT_MOST);
         let counted = if live & AT_MOST == 0 { ALL } else { 0 };
         page.counted_to.store(counted, Ordering::Relaxed);
         page.stamp.store(self.now(), Ordering::Relaxed);

@@ -31,9 +31,63 @@ pub(super) struct Record {
     head_check: u32,
 }
 
-/// The check of a value in a record.
-fn check_of_value(value: &[u8], hash: u64, address: u64) -> u32 {
-    high(fold(xxh3_64(value) ^ hash, SPREAD ^ address))
+/// A record that has no place yet.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Draft<'a> {
+    pub(super) hash: u64,
+    key: &'a [u8],
+    value: &'a [u8],
+    digest: u64,
+}
+
+impl<'a> Draft<'a> {
+    #[inline]
+    pub(super) fn new(hash: u64, key: &'a [u8], value: &'a [u8]) -> Draft<'a> {
+        Draft {
+            hash,
+            key,
+            value,
+            digest: xxh3_64(value),
+        }
+    }
+
+    /// Bytes of the record.
+    #[inline]
+    pub(super) fn bytes(&self) -> u64 {
+        record_bytes(self.key.len() as u64, self.value.len() as u64)
+    }
+
+    /// Puts the record together as bytes for its place: an address in a page of a generation.
+    #[inline]
+    pub(super) fn encode(&self, address: u64, generation: u64, old: u64, into: &mut Vec<u8>) {
+        let record = Record {
+            address,
+            old,
+            hash: self.hash,
+            key_bytes: self.key.len() as u64,
+            value_bytes: self.value.len() as u64,
+            value_check: check_of_value(self.digest, self.hash, address),
+            head_check: 0,
+        };
+        let checks =
+            u64::from(record.value_check) | u64::from(record.check_of_head(generation)) << 32;
+        let mut head = [0; size_of::<RecordHead>()];
+        let words = [record.old, record.hash, record.lengths(), checks];
+        for (bytes, word) in head.as_chunks_mut().0.iter_mut().zip(words) {
+            *bytes = word.to_le_bytes();
+        }
+        into.clear();
+        into.extend_from_slice(&head);
+        into.extend_from_slice(self.key);
+        into.extend_from_slice(self.value);
+        into.resize(into.len().next_multiple_of(head.len()), 0);
+    }
+}
+
+/// The check of a value of this hash in a record.
+#[inline]
+fn check_of_value(digest: u64, hash: u64, address: u64) -> u32 {
+    high(fold(digest ^ hash, SPREAD ^ address))
 }
 
 fn high(word: u64) -> u32 {
@@ -46,20 +100,6 @@ fn low(word: u64) -> u32 {
 }
 
 impl Record {
-    /// The head of a new record.
-    #[inline]
-    pub(super) fn new(address: u64, old: u64, hash: u64, key: &[u8], value: &[u8]) -> Record {
-        Record {
-            address,
-            old,
-            hash,
-            key_bytes: key.len() as u64,
-            value_bytes: value.len() as u64,
-            value_check: check_of_value(value, hash, address),
-            head_check: 0,
-        }
-    }
-
     /// What stands at an address, whatever it is; `None` if that is outside of the medium.
     #[inline]
     #[track_caller]
@@ -108,7 +148,7 @@ impl Record {
             generation,
             self.old,
             self.hash,
-            self.key_bytes | self.value_bytes << 32,
+            self.lengths(),
             u64::from(self.value_check),
         ];
         let mut bytes = [0; 48];
@@ -124,23 +164,10 @@ impl Record {
         record_bytes(self.key_bytes, self.value_bytes)
     }
 
-    /// Puts the record together as bytes.
+    /// The word of the lengths.
     #[inline]
-    pub(super) fn encode(&self, generation: u64, key: &[u8], value: &[u8], into: &mut Vec<u8>) {
-        let checks = u64::from(self.value_check) | u64::from(self.check_of_head(generation)) << 32;
-        let words = [
-            self.old,
-            self.hash,
-            self.key_bytes | self.value_bytes << 32,
-            checks,
-        ];
-        into.clear();
-        for word in words {
-            into.extend_from_slice(&word.to_le_bytes());
-        }
-        into.extend_from_slice(key);
-        into.extend_from_slice(value);
-        into.resize(into.len().next_multiple_of(32), 0);
+    fn lengths(&self) -> u64 {
+        self.key_bytes | self.value_bytes << 32
     }
 
     /// Whether it is the record of `key`.
@@ -178,7 +205,7 @@ impl Record {
     /// Whether `value` is the value that was written.
     #[inline]
     pub(super) fn has_value(&self, value: &[u8]) -> bool {
-        check_of_value(value, self.hash, self.address) == self.value_check
+        check_of_value(xxh3_64(value), self.hash, self.address) == self.value_check
     }
 
     /// Key and value, if both are as they were written.
@@ -234,9 +261,9 @@ mod tests {
         let seed = Seed::new(1);
         let (key, value) = (&b"basket"[..], &b"some stones"[..]);
         let at = 64 << 10;
-        let record = Record::new(at, 4096, seed.hash_bytes(key), key, value);
+        let record = Draft::new(seed.hash_bytes(key), key, value);
         let mut bytes = Vec::new();
-        record.encode(7, key, value, &mut bytes);
+        record.encode(at, 7, 4096, &mut bytes);
         assert_eq!(bytes.len() as u64, record.bytes());
         let content = |at, generation| {
             let end = at + record.bytes();

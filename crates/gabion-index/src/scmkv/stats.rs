@@ -8,8 +8,6 @@ use super::{Scmkv, Volume};
 /// What was done since the store was opened.
 #[derive(Debug, Default)]
 pub(super) struct Counts {
-    records: AtomicU64,
-    record_bytes: AtomicU64,
     deletes: AtomicU64,
     cleaned_pages: AtomicU64,
     moved_bytes: AtomicU64,
@@ -20,12 +18,6 @@ pub(super) struct Counts {
 
 // ORDER: Relaxed throughout: statistics.
 impl Counts {
-    #[inline]
-    pub(super) fn appended(&self, bytes: u64) {
-        self.records.fetch_add(1, Ordering::Relaxed);
-        self.record_bytes.fetch_add(bytes, Ordering::Relaxed);
-    }
-
     pub(super) fn deleted(&self) {
         self.deletes.fetch_add(1, Ordering::Relaxed);
     }
@@ -142,7 +134,8 @@ impl Volume {
 }
 
 impl Scmkv {
-    /// What the store did and what it holds. Costs a look at each page's numbers.
+    /// What the store did and what it holds. Costs a look at each log, which may wait for a put
+    /// that is under way, and at each page's numbers.
     pub fn stats(&self) -> ScmkvStats {
         let volume = &self.volume;
         // ORDER: Relaxed: statistics.
@@ -153,8 +146,6 @@ impl Scmkv {
             longest_chain_lines: volume.counts.longest_chain(),
             page_bytes: volume.pages.bytes,
             pages_max: volume.pages_max(),
-            records: load(&volume.counts.records),
-            record_bytes: load(&volume.counts.record_bytes),
             chain_bytes: load(&volume.counts.chain_bytes),
             deletes: load(&volume.counts.deletes),
             cleaned_pages: load(&volume.counts.cleaned_pages),
@@ -162,6 +153,10 @@ impl Scmkv {
             rolled_back: load(&volume.counts.rolled_back),
             ..ScmkvStats::default()
         };
+        for log in volume.logs.each() {
+            stats.records += log.puts;
+            stats.record_bytes += log.put_bytes;
+        }
         for page in self.pages() {
             stats.pages += 1;
             stats.pages_uncounted += u64::from(!page.is_counted);

@@ -193,8 +193,7 @@ impl Volume {
         matches: impl Fn(Entry) -> Result<Option<Record>>,
     ) -> Result<Spot<'a>> {
         let (bucket, entry) = self.bucket(hash);
-        let entries = entries(&self.medium, bucket, entry)?;
-        let words = if entry.is_chain() {
+        let words = if sound(entry)?.is_chain() {
             words_of_chain(&self.medium, entry)?
         } else {
             &[]
@@ -205,7 +204,17 @@ impl Volume {
             words,
             found: None,
         };
-        for (word, entry) in entries {
+        let one = if words.is_empty() {
+            std::slice::from_ref(bucket)
+        } else {
+            words
+        };
+        for word in one {
+            // ORDER: Relaxed: whoever changes the bucket held the stripe before.
+            let entry = sound(Entry(word.load(&self.medium, Ordering::Relaxed)))?;
+            if entry.is_empty() {
+                continue;
+            }
             if let Some(record) = matches(entry)? {
                 spot.found = Some(Found {
                     word,

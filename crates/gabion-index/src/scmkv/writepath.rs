@@ -4,9 +4,9 @@ use std::sync::atomic::Ordering;
 
 use gabion_media::pmem::PAtomicU64;
 
-use super::layout::{ChainHead, Entry, LINE_BYTES, LINES_MAX, record_bytes};
+use super::layout::{ChainHead, Entry, LINE_BYTES, LINES_MAX};
 use super::log::{Flush, Log, room_of_page};
-use super::record::Record;
+use super::record::Draft;
 use super::table::Spot;
 use super::{Durability, Scmkv, Volume};
 use crate::{Error, Result};
@@ -27,9 +27,12 @@ impl Volume {
     pub(super) fn put(&self, key: &[u8], value: &[u8], durability: Durability) -> Result<bool> {
         self.check_sizes(key, value)?;
         let hash = self.seed.hash_bytes(key);
+        // The bucket is on its way while the value is hashed.
+        self.medium.prefetch(self.table().bucket_of(hash));
+        let record = Draft::new(hash, key, value);
         loop {
             let table = self.table();
-            match self.try_put(key, value, hash, durability) {
+            match self.try_put(key, &record, durability) {
                 Err(error) if is_full(&error) => {
                     if !self.make_room()? {
                         return Err(error);
@@ -60,22 +63,22 @@ impl Volume {
         Ok(())
     }
 
-    fn try_put(&self, key: &[u8], value: &[u8], hash: u64, durability: Durability) -> Result<bool> {
+    fn try_put(&self, key: &[u8], record: &Draft<'_>, durability: Durability) -> Result<bool> {
+        let hash = record.hash;
         let _within = self.pool.write_guard();
         let _stripe = self.stripes.lock(hash);
         let spot = self.spot_of_key(hash, key)?;
         let mut log = self.logs.mine();
-        let bytes = record_bytes(key.len() as u64, value.len() as u64);
+        let bytes = record.bytes();
         let address = log.room_for_record(&self.pages, bytes)?.next();
         let change = self.change_to(&mut log, &spot, Entry::record(address, hash), hash)?;
         let old = spot.found.as_ref().map(|found| found.record);
         let old_address = old.map_or(0, |old| old.address);
-        let record = Record::new(address, old_address, hash, key, value);
         let flush = match durability {
             Durability::Relaxed => Flush::Head,
             Durability::Strict => Flush::All,
         };
-        log.append(&self.medium, &record, key, value, flush);
+        log.append(&self.medium, record, old_address, flush);
         // DURABLE: the record, or at least its head, and the chain if there is a new one, before
         // the table refers to them.
         self.medium.fence();
@@ -84,7 +87,8 @@ impl Volume {
         if let Some(old) = old {
             self.pages.count_out(old.address, old.bytes());
         }
-        self.counts.appended(bytes);
+        log.puts += 1;
+        log.put_bytes += bytes;
         Ok(old.is_none())
     }
 
