@@ -48,6 +48,11 @@ pub(super) const TABLE_HINT: u64 = 1 << 40;
 /// Bytes of the pool for each entry that a store is planned for by default.
 const BYTES_OF_ENTRY: u64 = 256;
 
+/// Buckets for each entry that a store is planned for, at least. With one, three keys of five
+/// share their bucket and are found behind a chain, which is a miss of the cache more; with two,
+/// less than two of five.
+const BUCKETS_OF_ENTRY: u64 = 2;
+
 /// Binary logarithms of the smallest and the largest number of buckets.
 const TABLE_LOG2_MIN: u32 = 2;
 const TABLE_LOG2_MAX: u32 = 40;
@@ -167,7 +172,11 @@ impl Scmkv {
             });
         }
         let capacity = options.capacity.unwrap_or(pool.len() / BYTES_OF_ENTRY);
-        let log2 = capacity.max(1).next_power_of_two().trailing_zeros();
+        let buckets = capacity
+            .max(1)
+            .saturating_mul(BUCKETS_OF_ENTRY)
+            .min(1 << TABLE_LOG2_MAX);
+        let log2 = buckets.next_power_of_two().trailing_zeros();
         let log2 = log2.clamp(TABLE_LOG2_MIN, TABLE_LOG2_MAX);
         let plan = Plan {
             page_bytes: options.page_bytes,

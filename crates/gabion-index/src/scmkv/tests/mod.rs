@@ -29,7 +29,7 @@ fn pool(size: u64) -> Pool {
 /// A store of small pages with few buckets and no thread of its own.
 fn small() -> Options {
     Options {
-        capacity: Some(4),
+        capacity: Some(2),
         page_bytes: 4096,
         seed: Some(7),
         logs: Some(1),
