@@ -17,7 +17,8 @@
 //!
 //! # After a crash
 //! What is live in the full pages is not known then, only a bound. A page is counted, record by
-//! record under the stripes, before it is chosen.
+//! record under the stripes, before it is chosen; and those that are not counted wait as long as
+//! one that is has plenty of garbage.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -34,6 +35,9 @@ use crate::lock::Backoff;
 
 /// A page whose garbage is less than this part of it is not worth cleaning, unless space is wanted.
 const WORTHWHILE_PART: u64 = 16;
+
+/// A page with so much of it free is worth cleaning while there are pages that are not counted.
+const PLENTY_PART: u64 = 2;
 
 /// Pages that a store may take whatever is live in it: those that are open, those that are kept,
 /// and some for garbage.
@@ -140,10 +144,7 @@ impl Volume {
     /// of it.
     fn clean_one(&self, cleaning: &mut Cleaning, garbage_min: u64) -> Result<Collected> {
         let _within = self.pool.write_guard();
-        while let Some(number) = self.next_uncounted() {
-            self.count(number)?;
-        }
-        let Some(victim) = self.choose(garbage_min) else {
+        let Some(victim) = self.victim(garbage_min)? else {
             return Ok(Collected::default());
         };
         let moved_bytes = self.empty(cleaning, victim)?;
@@ -155,6 +156,21 @@ impl Volume {
             pages: 1,
             moved_bytes,
         })
+    }
+
+    /// The page to be emptied. Pages that are not counted are, one by one, until there is one with
+    /// plenty of garbage: who waits for space after a crash does not wait for all of them.
+    fn victim(&self, garbage_min: u64) -> Result<Option<u32>> {
+        let plenty = garbage_min.max(self.pages.bytes / PLENTY_PART);
+        loop {
+            let Some(number) = self.next_uncounted() else {
+                return Ok(self.choose(garbage_min));
+            };
+            if let Some(victim) = self.choose(plenty) {
+                return Ok(Some(victim));
+            }
+            self.count(number)?;
+        }
     }
 
     /// A full page of which is not known how much is live.
@@ -202,7 +218,7 @@ impl Volume {
         let mut best: Option<(f64, u32)> = None;
         for number in self.pages.numbers() {
             let page = self.pages.page(number);
-            if !page.state().is_full() {
+            if !page.state().is_full() || !page.is_counted() {
                 continue;
             }
             let (live, used) = (page.live(), page.end_bytes());

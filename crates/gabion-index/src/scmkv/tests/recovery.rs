@@ -142,9 +142,39 @@ fn a_clean_close_is_told_from_a_crash() {
         matches!(state, State::LogOpen | State::ChainsOpen)
     };
     assert_eq!(store.volume.pages.numbers().filter(is_open).count(), 0);
-    store.collect_garbage().expect("sound");
+    while store.work().expect("sound") {}
     assert_eq!(store.stats().pages_uncounted, 0);
     assert_eq!(check(&store), Ok(31));
+}
+
+/// After a crash, a writer that finds no space does not wait until all pages are counted: it cleans
+/// the first ones that have plenty of garbage.
+#[test]
+fn a_writer_without_space_counts_no_more_pages_than_it_needs() {
+    let store = Scmkv::create(&pool(512 << 10), &small()).expect("space");
+    let mut count = 0;
+    while store.put(&key(count), &value(6)).is_ok() {
+        count += 1;
+    }
+    for number in 0..count {
+        if number % 8 != 0 {
+            store.delete(&key(number)).expect("sound");
+        }
+    }
+    let store = reopen(store).expect("a store");
+    let uncounted = store.stats().pages_uncounted;
+    assert!(uncounted > 80, "{uncounted}");
+    store.put(&key(1), &value(6)).expect("space");
+    let left = store.stats().pages_uncounted;
+    assert!(
+        left + 10 > uncounted && left < uncounted,
+        "{uncounted}, {left}"
+    );
+    // And all of it comes, page by page.
+    for number in 0..count * 3 / 4 {
+        store.put(&key(number), &value(13)).expect("space");
+    }
+    check(&store).expect("sound");
 }
 
 #[test]
