@@ -55,10 +55,15 @@ pub enum Error {
         limit: u64,
     },
     /// Too many keys fall into one bucket.
-    #[error("a bucket would need a chain of {lines} lines; enlarge the hash table")]
+    #[error(
+        "a bucket would need a chain of {lines} lines, and at most {limit} are possible; \
+         enlarge the hash table"
+    )]
     ChainLimit {
         /// Lines of 64 bytes.
         lines: u64,
+        /// The most lines of a chain.
+        limit: u64,
     },
     /// Pages cannot have this size.
     #[error("pages of {bytes} bytes cannot be; use a power of two from 4096 to 1073741824")]

@@ -138,8 +138,9 @@ impl Volume {
     pub(super) fn write_chain(&self, log: &mut Log, all: &[Entry], hash: u64) -> Result<Entry> {
         let lines = (1 + all.len() as u64).div_ceil(LINE_BYTES / 8);
         let bytes = lines * LINE_BYTES;
-        if lines > LINES_MAX || bytes > room_of_page(self.pages.bytes) {
-            return Err(Error::ChainLimit { lines });
+        let limit = LINES_MAX.min(room_of_page(self.pages.bytes) / LINE_BYTES);
+        if lines > limit {
+            return Err(Error::ChainLimit { lines, limit });
         }
         let head = log.room_for_chain(&self.pages, bytes)?;
         let address = head.next();

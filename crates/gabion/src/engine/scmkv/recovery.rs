@@ -46,6 +46,9 @@ const HEAPS: u32 = 8;
 /// Records that a store is ready for, if nobody says how many there will be.
 const RECORDS_PLANNED: u64 = 1 << 16;
 
+/// Bytes of a line of a chain.
+const LINE_BYTES: u64 = 64;
+
 /// Times that a close gives way to readers who have not left.
 const PATIENCE: u32 = 1000;
 
@@ -212,6 +215,13 @@ pub(super) fn index_error(pool: &Pool, error: gabion_index::Error) -> Error {
             let size = bytes;
             return Error::Limit { what, size, limit };
         }
+        IndexError::ChainLimit { lines, limit } => {
+            return Error::Limit {
+                what: "chain of a bucket of the hash table",
+                size: lines * LINE_BYTES,
+                limit: limit * LINE_BYTES,
+            };
+        }
         IndexError::Damaged { what, offset } => (offset, format!("{what} is damaged")),
         other => (0, other.to_string()),
     };
@@ -258,4 +268,27 @@ fn make_pool(disk: &Disk, root: Root, options: &Options) -> Result<Opened> {
     };
     root.write(disk)?;
     Ok(opened)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Nothing is damaged where a limit is reached, and no copy has to be restored.
+    #[test]
+    fn a_chain_that_is_too_long_is_a_limit() {
+        let pool = Pool::anonymous(PoolOptions {
+            size: 1 << 20,
+            ..Scmkv::pool_options()
+        })
+        .expect("memory");
+        let error = gabion_index::Error::ChainLimit {
+            lines: 64,
+            limit: 63,
+        };
+        let Error::Limit { size, limit, .. } = index_error(&pool, error) else {
+            panic!("it is a limit");
+        };
+        assert_eq!((size, limit), (64 * 64, 63 * 64));
+    }
 }
