@@ -418,3 +418,24 @@ fn a_wrong_byte_in_the_pool_never_gives_wrong_data() {
         before
     );
 }
+
+/// A walk that somebody has forgotten once kept the pool, and its lock, until it was dropped.
+#[test]
+fn a_walk_does_not_keep_a_closed_store() {
+    let place = place();
+    let db = options().open(directory(&place)).unwrap();
+    for number in 0..500 {
+        db.put(format!("{number}"), "value").unwrap();
+    }
+    let mut pairs = db.default_keyspace().pairs();
+    pairs.next().expect("a pair").unwrap();
+    db.close().unwrap();
+    let again = options().open(directory(&place)).unwrap();
+    assert_eq!(again.default_keyspace().pairs().count(), 500);
+    // What it has read already it may still give.
+    let rest: Vec<_> = pairs.by_ref().collect();
+    assert!(rest.len() < 100, "{}", rest.len());
+    assert!(matches!(rest.last(), Some(Err(Error::Closed))));
+    assert!(pairs.next().is_none());
+    again.close().unwrap();
+}

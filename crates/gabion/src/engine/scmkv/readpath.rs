@@ -7,7 +7,7 @@ use gabion_index::scmkv::Entry;
 
 use super::{Keyspace, Opened, ScmStore, layout, unsupported};
 use crate::types::Seq;
-use crate::{Error, Result, Slice};
+use crate::{Result, Slice};
 
 /// Memory that a thread keeps for the values that it reads, in bytes.
 const SCRATCH_BYTES_MAX: usize = 64 << 10;
@@ -57,9 +57,9 @@ impl ScmStore {
     }
 
     /// A walk through all pairs of a keyspace.
-    pub(crate) fn walk(&self, keyspace: &Keyspace) -> Walk {
+    pub(crate) fn walk(self: &Arc<Self>, keyspace: &Keyspace) -> Walk {
         Walk {
-            opened: self.opened.load_full(),
+            engine: Arc::clone(self),
             keyspace: keyspace.id,
             from: Some(0),
             entries: Vec::new(),
@@ -87,10 +87,10 @@ impl Opened {
 }
 
 /// A walk through all pairs of a keyspace, bucket by bucket of the hash table. Costs a look at all
-/// pairs of the store.
+/// pairs of the store. It takes the pool for each bucket anew, so that it does not keep it from
+/// being closed.
 pub(crate) struct Walk {
-    /// None if the store was closed.
-    opened: Option<Arc<Opened>>,
+    engine: Arc<ScmStore>,
     keyspace: u32,
     /// Where the next entries begin.
     from: Option<u64>,
@@ -109,9 +109,10 @@ impl Walk {
             let Some(from) = self.from.take() else {
                 return Ok(None);
             };
-            let opened = self.opened.as_ref().ok_or(Error::Closed)?;
-            let found = opened.store.entries_from(from);
-            (self.entries, self.from) = found.map_err(|error| opened.error(error))?;
+            (self.entries, self.from) = self.engine.with(|opened| {
+                let found = opened.store.entries_from(from);
+                found.map_err(|error| opened.error(error))
+            })?;
         }
     }
 }
