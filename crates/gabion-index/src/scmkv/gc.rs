@@ -27,6 +27,7 @@ use super::layout::{Entry, LINE_BYTES, PAGE_HEAD_BYTES, RECORD_HEAD_BYTES, State
 use super::log::{Flush, Log, room_of_page};
 use super::pages::Head;
 use super::record::{Draft, Record, records};
+use super::step::Step;
 use super::table::damaged;
 use super::writepath::is_full;
 use super::{Scmkv, Volume};
@@ -148,7 +149,9 @@ impl Volume {
             return Ok(Collected::default());
         };
         let moved_bytes = self.empty(cleaning, victim)?;
-        self.persist_logs();
+        if self.takes(Step::PersistBeforeRelease) {
+            self.persist_logs();
+        }
         self.pages.release(victim)?;
         self.pool.collect();
         self.counts.cleaned(moved_bytes);
@@ -283,7 +286,9 @@ impl Volume {
         if failed.is_none() && at_end != page.end() {
             return Err(damaged("a record", at_end));
         }
-        if let Some(head) = &mut log.records {
+        if let Some(head) = &mut log.records
+            && self.takes(Step::PersistCopies)
+        {
             // DURABLE: all copies, before the table refers to any of them.
             self.pages.persist(head);
         }

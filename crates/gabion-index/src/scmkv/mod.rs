@@ -93,6 +93,7 @@ mod readpath;
 mod record;
 mod recovery;
 mod stats;
+mod step;
 mod stripes;
 mod table;
 mod writepath;
@@ -159,6 +160,10 @@ pub struct Options {
     /// Whether values are checked whenever they are read. They are checked anyway by recovery, by
     /// the cleaner, by iteration and by [`Scmkv::check`].
     pub checks_reads: bool,
+
+    /// A step that a test leaves out.
+    #[cfg(test)]
+    left_out: Option<step::Step>,
 }
 
 /// The paper's size of a page.
@@ -175,6 +180,8 @@ impl Default for Options {
             cleans: true,
             space_amplification_max: f64::INFINITY,
             checks_reads: true,
+            #[cfg(test)]
+            left_out: None,
         }
     }
 }
@@ -228,6 +235,8 @@ struct Volume {
     counts: Counts,
     /// Pages that there can be.
     pages_max: AtomicU64,
+    #[cfg(test)]
+    left_out: Option<step::Step>,
 }
 
 impl std::fmt::Debug for Volume {

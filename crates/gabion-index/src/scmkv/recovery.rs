@@ -35,6 +35,7 @@ use super::log::Logs;
 use super::pages::{Head, Pages, RESERVE_PAGES, page_mark};
 use super::record::{Record, records};
 use super::stats::Counts;
+use super::step::Step;
 use super::stripes::Stripes;
 use super::table::damaged;
 use super::writepath::is_full;
@@ -272,14 +273,12 @@ impl Scmkv {
         drop(cleaner);
         let volume = &self.volume;
         let _within = volume.pool.write_guard();
+        if !volume.takes(Step::CloseLast) {
+            volume.set_closed(CLOSED);
+        }
         volume.persist_logs();
         volume.pages.checkpoint(&volume.open_heads());
-        let header: &Header = volume.medium.at(volume.header);
-        // DURABLE: all records, and the page table.
-        // ORDER: Relaxed: read when the store is opened.
-        header
-            .closed
-            .store_persist(&volume.medium, CLOSED, Ordering::Relaxed);
+        volume.set_closed(CLOSED);
         Ok(())
     }
 }
@@ -341,6 +340,8 @@ impl Volume {
             enlarging: Mutex::new(()),
             counts: Counts::default(),
             pages_max: AtomicU64::new(0),
+            #[cfg(test)]
+            left_out: options.left_out,
         }
     }
 
@@ -399,9 +400,9 @@ impl Volume {
         }
         unused.reverse();
         if was_closed {
-            // DURABLE: the page table is not true any more, before anything changes.
-            // ORDER: as above.
-            header.closed.store_persist(medium, 0, Ordering::Relaxed);
+            if self.takes(Step::Reopen) {
+                self.set_closed(0);
+            }
             self.pages.found(unused, reserve, open, newest);
         } else {
             self.pages.found(unused, reserve, Vec::new(), newest);
@@ -412,6 +413,17 @@ impl Volume {
             Err(error) if !is_full(&error) => Err(error),
             _ => Ok(()),
         }
+    }
+
+    /// Says whether the store is closed.
+    fn set_closed(&self, word: u64) {
+        let header: &Header = self.medium.at(self.header);
+        // DURABLE: that it is, when all records and the page table are; that it is not, before the
+        // page table is not true any more.
+        // ORDER: Relaxed: read when the store is opened.
+        header
+            .closed
+            .store_persist(&self.medium, word, Ordering::Relaxed);
     }
 
     /// Takes back what was lost with the power, and closes the open pages.
@@ -426,10 +438,12 @@ impl Volume {
         let lost: HashMap<u64, Record> = lost.map(|record| (record.address, *record)).collect();
         // In the order of the logs, so that recovery does the same each time.
         for record in scans.iter().flat_map(|scan| &scan.lost) {
-            self.roll_back(record, &lost)?;
+            if self.takes(Step::RollBack) {
+                self.roll_back(record, &lost)?;
+            }
         }
         self.counts.rolled_back(lost.len() as u64);
-        for (state, head) in open {
+        for (state, head) in open.iter().filter(|_| self.takes(Step::CloseRecovered)) {
             let scan = scans.iter().find(|scan| scan.number == head.number);
             let end = scan.map_or_else(|| self.end_of_chains(head), |scan| scan.end);
             let mut head = Head {
@@ -481,7 +495,8 @@ impl Volume {
             lost: Vec::new(),
         };
         for record in records(medium, head.start, end, head.generation) {
-            if scan.lost.is_empty() && record.content(medium, &self.seed).is_some() {
+            let may_be_sound = scan.lost.is_empty() || !self.takes(Step::LoseTail);
+            if may_be_sound && record.content(medium, &self.seed).is_some() {
                 scan.end = record.address + record.bytes() - head.start;
             } else {
                 scan.lost.push(record);

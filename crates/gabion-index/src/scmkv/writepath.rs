@@ -7,6 +7,7 @@ use gabion_media::pmem::PAtomicU64;
 use super::layout::{ChainHead, Entry, LINE_BYTES, LINES_MAX};
 use super::log::{Flush, Log, room_of_page};
 use super::record::Draft;
+use super::step::Step;
 use super::table::Spot;
 use super::{Durability, Scmkv, Volume};
 use crate::{Error, Result};
@@ -73,7 +74,10 @@ impl Volume {
         let address = log.room_for_record(&self.pages, bytes)?.next();
         let change = self.change_to(&mut log, &spot, Entry::record(address, hash), hash)?;
         let old = spot.found.as_ref().map(|found| found.record);
-        let old_address = old.map_or(0, |old| old.address);
+        let old_address = match old {
+            Some(old) if self.takes(Step::NameOld) => old.address,
+            _ => 0,
+        };
         let flush = match durability {
             Durability::Relaxed => Flush::Head,
             Durability::Strict => Flush::All,
@@ -182,7 +186,9 @@ impl Volume {
         let Some(found) = &spot.found else {
             return Ok(false);
         };
-        if let Some(head) = &mut self.logs.mine().records {
+        if let Some(head) = &mut self.logs.mine().records
+            && self.takes(Step::PersistBeforeDelete)
+        {
             // What this thread wrote before the delete is not lost if the delete is not.
             self.pages.persist(head);
         }

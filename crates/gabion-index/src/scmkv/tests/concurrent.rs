@@ -48,22 +48,12 @@ fn traffic(thread: u64, first: u64, keys: u64, count: u64) -> Vec<Op> {
     (0..count).map(op).collect()
 }
 
-#[test]
-fn power_failures_undo_no_answer_of_a_strict_store() {
-    let subject = Small {
-        bytes: 256 << 10,
-        ..strict()
-    };
-    let base = limits();
-    let limits = Limits {
-        all: base.all.min(16),
-        sample: base.sample.min(8),
-        nested_all: 2,
-        nested_sample: 1,
-        ..base
-    };
+/// A history of several threads: its name, its preparation, and what each thread does.
+type History = (&'static str, Vec<Op>, Vec<Vec<Op>>);
+
+fn histories() -> [History; 4] {
     let gets = |first| (first..first + 8).map(Op::Get).collect::<Vec<_>>();
-    let histories = [
+    [
         (
             "few keys",
             puts(0..2, 7, 7),
@@ -96,7 +86,36 @@ fn power_failures_undo_no_answer_of_a_strict_store() {
                 traffic(2, 4, 4, 10),
             ],
         ),
-    ];
+    ]
+}
+
+/// A strict store for several threads.
+pub(super) fn subject() -> Small {
+    Small {
+        bytes: 256 << 10,
+        ..strict()
+    }
+}
+
+/// A run of writers of a table that doubles.
+pub(super) fn doubling(subject: &Small, seed: u64) -> ConcurrentRun {
+    let [.., (name, setup, threads)] = histories();
+    let run = ConcurrentRun::record(subject, name, &setup, &threads, seed);
+    run.unwrap_or_else(|error| panic!("{name}, seed {seed}: {error}"))
+}
+
+#[test]
+fn power_failures_undo_no_answer_of_a_strict_store() {
+    let subject = subject();
+    let base = limits();
+    let limits = Limits {
+        all: base.all.min(16),
+        sample: base.sample.min(8),
+        nested_all: 2,
+        nested_sample: 1,
+        ..base
+    };
+    let histories = histories();
     let mut total = Report::default();
     for number in 0..from_env("GABION_CRASH_THREADS", 1) {
         for (name, setup, threads) in &histories {

@@ -11,6 +11,7 @@ use gabion_media::pmem::explore::{Act, Explorer, Limits, Outcome, Report, Run, S
 use gabion_media::pmem::{Pool, PoolOptions};
 use gabion_media::{Error as MediaError, PoolFault};
 
+use super::super::step::Step;
 use super::super::writepath::is_full;
 use super::super::{Durability, Options, Scmkv};
 use super::{check, content, key, number_of, small, value};
@@ -34,6 +35,7 @@ pub(super) enum Op {
 pub(super) struct Small {
     pub(super) durability: Durability,
     pub(super) bytes: u64,
+    pub(super) left_out: Option<Step>,
 }
 
 /// What an operation told of the value before: whether there was none.
@@ -57,6 +59,7 @@ impl Small {
     pub(super) fn options(&self) -> Options {
         Options {
             durability: self.durability,
+            left_out: self.left_out,
             ..small()
         }
     }
@@ -278,11 +281,71 @@ pub(super) fn histories() -> Vec<History> {
                 Op::Put(1, 801),
             ]),
         ),
+        (
+            "collection of what was replaced",
+            [large(0..14), vec![Op::Persist]].concat(),
+            // Of such a value some lines are not that of the head, nor that of the next one.
+            acts((0..7).map(|k| Op::Put(k, 7 * (k + 50) + 1)).chain([
+                Op::Collect,
+                Op::Put(9, 701),
+                Op::Collect,
+                Op::Put(20, 708),
+            ])),
+        ),
+        ("shutdown", puts(0..9, 7, 7), shutdown()),
+        ("log of two threads", puts(0..3, 7, 7), two_threads()),
+        (
+            "turnover without end",
+            large(0..12),
+            acts(
+                (0..40)
+                    .map(|at| Op::Put(at % 13, 6 + 7 * (at + 30)))
+                    .chain([Op::Collect, Op::Enlarge, Op::Delete(3), Op::Put(3, 1000)]),
+            ),
+        ),
+    ]
+}
+
+/// Openings after a close and after the end of a process, in turns, with writes in between.
+fn shutdown() -> Vec<Act<Op>> {
+    let mut all = Vec::new();
+    for (round, end) in (0..).zip([Act::Reopen, Act::Restart, Act::Reopen, Act::Reopen]) {
+        let value = 300 + 10 * round;
+        all.extend(acts([
+            Op::Put(2, value),
+            Op::Put(20 + round, value + 1),
+            Op::Delete(round),
+        ]));
+        all.push(Act::Op(Op::Put(8, value + 2)));
+        all.push(end);
+    }
+    all.push(Act::Op(Op::Put(8, 400)));
+    all
+}
+
+/// Threads that share a log: what one left without a fence the next one may not rely on.
+fn two_threads() -> Vec<Act<Op>> {
+    let here = Act::Op;
+    let there = Act::Elsewhere;
+    vec![
+        here(Op::Put(1, 500)),
+        there(Op::Put(2, 501)),
+        here(Op::Put(1, 502)),
+        there(Op::Persist),
+        here(Op::Put(9, 503)),
+        there(Op::Delete(2)),
+        here(Op::Put(2, 504)),
+        there(Op::PutStrict(1, 505)),
+        here(Op::Put(1, 506)),
+        there(Op::Collect),
+        there(Op::Put(3, 507)),
+        there(Op::Put(3, 508)),
+        here(Op::Persist),
     ]
 }
 
 /// A store without space: puts clean, and are refused in the end.
-fn shortage() -> History {
+pub(super) fn shortage() -> History {
     let large = |keys| puts(keys, 6, 7);
     (
         "shortage",
@@ -302,17 +365,21 @@ pub(super) fn random_history(seed: u64) -> History {
     let mut random = (0..).map(|number| Seed::new(seed).hash_u64(number));
     let mut below = move |limit: u64| random.next().map_or(0, |number| number % limit);
     let keys = 4 + below(60);
-    let mut op = |number: u64| match below(24) {
+    let mut op = |number: u64| match below(25) {
         0..=13 => Op::Put(below(keys), number),
         14..=18 => Op::Delete(below(keys)),
         19 => Op::PutStrict(below(keys), number),
         20 => Op::Persist,
         21..=22 => Op::Collect,
+        23 => Op::Enlarge,
         _ => Op::Get(below(keys)),
     };
     let setup = (1..keys * 2).map(&mut op).collect();
-    let acts = (1000..1008).map(|number| Act::Op(op(number))).collect();
-    ("random", setup, acts)
+    let act = |number: u64| match number % 3 {
+        0 => Act::Elsewhere(op(number)),
+        _ => Act::Op(op(number)),
+    };
+    ("random", setup, (1000..1012).map(act).collect())
 }
 
 /// The limits of the tests of indexes, or fewer images: each one is a whole store that is read,
@@ -333,6 +400,7 @@ pub(super) fn strict() -> Small {
     Small {
         durability: Durability::Strict,
         bytes: 160 << 10,
+        left_out: None,
     }
 }
 

@@ -19,6 +19,7 @@ pub(super) fn relaxed() -> Small {
     Small {
         durability: Durability::Relaxed,
         bytes: 160 << 10,
+        left_out: None,
     }
 }
 
