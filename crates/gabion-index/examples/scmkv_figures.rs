@@ -399,6 +399,7 @@ fn recovery(count: u64) -> Result<()> {
 fn pool_in_memory(options: PoolOptions) -> Result<Pool> {
     let pool = Pool::anonymous(options)?;
     for word in pool.region().words().iter().step_by(4096 / 8) {
+        // ORDER: Relaxed: nobody else has the pool.
         word.store(word.load(Ordering::Relaxed), Ordering::Relaxed);
     }
     Ok(pool)
@@ -419,6 +420,7 @@ fn latency() -> Result<f64> {
     let begin = Instant::now();
     for _ in 0..READS {
         let word: &PAtomicU64 = pool.at(start.element(random.next() % (BYTES / 8)));
+        // ORDER: Relaxed: as above.
         random.0 ^= word.peek(Ordering::Relaxed);
     }
     Ok(begin.elapsed().as_secs_f64() * 1e9 / READS as f64)

@@ -366,8 +366,9 @@ pub struct Options {
     pub checkpoints: bool,
 
     // Performance.
-    /// Records that a new store should be ready for, if its engine is mapped: its hash table has as
-    /// many buckets. With more, it doubles while the store is in use. Default: 0, for 65,536.
+    /// Records that a new store should be ready for, if its engine is mapped: its hash table has at
+    /// least twice as many buckets. With many more, it doubles while the store is in use.
+    /// Default: 0, for 65,536.
     pub records_planned: u64,
     /// Memory of all MemTables together, in bytes. Default: [`DEFAULT_MEMTABLE_BUDGET_BYTES`].
     pub memtable_budget_bytes: u64,

@@ -137,7 +137,8 @@ pub enum Durability {
 #[derive(Clone, Debug)]
 pub struct Options {
     /// Entries that the hash table is planned for; by default one for each 256 bytes of the pool.
-    /// With more, chains become longer, until the table doubles.
+    /// It has at least two buckets for each. With more entries, chains become longer, until the
+    /// table doubles.
     pub capacity: Option<u64>,
     /// Bytes of a page, a power of two from 4 KiB to 1 GiB; the paper's 2 MiB by default. A record
     /// lies in one page, so that this limits values too: see [`Scmkv::value_bytes_max`].
