@@ -237,7 +237,7 @@ impl Interval {
     fn make_room(&mut self, old: usize) -> &mut [u8] {
         let len = self.used;
         if Arc::get_mut(&mut self.bytes).is_none_or(|bytes| bytes.len() < len) {
-            let room = (len + len / ROOM_ONE_IN).next_multiple_of(64);
+            let room = (len.max(old) + len / ROOM_ONE_IN).next_multiple_of(64);
             let mut grown: Arc<[u8]> = std::iter::repeat_n(0, room).collect();
             let used = &self.bytes[..old];
             Arc::get_mut(&mut grown).unwrap_or_default()[..old].copy_from_slice(used);
@@ -472,6 +472,25 @@ mod tests {
             }
         }
         assert!(most > PAIRS_MAX, "{most}");
+    }
+
+    /// The memory of its own that it got had no room for what it removes.
+    #[test]
+    fn a_long_pair_is_removed_from_bytes_that_others_share() {
+        let long = vec![7; 600];
+        let mut own = interval(&[(b"a", &long), (b"b", b"x")]);
+        let kept = own.clone();
+        let removal = Splice {
+            at: 0,
+            removes: true,
+            put: None,
+        };
+        own.splice(&removal);
+        assert_eq!(
+            (own.len(), own.key(0), own.value_bytes(0)),
+            (1, &b"b"[..], &b"x"[..])
+        );
+        assert_eq!((kept.len(), kept.value_bytes(0)), (2, &long[..]));
     }
 
     #[test]
