@@ -42,6 +42,7 @@ impl Engine {
                 ingest: self == Engine::Wip,
                 checkpoint: true,
                 repair: true,
+                drop_keyspace: self == Engine::Wip,
                 mapped: false,
                 key_bytes_max: crate::engine::KEY_BYTES_MAX,
                 value_bytes_max: crate::engine::VALUE_BYTES_MAX,
@@ -52,6 +53,7 @@ impl Engine {
                 ingest: false,
                 checkpoint: false,
                 repair: false,
+                drop_keyspace: false,
                 mapped: true,
                 key_bytes_max: crate::engine::KEY_BYTES_MAX,
                 value_bytes_max: crate::engine::scmkv::VALUE_BYTES_MAX,
@@ -113,6 +115,8 @@ pub struct Capabilities {
     pub checkpoint: bool,
     /// What can be read of a damaged store becomes another one: [`repair`](crate::repair()).
     pub repair: bool,
+    /// Keyspaces can be dropped: [`Db::drop_keyspace`](crate::Db::drop_keyspace).
+    pub drop_keyspace: bool,
     /// The store is a mapped file of the size [`Options::pool_bytes`](crate::Options::pool_bytes),
     /// which must lie in a directory of the system.
     pub mapped: bool,

@@ -212,10 +212,63 @@ impl Db {
                 store: Arc::clone(self.store()),
                 inner,
             }),
-            None => Err(Error::NoSuchKeyspace {
-                name: name.to_owned(),
-                existing: self.keyspace_names().join(", "),
-            }),
+            None => Err(self.no_such_keyspace(name)),
+        }
+    }
+
+    /// Removes the keyspace of that name with all that it holds, durably. It is there as a whole or
+    /// not at all, for readers as for a crash: what was written before survives the loss of power
+    /// as soon as the drop does, at any durability.
+    ///
+    /// Handles to it are of no use from then on: reads and writes by them fail with
+    /// [`Error::KeyspaceDropped`], and a batch that names it is refused as a whole. Snapshots and
+    /// iterators that began before go on seeing it, through the old handles. When none of them is
+    /// left, its memory is free and its files are removed: if there is none, before this returns,
+    /// but for what a job of the background has in work; of [`Engine::Flex`], an old handle keeps
+    /// the index of what it held in memory.
+    ///
+    /// The name may be used again at once. That makes another keyspace, which is empty, and old
+    /// handles stay those of the old one. The keyspace [`DEFAULT_KEYSPACE`], which a `Db` is a
+    /// handle to, cannot be dropped.
+    ///
+    /// Costs the log's sync and one of a small write, for which writers wait, and the removal of
+    /// the files; nothing is written for the pairs.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// use gabion::Error;
+    ///
+    /// let db = gabion::Db::open(dir.path())?;
+    /// let drafts = db.keyspace("drafts")?;
+    /// drafts.put("basket", "wire")?;
+    /// db.drop_keyspace("drafts")?;
+    /// assert!(matches!(drafts.get("basket"), Err(Error::KeyspaceDropped)));
+    /// assert!(matches!(db.drop_keyspace("drafts"), Err(Error::NoSuchKeyspace { .. })));
+    /// assert_eq!(db.keyspace("drafts")?.get("basket")?, None);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::NoSuchKeyspace`]; [`Error::Unsupported`] for the default keyspace, and of engines
+    /// without [it](crate::Capabilities::drop_keyspace); and those of writes: then the keyspace is
+    /// there, unless the store has turned read-only, which leaves that to the next open.
+    pub fn drop_keyspace(&self, name: &str) -> Result<()> {
+        if name == DEFAULT_KEYSPACE {
+            return Err(Error::Unsupported {
+                engine: self.engine().name(),
+                operation: "drops of the default keyspace; delete its keys instead",
+            });
+        }
+        match self.handle().drop_keyspace(name)? {
+            true => Ok(()),
+            false => Err(self.no_such_keyspace(name)),
+        }
+    }
+
+    fn no_such_keyspace(&self, name: &str) -> Error {
+        Error::NoSuchKeyspace {
+            name: name.to_owned(),
+            existing: self.keyspace_names().join(", "),
         }
     }
 

@@ -119,6 +119,14 @@ pub enum Error {
         existing: String,
     },
 
+    /// The keyspace was dropped by [`crate::Db::drop_keyspace`], also if there is another one of
+    /// its name by now. Nothing was written, of a batch neither to other keyspaces.
+    #[error(
+        "the store is without the keyspace, which was dropped; Db::keyspace and \
+         Db::existing_keyspace give handles to the keyspaces that it has"
+    )]
+    KeyspaceDropped,
+
     /// The engine cannot do this at all; [`crate::Engine::capabilities`] tells before.
     #[error("the {engine} engine does not support {operation}")]
     Unsupported {

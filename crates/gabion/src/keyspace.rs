@@ -13,6 +13,9 @@ use crate::{Cursor, Durability, Error, Iter, Pairs, Result, Slice, Snapshot};
 /// A named part of a store with its own keys. Cloning is cheap, shares it and keeps the store open.
 /// All keyspaces share the log, the memory and the order of writes, so a
 /// [`WriteBatch`](crate::WriteBatch) may span several.
+///
+/// Once the keyspace was [dropped](crate::Db::drop_keyspace), all calls fail with
+/// [`Error::KeyspaceDropped`], but those of snapshots and iterators that began before.
 #[derive(Clone)]
 pub struct Keyspace {
     pub(crate) store: Arc<Opened>,

@@ -77,7 +77,7 @@ impl CheckReport {
         disk: &Disk,
         tail: u64,
         sealed: &BTreeMap<u64, u64>,
-        keyspaces: usize,
+        keyspaces: u32,
     ) -> Result<()> {
         let mut operations = 0;
         let replayed = replay_operations(disk, tail, sealed, keyspaces, |_, _| {

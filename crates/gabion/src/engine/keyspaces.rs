@@ -1,30 +1,184 @@
-//! The keyspaces of a store: found by their names, numbered by their positions.
+//! The keyspaces of a store: found by their names and by their numbers.
+//!
+//! # Idea
+//! A number belongs to one keyspace for ever: the log may hold records of a keyspace that is gone,
+//! which nobody may take for those of another one. So numbers have gaps where keyspaces were
+//! dropped.
+//!
+//! A drop has a sequence number, as a write has: who reads below it finds what was there, who reads
+//! from it on is told. So a keyspace that was dropped *leaves*: no name leads to it and no job
+//! works on it any more, but readers that are registered below the number of the drop find it until
+//! the last of them is gone.
 
+use std::ops::Deref;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use arc_swap::{ArcSwap, Guard};
 
+use super::write::Write;
+use crate::types::Seq;
+use crate::{Error, Result};
+
 /// A keyspace as every engine has it.
 pub(crate) trait Named {
-    /// The number by which the log knows it: its position.
+    /// The number by which the log knows it.
     fn id(&self) -> u32;
 
     /// The name that users give it.
     fn name(&self) -> &str;
 }
 
-/// All keyspaces, in the order in which they were made. Readers take no lock.
-pub(crate) struct Keyspaces<K>(ArcSwap<Vec<Arc<K>>>);
+/// A keyspace of an engine that can drop them.
+pub(crate) trait Droppable: Named {
+    /// Its drop, if there is one.
+    fn dropped(&self) -> &Dropped;
+}
+
+/// The number of a keyspace's drop, once there is one.
+pub(crate) struct Dropped(AtomicU64);
+
+impl Default for Dropped {
+    fn default() -> Dropped {
+        Dropped(AtomicU64::new(Dropped::NEVER))
+    }
+}
+
+impl Dropped {
+    const NEVER: Seq = Seq::MAX;
+
+    /// The keyspace is dropped, for those who read at `seq` or later.
+    pub(crate) fn set(&self, seq: Seq) {
+        // ORDER: Release pairs with the Acquire in `at`.
+        self.0.store(seq, Ordering::Release);
+    }
+
+    /// The number of the drop; above all numbers where there is none.
+    #[inline]
+    pub(crate) fn at(&self) -> Seq {
+        // ORDER: Acquire pairs with the Release in `set`: who finds what a drop has left, or its
+        // number published, finds its number here.
+        self.0.load(Ordering::Acquire)
+    }
+
+    /// Whether there was one.
+    #[inline]
+    pub(crate) fn is_set(&self) -> bool {
+        self.at() != Dropped::NEVER
+    }
+
+    /// An error if there was one: for writers and jobs, who hold a lock that a drop holds.
+    #[inline]
+    pub(crate) fn check(&self) -> Result<()> {
+        self.check_at(Dropped::NEVER - 1)
+    }
+
+    /// An error for who reads at `seq`, and has looked at the keyspace before it asks.
+    #[inline]
+    pub(crate) fn check_at(&self, seq: Seq) -> Result<()> {
+        match seq < self.at() {
+            true => Ok(()),
+            false => Err(Error::KeyspaceDropped),
+        }
+    }
+}
+
+/// All keyspaces. Readers take no lock.
+pub(crate) struct Keyspaces<K>(ArcSwap<All<K>>);
+
+/// The keyspaces at one moment: as a slice those that there are, in the order in which they were
+/// made, which is that of their numbers.
+pub(crate) struct All<K> {
+    live: Vec<Arc<K>>,
+    /// Dropped ones that readers of earlier moments may need.
+    leaving: Vec<Arc<K>>,
+    /// Any was dropped since the store was opened: else no handle is of a dropped one.
+    any_dropped: bool,
+}
+
+impl<K> Clone for All<K> {
+    fn clone(&self) -> All<K> {
+        All {
+            live: self.live.clone(),
+            leaving: self.leaving.clone(),
+            any_dropped: self.any_dropped,
+        }
+    }
+}
+
+impl<K> Deref for All<K> {
+    type Target = [Arc<K>];
+
+    #[inline]
+    fn deref(&self) -> &[Arc<K>] {
+        &self.live
+    }
+}
+
+impl<K: Named> All<K> {
+    /// The keyspace of that number, if there is one.
+    #[inline]
+    pub(crate) fn live(&self, id: u32) -> Option<&Arc<K>> {
+        let at = position(self, id, |keyspace| keyspace.id()).ok()?;
+        self.live.get(at)
+    }
+
+    /// As [`All::live`], for who may read of an earlier moment.
+    #[inline]
+    pub(crate) fn of_reader(&self, id: u32) -> Option<&Arc<K>> {
+        let leaving = || self.leaving.iter().find(|keyspace| keyspace.id() == id);
+        self.live(id).or_else(leaving)
+    }
+
+    /// Those that leave.
+    pub(crate) fn leaving(&self) -> &[Arc<K>] {
+        &self.leaving
+    }
+}
+
+impl<K: Droppable> All<K> {
+    /// Those that no reader is left for, where `visible` was the newest number that readers see
+    /// before `oldest` looks for the oldest that is registered: who registers later reads at
+    /// `visible` or above it.
+    pub(crate) fn forgettable(
+        &self,
+        visible: Seq,
+        oldest: impl FnOnce() -> Option<Seq>,
+    ) -> impl Iterator<Item = &Arc<K>> {
+        let oldest = match self.leaving.is_empty() {
+            true => None,
+            false => oldest(),
+        };
+        let is_over = move |seq| seq <= visible && oldest.is_none_or(|oldest| seq <= oldest);
+        let leaving = self.leaving.iter();
+        leaving.filter(move |keyspace| is_over(keyspace.dropped().at()))
+    }
+}
+
+/// Where the element of a number stands in a list that ascends by numbers, or would stand. No gap
+/// in front of it makes it the one at the position of its number, which is looked at first.
+#[inline]
+pub(crate) fn position<T>(list: &[T], id: u32, id_of: impl Fn(&T) -> u32) -> Result<usize, usize> {
+    let at = id as usize;
+    match list.get(at) {
+        Some(element) if id_of(element) == id => Ok(at),
+        _ => list.binary_search_by_key(&id, id_of),
+    }
+}
 
 impl<K: Named> Keyspaces<K> {
-    /// These keyspaces.
+    /// These keyspaces, ascending by their numbers.
     pub(crate) fn new(keyspaces: Vec<Arc<K>>) -> Keyspaces<K> {
-        Keyspaces(ArcSwap::from_pointee(keyspaces))
+        Keyspaces(ArcSwap::from_pointee(All {
+            live: keyspaces,
+            leaving: Vec::new(),
+            any_dropped: false,
+        }))
     }
 
     /// The keyspaces as they are now.
     #[inline]
-    pub(crate) fn load(&self) -> Guard<Arc<Vec<Arc<K>>>> {
+    pub(crate) fn load(&self) -> Guard<Arc<All<K>>> {
         self.0.load()
     }
 
@@ -42,16 +196,162 @@ impl<K: Named> Keyspaces<K> {
             .collect()
     }
 
-    /// Number of the next keyspace.
-    pub(crate) fn next_id(&self) -> u32 {
-        u32::try_from(self.load().len()).expect("fewer than 2^32 keyspaces")
+    /// Adds a keyspace, whose number is above all others.
+    pub(crate) fn add(&self, keyspace: &Arc<K>) {
+        self.change(|all| {
+            let last = all.live.last().map(|last| last.id());
+            debug_assert!(last < Some(keyspace.id()), "numbers ascend");
+            all.live.push(Arc::clone(keyspace));
+        });
     }
 
-    /// Appends a keyspace. One caller at a time: each holds the lock of what makes it durable.
-    pub(crate) fn add(&self, keyspace: &Arc<K>) {
-        let mut all = self.load().to_vec();
-        debug_assert_eq!(keyspace.id() as usize, all.len(), "a number is a position");
-        all.push(Arc::clone(keyspace));
-        self.0.store(Arc::new(all));
+    /// Lets a keyspace leave, which was dropped.
+    pub(crate) fn leave(&self, keyspace: &Arc<K>) {
+        self.change(|all| {
+            all.live.retain(|live| live.id() != keyspace.id());
+            all.leaving.push(Arc::clone(keyspace));
+            all.any_dropped = true;
+        });
+    }
+
+    /// Forgets a keyspace that has left.
+    pub(crate) fn forget(&self, keyspace: &K) {
+        self.change(|all| all.leaving.retain(|left| left.id() != keyspace.id()));
+    }
+
+    fn change(&self, change: impl Fn(&mut All<K>)) {
+        self.0.rcu(|all| {
+            let mut all = All::clone(all);
+            change(&mut all);
+            all
+        });
+    }
+}
+
+impl<K: Droppable> Keyspaces<K> {
+    /// An error unless there are the keyspaces of a write, whose handles users of the store had
+    /// since it was opened. The caller holds a lock that a drop holds.
+    #[inline]
+    pub(crate) fn check_write(&self, write: Write<'_, K>) -> Result<()> {
+        let operations = match write {
+            Write::Single { keyspace, .. } => return keyspace.dropped().check(),
+            Write::Batch(operations) => operations,
+        };
+        let all = self.load();
+        if !all.any_dropped {
+            return Ok(());
+        }
+        match operations.keyspaces().all(|id| all.live(id).is_some()) {
+            true => Ok(()),
+            false => Err(Error::KeyspaceDropped),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::log::BatchEncoder;
+    use crate::types::Kind;
+
+    struct Numbered(u32, Dropped);
+
+    impl Named for Numbered {
+        fn id(&self) -> u32 {
+            self.0
+        }
+
+        fn name(&self) -> &str {
+            ["zero", "one", "two", "three"][self.0 as usize]
+        }
+    }
+
+    impl Droppable for Numbered {
+        fn dropped(&self) -> &Dropped {
+            &self.1
+        }
+    }
+
+    /// Keyspaces of these numbers.
+    fn numbered(ids: &[u32]) -> Keyspaces<Numbered> {
+        let all = Keyspaces::new(Vec::new());
+        ids.iter()
+            .for_each(|id| all.add(&Arc::new(Numbered(*id, Dropped::default()))));
+        all
+    }
+
+    fn leave(all: &Keyspaces<Numbered>, name: &str, seq: Seq) -> Arc<Numbered> {
+        let keyspace = all.find(name).unwrap();
+        keyspace.dropped().set(seq);
+        all.leave(&keyspace);
+        keyspace
+    }
+
+    #[test]
+    fn numbers_stay_those_of_their_keyspaces_when_others_leave() {
+        let all = numbered(&[0, 1, 2]);
+        let one = leave(&all, "one", 5);
+        all.add(&Arc::new(Numbered(3, Dropped::default())));
+        assert_eq!(all.names(), ["zero", "two", "three"]);
+        let live = |id| all.load().live(id).map(|found| found.id());
+        let expected = [Some(0), None, Some(2), Some(3), None];
+        assert_eq!([0, 1, 2, 3, 4].map(live), expected);
+        assert_eq!(all.load().of_reader(1).map(|found| found.id()), Some(1));
+        all.forget(&one);
+        assert!(all.load().of_reader(1).is_none() && all.load().leaving().is_empty());
+    }
+
+    #[test]
+    fn a_write_is_refused_that_names_a_keyspace_which_is_gone() {
+        let all = numbered(&[0, 1, 2]);
+        let takes = |ids: &[u32]| {
+            let mut batch = BatchEncoder::default();
+            ids.iter()
+                .for_each(|id| batch.op(Kind::Put, *id, b"key", b"value"));
+            all.check_write(Write::Batch(&batch)).is_ok()
+        };
+        assert!(takes(&[0, 1, 2]));
+        let one = leave(&all, "one", 5);
+        assert!(takes(&[0, 2, 0]) && takes(&[]) && !takes(&[0, 1]) && !takes(&[1, 0]));
+        let takes_one = |keyspace: &Numbered| {
+            let (kind, key, value) = (Kind::Put, &b"key"[..], &b"value"[..]);
+            let write = Write::Single {
+                keyspace,
+                kind,
+                key,
+                value,
+            };
+            all.check_write(write).is_ok()
+        };
+        assert!(takes_one(&all.find("two").unwrap()) && !takes_one(&one));
+    }
+
+    #[test]
+    fn what_a_reader_may_need_is_not_forgotten() {
+        let all = numbered(&[0, 1]);
+        leave(&all, "zero", 5);
+        leave(&all, "one", 8);
+        let forgettable = |visible, oldest: Option<Seq>| -> Vec<u32> {
+            let all = all.load();
+            let found = all.forgettable(visible, || oldest);
+            found.map(|keyspace| keyspace.id()).collect()
+        };
+        assert_eq!(forgettable(8, None), [0, 1]);
+        assert_eq!(forgettable(7, None), [0], "the other is not published");
+        assert_eq!(forgettable(9, Some(8)), [0, 1]);
+        assert_eq!(forgettable(9, Some(7)), [0]);
+        assert_eq!(forgettable(9, Some(4)), [0; 0]);
+    }
+
+    #[test]
+    fn a_drop_is_told_to_those_who_read_at_its_number_or_later() {
+        let dropped = Dropped::default();
+        assert!(dropped.check().is_ok() && dropped.check_at(Seq::MAX - 1).is_ok());
+        assert!(!dropped.is_set());
+        dropped.set(7);
+        assert!(dropped.is_set() && dropped.check_at(6).is_ok());
+        for told in [dropped.check_at(7), dropped.check()] {
+            assert!(matches!(told, Err(Error::KeyspaceDropped)));
+        }
     }
 }

@@ -84,7 +84,8 @@ pub(crate) enum Scan {
         /// Stays open as long as the scan lives.
         _store: Arc<Lease>,
     },
-    /// The engine has none, or the store is closed: the error that tells so, until it is told.
+    /// The engine has none, or the store is closed, or the keyspace was dropped: the error that
+    /// tells so, until it is told.
     Refused(Option<Error>),
 }
 
@@ -134,6 +135,14 @@ impl Keyspace {
             Keyspace::Wip(keyspace) => keyspace.name(),
             Keyspace::Flex(keyspace) => keyspace.name(),
             Keyspace::Scmkv(keyspace) => keyspace.name(),
+        }
+    }
+
+    /// An error if the keyspace was dropped, for those who read at `seq`.
+    fn check_at(&self, seq: Seq) -> Result<()> {
+        match self {
+            Keyspace::Wip(keyspace) => keyspace.dropped.check_at(seq),
+            Keyspace::Flex(_) | Keyspace::Scmkv(_) => Ok(()),
         }
     }
 
@@ -213,6 +222,17 @@ impl Handle {
     /// The names of all keyspaces, in the order in which they were made.
     pub(crate) fn keyspace_names(&self) -> Vec<String> {
         each!(self, engine => engine.keyspaces.names())
+    }
+
+    /// Drops the keyspace of that name, durably; false when there is none.
+    pub(crate) fn drop_keyspace(&self, name: &str) -> Result<bool> {
+        match self {
+            Handle::Wip(engine) => engine.drop_keyspace(name),
+            Handle::Flex(_) | Handle::Scmkv(_) => Err(Error::Unsupported {
+                engine: self.engine().name(),
+                operation: "drops of keyspaces; delete their keys instead",
+            }),
+        }
     }
 
     /// Performs a write of so many bytes of keys and values.
@@ -417,9 +437,10 @@ pub(crate) fn scan(
     lower: Bound<&[u8]>,
     upper: Bound<&[u8]>,
 ) -> Scan {
-    if let Err(closed) = each!(&store.engine, engine => engine.health.check_open()) {
+    let is_open = each!(&store.engine, engine => engine.health.check_open());
+    if let Err(refused) = is_open.and_then(|()| keyspace.check_at(seq)) {
         store.engine.end_snapshot(seq);
-        return Scan::Refused(Some(closed));
+        return Scan::Refused(Some(refused));
     }
     match (&store.engine, keyspace) {
         (Handle::Wip(_), Keyspace::Wip(keyspace)) => {

@@ -158,7 +158,14 @@ impl BatchEncoder {
         self.count = 0;
     }
 
-    /// The operations, numbered from `first_seq` on.
+    /// The numbers of the operations' keyspaces.
+    pub(crate) fn keyspaces(&self) -> impl Iterator<Item = u32> {
+        // Numbers begin at 1.
+        let operations = self.ops(1).map_while(Result::ok);
+        operations.map(|operation| operation.keyspace)
+    }
+
+    /// The operations, numbered from `first_seq` on, which is not 0.
     pub(crate) fn ops(&self, first_seq: Seq) -> Ops<'_> {
         Ops {
             reader: Reader::new(&self.bytes, 0),

@@ -133,7 +133,7 @@ pub(crate) fn replay_chunks<W>(
     disk: &Disk,
     from: u64,
     sealed: &BTreeMap<u64, u64>,
-    keyspaces: usize,
+    keyspaces: u32,
     threads: usize,
     worker: impl Fn() -> W + Sync,
 ) -> Result<(ReplayEnd, Seq)>
@@ -220,7 +220,7 @@ struct Filling<'r, W> {
 
 impl<W: FnMut(&Chunk) -> Result<()>> Filling<'_, W> {
     /// Adds a record to the chunk, and hands the chunk over before that if it is full.
-    fn add(&mut self, disk: &Disk, keyspaces: usize, lsn: Lsn, payload: &[u8]) -> Result<()> {
+    fn add(&mut self, disk: &Disk, keyspaces: u32, lsn: Lsn, payload: &[u8]) -> Result<()> {
         if !self.chunk.takes(lsn.segment()) {
             self.hand_over()?;
             self.chunk.segment = lsn.segment();

@@ -128,12 +128,12 @@ pub(super) fn replay_telling(
 }
 
 /// As [`replay`], with each operation of the records and the segment that it is in. An operation
-/// of none of the first `keyspaces` keyspaces is damage.
+/// of a keyspace whose number is not below `keyspaces` is damage.
 pub(crate) fn replay_operations(
     disk: &Disk,
     from: u64,
     sealed: &BTreeMap<u64, u64>,
-    keyspaces: usize,
+    keyspaces: u32,
     mut apply: impl FnMut(u64, Op<'_>) -> Result<()>,
 ) -> Result<ReplayEnd> {
     replay(disk, from, sealed, |lsn, payload| {
@@ -142,11 +142,11 @@ pub(crate) fn replay_operations(
     })
 }
 
-/// Calls `apply` with each operation of the record at `lsn`. An operation of none of the first
-/// `keyspaces` keyspaces is damage.
+/// Calls `apply` with each operation of the record at `lsn`. An operation of a keyspace whose
+/// number is not below `keyspaces` is damage.
 pub(super) fn for_each_operation(
     disk: &Disk,
-    keyspaces: usize,
+    keyspaces: u32,
     lsn: Lsn,
     payload: &[u8],
     mut apply: impl FnMut(Op<'_>) -> Result<()>,
@@ -155,7 +155,7 @@ pub(super) fn for_each_operation(
     let damaged = |malformed: Malformed| malformed.in_file(path_of(disk, segment), offset);
     for operation in decode(payload).map_err(damaged)? {
         let operation = operation.map_err(damaged)?;
-        if operation.keyspace as usize >= keyspaces {
+        if operation.keyspace >= keyspaces {
             let what = format!("a record names keyspace {}, unknown", operation.keyspace);
             return Err(corruption(disk, segment, offset, what));
         }

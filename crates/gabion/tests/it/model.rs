@@ -118,6 +118,15 @@ fn a_store_that_ingests_equals_its_twin() {
 }
 
 #[test]
+fn a_store_that_drops_keyspaces_equals_its_twin() {
+    let sets = option_sets(Engine::Wip).into_iter().enumerate();
+    let totals = run_sets(Engine::Wip, sets, action::dropping);
+    let cases = setting("GABION_CASES", 30);
+    assert!(totals.drops > 50 * cases, "{totals:?}");
+    assert!(totals.splits > 5 * cases, "{totals:?}");
+}
+
+#[test]
 fn an_scmkv_store_equals_its_twin() {
     let totals = run_part(Engine::Scmkv, 0, 1);
     let cases = setting("GABION_CASES", 30);

@@ -74,6 +74,11 @@ pub(super) fn space_prefix(keyspace: u32) -> String {
 }
 
 impl Root {
+    /// First number of a keyspace that was never used.
+    pub(super) fn next_keyspace(&self) -> u32 {
+        u32::try_from(self.keyspaces.len()).expect("fewer than 2^32 keyspaces")
+    }
+
     pub(super) fn encode(&self) -> Vec<u8> {
         FILE.encode(|bytes| {
             bytes.extend(self.last_seq.to_le_bytes());

@@ -187,7 +187,7 @@ impl Flex {
         if let Some(keyspace) = self.keyspaces.find(name) {
             return Ok(keyspace);
         }
-        let id = self.keyspaces.next_id();
+        let id = root.next_keyspace();
         let disk = self.disk.part(&layout::space_prefix(id));
         for left in disk.list()? {
             disk.remove(&left)?;

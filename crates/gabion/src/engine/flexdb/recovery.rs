@@ -242,7 +242,7 @@ fn replay_log(
     generation: &Generation,
     threads: usize,
 ) -> Result<(ReplayEnd, Seq)> {
-    let (tail, keyspaces) = (root.log_tail, root.keyspaces.len());
+    let (tail, given_out) = (root.log_tail, root.next_keyspace());
     // One thread at a time inserts into a generation.
     let threads = threads.min(1);
     let worker = || {
@@ -251,7 +251,7 @@ fn replay_log(
             Ok(())
         }
     };
-    let (end, last_seq) = replay_chunks(disk, tail, &root.sealed, keyspaces, threads, worker)?;
+    let (end, last_seq) = replay_chunks(disk, tail, &root.sealed, given_out, threads, worker)?;
     Ok((end, last_seq.max(root.last_seq)))
 }
 

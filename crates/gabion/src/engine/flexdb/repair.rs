@@ -39,9 +39,9 @@ fn save(disk: &Disk, root: &Root, copy: &Flex, report: &mut RepairReport) -> Res
         save_space(&space, known, copy, &keyspace, report)?;
         keyspaces.push(keyspace);
     }
-    let (tail, count) = (root.log_tail, keyspaces.len());
+    let (tail, given_out) = (root.log_tail, root.next_keyspace());
     let log = |apply: &mut dyn FnMut(Op<'_>) -> Result<()>| {
-        replay_operations(disk, tail, &root.sealed, count, |_, operation| {
+        replay_operations(disk, tail, &root.sealed, given_out, |_, operation| {
             apply(operation)
         })
     };

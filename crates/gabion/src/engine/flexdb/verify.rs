@@ -30,8 +30,7 @@ pub(crate) fn check_disk(disk: &Disk) -> Result<CheckReport> {
             for (id, known) in (0..).zip(&root.keyspaces) {
                 check_space(&disk.part(&space_prefix(id)), known, &mut report)?;
             }
-            let keyspaces = root.keyspaces.len();
-            report.check_log(disk, root.log_tail, &root.sealed, keyspaces)?;
+            report.check_log(disk, root.log_tail, &root.sealed, root.next_keyspace())?;
         }
         Err(error) => report.add(error, &disk.path_of(ROOT_NAME))?,
     }

@@ -194,7 +194,7 @@ impl ScmStore {
         if let Some(keyspace) = self.keyspaces.find(name) {
             return Ok(keyspace);
         }
-        let id = self.keyspaces.next_id();
+        let id = u32::try_from(self.keyspaces.load().len()).expect("fewer than 2^32 keyspaces");
         self.with(|opened| {
             let pass = self.gate.pass();
             self.health.check_writable()?;

@@ -38,7 +38,7 @@ use crate::engine::memtable::MemTable;
 use crate::engine::range_deletes::{Deletes, Fragments};
 use crate::engine::snapshots::Protected;
 use crate::types::Seq;
-use crate::{Result, Slice};
+use crate::{Error, Result, Slice};
 
 /// The buckets of one keyspace at one moment.
 pub(crate) struct Router {
@@ -122,6 +122,8 @@ pub(crate) struct Bucket {
     pub(crate) turns: Mutex<()>,
     /// A compaction or a split works on the bucket.
     busy: AtomicBool,
+    /// The keyspace was dropped.
+    dropped: AtomicBool,
     /// Number of table files when the bucket could not be split; 0 if that was never tried.
     unsplittable_files: AtomicUsize,
     /// How often the bucket is read.
@@ -146,6 +148,7 @@ impl Bucket {
             state: ArcSwap::from_pointee(state),
             turns: Mutex::default(),
             busy: AtomicBool::new(false),
+            dropped: AtomicBool::new(false),
             unsplittable_files: AtomicUsize::new(0),
             reads: Reads::default(),
             demand: Demand::default(),
@@ -253,6 +256,29 @@ impl Bucket {
     pub(crate) fn may_split(&self, state: &BucketState) -> bool {
         // ORDER: Relaxed, as above.
         self.unsplittable_files.load(Ordering::Relaxed) != state.levels.files().count()
+    }
+
+    /// Says that the bucket went with its keyspace: it stays as it is. The caller holds the
+    /// manifest, the leader and the install lock.
+    pub(crate) fn set_dropped(&self) {
+        // ORDER: Relaxed; who decides by it holds one of these locks.
+        self.dropped.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether the bucket went with its keyspace: for who holds one of these locks. For others a
+    /// hint.
+    #[inline]
+    pub(crate) fn is_dropped(&self) -> bool {
+        // ORDER: Relaxed, as above.
+        self.dropped.load(Ordering::Relaxed)
+    }
+
+    /// An error if the bucket went with its keyspace, which ends a job that works on it.
+    pub(crate) fn check_dropped(&self) -> Result<()> {
+        match self.is_dropped() {
+            true => Err(Error::KeyspaceDropped),
+            false => Ok(()),
+        }
     }
 
     /// Whether a job has reserved the bucket: a hint for choosing the next job.

@@ -17,7 +17,7 @@
 //!
 //! # Concurrency
 //! The bucket is reserved, so its runs only change by flushes and ingests, which add to level 0 and
-//! are newer, for each key, than all inputs.
+//! are newer, for each key, than all inputs. A drop of the keyspace ends the compaction.
 
 use std::ops::RangeInclusive;
 use std::sync::Arc;
@@ -215,7 +215,8 @@ impl Wip {
             merge.leave_out(Deletes::of([&deletes], &protected), hidden);
         }
         merge.seek(job.bucket.lower(), None)?;
-        let mut output = self.create_table(job.purpose, self.class_of(job))?;
+        let output = self.create_table(job.purpose, self.class_of(job))?;
+        let mut output = output.within(&job.bucket);
         let mut retain = Retain::new(protected, job.bottom, deletes);
         let mut add = |key: &[u8], seq, kind, value: &[u8]| output.add(key, seq, kind, value);
         while let Some(entry) = merge.current() {
@@ -256,6 +257,12 @@ impl Wip {
         let bucket = &job.bucket;
         let inputs = || job.inputs.iter().flat_map(|(_, run)| run.tables.iter());
         let mut versions = self.versions.lock();
+        if let Err(dropped) = bucket.check_dropped() {
+            drop(versions);
+            let unnamed = written.iter().map(|(meta, _)| meta.file);
+            unnamed.for_each(|file| self.remove_unnamed(file));
+            return Err(dropped);
+        }
         let number = versions.take_file_number();
         let mut edits: Vec<Edit> = inputs()
             .map(|file| Edit::RemoveTable {

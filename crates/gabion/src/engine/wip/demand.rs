@@ -79,6 +79,7 @@ impl Wip {
         };
         let frozen = {
             let _alone = self.leader.write();
+            keyspace.dropped.check()?;
             let buckets = touched();
             self.freeze_all(buckets.iter().map(|bucket| (keyspace, bucket)))
         };
@@ -89,6 +90,8 @@ impl Wip {
             touched().iter().for_each(|bucket| bucket.demand.ask());
         }
         self.schedule.wake();
-        self.wait_until(|| !touched().iter().any(|bucket| bucket.awaits_demand()))
+        let is_dropped = || keyspace.dropped.is_set();
+        self.wait_until(|| is_dropped() || !touched().iter().any(|of| of.awaits_demand()))?;
+        keyspace.dropped.check()
     }
 }

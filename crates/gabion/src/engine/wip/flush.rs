@@ -19,7 +19,8 @@
 //! Step 2 keeps to the limit on what the background writes (`pace`).
 //!
 //! A failure before step 5 leaves a file that nobody names; it is removed at once, or at the next
-//! open, and the MemTable is tried again.
+//! open, and the MemTable is tried again. So it is when the keyspace was dropped meanwhile, but
+//! that the MemTable waits for nothing any more.
 
 use std::sync::Arc;
 
@@ -139,7 +140,7 @@ impl Wip {
 
     fn install_flush(&self, job: &Job, meta: TableMeta, age: FileAge) -> Result<Arc<TableFile>> {
         self.disk.sync_dir()?;
-        let tail = self.log_tail(Some(&job.table));
+        let tail = self.log_tail(|_, table| Arc::ptr_eq(table, &job.table));
         self.syncer.sync().map_err(|error| self.fail(error))?;
         let file = Arc::new(TableFile::new(meta, age, &self.disk, &self.cache));
         let number = file.meta.file;
@@ -147,6 +148,11 @@ impl Wip {
         file.range_deletes()?;
 
         let mut versions = self.versions.lock();
+        if let Err(dropped) = job.keyspace.dropped.check() {
+            drop(versions);
+            self.remove_unnamed(number);
+            return Err(dropped);
+        }
         let router = job.keyspace.router.load_full();
         let buckets: Vec<&Arc<Bucket>> = router
             .buckets()

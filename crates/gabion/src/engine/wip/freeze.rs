@@ -28,7 +28,7 @@ impl Wip {
         debug_assert!(self.leader.try_read().is_none(), "the leader is held alone");
         let state = bucket.state.load_full();
         // Who found the bucket before it was split finds its MemTable frozen already.
-        if state.active.is_empty() || !keyspace.has(bucket) {
+        if state.active.is_empty() || !keyspace.has(bucket) || bucket.is_dropped() {
             return;
         }
         let (common, expected) = (bucket.common_prefix_len(), state.active.keys());

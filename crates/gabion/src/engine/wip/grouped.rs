@@ -260,7 +260,7 @@ impl Wip {
         let mut operations = operations.ops(first).map_while(Result::ok);
         let mut next = operations.next();
         while let Some(Op { keyspace: id, .. }) = next {
-            let keyspace = &keyspaces[id as usize];
+            let keyspace = keyspaces.live(id).expect("looked for before it was logged");
             let router = keyspace.router.load();
             while let Some(operation) = next
                 && operation.keyspace == id

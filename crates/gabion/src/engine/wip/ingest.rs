@@ -44,7 +44,8 @@
 //! Before the edits are durable the manifest names none of the tables, and the next open removes
 //! them; after, all. What fails before removes them at once, or leaves that to the next open of a
 //! store that was closed meanwhile. A failure of the log's sync or of the manifest leaves the store
-//! read-only, and that of the manifest leaves unknown which of the two it is.
+//! read-only, and that of the manifest leaves unknown which of the two it is. A drop of the
+//! keyspace fails the ingest at its next table, or at its end.
 
 use std::sync::Arc;
 
@@ -94,6 +95,7 @@ impl Wip {
     /// Begins an ingest.
     pub(crate) fn ingest<'e>(&'e self, keyspace: &'e Arc<Keyspace>) -> Result<Ingest<'e>> {
         self.health.check_writable()?;
+        keyspace.dropped.check()?;
         self.begin_ingest();
         Ok(Ingest {
             engine: self,
@@ -145,6 +147,7 @@ impl Ingest<'_> {
         let bytes = self.written.last().map_or(0, |meta| meta.file_bytes);
         engine.throttle.admit(bytes, || engine.relief_is_due())?;
         let total = engine.table_bytes.get().saturating_add(self.written_bytes);
+        self.keyspace.dropped.check()?;
         let parts = engine.options.split_ways as u64;
         self.table_bytes_max = (engine.capacity_base(total) / parts).max(1);
         let router = self.keyspace.router.load();
@@ -173,6 +176,7 @@ impl Ingest<'_> {
         let mut held = None;
         loop {
             engine.health.check_writable()?;
+            self.keyspace.dropped.check()?;
             // Before writers have to wait most of the log is durable, and the tables are open that
             // keys have to be looked for in.
             engine.syncer.sync().map_err(|error| engine.fail(error))?;
@@ -181,6 +185,7 @@ impl Ingest<'_> {
                 let mut versions = engine.versions.lock();
                 let mut leader = engine.leader.write();
                 leader.check()?;
+                self.keyspace.dropped.check()?;
                 let in_the_way = self.buckets_in_the_way(&files)?;
                 if in_the_way.is_empty() {
                     return self.name(&mut versions, &mut leader);

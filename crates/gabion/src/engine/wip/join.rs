@@ -118,6 +118,7 @@ impl Wip {
             }
         }
         let mut versions = self.versions.lock();
+        keyspace.dropped.check()?;
         let leader = self.leader.write();
         leader.check()?;
         let mut install = self.lock_install();

@@ -21,6 +21,7 @@
 //! | `compact` | runs of a level become one run of the next |
 //! | `split` | a full bucket becomes several |
 //! | `join` | small neighbours become one bucket |
+//! | `drop` | a keyspace goes, with all that it held |
 //! | `demand` | a compaction that a user asks for |
 //! | `due`, `priority`, `reads` | which of these comes next |
 //! | `schedule` | the threads that do them |
@@ -68,6 +69,7 @@ mod checkpoint;
 mod compact;
 mod cursor;
 mod demand;
+mod drop;
 mod due;
 mod file;
 mod flush;
@@ -111,7 +113,7 @@ use parking_lot::{Mutex, MutexGuard, RwLock};
 
 use super::counters::{Counter, Counters};
 use super::health::Health;
-use super::keyspaces::{Keyspaces, Named};
+use super::keyspaces::{Droppable, Dropped, Keyspaces, Named};
 use super::memtable::{ChunkPool, KeepOrder, MemTable};
 use super::pace::Pace;
 use super::range_deletes::Deletes;
@@ -151,6 +153,7 @@ pub(crate) struct Keyspace {
     /// The name that users give it.
     pub(crate) name: String,
     router: ArcSwap<Router>,
+    pub(crate) dropped: Dropped,
 }
 
 impl Named for Keyspace {
@@ -160,6 +163,12 @@ impl Named for Keyspace {
 
     fn name(&self) -> &str {
         &self.name
+    }
+}
+
+impl Droppable for Keyspace {
+    fn dropped(&self) -> &Dropped {
+        &self.dropped
     }
 }
 
@@ -281,7 +290,7 @@ impl Wip {
         if let Some(keyspace) = self.keyspaces.find(name) {
             return Ok(keyspace);
         }
-        let id = self.keyspaces.next_id();
+        let id = versions.manifest.state().next_keyspace;
         let bucket = versions.take_bucket_id();
         self.apply(
             &mut versions,
@@ -304,6 +313,7 @@ impl Wip {
             id,
             name: name.to_owned(),
             router,
+            dropped: Dropped::default(),
         });
         self.keyspaces.add(&keyspace);
         Ok(keyspace)
@@ -322,6 +332,7 @@ impl Wip {
     /// Ends a registration.
     pub(crate) fn end_snapshot(&self, seq: Seq) {
         self.snapshots.release(seq);
+        self.forget_dropped();
     }
 
     /// Counts a read that asks all runs of a bucket. Exactly where the store is deterministic.

@@ -54,6 +54,7 @@ impl Wip {
         keys: &[K],
         snapshot: Seq,
     ) -> Result<Vec<Option<Slice>>> {
+        keyspace.dropped.check_at(snapshot)?;
         let mut values = vec![None; keys.len()];
         for (keys, values) in keys.chunks(GROUP).zip(values.chunks_mut(GROUP)) {
             self.get_group(keyspace, keys, snapshot, values)?;

@@ -9,6 +9,7 @@
 use gabion_media::Purpose;
 
 use super::Wip;
+use super::bucket::Bucket;
 use super::gentle::Gentle;
 use super::table::{TableMeta, TableOptions, TableWriter};
 use crate::Result;
@@ -33,6 +34,7 @@ impl Wip {
             file,
             writer: Some(writer),
             class,
+            bucket: None,
             gentle: (class == Class::Leisure).then(|| Gentle::new(self)),
             paced_bytes: 0,
         })
@@ -57,13 +59,21 @@ pub(super) struct TableOutput<'e> {
     file: u64,
     writer: Option<TableWriter>,
     class: Class,
+    /// Nobody needs the table if this one goes.
+    bucket: Option<&'e Bucket>,
     /// The pace of a job that nobody waits for.
     gentle: Option<Gentle>,
     /// Bytes of the file that were asked for.
     paced_bytes: u64,
 }
 
-impl TableOutput<'_> {
+impl<'e> TableOutput<'e> {
+    /// The same, which fails if the bucket goes meanwhile with its keyspace.
+    pub(super) fn within(mut self, bucket: &'e Bucket) -> TableOutput<'e> {
+        self.bucket = Some(bucket);
+        self
+    }
+
     /// Adds an entry.
     #[inline]
     pub(super) fn add(&mut self, key: &[u8], seq: Seq, kind: Kind, value: &[u8]) -> Result<()> {
@@ -80,6 +90,7 @@ impl TableOutput<'_> {
     #[cold]
     fn keep_pace(&mut self, written: u64) -> Result<()> {
         self.paced_bytes += written;
+        self.bucket.map_or(Ok(()), Bucket::check_dropped)?;
         let throttle = &self.engine.throttle;
         self.engine
             .pace

@@ -8,8 +8,11 @@
 //! when they began). A split gives the old bucket a last state of its own, so that the check
 //! notices splits too.
 //!
-//! A get with a snapshot needs no check: its number was visible before the call, and registered
-//! numbers are protected.
+//! A get with a snapshot needs no such check: its number was visible before the call, and
+//! registered numbers are protected.
+//!
+//! Both look, after they took the state, whether the keyspace was dropped at their number or below
+//! it (`drop`, X3).
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -50,6 +53,7 @@ impl Wip {
                     seq
                 }
             };
+            keyspace.dropped.check_at(seq)?;
             // Most keys are in tables: what their search begins with comes while the MemTables are
             // asked.
             state.active.prefetch(hash);

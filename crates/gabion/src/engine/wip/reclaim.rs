@@ -32,19 +32,19 @@ use crate::{Result, Slice};
 const RELOG_BYTES_MAX: u64 = 32 << 10;
 
 impl Wip {
-    /// The first segment that is still needed when `without` is a table.
-    pub(super) fn log_tail(&self, without: Option<&Arc<MemTable>>) -> u64 {
+    /// The first segment that is still needed when all that `without` says so of is in tables or
+    /// gone.
+    pub(super) fn log_tail(&self, without: impl Fn(&Keyspace, &Arc<MemTable>) -> bool) -> u64 {
         // ORDER: Acquire pairs with the Release in `publish`. Taken first: what is published
         // later is pinned by then or lies in a later segment (I2).
         let published = self.published_segment.load(Ordering::Acquire);
         let _install = self.lock_install();
         let mut tail = published;
-        for (_, bucket) in self.buckets() {
+        for (keyspace, bucket) in self.buckets() {
             for table in bucket.state.load().memtables() {
-                if without.is_some_and(|without| Arc::ptr_eq(without, table)) {
-                    continue;
+                if !without(&keyspace, table) {
+                    tail = table.pin().map_or(tail, |pin| pin.min(tail));
                 }
-                tail = table.pin().map_or(tail, |pin| pin.min(tail));
             }
         }
         tail
@@ -113,7 +113,7 @@ impl Wip {
     pub(super) fn relog(&self, keyspace: &Arc<Keyspace>, bucket: &super::Bucket) -> Result<()> {
         // The leader's lock keeps writers out: the MemTable does not change meanwhile.
         let mut leader = self.leader.write();
-        if !keyspace.has(bucket) {
+        if !keyspace.has(bucket) || bucket.is_dropped() {
             return Ok(());
         }
         let table = Arc::clone(&bucket.state.load().active);
@@ -133,7 +133,7 @@ impl Wip {
 
     /// Records how far the tail has moved, and deletes what lies before it.
     pub(super) fn advance_tail(&self) -> Result<()> {
-        let segment = self.log_tail(None);
+        let segment = self.log_tail(|_, _| false);
         self.syncer.sync().map_err(|error| self.fail(error))?;
         {
             let mut versions = self.versions.lock();

@@ -6,7 +6,8 @@
 //!    deletes are opened, because gets of all keys must know them; the others open at first use.
 //! 3. Replay the log from its tail, by several threads. A record goes to the bucket of its key,
 //!    unless that bucket's flushed sequence number says that a table has it, or a table has a newer
-//!    version (`ingest`, N3). Segments that nothing proves durable are written anew meanwhile.
+//!    version (`ingest`, N3), or its keyspace was dropped (`drop`). Segments that nothing proves
+//!    durable are written anew meanwhile.
 //! 4. Seal: write the rest of those anew, record the valid lengths of all in the manifest.
 //!    DURABLE: what was replayed cannot be lost again, and what was cut off cannot come back.
 //! 5. Remove void log segments, and files that the manifest does not name.
@@ -55,7 +56,7 @@ use super::{Install, Keyspace, Versions, Wip};
 use crate::cache::BlockCache;
 use crate::engine::counters::{Counter, Counters};
 use crate::engine::health::Health;
-use crate::engine::keyspaces::Keyspaces;
+use crate::engine::keyspaces::{Dropped, Keyspaces, position};
 use crate::engine::memtable::{ChunkPool, KeepOrder, MemTable};
 use crate::engine::pace::Pace;
 use crate::engine::range_deletes::Deletes;
@@ -279,6 +280,7 @@ impl Parts<'_> {
                 id: *id,
                 name: name.clone(),
                 router,
+                dropped: Dropped::default(),
             }));
         }
         Ok(keyspaces)
@@ -342,8 +344,8 @@ fn replay_log(
         let mut inserter = Inserter::new(&targets, pool);
         move |chunk: &Chunk| inserter.apply(chunk)
     };
-    let (tail, sealed) = (state.log_tail, &state.sealed);
-    let (end, replayed) = replay_chunks(disk, tail, sealed, keyspaces.len(), threads, worker)?;
+    let (tail, sealed, given_out) = (state.log_tail, &state.sealed, state.next_keyspace);
+    let (end, replayed) = replay_chunks(disk, tail, sealed, given_out, threads, worker)?;
     let flushed = state.buckets.values().map(|bucket| bucket.flushed_seq);
     let last_seq = flushed.fold(state.last_seq.max(replayed), Seq::max);
     Ok((end, last_seq))
@@ -351,6 +353,7 @@ fn replay_log(
 
 /// A keyspace that a log is replayed into.
 struct Target {
+    id: u32,
     router: Arc<Router>,
     /// What is in the tables of each bucket, by its position in the router: all up to the first
     /// number, and nothing above the second, which is larger only where pairs were ingested or
@@ -366,7 +369,11 @@ impl Target {
             known.map_or((0, 0), |known| (known.flushed_seq, newest_of(state, known)))
         };
         let in_tables = router.buckets().iter().map(in_tables).collect();
-        Target { router, in_tables }
+        Target {
+            id: keyspace.id,
+            router,
+            in_tables,
+        }
     }
 
     /// Whether a table has a write of a bucket, or a newer version of its key.
@@ -397,7 +404,7 @@ impl Target {
 struct Inserter<'r> {
     targets: &'r [Target],
     pool: &'r ChunkPool,
-    /// The tables that it has met, by keyspace.
+    /// The tables that it has met, by the positions of their targets.
     met: Vec<MetTables>,
 }
 
@@ -413,7 +420,10 @@ impl<'r> Inserter<'r> {
         let mut windows: Vec<Window<'_>> = Vec::new();
         windows.resize_with(self.targets.len(), Window::default);
         for operation in chunk.operations() {
-            let at = operation.keyspace as usize;
+            // What a keyspace held that was dropped went with it.
+            let Ok(at) = position(self.targets, operation.keyspace, |target| target.id) else {
+                continue;
+            };
             let (target, window) = (&self.targets[at], &mut windows[at]);
             if operation.kind == Kind::DeleteRange {
                 self.insert(at, window, segment);
@@ -435,10 +445,10 @@ impl<'r> Inserter<'r> {
         Ok(())
     }
 
-    fn insert(&mut self, keyspace: usize, window: &mut Window<'_>, segment: u64) {
+    fn insert(&mut self, target: usize, window: &mut Window<'_>, segment: u64) {
         if !window.is_empty() {
             self.pool.stock(STOCK_CHUNKS);
-            self.met[keyspace].insert(window, segment);
+            self.met[target].insert(window, segment);
         }
     }
 }

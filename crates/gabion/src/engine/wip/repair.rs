@@ -68,25 +68,27 @@ pub(crate) fn repair(disk: &Disk, target: &Disk) -> Result<RepairReport> {
     }
     let (tail, sealed) = (state.log_tail, std::mem::take(&mut state.sealed));
     let flushed = Flushed::of(&state);
-    let keyspaces = state.keyspaces.clone();
+    let (keyspaces, given_out) = (state.keyspaces.clone(), state.next_keyspace);
     // DURABLE: the files were synced when they were written, and now their names are.
     target.sync_dir()?;
     Manifest::create_closed(target, state, &[])?;
 
     let engine = Wip::open(target.clone(), Options::default().create_if_missing(false))?;
-    let ids: Vec<_> = keyspaces
-        .values()
-        .filter_map(|name| engine.keyspaces.find(name))
-        .collect();
+    let found = keyspaces.iter().filter_map(|(id, name)| {
+        let keyspace = engine.keyspaces.find(name)?;
+        Some((*id, (Tables::of(&keyspace), keyspace)))
+    });
+    let targets: BTreeMap<u32, _> = found.collect();
     let log = |apply: &mut dyn FnMut(Op<'_>) -> Result<()>| {
-        replay_operations(disk, tail, &sealed, ids.len(), |_, operation| {
+        replay_operations(disk, tail, &sealed, given_out, |_, operation| {
             apply(operation)
         })
     };
-    let tables: Vec<_> = ids.iter().map(|keyspace| Tables::of(keyspace)).collect();
     let replayed = report.replay(disk.path(), log, |operation| {
-        let keyspace = &*ids[operation.keyspace as usize];
-        let tables = &tables[operation.keyspace as usize];
+        // What a keyspace held that was dropped went with it.
+        let Some((tables, keyspace)) = targets.get(&operation.keyspace) else {
+            return Ok(());
+        };
         if tables.have_newer(&operation)? {
             return Ok(());
         }
@@ -98,7 +100,7 @@ pub(crate) fn repair(disk: &Disk, target: &Disk) -> Result<RepairReport> {
         }
         Ok(())
     });
-    drop(tables);
+    drop(targets);
     let closed = engine.close();
     replayed.and(closed).map(|()| report)
 }

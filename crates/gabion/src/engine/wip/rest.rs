@@ -54,7 +54,7 @@ impl Wip {
             return false;
         }
         let recorded = self.versions.lock().manifest.state().log_tail;
-        let tail = self.log_tail(None);
+        let tail = self.log_tail(|_, _| false);
         // ORDER: Acquire pairs with the Release in `publish`, as in `log_tail`.
         let current = self.published_segment.load(Ordering::Acquire);
         tail != current || tail > recorded || self.syncer.appended_lsn().offset() > self.room()

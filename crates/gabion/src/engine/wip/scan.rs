@@ -25,9 +25,10 @@ use super::table::Stretch;
 use super::{Keyspace, Wip};
 use crate::bytes::assign;
 use crate::engine::key_range;
+use crate::engine::keyspaces::All;
 use crate::engine::range_deletes::Deletes;
 use crate::types::{Kind, Seq};
-use crate::{Result, Slice};
+use crate::{Error, Result, Slice};
 
 /// Keys up to this length need no larger buffer.
 const KEY_CAPACITY: usize = 48;
@@ -35,7 +36,7 @@ const KEY_CAPACITY: usize = 48;
 /// The visible entries of a keyspace in a range.
 pub(crate) struct Scan {
     /// The keyspace's number.
-    keyspace: usize,
+    keyspace: u32,
     /// Registered with the engine's snapshots for as long as the scan lives.
     seq: Seq,
     lower: Vec<u8>,
@@ -102,7 +103,7 @@ impl Scan {
         let finished = range.is_none();
         let (lower, upper) = range.unwrap_or_default();
         Scan {
-            keyspace: keyspace.id as usize,
+            keyspace: keyspace.id,
             seq,
             lower,
             upper,
@@ -313,7 +314,8 @@ impl Scan {
                 Some(merge) => merge,
                 None => {
                     let engine = self.store.engine();
-                    let router = engine.keyspaces.load()[self.keyspace].router.load();
+                    let keyspaces = engine.keyspaces.load();
+                    let router = keyspace_of(&keyspaces, self.keyspace)?.router.load();
                     let bucket = router.route(&self.lower);
                     engine.count_scan(bucket);
                     let mut merge = Merge::of_state(bucket, &bucket.state.load(), self.seq);
@@ -365,7 +367,8 @@ impl Scan {
                 Some(merge) => merge,
                 None => {
                     let engine = self.store.engine();
-                    let router = engine.keyspaces.load()[self.keyspace].router.load();
+                    let keyspaces = engine.keyspaces.load();
+                    let router = keyspace_of(&keyspaces, self.keyspace)?.router.load();
                     let bucket = router.route_below(upper);
                     engine.count_scan(bucket);
                     let mut merge = Merge::of_state(bucket, &bucket.state.load(), self.seq);
@@ -405,6 +408,11 @@ impl Scan {
 
 impl Drop for Scan {
     fn drop(&mut self) {
-        self.store.engine().snapshots.release(self.seq);
+        self.store.engine().end_snapshot(self.seq);
     }
+}
+
+/// The keyspace of a scan, which is there as long as the scan's number is registered.
+fn keyspace_of(keyspaces: &All<Keyspace>, id: u32) -> Result<&Arc<Keyspace>> {
+    keyspaces.of_reader(id).ok_or(Error::KeyspaceDropped)
 }

@@ -55,6 +55,8 @@ impl Wip {
                 }
                 done
             }
+            // Nobody needs what was worked on any more; something else may be due.
+            Err(Error::KeyspaceDropped) => true,
             Err(error) => {
                 self.record(error);
                 false

@@ -71,6 +71,7 @@ impl Wip {
             return Ok(false);
         }
         let mut versions = self.versions.lock();
+        bucket.check_dropped()?;
         // Others may have split meanwhile. Then there is less room; how much is looked at again.
         if pivots.len() >= self.split_ways_max() {
             return Ok(true);

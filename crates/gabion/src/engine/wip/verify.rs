@@ -21,8 +21,7 @@ pub(crate) fn check_disk(disk: &Disk) -> Result<CheckReport> {
         Ok(loaded) => {
             let state = &loaded.state;
             check_tables(disk, state, &mut report)?;
-            let keyspaces = state.keyspaces.len();
-            report.check_log(disk, state.log_tail, &state.sealed, keyspaces)?;
+            report.check_log(disk, state.log_tail, &state.sealed, state.next_keyspace)?;
         }
         Err(error) => report.add(error, &disk.path_of(CURRENT))?,
     }

@@ -261,6 +261,7 @@ impl Wip {
 
         let leader = self.leader.read();
         let log = leader.log.as_ref().ok_or(Error::Closed)?;
+        keyspace.dropped.check()?;
         let router = keyspace.router.load();
         let bucket = router.route(key);
         let state = bucket.state.load();
@@ -325,10 +326,10 @@ impl Wip {
         group: &[Arc<Waiter>],
     ) -> Result<()> {
         let segment = leader.segment();
-        let own_logged = log_write(leader, own);
+        let own_logged = self.log_write(leader, own);
         let mut logged = Vec::with_capacity(group.len());
         for waiter in group {
-            logged.push(log_write(leader, waiter.write()));
+            logged.push(self.log_write(leader, waiter.write()));
         }
         let sync = own_sync || group.iter().any(|waiter| waiter.wants_sync());
         let synced = match sync {
@@ -367,6 +368,15 @@ impl Wip {
             waiter.end(logged.map(|_| ()));
         }
         own_logged.map(|_| ())
+    }
+
+    /// Appends a write to the log, if its keyspaces are there; returns its first sequence number.
+    fn log_write(&self, leader: &mut Leader, write: Write<'_>) -> Result<Seq> {
+        self.keyspaces.check_write(write)?;
+        let first = leader.next_seq();
+        let count = u64::from(write.count());
+        write.log(first, |parts| leader.append(parts, count))?;
+        Ok(first)
     }
 
     /// Inserts a logged write into its MemTables.
@@ -423,12 +433,4 @@ impl Wip {
         }
         Ok(())
     }
-}
-
-/// Appends a write to the log; returns its first sequence number.
-fn log_write(leader: &mut Leader, write: Write<'_>) -> Result<Seq> {
-    let first = leader.next_seq();
-    let count = u64::from(write.count());
-    write.log(first, |parts| leader.append(parts, count))?;
-    Ok(first)
 }

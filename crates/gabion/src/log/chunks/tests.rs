@@ -10,7 +10,7 @@ use super::*;
 use crate::Error;
 use crate::log::{BatchEncoder, Log, LogOptions, batch_head, replay};
 
-const KEYSPACES: usize = 3;
+const KEYSPACES: u32 = 3;
 
 /// Numbers of threads that are tried.
 const THREADS: [usize; 4] = [0, 1, 2, 5];
@@ -29,7 +29,7 @@ fn append(random: &mut Random, log: &mut Log, first: Seq, last: Seq) -> Seq {
     while next <= last {
         let mut batch = BatchEncoder::default();
         for _ in 0..=random.below(7) {
-            let keyspace = u32::try_from(random.index(KEYSPACES)).unwrap();
+            let keyspace = u32::try_from(random.below(KEYSPACES.into())).unwrap();
             let kind = match random.below(150) {
                 0 => Kind::DeleteRange,
                 1..30 => Kind::Delete,

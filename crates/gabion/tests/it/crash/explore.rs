@@ -4,7 +4,7 @@ use gabion::{Db, Options, Result};
 use gabion_media::{Disk, SimDisk, Tear};
 
 use super::record::{Promise, Recording};
-use crate::support::{Context, Pairs, Random, Twin, assert_sound, bytes_of, read_all};
+use crate::support::{Context, KEYSPACES, Pairs, Random, Twin, assert_sound, bytes_of, read_all};
 
 /// How deep power cuts nest: the second one strikes the recovery from a recovery.
 const DEPTH: u32 = 2;
@@ -128,6 +128,7 @@ impl Explorer<'_> {
             keyspaces >= promise.keyspaces,
             "{keyspaces} keyspaces, {promise:?}"
         );
+        assert!(keyspaces <= KEYSPACES.len(), "{:?}", db.keyspace_names());
         if self.random.one_in(8) {
             self.write_on(&db, found)
                 .expect("a recovered store takes writes");
@@ -169,6 +170,10 @@ impl Explorer<'_> {
             let value = bytes_of(number, self.random.index(400));
             keyspace.put(&key, &value)?;
             found[0].insert(key, value);
+        }
+        // One that is missing comes without anything that one of its name held.
+        for name in KEYSPACES {
+            db.keyspace(name)?;
         }
         assert!(
             assert_sound(db)? == found,

@@ -34,6 +34,9 @@ const WRITES_APPENDING: usize = 24;
 /// Writes of a workload with ingests between them.
 const WRITES_INGESTING: usize = 40;
 
+/// Writes of a workload with drops of keyspaces between them.
+const WRITES_DROPPING: usize = 40;
+
 /// The options of the workload with a seed: as small as possible, everything done by the writer.
 fn options_of(engine: Engine, seed: u64) -> Options {
     let mut random = Random::new(seed ^ 0x0007_1045);
@@ -115,6 +118,11 @@ fn ingesting(seed: u64) -> Recording {
     Recording::new(seed, &workload, options_of(Engine::Wip, seed))
 }
 
+fn dropping(engine: Engine, seed: u64) -> Recording {
+    let workload = Workload::dropping(seed, WRITES_DROPPING);
+    Recording::new(seed, &workload, options_of(engine, seed))
+}
+
 // Coverage is asked for per image, so that it is the same for longer runs.
 
 #[test]
@@ -163,4 +171,15 @@ fn a_power_cut_leaves_a_prefix_in_a_flex_store() {
         totals.flushes > wanted / 250 && totals.log_segments > wanted / 1_000,
         "{totals:?}"
     );
+}
+
+#[test]
+fn a_power_cut_leaves_a_keyspace_whole_or_gone() {
+    let wanted = setting("GABION_CRASH_POINTS", 30_000) / 3;
+    let totals = explore_all(Engine::Wip, wanted, |seed| dropping(Engine::Wip, seed));
+    assert!(
+        totals.flushes > wanted / 400 && totals.compactions > wanted / 1_000,
+        "{totals:?}"
+    );
+    assert!(totals.log_segments > wanted / 1_000, "{totals:?}");
 }

@@ -102,6 +102,18 @@ impl Recording {
                 Step::Compact(keyspace) => subject.keyspaces[*keyspace]
                     .compact::<&[u8]>(..)
                     .expect("the disk is sound"),
+                Step::DropKeyspace(keyspace) => {
+                    self.mark(|mark| {
+                        mark.begun += 1;
+                        mark.keyspaces = KEYSPACES.len() - 1;
+                    });
+                    let dropped = subject.drop_keyspace(*keyspace);
+                    dropped.expect("the disk is sound");
+                    let after = self.history.last().expect("never empty").without(*keyspace);
+                    self.history.push(after);
+                    self.acknowledge(true);
+                    self.mark(|mark| mark.keyspaces = KEYSPACES.len());
+                }
                 Step::Reopen => {
                     self.totals.add(&subject.db.stats());
                     subject.db.close().expect("the disk is sound");

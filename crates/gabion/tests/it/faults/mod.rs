@@ -154,6 +154,18 @@ fn strike_workloads(workloads: u64, strike: impl Fn(u64) -> Counts + Sync) -> Co
 }
 
 #[test]
+fn a_fault_at_every_operation_leaves_a_keyspace_whole_or_gone() {
+    strike_workloads(setting("GABION_FAULT_WORKLOADS", 54) / 6, |seed| {
+        dropping(Engine::Wip, seed)
+    });
+}
+
+fn dropping(engine: Engine, seed: u64) -> Counts {
+    let workload = Workload::dropping(seed, WRITES);
+    strike_everywhere(seed, &workload, &options_of(engine, seed))
+}
+
+#[test]
 fn writes_go_on_when_a_full_disk_has_space_again() {
     engines_on_disks().for_each(go_on_after_full);
 }

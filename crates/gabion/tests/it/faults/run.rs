@@ -98,6 +98,7 @@ impl<'r> Run<'r> {
                     let result = subject.keyspaces[*keyspace].compact::<&[u8]>(..);
                     self.after(&subject, result, false, counts);
                 }
+                Step::DropKeyspace(keyspace) => self.drop_keyspace(&subject, *keyspace, counts),
                 Step::Reopen => {
                     counts.gathered += subject.db.stats().gathered;
                     let result = subject.db.clone().close();
@@ -177,6 +178,41 @@ impl<'r> Run<'r> {
     fn ingest(&mut self, subject: &Subject, puts: &[Operation], counts: &mut Counts) {
         let result = subject.ingest(puts);
         self.after_write(subject, puts, (result, !puts.is_empty()), counts);
+    }
+
+    /// Drops a keyspace, and makes another one of its name if that goes well.
+    fn drop_keyspace(&mut self, subject: &Subject, keyspace: usize, counts: &mut Counts) {
+        let dropped = subject.db.drop_keyspace(KEYSPACES[keyspace]);
+        let after = self.twin.without(keyspace);
+        let result = match dropped {
+            // The last one was not made again.
+            Err(Error::NoSuchKeyspace { .. }) => Ok(()),
+            other => other,
+        };
+        match result {
+            Ok(()) => {
+                self.twin = after;
+                self.durable();
+                let is_writable = subject.db.stats().read_only.is_none();
+                match subject.keyspaces[keyspace].put("a", "value") {
+                    Err(Error::KeyspaceDropped) => {}
+                    Err(error) if !is_writable => self.refuse(&error, counts),
+                    put => panic!("a put after a drop: {put:?}"),
+                }
+            }
+            Err(error) => {
+                self.refuse(&error, counts);
+                if subject.db.stats().read_only.is_some() && self.maybe.is_none() {
+                    self.maybe = Some(after);
+                }
+                self.assert_reads(subject);
+            }
+        }
+        match (subject.db.keyspace(KEYSPACES[keyspace]), &mut self.subject) {
+            (Ok(another), Some(subject)) => subject.keyspaces[keyspace] = another,
+            (Ok(_), None) => {}
+            (Err(error), _) => self.refuse(&error, counts),
+        }
     }
 
     /// Notes how a write went, and whether it is durable if it went well.

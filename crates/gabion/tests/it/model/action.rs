@@ -97,6 +97,8 @@ pub(super) enum Action {
     WaitIdle,
     /// A full compaction of a range.
     Compact(usize, Range),
+    /// A drop of a keyspace other than the default one, of which another one is made at once.
+    DropKeyspace(usize),
     Reopen,
     /// The process ends without closing; the disk has all that was written.
     Kill,
@@ -235,5 +237,14 @@ pub(super) fn appending() -> impl Strategy<Value = Action> {
         1 => appended.clone().prop_map(|(keyspace, key)| Action::Delete(keyspace, key)),
         1 => appended.prop_map(|(keyspace, key)| Action::Get(keyspace, key)),
         3 => action(),
+    ]
+}
+
+/// Drops of keyspaces between any other operations.
+pub(super) fn dropping() -> impl Strategy<Value = Action> {
+    prop_oneof![
+        1 => (1..KEYSPACES.len()).prop_map(Action::DropKeyspace),
+        9 => action(),
+        1 => ingesting(),
     ]
 }

@@ -20,7 +20,8 @@ struct Machine<'o> {
     place: Place,
     subject: Subject,
     twin: Twin,
-    snapshots: VecDeque<(Snapshot, Twin)>,
+    /// With what the store held, and the keyspaces of then.
+    snapshots: VecDeque<(Snapshot, Twin, Vec<Keyspace>)>,
     iterators: VecDeque<(Iter, Expected)>,
     /// How many keys were appended.
     appended: u16,
@@ -62,6 +63,8 @@ fn within_capabilities(action: &Action, options: &Options) -> Option<Action> {
         Action::DeleteRange(..) | Action::Scan(..) | Action::Prefix(..) if !can.ordered => None,
         Action::HoldIterator(..) if !can.ordered => None,
         Action::TakeSnapshot if !can.snapshots => None,
+        Action::DropKeyspace(_) if !can.drop_keyspace => None,
+        Action::Ingest { .. } if !can.ingest => None,
         Action::Batch(parts) if !can.ordered => {
             let is_one = |part: &&Part| matches!(part, Part::One(..));
             Some(Action::Batch(
@@ -143,6 +146,12 @@ impl Machine<'_> {
                 let compacted = self.subject.keyspaces[*keyspace].compact(bounds(range));
                 compacted.expect("compact");
             }
+            Action::DropKeyspace(keyspace) => {
+                let dropped = self.subject.drop_keyspace(*keyspace);
+                dropped.expect("drop_keyspace");
+                self.twin = self.twin.without(*keyspace);
+                self.totals.drops += 1;
+            }
             Action::Reopen => self.reopen(),
             Action::Kill => self.kill(),
             _ => self.read(action),
@@ -204,8 +213,12 @@ impl Machine<'_> {
                 if self.snapshots.len() == 4 {
                     self.snapshots.pop_front();
                 }
-                self.snapshots
-                    .push_back((self.subject.db.snapshot(), self.twin.clone()));
+                let keyspaces = self.subject.keyspaces.clone();
+                self.snapshots.push_back((
+                    self.subject.db.snapshot(),
+                    self.twin.clone(),
+                    keyspaces,
+                ));
             }
             Action::ReadSnapshot {
                 number,
@@ -214,9 +227,14 @@ impl Machine<'_> {
                 range,
                 ends,
             } => {
-                if let Some((snapshot, twin)) = self.snapshots.get(*number) {
-                    let handle = &self.subject.keyspaces[*keyspace];
+                if let Some((snapshot, twin, keyspaces)) = self.snapshots.get(*number) {
+                    let handle = &keyspaces[*keyspace];
                     read_snapshot(snapshot, handle, twin.pairs(*keyspace), key, range, *ends);
+                    let now = &self.subject.keyspaces[*keyspace];
+                    if matches!(handle.get("?"), Err(Error::KeyspaceDropped)) {
+                        let nothing = Pairs::new();
+                        read_snapshot(snapshot, now, &nothing, key, range, *ends);
+                    }
                 }
             }
             Action::DropSnapshot(number) => drop(self.snapshots.remove(*number)),
@@ -278,8 +296,8 @@ impl Machine<'_> {
         for (iterator, expected) in self.iterators.drain(..) {
             compare(iterator, expected, 0b0110_1001, usize::MAX);
         }
-        for (snapshot, twin) in self.snapshots.drain(..) {
-            for (number, keyspace) in self.subject.keyspaces.iter().enumerate() {
+        for (snapshot, twin, keyspaces) in self.snapshots.drain(..) {
+            for (number, keyspace) in keyspaces.iter().enumerate() {
                 let all: Bounds = (Bound::Unbounded, Bound::Unbounded);
                 let expected = within(twin.pairs(number), &all);
                 compare(snapshot.iter(keyspace), expected, 0, usize::MAX);

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use gabion::{Db, Durability, Keyspace, Options, Result, Stats, WriteBatch};
+use gabion::{Db, Durability, Error, Keyspace, Options, Result, Stats, WriteBatch};
 use gabion_media::Disk;
 
 use super::{Change, Operation, Pairs, Twin};
@@ -77,6 +77,56 @@ impl Subject {
         assert_eq!(count, puts.len() as u64);
         Ok(())
     }
+}
+
+impl Subject {
+    /// Drops a keyspace, and makes another one of its name.
+    pub(crate) fn drop_keyspace(&mut self, keyspace: usize) -> Result<()> {
+        self.db.drop_keyspace(KEYSPACES[keyspace])?;
+        assert_gone(&self.db, &self.keyspaces[keyspace]);
+        let another = self.db.keyspace(KEYSPACES[keyspace])?;
+        let old = std::mem::replace(&mut self.keyspaces[keyspace], another);
+        assert_gone(&self.db, &old);
+        Ok(())
+    }
+}
+
+/// Asserts that a handle is of a keyspace that was dropped, and that nothing can be done by it.
+pub(crate) fn assert_gone(db: &Db, old: &Keyspace) {
+    let told = |error: Error| matches!(error, Error::KeyspaceDropped);
+    let refuses = |what: &str, result: Result<()>| match result {
+        Err(Error::KeyspaceDropped) => {}
+        result => panic!("{what} by an old handle: {result:?}"),
+    };
+    refuses("a put", old.put("a", "value"));
+    refuses("a put", old.put_with("a", "value", Durability::Sync));
+    refuses("a delete", old.delete("a"));
+    refuses("a range delete", old.delete_range("a".."b"));
+    refuses("a compaction", old.compact::<&str>(..));
+    refuses("a get", old.get("a").map(drop));
+    refuses("a multi_get", old.multi_get(&["a"]).map(drop));
+    refuses("a get of a snapshot", db.snapshot().get(old, "a").map(drop));
+    for mut pairs in [old.iter(), db.snapshot().iter(old)] {
+        assert!(pairs.next_back().is_some_and(|pair| pair.is_err_and(told)));
+        assert!(pairs.next().is_none(), "the error comes once");
+    }
+    if db.engine().capabilities().ingest {
+        refuses("an ingest", old.ingest([("a", "value")]).map(drop));
+    }
+    // A batch is refused as a whole, wherever it names the keyspace.
+    let probe = "a key that is written with a dropped keyspace only";
+    for is_first in [true, false] {
+        let mut batch = WriteBatch::new();
+        let mut add = |keyspace: &Keyspace| batch.put(keyspace, probe, "a value").unwrap();
+        match is_first {
+            true => [old, db.default_keyspace()].into_iter().for_each(&mut add),
+            false => [db.default_keyspace(), old].into_iter().for_each(&mut add),
+        }
+        for level in [Durability::Buffered, Durability::Sync] {
+            refuses("a batch", db.write_with(&batch, level));
+        }
+    }
+    assert_eq!(db.get(probe).unwrap(), None);
 }
 
 /// All pairs of a store by keyspace; a keyspace that does not exist is empty.
@@ -185,6 +235,8 @@ pub(crate) struct Totals {
     pub(crate) joins: u64,
     /// Small tables that became one with their neighbours.
     pub(crate) gathered: u64,
+    /// Keyspaces that were dropped.
+    pub(crate) drops: u64,
     /// Segments of the log that were begun.
     pub(crate) log_segments: u64,
 }
@@ -208,6 +260,7 @@ impl Totals {
         self.splits += other.splits;
         self.joins += other.joins;
         self.gathered += other.gathered;
+        self.drops += other.drops;
         self.log_segments += other.log_segments;
     }
 }

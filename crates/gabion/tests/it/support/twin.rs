@@ -59,6 +59,13 @@ impl Twin {
         }
     }
 
+    /// This twin without what a keyspace holds.
+    pub(crate) fn without(&self, keyspace: usize) -> Twin {
+        let mut twin = self.clone();
+        twin.keyspaces[keyspace] = Arc::default();
+        twin
+    }
+
     /// This twin after more operations.
     pub(crate) fn after(&self, operations: &[Operation]) -> Twin {
         let mut twin = self.clone();

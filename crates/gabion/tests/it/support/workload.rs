@@ -24,6 +24,8 @@ pub(crate) enum Step {
     WaitIdle,
     /// A full compaction of one keyspace.
     Compact(usize),
+    /// A drop of a keyspace, of which another one is made at once.
+    DropKeyspace(usize),
     /// A clean close and a new open.
     Reopen,
 }
@@ -114,6 +116,23 @@ impl Workload {
             steps.push(step);
             if is_write && random.one_in(5) {
                 steps.push(Step::Ingest(ingested(&mut random)));
+            }
+        }
+        workload.steps = steps;
+        workload
+    }
+
+    /// As [`Workload::new`], with a drop of a keyspace after one in six writes.
+    pub(crate) fn dropping(seed: u64, writes: usize) -> Workload {
+        let mut random = Random::new(seed ^ 0xd_209);
+        let mut workload = Workload::new(seed, writes);
+        let mut steps = Vec::new();
+        for step in workload.steps {
+            let is_write = matches!(step, Step::Write { .. });
+            steps.push(step);
+            if is_write && random.one_in(6) {
+                // The first is the default one, which stays.
+                steps.push(Step::DropKeyspace(1 + random.index(KEYSPACES.len() - 1)));
             }
         }
         workload.steps = steps;

@@ -22,6 +22,8 @@
 //! | 13 | `NextBucket` | id |
 //! | 14 | `NewFile` with range deletes | as 6, then their number, which is not zero |
 //! | 15 | `FileAge` | file, then the fields of [`FileAge`] |
+//! | 16 | `DropKeyspace` | id |
+//! | 17 | `NextKeyspace` | id |
 
 use crate::log::codec::{Malformed, Reader, put_bytes, put_varint};
 use crate::types::Seq;
@@ -104,6 +106,10 @@ pub(crate) enum Edit {
     NextFile { number: u64 },
     /// Bucket ids below this one are used.
     NextBucket { id: u64 },
+    /// A keyspace is gone, with its buckets and the tables that only they refer to.
+    DropKeyspace { id: u32 },
+    /// Keyspace ids below this one are used.
+    NextKeyspace { id: u32 },
 }
 
 /// Encodes a group.
@@ -176,6 +182,8 @@ impl Edit {
             Edit::LastSeq { seq } => plain(11, &[*seq]),
             Edit::NextFile { number } => plain(12, &[*number]),
             Edit::NextBucket { id } => plain(13, &[*id]),
+            Edit::DropKeyspace { id } => plain(16, &[u64::from(*id)]),
+            Edit::NextKeyspace { id } => plain(17, &[u64::from(*id)]),
         }
     }
 
@@ -242,6 +250,12 @@ impl Edit {
             },
             13 => Edit::NextBucket {
                 id: reader.varint()?,
+            },
+            16 => Edit::DropKeyspace {
+                id: reader.varint_u32()?,
+            },
+            17 => Edit::NextKeyspace {
+                id: reader.varint_u32()?,
             },
             _ => return Err(reader.malformed("an edit is of a kind that is not known")),
         })
@@ -389,6 +403,8 @@ pub(super) mod tests {
                 },
                 b"\x0f\x04\x02\xac\x02\x00",
             ),
+            (Edit::DropKeyspace { id: 300 }, b"\x10\xac\x02"),
+            (Edit::NextKeyspace { id: 301 }, b"\x11\xad\x02"),
         ]
     }
 
@@ -406,7 +422,7 @@ pub(super) mod tests {
     #[test]
     fn unknown_tags_trailing_bytes_and_cuts_are_refused() {
         assert!(decode_group(&[1, 0]).is_err());
-        assert!(decode_group(&[1, 16]).is_err());
+        assert!(decode_group(&[1, 18]).is_err());
         assert!(decode_group(&[0, 0]).is_err());
         assert!(
             decode_group(&[1, 1, 1, 1, 0xff]).is_err(),

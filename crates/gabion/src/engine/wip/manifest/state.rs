@@ -24,6 +24,8 @@ pub(crate) struct ManifestState {
     pub(crate) next_file: u64,
     /// First bucket id that was never used.
     pub(crate) next_bucket: u64,
+    /// First keyspace id that was never used.
+    pub(crate) next_keyspace: u32,
     /// Lower bounds of the buckets: unique in a keyspace.
     bounds: BTreeSet<(u32, Vec<u8>)>,
     /// Buckets with the numbers of their tables: a bucket has a table once.
@@ -66,7 +68,7 @@ pub(crate) struct FileState {
 }
 
 impl Default for ManifestState {
-    /// The state of a new store: nothing, and all numbers begin at 1.
+    /// The state of a new store: nothing, and all numbers begin at 1, but those of keyspaces at 0.
     fn default() -> ManifestState {
         ManifestState {
             keyspaces: BTreeMap::new(),
@@ -77,6 +79,7 @@ impl Default for ManifestState {
             last_seq: 0,
             next_file: 1,
             next_bucket: 1,
+            next_keyspace: 0,
             bounds: BTreeSet::new(),
             places: BTreeSet::new(),
         }
@@ -135,6 +138,11 @@ impl ManifestState {
                 self.next_bucket = self.next_bucket.max(*id);
                 Ok(())
             }
+            Edit::DropKeyspace { id } => self.drop_keyspace(*id),
+            Edit::NextKeyspace { id } => {
+                self.next_keyspace = self.next_keyspace.max(*id);
+                Ok(())
+            }
         }
     }
 
@@ -156,7 +164,39 @@ impl ManifestState {
         if self.keyspaces.contains_key(&id) || self.keyspaces.values().any(|known| known == name) {
             return Err(format!("keyspace {id} ({name:?}) is added twice"));
         }
+        if id < self.next_keyspace {
+            return Err(format!(
+                "keyspace {id} ({name:?}) has the id of one that was dropped"
+            ));
+        }
+        let Some(next_keyspace) = id.checked_add(1) else {
+            return Err(format!("keyspace {id} ({name:?}) has an impossible id"));
+        };
         self.keyspaces.insert(id, name.to_owned());
+        self.next_keyspace = next_keyspace;
+        Ok(())
+    }
+
+    fn drop_keyspace(&mut self, id: u32) -> Result<(), String> {
+        if self.keyspaces.remove(&id).is_none() {
+            return Err(format!("the unknown keyspace {id} is dropped"));
+        }
+        let all = std::mem::take(&mut self.buckets);
+        let (gone, left) = all
+            .into_iter()
+            .partition(|(_, bucket)| bucket.keyspace == id);
+        self.buckets = left;
+        let gone: BTreeMap<u64, BucketState> = gone;
+        for (number, bucket) in gone {
+            self.bounds.remove(&(id, bucket.lower));
+            for TableRef { file, .. } in bucket.tables {
+                self.places.remove(&(number, file));
+                self.unrefer(file);
+                if self.files.get(&file).is_some_and(|file| file.refs == 0) {
+                    self.files.remove(&file);
+                }
+            }
+        }
         Ok(())
     }
 
@@ -360,6 +400,9 @@ impl ManifestState {
         });
         edits.push(Edit::NextBucket {
             id: self.next_bucket,
+        });
+        edits.push(Edit::NextKeyspace {
+            id: self.next_keyspace,
         });
         edits
     }

@@ -30,7 +30,8 @@ fn bucket(id: u64, lower: &[u8]) -> Edit {
     }
 }
 
-/// Groups as an engine writes them: a keyspace, a flush, a split with shared tables, a compaction.
+/// Groups as an engine writes them: a keyspace, a flush, a split with shared tables, a compaction,
+/// another keyspace and its drop.
 fn history() -> Vec<Vec<Edit>> {
     let table = |bucket, level, run, file| Edit::AddTable {
         bucket,
@@ -82,6 +83,21 @@ fn history() -> Vec<Vec<Edit>> {
             table(3, 1, 1, 3),
             Edit::DropFile { file: 1 },
         ],
+        vec![
+            Edit::AddKeyspace {
+                id: 2,
+                name: "another".to_owned(),
+            },
+            Edit::AddBucket {
+                id: 4,
+                keyspace: 2,
+                lower: Vec::new(),
+                flushed_seq: 0,
+            },
+            new(4),
+            table(4, 0, 1, 4),
+        ],
+        vec![Edit::DropKeyspace { id: 2 }],
     ]
 }
 
@@ -104,7 +120,8 @@ fn the_state_survives_reopening_and_clean_closing() {
     let states = written(&sim);
     let last = states.last().unwrap();
     assert_eq!(last.files.keys().copied().collect::<Vec<_>>(), [2, 3]);
-    assert_eq!((last.next_file, last.next_bucket, last.log_tail), (4, 4, 2));
+    assert_eq!((last.next_file, last.next_bucket, last.log_tail), (5, 5, 2));
+    assert_eq!((last.keyspaces.len(), last.next_keyspace), (1, 3));
     assert_eq!(last.buckets[&3].lower, b"m");
     for number in 2..5 {
         assert_eq!(inspect(&disk).unwrap(), Directory::Store);
@@ -281,13 +298,13 @@ fn newer_formats_are_refused_by_name() {
         let sim = SimDisk::new();
         written(&sim);
         let mut bytes = sim.raw(&name).unwrap();
-        bytes[8] = 4;
+        bytes[8] = 5;
         let crc = crc32c::crc32c_append(crc32c::crc32c(&bytes[..12]), &bytes[16..32]);
         bytes[12..16].copy_from_slice(&crc.to_le_bytes());
         sim.set_raw(&name, bytes);
         let error = read(&Disk::simulated(&sim)).unwrap_err();
         assert!(
-            matches!(error, Error::NewerFormat { found: 4, .. }),
+            matches!(error, Error::NewerFormat { found: 5, .. }),
             "{error}"
         );
     }
@@ -336,16 +353,17 @@ struct Twin {
     ages: Vec<(u64, FileAge)>,
     sealed: Vec<(u64, u64)>,
     tail: u64,
+    next_keyspace: u32,
 }
 
 impl Twin {
     fn apply(&mut self, edit: &Edit) -> bool {
         let has_bucket = |twin: &Twin, id: u64| twin.buckets.iter().any(|known| known.0 == id);
         let valid = match edit {
-            Edit::AddKeyspace { id, name } => !self
-                .keyspaces
-                .iter()
-                .any(|known| known.0 == *id || known.1 == *name),
+            Edit::AddKeyspace { id, name } => {
+                *id >= self.next_keyspace && !self.keyspaces.iter().any(|known| known.1 == *name)
+            }
+            Edit::DropKeyspace { id } => self.keyspaces.iter().any(|known| known.0 == *id),
             Edit::AddBucket {
                 id,
                 keyspace,
@@ -385,7 +403,8 @@ impl Twin {
             Edit::LogTail { .. }
             | Edit::LastSeq { .. }
             | Edit::NextFile { .. }
-            | Edit::NextBucket { .. } => true,
+            | Edit::NextBucket { .. }
+            | Edit::NextKeyspace { .. } => true,
         };
         if valid {
             self.change(edit.clone());
@@ -395,7 +414,25 @@ impl Twin {
 
     fn change(&mut self, edit: Edit) {
         match edit {
-            Edit::AddKeyspace { id, name } => self.keyspaces.push((id, name)),
+            Edit::AddKeyspace { id, name } => {
+                self.keyspaces.push((id, name));
+                self.next_keyspace = id + 1;
+            }
+            Edit::DropKeyspace { id } => {
+                self.keyspaces.retain(|known| known.0 != id);
+                let buckets = self.buckets.clone();
+                let referred: Vec<u64> = self.tables.iter().map(|known| known.3).collect();
+                for bucket in buckets.iter().filter(|known| known.1 == id) {
+                    self.change(Edit::RemoveBucket { id: bucket.0 });
+                }
+                // Tables that no bucket referred to before are none of the keyspace's.
+                for file in referred {
+                    if !self.tables.iter().any(|known| known.3 == file) {
+                        self.change(Edit::DropFile { file });
+                    }
+                }
+            }
+            Edit::NextKeyspace { id } => self.next_keyspace = self.next_keyspace.max(id),
             Edit::AddBucket {
                 id,
                 keyspace,
@@ -478,6 +515,7 @@ impl Twin {
         }
         let sealed: Vec<_> = state.sealed.clone().into_iter().collect();
         assert_eq!((sealed, state.log_tail), (twin.sealed, twin.tail));
+        assert_eq!(state.next_keyspace, twin.next_keyspace);
         assert!(twin.files.iter().all(|file| *file < state.next_file));
         assert!(
             twin.buckets
@@ -489,12 +527,16 @@ impl Twin {
 
 fn any_edit() -> impl Strategy<Value = Edit> {
     let small = 1..5u64;
-    (0..14u8, small.clone(), small.clone(), small, 0..3u8).prop_map(|(kind, a, b, c, level)| {
+    (0..18u8, small.clone(), small.clone(), small, 0..3u8).prop_map(|(kind, a, b, c, level)| {
         let keyspace = u32::try_from(b % 2 + 1).unwrap();
         match kind {
-            0 => Edit::AddKeyspace {
-                id: keyspace,
+            0 | 14 => Edit::AddKeyspace {
+                id: keyspace + u32::from(level),
                 name: format!("name{}", c % 3),
+            },
+            15 | 16 => Edit::DropKeyspace { id: keyspace },
+            17 => Edit::NextKeyspace {
+                id: u32::from(level),
             },
             1 => Edit::AddBucket {
                 id: a,

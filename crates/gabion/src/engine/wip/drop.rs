@@ -1,0 +1,104 @@
+//! Drop: a keyspace goes, with all that it held.
+//!
+//! # Idea
+//! A drop is one edit of the manifest. It has a sequence number, as a write has, so it takes effect
+//! for readers as for a crash at one place among the writes: who reads below the number finds the
+//! keyspace as it was, who reads from it on is told that there is none
+//! ([`crate::engine::keyspaces`]). Nothing is written for what the keyspace held.
+//!
+//! # Journey
+//! 1. With the manifest and the leader held, find how far the log's tail may move once the
+//!    keyspace's MemTables are gone, and sync the log: a power loss must not take writes back that
+//!    were acknowledged before the drop, and leave the drop.
+//! 2. Name the drop, its number and the tail in the manifest, in one group.
+//!    DURABLE: the keyspace is gone as a whole; replay leaves out what the log has of it.
+//! 3. Install: no name and no job finds the keyspace any more, and frozen MemTables of it wait for
+//!    no flush. The number is published. Buckets and their states stay as they are, for readers.
+//! 4. When no reader is registered below the number, an empty bucket takes the place of them all.
+//!    With the last who holds them MemTables give their memory back and tables their files, as all
+//!    tables do that the manifest names no more.
+//!
+//! # Invariants
+//! - X1: writers and jobs look whether the keyspace is there with a lock held that a drop holds:
+//!   writers and whoever freezes or logs again the leader, whoever changes the manifest that one.
+//!   So no record is logged and no edit is written of a keyspace that is gone; a job that finds it
+//!   gone removes what it wrote, and has not failed.
+//! - X2: the number of a keyspace is never given out again, so records that the log still has of it
+//!   are no other one's.
+//! - X3: an unregistered reader looks at the number of the drop after it has taken a state of a
+//!   bucket. Step 4 comes after the number is published: who finds the empty bucket finds it.
+//!
+//! # Linearization point
+//! The number's publication.
+
+use std::sync::Arc;
+
+use super::bucket::{Bucket, Router};
+use super::manifest::Edit;
+use super::{Keyspace, Versions, Wip, retire_all};
+use crate::Result;
+
+/// The number of the bucket that takes the place of all others; no bucket of the manifest has it.
+const NO_BUCKET: u64 = 0;
+
+impl Wip {
+    /// Drops the keyspace of that name, durably; false when there is none.
+    pub(crate) fn drop_keyspace(&self, name: &str) -> Result<bool> {
+        self.health.check_writable()?;
+        {
+            let mut versions = self.versions.lock();
+            let Some(keyspace) = self.keyspaces.find(name) else {
+                return Ok(false);
+            };
+            self.drop_alone(&mut versions, &keyspace)?;
+        }
+        tracing::debug!(name, "dropped a keyspace");
+        self.forget_dropped();
+        self.throttle.flushed(self.pool.allocated_bytes());
+        self.after_job();
+        self.reclaim_log();
+        self.run_inline();
+        Ok(true)
+    }
+
+    /// Steps 1 to 3.
+    fn drop_alone(&self, versions: &mut Versions, keyspace: &Arc<Keyspace>) -> Result<()> {
+        let mut leader = self.leader.write();
+        leader.check()?;
+        let tail = self.log_tail(|of, _| of.id == keyspace.id);
+        self.syncer.sync().map_err(|error| self.fail(error))?;
+        let seq = leader.take_number()?;
+        let edits = [
+            Edit::DropKeyspace { id: keyspace.id },
+            Edit::LastSeq { seq },
+            Edit::LogTail { segment: tail },
+        ];
+        let applied = self.apply(versions, &edits);
+        if applied.is_ok() {
+            let mut install = self.lock_install();
+            keyspace.dropped.set(seq);
+            for bucket in keyspace.router.load().buckets() {
+                bucket.set_dropped();
+                retire_all(bucket.state.load().levels.files());
+            }
+            install
+                .frozen
+                .retain(|frozen| frozen.keyspace.id != keyspace.id);
+            self.keyspaces.leave(keyspace);
+        }
+        // A number that nothing has is published all the same: writers wait for it.
+        self.publish(seq, leader.segment());
+        applied
+    }
+
+    /// Lets go of what dropped keyspaces held that no reader is left for.
+    pub(super) fn forget_dropped(&self) {
+        let keyspaces = self.keyspaces.load();
+        for keyspace in keyspaces.forgettable(self.visible(), || self.snapshots.oldest()) {
+            let nothing = Bucket::new(NO_BUCKET, &[], None, self.empty_state());
+            let router = Router::new(vec![Arc::new(nothing)]);
+            keyspace.router.store(Arc::new(router));
+            self.keyspaces.forget(keyspace);
+        }
+    }
+}
