@@ -42,7 +42,7 @@ impl Engine {
                 ingest: self == Engine::Wip,
                 checkpoint: true,
                 repair: true,
-                drop_keyspace: self == Engine::Wip,
+                drop_keyspace: true,
                 mapped: false,
                 key_bytes_max: crate::engine::KEY_BYTES_MAX,
                 value_bytes_max: crate::engine::VALUE_BYTES_MAX,

@@ -142,7 +142,8 @@ impl Keyspace {
     fn check_at(&self, seq: Seq) -> Result<()> {
         match self {
             Keyspace::Wip(keyspace) => keyspace.dropped.check_at(seq),
-            Keyspace::Flex(_) | Keyspace::Scmkv(_) => Ok(()),
+            Keyspace::Flex(keyspace) => keyspace.dropped.check_at(seq),
+            Keyspace::Scmkv(_) => Ok(()),
         }
     }
 
@@ -228,10 +229,10 @@ impl Handle {
     pub(crate) fn drop_keyspace(&self, name: &str) -> Result<bool> {
         match self {
             Handle::Wip(engine) => engine.drop_keyspace(name),
-            Handle::Flex(_) | Handle::Scmkv(_) => Err(Error::Unsupported {
-                engine: self.engine().name(),
-                operation: "drops of keyspaces; delete their keys instead",
-            }),
+            Handle::Flex(engine) => engine.drop_keyspace(name),
+            Handle::Scmkv(_) => Err(scmkv::unsupported(
+                "drops of keyspaces; delete their keys instead",
+            )),
         }
     }
 

@@ -56,11 +56,11 @@ impl RootFile {
         bytes
     }
 
-    /// Checks the file's bytes; `body` reads what the engine says.
+    /// Checks the file's bytes; `body` reads what the engine says, in the format of that version.
     pub(super) fn decode<T>(
         &self,
         bytes: &[u8],
-        body: impl FnOnce(&mut Reader<'_>) -> Result<T, Malformed>,
+        body: impl FnOnce(u32, &mut Reader<'_>) -> Result<T, Malformed>,
     ) -> Result<T, Decoded> {
         let mut reader = Reader::new(bytes, 0);
         if reader.take(self.magic.len())? != self.magic {
@@ -75,7 +75,7 @@ impl RootFile {
         if format > self.format {
             return Err(Decoded::Newer(format));
         }
-        let said = body(&mut reader)?;
+        let said = body(format, &mut reader)?;
         match reader.is_empty() {
             true => Ok(said),
             false => Err(reader

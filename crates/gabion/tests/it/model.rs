@@ -127,6 +127,15 @@ fn a_store_that_drops_keyspaces_equals_its_twin() {
 }
 
 #[test]
+fn a_flex_store_that_drops_keyspaces_equals_its_twin() {
+    let sets = option_sets(Engine::Flex).into_iter().enumerate();
+    let totals = run_sets(Engine::Flex, sets, action::dropping);
+    let cases = setting("GABION_CASES", 30);
+    assert!(totals.drops > 50 * cases, "{totals:?}");
+    assert!(totals.flushes > 50 * cases, "{totals:?}");
+}
+
+#[test]
 fn an_scmkv_store_equals_its_twin() {
     let totals = run_part(Engine::Scmkv, 0, 1);
     let cases = setting("GABION_CASES", 30);

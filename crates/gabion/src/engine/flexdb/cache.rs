@@ -97,7 +97,10 @@ impl Cache {
 
     /// Takes an index into the hand's round.
     pub(super) fn register(&self, index: &Arc<Index>) {
-        self.hand.lock().indexes.push(Arc::downgrade(index));
+        let indexes = &mut self.hand.lock().indexes;
+        // Those of keyspaces that are gone.
+        indexes.retain(|own| own.strong_count() > 0);
+        indexes.push(Arc::downgrade(index));
     }
 
     /// Counts a read that found its interval, or did not.

@@ -43,7 +43,9 @@ impl Flex {
 
     /// Writes all pairs at a registered number to another store.
     fn copy_keyspaces(self: &Arc<Flex>, copy: &Flex, seq: Seq) -> Result<()> {
-        for keyspace in self.keyspaces.load().iter() {
+        let keyspaces = self.keyspaces.load();
+        let all = keyspaces.iter().chain(keyspaces.leaving());
+        for keyspace in all.filter(|keyspace| keyspace.dropped.check_at(seq).is_ok()) {
             let twin = copy.create_keyspace(&keyspace.name)?;
             self.copy_pairs(keyspace, copy, &twin, seq)?;
         }

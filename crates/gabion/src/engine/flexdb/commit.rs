@@ -41,6 +41,7 @@ use super::layout::Root;
 use super::partition::{Changes, Partition, Reader, Wanted};
 use super::{Flex, Keyspace};
 use crate::bytes::assign;
+use crate::engine::keyspaces::All;
 use crate::engine::memtable::MemCursor;
 use crate::engine::pace::{Class, STEP_BYTES};
 use crate::engine::range_deletes::{Fragment, Fragments};
@@ -102,6 +103,7 @@ impl Flex {
         });
         self.fold_past();
         self.forget_past();
+        self.forget_dropped();
         self.fit_memory();
         self.counters.flushes.add(1);
         self.end_merge()
@@ -121,6 +123,7 @@ impl Flex {
         // The newest write that is merged; the log holds it durably. In this order: what is visible
         // and not merged has made the oldest generation that waits say so.
         let last_seq = self.visible().min(oldest.min_seq() - 1);
+        // Without those that were forgotten just now.
         for keyspace in self.keyspaces.load().iter() {
             keyspace.partition.sync()?;
         }
@@ -159,8 +162,10 @@ impl Flex {
     pub(super) fn note_reached(&self, root: &mut Root) {
         root.forget_seals();
         let keyspaces = self.keyspaces.load();
-        for (known, keyspace) in root.keyspaces.iter_mut().zip(keyspaces.iter()) {
-            known.reached = keyspace.partition.space().durable_point();
+        for known in &mut root.keyspaces {
+            if let Some(keyspace) = keyspaces.live(known.id) {
+                known.reached = keyspace.partition.space().durable_point();
+            }
         }
     }
 
@@ -199,7 +204,7 @@ impl Flex {
         let mut changed = false;
         while let Some(key) = at.filter(|key| upper.is_none_or(|upper| &**key < upper)) {
             self.health.check_writable()?;
-            let lock = self.merge_lock.lock();
+            let lock = self.lock_merges_of(keyspace)?;
             let held = keyspace.partition.interval(Seek::At(&key), Reader::Merge)?;
             let done = keyspace.partition.defragment(&held);
             let done = done.map_err(|error| self.record(error))?;
@@ -211,7 +216,7 @@ impl Flex {
             }
         }
         self.collect_all(keyspace)?;
-        let _lock = self.merge_lock.lock();
+        let _lock = self.lock_merges_of(keyspace)?;
         // What is free goes back to the file system with a checkpoint only.
         let saved = keyspace.partition.checkpoint();
         saved.map_err(|error| self.record(error))?;
@@ -225,7 +230,7 @@ impl Flex {
     fn collect_all(&self, keyspace: &Keyspace) -> Result<()> {
         loop {
             self.health.check_writable()?;
-            let lock = self.merge_lock.lock();
+            let lock = self.lock_merges_of(keyspace)?;
             let moved = keyspace.partition.collect(COMPACTED);
             let moved = moved.map_err(|error| self.record(error))?;
             drop(lock);
@@ -256,13 +261,14 @@ struct Job<'m> {
 
 impl Job<'_> {
     /// Merges all layers, by several threads if they are large.
-    fn merge_layers(&self, keyspaces: &[Arc<Keyspace>], threads: usize) -> Result<()> {
+    fn merge_layers(&self, keyspaces: &All<Keyspace>, threads: usize) -> Result<()> {
         let layers = self.generation.layers();
         let mut merges = Vec::new();
-        for (keyspace, layer) in keyspaces.iter().zip(layers.iter()) {
-            if layer.is_empty() {
+        for layer in layers.iter().filter(|layer| !layer.is_empty()) {
+            // Nobody needs what was written to one that is gone.
+            let Some(keyspace) = keyspaces.of_reader(layer.keyspace) else {
                 continue;
-            }
+            };
             // Small ones are not worth a thread; besides, a store without threads stays
             // deterministic.
             let borders = match threads > 1 && layer.table.items() >= SHARED_MIN {
@@ -283,7 +289,7 @@ impl Job<'_> {
             }));
         }
         let result = run_all(&merges, threads);
-        for keyspace in keyspaces {
+        for keyspace in keyspaces.iter().chain(keyspaces.leaving()) {
             keyspace.partition.index().prune();
         }
         result

@@ -29,6 +29,7 @@ use arc_swap::ArcSwap;
 use parking_lot::RwLock;
 
 use crate::Slice;
+use crate::engine::keyspaces::position;
 use crate::engine::memtable::{KeepOrder, MemTable};
 use crate::engine::range_deletes::Fragments;
 use crate::engine::snapshots::Protected;
@@ -51,6 +52,7 @@ pub(super) enum Said {
 
 /// The writes of one keyspace.
 pub(super) struct Layer {
+    pub(super) keyspace: u32,
     pub(super) table: MemTable,
     deletes: ArcSwap<Fragments>,
     has_deletes: AtomicBool,
@@ -113,12 +115,13 @@ impl Images {
 }
 
 impl Layer {
-    fn new(memory: &Memory, keep: KeepOrder) -> Layer {
-        Layer::with_images(memory, keep, Arc::default())
+    fn new(keyspace: u32, memory: &Memory, keep: KeepOrder) -> Layer {
+        Layer::with_images(keyspace, memory, keep, Arc::default())
     }
 
-    fn with_images(memory: &Memory, keep: KeepOrder, images: Arc<Images>) -> Layer {
+    fn with_images(keyspace: u32, memory: &Memory, keep: KeepOrder, images: Arc<Images>) -> Layer {
         Layer {
+            keyspace,
             table: MemTable::with_order(memory.pool(), 0, keep, 0),
             deletes: ArcSwap::default(),
             has_deletes: AtomicBool::new(false),
@@ -210,7 +213,7 @@ pub(super) struct Generation {
     pub(super) first_segment: u64,
     memory: Arc<Memory>,
     keep: KeepOrder,
-    /// By keyspace.
+    /// Ascending by the numbers of their keyspaces.
     layers: ArcSwap<Vec<Arc<Layer>>>,
     /// Keys, values and what comes with them.
     bytes: AtomicU64,
@@ -247,7 +250,13 @@ impl Generation {
         let layers = self.layers.load();
         let layers = layers.iter().map(|layer| {
             let images = Arc::clone(&layer.images);
-            Arc::new(Layer::with_images(&self.memory, self.keep, images))
+            let keyspace = layer.keyspace;
+            Arc::new(Layer::with_images(
+                keyspace,
+                &self.memory,
+                self.keep,
+                images,
+            ))
         });
         Generation {
             number: self.number,
@@ -265,9 +274,9 @@ impl Generation {
     /// Takes over the images of the next newer generation, which is merged, too. No reader stands
     /// between the writes of the two, and this one has none of its own any more.
     pub(super) fn absorb(&self, newer: &Generation) {
-        for (keyspace, layer) in (0..).zip(newer.layers().iter()) {
+        for layer in newer.layers().iter() {
             if !layer.images.is_empty() {
-                let own = self.layer_for_writing(keyspace);
+                let own = self.layer_for_writing(layer.keyspace);
                 self.images.add(own.images.absorb(&layer.images));
             }
         }
@@ -279,34 +288,35 @@ impl Generation {
     /// The writes of a keyspace, if there may be any.
     #[inline]
     pub(super) fn layer(&self, keyspace: u32) -> Option<Arc<Layer>> {
-        self.layers.load().get(keyspace as usize).cloned()
+        let layers = self.layers.load();
+        let at = position(&layers, keyspace, |layer| layer.keyspace).ok()?;
+        layers.get(at).cloned()
     }
 
     /// Calls `read` with the writes of a keyspace, if there may be any.
     #[inline]
     pub(super) fn with_layer<T>(&self, keyspace: u32, read: impl FnOnce(&Layer) -> T) -> Option<T> {
-        self.layers
-            .load()
-            .get(keyspace as usize)
-            .map(|layer| read(layer))
+        let layers = self.layers.load();
+        let at = position(&layers, keyspace, |layer| layer.keyspace).ok()?;
+        layers.get(at).map(|layer| read(layer))
     }
 
-    /// The layers, by keyspace.
+    /// The layers, ascending by the numbers of their keyspaces.
     pub(super) fn layers(&self) -> Arc<Vec<Arc<Layer>>> {
         self.layers.load_full()
     }
 
     fn layer_for_writing(&self, keyspace: u32) -> Arc<Layer> {
-        if let Some(layer) = self.layer(keyspace) {
-            return layer;
-        }
         let mut layers = self.layers.load().to_vec();
-        while layers.len() <= keyspace as usize {
-            layers.push(Arc::new(Layer::new(&self.memory, self.keep)));
+        match position(&layers, keyspace, |layer| layer.keyspace) {
+            Ok(at) => Arc::clone(&layers[at]),
+            Err(at) => {
+                let layer = Arc::new(Layer::new(keyspace, &self.memory, self.keep));
+                layers.insert(at, Arc::clone(&layer));
+                self.layers.store(Arc::new(layers));
+                layer
+            }
         }
-        let layer = Arc::clone(&layers[keyspace as usize]);
-        self.layers.store(Arc::new(layers));
-        layer
     }
 
     /// Inserts a write. One thread at a time does. `protected` are the readers for whom older

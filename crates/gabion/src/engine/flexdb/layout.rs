@@ -7,14 +7,20 @@
 //! | 16 | 8 | a number that every newer write of the store exceeds |
 //! | 24 | 8 | oldest segment of the log that is needed |
 //! | 32 | .. | count of sealed segments; of each its number and length |
+//! | | .. | first number of a keyspace that was never used |
 //! | | .. | count of keyspaces; of each, see below |
 //!
 //! | of a keyspace | |
 //! |---|---|
+//! | number | above that of the one before |
 //! | name | its length, its bytes |
 //! | reached | how far its space was durable: version of its tree, offset in the log of that |
 //!
 //! Counts, numbers, lengths and offsets of the lists are varints, all else is little-endian.
+//!
+//! # Versions
+//! 2 since keyspaces can be dropped. In version 1 the numbers of keyspaces are their positions, and
+//! they stand nowhere.
 //!
 //! # Other files
 //! | name | |
@@ -29,6 +35,7 @@ use gabion_flex::DurablePoint;
 use gabion_media::Disk;
 
 use crate::Result;
+use crate::engine::keyspaces::position;
 use crate::engine::root_file::{BODY_OFFSET, Decoded, RootFile};
 use crate::log::Malformed;
 use crate::log::codec::{Reader, put_bytes, put_varint};
@@ -40,7 +47,7 @@ pub(crate) const ROOT_NAME: &str = "FLEXDB";
 const FILE: RootFile = RootFile {
     name: ROOT_NAME,
     magic: *b"GABFLXDB",
-    format: 1,
+    format: 2,
 };
 
 // The table above counts from there.
@@ -55,13 +62,16 @@ pub(super) struct Root {
     pub(super) log_tail: u64,
     /// Valid lengths of segments, 0 for one that holds nothing.
     pub(super) sealed: BTreeMap<u64, u64>,
-    /// A keyspace's number is its position.
+    /// First number of a keyspace that was never used.
+    pub(super) next_keyspace: u32,
+    /// Ascending by their numbers.
     pub(super) keyspaces: Vec<RootKeyspace>,
 }
 
 /// What the root knows of a keyspace.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct RootKeyspace {
+    pub(super) id: u32,
     pub(super) name: String,
     /// How far its space had come, durably, when the log's tail was moved for the last time. What
     /// the space holds up to there is nowhere else.
@@ -73,10 +83,24 @@ pub(super) fn space_prefix(keyspace: u32) -> String {
     format!("{keyspace:08x}-")
 }
 
+/// The number of the keyspace to whose space the file of a name belongs, if it does to any.
+pub(super) fn parse_space_name(name: &str) -> Option<u32> {
+    let keyspace = u32::from_str_radix(name.get(..8)?, 16).ok()?;
+    name.starts_with(&space_prefix(keyspace))
+        .then_some(keyspace)
+}
+
 impl Root {
-    /// First number of a keyspace that was never used.
-    pub(super) fn next_keyspace(&self) -> u32 {
-        u32::try_from(self.keyspaces.len()).expect("fewer than 2^32 keyspaces")
+    /// Adds a keyspace with the next number.
+    pub(super) fn add_keyspace(&mut self, name: &str, reached: DurablePoint) {
+        let (id, name) = (self.next_keyspace, name.to_owned());
+        self.keyspaces.push(RootKeyspace { id, name, reached });
+        self.next_keyspace += 1;
+    }
+
+    /// Whether there is a keyspace of that number.
+    pub(super) fn has(&self, keyspace: u32) -> bool {
+        position(&self.keyspaces, keyspace, |known| known.id).is_ok()
     }
 
     pub(super) fn encode(&self) -> Vec<u8> {
@@ -88,8 +112,10 @@ impl Root {
                 put_varint(bytes, *segment);
                 put_varint(bytes, *length);
             }
+            put_varint(bytes, self.next_keyspace.into());
             put_varint(bytes, self.keyspaces.len() as u64);
-            for RootKeyspace { name, reached } in &self.keyspaces {
+            for RootKeyspace { id, name, reached } in &self.keyspaces {
+                put_varint(bytes, u64::from(*id));
                 put_bytes(bytes, name.as_bytes());
                 put_varint(bytes, reached.tree_version);
                 put_varint(bytes, reached.log_offset);
@@ -101,7 +127,7 @@ impl Root {
         FILE.decode(bytes, Root::decode_body)
     }
 
-    fn decode_body(reader: &mut Reader<'_>) -> Result<Root, Malformed> {
+    fn decode_body(format: u32, reader: &mut Reader<'_>) -> Result<Root, Malformed> {
         let mut root = Root {
             last_seq: reader.u64()?,
             log_tail: reader.u64()?,
@@ -114,10 +140,24 @@ impl Root {
             let segment = reader.varint()?;
             root.sealed.insert(segment, reader.varint()?);
         }
+        let has_numbers = format >= 2;
+        let given_out = match has_numbers {
+            true => Some(reader.varint_u32()?),
+            false => None,
+        };
         for _ in 0..reader.varint()? {
+            let id = match has_numbers {
+                true => reader.varint_u32()?,
+                false => root.next_keyspace,
+            };
+            if id < root.next_keyspace || id == u32::MAX {
+                return Err(reader.malformed("the numbers of keyspaces do not ascend"));
+            }
+            root.next_keyspace = id + 1;
             let name = std::str::from_utf8(reader.bytes()?);
             let name = name.map_err(|_| reader.malformed("a name is no text"))?;
             root.keyspaces.push(RootKeyspace {
+                id,
                 name: name.to_owned(),
                 reached: DurablePoint {
                     tree_version: reader.varint()?,
@@ -125,6 +165,10 @@ impl Root {
                 },
             });
         }
+        if given_out.is_some_and(|number| number < root.next_keyspace) {
+            return Err(reader.malformed("a keyspace has a number that was not given out"));
+        }
+        root.next_keyspace = given_out.unwrap_or(root.next_keyspace);
         Ok(root)
     }
 
@@ -159,8 +203,10 @@ mod tests {
             last_seq: 77,
             log_tail: 3,
             sealed: BTreeMap::from([(3, 500), (4, 0)]),
-            keyspaces: [("default", 2, 64), ("other", 900, 1 << 40)]
-                .map(|(name, tree_version, log_offset)| RootKeyspace {
+            next_keyspace: 9,
+            keyspaces: [(0, "default", 2, 64), (7, "other", 900, 1 << 40)]
+                .map(|(id, name, tree_version, log_offset)| RootKeyspace {
+                    id,
                     name: name.to_owned(),
                     reached: DurablePoint {
                         tree_version,
@@ -175,8 +221,67 @@ mod tests {
     fn a_root_comes_back_and_all_else_is_refused() {
         let bytes = root().encode();
         assert_eq!(Root::decode(&bytes), Ok(root()));
-        assert_eq!(&bytes[..12], b"GABFLXDB\x01\0\0\0");
+        assert_eq!(&bytes[..12], b"GABFLXDB\x02\0\0\0");
         assert_eq!((bytes[16], bytes[24]), (77, 3));
         assert_refuses_all_else(&bytes, Root::decode);
+    }
+
+    #[test]
+    fn a_root_of_the_first_version_is_still_read() {
+        let numbers = b"\x4d\0\0\0\0\0\0\0\x03\0\0\0\0\0\0\0\x01\x03\xf4\x03";
+        let keyspaces = b"\x02\x07default\x02\x40\x05other\x84\x07\x80\x01";
+        let body = [&numbers[..], keyspaces].concat();
+        let first = RootFile { format: 1, ..FILE }.encode(|bytes| bytes.extend(body));
+        let root = Root::decode(&first).unwrap();
+        let known = |keyspace: &RootKeyspace| {
+            let DurablePoint {
+                tree_version,
+                log_offset,
+            } = keyspace.reached;
+            (keyspace.id, keyspace.name.clone(), tree_version, log_offset)
+        };
+        let keyspaces: Vec<_> = root.keyspaces.iter().map(known).collect();
+        let expected = [
+            (0, "default".to_owned(), 2, 64),
+            (1, "other".to_owned(), 900, 128),
+        ];
+        assert_eq!(keyspaces, expected);
+        assert_eq!(
+            (root.next_keyspace, root.last_seq, root.log_tail),
+            (2, 77, 3)
+        );
+        assert_eq!(root.sealed, BTreeMap::from([(3, 500)]));
+        assert_eq!(Root::decode(&root.encode()), Ok(root));
+    }
+
+    #[test]
+    fn numbers_of_keyspaces_ascend_and_were_given_out() {
+        let with = |ids: [u32; 2], next_keyspace| {
+            let mut root = root();
+            (root.keyspaces[0].id, root.keyspaces[1].id) = (ids[0], ids[1]);
+            root.next_keyspace = next_keyspace;
+            Root::decode(&root.encode()).is_ok()
+        };
+        assert!(with([0, 1], 2) && with([3, 9], 100));
+        assert!(!with([1, 1], 9) && !with([2, 1], 9) && !with([0, 9], 9));
+        assert!(root().has(7) && !root().has(8) && !root().has(1));
+    }
+
+    #[test]
+    fn files_of_spaces_are_told_by_their_names() {
+        for keyspace in [0, 7, u32::MAX] {
+            let name = space_prefix(keyspace) + "DATA";
+            assert_eq!(parse_space_name(&name), Some(keyspace));
+        }
+        for name in [
+            "",
+            "LOCK",
+            "FLEXDB",
+            "00000001",
+            "0000000A-DATA",
+            "0000000000000001.log",
+        ] {
+            assert_eq!(parse_space_name(name), None, "{name}");
+        }
     }
 }

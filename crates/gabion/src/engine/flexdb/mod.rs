@@ -25,6 +25,7 @@
 //! | `recovery`, `layout` | open and close, the root |
 //! | `repair` | what can be read of a damaged store becomes another store |
 //! | `checkpoint` | the store of a moment as another store |
+//! | `drop` | a keyspace goes, with its space |
 //! | `verify`, `stats` | what there is |
 //!
 //! # Invariants
@@ -38,8 +39,8 @@
 //! - I3. Generations are merged in their order, one at a time. Repeating a merge, as a whole or
 //!   from any place on, changes nothing: its writes say what keys have in the end.
 //! - I4. A reader at a registered number finds what was overwritten since: see `generation`.
-//! - I5. Locks are taken in the order merge, writer, view, writer of a space, hand of the cache,
-//!   index, readers of a space; each may be skipped.
+//! - I5. Locks are taken in the order merge, writer, root, view, writer of a space, hand of the
+//!   cache, index, readers of a space; each may be skipped.
 //!
 //! # Linearization and durability points
 //! A write takes effect when its number is published, after it is in its MemTable. It survives the
@@ -68,6 +69,7 @@ mod cache;
 mod ceiling;
 mod checkpoint;
 mod commit;
+mod drop;
 mod generation;
 mod index;
 mod interval;
@@ -94,7 +96,7 @@ use parking_lot::Mutex;
 use super::counters::{Counters, Waits};
 use super::health::Health;
 use super::idle::Idle;
-use super::keyspaces::{Keyspaces, Named};
+use super::keyspaces::{Droppable, Dropped, Keyspaces, Named};
 use super::pace::Pace;
 use super::schedule::Schedule;
 use super::snapshots::Snapshots;
@@ -106,7 +108,7 @@ use crate::{Error, Options, Result};
 
 use cache::Cache;
 use generation::View;
-use layout::{Root, RootKeyspace};
+use layout::Root;
 use partition::Partition;
 use writepath::Writer;
 
@@ -125,6 +127,7 @@ pub(crate) struct Keyspace {
     /// The name that users give it.
     pub(crate) name: String,
     partition: Partition,
+    pub(crate) dropped: Dropped,
 }
 
 impl Named for Keyspace {
@@ -134,6 +137,12 @@ impl Named for Keyspace {
 
     fn name(&self) -> &str {
         &self.name
+    }
+}
+
+impl Droppable for Keyspace {
+    fn dropped(&self) -> &Dropped {
+        &self.dropped
     }
 }
 
@@ -165,6 +174,8 @@ pub(crate) struct Flex {
     merge_lock: Mutex<()>,
     /// The root as it was last written.
     root: Mutex<Root>,
+    /// The waits of readers of keyspaces that are gone.
+    past_waits: Mutex<ReaderWaits>,
 
     schedule: Schedule,
     idleness: Mutex<Idle>,
@@ -187,8 +198,9 @@ impl Flex {
         if let Some(keyspace) = self.keyspaces.find(name) {
             return Ok(keyspace);
         }
-        let id = root.next_keyspace();
+        let id = root.next_keyspace;
         let disk = self.disk.part(&layout::space_prefix(id));
+        // What an earlier try has left.
         for left in disk.list()? {
             disk.remove(&left)?;
         }
@@ -199,12 +211,10 @@ impl Flex {
             id,
             name: name.to_owned(),
             partition,
+            dropped: Dropped::default(),
         });
         let mut next = root.clone();
-        next.keyspaces.push(RootKeyspace {
-            name: name.to_owned(),
-            reached,
-        });
+        next.add_keyspace(name, reached);
         self.write_root(&mut root, next)?;
         self.keyspaces.add(&keyspace);
         Ok(keyspace)
@@ -239,6 +249,7 @@ impl Flex {
         if !self.view.load().past.is_empty() {
             self.forget_past();
         }
+        self.forget_dropped_if_free();
     }
 
     /// The newest sequence number that readers see.
@@ -273,7 +284,7 @@ impl Flex {
 
     /// For how long readers of what is not cached could be kept out.
     pub(crate) fn reader_waits(&self) -> ReaderWaits {
-        let mut waits = ReaderWaits::default();
+        let mut waits = self.past_waits.lock().clone();
         for keyspace in self.keyspaces.load().iter() {
             waits.add(&keyspace.partition.reader_waits());
         }

@@ -5,6 +5,9 @@
 //! space may be newer, which is as well: it is published. A get at a registered number finds what
 //! was there at that number: see `generation`; if a generation that began after its view was taken
 //! is merged meanwhile, it begins again.
+//!
+//! Both look, after all else, whether the keyspace was dropped at their number or below it: then
+//! what they found may be what a drop has left.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -24,26 +27,34 @@ impl Flex {
         snapshot: Option<Seq>,
     ) -> Result<Option<Slice>> {
         let hash = hash_key(key);
-        match snapshot {
+        let found = match snapshot {
             Some(seq) => self.get_at(keyspace, key, hash, seq),
-            None => {
-                let seq = self.visible();
-                let view = self.view.load();
-                for generation in &view.waiting {
-                    // Older deletes of ranges are kept for registered readers only.
-                    let said = generation.with_layer(keyspace.id, |layer| {
-                        (!layer.has_deletes()).then(|| layer.get(key, hash, seq))
-                    });
-                    match said {
-                        None | Some(Some(Said::Nothing)) => {}
-                        Some(None) => return self.get_registered(keyspace, key, hash),
-                        Some(Some(Said::Deleted)) => return Ok(None),
-                        Some(Some(Said::Value(value))) => return Ok(Some(value)),
-                    }
-                }
-                keyspace.partition.get(key, hash)
+            None => self.get_newest(keyspace, key, hash),
+        };
+        if keyspace.dropped.is_set() {
+            let seq = snapshot.unwrap_or_else(|| self.visible());
+            keyspace.dropped.check_at(seq)?;
+        }
+        found
+    }
+
+    #[inline]
+    fn get_newest(&self, keyspace: &Keyspace, key: &[u8], hash: u64) -> Result<Option<Slice>> {
+        let seq = self.visible();
+        let view = self.view.load();
+        for generation in &view.waiting {
+            // Older deletes of ranges are kept for registered readers only.
+            let said = generation.with_layer(keyspace.id, |layer| {
+                (!layer.has_deletes()).then(|| layer.get(key, hash, seq))
+            });
+            match said {
+                None | Some(Some(Said::Nothing)) => {}
+                Some(None) => return self.get_registered(keyspace, key, hash),
+                Some(Some(Said::Deleted)) => return Ok(None),
+                Some(Some(Said::Value(value))) => return Ok(Some(value)),
             }
         }
+        keyspace.partition.get(key, hash)
     }
 
     fn get_registered(&self, keyspace: &Keyspace, key: &[u8], hash: u64) -> Result<Option<Slice>> {

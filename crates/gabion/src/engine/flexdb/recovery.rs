@@ -1,9 +1,11 @@
 //! Opening and closing a store.
 //!
 //! # Open
-//! 1. Lock the directory. Read the root, or make a store.
+//! 1. Lock the directory. Read the root, or make a store. Remove spaces that the root does not
+//!    name: what a crash left of those that were dropped or being made.
 //! 2. Open the spaces; each recovers itself. Rebuild their indexes.
-//! 3. Replay the log from the root's tail into a generation.
+//! 3. Replay the log from the root's tail into a generation, but for what it has of keyspaces that
+//!    were dropped (`drop`).
 //! 4. Seal: make the replayed segments durable, record their lengths in the root.
 //!    DURABLE: what was replayed cannot be lost again, and what was cut off cannot come back.
 //! 5. Remove void segments. Start the log in a new segment, and the threads.
@@ -25,14 +27,14 @@ use parking_lot::Mutex;
 
 use super::cache::Cache;
 use super::generation::{Generation, View};
-use super::layout::{self, Root, RootKeyspace, space_prefix};
+use super::layout::{self, Root, RootKeyspace, parse_space_name, space_prefix};
 use super::partition::Partition;
 use super::schedule::stop_bytes;
 use super::writepath::Writer;
 use super::{Flex, Keyspace};
 use crate::engine::counters::{Counters, Waits};
 use crate::engine::health::Health;
-use crate::engine::keyspaces::Keyspaces;
+use crate::engine::keyspaces::{Dropped, Keyspaces};
 use crate::engine::memtable::{ChunkPool, KeepOrder};
 use crate::engine::pace::Pace;
 use crate::engine::schedule::Schedule;
@@ -57,6 +59,7 @@ impl Flex {
         }
         let lock = disk.lock(LOCK)?;
         let mut root = read_or_create(&disk, &options)?;
+        remove_orphans(&disk, &root)?;
         let budget = stop_bytes(options.memtable_budget_bytes);
         let pool = ChunkPool::new(usize::try_from(budget).unwrap_or(usize::MAX));
         let memory = Memory::new(options.memory_ceiling(), budget, &pool);
@@ -102,6 +105,7 @@ impl Flex {
             merged: AtomicU64::new(0),
             merge_lock: Mutex::new(()),
             root: Mutex::new(root),
+            past_waits: Mutex::default(),
             schedule: Schedule::default(),
             idleness: Mutex::default(),
             pace,
@@ -124,7 +128,8 @@ impl Flex {
         self.schedule.wake();
         self.schedule.stop();
         let result = self.close_log();
-        for keyspace in self.keyspaces.load().iter() {
+        let keyspaces = self.keyspaces.load();
+        for keyspace in keyspaces.iter().chain(keyspaces.leaving()) {
             keyspace.partition.close();
         }
         self.lock.lock().take();
@@ -220,15 +225,30 @@ fn open_keyspaces(
     options: &Options,
 ) -> Result<Vec<Arc<Keyspace>>> {
     let spaces = root.keyspaces.len();
-    let open = |(id, known): (u32, &RootKeyspace)| {
-        let disk = disk.part(&space_prefix(id));
+    let open = |known: &RootKeyspace| {
+        let disk = disk.part(&space_prefix(known.id));
         Ok(Arc::new(Keyspace {
-            id,
+            id: known.id,
             name: known.name.clone(),
             partition: Partition::open(disk, cache, options, spaces, known.reached)?,
+            dropped: Dropped::default(),
         }))
     };
-    (0..).zip(&root.keyspaces).map(open).collect()
+    root.keyspaces.iter().map(open).collect()
+}
+
+/// Removes the files of spaces that the root does not name.
+fn remove_orphans(disk: &Disk, root: &Root) -> Result<()> {
+    for name in disk.list()? {
+        if parse_space_name(&name).is_some_and(|keyspace| !root.has(keyspace)) {
+            tracing::info!(
+                name,
+                "removed a file of a space that the root does not name"
+            );
+            disk.remove(&name)?;
+        }
+    }
+    Ok(())
 }
 
 /// Inserts whose cache lines are asked for together.
@@ -242,12 +262,12 @@ fn replay_log(
     generation: &Generation,
     threads: usize,
 ) -> Result<(ReplayEnd, Seq)> {
-    let (tail, given_out) = (root.log_tail, root.next_keyspace());
+    let (tail, given_out) = (root.log_tail, root.next_keyspace);
     // One thread at a time inserts into a generation.
     let threads = threads.min(1);
     let worker = || {
         |chunk: &Chunk| {
-            apply(chunk, generation);
+            apply(chunk, root, generation);
             Ok(())
         }
     };
@@ -256,9 +276,10 @@ fn replay_log(
 }
 
 /// Applies a part of the log.
-fn apply(chunk: &Chunk, generation: &Generation) {
+fn apply(chunk: &Chunk, root: &Root, generation: &Generation) {
     let mut operations = chunk
         .operations()
+        .filter(|operation| root.has(operation.keyspace))
         .map(|operation| (hash_key(operation.key), operation));
     let mut next = Vec::with_capacity(PREFETCH_OPERATIONS);
     loop {

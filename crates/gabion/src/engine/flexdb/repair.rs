@@ -5,6 +5,7 @@
 //! extent of a space has no second copy, so that what was in it is lost; the writes of the log were
 //! made after those in the spaces or are among them.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use gabion_flex::{Content, Piece, check_content};
@@ -32,21 +33,24 @@ pub(crate) fn repair(disk: &Disk, target: &Disk) -> Result<RepairReport> {
 
 /// Writes what can be read of all spaces and of the log.
 fn save(disk: &Disk, root: &Root, copy: &Flex, report: &mut RepairReport) -> Result<()> {
-    let mut keyspaces = Vec::new();
-    for (id, known) in (0..).zip(&root.keyspaces) {
+    let mut keyspaces = BTreeMap::new();
+    for known in &root.keyspaces {
         let keyspace = copy.create_keyspace(&known.name)?;
-        let space = disk.part(&space_prefix(id));
+        let space = disk.part(&space_prefix(known.id));
         save_space(&space, known, copy, &keyspace, report)?;
-        keyspaces.push(keyspace);
+        keyspaces.insert(known.id, keyspace);
     }
-    let (tail, given_out) = (root.log_tail, root.next_keyspace());
+    let (tail, given_out) = (root.log_tail, root.next_keyspace);
     let log = |apply: &mut dyn FnMut(Op<'_>) -> Result<()>| {
         replay_operations(disk, tail, &root.sealed, given_out, |_, operation| {
             apply(operation)
         })
     };
     report.replay(disk.path(), log, |operation| {
-        let keyspace = &*keyspaces[operation.keyspace as usize];
+        // What a keyspace held that was dropped went with it.
+        let Some(keyspace) = keyspaces.get(&operation.keyspace) else {
+            return Ok(());
+        };
         put(
             copy,
             keyspace,

@@ -27,10 +27,10 @@ pub(crate) fn check_disk(disk: &Disk) -> Result<CheckReport> {
     let mut report = CheckReport::default();
     match Root::read(disk) {
         Ok(root) => {
-            for (id, known) in (0..).zip(&root.keyspaces) {
-                check_space(&disk.part(&space_prefix(id)), known, &mut report)?;
+            for known in &root.keyspaces {
+                check_space(&disk.part(&space_prefix(known.id)), known, &mut report)?;
             }
-            report.check_log(disk, root.log_tail, &root.sealed, root.next_keyspace())?;
+            report.check_log(disk, root.log_tail, &root.sealed, root.next_keyspace)?;
         }
         Err(error) => report.add(error, &disk.path_of(ROOT_NAME))?,
     }
@@ -385,6 +385,7 @@ mod tests {
         assert!(problems(&sim).is_empty());
         let mut root = Root::read(&disk).unwrap();
         root.keyspaces.pop();
+        root.next_keyspace = 1;
         root.write(&disk).unwrap();
         let (file, _, what) = only_problem(&sim);
         assert!(file.ends_with(".log") && what.contains("names keyspace 1"));

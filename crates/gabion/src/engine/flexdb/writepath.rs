@@ -102,6 +102,7 @@ impl Flex {
     fn log_write(&self, writer: &mut Writer, write: Write<'_>) -> Result<Seq> {
         // Whoever waited for the lock may find the store failed.
         self.health.check_writable()?;
+        self.keyspaces.check_write(write)?;
         let first = writer.next_seq;
         let log = writer.log.as_mut().ok_or(Error::Closed)?;
         let segment = log.current_segment();

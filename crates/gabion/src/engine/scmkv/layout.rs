@@ -77,7 +77,7 @@ impl Root {
     }
 
     fn decode(bytes: &[u8]) -> Result<Root, Decoded> {
-        FILE.decode(bytes, Root::decode_body)
+        FILE.decode(bytes, |_, reader| Root::decode_body(reader))
     }
 
     fn decode_body(reader: &mut Reader<'_>) -> Result<Root, Malformed> {

@@ -160,6 +160,13 @@ fn a_fault_at_every_operation_leaves_a_keyspace_whole_or_gone() {
     });
 }
 
+#[test]
+fn a_fault_at_every_operation_leaves_a_keyspace_of_a_flex_store_whole_or_gone() {
+    strike_workloads(setting("GABION_FAULT_WORKLOADS", 54) / 9, |seed| {
+        dropping(Engine::Flex, seed)
+    });
+}
+
 fn dropping(engine: Engine, seed: u64) -> Counts {
     let workload = Workload::dropping(seed, WRITES);
     strike_everywhere(seed, &workload, &options_of(engine, seed))
