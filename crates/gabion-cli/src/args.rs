@@ -47,6 +47,7 @@ pub(crate) enum Command {
     Stats(StatsArguments),
     Check(CheckArguments),
     Compact(CompactArguments),
+    Drop(DropArguments),
     Checkpoint(CheckpointArguments),
     Repair(RepairArguments),
     Bench(BenchArguments),
@@ -370,6 +371,24 @@ pub(crate) struct CompactArguments {
         value_parser = Compression::from_str
     )]
     pub(crate) compression: Compression,
+    /// Print JSON.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// Remove a keyspace of a store, with all its records.
+///
+/// There is no way back but a checkpoint or a dump that was made before. The space of its tables is
+/// free at once. The default keyspace stays, and a store of SCMKV cannot drop any. Exit status 1 if
+/// the store has no keyspace of that name; `gabion stats` tells which it has.
+#[derive(Args, Debug)]
+pub(crate) struct DropArguments {
+    /// The keyspace.
+    #[arg(value_name = "NAME")]
+    pub(crate) keyspace: String,
+    /// Directory of the store.
+    #[arg(long, value_name = "DIR")]
+    pub(crate) db: PathBuf,
     /// Print JSON.
     #[arg(long)]
     pub(crate) json: bool,

@@ -10,7 +10,7 @@
 
 mod delimited;
 mod lines;
-mod progress;
+pub(crate) mod progress;
 mod source;
 mod summary;
 

@@ -56,6 +56,19 @@ pub(super) struct Ledger {
     settings: String,
 }
 
+/// Forgets how far any file has been loaded into the keyspace of that name: who drops it and loads
+/// such a file again wants all of it. The next sync of the log makes that durable.
+pub(crate) fn forget(db: &Db, keyspace: &str) -> Result<(), Failure> {
+    match db.existing_keyspace(KEYSPACE) {
+        Ok(ledger) => {
+            let end = |byte| [keyspace.as_bytes(), &[byte]].concat();
+            Ok(ledger.delete_range(end(0)..end(1))?)
+        }
+        Err(gabion::Error::NoSuchKeyspace { .. }) => Ok(()),
+        Err(error) => Err(error.into()),
+    }
+}
+
 impl Ledger {
     /// The entry for loading the file of that identity and form into `target`.
     pub(super) fn open(

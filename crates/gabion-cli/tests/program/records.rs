@@ -35,6 +35,81 @@ fn keyspaces_are_apart() {
 }
 
 #[test]
+fn a_keyspace_is_dropped_with_all_its_records() {
+    for engine in ["wip", "flex"] {
+        let place = Place::new();
+        place.ok(&["put", "k", "in default", "--engine", engine]);
+        place.ok(&["put", "k", "in scratch", "--keyspace", "scratch"]);
+        place.ok(&["put", "k", "in other", "--keyspace", "other"]);
+        let told = place.ok(&["drop", "scratch"]);
+        names(&told, &["dropped", "default, other"]);
+        for again in [
+            &["drop", "scratch"][..],
+            &["get", "k", "--keyspace", "scratch"],
+        ] {
+            names(&place.fails(1, again), &["scratch", "default, other"]);
+        }
+        names(&place.fails(1, &["drop", "default"]), &["default keyspace"]);
+        let lines: String = (0..20_000)
+            .map(|n| format!("{n},a value of {n}\n"))
+            .collect();
+        let file = place.file("lines.csv", lines);
+        let file = file.to_str().unwrap();
+        place.ok(&[
+            "load",
+            file,
+            "--no-header",
+            "--keyspace",
+            "other",
+            "--flush",
+        ]);
+        let told = place.ok(&["drop", "other", "--json"]);
+        let told: serde_json::Value = serde_json::from_str(&told).unwrap();
+        // Where a load keeps how far it has come is a keyspace as well.
+        let left = serde_json::json!(["default", "gabion.load"]);
+        assert_eq!(told["keyspaces"], left);
+        let bytes = |when: &str| told[format!("table_bytes_{when}")].as_u64().unwrap();
+        assert!(bytes("before") > bytes("after") + 300_000, "{told}");
+        place.ok(&["put", "other", "key", "--keyspace", "scratch"]);
+        assert_eq!(place.ok(&["scan", "--keyspace", "scratch"]), "other\tkey\n");
+        assert_eq!(place.ok(&["get", "k"]), "in default\n");
+        place.ok(&["check"]);
+    }
+    let place = Place::new();
+    place.ok(&[
+        "put",
+        "k",
+        "v",
+        "--engine",
+        "scmkv",
+        "--keyspace",
+        "scratch",
+    ]);
+    names(
+        &place.fails(1, &["drop", "scratch"]),
+        &["scmkv", "does not support"],
+    );
+}
+
+/// The load would have gone on where it had stopped, in a keyspace without what came before.
+#[test]
+fn a_load_that_stopped_begins_anew_in_a_keyspace_that_was_dropped() {
+    let place = Place::new();
+    let good: String = (0..9).map(|n| format!("{{\"key\":\"{n}\"}}\n")).collect();
+    let file = place.file("lines.jsonl", good + "no record\n");
+    let file = file.to_str().unwrap();
+    for scratch in ["scratch", "other"] {
+        let load = ["load", file, "--keyspace", scratch, "--batch", "2"];
+        place.fails(1, &load);
+        let loaded = place.ok(&["scan", "--keyspace", scratch]);
+        assert!(loaded.lines().count() >= 8, "{loaded}");
+        place.ok(&["drop", scratch]);
+        place.fails(1, &load);
+        assert_eq!(place.ok(&["scan", "--keyspace", scratch]), loaded);
+    }
+}
+
+#[test]
 fn bytes_that_are_no_text_are_escaped_or_hexadecimal() {
     let place = Place::new();
     place.ok(&["put", "00ff", "0a5c41", "--hex"]);
