@@ -115,11 +115,11 @@ impl Flex {
     fn remove_space(&self, keyspace: &Keyspace) -> Result<()> {
         let disk = self.disk.part(&space_prefix(keyspace.id));
         // An old handle holds the file open, but none of its blocks.
-        disk.truncate(DATA_NAME, 0)?;
+        let cut = disk.truncate(DATA_NAME, 0);
         for name in disk.list()? {
             disk.remove(&name)?;
         }
-        Ok(())
+        Ok(cut?)
     }
 
     /// Keeps merges out, to work on a keyspace's space; an error if the keyspace was dropped.

@@ -220,17 +220,24 @@ impl Flex {
         Ok(keyspace)
     }
 
-    /// Writes the root. Where there is no space for it, the store goes on with the old one; after
-    /// any other failure nobody knows which of the two is in effect, so the store turns read-only.
+    /// Writes the root. Where there is no space for it, the store goes on with the old one, if that
+    /// is still the file; after any other failure nobody knows which of the two is in effect, so
+    /// the store turns read-only.
     fn write_root(&self, root: &mut Root, next: Root) -> Result<()> {
         match next.write(&self.disk) {
             Ok(()) => {
                 *root = next;
                 Ok(())
             }
-            Err(error) if error.is_no_space() => Err(error),
+            // What found no space may be the sync of the directory, which has the new one by then.
+            Err(error) if error.is_no_space() && self.is_root(root) => Err(error),
             Err(error) => Err(self.fail(error)),
         }
+    }
+
+    /// Whether the file says this.
+    fn is_root(&self, root: &Root) -> bool {
+        Root::read(&self.disk).is_ok_and(|read| read == *root)
     }
 
     /// Registers the newest visible sequence number for a reader.

@@ -186,7 +186,7 @@ fn a_power_cut_leaves_a_keyspace_whole_or_gone() {
 
 #[test]
 fn a_power_cut_leaves_a_keyspace_of_a_flex_store_whole_or_gone() {
-    let wanted = setting("GABION_CRASH_POINTS", 30_000) / 5;
+    let wanted = setting("GABION_CRASH_POINTS", 30_000) / 3;
     let totals = explore_all(Engine::Flex, wanted, |seed| dropping(Engine::Flex, seed));
     assert!(
         totals.flushes > wanted / 400 && totals.log_segments > wanted / 1_000,

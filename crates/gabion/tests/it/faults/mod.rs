@@ -160,6 +160,9 @@ fn a_fault_at_every_operation_leaves_a_keyspace_whole_or_gone() {
     });
 }
 
+/// When the directory's sync found no space, the root was the new one already, and the store went
+/// on with the old one: a keyspace that should have stayed was gone after the next open, or one
+/// that should not have come was there without its space.
 #[test]
 fn a_fault_at_every_operation_leaves_a_keyspace_of_a_flex_store_whole_or_gone() {
     strike_workloads(setting("GABION_FAULT_WORKLOADS", 54) / 9, |seed| {

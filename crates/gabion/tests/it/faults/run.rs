@@ -184,12 +184,12 @@ impl<'r> Run<'r> {
     fn drop_keyspace(&mut self, subject: &Subject, keyspace: usize, counts: &mut Counts) {
         let dropped = subject.db.drop_keyspace(KEYSPACES[keyspace]);
         let after = self.twin.without(keyspace);
-        let result = match dropped {
-            // The last one was not made again.
-            Err(Error::NoSuchKeyspace { .. }) => Ok(()),
-            other => other,
-        };
-        match result {
+        match dropped {
+            // After the last drop no other one was made; nothing was done.
+            Err(Error::NoSuchKeyspace { .. }) => {
+                assert!(after == self.twin, "what was dropped is empty");
+                self.refused = true;
+            }
             Ok(()) => {
                 self.twin = after;
                 self.durable();
