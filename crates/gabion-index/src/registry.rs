@@ -116,6 +116,7 @@ pub static INDEXES: &[&Registered] = &[
     &art::REGISTERED,
     &skiplist::REGISTERED,
     &sptree::REGISTERED,
+    &sptree::BUFFERED,
 ];
 
 /// Forms of some of them with other parts of the write-amplification study's optimisations, to

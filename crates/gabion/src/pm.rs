@@ -7,9 +7,9 @@
 //! Each of them lies in a [`Pool`]: a file that is mapped into memory. What was written when
 //! the process dies is there when the file is opened again, and the first read is answered at
 //! once, however large the table is; nothing is loaded, replayed or rebuilt, but for [`SpTree`],
-//! which looks at each of its leaves. What a *power* failure
-//! leaves depends on the file: on persistent memory all of it, on an ordinary file see [`Class`].
-//! The example `warm_restart` shows it.
+//! which looks at each of its leaves, and at the logs of its write buffers if it has such
+//! ([`SpTreeOptions`]). What a *power* failure leaves depends on the file: on persistent memory all
+//! of it, on an ordinary file see [`Class`]. The example `warm_restart` shows it.
 //!
 //! An [`Scmkv`] is a store of keys and values of many lengths: it appends what is put to logs, and
 //! cleans them in the background.
@@ -69,6 +69,7 @@ pub use gabion_index::scmkv::{
     Durability as ScmkvDurability, Entry as ScmkvEntry, Iter as ScmkvIter, Options as ScmkvOptions,
     Scmkv, ScmkvStats,
 };
+pub use gabion_index::sptree::Options as SpTreeOptions;
 pub use gabion_index::turbo::{Iter as TurboIter, Options as TurboOptions, TurboHash, TurboStats};
 pub use gabion_index::{
     Art, Bch, BwTree, Cceh, Clevel, Dash, Error as IndexError, FastFair, Index, Item, LevelHash,

@@ -4,12 +4,13 @@ use std::collections::BTreeMap;
 
 use gabion_media::pmem::Pool;
 
-use super::SpTree;
 use super::bloom::tag_of;
 use super::leaf::Leaf;
+use super::log::Logged;
 use super::mnode::Mnode;
 use super::readpath::Search;
-use crate::index::{Checked, Index, Makers, OrderedIndex, visit_by_scans};
+use super::{Options, SpTree};
+use crate::index::{Checked, Index, Makers, OrderedIndex, Plan, visit_by_scans};
 use crate::registry::{Kind, Persists, Reads, Registered};
 use crate::{Error, Result};
 
@@ -18,7 +19,7 @@ fn violation(what: &'static str, offset: u64) -> Error {
 }
 
 impl<const N: usize> SpTree<N> {
-    /// Number of entries; exact if nobody writes. Reads the heads of all leaves.
+    /// Number of entries; exact if nobody writes. A look at each node in DRAM.
     ///
     /// # Errors
     /// Damage on the medium.
@@ -27,11 +28,11 @@ impl<const N: usize> SpTree<N> {
         loop {
             let mut search = Search::at(self, key, number);
             let seen = search.node();
-            let count = self.leaf(seen.node.leaf()).map(|leaf| leaf.count() as u64);
+            let count = seen.node.count() as u64;
             if !seen.node.is_still(seen.word) {
                 continue;
             }
-            sum += count?;
+            sum += count;
             let Some(next) = seen.next.checked_sub(1) else {
                 return Ok(sum);
             };
@@ -59,16 +60,28 @@ impl<const N: usize> SpTree<N> {
                 return Err(violation("a leaf that waits for the backup", leaf));
             }
         }
+        let pages = self.logs.chain()?;
         let mut checked = Checked {
             entries: 0,
-            blocks: self.backup.check()?,
+            blocks: self.backup.check()? + pages.len() as u64,
         };
+        // In the order of numbers, so that the last change of a key is what the map has.
+        let mut records: Vec<Logged> = pages
+            .iter()
+            .flat_map(|page| self.logs.records(*page))
+            .collect();
+        records.sort_unstable_by_key(|record| record.number);
+        let logged: BTreeMap<u64, Logged> = records
+            .into_iter()
+            .map(|record| (record.key, record))
+            .collect();
         let (mut number, mut before) = (0, 0);
         loop {
             let node = self.nodes.get(number);
             let node = node.ok_or_else(|| violation("a link of a node", number))?;
             let leaf = self.leaf(node.leaf())?;
-            checked.entries += self.check_leaf(node, leaf)?;
+            let keys = self.check_leaf(node, leaf)?;
+            checked.entries += self.check_buffer(node, leaf, keys, &logged)?;
             checked.blocks += 1;
             let is_first = number == 0 && before == 0;
             if node.prev() != before || node.look().is_none() {
@@ -94,8 +107,56 @@ impl<const N: usize> SpTree<N> {
         Ok(checked)
     }
 
-    /// Checks a leaf and its node, and counts its entries.
-    fn check_leaf(&self, node: &Mnode, leaf: Leaf<'_, N>) -> Result<u64> {
+    /// Checks the buffer of a node with a leaf of these keys: it has what the logs have for the
+    /// leaf and nothing else, and the leaf has room for it. Counts the entries of both.
+    fn check_buffer(
+        &self,
+        node: &Mnode,
+        leaf: Leaf<'_, N>,
+        mut keys: Vec<u64>,
+        logged: &BTreeMap<u64, Logged>,
+    ) -> Result<u64> {
+        let of_leaf = if node.next() == 0 {
+            logged.range(node.lkey()..)
+        } else {
+            logged.range(node.lkey()..node.hkey())
+        };
+        let mut waiting: BTreeMap<u64, Option<u64>> = of_leaf
+            .filter(|(_, record)| record.number > node.merged())
+            .map(|(key, record)| (*key, record.value))
+            .collect();
+        if node.merged() != leaf.merged() || node.merged() > node.last() {
+            return Err(violation(
+                "the number of the last change of a leaf",
+                leaf.at,
+            ));
+        }
+        let buffer = self.buffer_of(node);
+        for entry in buffer.iter().flat_map(|buffer| buffer.entries()) {
+            let hash = self.seed.hash_u64(entry.key);
+            let is_known = entry.tag == tag_of(hash) && node.bloom.may_hold(hash);
+            if !is_known || waiting.remove(&entry.key) != Some(Some(entry.value)) {
+                return Err(violation("an entry of a write buffer", leaf.at));
+            }
+            if let Err(place) = keys.binary_search(&entry.key) {
+                keys.insert(place, entry.key);
+            }
+        }
+        // What is left are deletes, whose keys are neither here nor there.
+        let is_gone = |(key, value): (&u64, &Option<u64>)| {
+            value.is_none() && keys.binary_search(key).is_err()
+        };
+        if !waiting.iter().all(is_gone) {
+            return Err(violation("a change in the logs of an SPTree", leaf.at));
+        }
+        if keys.len() != node.count() || keys.len() > N {
+            return Err(violation("the number of entries of a leaf", leaf.at));
+        }
+        Ok(keys.len() as u64)
+    }
+
+    /// Checks a leaf and its node; its keys in their order.
+    fn check_leaf(&self, node: &Mnode, leaf: Leaf<'_, N>) -> Result<Vec<u64>> {
         let next = node.next().checked_sub(1);
         let next = next.and_then(|next| self.nodes.get(next));
         let is_linked = match next {
@@ -122,7 +183,7 @@ impl<const N: usize> SpTree<N> {
         if !keys.is_sorted_by(|one, two| one < two) {
             return Err(violation("the keys of a leaf", leaf.at));
         }
-        Ok(keys.len() as u64)
+        Ok(keys)
     }
 }
 
@@ -168,6 +229,11 @@ impl<const N: usize> Index<u64> for SpTree<N> {
     }
 }
 
+/// As many write buffers as there are leaves.
+const BUFFERS_FOR_ALL: Options = Options {
+    buffer_bytes: u64::MAX,
+};
+
 const fn makers<const N: usize>() -> Makers<u64> {
     Makers {
         pool_options: SpTree::<N>::pool_options,
@@ -177,7 +243,20 @@ const fn makers<const N: usize>() -> Makers<u64> {
     }
 }
 
-const fn registered<const N: usize>(name: &'static str, title: &'static str) -> Registered {
+const fn buffered_makers<const N: usize>() -> Makers<u64> {
+    Makers {
+        pool_options: SpTree::<N>::pool_options,
+        create: |pool, plan| Ok(Box::new(create_buffered::<N>(pool, plan)?)),
+        open: |pool| Ok(Box::new(SpTree::<N>::open_with(pool, BUFFERS_FOR_ALL)?)),
+        create_ordered: Some(|pool, plan| Ok(Box::new(create_buffered::<N>(pool, plan)?))),
+    }
+}
+
+fn create_buffered<const N: usize>(pool: &Pool, plan: Plan) -> Result<SpTree<N>> {
+    SpTree::create_with(pool, plan, BUFFERS_FOR_ALL)
+}
+
+const fn registered(name: &'static str, title: &'static str, words: Makers<u64>) -> Registered {
     Registered {
         name,
         title,
@@ -189,14 +268,41 @@ const fn registered<const N: usize>(name: &'static str, title: &'static str) -> 
             remove: 1,
         },
         source: "X. Zhao, dissertation, UT Arlington 2022",
-        words: makers::<N>(),
+        words,
         strings: None,
     }
 }
 
+/// As [`registered`], with write buffers.
+const fn buffered(name: &'static str, title: &'static str, words: Makers<u64>) -> Registered {
+    let plain = registered(name, title, words);
+    Registered {
+        persists: Persists {
+            insert: 1,
+            ..plain.persists
+        },
+        ..plain
+    }
+}
+
 /// What the registry knows of the tree.
-pub(crate) static REGISTERED: Registered = registered::<64>("sptree", "SPTree");
+pub(crate) static REGISTERED: Registered = registered("sptree", "SPTree", makers::<64>());
+
+/// The tree with a write buffer for each leaf.
+pub(crate) static BUFFERED: Registered = buffered(
+    "sptree-b",
+    "SPTree with write buffers",
+    buffered_makers::<64>(),
+);
 
 /// A tree with leaves of eight pairs, which the tests of small trees make long.
 #[cfg(test)]
-pub(crate) static TINY: Registered = registered::<8>("sptree-tiny", "SPTree (tiny)");
+pub(crate) static TINY: Registered = registered("sptree-tiny", "SPTree (tiny)", makers::<8>());
+
+/// The same with write buffers, of three pairs each.
+#[cfg(test)]
+pub(crate) static TINY_BUFFERED: Registered = buffered(
+    "sptree-b-tiny",
+    "SPTree with write buffers (tiny)",
+    buffered_makers::<8>(),
+);

@@ -27,6 +27,25 @@
 //! | 64 | 64 | tags: byte i is one of the hash of the key of pair i |
 //! | 128 | 1024 | pairs: key, value; 16 n bytes |
 //!
+//! **Page** of a log, of leaves of n pairs; 32 n bytes, at a multiple of 256:
+//!
+//! | offset | bytes | meaning |
+//! |---|---|---|
+//! | 0 | 8 | offset of the next page, 0 if there is none |
+//! | 8 | 24 | unused |
+//! | 32 | 32 n - 32 | records |
+//!
+//! **Record** of a log:
+//!
+//! | offset | bytes | meaning |
+//! |---|---|---|
+//! | 0 | 8 | key |
+//! | 8 | 8 | value, 0 if the key was deleted |
+//! | 16 | 8 | change: twice its number, plus one if the key was deleted |
+//! | 24 | 8 | hash of the words before and of the record's offset |
+//!
+//! A record without that hash is none. See `log.rs` for which of the others count.
+//!
 //! ```text
 //!        head                  tags                 pairs
 //! ┌──────────────────┐┌──────────────────┐┌────┬────┬────┬────┐
@@ -60,6 +79,11 @@ pub(super) const LEAF_ALIGN: u64 = 128;
 
 /// Hint of blocks that are leaves. Those of the backup have the hint 0.
 pub(super) const LEAF_HINT: u64 = 1;
+/// Hint of blocks that are pages of logs.
+pub(super) const PAGE_HINT: u64 = 2;
+
+/// Alignment of pages of logs, to lines of the medium.
+pub(super) const PAGE_ALIGN: u64 = 256;
 
 /// Bytes of a leaf before its pairs.
 pub(super) const PAIRS_AT: u64 = 128;
@@ -91,6 +115,20 @@ media_struct! {
         pub(super) key: PAtomicU64,
         pub(super) value: PAtomicU64,
     }
+
+    /// What a page of a log begins with.
+    pub(super) struct PageHead {
+        pub(super) next: PAtomicU64,
+        pub(super) unused: [PAtomicU64; 3],
+    }
+
+    /// A record of a log.
+    pub(super) struct Record {
+        pub(super) key: PAtomicU64,
+        pub(super) value: PAtomicU64,
+        pub(super) change: PAtomicU64,
+        pub(super) check: PAtomicU64,
+    }
 }
 
 const _: () = {
@@ -103,9 +141,19 @@ const _: () = {
     assert!(offset_of!(Head, merged) == 32);
     assert!(size_of::<Tags>() == 64);
     assert!(size_of::<Pair>() == 16);
+    assert!(size_of::<PageHead>() == 32);
+    assert!(size_of::<Record>() == 32);
+    assert!(offset_of!(Record, value) == 8);
+    assert!(offset_of!(Record, change) == 16);
+    assert!(offset_of!(Record, check) == 24);
     assert!((size_of::<Head>() + size_of::<Tags>()) as u64 == PAIRS_AT);
     assert!(BACKUP_AT + FastFair::<29>::EMPTY_BYTES <= FIRST_LEAF_AT);
 };
+
+/// Bytes of a page of a log, of a tree whose leaves have so many pairs.
+pub(super) const fn page_bytes(pairs: usize) -> u64 {
+    (pairs * size_of::<Record>()) as u64
+}
 
 /// Bytes of a leaf with so many pairs.
 pub(super) const fn leaf_bytes(pairs: usize) -> u64 {

@@ -12,6 +12,7 @@ use std::sync::atomic::Ordering;
 use gabion_media::pmem::{Medium, PAtomicU64, POff};
 
 use super::layout::{Head, PAIRS_AT, Pair, Tags};
+use super::steps::{Step, is_made};
 use crate::tags;
 
 /// A leaf, as it lies in the pool.
@@ -199,6 +200,10 @@ pub(super) fn slots(mut bits: u64) -> impl Iterator<Item = usize> {
     })
 }
 
+/// Pairs of a line of the cache, and the bits of the slots of the first line.
+const SLOTS_PER_LINE: usize = 4;
+const LINE_SLOTS: u64 = (1 << SLOTS_PER_LINE) - 1;
+
 /// What changes in the head of a leaf, in the order in which it does.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Change {
@@ -208,44 +213,72 @@ pub(super) enum Change {
     Merged(u64),
 }
 
+impl Change {
+    /// The step that this is, if a test leaves it out.
+    #[inline]
+    const fn step(self) -> Option<Step> {
+        match self {
+            Change::Bitmap(_) => None,
+            Change::Next(_) => Some(Step::Next),
+            Change::Hkey(_) => Some(Step::Hkey),
+            Change::Merged(_) => Some(Step::Merged),
+        }
+    }
+}
+
 // ORDER: Release throughout: pairs with the acquiring loads above.
 impl<const N: usize> Leaf<'_, N> {
     /// Puts entries into free slots, durably. There is room.
     #[inline]
     pub(super) fn put(&self, entries: &[Tagged]) {
-        self.put_and(entries, &[]);
+        self.put_and(entries, 0, &[]);
     }
 
-    /// As [`Leaf::put`], and changes other words of the head behind the bitmap.
+    /// As [`Leaf::put`]; takes the entries of the slots `dropped` away by the same store of the
+    /// bitmap, and changes other words of the head behind it.
     #[inline]
-    pub(super) fn put_and(&self, entries: &[Tagged], changes: &[Change]) {
+    pub(super) fn put_and(&self, entries: &[Tagged], dropped: u64, changes: &[Change]) {
         let mut bitmap = self.bitmap();
+        let before = bitmap;
         for entry in entries {
             let slot = (bitmap.trailing_ones() as usize).min(N - 1);
             self.fill(slot, *entry);
             bitmap |= 1 << slot;
         }
+        self.flush_filled(bitmap ^ before);
         // DURABLE: pairs and tags, before the bitmap shows them.
         self.medium.fence();
-        self.change_word(Change::Bitmap(bitmap));
+        self.change_word(Change::Bitmap(bitmap & !dropped));
         self.change_head(changes);
     }
 
-    /// Writes an entry to a slot and flushes it.
+    /// Writes an entry to a slot.
     #[inline]
     fn fill(&self, slot: usize, entry: Tagged) {
         let pair = &self.pairs[slot];
         pair.key.store(self.medium, entry.key, Ordering::Release);
         pair.value
             .store(self.medium, entry.value, Ordering::Release);
-        self.medium.flush(pair);
         let word = &self.tags.words[slot / 8];
         let shift = slot % 8 * 8;
         // ORDER: Acquire: only the holder of the lock writes.
         let others = word.peek(Ordering::Acquire) & !(0xff << shift);
         let tags = others | u64::from(entry.tag) << shift;
         word.store(self.medium, tags, Ordering::Release);
-        self.medium.flush(word);
+    }
+
+    /// Flushes the lines of the pairs of these slots, each once, and the tags.
+    #[inline]
+    fn flush_filled(&self, mut filled: u64) {
+        if filled == 0 {
+            return;
+        }
+        while filled != 0 {
+            let slot = filled.trailing_zeros() as usize;
+            self.medium.flush(&self.pairs[slot]);
+            filled &= !(LINE_SLOTS << (slot / SLOTS_PER_LINE * SLOTS_PER_LINE));
+        }
+        self.medium.flush(self.tags);
     }
 
     /// Changes words of the head, in this order, and makes all changes of the head durable.
@@ -260,6 +293,9 @@ impl<const N: usize> Leaf<'_, N> {
 
     #[inline]
     fn change_word(&self, change: Change) {
+        if change.step().is_some_and(|step| !is_made(step)) {
+            return;
+        }
         let (word, value): (&PAtomicU64, u64) = match change {
             Change::Bitmap(value) => (&self.head.bitmap, value),
             Change::Next(value) => (&self.head.next, value),
@@ -271,6 +307,13 @@ impl<const N: usize> Leaf<'_, N> {
             self.medium.persist(self.head);
         }
         word.store(self.medium, value, Ordering::Release);
+    }
+
+    /// Stores another value in a slot and flushes it.
+    pub(super) fn set_value(&self, slot: usize, value: u64) {
+        let word = &self.pairs[slot].value;
+        word.store(self.medium, value, Ordering::Release);
+        self.medium.flush(word);
     }
 
     /// Stores another value in a slot, durably, and returns the one before.

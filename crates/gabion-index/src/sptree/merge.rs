@@ -1,6 +1,7 @@
 //! Shrinking: a leaf with few entries gives them to its left neighbour.
 //!
 //! The paper's steps, for a left and a right leaf with room for both's entries in the left one:
+//! 0. What is in both write buffers comes into the leaves, durably.
 //! 1. The writer holds the locks of both nodes. The second is taken without waiting where that
 //!    could be for each other. The backup forgets the right leaf, durably (the paper does this
 //!    last): so it never names a leaf that is gone.
@@ -22,6 +23,7 @@ use super::layout::LEAF_HINT;
 use super::leaf::{Change, Tagged};
 use super::mnode::Locked;
 use super::readpath::Search;
+use super::steps::{Step, is_made};
 use crate::Result;
 
 impl<const N: usize> SpTree<N> {
@@ -35,14 +37,14 @@ impl<const N: usize> SpTree<N> {
     pub(super) fn merge_around(&self, node: Locked<'_>) -> Result<()> {
         let right = node.next().checked_sub(1);
         if let Some(right) = right.and_then(|right| self.try_lock(right))
-            && self.fit(&node, &right)?
+            && Self::fit(&node, &right)
         {
             return self.merge(&node, right);
         }
         let left = node.prev().checked_sub(1);
         if let Some(left) = left.and_then(|left| self.try_lock(left))
             && left.next() == node.number + 1
-            && self.fit(&left, &node)?
+            && Self::fit(&left, &node)
         {
             return self.merge(&left, node);
         }
@@ -62,7 +64,7 @@ impl<const N: usize> SpTree<N> {
             };
             // Whoever holds a lock waits only for those on the right.
             let right = Search::at(self, node.hkey(), right).lock();
-            if self.fit(&node, &right)? {
+            if Self::fit(&node, &right) {
                 key = node.lkey();
                 self.merge(&node, right)?;
             } else {
@@ -76,20 +78,25 @@ impl<const N: usize> SpTree<N> {
         node.try_lock(number)
     }
 
-    fn fit(&self, left: &Locked<'_>, right: &Locked<'_>) -> Result<bool> {
-        let count = |node: &Locked<'_>| Ok::<_, crate::Error>(self.leaf(node.leaf())?.count());
-        Ok(count(left)? + count(right)? <= Self::MERGED_MAX)
+    fn fit(left: &Locked<'_>, right: &Locked<'_>) -> bool {
+        left.count() + right.count() <= Self::MERGED_MAX
     }
 
     /// Merges the leaf of `right` into that of its left neighbour.
     fn merge(&self, node: &Locked<'_>, right: Locked<'_>) -> Result<()> {
+        if is_made(Step::FlushBeforeMerge) {
+            self.flush(node)?;
+            self.flush(&right)?;
+        }
         let guard = self.pool.enter();
         let (left_leaf, right_leaf) = (self.leaf(node.leaf())?, self.leaf(right.leaf())?);
         let lkey = right.lkey();
         let retiring = self
             .pool
             .retire(POff::<u8>::new(right_leaf.at), LEAF_HINT)?;
-        self.backup.forget(lkey)?;
+        if is_made(Step::Forget) {
+            self.backup.forget(lkey)?;
+        }
         let moved: Vec<Tagged> = right_leaf
             .entries()
             .map(|(slot, key, value)| Tagged {
@@ -101,6 +108,7 @@ impl<const N: usize> SpTree<N> {
         let merged = left_leaf.merged().max(right_leaf.merged());
         left_leaf.put_and(
             &moved,
+            0,
             &[
                 Change::Merged(merged),
                 Change::Hkey(right_leaf.hkey()),
@@ -113,6 +121,10 @@ impl<const N: usize> SpTree<N> {
             .iter()
             .for_each(|entry| node.bloom.add(self.seed.hash_u64(entry.key)));
         node.note_change();
+        node.set_count(node.count() + right.count());
+        node.set_last(merged);
+        node.set_merged(merged);
+        self.release_buffer(&right);
         node.set_hkey(right.hkey());
         let next = right.next().checked_sub(1);
         node.link(next.and_then(|next| Some((next, self.nodes.get(next)?))));

@@ -13,9 +13,15 @@
 //! # Links
 //! `next` and `prev` are numbers plus one. Both links between two neighbours are written by the
 //! holder of the left one's lock.
+//!
+//! # Changes
+//! A node numbers the changes that it writes to the logs, one after the other; a new node goes on
+//! from the number of that which it was split from, and one that takes a neighbour's entries from
+//! the greater of both numbers. So among changes of one key the last has the greatest number, and
+//! `merged` tells which of them the leaf has. A node without a write buffer has no others.
 
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
 
 use gabion_media::prefetch_line;
 use parking_lot::Mutex;
@@ -35,12 +41,20 @@ pub(super) struct Mnode {
     lkey: AtomicU64,
     hkey: AtomicU64,
     leaf: AtomicU64,
-    next: AtomicU64,
-    prev: AtomicU64,
-    /// The paper's `cur_ver`: changes of which slots hold which keys.
-    changes: AtomicU64,
-    /// The paper's `sort_ver`: the changes that the order knows.
-    sorted: AtomicU64,
+    next: AtomicU32,
+    prev: AtomicU32,
+    /// Number of the write buffer plus one, 0 without one.
+    buffer: AtomicU32,
+    /// Entries of the leaf and of the buffer, those in both counted once.
+    count: AtomicU8,
+    /// Whether the order is that of the leaf's slots and nothing waits in the buffer.
+    is_sorted: AtomicBool,
+    /// Writes, halved now and then.
+    heat: AtomicU8,
+    /// The last change in the logs.
+    last: AtomicU64,
+    /// The last change that the leaf has, durably.
+    merged: AtomicU64,
     pub(super) bloom: Bloom,
 }
 
@@ -60,6 +74,10 @@ pub(super) struct Born {
     pub(super) next: u64,
     /// Number of the left neighbour plus one, 0 without one.
     pub(super) prev: u64,
+    /// Entries of the leaf.
+    pub(super) count: usize,
+    /// The last change that the leaf has.
+    pub(super) merged: u64,
 }
 
 impl Default for Mnode {
@@ -69,10 +87,14 @@ impl Default for Mnode {
             lkey: AtomicU64::new(0),
             hkey: AtomicU64::new(0),
             leaf: AtomicU64::new(0),
-            next: AtomicU64::new(0),
-            prev: AtomicU64::new(0),
-            changes: AtomicU64::new(1),
-            sorted: AtomicU64::new(0),
+            next: AtomicU32::new(0),
+            prev: AtomicU32::new(0),
+            buffer: AtomicU32::new(0),
+            count: AtomicU8::new(0),
+            is_sorted: AtomicBool::new(false),
+            heat: AtomicU8::new(0),
+            last: AtomicU64::new(0),
+            merged: AtomicU64::new(0),
             bloom: Bloom::default(),
         }
     }
@@ -131,19 +153,56 @@ impl Mnode {
     /// Number of the right neighbour plus one, 0 without one.
     #[inline]
     pub(super) fn next(&self) -> u64 {
-        self.next.load(Ordering::Acquire)
+        u64::from(self.next.load(Ordering::Acquire))
     }
 
     /// Number of the left neighbour plus one, 0 without one.
     #[inline]
     pub(super) fn prev(&self) -> u64 {
-        self.prev.load(Ordering::Acquire)
+        u64::from(self.prev.load(Ordering::Acquire))
     }
 
-    /// Whether the order is that of the slots as they are.
+    /// Whether the order is that of the slots as they are, and they are all there is.
     #[inline]
     pub(super) fn is_sorted(&self) -> bool {
-        self.changes.load(Ordering::Acquire) == self.sorted.load(Ordering::Acquire)
+        self.is_sorted.load(Ordering::Acquire)
+    }
+
+    /// Number of entries.
+    #[inline]
+    pub(super) fn count(&self) -> usize {
+        usize::from(self.count.load(Ordering::Acquire))
+    }
+
+    /// Number of the write buffer, if there is one.
+    #[inline]
+    pub(super) fn buffer(&self) -> Option<u32> {
+        self.buffer.load(Ordering::Acquire).checked_sub(1)
+    }
+
+    /// Number of the last change in the logs.
+    #[inline]
+    pub(super) fn last(&self) -> u64 {
+        self.last.load(Ordering::Acquire)
+    }
+
+    /// Number of the last change that the leaf has.
+    #[inline]
+    pub(super) fn merged(&self) -> u64 {
+        self.merged.load(Ordering::Acquire)
+    }
+
+    /// How much is written here.
+    #[inline]
+    pub(super) fn heat(&self) -> u8 {
+        // ORDER: Relaxed: a hint.
+        self.heat.load(Ordering::Relaxed)
+    }
+
+    /// Forgets half of the writes.
+    pub(super) fn cool(&self) {
+        // ORDER: Relaxed: a hint; a write that is lost here does not count.
+        self.heat.store(self.heat() / 2, Ordering::Relaxed);
     }
 
     /// Asks for both lines.
@@ -193,18 +252,48 @@ impl std::ops::Deref for Locked<'_> {
 
 // ORDER: Release throughout: pairs with the acquiring loads above; only the holder writes.
 impl Locked<'_> {
-    /// Says that slots hold other keys than before.
+    /// Says that slots hold other keys than before, or that something waits in the buffer.
     #[inline]
     pub(super) fn note_change(&self) {
-        let changes = self.changes.load(Ordering::Acquire);
-        self.changes.store(changes + 1, Ordering::Release);
+        self.is_sorted.store(false, Ordering::Release);
     }
 
     /// Says that the order is that of the slots.
     pub(super) fn note_sorted(&self) {
-        // ORDER: as above.
-        let changes = self.changes.load(Ordering::Acquire);
-        self.sorted.store(changes, Ordering::Release);
+        self.is_sorted.store(true, Ordering::Release);
+    }
+
+    /// Says how many entries there are, at most 64.
+    #[inline]
+    pub(super) fn set_count(&self, count: usize) {
+        let count = u8::try_from(count).unwrap_or(u8::MAX);
+        self.count.store(count, Ordering::Release);
+    }
+
+    /// Gives the node a buffer, or takes it away.
+    pub(super) fn set_buffer(&self, buffer: Option<u32>) {
+        let link = buffer.map_or(0, |number| number + 1);
+        self.buffer.store(link, Ordering::Release);
+    }
+
+    /// Says which change is the last in the logs.
+    #[inline]
+    pub(super) fn set_last(&self, last: u64) {
+        self.last.store(last, Ordering::Release);
+    }
+
+    /// Says that the leaf has all changes up to this one, durably.
+    pub(super) fn set_merged(&self, merged: u64) {
+        self.merged.store(merged, Ordering::Release);
+    }
+
+    /// Counts a write, and returns how much is written here.
+    #[inline]
+    pub(super) fn warm(&self) -> u8 {
+        let heat = self.heat().saturating_add(1);
+        // ORDER: Relaxed: a hint.
+        self.heat.store(heat, Ordering::Relaxed);
+        heat
     }
 
     pub(super) fn set_hkey(&self, hkey: u64) {
@@ -214,9 +303,9 @@ impl Locked<'_> {
     /// Makes another node the right neighbour of this one, and this one its left neighbour.
     pub(super) fn link(&self, next: Option<(u64, &Mnode)>) {
         let number = next.map_or(0, |(number, _)| number + 1);
-        self.next.store(number, Ordering::Release);
+        self.next.store(link_of(number), Ordering::Release);
         if let Some((_, node)) = next {
-            node.prev.store(self.number + 1, Ordering::Release);
+            node.prev.store(link_of(self.number + 1), Ordering::Release);
         }
     }
 
@@ -289,6 +378,12 @@ struct Numbers {
     free: Vec<u64>,
 }
 
+/// A number plus one, or 0, as it stands in a node: there are less than 2^32 nodes.
+#[inline]
+fn link_of(link: u64) -> u32 {
+    u32::try_from(link).unwrap_or(0)
+}
+
 /// The slab of a number, and the place in it.
 #[inline]
 fn place(number: u64) -> (usize, usize) {
@@ -297,8 +392,9 @@ fn place(number: u64) -> (usize, usize) {
 }
 
 impl Mnodes {
-    /// Room for `count` nodes.
+    /// Room for `count` nodes, or somewhat less than 2^32.
     pub(super) fn new(count: u64) -> Mnodes {
+        let count = count.min(u64::from(u32::MAX) - 2 * SLAB as u64);
         let slabs = place(count).0.saturating_add(1);
         Mnodes {
             slabs: (0..slabs).map(|_| OnceLock::new()).collect(),
@@ -338,18 +434,19 @@ impl Mnodes {
         // words, and of the lock, comes after it.
         let version = node.word.load(Ordering::Relaxed) & !(DEAD | LOCKED);
         node.word.store(version | LOCKED, Ordering::Relaxed);
-        let words = [
-            (&node.lkey, born.lkey),
-            (&node.hkey, born.hkey),
-            (&node.leaf, born.leaf),
-            (&node.next, born.next),
-            (&node.prev, born.prev),
-        ];
-        for (cell, word) in words {
-            // ORDER: Release pairs with the acquires of readers that know the number from before.
-            cell.store(word, Ordering::Release);
-        }
         let locked = Locked { node, number };
+        // ORDER: Release pairs with the acquires of readers that know the number from before.
+        node.lkey.store(born.lkey, Ordering::Release);
+        node.leaf.store(born.leaf, Ordering::Release);
+        node.next.store(link_of(born.next), Ordering::Release);
+        node.prev.store(link_of(born.prev), Ordering::Release);
+        // ORDER: Relaxed: a hint.
+        node.heat.store(0, Ordering::Relaxed);
+        locked.set_hkey(born.hkey);
+        locked.set_buffer(None);
+        locked.set_count(born.count);
+        locked.set_last(born.merged);
+        locked.set_merged(born.merged);
         locked.note_change();
         Some(locked)
     }
@@ -372,6 +469,12 @@ impl Mnodes {
     /// Gives back the number of a node that is not in use any more.
     pub(super) fn give_back(&self, number: u64) {
         self.numbers.lock().free.push(number);
+    }
+
+    /// Number of nodes in use.
+    pub(super) fn in_use(&self) -> u64 {
+        let numbers = self.numbers.lock();
+        numbers.used + 1 - numbers.free.len() as u64
     }
 
     /// Bytes of DRAM that nodes and orders take.

@@ -1,11 +1,13 @@
 //! SPTree: a B+-tree whose leaves are in persistent memory and all else in DRAM.
 //!
 //! # Idea
-//! A search that follows pointers through persistent memory waits for it at each step; so what
-//! leads to the leaves is in DRAM, and costs the medium nothing. What is needed to find it again
-//! after a crash is kept in persistent memory, too, but behind the operations' backs: a second
-//! tree, which a thread of its own brings up to date. A filter in DRAM knows which keys are not in
-//! a leaf, so that those who ask for absent keys seldom come to the medium at all.
+//! A search that follows pointers through persistent memory waits for it at each step; so
+//! what leads to the leaves is in DRAM, and costs the medium nothing. What is needed to find it
+//! again after a crash is kept in persistent memory, too, but behind the operations' backs: a
+//! second tree, which a thread of its own brings up to date. A filter in DRAM knows which keys are
+//! not in a leaf, so that those who ask for absent keys seldom come to the medium at all. And since
+//! a pair costs the medium as much as a line of it does, leaves may have write buffers in DRAM:
+//! pairs go to a log, one behind the other, and to their leaf many at a time.
 //!
 //! # Layout
 //! ```text
@@ -13,33 +15,40 @@
 //!              │ lkey → node                            ╎ lkey → leaf (for recovery only)
 //!  middle   ┌──▼───┐   ┌──────┐   ┌──────┐              ╎
 //!           │ node │◄─►│ node │◄─►│ node │  DRAM        ╎
-//!           └──┬───┘   └──┬───┘   └──┬───┘              ╎
+//!           └──┬──┬┘   └──┬───┘   └──┬───┘              ╎
+//!              │  └ write buffer ╌╌ logs, in pages      ╎
 //!  bottom   ┌──▼───┐   ┌──▼───┐   ┌──▼───┐              ╎
 //!           │ leaf ├──►│ leaf ├──►│ leaf │  medium ◄╌╌╌╌╯
 //!           └──────┘   └──────┘   └──────┘
 //! ```
 //! See `layout.rs` for what is on the medium. A node (`mnode.rs`) has its leaf's range and place, a
-//! lock with a version, links to both sides, and a Bloom filter over the keys. DRAM takes 128 bytes
-//! for the node of each leaf, 64 more for its order once it was scanned, and the router.
+//! lock with a version, links to both sides, and a Bloom filter over the keys of leaf and buffer.
+//! DRAM takes 128 bytes for the node of each leaf, 64 more for its order once it was scanned, the
+//! router, and 256 bytes for each write buffer (`buffer.rs`). What is in buffers is in the logs
+//! (`log.rs`).
 //!
 //! # Invariants
 //! - I1. The ranges of the leaves in the chain, from lkey to hkey, cover all words without gaps and
 //!   without overlaps, but for what `split.rs` and `merge.rs` say of crashes. The last leaf has no
 //!   upper end, so the greatest word is a key like any other.
-//! - I2. Each key is in one slot, of the leaf whose range has it. A bit of a bitmap is set only
-//!   after pair and tag are durable.
+//! - I2. Each key is in one slot at most, of the leaf whose range has it. A bit of a bitmap is set
+//!   only after pair and tag are durable. What the buffer or the logs have of a key is newer.
 //! - I3. Each entry of the backup names a leaf in the chain by its lkey, at any moment of a crash
 //!   (B1 in `backup.rs`). Leaves that it does not name are reached from those before them.
-//! - I4. A leaf is written to only under the lock of its node, and what was written is durable
-//!   before the lock is let go.
+//! - I4. A leaf and its buffer are written to only under the lock of their node, and what was
+//!   written is durable, in the leaf or in the logs, before the lock is let go.
 //! - I5. Who waits for a lock holds none but that of the left neighbour.
-//! - I6. The filter of a node holds all keys of its leaf, and perhaps others.
+//! - I6. The filter of a node holds all keys of its leaf and its buffer, and perhaps others.
 //! - I7. The router may be wrong; nodes know their range.
+//! - I8. A leaf has free slots for all keys of its buffer that it does not have. So what is in a
+//!   buffer can come into the leaf at any time, whether the pool has space or not.
+//! - I9. The leaf has all changes in the logs up to `merged`, and a node without a buffer has no
+//!   others.
 //!
 //! # Linearization point
-//! Insert and delete: the store of the bitmap. Update: the store of the value. Lookups and each
-//! leaf of a scan: the first look at the node's word in the last attempt. They wait for whoever
-//! holds the lock.
+//! Insert and delete: the store of the bitmap. Update: the store of the value. With a buffer: the
+//! last store of the record in the log. Lookups and each leaf of a scan: the first look at the
+//! node's word in the last attempt. They wait for whoever holds the lock.
 //!
 //! # Durability point
 //! The persist of the line with that store, before the lock is let go. Since readers take nothing
@@ -50,13 +59,18 @@
 //! | insert | pair, tag; head | 2 |
 //! | update | pair | 1 |
 //! | delete | head | 1 |
+//! | insert, update with a buffer | record | 1 |
+//! | delete of what is in the buffer | record; head if the leaf has the key, too | 1 or 2 |
+//! | flush of a buffer | pairs, tags; head | 2 |
 //! | split | the new leaf, 18; head | 2, and later an insert in the backup |
 //! | merge | pairs and tags; head | a delete in the backup and 2 |
+//!
+//! Splits and merges flush the buffers first.
 //!
 //! # Recovery
 //! `recovery.rs`: a look at each leaf, in parallel. What a crash left of a split is finished, what
 //! it left of a merge is taken back, and leaves that the backup missed are found from their left
-//! neighbours.
+//! neighbours. Then leaves take what the logs have for them (`replay.rs`).
 //!
 //! # Deviations from the paper
 //! - A half-done split is finished where the paper drops the new leaf: both are right, as the two
@@ -68,7 +82,13 @@
 //! - Leaves merge when both together fill no more than half of one, lest they split soon after.
 //! - One lock does for a split, see `split.rs`.
 //! - The filter has one word for each key, of a line of eight, rather than bits anywhere.
-//! - There are no write buffers yet, and so no logs.
+//! - The number of the last change that a leaf has is in the leaf (`merged`). So the order of the
+//!   logs' pages means nothing, each can be filled again as soon as its own records are dead, and
+//!   nothing is written for that.
+//! - An update of a key that only the leaf has goes to the buffer, too: to the medium that is one
+//!   record among others instead of a line of its own.
+//! - A leaf splits when it is full together with its buffer, not when a flush finds it full.
+//! - Nobody is served before the tree is found again. With buffers the paper has that so, too.
 //!
 //! # The paper's terms
 //! | paper, section | here |
@@ -78,23 +98,33 @@
 //! | Mnode, Bnode (4.4.1) | `mnode.rs`, `leaf.rs` |
 //! | optimistic lock (4.4.2) | the word of a node |
 //! | two-phase insertion (4.4.1) | `Leaf::put` |
-//! | `seqs`, `cur_ver`, `sort_ver` (4.4.4) | `mnode::Order`, `changes`, `sorted` |
+//! | `seqs` (4.4.4) | `mnode::Order` |
+//! | `cur_ver` equal to `sort_ver` (4.4.4) | `is_sorted` |
+//! | write buffer, minor compaction (4.4.1, 4.4.4) | `buffer.rs`, `flush.rs` |
+//! | write ahead log (4.4.1) | `log.rs` |
 //!
 //! Source: X. Zhao, "Designing large-scale key-value systems on high-speed storage devices",
 //! dissertation, University of Texas at Arlington, 2022, chapter 4.
 
 mod backup;
 mod bloom;
+mod buffer;
+#[cfg(test)]
+mod buffer_tests;
 mod check;
+mod flush;
 mod layout;
 mod leaf;
+mod log;
 mod merge;
 mod mnode;
 mod readpath;
 mod recovery;
+mod replay;
 mod router;
 mod scan;
 mod split;
+mod steps;
 #[cfg(test)]
 mod tests;
 mod writepath;
@@ -103,9 +133,11 @@ use gabion_media::pmem::{Medium, Pool};
 
 use crate::Seed;
 use backup::Backup;
-pub(crate) use check::REGISTERED;
+use buffer::Buffers;
+pub(crate) use check::{BUFFERED, REGISTERED};
 #[cfg(test)]
-pub(crate) use check::TINY;
+pub(crate) use check::{TINY, TINY_BUFFERED};
+use log::Logs;
 use mnode::Mnodes;
 use router::Router;
 
@@ -120,12 +152,25 @@ pub struct SpTree<const PAIRS: usize = 64> {
     /// Where the root block is.
     root: u64,
     seed: Seed,
+    /// Whether a line of the medium is only asked for when it is needed.
+    saves_reads: bool,
     nodes: Mnodes,
     router: Router,
     backup: Backup,
+    buffers: Buffers,
+    logs: Logs<PAIRS>,
 }
 
-impl<const N: usize> SpTree<N> {
+/// What a tree may take beside its pool.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Options {
+    /// Bytes of DRAM for write buffers, 0 for none: 256 for each leaf that has one, and a thirtieth
+    /// of that besides. If there are fewer buffers than leaves, those have one that are written
+    /// most. What is in buffers is in logs, which take 480 bytes of the pool for each buffer.
+    pub buffer_bytes: u64,
+}
+
+impl<const PAIRS: usize> SpTree<PAIRS> {
     /// The pool that the tree lies in.
     pub fn pool(&self) -> &Pool {
         &self.pool
@@ -133,6 +178,16 @@ impl<const N: usize> SpTree<N> {
 
     /// Bytes of DRAM that the tree takes.
     pub fn dram_bytes(&self) -> u64 {
-        self.nodes.bytes() + self.router.bytes()
+        self.nodes.bytes() + self.router.bytes() + self.buffers.bytes()
+    }
+
+    /// Bytes of the pool that the logs of the write buffers take.
+    pub fn log_bytes(&self) -> u64 {
+        self.logs.bytes()
+    }
+
+    /// Bytes of the pool that the leaves take.
+    pub fn leaf_bytes(&self) -> u64 {
+        self.nodes.in_use() * layout::leaf_bytes(PAIRS)
     }
 }

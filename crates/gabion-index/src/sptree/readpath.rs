@@ -1,4 +1,4 @@
-//! Reads: through the router to a node, and to its leaf, without locks.
+//! Reads: through the router to a node, to its write buffer and its leaf, without locks.
 
 use super::SpTree;
 use super::bloom::tag_of;
@@ -127,7 +127,9 @@ impl<const N: usize> SpTree<N> {
             return 0;
         };
         self.nodes.prefetch(node);
-        Leaf::<N>::prefetch(&self.medium, leaf);
+        if !self.saves_reads {
+            Leaf::<N>::prefetch(&self.medium, leaf);
+        }
         node
     }
 
@@ -152,11 +154,16 @@ impl<const N: usize> SpTree<N> {
             let Seen { node, word, .. } = search.node();
             let mut found = Ok(None);
             if node.bloom.may_hold(hash) {
+                let buffer = self.buffer_of(node);
+                let buffered = buffer.and_then(|buffer| buffer.find(key, tag_of(hash)));
                 // A leaf that was given up meanwhile may be anything, and is found out below.
-                found = self.leaf(node.leaf()).map(|leaf| {
-                    let slot = leaf.find(key, tag_of(hash))?;
-                    Some(leaf.value(slot))
-                });
+                found = match buffered {
+                    Some((_, value)) => Ok(Some(value)),
+                    None => self.leaf(node.leaf()).map(|leaf| {
+                        let slot = leaf.find(key, tag_of(hash))?;
+                        Some(leaf.value(slot))
+                    }),
+                };
             }
             // Nobody wrote meanwhile; and whoever wrote before has made it durable.
             if node.is_still(word) {

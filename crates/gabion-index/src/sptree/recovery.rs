@@ -4,20 +4,21 @@
 //! thread goes along the chain from each leaf of its run to the next: most often that is one step,
 //! and leaves in between are those that the backup did not learn of in time, which it is told of
 //! now. On its way it mends what a crash left of a split or a merge, and makes node, filter and
-//! router entry of each leaf.
+//! router entry of each leaf. Then the leaves take what the logs have for them (`replay.rs`).
 
-use std::sync::atomic::Ordering;
+use gabion_media::pmem::{Claim, Class, Medium, Pool, PoolOptions, Reachable};
 
-use gabion_media::pmem::{Claim, Medium, POff, Pool, PoolOptions, Reachable};
-
-use super::SpTree;
 use super::backup::Backup;
+use super::buffer::Buffers;
 use super::layout::{
-    BACKUP_AT, FIRST_LEAF_AT, LEAF_ALIGN, LEAF_HINT, MAGIC, MOVING_AT, Moving, leaf_bytes,
+    BACKUP_AT, FIRST_LEAF_AT, LEAF_ALIGN, LEAF_HINT, MAGIC, Moving, PAGE_HINT, leaf_bytes,
 };
 use super::leaf::{Change, Leaf};
+use super::log::{self, Logs};
 use super::mnode::{Born, Locked, Mnodes};
 use super::router::{Hint, Router};
+use super::steps::{Step, is_made};
+use super::{Options, SpTree};
 use crate::fastfair::{self, FastFair};
 use crate::index::{Plan, root_of};
 use crate::{Error, Result, Seed, root};
@@ -61,6 +62,14 @@ impl<const N: usize> SpTree<N> {
         N as u64
     };
 
+    /// As [`SpTree::create_with`], without write buffers.
+    ///
+    /// # Errors
+    /// The pool has a root already, or no space.
+    pub fn create(pool: &Pool, plan: Plan) -> Result<Self> {
+        Self::create_with(pool, plan, Options::default())
+    }
+
     /// Makes an empty tree the root of `pool`. Of the plan only the seed counts.
     ///
     /// A crash before the return leaves the tree or a pool without root, and then nothing is lost
@@ -68,7 +77,7 @@ impl<const N: usize> SpTree<N> {
     ///
     /// # Errors
     /// The pool has a root already, or no space.
-    pub fn create(pool: &Pool, plan: Plan) -> Result<Self> {
+    pub fn create_with(pool: &Pool, plan: Plan, options: Options) -> Result<Self> {
         let seed = plan.seed.unwrap_or_else(Seed::random);
         let rest = FIRST_LEAF_AT + leaf_bytes(N) - root::ROOT_BYTES;
         let fill = |behind| {
@@ -78,15 +87,24 @@ impl<const N: usize> SpTree<N> {
         };
         let words = |_| vec![MAGIC, seed, plan.capacity, Self::PAIRS];
         root::create_filled(pool, rest, fill, words)?;
-        Self::open(pool)
+        Self::open_with(pool, options)
+    }
+
+    /// As [`SpTree::open_with`], without write buffers.
+    ///
+    /// # Errors
+    /// As [`SpTree::open_with`].
+    pub fn open(pool: &Pool) -> Result<Self> {
+        Self::open_with(pool, Options::default())
     }
 
     /// Finds the tree that is the root of `pool`, and makes what it has in DRAM: costs a look at
-    /// each leaf, by all processors.
+    /// each leaf and at each page of the logs, by all processors. A tree may be opened with another
+    /// budget than it had before; without one its logs are given up.
     ///
     /// # Errors
     /// No tree there, one with leaves of another size, or damage on the medium.
-    pub fn open(pool: &Pool) -> Result<Self> {
+    pub fn open_with(pool: &Pool, options: Options) -> Result<Self> {
         let root = pool.root::<Moving>().raw();
         if root == 0 {
             return Err(Error::NoRoot);
@@ -95,22 +113,22 @@ impl<const N: usize> SpTree<N> {
         if pairs != Self::PAIRS {
             return Err(Error::OtherKind);
         }
-        // ORDER: Relaxed: nobody writes while a tree is opened.
-        let moving: Option<&Moving> = pool.try_at(POff::new(root + MOVING_AT));
-        if moving.is_none_or(|moving| moving.logs.load(pool, Ordering::Relaxed) != 0) {
-            return Err(damaged(root + MOVING_AT));
-        }
+        let seed = Seed::new(seed);
         let leaves = pool.len() / leaf_bytes(N);
         let tree = SpTree {
             medium: Medium::clone(pool),
             pool: pool.clone(),
             root,
-            seed: Seed::new(seed),
+            seed,
+            saves_reads: pool.class() == Class::Power,
             nodes: Mnodes::new(leaves),
             router: Router::new(pool, leaves)?,
             backup: Backup::open(pool, root + BACKUP_AT)?,
+            buffers: Buffers::new(options.buffer_bytes, leaves),
+            logs: Logs::open(pool, root, seed),
         };
         tree.recover()?;
+        tree.replay()?;
         Ok(tree)
     }
 
@@ -125,35 +143,22 @@ impl<const N: usize> SpTree<N> {
         }
     }
 
+    /// Threads that may help to open the tree: on a medium that somebody watches none.
+    pub(super) fn processors(&self) -> usize {
+        if self.medium.is_watched() {
+            return 1;
+        }
+        std::thread::available_parallelism().map_or(1, |count| count.get())
+    }
+
     fn recover(&self) -> Result<()> {
         let mut starts = vec![(0, self.root + FIRST_LEAF_AT)];
         starts.extend(self.backup.leaves()?);
-        let processors = if self.medium.is_watched() {
-            1
-        } else {
-            std::thread::available_parallelism().map_or(1, |count| count.get())
-        };
-        let threads = (starts.len() / LEAVES_PER_THREAD + 1).min(processors);
+        let threads = (starts.len() / LEAVES_PER_THREAD + 1).min(self.processors());
         let share = starts.len().div_ceil(threads);
         let ends = starts.iter().copied().skip(share).step_by(share).map(Some);
         let parts = starts.chunks(share).zip(ends.chain([None]));
-        let runs: Result<Vec<Run<'_>>> = if threads == 1 {
-            parts
-                .map(|(part, end)| self.recover_run(part, end))
-                .collect()
-        } else {
-            std::thread::scope(|scope| {
-                let threads: Vec<_> = parts
-                    .map(|(part, end)| scope.spawn(move || self.recover_run(part, end)))
-                    .collect();
-                let joined = threads.into_iter().map(|thread| {
-                    let run = thread.join();
-                    run.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
-                });
-                joined.collect()
-            })
-        };
-        let runs = runs?;
+        let runs = by_threads(parts.collect(), |(part, end)| self.recover_run(part, end))?;
         for (run, next) in runs.iter().zip(runs.iter().skip(1)) {
             let node = self.nodes.get(next.first);
             run.last.link(node.map(|node| (next.first, node)));
@@ -192,11 +197,14 @@ impl<const N: usize> SpTree<N> {
             if bound.is_some_and(|bound| bound <= lkey) {
                 return Err(damaged(at));
             }
-            mends.extend(mend(leaf, bound));
+            let kept = kept(leaf, bound);
+            if is_made(Step::Mend) {
+                mends.extend(mend(leaf, bound, kept));
+            }
             if starts.next_if_eq(&(lkey, at)).is_none() {
                 missing.push((lkey, at));
             }
-            let node = self.enlist(leaf, bound, before.as_ref())?;
+            let node = self.enlist(leaf, bound, kept, before.as_ref())?;
             first = first.or(Some(node.number));
             before = Some(node);
             match (bound, end) {
@@ -225,6 +233,7 @@ impl<const N: usize> SpTree<N> {
         &self,
         leaf: Leaf<'_, N>,
         bound: Option<u64>,
+        kept: u64,
         before: Option<&Locked<'_>>,
     ) -> Result<Locked<'_>> {
         let lkey = leaf.lkey();
@@ -234,9 +243,12 @@ impl<const N: usize> SpTree<N> {
             hkey: bound.unwrap_or(u64::MAX),
             next: 0,
             prev: 0,
+            count: kept.count_ones() as usize,
+            merged: leaf.merged(),
         };
         let node = self.nodes.add(born).ok_or_else(|| damaged(leaf.at))?;
-        let hashes = leaf.entries().map(|(_, key, _)| self.seed.hash_u64(key));
+        let entries = leaf.entries().filter(|(slot, ..)| kept >> slot & 1 != 0);
+        let hashes = entries.map(|(_, key, _)| self.seed.hash_u64(key));
         node.bloom.refill(hashes);
         if let Some(before) = before {
             before.link(Some((node.number, &node)));
@@ -250,12 +262,38 @@ impl<const N: usize> SpTree<N> {
     }
 }
 
-/// What is to be mended in a leaf, if there is anything.
-fn mend<const N: usize>(leaf: Leaf<'_, N>, bound: Option<u64>) -> Option<Mend> {
-    let hkey = bound.unwrap_or(u64::MAX);
+/// What a function makes of all parts, each in a thread of its own if there are several.
+pub(super) fn by_threads<P: Send, T: Send>(
+    parts: Vec<P>,
+    make: impl Fn(P) -> Result<T> + Sync,
+) -> Result<Vec<T>> {
+    if parts.len() <= 1 {
+        return parts.into_iter().map(make).collect();
+    }
+    std::thread::scope(|scope| {
+        let make = &make;
+        let threads: Vec<_> = parts
+            .into_iter()
+            .map(|part| scope.spawn(move || make(part)))
+            .collect();
+        let joined = threads.into_iter().map(|thread| {
+            let made = thread.join();
+            made.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+        });
+        joined.collect()
+    })
+}
+
+/// The slots of a leaf whose keys are below its end, as bits.
+fn kept<const N: usize>(leaf: Leaf<'_, N>, bound: Option<u64>) -> u64 {
     let belongs = |key: u64| bound.is_none_or(|bound| key < bound);
     let kept = leaf.entries().filter(|(_, key, _)| belongs(*key));
-    let kept = kept.fold(0, |bits, (slot, ..)| bits | 1_u64 << slot);
+    kept.fold(0, |bits, (slot, ..)| bits | 1_u64 << slot)
+}
+
+/// What is to be mended in a leaf, if there is anything.
+fn mend<const N: usize>(leaf: Leaf<'_, N>, bound: Option<u64>, kept: u64) -> Option<Mend> {
+    let hkey = bound.unwrap_or(u64::MAX);
     (leaf.hkey() != hkey || kept != leaf.bitmap()).then_some(Mend {
         leaf: leaf.at,
         hkey,
@@ -274,6 +312,7 @@ fn is_referenced<const N: usize>(medium: &Medium, claim: Claim) -> bool {
     match claim.hint {
         0 => fastfair::is_referenced::<29>(medium, root + BACKUP_AT, claim),
         LEAF_HINT => is_in_chain::<N>(medium, root, claim),
+        PAGE_HINT => log::is_in_chain::<N>(medium, root, claim),
         _ => false,
     }
 }

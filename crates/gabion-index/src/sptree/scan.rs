@@ -13,11 +13,13 @@ use crate::{OrderedIndex, Result};
 const TRIES: u32 = 4;
 
 impl<const N: usize> SpTree<N> {
-    /// Sorts the slots of a leaf if they have changed since that was done.
+    /// Brings what is in the write buffer into the leaf, and sorts the slots if they have changed
+    /// since that was done.
     fn sort(&self, node: &Locked<'_>) -> Result<()> {
         if node.is_sorted() {
             return Ok(());
         }
+        self.flush(node)?;
         let leaf = self.leaf(node.leaf())?;
         let mut keys = [(0, 0); 64];
         let mut count = 0;

@@ -1,6 +1,9 @@
-//! Growth: a full leaf gives the upper half of its entries to a new one.
+//! Growth: a leaf that is full with its write buffer gives the upper half of its entries to a new
+//! one.
 //!
 //! The paper's steps:
+//! 0. What is in the write buffer comes into the leaf, durably, so that both leaves have it and
+//!    neither needs the logs before this.
 //! 1. The writer holds the lock of the full leaf's node. The paper locks the next one, too; here
 //!    the one link of that node that changes belongs to the holder of its left neighbour's lock.
 //! 2. The new leaf, with the upper half, the old hkey and the old next, is made durable; then the
@@ -17,12 +20,16 @@ use super::layout::{LEAF_ALIGN, LEAF_HINT, leaf_bytes};
 use super::leaf::{Change, Start, Tagged, image};
 use super::mnode::{Born, Locked};
 use super::router::Hint;
+use super::steps::{Step, is_made};
 use crate::{Error, Result};
 
 impl<const N: usize> SpTree<N> {
     /// Splits the full leaf of a node.
     #[cold]
     pub(super) fn split(&self, node: Locked<'_>) -> Result<()> {
+        if is_made(Step::FlushBeforeSplit) {
+            self.flush(&node)?;
+        }
         let leaf = self.leaf(node.leaf())?;
         let mut entries: Vec<(u64, u64, usize)> = leaf
             .entries()
@@ -42,7 +49,11 @@ impl<const N: usize> SpTree<N> {
             next: leaf.next(),
             lkey: mid,
             hkey: leaf.hkey(),
-            merged: leaf.merged(),
+            merged: if is_made(Step::Inherit) {
+                leaf.merged()
+            } else {
+                0
+            },
         };
         let space = self
             .pool
@@ -54,6 +65,8 @@ impl<const N: usize> SpTree<N> {
             hkey: node.hkey(),
             next: node.next(),
             prev: node.number + 1,
+            count: moved.len(),
+            merged: leaf.merged(),
         };
         // Before anything is published, so that nothing has changed if there is none.
         let new = self.nodes.add(born).ok_or(Error::Limit {
@@ -80,6 +93,7 @@ impl<const N: usize> SpTree<N> {
         let right = new.next().checked_sub(1);
         new.link(right.and_then(|right| Some((right, self.nodes.get(right)?))));
         node.set_hkey(mid);
+        node.set_count(lower.len());
         node.note_change();
         node.link(self.nodes.get(number).map(|new| (number, new)));
         let hint = Hint {

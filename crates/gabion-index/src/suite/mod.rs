@@ -376,25 +376,38 @@ index_suite!(
     sptree,
     crate::sptree::REGISTERED,
     [words],
-    &[(
-        "flush in split of sptree/split.rs: space.commit::<u8>();",
-        crate::suite::COMMIT_SURVIVES
-    )]
+    &[crate::suite::SPLIT_COMMIT]
 );
 index_suite!(
     sptree_tiny,
     crate::sptree::TINY,
     [words],
-    &[
-        (
-            "fence in insert of fastfair/node.rs: medium.persist(&self.slots[slot].key);",
-            "the backup may miss leaves"
-        ),
-        (
-            "fence in remove of fastfair/node.rs: medium.persist(&last.key);",
-            "the fence between the pairs of a merge and its bitmap comes before the leaf is dropped"
-        ),
-    ]
+    &[crate::suite::BACKUP_INSERT, crate::suite::BACKUP_REMOVE]
+);
+index_suite!(
+    sptree_b,
+    crate::sptree::BUFFERED,
+    [words],
+    &[crate::suite::SPLIT_COMMIT]
+);
+index_suite!(
+    sptree_b_tiny,
+    crate::sptree::TINY_BUFFERED,
+    [words],
+    &[crate::suite::BACKUP_INSERT, crate::suite::BACKUP_REMOVE]
+);
+
+const SPLIT_COMMIT: (&str, &str) = (
+    "flush in split of sptree/split.rs: space.commit::<u8>();",
+    COMMIT_SURVIVES,
+);
+const BACKUP_INSERT: (&str, &str) = (
+    "fence in insert of fastfair/node.rs: medium.persist(&self.slots[slot].key);",
+    "the backup may miss leaves",
+);
+const BACKUP_REMOVE: (&str, &str) = (
+    "fence in remove of fastfair/node.rs: medium.persist(&last.key);",
+    "the fence between the pairs of a merge and its bitmap comes before the leaf is dropped",
 );
 
 /// Why no history here misses the flush of a block's state: the intent stands for the state until

@@ -1,0 +1,351 @@
+//! Write buffers: in DRAM, each with some pairs of one leaf that are in the logs and not yet in the
+//! leaf.
+//!
+//! # Who has one
+//! As many nodes as the budget allows. While there are free buffers, a node takes one
+//! with its first write. Afterwards nodes that are written much take them over from nodes that are
+//! written little: a hand goes round the buffers, halves the heat of each node that it passes, and
+//! stops at one that is cooler than the node that asks. A node counts its writes as heat and asks
+//! from a heat of [`HEAT_MIN`] on, so that a merge into a leaf, which is what taking over costs,
+//! comes once for several writes at most.
+//!
+//! # Invariants
+//! - W1. Only the holder of the lock of a buffer's node writes to it, and readers look at the word
+//!   of the node before and after, so what they take from it is of one moment.
+//! - W2. Each pair of a buffer is in the logs, with a number above the node's `merged`.
+//! - W3. A buffer without a node is empty.
+
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+use parking_lot::Mutex;
+
+use super::leaf::Tagged;
+use crate::tags;
+
+/// Pairs that a buffer has room for, so that it is 256 bytes, a line of Optane's media.
+const ROOM: usize = 15;
+
+/// Pairs of the buffer of a leaf with so many: less than half, so that a split always makes room.
+pub(super) const fn buffered_max(pairs: usize) -> usize {
+    if pairs / 2 - 1 < ROOM {
+        pairs / 2 - 1
+    } else {
+        ROOM
+    }
+}
+
+/// Writes from which on a node wants a buffer of others.
+pub(super) const HEAT_MIN: u8 = 8;
+
+/// A buffer: dense pairs, their tags, and their number as the last byte of the tags.
+#[derive(Debug, Default)]
+#[repr(align(64))]
+pub(super) struct Buffer {
+    tags: [AtomicU64; 2],
+    pairs: [[AtomicU64; 2]; ROOM],
+}
+
+/// Bytes of a buffer in DRAM.
+pub(super) const BUFFER_BYTES: u64 = 256;
+
+const _: () = assert!(size_of::<Buffer>() as u64 == BUFFER_BYTES);
+
+/// The byte of the tags that holds their number.
+const COUNT_AT: usize = ROOM;
+
+// ORDER: Acquire and Release throughout: guarded by the word of the node.
+impl Buffer {
+    #[inline]
+    fn words(&self) -> [u64; 2] {
+        [0, 1].map(|word| self.tags[word].load(Ordering::Acquire))
+    }
+
+    fn bytes(&self) -> [u8; 16] {
+        let mut bytes = [0; 16];
+        let words = self.words().map(u64::to_le_bytes);
+        bytes.copy_from_slice(words.as_flattened());
+        bytes
+    }
+
+    fn set_bytes(&self, bytes: [u8; 16]) {
+        for (cell, bytes) in self.tags.iter().zip(bytes.as_chunks::<8>().0) {
+            // ORDER: as above.
+            cell.store(u64::from_le_bytes(*bytes), Ordering::Release);
+        }
+    }
+
+    /// Number of pairs.
+    #[inline]
+    pub(super) fn count(&self) -> usize {
+        usize::from(self.words()[1].to_le_bytes()[COUNT_AT % 8]).min(ROOM)
+    }
+
+    /// The place of `key`, and its value.
+    #[inline]
+    pub(super) fn find(&self, key: u64, tag: u8) -> Option<(usize, u64)> {
+        let words = self.words();
+        let count = usize::from(words[1].to_le_bytes()[COUNT_AT % 8]).min(ROOM);
+        let mut matches = tags::match_16(words, tag) & ((1 << count) - 1);
+        while matches != 0 {
+            let place = matches.trailing_zeros() as usize;
+            let [cell, value] = &self.pairs[place];
+            // ORDER: as above.
+            if cell.load(Ordering::Acquire) == key {
+                return Some((place, value.load(Ordering::Acquire)));
+            }
+            matches &= matches - 1;
+        }
+        None
+    }
+
+    /// All pairs.
+    pub(super) fn entries(&self) -> impl Iterator<Item = Tagged> {
+        let tags = self.bytes();
+        let pairs = self.pairs.iter().zip(tags).take(self.count());
+        pairs.map(|([key, value], tag)| Tagged {
+            // ORDER: as above.
+            key: key.load(Ordering::Acquire),
+            value: value.load(Ordering::Acquire),
+            tag,
+        })
+    }
+
+    /// Adds a pair; there is room.
+    pub(super) fn push(&self, entry: Tagged) {
+        let mut tags = self.bytes();
+        let place = self.count().min(ROOM - 1);
+        let [key, value] = &self.pairs[place];
+        // ORDER: as above.
+        key.store(entry.key, Ordering::Release);
+        value.store(entry.value, Ordering::Release);
+        tags[place] = entry.tag;
+        tags[COUNT_AT] = u8::try_from(place + 1).unwrap_or(0);
+        self.set_bytes(tags);
+    }
+
+    /// Changes the value of a pair.
+    pub(super) fn set_value(&self, place: usize, value: u64) {
+        // ORDER: as above.
+        self.pairs[place][1].store(value, Ordering::Release);
+    }
+
+    /// Takes a pair away: the last one comes to its place.
+    pub(super) fn remove(&self, place: usize) {
+        let mut tags = self.bytes();
+        let Some(last) = self.count().checked_sub(1) else {
+            return;
+        };
+        for word in 0..2 {
+            // ORDER: as above.
+            let moved = self.pairs[last][word].load(Ordering::Acquire);
+            self.pairs[place][word].store(moved, Ordering::Release);
+        }
+        tags[place] = tags[last];
+        tags[COUNT_AT] = u8::try_from(last).unwrap_or(0);
+        self.set_bytes(tags);
+    }
+
+    /// Takes all pairs away.
+    pub(super) fn clear(&self) {
+        self.set_bytes([0; 16]);
+    }
+}
+
+/// Buffers of a slab.
+const SLAB_LOG: u32 = 6;
+const SLAB: usize = 1 << SLAB_LOG;
+
+/// Buffers with the numbers of their nodes plus one, 0 for those that are free.
+#[derive(Debug)]
+struct Slab {
+    buffers: Box<[Buffer]>,
+    owners: [AtomicU64; SLAB],
+}
+
+/// All buffers.
+#[derive(Debug)]
+pub(super) struct Buffers {
+    slabs: Box<[OnceLock<Box<Slab>>]>,
+    limit: u32,
+    /// Buffers that were ever given to a node: those with smaller numbers.
+    used: AtomicU32,
+    free: Mutex<Vec<u32>>,
+    /// How many are free; changed under the lock.
+    spare: AtomicU32,
+    hand: AtomicU32,
+}
+
+impl Buffers {
+    /// Buffers for a budget in bytes, and no more than `leaves`.
+    pub(super) fn new(bytes: u64, leaves: u64) -> Buffers {
+        let limit = (bytes / BUFFER_BYTES).min(leaves);
+        let limit = u32::try_from(limit).unwrap_or(u32::MAX - 1);
+        Buffers {
+            slabs: (0..(limit as usize).div_ceil(SLAB))
+                .map(|_| OnceLock::new())
+                .collect(),
+            limit,
+            used: AtomicU32::new(0),
+            free: Mutex::default(),
+            spare: AtomicU32::new(0),
+            hand: AtomicU32::new(0),
+        }
+    }
+
+    /// Whether the budget allows any.
+    #[inline]
+    pub(super) fn are_some(&self) -> bool {
+        self.limit != 0
+    }
+
+    /// Buffers that were ever given to a node.
+    #[inline]
+    pub(super) fn used(&self) -> u32 {
+        // ORDER: Relaxed: a number, and no more.
+        self.used.load(Ordering::Relaxed)
+    }
+
+    /// Bytes of DRAM that they take.
+    pub(super) fn bytes(&self) -> u64 {
+        let slabs = self.slabs.iter().filter(|slab| slab.get().is_some());
+        slabs.count() as u64 * SLAB as u64 * (BUFFER_BYTES + size_of::<AtomicU64>() as u64)
+    }
+
+    fn slab(&self, number: u32) -> Option<&Slab> {
+        let slab = self.slabs.get((number >> SLAB_LOG) as usize)?;
+        slab.get().map(|slab| &**slab)
+    }
+
+    /// The buffer of a number that was given to a node.
+    #[inline]
+    pub(super) fn get(&self, number: u32) -> Option<&Buffer> {
+        self.slab(number)?.buffers.get(number as usize % SLAB)
+    }
+
+    fn owner(&self, number: u32) -> Option<&AtomicU64> {
+        self.slab(number)?.owners.get(number as usize % SLAB)
+    }
+
+    /// Says which node a buffer belongs to.
+    pub(super) fn set_owner(&self, number: u32, node: Option<u64>) {
+        if let Some(owner) = self.owner(number) {
+            // ORDER: Relaxed: a hint for the hand; nodes know their buffers.
+            owner.store(node.map_or(0, |node| node + 1), Ordering::Relaxed);
+        }
+    }
+
+    /// A buffer that no node has, for this one.
+    pub(super) fn take(&self, node: u64) -> Option<u32> {
+        let number = self.take_free()?;
+        self.set_owner(number, Some(node));
+        Some(number)
+    }
+
+    fn take_free(&self) -> Option<u32> {
+        // ORDER: Relaxed: whoever is late goes without, or finds out under the lock.
+        if self.used() >= self.limit && self.spare.load(Ordering::Relaxed) == 0 {
+            return None;
+        }
+        let mut free = self.free.lock();
+        if let Some(number) = free.pop() {
+            // ORDER: as above.
+            self.spare.fetch_sub(1, Ordering::Relaxed);
+            return Some(number);
+        }
+        let number = self.used();
+        if number >= self.limit {
+            return None;
+        }
+        let slab = self.slabs.get((number >> SLAB_LOG) as usize)?;
+        slab.get_or_init(|| {
+            Box::new(Slab {
+                buffers: (0..SLAB).map(|_| Buffer::default()).collect(),
+                owners: [const { AtomicU64::new(0) }; SLAB],
+            })
+        });
+        // ORDER: Relaxed: changed under the lock only; the slab publishes itself.
+        self.used.store(number + 1, Ordering::Relaxed);
+        Some(number)
+    }
+
+    /// Takes back an empty buffer.
+    pub(super) fn give_back(&self, number: u32) {
+        self.set_owner(number, None);
+        let mut free = self.free.lock();
+        free.push(number);
+        // ORDER: Relaxed: as in `take_free`.
+        self.spare.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Moves the hand on: the buffer that it stands at, and the node that had it lately.
+    pub(super) fn advance(&self) -> Option<(u32, u64)> {
+        // ORDER: Relaxed: wherever it stands will do.
+        let number = self.hand.fetch_add(1, Ordering::Relaxed) % self.used().max(1);
+        let owner = self.owner(number)?.load(Ordering::Relaxed);
+        Some((number, owner.checked_sub(1)?))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeMap;
+
+    fn entry(key: u64, value: u64) -> Tagged {
+        Tagged {
+            key,
+            value,
+            tag: (key % 3) as u8,
+        }
+    }
+
+    /// A buffer beside a map, with few tags and many changes.
+    #[test]
+    fn a_buffer_is_a_small_map() {
+        let buffer = Buffer::default();
+        let mut twin = BTreeMap::new();
+        for round in 0..10_000_u64 {
+            let random = round.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
+            let (key, tag) = (random % 40, (random % 40 % 3) as u8);
+            let found = buffer.find(key, tag);
+            assert_eq!(found.map(|(_, value)| value), twin.get(&key).copied());
+            match found {
+                Some((place, _)) if random >> 8 & 1 == 0 => {
+                    buffer.remove(place);
+                    twin.remove(&key);
+                }
+                Some((place, _)) => {
+                    buffer.set_value(place, round);
+                    twin.insert(key, round);
+                }
+                None if buffer.count() < ROOM => {
+                    buffer.push(entry(key, round));
+                    twin.insert(key, round);
+                }
+                None => {
+                    buffer.clear();
+                    twin.clear();
+                }
+            }
+            let pairs = buffer.entries().map(|entry| (entry.key, entry.value));
+            assert_eq!(pairs.collect::<BTreeMap<_, _>>(), twin);
+            assert_eq!(buffer.count(), twin.len());
+        }
+    }
+
+    #[test]
+    fn a_budget_is_kept() {
+        let buffers = Buffers::new(70 * BUFFER_BYTES + 255, 1000);
+        let taken: Vec<u32> = (0..80).filter_map(|node| buffers.take(node)).collect();
+        assert_eq!(taken, (0..70).collect::<Vec<u32>>());
+        buffers.give_back(7);
+        assert_eq!(buffers.take(99), Some(7));
+        assert_eq!(buffers.take(100), None);
+        let owners: Vec<_> = (0..70).filter_map(|_| buffers.advance()).collect();
+        assert_eq!(owners.len(), 70);
+        assert!(owners.contains(&(7, 99)) && owners.contains(&(69, 69)));
+        assert!(!Buffers::new(255, 1000).are_some());
+        assert_eq!(Buffers::new(u64::MAX, 5).limit, 5);
+    }
+}

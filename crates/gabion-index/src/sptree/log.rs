@@ -1,0 +1,407 @@
+//! The logs: what is in write buffers, in pages of records in persistent memory.
+//!
+//! # Idea
+//! All pages are in one chain, which begins at the root and only ever grows at that end. A thread
+//! fills a page that it has for itself, record by record. A page that is full waits until each of
+//! its records is *dead*: its leaf has the change, which the leaf itself tells, durably (`merged`).
+//! Then the page is filled again, where it is. So to reclaim a page writes nothing.
+//!
+//! # Which records count
+//! - L1. A record is valid if its hash fits, which depends on the seed of the tree and on the place
+//!   of the record. A record that was torn is not valid, nor is what another block left.
+//! - L2. A valid record counts if its number is above the `merged` of the leaf whose range has its
+//!   key; of several of one key the one with the greatest number does.
+//! - L3. A dead record never counts again: its leaf's `merged` does not fall, and leaves that take
+//!   over keys take over at least the `merged` of those that had them. So what pages hold behind
+//!   their last record does no harm, and neither do pages that were freed and taken again.
+//!
+//! The order of pages and of records in them means nothing, so threads need not agree on one.
+//!
+//! # Limit
+//! Full pages have room for as many records as all buffers have for pairs. Beyond that each
+//! write looks at some records of the page that is full for longest and has the leaves of those
+//! that still count take their changes (`flush.rs`). Of random writes nearly all are dead by then.
+//! Threads that outrun this by a quarter and some pages wait for each other and look at a page
+//! each.
+//!
+//! # Durability point
+//! The persist of the record, one line, before the lock of the node is let go. A page is in the
+//! chain, durably, before its first record is written.
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+
+use gabion_media::pmem::{Claim, Medium, POff, Pool};
+use parking_lot::{Mutex, MutexGuard};
+
+use super::buffer::buffered_max;
+use super::layout::{MOVING_AT, Moving, PAGE_ALIGN, PAGE_HINT, PageHead, Record, page_bytes};
+use crate::{Error, Result, Seed};
+
+/// Threads that write to pages of their own at the same time.
+const LANES: usize = 16;
+
+/// A change in the logs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Logged {
+    pub(super) key: u64,
+    pub(super) number: u64,
+    /// None if the key was deleted.
+    pub(super) value: Option<u64>,
+}
+
+/// The logs of a tree with leaves of so many pairs.
+pub(super) struct Logs<const N: usize> {
+    medium: Medium,
+    pool: Pool,
+    root: u64,
+    seed: Seed,
+    lanes: Box<[Lane]>,
+    pages: Mutex<Pages>,
+    /// Pages that wait until their records are dead; changed with `pages`.
+    waiting: AtomicUsize,
+    /// Where the search for dead records is.
+    cursor: Mutex<Cursor>,
+    /// Pages at which the pool had no room for another one.
+    room: AtomicUsize,
+    /// All pages.
+    count: AtomicU64,
+}
+
+/// Where a thread writes, aligned so that no two share a line.
+#[derive(Debug, Default)]
+#[repr(align(128))]
+struct Lane(Mutex<Place>);
+
+/// The next record of a page; offset 0 if there is no page.
+#[derive(Debug, Default)]
+pub(super) struct Place {
+    page: u64,
+    record: usize,
+}
+
+/// The record that is looked at next.
+pub(super) type Cursor = Place;
+
+#[derive(Debug, Default)]
+struct Pages {
+    /// Full ones, the first for longest.
+    full: VecDeque<u64>,
+    /// Those without records that count.
+    free: Vec<u64>,
+}
+
+/// How much there is to do so that the logs do not grow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Backlog {
+    None,
+    Some,
+    /// Those that write wait for their turn.
+    Much,
+}
+
+/// Numbers of threads, given out in the order in which they first write.
+static NEXT_THREAD: AtomicUsize = AtomicUsize::new(0);
+
+thread_local! {
+    // ORDER: Relaxed: the numbers only have to differ.
+    static THREAD: usize = NEXT_THREAD.fetch_add(1, Ordering::Relaxed);
+}
+
+fn damaged(offset: u64) -> Error {
+    Error::Damaged {
+        what: "the logs of an SPTree",
+        offset,
+    }
+}
+
+/// The word that begins the chain.
+fn start(medium: &Medium, root: u64) -> Option<&Moving> {
+    medium.try_at(POff::new(root + MOVING_AT))
+}
+
+/// The pages of the chain, and whether it is sound; at most as many as the medium has room for.
+fn chain<const N: usize>(medium: &Medium, root: u64) -> Result<Vec<u64>> {
+    let start = start(medium, root).ok_or_else(|| damaged(root))?;
+    medium.touch(start);
+    // ORDER: Acquire pairs with the release of `Logs::grow`.
+    let mut next = start.logs.peek(Ordering::Acquire);
+    let mut pages = Vec::new();
+    while next != 0 {
+        let end = next.checked_add(page_bytes(N));
+        let is_page = next.is_multiple_of(PAGE_ALIGN) && end.is_some_and(|end| end <= medium.len());
+        let head: Option<&PageHead> = medium.try_at(POff::new(next));
+        let (Some(head), true) = (head, is_page) else {
+            return Err(damaged(next));
+        };
+        if pages.len() as u64 > medium.len() / page_bytes(N) {
+            return Err(damaged(next));
+        }
+        pages.push(next);
+        medium.touch(head);
+        // ORDER: as above.
+        next = head.next.peek(Ordering::Acquire);
+    }
+    Ok(pages)
+}
+
+/// What recovery of the pool asks: whether the chain durably has a page.
+pub(super) fn is_in_chain<const N: usize>(medium: &Medium, root: u64, claim: Claim) -> bool {
+    let pages = chain::<N>(medium, root);
+    pages.is_ok_and(|pages| pages.contains(&claim.block.raw()))
+}
+
+impl<const N: usize> Logs<N> {
+    /// Records of a page: its head takes the place of one.
+    pub(super) const RECORDS: usize = N - 1;
+
+    /// The logs of the tree with its root block at `root`.
+    pub(super) fn open(pool: &Pool, root: u64, seed: Seed) -> Logs<N> {
+        // On a medium that somebody watches what happens is a function of the operations.
+        let lanes = if pool.is_watched() { 1 } else { LANES };
+        Logs {
+            medium: Medium::clone(pool),
+            pool: pool.clone(),
+            root,
+            seed,
+            lanes: (0..lanes).map(|_| Lane::default()).collect(),
+            pages: Mutex::default(),
+            waiting: AtomicUsize::new(0),
+            cursor: Mutex::default(),
+            room: AtomicUsize::new(usize::MAX),
+            count: AtomicU64::new(0),
+        }
+    }
+
+    /// Bytes of all pages.
+    pub(super) fn bytes(&self) -> u64 {
+        // ORDER: Relaxed: a number, and no more.
+        self.count.load(Ordering::Relaxed) * page_bytes(N)
+    }
+
+    fn record_at(&self, page: u64, number: usize) -> Option<&Record> {
+        let offset = page + ((number + 1) * size_of::<Record>()) as u64;
+        self.medium.try_at(POff::new(offset))
+    }
+
+    /// The hash of a record at an offset.
+    fn check_of(&self, offset: u64, words: [u64; 3]) -> u64 {
+        let mut bytes = [0; 32];
+        let [key, value, change] = words;
+        for (bytes, word) in bytes
+            .as_chunks_mut::<8>()
+            .0
+            .iter_mut()
+            .zip([key, value, change, offset])
+        {
+            *bytes = word.to_le_bytes();
+        }
+        self.seed.hash_bytes(&bytes)
+    }
+
+    /// Appends a change, durably; false if there is no room for a page.
+    ///
+    /// Whoever calls holds the lock of the node of the key, and no other lock is waited for here
+    /// than those of this module, under which nobody waits for nodes.
+    pub(super) fn append(&self, change: Logged) -> bool {
+        let thread = THREAD.with(|number| *number);
+        let Some(lane) = self.lanes.get(thread % self.lanes.len()) else {
+            return false;
+        };
+        let mut place = lane.0.lock();
+        if (place.page == 0 || place.record == Self::RECORDS) && !self.turn_page(&mut place) {
+            return false;
+        }
+        let Some(record) = self.record_at(place.page, place.record) else {
+            return false;
+        };
+        let offset = self.medium.offset_of(record).raw();
+        let is_delete = change.value.is_none();
+        let words = [
+            change.key,
+            change.value.unwrap_or(0),
+            change.number << 1 | u64::from(is_delete),
+        ];
+        let check = self.check_of(offset, words);
+        // ORDER: Relaxed: nobody else looks at the record before the page is full, under a lock.
+        record.key.store(&self.medium, words[0], Ordering::Relaxed);
+        // ORDER: Relaxed: as above.
+        record
+            .value
+            .store(&self.medium, words[1], Ordering::Relaxed);
+        record
+            .change
+            .store(&self.medium, words[2], Ordering::Relaxed);
+        record.check.store(&self.medium, check, Ordering::Relaxed);
+        // DURABLE: the change.
+        self.medium.persist(record);
+        place.record += 1;
+        true
+    }
+
+    /// Gives a thread an empty page, and lets the full one wait; false if there is no room.
+    #[cold]
+    fn turn_page(&self, place: &mut Place) -> bool {
+        let mut pages = self.pages.lock();
+        if place.page != 0 {
+            pages.full.push_back(place.page);
+            // ORDER: Relaxed: a hint of how much there is to do.
+            self.waiting.store(pages.full.len(), Ordering::Relaxed);
+            place.page = 0;
+        }
+        place.page = match pages.free.pop() {
+            Some(page) => page,
+            None => match self.grow() {
+                Ok(page) => page,
+                Err(_) => {
+                    // ORDER: Relaxed: as above.
+                    self.room.store(pages.full.len(), Ordering::Relaxed);
+                    return false;
+                }
+            },
+        };
+        place.record = 0;
+        true
+    }
+
+    /// Puts a new page before the others. Whoever calls holds the lock of the pages.
+    fn grow(&self) -> Result<u64> {
+        let start = start(&self.medium, self.root).ok_or_else(|| damaged(self.root))?;
+        let space = self
+            .pool
+            .alloc_aligned(page_bytes(N), PAGE_ALIGN, PAGE_HINT)?;
+        let page = space.offset::<PageHead>();
+        let head = self.medium.at(page);
+        // ORDER: Relaxed: changed under the lock only.
+        let next = start.logs.peek(Ordering::Relaxed);
+        head.next.store(&self.medium, next, Ordering::Relaxed);
+        // DURABLE: the way to the other pages, before this one stands before them.
+        self.medium.persist(head);
+        // DURABLE: the page, before it has records.
+        // ORDER: Release pairs with the acquires of `chain`.
+        start
+            .logs
+            .store_persist(&self.medium, page.raw(), Ordering::Release);
+        space.commit::<PageHead>();
+        // ORDER: Relaxed: a number, and no more.
+        self.count.fetch_add(1, Ordering::Relaxed);
+        Ok(page.raw())
+    }
+
+    /// How much there is to do, with so many buffers.
+    #[inline]
+    pub(super) fn backlog(&self, buffers: u32) -> Backlog {
+        // ORDER: Relaxed: hints.
+        let waiting = self.waiting.load(Ordering::Relaxed);
+        let limit = (buffers as usize * buffered_max(N)).div_ceil(Self::RECORDS);
+        let limit = limit.min(self.room.load(Ordering::Relaxed));
+        if waiting == 0 || waiting < limit {
+            Backlog::None
+        } else if waiting < limit + limit / 4 + 2 * self.lanes.len() {
+            Backlog::Some
+        } else {
+            Backlog::Much
+        }
+    }
+
+    /// Takes the place where records are looked at, without waiting unless that is told.
+    pub(super) fn cursor(&self, waits: bool) -> Option<MutexGuard<'_, Cursor>> {
+        if waits {
+            Some(self.cursor.lock())
+        } else {
+            self.cursor.try_lock()
+        }
+    }
+
+    /// Lets `see` see to it that the next record of the page that is full for longest is dead. A
+    /// page is free behind its last record. False if no page is full.
+    pub(super) fn visit(
+        &self,
+        cursor: &mut Cursor,
+        see: impl FnOnce(Logged) -> Result<()>,
+    ) -> Result<bool> {
+        if cursor.page == 0 && !self.begin_page(cursor) {
+            return Ok(false);
+        }
+        if let Some(record) = self.read(cursor.page, cursor.record) {
+            see(record)?;
+        }
+        cursor.record += 1;
+        if cursor.record == Self::RECORDS {
+            self.pages.lock().free.push(cursor.page);
+            cursor.page = 0;
+        }
+        Ok(true)
+    }
+
+    fn begin_page(&self, cursor: &mut Cursor) -> bool {
+        let mut pages = self.pages.lock();
+        let Some(page) = pages.full.pop_front() else {
+            return false;
+        };
+        // ORDER: Relaxed: a hint of how much there is to do.
+        self.waiting.store(pages.full.len(), Ordering::Relaxed);
+        *cursor = Cursor { page, record: 0 };
+        true
+    }
+
+    /// A record, if it is valid.
+    fn read(&self, page: u64, number: usize) -> Option<Logged> {
+        let record = self.record_at(page, number)?;
+        self.medium.touch(record);
+        let offset = self.medium.offset_of(record).raw();
+        // ORDER: Relaxed: nobody writes to a page that is full, or while a tree is opened or
+        // checked.
+        let [key, value, change, check] =
+            [&record.key, &record.value, &record.change, &record.check]
+                .map(|word| word.peek(Ordering::Relaxed));
+        let is_valid = change >> 1 != 0 && check == self.check_of(offset, [key, value, change]);
+        is_valid.then_some(Logged {
+            key,
+            number: change >> 1,
+            value: (change & 1 == 0).then_some(value),
+        })
+    }
+
+    /// All pages of the chain.
+    ///
+    /// # Errors
+    /// Damage on the medium.
+    pub(super) fn chain(&self) -> Result<Vec<u64>> {
+        chain::<N>(&self.medium, self.root)
+    }
+
+    /// The valid records of a page.
+    pub(super) fn records(&self, page: u64) -> impl Iterator<Item = Logged> {
+        (0..Self::RECORDS).filter_map(move |number| self.read(page, number))
+    }
+
+    /// Takes the pages of the chain for use, when none of their records counts.
+    pub(super) fn adopt(&self, chain: Vec<u64>) {
+        // ORDER: Relaxed: a number, and no more.
+        self.count.store(chain.len() as u64, Ordering::Relaxed);
+        self.pages.lock().free = chain;
+    }
+
+    /// Frees the pages of the chain, when none of their records counts.
+    ///
+    /// # Errors
+    /// The pool refuses.
+    pub(super) fn free(&self, chain: &[u64]) -> Result<()> {
+        let start = start(&self.medium, self.root).ok_or_else(|| damaged(self.root))?;
+        for (number, page) in chain.iter().enumerate() {
+            let guard = self.pool.enter();
+            let retiring = self.pool.retire(POff::<PageHead>::new(*page), PAGE_HINT)?;
+            // DURABLE: the intent, before the chain begins behind the page.
+            self.medium.fence();
+            let next = chain.get(number + 1).copied().unwrap_or(0);
+            // DURABLE: the page is out of the chain, before it is free.
+            // ORDER: Release: as in `grow`.
+            start
+                .logs
+                .store_persist(&self.medium, next, Ordering::Release);
+            retiring.commit(&guard);
+        }
+        Ok(())
+    }
+}
