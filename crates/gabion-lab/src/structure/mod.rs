@@ -4,13 +4,14 @@
 //! the paper's numbers beside ours. Figures of the shape do not depend on the machine, those on a
 //! medium are those of the model, and times are those of this machine's DRAM.
 //!
-//! Sources: X. Zhao, dissertation, chapter 3; the write-amplification study, section III; Level
-//! hashing, OSDI 2018.
+//! Sources: X. Zhao, dissertation, chapters 3 and 4; the write-amplification study, section III;
+//! Level hashing, OSDI 2018.
 
 mod gains;
 mod level;
 mod medium;
 mod shape;
+mod spoton;
 mod study;
 
 use gabion_index::turbo::Options;
@@ -66,6 +67,16 @@ pub static STRUCTURE_FIGURES: &[StructureFigure] = &[
         name: "3.11",
         about: "the time in which TurboHash builds a shard anew, in DRAM",
         lines: shape::build_times,
+    },
+    StructureFigure {
+        name: "4.6",
+        about: "SPTree beside FAST&FAIR: volumes and times of operations on the model (4.7, too)",
+        lines: spoton::volumes,
+    },
+    StructureFigure {
+        name: "4.8",
+        about: "the time in which SPTree is found again, by its size, in DRAM",
+        lines: spoton::recoveries,
     },
     StructureFigure {
         name: "fig8",

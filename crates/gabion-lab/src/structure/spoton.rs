@@ -1,0 +1,270 @@
+//! SPTree beside FAST&FAIR, with and without write buffers: what operations read from the media and
+//! write to it, what the tree has in DRAM, and how long it takes to find it again.
+//!
+//! Volumes and times of operations are the model's, behind a cache that is as much smaller than the
+//! paper's as the tree is smaller. One thread works where the paper has up to 40. What lies in DRAM
+//! costs nothing on the model. The time of a recovery is that of this machine and its DRAM.
+//!
+//! Source: X. Zhao, dissertation, chapter 4, section 4.5.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use gabion_index::sptree::Options;
+use gabion_index::{FastFair, OrderedIndex, Plan, Result, SpTree};
+use gabion_media::pmem::model::{Costs, Model, Preset};
+use gabion_media::pmem::{Pool, PoolOptions};
+use parking_lot::Mutex;
+
+use super::medium::counted;
+use super::{Scale, key_of};
+
+/// Pairs that the paper inserts, and the last-level cache of its processor.
+const ENTRIES: u64 = 120_000_000;
+const CACHE_BYTES: u64 = 28_835_840;
+/// Keys of the paper's largest recovery.
+const RECOVERED: u64 = 250_000_000;
+
+/// Pairs that a scan asks for. The paper does not say how many its scans do.
+const SCANNED: usize = 100;
+
+const PLAN: Plan = Plan {
+    capacity: 0,
+    seed: Some(1),
+};
+
+/// A write buffer for each leaf.
+const BUFFERED: Options = Options {
+    buffer_bytes: u64::MAX,
+};
+
+/// What a tree costs per operation.
+struct Volumes {
+    title: &'static str,
+    phases: [Costs; 4],
+    operations: [u64; 4],
+}
+
+const PHASES: [&str; 4] = ["insert", "positive read", "negative read", "scan"];
+
+impl Volumes {
+    /// Bytes that the media read and wrote per operation of a phase.
+    fn total(&self, phase: usize) -> f64 {
+        let costs = &self.phases[phase];
+        let bytes = costs.bytes_media_read() + costs.bytes_media_written();
+        bytes as f64 / self.operations[phase] as f64
+    }
+}
+
+/// Figures 4.6 and 4.7: volumes and times of operations, and the tree's share of DRAM.
+pub(super) fn volumes(scale: Scale) -> Result<Vec<String>> {
+    let entries = scale.of(ENTRIES, 2000);
+    let mut lines = vec![
+        format!("{entries} pairs; modelled bytes of the media per operation, and ns"),
+        format!(
+            "{:<26} {:<14} {:>8} {:>8} {:>8} {:>8} {:>8}",
+            "", "", "read", "written", "total", "fences", "ns"
+        ),
+    ];
+    let fair = measure(
+        "FAST&FAIR",
+        entries,
+        FastFair::<29>::pool_options(),
+        FastFair::<29>::create,
+    )?;
+    let (plain, plain_dram) = measure_sptree("SPTree", entries, Options::default())?;
+    let (buffered, buffered_dram) = measure_sptree("SPTree with write buffers", entries, BUFFERED)?;
+    for volumes in [&fair, &plain, &buffered] {
+        for (phase, name) in PHASES.iter().enumerate() {
+            let (costs, operations) = (&volumes.phases[phase], volumes.operations[phase] as f64);
+            let each = |count: u64| count as f64 / operations;
+            lines.push(format!(
+                "{:<26} {name:<14} {:>8.0} {:>8.0} {:>8.0} {:>8.2} {:>8.0}",
+                volumes.title,
+                each(costs.bytes_media_read()),
+                each(costs.bytes_media_written()),
+                volumes.total(phase),
+                each(costs.fences),
+                each(costs.estimated_ns),
+            ));
+        }
+    }
+    lines.push("totals as ratios; the paper's beside them:".to_owned());
+    let ratios = [
+        (
+            "insert, SPTree with buffers to without",
+            &buffered,
+            &plain,
+            0,
+            "1/3",
+        ),
+        ("insert, SPTree to FAST&FAIR", &plain, &fair, 0, "below 1"),
+        (
+            "positive read, SPTree to FAST&FAIR",
+            &plain,
+            &fair,
+            1,
+            "1/3",
+        ),
+        (
+            "negative read, SPTree to FAST&FAIR",
+            &plain,
+            &fair,
+            2,
+            "nearly 0",
+        ),
+        ("scan, SPTree to FAST&FAIR", &plain, &fair, 3, "above 1"),
+    ];
+    for (what, one, other, phase, paper) in ratios {
+        let ours = one.total(phase) / other.total(phase).max(f64::MIN_POSITIVE);
+        lines.push(format!("{what:<42} {ours:>6.3}   paper: {paper}"));
+    }
+    lines.push(format!(
+        "DRAM per byte of the leaves: {plain_dram:.2} without buffers, {buffered_dram:.2} with \
+         them; paper: 0.12, 0.33"
+    ));
+    Ok(lines)
+}
+
+/// A tree with so much for write buffers, and the DRAM that it has in the end per byte of leaves.
+fn measure_sptree(title: &'static str, entries: u64, options: Options) -> Result<(Volumes, f64)> {
+    let mut share = 0.0;
+    let pool_options = SpTree::<64>::pool_options();
+    let volumes = measure_then(
+        title,
+        entries,
+        pool_options,
+        |pool| SpTree::<64>::create_with(pool, PLAN, options),
+        |tree| share = tree.dram_bytes() as f64 / tree.leaf_bytes() as f64,
+    )?;
+    Ok((volumes, share))
+}
+
+fn measure<T: OrderedIndex<u64>>(
+    title: &'static str,
+    entries: u64,
+    options: PoolOptions,
+    make: impl FnOnce(&Pool) -> Result<T>,
+) -> Result<Volumes> {
+    measure_then(title, entries, options, make, |_| ())
+}
+
+/// All phases on a tree, which is looked at before its first scan.
+fn measure_then<T: OrderedIndex<u64>>(
+    title: &'static str,
+    entries: u64,
+    options: PoolOptions,
+    make: impl FnOnce(&Pool) -> Result<T>,
+    look: impl FnOnce(&T),
+) -> Result<Volumes> {
+    let way_bytes = Preset::OPTANE.cache_ways as u64 * 64;
+    let ways = (CACHE_BYTES as f64 * entries as f64 / ENTRIES as f64 / way_bytes as f64).max(1.0);
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "a part of a small number"
+    )]
+    let ways = (ways as u64).next_power_of_two();
+    let preset = Preset::OPTANE.with_cache(ways * way_bytes);
+    let model = Arc::new(Mutex::new(Model::new(preset)));
+    let pool = Pool::anonymous(PoolOptions {
+        size: (64 << 20) + entries * 256,
+        watcher: Some(model.clone()),
+        ..options
+    })?;
+    let tree = make(&pool)?;
+    let reads = (entries / 4).max(1);
+    let scans = (entries / 400).max(1);
+    let phase = |operations: u64, run: &dyn Fn(u64) -> Result<()>| -> Result<Costs> {
+        let before = counted(&model);
+        (0..operations).try_for_each(run)?;
+        Ok(counted(&model) - before)
+    };
+    let inserted = phase(entries, &|number| {
+        tree.insert(&key_of(number), number).map(drop)
+    })?;
+    // Not in the order in which they came.
+    let some = |number: u64| key_of(!number) % entries;
+    let read = phase(reads, &|number| {
+        let found = tree.get(&key_of(some(number)))?;
+        assert_eq!(found, Some(some(number)), "the tree has lost a key");
+        Ok(())
+    })?;
+    let missed = phase(reads, &|number| {
+        assert_eq!(tree.get(&key_of(entries + number))?, None);
+        Ok(())
+    })?;
+    look(&tree);
+    let scanned = phase(scans, &|number| {
+        let mut found = Vec::with_capacity(SCANNED);
+        tree.scan(&key_of(some(number)), SCANNED, &mut found)
+    })?;
+    Ok(Volumes {
+        title,
+        phases: [inserted, read, missed, scanned],
+        operations: [entries, reads, reads, scans],
+    })
+}
+
+/// Figure 4.8: the time in which a tree is found again, by its size.
+pub(super) fn recoveries(scale: Scale) -> Result<Vec<String>> {
+    let mut lines = vec![
+        "seconds to open a tree: without write buffers, with full ones and their logs".to_owned(),
+        "paper: about 1 s for 250 million keys, on 20 cores, without buffers".to_owned(),
+    ];
+    let largest = scale.of(RECOVERED, 4000);
+    for part in [8, 4, 2, 1] {
+        let entries = largest / part;
+        let plain = opened(entries, Options::default())?;
+        let buffered = opened(entries, BUFFERED)?;
+        lines.push(format!(
+            "{entries:>11} keys: {plain:>8.4} {buffered:>8.4}; {:.0} ns per key and processor \
+             without buffers",
+            plain * 1e9 / entries as f64 * processors()
+        ));
+    }
+    Ok(lines)
+}
+
+fn processors() -> f64 {
+    std::thread::available_parallelism().map_or(1, |count| count.get()) as f64
+}
+
+/// The time in which a tree of so many entries is opened, in seconds.
+fn opened(entries: u64, options: Options) -> Result<f64> {
+    let pool = Pool::anonymous(PoolOptions {
+        size: (64 << 20) + entries * 128,
+        ..SpTree::<64>::pool_options()
+    })?;
+    let tree: SpTree = SpTree::create_with(&pool, PLAN, options)?;
+    for number in 0..entries {
+        tree.insert(key_of(number), number)?;
+    }
+    drop(tree);
+    let start = Instant::now();
+    let tree: SpTree = SpTree::open_with(&pool, options)?;
+    let seconds = start.elapsed().as_secs_f64();
+    assert_eq!(tree.len()?, entries, "the tree has lost a key");
+    Ok(seconds)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What does not depend on the size, in the direction that the paper tells.
+    #[test]
+    fn buffers_and_filters_save_volume() {
+        let entries = 20_000;
+        let options = FastFair::<29>::pool_options();
+        let fair = measure("", entries, options, FastFair::<29>::create).unwrap();
+        let (plain, _) = measure_sptree("", entries, Options::default()).unwrap();
+        let (buffered, _) = measure_sptree("", entries, BUFFERED).unwrap();
+        let ratio = |one: &Volumes, other: &Volumes, phase| one.total(phase) / other.total(phase);
+        assert!(ratio(&buffered, &plain, 0) < 1.0 / 3.0);
+        assert!(ratio(&plain, &fair, 0) < 1.0);
+        assert!(ratio(&plain, &fair, 1) < 1.0);
+        assert!(ratio(&plain, &fair, 2) < 0.1);
+        assert!(ratio(&buffered, &plain, 1) < 1.0);
+    }
+}
