@@ -1,14 +1,15 @@
 //! Opening and closing a store.
 //!
 //! # Open
-//! 1. Lock the directory. Read the root, or make a store. Remove spaces that the root does not
-//!    name: what a crash left of those that were dropped or being made.
+//! 1. Lock the directory. Read the root, or make a store.
 //! 2. Open the spaces; each recovers itself. Rebuild their indexes.
 //! 3. Replay the log from the root's tail into a generation, but for what it has of keyspaces that
 //!    were dropped (`drop`).
 //! 4. Seal: make the replayed segments durable, record their lengths in the root.
 //!    DURABLE: what was replayed cannot be lost again, and what was cut off cannot come back.
-//! 5. Remove void segments. Start the log in a new segment, and the threads.
+//! 5. Remove void segments, and spaces that the root does not name, which a crash left of those
+//!    that were dropped or being made: not before 4, as what was read of a root that was not synced
+//!    may be another one after a loss of power. Start the log in a new segment, and the threads.
 //!
 //! A crash at any step leaves a store that opens the same way.
 //!
@@ -59,7 +60,6 @@ impl Flex {
         }
         let lock = disk.lock(LOCK)?;
         let mut root = read_or_create(&disk, &options)?;
-        remove_orphans(&disk, &root)?;
         let budget = stop_bytes(options.memtable_budget_bytes);
         let pool = ChunkPool::new(usize::try_from(budget).unwrap_or(usize::MAX));
         let memory = Memory::new(options.memory_ceiling(), budget, &pool);
@@ -75,6 +75,7 @@ impl Flex {
         root.last_seq = root.last_seq.max(last_seq);
         root.write(&disk)?;
         end.clean(&disk)?;
+        remove_orphans(&disk, &root)?;
 
         let log_options = LogOptions {
             segment_bytes_max: SEGMENT_BYTES_MAX.min((options.log_bytes_max / 16).max(1)),
