@@ -421,8 +421,8 @@ fn writers_readers_and_drops_go_side_by_side() {
                     }
                 });
                 let dropper = scope.spawn(|| {
-                    // ORDER: Relaxed; a signal to stop.
-                    while !done.load(Ordering::Relaxed) {
+                    // ORDER: Relaxed (both); a signal to stop, and a count of this thread.
+                    while !done.load(Ordering::Relaxed) || life.load(Ordering::Relaxed) < 5 {
                         let before = db.snapshot();
                         let (own, old) = current.lock().unwrap().clone();
                         let seen = before.iter(&old).map(Result::unwrap).count();
@@ -447,7 +447,7 @@ fn writers_readers_and_drops_go_side_by_side() {
             let count = keyspace.iter().count();
             // ORDER: Relaxed (both); the threads have ended.
             let (life, told) = (life.load(Ordering::Relaxed), told.load(Ordering::Relaxed));
-            assert!(life > 0);
+            assert!(life >= 5);
             println!("{engine}, option set {number}: {life} drops, {told} writes refused");
             drop(keyspace);
             db.close().unwrap();
