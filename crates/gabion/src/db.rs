@@ -487,8 +487,7 @@ impl Db {
 
     /// Syncs and closes the store, whatever else still refers to it: from now on reads and writes,
     /// by whatever handle, fail with [`Error::Closed`]. Iterators that began before may go on with
-    /// what they began with, or end with an error; one of [`Engine::Scmkv`] keeps the store's file
-    /// locked until it is dropped.
+    /// what they began with, or end with an error.
     ///
     /// Waits for writes and for the background's jobs that are under way. [`Engine::Flex`] merges
     /// all that is in MemTables; [`Engine::Wip`] leaves that to the log; [`Engine::Scmkv`] writes
