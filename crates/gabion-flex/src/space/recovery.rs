@@ -257,14 +257,15 @@ impl Found {
     /// is free; so those that a power loss took from the file's end follow it without a gap.
     fn check_segments(&self, disk: &Disk) -> Result<()> {
         let geometry = &self.sums.geometry;
-        let data = disk.len_of(DATA_NAME)?.saturating_sub(DATA_HEADER_BYTES);
+        let end = disk.len_of(DATA_NAME)?;
+        let data = end.saturating_sub(DATA_HEADER_BYTES);
         let named = self.segments.keys().chain(self.live.keys());
         let there = data.div_ceil(geometry.segment_bytes()) + self.segments.len() as u64;
         match named.copied().find(|&segment| u64::from(segment) >= there) {
             None => Ok(()),
             Some(segment) => {
-                let what = format!("the log names segment {segment}, of which there is no trace");
-                Err(damaged(disk, &log_name(self.header.version), 0, &what))
+                let what = format!("the file ends here, but the log names its segment {segment}");
+                Err(damaged(disk, DATA_NAME, end, &what))
             }
         }
     }
