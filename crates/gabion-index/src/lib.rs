@@ -62,6 +62,7 @@ mod stored;
 #[cfg(test)]
 mod suite;
 pub mod tags;
+mod thread;
 pub mod turbo;
 pub mod twohash;
 

@@ -5,15 +5,13 @@
 //! record is written until the record is published, so that a full page holds nothing that is
 //! still to be published. The cleaner has a log besides.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
-
 use gabion_media::pmem::Medium;
 use parking_lot::{Mutex, MutexGuard};
 
 use super::layout::{PAGE_HEAD_BYTES, RECORD_HEAD_BYTES, State};
 use super::pages::{Head, Pages};
 use super::record::Draft;
-use crate::Result;
+use crate::{Result, thread};
 
 /// Where a thread appends.
 #[derive(Debug, Default)]
@@ -127,14 +125,6 @@ pub(super) struct Logs(Box<[Padded]>);
 #[repr(align(128))]
 struct Padded(Mutex<Log>);
 
-/// Numbers of threads, given out in the order in which they first write.
-static NEXT_THREAD: AtomicUsize = AtomicUsize::new(0);
-
-thread_local! {
-    // ORDER: Relaxed: the numbers only have to differ.
-    static THREAD: usize = NEXT_THREAD.fetch_add(1, Ordering::Relaxed);
-}
-
 impl Logs {
     pub(super) fn new(count: usize) -> Logs {
         Logs((0..count.max(1)).map(|_| Padded::default()).collect())
@@ -143,8 +133,7 @@ impl Logs {
     /// The log of this thread, held.
     #[inline]
     pub(super) fn mine(&self) -> MutexGuard<'_, Log> {
-        let thread = THREAD.with(|number| *number);
-        self.0[thread % self.0.len()].0.lock()
+        self.0[thread::number() % self.0.len()].0.lock()
     }
 
     /// All logs, each of which is held as long as its turn lasts.

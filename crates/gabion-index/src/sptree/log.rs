@@ -36,7 +36,7 @@ use parking_lot::{Mutex, MutexGuard};
 
 use super::buffer::buffered_max;
 use super::layout::{MOVING_AT, Moving, PAGE_ALIGN, PAGE_HINT, PageHead, Record, page_bytes};
-use crate::{Error, Result, Seed};
+use crate::{Error, Result, Seed, thread};
 
 /// Threads that write to pages of their own at the same time.
 const LANES: usize = 16;
@@ -98,14 +98,6 @@ pub(super) enum Backlog {
     Some,
     /// Those that write wait for their turn.
     Much,
-}
-
-/// Numbers of threads, given out in the order in which they first write.
-static NEXT_THREAD: AtomicUsize = AtomicUsize::new(0);
-
-thread_local! {
-    // ORDER: Relaxed: the numbers only have to differ.
-    static THREAD: usize = NEXT_THREAD.fetch_add(1, Ordering::Relaxed);
 }
 
 fn damaged(offset: u64) -> Error {
@@ -204,8 +196,7 @@ impl<const N: usize> Logs<N> {
     /// Whoever calls holds the lock of the node of the key, and no other lock is waited for here
     /// than those of this module, under which nobody waits for nodes.
     pub(super) fn append(&self, change: Logged) -> bool {
-        let thread = THREAD.with(|number| *number);
-        let Some(lane) = self.lanes.get(thread % self.lanes.len()) else {
+        let Some(lane) = self.lanes.get(thread::number() % self.lanes.len()) else {
             return false;
         };
         let mut place = lane.0.lock();

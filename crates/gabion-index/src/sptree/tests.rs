@@ -3,7 +3,7 @@
 use gabion_media::pmem::{Pool, PoolOptions};
 
 use super::layout::{BACKUP_AT, FIRST_LEAF_AT};
-use super::{REGISTERED, SpTree, TINY};
+use super::{BUFFERED, REGISTERED, SpTree, TINY, TINY_BUFFERED};
 use crate::index::Plan;
 use crate::suite::{essay, words};
 use crate::{Error, FastFair, OrderedIndex};
@@ -37,7 +37,7 @@ fn the_table_is_that_of_the_types() {
 
 #[test]
 fn it_grows_by_threads() {
-    for registered in [&REGISTERED, &TINY] {
+    for registered in [&REGISTERED, &TINY, &BUFFERED, &TINY_BUFFERED] {
         let pool = Pool::anonymous(PoolOptions {
             size: 64 << 20,
             heaps: 4,

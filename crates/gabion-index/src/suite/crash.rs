@@ -319,7 +319,7 @@ pub(crate) fn longer_histories() -> Vec<History> {
 }
 
 /// Histories of random operations, of which `seed` makes one.
-pub(crate) fn random_history(seed: u64) -> (Vec<Op>, Vec<Act<Op>>) {
+fn random_history(seed: u64) -> (Vec<Op>, Vec<Act<Op>>) {
     let mut random = (0..).map(|number| Seed::new(seed).hash_u64(number));
     let mut below = move |limit: u64| random.next().map_or(0, |number| number % limit);
     let keys = 4 + below(60);
@@ -398,18 +398,26 @@ pub(crate) fn survive<K: Item + ?Sized>(keys: Keys<K>) {
     if ends_moves(subject.keys.name) {
         limits.nested_probes = PROBES;
     }
-    let mut explorer = Explorer::new(&subject, limits);
-    let mut total: Option<Report> = None;
+    let all = histories().into_iter().chain(longer_histories());
+    let report = explore(&subject, limits, all);
+    println!("{}: {report}", subject.keys.name);
+}
+
+/// Explores histories, and `GABION_CRASH_HISTORIES` random ones, by default two: none may violate
+/// anything.
+pub(crate) fn explore<S: Subject<Op = Op>>(
+    subject: &S,
+    limits: Limits,
+    histories: impl Iterator<Item = History>,
+) -> Report {
+    let mut explorer = Explorer::new(subject, limits);
     let random = (0..from_env("GABION_CRASH_HISTORIES", 2)).map(|seed| {
         let (setup, acts) = random_history(seed);
         ("random", setup, acts)
     });
-    let all = histories()
-        .into_iter()
-        .chain(longer_histories())
-        .chain(random);
-    for (name, setup, acts) in all {
-        let run = Run::record(&subject, name, &setup, &acts).expect(name);
+    let mut total: Option<Report> = None;
+    for (name, setup, acts) in histories.chain(random) {
+        let run = Run::record(subject, name, &setup, &acts).expect(name);
         let report = explorer.explore(&run);
         assert!(report.is_clean(), "{name}: {report}");
         match &mut total {
@@ -417,7 +425,7 @@ pub(crate) fn survive<K: Item + ?Sized>(keys: Keys<K>) {
             None => total = Some(report),
         }
     }
-    println!("{}: {}", subject.keys.name, total.expect("histories"));
+    total.expect("histories")
 }
 
 /// Where the sources are.
