@@ -82,14 +82,15 @@ pub enum Error {
         remaining: u64,
     },
 
-    /// An earlier sync of this open file failed, so nobody knows what of it is on the medium.
+    /// An earlier sync of this open file or directory failed, so nobody knows what of it is on the
+    /// medium.
     #[error(
         "{path} takes no more writes since a sync failed ({cause}): what was written since the \
          sync before may be lost; mend the cause and open the store again",
         path = path.display()
     )]
     Poisoned {
-        /// The file.
+        /// The file or directory.
         path: PathBuf,
         /// The failure, in words.
         cause: String,

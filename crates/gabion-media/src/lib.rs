@@ -15,8 +15,9 @@
 //! | [`Disk::replace`] | survives | survives; before its return: the old or the new content |
 //!
 //! A sync that fails leaves the data in an unknown state: the system may have forgotten that it
-//! must still be written. So the file object takes no more writes or syncs
-//! ([`Error::Poisoned`]), and the store above must not acknowledge anything through it.
+//! must still be written. So the file object takes no more writes or syncs, and a disk no more
+//! syncs of its directory ([`Error::Poisoned`]), and the store above must not acknowledge anything
+//! through them.
 //!
 //! Every byte is counted under a [`Purpose`]; [`Disk::counts`] reads the counts.
 

@@ -17,7 +17,8 @@
 //! - I1. No operation reaches outside the directory: names are plain file names.
 //! - I2. Nothing is overwritten by accident: `create_*` refuses names that exist; only
 //!   [`Disk::rename`] and [`Disk::replace`] replace a file, as a whole.
-//! - I3. After a failed sync a file object takes no more writes (`Poison`).
+//! - I3. After a failed sync a file object takes no more writes, and a directory no more syncs: a
+//!   later one could succeed without the names.
 //! - I4. Bytes are counted when the medium has accepted them, under the purpose of the file.
 
 mod append;
@@ -45,7 +46,7 @@ mod system;
 use std::borrow::Cow;
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 pub use self::append::Appender;
 pub use self::file_map::FileMap;
@@ -77,6 +78,8 @@ pub struct Disk {
     counters: Arc<Counters>,
     /// What the names of all files begin with.
     prefix: Arc<str>,
+    /// The failed sync of the directory after which there are no others.
+    failure: Arc<OnceLock<String>>,
 }
 
 #[derive(Clone, Debug)]
@@ -93,6 +96,7 @@ impl Disk {
             medium: Medium::System(Arc::new(dir)),
             counters: Arc::default(),
             prefix: Arc::default(),
+            failure: Arc::default(),
         })
     }
 
@@ -110,6 +114,7 @@ impl Disk {
             medium: Medium::Simulated(sim.clone()),
             counters: Arc::default(),
             prefix: Arc::default(),
+            failure: Arc::default(),
         }
     }
 
@@ -446,11 +451,24 @@ impl Disk {
         Ok(())
     }
 
-    /// Makes the names in the directory durable as they are now.
+    /// Makes the names in the directory durable as they are now. If this fails, no clone of this
+    /// disk, nor any [part](Disk::part), syncs the directory again: a second sync could succeed
+    /// without names that somebody else counts on.
     pub fn sync_dir(&self) -> Result<()> {
-        match &self.medium {
-            Medium::System(dir) => dir.sync()?,
-            Medium::Simulated(sim) => sim.sync_dir()?,
+        if let Some(cause) = self.failure.get() {
+            return Err(Error::Poisoned {
+                path: self.path().to_owned(),
+                cause: cause.clone(),
+            });
+        }
+        let synced = match &self.medium {
+            Medium::System(dir) => dir.sync(),
+            Medium::Simulated(sim) => sim.sync_dir(),
+        };
+        if let Err(error) = synced {
+            // Of two failures at once the first is the one to tell.
+            let _ = self.failure.set(error.to_string());
+            return Err(error);
         }
         self.counters.add_dir_sync();
         Ok(())

@@ -106,6 +106,23 @@ fn appends_to_a_log_never_fail() {
     assert!(matches!(poisoned, Error::Poisoned { .. }), "{poisoned}");
 }
 
+/// The failure may belong to a name that its user gives up; others count on theirs.
+#[test]
+fn a_failed_sync_of_the_directory_is_not_made_good_by_another() {
+    let (sim, disk) = disk();
+    disk.create_append("a", Purpose::Flush).unwrap();
+    let lost = FaultKind::SyncFails { keep: false };
+    sim.inject(Fault::once(next(&sim), lost));
+    assert!(is_eio(&disk.part("b").sync_dir().unwrap_err()));
+    for disk in [disk.clone(), disk.part("c")] {
+        let poisoned = disk.sync_dir().unwrap_err();
+        assert!(matches!(poisoned, Error::Poisoned { .. }), "{poisoned}");
+    }
+    assert_eq!(disk.counts().dir_syncs, 0);
+    let cut = sim.power_cut(sim.ops(), 0, Tear::DropAll);
+    assert_eq!(cut.names(), Vec::<String>::new());
+}
+
 #[test]
 fn a_failed_sync_keeps_what_was_to_be_written() {
     let (sim, disk) = disk();
@@ -166,7 +183,7 @@ fn a_failed_sync_of_the_directory_keeps_or_drops_names() {
             .unwrap();
         sim.inject(Fault::once(next(&sim), FaultKind::SyncFails { keep }));
         assert!(is_eio(&disk.sync_dir().unwrap_err()));
-        disk.sync_dir().unwrap();
+        Disk::simulated(&sim).sync_dir().unwrap();
         assert_eq!(disk.list().unwrap(), ["a"]);
         let cut = sim.power_cut(sim.ops(), 0, Tear::DropAll);
         assert_eq!(cut.raw("a").is_some(), keep);

@@ -122,6 +122,16 @@ fn a_fault_at_every_operation_of_an_ingest_loses_nothing_acknowledged() {
     });
 }
 
+/// An ingest whose tables' names could not be synced was refused, and the store went on. But the
+/// failed sync had forgotten the name of the log's first segment, too; the next sync, which the
+/// log asked for, succeeded without it, and writes were acknowledged that no power loss spared.
+#[test]
+fn a_failed_sync_of_names_for_an_ingest_is_one_of_the_logs_names() {
+    let workload = Workload::ingesting(25, WRITES);
+    let counts = strike_everywhere(25, &workload, &options_of(Engine::Wip, 25));
+    assert!(counts.read_only > 0, "{counts:?}");
+}
+
 #[test]
 fn a_fault_at_every_operation_of_a_flex_store_loses_nothing_acknowledged() {
     strike_workloads(setting("GABION_FAULT_WORKLOADS", 54) / 6, |seed| {
