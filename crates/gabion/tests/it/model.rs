@@ -25,7 +25,7 @@ use proptest::test_runner::{Config, RngSeed, TestRunner};
 
 use gabion::{Engine, Options, TableReads};
 
-use crate::support::{Totals, base_seed, option_sets, roomy_options, setting};
+use crate::support::{Totals, base_seed, drawn_options, option_sets, roomy_options, setting};
 
 /// Operations per sequence.
 const ACTIONS: std::ops::Range<usize> = 20..240;
@@ -93,6 +93,16 @@ fn the_store_equals_its_twin_even_option_sets() {
 #[test]
 fn the_store_equals_its_twin_odd_option_sets() {
     assert_covered(&run_part(Engine::Wip, 1, 2));
+}
+
+#[test]
+fn the_store_equals_its_twin_under_drawn_options() {
+    let first = 100 * base_seed();
+    let sets = (first..first + 8).map(drawn_options).enumerate();
+    let totals = run_sets(Engine::Wip, sets, action::action);
+    let cases = setting("GABION_CASES", 30);
+    assert!(totals.flushes > 50 * cases, "{totals:?}");
+    assert!(totals.compactions > 20 * cases, "{totals:?}");
 }
 
 #[test]

@@ -104,6 +104,19 @@ pub(super) enum Action {
     Kill,
 }
 
+impl Action {
+    /// How many operations it is.
+    pub(super) fn operations(&self) -> u64 {
+        match self {
+            Action::Batch(parts) => parts.len() as u64,
+            Action::MultiGet(_, keys) => keys.len() as u64,
+            Action::Fill { count, .. } | Action::Ingest { count, .. } => u64::from(*count),
+            Action::Append { count, .. } => u64::from(*count),
+            _ => 1,
+        }
+    }
+}
+
 const PREFIX: &[u8] = b"one prefix that is common to many keys/";
 
 impl Key {

@@ -81,6 +81,7 @@ fn within_capabilities(action: &Action, options: &Options) -> Option<Action> {
 
 impl Machine<'_> {
     fn act(&mut self, action: &Action) {
+        self.totals.operations += action.operations();
         match action {
             Action::Put(keyspace, key, value) => {
                 self.write(vec![operation(*keyspace, key, Some(*value))]);

@@ -2,6 +2,8 @@
 
 use gabion::{Compression, Durability, Engine, MemTableForm, Options, TableReads};
 
+use super::Random;
+
 /// A store in which a few hundred writes flush, compact, split and turn the log over, all of it in
 /// the writing thread.
 pub(crate) fn small_options() -> Options {
@@ -179,4 +181,51 @@ fn wip_option_sets() -> Vec<Options> {
                 .compression(compression)
         })
         .collect()
+}
+
+/// An option set of WipDB that a seed draws: each option by itself, so that what no list of sets
+/// has side by side comes together.
+pub(crate) fn drawn_options(seed: u64) -> Options {
+    let mut random = Random::new(seed);
+    let random = &mut random;
+    let memtables = one_of(random, &[4 << 10, 16 << 10, 64 << 10, 256 << 10]);
+    // None that matters, or one that leaves the MemTables less than their budget.
+    let ceiling = one_of(random, &[0, memtables / 4, memtables / 2]);
+    let sublevels_min = one_of(random, &[2, 3, 4]);
+    let forms = [
+        MemTableForm::Adaptive,
+        MemTableForm::Ordered,
+        MemTableForm::Hash,
+    ];
+    let durabilities = [
+        Durability::Buffered,
+        Durability::default(),
+        Durability::Sync,
+    ];
+    let compressions: Vec<_> = Compression::available().collect();
+    small_options()
+        .memtable_budget_bytes(memtables)
+        .memory_bytes_max(ceiling)
+        .sublevels_min(sublevels_min)
+        .sublevels_max(sublevels_min + one_of(random, &[0, 1, 4]))
+        .cache_bytes(one_of(random, &[0, 1 << 10, 64 << 10]))
+        .log_bytes_max(one_of(random, &[1 << 10, 2 << 10, 16 << 10, 1 << 20]))
+        .bucket_bytes(one_of(random, &[1 << 10, 4 << 10, 8 << 10, 64 << 10]))
+        .block_bytes(one_of(random, &[64, 128, 256, 4 << 10, 32 << 10]))
+        .background_threads(one_of(random, &[0, 0, 1, 2, 3]))
+        .split_ways(one_of(random, &[2, 3, 4, 8, 64]))
+        .searches_until_ordered(one_of(random, &[0, 1, 100]))
+        .read_weight(one_of(random, &[0, 1, 100]))
+        .filter_bits_per_key(one_of(random, &[0, 1, 10, 32]))
+        .paranoid_checks(one_of(random, &[false, true]))
+        .writers_side_by_side(one_of(random, &[false, true]))
+        .space_amplification_max(one_of(random, &[1.25, 2.0, f64::INFINITY]))
+        .memtable_form(one_of(random, &forms))
+        .table_reads(one_of(random, &[TableReads::Cached, TableReads::Mapped]))
+        .durability(one_of(random, &durabilities))
+        .compression(one_of(random, &compressions))
+}
+
+fn one_of<T: Copy>(random: &mut Random, values: &[T]) -> T {
+    values[random.index(values.len())]
 }

@@ -228,6 +228,8 @@ pub(crate) fn assert_twin(db: &Db, twin: &Twin) {
 /// What the stores of a test did in total, so that a test can tell that it still covers things.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Totals {
+    /// Puts, deletes, reads and whatever else a test asks for, those of a batch counted singly.
+    pub(crate) operations: u64,
     pub(crate) writes: u64,
     pub(crate) flushes: u64,
     pub(crate) compactions: u64,
@@ -254,6 +256,7 @@ impl Totals {
 
     /// Adds what another thread counted.
     pub(crate) fn merge(&mut self, other: &Totals) {
+        self.operations += other.operations;
         self.writes += other.writes;
         self.flushes += other.flushes;
         self.compactions += other.compactions;
