@@ -18,6 +18,9 @@ const FLOORS: &[(&str, u32)] = &[
     ("gabion-cli", 6),
 ];
 
+/// A workspace of its own beside the house, of which nothing in the house makes use.
+const APART: &str = "fuzz/";
+
 /// The only source of packages from outside that Cargo.lock may name.
 const REGISTRY: &str = "registry+https://github.com/rust-lang/crates.io-index";
 
@@ -133,10 +136,10 @@ fn describe(dependency: &mut Dependency, key: &str, value: &str) {
     }
 }
 
-/// The manifests of packages: file, text and the package's name.
+/// The manifests of the house's packages: file, text and the package's name.
 fn packages(tree: &Tree) -> impl Iterator<Item = (&File, &str, &str)> {
     tree.texts().filter_map(|(file, text)| {
-        if file.name() != "Cargo.toml" {
+        if file.name() != "Cargo.toml" || file.path.starts_with(APART) {
             return None;
         }
         let is_name = |entry: &Entry| entry.section == "package" && entry.key == "name";

@@ -1,0 +1,5 @@
+//! Fuzzes the log of WipDB.
+
+#![no_main]
+
+gabion_fuzz::fuzz!("log");
