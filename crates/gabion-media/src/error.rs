@@ -3,6 +3,8 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
+use rustix::io::Errno;
+
 /// Result of operations on media.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
@@ -270,6 +272,12 @@ impl Error {
         })
     }
 
+    /// Whether the process, or the whole system, has as many files open as it may have: the same
+    /// operation succeeds once some are closed.
+    pub fn is_too_many_files(&self) -> bool {
+        matches!(self, Error::Io { source, .. } if too_many_files(source).is_some())
+    }
+
     /// Whether the file does not exist.
     pub fn is_not_found(&self) -> bool {
         self.kind() == Some(io::ErrorKind::NotFound)
@@ -294,7 +302,22 @@ fn holder_name(holder: Option<u32>) -> String {
     )
 }
 
+/// What helps where too many files are open.
+fn too_many_files(source: &io::Error) -> Option<&'static str> {
+    match Errno::from_io_error(source)? {
+        Errno::MFILE => Some(
+            "; close other files of this process, or raise its limit of open files (ulimit -n), \
+             and try again",
+        ),
+        Errno::NFILE => Some("; close files, or raise the system's limit of them, and try again"),
+        _ => None,
+    }
+}
+
 fn remedy(source: &io::Error) -> &'static str {
+    if let Some(remedy) = too_many_files(source) {
+        return remedy;
+    }
     match source.kind() {
         io::ErrorKind::StorageFull => "; free space on its file system and try again",
         io::ErrorKind::QuotaExceeded => "; free space or raise the quota and try again",
@@ -340,6 +363,16 @@ mod tests {
             wanted: 4,
         };
         assert!(!short.is_not_found() && short.to_string().contains("offset 3"));
+    }
+
+    #[test]
+    fn too_many_open_files_are_told_with_the_limit_to_raise() {
+        for (code, remedy) in [(24, "ulimit -n"), (23, "the system's limit")] {
+            let error = os_error(code);
+            assert!(error.is_too_many_files() && !error.is_no_space());
+            assert!(error.to_string().contains(remedy), "{error}");
+        }
+        assert!(!os_error(28).is_too_many_files());
     }
 
     #[test]

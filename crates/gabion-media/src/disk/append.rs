@@ -79,6 +79,18 @@ impl Appender {
         Ok(())
     }
 
+    /// Cuts off what failed appends have left behind the end.
+    ///
+    /// The loss of power may bring it back until the next [`Appender::sync`].
+    pub fn cut(&mut self) -> Result<()> {
+        self.check()?;
+        let cut = match &self.file {
+            File::System(file) => system::set_len(file, self.len),
+            File::Simulated(file) => file.set_len(self.len),
+        };
+        cut.map_err(|source| Error::io("set the length of", &self.path, Some(self.len), source))
+    }
+
     /// Bytes in the file.
     #[expect(
         clippy::len_without_is_empty,

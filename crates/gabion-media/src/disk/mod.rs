@@ -145,7 +145,7 @@ impl Disk {
     pub fn list(&self) -> Result<Vec<String>> {
         let names = match &self.medium {
             Medium::System(dir) => dir.list()?,
-            Medium::Simulated(sim) => sim.names(),
+            Medium::Simulated(sim) => sim.list()?,
         };
         if self.prefix.is_empty() {
             return Ok(names);
@@ -248,8 +248,8 @@ impl Disk {
     pub fn create_random(&self, name: &str) -> Result<RandomFile> {
         let name = &*self.full_name(name)?;
         let file = match &self.medium {
-            Medium::System(dir) => random::File::System(dir.create(name)?),
-            Medium::Simulated(sim) => random::File::Simulated(sim.create(name, 0)?),
+            Medium::System(dir) => random::File::System(dir.create(name)?.into()),
+            Medium::Simulated(sim) => random::File::Simulated(sim.create(name, 0)?.into()),
         };
         Ok(RandomFile::new(
             file,
@@ -262,8 +262,10 @@ impl Disk {
     pub fn open_random(&self, name: &str) -> Result<RandomFile> {
         let name = &*self.full_name(name)?;
         let file = match &self.medium {
-            Medium::System(dir) => random::File::System(dir.open_write(name)?),
-            Medium::Simulated(sim) => random::File::Simulated(sim.open("open for writing", name)?),
+            Medium::System(dir) => random::File::System(dir.open_write(name)?.into()),
+            Medium::Simulated(sim) => {
+                random::File::Simulated(sim.open("open for writing", name)?.into())
+            }
         };
         Ok(RandomFile::new(
             file,
@@ -300,11 +302,11 @@ impl Disk {
         let name = &*self.full_name(name)?;
         match &self.medium {
             Medium::System(dir) => {
-                ReadFile::from_system(dir.open_read(name)?, self.path().join(name))
+                ReadFile::from_system(dir.open_read(name)?.into(), self.path().join(name))
             }
             Medium::Simulated(sim) => {
                 let file = sim.open("open for reading", name)?;
-                Ok(ReadFile::simulated(file, self.path().join(name)))
+                Ok(ReadFile::simulated(file.into(), self.path().join(name)))
             }
         }
     }
@@ -325,15 +327,33 @@ impl Disk {
     /// power.
     ///
     /// The content is written to a file with [`TEMPORARY_SUFFIX`], synced, renamed, and the
-    /// directory is synced.
+    /// directory is synced. No file is opened after the renaming: where this fails for
+    /// [too many files](Error::is_too_many_files), nothing has changed.
     pub fn replace(&self, name: &str, bytes: &[u8], purpose: Purpose) -> Result<()> {
+        self.replace_by(name, purpose, |file| file.append(bytes))
+    }
+
+    /// Gives a file the first `len` bytes of what it has, as [`Disk::replace`] does: whatever the
+    /// system believes to have written, the new file is on the medium. Takes a mebibyte of memory.
+    pub fn rewrite(&self, name: &str, len: u64, purpose: Purpose) -> Result<()> {
+        let from = self.open_read(name)?;
+        self.replace_by(name, purpose, |to| copy(&from, to, len))
+    }
+
+    /// As [`Disk::replace`], with what `fill` appends.
+    fn replace_by(
+        &self,
+        name: &str,
+        purpose: Purpose,
+        fill: impl FnOnce(&mut Appender) -> Result<()>,
+    ) -> Result<()> {
         let temporary = format!("{name}{TEMPORARY_SUFFIX}");
         match self.remove(&temporary) {
             Err(error) if !error.is_not_found() => return Err(error),
             _ => {}
         }
         let mut file = self.create_append(&temporary, purpose)?;
-        let filled = file.append(bytes).and_then(|()| file.sync());
+        let filled = fill(&mut file).and_then(|()| file.sync());
         drop(file);
         if let Err(error) = filled.and_then(|()| self.rename(&temporary, name)) {
             // The first error is the one to tell; the next replacement removes the rest.
@@ -383,13 +403,7 @@ impl Disk {
     pub fn copy_to(&self, target: &Disk, name: &str, len: u64, purpose: Purpose) -> Result<()> {
         let from = self.open_read(name)?;
         let mut to = target.create_append(name, purpose)?;
-        let mut buffer = vec![0; COPY_BYTES];
-        while to.len() < len {
-            let wanted = usize::try_from(len - to.len()).unwrap_or(COPY_BYTES);
-            let part = &mut buffer[..wanted.min(COPY_BYTES)];
-            from.read_exact_at(part, to.len())?;
-            to.append(part)?;
-        }
+        copy(&from, &mut to, len)?;
         to.sync()
     }
 
@@ -514,6 +528,18 @@ impl Disk {
             name: name.to_owned(),
         })
     }
+}
+
+/// Appends the first `len` bytes of a file to an empty one.
+fn copy(from: &ReadFile, to: &mut Appender, len: u64) -> Result<()> {
+    let size = |left: u64| usize::try_from(left).map_or(COPY_BYTES, |left| left.min(COPY_BYTES));
+    let mut buffer = vec![0; size(len)];
+    while to.len() < len {
+        let part = &mut buffer[..size(len - to.len())];
+        from.read_exact_at(part, to.len())?;
+        to.append(part)?;
+    }
+    Ok(())
 }
 
 #[cfg(test)]

@@ -4,6 +4,7 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use super::read::ReadFile;
 use super::sim::SimFile;
 use super::system;
 use crate::counts::Counters;
@@ -22,8 +23,8 @@ pub struct RandomFile {
 
 #[derive(Debug)]
 pub(super) enum File {
-    System(std::fs::File),
-    Simulated(SimFile),
+    System(Arc<std::fs::File>),
+    Simulated(Arc<SimFile>),
 }
 
 impl RandomFile {
@@ -80,6 +81,16 @@ impl RandomFile {
         Ok(())
     }
 
+    /// The file for reading, by the same handle of the system. Its [length](ReadFile::len) is that
+    /// of now; what is written behind it can be read as well.
+    pub fn reader(&self) -> Result<ReadFile> {
+        let path = self.path.clone();
+        match &self.file {
+            File::System(file) => ReadFile::from_system(Arc::clone(file), path),
+            File::Simulated(file) => Ok(ReadFile::simulated(Arc::clone(file), path)),
+        }
+    }
+
     /// The file's path.
     pub fn path(&self) -> &Path {
         &self.path
@@ -117,6 +128,23 @@ mod tests {
             assert!(matches!(result, Err(Error::Poisoned { .. })));
         }
         assert_eq!(disk.counts().syncs(), 0);
+    }
+
+    #[test]
+    fn a_file_is_read_by_the_handle_that_it_is_written_by() {
+        let sim = SimDisk::new();
+        let dir = tempfile::tempdir().unwrap();
+        for disk in [Disk::simulated(&sim), Disk::system(dir.path()).unwrap()] {
+            let mut file = disk.create_random("a").unwrap();
+            file.write_at(0, b"abc", Purpose::Flush).unwrap();
+            let reader = file.reader().unwrap();
+            file.write_at(2, b"xyz", Purpose::Flush).unwrap();
+            drop(file);
+            let mut bytes = [0; 5];
+            reader.read_exact_at(&mut bytes, 0).unwrap();
+            assert_eq!((&bytes, reader.len()), (b"abxyz", 3));
+            assert_eq!(sim.open_files(), u64::from(disk.path() == sim.dir()));
+        }
     }
 
     #[test]

@@ -28,12 +28,12 @@ struct Shared {
 
 #[derive(Debug)]
 enum File {
-    System(std::fs::File),
-    Simulated(SimFile),
+    System(Arc<std::fs::File>),
+    Simulated(Arc<SimFile>),
 }
 
 impl ReadFile {
-    pub(super) fn from_system(file: std::fs::File, path: PathBuf) -> Result<ReadFile> {
+    pub(super) fn from_system(file: Arc<std::fs::File>, path: PathBuf) -> Result<ReadFile> {
         let metadata = file.metadata();
         let len = metadata
             .map_err(|source| Error::io("read the length of", &path, None, source))?
@@ -45,7 +45,7 @@ impl ReadFile {
         })))
     }
 
-    pub(super) fn simulated(file: SimFile, path: PathBuf) -> ReadFile {
+    pub(super) fn simulated(file: Arc<SimFile>, path: PathBuf) -> ReadFile {
         let len = file.len();
         ReadFile(Arc::new(Shared {
             file: File::Simulated(file),

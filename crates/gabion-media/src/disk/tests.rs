@@ -26,6 +26,25 @@ fn contents(disk: &Disk) -> Vec<(String, Vec<u8>)> {
 }
 
 #[test]
+fn a_file_is_written_anew_as_far_as_it_is_wanted() {
+    on_both_media(|disk| {
+        let content: Vec<u8> = (0..5 << 19).map(|at: u32| at.to_le_bytes()[1]).collect();
+        for len in [0, 1, 1 << 20, (1 << 20) + 1, content.len()] {
+            disk.replace("a", &content, Purpose::Flush).unwrap();
+            let before = disk.counts().bytes_of(Purpose::Log);
+            disk.rewrite("a", len as u64, Purpose::Log).unwrap();
+            assert!(disk.read_all("a").unwrap() == content[..len]);
+            let written = disk.counts().bytes_of(Purpose::Log) - before;
+            assert_eq!(written, len as u64);
+        }
+        disk.replace("a", b"short", Purpose::Flush).unwrap();
+        let refused = disk.rewrite("a", 6, Purpose::Log).unwrap_err();
+        assert!(matches!(refused, Error::ShortRead { .. }), "{refused}");
+        assert_eq!(contents(disk), [("a".to_owned(), b"short".to_vec())]);
+    });
+}
+
+#[test]
 fn a_mapped_file_is_read_in_place_whatever_becomes_of_its_name() {
     on_both_media(|disk| {
         for len in [0, 1, 4095, 4096, 70_000] {

@@ -291,3 +291,61 @@ fn files_without_a_name_live_as_long_as_their_handles() {
         "nothing leads to the file any more"
     );
 }
+
+#[test]
+fn too_many_open_files_refuse_more_and_change_nothing() {
+    let (sim, disk) = disk();
+    disk.replace("a", b"first", Purpose::Metadata).unwrap();
+    let file = disk.open_read("a").unwrap();
+    let clone = file.clone();
+    assert_eq!(sim.open_files(), 1, "a clone is no handle of its own");
+    sim.set_open_max(Some(1));
+    let before = (sim.names(), sim.ops());
+    let refused = [
+        disk.open_read("a").map(drop),
+        disk.create_append("b", Purpose::Flush).map(drop),
+        disk.create_log("b", 4096).map(drop),
+        disk.create_random("b").map(drop),
+        disk.replace("a", b"second", Purpose::Metadata),
+        disk.truncate("a", 0),
+        disk.sync_file("a"),
+        disk.list().map(drop),
+    ];
+    for refused in refused {
+        let error = refused.unwrap_err();
+        assert!(error.is_too_many_files(), "{error}");
+    }
+    assert_eq!((sim.names(), sim.ops()), before);
+    assert_eq!(sim.raw("a").unwrap(), b"first");
+    drop(file);
+    assert!(disk.read_all("a").is_err(), "the clone holds it");
+    drop(clone);
+    assert_eq!(disk.read_all("a").unwrap(), b"first");
+    sim.set_open_max(None);
+    disk.replace("a", b"second", Purpose::Metadata).unwrap();
+    let open: Vec<_> = (0..9).map(|_| disk.open_read("a").unwrap()).collect();
+    assert_eq!(sim.open_files(), open.len() as u64);
+    assert_eq!(sim.process_kill(sim.ops()).open_files(), 0);
+}
+
+#[test]
+fn what_failed_appends_left_is_cut_off() {
+    let dir = tempfile::tempdir().unwrap();
+    let (sim, simulated) = disk();
+    for disk in [simulated, Disk::system(dir.path()).unwrap()] {
+        let mut file = disk.create_append("a", Purpose::Flush).unwrap();
+        file.append(b"head").unwrap();
+        // What an append leaves that another handle's owner sees.
+        let mut other = disk.open_random("a").unwrap();
+        other.write_at(4, b"half", Purpose::Flush).unwrap();
+        file.cut().unwrap();
+        assert_eq!(disk.read_all("a").unwrap(), b"head");
+        file.append(b"tail").unwrap();
+        assert_eq!(disk.read_all("a").unwrap(), b"headtail");
+    }
+    sim.inject(Fault::once(next(&sim), FaultKind::Eio));
+    let mut file = Disk::simulated(&sim)
+        .reopen_append("a", Purpose::Flush)
+        .unwrap();
+    assert!(is_eio(&file.cut().unwrap_err()));
+}

@@ -68,6 +68,8 @@ struct Inner {
     faults: Vec<Fault>,
     gates: Vec<Arc<Gate>>,
     capacity: Option<u64>,
+    /// Handles that may be open at a time.
+    open_max: Option<u64>,
     locks: BTreeSet<Arc<str>>,
     journal: Option<Journal>,
     /// What readers did since the trace began.
@@ -119,6 +121,7 @@ impl SimDisk {
             faults,
             gates: Vec::new(),
             capacity,
+            open_max: None,
             locks,
             journal,
             trace: None,
@@ -180,6 +183,17 @@ impl SimDisk {
     /// when a file has neither a name nor an open handle.
     pub fn set_capacity(&self, bytes: Option<u64>) {
         self.0.lock().capacity = bytes;
+    }
+
+    /// Limits how many files may be open at a time, as a process has a limit of its descriptors;
+    /// `None` lifts the limit. Opening, creating and listing fail where there are as many.
+    pub fn set_open_max(&self, files: Option<u64>) {
+        self.0.lock().open_max = files;
+    }
+
+    /// Files that are open now, each as often as it was opened.
+    pub fn open_files(&self) -> u64 {
+        self.0.lock().state.open_files()
     }
 
     /// The disk after the loss of power right after operation `at_op`; 0 is before the first one.
@@ -248,6 +262,13 @@ impl SimDisk {
             .collect()
     }
 
+    /// As [`SimDisk::names`], as a process does it, which opens the directory for that.
+    pub(super) fn list(&self) -> Result<Vec<String>> {
+        let room = self.0.lock().room_for_handle();
+        room.map_err(|errno| Error::io("list the directory", self.dir(), None, errno))?;
+        Ok(self.names())
+    }
+
     pub(super) fn dir(&self) -> &'static Path {
         Path::new(SIMULATED_DIR)
     }
@@ -273,6 +294,8 @@ impl SimDisk {
                 path: path_of(name),
             });
         }
+        let room = inner.room_for_handle();
+        room.map_err(|errno| failed("create", name, errno))?;
         inner
             .begin(Operation::Create)
             .map_err(|kind| failed("create", name, kind.errno()))?;
@@ -301,6 +324,8 @@ impl SimDisk {
     pub(super) fn open(&self, operation: &'static str, name: &str) -> Result<SimFile> {
         let mut inner = self.0.lock();
         let inode = inner.inode_of(operation, name)?;
+        let room = inner.room_for_handle();
+        room.map_err(|errno| failed(operation, name, errno))?;
         inner.state.open(inode);
         drop(inner);
         Ok(SimFile {
@@ -591,6 +616,14 @@ impl Inner {
     fn inode_of(&self, operation: &'static str, name: &str) -> Result<Inode> {
         let inode = self.state.inode_of(name);
         inode.ok_or_else(|| failed(operation, name, Errno::NOENT))
+    }
+
+    /// An error where no more files may be open.
+    fn room_for_handle(&self) -> Result<(), Errno> {
+        match self.open_max {
+            Some(most) if self.state.open_files() >= most => Err(Errno::MFILE),
+            _ => Ok(()),
+        }
     }
 
     fn free_bytes(&self) -> u64 {

@@ -119,6 +119,10 @@ pub(super) struct State {
     names: Names,
     pub(super) durable_names: Names,
     pub(super) pending_names: Vec<NameChange>,
+    /// Handles of all files.
+    open_files: u64,
+    /// What may have left files behind that nothing leads to, since these were looked for.
+    left_behind: usize,
 }
 
 impl State {
@@ -130,7 +134,7 @@ impl State {
             next_inode,
             names,
             durable_names,
-            pending_names: Vec::new(),
+            ..State::default()
         }
     }
 
@@ -170,14 +174,20 @@ impl State {
     pub(super) fn open(&mut self, inode: Inode) {
         if let Some(file) = self.files.get_mut(&inode) {
             file.handles += 1;
+            self.open_files += 1;
         }
+    }
+
+    pub(super) fn open_files(&self) -> u64 {
+        self.open_files
     }
 
     pub(super) fn close(&mut self, inode: Inode) {
         if let Some(file) = self.files.get_mut(&inode) {
             file.handles -= 1;
+            self.open_files -= 1;
             if file.handles == 0 {
-                self.collect();
+                self.collect_if_due();
             }
         }
     }
@@ -185,6 +195,7 @@ impl State {
     /// The same disk after its process ended: nobody has files open.
     pub(super) fn without_handles(mut self) -> State {
         self.files.values_mut().for_each(|file| file.handles = 0);
+        self.open_files = 0;
         self.collect();
         self
     }
@@ -239,11 +250,11 @@ impl State {
                 pending_names
                     .drain(..)
                     .for_each(|change| change.apply(durable_names));
-                self.collect();
+                self.collect_if_due();
             }
             Effect::ForgetDir => {
                 self.pending_names.clear();
-                self.collect();
+                self.collect_if_due();
             }
             Effect::Put { name, inode, bytes } => self.put(name, *inode, bytes),
         }
@@ -270,6 +281,15 @@ impl State {
         self.durable_names.insert(Arc::clone(name), inode);
     }
 
+    /// Calls [`State::collect`] when what it may find is worth a look at all files: a disk of many
+    /// would spend its time on that.
+    fn collect_if_due(&mut self) {
+        self.left_behind += 1;
+        if 2 * self.left_behind >= self.files.len() {
+            self.collect();
+        }
+    }
+
     /// Lets go of the files that neither a name, now or after a crash, nor a handle leads to.
     fn collect(&mut self) {
         let mut kept: Vec<Inode> = self.names.values().copied().collect();
@@ -278,6 +298,7 @@ impl State {
         kept.sort_unstable();
         self.files
             .retain(|inode, file| file.handles > 0 || kept.binary_search(inode).is_ok());
+        self.left_behind = 0;
     }
 }
 
