@@ -101,12 +101,17 @@ pub struct Fetched {
 
 impl NodeFile {
     pub(super) fn open(disk: &Disk, space: u64, extent_max: u32) -> Result<NodeFile> {
-        Ok(NodeFile {
-            file: disk.open_read(TREE_NAME)?,
+        let file = disk.open_read(TREE_NAME)?;
+        Ok(NodeFile::new(file, space, extent_max))
+    }
+
+    pub(super) fn new(file: ReadFile, space: u64, extent_max: u32) -> NodeFile {
+        NodeFile {
+            file,
             space,
             extent_max,
             fetched: AtomicU64::new(0),
-        })
+        }
     }
 
     /// Leaves that were read since the file was opened.

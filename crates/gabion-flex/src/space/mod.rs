@@ -382,6 +382,13 @@ impl FlexSpace {
         self.0.room()
     }
 
+    /// The files that the space has now in its directory, without a lock. Others of their kind were
+    /// left behind by a crash, or by a checkpoint that could not remove them; who
+    /// [manages](Options::managed) the space removes them.
+    pub fn file_names(&self) -> [String; 3] {
+        open::file_names(self.0.writer.lock().tree_file.header().version)
+    }
+
     /// Ends all changes and lets others open the space, whatever still refers to it. What was not
     /// synced is lost, as when the space is dropped. Reads are of no use any more once somebody
     /// else has opened the space.

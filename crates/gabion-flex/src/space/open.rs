@@ -3,10 +3,10 @@
 use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::AtomicU64;
 
-use gabion_media::{Disk, Purpose, RandomFile};
+use gabion_media::{Disk, Purpose, RandomFile, ReadFile};
 use parking_lot::Mutex;
 
-use super::layout::{DATA_NAME, LOCK_NAME, log_name, parse_log_name};
+use super::layout::{DATA_NAME, LOCK_NAME, TREE_NAME, log_name, parse_log_name};
 use super::leaves::NodeFile;
 use super::log::Records;
 use super::recovery::{self, DurablePoint, Found};
@@ -25,7 +25,10 @@ impl Inner {
         if !options.create && !recovery::exists(&disk)? {
             return Err(recovery::no_tree(&disk));
         }
-        let lock = disk.lock(LOCK_NAME)?;
+        let lock = match options.managed {
+            true => None,
+            false => Some(disk.lock(LOCK_NAME)?),
+        };
         let is_new = !recovery::exists(&disk)? || recovery::is_unused(&disk)?;
         if is_new && options.reached == DurablePoint::default() {
             recovery::create(&disk, &options, RandomState::new().hash_one(disk.path()))?;
@@ -33,17 +36,21 @@ impl Inner {
         let mut found = recovery::find(&disk, options.reached, Wanted::None)?;
         options.check_capacity(&found.sums.geometry)?;
         let (sums, repeated) = (found.sums, found.repeated);
-        let data = disk.open_read(DATA_NAME)?;
         let mut data_file = disk.open_random(DATA_NAME)?;
+        let data = data_file.reader()?;
         end_full_segments(&mut found, &mut data_file)?;
         // What an earlier process wrote may be in the system's memory only; the tree that is saved
         // below refers to it.
-        disk.sync_file(DATA_NAME)?;
+        data_file.sync()?;
         let mut tree_file = TreeFile::open(&disk, found.header, &found.used)?;
         let mut segments =
             Segments::new(sums.geometry, options.capacity_bytes, options.garbage_parts);
-        let nodes = NodeFile::open(&disk, tree_file.header().space, sums.geometry.extent_max())?;
-        let mut shared = settle(&disk, found, &mut segments)?;
+        let nodes = NodeFile::new(
+            tree_file.reader()?,
+            tree_file.header().space,
+            sums.geometry.extent_max(),
+        );
+        let mut shared = settle(&data, found, &mut segments)?;
 
         let staged = Staged::default();
         let records = super::commit::segment_records(&segments, &staged, &shared, &sums, &data)?;
@@ -52,7 +59,12 @@ impl Inner {
             super::commit::save_tree(&disk, &mut tree_file, &shared.tree, &records, log_bytes)?;
         let released = shared.tree.settle(&mut written.saving, usize::MAX);
         tree_file.release(released);
-        clean(&disk, tree_file.header().version)?;
+        let version = tree_file.header().version;
+        match options.managed {
+            // What is left by others, or if this fails, whoever manages the space removes.
+            true => drop(disk.remove(&log_name(version - 1))),
+            false => clean(&disk, version)?,
+        }
         let measures = options.measure_waits;
         let writer = Writer {
             data: data_file,
@@ -78,7 +90,7 @@ impl Inner {
             writer: Mutex::new(writer),
             changes: AtomicU64::new(0),
             repeated,
-            lock: Mutex::new(Some(lock)),
+            lock: Mutex::new(lock),
             index_bytes: AtomicU64::new(0),
         };
         space.set_index_bytes(index_bytes);
@@ -102,8 +114,7 @@ fn end_full_segments(found: &mut Found, data: &mut RandomFile) -> Result<()> {
 
 /// Puts what was found into memory: what each segment is, what is in use of it, and the buffers of
 /// those that can be filled on.
-fn settle(disk: &Disk, found: Found, segments: &mut Segments) -> Result<Shared> {
-    let file = disk.open_read(DATA_NAME)?;
+fn settle(data: &ReadFile, found: Found, segments: &mut Segments) -> Result<Shared> {
     let sums = found.sums;
     let open = found.open_segments();
     let mut shared = Shared::new(found.tree);
@@ -124,7 +135,7 @@ fn settle(disk: &Disk, found: Found, segments: &mut Segments) -> Result<Shared> 
         }
         let mut bytes = Vec::with_capacity(sums.geometry.room() as usize);
         bytes.resize(table.written as usize, 0);
-        match sums.read(&file, number, &table, 0, &mut bytes) {
+        match sums.read(data, number, &table, 0, &mut bytes) {
             Ok(()) => {}
             // What is damaged is found when it is read; only this segment is not filled on.
             Err(Error::Corruption { .. } | Error::Media(gabion_media::Error::ShortRead { .. })) => {
@@ -154,6 +165,15 @@ fn resume(
         sums: table.sums,
         written: table.written,
     });
+}
+
+/// The files of a space whose tree has this version.
+pub(super) fn file_names(version: u64) -> [String; 3] {
+    [
+        DATA_NAME.to_owned(),
+        TREE_NAME.to_owned(),
+        log_name(version),
+    ]
 }
 
 /// Removes the logs of other versions.

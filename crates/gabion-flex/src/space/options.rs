@@ -27,7 +27,8 @@ const LOG_BYTES_LEAST: u64 = 64 << 10;
 
 /// Options of a space.
 ///
-/// Behaviour: [`Options::capacity_bytes`], [`Options::garbage_parts`], [`Options::reached`].
+/// Behaviour: [`Options::capacity_bytes`], [`Options::garbage_parts`], [`Options::reached`],
+/// [`Options::managed`].
 /// Performance:
 /// [`Options::log_bytes`], [`Options::commit_bytes`], [`Options::index_bytes`],
 /// [`Options::measure_waits`].
@@ -42,6 +43,7 @@ pub struct Options {
     pub(crate) log_bytes: u64,
     pub(crate) commit_bytes: usize,
     pub(crate) create: bool,
+    pub(crate) managed: bool,
     pub(crate) index_bytes: Option<u64>,
     pub(crate) measure_waits: bool,
     pub(crate) reached: DurablePoint,
@@ -57,6 +59,7 @@ impl Default for Options {
             log_bytes: DEFAULT_LOG_BYTES,
             commit_bytes: DEFAULT_COMMIT_BYTES,
             create: true,
+            managed: false,
             index_bytes: None,
             measure_waits: false,
             reached: DurablePoint::default(),
@@ -126,6 +129,16 @@ impl Options {
     #[must_use]
     pub fn create(mut self, create: bool) -> Options {
         self.create = create;
+        self
+    }
+
+    /// Whether the space is one of many that somebody looks after, who keeps a second opener out of
+    /// all of them, and removes the files that are [of none of them](crate::FlexSpace::file_names);
+    /// no unless said otherwise. It has no lock of its own then, and does not list its directory
+    /// when it is opened, which for many spaces of one directory takes quadratic time.
+    #[must_use]
+    pub fn managed(mut self, managed: bool) -> Options {
+        self.managed = managed;
         self
     }
 

@@ -15,7 +15,7 @@ use gabion_media::{Disk, Purpose};
 use super::geometry::{Geometry, MARK};
 use super::layout::{
     DATA_HEADER_BYTES, DATA_NAME, DataHeader, FORMAT, HeaderError, LOG_HEADER_BYTES, LogHeader,
-    TREE_NAME, TreeHeader, log_name, parse_log_name,
+    TREE_NAME, TreeHeader, log_name,
 };
 use super::leaves::NodeFile;
 use super::log::{Frames, Parsed, Record, RecordReader, Records, SumsRecord};
@@ -99,13 +99,11 @@ pub(super) fn is_unused(disk: &Disk) -> Result<bool> {
 /// Makes an empty space with this number, in place of one that is unused. It exists from the
 /// renaming of its tree file on.
 pub(super) fn create(disk: &Disk, options: &Options, space: u64) -> Result<()> {
-    if disk.exists(TREE_NAME)? {
-        disk.remove(TREE_NAME)?;
-    }
-    for name in disk.list()? {
-        let left = name == DATA_NAME || name == NEW_TREE_NAME || parse_log_name(&name).is_some();
-        if left {
-            disk.remove(&name)?;
+    // Logs that are left are replaced or removed when they are in the way.
+    for name in [TREE_NAME, DATA_NAME, NEW_TREE_NAME] {
+        match disk.remove(name) {
+            Err(error) if !error.is_not_found() => return Err(error.into()),
+            _ => {}
         }
     }
     let (segment_bytes, block_bytes) = (options.segment_bytes, options.block_bytes);
@@ -133,13 +131,8 @@ pub(super) fn create(disk: &Disk, options: &Options, space: u64) -> Result<()> {
     let mut file = TreeFile::create(disk.create_random(NEW_TREE_NAME)?, header);
     let written = file.write_nodes(&tree)?;
     let header = file.next_header(&tree, &written.saving);
-    Log::create(
-        disk,
-        space,
-        header.version,
-        &Records::default(),
-        options.log_bytes,
-    )?;
+    // As small as can be: the opening that follows puts another one in its place.
+    Log::create(disk, space, header.version, &Records::default(), 0)?;
     file.switch(header)?;
     drop(file);
     disk.rename(NEW_TREE_NAME, TREE_NAME)?;

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use gabion_media::{Disk, Purpose, RandomFile};
+use gabion_media::{Disk, Purpose, RandomFile, ReadFile};
 
 use super::layout::{
     HeaderError, NODES_OFFSET, TREE_HEAD_BYTES, TREE_HEADER_BYTES, TREE_MAGIC, TREE_NAME,
@@ -164,6 +164,11 @@ impl TreeFile {
         })
     }
 
+    /// The file for reading.
+    pub(crate) fn reader(&self) -> Result<ReadFile> {
+        Ok(self.file.reader()?)
+    }
+
     /// Writes the changed nodes of a tree and syncs them. Nothing is in effect yet. If this fails,
     /// all is as before.
     pub(crate) fn write_nodes(&mut self, tree: &FlexTree) -> Result<Written> {
@@ -214,8 +219,11 @@ impl TreeFile {
     pub(crate) fn switch(&mut self, header: TreeHeader) -> Result<()> {
         self.is_uncertain = true;
         let offset = header.version % 2 * TREE_HEADER_BYTES;
-        self.file
-            .write_at(offset, &header.encode(), Purpose::Metadata)?;
+        let bytes = header.encode();
+        let written = self.file.write_at(offset, &bytes, Purpose::Metadata);
+        // What finds no space is less than a valid header, in the place of one that nobody needs.
+        self.is_uncertain = !matches!(&written, Err(error) if error.is_no_space());
+        written?;
         // DURABLE: the nodes that the header leads to were synced by `write_nodes`, the log that
         // continues it before this call.
         self.file.sync()?;

@@ -358,3 +358,59 @@ fn a_collection_that_cannot_read_leaves_nothing_that_counts_as_in_use() {
         run(Some(at));
     }
 }
+
+/// A header of the tree that found no space ended writing, as a failed sync does, though nothing of
+/// it was valid.
+#[test]
+fn no_space_ends_writing_only_where_a_sync_finds_none() {
+    let options = Options::default()
+        .segment_bytes(8 << 10)
+        .block_bytes(256)
+        .log_bytes(4 << 10);
+    let (mut went_on, mut ended) = (0, 0);
+    for at in 1.. {
+        let _context = Context(|| format!("no space at operation {at} of a checkpoint"));
+        let sim = SimDisk::recording();
+        let space = FlexSpace::open_on(Disk::simulated(&sim), options.clone()).unwrap();
+        let mut states = vec![vec![7; 3_000]];
+        space.append(&states[0]).unwrap();
+        space.sync().unwrap();
+        space.append(&[8; 2_000]).unwrap();
+        states.push([&[7; 3_000][..], &[8; 2_000]].concat());
+        let begun = sim.ops();
+        sim.inject(Fault::once(begun + at, FaultKind::NoSpace));
+        let saved = space.checkpoint();
+        let struck = sim.waiting_faults() == 0;
+        sim.clear_faults();
+        match (saved, space.stats().read_only) {
+            (Err(error), Some(_)) => {
+                assert!(error.to_string().contains("cannot sync"), "{error}");
+                ended += 1;
+            }
+            (saved, None) => {
+                assert!(saved.is_ok() || struck);
+                went_on += u64::from(saved.is_err());
+                space.append(b"more").unwrap();
+                space.checkpoint().unwrap();
+                states.push([&states[1][..], b"more"].concat());
+            }
+            (Ok(()), Some(cause)) => panic!("it went well, and then {cause}"),
+        }
+        drop(space);
+        for op in begun..=sim.ops() {
+            let cuts = Tear::ALL.map(|style| sim.power_cut(op, op, style));
+            for image in cuts.iter().chain([&sim.process_kill(op)]) {
+                let space = FlexSpace::open_on(Disk::simulated(image), options.clone()).unwrap();
+                let found = read_all(&space).unwrap();
+                assert!(states.contains(&found), "{} bytes after {op}", found.len());
+                let is_last = op == sim.ops() && states.len() == 3;
+                assert!(!is_last || found == states[2], "it was synced");
+            }
+        }
+        if !struck {
+            break;
+        }
+    }
+    println!("faults: {went_on} checkpoints tried again, {ended} spaces ended");
+    assert!(went_on >= 4 && ended >= 5, "{went_on}, {ended}");
+}
