@@ -19,8 +19,9 @@
 //!   it and before all behind it: what a range delete does may depend on what is there already.
 //! - C3: the error that is told is the first in the order of the log, whoever met it. Payloads are
 //!   checked before they are in a chunk, so that damage is met in that order anyway.
-//! - C4: a few chunks of a megabyte at most are in memory for each thread, whatever the length of
-//!   the log, and only one that is larger: it is applied as one with a range delete.
+//! - C4: a few chunks of little more than a megabyte are in memory for each thread, whatever the
+//!   length of the log. A record that is larger is applied from where it was read, as one with a
+//!   range delete.
 
 use std::collections::BTreeMap;
 
@@ -41,11 +42,8 @@ use crate::types::{Kind, Seq};
 /// over does not count, and little enough to stay in a processor's cache.
 const CHUNK_BYTES: usize = 256 << 10;
 
-/// A chunk of more bytes than this, by one large record, is large.
-const LARGE_CHUNK_BYTES: usize = 1 << 20;
-
-/// Memory that is kept from one segment that is written anew to the next: most are no longer.
-const SEGMENT_BYTES_KEPT: usize = 64 << 20;
+/// A record of more bytes than this is not copied.
+const LARGE_RECORD_BYTES: usize = 1 << 20;
 
 /// Full chunks that may wait for each thread.
 const CHUNKS_PER_THREAD: usize = 2;
@@ -66,16 +64,23 @@ pub(crate) fn replay_threads(disk: &Disk, background_threads: usize) -> Result<u
 }
 
 /// Some records of one segment, in order.
+pub(crate) struct Chunk<'p> {
+    segment: u64,
+    payloads: &'p [u8],
+    /// Where each payload ends.
+    ends: &'p [usize],
+}
+
+/// The memory of a chunk.
 #[derive(Default)]
-pub(crate) struct Chunk {
+struct Copied {
     segment: u64,
     payloads: Vec<u8>,
-    /// Where each payload ends.
     ends: Vec<usize>,
     has_range_delete: bool,
 }
 
-impl Chunk {
+impl Chunk<'_> {
     /// The segment that they are in.
     pub(crate) fn segment(&self) -> u64 {
         self.segment
@@ -95,6 +100,16 @@ impl Chunk {
             .flat_map(operations)
             .map_while(|operation| operation.ok())
     }
+}
+
+impl Copied {
+    fn chunk(&self) -> Chunk<'_> {
+        Chunk {
+            segment: self.segment,
+            payloads: &self.payloads,
+            ends: &self.ends,
+        }
+    }
 
     /// Whether a record of a segment may follow.
     fn takes(&self, segment: u64) -> bool {
@@ -110,14 +125,8 @@ impl Chunk {
         self.ends.push(self.payloads.len());
     }
 
-    /// Whether it is applied by itself.
-    fn is_alone(&self) -> bool {
-        self.has_range_delete || self.payloads.len() > LARGE_CHUNK_BYTES
-    }
-
     fn clear(&mut self) {
         self.payloads.clear();
-        self.payloads.shrink_to(LARGE_CHUNK_BYTES);
         self.ends.clear();
         self.has_range_delete = false;
     }
@@ -138,7 +147,7 @@ pub(crate) fn replay_chunks<W>(
     worker: impl Fn() -> W + Sync,
 ) -> Result<(ReplayEnd, Seq)>
 where
-    W: FnMut(&Chunk) -> Result<()>,
+    W: FnMut(&Chunk<'_>) -> Result<()>,
 {
     let spare = Mutex::new(Vec::new());
     let chunks = Queue::new(threads * CHUNKS_PER_THREAD);
@@ -146,20 +155,17 @@ where
     let rewritten = Mutex::new(Vec::new());
     let apply_chunks = || {
         let mut apply = worker();
-        chunks.work(|mut chunk: Chunk| {
-            apply(&chunk)?;
+        chunks.work(|mut chunk: Copied| {
+            apply(&chunk.chunk())?;
             chunk.clear();
             spare.lock().push(chunk);
             Ok(())
         });
     };
     let rewrite_segments = || {
-        let mut buffer = Vec::new();
         unproven.work(|log: SealedLog| {
             // DURABLE: the segment with its name. A crash before leaves it as it was.
-            rewrite(disk, log, &mut buffer)?;
-            buffer.clear();
-            buffer.shrink_to(SEGMENT_BYTES_KEPT);
+            rewrite(disk, log)?;
             rewritten.lock().push(log);
             Ok(())
         });
@@ -179,7 +185,7 @@ where
             false => Lsn::default(),
         };
         let mut filling = Filling {
-            chunk: Chunk::default(),
+            chunk: Copied::default(),
             last_seq: 0,
             spare: &spare,
             chunks: (started > 0).then_some(&chunks),
@@ -209,19 +215,21 @@ where
 
 /// The work of the calling thread.
 struct Filling<'r, W> {
-    chunk: Chunk,
+    chunk: Copied,
     last_seq: Seq,
     /// Chunks to be filled again.
-    spare: &'r Mutex<Vec<Chunk>>,
+    spare: &'r Mutex<Vec<Copied>>,
     /// Where full chunks go, unless they are applied at once.
-    chunks: Option<&'r Queue<Chunk>>,
+    chunks: Option<&'r Queue<Copied>>,
     apply: W,
 }
 
-impl<W: FnMut(&Chunk) -> Result<()>> Filling<'_, W> {
-    /// Adds a record to the chunk, and hands the chunk over before that if it is full.
+impl<W: FnMut(&Chunk<'_>) -> Result<()>> Filling<'_, W> {
+    /// Adds a record to the chunk, and hands the chunk over before that if it is full. A large
+    /// record is applied at once.
     fn add(&mut self, disk: &Disk, keyspaces: u32, lsn: Lsn, payload: &[u8]) -> Result<()> {
-        if !self.chunk.takes(lsn.segment()) {
+        let is_large = payload.len() > LARGE_RECORD_BYTES;
+        if is_large || !self.chunk.takes(lsn.segment()) {
             self.hand_over()?;
             self.chunk.segment = lsn.segment();
         }
@@ -231,6 +239,14 @@ impl<W: FnMut(&Chunk) -> Result<()>> Filling<'_, W> {
             has_range_delete |= operation.kind == Kind::DeleteRange;
             Ok(())
         })?;
+        if is_large {
+            self.await_idle()?;
+            return (self.apply)(&Chunk {
+                segment: lsn.segment(),
+                payloads: payload,
+                ends: &[payload.len()],
+            });
+        }
         self.chunk.has_range_delete |= has_range_delete;
         self.chunk.add(payload);
         Ok(())
@@ -242,13 +258,13 @@ impl<W: FnMut(&Chunk) -> Result<()>> Filling<'_, W> {
             return Ok(());
         }
         if let Some(chunks) = self.chunks
-            && !self.chunk.is_alone()
+            && !self.chunk.has_range_delete
         {
             let empty = self.spare.lock().pop().unwrap_or_default();
             return chunks.push(std::mem::replace(&mut self.chunk, empty));
         }
         self.await_idle()?;
-        let applied = (self.apply)(&self.chunk);
+        let applied = (self.apply)(&self.chunk.chunk());
         self.chunk.clear();
         applied
     }

@@ -142,6 +142,8 @@ impl SegmentReader {
         }
         let keep_from = self.window.len() - unread;
         self.window.drain(..keep_from);
+        // What a large record took is not kept for the small ones behind it.
+        self.window.shrink_to(wanted.max(2 * WINDOW_BYTES));
         self.window_offset = self.offset;
         let left = self.end.saturating_sub(self.offset);
         let size = usize::try_from(left)

@@ -445,11 +445,10 @@ impl ReplayEnd {
     /// Makes the segments that were read durable, and returns the seals that the caller must record
     /// durably before the log goes on: lengths, or 0 for a void segment.
     pub(crate) fn seal(&self, disk: &Disk) -> Result<&[SealedLog]> {
-        let mut buffer = Vec::new();
         for log in self.unsealed.iter().filter(|log| log.length > 0) {
             if log.end() > self.proven && !self.durable.contains(log) {
                 // DURABLE: the segment with its name. A crash before leaves it as it was.
-                rewrite(disk, *log, &mut buffer)?;
+                rewrite(disk, *log)?;
             }
         }
         Ok(&self.unsealed)
@@ -478,20 +477,9 @@ impl ReplayEnd {
     }
 }
 
-/// Puts a new file with the valid part of the segment in its place, durably. The part is read into
-/// the buffer, whatever that holds.
-pub(super) fn rewrite(disk: &Disk, log: SealedLog, buffer: &mut Vec<u8>) -> Result<()> {
-    let name = log_name(log.segment);
-    let what = "log segment, to be read into memory";
-    let limit = usize::MAX as u64;
-    let too_long = |_| Error::Limit {
-        what,
-        size: log.length,
-        limit,
-    };
-    buffer.resize(usize::try_from(log.length).map_err(too_long)?, 0);
-    disk.open_read(&name)?.read_exact_at(buffer, 0)?;
-    Ok(disk.replace(&name, buffer, Purpose::Log)?)
+/// Puts a new file with the valid part of the segment in its place, durably.
+pub(super) fn rewrite(disk: &Disk, log: SealedLog) -> Result<()> {
+    Ok(disk.rewrite(&log_name(log.segment), log.length, Purpose::Log)?)
 }
 
 fn path_of(disk: &Disk, segment: u64) -> PathBuf {

@@ -267,7 +267,7 @@ fn replay_log(
     // One thread at a time inserts into a generation.
     let threads = threads.min(1);
     let worker = || {
-        |chunk: &Chunk| {
+        |chunk: &Chunk<'_>| {
             apply(chunk, root, generation);
             Ok(())
         }
@@ -277,7 +277,7 @@ fn replay_log(
 }
 
 /// Applies a part of the log.
-fn apply(chunk: &Chunk, root: &Root, generation: &Generation) {
+fn apply(chunk: &Chunk<'_>, root: &Root, generation: &Generation) {
     let mut operations = chunk
         .operations()
         .filter(|operation| root.has(operation.keyspace))

@@ -342,7 +342,7 @@ fn replay_log(
         .collect();
     let worker = || {
         let mut inserter = Inserter::new(&targets, pool);
-        move |chunk: &Chunk| inserter.apply(chunk)
+        move |chunk: &Chunk<'_>| inserter.apply(chunk)
     };
     let (tail, sealed, given_out) = (state.log_tail, &state.sealed, state.next_keyspace);
     let (end, replayed) = replay_chunks(disk, tail, sealed, given_out, threads, worker)?;
@@ -415,7 +415,7 @@ impl<'r> Inserter<'r> {
         Inserter { targets, pool, met }
     }
 
-    fn apply(&mut self, chunk: &Chunk) -> Result<()> {
+    fn apply(&mut self, chunk: &Chunk<'_>) -> Result<()> {
         let segment = chunk.segment();
         let mut windows: Vec<Window<'_>> = Vec::new();
         windows.resize_with(self.targets.len(), Window::default);

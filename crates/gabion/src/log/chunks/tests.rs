@@ -71,7 +71,7 @@ fn replay_by(
     apply: impl Fn(u64, Op<'_>) -> Result<()> + Sync,
 ) -> Result<(ReplayEnd, Seq)> {
     replay_chunks(disk, 1, &BTreeMap::new(), KEYSPACES, threads, || {
-        |chunk: &Chunk| {
+        |chunk: &Chunk<'_>| {
             let mut operations = chunk.operations();
             operations.try_for_each(|operation| apply(chunk.segment(), operation))
         }
@@ -172,7 +172,7 @@ fn seals(end: &ReplayEnd, disk: &Disk) -> BTreeMap<u64, u64> {
 /// Numbers of the operations, which must follow each other from 1 on.
 fn count(disk: &Disk, sealed: &BTreeMap<u64, u64>) -> Seq {
     let count = AtomicU64::new(0);
-    let apply = |chunk: &Chunk| {
+    let apply = |chunk: &Chunk<'_>| {
         for operation in chunk.operations() {
             // ORDER: Relaxed (both); one thread.
             assert_eq!(operation.seq, count.load(Ordering::Relaxed) + 1);
