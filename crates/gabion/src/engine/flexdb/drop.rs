@@ -116,7 +116,7 @@ impl Flex {
         let disk = self.disk.part(&space_prefix(keyspace.id));
         // An old handle holds the file open, but none of its blocks.
         let cut = disk.truncate(DATA_NAME, 0);
-        for name in disk.list()? {
+        for name in keyspace.partition.space().file_names() {
             disk.remove(&name)?;
         }
         Ok(cut?)

@@ -83,11 +83,12 @@ pub(super) fn space_prefix(keyspace: u32) -> String {
     format!("{keyspace:08x}-")
 }
 
-/// The number of the keyspace to whose space the file of a name belongs, if it does to any.
-pub(super) fn parse_space_name(name: &str) -> Option<u32> {
+/// The number of the keyspace to whose space the file of a name belongs, if it does to any, and its
+/// name there.
+pub(super) fn parse_space_name(name: &str) -> Option<(u32, &str)> {
     let keyspace = u32::from_str_radix(name.get(..8)?, 16).ok()?;
-    name.starts_with(&space_prefix(keyspace))
-        .then_some(keyspace)
+    let own = name.strip_prefix(&space_prefix(keyspace))?;
+    Some((keyspace, own))
 }
 
 impl Root {
@@ -271,7 +272,7 @@ mod tests {
     fn files_of_spaces_are_told_by_their_names() {
         for keyspace in [0, 7, u32::MAX] {
             let name = space_prefix(keyspace) + "DATA";
-            assert_eq!(parse_space_name(&name), Some(keyspace));
+            assert_eq!(parse_space_name(&name), Some((keyspace, "DATA")));
         }
         for name in [
             "",

@@ -199,11 +199,8 @@ impl Flex {
             return Ok(keyspace);
         }
         let id = root.next_keyspace;
+        // What an earlier try has left is empty, and is used or replaced.
         let disk = self.disk.part(&layout::space_prefix(id));
-        // What an earlier try has left.
-        for left in disk.list()? {
-            disk.remove(&left)?;
-        }
         let spaces = root.keyspaces.len() + 1;
         let partition = Partition::create(disk, &self.cache, &self.options, spaces)?;
         let reached = partition.space().durable_point();

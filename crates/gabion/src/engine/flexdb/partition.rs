@@ -125,6 +125,7 @@ fn space_options(options: &Options, spaces: usize) -> gabion_flex::Options {
         .garbage_parts(garbage_parts(options.space_amplification_max))
         .index_bytes(Some(trees / (spaces as u64).max(1)))
         .measure_waits(true)
+        .managed(true)
 }
 
 impl Partition {

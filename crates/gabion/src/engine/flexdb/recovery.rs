@@ -35,7 +35,7 @@ use super::writepath::Writer;
 use super::{Flex, Keyspace};
 use crate::engine::counters::{Counters, Waits};
 use crate::engine::health::Health;
-use crate::engine::keyspaces::{Dropped, Keyspaces};
+use crate::engine::keyspaces::{Dropped, Keyspaces, position};
 use crate::engine::memtable::{ChunkPool, KeepOrder};
 use crate::engine::pace::Pace;
 use crate::engine::schedule::Schedule;
@@ -47,6 +47,9 @@ use crate::memory::Memory;
 use crate::names::{LOCK, parse_log_name};
 use crate::types::{SEQ_MAX, Seq, hash_key};
 use crate::{Options, Result};
+
+/// Threads that open spaces.
+const OPENERS_MAX: usize = 8;
 
 /// Largest size of a log segment.
 const SEGMENT_BYTES_MAX: u64 = 64 << 20;
@@ -75,7 +78,7 @@ impl Flex {
         root.last_seq = root.last_seq.max(last_seq);
         root.write(&disk)?;
         end.clean(&disk)?;
-        remove_orphans(&disk, &root)?;
+        remove_orphans(&disk, &keyspaces)?;
 
         let log_options = LogOptions {
             segment_bytes_max: SEGMENT_BYTES_MAX.min((options.log_bytes_max / 16).max(1)),
@@ -235,17 +238,38 @@ fn open_keyspaces(
             dropped: Dropped::default(),
         }))
     };
-    root.keyspaces.iter().map(open).collect()
+    if options.background_threads == 0 || spaces < 2 {
+        return root.keyspaces.iter().map(open).collect();
+    }
+    // Each one waits for some syncs, and the medium takes several at a time.
+    let parts = root.keyspaces.chunks(spaces.div_ceil(OPENERS_MAX));
+    let open_part = |part: &[RootKeyspace]| part.iter().map(open).collect::<Result<Vec<_>>>();
+    let opened: Result<Vec<_>> = std::thread::scope(|scope| {
+        let threads: Vec<_> = parts
+            .map(|part| scope.spawn(move || open_part(part)))
+            .collect();
+        let joined = threads.into_iter().map(|thread| {
+            thread
+                .join()
+                .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+        });
+        joined.collect()
+    });
+    Ok(opened?.concat())
 }
 
-/// Removes the files of spaces that the root does not name.
-fn remove_orphans(disk: &Disk, root: &Root) -> Result<()> {
+/// Removes the files of spaces that the root does not name, and those that its spaces do not need.
+fn remove_orphans(disk: &Disk, keyspaces: &[Arc<Keyspace>]) -> Result<()> {
+    let is_needed = |id, name: &str| match position(keyspaces, id, |keyspace| keyspace.id) {
+        Ok(at) => {
+            let names = keyspaces[at].partition.space().file_names();
+            names.iter().any(|own| own == name)
+        }
+        Err(_) => false,
+    };
     for name in disk.list()? {
-        if parse_space_name(&name).is_some_and(|keyspace| !root.has(keyspace)) {
-            tracing::info!(
-                name,
-                "removed a file of a space that the root does not name"
-            );
+        if parse_space_name(&name).is_some_and(|(id, own)| !is_needed(id, own)) {
+            tracing::info!(name, "removed a file that no space needs");
             disk.remove(&name)?;
         }
     }
@@ -295,6 +319,54 @@ fn apply(chunk: &Chunk<'_>, root: &Root, generation: &Generation) {
             let change = (operation.kind, operation.key, operation.value);
             let newest = || Protected::only(SEQ_MAX);
             generation.insert(operation.keyspace, change, hash, operation.seq, newest);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use gabion_media::SimDisk;
+
+    use super::*;
+
+    /// A space had a lock of its own, and opened each file for reading besides: six descriptors.
+    #[test]
+    fn a_keyspace_has_three_files_and_as_many_descriptors() {
+        let sim = SimDisk::new();
+        for threads in [0, 2] {
+            let options = Options::default().background_threads(threads);
+            let open = || Flex::open(Disk::simulated(&sim), options.clone()).unwrap();
+            let in_spaces = || {
+                let names = sim.names();
+                let own = names.iter().filter(|name| parse_space_name(name).is_some());
+                own.count() as u64
+            };
+            let engine = open();
+            for number in 1..=5 {
+                engine.create_keyspace(&number.to_string()).unwrap();
+                if threads == 0 {
+                    // The log has one.
+                    assert_eq!(
+                        (in_spaces(), sim.open_files()),
+                        (3 * number, 3 * number + 1)
+                    );
+                }
+            }
+            engine.close().unwrap();
+            drop(engine);
+            // What crashes and older programs leave.
+            for left in [
+                "00000000-LOCK",
+                "00000003-00000000000000ff.log",
+                "00000009-DATA",
+            ] {
+                sim.set_raw(left, b"something".to_vec());
+            }
+            let engine = open();
+            assert_eq!(in_spaces(), 15, "{:?}", sim.names());
+            let found = engine.keyspaces.names();
+            assert_eq!(found, ["1", "2", "3", "4", "5"]);
+            engine.close().unwrap();
         }
     }
 }
