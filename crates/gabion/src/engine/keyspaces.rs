@@ -90,6 +90,8 @@ pub(crate) struct Keyspaces<K>(ArcSwap<All<K>>);
 /// made, which is that of their numbers.
 pub(crate) struct All<K> {
     live: Vec<Arc<K>>,
+    /// Their numbers in the order of their names.
+    by_name: Vec<u32>,
     /// Dropped ones that readers of earlier moments may need.
     leaving: Vec<Arc<K>>,
     /// Any was dropped since the store was opened: else no handle is of a dropped one.
@@ -100,6 +102,7 @@ impl<K> Clone for All<K> {
     fn clone(&self) -> All<K> {
         All {
             live: self.live.clone(),
+            by_name: self.by_name.clone(),
             leaving: self.leaving.clone(),
             any_dropped: self.any_dropped,
         }
@@ -121,6 +124,14 @@ impl<K: Named> All<K> {
     pub(crate) fn live(&self, id: u32) -> Option<&Arc<K>> {
         let at = position(self, id, |keyspace| keyspace.id()).ok()?;
         self.live.get(at)
+    }
+
+    /// Where the number of the keyspace of that name stands among those in the order of names, or
+    /// would stand.
+    fn place_of(&self, name: &str) -> Result<usize, usize> {
+        let name_of = |id: &u32| self.live(*id).map(|keyspace| keyspace.name());
+        self.by_name
+            .binary_search_by(|id| name_of(id).cmp(&Some(name)))
     }
 
     /// As [`All::live`], for who may read of an earlier moment.
@@ -169,7 +180,10 @@ pub(crate) fn position<T>(list: &[T], id: u32, id_of: impl Fn(&T) -> u32) -> Res
 impl<K: Named> Keyspaces<K> {
     /// These keyspaces, ascending by their numbers.
     pub(crate) fn new(keyspaces: Vec<Arc<K>>) -> Keyspaces<K> {
+        let mut names: Vec<_> = keyspaces.iter().map(|own| (own.name(), own.id())).collect();
+        names.sort_unstable();
         Keyspaces(ArcSwap::from_pointee(All {
+            by_name: names.into_iter().map(|(_, id)| id).collect(),
             live: keyspaces,
             leaving: Vec::new(),
             any_dropped: false,
@@ -185,7 +199,8 @@ impl<K: Named> Keyspaces<K> {
     /// The keyspace of that name.
     pub(crate) fn find(&self, name: &str) -> Option<Arc<K>> {
         let all = self.load();
-        all.iter().find(|keyspace| keyspace.name() == name).cloned()
+        let at = all.place_of(name).ok()?;
+        all.live(all.by_name[at]).cloned()
     }
 
     /// The names of all keyspaces.
@@ -201,6 +216,8 @@ impl<K: Named> Keyspaces<K> {
         self.change(|all| {
             let last = all.live.last().map(|last| last.id());
             debug_assert!(last < Some(keyspace.id()), "numbers ascend");
+            let at = all.place_of(keyspace.name()).unwrap_or_else(|at| at);
+            all.by_name.insert(at, keyspace.id());
             all.live.push(Arc::clone(keyspace));
         });
     }
@@ -208,6 +225,7 @@ impl<K: Named> Keyspaces<K> {
     /// Lets a keyspace leave, which was dropped.
     pub(crate) fn leave(&self, keyspace: &Arc<K>) {
         self.change(|all| {
+            all.by_name.retain(|id| *id != keyspace.id());
             all.live.retain(|live| live.id() != keyspace.id());
             all.leaving.push(Arc::clone(keyspace));
             all.any_dropped = true;
@@ -293,6 +311,12 @@ mod tests {
         let one = leave(&all, "one", 5);
         all.add(&Arc::new(Numbered(3, Dropped::default())));
         assert_eq!(all.names(), ["zero", "two", "three"]);
+        for (name, id) in [("zero", 0), ("two", 2), ("three", 3)] {
+            assert_eq!(all.find(name).map(|found| found.id()), Some(id));
+        }
+        for gone in ["one", "", "zebra"] {
+            assert!(all.find(gone).is_none());
+        }
         let live = |id| all.load().live(id).map(|found| found.id());
         let expected = [Some(0), None, Some(2), Some(3), None];
         assert_eq!([0, 1, 2, 3, 4].map(live), expected);

@@ -85,7 +85,7 @@ fn assert_holds(keyspace: &Keyspace, twin: &Pairs) {
 
 #[test]
 fn very_many_keyspaces_stay_apart() {
-    let count = setting("GABION_KEYSPACES", 300);
+    let count = setting("GABION_KEYSPACES", 1000);
     on_each_engine(|sim, options| {
         let name = |number: u64| format!("keyspace {number}");
         let db = open(sim, options);

@@ -15,7 +15,7 @@
 //! | `GABION_HELD_TABLES` | tables whose creation is held up, each in its turn, in `held` | 60 |
 //! | `GABION_REPAIR_STRIDE` | a wrong byte at every n-th, in `repair` | 13, FlexDB 2401 |
 //! | `GABION_DAMAGE_STRIDE` | flip every n-th byte, in `corruption` | 1, FlexDB 31 |
-//! | `GABION_KEYSPACES` | keyspaces of one store, in `extremes` | 300 |
+//! | `GABION_KEYSPACES` | keyspaces of one store, in `extremes` | 1000 |
 //! | `GABION_SNAPSHOTS` | snapshots at the same time, in `extremes` | 120 |
 //! | `GABION_VALUE_BYTES` | the largest value, in `extremes` | 8 MiB |
 //! | `GABION_PM_KILLS` | kills of a process that writes to a table in a file, in `examples` | 5 |

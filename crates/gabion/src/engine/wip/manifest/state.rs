@@ -26,6 +26,8 @@ pub(crate) struct ManifestState {
     pub(crate) next_bucket: u64,
     /// First keyspace id that was never used.
     pub(crate) next_keyspace: u32,
+    /// Names of the keyspaces: each there once.
+    names: BTreeSet<String>,
     /// Lower bounds of the buckets: unique in a keyspace.
     bounds: BTreeSet<(u32, Vec<u8>)>,
     /// Buckets with the numbers of their tables: a bucket has a table once.
@@ -80,6 +82,7 @@ impl Default for ManifestState {
             next_file: 1,
             next_bucket: 1,
             next_keyspace: 0,
+            names: BTreeSet::new(),
             bounds: BTreeSet::new(),
             places: BTreeSet::new(),
         }
@@ -161,7 +164,7 @@ impl ManifestState {
     }
 
     fn add_keyspace(&mut self, id: u32, name: &str) -> Result<(), String> {
-        if self.keyspaces.contains_key(&id) || self.keyspaces.values().any(|known| known == name) {
+        if self.keyspaces.contains_key(&id) || self.names.contains(name) {
             return Err(format!("keyspace {id} ({name:?}) is added twice"));
         }
         if id < self.next_keyspace {
@@ -173,14 +176,16 @@ impl ManifestState {
             return Err(format!("keyspace {id} ({name:?}) has an impossible id"));
         };
         self.keyspaces.insert(id, name.to_owned());
+        self.names.insert(name.to_owned());
         self.next_keyspace = next_keyspace;
         Ok(())
     }
 
     fn drop_keyspace(&mut self, id: u32) -> Result<(), String> {
-        if self.keyspaces.remove(&id).is_none() {
+        let Some(name) = self.keyspaces.remove(&id) else {
             return Err(format!("the unknown keyspace {id} is dropped"));
-        }
+        };
+        self.names.remove(&name);
         let all = std::mem::take(&mut self.buckets);
         let (gone, left) = all
             .into_iter()
