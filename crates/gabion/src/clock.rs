@@ -10,7 +10,7 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use parking_lot::{Condvar, MutexGuard};
@@ -26,8 +26,8 @@ pub struct Clock(Source);
 enum Source {
     /// The system's, with the moment from which [`Clock::now`] counts.
     System(Instant),
-    /// Nanoseconds since the clock was made.
-    Manual(Arc<AtomicU64>),
+    /// Nanoseconds since the clock was made, and seconds by which the date is set off from them.
+    Manual(Arc<(AtomicU64, AtomicI64)>),
 }
 
 impl Clock {
@@ -47,12 +47,26 @@ impl Clock {
     /// # Panics
     /// When the clock is the system's.
     pub fn advance(&self, by: Duration) {
-        let Source::Manual(nanos) = &self.0 else {
-            panic!("nobody moves the system's clock");
-        };
         let by = u64::try_from(by.as_nanos()).unwrap_or(u64::MAX);
         // ORDER: Relaxed; a time orders nothing.
-        nanos.fetch_add(by, Ordering::Relaxed);
+        self.by_hand().0.fetch_add(by, Ordering::Relaxed);
+    }
+
+    /// Sets [`Clock::unix_time`] of a clock that was made by [`Clock::manual`] forward or back by
+    /// so many seconds, as who sets the system's time does; [`Clock::now`] does not change.
+    ///
+    /// # Panics
+    /// When the clock is the system's.
+    pub fn set_by(&self, seconds: i64) {
+        // ORDER: Relaxed; a time orders nothing.
+        self.by_hand().1.fetch_add(seconds, Ordering::Relaxed);
+    }
+
+    fn by_hand(&self) -> &(AtomicU64, AtomicI64) {
+        match &self.0 {
+            Source::Manual(time) => time,
+            Source::System(_) => panic!("nobody moves the system's clock"),
+        }
     }
 
     /// The time since the clock was made; never goes back.
@@ -60,7 +74,7 @@ impl Clock {
         match &self.0 {
             Source::System(origin) => origin.elapsed(),
             // ORDER: Relaxed; a time orders nothing.
-            Source::Manual(nanos) => Duration::from_nanos(nanos.load(Ordering::Relaxed)),
+            Source::Manual(time) => Duration::from_nanos(time.0.load(Ordering::Relaxed)),
         }
     }
 
@@ -71,7 +85,15 @@ impl Clock {
             Source::System(_) => SystemTime::now()
                 .duration_since(UNIX_EPOCH)
                 .unwrap_or_default(),
-            Source::Manual(_) => self.now(),
+            Source::Manual(time) => {
+                // ORDER: Relaxed; a time orders nothing.
+                let set_by = time.1.load(Ordering::Relaxed);
+                let off = Duration::from_secs(set_by.unsigned_abs());
+                match set_by < 0 {
+                    true => self.now().saturating_sub(off),
+                    false => self.now().saturating_add(off),
+                }
+            }
         }
     }
 
@@ -123,6 +145,11 @@ mod tests {
         same.advance(Duration::from_secs(3600));
         assert_eq!(clock.now(), Duration::from_secs(3600));
         assert_eq!(clock.unix_time(), Duration::from_secs(3600));
+        for (set_by, unix_time) in [(-600, 3000), (-9000, 0), (10_000, 4000)] {
+            same.set_by(set_by);
+            assert_eq!(clock.now(), Duration::from_secs(3600));
+            assert_eq!(clock.unix_time(), Duration::from_secs(unix_time));
+        }
     }
 
     #[test]

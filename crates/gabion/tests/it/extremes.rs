@@ -6,8 +6,9 @@
 //! the store says before and after it was closed, or killed, and opened again.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
-use gabion::{Db, Durability, Engine, Keyspace, Options, WriteBatch};
+use gabion::{Clock, Db, Durability, Engine, Keyspace, Options, WriteBatch};
 use gabion_media::{Disk, Fault, FaultKind, SimDisk};
 
 use crate::support::{
@@ -330,6 +331,53 @@ fn one_value_is_as_large_as_all_others_together() {
         check(&open(&left));
         let small = open(&after).get(&middle).unwrap();
         assert_eq!(small.as_deref(), Some(&b"small again"[..]));
+    });
+}
+
+/// The time leaps by anything up to years, and the date is set back as far, before the store was
+/// made and beyond, while it is written, at rest and between two openings.
+#[test]
+fn the_clock_jumps_and_all_else_goes_on() {
+    on_each_engine(|sim, options| {
+        let mut random = Random::new(base_seed());
+        let clock = Clock::manual();
+        let options = options.clone().clock(clock.clone());
+        let mut db = open(sim, &options);
+        let mut twin = Pairs::new();
+        for round in 0..40 {
+            let seconds = [1, 3_600, 1 << 20, 1 << 27][random.index(4)];
+            let seconds = 1 + random.below(seconds);
+            match random.below(3) {
+                0 => clock.advance(Duration::from_secs(seconds)),
+                1 => clock.set_by(-i64::try_from(seconds).unwrap()),
+                _ => clock.set_by(i64::try_from(seconds).unwrap()),
+            }
+            for _ in 0..30 {
+                let key = key_of(random.below(200));
+                if random.one_in(4) {
+                    db.delete(&key).unwrap();
+                    twin.remove(&key);
+                } else {
+                    let value = bytes_of(random.word(), random.index(120));
+                    db.put(&key, &value).unwrap();
+                    twin.insert(key, value.to_vec());
+                }
+            }
+            match round % 8 {
+                1 => db.flush().unwrap(),
+                3 => db.wait_idle().unwrap(),
+                5 => db.compact::<&[u8]>(..).unwrap(),
+                7 => {
+                    db.close().unwrap();
+                    db = open(sim, &options);
+                }
+                _ => {}
+            }
+            assert_holds(db.default_keyspace(), &twin);
+        }
+        db.wait_idle().unwrap();
+        drop(db);
+        assert_holds(open(&killed(sim), &options).default_keyspace(), &twin);
     });
 }
 
