@@ -116,19 +116,10 @@ impl Wip {
         let keyspaces = parts.build(manifest.state())?;
         let (end, last_seq) = replay_log(&disk, manifest.state(), &keyspaces, &pool, threads)?;
 
-        let seals = end.seal(&disk)?;
-        let mut edits: Vec<Edit> = seals
-            .iter()
-            .map(|log| Edit::LogSealed {
-                segment: log.segment,
-                length: log.length,
-            })
-            .collect();
-        let files = manifest.state().files.iter();
-        let unknown = files.filter(|(_, file)| file.age.is_none());
-        edits.extend(unknown.map(|(file, _)| Edit::FileAge {
-            file: *file,
-            age: unknown_age,
+        let mut edits = parts.ages(manifest.state());
+        edits.extend(end.seal(&disk)?.iter().map(|log| Edit::LogSealed {
+            segment: log.segment,
+            length: log.length,
         }));
         edits.push(Edit::LastSeq { seq: last_seq });
         manifest.apply(&edits)?;
@@ -284,6 +275,15 @@ impl Parts<'_> {
             }));
         }
         Ok(keyspaces)
+    }
+
+    /// Edits that give an age to the tables of which it is not known.
+    fn ages(&self, state: &ManifestState) -> Vec<Edit> {
+        let unknown = state.files.iter().filter(|(_, file)| file.age.is_none());
+        let age = self.unknown_age;
+        unknown
+            .map(|(&file, _)| Edit::FileAge { file, age })
+            .collect()
     }
 
     fn open_files(&self, state: &ManifestState) -> Result<HashMap<u64, Arc<TableFile>>> {

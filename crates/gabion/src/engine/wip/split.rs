@@ -21,12 +21,12 @@
 
 use std::sync::Arc;
 
-use super::bucket::{Bucket, BucketState, Run};
+use super::bucket::{Bucket, BucketState, Levels, Run};
 use super::file::TableFile;
 use super::manifest::Edit;
 use super::reads::Reads;
 use super::table::Sketch;
-use super::{Keyspace, Wip};
+use super::{Keyspace, Versions, Wip};
 use crate::Result;
 
 impl Wip {
@@ -76,51 +76,15 @@ impl Wip {
         if pivots.len() >= self.split_ways_max() {
             return Ok(true);
         }
-        let state = bucket.state.load_full();
-        let flushed_seq = versions.flushed_seq(bucket.id);
-        let mut children = Vec::with_capacity(pivots.len() + 1);
-        let mut edits = vec![Edit::RemoveBucket { id: bucket.id }];
-        let lowers = std::iter::once(bucket.lower()).chain(pivots.iter().map(Vec::as_slice));
-        let uppers = pivots
-            .iter()
-            .map(|key| Some(key.as_slice()))
-            .chain([bucket.upper()]);
-        for (lower, upper) in lowers.zip(uppers) {
-            let id = versions.take_bucket_id();
-            let mut child = Bucket::new(id, lower, upper, BucketState::clone(&state));
-            child.reads = Reads::of_part(&bucket.reads, pivots.len() + 1);
-            let levels = state.levels.within(&child);
-            edits.push(Edit::AddBucket {
-                id,
-                keyspace: keyspace.id,
-                lower: lower.to_vec(),
-                flushed_seq,
-            });
-            for level in 0..levels.depth() {
-                for run in levels.level(level) {
-                    for file in run.tables.iter() {
-                        let file = file.meta.file;
-                        let level = u8::try_from(level).expect("there are a few levels");
-                        edits.push(Edit::AddTable {
-                            bucket: id,
-                            level,
-                            run: run.number,
-                            file,
-                        });
-                    }
-                }
-            }
-            children.push((child, Arc::new(levels)));
-        }
-        edits.push(versions.next_bucket_edit());
+        let (children, edits) = children_of(&mut versions, keyspace, bucket, &pivots);
         self.apply(&mut versions, &edits)?;
 
         // No writer may be about to insert into the bucket that is replaced.
         let alone = self.leader.write();
         let mut install = self.lock_install();
         let demanded = bucket.demand.is_asked();
-        // Since the state was cloned above only MemTables can have changed: tables change with
-        // the manifest locked, which it has been all along.
+        // Since the children were made only MemTables can have changed: tables change with the
+        // manifest locked, which it has been all along.
         let state = bucket.state.load_full();
         let frozen = self.queue_frozen(&mut install, keyspace, bucket, &state);
         let share = state.active.keys() / children.len();
@@ -149,6 +113,54 @@ impl Wip {
         );
         Ok(true)
     }
+}
+
+/// The buckets that a bucket becomes which is cut at these keys, each with its slices of the
+/// tables, and the edits that put them into its place.
+fn children_of(
+    versions: &mut Versions,
+    keyspace: &Keyspace,
+    bucket: &Bucket,
+    pivots: &[Vec<u8>],
+) -> (Vec<(Bucket, Arc<Levels>)>, Vec<Edit>) {
+    let state = bucket.state.load_full();
+    let flushed_seq = versions.flushed_seq(bucket.id);
+    let mut children = Vec::with_capacity(pivots.len() + 1);
+    let mut edits = vec![Edit::RemoveBucket { id: bucket.id }];
+    let lowers = std::iter::once(bucket.lower()).chain(pivots.iter().map(Vec::as_slice));
+    let uppers = pivots
+        .iter()
+        .map(|key| Some(key.as_slice()))
+        .chain([bucket.upper()]);
+    for (lower, upper) in lowers.zip(uppers) {
+        let id = versions.take_bucket_id();
+        let mut child = Bucket::new(id, lower, upper, BucketState::clone(&state));
+        child.reads = Reads::of_part(&bucket.reads, pivots.len() + 1);
+        let levels = state.levels.within(&child);
+        edits.push(Edit::AddBucket {
+            id,
+            keyspace: keyspace.id,
+            lower: lower.to_vec(),
+            flushed_seq,
+        });
+        for level in 0..levels.depth() {
+            for run in levels.level(level) {
+                for file in run.tables.iter() {
+                    let file = file.meta.file;
+                    let level = u8::try_from(level).expect("there are a few levels");
+                    edits.push(Edit::AddTable {
+                        bucket: id,
+                        level,
+                        run: run.number,
+                        file,
+                    });
+                }
+            }
+        }
+        children.push((child, Arc::new(levels)));
+    }
+    edits.push(versions.next_bucket_edit());
+    (children, edits)
 }
 
 /// The bytes of a table; of a shared table the part in the bucket's range.
