@@ -11,8 +11,9 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum Error {
     /// The medium refused an operation; the message names the file and the operation. The store is
-    /// locked, a file is in the way, the disk is full or fails: [`Error::is_locked`] and
-    /// [`Error::is_no_space`] tell what a program may want to tell apart.
+    /// locked, a file is in the way, the disk is full or fails: [`Error::is_locked`],
+    /// [`Error::is_no_space`] and [`Error::is_too_many_files`] tell what a program may want to tell
+    /// apart.
     #[error(transparent)]
     Media(#[from] Arc<gabion_media::Error>),
 
@@ -160,6 +161,18 @@ impl Error {
             }
             _ => false,
         }
+    }
+
+    /// Whether the process or the system has as many files open as it may have. Nothing was written
+    /// then, and what failed succeeds once files are closed, or the limit is raised.
+    pub fn is_too_many_files(&self) -> bool {
+        matches!(self, Error::Media(error) if error.is_too_many_files())
+    }
+
+    /// Whether there was too little of something that there may be more of later, so that what
+    /// failed is tried again.
+    pub(crate) fn is_shortage(&self) -> bool {
+        self.is_no_space() || self.is_too_many_files()
     }
 
     /// Whether the store is open elsewhere, in this process or another one. It can be opened when

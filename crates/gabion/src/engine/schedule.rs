@@ -41,8 +41,8 @@ struct State {
     /// Counts the steps that were begun.
     steps: u64,
     stop: bool,
-    /// The background found no space and will try again.
-    no_space: Option<Error>,
+    /// The background was short of space or descriptors, and will try again.
+    shortage: Option<Error>,
 }
 
 impl State {
@@ -102,7 +102,7 @@ impl Schedule {
             };
             let done = step();
             let mut state = self.end_step();
-            let pause = match (done, state.no_space.is_some()) {
+            let pause = match (done, state.shortage.is_some()) {
                 (true, _) => continue,
                 (false, true) => RETRY_AFTER,
                 (false, false) => LOOK_AGAIN,
@@ -155,14 +155,14 @@ impl Schedule {
         }
     }
 
-    /// The background found no space, or, without an error, has found some again.
-    pub(crate) fn set_no_space(&self, error: Option<Error>) {
-        self.state.lock().no_space = error;
+    /// The background was short of space or descriptors, or, without an error, is no more.
+    pub(crate) fn set_shortage(&self, error: Option<Error>) {
+        self.state.lock().shortage = error;
     }
 
-    /// An error if the background found no space and has not gone on since.
-    pub(crate) fn check_space(&self) -> Result<()> {
-        match &self.state.lock().no_space {
+    /// An error if the background was short of something and has not gone on since.
+    pub(crate) fn check_shortage(&self) -> Result<()> {
+        match &self.state.lock().shortage {
             Some(error) => Err(error.clone()),
             None => Ok(()),
         }

@@ -43,5 +43,6 @@ mod multi_get;
 mod pace;
 mod reopen;
 mod repair;
+mod shortage;
 mod space;
 mod support;

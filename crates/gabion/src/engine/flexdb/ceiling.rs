@@ -55,9 +55,9 @@ impl Flex {
             let is_quiet = ends_round && partition.end_round() >= QUIET_ROUNDS;
             let is_idle = is_quiet && is_short && bytes > least;
             if is_idle && let Err(error) = partition.checkpoint() {
-                // What changed can go when it is saved; without space for that it stays. Who needs
-                // what else has failed is told when it fails again.
-                if !error.is_no_space() {
+                // What changed can go when it is saved; where that is short of space it stays. Who
+                // needs what else has failed is told when it fails again.
+                if !error.is_shortage() {
                     tracing::warn!(%error, "an idle keyspace was not saved and keeps its memory");
                     continue;
                 }

@@ -217,15 +217,16 @@ impl Flex {
         Ok(keyspace)
     }
 
-    /// Writes the root. Where there is no space for it, the store goes on with the old one, if that
-    /// is still the file; after any other failure nobody knows which of the two is in effect, so
-    /// the store turns read-only.
+    /// Writes the root. Where there is no space or no descriptor for it, the store goes on with the
+    /// old one, if that is still the file; after any other failure nobody knows which of the two is
+    /// in effect, so the store turns read-only.
     fn write_root(&self, root: &mut Root, next: Root) -> Result<()> {
         match next.write(&self.disk) {
             Ok(()) => {
                 *root = next;
                 Ok(())
             }
+            Err(error) if error.is_too_many_files() => Err(error),
             // What found no space may be the sync of the directory, which has the new one by then.
             Err(error) if error.is_no_space() && self.is_root(root) => Err(error),
             Err(error) => Err(self.fail(error)),

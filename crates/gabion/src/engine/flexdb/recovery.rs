@@ -183,7 +183,7 @@ impl Flex {
         });
         match merged {
             Ok(()) => Ok(true),
-            Err(error) if error.is_no_space() => {
+            Err(error) if error.is_shortage() => {
                 tracing::warn!(%error, "what was not merged stays in the log");
                 Ok(false)
             }

@@ -72,7 +72,7 @@ impl Flex {
         match self.merge_oldest() {
             Ok(merged) => {
                 if merged {
-                    self.schedule.set_no_space(None);
+                    self.schedule.set_shortage(None);
                 }
                 merged
             }
@@ -94,9 +94,9 @@ impl Flex {
         })
     }
 
-    /// As [`Flex::tidy`]. No space means that nothing was won, and is no failure of the store.
+    /// As [`Flex::tidy`]. A shortage means that nothing was won, and is no failure of the store.
     fn tidy_checked(&self) -> Result<bool> {
-        self.tidy().map_err(|error| match error.is_no_space() {
+        self.tidy().map_err(|error| match error.is_shortage() {
             true => error,
             false => self.record(error),
         })
@@ -120,11 +120,11 @@ impl Flex {
         self.waiting_bytes() > self.budget() / 5 * 4
     }
 
-    /// Keeps an error of a merge: no space is tried again, all else ends writing. Passes it on.
+    /// Keeps an error of a merge: a shortage is tried again, all else ends writing. Passes it on.
     pub(super) fn record(&self, error: Error) -> Error {
-        if error.is_no_space() {
-            tracing::warn!(%error, "a merge found no space and will be tried again");
-            self.schedule.set_no_space(Some(error.clone()));
+        if error.is_shortage() {
+            tracing::warn!(%error, "a merge will be tried again");
+            self.schedule.set_shortage(Some(error.clone()));
             return error;
         }
         if self.health.failure().is_none() {
@@ -171,7 +171,7 @@ impl Flex {
                 // One write alone was larger; it is in the generation that takes writes.
                 break;
             }
-            self.schedule.check_space()?;
+            self.schedule.check_shortage()?;
             self.schedule.wait(STALL_SLICE);
         }
         let waited = began.elapsed();
@@ -201,6 +201,8 @@ impl Flex {
     /// Waits until the generations up to a number are merged, wholly and durably; the error of a
     /// merge that fails meanwhile.
     pub(super) fn wait_merged(&self, newest: impl Fn() -> u64) -> Result<()> {
+        // What was short of something is tried again.
+        self.schedule.set_shortage(None);
         self.schedule.wake();
         loop {
             self.run_inline();
@@ -208,7 +210,7 @@ impl Flex {
                 return self.health.check_writable();
             }
             self.health.check_writable()?;
-            self.schedule.check_space()?;
+            self.schedule.check_shortage()?;
             self.schedule.wait(Duration::from_millis(2));
         }
     }

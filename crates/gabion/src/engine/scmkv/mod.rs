@@ -221,10 +221,10 @@ impl ScmStore {
     #[expect(clippy::unused_self, reason = "as above")]
     pub(crate) fn end_snapshot(&self, _seq: Seq) {}
 
-    /// Keeps the first failure that makes the store read-only, and passes the error on. No space is
-    /// none: what failed for it may be tried again.
+    /// Keeps the first failure that makes the store read-only, and passes the error on. A shortage
+    /// is none: what failed for it may be tried again.
     fn fail(&self, error: Error) -> Error {
-        if !error.is_no_space() {
+        if !error.is_shortage() {
             self.health.fail(&error);
         }
         error

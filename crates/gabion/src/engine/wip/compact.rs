@@ -229,7 +229,8 @@ impl Wip {
             return Ok(None);
         }
         let meta = output.finish()?;
-        self.disk.sync_dir()?;
+        let named = self.disk.sync_dir();
+        named.inspect_err(|_| self.abandon(meta.file))?;
         let age = self.compacted_age(runs, job.whole, retain.superseded(), meta.tombstones);
         Ok(Some((meta, age)))
     }
@@ -254,15 +255,22 @@ impl Wip {
         moved: Vec<Arc<TableFile>>,
         written: Vec<Written>,
     ) -> Result<u64> {
+        let files: Vec<u64> = written.iter().map(|(meta, _)| meta.file).collect();
+        let installed = self.exchange_runs(job, moved, written);
+        installed.inspect_err(|_| files.iter().for_each(|file| self.abandon(*file)))
+    }
+
+    /// As [`Wip::install_compaction`]; if it fails, what was written stays.
+    fn exchange_runs(
+        &self,
+        job: &Compaction,
+        moved: Vec<Arc<TableFile>>,
+        written: Vec<Written>,
+    ) -> Result<u64> {
         let bucket = &job.bucket;
         let inputs = || job.inputs.iter().flat_map(|(_, run)| run.tables.iter());
         let mut versions = self.versions.lock();
-        if let Err(dropped) = bucket.check_dropped() {
-            drop(versions);
-            let unnamed = written.iter().map(|(meta, _)| meta.file);
-            unnamed.for_each(|file| self.remove_unnamed(file));
-            return Err(dropped);
-        }
+        bucket.check_dropped()?;
         let number = versions.take_file_number();
         let mut edits: Vec<Edit> = inputs()
             .map(|file| Edit::RemoveTable {
@@ -305,8 +313,15 @@ impl Wip {
         }));
         edits.push(versions.next_file_edit());
         self.apply(&mut versions, &edits)?;
+        self.install_run(job, number, tables);
+        retire_all(dropped);
+        Ok(number)
+    }
 
-        let install = self.lock_install();
+    /// Puts tables as one run into the place of the inputs.
+    fn install_run(&self, job: &Compaction, number: u64, tables: Vec<Arc<TableFile>>) {
+        let bucket = &job.bucket;
+        let _install = self.lock_install();
         let state = bucket.state.load();
         let mut levels = Levels::clone(&state.levels);
         for level in 0..INITIAL_LEVELS {
@@ -337,9 +352,6 @@ impl Wip {
         if job.at_leisure {
             bucket.reads.compacted(job.output_level);
         }
-        drop(install);
-        retire_all(dropped);
-        Ok(number)
     }
 }
 

@@ -126,8 +126,10 @@ impl Wip {
         }
         retain.finish(&mut add)?;
         let meta = output.finish()?;
+        let number = meta.file;
         let age = Wip::flushed_age(job.born, retain.superseded(), meta.tombstones);
-        let file = self.install_flush(job, meta, age)?;
+        let installed = self.install_flush(job, meta, age);
+        let file = installed.inspect_err(|_| self.abandon(number))?;
         self.counters.flushes.add(1);
         tracing::debug!(
             file = file.meta.file,
@@ -148,11 +150,7 @@ impl Wip {
         file.range_deletes()?;
 
         let mut versions = self.versions.lock();
-        if let Err(dropped) = job.keyspace.dropped.check() {
-            drop(versions);
-            self.remove_unnamed(number);
-            return Err(dropped);
-        }
+        job.keyspace.dropped.check()?;
         let router = job.keyspace.router.load_full();
         let buckets: Vec<&Arc<Bucket>> = router
             .buckets()

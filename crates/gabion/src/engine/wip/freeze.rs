@@ -152,6 +152,8 @@ impl Wip {
 
     /// Waits until these MemTables, of [`Wip::freeze_all`], are tables (F2).
     pub(super) fn wait_flushed(&self, frozen: &[Weak<MemTable>]) -> Result<()> {
+        // What was short of something is tried again.
+        self.schedule.set_shortage(None);
         self.wait_until(|| {
             let install = self.lock_install();
             // What was frozen first is at the front, so that most looks end soon.

@@ -79,7 +79,7 @@ impl Wip {
     pub(crate) fn wait_idle(&self) -> Result<()> {
         self.idleness.lock().idle.begin_wait();
         // What found no space is tried again.
-        self.schedule.set_no_space(None);
+        self.schedule.set_shortage(None);
         self.schedule.wake();
         self.schedule.wake_log();
         let result = self.wait_until(|| {

@@ -44,7 +44,8 @@
 //! Before the edits are durable the manifest names none of the tables, and the next open removes
 //! them; after, all. What fails before removes them at once, or leaves that to the next open of a
 //! store that was closed meanwhile. A failure of the log's sync or of the manifest leaves the store
-//! read-only, and that of the manifest leaves unknown which of the two it is. A drop of the
+//! read-only, and that of the manifest leaves unknown which of the two it is; where there is no
+//! space for the edits, the ingest has failed and the store goes on. A drop of the
 //! keyspace fails the ingest at its next table, or at its end.
 
 use std::sync::Arc;
@@ -244,9 +245,12 @@ impl Ingest<'_> {
         let seq = leader.take_number()?;
         let files = self.files(seq);
         let edits = self.edits(versions, number, &files);
-        // From here on the manifest may name them.
-        self.written.clear();
+        // From here on the manifest may name them, unless it is as before.
+        let written = std::mem::take(&mut self.written);
         let named = self.install_files(versions, number, &files, &edits);
+        if named.is_err() && versions.manifest.is_usable() {
+            self.written = written;
+        }
         // A number that nothing has is published all the same: writers wait for it.
         engine.publish(seq, leader.segment());
         named

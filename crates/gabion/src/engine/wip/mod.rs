@@ -375,14 +375,16 @@ impl Wip {
 
     /// Writes edits to the manifest, all or none.
     ///
-    /// DURABLE: when it returns, the store's structure is the new one even after power loss. A
-    /// failure leaves unknown which of the two is on the medium, so the store turns read-only.
+    /// DURABLE: when it returns, the store's structure is the new one even after power loss. Where
+    /// there is no space for the edits it is the old one, and the store goes on. Any other failure
+    /// leaves unknown which of the two is on the medium, so the store turns read-only.
     fn apply(&self, versions: &mut Versions, edits: &[Edit]) -> Result<()> {
         self.health.check_writable()?;
-        versions
-            .manifest
-            .apply(edits)
-            .map_err(|error| self.fail(error))
+        let applied = versions.manifest.apply(edits);
+        applied.map_err(|error| match versions.manifest.is_usable() {
+            true => error,
+            false => self.fail(error),
+        })
     }
 
     fn empty_state(&self) -> BucketState {

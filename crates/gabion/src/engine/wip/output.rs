@@ -40,6 +40,14 @@ impl Wip {
         })
     }
 
+    /// Removes a table whose job has failed. Where the manifest has failed, which ends writing, it
+    /// may name the table.
+    pub(super) fn abandon(&self, file: u64) {
+        if self.health.failure().is_none() {
+            self.remove_unnamed(file);
+        }
+    }
+
     /// Removes a table that no manifest names, unless the store is closed: another program may have
     /// opened it since, and used the number again.
     pub(super) fn remove_unnamed(&self, file: u64) {

@@ -80,7 +80,6 @@ impl Wip {
         }
         let tail = self.versions.lock().manifest.state().log_tail;
         let small = self.relog_bytes_max();
-        let mut relogged = false;
         for (keyspace, bucket) in self.buckets() {
             let table = Arc::clone(&bucket.state.load().active);
             if table.is_empty() || table.pin().is_none_or(|pin| pin > tail) {
@@ -88,7 +87,6 @@ impl Wip {
             }
             if table.user_bytes() <= small {
                 self.relog(&keyspace, &bucket)?;
-                relogged = true;
             } else {
                 let _alone = self.leader.write();
                 let mut install = self.lock_install();
@@ -97,11 +95,7 @@ impl Wip {
                 }
             }
         }
-        if relogged {
-            self.advance_tail()
-        } else {
-            Ok(())
-        }
+        self.advance_tail()
     }
 
     /// MemTables of up to so many bytes of keys and values are logged again instead of flushed.
@@ -134,14 +128,12 @@ impl Wip {
     /// Records how far the tail has moved, and deletes what lies before it.
     pub(super) fn advance_tail(&self) -> Result<()> {
         let segment = self.log_tail(|_, _| false);
-        self.syncer.sync().map_err(|error| self.fail(error))?;
-        {
-            let mut versions = self.versions.lock();
-            if segment <= versions.manifest.state().log_tail {
-                return Ok(());
-            }
-            self.apply(&mut versions, &[Edit::LogTail { segment }])?;
+        if segment <= self.versions.lock().manifest.state().log_tail {
+            return Ok(());
         }
+        self.syncer.sync().map_err(|error| self.fail(error))?;
+        let edits = [Edit::LogTail { segment }];
+        self.apply(&mut self.versions.lock(), &edits)?;
         self.reclaim_log();
         Ok(())
     }

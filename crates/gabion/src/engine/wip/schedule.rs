@@ -50,7 +50,7 @@ impl Wip {
         match self.do_one(flushes_only) {
             Ok(done) => {
                 if done {
-                    self.schedule.set_no_space(None);
+                    self.schedule.set_shortage(None);
                     self.after_job();
                 }
                 done
@@ -64,15 +64,15 @@ impl Wip {
         }
     }
 
-    /// Keeps an error of the background: no space is tried again, all else ends writing. A job that
-    /// the close of the store interrupts has not failed.
+    /// Keeps an error of the background: a shortage is tried again, all else ends writing. A job
+    /// that the close of the store interrupts has not failed.
     fn record(&self, error: Error) {
         if matches!(error, Error::Closed) {
             return;
         }
-        if error.is_no_space() {
-            tracing::warn!(%error, "the background found no space and will try again");
-            self.schedule.set_no_space(Some(error));
+        if error.is_shortage() {
+            tracing::warn!(%error, "the background will try again");
+            self.schedule.set_shortage(Some(error));
         } else if self.health.failure().is_none() {
             self.fail(error);
         }
@@ -119,7 +119,7 @@ impl Wip {
     /// Whether a flush has to wait for compactions that make room for it. Not when these find no
     /// room themselves.
     fn must_make_room(&self) -> bool {
-        self.space_need() == Need::Stop && self.schedule.check_space().is_ok()
+        self.space_need() == Need::Stop && self.schedule.check_shortage().is_ok()
     }
 
     /// What follows an opening, a job and an ingest: writers may go on, other jobs may have become
@@ -161,7 +161,7 @@ impl Wip {
     /// Whether writers can hope that a wait ends.
     pub(crate) fn check_progress(&self) -> Result<()> {
         self.health.check_writable()?;
-        self.schedule.check_space()
+        self.schedule.check_shortage()
     }
 
     /// Whether a stalled writer has something to wait for. Memory that readers hold in MemTables

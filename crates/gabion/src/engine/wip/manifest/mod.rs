@@ -19,6 +19,8 @@
 //! - I3. The first manifest and `CURRENT` exist before the first log segment or table. So a
 //!   directory with logs or tables and without `CURRENT` has lost it.
 //! - I4. A group that does not fit the state is refused before it is written.
+//! - I5. A group or a mark that finds no space is cut off before anything else is written: there
+//!   was less of it than a valid frame.
 //!
 //! # Durability point
 //! The sync in [`Manifest::apply`]; of a new manifest, the renaming of `CURRENT`.

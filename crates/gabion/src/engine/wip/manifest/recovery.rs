@@ -70,11 +70,7 @@ pub(crate) fn inspect(disk: &Disk) -> Result<Directory> {
 pub(crate) fn read(disk: &Disk) -> Result<Loaded> {
     let current = read_current(disk)?;
     let name = manifest_name(current.manifest);
-    let corrupt = |offset: u64, what: String| Error::Corruption {
-        file: disk.path_of(&name),
-        offset,
-        what,
-    };
+    let corrupt = damage_of(disk, current.manifest);
     if !disk.exists(&name)? {
         return Err(corrupt(
             0,
@@ -139,14 +135,38 @@ pub(crate) fn read_damaged(disk: &Disk, lost: &mut dyn FnMut(Error)) -> Result<M
         (Err(_), None) => return Err(error),
     };
     lost(error);
-    let name = manifest_name(number);
-    let corrupt = |offset: u64, what: String| Error::Corruption {
-        file: disk.path_of(&name),
+    let bytes = disk.read_all(&manifest_name(number))?;
+    let (state, _) = fold(number, &bytes, &damage_of(disk, number))?;
+    Ok(state)
+}
+
+/// Makes errors of a manifest's damage: at an offset, and what does not hold.
+fn damage_of(disk: &Disk, number: u64) -> impl Fn(u64, String) -> Error {
+    let file = disk.path_of(&manifest_name(number));
+    move |offset, what| Error::Corruption {
+        file: file.clone(),
         offset,
         what,
-    };
-    let (state, _) = fold(number, &disk.read_all(&name)?, &corrupt)?;
-    Ok(state)
+    }
+}
+
+/// Whether a manifest is the one that `CURRENT` names.
+pub(super) fn names_manifest(disk: &Disk, number: u64) -> bool {
+    read_current(disk).is_ok_and(|current| current.manifest == number)
+}
+
+/// What the first `len` bytes of a manifest say, which are whole groups.
+pub(super) fn read_first(disk: &Disk, number: u64, len: u64) -> Result<ManifestState> {
+    let bytes = disk.read_all(&manifest_name(number))?;
+    let corrupt = damage_of(disk, number);
+    let (state, end) = fold(number, &bytes, &corrupt)?;
+    match end as u64 == len && end == bytes.len() {
+        true => Ok(state),
+        false => {
+            let what = format!("{end} bytes of the manifest are valid, and {len} were written");
+            Err(corrupt(end as u64, what))
+        }
+    }
 }
 
 /// Applies the manifest's groups; returns the state and where the valid frames end.

@@ -1,6 +1,6 @@
 //! The manifest as a whole: against a naive twin, against damage, and against interrupted creation.
 
-use gabion_media::{Disk, Fault, FaultKind, SimDisk};
+use gabion_media::{Disk, Fault, FaultKind, SimDisk, Tear};
 use proptest::prelude::*;
 
 use super::edit::{Edit, FileAge, FileMeta};
@@ -313,7 +313,13 @@ fn newer_formats_are_refused_by_name() {
 #[test]
 fn a_failure_stops_the_manifest_and_leaves_the_groups_before() {
     let history = history();
-    for kind in [FaultKind::Eio, FaultKind::NoSpace, FaultKind::ShortWrite] {
+    let kinds = [
+        FaultKind::Eio,
+        FaultKind::ShortWrite,
+        FaultKind::SyncFails { keep: true },
+        FaultKind::SyncFails { keep: false },
+    ];
+    for kind in kinds {
         for at in 0.. {
             let sim = SimDisk::new();
             let disk = Disk::simulated(&sim);
@@ -341,6 +347,124 @@ fn a_failure_stops_the_manifest_and_leaves_the_groups_before() {
             }
         }
     }
+}
+
+/// What a crash after each operation from `from` on leaves is one of the states, none of them older
+/// than the one that was reached at the operation.
+fn assert_images(sim: &SimDisk, from: u64, reached: &[(u64, ManifestState)]) {
+    for op in from..=sim.ops() {
+        let first = reached.partition_point(|(at, _)| *at <= op) - 1;
+        let allowed = &reached[first..reached.len().min(first + 2)];
+        let cuts = Tear::ALL.map(|style| sim.power_cut(op, op, style));
+        for image in cuts.into_iter().chain([sim.process_kill(op)]) {
+            let found = read(&Disk::simulated(&image)).unwrap().state;
+            assert!(allowed.iter().any(|(_, state)| *state == found), "{op}");
+        }
+    }
+}
+
+/// Applies groups of which each may find no space, and tries those again; returns the states, from
+/// which operation on they are reached, and how many groups were refused. `None` when a sync found
+/// no space, which ends the manifest.
+fn apply_all(
+    sim: &SimDisk,
+    manifest: &mut Manifest,
+    groups: &[Vec<Edit>],
+) -> Option<(Vec<(u64, ManifestState)>, usize)> {
+    let mut reached = vec![(sim.ops(), manifest.state().clone())];
+    let mut refused = 0;
+    for group in groups {
+        let before = manifest.state().clone();
+        if let Err(error) = manifest.apply(group) {
+            assert!(error.is_no_space(), "{error}");
+            if !manifest.is_usable() {
+                return None;
+            }
+            assert_eq!(*manifest.state(), before);
+            assert_eq!(read(&Disk::simulated(sim)).unwrap().state, before);
+            sim.set_capacity(None);
+            manifest.apply(group).unwrap();
+            refused += 1;
+        }
+        reached.push((sim.ops(), manifest.state().clone()));
+    }
+    Some((reached, refused))
+}
+
+/// A group that found no space ended the manifest, and with it all writing.
+#[test]
+fn a_full_disk_refuses_groups_that_are_taken_when_there_is_space() {
+    let history = history();
+    let mut refusals = 0;
+    // So many bytes fit in front of the one that does not, of a group or of the mark behind it.
+    for room in 0..500 {
+        let sim = SimDisk::recording();
+        let disk = Disk::simulated(&sim);
+        let mut manifest = Manifest::create(&disk).unwrap();
+        let from = sim.ops();
+        let used: usize = sim
+            .names()
+            .iter()
+            .filter_map(|name| sim.raw(name))
+            .map(|f| f.len())
+            .sum();
+        sim.set_capacity(Some(used as u64 + room));
+        let (reached, refused) = apply_all(&sim, &mut manifest, &history).expect("no sync fails");
+        refusals += refused;
+        if room % 7 == 0 {
+            assert_images(&sim, from, &reached);
+        }
+        sim.set_capacity(None);
+        manifest.close_clean(&[]).unwrap();
+        let loaded = read(&disk).unwrap();
+        assert_eq!((&loaded.state, loaded.torn), (manifest.state(), None));
+    }
+    assert!(refusals > 200, "{refusals}");
+}
+
+/// The same at each operation of groups of which one is followed by a new manifest.
+#[test]
+fn a_manifest_that_finds_no_space_to_be_renewed_goes_on() {
+    let history = history();
+    let (mut refusals, mut ended, mut kept) = (0, 0, 0);
+    for at in 0.. {
+        let sim = SimDisk::recording();
+        let disk = Disk::simulated(&sim);
+        let mut manifest = Manifest::create(&disk).unwrap();
+        let from = sim.ops();
+        apply_all(&sim, &mut manifest, &history[..2]).unwrap();
+        sim.inject(Fault::once(sim.ops() + 1 + at, FaultKind::NoSpace));
+        manifest.renew_next();
+        let applied = apply_all(&sim, &mut manifest, &history[2..]);
+        let struck = sim.waiting_faults() == 0;
+        sim.clear_faults();
+        let Some((reached, refused)) = applied else {
+            assert!(struck);
+            ended += 1;
+            let state = read(&disk).unwrap().state;
+            assert_eq!(Manifest::open(&disk).unwrap().state(), &state);
+            continue;
+        };
+        refusals += refused;
+        let begun = reached[0].0;
+        assert_images(&sim, begun.max(from), &reached);
+        let is_old = sim.raw(&manifest_name(1)).is_some();
+        kept += usize::from(is_old);
+        assert_eq!(sim.names().len(), 2, "{:?}", sim.names());
+        if is_old {
+            // There is space again.
+            manifest.renew_next();
+            manifest.apply(&[Edit::LastSeq { seq: 900 }]).unwrap();
+            assert!(sim.raw(&manifest_name(1)).is_none(), "it is renewed");
+        }
+        manifest.close_clean(&[]).unwrap();
+        assert_eq!(read(&disk).unwrap().state, *manifest.state());
+        if !struck {
+            break;
+        }
+    }
+    println!("manifest: {refusals} groups refused, {ended} ended, {kept} not renewed");
+    assert!(refusals > 3 && kept > 4 && ended > 3);
 }
 
 /// The naive twin of the state: plain lists, searched from front to end.

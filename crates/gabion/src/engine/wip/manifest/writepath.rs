@@ -4,7 +4,7 @@ use gabion_media::{Appender, Disk, Purpose};
 
 use super::edit::{Edit, encode_group};
 use super::layout::{CURRENT_MAGIC, HEADER_BYTES, Header, MANIFEST_MAGIC};
-use super::recovery::{FIRST_MANIFEST, read};
+use super::recovery::{FIRST_MANIFEST, names_manifest, read, read_first};
 use super::state::ManifestState;
 use crate::log::frame::{PAYLOAD_BYTES_MAX, Place};
 use crate::names::{CURRENT, manifest_name, parse_manifest_name};
@@ -23,7 +23,9 @@ pub(crate) struct Manifest {
     disk: Disk,
     file: ManifestFile,
     state: ManifestState,
-    /// The first failure; nothing is written after it.
+    /// A file of this length is renewed.
+    renewed_at: u64,
+    /// The first failure that cannot be undone; nothing is written after it.
     failure: Option<Error>,
 }
 
@@ -33,25 +35,19 @@ struct ManifestFile {
     number: u64,
     appender: Appender,
     place: Place,
-    /// Length with the snapshot only.
-    snapshot_len: u64,
 }
 
 impl Manifest {
     /// Creates the store's first manifest and `CURRENT`. The directory was found
     /// [`Free`](super::Directory::Free).
     pub(crate) fn create(disk: &Disk) -> Result<Manifest> {
-        match disk.remove(&manifest_name(FIRST_MANIFEST)) {
-            Err(error) if !error.is_not_found() => return Err(error.into()),
-            _ => {}
-        }
-        Manifest::begin(disk, FIRST_MANIFEST, ManifestState::default())
+        Manifest::begin(disk, None, FIRST_MANIFEST, ManifestState::default())
     }
 
     /// Creates the manifest and `CURRENT` of a store that holds `state` and was closed cleanly
     /// after the edits `last`. All files that it names are durable.
     pub(crate) fn create_closed(disk: &Disk, state: ManifestState, last: &[Edit]) -> Result<()> {
-        Manifest::begin(disk, FIRST_MANIFEST, state)?.close_clean(last)
+        Manifest::begin(disk, None, FIRST_MANIFEST, state)?.close_clean(last)
     }
 
     /// Reads the manifest in force, puts a new one with a snapshot in its place and removes all
@@ -70,18 +66,26 @@ impl Manifest {
                 limit,
             });
         };
-        Manifest::begin(disk, number, loaded.state)
+        Manifest::begin(disk, Some(loaded.number), number, loaded.state)
     }
 
-    fn begin(disk: &Disk, number: u64, state: ManifestState) -> Result<Manifest> {
-        let file = ManifestFile::create(disk, number, &state)?;
-        let manifest = Manifest {
+    /// Begins a manifest in the place of `old`, if there is one.
+    fn begin(disk: &Disk, old: Option<u64>, number: u64, state: ManifestState) -> Result<Manifest> {
+        let file = ManifestFile::create(disk, old, number, &state)?;
+        let renewed_at = file.renewed_at();
+        let mut manifest = Manifest {
             disk: disk.clone(),
             file,
             state,
+            renewed_at,
             failure: None,
         };
-        manifest.remove_others()?;
+        manifest.mark()?;
+        for name in disk.list()? {
+            if parse_manifest_name(&name).is_some_and(|other| other != number) {
+                disk.remove(&name)?;
+            }
+        }
         Ok(manifest)
     }
 
@@ -98,80 +102,144 @@ impl Manifest {
     /// Applies a group of edits: all of them or, after a crash, none. They are durable when this
     /// returns.
     ///
-    /// A group that does not fit the state is an error, and nothing is written. After any error the
-    /// manifest takes no more edits: whether the group is in force shows at the next open.
+    /// A group that does not fit the state is an error, and nothing is written. Where there is no
+    /// space for a group, all is as before, and the manifest takes edits again. After any other
+    /// error it does not ([`Manifest::is_usable`]): whether the group is in force shows at the next
+    /// open.
     pub(crate) fn apply(&mut self, edits: &[Edit]) -> Result<()> {
-        self.while_healthy(|manifest| {
-            manifest.append(edits)?;
-            // The mark need not be durable itself. If it cannot be written, the group is in force
-            // all the same; the next one would fail in the same way.
-            if let Err(error) = manifest.file.append_mark() {
-                manifest.failure = Some(error);
-            } else if manifest.file.is_overgrown() {
-                manifest.renew()?;
-            }
-            Ok(())
-        })
+        self.append(edits)?;
+        // The group is in force, whatever becomes of these; the next one tells of a failure.
+        let ended = match self.mark() {
+            Ok(()) if self.file.appender.len() > self.renewed_at => self.renew(),
+            marked => marked,
+        };
+        self.failure = ended.err();
+        Ok(())
     }
 
     /// Applies last edits and records that the store was closed cleanly. The manifest takes no more
     /// edits.
     pub(crate) fn close_clean(&mut self, edits: &[Edit]) -> Result<()> {
-        self.while_healthy(|manifest| {
-            if edits.is_empty() {
-                manifest.file.appender.sync()?;
-            } else {
-                manifest.append(edits)?;
-            }
-            manifest
-                .file
-                .put_in_force(&manifest.disk, manifest.file.appender.len())
-        })?;
-        self.failure = Some(Error::Closed);
-        Ok(())
-    }
-
-    fn while_healthy(&mut self, work: impl FnOnce(&mut Manifest) -> Result<()>) -> Result<()> {
-        if let Some(error) = &self.failure {
-            return Err(error.clone());
+        if edits.is_empty() {
+            self.check()?;
+            self.file.appender.sync()?;
+        } else {
+            self.append(edits)?;
         }
-        work(self).inspect_err(|error| self.failure = Some(error.clone()))
+        self.failure = Some(Error::Closed);
+        self.file.put_in_force(&self.disk, self.file.appender.len())
     }
 
+    /// Whether the manifest takes edits.
+    pub(crate) fn is_usable(&self) -> bool {
+        self.failure.is_none()
+    }
+
+    /// Lets the next group be followed by a new manifest.
+    #[cfg(test)]
+    pub(super) fn renew_next(&mut self) {
+        self.renewed_at = 0;
+    }
+
+    fn check(&self) -> Result<()> {
+        self.failure.clone().map_or(Ok(()), Err)
+    }
+
+    /// Applies a group, durably. The state is changed first, which shows whether the group fits it.
     fn append(&mut self, edits: &[Edit]) -> Result<()> {
+        self.check()?;
+        let appended = self.change_state(edits).and_then(|()| {
+            let group = encode_group(edits.iter());
+            match self.file.append_group(&group) {
+                Err(error) if error.is_no_space() => {
+                    // What is left of the group is cut off, and the state is what the file says.
+                    self.file.appender.cut()?;
+                    self.state = self.file.read_again(&self.disk)?;
+                    Ok(Err(error))
+                }
+                Err(error) => Err(error),
+                // DURABLE: the group. All groups before it were made durable by their own syncs.
+                Ok(()) => Ok(Ok(self.file.appender.sync()?)),
+            }
+        });
+        appended.unwrap_or_else(|error| {
+            self.failure = Some(error.clone());
+            Err(error)
+        })
+    }
+
+    fn change_state(&mut self, edits: &[Edit]) -> Result<()> {
         for edit in edits {
-            let at = self.file.appender.len();
-            let file = self.file.appender.path();
             self.state.apply(edit).map_err(|what| Error::Corruption {
-                file: file.to_path_buf(),
-                offset: at,
+                file: self.file.appender.path().to_path_buf(),
+                offset: self.file.appender.len(),
                 what,
             })?;
         }
-        self.file.append_group(&encode_group(edits.iter()))?;
-        // DURABLE: the group. All groups before it were made durable by their own syncs.
-        Ok(self.file.appender.sync()?)
-    }
-
-    /// Begins a new manifest with a snapshot of the state.
-    fn renew(&mut self) -> Result<()> {
-        self.file = ManifestFile::create(&self.disk, self.file.number + 1, &self.state)?;
-        self.remove_others()
-    }
-
-    fn remove_others(&self) -> Result<()> {
-        for name in self.disk.list()? {
-            if parse_manifest_name(&name).is_some_and(|number| number != self.file.number) {
-                self.disk.remove(&name)?;
-            }
-        }
         Ok(())
+    }
+
+    /// Says that everything so far is durable. The mark need not be durable itself, and where there
+    /// is no space for it there is none.
+    fn mark(&mut self) -> Result<()> {
+        match self.file.append_mark() {
+            Err(error) if error.is_no_space() => Ok(self.file.appender.cut()?),
+            marked => marked,
+        }
+    }
+
+    /// Begins a new manifest with a snapshot of the state. Without space or descriptors for it the
+    /// one in force goes on, and this is tried again when it has grown.
+    fn renew(&mut self) -> Result<()> {
+        let old = self.file.number;
+        match ManifestFile::create(&self.disk, Some(old), old + 1, &self.state) {
+            Ok(file) => {
+                self.file = file;
+                self.renewed_at = self.file.renewed_at();
+                // What cannot be removed the next open removes.
+                let _ = self.disk.remove(&manifest_name(old));
+                self.mark()
+            }
+            Err(error) if error.is_shortage() && is_still_in_force(&self.disk, old, &error) => {
+                tracing::warn!(%error, "the manifest is not renewed for now");
+                self.renewed_at = self.file.appender.len() + GROWTH_BYTES;
+                Ok(())
+            }
+            Err(error) => Err(error),
+        }
     }
 }
 
 impl ManifestFile {
-    /// Writes a manifest with a snapshot of `state` and puts it in force.
-    fn create(disk: &Disk, number: u64, state: &ManifestState) -> Result<ManifestFile> {
+    /// Writes a manifest with a snapshot of `state` and puts it in force, in the place of `old`. If
+    /// this fails, and `old` is in force, nothing is left of it.
+    fn create(
+        disk: &Disk,
+        old: Option<u64>,
+        number: u64,
+        state: &ManifestState,
+    ) -> Result<ManifestFile> {
+        let name = manifest_name(number);
+        // What an earlier try has left.
+        match disk.remove(&name) {
+            Err(error) if !error.is_not_found() => return Err(error.into()),
+            _ => {}
+        }
+        let created = ManifestFile::write(disk, number, state).and_then(|file| {
+            // DURABLE: the manifest with its snapshot, and its name; CURRENT may point to it.
+            file.put_in_force(disk, 0)?;
+            Ok(file)
+        });
+        created.inspect_err(|error| {
+            if old.is_some_and(|old| is_still_in_force(disk, old, error)) {
+                // It takes space of which there may be none left. Else the next open removes it.
+                let _ = disk.remove(&name);
+            }
+        })
+    }
+
+    /// Writes a manifest with a snapshot of `state`, durably.
+    fn write(disk: &Disk, number: u64, state: &ManifestState) -> Result<ManifestFile> {
         let mut appender = disk.create_append(&manifest_name(number), Purpose::Metadata)?;
         appender.append(
             &Header {
@@ -186,16 +254,16 @@ impl ManifestFile {
             number,
             appender,
             place,
-            snapshot_len: 0,
         };
         file.append_group(&encode_group(state.snapshot().iter()))?;
-        file.snapshot_len = file.appender.len();
         file.appender.sync()?;
         disk.sync_dir()?;
-        // DURABLE: the manifest with its snapshot, and its name; CURRENT may point to it.
-        file.put_in_force(disk, 0)?;
-        file.append_mark()?;
         Ok(file)
+    }
+
+    /// What the file says.
+    fn read_again(&self, disk: &Disk) -> Result<ManifestState> {
+        read_first(disk, self.number, self.appender.len())
     }
 
     fn put_in_force(&self, disk: &Disk, clean_len: u64) -> Result<()> {
@@ -223,13 +291,19 @@ impl ManifestFile {
         Ok(self.appender.append(&[&header, payload].concat())?)
     }
 
-    /// Says that everything so far is durable.
     fn append_mark(&mut self) -> Result<()> {
         let at = self.appender.len();
         Ok(self.appender.append(&self.place.mark(at, at))?)
     }
 
-    fn is_overgrown(&self) -> bool {
-        self.appender.len() > 2 * self.snapshot_len + GROWTH_BYTES
+    /// The length at which the file, which holds a snapshot only, is worth a new one.
+    fn renewed_at(&self) -> u64 {
+        2 * self.appender.len() + GROWTH_BYTES
     }
+}
+
+/// Whether a manifest is in force still, after another one could not be put in its place: what
+/// failed may be the sync of the directory, which has the new one by then.
+fn is_still_in_force(disk: &Disk, old: u64, error: &Error) -> bool {
+    error.is_too_many_files() || names_manifest(disk, old)
 }
