@@ -87,7 +87,8 @@ impl Session<'_> {
             &space.sums,
             &space.data,
         )?;
-        let log_bytes = space.options.log_bytes_for(space.index_bytes());
+        let extents = shared.tree.extent_count();
+        let log_bytes = space.options.log_bytes_for(space.index_bytes(), extents);
         let (log, mut written) = save_tree(
             &space.disk,
             &mut writer.tree_file,

@@ -54,7 +54,8 @@ impl Inner {
 
         let staged = Staged::default();
         let records = super::commit::segment_records(&segments, &staged, &shared, &sums, &data)?;
-        let log_bytes = options.log_bytes_for(options.index_bytes);
+        let extents = shared.tree.extent_count();
+        let log_bytes = options.log_bytes_for(options.index_bytes, extents);
         let (log, mut written) =
             super::commit::save_tree(&disk, &mut tree_file, &shared.tree, &records, log_bytes)?;
         let released = shared.tree.settle(&mut written.saving, usize::MAX);

@@ -25,6 +25,10 @@ pub const DEFAULT_COMMIT_BYTES: usize = 1 << 20;
 /// Bytes of the log that a small budget of the index leaves: 2,700 operations.
 const LOG_BYTES_LEAST: u64 = 64 << 10;
 
+/// Bytes of the log for each extent of the tree that it continues: two operations, so that a tree
+/// that grows is saved each time it has grown to about three times its size.
+const LOG_BYTES_PER_EXTENT: u64 = 48;
+
 /// Options of a space.
 ///
 /// Behaviour: [`Options::capacity_bytes`], [`Options::garbage_parts`], [`Options::reached`],
@@ -99,7 +103,8 @@ impl Options {
     }
 
     /// Bytes of the log before the tree is written, 4 KiB at least. Where the index has a
-    /// [budget](Options::index_bytes), a quarter of that is enough.
+    /// [budget](Options::index_bytes), a quarter of that is enough; and it is 48 bytes for each
+    /// extent of the tree, or 64 KiB, if that is less.
     #[must_use]
     pub fn log_bytes(mut self, bytes: u64) -> Options {
         self.log_bytes = bytes;
@@ -160,10 +165,12 @@ impl Options {
         self
     }
 
-    /// Bytes of the log where the index has a budget: with a small one it is saved long before the
-    /// log is full, and making a large log takes longer than saving it.
-    pub(crate) fn log_bytes_for(&self, index_bytes: Option<u64>) -> u64 {
-        let worth = index_bytes.map_or(u64::MAX, |bytes| bytes / 4);
+    /// Bytes of the log of a tree with so many extents, where the index has a budget: with a small
+    /// one it is saved long before the log is full; a small tree is saved faster than a large log
+    /// is made, which takes its space from the start.
+    pub(crate) fn log_bytes_for(&self, index_bytes: Option<u64>, extents: u64) -> u64 {
+        let budget = index_bytes.map_or(u64::MAX, |bytes| bytes / 4);
+        let worth = budget.min(extents.saturating_mul(LOG_BYTES_PER_EXTENT));
         self.log_bytes.min(worth.max(LOG_BYTES_LEAST))
     }
 

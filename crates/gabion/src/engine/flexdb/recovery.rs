@@ -354,6 +354,11 @@ mod tests {
             }
             engine.close().unwrap();
             drop(engine);
+            // Each had a log of 16 MiB from the first checkpoint on.
+            for name in sim.names() {
+                let len = sim.raw(&name).map_or(0, |file| file.len());
+                assert!(len <= 80 << 10, "{name}: {len} bytes");
+            }
             // What crashes and older programs leave.
             for left in [
                 "00000000-LOCK",
