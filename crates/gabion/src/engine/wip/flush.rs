@@ -189,6 +189,7 @@ impl Wip {
             let mut levels = Levels::clone(&state.levels);
             if overlaps(bucket) {
                 levels.add(0, Run::new(number, vec![Arc::clone(&file)]));
+                self.throttle.raise_runs(levels.level(0).len());
             }
             let frozen = state
                 .frozen

@@ -105,7 +105,7 @@ mod writepath;
 
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use arc_swap::ArcSwap;
 use gabion_media::{DirLock, Disk};
@@ -243,6 +243,8 @@ pub(crate) struct Wip {
     totals: Mutex<space::Totals>,
     pace: Pace,
     residency: Residency,
+    /// Jobs since all buckets were looked at.
+    unlooked: AtomicUsize,
     counters: Counters,
     /// Bytes of all tables when they were last counted, shared ones counted for each bucket.
     table_bytes: Counter,

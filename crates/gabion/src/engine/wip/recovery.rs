@@ -37,7 +37,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicU64, AtomicUsize};
 
 use arc_swap::ArcSwap;
 use gabion_media::Disk;
@@ -161,6 +161,7 @@ impl Wip {
             totals: Mutex::default(),
             pace,
             residency: Residency::default(),
+            unlooked: AtomicUsize::new(0),
             counters: Counters::default(),
             table_bytes: Counter::default(),
             health: Health::default(),

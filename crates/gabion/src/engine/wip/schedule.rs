@@ -6,12 +6,16 @@
 //! is that of all engines ([`crate::engine::schedule`]).
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use super::Wip;
 use super::space::Need;
 use crate::options::Durability;
 use crate::{Error, Result};
+
+/// A look at so many keyspaces costs less than a flush.
+const KEYSPACES_PER_JOB: usize = 64;
 
 impl Wip {
     /// Starts the background threads.
@@ -51,7 +55,9 @@ impl Wip {
             Ok(done) => {
                 if done {
                     self.schedule.set_shortage(None);
-                    self.after_job();
+                    if self.is_look_due() {
+                        self.after_job();
+                    }
                 }
                 done
             }
@@ -122,8 +128,22 @@ impl Wip {
         self.space_need() == Need::Stop && self.schedule.check_shortage().is_ok()
     }
 
+    /// Whether all buckets are to be looked at after a job. Not after each of the flushes of very
+    /// many keyspaces, as nobody waits for what a look finds: that would be quadratic.
+    fn is_look_due(&self) -> bool {
+        // ORDER: Relaxed (all); about right is enough.
+        let jobs = 1 + self.unlooked.fetch_add(1, Ordering::Relaxed);
+        let is_due = jobs * KEYSPACES_PER_JOB >= self.keyspaces.load().len()
+            || self.throttle.holds_up_writers()
+            || !self.has_frozen();
+        if is_due {
+            self.unlooked.store(0, Ordering::Relaxed);
+        }
+        is_due
+    }
+
     /// What follows an opening, a job and an ingest: writers may go on, other jobs may have become
-    /// due.
+    /// due. Looks at all buckets.
     pub(super) fn after_job(&self) {
         let mut runs_max = 0;
         let mut table_bytes = 0;
@@ -206,5 +226,37 @@ impl Wip {
         {
             self.fail(error);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use gabion_media::{Disk, SimDisk};
+
+    use super::*;
+    use crate::Options;
+
+    #[test]
+    fn not_each_flush_of_very_many_keyspaces_is_followed_by_a_look_at_all() {
+        let options = Options::default().background_threads(0);
+        let engine = Wip::open(Disk::simulated(&SimDisk::new()), options).unwrap();
+        let looks = |jobs| (0..jobs).filter(|_| engine.is_look_due()).count();
+        for number in 0..4 * KEYSPACES_PER_JOB {
+            let keyspace = engine.create_keyspace(&number.to_string()).unwrap();
+            engine.put_for_tests(&keyspace, b"key", b"value");
+        }
+        assert_eq!(looks(12), 12, "nothing waits for a flush");
+        {
+            let _alone = engine.leader.write();
+            let buckets = engine.buckets();
+            engine.freeze_all(buckets.iter().map(|(keyspace, bucket)| (keyspace, bucket)));
+        }
+        assert_eq!(looks(12), 3);
+        engine.flush().unwrap();
+        assert_eq!(looks(12), 12);
+        let tables = engine.versions.lock().file_bytes_and_count();
+        assert_eq!(tables.1, 4 * KEYSPACES_PER_JOB as u64);
+        assert_eq!(engine.table_bytes.get(), tables.0);
+        engine.close().unwrap();
     }
 }

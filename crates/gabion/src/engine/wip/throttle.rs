@@ -192,6 +192,12 @@ impl Throttle {
         self.wake();
     }
 
+    /// A level 0 has so many runs, perhaps more than any other.
+    pub(crate) fn raise_runs(&self, runs: usize) {
+        // ORDER: Relaxed, as above.
+        self.runs_max.fetch_max(runs as u64, Ordering::Relaxed);
+    }
+
     /// The pressure of garbage: none up to 0, stop from 1 on.
     #[expect(
         clippy::cast_possible_truncation,
