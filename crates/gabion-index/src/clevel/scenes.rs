@@ -4,148 +4,22 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
-use std::thread::{Builder, Scope, ScopedJoinHandle, current};
 
 use gabion_media::pmem::explore::{Explorer, History, Limits, Mutant, Subject};
-use gabion_media::pmem::trace::{Event, Step, Trace, Watcher};
+use gabion_media::pmem::trace::{Event, Step, Trace};
 use gabion_media::pmem::{Pool, PoolOptions, Region};
-use parking_lot::{Condvar, Mutex};
 
 use super::layout::BUCKET_BYTES;
 use super::places::homes;
 use super::{Clevel, TINY};
 use crate::suite::Keys;
 use crate::suite::crash::limits_of;
+use crate::suite::director::{Director, Place, flush, load, store};
 use crate::suite::interleaved::Numbered;
 use crate::suite::words::check;
 use crate::{Index, Plan};
 
 type Table = Clevel<u64, 2>;
-
-/// Where a step is, if it is of some kind.
-type Place = fn(Step<'_>) -> Option<u64>;
-
-fn load(step: Step<'_>) -> Option<u64> {
-    match step {
-        Step::Load { offset, .. } => Some(offset),
-        _ => None,
-    }
-}
-
-fn store(step: Step<'_>) -> Option<u64> {
-    match step {
-        Step::Store { offset, .. } => Some(offset),
-        _ => None,
-    }
-}
-
-fn flush(step: Step<'_>) -> Option<u64> {
-    match step {
-        Step::Flush { offset } => Some(offset),
-        _ => None,
-    }
-}
-
-/// What a named thread does.
-enum Course {
-    /// It goes on to the first step of a kind in a range, and stops behind that.
-    To(Place, Range<u64>),
-    /// It has come there.
-    There,
-    Stopped,
-    Ended,
-}
-
-/// Stops threads by their names, and keeps what all do to the medium but loads.
-#[derive(Default)]
-struct Director {
-    courses: Mutex<BTreeMap<String, Course>>,
-    changed: Condvar,
-    trace: Mutex<Trace>,
-}
-
-impl Director {
-    /// Lets a thread that ends begin, and waits until it stops behind a step.
-    fn start<'scope, R: Send + 'scope>(
-        &'scope self,
-        scope: &'scope Scope<'scope, '_>,
-        name: &str,
-        (place, range): (Place, Range<u64>),
-        act: impl FnOnce() -> R + Send + 'scope,
-    ) -> ScopedJoinHandle<'scope, R> {
-        self.set(name, Course::To(place, range));
-        let owned = name.to_owned();
-        let act = move || {
-            let result = act();
-            self.set(&owned, Course::Ended);
-            result
-        };
-        let handle = Builder::new().name(name.to_owned());
-        let handle = handle.spawn_scoped(scope, act).expect("a thread");
-        self.wait(name);
-        handle
-    }
-
-    fn set(&self, name: &str, course: Course) {
-        self.courses.lock().insert(name.to_owned(), course);
-        self.changed.notify_all();
-    }
-
-    /// Lets a thread go on to its end.
-    fn finish(&self, name: &str) {
-        self.courses.lock().remove(name);
-        self.changed.notify_all();
-    }
-
-    /// Lets a thread go on to another step, and waits until it is there. False if it ends before.
-    fn advance(&self, name: &str, place: Place, range: Range<u64>) -> bool {
-        self.set(name, Course::To(place, range));
-        self.wait(name)
-    }
-
-    fn wait(&self, name: &str) -> bool {
-        let mut courses = self.courses.lock();
-        loop {
-            match courses.get(name) {
-                Some(Course::Stopped) => return true,
-                Some(Course::Ended) => return false,
-                _ => self.changed.wait(&mut courses),
-            }
-        }
-    }
-}
-
-impl Watcher for Director {
-    fn event(&self, event: Event<'_>) {
-        if !matches!(event.step, Step::Load { .. }) {
-            self.trace.lock().push(event);
-        }
-        let thread = current();
-        let mut courses = self.courses.lock();
-        let course = thread.name().and_then(|name| courses.get_mut(name));
-        if let Some(course) = course
-            && let Course::To(place, range) = course
-            && place(event.step).is_some_and(|offset| range.contains(&offset))
-        {
-            *course = Course::There;
-        }
-    }
-
-    fn pause(&self) {
-        let thread = current();
-        let Some(name) = thread.name() else { return };
-        let mut courses = self.courses.lock();
-        if let Some(course) = courses.get_mut(name)
-            && matches!(course, Course::There)
-        {
-            *course = Course::Stopped;
-            self.changed.notify_all();
-        }
-        while let Some(Course::Stopped) = courses.get(name) {
-            self.changed.wait(&mut courses);
-        }
-    }
-}
 
 /// A table of two levels, and a key for which there is room in the last one only.
 struct Scene {

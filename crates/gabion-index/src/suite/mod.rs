@@ -14,6 +14,7 @@
 
 pub(crate) mod concurrent;
 pub(crate) mod crash;
+pub(crate) mod director;
 pub(crate) mod essay;
 pub(crate) mod interleaved;
 pub(crate) mod model;
