@@ -28,8 +28,8 @@
 //! [`Item`], what keys and values are; [`Seed`], hashing; [`tags`], vectors of one-byte tags;
 //! [`lock`], locks that stay in DRAM; [`node_lock`], those of nodes; `root`, the first line of an
 //! index; `line`, buckets of one cache line; `extendible`, directories of segments that are split;
-//! `pending`, words that may not be durable yet; `stored`, keys in nodes; `blink`, trees of linked
-//! nodes; [`twohash`], tables with two hash functions.
+//! `pending`, words that may not be durable yet; `stored`, keys in nodes; `leaf`, leaves of tries;
+//! `blink`, trees of linked nodes; [`twohash`], tables with two hash functions.
 
 pub mod art;
 pub mod bch;
@@ -44,6 +44,7 @@ pub mod fastfair;
 pub mod hash;
 pub mod index;
 mod item;
+mod leaf;
 pub mod level;
 mod line;
 pub mod lock;

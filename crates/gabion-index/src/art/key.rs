@@ -1,11 +1,6 @@
 //! Keys as strings of bytes: those of a word from the highest to the lowest, so that their order is
 //! that of the words.
 
-use std::sync::atomic::Ordering;
-
-use gabion_media::pmem::{Medium, POff};
-
-use super::layout::{LEAF_BYTES, Leaf};
 use crate::Item;
 
 /// Where a key goes on from a node.
@@ -65,67 +60,6 @@ pub(super) fn common<K: Item + ?Sized>(one: &K, two: &K) -> usize {
     }
     let pairs = one.bytes().iter().zip(two.bytes());
     pairs.take_while(|(one, two)| one == two).count()
-}
-
-/// A leaf, as it lies in the pool.
-#[derive(Clone, Copy)]
-pub(super) struct LeafRef<'a> {
-    pub(super) leaf: &'a Leaf,
-    at: u64,
-    medium: &'a Medium,
-}
-
-// ORDER: Acquire throughout: pairs with the release that made the leaf reachable, and for values
-// with that of an update.
-impl<'a> LeafRef<'a> {
-    /// The leaf at an offset, if there can be one.
-    #[inline]
-    pub(super) fn new(medium: &'a Medium, at: u64) -> Option<LeafRef<'a>> {
-        let leaf: &Leaf = medium.try_at(POff::new(at))?;
-        medium.touch(leaf);
-        Some(LeafRef { leaf, at, medium })
-    }
-
-    /// The value.
-    #[inline]
-    pub(super) fn value(&self) -> u64 {
-        self.leaf.value.peek(Ordering::Acquire)
-    }
-
-    /// The key, or the length of a string.
-    #[inline]
-    pub(super) fn word(&self) -> u64 {
-        self.leaf.key.peek(Ordering::Acquire)
-    }
-
-    /// Whether it is the leaf of `key`.
-    #[inline]
-    pub(super) fn has<K: Item + ?Sized>(&self, key: &K) -> bool {
-        let word = self.leaf.key.peek(Ordering::Acquire);
-        if K::IS_WORD {
-            return word == key.word();
-        }
-        let bytes = key.bytes();
-        let at = self.at + LEAF_BYTES;
-        let is_within = at + (bytes.len() as u64) <= self.medium.len();
-        word == bytes.len() as u64 && is_within && self.medium.equals(at, bytes)
-    }
-
-    /// The key, unless its length is damaged.
-    pub(super) fn key<K: Item + ?Sized>(&self) -> Option<K::Owned> {
-        let word = self.leaf.key.peek(Ordering::Acquire);
-        if K::IS_WORD {
-            return Some(K::rebuild(word, &[]));
-        }
-        let at = self.at + LEAF_BYTES;
-        let is_within = at
-            .checked_add(word)
-            .is_some_and(|end| end <= self.medium.len());
-        let length = usize::try_from(word).ok().filter(|_| is_within)?;
-        let mut bytes = vec![0; length];
-        self.medium.read(at, &mut bytes);
-        Some(K::rebuild(0, &bytes))
-    }
 }
 
 #[cfg(test)]

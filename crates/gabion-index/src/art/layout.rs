@@ -34,20 +34,20 @@
 //! A child of 4 or 16 is there if it is not 0, whatever its key byte; one of 48 if a byte has its
 //! number.
 //!
-//! **Leaf**: 8 bytes value; 8 bytes key, or number of bytes of the key, which follow.
+//! **Leaf**: see `leaf.rs`.
 
 use std::mem::offset_of;
 
 use gabion_media::media_struct;
 use gabion_media::pmem::PAtomicU64;
 
+use crate::leaf::Leaf;
+
 /// `GbPArt_1`, as the first word of a header.
 pub(super) const MAGIC: u64 = u64::from_le_bytes(*b"GbPArt_1");
 
 /// Alignment of nodes: a node of four children is one cache line.
 pub(super) const NODE_ALIGN: u64 = 64;
-/// Bytes of a leaf before the bytes of its key.
-pub(super) const LEAF_BYTES: u64 = 16;
 /// Most bytes of a key: a level has 32 bits.
 pub(super) const KEY_BYTES_MAX: u64 = u32::MAX as u64;
 /// Bit of a node's first word: the node is given up.
@@ -99,12 +99,6 @@ media_struct! {
         pub(super) unused: PAtomicU64,
         pub(super) children: [PAtomicU64; 256],
     }
-
-    /// A leaf, without the bytes of its key.
-    pub(super) struct Leaf {
-        pub(super) value: PAtomicU64,
-        pub(super) key: PAtomicU64,
-    }
 }
 
 const _: () = {
@@ -118,7 +112,6 @@ const _: () = {
     assert!(size_of::<Node48>() == 672 && offset_of!(Node48, index) == 32);
     assert!(offset_of!(Node48, children) == 288);
     assert!(size_of::<Node256>() == 2080 && offset_of!(Node256, children) == 32);
-    assert!(size_of::<Leaf>() as u64 == LEAF_BYTES && offset_of!(Leaf, key) == 8);
 };
 
 /// What a child is.

@@ -1,9 +1,10 @@
 //! Reads: down the trie without locks.
 
 use super::Art;
-use super::key::{self, Branch, LeafRef};
+use super::key::{self, Branch};
 use super::layout::Child;
 use super::node::Node;
+use crate::leaf::LeafRef;
 use crate::{Error, Item, Result};
 
 impl<K: Item + ?Sized> Art<K> {

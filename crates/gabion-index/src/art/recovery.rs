@@ -7,10 +7,11 @@ use std::sync::atomic::Ordering;
 use gabion_media::pmem::{Claim, Medium, Pool, PoolOptions, ROOT_HINT, Reachable};
 
 use super::Art;
-use super::key::{self, LeafRef};
+use super::key;
 use super::layout::{Child, Header, Kind, MAGIC, NODE_ALIGN};
 use super::node::Node;
 use crate::index::root_of;
+use crate::leaf::LeafRef;
 use crate::node_lock::NodeLocks;
 use crate::{Error, Item, Result, Seed};
 

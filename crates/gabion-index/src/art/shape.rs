@@ -10,6 +10,7 @@ use super::layout::{Child, Kind, NODE_ALIGN};
 use super::node::Node;
 use super::readpath::damaged;
 use super::writepath::{Fork, is_as_seen};
+use crate::leaf;
 use crate::node_lock::NodeLock;
 use crate::{Item, Result};
 
@@ -103,7 +104,7 @@ impl<K: Item + ?Sized> Art<K> {
         let Some(_lock) = self.lock(above, branch, child) else {
             return Ok(false);
         };
-        let leaf = self.new_leaf(key, value)?;
+        let leaf = leaf::write(&self.pool, key, value, Kind::Leaf as u64)?;
         let new = Child::new(Kind::Leaf, leaf.offset::<u8>().raw());
         let level = fork.level;
         let form = Form::of([(key::branch(key, level), new), (fork.branch, child)]);

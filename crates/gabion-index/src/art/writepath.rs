@@ -3,14 +3,15 @@
 use std::borrow::Borrow;
 use std::sync::atomic::Ordering;
 
-use gabion_media::pmem::{Guard, POff, Reserved};
+use gabion_media::pmem::{Guard, POff};
 
 use super::Art;
-use super::key::{self, Branch, LeafRef};
-use super::layout::{Child, KEY_BYTES_MAX, Kind, LEAF_BYTES};
+use super::key::{self, Branch};
+use super::layout::{Child, KEY_BYTES_MAX, Kind};
 use super::node::Node;
 use super::readpath::{damaged, has_prefix};
 use super::shape::Form;
+use crate::leaf::{self, LeafRef};
 use crate::lock::Backoff;
 use crate::node_lock::NodeLock;
 use crate::{Error, Item, Result};
@@ -222,7 +223,7 @@ impl<K: Item + ?Sized> Art<K> {
         let Some(lock) = self.lock(node, branch, Child::NONE) else {
             return Ok(false);
         };
-        let leaf = self.new_leaf(key, value)?;
+        let leaf = leaf::write(&self.pool, key, value, Kind::Leaf as u64)?;
         let child = Child::new(Kind::Leaf, leaf.offset::<u8>().raw());
         let Some(place) = node.prepare(&self.medium, branch) else {
             let (Some(parent), Some(byte)) = (&spot.parent, branch) else {
@@ -284,28 +285,6 @@ impl<K: Item + ?Sized> Art<K> {
         node.unlink(&self.medium, branch);
         retiring.commit(guard);
         Ok(Some(before))
-    }
-
-    /// Reserves and writes a leaf, without a fence.
-    pub(super) fn new_leaf(&self, key: &K, value: u64) -> Result<Reserved<'_>> {
-        let bytes = key.bytes();
-        let size = LEAF_BYTES + bytes.len() as u64;
-        let leaf = self.pool.alloc(size, Kind::Leaf as u64)?;
-        let at = leaf.offset::<u8>().raw();
-        let word = if K::IS_WORD {
-            key.word()
-        } else {
-            bytes.len() as u64
-        };
-        let mut head = [0; 16];
-        head[..8].copy_from_slice(&value.to_le_bytes());
-        head[8..].copy_from_slice(&word.to_le_bytes());
-        self.medium.write(at, &head);
-        if !bytes.is_empty() {
-            self.medium.write(at + LEAF_BYTES, bytes);
-        }
-        self.medium.flush_range(at, size);
-        Ok(leaf)
     }
 }
 
