@@ -35,7 +35,9 @@
 //! # Durability point
 //! The persist of that store, before the lock is released. A reader who finds a node's lock taken
 //! after it has read there flushes what it saw before it answers; a writer does so before it goes
-//! on, lest what it adds be lost with the way to it.
+//! on, lest what it adds be lost with the way to it. Who finds the node given up, or, after it has
+//! read a value, another child in the place of the leaf, starts again: another lock guards now what
+//! it read.
 //!
 //! | operation | flushed lines | persists |
 //! |---|---|---|

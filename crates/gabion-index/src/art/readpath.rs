@@ -4,6 +4,7 @@ use super::Art;
 use super::key::{self, Branch};
 use super::layout::Child;
 use super::node::Node;
+use super::writepath::is_as_seen;
 use crate::leaf::LeafRef;
 use crate::{Error, Item, Result};
 
@@ -38,8 +39,9 @@ impl<K: Item + ?Sized> Art<K> {
                 if self.locks.is_locked(node.at()) {
                     self.flush_seen(&node, branch, leaf);
                     must_fence = true;
-                } else if node.is_dead() {
-                    // Its locks guard the children no more.
+                } else if found.map_or(node.is_dead(), |_| !is_as_seen(&node, branch, child)) {
+                    // The node's lock guards its children no more, or a leaf that is below another
+                    // node now.
                     continue 'root;
                 }
                 if child.is_none() || leaf.is_some() {

@@ -6,6 +6,7 @@ use super::Art;
 use super::key;
 use super::layout::Child;
 use super::node::Node;
+use super::writepath::is_as_seen;
 use crate::{Item, OrderedIndex, Result};
 
 /// Children of a node that are asked for before they are visited, so that their misses overlap.
@@ -117,10 +118,12 @@ impl<K: Item + ?Sized> Art<K> {
             let value = leaf.value();
             let key = leaf.key::<K>();
             let key = key.ok_or_else(|| super::readpath::damaged(child.at()))?;
+            let node = self.node(node)?;
+            let branch = key::branch(key.borrow(), node.level());
             if self.locks.is_locked(node.at()) {
                 self.medium.flush(&leaf.leaf.value);
                 stack.must_fence = true;
-            } else if self.node(node)?.is_dead() {
+            } else if !is_as_seen(&node, branch, child) {
                 is_whole = false;
                 continue;
             }

@@ -6,7 +6,7 @@ use gabion_media::pmem::{Pool, PoolOptions};
 
 use super::layout::Header;
 use super::{Art, REGISTERED};
-use crate::suite::{Keys, interleaved};
+use crate::suite::{Keys, find_by_scan, interleaved, moved};
 use crate::{Error, Item, OrderedIndex};
 
 fn trie<K: Item + ?Sized>(size: u64) -> Art<K> {
@@ -197,4 +197,30 @@ fn threads_agree() {
 fn a_reader_that_answers_before_the_answer_is_durable_is_caught() {
     let keys = Keys::words(&REGISTERED).expect("words are keys");
     interleaved::catch_readers(keys, |file| file.ends_with("art/readpath.rs"));
+}
+
+fn leaf_of_first_key(trie: &Art<u64>) -> u64 {
+    let root = trie.root();
+    let (_, child) = root
+        .find(super::key::branch(&moved::KEYS[0], 0))
+        .expect("a child");
+    assert!(child.is_leaf());
+    child.at()
+}
+
+/// The lock of the node that a reader came by says nothing about a leaf that has moved below a new
+/// node; a lookup trusted it.
+#[test]
+fn a_lookup_does_not_trust_the_lock_of_a_leaf_that_has_moved() {
+    let read = |trie: &Art<u64>| trie.get(&moved::KEYS[0]).expect("sound");
+    let options = Art::<u64>::pool_options();
+    moved::answers_are_durable(options, Art::create, leaf_of_first_key, read);
+}
+
+/// So did a scan.
+#[test]
+fn a_scan_does_not_trust_the_lock_of_a_leaf_that_has_moved() {
+    let read = |trie: &Art<u64>| find_by_scan(trie, &moved::KEYS[0]).expect("sound");
+    let options = Art::<u64>::pool_options();
+    moved::answers_are_durable(options, Art::create, leaf_of_first_key, read);
 }

@@ -18,6 +18,7 @@ pub(crate) mod director;
 pub(crate) mod essay;
 pub(crate) mod interleaved;
 pub(crate) mod model;
+pub(crate) mod moved;
 mod persists;
 pub(crate) mod words;
 
