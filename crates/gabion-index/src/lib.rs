@@ -4,7 +4,8 @@
 //! persistent memory the loss of power, in an ordinary file the death of the process, in anonymous
 //! memory nothing. It is the same code each time. [`index`] says what every index can do,
 //! [`registry`] lists them all: [`TurboHash`], which can do more than the common traits say, and of
-//! the ordered ones [`FastFair`], [`Masstree`], [`BwTree`], [`Art`], [`SkipList`] and [`SpTree`].
+//! the ordered ones [`FastFair`], [`Masstree`], [`BwTree`], [`Art`], [`Hot`], [`SkipList`] and
+//! [`SpTree`].
 //!
 //! ```
 //! use gabion_index::TurboHash;
@@ -42,6 +43,7 @@ mod error;
 mod extendible;
 pub mod fastfair;
 pub mod hash;
+pub mod hot;
 pub mod index;
 mod item;
 mod leaf;
@@ -76,6 +78,7 @@ pub use dash::Dash;
 pub use error::{Error, Result};
 pub use fastfair::FastFair;
 pub use hash::Seed;
+pub use hot::Hot;
 pub use index::{Index, OrderedIndex, Plan};
 pub use item::Item;
 pub use level::LevelHash;

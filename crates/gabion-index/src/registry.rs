@@ -3,7 +3,7 @@
 
 use crate::index::Makers;
 use crate::{
-    art, bch, bwtree, cceh, clevel, dash, fastfair, level, masstree, pathhash, pclht, pfht,
+    art, bch, bwtree, cceh, clevel, dash, fastfair, hot, level, masstree, pathhash, pclht, pfht,
     skiplist, sptree, turbo,
 };
 
@@ -114,6 +114,7 @@ pub static INDEXES: &[&Registered] = &[
     &masstree::REGISTERED,
     &bwtree::REGISTERED,
     &art::REGISTERED,
+    &hot::REGISTERED,
     &skiplist::REGISTERED,
     &sptree::REGISTERED,
     &sptree::BUFFERED,

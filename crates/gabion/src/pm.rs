@@ -1,8 +1,8 @@
 //! Structures in persistent memory, ordinary files and shared memory, without a store around them:
-//! [`TurboHash`], a hash table; [`FastFair`], a tree of words; [`Masstree`], [`BwTree`], [`Art`]
-//! and [`SkipList`], two trees, a trie and a list of words or strings; [`SpTree`], a tree of words
-//! with only its leaves in the pool. All but the first keep the order of their keys, see
-//! [`OrderedIndex`].
+//! [`TurboHash`], a hash table; [`FastFair`], a tree of words; [`Masstree`], [`BwTree`], [`Art`],
+//! [`Hot`] and [`SkipList`], two trees, two tries and a list of words or strings; [`SpTree`], a
+//! tree of words with only its leaves in the pool. All but the first keep the order of their keys,
+//! see [`OrderedIndex`].
 //!
 //! Each of them lies in a [`Pool`]: a file that is mapped into memory. What was written when
 //! the process dies is there when the file is opened again, and the first read is answered at
@@ -72,7 +72,7 @@ pub use gabion_index::scmkv::{
 pub use gabion_index::sptree::Options as SpTreeOptions;
 pub use gabion_index::turbo::{Iter as TurboIter, Options as TurboOptions, TurboHash, TurboStats};
 pub use gabion_index::{
-    Art, Bch, BwTree, Cceh, Clevel, Dash, Error as IndexError, FastFair, Index, Item, LevelHash,
-    Masstree, OrderedIndex, PClht, PathHash, Pfht, SkipList, SpTree,
+    Art, Bch, BwTree, Cceh, Clevel, Dash, Error as IndexError, FastFair, Hot, Index, Item,
+    LevelHash, Masstree, OrderedIndex, PClht, PathHash, Pfht, SkipList, SpTree,
 };
 pub use gabion_media::pmem::{Class, Pool, PoolOptions, PoolStats};

@@ -286,6 +286,9 @@ index_suite!(
         crate::suite::COMMIT_SURVIVES
     )]
 );
+index_suite!(hot, crate::hot::REGISTERED, [words], &[]);
+index_suite!(hot_strings, crate::hot::REGISTERED, [strings], &[]);
+index_suite!(hot_families, crate::hot::REGISTERED, [families], &[]);
 index_suite!(
     fastfair,
     crate::fastfair::REGISTERED,

@@ -1,0 +1,186 @@
+//! The invariants, checked; and what the registry knows of the trie.
+
+use std::borrow::Borrow;
+
+use gabion_media::pmem::Pool;
+
+use super::Hot;
+use super::bits::differ;
+use super::form::Form;
+use super::layout::Child;
+use super::node::Node;
+use super::path::Place;
+use crate::index::{Checked, Index, Makers, OrderedIndex, visit_by_scans};
+use crate::registry::{Kind, Persists, Reads, Registered};
+use crate::{Error, Item, Result};
+
+impl<K: Item + ?Sized> Hot<K> {
+    /// Number of entries; exact if nobody writes. Reads all nodes, and no leaf.
+    ///
+    /// # Errors
+    /// Damage on the medium.
+    pub fn len(&self) -> Result<u64> {
+        let _guard = self.pool.enter();
+        let mut count = 0;
+        self.visit_children(|_, child| {
+            count += u64::from(child.is_leaf());
+            Ok(())
+        })?;
+        Ok(count)
+    }
+
+    /// Whether there is no entry.
+    ///
+    /// # Errors
+    /// Damage on the medium.
+    pub fn is_empty(&self) -> Result<bool> {
+        Ok(self.child(&self.root()).is_none())
+    }
+
+    /// Calls a function for each child with its place, from the top down.
+    fn visit_children(&self, mut visit: impl FnMut(&Place<'_>, Child) -> Result<()>) -> Result<()> {
+        let mut places = vec![self.root()];
+        while let Some(place) = places.pop() {
+            let child = self.child(&place);
+            visit(&place, child)?;
+            if child.is_node() {
+                let node = self.node_below(&place, child)?;
+                places.extend((0..node.count()).map(|slot| Place::of(node, slot)));
+            }
+        }
+        Ok(())
+    }
+
+    /// Checks all invariants, while nobody writes.
+    ///
+    /// # Errors
+    /// The first violation.
+    pub fn check(&self) -> Result<Checked> {
+        let mut checked = Checked {
+            entries: 0,
+            // The root.
+            blocks: 1,
+        };
+        self.visit_children(|place, child| {
+            if child.is_none() && place.node.is_none() {
+                return Ok(());
+            }
+            checked.blocks += 1;
+            if child.is_leaf() {
+                checked.entries += 1;
+                return self.check_leaf(child);
+            }
+            let node = self.node(child)?;
+            if node.is_dead() {
+                return Err(violation("a node that is given up", child));
+            }
+            self.check_node(child, &node)
+        })?;
+        Ok(checked)
+    }
+
+    /// Checks that a search for the key of a leaf ends there.
+    fn check_leaf(&self, child: Child) -> Result<()> {
+        let leaf = self.leaf(child)?;
+        let key = leaf.key::<K>().ok_or_else(|| violation("a key", child))?;
+        if self.get(key.borrow())? == Some(leaf.value()) {
+            return Ok(());
+        }
+        Err(violation("the place of a leaf", child))
+    }
+
+    /// Checks that neighbours in a node are in order and part where the node says, which must be
+    /// said in the one way that there is, and that the node is higher than its children.
+    fn check_node(&self, child: Child, node: &Node<'_>) -> Result<()> {
+        let form = Form::of(node);
+        if !node.is_image(&form.image(0)) {
+            return Err(violation("the masks or the partial keys of a node", child));
+        }
+        if self.height_over(form.children())? > node.height() {
+            return Err(violation("the height of a node", child));
+        }
+        for (two, position) in form.children().windows(2).zip(form.positions()) {
+            let left = self.some_key(two[0], true)?;
+            let right = self.some_key(two[1], false)?;
+            let (left, right): (&K, &K) = (left.borrow(), right.borrow());
+            if left >= right || differ(left, right) != Some(*position) {
+                return Err(violation("the bit at which children part", child));
+            }
+        }
+        Ok(())
+    }
+}
+
+fn violation(what: &'static str, child: Child) -> Error {
+    Error::Damaged {
+        what,
+        offset: child.at(),
+    }
+}
+
+impl<K: Item + ?Sized> Index<K> for Hot<K> {
+    fn get(&self, key: &K) -> Result<Option<u64>> {
+        Hot::get(self, key)
+    }
+
+    fn insert(&self, key: &K, value: u64) -> Result<Option<u64>> {
+        Hot::insert(self, key, value)
+    }
+
+    fn update(&self, key: &K, value: u64) -> Result<Option<u64>> {
+        Hot::update(self, key, value)
+    }
+
+    fn remove(&self, key: &K) -> Result<Option<u64>> {
+        Hot::remove(self, key)
+    }
+
+    fn len(&self) -> Result<u64> {
+        Hot::len(self)
+    }
+
+    fn for_each(&self, visit: &mut dyn FnMut(&K, u64)) -> Result<()> {
+        visit_by_scans(self, visit)
+    }
+
+    fn compact(&self) -> Result<()> {
+        Hot::compact(self)
+    }
+
+    fn check(&self) -> Result<Checked> {
+        Hot::check(self)
+    }
+
+    fn pool(&self) -> &Pool {
+        Hot::pool(self)
+    }
+
+    fn ordered(&self) -> Option<&dyn OrderedIndex<K>> {
+        Some(self)
+    }
+}
+
+const fn makers<K: Item + ?Sized>() -> Makers<K> {
+    Makers {
+        pool_options: Hot::<K>::pool_options,
+        create: |pool, _| Ok(Box::new(Hot::<K>::create(pool)?)),
+        open: |pool| Ok(Box::new(Hot::<K>::open(pool)?)),
+        create_ordered: Some(|pool, _| Ok(Box::new(Hot::<K>::create(pool)?))),
+    }
+}
+
+/// What the registry knows.
+pub(crate) static REGISTERED: Registered = Registered {
+    name: "p-hot",
+    title: "P-HOT",
+    kind: Kind::Trie,
+    reads: Reads::Optimistic,
+    persists: Persists {
+        insert: 2,
+        update: 1,
+        remove: 2,
+    },
+    source: "R. Binna et al., SIGMOD 2018; S. K. Lee et al., SOSP 2019",
+    words: makers(),
+    strings: Some(makers()),
+};

@@ -1,0 +1,118 @@
+//! New leaves and nodes, and the one store that puts them in the place of others.
+
+use std::sync::atomic::Ordering;
+
+use gabion_media::pmem::{Guard, POff, Reserved};
+
+use super::Hot;
+use super::form::Form;
+use super::layout::{Child, NODE_ALIGN};
+use super::path::{Place, Step};
+use crate::node_lock::NodeLock;
+use crate::{Item, Result, leaf};
+
+/// Blocks that are written and not published yet. Those that never are go back to the pool.
+#[derive(Default)]
+pub(super) struct Made<'a>(Vec<Reserved<'a>>);
+
+impl<K: Item + ?Sized> Hot<K> {
+    /// Writes a leaf, without a fence.
+    pub(super) fn make_leaf<'a>(
+        &'a self,
+        made: &mut Made<'a>,
+        key: &K,
+        value: u64,
+    ) -> Result<Child> {
+        let leaf = leaf::write(&self.pool, key, value, Child::LEAF_HINT)?;
+        let child = Child::leaf(leaf.offset::<u8>().raw());
+        made.0.push(leaf);
+        Ok(child)
+    }
+
+    /// Writes a node of these children, without a fence; if there is only one, that will do.
+    pub(super) fn make_node<'a>(
+        &'a self,
+        made: &mut Made<'a>,
+        form: &Form,
+        height: u32,
+    ) -> Result<Child> {
+        if let Some(only) = form.only() {
+            return Ok(only);
+        }
+        let image = form.image(height);
+        let bytes = image.len() as u64;
+        let node = self
+            .pool
+            .alloc_aligned(bytes, NODE_ALIGN, Child::NODE_HINT)?;
+        let at = node.offset::<u8>().raw();
+        self.medium.write(at, &image);
+        self.medium.flush_range(at, bytes);
+        made.0.push(node);
+        Ok(Child::node(at))
+    }
+
+    /// The height of a child.
+    pub(super) fn height(&self, child: Child) -> Result<u32> {
+        if child.is_leaf() {
+            return Ok(0);
+        }
+        Ok(self.node(child)?.height())
+    }
+
+    /// The height that a node of these children needs.
+    pub(super) fn height_over(&self, children: &[Child]) -> Result<u32> {
+        let mut heights = children.iter().map(|child| self.height(*child));
+        heights.try_fold(1, |most, height| Ok(most.max(height? + 1)))
+    }
+
+    /// Puts a child into a place, which is locked, and gives up what was in use instead: leaves,
+    /// and nodes, which are locked too.
+    pub(super) fn publish(
+        &self,
+        place: &Place<'_>,
+        child: Child,
+        made: Made<'_>,
+        given_up: &[Child],
+        guard: &Guard<'_>,
+    ) -> Result<()> {
+        let retire = |old: &Child| self.pool.retire(POff::<u8>::new(old.at()), old.hint());
+        let retiring = given_up.iter().map(retire);
+        let retiring = retiring.collect::<gabion_media::Result<Vec<_>>>()?;
+        // DURABLE: all that was made, and what the allocator noted of it and of what goes, before
+        // anything leads to it.
+        self.medium.fence();
+        // ORDER: Release pairs with the acquire in `child`.
+        // DURABLE: the operation.
+        place
+            .word
+            .store_persist(&self.medium, child.0, Ordering::Release);
+        for old in given_up.iter().filter(|old| old.is_node()) {
+            self.node(*old)?.give_up(&self.medium);
+        }
+        for block in made.0 {
+            block.commit::<u8>();
+        }
+        for block in retiring {
+            block.commit(guard);
+        }
+        Ok(())
+    }
+
+    /// Locks the place of a step, waiting for its holder; none if it is not as it was. The thread
+    /// must hold no other lock.
+    pub(super) fn lock<'a>(&'a self, step: &Step<'a>) -> Option<NodeLock<'a>> {
+        let lock = self.locks.lock(step.place.lock);
+        step.place.has(step.child).then_some(lock)
+    }
+
+    /// Locks the place of a step beside others, without waiting; none if somebody else has it, or
+    /// if it is not as it was.
+    pub(super) fn lock_beside<'a>(
+        &'a self,
+        held: &[&NodeLock<'a>],
+        step: &Step<'a>,
+    ) -> Option<NodeLock<'a>> {
+        let lock = self.locks.try_beside(held, step.place.lock)?;
+        step.place.has(step.child).then_some(lock)
+    }
+}

@@ -1,0 +1,128 @@
+//! Scans: down to where the first key would be, then through all that is behind it.
+
+use std::borrow::Borrow;
+
+use super::bits::differ;
+use super::form::Form;
+use super::node::Node;
+use super::path::{Place, host};
+use super::{Hot, damaged};
+use crate::{Item, OrderedIndex, Result};
+
+/// How far a scan has come in a node, or at the root.
+#[derive(Clone, Copy)]
+struct Cursor<'a> {
+    node: Option<Node<'a>>,
+    next: usize,
+}
+
+impl<K: Item + ?Sized> Hot<K> {
+    /// The nodes on the way to `from`, each with the first slot that is not visited through a lower
+    /// one and may lead to keys from `from` on. None if one of them was given up meanwhile.
+    fn seek_scan(&self, from: &K) -> Result<Option<Vec<Cursor<'_>>>> {
+        let Some(path) = self.seek(from)? else {
+            return Ok(None);
+        };
+        let behind = path.iter().map(|step| Cursor {
+            node: step.place.node,
+            next: step.place.slot + 1,
+        });
+        let mut cursors: Vec<_> = behind.collect();
+        let Some(last) = path.last().filter(|last| !last.child.is_none()) else {
+            return Ok(Some(cursors));
+        };
+        let key = self.leaf(last.child)?.key::<K>();
+        let key = key.ok_or_else(|| damaged(last.child.at()))?;
+        let key: &K = key.borrow();
+        let Some(position) = differ(from, key) else {
+            if let Some(cursor) = cursors.last_mut() {
+                cursor.next = last.place.slot;
+            }
+            return Ok(Some(cursors));
+        };
+        // All keys below the inner node that parts them from `from` are on one side of it.
+        let depth = host(&path, position);
+        let place = &path[depth].place;
+        let around = match place.node {
+            Some(node) => Form::of(&node).around(place.slot, position),
+            None => 0..1,
+        };
+        cursors.truncate(depth + 1);
+        cursors[depth].next = if from < key { around.start } else { around.end };
+        Ok(Some(cursors))
+    }
+
+    /// Appends entries from `from` on until there are `end`. False if a node was given up
+    /// meanwhile: then there may be more.
+    fn scan_once(&self, from: &K, end: usize, found: &mut Vec<(K::Owned, u64)>) -> Result<bool> {
+        let Some(mut cursors) = self.seek_scan(from)? else {
+            return Ok(false);
+        };
+        let mut must_fence = false;
+        let mut is_whole = true;
+        while is_whole
+            && found.len() < end
+            && let Some(cursor) = cursors.last_mut()
+        {
+            if cursor.next >= cursor.node.map_or(1, |node| node.count()) {
+                cursors.pop();
+                continue;
+            }
+            let place = self.place(cursor.node, cursor.next);
+            cursor.next += 1;
+            let child = self.child(&place);
+            if !child.is_leaf() {
+                is_whole = self.vouch(&place, child, None, &mut must_fence);
+                if is_whole && !child.is_none() {
+                    let node = Some(self.node_below(&place, child)?);
+                    cursors.push(Cursor { node, next: 0 });
+                }
+                continue;
+            }
+            let leaf = self.leaf(child)?;
+            let value = leaf.value();
+            let key = leaf.key::<K>().ok_or_else(|| damaged(child.at()))?;
+            is_whole = self.vouch(&place, child, Some(leaf), &mut must_fence);
+            // What came since the way was found may be before its end.
+            if is_whole && key.borrow() >= from {
+                found.push((key, value));
+            }
+        }
+        if must_fence {
+            // DURABLE: what was seen of writers who are at work.
+            self.medium.fence();
+        }
+        if !is_whole && let [.., above, last] = &cursors[..] {
+            let above = self.place(above.node, above.next.saturating_sub(1));
+            self.expect_replaced(&above, &self.place(last.node, 0))?;
+        }
+        Ok(is_whole)
+    }
+
+    fn place<'a>(&'a self, node: Option<Node<'a>>, slot: usize) -> Place<'a> {
+        match node {
+            Some(node) => Place::of(node, slot),
+            None => self.root(),
+        }
+    }
+}
+
+impl<K: Item + ?Sized> OrderedIndex<K> for Hot<K> {
+    fn scan(&self, from: &K, limit: usize, found: &mut Vec<(K::Owned, u64)>) -> Result<()> {
+        let _guard = self.pool.enter();
+        let begin = found.len();
+        let end = begin.saturating_add(limit);
+        let mut is_whole = self.scan_once(from, end, found)?;
+        while !is_whole {
+            // From behind the last one that was found.
+            let last = found.get(begin..).and_then(<[_]>::last);
+            let next = last.map(|(key, _)| key.borrow().successor());
+            is_whole = match next {
+                Some(Some(next)) => self.scan_once(next.borrow(), end, found)?,
+                Some(None) => true,
+                None => self.scan_once(from, end, found)?,
+            };
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,331 @@
+//! Writes: under the locks of the nodes that are replaced, and of the place above them.
+
+use std::borrow::Borrow;
+use std::sync::atomic::Ordering;
+
+use gabion_media::pmem::Guard;
+
+use super::bits::{KEY_BYTES_MAX, Position, differ};
+use super::form::Form;
+use super::layout::{Child, ROOM};
+use super::node::Node;
+use super::path::{Step, host};
+use super::publish::Made;
+use super::{Hot, damaged};
+use crate::leaf::LeafRef;
+use crate::lock::Backoff;
+use crate::node_lock::NodeLock;
+use crate::{Error, Item, Result};
+
+/// The answer of an attempt; none if somebody else was in the way.
+type Attempt<T> = Result<Option<T>>;
+
+/// What became of a change.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Change {
+    Done,
+    /// Somebody else was in the way.
+    Lost,
+    /// The node above has no room.
+    Crowded,
+}
+
+/// Where a key parts from what is in its place.
+#[derive(Clone, Copy)]
+struct Fork {
+    position: Position,
+    /// Whether the key has a 1 there.
+    has_one: bool,
+}
+
+impl Fork {
+    /// Two children that part here, of which the second is of the key.
+    fn pair(self, there: Child, new: Child) -> Form {
+        let (left, right) = if self.has_one {
+            (there, new)
+        } else {
+            (new, there)
+        };
+        Form::pair(left, self.position, right)
+    }
+}
+
+impl<K: Item + ?Sized> Hot<K> {
+    /// Stores `value` under `key`, whether it is there or not, and returns the value before.
+    ///
+    /// # Errors
+    /// No space in the pool, or a key that is too long: nothing has changed then.
+    pub fn insert(&self, key: &K, value: u64) -> Result<Option<u64>> {
+        let bytes = key.bytes().len() as u64;
+        if bytes > KEY_BYTES_MAX {
+            return Err(Error::TooLong { bytes });
+        }
+        self.retry(|guard| self.try_insert(key, value, guard))
+    }
+
+    /// Stores `value` under `key` if it is there, and returns the value before.
+    ///
+    /// # Errors
+    /// Damage on the medium.
+    pub fn update(&self, key: &K, value: u64) -> Result<Option<u64>> {
+        self.retry(|_| {
+            let Some(path) = self.seek(key)? else {
+                return Ok(None);
+            };
+            match self.leaf_of(&path, key)? {
+                Some((step, leaf)) => Ok(self.replace_value(step, leaf, value).map(Some)),
+                None => Ok(Some(None)),
+            }
+        })
+    }
+
+    /// Deletes `key` and returns its value.
+    ///
+    /// # Errors
+    /// No space in the pool: nothing has changed then. Damage on the medium.
+    pub fn remove(&self, key: &K) -> Result<Option<u64>> {
+        self.retry(|guard| {
+            let Some(path) = self.seek(key)? else {
+                return Ok(None);
+            };
+            match self.leaf_of(&path, key)? {
+                Some((_, leaf)) => Ok(self.remove_leaf(&path, leaf, guard)?.map(Some)),
+                None => Ok(Some(None)),
+            }
+        })
+    }
+
+    /// Tries until nobody is in the way.
+    #[inline]
+    fn retry<T>(&self, mut attempt: impl FnMut(&Guard<'_>) -> Attempt<T>) -> Result<T> {
+        let mut backoff = Backoff::default();
+        loop {
+            let guard = self.pool.enter();
+            if let Some(answer) = attempt(&guard)? {
+                return Ok(answer);
+            }
+            drop(guard);
+            backoff.wait();
+        }
+    }
+
+    /// The last step of a way and its leaf, if that is the leaf of `key`.
+    fn leaf_of<'a, 'p>(
+        &'a self,
+        path: &'p [Step<'a>],
+        key: &K,
+    ) -> Result<Option<(&'p Step<'a>, LeafRef<'a>)>> {
+        let Some(step) = path.last().filter(|step| !step.child.is_none()) else {
+            return Ok(None);
+        };
+        let leaf = self.leaf(step.child)?;
+        Ok(leaf.has(key).then_some((step, leaf)))
+    }
+
+    fn try_insert(&self, key: &K, value: u64, guard: &Guard<'_>) -> Attempt<Option<u64>> {
+        let Some(path) = self.seek(key)? else {
+            return Ok(None);
+        };
+        let Some(last) = path.last() else {
+            return Ok(None);
+        };
+        if last.child.is_none() {
+            return Ok(self.plant(last, key, value, guard)?.then_some(None));
+        }
+        let leaf = self.leaf(last.child)?;
+        if leaf.has(key) {
+            return Ok(self.replace_value(last, leaf, value).map(Some));
+        }
+        let other = leaf.key::<K>().ok_or_else(|| damaged(last.child.at()))?;
+        let other: &K = other.borrow();
+        let fork = Fork {
+            position: differ(key, other).ok_or_else(|| damaged(last.child.at()))?,
+            has_one: key > other,
+        };
+        let depth = host(&path, fork.position);
+        match self.grow(&path, depth, key, value, fork, guard)? {
+            Change::Done => return Ok(Some(None)),
+            Change::Lost => {}
+            Change::Crowded => self.make_room(&path, depth - 1, guard)?,
+        }
+        Ok(None)
+    }
+
+    /// Puts the first leaf into an empty trie. False if somebody was in the way.
+    fn plant(&self, step: &Step<'_>, key: &K, value: u64, guard: &Guard<'_>) -> Result<bool> {
+        let Some(_lock) = self.lock(step) else {
+            return Ok(false);
+        };
+        let mut made = Made::default();
+        let leaf = self.make_leaf(&mut made, key, value)?;
+        self.publish(&step.place, leaf, made, &[], guard)?;
+        Ok(true)
+    }
+
+    /// Stores another value in a leaf and returns the one before.
+    fn replace_value(&self, step: &Step<'_>, leaf: LeafRef<'_>, value: u64) -> Option<u64> {
+        let _lock = self.lock(step)?;
+        let before = leaf.value();
+        // ORDER: Release pairs with the acquire in `LeafRef::value`.
+        // DURABLE: the update.
+        leaf.leaf
+            .value
+            .store_persist(&self.medium, value, Ordering::Release);
+        Some(before)
+    }
+
+    /// Adds a leaf where its key parts from what a step of the way leads to.
+    fn grow(
+        &self,
+        path: &[Step<'_>],
+        depth: usize,
+        key: &K,
+        value: u64,
+        fork: Fork,
+        guard: &Guard<'_>,
+    ) -> Result<Change> {
+        let step = &path[depth];
+        let Some(lock) = self.lock(step) else {
+            return Ok(Change::Lost);
+        };
+        let form = step.place.node.map(|node| Form::of(&node));
+        let around = match &form {
+            Some(form) => form.around(step.place.slot, fork.position),
+            None => 0..1,
+        };
+        let height = self.height(step.child)?;
+        let is_alone = around.len() == 1;
+        if is_alone && step.child.is_node() && self.node(step.child)?.count() < ROOM {
+            drop(lock);
+            return self.grow(path, depth + 1, key, value, fork, guard);
+        }
+        let mut made = Made::default();
+        let new = self.make_leaf(&mut made, key, value)?;
+        let (Some(node), Some(mut form)) = (step.place.node, form) else {
+            return self.push_down(step, fork, new, height + 1, made, guard);
+        };
+        if is_alone && node.height() > height + 1 {
+            return self.push_down(step, fork, new, height + 1, made, guard);
+        }
+        form.insert(around, fork.position, fork.has_one, new);
+        if form.len() > ROOM {
+            return self.split(path, depth, &lock, &form, made, guard);
+        }
+        let above = &path[depth - 1];
+        let Some(_above) = self.lock_beside(&[&lock], above) else {
+            return Ok(Change::Lost);
+        };
+        let child = self.make_node(&mut made, &form, node.height())?;
+        self.publish(&above.place, child, made, &[above.child], guard)?;
+        Ok(Change::Done)
+    }
+
+    /// Makes a child and a new leaf a node of their own, in the place of the child, which is
+    /// locked.
+    fn push_down<'a>(
+        &'a self,
+        step: &Step<'a>,
+        fork: Fork,
+        new: Child,
+        height: u32,
+        mut made: Made<'a>,
+        guard: &Guard<'_>,
+    ) -> Result<Change> {
+        let form = fork.pair(step.child, new);
+        let child = self.make_node(&mut made, &form, height)?;
+        self.publish(&step.place, child, made, &[], guard)?;
+        Ok(Change::Done)
+    }
+
+    /// Makes both sides of the topmost bit of a form nodes of their own, and puts that bit above
+    /// them. The form is that of the node of a step, which is locked, or has a child more.
+    #[cold]
+    fn split<'a>(
+        &'a self,
+        path: &[Step<'a>],
+        depth: usize,
+        lock: &NodeLock<'a>,
+        form: &Form,
+        mut made: Made<'a>,
+        guard: &Guard<'_>,
+    ) -> Result<Change> {
+        let above = &path[depth - 1];
+        let Some(above_lock) = self.lock_beside(&[lock], above) else {
+            return Ok(Change::Lost);
+        };
+        let height = self.height(above.child)?;
+        let pulls_up = |parent: &Node<'_>| parent.height() <= height + 1;
+        let parent = above.place.node.filter(pulls_up);
+        if parent.is_some_and(|parent| parent.count() == ROOM) {
+            return Ok(Change::Crowded);
+        }
+        let (left, position, right) = form.split();
+        let side = |made: &mut Made<'a>, form: &Form| {
+            if let Some(only) = form.only() {
+                return Ok((only, self.height(only)?));
+            }
+            let height = self.height_over(form.children())?;
+            Result::Ok((self.make_node(made, form, height)?, height))
+        };
+        let (left, left_height) = side(&mut made, &left)?;
+        let (right, right_height) = side(&mut made, &right)?;
+        let Some(parent) = parent else {
+            let pair = Form::pair(left, position, right);
+            let height = left_height.max(right_height) + 1;
+            let child = self.make_node(&mut made, &pair, height)?;
+            self.publish(&above.place, child, made, &[above.child], guard)?;
+            return Ok(Change::Done);
+        };
+        let top = &path[depth - 2];
+        let Some(_top_lock) = self.lock_beside(&[lock, &above_lock], top) else {
+            return Ok(Change::Lost);
+        };
+        let mut form = Form::of(&parent);
+        form.part(above.place.slot, left, position, right);
+        let child = self.make_node(&mut made, &form, parent.height())?;
+        self.publish(&top.place, child, made, &[above.child, top.child], guard)?;
+        Ok(Change::Done)
+    }
+
+    /// Splits the full node of a step, and before it those above it that are full too, unless
+    /// somebody is in the way.
+    #[cold]
+    fn make_room(&self, path: &[Step<'_>], mut depth: usize, guard: &Guard<'_>) -> Result<()> {
+        loop {
+            let step = &path[depth];
+            let (Some(node), Some(lock)) = (step.place.node, self.lock(step)) else {
+                return Ok(());
+            };
+            let form = Form::of(&node);
+            match self.split(path, depth, &lock, &form, Made::default(), guard)? {
+                Change::Crowded => depth -= 1,
+                Change::Done | Change::Lost => return Ok(()),
+            }
+        }
+    }
+
+    /// Takes the leaf at the end of a way out of its node, and the node out of that above it if it
+    /// has only one other child.
+    fn remove_leaf(&self, path: &[Step<'_>], leaf: LeafRef<'_>, guard: &Guard<'_>) -> Attempt<u64> {
+        let (Some(step), above) = (path.last(), path.iter().nth_back(1)) else {
+            return Ok(None);
+        };
+        let Some(lock) = self.lock(step) else {
+            return Ok(None);
+        };
+        let before = leaf.value();
+        let mut made = Made::default();
+        let (Some(node), Some(above)) = (step.place.node, above) else {
+            self.publish(&step.place, Child::NONE, made, &[step.child], guard)?;
+            return Ok(Some(before));
+        };
+        let Some(_above) = self.lock_beside(&[&lock], above) else {
+            return Ok(None);
+        };
+        let mut form = Form::of(&node);
+        form.remove(step.place.slot);
+        let child = self.make_node(&mut made, &form, node.height())?;
+        self.publish(&above.place, child, made, &[above.child, step.child], guard)?;
+        Ok(Some(before))
+    }
+}
