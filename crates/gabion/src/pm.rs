@@ -1,15 +1,16 @@
 //! Structures in persistent memory, ordinary files and shared memory, without a store around them:
 //! [`TurboHash`], a hash table; [`FastFair`], a tree of words; [`Masstree`], [`BwTree`], [`Art`],
 //! [`Hot`] and [`SkipList`], two trees, two tries and a list of words or strings; [`SpTree`], a
-//! tree of words with only its leaves in the pool. All but the first keep the order of their keys,
-//! see [`OrderedIndex`].
+//! tree from words to words or from strings to strings, with only its leaves in the pool. All but
+//! the first keep the order of their keys, see [`OrderedIndex`].
 //!
 //! Each of them lies in a [`Pool`]: a file that is mapped into memory. What was written when
 //! the process dies is there when the file is opened again, and the first read is answered at
 //! once, however large the table is; nothing is loaded, replayed or rebuilt, but for [`SpTree`],
-//! which looks at each of its leaves, and at the logs of its write buffers if it has such
-//! ([`SpTreeOptions`]). What a *power* failure leaves depends on the file: on persistent memory all
-//! of it, on an ordinary file see [`Class`]. The example `warm_restart` shows it.
+//! which looks at each of its leaves, at each pair if these are strings, and at the logs of its
+//! write buffers if it has such ([`SpTreeOptions`]). What a *power* failure leaves depends on the
+//! file: on persistent memory all of it, on an ordinary file see [`Class`]. The example
+//! `warm_restart` shows it.
 //!
 //! An [`Scmkv`] is a store of keys and values of many lengths: it appends what is put to logs, and
 //! cleans them in the background.

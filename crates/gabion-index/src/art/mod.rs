@@ -98,7 +98,9 @@ use gabion_media::pmem::{Medium, Pool};
 use crate::Item;
 use crate::node_lock::NodeLocks;
 pub(crate) use check::REGISTERED;
+pub(crate) use floor::floor_at;
 use layout::Child;
+pub(crate) use recovery::{EMPTY_BYTES, is_referenced};
 
 /// A P-ART from `K`, `u64` or `[u8]`, to words in a pool of persistent memory.
 ///

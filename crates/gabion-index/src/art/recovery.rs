@@ -4,7 +4,7 @@ use std::marker::PhantomData;
 use std::mem::offset_of;
 use std::sync::atomic::Ordering;
 
-use gabion_media::pmem::{Claim, Medium, Pool, PoolOptions, ROOT_HINT, Reachable};
+use gabion_media::pmem::{Claim, Medium, POff, Pool, PoolOptions, ROOT_HINT, Reachable};
 
 use super::Art;
 use super::key;
@@ -38,22 +38,26 @@ impl<K: Item + ?Sized> Art<K> {
         if !pool.root::<Header>().is_null() {
             return Err(Error::RootTaken);
         }
-        let bytes = size_of::<Header>() as u64;
-        let space = pool.alloc_aligned(bytes, NODE_ALIGN, ROOT_HINT)?;
+        let space = pool.alloc_aligned(EMPTY_BYTES, NODE_ALIGN, ROOT_HINT)?;
         let root = space.offset::<Header>();
-        pool.zero(root.raw(), bytes);
-        let header = pool.at(root);
-        let words = [&header.magic, &header.kind, &header.check];
-        for (word, value) in words.into_iter().zip(Self::constants()) {
-            // ORDER: Relaxed: nobody else sees the header before the root refers to it.
-            word.store(pool, value, Ordering::Relaxed);
-        }
-        pool.flush(&header.magic);
+        Self::place(pool, root.raw());
         // DURABLE: header and root node, before the root refers to them.
         pool.fence();
         pool.set_root(root);
         space.commit::<Header>();
         Ok(Self::with(pool, root.raw()))
+    }
+
+    /// Writes an empty trie to `root`, a multiple of [`NODE_ALIGN`], durable with the next fence.
+    pub(crate) fn place(medium: &Medium, root: u64) {
+        medium.zero(root, EMPTY_BYTES);
+        let header: &Header = medium.at(POff::new(root));
+        let words = [&header.magic, &header.kind, &header.check];
+        for (word, value) in words.into_iter().zip(Self::constants()) {
+            // ORDER: Relaxed: nobody else sees the header before the root refers to it.
+            word.store(medium, value, Ordering::Relaxed);
+        }
+        medium.flush(&header.magic);
     }
 
     /// Finds the trie that is the root of `pool`. Reads the header and nothing else.
@@ -65,6 +69,15 @@ impl<K: Item + ?Sized> Art<K> {
         if root.is_null() {
             return Err(Error::NoRoot);
         }
+        Self::at(pool, root.raw())
+    }
+
+    /// Finds the trie whose header is at `root`.
+    ///
+    /// # Errors
+    /// As [`Art::open`].
+    pub(crate) fn at(pool: &Pool, root: u64) -> Result<Self> {
+        let root = POff::<Header>::new(root);
         let damaged = Error::Damaged {
             what: "the header of a trie",
             offset: root.raw(),
@@ -90,7 +103,9 @@ impl<K: Item + ?Sized> Art<K> {
     pub fn pool_options() -> PoolOptions {
         PoolOptions {
             layout: MAGIC,
-            reachable: Reachable::ask_fn(is_referenced::<K>),
+            reachable: Reachable::ask_fn(|medium, claim| {
+                is_referenced::<K>(medium, root_of(medium), claim)
+            }),
             ..PoolOptions::default()
         }
     }
@@ -106,15 +121,18 @@ impl<K: Item + ?Sized> Art<K> {
     }
 }
 
+/// Bytes of a trie without entries: its header and its root.
+pub(crate) const EMPTY_BYTES: u64 = size_of::<Header>() as u64;
+
 /// The root node of the trie whose header is at an offset.
-fn root_at(header: u64) -> Child {
+pub(super) fn root_at(header: u64) -> Child {
     Child::new(Kind::Node256, header + offset_of!(Header, root) as u64)
 }
 
-/// What recovery of the pool asks: whether a trie durably refers to a block, of the kind that is
-/// the hint. If it does, the way to a key below the block leads through it. The pool itself answers
-/// for its root.
-fn is_referenced<K: Item + ?Sized>(medium: &Medium, claim: Claim) -> bool {
+/// What recovery of the pool asks: whether the trie whose header is at `root` durably refers to a
+/// block, of the kind that is the hint. If it does, the way to a key below the block leads through
+/// it. The pool itself answers for its root.
+pub(crate) fn is_referenced<K: Item + ?Sized>(medium: &Medium, root: u64, claim: Claim) -> bool {
     let wanted = Child(claim.block.raw() | claim.hint);
     if !claim.block.raw().is_multiple_of(16)
         || claim.hint > 15
@@ -122,10 +140,15 @@ fn is_referenced<K: Item + ?Sized>(medium: &Medium, claim: Claim) -> bool {
     {
         return false;
     }
-    some_key_below::<K>(medium, wanted).is_some_and(|key| is_on_way::<K>(medium, &key, wanted))
+    let key = some_key_below::<K>(medium, wanted);
+    key.is_some_and(|key| is_on_way::<K>(medium, root, &key, wanted))
 }
 
-fn some_key_below<K: Item + ?Sized>(medium: &Medium, mut child: Child) -> Option<K::Owned> {
+/// A key below a child.
+pub(super) fn some_key_below<K: Item + ?Sized>(
+    medium: &Medium,
+    mut child: Child,
+) -> Option<K::Owned> {
     for _ in 0..STEPS_MAX {
         if child.is_leaf() {
             return LeafRef::new(medium, child.at())?.key::<K>();
@@ -135,10 +158,10 @@ fn some_key_below<K: Item + ?Sized>(medium: &Medium, mut child: Child) -> Option
     None
 }
 
-fn is_on_way<K: Item + ?Sized>(medium: &Medium, key: &K::Owned, wanted: Child) -> bool {
+fn is_on_way<K: Item + ?Sized>(medium: &Medium, root: u64, key: &K::Owned, wanted: Child) -> bool {
     use std::borrow::Borrow;
     let key: &K = key.borrow();
-    let mut child = root_at(root_of(medium));
+    let mut child = root_at(root);
     for _ in 0..STEPS_MAX {
         if child == wanted {
             return true;

@@ -4,10 +4,11 @@ use std::collections::BTreeMap;
 
 use gabion_media::pmem::{Pool, PoolOptions};
 
+use super::floor_at;
 use super::layout::Header;
 use super::{Art, REGISTERED};
 use crate::suite::{Keys, find_by_scan, interleaved, moved};
-use crate::{Error, Item, OrderedIndex};
+use crate::{Error, Item, OrderedIndex, Seed};
 
 fn trie<K: Item + ?Sized>(size: u64) -> Art<K> {
     let pool = Pool::anonymous(PoolOptions {
@@ -223,4 +224,41 @@ fn a_scan_does_not_trust_the_lock_of_a_leaf_that_has_moved() {
     let read = |trie: &Art<u64>| find_by_scan(trie, &moved::KEYS[0]).expect("sound");
     let options = Art::<u64>::pool_options();
     moved::answers_are_durable(options, Art::create, leaf_of_first_key, read);
+}
+
+/// The floor of a key is the greatest key up to it, whatever keys begin or end others.
+#[test]
+fn floors_are_those_of_a_map() {
+    let trie: Art<[u8]> = trie(8 << 20);
+    let mut twin = BTreeMap::new();
+    let seed = Seed::new(11);
+    // Few letters and long runs of one: keys that begin others, and prefixes beyond eight bytes.
+    let key = |number: u64| -> Vec<u8> {
+        let drawn = seed.hash_u64(number);
+        let letter = |at: u64| b'a' + u8::try_from(drawn >> (2 * at) & 1).expect("a bit");
+        let run = vec![letter(0); usize::try_from(drawn >> 40 & 31).expect("small")];
+        let rest = (1..drawn >> 50 & 7).map(letter);
+        run.into_iter().chain(rest).collect()
+    };
+    assert_eq!(trie.floor_hint(b"a"), None);
+    for number in 0..2000 {
+        let new = key(number);
+        if number % 3 == 2 {
+            let removed = trie.remove(&new).expect("sound");
+            assert_eq!(removed, twin.remove(&new));
+        } else {
+            trie.insert(&new, number).expect("space");
+            twin.insert(new, number);
+        }
+        for asked in (10_000 + number * 8..).take(8).map(key) {
+            let wanted = twin.range(..=asked.clone()).next_back();
+            let wanted = wanted.map(|(_, value)| *value);
+            assert_eq!(trie.floor_hint(&asked), wanted, "{asked:?}");
+            assert_eq!(
+                floor_at(&trie.pool, trie.pool.root::<Header>().raw(), &asked[..]),
+                wanted
+            );
+        }
+    }
+    assert!(twin.len() > 300);
 }

@@ -1,14 +1,16 @@
 //! The top layer in persistent memory: from lkeys to leaves, for recovery only.
 //!
-//! It is a FAST&FAIR tree in the same pool. New leaves are told to a thread that inserts them in
-//! batches; a crash leaves some of them out, which recovery finds by the chain of leaves. A leaf
-//! that is given up is taken out first, and waits for that. So:
+//! It is a FAST&FAIR tree in the same pool, or a radix tree if keys are strings. New leaves are
+//! told to a thread that inserts them in batches; a crash leaves some of them out, which recovery
+//! finds by the chain of leaves. A leaf that is given up is taken out first, and waits for that.
+//! So:
 //!
 //! - B1. Whatever the moment of a crash, each entry names a leaf in the chain by its lkey.
 //!
 //! A medium that somebody watches has no thread: whoever adds the second leaf to the list inserts
 //! both, so that what happens is a function of the operations.
 
+use std::borrow::Borrow;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::thread::JoinHandle;
@@ -17,8 +19,8 @@ use std::time::Duration;
 use gabion_media::pmem::Pool;
 use parking_lot::{Condvar, Mutex, MutexGuard};
 
-use crate::fastfair::FastFair;
-use crate::{OrderedIndex, Result};
+use super::TreeKey;
+use crate::{Item, OrderedIndex, Result};
 
 /// Leaves that wake the thread: enough that the waking does not count.
 const BATCH: usize = 64;
@@ -30,34 +32,38 @@ const PAUSE: Duration = Duration::from_millis(20);
 const BATCH_WATCHED: usize = 2;
 
 /// The backup and its thread.
-pub(super) struct Backup {
-    shared: Arc<Shared>,
+pub(super) struct Backup<K: TreeKey + ?Sized> {
+    shared: Arc<Shared<K>>,
     thread: Option<JoinHandle<()>>,
 }
 
-struct Shared {
+struct Shared<K: TreeKey + ?Sized> {
     /// Held by whoever changes the tree, lest a leaf be inserted after it was taken out.
-    tree: Mutex<FastFair>,
-    waiting: Mutex<Waiting>,
+    tree: Mutex<Tree<K>>,
+    waiting: Mutex<Waiting<K>>,
     wake: Condvar,
 }
 
-#[derive(Default)]
-struct Waiting {
-    leaves: VecDeque<(u64, u64)>,
+type Tree<K> = Box<dyn OrderedIndex<K>>;
+
+/// Leaves by their lkeys.
+pub(super) type Leaves<K> = Vec<(<K as Item>::Owned, u64)>;
+
+struct Waiting<K: TreeKey + ?Sized> {
+    leaves: VecDeque<(K::Owned, u64)>,
     is_over: bool,
 }
 
-impl Shared {
+impl<K: TreeKey + ?Sized> Shared<K> {
     /// Inserts the leaves that wait; false if one finds no room and goes on waiting. That is no
     /// harm: recovery goes along the chain.
-    fn drain(&self, tree: &MutexGuard<'_, FastFair>) -> bool {
+    fn drain(&self, tree: &MutexGuard<'_, Tree<K>>) -> bool {
         loop {
             let waiting = self.waiting.lock().leaves.pop_front();
             let Some((lkey, leaf)) = waiting else {
                 return true;
             };
-            if tree.insert(lkey, leaf).is_err() {
+            if tree.insert(lkey.borrow(), leaf).is_err() {
                 self.waiting.lock().leaves.push_front((lkey, leaf));
                 return false;
             }
@@ -84,12 +90,15 @@ impl Shared {
     }
 }
 
-impl Backup {
+impl<K: TreeKey + ?Sized> Backup<K> {
     /// The backup with its header at `root`.
-    pub(super) fn open(pool: &Pool, root: u64) -> Result<Backup> {
+    pub(super) fn open(pool: &Pool, root: u64) -> Result<Backup<K>> {
         let shared = Arc::new(Shared {
-            tree: Mutex::new(FastFair::at(pool, root)?),
-            waiting: Mutex::default(),
+            tree: Mutex::new(K::open_backup(pool, root)?),
+            waiting: Mutex::new(Waiting {
+                leaves: VecDeque::new(),
+                is_over: false,
+            }),
             wake: Condvar::new(),
         });
         let worker = Arc::clone(&shared);
@@ -98,7 +107,7 @@ impl Backup {
     }
 
     /// Tells of a new leaf.
-    pub(super) fn add(&self, lkey: u64, leaf: u64) {
+    pub(super) fn add(&self, lkey: K::Owned, leaf: u64) {
         let mut waiting = self.shared.waiting.lock();
         waiting.leaves.push_back((lkey, leaf));
         let count = waiting.leaves.len();
@@ -119,46 +128,49 @@ impl Backup {
     ///
     /// # Errors
     /// Damage on the medium.
-    pub(super) fn forget(&self, lkey: u64) -> Result<()> {
+    pub(super) fn forget(&self, lkey: &K) -> Result<()> {
         let tree = self.shared.tree.lock();
         // It may be among those that wait, and stay among them.
         if !self.shared.drain(&tree) {
             let mut waiting = self.shared.waiting.lock();
-            waiting.leaves.retain(|(waits, _)| *waits != lkey);
+            waiting.leaves.retain(|(waits, _)| waits.borrow() != lkey);
         }
         tree.remove(lkey)?;
         Ok(())
     }
 
     /// All leaves that are not waiting, by their lkeys.
-    pub(super) fn leaves(&self) -> Result<Vec<(u64, u64)>> {
-        let mut leaves = Vec::new();
-        let tree = self.shared.tree.lock();
-        tree.scan(&0, usize::MAX, &mut leaves)?;
-        Ok(leaves)
+    pub(super) fn leaves(&self) -> Result<Leaves<K>> {
+        scan_all(&**self.shared.tree.lock())
     }
 
     /// All leaves by their lkeys, those that are in the tree and those that wait. If there is a
     /// thread for them, only those wait for which there is no room.
-    pub(super) fn all_leaves(&self) -> Result<[Vec<(u64, u64)>; 2]> {
+    pub(super) fn all_leaves(&self) -> Result<[Leaves<K>; 2]> {
         let tree = self.shared.tree.lock();
         if self.thread.is_some() {
             self.shared.drain(&tree);
         }
-        let mut leaves = Vec::new();
-        tree.scan(&0, usize::MAX, &mut leaves)?;
+        let leaves = scan_all(&**tree)?;
         let waiting = self.shared.waiting.lock();
-        Ok([leaves, waiting.leaves.iter().copied().collect()])
+        Ok([leaves, waiting.leaves.iter().cloned().collect()])
     }
 
-    /// Checks the tree; blocks that it consists of, its first leaf not counted.
+    /// Checks the tree; blocks that it consists of, the one that is in the root block not counted.
     pub(super) fn check(&self) -> Result<u64> {
         let checked = self.shared.tree.lock().check()?;
         Ok(checked.blocks - 1)
     }
 }
 
-impl Drop for Backup {
+fn scan_all<K: TreeKey + ?Sized>(tree: &dyn OrderedIndex<K>) -> Result<Leaves<K>> {
+    let mut leaves = Vec::new();
+    let least = K::rebuild(0, &[]);
+    tree.scan(least.borrow(), usize::MAX, &mut leaves)?;
+    Ok(leaves)
+}
+
+impl<K: TreeKey + ?Sized> Drop for Backup<K> {
     fn drop(&mut self) {
         if let Some(thread) = self.thread.take() {
             self.shared.waiting.lock().is_over = true;

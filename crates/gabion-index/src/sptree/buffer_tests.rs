@@ -37,29 +37,29 @@ fn pool<const N: usize>(size: u64) -> Pool {
     let pool = Pool::anonymous(PoolOptions {
         size,
         heaps: 4,
-        ..SpTree::<N>::pool_options()
+        ..SpTree::<u64, N>::pool_options()
     });
     pool.expect("a pool in memory")
 }
 
-fn tree<const N: usize>(size: u64, options: Options) -> SpTree<N> {
+fn tree<const N: usize>(size: u64, options: Options) -> SpTree<u64, N> {
     SpTree::create_with(&pool::<N>(size), PLAN, options).expect("a tree")
 }
 
 /// The tree as a crash of the process leaves it: what is in buffers is in the logs only.
-fn again<const N: usize>(tree: SpTree<N>, options: Options) -> SpTree<N> {
+fn again<const N: usize>(tree: SpTree<u64, N>, options: Options) -> SpTree<u64, N> {
     let pool = tree.pool().clone();
     drop(tree);
     SpTree::open_with(&pool, options).expect("a tree")
 }
 
-fn has_buffer(tree: &SpTree<8>, key: u64) -> bool {
-    let seen = Search::new(tree, key).node();
+fn has_buffer(tree: &SpTree<u64, 8>, key: u64) -> bool {
+    let seen = Search::new(tree, &key).node();
     seen.node.buffer().is_some()
 }
 
 /// Random writes, each answer compared with a map's; all entries in the end.
-fn follow(tree: &SpTree<8>, twin: &mut BTreeMap<u64, u64>, seed: u64, writes: u64) {
+fn follow(tree: &SpTree<u64, 8>, twin: &mut BTreeMap<u64, u64>, seed: u64, writes: u64) {
     let random = Seed::new(seed);
     for number in 0..writes {
         let drawn = random.hash_u64(number);
@@ -100,7 +100,7 @@ fn follow(tree: &SpTree<8>, twin: &mut BTreeMap<u64, u64>, seed: u64, writes: u6
     words::check(tree, twin.len() as u64);
 }
 
-fn compare(tree: &SpTree<8>, twin: &BTreeMap<u64, u64>) {
+fn compare(tree: &SpTree<u64, 8>, twin: &BTreeMap<u64, u64>) {
     for key in (0..400).map(|key| key << 48) {
         assert_eq!(tree.get(key).expect("sound"), twin.get(&key).copied());
     }
@@ -155,7 +155,7 @@ fn logs_are_bounded_and_replayed() {
     let tree = tree::<8>(32 << 20, ALL);
     let order = Seed::new(5);
     let keys = 40_000;
-    let assert_bounded = |tree: &SpTree<8>| {
+    let assert_bounded = |tree: &SpTree<u64, 8>| {
         let records = tree.buffers.used() as usize * buffered_max(8);
         let pages = records.div_ceil(Logs::<8>::RECORDS) + 3;
         let bytes = pages as u64 * page_bytes(8);
@@ -273,20 +273,20 @@ fn damaged_logs_are_told() {
     let page = u64::from_le_bytes(start);
     // The value of the last record, while the others stay.
     pool.write(page + 32 * 3 + 8, &[99]);
-    let tree = SpTree::<8>::open(&pool).expect("a tree");
+    let tree = SpTree::<u64, 8>::open(&pool).expect("a tree");
     let values = [0, 1, 2].map(|key| tree.get(key).expect("sound"));
     assert_eq!(values, [Some(40), Some(41), None]);
     words::check(&tree, 2);
     drop(tree);
     for wrong in [8, 256 * 1000 * 1000, u64::MAX] {
         pool.write(root + MOVING_AT, &u64::to_le_bytes(wrong));
-        let opened = SpTree::<8>::open_with(&pool, ALL);
+        let opened = SpTree::<u64, 8>::open_with(&pool, ALL);
         assert!(matches!(opened, Err(Error::Damaged { .. })), "{wrong}");
     }
     // A page that names itself as the next one.
     pool.write(root + MOVING_AT, &start);
     pool.write(page, &start);
-    let opened = SpTree::<8>::open_with(&pool, ALL);
+    let opened = SpTree::<u64, 8>::open_with(&pool, ALL);
     assert!(matches!(opened, Err(Error::Damaged { .. })));
 }
 

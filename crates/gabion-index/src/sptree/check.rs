@@ -1,32 +1,36 @@
 //! The invariants, checked; and what the registry knows of the tree.
 
+use std::borrow::Borrow;
 use std::collections::BTreeMap;
 
 use gabion_media::pmem::Pool;
 
 use super::bloom::tag_of;
+use super::item::{LEAST, bound_key, key_of};
 use super::leaf::Leaf;
 use super::log::Logged;
 use super::mnode::Mnode;
 use super::readpath::Search;
-use super::{Options, SpTree};
+use super::{Options, SpTree, TreeKey};
 use crate::index::{Checked, Index, Makers, OrderedIndex, Plan, visit_by_scans};
 use crate::registry::{Kind, Persists, Reads, Registered};
+use crate::stored::Parts;
 use crate::{Error, Result};
 
 fn violation(what: &'static str, offset: u64) -> Error {
     Error::Damaged { what, offset }
 }
 
-impl<const N: usize> SpTree<N> {
+impl<K: TreeKey + ?Sized, const N: usize> SpTree<K, N> {
     /// Number of entries; exact if nobody writes. A look at each node in DRAM.
     ///
     /// # Errors
     /// Damage on the medium.
     pub fn len(&self) -> Result<u64> {
-        let (mut key, mut number, mut sum) = (0, 0, 0);
+        let (mut key, mut number, mut sum) = (self.router.key(LEAST)?, 0, 0);
         loop {
-            let mut search = Search::at(self, key, number);
+            let _pins = self.pin();
+            let mut search = Search::at(self, key.borrow(), number);
             let seen = search.node();
             let count = seen.node.count() as u64;
             if !seen.node.is_still(seen.word) {
@@ -36,7 +40,7 @@ impl<const N: usize> SpTree<N> {
             let Some(next) = seen.next.checked_sub(1) else {
                 return Ok(sum);
             };
-            (key, number) = (seen.hkey, next);
+            (key, number) = (self.router.key(seen.hkey)?, next);
         }
     }
 
@@ -54,7 +58,7 @@ impl<const N: usize> SpTree<N> {
     /// The first violation.
     pub fn check(&self) -> Result<Checked> {
         let [named, waiting] = self.backup.all_leaves()?;
-        let mut known: BTreeMap<u64, u64> = named.into_iter().collect();
+        let mut known: BTreeMap<K::Owned, u64> = named.into_iter().collect();
         for (lkey, leaf) in waiting {
             if known.insert(lkey, leaf).is_some() {
                 return Err(violation("a leaf that waits for the backup", leaf));
@@ -81,17 +85,28 @@ impl<const N: usize> SpTree<N> {
             let node = node.ok_or_else(|| violation("a link of a node", number))?;
             let leaf = self.leaf(node.leaf())?;
             let keys = self.check_leaf(node, leaf)?;
-            checked.entries += self.check_buffer(node, leaf, keys, &logged)?;
             checked.blocks += 1;
+            if K::IS_WORD {
+                let words = keys.iter().map(|key| {
+                    let key: &K = key.borrow();
+                    key.word()
+                });
+                checked.entries += self.check_buffer(node, leaf, words.collect(), &logged)?;
+            } else {
+                // An item for each pair, and one for the lkey.
+                checked.entries += self.check_count(node, leaf, keys.len())?;
+                checked.blocks += (keys.len() + usize::from(leaf.lkey() != LEAST)) as u64;
+            }
             let is_first = number == 0 && before == 0;
             if node.prev() != before || node.look().is_none() {
                 return Err(violation("a node", leaf.at));
             }
-            let is_known = known.remove(&node.lkey()) == Some(leaf.at);
+            let lkey = self.router.key(node.lkey())?;
+            let is_known = known.remove::<K::Owned>(&lkey) == Some(leaf.at);
             if is_known == is_first {
                 return Err(violation("what the backup knows of a leaf", leaf.at));
             }
-            let routed = self.router.exact(node.lkey());
+            let routed = self.router.exact(lkey.borrow());
             if routed.is_some_and(|routed| routed != number) {
                 return Err(violation("what the router knows of a leaf", leaf.at));
             }
@@ -149,35 +164,63 @@ impl<const N: usize> SpTree<N> {
         if !waiting.iter().all(is_gone) {
             return Err(violation("a change in the logs of an SPTree", leaf.at));
         }
-        if keys.len() != node.count() || keys.len() > N {
+        self.check_count(node, leaf, keys.len())
+    }
+
+    /// Checks the number of entries of a node.
+    fn check_count(&self, node: &Mnode, leaf: Leaf<'_, N>, count: usize) -> Result<u64> {
+        if count != node.count() || count > N {
             return Err(violation("the number of entries of a leaf", leaf.at));
         }
-        Ok(keys.len() as u64)
+        Ok(count as u64)
+    }
+
+    /// Checks that a leaf and its node have the same range: its lkey, and its hkey unless it is the
+    /// last one.
+    fn check_range(&self, node: &Mnode, leaf: Leaf<'_, N>) -> Result<(K::Owned, Option<K::Owned>)> {
+        let wrong = || violation("the range of a leaf", leaf.at);
+        let lkey = bound_key::<K>(&self.medium, leaf.lkey())?;
+        let next = node.next().checked_sub(1);
+        let hkey = match next.and_then(|next| self.nodes.get(next)) {
+            Some(next) => {
+                let is_linked = next.lkey() == node.hkey() && next.leaf() == leaf.next();
+                let of_next = self.leaf(next.leaf())?.lkey();
+                if !is_linked || of_next != leaf.hkey() {
+                    return Err(wrong());
+                }
+                Some(bound_key::<K>(&self.medium, leaf.hkey())?)
+            }
+            None if leaf.hkey() == u64::MAX && leaf.next() == 0 => None,
+            None => return Err(wrong()),
+        };
+        let is_same = self.router.key(node.lkey())? == lkey
+            && match &hkey {
+                Some(hkey) => self.router.key(node.hkey())? == *hkey && lkey < *hkey,
+                None => node.hkey() == u64::MAX,
+            };
+        if is_same {
+            Ok((lkey, hkey))
+        } else {
+            Err(wrong())
+        }
     }
 
     /// Checks a leaf and its node; its keys in their order.
-    fn check_leaf(&self, node: &Mnode, leaf: Leaf<'_, N>) -> Result<Vec<u64>> {
-        let next = node.next().checked_sub(1);
-        let next = next.and_then(|next| self.nodes.get(next));
-        let is_linked = match next {
-            Some(next) => next.lkey() == leaf.hkey() && next.leaf() == leaf.next(),
-            None => leaf.hkey() == u64::MAX && leaf.next() == 0,
-        };
-        let range = (leaf.lkey(), leaf.hkey());
-        if !is_linked || range != (node.lkey(), node.hkey()) || range.0 >= range.1 {
-            return Err(violation("the range of a leaf", leaf.at));
-        }
+    fn check_leaf(&self, node: &Mnode, leaf: Leaf<'_, N>) -> Result<Vec<K::Owned>> {
+        let (lkey, hkey) = self.check_range(node, leaf)?;
         let mut keys = Vec::new();
-        for (slot, key, _) in leaf.entries() {
-            let hash = self.seed.hash_u64(key);
-            if leaf.tag(slot) != tag_of(hash) || !node.bloom.may_hold(hash) {
+        for (slot, key, value) in leaf.entries() {
+            let owned = key_of::<K>(&self.medium, [key, value])?;
+            let of_pair: &K = owned.borrow();
+            let hash = of_pair.seeded_hash(&self.seed);
+            let is_first = Parts::of(of_pair).word == key;
+            if leaf.tag(slot) != tag_of(hash) || !node.bloom.may_hold(hash) || !is_first {
                 return Err(violation("what is known of a key", leaf.at));
             }
-            let is_below = next.is_none() || key < range.1;
-            if key < range.0 || !is_below {
+            if owned < lkey || hkey.as_ref().is_some_and(|hkey| owned >= *hkey) {
                 return Err(violation("a key of a leaf", leaf.at));
             }
-            keys.push(key);
+            keys.push(owned);
         }
         keys.sort_unstable();
         if !keys.is_sorted_by(|one, two| one < two) {
@@ -187,21 +230,21 @@ impl<const N: usize> SpTree<N> {
     }
 }
 
-impl<const N: usize> Index<u64> for SpTree<N> {
+impl<const N: usize> Index<u64> for SpTree<u64, N> {
     fn get(&self, key: &u64) -> Result<Option<u64>> {
-        SpTree::get(self, *key)
+        SpTree::<u64, N>::get(self, *key)
     }
 
     fn insert(&self, key: &u64, value: u64) -> Result<Option<u64>> {
-        SpTree::insert(self, *key, value)
+        SpTree::<u64, N>::insert(self, *key, value)
     }
 
     fn update(&self, key: &u64, value: u64) -> Result<Option<u64>> {
-        SpTree::update(self, *key, value)
+        SpTree::<u64, N>::update(self, *key, value)
     }
 
     fn remove(&self, key: &u64) -> Result<Option<u64>> {
-        SpTree::remove(self, *key)
+        SpTree::<u64, N>::remove(self, *key)
     }
 
     fn len(&self) -> Result<u64> {
@@ -236,23 +279,37 @@ const BUFFERS_FOR_ALL: Options = Options {
 
 const fn makers<const N: usize>() -> Makers<u64> {
     Makers {
-        pool_options: SpTree::<N>::pool_options,
-        create: |pool, plan| Ok(Box::new(SpTree::<N>::create(pool, plan)?)),
-        open: |pool| Ok(Box::new(SpTree::<N>::open(pool)?)),
-        create_ordered: Some(|pool, plan| Ok(Box::new(SpTree::<N>::create(pool, plan)?))),
+        pool_options: SpTree::<u64, N>::pool_options,
+        create: |pool, plan| Ok(Box::new(SpTree::<u64, N>::create(pool, plan)?)),
+        open: |pool| Ok(Box::new(SpTree::<u64, N>::open(pool)?)),
+        create_ordered: Some(|pool, plan| Ok(Box::new(SpTree::<u64, N>::create(pool, plan)?))),
+    }
+}
+
+const fn string_makers<const N: usize>() -> Makers<[u8]> {
+    Makers {
+        pool_options: SpTree::<[u8], N>::pool_options,
+        create: |pool, plan| Ok(Box::new(SpTree::<[u8], N>::create(pool, plan)?)),
+        open: |pool| Ok(Box::new(SpTree::<[u8], N>::open(pool)?)),
+        create_ordered: Some(|pool, plan| Ok(Box::new(SpTree::<[u8], N>::create(pool, plan)?))),
     }
 }
 
 const fn buffered_makers<const N: usize>() -> Makers<u64> {
     Makers {
-        pool_options: SpTree::<N>::pool_options,
+        pool_options: SpTree::<u64, N>::pool_options,
         create: |pool, plan| Ok(Box::new(create_buffered::<N>(pool, plan)?)),
-        open: |pool| Ok(Box::new(SpTree::<N>::open_with(pool, BUFFERS_FOR_ALL)?)),
+        open: |pool| {
+            Ok(Box::new(SpTree::<u64, N>::open_with(
+                pool,
+                BUFFERS_FOR_ALL,
+            )?))
+        },
         create_ordered: Some(|pool, plan| Ok(Box::new(create_buffered::<N>(pool, plan)?))),
     }
 }
 
-fn create_buffered<const N: usize>(pool: &Pool, plan: Plan) -> Result<SpTree<N>> {
+fn create_buffered<const N: usize>(pool: &Pool, plan: Plan) -> Result<SpTree<u64, N>> {
     SpTree::create_with(pool, plan, BUFFERS_FOR_ALL)
 }
 
@@ -286,7 +343,10 @@ const fn buffered(name: &'static str, title: &'static str, words: Makers<u64>) -
 }
 
 /// What the registry knows of the tree.
-pub(crate) static REGISTERED: Registered = registered("sptree", "SPTree", makers::<64>());
+pub(crate) static REGISTERED: Registered = Registered {
+    strings: Some(string_makers::<64>()),
+    ..registered("sptree", "SPTree", makers::<64>())
+};
 
 /// The tree with a write buffer for each leaf.
 pub(crate) static BUFFERED: Registered = buffered(
@@ -297,7 +357,10 @@ pub(crate) static BUFFERED: Registered = buffered(
 
 /// A tree with leaves of eight pairs, which the tests of small trees make long.
 #[cfg(test)]
-pub(crate) static TINY: Registered = registered("sptree-tiny", "SPTree (tiny)", makers::<8>());
+pub(crate) static TINY: Registered = Registered {
+    strings: Some(string_makers::<8>()),
+    ..registered("sptree-tiny", "SPTree (tiny)", makers::<8>())
+};
 
 /// The same with write buffers, of three pairs each.
 #[cfg(test)]

@@ -8,8 +8,11 @@
 //!
 //! A leaf always has free slots for all keys of its buffer that it does not have (I8), so this
 //! takes no space of the pool and fails only for damage.
+//!
+//! Only trees of words have buffers.
 
-use super::SpTree;
+use std::borrow::Borrow;
+
 use super::buffer::{Buffer, HEAT_MIN};
 use super::layout::PAIRS_AT;
 use super::leaf::{Change, Tagged};
@@ -17,6 +20,7 @@ use super::log::{Backlog, Logged, Logs};
 use super::mnode::{Locked, Mnode};
 use super::readpath::Search;
 use super::steps::{Step, is_made};
+use super::{SpTree, TreeKey};
 use crate::{Error, Result};
 
 /// Records that a write looks at when the logs have grown to their limit: more than it adds.
@@ -29,7 +33,7 @@ pub(super) struct Absorbed {
     pub(super) is_delete: bool,
 }
 
-impl<const N: usize> SpTree<N> {
+impl<K: TreeKey + ?Sized, const N: usize> SpTree<K, N> {
     /// The write buffer of a node.
     #[inline]
     pub(super) fn buffer_of(&self, node: &Mnode) -> Option<&Buffer> {
@@ -132,7 +136,8 @@ impl<const N: usize> SpTree<N> {
         let mut dropped = 0;
         let mut fresh = Vec::with_capacity(N);
         for Absorbed { entry, is_delete } in changes {
-            match leaf.find(entry.key, entry.tag) {
+            let key = K::rebuild(entry.key, &[]);
+            match leaf.find::<K>(key.borrow(), entry.tag)? {
                 Some(slot) if is_delete => dropped |= 1 << slot,
                 Some(slot) => leaf.set_value(slot, entry.value),
                 None if is_delete => {}
@@ -186,7 +191,8 @@ impl<const N: usize> SpTree<N> {
 
     /// Sees to it that the leaf of a key has a change.
     fn see_merged(&self, key: u64, number: u64) -> Result<()> {
-        let mut search = Search::new(self, key);
+        let key = K::rebuild(key, &[]);
+        let mut search = Search::new(self, key.borrow());
         loop {
             let seen = search.node();
             let merged = seen.node.merged();

@@ -6,13 +6,16 @@
 //!
 //! | offset | bytes | meaning |
 //! |---|---|---|
-//! | 0 | 64 | root of an index: `GbSpTre1`, seed of hashes, planned entries, pairs of a leaf |
+//! | 0 | 64 | root of an index: magic, seed of hashes, planned entries, pairs of a leaf |
 //! | 64 | 8 | offset of the first page of the logs, 0 if there is none |
 //! | 72 | 184 | zero |
-//! | 256 | 64 | header of the backup, a FAST&FAIR tree |
-//! | 320 | 192 | unused |
-//! | 512 | 512 | the backup's first leaf |
-//! | 1024 | 128 + 16 n | the first leaf, which is never given up |
+//! | 256 | | the backup, empty |
+//! | | 128 + 16 n | the first leaf, which is never given up |
+//!
+//! | keys | magic | backup | first leaf at |
+//! |---|---|---|---|
+//! | words | `GbSpTre1` | FAST&FAIR tree: header, 192 bytes unused, leaf of 512 | 1024 |
+//! | strings | `GbSpTrS1` | P-ART: header and root node, 2144 bytes; 32 unused | 2432 |
 //!
 //! **Leaf** of n pairs, 64 or a smaller multiple of 8, at a multiple of 128:
 //!
@@ -26,6 +29,17 @@
 //! | 40 | 24 | zero |
 //! | 64 | 64 | tags: byte i is one of the hash of the key of pair i |
 //! | 128 | 1024 | pairs: key, value; 16 n bytes |
+//!
+//! If keys are strings, a pair is the first eight bytes of the key, the first one highest and with
+//! zeros behind a shorter one, and the offset of an item; lkey is the offset of an item with that
+//! key and no value, 0 for the empty string; and hkey is the lkey of the next leaf.
+//!
+//! **Item**, in trees of strings:
+//!
+//! | offset | bytes | meaning |
+//! |---|---|---|
+//! | 0 | 8 | length of the key, and 2^32 times that of the value |
+//! | 8 | | key, value |
 //!
 //! **Page** of a log, of leaves of n pairs; 32 n bytes, at a multiple of 256:
 //!
@@ -62,25 +76,28 @@ use std::mem::offset_of;
 use gabion_media::media_struct;
 use gabion_media::pmem::PAtomicU64;
 
+use crate::art;
 use crate::fastfair::FastFair;
 
-/// `GbSpTre1`, as the first word of the root.
-pub(super) const MAGIC: u64 = u64::from_le_bytes(*b"GbSpTre1");
+/// The first word of the root of a tree of words.
+pub(super) const MAGIC_WORDS: u64 = u64::from_le_bytes(*b"GbSpTre1");
+/// The first word of the root of a tree of strings.
+pub(super) const MAGIC_STRINGS: u64 = u64::from_le_bytes(*b"GbSpTrS1");
 
 /// Bytes from the root to the line of what changes.
 pub(super) const MOVING_AT: u64 = 64;
 /// Bytes from the root to the header of the backup.
 pub(super) const BACKUP_AT: u64 = 256;
-/// Bytes from the root to the first leaf.
-pub(super) const FIRST_LEAF_AT: u64 = 1024;
-
 /// Alignment of leaves, so that head and tags lie in one unit of the medium.
 pub(super) const LEAF_ALIGN: u64 = 128;
 
-/// Hint of blocks that are leaves. Those of the backup have the hint 0.
-pub(super) const LEAF_HINT: u64 = 1;
 /// Hint of blocks that are pages of logs.
 pub(super) const PAGE_HINT: u64 = 2;
+/// Hint of blocks that are items. Those of leaves and of the backup depend on the kind of keys.
+pub(super) const ITEM_HINT: u64 = 18;
+
+/// Bytes of an item before its key.
+pub(super) const ITEM_BYTES: u64 = 8;
 
 /// Alignment of pages of logs, to lines of the medium.
 pub(super) const PAGE_ALIGN: u64 = 256;
@@ -116,6 +133,11 @@ media_struct! {
         pub(super) value: PAtomicU64,
     }
 
+    /// What an item begins with.
+    pub(super) struct ItemHead {
+        pub(super) lengths: PAtomicU64,
+    }
+
     /// What a page of a log begins with.
     pub(super) struct PageHead {
         pub(super) next: PAtomicU64,
@@ -147,8 +169,15 @@ const _: () = {
     assert!(offset_of!(Record, change) == 16);
     assert!(offset_of!(Record, check) == 24);
     assert!((size_of::<Head>() + size_of::<Tags>()) as u64 == PAIRS_AT);
-    assert!(BACKUP_AT + FastFair::<29>::EMPTY_BYTES <= FIRST_LEAF_AT);
+    assert!(size_of::<ItemHead>() as u64 == ITEM_BYTES);
+    assert!(first_leaf_at(FastFair::<29>::EMPTY_BYTES) == 1024);
+    assert!(first_leaf_at(art::EMPTY_BYTES) == 2432);
 };
+
+/// Bytes from the root to the first leaf, behind a backup of so many bytes.
+pub(super) const fn first_leaf_at(backup_bytes: u64) -> u64 {
+    (BACKUP_AT + backup_bytes).next_multiple_of(LEAF_ALIGN)
+}
 
 /// Bytes of a page of a log, of a tree whose leaves have so many pairs.
 pub(super) const fn page_bytes(pairs: usize) -> u64 {

@@ -2,8 +2,9 @@
 //!
 //! A pair becomes an entry in two phases (the paper's two-phase insertion): pairs and tags are
 //! written and made durable, then the bitmap is. So there are two persists however many pairs come
-//! at once. Words of the head lie in one line, whose stores reach the medium in their order on
-//! x86-64; elsewhere each of those that must come first is persisted alone.
+//! at once. Items of strings are durable with the pairs. Words of the head lie in one line, whose
+//! stores reach the medium in their order on x86-64; elsewhere each of those that must come first
+//! is persisted alone.
 //!
 //! Whoever writes holds the lock of the leaf's node in DRAM.
 
@@ -11,9 +12,10 @@ use std::sync::atomic::Ordering;
 
 use gabion_media::pmem::{Medium, PAtomicU64, POff};
 
+use super::item;
 use super::layout::{Head, PAIRS_AT, Pair, Tags};
 use super::steps::{Step, is_made};
-use crate::tags;
+use crate::{Item, Result, tags};
 
 /// A leaf, as it lies in the pool.
 pub(super) struct Leaf<'a, const N: usize> {
@@ -140,23 +142,39 @@ impl<'a, const N: usize> Leaf<'a, N> {
         self.pairs[slot].value.peek(Ordering::Acquire)
     }
 
-    /// The slot of `key`.
+    /// The words of a pair.
     #[inline]
-    pub(super) fn find(&self, key: u64, tag: u8) -> Option<usize> {
+    pub(super) fn pair(&self, slot: usize) -> [u64; 2] {
+        [self.key(slot), self.value(slot)]
+    }
+
+    /// The slot of `key`.
+    ///
+    /// # Errors
+    /// A damaged item.
+    #[inline]
+    pub(super) fn find<K: Item + ?Sized>(&self, key: &K, tag: u8) -> Result<Option<usize>> {
         self.medium.touch_range(self.at, PAIRS_AT);
         let words: [u64; 8] =
             std::array::from_fn(|word| self.tags.words[word].peek(Ordering::Acquire));
         let mut matches = tags::match_64(&words, tag) & self.bitmap();
         while matches != 0 {
             let slot = matches.trailing_zeros() as usize;
-            let pair = self.pairs.get(slot)?;
+            let Some(pair) = self.pairs.get(slot) else {
+                break;
+            };
             self.medium.touch(pair);
-            if pair.key.peek(Ordering::Acquire) == key {
-                return Some(slot);
+            let is_key = if K::IS_WORD {
+                pair.key.peek(Ordering::Acquire) == key.word()
+            } else {
+                item::is_key(self.medium, self.pair(slot), key)?
+            };
+            if is_key {
+                return Ok(Some(slot));
             }
             matches &= matches - 1;
         }
-        None
+        Ok(None)
     }
 
     /// The entries, in no order.

@@ -16,17 +16,20 @@
 //! one's back. The right leaf is whole until it is dropped. A crash after 1 leaves a leaf that the
 //! backup does not name, as a split does.
 
+use std::borrow::Borrow;
+
 use gabion_media::pmem::POff;
 
-use super::SpTree;
-use super::layout::LEAF_HINT;
+use super::item::{LEAST, key_of};
+use super::layout::ITEM_HINT;
 use super::leaf::{Change, Tagged};
 use super::mnode::Locked;
 use super::readpath::Search;
 use super::steps::{Step, is_made};
+use super::{SpTree, TreeKey};
 use crate::Result;
 
-impl<const N: usize> SpTree<N> {
+impl<K: TreeKey + ?Sized, const N: usize> SpTree<K, N> {
     /// Entries that two leaves may have together to become one: half of a leaf, lest it is split
     /// soon after.
     const MERGED_MAX: usize = N / 2;
@@ -56,19 +59,21 @@ impl<const N: usize> SpTree<N> {
     /// # Errors
     /// Damage on the medium.
     pub fn compact(&self) -> Result<()> {
-        let mut key = 0;
+        let mut key = self.router.key(LEAST)?;
         loop {
-            let node = Search::new(self, key).lock();
+            let _pins = self.pin();
+            let node = Search::new(self, key.borrow()).lock();
             let Some(right) = node.next().checked_sub(1) else {
                 return Ok(());
             };
             // Whoever holds a lock waits only for those on the right.
-            let right = Search::at(self, node.hkey(), right).lock();
+            let hkey = self.router.key(node.hkey())?;
+            let right = Search::at(self, hkey.borrow(), right).lock();
             if Self::fit(&node, &right) {
-                key = node.lkey();
+                key = self.router.key(node.lkey())?;
                 self.merge(&node, right)?;
             } else {
-                key = right.lkey();
+                key = self.router.key(right.lkey())?;
             }
         }
     }
@@ -90,21 +95,29 @@ impl<const N: usize> SpTree<N> {
         }
         let guard = self.pool.enter();
         let (left_leaf, right_leaf) = (self.leaf(node.leaf())?, self.leaf(right.leaf())?);
-        let lkey = right.lkey();
-        let retiring = self
-            .pool
-            .retire(POff::<u8>::new(right_leaf.at), LEAF_HINT)?;
-        if is_made(Step::Forget) {
-            self.backup.forget(lkey)?;
-        }
-        let moved: Vec<Tagged> = right_leaf
-            .entries()
-            .map(|(slot, key, value)| Tagged {
+        let (lkey, bound) = (self.router.key(right.lkey())?, right.lkey());
+        let retire = |at: u64, hint| self.pool.retire(POff::<u8>::new(at), hint);
+        let retiring = retire(right_leaf.at, K::LEAF_HINT)?;
+        let retiring_bound = if K::IS_WORD {
+            None
+        } else {
+            Some(retire(right_leaf.lkey(), ITEM_HINT)?)
+        };
+        let mut hashes = Vec::with_capacity(right_leaf.count());
+        let mut moved = Vec::with_capacity(right_leaf.count());
+        for (slot, key, value) in right_leaf.entries() {
+            let owned = key_of::<K>(&self.medium, [key, value])?;
+            let of_entry: &K = owned.borrow();
+            hashes.push(of_entry.seeded_hash(&self.seed));
+            moved.push(Tagged {
                 key,
                 value,
                 tag: right_leaf.tag(slot),
-            })
-            .collect();
+            });
+        }
+        if is_made(Step::Forget) {
+            self.backup.forget(lkey.borrow())?;
+        }
         let merged = left_leaf.merged().max(right_leaf.merged());
         left_leaf.put_and(
             &moved,
@@ -116,10 +129,11 @@ impl<const N: usize> SpTree<N> {
             ],
         );
         retiring.commit(&guard);
+        if let Some(retiring) = retiring_bound {
+            retiring.commit(&guard);
+        }
 
-        moved
-            .iter()
-            .for_each(|entry| node.bloom.add(self.seed.hash_u64(entry.key)));
+        hashes.into_iter().for_each(|hash| node.bloom.add(hash));
         node.note_change();
         node.set_count(node.count() + right.count());
         node.set_last(merged);
@@ -128,9 +142,10 @@ impl<const N: usize> SpTree<N> {
         node.set_hkey(right.hkey());
         let next = right.next().checked_sub(1);
         node.link(next.and_then(|next| Some((next, self.nodes.get(next)?))));
-        self.router.remove(lkey);
+        self.router.remove(lkey.borrow());
         let number = right.number;
         right.bury();
+        self.router.give_up(bound);
         self.nodes.give_back(number);
         Ok(())
     }

@@ -27,6 +27,11 @@
 //! router, and 256 bytes for each write buffer (`buffer.rs`). What is in buffers is in the logs
 //! (`log.rs`).
 //!
+//! Keys and values are words, or both are strings of bytes. A pair of strings is an item elsewhere
+//! in the pool, of which the leaf has the place and the first bytes of the key (`item.rs`), and the
+//! backup is a radix tree. The lkey of a leaf is an item then, too, and nodes have theirs in DRAM,
+//! which takes the length of each twice, in the router and beside it. There are no write buffers.
+//!
 //! # Invariants
 //! - I1. The ranges of the leaves in the chain, from lkey to hkey, cover all words without gaps and
 //!   without overlaps, but for what `split.rs` and `merge.rs` say of crashes. The last leaf has no
@@ -44,6 +49,9 @@
 //!   buffer can come into the leaf at any time, whether the pool has space or not.
 //! - I9. The leaf has all changes in the logs up to `merged`, and a node without a buffer has no
 //!   others.
+//! - I10. Each item belongs to one pair or is the lkey of one leaf, and is durable before either
+//!   refers to it. Nobody changes it, and it is not used again before those are gone who had pins
+//!   when it was retired.
 //!
 //! # Linearization point
 //! Insert and delete: the store of the bitmap. Update: the store of the value. With a buffer: the
@@ -67,6 +75,12 @@
 //!
 //! Splits and merges flush the buffers first.
 //!
+//! | operation on strings | flushed lines | persists |
+//! |---|---|---|
+//! | insert | item; pair, tag; head | 2 |
+//! | update | item; pair | 2 |
+//! | delete | head | 2, the first for the allocator's note |
+//!
 //! # Recovery
 //! `recovery.rs`: a look at each leaf, in parallel. What a crash left of a split is finished, what
 //! it left of a merge is taken back, and leaves that the backup missed are found from their left
@@ -88,6 +102,7 @@
 //! - An update of a key that only the leaf has goes to the buffer, too: to the medium that is one
 //!   record among others instead of a line of its own.
 //! - A leaf splits when it is full together with its buffer, not when a flush finds it full.
+//! - Keys and values may be strings; the paper has words.
 //! - Nobody is served before the tree is found again. With buffers the paper has that so, too.
 //!
 //! # The paper's terms
@@ -113,6 +128,8 @@ mod buffer;
 mod buffer_tests;
 mod check;
 mod flush;
+mod item;
+mod kind;
 mod layout;
 mod leaf;
 mod log;
@@ -126,6 +143,9 @@ mod scan;
 mod split;
 mod steps;
 #[cfg(test)]
+mod string_tests;
+mod strings;
+#[cfg(test)]
 mod tests;
 mod writepath;
 
@@ -137,16 +157,18 @@ use buffer::Buffers;
 pub(crate) use check::{BUFFERED, REGISTERED};
 #[cfg(test)]
 pub(crate) use check::{TINY, TINY_BUFFERED};
+use item::Pins;
+pub use kind::TreeKey;
 use log::Logs;
 use mnode::Mnodes;
 use router::Router;
 
-/// An SPTree from words to words in a pool of persistent memory. Leaves have so many pairs, at most
-/// 64 and a multiple of 8.
+/// An SPTree in a pool of persistent memory: from words to words, or from strings of bytes to
+/// strings. Leaves have so many pairs, at most 64 and a multiple of 8.
 ///
 /// All operations take `&self` and may be called from any thread. A write is durable when it
 /// returns, as far as the class of the pool promises; see [`Pool`].
-pub struct SpTree<const PAIRS: usize = 64> {
+pub struct SpTree<K: TreeKey + ?Sized = u64, const PAIRS: usize = 64> {
     medium: Medium,
     pool: Pool,
     /// Where the root block is.
@@ -155,8 +177,8 @@ pub struct SpTree<const PAIRS: usize = 64> {
     /// Whether a line of the medium is only asked for when it is needed.
     saves_reads: bool,
     nodes: Mnodes,
-    router: Router,
-    backup: Backup,
+    router: Router<K>,
+    backup: Backup<K>,
     buffers: Buffers,
     logs: Logs<PAIRS>,
 }
@@ -170,7 +192,13 @@ pub struct Options {
     pub buffer_bytes: u64,
 }
 
-impl<const PAIRS: usize> SpTree<PAIRS> {
+impl<K: TreeKey + ?Sized, const PAIRS: usize> SpTree<K, PAIRS> {
+    /// Keeps items and bounds from being reused.
+    #[inline]
+    fn pin(&self) -> Pins<'_> {
+        Pins::new::<K>(&self.pool, self.router.pool())
+    }
+
     /// The pool that the tree lies in.
     pub fn pool(&self) -> &Pool {
         &self.pool

@@ -1,10 +1,16 @@
 //! Reads: through the router to a node, to its write buffer and its leaf, without locks.
+//!
+//! In a tree of strings, who searches or reads has pins from before the search until it has copied
+//! what it wants.
 
-use super::SpTree;
+use std::cmp::Ordering;
+
 use super::bloom::tag_of;
 use super::leaf::Leaf;
 use super::mnode::{Locked, Mnode};
 use super::router::Hint;
+use super::{SpTree, TreeKey};
+use crate::stored::Parts;
 use crate::{Error, Result};
 
 /// Steps along the links before the router is asked again, and how often that is done: a router
@@ -13,9 +19,10 @@ const STEPS_MAX: u32 = 8;
 const TURNS_MAX: u32 = 4;
 
 /// A search for the node of a key.
-pub(super) struct Search<'a, const N: usize> {
-    tree: &'a SpTree<N>,
-    key: u64,
+pub(super) struct Search<'a, 'k, K: TreeKey + ?Sized, const N: usize> {
+    tree: &'a SpTree<K, N>,
+    key: &'k K,
+    parts: Parts<'k>,
     number: u64,
     steps: u32,
     turns: u32,
@@ -28,26 +35,27 @@ pub(super) struct Seen<'a> {
     pub(super) number: u64,
     /// Its word.
     pub(super) word: u64,
-    /// What all its keys are below, unless it has no neighbour.
+    /// The bound that all its keys are below, unless it has no neighbour.
     pub(super) hkey: u64,
     /// Number of its right neighbour plus one, 0 without one.
     pub(super) next: u64,
 }
 
-impl<'a, const N: usize> Search<'a, N> {
+impl<'a, 'k, K: TreeKey + ?Sized, const N: usize> Search<'a, 'k, K, N> {
     /// Begins where the router says, and asks for the lines that a lookup needs.
     #[inline]
-    pub(super) fn new(tree: &'a SpTree<N>, key: u64) -> Search<'a, N> {
+    pub(super) fn new(tree: &'a SpTree<K, N>, key: &'k K) -> Search<'a, 'k, K, N> {
         let number = tree.route(key);
         Search::at(tree, key, number)
     }
 
     /// Begins at a node.
     #[inline]
-    pub(super) fn at(tree: &'a SpTree<N>, key: u64, number: u64) -> Search<'a, N> {
+    pub(super) fn at(tree: &'a SpTree<K, N>, key: &'k K, number: u64) -> Search<'a, 'k, K, N> {
         Search {
             tree,
             key,
+            parts: Parts::of(key),
             number,
             steps: 0,
             turns: 0,
@@ -64,6 +72,35 @@ impl<'a, const N: usize> Search<'a, N> {
     /// The node whose range holds the key. Asked again, it looks again from there on.
     #[inline]
     pub(super) fn node(&mut self) -> Seen<'a> {
+        self.node_with(|search, node, hkey, next| {
+            if search.stands_to(node.lkey()) == Ordering::Less {
+                Some(node.prev())
+            } else if next != 0 && search.stands_to(hkey) != Ordering::Less {
+                Some(next)
+            } else {
+                None
+            }
+        })
+    }
+
+    /// The node whose range holds what is next below the key.
+    pub(super) fn node_before(&mut self) -> Seen<'a> {
+        self.node_with(|search, node, hkey, next| {
+            let is_first = search.number == 0;
+            if !is_first && search.stands_to(node.lkey()) != Ordering::Greater {
+                Some(node.prev())
+            } else if next != 0 && search.stands_to(hkey) == Ordering::Greater {
+                Some(next)
+            } else {
+                None
+            }
+        })
+    }
+
+    /// The node at which `choose` does not want another one, which is told a node with its hkey and
+    /// the link to its right neighbour.
+    #[inline]
+    fn node_with(&mut self, choose: impl Fn(&Self, &Mnode, u64, u64) -> Option<u64>) -> Seen<'a> {
         loop {
             let number = self.number;
             let Some(node) = self.tree.nodes.get(number) else {
@@ -75,11 +112,7 @@ impl<'a, const N: usize> Search<'a, N> {
                 continue;
             };
             let (hkey, next) = (node.hkey(), node.next());
-            let link = if self.key < node.lkey() {
-                node.prev()
-            } else if next != 0 && self.key >= hkey {
-                next
-            } else {
+            let Some(link) = choose(self, node, hkey, next) else {
                 return Seen {
                     node,
                     number,
@@ -90,6 +123,12 @@ impl<'a, const N: usize> Search<'a, N> {
             };
             self.step(node, word, link);
         }
+    }
+
+    /// Where the key stands to a bound.
+    #[inline]
+    fn stands_to(&self, bound: u64) -> Ordering {
+        self.tree.router.compare(bound, &self.parts).reverse()
     }
 
     /// Goes to a neighbour.
@@ -119,10 +158,10 @@ impl<'a, const N: usize> Search<'a, N> {
     }
 }
 
-impl<const N: usize> SpTree<N> {
+impl<K: TreeKey + ?Sized, const N: usize> SpTree<K, N> {
     /// The number of the node to begin with.
     #[inline]
-    fn route(&self, key: u64) -> u64 {
+    fn route(&self, key: &K) -> u64 {
         let Some(Hint { node, leaf }) = self.router.find(key) else {
             return 0;
         };
@@ -142,26 +181,30 @@ impl<const N: usize> SpTree<N> {
         })
     }
 
-    /// The value of `key`.
+    /// What `read` makes of the second word of the pair of `key`. It may be called more than once.
     ///
     /// # Errors
     /// Damage on the medium.
     #[inline]
-    pub fn get(&self, key: u64) -> Result<Option<u64>> {
-        let hash = self.seed.hash_u64(key);
+    pub(super) fn look_up<R>(
+        &self,
+        key: &K,
+        mut read: impl FnMut(u64) -> Result<R>,
+    ) -> Result<Option<R>> {
+        let hash = key.seeded_hash(&self.seed);
         let mut search = Search::new(self, key);
         loop {
             let Seen { node, word, .. } = search.node();
             let mut found = Ok(None);
             if node.bloom.may_hold(hash) {
                 let buffer = self.buffer_of(node);
-                let buffered = buffer.and_then(|buffer| buffer.find(key, tag_of(hash)));
+                let buffered = buffer.and_then(|buffer| buffer.find(key.word(), tag_of(hash)));
                 // A leaf that was given up meanwhile may be anything, and is found out below.
                 found = match buffered {
-                    Some((_, value)) => Ok(Some(value)),
-                    None => self.leaf(node.leaf()).map(|leaf| {
+                    Some((_, value)) => read(value).map(Some),
+                    None => self.leaf(node.leaf()).and_then(|leaf| {
                         let slot = leaf.find(key, tag_of(hash))?;
-                        Some(leaf.value(slot))
+                        slot.map(|slot| read(leaf.value(slot))).transpose()
                     }),
                 };
             }
@@ -170,5 +213,16 @@ impl<const N: usize> SpTree<N> {
                 return found;
             }
         }
+    }
+}
+
+impl<const N: usize> SpTree<u64, N> {
+    /// The value of `key`.
+    ///
+    /// # Errors
+    /// Damage on the medium.
+    #[inline]
+    pub fn get(&self, key: u64) -> Result<Option<u64>> {
+        self.look_up(&key, Ok)
     }
 }

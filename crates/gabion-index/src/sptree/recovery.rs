@@ -4,37 +4,49 @@
 //! thread goes along the chain from each leaf of its run to the next: most often that is one step,
 //! and leaves in between are those that the backup did not learn of in time, which it is told of
 //! now. On its way it mends what a crash left of a split or a merge, and makes node, filter and
-//! router entry of each leaf. Then the leaves take what the logs have for them (`replay.rs`).
+//! router entry of each leaf. Then the leaves take what the logs have for them (`replay.rs`). In a
+//! tree of strings it looks at each item, too: filters are made of whole keys.
+
+use std::borrow::Borrow;
+use std::cmp::Ordering;
 
 use gabion_media::pmem::{Claim, Class, Medium, Pool, PoolOptions, Reachable};
 
-use super::backup::Backup;
+use super::backup::{Backup, Leaves};
 use super::buffer::Buffers;
+use super::item::{LEAST, bound_key, compare, compare_bound, key_of};
 use super::layout::{
-    BACKUP_AT, FIRST_LEAF_AT, LEAF_ALIGN, LEAF_HINT, MAGIC, Moving, PAGE_HINT, leaf_bytes,
+    BACKUP_AT, ITEM_HINT, LEAF_ALIGN, Moving, PAGE_HINT, first_leaf_at, leaf_bytes,
 };
-use super::leaf::{Change, Leaf};
+use super::leaf::{Change, Leaf, slots};
 use super::log::{self, Logs};
 use super::mnode::{Born, Locked, Mnodes};
 use super::router::{Hint, Router};
 use super::steps::{Step, is_made};
-use super::{Options, SpTree};
-use crate::fastfair::{self, FastFair};
+use super::{Options, SpTree, TreeKey};
 use crate::index::{Plan, root_of};
+use crate::stored::Parts;
 use crate::{Error, Result, Seed, root};
 
 /// Leaves that are worth a thread.
 const LEAVES_PER_THREAD: usize = 1024;
 
 /// What a thread has recovered.
-struct Run<'a> {
+struct Run<'a, K: TreeKey + ?Sized> {
     /// Number of the first node.
     first: u64,
     last: Locked<'a>,
     /// Leaves that the backup does not name.
-    missing: Vec<(u64, u64)>,
+    missing: Leaves<K>,
     /// What is to be mended.
     mends: Vec<Mend>,
+}
+
+/// The next leaf of a leaf: its offset, its lkey as it stands there, and the key that this is.
+struct Next<K: TreeKey + ?Sized> {
+    at: u64,
+    bound: u64,
+    lkey: K::Owned,
 }
 
 /// What a crash left half done in a leaf, and how the leaf should be: its hkey is the next leaf's
@@ -52,7 +64,7 @@ fn damaged(offset: u64) -> Error {
     }
 }
 
-impl<const N: usize> SpTree<N> {
+impl<K: TreeKey + ?Sized, const N: usize> SpTree<K, N> {
     /// The pairs of a leaf fill whole words of tags.
     const PAIRS: u64 = {
         assert!(
@@ -62,54 +74,50 @@ impl<const N: usize> SpTree<N> {
         N as u64
     };
 
-    /// As [`SpTree::create_with`], without write buffers.
-    ///
-    /// # Errors
-    /// The pool has a root already, or no space.
-    pub fn create(pool: &Pool, plan: Plan) -> Result<Self> {
-        Self::create_with(pool, plan, Options::default())
-    }
+    /// Where the first leaf is, from the root on.
+    pub(super) const FIRST_LEAF_AT: u64 = first_leaf_at(K::BACKUP_BYTES);
 
-    /// Makes an empty tree the root of `pool`. Of the plan only the seed counts.
+    /// Makes an empty tree without write buffers the root of `pool`. Of the plan only the seed
+    /// counts.
     ///
     /// A crash before the return leaves the tree or a pool without root, and then nothing is lost
     /// but time.
     ///
     /// # Errors
     /// The pool has a root already, or no space.
-    pub fn create_with(pool: &Pool, plan: Plan, options: Options) -> Result<Self> {
+    pub fn create(pool: &Pool, plan: Plan) -> Result<Self> {
+        Self::make(pool, plan, Options::default())
+    }
+
+    fn make(pool: &Pool, plan: Plan, options: Options) -> Result<Self> {
         let seed = plan.seed.unwrap_or_else(Seed::random);
-        let rest = FIRST_LEAF_AT + leaf_bytes(N) - root::ROOT_BYTES;
+        let rest = Self::FIRST_LEAF_AT + leaf_bytes(N) - root::ROOT_BYTES;
         let fill = |behind| {
             // The first leaf is as the zeros are, but for its hkey, which opening mends.
             pool.zero(behind, rest);
-            FastFair::<29>::place(pool, behind - root::ROOT_BYTES + BACKUP_AT);
+            K::place_backup(pool, behind - root::ROOT_BYTES + BACKUP_AT);
         };
-        let words = |_| vec![MAGIC, seed, plan.capacity, Self::PAIRS];
+        let words = |_| vec![K::MAGIC, seed, plan.capacity, Self::PAIRS];
         root::create_filled(pool, rest, fill, words)?;
-        Self::open_with(pool, options)
-    }
-
-    /// As [`SpTree::open_with`], without write buffers.
-    ///
-    /// # Errors
-    /// As [`SpTree::open_with`].
-    pub fn open(pool: &Pool) -> Result<Self> {
-        Self::open_with(pool, Options::default())
+        Self::find(pool, options)
     }
 
     /// Finds the tree that is the root of `pool`, and makes what it has in DRAM: costs a look at
-    /// each leaf and at each page of the logs, by all processors. A tree may be opened with another
-    /// budget than it had before; without one its logs are given up.
+    /// each leaf, at each item if keys are strings, and at each page of the logs, by all
+    /// processors. If it had write buffers, it has none now, and its logs are given up.
     ///
     /// # Errors
     /// No tree there, one with leaves of another size, or damage on the medium.
-    pub fn open_with(pool: &Pool, options: Options) -> Result<Self> {
+    pub fn open(pool: &Pool) -> Result<Self> {
+        Self::find(pool, Options::default())
+    }
+
+    fn find(pool: &Pool, options: Options) -> Result<Self> {
         let root = pool.root::<Moving>().raw();
         if root == 0 {
             return Err(Error::NoRoot);
         }
-        let [_, seed, _, pairs, ..] = root::read(pool, root, MAGIC)?;
+        let [_, seed, _, pairs, ..] = root::read(pool, root, K::MAGIC)?;
         if pairs != Self::PAIRS {
             return Err(Error::OtherKind);
         }
@@ -137,8 +145,8 @@ impl<const N: usize> SpTree<N> {
     #[must_use]
     pub fn pool_options() -> PoolOptions {
         PoolOptions {
-            layout: MAGIC,
-            reachable: Reachable::ask_fn(is_referenced::<N>),
+            layout: K::MAGIC,
+            reachable: Reachable::ask_fn(is_referenced::<K, N>),
             ..PoolOptions::default()
         }
     }
@@ -152,15 +160,17 @@ impl<const N: usize> SpTree<N> {
     }
 
     fn recover(&self) -> Result<()> {
-        let mut starts = vec![(0, self.root + FIRST_LEAF_AT)];
+        let least = bound_key::<K>(&self.medium, LEAST)?;
+        let mut starts = vec![(least, self.root + Self::FIRST_LEAF_AT)];
         starts.extend(self.backup.leaves()?);
         let threads = (starts.len() / LEAVES_PER_THREAD + 1).min(self.processors());
         let share = starts.len().div_ceil(threads);
-        let ends = starts.iter().copied().skip(share).step_by(share).map(Some);
+        let ends = starts.iter().skip(share).step_by(share).cloned().map(Some);
         let parts = starts.chunks(share).zip(ends.chain([None]));
         let runs = by_threads(parts.collect(), |(part, end)| self.recover_run(part, end))?;
         for (run, next) in runs.iter().zip(runs.iter().skip(1)) {
             let node = self.nodes.get(next.first);
+            run.last.set_hkey(node.map_or(u64::MAX, |node| node.lkey()));
             run.last.link(node.map(|node| (next.first, node)));
         }
         for run in runs {
@@ -177,44 +187,47 @@ impl<const N: usize> SpTree<N> {
     }
 
     /// Recovers the leaves from the first of `starts` on, until the one at `end` or the last one.
-    fn recover_run(&self, starts: &[(u64, u64)], end: Option<(u64, u64)>) -> Result<Run<'_>> {
-        let mut starts = starts.iter().copied().peekable();
-        let &(mut lkey, mut at) = starts.peek().ok_or_else(|| damaged(self.root))?;
+    fn recover_run(
+        &self,
+        starts: &[(K::Owned, u64)],
+        end: Option<(K::Owned, u64)>,
+    ) -> Result<Run<'_, K>> {
+        let mut starts = starts.iter().cloned().peekable();
+        let (mut lkey, mut at) = starts.peek().cloned().ok_or_else(|| damaged(self.root))?;
         let (mut missing, mut mends) = (Vec::new(), Vec::new());
         let mut before: Option<Locked<'_>> = None;
         let mut first = None;
+        let _pins = self.pin();
         loop {
             let leaf = self.leaf(at)?;
-            if leaf.lkey() != lkey {
+            if bound_key::<K>(&self.medium, leaf.lkey())? != lkey {
                 return Err(damaged(at));
             }
-            let next = leaf.next();
-            let bound = if next == 0 {
-                None
-            } else {
-                Some(self.leaf(next)?.lkey())
-            };
-            if bound.is_some_and(|bound| bound <= lkey) {
+            let next = self.next_of(leaf)?;
+            if next.as_ref().is_some_and(|next| next.lkey <= lkey) {
                 return Err(damaged(at));
             }
-            let kept = kept(leaf, bound);
+            let kept = self.kept(leaf, next.as_ref())?;
             if is_made(Step::Mend) {
-                mends.extend(mend(leaf, bound, kept));
+                mends.extend(mend(leaf, next.as_ref().map(|next| next.bound), kept));
             }
-            if starts.next_if_eq(&(lkey, at)).is_none() {
-                missing.push((lkey, at));
+            let start = (lkey, at);
+            let is_known = starts.next_if_eq(&start).is_some();
+            let node = self.enlist(leaf, &start.0, kept, before.as_ref())?;
+            if !is_known {
+                missing.push(start);
             }
-            let node = self.enlist(leaf, bound, kept, before.as_ref())?;
             first = first.or(Some(node.number));
             before = Some(node);
-            match (bound, end) {
-                (Some(bound), Some((end, _))) if bound < end => lkey = bound,
-                (Some(bound), None) => lkey = bound,
-                (Some(bound), Some(end)) if (bound, next) == end => break,
+            let next = next.map(|next| (next.lkey, next.at));
+            match (next, &end) {
+                (Some(next), Some(end)) if next == *end => break,
                 (None, None) => break,
+                (Some(next), end) if end.as_ref().is_none_or(|end| next.0 < end.0) => {
+                    (lkey, at) = next;
+                }
                 _ => return Err(damaged(at)),
             }
-            at = next;
         }
         match (first, before, starts.next()) {
             (Some(first), Some(last), None) => Ok(Run {
@@ -228,36 +241,74 @@ impl<const N: usize> SpTree<N> {
         }
     }
 
-    /// Makes the node of a leaf, on the right of another one.
+    /// The next leaf of a leaf.
+    fn next_of(&self, leaf: Leaf<'_, N>) -> Result<Option<Next<K>>> {
+        let at = leaf.next();
+        if at == 0 {
+            return Ok(None);
+        }
+        let bound = self.leaf(at)?.lkey();
+        let lkey = bound_key::<K>(&self.medium, bound)?;
+        Ok(Some(Next { at, bound, lkey }))
+    }
+
+    /// The slots of a leaf whose keys are below its end, as bits.
+    fn kept(&self, leaf: Leaf<'_, N>, next: Option<&Next<K>>) -> Result<u64> {
+        let Some(next) = next else {
+            return Ok(leaf.bitmap());
+        };
+        let end: &K = next.lkey.borrow();
+        let end = Parts::of(end);
+        let mut kept = 0;
+        for (slot, key, value) in leaf.entries() {
+            let order = compare::<K>(&self.medium, [key, value], &end)?;
+            kept |= u64::from(order == Ordering::Less) << slot;
+        }
+        Ok(kept)
+    }
+
+    /// Makes the node of a leaf, on the right of another one, which gets its end by that.
     fn enlist(
         &self,
         leaf: Leaf<'_, N>,
-        bound: Option<u64>,
+        lkey: &K::Owned,
         kept: u64,
         before: Option<&Locked<'_>>,
     ) -> Result<Locked<'_>> {
-        let lkey = leaf.lkey();
+        let bound = if leaf.lkey() == LEAST {
+            LEAST
+        } else {
+            let bound = self.router.bound(lkey.borrow())?;
+            let word = bound.word;
+            bound.commit();
+            word
+        };
         let born = Born {
             leaf: leaf.at,
-            lkey,
-            hkey: bound.unwrap_or(u64::MAX),
+            lkey: bound,
+            hkey: u64::MAX,
             next: 0,
             prev: 0,
             count: kept.count_ones() as usize,
             merged: leaf.merged(),
         };
         let node = self.nodes.add(born).ok_or_else(|| damaged(leaf.at))?;
-        let entries = leaf.entries().filter(|(slot, ..)| kept >> slot & 1 != 0);
-        let hashes = entries.map(|(_, key, _)| self.seed.hash_u64(key));
-        node.bloom.refill(hashes);
+        let mut hashes = Vec::with_capacity(N);
+        for slot in slots(kept) {
+            let key = key_of::<K>(&self.medium, leaf.pair(slot))?;
+            let key: &K = key.borrow();
+            hashes.push(key.seeded_hash(&self.seed));
+        }
+        node.bloom.refill(hashes.into_iter());
         if let Some(before) = before {
+            before.set_hkey(bound);
             before.link(Some((node.number, &node)));
         }
         let hint = Hint {
             node: node.number,
             leaf: leaf.at,
         };
-        self.router.add(lkey, hint);
+        self.router.add(lkey.borrow(), hint);
         Ok(node)
     }
 }
@@ -284,13 +335,6 @@ pub(super) fn by_threads<P: Send, T: Send>(
     })
 }
 
-/// The slots of a leaf whose keys are below its end, as bits.
-fn kept<const N: usize>(leaf: Leaf<'_, N>, bound: Option<u64>) -> u64 {
-    let belongs = |key: u64| bound.is_none_or(|bound| key < bound);
-    let kept = leaf.entries().filter(|(_, key, _)| belongs(*key));
-    kept.fold(0, |bits, (slot, ..)| bits | 1_u64 << slot)
-}
-
 /// What is to be mended in a leaf, if there is anything.
 fn mend<const N: usize>(leaf: Leaf<'_, N>, bound: Option<u64>, kept: u64) -> Option<Mend> {
     let hkey = bound.unwrap_or(u64::MAX);
@@ -301,41 +345,87 @@ fn mend<const N: usize>(leaf: Leaf<'_, N>, bound: Option<u64>, kept: u64) -> Opt
     })
 }
 
-/// What recovery of the pool asks: whether a tree durably refers to a block. A leaf tells its lkey;
-/// if it is in use, the way along the chain to that key ends there. The pool itself answers for its
-/// root.
-fn is_referenced<const N: usize>(medium: &Medium, claim: Claim) -> bool {
+/// What recovery of the pool asks: whether a tree durably refers to a block. A leaf and an item
+/// tell a key; if they are in use, the way along the chain to that key ends at the leaf, or at that
+/// which refers to the item. The pool itself answers for its root.
+fn is_referenced<K: TreeKey + ?Sized, const N: usize>(medium: &Medium, claim: Claim) -> bool {
     let root = root_of(medium);
     if root == 0 {
         return false;
     }
     match claim.hint {
-        0 => fastfair::is_referenced::<29>(medium, root + BACKUP_AT, claim),
-        LEAF_HINT => is_in_chain::<N>(medium, root, claim),
-        PAGE_HINT => log::is_in_chain::<N>(medium, root, claim),
-        _ => false,
+        hint if hint == K::LEAF_HINT => is_in_chain::<K, N>(medium, root, claim) == Some(true),
+        PAGE_HINT if K::IS_WORD => log::is_in_chain::<N>(medium, root, claim),
+        ITEM_HINT if !K::IS_WORD => is_item::<K, N>(medium, root, claim) == Some(true),
+        _ => K::is_in_backup(medium, root + BACKUP_AT, claim),
     }
 }
 
-fn is_in_chain<const N: usize>(medium: &Medium, root: u64, claim: Claim) -> bool {
+fn is_in_chain<K: TreeKey + ?Sized, const N: usize>(
+    medium: &Medium,
+    root: u64,
+    claim: Claim,
+) -> Option<bool> {
     let at = claim.block.raw();
     if !at.is_multiple_of(LEAF_ALIGN) || claim.size < leaf_bytes(N) {
-        return false;
+        return None;
     }
-    let Some(claimed) = Leaf::<N>::new(medium, at) else {
-        return false;
-    };
-    let lkey = claimed.lkey();
-    let known = fastfair::floor_in_leaf::<29>(medium, root + BACKUP_AT, lkey);
-    let mut next = known.map_or(root + FIRST_LEAF_AT, |(_, leaf)| leaf);
+    let lkey = Leaf::<N>::new(medium, at)?.lkey();
+    let lkey = bound_key::<K>(medium, lkey).ok()?;
+    Some(leaf_of::<K, N>(medium, root, &lkey)?.at == at)
+}
+
+fn is_item<K: TreeKey + ?Sized, const N: usize>(
+    medium: &Medium,
+    root: u64,
+    claim: Claim,
+) -> Option<bool> {
+    let at = claim.block.raw();
+    let key = key_of::<K>(medium, [0, at]).ok()?;
+    let leaf = leaf_of::<K, N>(medium, root, &key)?;
+    let is_bound = leaf.lkey() == at && at != LEAST;
+    Some(is_bound || leaf.entries().any(|(_, _, value)| value == at))
+}
+
+/// The last leaf of the chain whose lkey is not above a key.
+fn leaf_of<'m, K: TreeKey + ?Sized, const N: usize>(
+    medium: &'m Medium,
+    root: u64,
+    key: &K::Owned,
+) -> Option<Leaf<'m, N>> {
+    let key: &K = key.borrow();
+    let parts = Parts::of(key);
+    let known = K::leaf_in_backup(medium, root + BACKUP_AT, key);
+    let first = root + SpTree::<K, N>::FIRST_LEAF_AT;
+    let mut leaf = Leaf::<N>::new(medium, known.unwrap_or(first))?;
     for _ in 0..medium.len() / leaf_bytes(N) {
-        let Some(leaf) = Leaf::<N>::new(medium, next) else {
-            return false;
-        };
-        if leaf.at == at || leaf.lkey() >= lkey {
-            return leaf.at == at;
+        let next = leaf.next();
+        if next == 0 {
+            return Some(leaf);
         }
-        next = leaf.next();
+        let next = Leaf::<N>::new(medium, next)?;
+        if compare_bound::<K>(medium, next.lkey(), &parts).ok()? == Ordering::Greater {
+            return Some(leaf);
+        }
+        leaf = next;
     }
-    false
+    None
+}
+
+impl<const N: usize> SpTree<u64, N> {
+    /// As [`SpTree::create`], with write buffers.
+    ///
+    /// # Errors
+    /// As [`SpTree::create`].
+    pub fn create_with(pool: &Pool, plan: Plan, options: Options) -> Result<Self> {
+        Self::make(pool, plan, options)
+    }
+
+    /// As [`SpTree::open`]. A tree may be opened with another budget than it had before.
+    ///
+    /// # Errors
+    /// As [`SpTree::open`].
+    pub fn open_with(pool: &Pool, options: Options) -> Result<Self> {
+        Self::find(pool, options)
+    }
 }

@@ -4,9 +4,10 @@
 //! one becomes part of its leaf, all of a leaf at once and with its `merged`, as a flush does it.
 //! So a crash during this leaves leaves that have their records and leaves that do not, and to
 //! begin again is right. Afterwards no record counts: the pages are taken for use, or freed if
-//! there are no write buffers.
+//! there are no write buffers. Trees of strings have no records.
 
-use super::SpTree;
+use std::borrow::Borrow;
+
 use super::bloom::tag_of;
 use super::flush::Absorbed;
 use super::leaf::Tagged;
@@ -14,12 +15,13 @@ use super::log::Logged;
 use super::readpath::Search;
 use super::recovery::by_threads;
 use super::steps::{Step, is_made};
+use super::{SpTree, TreeKey};
 use crate::Result;
 
 /// Pages that are worth a thread.
 const PAGES_PER_THREAD: usize = 64;
 
-impl<const N: usize> SpTree<N> {
+impl<K: TreeKey + ?Sized, const N: usize> SpTree<K, N> {
     /// Brings all that counts of the logs into the leaves, while nobody else uses the tree.
     pub(super) fn replay(&self) -> Result<()> {
         let chain = self.logs.chain()?;
@@ -48,7 +50,9 @@ impl<const N: usize> SpTree<N> {
 
     /// Whether the leaf of a record's key does not have the change.
     fn counts(&self, record: &Logged) -> bool {
-        record.number > Search::new(self, record.key).node().node.merged()
+        let key = K::rebuild(record.key, &[]);
+        let seen = Search::new(self, key.borrow()).node();
+        record.number > seen.node.merged()
     }
 
     /// Records in the order of keys, cut into parts of about `share` between leaves.
@@ -69,7 +73,8 @@ impl<const N: usize> SpTree<N> {
 
     /// Number of records up to the end of the leaf of a key.
     fn end_of_leaf(&self, records: &[Logged], key: u64) -> usize {
-        let seen = Search::new(self, key).node();
+        let key = K::rebuild(key, &[]);
+        let seen = Search::new(self, key.borrow()).node();
         records.partition_point(|record| seen.next == 0 || record.key < seen.hkey)
     }
 
@@ -88,7 +93,8 @@ impl<const N: usize> SpTree<N> {
         let Some(first) = records.first() else {
             return Ok(());
         };
-        let node = Search::new(self, first.key).lock();
+        let key = K::rebuild(first.key, &[]);
+        let node = Search::new(self, key.borrow()).lock();
         let last = records.iter().map(|record| record.number).max();
         let changes: Vec<Absorbed> = records
             .chunk_by(|one, two| one.key == two.key)

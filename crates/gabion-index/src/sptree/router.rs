@@ -4,10 +4,18 @@
 //! range, and who finds the wrong one goes on along the links of the middle layer. So nothing here
 //! needs to be exact while nodes split and merge, and a router without memory for more only makes
 //! ways longer.
+//!
+//! The bounds of nodes are in the same pool, if they are strings (`item.rs`). That of its lkey
+//! belongs to a node; the node on its left has it as its hkey.
 
-use gabion_media::pmem::{Medium, Pool, PoolOptions, Region};
+use std::cmp::Ordering;
 
-use crate::Art;
+use gabion_media::pmem::{Medium, POff, Pool, PoolOptions, Region};
+
+use super::item::{self, Bound, LEAST};
+use super::layout::ITEM_HINT;
+use crate::stored::Parts;
+use crate::{Art, Item};
 
 /// Where a search begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,8 +44,8 @@ impl Hint {
 }
 
 /// The router.
-pub(super) struct Router {
-    art: Art<u64>,
+pub(super) struct Router<K: Item + ?Sized> {
+    art: Art<K>,
 }
 
 /// Bytes of the router's pool for each leaf there may be: more than a radix tree takes for sparse
@@ -45,12 +53,20 @@ pub(super) struct Router {
 const BYTES_PER_LEAF: u64 = 320;
 /// What its pool takes at least.
 const BYTES_MIN: u64 = 192 << 10;
+/// Bytes of the tree's pool for one of the router's, for strings: a bound is in both, and no longer
+/// than the keys that it lies between, of which the tree has some dozens.
+const BYTES_PER_STRING_BYTE: u64 = 2;
 
-impl Router {
+impl<K: Item + ?Sized> Router<K> {
     /// An empty router for a tree of so many leaves in `medium`.
-    pub(super) fn new(medium: &Medium, leaves: u64) -> crate::Result<Router> {
-        let size = leaves * BYTES_PER_LEAF + BYTES_MIN;
-        let options = Art::<u64>::pool_options();
+    pub(super) fn new(medium: &Medium, leaves: u64) -> crate::Result<Router<K>> {
+        let strings = if K::IS_WORD {
+            0
+        } else {
+            medium.len() / BYTES_PER_STRING_BYTE
+        };
+        let size = (leaves * BYTES_PER_LEAF + BYTES_MIN + strings).next_multiple_of(4096);
+        let options = Art::<K>::pool_options();
         // An exploration opens trees by the million: a small region costs less than a mapping.
         let pool = if medium.is_watched() {
             let region = Region::new(usize::try_from(size).unwrap_or(usize::MAX));
@@ -68,30 +84,69 @@ impl Router {
         })
     }
 
+    /// The pool in ordinary memory.
+    pub(super) fn pool(&self) -> &Pool {
+        self.art.pool()
+    }
+
     /// Where to look for `key`.
     #[inline]
-    pub(super) fn find(&self, key: u64) -> Option<Hint> {
+    pub(super) fn find(&self, key: &K) -> Option<Hint> {
         self.art.floor_hint(key).map(Hint::unpack)
     }
 
     /// Leads to the node of a leaf from its lkey on. Without memory for that nothing happens.
-    pub(super) fn add(&self, lkey: u64, hint: Hint) {
-        let _ = self.art.insert(&lkey, hint.pack());
+    pub(super) fn add(&self, lkey: &K, hint: Hint) {
+        let _ = self.art.insert(lkey, hint.pack());
     }
 
     /// Leads to a node no more.
-    pub(super) fn remove(&self, lkey: u64) {
-        let _ = self.art.remove(&lkey);
+    pub(super) fn remove(&self, lkey: &K) {
+        let _ = self.art.remove(lkey);
     }
 
     /// The node that the router names for an lkey.
-    pub(super) fn exact(&self, lkey: u64) -> Option<u64> {
-        let word = self.art.get(&lkey).ok()??;
+    pub(super) fn exact(&self, lkey: &K) -> Option<u64> {
+        let word = self.art.get(lkey).ok()??;
         Some(Hint::unpack(word).node)
+    }
+
+    /// A bound for a node.
+    ///
+    /// # Errors
+    /// No memory.
+    pub(super) fn bound(&self, key: &K) -> crate::Result<Bound<'_>> {
+        Bound::new(self.pool(), key)
+    }
+
+    /// Where a bound stands to a key.
+    #[inline]
+    pub(super) fn compare(&self, bound: u64, key: &Parts<'_>) -> Ordering {
+        // Nothing in ordinary memory is damaged.
+        item::compare_bound::<K>(self.pool(), bound, key).unwrap_or(Ordering::Equal)
+    }
+
+    /// The key that is a bound.
+    ///
+    /// # Errors
+    /// What is no bound.
+    pub(super) fn key(&self, bound: u64) -> crate::Result<K::Owned> {
+        item::bound_key::<K>(self.pool(), bound)
+    }
+
+    /// Gives up a bound that no node has any more.
+    pub(super) fn give_up(&self, bound: u64) {
+        if K::IS_WORD || bound == LEAST {
+            return;
+        }
+        let pool = self.pool();
+        if let Ok(retiring) = pool.retire(POff::<u8>::new(bound), ITEM_HINT) {
+            retiring.commit(&pool.enter());
+        }
     }
 
     /// Bytes of DRAM in use.
     pub(super) fn bytes(&self) -> u64 {
-        self.art.pool().stats().used_bytes
+        self.pool().stats().used_bytes
     }
 }

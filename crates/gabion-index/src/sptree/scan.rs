@@ -1,18 +1,42 @@
-//! Scans: from leaf to leaf, each in the order of its sequence array.
+//! Scans: from leaf to leaf, in either direction, each in the order of its sequence array.
 //!
 //! The array is made when a scan first comes to a leaf whose slots have changed. Deletes do not
-//! change it: a slot whose pair was deleted keeps its key until another pair takes the slot.
+//! change it: slots whose pair was deleted are passed over.
 
-use super::SpTree;
+use std::borrow::Borrow;
+use std::cmp::Ordering;
+
+use super::item::{compare, key_of};
 use super::leaf::Leaf;
 use super::mnode::Locked;
 use super::readpath::{Search, Seen};
+use super::{SpTree, TreeKey};
+use crate::stored::Parts;
 use crate::{OrderedIndex, Result};
 
 /// Times that a leaf is copied without its lock before it is copied with it.
 const TRIES: u32 = 4;
 
-impl<const N: usize> SpTree<N> {
+/// Where a scan goes from its key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Way {
+    /// To the key and those above it, the least one first.
+    Up,
+    /// To those below it, the greatest one first.
+    Down,
+}
+
+/// What a scan takes, and where to.
+pub(super) struct Taking<'t, T, F> {
+    pub(super) way: Way,
+    /// What becomes of the two words of a pair.
+    pub(super) make: F,
+    /// Number of entries in `found` at which it ends.
+    pub(super) end: usize,
+    pub(super) found: &'t mut Vec<T>,
+}
+
+impl<K: TreeKey + ?Sized, const N: usize> SpTree<K, N> {
     /// Brings what is in the write buffer into the leaf, and sorts the slots if they have changed
     /// since that was done.
     fn sort(&self, node: &Locked<'_>) -> Result<()> {
@@ -21,71 +45,92 @@ impl<const N: usize> SpTree<N> {
         }
         self.flush(node)?;
         let leaf = self.leaf(node.leaf())?;
-        let mut keys = [(0, 0); 64];
-        let mut count = 0;
-        for ((slot, key, _), place) in leaf.entries().zip(&mut keys) {
-            *place = (key, u8::try_from(slot).unwrap_or(0));
-            count += 1;
+        let mut keys = Vec::with_capacity(N);
+        for (slot, key, value) in leaf.entries() {
+            let slot = u8::try_from(slot).unwrap_or(0);
+            keys.push((key_of::<K>(&self.medium, [key, value])?, slot));
         }
-        keys[..count].sort_unstable();
+        keys.sort_unstable();
         if let Some(order) = self.nodes.order(node.number) {
-            order.set(keys[..count].iter().map(|(_, slot)| *slot));
+            order.set(keys.iter().map(|(_, slot)| *slot));
             node.note_sorted();
         }
         Ok(())
     }
 
-    /// Appends the entries of a leaf from a key on until there are `end`. Means nothing if somebody
-    /// writes meanwhile.
-    fn copy(
+    /// Appends the entries of a leaf on one side of a key until there are enough. Means nothing if
+    /// somebody writes meanwhile.
+    fn copy<T, F: Fn([u64; 2]) -> Result<T>>(
         &self,
         seen: &Seen<'_>,
-        from: u64,
-        end: usize,
-        found: &mut Vec<(u64, u64)>,
+        key: &Parts<'_>,
+        taking: &mut Taking<'_, T, F>,
     ) -> Result<()> {
         let leaf: Leaf<'_, N> = self.leaf(seen.node.leaf())?;
         let Some(order) = self.nodes.order(seen.number) else {
             return Ok(());
         };
         let (slots, count) = order.get();
-        // The remainder changes nothing but for the array of a leaf that was given up.
-        let slots = slots.map(|slot| usize::from(slot) % N);
-        let slots = slots.get(..count).unwrap_or(&[]);
-        let first = if from <= seen.node.lkey() {
-            0
-        } else {
-            slots.partition_point(|&slot| leaf.key(slot) < from)
-        };
         let bitmap = leaf.bitmap();
+        // Of slots whose pair was deleted the item may be gone. The remainder changes nothing but
+        // for the array of a leaf that was given up.
+        let mut live = [0; 64];
+        let mut lives = 0;
+        for slot in slots.iter().take(count).map(|slot| usize::from(*slot) % N) {
+            live[lives] = slot;
+            lives += usize::from(bitmap >> slot & 1 != 0);
+        }
+        let live = &live[..lives];
         self.medium
             .touch_range(leaf.at, super::layout::leaf_bytes(N));
-        let live = slots[first..]
-            .iter()
-            .filter(|&&slot| bitmap >> slot & 1 != 0);
-        let left = end.saturating_sub(found.len());
-        found.extend(
-            live.take(left)
-                .map(|&slot| (leaf.key(slot), leaf.value(slot))),
-        );
-        Ok(())
+        let place = match self.router.compare(seen.node.lkey(), key) {
+            Ordering::Less => self.first_from(leaf, live, key)?,
+            Ordering::Equal | Ordering::Greater => 0,
+        };
+        let left = taking.end.saturating_sub(taking.found.len());
+        let (below, above) = live.split_at(place);
+        let mut take = |slot: &usize| {
+            taking.found.push((taking.make)(leaf.pair(*slot))?);
+            Ok(())
+        };
+        match taking.way {
+            Way::Up => above.iter().take(left).try_for_each(&mut take),
+            Way::Down => below.iter().rev().take(left).try_for_each(&mut take),
+        }
     }
 
-    /// Appends what a leaf has of a scan; the node as it was.
-    fn scan_leaf<'a>(
-        &'a self,
-        search: &mut Search<'a, N>,
-        from: u64,
-        end: usize,
-        found: &mut Vec<(u64, u64)>,
-    ) -> Result<Seen<'a>> {
-        let begin = found.len();
+    /// The place of the first of some slots, in the order of their keys, that is not below a key.
+    fn first_from(&self, leaf: Leaf<'_, N>, slots: &[usize], key: &Parts<'_>) -> Result<usize> {
+        let (mut begin, mut end) = (0, slots.len());
+        while begin < end {
+            let middle = begin.midpoint(end);
+            match compare::<K>(&self.medium, leaf.pair(slots[middle]), key)? {
+                Ordering::Less => begin = middle + 1,
+                Ordering::Equal | Ordering::Greater => end = middle,
+            }
+        }
+        Ok(begin)
+    }
+
+    /// Appends what a leaf has of a scan. Returns the bound at which it goes on, and the number of
+    /// a node there or near; none if it was the last leaf on its way.
+    fn scan_leaf<T, F: Fn([u64; 2]) -> Result<T>>(
+        &self,
+        search: &mut Search<'_, '_, K, N>,
+        key: &Parts<'_>,
+        taking: &mut Taking<'_, T, F>,
+    ) -> Result<Option<(u64, u64)>> {
+        let begin = taking.found.len();
         let mut tries = 0;
         loop {
-            let seen = search.node();
+            let seen = match taking.way {
+                Way::Up => search.node(),
+                Way::Down => search.node_before(),
+            };
+            let further = seen.further(taking.way);
             Leaf::<N>::prefetch_all(&self.medium, seen.node.leaf());
             // The next node's lines, and then those of its leaf, come while this one is copied.
-            if let Some(next) = seen.node.next().checked_sub(1)
+            if let Some((_, next)) = further
                 && let Some(next) = self.nodes.get(next)
             {
                 Leaf::<N>::prefetch_all(&self.medium, next.leaf());
@@ -95,34 +140,64 @@ impl<const N: usize> SpTree<N> {
                     continue;
                 };
                 self.sort(&locked)?;
-                self.copy(&seen, from, end, found)?;
-                return Ok(seen);
+                self.copy(&seen, key, taking)?;
+                return Ok(further);
             }
-            let copied = self.copy(&seen, from, end, found);
+            let copied = self.copy(&seen, key, taking);
             if seen.node.is_still(seen.word) {
-                return copied.map(|()| seen);
+                return copied.map(|()| further);
             }
-            found.truncate(begin);
+            taking.found.truncate(begin);
             tries += 1;
+        }
+    }
+
+    /// Appends what becomes of the entries on one side of a key.
+    pub(super) fn scan_with<T, F: Fn([u64; 2]) -> Result<T>>(
+        &self,
+        key: &K,
+        mut taking: Taking<'_, T, F>,
+    ) -> Result<()> {
+        // The bound at which the next leaf begins or ends, and the number of its node.
+        let mut next: Option<(K::Owned, u64)> = None;
+        while taking.found.len() < taking.end {
+            // Not for long: a leaf at a time.
+            let _pins = self.pin();
+            let key = next.as_ref().map_or(key, |(key, _)| key.borrow());
+            let mut search = match &next {
+                Some((_, number)) => Search::at(self, key, *number),
+                None => Search::new(self, key),
+            };
+            // A range that has changed since begins where this one began, and its end is still one
+            // of a leaf: what lies between is not missed.
+            let further = self.scan_leaf(&mut search, &Parts::of(key), &mut taking)?;
+            let Some((bound, number)) = further else {
+                break;
+            };
+            next = Some((self.router.key(bound)?, number));
+        }
+        Ok(())
+    }
+}
+
+impl Seen<'_> {
+    /// The bound at which a scan goes on from here, and the number of a node.
+    fn further(&self, way: Way) -> Option<(u64, u64)> {
+        match way {
+            Way::Up => Some((self.hkey, self.next.checked_sub(1)?)),
+            Way::Down => Some((self.node.lkey(), self.node.prev().checked_sub(1)?)),
         }
     }
 }
 
-impl<const N: usize> OrderedIndex<u64> for SpTree<N> {
+impl<const N: usize> OrderedIndex<u64> for SpTree<u64, N> {
     fn scan(&self, from: &u64, limit: usize, found: &mut Vec<(u64, u64)>) -> Result<()> {
-        let end = found.len().saturating_add(limit);
-        let mut from = *from;
-        let mut search = Search::new(self, from);
-        while found.len() < end {
-            let seen = self.scan_leaf(&mut search, from, end, found)?;
-            // A range that has changed since begins where this one began, and its end is still one
-            // of a leaf: what lies between is not missed.
-            let Some(next) = seen.next.checked_sub(1) else {
-                break;
-            };
-            from = seen.hkey;
-            search = Search::at(self, from, next);
-        }
-        Ok(())
+        let taking = Taking {
+            way: Way::Up,
+            make: |[key, value]: [u64; 2]| Ok((key, value)),
+            end: found.len().saturating_add(limit),
+            found,
+        };
+        self.scan_with(from, taking)
     }
 }

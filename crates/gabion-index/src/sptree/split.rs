@@ -12,18 +12,24 @@
 //!    reach the medium in this order, so one persist does for 2 and 3.
 //! 4. The node of the new leaf is linked, and the router and the backup are told.
 //!
+//! The bounds of a new leaf, if keys are strings, are durable with it. They are no longer than it
+//! takes to tell the greatest key that stays from the least one that goes.
+//!
 //! A crash between 2 and 3 leaves a leaf whose hkey is above its right neighbour's lkey, and both
 //! have the same entries there: recovery finishes the split. (The paper drops the new leaf.)
 
-use super::SpTree;
-use super::layout::{LEAF_ALIGN, LEAF_HINT, leaf_bytes};
+use std::borrow::Borrow;
+
+use super::item::{Bound, bound_between, key_of};
+use super::layout::{LEAF_ALIGN, leaf_bytes};
 use super::leaf::{Change, Start, Tagged, image};
 use super::mnode::{Born, Locked};
 use super::router::Hint;
 use super::steps::{Step, is_made};
+use super::{SpTree, TreeKey};
 use crate::{Error, Result};
 
-impl<const N: usize> SpTree<N> {
+impl<K: TreeKey + ?Sized, const N: usize> SpTree<K, N> {
     /// Splits the full leaf of a node.
     #[cold]
     pub(super) fn split(&self, node: Locked<'_>) -> Result<()> {
@@ -31,23 +37,28 @@ impl<const N: usize> SpTree<N> {
             self.flush(&node)?;
         }
         let leaf = self.leaf(node.leaf())?;
-        let mut entries: Vec<(u64, u64, usize)> = leaf
-            .entries()
-            .map(|(slot, key, value)| (key, value, slot))
-            .collect();
-        let (lower, _, _) = entries.select_nth_unstable(N / 2);
-        let kept = lower.iter().fold(0, |bits, (_, _, slot)| bits | 1 << slot);
+        let entry = |(slot, key, value)| Ok((key_of::<K>(&self.medium, [key, value])?, slot));
+        let entries: Result<Vec<(K::Owned, usize)>> = leaf.entries().map(entry).collect();
+        let mut entries = entries?;
+        let (lower, (first, _), _) = entries.select_nth_unstable(N / 2);
+        let kept = lower.iter().fold(0, |bits, (_, slot)| bits | 1 << slot);
+        let last = lower.iter().map(|(key, _)| key).max();
+        let mid = last.map_or_else(
+            || first.clone(),
+            |last| bound_between::<K>(last.borrow(), (*first).borrow()),
+        );
         let (lower, upper) = entries.split_at(N / 2);
-        let mid = upper.first().map_or(0, |(key, ..)| *key);
-        let tagged = |&(key, value, slot): &(u64, u64, usize)| Tagged {
-            key,
-            value,
+        let tagged = |&(_, slot): &(K::Owned, usize)| Tagged {
+            key: leaf.key(slot),
+            value: leaf.value(slot),
             tag: leaf.tag(slot),
         };
         let moved: Vec<Tagged> = upper.iter().map(tagged).collect();
+        let bound = Bound::new::<K>(&self.pool, mid.borrow())?;
+        let bound_of_node = self.router.bound(mid.borrow())?;
         let start = Start {
             next: leaf.next(),
-            lkey: mid,
+            lkey: bound.word,
             hkey: leaf.hkey(),
             merged: if is_made(Step::Inherit) {
                 leaf.merged()
@@ -57,11 +68,11 @@ impl<const N: usize> SpTree<N> {
         };
         let space = self
             .pool
-            .alloc_aligned(leaf_bytes(N), LEAF_ALIGN, LEAF_HINT)?;
+            .alloc_aligned(leaf_bytes(N), LEAF_ALIGN, K::LEAF_HINT)?;
         let at = space.offset::<u8>().raw();
         let born = Born {
             leaf: at,
-            lkey: mid,
+            lkey: bound_of_node.word,
             hkey: node.hkey(),
             next: node.next(),
             prev: node.number + 1,
@@ -79,20 +90,25 @@ impl<const N: usize> SpTree<N> {
         self.medium.flush_range(at, bytes.len() as u64);
         // DURABLE: the new leaf, before the full one leads to it.
         self.medium.fence();
-        leaf.change_head(&[Change::Next(at), Change::Hkey(mid), Change::Bitmap(kept)]);
+        leaf.change_head(&[
+            Change::Next(at),
+            Change::Hkey(bound.word),
+            Change::Bitmap(kept),
+        ]);
         space.commit::<u8>();
+        bound.commit();
 
-        let hashes = |keys: &[(u64, u64, usize)]| -> Vec<u64> {
-            keys.iter()
-                .map(|(key, ..)| self.seed.hash_u64(*key))
-                .collect()
+        let hashes = |keys: &[(K::Owned, usize)]| -> Vec<u64> {
+            let keys = keys.iter().map(|(key, _)| key.borrow());
+            keys.map(|key: &K| key.seeded_hash(&self.seed)).collect()
         };
         new.bloom.refill(hashes(upper).into_iter());
         node.bloom.refill(hashes(lower).into_iter());
         let number = new.number;
         let right = new.next().checked_sub(1);
         new.link(right.and_then(|right| Some((right, self.nodes.get(right)?))));
-        node.set_hkey(mid);
+        node.set_hkey(bound_of_node.word);
+        bound_of_node.commit();
         node.set_count(lower.len());
         node.note_change();
         node.link(self.nodes.get(number).map(|new| (number, new)));
@@ -100,7 +116,7 @@ impl<const N: usize> SpTree<N> {
             node: number,
             leaf: at,
         };
-        self.router.add(mid, hint);
+        self.router.add(mid.borrow(), hint);
         self.backup.add(mid, at);
         Ok(())
     }

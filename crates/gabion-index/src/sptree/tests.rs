@@ -2,7 +2,7 @@
 
 use gabion_media::pmem::{Pool, PoolOptions};
 
-use super::layout::{BACKUP_AT, FIRST_LEAF_AT};
+use super::layout::BACKUP_AT;
 use super::{BUFFERED, REGISTERED, SpTree, TINY, TINY_BUFFERED};
 use crate::index::Plan;
 use crate::suite::{essay, words};
@@ -13,11 +13,13 @@ const PLAN: Plan = Plan {
     seed: Some(7),
 };
 
-fn tree<const N: usize>(size: u64) -> SpTree<N> {
+const FIRST_LEAF_AT: u64 = SpTree::<u64, 8>::FIRST_LEAF_AT;
+
+fn tree<const N: usize>(size: u64) -> SpTree<u64, N> {
     let pool = Pool::anonymous(PoolOptions {
         size,
         heaps: 4,
-        ..SpTree::<N>::pool_options()
+        ..SpTree::<u64, N>::pool_options()
     });
     SpTree::create(&pool.expect("a pool in memory"), PLAN).expect("a tree")
 }
@@ -57,7 +59,7 @@ fn a_full_pool_leaves_the_tree_usable() {
 /// The greatest word is above every hkey, and a key like any other.
 #[test]
 fn the_greatest_key_is_a_key() {
-    let tree: SpTree<8> = tree(1 << 20);
+    let tree: SpTree<u64, 8> = tree(1 << 20);
     for key in (0..100).map(|number| u64::MAX - number) {
         assert_eq!(tree.insert(key, !key).expect("space"), None);
     }
@@ -75,7 +77,7 @@ fn the_greatest_key_is_a_key() {
 /// Leaves whose entries were deleted take no space for long, in whatever order keys come and go.
 #[test]
 fn a_queue_does_not_grow() {
-    let tree: SpTree<8> = tree(4 << 20);
+    let tree: SpTree<u64, 8> = tree(4 << 20);
     let mut blocks_max = 0;
     for key in 0..20_000_u64 {
         tree.insert(key, key).expect("space");
@@ -100,7 +102,7 @@ fn a_queue_does_not_grow() {
 /// the backup.
 #[test]
 fn recovery_finds_what_the_backup_does_not_name() {
-    let tree: SpTree<8> = tree(32 << 20);
+    let tree: SpTree<u64, 8> = tree(32 << 20);
     let keys = 40_000_u64;
     for number in 0..keys {
         tree.insert(mixed(number), number).expect("space");
@@ -127,7 +129,7 @@ fn recovery_finds_what_the_backup_does_not_name() {
     ];
     for rule in rules {
         forget(rule);
-        let tree: SpTree<8> = SpTree::open(&pool).expect("a tree");
+        let tree: SpTree<u64, 8> = SpTree::open(&pool).expect("a tree");
         for number in 0..keys {
             assert_eq!(tree.get(mixed(number)).expect("sound"), Some(number));
         }
@@ -138,14 +140,14 @@ fn recovery_finds_what_the_backup_does_not_name() {
 /// A backup that names what is no leaf, and a chain that leads nowhere, are told as damage.
 #[test]
 fn damage_is_told() {
-    let tree: SpTree<8> = tree(4 << 20);
+    let tree: SpTree<u64, 8> = tree(4 << 20);
     for number in 0..1000 {
         tree.insert(mixed(number), number).expect("space");
     }
     let (pool, root) = (tree.pool().clone(), tree.root);
     drop(tree);
     let is_refused = || {
-        let opened = SpTree::<8>::open(&pool);
+        let opened = SpTree::<u64, 8>::open(&pool);
         matches!(opened, Err(Error::Damaged { .. }))
     };
     let mut next = [0; 8];
@@ -159,27 +161,30 @@ fn damage_is_told() {
     backup.insert(5, root).expect("space");
     assert!(is_refused(), "the backup names the root");
     backup.remove(5).expect("sound");
-    words::check(&SpTree::<8>::open(&pool).expect("a tree"), 1000);
+    words::check(&SpTree::<u64, 8>::open(&pool).expect("a tree"), 1000);
 }
 
 #[test]
 fn what_is_no_tree_of_this_kind_is_refused() {
     let pool = Pool::anonymous(PoolOptions {
         size: 1 << 20,
-        ..SpTree::<64>::pool_options()
+        ..SpTree::<u64, 64>::pool_options()
     })
     .expect("a pool in memory");
-    assert!(matches!(SpTree::<64>::open(&pool), Err(Error::NoRoot)));
-    drop(SpTree::<64>::create(&pool, PLAN).expect("a tree"));
-    let again = SpTree::<64>::create(&pool, PLAN);
+    assert!(matches!(SpTree::<u64, 64>::open(&pool), Err(Error::NoRoot)));
+    drop(SpTree::<u64, 64>::create(&pool, PLAN).expect("a tree"));
+    let again = SpTree::<u64, 64>::create(&pool, PLAN);
     assert!(matches!(again, Err(Error::RootTaken)));
-    assert!(matches!(SpTree::<8>::open(&pool), Err(Error::OtherKind)));
+    assert!(matches!(
+        SpTree::<u64, 8>::open(&pool),
+        Err(Error::OtherKind)
+    ));
 }
 
 /// Threads that insert, delete and scan all at once.
 #[test]
 fn threads_agree() {
-    let tree: SpTree<8> = tree(32 << 20);
+    let tree: SpTree<u64, 8> = tree(32 << 20);
     std::thread::scope(|scope| {
         for thread in 0..3 {
             let tree = &tree;

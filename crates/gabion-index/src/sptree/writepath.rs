@@ -8,19 +8,27 @@
 //!
 //! If there is no room for the logs, the buffer goes to the leaf and the write with it, as it does
 //! without buffers. So the logs never make a write fail.
+//!
+//! In a tree of strings the new item is flushed before the fence that comes before the store which
+//! leads to it, and the old one is retired behind that; there are no buffers.
 
-use super::SpTree;
+use gabion_media::pmem::POff;
+
 use super::bloom::tag_of;
 use super::buffer::{Buffer, buffered_max};
+use super::item;
+use super::layout::ITEM_HINT;
 use super::leaf::{Leaf, Tagged};
 use super::log::Logged;
 use super::mnode::Locked;
 use super::readpath::Search;
 use super::steps::{Step, is_made};
+use super::{SpTree, TreeKey};
 use crate::Result;
+use crate::stored::Parts;
 
 /// Where a node has a key: at a place of its buffer, and then nobody has looked for it in the leaf,
-/// or in a slot of the leaf.
+/// or in a slot of the leaf. The value is the second word of the pair.
 #[derive(Clone, Copy, Debug, Default)]
 struct Found {
     place: Option<usize>,
@@ -28,22 +36,61 @@ struct Found {
     value: Option<u64>,
 }
 
-impl<const N: usize> SpTree<N> {
+/// A value to be written: a word or a string, whichever the tree has.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Value<'v> {
+    Word(u64),
+    Bytes(&'v [u8]),
+}
+
+/// What is to be written.
+struct New<'n, K: ?Sized> {
+    key: &'n K,
+    value: Value<'n>,
+    tag: u8,
+}
+
+impl<const N: usize> SpTree<u64, N> {
     /// Stores `value` under `key`, whether it is there or not, and returns the value before.
     ///
     /// # Errors
     /// No space in the pool: nothing has changed then.
     pub fn insert(&self, key: u64, value: u64) -> Result<Option<u64>> {
-        let hash = self.seed.hash_u64(key);
+        self.insert_value(&key, Value::Word(value))
+    }
+
+    /// Stores `value` under `key` if it is there, and returns the value before.
+    ///
+    /// # Errors
+    /// Damage on the medium.
+    pub fn update(&self, key: u64, value: u64) -> Result<Option<u64>> {
+        self.update_value(&key, Value::Word(value))
+    }
+
+    /// Deletes `key` and returns its value.
+    ///
+    /// # Errors
+    /// Damage on the medium.
+    pub fn remove(&self, key: u64) -> Result<Option<u64>> {
+        self.remove_value(&key)
+    }
+}
+
+impl<K: TreeKey + ?Sized, const N: usize> SpTree<K, N> {
+    /// Stores a value under a key, whether it is there or not, and returns the second word of the
+    /// pair before, which the caller's pins keep.
+    #[inline]
+    pub(super) fn insert_value(&self, key: &K, value: Value<'_>) -> Result<Option<u64>> {
+        let hash = key.seeded_hash(&self.seed);
         let tag = tag_of(hash);
-        let entry = Tagged { key, value, tag };
+        let new = New { key, value, tag };
         self.tend_logs()?;
         let mut search = Search::new(self, key);
         loop {
             let node = search.lock();
             let leaf = self.leaf(node.leaf())?;
             let found = if node.bloom.may_hold(hash) {
-                self.find_in(&node, &leaf, key, tag)
+                self.find_in(&node, &leaf, key, tag)?
             } else {
                 Found::default()
             };
@@ -51,7 +98,7 @@ impl<const N: usize> SpTree<N> {
                 self.split(node)?;
                 continue;
             }
-            self.put(&node, &leaf, entry, found)?;
+            self.store(&node, &leaf, &new, found)?;
             if found.value.is_none() {
                 node.bloom.add(hash);
                 node.set_count(node.count() + 1);
@@ -61,37 +108,33 @@ impl<const N: usize> SpTree<N> {
         }
     }
 
-    /// Stores `value` under `key` if it is there, and returns the value before.
-    ///
-    /// # Errors
-    /// Damage on the medium.
-    pub fn update(&self, key: u64, value: u64) -> Result<Option<u64>> {
-        let hash = self.seed.hash_u64(key);
+    /// As [`SpTree::insert_value`], if the key is there.
+    #[inline]
+    pub(super) fn update_value(&self, key: &K, value: Value<'_>) -> Result<Option<u64>> {
+        let hash = key.seeded_hash(&self.seed);
         let tag = tag_of(hash);
         self.tend_logs()?;
         let Some(node) = self.lock_if_held(key, hash) else {
             return Ok(None);
         };
         let leaf = self.leaf(node.leaf())?;
-        let found = self.find_in(&node, &leaf, key, tag);
+        let found = self.find_in(&node, &leaf, key, tag)?;
         if found.value.is_some() {
-            self.put(&node, &leaf, Tagged { key, value, tag }, found)?;
+            self.store(&node, &leaf, &New { key, value, tag }, found)?;
         }
         Ok(found.value)
     }
 
-    /// Deletes `key` and returns its value.
-    ///
-    /// # Errors
-    /// Damage on the medium.
-    pub fn remove(&self, key: u64) -> Result<Option<u64>> {
-        let hash = self.seed.hash_u64(key);
+    /// Deletes a key and returns the second word of its pair, which the caller's pins keep.
+    #[inline]
+    pub(super) fn remove_value(&self, key: &K) -> Result<Option<u64>> {
+        let hash = key.seeded_hash(&self.seed);
         self.tend_logs()?;
         let Some(node) = self.lock_if_held(key, hash) else {
             return Ok(None);
         };
         let leaf = self.leaf(node.leaf())?;
-        let found = self.find_in(&node, &leaf, key, tag_of(hash));
+        let found = self.find_in(&node, &leaf, key, tag_of(hash))?;
         if found.value.is_none() {
             return Ok(None);
         }
@@ -106,7 +149,7 @@ impl<const N: usize> SpTree<N> {
 
     /// The node of a key, locked; none if its filter knows that the key is not there.
     #[inline]
-    fn lock_if_held(&self, key: u64, hash: u64) -> Option<Locked<'_>> {
+    fn lock_if_held(&self, key: &K, hash: u64) -> Option<Locked<'_>> {
         let mut search = Search::new(self, key);
         loop {
             let seen = search.node();
@@ -123,32 +166,41 @@ impl<const N: usize> SpTree<N> {
     }
 
     #[inline]
-    fn find_in(&self, node: &Locked<'_>, leaf: &Leaf<'_, N>, key: u64, tag: u8) -> Found {
+    fn find_in(&self, node: &Locked<'_>, leaf: &Leaf<'_, N>, key: &K, tag: u8) -> Result<Found> {
         let buffer = self.buffer_of(node);
-        if let Some((place, value)) = buffer.and_then(|buffer| buffer.find(key, tag)) {
-            return Found {
+        if let Some((place, value)) = buffer.and_then(|buffer| buffer.find(key.word(), tag)) {
+            return Ok(Found {
                 place: Some(place),
                 value: Some(value),
                 ..Found::default()
-            };
+            });
         }
-        let slot = leaf.find(key, tag);
-        Found {
+        let slot = leaf.find(key, tag)?;
+        Ok(Found {
             slot,
             value: slot.map(|slot| leaf.value(slot)),
             ..Found::default()
-        }
+        })
     }
 
     /// Stores an entry, for which there is room.
     #[inline]
-    fn put(
+    fn store(
         &self,
         node: &Locked<'_>,
         leaf: &Leaf<'_, N>,
-        entry: Tagged,
+        new: &New<'_, K>,
         found: Found,
     ) -> Result<()> {
+        let value = match new.value {
+            Value::Word(value) => value,
+            Value::Bytes(bytes) => return self.put_item(leaf, new, bytes, found.slot),
+        };
+        let entry = Tagged {
+            key: new.key.word(),
+            value,
+            tag: new.tag,
+        };
         let Some(buffer) = self.buffer_for(node)? else {
             put_into(leaf, entry, found.slot);
             return Ok(());
@@ -162,32 +214,67 @@ impl<const N: usize> SpTree<N> {
             return Ok(());
         }
         self.flush(node)?;
-        put_into(leaf, entry, leaf.find(entry.key, entry.tag));
+        put_into(leaf, entry, leaf.find(new.key, entry.tag)?);
+        Ok(())
+    }
+
+    /// Stores an item in a leaf: in the slot that has its key, or in a free one.
+    #[inline]
+    fn put_item(
+        &self,
+        leaf: &Leaf<'_, N>,
+        new: &New<'_, K>,
+        value: &[u8],
+        slot: Option<usize>,
+    ) -> Result<()> {
+        let item = item::reserve(&self.pool, new.key.bytes(), value)?;
+        let at = item.offset::<u8>().raw();
+        let Some(slot) = slot else {
+            leaf.put(&[Tagged {
+                key: Parts::of(new.key).word,
+                value: at,
+                tag: new.tag,
+            }]);
+            item.commit::<u8>();
+            return Ok(());
+        };
+        let old = POff::<u8>::new(leaf.value(slot));
+        let retiring = self.pool.retire(old, ITEM_HINT)?;
+        // DURABLE: the item, and the notes of both, before the pair leads from one to the other.
+        self.medium.fence();
+        leaf.replace(slot, at);
+        item.commit::<u8>();
+        retiring.commit(&self.pool.enter());
         Ok(())
     }
 
     /// Takes an entry away that is there.
     #[inline]
-    fn take_out(
-        &self,
-        node: &Locked<'_>,
-        leaf: &Leaf<'_, N>,
-        key: u64,
-        found: Found,
-    ) -> Result<()> {
+    fn take_out(&self, node: &Locked<'_>, leaf: &Leaf<'_, N>, key: &K, found: Found) -> Result<()> {
         let mut slot = found.slot;
         if let (Some(buffer), Some(place)) = (self.buffer_of(node), found.place) {
-            if !is_made(Step::DeleteRecord) || self.log(node, key, None) {
+            if !is_made(Step::DeleteRecord) || self.log(node, key.word(), None) {
                 buffer.remove(place);
             } else {
                 self.flush(node)?;
             }
             if is_made(Step::DeleteOlder) {
-                slot = leaf.find(key, tag_of(self.seed.hash_u64(key)));
+                slot = leaf.find(key, tag_of(key.seeded_hash(&self.seed)))?;
             }
         }
-        if let Some(slot) = slot {
-            leaf.remove(slot);
+        match slot {
+            Some(slot) if K::IS_WORD => {
+                leaf.remove(slot);
+            }
+            Some(slot) => {
+                let old = POff::<u8>::new(leaf.value(slot));
+                let retiring = self.pool.retire(old, ITEM_HINT)?;
+                // DURABLE: the note that the item goes.
+                self.medium.fence();
+                leaf.remove(slot);
+                retiring.commit(&self.pool.enter());
+            }
+            None => {}
         }
         Ok(())
     }

@@ -402,6 +402,23 @@ index_suite!(
     &[crate::suite::BACKUP_INSERT, crate::suite::BACKUP_REMOVE]
 );
 
+index_suite!(
+    sptree_strings,
+    crate::sptree::REGISTERED,
+    [strings],
+    &[crate::suite::SPLIT_COMMIT, crate::suite::STRING_COMMIT]
+);
+index_suite!(
+    sptree_tiny_strings,
+    crate::sptree::TINY,
+    [strings],
+    &[crate::suite::STRING_COMMIT]
+);
+pub(crate) const STRING_COMMIT: (&str, &str) = (
+    "flush in put_item of sptree/writepath.rs: item.commit::<u8>();, number 2",
+    SAME_LINE,
+);
+
 const SPLIT_COMMIT: (&str, &str) = (
     "flush in split of sptree/split.rs: space.commit::<u8>();",
     COMMIT_SURVIVES,

@@ -129,12 +129,12 @@ pub(super) fn volumes(scale: Scale) -> Result<Vec<String>> {
 /// A tree with so much for write buffers, and the DRAM that it has in the end per byte of leaves.
 fn measure_sptree(title: &'static str, entries: u64, options: Options) -> Result<(Volumes, f64)> {
     let mut share = 0.0;
-    let pool_options = SpTree::<64>::pool_options();
+    let pool_options = SpTree::<u64>::pool_options();
     let volumes = measure_then(
         title,
         entries,
         pool_options,
-        |pool| SpTree::<64>::create_with(pool, PLAN, options),
+        |pool| SpTree::<u64>::create_with(pool, PLAN, options),
         |tree| share = tree.dram_bytes() as f64 / tree.leaf_bytes() as f64,
     )?;
     Ok((volumes, share))
@@ -234,7 +234,7 @@ fn processors() -> f64 {
 fn opened(entries: u64, options: Options) -> Result<f64> {
     let pool = Pool::anonymous(PoolOptions {
         size: (64 << 20) + entries * 128,
-        ..SpTree::<64>::pool_options()
+        ..SpTree::<u64>::pool_options()
     })?;
     let tree: SpTree = SpTree::create_with(&pool, PLAN, options)?;
     for number in 0..entries {
