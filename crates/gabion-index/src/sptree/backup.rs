@@ -38,6 +38,7 @@ pub(super) struct Backup<K: TreeKey + ?Sized> {
 }
 
 struct Shared<K: TreeKey + ?Sized> {
+    pool: Pool,
     /// Held by whoever changes the tree, lest a leaf be inserted after it was taken out.
     tree: Mutex<Tree<K>>,
     waiting: Mutex<Waiting<K>>,
@@ -81,6 +82,8 @@ impl<K: TreeKey + ?Sized> Shared<K> {
             let is_empty = waiting.leaves.is_empty();
             drop(waiting);
             if !is_empty {
+                // Before the lock: others that are within wait for that.
+                let _within = self.pool.write_guard();
                 has_room = self.drain(&self.tree.lock());
             }
             if is_over {
@@ -94,6 +97,7 @@ impl<K: TreeKey + ?Sized> Backup<K> {
     /// The backup with its header at `root`.
     pub(super) fn open(pool: &Pool, root: u64) -> Result<Backup<K>> {
         let shared = Arc::new(Shared {
+            pool: pool.clone(),
             tree: Mutex::new(K::open_backup(pool, root)?),
             waiting: Mutex::new(Waiting {
                 leaves: VecDeque::new(),
@@ -147,6 +151,7 @@ impl<K: TreeKey + ?Sized> Backup<K> {
     /// All leaves by their lkeys, those that are in the tree and those that wait. If there is a
     /// thread for them, only those wait for which there is no room.
     pub(super) fn all_leaves(&self) -> Result<[Leaves<K>; 2]> {
+        let _within = self.shared.pool.write_guard();
         let tree = self.shared.tree.lock();
         if self.thread.is_some() {
             self.shared.drain(&tree);

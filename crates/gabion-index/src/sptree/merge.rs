@@ -61,6 +61,7 @@ impl<K: TreeKey + ?Sized, const N: usize> SpTree<K, N> {
     pub fn compact(&self) -> Result<()> {
         let mut key = self.router.key(LEAST)?;
         loop {
+            let _within = self.pool.write_guard();
             let _pins = self.pin();
             let node = Search::new(self, key.borrow()).lock();
             let Some(right) = node.next().checked_sub(1) else {

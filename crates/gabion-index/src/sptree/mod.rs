@@ -42,7 +42,9 @@
 //!   (B1 in `backup.rs`). Leaves that it does not name are reached from those before them.
 //! - I4. A leaf and its buffer are written to only under the lock of their node, and what was
 //!   written is durable, in the leaf or in the logs, before the lock is let go.
-//! - I5. Who waits for a lock holds none but that of the left neighbour.
+//! - I5. Who waits for a lock holds none but that of the left neighbour. Who changes the pool
+//!   entered it (`Pool::write_guard`) before it took any, so that a checkpoint, which waits for
+//!   those within, finds all locks free in the end.
 //! - I6. The filter of a node holds all keys of its leaf and its buffer, and perhaps others.
 //! - I7. The router may be wrong; nodes know their range.
 //! - I8. A leaf has free slots for all keys of its buffer that it does not have. So what is in a
@@ -127,6 +129,8 @@ mod buffer;
 #[cfg(test)]
 mod buffer_tests;
 mod check;
+#[cfg(test)]
+mod checkpoint_tests;
 mod flush;
 mod item;
 mod kind;

@@ -90,6 +90,7 @@ impl<K: TreeKey + ?Sized, const N: usize> SpTree<K, N> {
     }
 
     fn make(pool: &Pool, plan: Plan, options: Options) -> Result<Self> {
+        let _within = pool.write_guard();
         let seed = plan.seed.unwrap_or_else(Seed::random);
         let rest = Self::FIRST_LEAF_AT + leaf_bytes(N) - root::ROOT_BYTES;
         let fill = |behind| {
@@ -122,6 +123,7 @@ impl<K: TreeKey + ?Sized, const N: usize> SpTree<K, N> {
             return Err(Error::OtherKind);
         }
         let seed = Seed::new(seed);
+        let _within = pool.write_guard();
         let leaves = pool.len() / leaf_bytes(N);
         let tree = SpTree {
             medium: Medium::clone(pool),

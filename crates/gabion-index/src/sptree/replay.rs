@@ -80,6 +80,7 @@ impl<K: TreeKey + ?Sized, const N: usize> SpTree<K, N> {
 
     /// Brings records in the order of keys into their leaves.
     fn replay_part(&self, mut records: &[Logged]) -> Result<()> {
+        let _within = self.pool.write_guard();
         while let Some(first) = records.first() {
             let (of_leaf, rest) = records.split_at(self.end_of_leaf(records, first.key));
             self.replay_leaf(of_leaf)?;

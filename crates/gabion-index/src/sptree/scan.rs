@@ -136,6 +136,8 @@ impl<K: TreeKey + ?Sized, const N: usize> SpTree<K, N> {
                 Leaf::<N>::prefetch_all(&self.medium, next.leaf());
             }
             if tries >= TRIES || !seen.node.is_sorted() {
+                // The write buffer may come into the leaf.
+                let _within = self.pool.write_guard();
                 let Some(locked) = seen.node.lock_seen(seen.number, seen.word) else {
                     continue;
                 };

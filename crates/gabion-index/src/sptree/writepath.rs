@@ -84,6 +84,7 @@ impl<K: TreeKey + ?Sized, const N: usize> SpTree<K, N> {
         let hash = key.seeded_hash(&self.seed);
         let tag = tag_of(hash);
         let new = New { key, value, tag };
+        let _within = self.pool.write_guard();
         self.tend_logs()?;
         let mut search = Search::new(self, key);
         loop {
@@ -113,6 +114,7 @@ impl<K: TreeKey + ?Sized, const N: usize> SpTree<K, N> {
     pub(super) fn update_value(&self, key: &K, value: Value<'_>) -> Result<Option<u64>> {
         let hash = key.seeded_hash(&self.seed);
         let tag = tag_of(hash);
+        let _within = self.pool.write_guard();
         self.tend_logs()?;
         let Some(node) = self.lock_if_held(key, hash) else {
             return Ok(None);
@@ -129,6 +131,7 @@ impl<K: TreeKey + ?Sized, const N: usize> SpTree<K, N> {
     #[inline]
     pub(super) fn remove_value(&self, key: &K) -> Result<Option<u64>> {
         let hash = key.seeded_hash(&self.seed);
+        let _within = self.pool.write_guard();
         self.tend_logs()?;
         let Some(node) = self.lock_if_held(key, hash) else {
             return Ok(None);
