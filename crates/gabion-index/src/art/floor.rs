@@ -26,6 +26,7 @@ struct Path {
 }
 
 impl Path {
+    #[inline]
     fn push(&mut self, child: Child) {
         match self.first.get_mut(self.count) {
             Some(place) => {
@@ -36,10 +37,20 @@ impl Path {
         }
     }
 
-    /// From the last one to the root.
-    fn back(&self) -> impl Iterator<Item = Child> {
-        let first = self.first[..self.count].iter().rev();
-        self.more.iter().rev().chain(first).copied()
+    /// What `find` finds first, from the last one to the root.
+    #[inline]
+    fn find_back(&self, mut find: impl FnMut(Child) -> Option<u64>) -> Option<u64> {
+        for child in self.more.iter().rev() {
+            if let Some(found) = find(*child) {
+                return Some(found);
+            }
+        }
+        for child in self.first[..self.count].iter().rev() {
+            if let Some(found) = find(*child) {
+                return Some(found);
+            }
+        }
+        None
     }
 }
 
@@ -107,7 +118,7 @@ fn side<K: Item + ?Sized>(
     from: usize,
 ) -> Option<Ordering> {
     let level = node.level();
-    if key::len(key) >= level && level - from <= 8 {
+    if K::IS_WORD || (key::len(key) >= level && level - from <= 8) {
         let mask = key::mask(level - from);
         return Some((node.before() & mask).cmp(&(key::before(key, level) & mask)));
     }
@@ -141,7 +152,7 @@ fn is_up_to<K: Item + ?Sized>(leaf: LeafRef<'_>, key: &K) -> Option<bool> {
 
 /// The value of the greatest key before those that a path leads to.
 fn before_path<K: Item + ?Sized>(medium: &Medium, path: &Path, key: &K) -> Option<u64> {
-    path.back().find_map(|child| {
+    path.find_back(|child| {
         let node = Node::new(medium, child)?;
         let byte = key::branch(key, node.level())?;
         let before = node.child_before(usize::from(byte));

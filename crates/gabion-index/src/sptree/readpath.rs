@@ -22,7 +22,6 @@ const TURNS_MAX: u32 = 4;
 pub(super) struct Search<'a, 'k, K: TreeKey + ?Sized, const N: usize> {
     tree: &'a SpTree<K, N>,
     key: &'k K,
-    parts: Parts<'k>,
     number: u64,
     steps: u32,
     turns: u32,
@@ -55,7 +54,6 @@ impl<'a, 'k, K: TreeKey + ?Sized, const N: usize> Search<'a, 'k, K, N> {
         Search {
             tree,
             key,
-            parts: Parts::of(key),
             number,
             steps: 0,
             turns: 0,
@@ -128,7 +126,8 @@ impl<'a, 'k, K: TreeKey + ?Sized, const N: usize> Search<'a, 'k, K, N> {
     /// Where the key stands to a bound.
     #[inline]
     fn stands_to(&self, bound: u64) -> Ordering {
-        self.tree.router.compare(bound, &self.parts).reverse()
+        let order = self.tree.router.compare(bound, &Parts::of(self.key));
+        order.reverse()
     }
 
     /// Goes to a neighbour.
