@@ -4,7 +4,8 @@
 //! Every interval has a place for its decoded form in the index itself, so a hit costs no search
 //! beyond that of the index. When the forms are too many, a hand goes round through the leaves of
 //! all indexes: a form that was read since it last came by is left once more, another one is taken
-//! out. What readers still hold stays with them.
+//! out. What readers still hold stays with them. Forms have room for pairs to come as long as the
+//! cache has some to spare: before any form goes, the hand goes round once for all that room.
 //!
 //! # Invariant
 //! - C1. The bytes of the forms are at most what the options allow and the rest of the store
@@ -12,18 +13,21 @@
 //!   the rest grew. Readers move the hand a little way at a time, so the forms that they put in may
 //!   take more by one for every [`REACH`] leaves until the hand has come round.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 
 use parking_lot::Mutex;
 
-use super::index::Index;
+use super::index::{Index, Taken};
 use super::interval::Interval;
 use crate::engine::counters::Tally;
 use crate::memory::Memory;
 
 /// An interval is not cached when it takes more than this part of the cache.
 const LARGEST_PART: u64 = 8;
+
+/// Forms get room for pairs to come as long as one part in so many of the cache is free.
+const SPARE_ONE_IN: u64 = 16;
 
 /// Leaves that the hand passes at most for a form that a reader puts in: 50 us by estimate.
 const REACH: usize = 64;
@@ -55,6 +59,8 @@ pub(super) struct Cache {
     bytes_max: u64,
     memory: Arc<Memory>,
     bytes: CachedBytes,
+    /// Whether forms may have got room since the hand went round for it.
+    gave_room: AtomicBool,
     hits: Tally,
     misses: Tally,
     hand: Mutex<Hand>,
@@ -66,6 +72,17 @@ struct Hand {
     /// Which index it points into, and the leaf by a key of it.
     index: usize,
     key: Vec<u8>,
+    /// How often it goes on to where the first index begins before it takes forms.
+    room_rounds: u32,
+}
+
+impl Hand {
+    fn takes(&self) -> Taken {
+        match self.room_rounds {
+            0 => Taken::Forms,
+            _ => Taken::Room,
+        }
+    }
 }
 
 impl Cache {
@@ -74,6 +91,7 @@ impl Cache {
             bytes_max,
             memory: Arc::clone(memory),
             bytes: CachedBytes::default(),
+            gave_room: AtomicBool::new(false),
             hits: Tally::default(),
             misses: Tally::default(),
             hand: Mutex::default(),
@@ -122,6 +140,17 @@ impl Cache {
         self.takes(interval) && self.bytes() + interval.memory_bytes() <= self.room()
     }
 
+    /// Whether forms that grow may have room for more than what they are.
+    pub(super) fn is_roomy(&self) -> bool {
+        let room = self.room();
+        let is_roomy = self.bytes() <= room - room / SPARE_ONE_IN;
+        // ORDER: Relaxed (both); a hint for the hand.
+        if is_roomy && !self.gave_room.load(Ordering::Relaxed) {
+            self.gave_room.store(true, Ordering::Relaxed);
+        }
+        is_roomy
+    }
+
     /// Takes out forms until the others keep to the budget. Who finds somebody else at it waits for
     /// nothing: that one goes on until it is done. The caller holds no lock of an index.
     pub(super) fn shrink(&self) {
@@ -147,21 +176,28 @@ impl Cache {
     /// they do.
     fn move_hand(&self, hand: &mut Hand, leaves_max: usize) -> bool {
         let room = self.room();
+        // ORDER: Relaxed, as in `is_roomy`.
+        if self.bytes() > room && self.gave_room.swap(false, Ordering::Relaxed) {
+            // The round that has begun, and a whole one.
+            hand.room_rounds = 2;
+        }
         // Twice round at most, after the round that has begun: the first time may only find that
         // all were read.
-        let (mut rounds, mut leaves) = (3, 0);
+        let (mut rounds, mut leaves) = (3 + hand.room_rounds, 0);
         while self.bytes() > room {
             if rounds == 0 || leaves == leaves_max {
                 return false;
             }
             leaves += 1;
+            let taken = hand.takes();
             let Hand {
                 indexes,
                 index,
                 key,
+                room_rounds,
             } = &mut *hand;
             let swept = indexes.get(*index).and_then(Weak::upgrade);
-            match swept.and_then(|own| own.sweep(key)) {
+            match swept.and_then(|own| own.sweep(key, taken)) {
                 Some(next) => *key = next,
                 None => {
                     *index += 1;
@@ -171,6 +207,7 @@ impl Cache {
             if *index >= indexes.len() {
                 *index = 0;
                 rounds -= 1;
+                *room_rounds = room_rounds.saturating_sub(1);
             }
         }
         true
@@ -188,10 +225,15 @@ impl Cache {
 
 #[cfg(test)]
 mod tests {
+    use gabion_media::{Disk, SimDisk};
+
     use super::super::index::{New, Seek};
     use super::super::interval::{parse, put_pair};
+    use super::super::{Flex, Write};
     use super::*;
+    use crate::Options;
     use crate::engine::memtable::ChunkPool;
+    use crate::types::Kind;
 
     fn interval(key: &[u8]) -> Arc<Interval> {
         let mut bytes = Vec::new();
@@ -263,5 +305,52 @@ mod tests {
             calls += 1;
         }
         assert!((1..100).contains(&calls), "{calls}");
+    }
+
+    /// A cache of records of 116 bytes had room for pairs to come for as long as it was full: a
+    /// tenth of it, for which other forms went.
+    #[test]
+    fn a_full_cache_has_as_much_as_fits_without_room() {
+        let options = Options::default()
+            .background_threads(0)
+            .memtable_budget_bytes(1 << 20)
+            .cache_bytes(64 << 20);
+        let engine = Flex::open(Disk::simulated(&SimDisk::new()), options).unwrap();
+        let keyspace = engine.create_keyspace("keyspace").unwrap();
+        let records = 40_000_u64;
+        let key = |number: u64| u128::from(number.wrapping_mul(0x9e37_79b9_7f4a_7c15));
+        for number in 0..records {
+            let write = Write::Single {
+                keyspace: &keyspace,
+                kind: Kind::Put,
+                key: &key(number).to_le_bytes(),
+                value: &[7; 100],
+            };
+            engine.write(write, 116, false).unwrap();
+        }
+        engine.flush().unwrap();
+        let misses = || {
+            let before = engine.cache.hits_and_misses().1;
+            for number in 0..records {
+                let key = key(number).to_le_bytes();
+                assert!(engine.get(&keyspace, &key, None).unwrap().is_some());
+            }
+            engine.cache.hits_and_misses().1 - before
+        };
+        assert_eq!(misses(), 0, "all is cached as it was merged");
+        let roomy = engine.cache.bytes();
+        // Others need memory.
+        let room = engine.cache.memory().cache_room();
+        let _others = engine.cache.memory().hold_table(room - roomy / 100 * 95);
+        engine.cache.shrink();
+        let dense = engine.cache.bytes();
+        println!(
+            "{} bytes a record with room, {} with less of it",
+            roomy / records,
+            dense / records
+        );
+        assert!(dense <= roomy / 100 * 95);
+        assert_eq!(misses(), 0, "only room has gone");
+        engine.close().unwrap();
     }
 }

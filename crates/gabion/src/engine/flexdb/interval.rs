@@ -14,6 +14,8 @@
 //! A read of a cached interval waits for memory, so what finds a pair lies in the interval itself
 //! and not behind pointers: one wait for that, one for the pair. A merge changes the form in place:
 //! behind the pairs there is room for more, so most changes move some bytes and allocate nothing.
+//! Where the cache has none to spare, forms have no room either: its hand takes that back before it
+//! takes a form out, and what grows then gets memory for what it is.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -32,8 +34,8 @@ pub(super) const PAIRS_MAX: usize = 16;
 pub(super) const BYTES_MAX: usize = 16 << 10;
 
 /// Most pairs of an interval that is read as one: joins and recoveries leave some that have more
-/// than [`PAIRS_MAX`], and those that have more than this are cut.
-const PAIRS_READ_MAX: usize = 2 * PAIRS_MAX;
+/// than [`PAIRS_MAX`], and those that have more than this are cut. Each form has places for them.
+const PAIRS_READ_MAX: usize = PAIRS_MAX + PAIRS_MAX / 2;
 
 /// The same for the bytes of an interval of several pairs.
 const BYTES_READ_MAX: usize = 2 * BYTES_MAX;
@@ -47,6 +49,16 @@ const COPIED_MAX: usize = 512;
 
 /// The room that is made for pairs to come is one part in so many of those that are there.
 const ROOM_ONE_IN: usize = 4;
+
+/// Room that is worth to be taken back.
+const ROOM_MIN: usize = 64;
+
+/// What the system takes memory in steps of, and how much of a step it needs itself.
+const STEP_BYTES: usize = 16;
+const STEP_HEAD_BYTES: usize = 8;
+
+/// The counts in front of what is shared.
+const SHARED_HEAD_BYTES: usize = 2 * size_of::<usize>();
 
 /// Bytes of pairs that are asked for ahead at most.
 const PREFETCHED_MAX: usize = 2 << 10;
@@ -84,12 +96,15 @@ pub(super) struct Interval {
     key_lens: [u16; PAIRS_READ_MAX],
     /// Bytes in front of each key.
     heads: [u8; PAIRS_READ_MAX],
-    count: usize,
-    /// Bytes of the pairs.
-    used: usize,
+    count: u32,
+    /// Bytes behind the pairs.
+    room: u32,
     /// The pairs, and room behind them.
     bytes: Arc<[u8]>,
 }
+
+// With the counts of who shares it, and what the system needs, 224 bytes.
+const _: () = assert!(size_of::<Interval>() == 192);
 
 /// A step that changes an interval, by the place that a pair had before all of them.
 #[derive(Clone, Debug)]
@@ -125,6 +140,12 @@ pub(super) fn pair_head(front: &[u8]) -> Result<(usize, usize, usize), Malformed
         .and_then(|sum| sum.checked_add(value))
         .ok_or(too_long)?;
     Ok((head, key, all))
+}
+
+/// So many bytes or a few more, so that none of the memory that is taken for them is left over.
+fn in_steps(len: usize) -> usize {
+    let head = SHARED_HEAD_BYTES + STEP_HEAD_BYTES;
+    (len + head).next_multiple_of(STEP_BYTES) - head
 }
 
 /// The fingerprint of a key with that hash.
@@ -174,8 +195,8 @@ impl Interval {
             keys: [0; PAIRS_READ_MAX],
             key_lens: [0; PAIRS_READ_MAX],
             heads: [0; PAIRS_READ_MAX],
-            count,
-            used: bytes.len(),
+            count: u32::try_from(count).ok()?,
+            room: 0,
             bytes,
         };
         for (at, pair) in pairs.iter().enumerate() {
@@ -190,39 +211,46 @@ impl Interval {
 
     /// Number of pairs.
     pub(super) fn len(&self) -> usize {
-        self.count
+        self.count as usize
+    }
+
+    /// Bytes of the pairs.
+    fn used(&self) -> usize {
+        self.bytes.len() - self.room as usize
     }
 
     /// Whether [splices](Interval::splice) of so many new pairs and bytes find room in any order.
     pub(super) fn takes(&self, pairs: usize, bytes: usize) -> bool {
-        self.count + pairs <= PAIRS_READ_MAX && self.used + bytes <= BYTES_READ_MAX
+        self.len() + pairs <= PAIRS_READ_MAX && self.used() + bytes <= BYTES_READ_MAX
     }
 
-    /// Changes a pair. Of several changes the last one comes first, so that the places of the
-    /// others stay what they are.
-    pub(super) fn splice(&mut self, splice: &Splice<'_>) {
+    /// Changes a pair; a form that must grow gets room for more if it is to be `roomy`. Of several
+    /// changes the last one comes first, so that the places of the others stay what they are.
+    pub(super) fn splice(&mut self, splice: &Splice<'_>, roomy: bool) {
         let Splice { at, removes, put } = *splice;
-        let (from, old) = (self.start(at), self.used);
+        let (from, old) = (self.start(at), self.used());
         let gone = if removes { self.start(at + 1) } else { from } - from;
         let new: &[u8] = put.map_or(&[], |(bytes, _)| bytes);
-        self.used = old - gone + new.len();
-        let bytes = self.make_room(old);
+        let bytes = self.make_room(old, old - gone + new.len(), roomy);
         bytes.copy_within(from + gone..old, from + new.len());
         bytes[from..from + new.len()].copy_from_slice(new);
-        let count = self.count;
+        let count = self.len();
         let (stay, go) = (at + usize::from(removes), at + usize::from(put.is_some()));
         self.tags.copy_within(stay..count, go);
         self.keys.copy_within(stay..count, go);
         self.key_lens.copy_within(stay..count, go);
         self.heads.copy_within(stay..count, go);
-        self.count = count - stay + go;
+        let count = count - stay + go;
         #[expect(
             clippy::cast_possible_truncation,
-            reason = "places fit 16 bits, and wrap around"
+            reason = "places fit 16 bits, and wrap around; there are few pairs"
         )]
-        let delta = new.len().wrapping_sub(gone) as u16;
-        for key in &mut self.keys[go..self.count] {
-            *key = key.wrapping_add(delta);
+        {
+            let delta = new.len().wrapping_sub(gone) as u16;
+            for key in &mut self.keys[go..count] {
+                *key = key.wrapping_add(delta);
+            }
+            self.count = count as u32;
         }
         if let Some((_, pair)) = put {
             self.tags[at] = pair.tag;
@@ -232,18 +260,38 @@ impl Interval {
         }
     }
 
-    /// Lets the bytes, of which `old` are in use, be those of this interval alone, and as many as
-    /// it needs.
-    fn make_room(&mut self, old: usize) -> &mut [u8] {
-        let len = self.used;
-        if Arc::get_mut(&mut self.bytes).is_none_or(|bytes| bytes.len() < len) {
-            let room = (len.max(old) + len / ROOM_ONE_IN).next_multiple_of(64);
-            let mut grown: Arc<[u8]> = std::iter::repeat_n(0, room).collect();
-            let used = &self.bytes[..old];
-            Arc::get_mut(&mut grown).unwrap_or_default()[..old].copy_from_slice(used);
-            self.bytes = grown;
+    /// Lets the bytes, of which `old` are in use, be those of this interval alone and have `used`
+    /// in use.
+    fn make_room(&mut self, old: usize, used: usize, roomy: bool) -> &mut [u8] {
+        let most = old.max(used);
+        if Arc::get_mut(&mut self.bytes).is_none_or(|bytes| bytes.len() < most) {
+            let more = if roomy { used / ROOM_ONE_IN } else { 0 };
+            self.move_to(old, in_steps(most + more));
         }
+        self.room = u32::try_from(self.bytes.len() - used).unwrap_or(u32::MAX);
         Arc::get_mut(&mut self.bytes).unwrap_or_default()
+    }
+
+    /// Lets the bytes be others, so many, of which the first `old` are those in use.
+    fn move_to(&mut self, old: usize, len: usize) {
+        let mut moved: Arc<[u8]> = std::iter::repeat_n(0, len).collect();
+        Arc::get_mut(&mut moved).unwrap_or_default()[..old].copy_from_slice(&self.bytes[..old]);
+        self.bytes = moved;
+    }
+
+    /// Whether there is room that is worth to be given up.
+    pub(super) fn has_room(&self) -> bool {
+        self.room as usize >= ROOM_MIN
+    }
+
+    /// Gives up the room behind the pairs, if nobody shares them.
+    pub(super) fn give_up_room(&mut self) {
+        let used = self.used();
+        if self.has_room() && Arc::get_mut(&mut self.bytes).is_some() {
+            let len = in_steps(used);
+            self.move_to(used, len);
+            self.room = u32::try_from(len - used).unwrap_or(u32::MAX);
+        }
     }
 
     /// Asks for the memory of what stands here, but for the pairs.
@@ -251,17 +299,21 @@ impl Interval {
         let begin = std::ptr::from_ref(self).cast::<u8>();
         (0..size_of::<Interval>())
             .step_by(LINE_BYTES)
+            .chain([size_of::<Interval>() - 1])
             .for_each(|line| prefetch_line(begin.wrapping_add(line)));
     }
 
     /// Asks for the memory of the pairs, or of the first of them.
     pub(super) fn prefetch_pairs(&self) {
-        prefetch_bytes(&self.bytes[..self.used.min(PREFETCHED_MAX)]);
+        prefetch_bytes(&self.bytes[..self.used().min(PREFETCHED_MAX)]);
     }
 
-    /// Memory in bytes.
+    /// Memory in bytes, with what the allocator of most systems needs beside.
     pub(super) fn memory_bytes(&self) -> u64 {
-        (self.bytes.len() + size_of::<Interval>() + 64) as u64
+        let parts = [self.bytes.len(), size_of::<Interval>()];
+        let taken = parts.map(|part| part + SHARED_HEAD_BYTES + STEP_HEAD_BYTES);
+        let taken = taken.map(|part| part.next_multiple_of(STEP_BYTES));
+        (taken[0] + taken[1]) as u64
     }
 
     /// The encoded bytes of the pairs from `from` up to `to`.
@@ -272,9 +324,9 @@ impl Interval {
     /// Where pair `at` begins in the bytes; the end of all for the number of pairs.
     #[inline]
     pub(super) fn start(&self, at: usize) -> usize {
-        match at < self.count {
+        match at < self.len() {
             true => usize::from(self.keys[at]) - usize::from(self.heads[at]),
-            false => self.used,
+            false => self.used(),
         }
     }
 
@@ -318,7 +370,7 @@ impl Interval {
     #[inline]
     pub(super) fn find(&self, key: &[u8], hash: u64) -> Option<usize> {
         let tag = tag_of(hash);
-        let tags = self.tags[..self.count].iter().enumerate();
+        let tags = self.tags[..self.len()].iter().enumerate();
         let mut candidates = tags.filter(|(_, own)| **own == tag);
         candidates.find_map(|(at, _)| (self.key(at) == key).then_some(at))
     }
@@ -423,7 +475,7 @@ mod tests {
         };
         let (mut twin, mut own) = (Twin::new(), interval(&[]));
         let mut kept: Option<(Interval, Twin)> = None;
-        let mut most = 0;
+        let (mut most, mut kept_room) = (0, 0);
         for round in 0..3_000 {
             // At first more comes, then more goes.
             let puts = if round / 500 % 2 == 0 { 7 } else { 3 };
@@ -449,10 +501,11 @@ mod tests {
             if !own.takes(puts.count(), bytes) {
                 continue;
             }
+            let roomy = random.one_in(2);
             for (at, removes, put) in steps.iter().rev() {
                 let put = put.as_ref().map(|(bytes, pair)| (&**bytes, *pair));
                 let (at, removes) = (*at, *removes);
-                own.splice(&Splice { at, removes, put });
+                own.splice(&Splice { at, removes, put }, roomy);
             }
             twin = after;
             most = most.max(twin.len());
@@ -461,6 +514,12 @@ mod tests {
             let range = 0..anew.len();
             assert_eq!(own.encoded(0..own.len()), anew.encoded(range.clone()));
             assert!(range.clone().all(|at| own.pair(at) == anew.pair(at)));
+            if random.one_in(4) {
+                own.give_up_room();
+                // Room stays where somebody shares it.
+                kept_room += usize::from(own.has_room());
+                assert_eq!(own.encoded(0..own.len()), anew.encoded(range));
+            }
             // Who shares the bytes keeps what was there.
             if let Some((own, twin)) = &kept {
                 assert!(twin.iter().zip(0..).all(|((key, value), at)| {
@@ -471,7 +530,36 @@ mod tests {
                 kept = Some((own.clone(), twin.clone()));
             }
         }
-        assert!(most > PAIRS_MAX, "{most}");
+        assert!(most > PAIRS_MAX && kept_room > 0, "{most}, {kept_room}");
+    }
+
+    /// What a form takes beside its pairs: 248 bytes, and no more than a step of the allocator.
+    #[test]
+    fn forms_are_dense_without_room_and_when_they_give_it_up() {
+        let (mut roomy, mut dense) = (interval(&[]), interval(&[]));
+        let (mut sum, mut with_room) = (0, 0);
+        for number in 0..PAIRS_MAX {
+            let mut bytes = Vec::new();
+            put_pair(&mut bytes, &[u8::try_from(number).unwrap()], &[7; 115]);
+            let pair = parse(&bytes).unwrap()[0];
+            let splice = Splice {
+                at: number,
+                removes: false,
+                put: Some((&bytes, pair)),
+            };
+            roomy.splice(&splice, true);
+            dense.splice(&splice, false);
+            sum += bytes.len();
+            assert!(!dense.has_room());
+            assert!(dense.memory_bytes() <= (sum + 248 + STEP_BYTES - 1) as u64);
+            with_room += usize::from(roomy.has_room());
+        }
+        assert!((5..PAIRS_MAX).contains(&with_room), "{with_room}");
+        roomy.give_up_room();
+        assert!(!roomy.has_room());
+        assert_eq!(roomy.memory_bytes(), dense.memory_bytes());
+        let all = 0..PAIRS_MAX;
+        assert_eq!(roomy.encoded(all.clone()), dense.encoded(all));
     }
 
     /// The memory of its own that it got had no room for what it removes.
@@ -485,7 +573,7 @@ mod tests {
             removes: true,
             put: None,
         };
-        own.splice(&removal);
+        own.splice(&removal, true);
         assert_eq!(
             (own.len(), own.key(0), own.value_bytes(0)),
             (1, &b"b"[..], &b"x"[..])

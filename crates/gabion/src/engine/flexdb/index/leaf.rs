@@ -6,7 +6,8 @@
 //! - L2. Forms are put in by those who hold the lock at all and have seen that the leaf is of the
 //!   version which they read, and taken out by the hand of the cache, which holds the lock, too; so
 //!   a form that is put in is of the interval as it is.
-//! - L3. A bit of `full` is set from before a form is put in until after it was taken out.
+//! - L3. A bit of `full` is set from before a form is put in until after it was taken out. Where a
+//!   form has room to give up, and nobody holds the lock alone, its bit of `roomy` is set.
 //!
 //! # Locks of forms
 //! Each form has a lock of its own, which a reader shares while it looks for a pair and copies its
@@ -43,6 +44,8 @@ pub(super) struct Item<'k> {
     pub(super) len: u64,
     pub(super) extents: u8,
     pub(super) interval: Option<Arc<Interval>>,
+    /// Whether that may have room to give up.
+    pub(super) is_roomy: bool,
 }
 
 /// Neighbouring intervals.
@@ -58,6 +61,8 @@ pub(in super::super) struct Leaf {
     used: AtomicU32,
     /// Which forms are there.
     full: AtomicU32,
+    /// Which forms may have room to give up.
+    roomy: AtomicU32,
     /// Counts the changes of content.
     version: AtomicU32,
     /// Where the next leaf begins.
@@ -68,9 +73,10 @@ const _: () = assert!(LEAF_MAX == u32::BITS as usize);
 
 impl Leaf {
     pub(super) fn new(items: Vec<Item<'_>>, upper: Option<&[u8]>) -> Leaf {
-        let mut full = 0;
+        let (mut full, mut roomy) = (0, 0);
         for (at, item) in items.iter().enumerate() {
             full |= u32::from(item.interval.is_some()) << at;
+            roomy |= u32::from(item.is_roomy) << at;
         }
         let keys = Keys::new(items.iter().map(|item| item.key), upper);
         let lens = std::array::from_fn(|at| items.get(at).map_or(0, |item| item.len).into());
@@ -83,6 +89,7 @@ impl Leaf {
             extents,
             used: AtomicU32::new(0),
             full: AtomicU32::new(full),
+            roomy: AtomicU32::new(roomy),
             version: AtomicU32::new(0),
             upper: upper.map(Into::into),
         }
@@ -217,13 +224,37 @@ impl Leaf {
             false if is_full => self.full.fetch_and(!bit, Ordering::Relaxed),
             _ => bit,
         };
+        let is_roomy = form.as_ref().is_some_and(|form| form.has_room());
+        // ORDER: Relaxed (both), as above.
+        if is_roomy && self.roomy.load(Ordering::Relaxed) & bit == 0 {
+            self.roomy.fetch_or(bit, Ordering::Relaxed);
+        }
         (old_len, before, memory_of(form.as_ref()))
+    }
+
+    /// Lets the hand of the cache pass that takes the room of forms; returns its bytes. What
+    /// somebody keeps stays as it is. The caller holds the lock.
+    pub(super) fn sweep_room(&self) -> u64 {
+        // ORDER: Relaxed; the lock orders it and changes.
+        let mut roomy = self.roomy.swap(0, Ordering::Relaxed);
+        let mut bytes = 0;
+        while roomy != 0 {
+            let at = roomy.trailing_zeros();
+            roomy &= roomy - 1;
+            let mut form = self.forms[at as usize].write();
+            let before = memory_of(form.as_ref());
+            if let Some(own) = form.as_mut().and_then(Arc::get_mut) {
+                own.give_up_room();
+            }
+            bytes += before - memory_of(form.as_ref());
+        }
+        bytes
     }
 
     /// Lets the hand of the cache pass: takes out the forms that nobody read since it came by last,
     /// and returns their bytes. The caller holds the lock.
     pub(super) fn sweep(&self) -> u64 {
-        // ORDER: Relaxed (all), as in `lend` and `fill`.
+        // ORDER: Relaxed (all), as in `with` and `fill`.
         let used = self.used.swap(0, Ordering::Relaxed);
         let mut full = self.full.load(Ordering::Relaxed) & !used;
         let mut bytes = 0;
@@ -249,6 +280,8 @@ impl Leaf {
             len: self.len(at),
             extents: self.extents(at),
             interval: self.forms[at].write().take(),
+            // ORDER: Relaxed; the lock of the index orders it.
+            is_roomy: self.roomy.load(Ordering::Relaxed) & 1 << at != 0,
         };
         let mut items = Vec::with_capacity(self.count() + more);
         items.extend((0..self.count()).map(item));

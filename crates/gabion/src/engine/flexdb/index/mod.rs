@@ -81,6 +81,15 @@ pub(super) enum Seek<'k> {
     Last,
 }
 
+/// What the hand of the cache takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Taken {
+    /// The room of forms for pairs to come.
+    Room,
+    /// Forms that nobody read lately.
+    Forms,
+}
+
 /// An interval that was found.
 #[derive(Clone, Debug)]
 pub(super) struct Place {
@@ -341,6 +350,7 @@ impl Index {
             len: new.len,
             extents: new.extents,
             interval: None,
+            is_roomy: false,
         });
         // Three quarters full, so that the first changes do not cut all nodes.
         let leaves = leaves_of(items.collect(), None, LEAF_MAX * 3 / 4);
@@ -442,12 +452,15 @@ impl Index {
         }
     }
 
-    /// Takes forms out that nobody read lately, of the leaf that `key` belongs to; returns where
-    /// the next leaf begins.
-    pub(super) fn sweep(&self, key: &[u8]) -> Option<Vec<u8>> {
+    /// Takes the room of forms, or forms that nobody read lately, of the leaf that `key` belongs
+    /// to; returns where the next leaf begins.
+    pub(super) fn sweep(&self, key: &[u8], taken: Taken) -> Option<Vec<u8>> {
         let _share = self.share();
         self.with_path(Seek::At(key), |path| {
-            self.cached.subtract(path.leaf().sweep());
+            self.cached.subtract(match taken {
+                Taken::Room => path.leaf().sweep_room(),
+                Taken::Forms => path.leaf().sweep(),
+            });
             path.leaf().end().map(<[u8]>::to_vec)
         })
     }
@@ -526,6 +539,7 @@ impl Index {
             len: new.len,
             extents: new.extents,
             interval: new.interval.clone(),
+            is_roomy: false,
         });
         for item in new {
             self.cached.add(memory_of(item.interval.as_ref()));
@@ -540,6 +554,7 @@ impl Index {
                 len: 0,
                 extents: 0,
                 interval: None,
+                is_roomy: false,
             });
         }
         if items.len() < old.count() && items.len() <= LEAF_MAX / 4 {

@@ -235,7 +235,11 @@ impl Partition {
         }
         if let Some(shared) = form {
             let own = Arc::make_mut(shared);
-            splices.iter().rev().for_each(|splice| own.splice(splice));
+            let roomy = self.cache.is_roomy();
+            splices
+                .iter()
+                .rev()
+                .for_each(|splice| own.splice(splice, roomy));
             if !self.cache.takes(own) {
                 *form = None;
             }
