@@ -7,6 +7,12 @@
 //! live bytes has at least a sixteenth of garbage when segments run out: a round never costs more
 //! than sixteen times what it wins.
 //!
+//! # Reading
+//! Extents are moved in the order of the address space, so that neighbours come to lie side by
+//! side; on the medium they lie in any order, and many in one block. So a portion of them is read
+//! at a time, in the order of their addresses: each block once, and blocks that lie together with
+//! one call.
+//!
 //! # Durability
 //! A round ends with a commit, and only then its segments are free. A crash before leads back to
 //! the old addresses, whose segments are untouched.
@@ -15,11 +21,18 @@ use std::collections::BTreeSet;
 
 use super::geometry::MARK;
 use super::segments::{Class, State};
+use super::writepath::Places;
 use super::writer::{Placed, Session};
 use crate::{Error, Extent, Result};
 
 /// Extents that are moved under one lock of the readers: some 100 us.
 const MOVES_MAX: usize = 64;
+
+/// Of how many segments the data is read at a time: 32 MiB by default.
+const PORTION_SEGMENTS: u64 = 8;
+
+/// Bytes that are read with one call, if they are of several extents.
+const RUN_BYTES_MAX: u64 = 256 << 10;
 
 /// Neighbours that one extent replaces under one lock of the readers: 50 us by estimate.
 const JOINED_MAX: usize = 512;
@@ -175,33 +188,106 @@ impl Session<'_> {
     /// its segment is left alone from now on: reading it goes on to tell the damage. So do those
     /// that were to move together where a leaf that refers to one has gone from memory meanwhile,
     /// and is damaged.
-    fn move_extents(&mut self, extents: &[Extent]) -> Result<()> {
-        let mut moves = Vec::new();
-        for extent in extents {
-            let placed = match self.read_extent(extent) {
-                Err(Error::Corruption { .. }) => {
-                    let (segment, _) = self.space.sums.geometry.split(extent.address);
-                    self.writer.segments.get_mut(segment).damaged = true;
-                    continue;
-                }
-                read => read.and_then(|bytes| self.place(Class::Moved, &bytes)),
+    fn move_extents(&mut self, mut extents: &[Extent]) -> Result<()> {
+        let most = PORTION_SEGMENTS * u64::from(self.space.sums.geometry.room());
+        let mut read = Portion::default();
+        while !extents.is_empty() {
+            let mut bytes = 0;
+            let fits = |extent: &&Extent| {
+                bytes += extent.len;
+                bytes <= most
             };
-            let placed = match placed {
-                Ok(placed) => placed,
-                Err(error) => {
-                    // What was moved so far is as good as what was not.
-                    let _ = self.remap(&moves);
-                    return Err(error);
-                }
-            };
-            self.note_moves(&mut moves, extent, placed);
-            self.writer.totals.moved_bytes += extent.len;
-            if moves.len() >= MOVES_MAX {
-                self.remap_if_readable(&std::mem::take(&mut moves))?;
+            let count = extents.iter().take_while(fits).count().max(1);
+            let (portion, rest) = extents.split_at(count);
+            self.read_portion(portion, &mut read)?;
+            let places = read.places.chunks(MOVES_MAX);
+            for (group, places) in portion.chunks(MOVES_MAX).zip(places) {
+                self.move_group(group, places, &read.bytes)?;
                 self.keep_to_budget()?;
             }
+            extents = rest;
+        }
+        Ok(())
+    }
+
+    /// Moves some extents, whose data was read to these places.
+    fn move_group(
+        &mut self,
+        group: &[Extent],
+        places: &[Option<usize>],
+        bytes: &[u8],
+    ) -> Result<()> {
+        let data_of = |(extent, from): (&'_ Extent, &Option<usize>)| {
+            let from = (*from)?;
+            Some((*extent, &bytes[from..from + len_of(extent)]))
+        };
+        let read = group.iter().zip(places).filter_map(data_of);
+        let (extents, data): (Vec<Extent>, Vec<&[u8]>) = read.unzip();
+        let placed = self.place_all(Class::Moved, &data)?;
+        let mut places = Places::new(&placed);
+        let mut moves = Vec::with_capacity(2 * extents.len());
+        for extent in &extents {
+            self.note_moves(&mut moves, extent, places.take(extent.len));
+            self.writer.totals.moved_bytes += extent.len;
         }
         self.remap_if_readable(&moves)
+    }
+
+    /// Reads the data of extents. Where some cannot be read together, each is read by itself.
+    fn read_portion(&mut self, extents: &[Extent], read: &mut Portion) -> Result<()> {
+        let geometry = self.space.sums.geometry;
+        let begin = |at: usize| extents[at].address & !MARK;
+        let mut order: Vec<usize> = (0..extents.len()).collect();
+        order.sort_unstable_by_key(|at| begin(*at));
+        read.bytes.clear();
+        read.places.clear();
+        read.places.resize(extents.len(), None);
+        let block_of = |address: u64| address / u64::from(geometry.block_bytes());
+        let mut rest = &order[..];
+        while let Some(first) = rest.first() {
+            let from = begin(*first);
+            let mut to = from;
+            let goes_on = |at: &&usize| {
+                let (next, end) = (begin(**at), begin(**at) + extents[**at].len);
+                let is_near = block_of(next) <= block_of(to) + 1
+                    && geometry.split(next).0 == geometry.split(from).0
+                    && end - from <= RUN_BYTES_MAX;
+                if is_near || to == from {
+                    to = end;
+                    return true;
+                }
+                false
+            };
+            let (run, behind) = rest.split_at(rest.iter().take_while(goes_on).count());
+            rest = behind;
+            let whole = Extent {
+                offset: 0,
+                len: to - from,
+                address: from,
+            };
+            match self.read_extent(&whole) {
+                Ok(bytes) => {
+                    for &at in run {
+                        let skip = usize::try_from(begin(at) - from).unwrap_or(usize::MAX);
+                        read.add(at, &bytes[skip..skip + len_of(&extents[at])]);
+                    }
+                }
+                Err(Error::Corruption { .. }) => {
+                    for &at in run {
+                        match self.read_extent(&extents[at]) {
+                            Ok(bytes) => read.add(at, &bytes),
+                            Err(Error::Corruption { .. }) => {
+                                let (segment, _) = geometry.split(extents[at].address);
+                                self.writer.segments.get_mut(segment).damaged = true;
+                            }
+                            Err(error) => return Err(error),
+                        }
+                    }
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
     }
 
     fn remap_if_readable(&mut self, moves: &[(u64, Placed)]) -> Result<()> {
@@ -213,7 +299,7 @@ impl Session<'_> {
 
     /// Notes where data is now that begins with `extent`, which keeps its mark. The tree cuts what
     /// is longer than an extent, and would mark each part.
-    fn note_moves(&self, moves: &mut Vec<(u64, Placed)>, extent: &Extent, placed: Vec<Placed>) {
+    fn note_moves(&self, moves: &mut Vec<(u64, Placed)>, extent: &Extent, placed: &[Placed]) {
         let extent_max = u64::from(self.space.sums.geometry.extent_max());
         let mark = extent.address & MARK;
         let mut offset = extent.offset;
@@ -284,7 +370,7 @@ impl Session<'_> {
             return Err(error);
         }
         if let Some(first) = run.first() {
-            self.note_moves(&mut moves, first, placed);
+            self.note_moves(&mut moves, first, &placed);
         }
         for part in run.chunks(JOINED_MAX) {
             let (from, to) = (part[0].offset, part[part.len() - 1].end());
@@ -295,6 +381,26 @@ impl Session<'_> {
         self.writer.totals.moved_bytes += wanted;
         self.keep_to_budget()
     }
+}
+
+/// The data of some extents.
+#[derive(Default)]
+struct Portion {
+    bytes: Vec<u8>,
+    /// Where that of each extent begins, but for those that are damaged.
+    places: Vec<Option<usize>>,
+}
+
+impl Portion {
+    fn add(&mut self, extent: usize, data: &[u8]) {
+        self.places[extent] = Some(self.bytes.len());
+        self.bytes.extend_from_slice(data);
+    }
+}
+
+/// Bytes of an extent, which fit memory.
+fn len_of(extent: &Extent) -> usize {
+    usize::try_from(extent.len).unwrap_or(usize::MAX)
 }
 
 /// The part of a move that lies in `from..to`. Only the first byte of what moves has its mark.

@@ -224,7 +224,7 @@ impl Target<'_> {
 }
 
 /// Where the data of a group is, edit by edit.
-struct Places<'p> {
+pub(super) struct Places<'p> {
     rest: std::slice::Iter<'p, Placed>,
     /// What is left of the place before the rest.
     begun: Placed,
@@ -232,7 +232,7 @@ struct Places<'p> {
 }
 
 impl<'p> Places<'p> {
-    fn new(placed: &'p [Placed]) -> Places<'p> {
+    pub(super) fn new(placed: &'p [Placed]) -> Places<'p> {
         Places {
             rest: placed.iter(),
             begun: Placed { address: 0, len: 0 },
@@ -241,7 +241,7 @@ impl<'p> Places<'p> {
     }
 
     /// The places of the next so many bytes.
-    fn take(&mut self, mut len: u64) -> &[Placed] {
+    pub(super) fn take(&mut self, mut len: u64) -> &[Placed] {
         self.taken.clear();
         while len > 0 {
             if self.begun.len == 0 {
@@ -373,7 +373,9 @@ impl Session<'_> {
         let around = |(offset, placed): &(u64, Placed)| {
             offset.saturating_sub(1)..=offset.saturating_add(placed.len)
         };
-        if let Err(error) = self.admit(moves.iter().map(around)) {
+        if self.may_miss()
+            && let Err(error) = self.admit(moves.iter().map(around))
+        {
             moves
                 .iter()
                 .for_each(|(_, placed)| self.unplace(&[*placed]));

@@ -274,3 +274,64 @@ fn a_check_hands_out_the_whole_content() {
     assert!(found == twin, "the content is that of the space");
     assert!(holes > 0);
 }
+
+/// Which records of 50 bytes can be read. Those that can are what they should be.
+fn readable(space: &FlexSpace, twin: &[u8]) -> Vec<bool> {
+    let records = twin.chunks(50).zip(0..);
+    let is_read = |(record, number): (&[u8], u64)| {
+        let mut bytes = [0; 50];
+        match space.read_at(number * 50, &mut bytes) {
+            Ok(read) => {
+                assert!(read == 50 && bytes == record, "record {number}");
+                true
+            }
+            Err(Error::Corruption { .. }) => false,
+            Err(error) => panic!("{error}"),
+        }
+    };
+    records.map(is_read).collect()
+}
+
+/// What a collection moves it reads many extents at a time: where some of them are damaged, these
+/// stay and are named, and the others move.
+#[test]
+fn a_collection_moves_what_stands_beside_damage() {
+    let options = Options::default()
+        .segment_bytes(4 << 10)
+        .block_bytes(256)
+        .log_bytes(64 << 10);
+    let sim = SimDisk::new();
+    let space = FlexSpace::open_on(Disk::simulated(&sim), options.clone()).unwrap();
+    let mut twin = Vec::new();
+    // The last one first, so that none lies beside its neighbour.
+    for number in 0..400_u16 {
+        let record = number.to_le_bytes().repeat(25);
+        space.insert_range(0, &record).unwrap();
+        twin.splice(0..0, record);
+    }
+    for at in (0..400).rev().filter(|at| at % 3 == 0) {
+        space.collapse_range(at as u64 * 50, 50).unwrap();
+        twin.drain(at * 50..at * 50 + 50);
+    }
+    space.checkpoint().unwrap();
+    drop(space);
+    let bytes = sim.raw("DATA").unwrap();
+    let mut damaged = 0;
+    for at in (0..bytes.len()).step_by(900) {
+        let image = copy(&sim);
+        let mut flipped = bytes.clone();
+        flipped[at] ^= 4;
+        image.set_raw("DATA", flipped);
+        let Ok(space) = FlexSpace::open_on(Disk::simulated(&image), options.clone()) else {
+            continue;
+        };
+        let before = readable(&space, &twin);
+        let rounds = (0..1_000).take_while(|_| space.collect_garbage().unwrap());
+        assert!(rounds.count() < 1_000);
+        assert_eq!(readable(&space, &twin), before, "byte {at}");
+        let moved = space.stats().moved_bytes;
+        assert!(moved > twin.len() as u64 / 2, "{moved} bytes");
+        damaged += usize::from(before.contains(&false));
+    }
+    assert!(damaged > 5, "{damaged}");
+}

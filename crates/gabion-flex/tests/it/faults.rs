@@ -312,7 +312,7 @@ fn nothing_is_written_after_a_header_that_may_be_there() {
 #[test]
 fn a_collection_that_cannot_read_leaves_nothing_that_counts_as_in_use() {
     let filled = SimDisk::new();
-    let options = Options::default().segment_bytes(8 << 10).block_bytes(256);
+    let options = Options::default().segment_bytes(16 << 10).block_bytes(256);
     let open = |sim: &SimDisk| FlexSpace::open_on(Disk::simulated(sim), options.clone()).unwrap();
     let space = open(&filled);
     for number in 0..120 {
