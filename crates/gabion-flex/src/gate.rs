@@ -155,11 +155,13 @@ impl<T> DerefMut for Alone<'_, T> {
 impl<T> Drop for Alone<'_, T> {
     #[inline]
     fn drop(&mut self) {
+        // Before it is given up: who wakes another thread may have to leave it the processor.
+        let time = self.measured.map(|(since, _)| since.elapsed());
         if let Some(guard) = self.guard.take() {
             RwLockWriteGuard::unlock_fair(guard);
         }
-        if let Some((since, waits)) = self.measured {
-            waits.add(since.elapsed());
+        if let (Some(time), Some((_, waits))) = (time, self.measured) {
+            waits.add(time);
         }
     }
 }
