@@ -58,3 +58,17 @@ fn an_index_with_a_budget_is_measured_beside_one_without() {
     let left = std::fs::read_dir(dir.path()).unwrap().count();
     assert_eq!(left, 0, "everything that was made is removed");
 }
+
+#[test]
+fn the_cost_of_collections_is_measured() {
+    let dir = tempfile::tempdir().unwrap();
+    let text = run(
+        "gc_cost",
+        &[dir.path().to_str().unwrap(), "400000", "200000"],
+    );
+    for said in ["Zipfian    85 % in use", "scattered  space that is short"] {
+        assert!(text.contains(said), "{text}");
+    }
+    let left = std::fs::read_dir(dir.path()).unwrap().count();
+    assert_eq!(left, 0, "everything that was made is removed");
+}
