@@ -145,6 +145,17 @@ impl Wip {
     /// What follows an opening, a job and an ingest: writers may go on, other jobs may have become
     /// due. Looks at all buckets.
     pub(super) fn after_job(&self) {
+        self.look_at_levels();
+        if let Err(error) = self.look_at_space() {
+            // Who compacts the bucket meets the same error.
+            tracing::warn!(%error, "how much space is used stays unknown for now");
+        }
+        self.schedule.wake();
+    }
+
+    /// Looks how many runs there are, and how large all tables are together, and tells writers.
+    /// What is told may be of the past, if others do the same.
+    fn look_at_levels(&self) {
         let mut runs_max = 0;
         let mut table_bytes = 0;
         for (_, bucket) in self.buckets() {
@@ -158,11 +169,6 @@ impl Wip {
         }
         self.table_bytes.set(table_bytes);
         self.throttle.set_runs(runs_max);
-        if let Err(error) = self.look_at_space() {
-            // Who compacts the bucket meets the same error.
-            tracing::warn!(%error, "how much space is used stays unknown for now");
-        }
-        self.schedule.wake();
     }
 
     /// Without background threads: does all that is due.
@@ -185,10 +191,14 @@ impl Wip {
     }
 
     /// Whether a stalled writer has something to wait for. Memory that readers hold in MemTables
-    /// which are tables already is not: the reader may be the writer itself.
+    /// which are tables already is not: the reader may be the writer itself. The writer looks for
+    /// itself: what the background told last may be gone, without a job left that would tell so.
     pub(crate) fn relief_is_due(&self) -> Result<bool> {
         self.check_progress()?;
         self.throttle.set_memory(self.pool.allocated_bytes());
+        if self.throttle.is_stopped_by_runs() {
+            self.look_at_levels();
+        }
         if self.throttle.is_stopped_by_space() {
             self.look_at_space()?;
         }
@@ -257,6 +267,19 @@ mod tests {
         let tables = engine.versions.lock().file_bytes_and_count();
         assert_eq!(tables.1, 4 * KEYSPACES_PER_JOB as u64);
         assert_eq!(engine.table_bytes.get(), tables.0);
+        engine.close().unwrap();
+    }
+
+    /// Two threads that had done a job told writers of the runs, and the one that had looked first
+    /// told last: of runs that were merged meanwhile. No job was left, and writers waited for ever.
+    #[test]
+    fn a_stalled_writer_does_not_wait_for_runs_that_are_gone() {
+        let options = Options::default().background_threads(0);
+        let engine = Wip::open(Disk::simulated(&SimDisk::new()), options).unwrap();
+        engine.throttle.set_runs(1 << 10);
+        assert!(engine.throttle.is_stopped_by_runs());
+        assert!(!engine.relief_is_due().unwrap());
+        assert!(!engine.throttle.is_stopped_by_runs());
         engine.close().unwrap();
     }
 }
