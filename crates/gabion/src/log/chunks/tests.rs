@@ -273,6 +273,8 @@ fn a_segment_that_cannot_be_written_anew_ends_the_replay_and_costs_nothing() {
             let sealed = replayed.and_then(|(end, _)| end.seal(&disk).map(<[_]>::len));
             let error = sealed.unwrap_err();
             assert_eq!(error.is_no_space(), kind == FaultKind::NoSpace, "{error}");
+            // Another opening; a disk whose directory could not be synced syncs it no more.
+            let disk = Disk::simulated(&left);
             let (end, _) = replay_by(&disk, threads, |_, _| Ok(())).unwrap();
             let sealed = seals(&end, &disk);
             let cut = left.power_cut(left.ops(), 1, Tear::DropAll);
