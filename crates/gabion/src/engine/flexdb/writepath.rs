@@ -147,10 +147,9 @@ impl Flex {
     }
 
     /// Bytes of the generation that takes writes at which it is frozen: so that another one may
-    /// fill while it is merged, and no larger, since a merge costs less for each write the more
-    /// writes an interval gets by it.
+    /// fill while it is merged, and a third one has begun.
     pub(super) fn active_bytes_max(&self) -> u64 {
-        self.budget() / 2
+        self.budget() / 5 * 2
     }
 
     fn freeze_if_full(&self, writer: &Writer) {
