@@ -217,3 +217,27 @@ pub(crate) fn root_of(medium: &Medium) -> u64 {
         word.load(medium, Ordering::Relaxed) & ((1 << 48) - 1)
     })
 }
+
+/// Appends up to `limit` entries from `from` on to `found` by `scan_once`, which is told the length
+/// at which to end, and says whether it came there or to the last key. Where a change was in its
+/// way, the scan goes on behind the last entry that was found.
+pub(crate) fn scan_on<K: Item + ?Sized>(
+    from: &K,
+    limit: usize,
+    found: &mut Vec<(K::Owned, u64)>,
+    mut scan_once: impl FnMut(&K, usize, &mut Vec<(K::Owned, u64)>) -> Result<bool>,
+) -> Result<()> {
+    let begin = found.len();
+    let end = begin.saturating_add(limit);
+    let mut is_whole = scan_once(from, end, found)?;
+    while !is_whole {
+        let last = found.get(begin..).and_then(<[_]>::last);
+        let next = last.map(|(key, _)| key.borrow().successor());
+        is_whole = match next {
+            Some(Some(next)) => scan_once(next.borrow(), end, found)?,
+            Some(None) => true,
+            None => scan_once(from, end, found)?,
+        };
+    }
+    Ok(())
+}

@@ -7,6 +7,7 @@ use super::form::Form;
 use super::node::Node;
 use super::path::{Place, host};
 use super::{Hot, damaged};
+use crate::index::scan_on;
 use crate::{Item, OrderedIndex, Result};
 
 /// How far a scan has come in a node, or at the root.
@@ -110,19 +111,8 @@ impl<K: Item + ?Sized> Hot<K> {
 impl<K: Item + ?Sized> OrderedIndex<K> for Hot<K> {
     fn scan(&self, from: &K, limit: usize, found: &mut Vec<(K::Owned, u64)>) -> Result<()> {
         let _guard = self.pool.enter();
-        let begin = found.len();
-        let end = begin.saturating_add(limit);
-        let mut is_whole = self.scan_once(from, end, found)?;
-        while !is_whole {
-            // From behind the last one that was found.
-            let last = found.get(begin..).and_then(<[_]>::last);
-            let next = last.map(|(key, _)| key.borrow().successor());
-            is_whole = match next {
-                Some(Some(next)) => self.scan_once(next.borrow(), end, found)?,
-                Some(None) => true,
-                None => self.scan_once(from, end, found)?,
-            };
-        }
-        Ok(())
+        scan_on(from, limit, found, |from, end, found| {
+            self.scan_once(from, end, found)
+        })
     }
 }

@@ -1,11 +1,10 @@
 //! Scans: leaf by leaf, and into the layers between.
 
-use std::borrow::Borrow;
-
 use super::layer::Layer;
 use super::readpath::Target;
 use super::{Masstree, slice};
 use crate::blink::{Descent, Node as _};
+use crate::index::scan_on;
 use crate::{Item, OrderedIndex, Result};
 
 /// Times that a leaf is copied without its lock before it is copied with it.
@@ -146,19 +145,8 @@ impl Frame {
 impl<K: Item + ?Sized> OrderedIndex<K> for Masstree<K> {
     fn scan(&self, from: &K, limit: usize, found: &mut Vec<(K::Owned, u64)>) -> Result<()> {
         let _guard = self.pool.enter();
-        let begin = found.len();
-        let end = begin.saturating_add(limit);
-        let mut is_whole = self.scan_once(from, end, found)?;
-        while !is_whole {
-            // From behind the last one that was found.
-            let last = found.get(begin..).and_then(<[_]>::last);
-            let next = last.map(|(key, _)| key.borrow().successor());
-            is_whole = match next {
-                Some(Some(next)) => self.scan_once(next.borrow(), end, found)?,
-                Some(None) => true,
-                None => self.scan_once(from, end, found)?,
-            };
-        }
-        Ok(())
+        scan_on(from, limit, found, |from, end, found| {
+            self.scan_once(from, end, found)
+        })
     }
 }
