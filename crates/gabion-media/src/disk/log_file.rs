@@ -35,6 +35,7 @@
 //! at the same time may be in part on the medium, so records need checksums.
 
 use std::fs::File;
+use std::io::ErrorKind;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -124,6 +125,17 @@ enum Handle {
 }
 
 impl LogFile {
+    /// Refuses what no log file can hold.
+    pub(super) fn check_capacity(capacity: u64, path: &Path) -> Result<()> {
+        let refused = match capacity {
+            0 => ErrorKind::InvalidInput,
+            1..=CAPACITY_MAX => return Ok(()),
+            _ => ErrorKind::FileTooLarge,
+        };
+        let operation = "reserve the space of";
+        Err(Error::io(operation, path, Some(capacity), refused))
+    }
+
     /// Reserves and maps a new, empty file of the system.
     pub(super) fn prepare_system(
         file: File,
@@ -131,18 +143,9 @@ impl LogFile {
         path: PathBuf,
         counters: &Arc<Counters>,
     ) -> Result<LogFile> {
-        if capacity > CAPACITY_MAX {
-            let source = std::io::Error::from(std::io::ErrorKind::FileTooLarge);
-            return Err(Error::io(
-                "reserve the space of",
-                &path,
-                Some(capacity),
-                source,
-            ));
-        }
         let writer = if system::reserve(&file, capacity, &path)? {
             let mapped = usize::try_from(capacity)
-                .map_err(|_| std::io::ErrorKind::FileTooLarge.into())
+                .map_err(|_| ErrorKind::FileTooLarge.into())
                 .and_then(|len| Mapping::new(&file, len));
             warm_new(&file, capacity);
             Writer::Mapped(mapped.map_err(|source| Error::io("map", &path, None, source))?)

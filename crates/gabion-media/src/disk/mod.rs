@@ -217,9 +217,11 @@ impl Disk {
     }
 
     /// Creates a log file of `capacity` bytes, all zero, whose space is reserved; an error if the
-    /// name exists or the capacity is zero. If the space is not there, no file is left behind.
+    /// capacity is zero or 4 GiB and more, or the name exists. If the space is not there, no file
+    /// is left behind.
     pub fn create_log(&self, name: &str, capacity: u64) -> Result<LogFile> {
         let name = &*self.full_name(name)?;
+        LogFile::check_capacity(capacity, &self.path().join(name))?;
         match &self.medium {
             Medium::System(dir) => {
                 let file = dir.create(name)?;
@@ -231,12 +233,8 @@ impl Disk {
                     })
             }
             Medium::Simulated(sim) => {
-                let path = self.path().join(name);
-                if capacity == 0 {
-                    let source = rustix::io::Errno::INVAL;
-                    return Err(Error::io("reserve the space of", &path, Some(0), source));
-                }
                 let file = sim.create(name, capacity)?;
+                let path = self.path().join(name);
                 Ok(LogFile::simulated(file, capacity, path, &self.counters))
             }
         }
