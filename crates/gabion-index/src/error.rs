@@ -72,3 +72,37 @@ pub enum Error {
         bytes: u64,
     },
 }
+
+impl Error {
+    /// Whether the pool, or the file system that it lies on, is full. Deletes go on, and the same
+    /// operation succeeds once there is space.
+    pub fn is_no_space(&self) -> bool {
+        matches!(self, Error::Media(error) if error.is_no_space())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::ErrorKind;
+
+    use super::*;
+
+    #[test]
+    fn a_full_file_system_is_as_a_full_pool() {
+        let full = gabion_media::Error::PoolFull {
+            path: "pool".into(),
+            wanted: 64,
+            free: 0,
+        };
+        let system = |kind: ErrorKind| gabion_media::Error::Io {
+            operation: "reserve the space of",
+            path: "pool".into(),
+            offset: Some(0),
+            source: kind.into(),
+        };
+        assert!(Error::from(full).is_no_space());
+        assert!(Error::from(system(ErrorKind::StorageFull)).is_no_space());
+        assert!(!Error::from(system(ErrorKind::PermissionDenied)).is_no_space());
+        assert!(!Error::NoRoot.is_no_space());
+    }
+}

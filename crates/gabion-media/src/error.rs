@@ -262,14 +262,12 @@ impl Error {
         }
     }
 
-    /// Whether the medium is full, so that the same operation succeeds once space is freed.
+    /// Whether the medium, or a pool on it, is full, so that the same operation succeeds once space
+    /// is freed.
     pub fn is_no_space(&self) -> bool {
-        self.kind().is_some_and(|kind| {
-            matches!(
-                kind,
-                io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded
-            )
-        })
+        use io::ErrorKind::{QuotaExceeded, StorageFull};
+        matches!(self, Error::PoolFull { .. })
+            || matches!(self.kind(), Some(StorageFull | QuotaExceeded))
     }
 
     /// Whether the process, or the whole system, has as many files open as it may have: the same
@@ -357,6 +355,13 @@ mod tests {
     fn kinds_are_told_apart() {
         assert!(os_error(2).is_not_found() && !os_error(2).is_no_space());
         assert!(!os_error(5).is_not_found() && !os_error(5).is_no_space());
+        assert!(os_error(122).is_no_space(), "a quota is a full disk");
+        let pool = Error::PoolFull {
+            path: "/a".into(),
+            wanted: 4,
+            free: 3,
+        };
+        assert!(pool.is_no_space() && !pool.is_not_found());
         let short = Error::ShortRead {
             path: "/a".into(),
             offset: 3,

@@ -155,12 +155,7 @@ impl Error {
     /// effect. Writes go on when there is room, unless
     /// [`Stats::read_only`](crate::Stats::read_only) tells that the store has to be opened anew.
     pub fn is_no_space(&self) -> bool {
-        match self {
-            Error::Media(error) => {
-                error.is_no_space() || matches!(**error, gabion_media::Error::PoolFull { .. })
-            }
-            _ => false,
-        }
+        matches!(self, Error::Media(error) if error.is_no_space())
     }
 
     /// Whether the process or the system has as many files open as it may have. Nothing was written

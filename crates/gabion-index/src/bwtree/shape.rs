@@ -5,7 +5,6 @@
 
 use std::borrow::Borrow;
 
-use gabion_media::Error as MediaError;
 use gabion_media::pmem::{Guard, POff, Reserved, Retiring};
 
 use super::image::{self, Plan, delta_lines};
@@ -16,7 +15,7 @@ use super::page::Page;
 use super::{BwTree, damaged};
 use crate::node_lock::NodeLock;
 use crate::stored::{Parts, Stored, rest_len};
-use crate::{Error, Item, Result};
+use crate::{Item, Result};
 
 /// What is left to do when a page was replaced.
 pub(super) enum After<O> {
@@ -130,7 +129,7 @@ impl<K: Item + ?Sized, const ENTRIES: usize, const DELTAS: u64> BwTree<K, ENTRIE
             (true, false) => self.split(lock, &page, &entries, need.lines, guard),
             (true, true) => self.grow(lock, &page, guard),
         };
-        let is_no_space = matches!(done, Err(Error::Media(MediaError::PoolFull { .. })));
+        let is_no_space = matches!(&done, Err(error) if error.is_no_space());
         if is_no_space && is_large && !need.is_new {
             done = self.replace(&page, &entries, need.lines, guard);
         }

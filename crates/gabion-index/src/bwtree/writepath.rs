@@ -2,8 +2,6 @@
 
 use std::sync::atomic::Ordering;
 
-use gabion_media::Error as MediaError;
-
 use super::image::{delta, delta_lines};
 use super::layout::{KEY_BYTES_MAX, Word};
 use super::page::Page;
@@ -64,7 +62,7 @@ impl<K: Item + ?Sized, const ENTRIES: usize, const DELTAS: u64> BwTree<K, ENTRIE
             });
         }
         match self.attempt(&parts, change) {
-            Err(Error::Media(MediaError::PoolFull { .. })) => {
+            Err(error) if error.is_no_space() => {
                 // What was replaced a moment ago is free when no guard is in its way.
                 self.pool.collect();
                 self.attempt(&parts, change)

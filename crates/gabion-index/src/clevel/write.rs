@@ -2,7 +2,6 @@
 
 use std::sync::atomic::Ordering;
 
-use gabion_media::Error as MediaError;
 use gabion_media::pmem::{Guard, PAtomicU64, POff, Reserved, Retiring};
 
 use super::Clevel;
@@ -10,7 +9,7 @@ use super::layout::Word;
 use super::places::Context;
 use super::recovery::item_hint;
 use crate::lock::Backoff;
-use crate::{Error, Item, Result};
+use crate::{Item, Result};
 
 /// What is done to a key.
 #[derive(Clone, Copy)]
@@ -47,7 +46,7 @@ impl<K: Item + ?Sized, const USED: usize> Clevel<K, USED> {
     #[inline]
     pub(super) fn write(&self, key: &K, change: Change) -> Result<Option<u64>> {
         match self.attempt(key, change) {
-            Err(Error::Media(MediaError::PoolFull { .. })) => {
+            Err(error) if error.is_no_space() => {
                 // What was replaced a moment ago is free when no guard is in its way.
                 self.pool.collect();
                 self.attempt(key, change)

@@ -18,7 +18,6 @@ use super::layout::{Entry, Header, LINE_BYTES, TablePlace};
 use super::log::Log;
 use super::recovery::TABLE_HINT;
 use super::table::entries;
-use super::writepath::is_full;
 use super::{Scmkv, Volume};
 use crate::Result;
 
@@ -63,7 +62,7 @@ impl Volume {
             let hash = index << (64 - table.log2());
             loop {
                 match self.move_bucket(table, next, hash) {
-                    Err(error) if is_full(&error) => {
+                    Err(error) if error.is_no_space() => {
                         if !self.make_room()? {
                             return Err(error);
                         }
@@ -216,7 +215,7 @@ impl Volume {
         // Long chains from an uneven spread are no reason; they are forgotten.
         self.counts.forget_chains();
         match self.enlarge_if_crowded(self.table()) {
-            Err(error) if is_full(&error) => Ok(()),
+            Err(error) if error.is_no_space() => Ok(()),
             done => done.map(|_| ()),
         }
     }

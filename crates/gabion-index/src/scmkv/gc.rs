@@ -29,7 +29,6 @@ use super::pages::Head;
 use super::record::{Draft, Record, records};
 use super::step::Step;
 use super::table::damaged;
-use super::writepath::is_full;
 use super::{Scmkv, Volume};
 use crate::Result;
 use crate::lock::Backoff;
@@ -98,7 +97,7 @@ impl Volume {
             match self.clean_one(&mut cleaning, 0) {
                 Ok(Collected { pages: 0, .. }) => return Ok(false),
                 Ok(_) => released = true,
-                Err(error) if is_full(&error) => return self.has_room(pages, true),
+                Err(error) if error.is_no_space() => return self.has_room(pages, true),
                 Err(error) => return Err(error),
             }
         }
@@ -109,7 +108,7 @@ impl Volume {
     pub(super) fn clean_until(&self, act: impl Fn() -> Result<()>) -> Result<()> {
         for _ in 0..2 * self.pages.count() {
             match act() {
-                Err(error) if is_full(&error) => {
+                Err(error) if error.is_no_space() => {
                     let mut cleaning = self.cleaning.lock();
                     if self.clean_one(&mut cleaning, 0)?.pages == 0 {
                         return Err(error);
@@ -133,7 +132,7 @@ impl Volume {
             let may_come = released && self.pool.stats().retired_bytes > 0;
             room = match filled {
                 Ok(()) => Ok(true),
-                Err(error) if !is_full(&error) => Err(error),
+                Err(error) if !error.is_no_space() => Err(error),
                 Err(_) => Ok(false),
             };
             !matches!(room, Ok(false)) || !may_come
@@ -385,7 +384,7 @@ impl Volume {
         let garbage_min = self.pages.bytes / WORTHWHILE_PART;
         let mut cleaning = self.cleaning.lock();
         match self.clean_one(&mut cleaning, garbage_min) {
-            Err(error) if is_full(&error) => Ok(Collected::default()),
+            Err(error) if error.is_no_space() => Ok(Collected::default()),
             done => done,
         }
     }
@@ -424,11 +423,12 @@ impl Scmkv {
         let filled = volume.pages.fill_reserve(pages);
         drop(within);
         match filled {
-            Err(error) if is_full(&error) => {}
-            done => return done,
+            Err(error) if error.is_no_space() => {
+                let has_room = volume.make_room_for(pages)?;
+                has_room.then_some(()).ok_or(error)
+            }
+            done => done,
         }
-        let has_room = volume.make_room_for(pages)?;
-        has_room.then_some(()).ok_or_else(|| volume.pages.full())
     }
 
     /// Empties the page that is best to be emptied, if any has garbage, whether space is wanted or
@@ -441,7 +441,7 @@ impl Scmkv {
         let volume = &self.volume;
         let mut cleaning = volume.cleaning.lock();
         match volume.clean_one(&mut cleaning, 0) {
-            Err(error) if is_full(&error) => Ok(Collected::default()),
+            Err(error) if error.is_no_space() => Ok(Collected::default()),
             done => done,
         }
     }

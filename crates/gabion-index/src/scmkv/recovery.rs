@@ -38,7 +38,6 @@ use super::stats::Counts;
 use super::step::Step;
 use super::stripes::Stripes;
 use super::table::damaged;
-use super::writepath::is_full;
 use super::{Durability, KEY_BYTES_MAX, Options, Scmkv, Volume};
 use crate::index::root_of;
 use crate::{Error, Result, Seed};
@@ -410,7 +409,7 @@ impl Volume {
         }
         self.count_pages();
         match self.pages.fill_reserve(0) {
-            Err(error) if !is_full(&error) => Err(error),
+            Err(error) if !error.is_no_space() => Err(error),
             _ => Ok(()),
         }
     }

@@ -34,7 +34,7 @@ impl Volume {
         loop {
             let table = self.table();
             match self.try_put(key, &record, durability) {
-                Err(error) if is_full(&error) => {
+                Err(error) if error.is_no_space() => {
                     if !self.make_room()? {
                         return Err(error);
                     }
@@ -231,15 +231,6 @@ impl Volume {
         for mut log in self.logs.each() {
             log.persist(&self.pages);
         }
-    }
-}
-
-/// Whether there was no space.
-pub(super) fn is_full(error: &Error) -> bool {
-    match error {
-        Error::Media(gabion_media::Error::PoolFull { .. }) => true,
-        Error::Media(media) => media.is_no_space(),
-        _ => false,
     }
 }
 

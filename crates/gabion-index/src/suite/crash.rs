@@ -152,7 +152,7 @@ impl<K: Item + ?Sized> Subject for Small<K> {
     fn apply(&self, index: &Self::Structure, op: &Op) -> Result<Outcome, String> {
         match self.run(&**index, op) {
             Ok(_) => Ok(Outcome::Done),
-            Err(Error::Media(MediaError::PoolFull { .. })) => Ok(Outcome::Refused),
+            Err(error) if error.is_no_space() => Ok(Outcome::Refused),
             Err(error) => Err(error.to_string()),
         }
     }

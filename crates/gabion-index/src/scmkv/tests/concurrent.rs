@@ -5,7 +5,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use gabion_media::pmem::explore::{Access, ConcurrentRun, Explorer, Keyed, Limits, Report};
 
-use super::super::writepath::is_full;
 use super::super::{Durability, Options, Scmkv};
 use super::crash::{Op, Small, Told, puts, strict};
 use super::{check, key, number_of, pool, small, value};
@@ -159,7 +158,7 @@ fn readers_see_values_in_their_order_while_all_moves() {
             for _ in 0..5 {
                 // Writers may be faster to take what the cleaner gives back.
                 let enlarged = store.enlarge();
-                is_sound.push(enlarged.map_or_else(|error| is_full(&error), |()| true));
+                is_sound.push(enlarged.map_or_else(|error| error.is_no_space(), |()| true));
                 is_sound.push(store.collect_garbage().is_ok());
             }
             is_sound.extend(writers.into_iter().map(|writer| writer.join().is_ok()));

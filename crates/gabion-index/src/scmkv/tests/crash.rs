@@ -12,7 +12,6 @@ use gabion_media::pmem::{Pool, PoolOptions};
 use gabion_media::{Error as MediaError, PoolFault};
 
 use super::super::step::Step;
-use super::super::writepath::is_full;
 use super::super::{Durability, Options, Scmkv};
 use super::{check, content, key, number_of, small, value};
 use crate::suite::crash::{from_env, limits};
@@ -99,7 +98,7 @@ impl Small {
             Op::Enlarge => store.enlarge().map(|()| Told::Nothing),
             Op::Persist => store.persist().map(|()| Told::Nothing),
         };
-        told.map_err(|error| (!is_full(&error)).then(|| error.to_string()))
+        told.map_err(|error| (!error.is_no_space()).then(|| error.to_string()))
     }
 }
 

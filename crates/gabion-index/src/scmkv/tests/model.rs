@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 
 use proptest::prelude::*;
 
-use super::super::writepath::is_full;
 use super::super::{Durability, Options, Scmkv};
 use super::{check, content, key, pool, small, value};
 
@@ -44,7 +43,7 @@ fn apply(store: &mut Option<Scmkv>, options: &Options, twin: &mut BTreeMap<u64, 
     match *op {
         Op::Put(k, v, durability) => match open.put_with(&key(k), &value(v), durability) {
             Ok(is_new) => assert_eq!(is_new, twin.insert(k, v).is_none()),
-            Err(error) => assert!(is_full(&error), "{error}"),
+            Err(error) => assert!(error.is_no_space(), "{error}"),
         },
         Op::Delete(k) => {
             let was_there = open.delete(&key(k)).expect("sound");
@@ -64,7 +63,7 @@ fn apply(store: &mut Option<Scmkv>, options: &Options, twin: &mut BTreeMap<u64, 
         Op::Collect => drop(open.collect_garbage().expect("sound")),
         Op::Enlarge => {
             if let Err(error) = open.enlarge() {
-                assert!(is_full(&error), "{error}");
+                assert!(error.is_no_space(), "{error}");
             }
         }
         Op::Persist => open.persist().expect("a pool in memory"),

@@ -5,7 +5,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use super::super::layout::{Entry, LINE_BYTES};
-use super::super::writepath::is_full;
 use super::super::{Durability, Options, Scmkv};
 use super::{check, content, key, number_of, pool, small, value};
 use crate::Seed;
@@ -26,7 +25,7 @@ fn fill(store: &Scmkv) -> u64 {
         match store.put(&key(count), &value(count)) {
             Ok(_) => count += 1,
             Err(error) => {
-                assert!(is_full(&error), "{error}");
+                assert!(error.is_no_space(), "{error}");
                 return count;
             }
         }
@@ -79,7 +78,7 @@ fn a_full_store_can_be_read_and_emptied() {
     }
     assert_eq!(store.get(&key(count)).expect("sound"), None);
     let again = store.put(&key(count), &value(6));
-    assert!(again.is_err_and(|error| is_full(&error)));
+    assert!(again.is_err_and(|error| error.is_no_space()));
     for number in (0..count).step_by(2) {
         assert!(store.delete(&key(number)).expect("no space is needed"));
     }
@@ -215,7 +214,7 @@ fn a_reader_that_sleeps_does_not_make_a_store_full() {
 fn a_pool_without_space_for_a_store_stays_empty() {
     let pool = pool(24 << 10);
     let created = Scmkv::create(&pool, &small());
-    assert!(created.is_err_and(|error| is_full(&error)));
+    assert!(created.is_err_and(|error| error.is_no_space()));
     assert_eq!(pool.stats().used_blocks, 0);
     let odd = Options {
         page_bytes: 5000,
