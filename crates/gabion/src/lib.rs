@@ -99,5 +99,7 @@ pub use stats::{
 #[cfg(doctest)]
 #[doc = include_str!("../../../docs/choosing.md")]
 #[doc = include_str!("../../../docs/durability.md")]
+#[doc = include_str!("../../../docs/engines/scmkv.md")]
+#[doc = include_str!("../../../docs/engines/wip.md")]
 #[doc = include_str!("../../../docs/getting-started.md")]
 struct Book;
