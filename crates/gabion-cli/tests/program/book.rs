@@ -4,8 +4,12 @@
 //! Numbers of records are cut, so that this takes seconds; nothing else is changed.
 
 use std::fs;
+use std::iter;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+
+use gabion::Engine;
+use gabion_index::registry::{self, Reads, Registered};
 
 use crate::support::Place;
 
@@ -19,17 +23,21 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-/// README.md and the pages of the book.
+/// What `](` and `)` enclose in SUMMARY.md: the pages of the book, by their paths in `docs`.
+fn summary() -> Vec<String> {
+    let summary = fs::read_to_string(root().join("docs/SUMMARY.md")).unwrap();
+    let links = summary.split("](").skip(1);
+    let pages = links.filter_map(|rest| rest.split_once(')'));
+    pages.map(|(page, _)| page.to_owned()).collect()
+}
+
+/// README.md and the pages of the book whose commands are run.
 fn pages() -> Vec<PathBuf> {
-    let docs = fs::read_dir(root().join("docs")).unwrap();
-    let mut pages: Vec<_> = docs
-        .map(|entry| entry.unwrap().path())
-        .filter(|path| path.extension().is_some_and(|end| end == "md"))
-        .filter(|path| NOT_RUN.iter().all(|name| !path.ends_with(name)))
-        .collect();
-    pages.sort();
-    pages.insert(0, root().join("README.md"));
-    pages
+    let run = summary()
+        .into_iter()
+        .filter(|page| !page.starts_with("results/") && !NOT_RUN.contains(&page.as_str()))
+        .map(|page| root().join("docs").join(page));
+    iter::once(root().join("README.md")).chain(run).collect()
 }
 
 /// The commands of a page: what stands in blocks of `sh`, one per line unless a line goes on.
@@ -104,6 +112,64 @@ fn every_command_of_the_book_works() {
         }
     }
     assert!(run > 20, "only {run} commands were found");
+}
+
+/// The row of an index in the table of its page.
+fn row(index: &Registered) -> String {
+    let keys = match index.strings {
+        Some(_) => "words, strings",
+        None => "words",
+    };
+    let reads = match index.reads {
+        Reads::Optimistic => "optimistic",
+        Reads::LockFree => "lock-free",
+        other => panic!("docs/indexes.md does not say what {other:?} means"),
+    };
+    let (name, cost) = (index.name, index.persists);
+    let (insert, update, remove) = (cost.insert, cost.update, cost.remove);
+    format!("| `{name}` | {keys} | {reads} | {insert}, {update}, {remove} |")
+}
+
+/// Each form of an index stands on one page, with the properties that the registry has of it, and
+/// no page has one that is not there.
+#[test]
+fn every_index_has_its_page() {
+    let pages = summary().into_iter();
+    let pages: Vec<(String, String)> = pages
+        .filter(|page| page.starts_with("indexes/"))
+        .map(|page| {
+            let text = fs::read_to_string(root().join("docs").join(&page));
+            (page, text.unwrap())
+        })
+        .collect();
+    for index in registry::all() {
+        let row = row(index);
+        let on = pages
+            .iter()
+            .filter(|(_, text)| text.lines().any(|line| line == row));
+        assert_eq!(
+            on.count(),
+            1,
+            "no page, or several, below docs/indexes with: {row}"
+        );
+    }
+    for (page, text) in &pages {
+        let rows = text.lines().filter(|line| line.starts_with("| `"));
+        let mut names = rows.filter_map(|row| row.split('`').nth(1)).peekable();
+        assert!(names.peek().is_some(), "{page} has no index");
+        for name in names {
+            assert!(registry::by_name(name).is_some(), "{page}: {name}");
+        }
+    }
+}
+
+#[test]
+fn every_engine_has_its_page() {
+    let pages = summary();
+    for engine in Engine::ALL {
+        let page = format!("engines/{engine}.md");
+        assert!(pages.contains(&page), "docs/SUMMARY.md without {page}");
+    }
 }
 
 #[test]
