@@ -2,13 +2,14 @@
 //! workspace: `cargo xtask tidy`.
 //!
 //! A rule is a function from the [`Tree`] of files to [`Finding`]s, so that each rule's test can
-//! give it a tree of a few lines that breaks it. The rules live in [`text`] (any text), [`rust`]
-//! (Rust sources), [`order`] (atomic orderings) and [`manifest`] (Cargo's files and README.md);
-//! [`source`] tells code from comments, strings and tests.
+//! give it a tree of a few lines that breaks it. The rules live in [`text`] (any text), [`book`]
+//! (Markdown), [`rust`] (Rust sources), [`order`] (atomic orderings) and [`manifest`] (Cargo's
+//! files and README.md); [`source`] tells code from comments, strings and tests.
 //!
 //! Where a rule needs an exception, the exception stands in a table next to the rule, with its
 //! reason; there is no way to switch a rule off from the place that breaks it.
 
+mod book;
 mod manifest;
 mod order;
 mod rust;
@@ -57,7 +58,13 @@ struct Rule {
     check: fn(&Tree) -> Vec<Finding>,
 }
 
-const RULES: &[&[Rule]] = &[text::RULES, rust::RULES, order::RULES, manifest::RULES];
+const RULES: &[&[Rule]] = &[
+    text::RULES,
+    book::RULES,
+    rust::RULES,
+    order::RULES,
+    manifest::RULES,
+];
 
 /// Prints the name and the sentence of every rule.
 pub(crate) fn list() {

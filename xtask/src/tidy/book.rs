@@ -1,0 +1,180 @@
+//! Rules for the book and for Markdown: what `docs/SUMMARY.md` lists, and where links lead.
+
+use super::tree::{File, Tree};
+use super::{Finding, Rule};
+
+/// The list of the book's pages.
+const SUMMARY: &str = "docs/SUMMARY.md";
+
+/// What is below `docs` and no page of the book.
+const NO_PAGES: &[(&str, &str)] = &[
+    (SUMMARY, "lists the pages"),
+    ("docs/decisions/", "what was decided, for developers"),
+];
+
+pub(super) const RULES: &[Rule] = &[
+    Rule {
+        name: "book",
+        says: "docs/SUMMARY.md lists each page below docs once, and no decision",
+        check: book,
+    },
+    Rule {
+        name: "links",
+        says: "links of Markdown files lead to files and headings that are there",
+        check: links,
+    },
+];
+
+/// The Markdown files with their texts.
+fn pages(tree: &Tree) -> impl Iterator<Item = (&File, &str)> {
+    tree.texts().filter(|(file, _)| file.path.ends_with(".md"))
+}
+
+/// The lines of a Markdown text that are no code, numbered from 1.
+fn prose(text: &str) -> impl Iterator<Item = (usize, &str)> {
+    let mut is_code = false;
+    text.lines().enumerate().filter_map(move |(index, line)| {
+        let is_fence = line.trim_start().starts_with("```");
+        is_code ^= is_fence;
+        (!is_code && !is_fence).then_some((index + 1, line))
+    })
+}
+
+/// The targets of the links of a Markdown text within the workspace, with their lines: a path, and
+/// a heading or nothing.
+fn targets(text: &str) -> impl Iterator<Item = (usize, &str, &str)> {
+    prose(text).flat_map(|(number, line)| {
+        let links = line.split("](").skip(1);
+        let links = links.filter_map(|rest| rest.split_once(')'));
+        links
+            .filter(|(target, _)| !target.contains(':'))
+            .map(move |(target, _)| {
+                let (path, heading) = target.split_once('#').unwrap_or((target, ""));
+                (number, path, heading)
+            })
+    })
+}
+
+/// The path in the workspace of a path that stands in a file; the file's own if it is empty.
+fn resolve(file: &str, path: &str) -> String {
+    if path.is_empty() {
+        return file.to_owned();
+    }
+    let mut parts: Vec<_> = file.split('/').collect();
+    parts.pop();
+    for part in path.split('/').filter(|part| *part != ".") {
+        if part == ".." {
+            parts.pop();
+        } else {
+            parts.push(part);
+        }
+    }
+    parts.join("/")
+}
+
+/// What a link calls a heading by.
+fn anchor(heading: &str) -> String {
+    let letters = heading.trim_start_matches('#').trim().chars();
+    letters
+        .filter_map(|letter| match letter {
+            ' ' => Some('-'),
+            '-' | '_' => Some(letter),
+            _ => letter.is_alphanumeric().then_some(letter),
+        })
+        .flat_map(char::to_lowercase)
+        .collect()
+}
+
+fn has_heading(text: &str, wanted: &str) -> bool {
+    let mut headings = prose(text).filter(|(_, line)| line.starts_with('#'));
+    headings.any(|(_, line)| anchor(line) == wanted)
+}
+
+fn book(tree: &Tree) -> Vec<Finding> {
+    let Some((_, summary)) = pages(tree).find(|(file, _)| file.path == SUMMARY) else {
+        return vec![Finding::new(SUMMARY, 1, "there is no list of the pages")];
+    };
+    let listed: Vec<_> = targets(summary)
+        .map(|(line, path, _)| (line, resolve(SUMMARY, path)))
+        .collect();
+    let is_page = |path: &str| {
+        path.starts_with("docs/") && NO_PAGES.iter().all(|(no, _)| !path.starts_with(no))
+    };
+    let mut found = Vec::new();
+    for (file, _) in pages(tree).filter(|(file, _)| is_page(&file.path)) {
+        let count = listed.iter().filter(|(_, path)| *path == file.path).count();
+        if count != 1 {
+            let message = format!("{SUMMARY} lists this page {count} times");
+            found.push(Finding::new(&file.path, 1, message));
+        }
+    }
+    for (line, path) in listed.iter().filter(|(_, path)| !is_page(path)) {
+        found.push(Finding::new(SUMMARY, *line, format!("{path} is no page")));
+    }
+    found
+}
+
+fn links(tree: &Tree) -> Vec<Finding> {
+    let mut found = Vec::new();
+    for (file, text) in pages(tree) {
+        for (line, path, heading) in targets(text) {
+            let target = resolve(&file.path, path);
+            let target = target.trim_end_matches('/');
+            let inside = format!("{target}/");
+            let there = |other: &&File| other.path == target || other.path.starts_with(&inside);
+            let message = match tree.files.iter().find(there) {
+                None => format!("the link leads to {target}, which is not there"),
+                Some(other) => match &other.text {
+                    Some(text) if !heading.is_empty() && !has_heading(text, heading) => {
+                        format!("the link leads to #{heading}, no heading of {target}")
+                    }
+                    _ => continue,
+                },
+            };
+            found.push(Finding::new(&file.path, line, message));
+        }
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The paths and lines of what a rule finds.
+    fn found(rule: fn(&Tree) -> Vec<Finding>, files: &[(&str, &str)]) -> Vec<(String, usize)> {
+        let found = rule(&Tree::of(files)).into_iter();
+        found.map(|finding| (finding.path, finding.line)).collect()
+    }
+
+    #[test]
+    fn the_summary_lists_each_page_once() {
+        let a = ("docs/a.md", "# A\n");
+        let b = ("docs/x/b.md", "# B\n");
+        let decision = ("docs/decisions/001-c.md", "# C\n");
+        let of = |summary| found(book, &[a, b, decision, (SUMMARY, summary)]);
+        assert!(of("- [A](a.md)\n  - [B](x/b.md)\n").is_empty());
+        assert_eq!(of("- [A](a.md)\n"), [(b.0.to_owned(), 1)]);
+        let twice = of("- [A](a.md)\n- [B](x/b.md)\n- [A](a.md)\n");
+        assert_eq!(twice, [(a.0.to_owned(), 1)]);
+        let decided = of("- [A](a.md)\n- [B](x/b.md)\n- [C](decisions/001-c.md)\n");
+        assert_eq!(decided, [(SUMMARY.to_owned(), 3)]);
+        assert_eq!(found(book, &[a]), [(SUMMARY.to_owned(), 1)]);
+    }
+
+    #[test]
+    fn links_lead_to_what_is_there() {
+        let b = ("docs/x/b.md", "# The `b`, once\n```sh\n# no heading\n```\n");
+        let of = |text| found(links, &[b, ("docs/a.md", text), ("src/c.rs", "")]);
+        let fine =
+            "[b](x/b.md) [c](../src/c.rs)\n[d](../src) [e](https://x.org/b.md)\n[f](#a)\n\n# A\n";
+        assert!(of(fine).is_empty());
+        assert!(of("[b](x/b.md#the-b-once)\n").is_empty());
+        let line = |line| [("docs/a.md".to_owned(), line)];
+        assert_eq!(of("\n[b](b.md)\n"), line(2));
+        assert_eq!(of("[b](x/b.md), [b](./b.md)\n"), line(1));
+        assert_eq!(of("[b](x/b.md#no-heading)\n"), line(1));
+        assert_eq!(of("[b](#b)\n"), line(1));
+        assert!(of("```text\n[b](b.md)\n```\n").is_empty());
+    }
+}
