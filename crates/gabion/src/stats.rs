@@ -253,7 +253,7 @@ pub struct BucketStats {
 /// The file of a mapped store: what it is, what is in it, and what was done to it since the store
 /// was opened. Bytes unless a name says else.
 #[non_exhaustive]
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Default, Serialize)]
 pub struct MappedStats {
     /// Its path.
     pub file: String,

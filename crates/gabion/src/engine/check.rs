@@ -6,7 +6,9 @@ use std::path::{Path, PathBuf};
 use gabion_media::Disk;
 use serde::Serialize;
 
-use super::{flexdb, scmkv, wip};
+use super::mapped::{self, PoolStore};
+use super::scmkv::Scmkv;
+use super::{flexdb, wip};
 use crate::log::replay_operations;
 use crate::names::CURRENT;
 use crate::{Engine, Error, Result};
@@ -116,7 +118,7 @@ pub fn check(path: impl AsRef<Path>) -> Result<CheckReport> {
 pub fn check_disk(disk: &Disk) -> Result<CheckReport> {
     match engine_of_store(disk)? {
         Engine::Flex => flexdb::check_disk(disk),
-        Engine::Scmkv => scmkv::check_disk(disk),
+        Engine::Scmkv => mapped::check_disk::<Scmkv>(disk),
         Engine::Wip => wip::check_disk(disk),
     }
 }
@@ -139,7 +141,7 @@ pub(super) fn engine_of_store(disk: &Disk) -> Result<Engine> {
         why: format!(
             "it has none of the files {CURRENT}, {} and {}",
             flexdb::ROOT_NAME,
-            scmkv::ROOT_NAME
+            Scmkv::ROOT.name
         ),
     })
 }

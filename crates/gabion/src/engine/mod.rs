@@ -5,7 +5,8 @@
 //!
 //! Each engine has a folder. What engines share stands beside them: `write` and its queue,
 //! `memtable`, `range_deletes`, `snapshots`, `keyspaces`, `schedule`, `idle`, `pace`, `health`,
-//! `counters`, `root_file`, `check` and `repair`.
+//! `counters`, `root_file`, `check` and `repair`; and `mapped`, which is all of an engine but the
+//! structure in its pool.
 
 mod check;
 mod counters;
@@ -13,6 +14,7 @@ pub(crate) mod flexdb;
 mod health;
 mod idle;
 mod keyspaces;
+mod mapped;
 pub(crate) mod memtable;
 mod pace;
 mod range_deletes;
@@ -39,6 +41,7 @@ use crate::{Error, Result, Slice, Stats};
 
 use flexdb::Flex;
 use keyspaces::Named;
+use mapped::PoolStore;
 use scmkv::ScmStore;
 use wip::Wip;
 
@@ -73,7 +76,7 @@ pub(crate) enum Handle {
 pub(crate) enum Keyspace {
     Wip(Arc<wip::Keyspace>),
     Flex(Arc<flexdb::Keyspace>),
-    Scmkv(Arc<scmkv::Keyspace>),
+    Scmkv(Arc<mapped::Keyspace>),
 }
 
 /// A scan of a keyspace.
@@ -151,7 +154,7 @@ impl Keyspace {
     fn wip(&self) -> &wip::Keyspace {
         match self {
             Keyspace::Wip(keyspace) => keyspace,
-            Keyspace::Flex(_) | Keyspace::Scmkv(_) => foreign(),
+            _ => foreign(),
         }
     }
 
@@ -159,15 +162,15 @@ impl Keyspace {
     fn flex(&self) -> &flexdb::Keyspace {
         match self {
             Keyspace::Flex(keyspace) => keyspace,
-            Keyspace::Wip(_) | Keyspace::Scmkv(_) => foreign(),
+            _ => foreign(),
         }
     }
 
     #[inline]
-    fn scmkv(&self) -> &scmkv::Keyspace {
+    fn mapped(&self) -> &mapped::Keyspace {
         match self {
             Keyspace::Scmkv(keyspace) => keyspace,
-            Keyspace::Wip(_) | Keyspace::Flex(_) => foreign(),
+            _ => foreign(),
         }
     }
 }
@@ -230,9 +233,10 @@ impl Handle {
         match self {
             Handle::Wip(engine) => engine.drop_keyspace(name),
             Handle::Flex(engine) => engine.drop_keyspace(name),
-            Handle::Scmkv(_) => Err(scmkv::unsupported(
-                "drops of keyspaces; delete their keys instead",
-            )),
+            Handle::Scmkv(_) => Err(Error::Unsupported {
+                engine: self.engine().name(),
+                operation: "drops of keyspaces; delete their keys instead",
+            }),
         }
     }
 
@@ -247,7 +251,7 @@ impl Handle {
                 engine.write(write.with_keyspace(Keyspace::flex), user_bytes, sync)
             }
             Handle::Scmkv(engine) => {
-                engine.write(write.with_keyspace(Keyspace::scmkv), user_bytes, sync)
+                engine.write(write.with_keyspace(Keyspace::mapped), user_bytes, sync)
             }
         }
     }
@@ -305,7 +309,7 @@ impl Handle {
     pub(crate) fn wip(&self) -> &Wip {
         match self {
             Handle::Wip(engine) => engine,
-            Handle::Flex(_) | Handle::Scmkv(_) => foreign(),
+            _ => foreign(),
         }
     }
 
@@ -334,7 +338,7 @@ impl Handle {
         match self {
             Handle::Wip(engine) => engine.checkpoint(target),
             Handle::Flex(engine) => engine.checkpoint(target),
-            Handle::Scmkv(_) => Err(scmkv::unsupported("checkpoints")),
+            Handle::Scmkv(_) => Err(ScmStore::unsupported("checkpoints")),
         }
     }
 
@@ -361,7 +365,7 @@ impl Handle {
     pub(crate) fn reader_waits(&self) -> Option<ReaderWaits> {
         match self {
             Handle::Flex(engine) => Some(engine.reader_waits()),
-            Handle::Wip(_) | Handle::Scmkv(_) => None,
+            _ => None,
         }
     }
 
@@ -379,7 +383,7 @@ impl Handle {
 fn engine_of(disk: &Disk) -> Result<Option<Engine>> {
     let names = [
         (flexdb::ROOT_NAME, Engine::Flex),
-        (scmkv::ROOT_NAME, Engine::Scmkv),
+        (scmkv::Scmkv::ROOT.name, Engine::Scmkv),
         (names::CURRENT, Engine::Wip),
     ];
     for (name, engine) in names {
@@ -452,7 +456,9 @@ pub(crate) fn scan(
             scan: Box::new(flexdb::Scan::new(engine, keyspace, seq, lower, upper)),
             _store: Arc::clone(store.lease()),
         },
-        (Handle::Scmkv(_), Keyspace::Scmkv(_)) => Scan::Refused(Some(scmkv::unsupported("scans"))),
+        (Handle::Scmkv(_), Keyspace::Scmkv(_)) => {
+            Scan::Refused(Some(ScmStore::unsupported("scans")))
+        }
         _ => foreign(),
     }
 }

@@ -6,7 +6,8 @@ use gabion_media::Disk;
 use serde::Serialize;
 
 use super::check::{Problem, engine_of_store, existing};
-use super::{flexdb, scmkv, wip};
+use super::scmkv::ScmStore;
+use super::{flexdb, wip};
 use crate::log::Op;
 use crate::new_dir::fill_new_dir;
 use crate::{Engine, Error, Result};
@@ -84,7 +85,7 @@ pub fn repair(from: impl AsRef<Path>, to: impl AsRef<Path>) -> Result<RepairRepo
 pub fn repair_disk(disk: &Disk, target: &Disk) -> Result<RepairReport> {
     match engine_of_store(disk)? {
         Engine::Flex => flexdb::repair(disk, target),
-        Engine::Scmkv => Err(scmkv::unsupported("repairs")),
+        Engine::Scmkv => Err(ScmStore::unsupported("repairs")),
         Engine::Wip => wip::repair(disk, target),
     }
 }

@@ -25,7 +25,7 @@ pub(super) const BODY_OFFSET: usize = 16;
 const _: () = assert!(CRC_OFFSET + size_of::<u32>() == BODY_OFFSET);
 
 /// The root file of an engine.
-pub(super) struct RootFile {
+pub(crate) struct RootFile {
     pub(super) name: &'static str,
     pub(super) magic: [u8; 8],
     /// The version that this program writes, and the newest that it reads.

@@ -2,9 +2,7 @@
 
 use std::sync::atomic::Ordering;
 
-use gabion_index::scmkv::Durability as Flushed;
-
-use super::{Opened, ScmStore, VALUE_BYTES_MAX, Write, layout, unsupported};
+use super::{Flushed, Mapped, Opened, PoolStore, Write, layout};
 use crate::options::Durability;
 use crate::types::Kind;
 use crate::{Error, Result};
@@ -23,22 +21,20 @@ pub(super) struct Change<'a> {
 
 impl Change<'_> {
     /// An error if the engine cannot do it.
-    pub(super) fn check(&self) -> Result<()> {
+    pub(super) fn check<S: PoolStore>(&self) -> Result<()> {
+        let can = S::ENGINE.capabilities();
         if self.kind == Kind::DeleteRange {
-            return Err(unsupported("deletes of ranges"));
+            return Err(Mapped::<S>::unsupported("deletes of ranges"));
         }
-        let size = self.value.len() as u64;
-        if size > VALUE_BYTES_MAX {
-            return Err(Error::Limit {
-                what: "value",
-                size,
-                limit: VALUE_BYTES_MAX,
-            });
+        let (size, limit) = (self.value.len() as u64, can.value_bytes_max);
+        if size > limit {
+            let what = "value";
+            return Err(Error::Limit { what, size, limit });
         }
         Ok(())
     }
 
-    pub(super) fn apply(&self, opened: &Opened, flushed: Flushed) -> Result<()> {
+    pub(super) fn apply<S: PoolStore>(&self, opened: &Opened<S>, flushed: Flushed) -> Result<()> {
         layout::with_key(self.keyspace, self.key, |key| match self.kind {
             Kind::Put => opened.put(key, self.value, flushed),
             Kind::Delete | Kind::DeleteRange => opened.delete(key),
@@ -46,16 +42,16 @@ impl Change<'_> {
     }
 }
 
-impl ScmStore {
+impl<S: PoolStore> Mapped<S> {
     /// Performs a write of so many bytes of keys and values.
     ///
-    /// Takes effect at the store of a word in the hash table; durable as the engine's head says. If
-    /// a checkpoint fails, the write is not acknowledged, but may have taken effect.
+    /// Takes effect where the structure in the pool says; durable as the head of this module says.
+    /// If a checkpoint fails, the write is not acknowledged, but may have taken effect.
     pub(crate) fn write(&self, write: Write<'_>, user_bytes: u64, sync: bool) -> Result<()> {
         self.health.check_writable()?;
         self.with(|opened| {
             if sync && !opened.can_sync() {
-                return Err(unsupported("synced writes without a checkpoint"));
+                return Err(Self::unsupported("synced writes without a checkpoint"));
             }
             match write {
                 Write::Single {
@@ -64,19 +60,15 @@ impl ScmStore {
                     key,
                     value,
                 } => {
-                    let keyspace = keyspace.id;
-                    self.write_one(
-                        opened,
-                        Change {
-                            keyspace,
-                            kind,
-                            key,
-                            value,
-                        },
-                        sync,
-                    )?;
+                    let change = Change {
+                        keyspace: keyspace.id,
+                        kind,
+                        key,
+                        value,
+                    };
+                    self.write_one(opened, change, sync)?;
                 }
-                Write::Batch(operations) => self.write_batch(opened, operations, user_bytes)?,
+                Write::Batch(operations) => self.write_batch(opened, operations)?,
             }
             if sync {
                 self.sync(opened)?;
@@ -87,8 +79,13 @@ impl ScmStore {
     }
 
     #[inline]
-    pub(super) fn write_one(&self, opened: &Opened, change: Change<'_>, sync: bool) -> Result<()> {
-        change.check()?;
+    pub(super) fn write_one(
+        &self,
+        opened: &Opened<S>,
+        change: Change<'_>,
+        sync: bool,
+    ) -> Result<()> {
+        change.check::<S>()?;
         let _pass = self.gate.pass();
         self.health.check_writable()?;
         let flushed = if sync {
@@ -100,7 +97,7 @@ impl ScmStore {
     }
 
     /// Makes durable what strict puts and deletes before this call have written, where that can be.
-    pub(super) fn sync(&self, opened: &Opened) -> Result<()> {
+    pub(super) fn sync(&self, opened: &Opened<S>) -> Result<()> {
         match opened.can_sync() {
             // DURABLE: by a checkpoint; on persistent memory it is already.
             true => opened
@@ -117,7 +114,7 @@ impl ScmStore {
         self.with(|opened| match durability {
             Durability::Buffered => Ok(()),
             Durability::Sync if !opened.can_sync() => {
-                Err(unsupported("synced writes without a checkpoint"))
+                Err(Self::unsupported("synced writes without a checkpoint"))
             }
             Durability::Sync | Durability::Interval(_) => {
                 opened.persist().map_err(|error| self.fail(error))
@@ -132,7 +129,7 @@ impl ScmStore {
 
     /// Does the background's work now and then, for a store without threads.
     #[inline]
-    fn work_inline(&self, opened: &Opened) -> Result<()> {
+    fn work_inline(&self, opened: &Opened<S>) -> Result<()> {
         if self.options.background_threads > 0 {
             return Ok(());
         }
@@ -149,12 +146,13 @@ impl ScmStore {
     /// Waits until no background work is due.
     pub(crate) fn wait_idle(&self) -> Result<()> {
         self.with(|opened| {
-            while opened.store.work().map_err(|error| opened.error(error))? {}
+            while opened.told(opened.store.work())? {}
             Ok(())
         })
     }
 
-    /// Empties all pages that hold garbage now. The range is that of all keys.
+    /// Gives back what space of deleted and overwritten pairs can be given back, of all keyspaces,
+    /// whatever the range.
     pub(crate) fn compact_range(
         &self,
         _keyspace: &super::Keyspace,
@@ -162,15 +160,6 @@ impl ScmStore {
         _upper: Option<&[u8]>,
     ) -> Result<()> {
         self.health.check_writable()?;
-        self.with(|opened| {
-            // Writers make garbage meanwhile, without end.
-            for _ in 0..2 * opened.store.stats().pages {
-                let collected = opened.store.collect_garbage();
-                if collected.map_err(|error| opened.error(error))?.pages == 0 {
-                    break;
-                }
-            }
-            Ok(())
-        })
+        self.with(|opened| opened.told(opened.store.compact()))
     }
 }

@@ -3,50 +3,48 @@
 //! The pool is looked at in memory of this process, where it recovers as an opening would do it;
 //! then every record is read, and all invariants of the pool and of the store in it are checked.
 
-use gabion_index::scmkv::{Options as PoolStoreOptions, Scmkv};
 use gabion_media::Disk;
 use gabion_media::pmem::{Pool, PoolOptions};
 
-use super::layout::{ROOT_NAME, Root};
+use super::PoolStore;
+use super::layout::Root;
 use super::recovery::index_error;
 use crate::engine::{CheckReport, Problem};
 use crate::names::LOCK;
-use crate::{Error, Result};
+use crate::{Error, Options, Result};
 
 /// Reads everything in the store and checks it. Damage is part of the report.
-pub(crate) fn check_disk(disk: &Disk) -> Result<CheckReport> {
+pub(crate) fn check_disk<S: PoolStore>(disk: &Disk) -> Result<CheckReport> {
     let _lock = disk.lock(LOCK)?;
     let mut report = CheckReport::default();
-    match Root::read(disk) {
+    match Root::read(disk, &S::ROOT) {
         // There is nothing yet; the next opening makes the store.
         Ok(root) if !root.is_made => {}
         Ok(root) => {
-            if let Err(error) = check_pool(disk, &root, &mut report) {
+            if let Err(error) = check_pool::<S>(disk, &root, &mut report) {
                 add(&mut report, error, disk, &root)?;
             }
         }
-        Err(error) => report.add(error, &disk.path_of(ROOT_NAME))?,
+        Err(error) => report.add(error, &disk.path_of(S::ROOT.name))?,
     }
     Ok(report)
 }
 
-fn check_pool(disk: &Disk, root: &Root, report: &mut CheckReport) -> Result<()> {
+fn check_pool<S: PoolStore>(disk: &Disk, root: &Root, report: &mut CheckReport) -> Result<()> {
     let options = PoolOptions {
         checkpoint: root.checkpoint_path(disk),
-        ..Scmkv::pool_options()
+        ..S::pool_options()
     };
     let pool = Pool::inspect(&root.pool_path(disk), options)?;
-    let options = PoolStoreOptions {
-        cleans: false,
-        ..PoolStoreOptions::default()
-    };
+    // Nothing goes on beside the check.
+    let options = Options::default().background_threads(0);
     let failed = |error| index_error(&pool, error);
-    let store = Scmkv::open(&pool, &options).map_err(failed)?;
+    let store = S::open(&pool, &options).map_err(failed)?;
     let checked = store.check().map_err(failed)?;
-    let stats = store.stats();
+    let measured = store.measure();
     report.entries = checked.entries;
-    report.tables = stats.pages;
-    report.table_bytes = stats.pages * stats.page_bytes;
+    report.tables = measured.tables;
+    report.table_bytes = measured.table_bytes;
     let used = pool.stats().used_blocks;
     if used != checked.blocks {
         let what = format!(

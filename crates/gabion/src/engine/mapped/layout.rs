@@ -1,6 +1,7 @@
-//! The root file `SCMKV`, and the keys of a store's pool.
+//! The root file, and the keys of a store's pool.
 //!
-//! Behind the head of a root file ([`crate::engine::root_file`]) with the magic `GABSCMKV`:
+//! Behind the head of a root file ([`crate::engine::root_file`]) with the engine's name and magic,
+//! `SCMKV` and `GABSCMKV`:
 //!
 //! | offset | size | meaning |
 //! |---|---|---|
@@ -33,20 +34,11 @@ use crate::engine::root_file::{BODY_OFFSET, Decoded, RootFile};
 use crate::log::Malformed;
 use crate::log::codec::{Reader, VARINT_BYTES_MAX, encode_varint, put_bytes};
 
-/// Name of the root file.
-pub(crate) const ROOT_NAME: &str = "SCMKV";
-
 /// Name of the pool's file.
 pub(super) const POOL_NAME: &str = "store.pool";
 
 /// Name of the checkpoint's file.
 pub(super) const CHECKPOINT_NAME: &str = "store.checkpoint";
-
-const FILE: RootFile = RootFile {
-    name: ROOT_NAME,
-    magic: *b"GABSCMKV",
-    format: 1,
-};
 
 const BEING_MADE: u8 = 1;
 const MADE: u8 = 2;
@@ -68,16 +60,16 @@ pub(super) struct Root {
 }
 
 impl Root {
-    pub(super) fn encode(&self) -> Vec<u8> {
-        FILE.encode(|bytes| {
+    pub(super) fn encode(&self, file: &RootFile) -> Vec<u8> {
+        file.encode(|bytes| {
             bytes.push(if self.is_made { MADE } else { BEING_MADE });
             bytes.push(u8::from(self.has_checkpoint));
             put_bytes(bytes, self.pool.as_os_str().as_bytes());
         })
     }
 
-    fn decode(bytes: &[u8]) -> Result<Root, Decoded> {
-        FILE.decode(bytes, |_, reader| Root::decode_body(reader))
+    fn decode(bytes: &[u8], file: &RootFile) -> Result<Root, Decoded> {
+        file.decode(bytes, |_, reader| Root::decode_body(reader))
     }
 
     fn decode_body(reader: &mut Reader<'_>) -> Result<Root, Malformed> {
@@ -99,13 +91,13 @@ impl Root {
     }
 
     /// Reads the file.
-    pub(super) fn read(disk: &Disk) -> Result<Root> {
-        FILE.read(disk, Root::decode)
+    pub(super) fn read(disk: &Disk, file: &RootFile) -> Result<Root> {
+        file.read(disk, |bytes| Root::decode(bytes, file))
     }
 
     /// Replaces the file.
-    pub(super) fn write(&self, disk: &Disk) -> Result<()> {
-        FILE.write(disk, &self.encode())
+    pub(super) fn write(&self, disk: &Disk, file: &RootFile) -> Result<()> {
+        file.write(disk, &self.encode(file))
     }
 
     /// The pool's file.
@@ -117,11 +109,6 @@ impl Root {
     pub(super) fn checkpoint_path(&self, disk: &Disk) -> Option<PathBuf> {
         self.has_checkpoint.then(|| disk.path_of(CHECKPOINT_NAME))
     }
-}
-
-/// Whether the directory holds a store of the engine. An error for one that can hold none.
-pub(super) fn exists(disk: &Disk) -> Result<bool> {
-    FILE.exists(disk)
 }
 
 /// Removes a file, if it is there.
@@ -172,7 +159,7 @@ pub(super) fn with_key<R>(keyspace: u32, key: &[u8], then: impl FnOnce(&[u8]) ->
 }
 
 /// The key of this keyspace in a key of the pool.
-pub(super) fn key_of(keyspace: u32, pool_key: &[u8]) -> Option<&[u8]> {
+pub(in crate::engine) fn key_of(keyspace: u32, pool_key: &[u8]) -> Option<&[u8]> {
     with_key(keyspace, &[], |head| pool_key.strip_prefix(head))
 }
 
@@ -180,6 +167,12 @@ pub(super) fn key_of(keyspace: u32, pool_key: &[u8]) -> Option<&[u8]> {
 mod tests {
     use super::*;
     use crate::engine::root_file::assert_refuses_all_else;
+
+    const FILE: RootFile = RootFile {
+        name: "SCMKV",
+        magic: *b"GABSCMKV",
+        format: 1,
+    };
 
     fn root() -> Root {
         Root {
@@ -193,11 +186,11 @@ mod tests {
     fn a_root_comes_back_and_all_else_is_refused() {
         for is_made in [false, true] {
             let root = Root { is_made, ..root() };
-            let bytes = root.encode();
-            assert_eq!(Root::decode(&bytes), Ok(root));
+            let bytes = root.encode(&FILE);
+            assert_eq!(Root::decode(&bytes, &FILE), Ok(root));
             assert_eq!(&bytes[..12], b"GABSCMKV\x01\0\0\0");
             assert_eq!(bytes[16..19], [1 + u8::from(is_made), 1, 18]);
-            assert_refuses_all_else(&bytes, Root::decode);
+            assert_refuses_all_else(&bytes, |bytes| Root::decode(bytes, &FILE));
         }
     }
 

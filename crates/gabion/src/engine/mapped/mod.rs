@@ -1,25 +1,24 @@
-//! SCMKV: pairs in logs and a hash table, in a mapped file.
+//! Engines that keep all their pairs in a pool: what is around the structure in it.
 //!
 //! # Idea
-//! [`gabion_index::Scmkv`] is a store of keys and values in a pool: logs of records, a table of
-//! words that lead to them, a cleaner. Its essay says how it works and what it comes from. Here it
+//! A structure of `gabion_index` keeps keys and values in a pool, which is a mapped file. Here it
 //! becomes an engine: a directory with a lock, keyspaces, batches, the durabilities of the facade,
 //! errors that name files. There is no log in front of it and no MemTable: a write is in the pool.
+//! [`PoolStore`] says what an engine brings; `engine/scmkv` is one.
 //!
 //! # Files
 //! See `layout`: a root file, the pool, the pool's checkpoint.
 //!
-//! # What it cannot do
-//! Keys have no order, so there are no scans and no deletes of ranges; old versions are not kept,
-//! so there are no snapshots. `Engine::capabilities` says so, and who tries it gets
-//! [`Error::Unsupported`].
+//! # What none of them can do
+//! Old versions are not kept, so there are no snapshots, and a scan is of several moments.
+//! `Engine::capabilities` says so, and who tries it gets [`Error::Unsupported`].
 //!
 //! # Rooms
 //! | file | journey |
 //! |---|---|
 //! | `writepath`, `gate` | a single write |
 //! | `batch` | a batch, which is whole or absent after a crash, and for readers |
-//! | `readpath` | gets, walks |
+//! | `readpath` | gets |
 //! | `recovery`, `layout` | open and close, the root and the keys |
 //! | `stats`, `verify` | what there is, and whether it is sound |
 //!
@@ -34,7 +33,7 @@
 //! # Durability
 //! | class of the pool | `Sync` | `Interval` | `Buffered` |
 //! |---|---|---|---|
-//! | power | flushed before it returns | logs flushed at intervals | as pages fill |
+//! | power | flushed before it returns | at intervals what is not | as the structure does it |
 //! | power by sync | a checkpoint before it returns | at intervals | at a persist or close |
 //! | process | refused | as buffered | never |
 //!
@@ -43,15 +42,14 @@
 //! writers that come together share one.
 //!
 //! The end of the process loses nothing in any of them. After a power loss, a store on a checkpoint
-//! is what it was at the last one, a prefix of the writes. One on persistent memory that is not
-//! written at `Sync` may have lost the newest writes of each log, which threads have of their own,
-//! but never a part of a batch, and never a delete.
+//! is what it was at the last one, a prefix of the writes. On persistent memory what a write below
+//! `Sync` promises is the engine's own, but a batch is never there in part.
 //!
 //! With a checkpoint, a read may return a value that is being made durable by another thread.
 //!
 //! # Recovery
-//! The pool recovers itself, then the store in it; then a batch of which a copy is there is applied
-//! once more.
+//! The pool recovers itself, then the structure in it; then a batch of which a copy is there is
+//! applied once more.
 
 mod batch;
 mod gate;
@@ -66,30 +64,85 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
 use arc_swap::ArcSwapOption;
-use gabion_index::scmkv::{Durability as Flushed, Scmkv};
+use gabion_index::index::Checked;
 use gabion_media::DirLock;
-use gabion_media::pmem::{Class, Pool};
+use gabion_media::pmem::{Class, Pool, PoolOptions};
 use parking_lot::Mutex;
 
 use super::counters::Counters;
 use super::health::Health;
 use super::keyspaces::{Keyspaces, Named};
+use super::root_file::RootFile;
 use super::schedule::Schedule;
 use super::write;
 use crate::types::Seq;
-use crate::{Error, Options, Result};
+use crate::{Engine, Error, Options, Result};
 
 use gate::Gate;
 
-pub(super) use layout::ROOT_NAME;
-pub(crate) use readpath::Walk;
+pub(crate) use gabion_index::scmkv::Durability as Flushed;
+pub(super) use layout::key_of;
+pub(crate) use stats::Measured;
 pub(super) use verify::check_disk;
 
-/// The longest value, in bytes: with the longest key it fits into a page.
-pub(crate) const VALUE_BYTES_MAX: u64 = 15 << 17;
+/// What the structure in a pool can say.
+pub(crate) type IndexResult<T> = std::result::Result<T, gabion_index::Error>;
 
 /// One write, as its writer hands it in.
 pub(crate) type Write<'w> = write::Write<'w, Keyspace>;
+
+/// A structure of keys and values in a pool, of which the engine is made.
+///
+/// All of it may be called from any thread. The engine keeps writers out where a method says so.
+/// What is put is there for readers at once, and survives the end of the process.
+pub(crate) trait PoolStore: Sized + Send + Sync + 'static {
+    /// The engine.
+    const ENGINE: Engine;
+
+    /// The file by which a store of the engine is known.
+    const ROOT: RootFile;
+
+    /// Options of the pool; its size and its checkpoint are the engine's.
+    fn pool_options() -> PoolOptions;
+
+    /// Makes an empty structure the root of a pool.
+    fn create(pool: &Pool, options: &Options) -> IndexResult<Self>;
+
+    /// Finds the structure in a pool, and recovers it.
+    fn open(pool: &Pool, options: &Options) -> IndexResult<Self>;
+
+    /// Stores a value under a key. On persistent memory it survives the loss of power, if it is to
+    /// be strict, and as the structure has it if not.
+    fn put(&self, key: &[u8], value: &[u8], flushed: Flushed) -> IndexResult<()>;
+
+    /// Deletes a key, if it is there, so that this and all before it survives the loss of power.
+    fn delete(&self, key: &[u8]) -> IndexResult<()>;
+
+    /// Appends the value of a key to `value`, and says whether it is there.
+    fn get_into(&self, key: &[u8], value: &mut Vec<u8>) -> IndexResult<bool>;
+
+    /// Makes sure that there is space for puts of so many bytes of keys and values each, as long as
+    /// nobody else writes; or says that there is none.
+    fn reserve(&self, pairs: &[u64]) -> IndexResult<()>;
+
+    /// Makes everything written so far survive the loss of power, where that can be.
+    fn persist(&self) -> IndexResult<()>;
+
+    /// Ends what goes on in the background, for good. Nobody writes from here on.
+    fn finish(&self) -> IndexResult<()>;
+
+    /// Does a piece of the background's work; false if none is due.
+    fn work(&self) -> IndexResult<bool>;
+
+    /// Gives back what space can be given back.
+    fn compact(&self) -> IndexResult<()>;
+
+    /// Reads all pairs and checks all invariants, while nobody writes.
+    fn check(&self) -> IndexResult<Checked>;
+
+    /// Counts and sizes.
+    fn measure(&self) -> Measured;
+}
 
 /// A keyspace: a number in front of its keys.
 pub(crate) struct Keyspace {
@@ -108,10 +161,10 @@ impl Named for Keyspace {
 }
 
 /// The engine. Background threads share it with the facade.
-pub(crate) struct ScmStore {
+pub(crate) struct Mapped<S> {
     options: Options,
     /// What is open; none once the store is closed.
-    opened: ArcSwapOption<Opened>,
+    opened: ArcSwapOption<Opened<S>>,
     pub(super) keyspaces: Keyspaces<Keyspace>,
     /// Held by whoever makes a keyspace.
     making: Mutex<()>,
@@ -125,21 +178,13 @@ pub(crate) struct ScmStore {
     lock: Mutex<Option<DirLock>>,
 }
 
-/// An open pool and the store in it.
-pub(super) struct Opened {
-    store: Scmkv,
+/// An open pool and the structure in it.
+pub(crate) struct Opened<S> {
+    pub(super) store: S,
     pool: Pool,
 }
 
-/// What the engine cannot do.
-pub(super) fn unsupported(operation: &'static str) -> Error {
-    Error::Unsupported {
-        engine: "scmkv",
-        operation,
-    }
-}
-
-impl Opened {
+impl<S: PoolStore> Opened<S> {
     /// Whether there is any way to survive the loss of power.
     fn can_sync(&self) -> bool {
         matches!(self.pool.class(), Class::Power | Class::PowerBySync)
@@ -147,38 +192,42 @@ impl Opened {
 
     /// Makes everything written so far survive the loss of power, where that can be.
     fn persist(&self) -> Result<()> {
-        self.store.persist().map_err(|error| self.error(error))
+        self.told(self.store.persist())
     }
 
-    /// An error of the store in the pool, with the pool's file.
-    #[cold]
-    fn error(&self, error: gabion_index::Error) -> Error {
-        recovery::index_error(&self.pool, error)
+    /// A result of the structure in the pool, whose error names the pool's file.
+    #[inline]
+    pub(super) fn told<T>(&self, result: IndexResult<T>) -> Result<T> {
+        result.map_err(|error| recovery::index_error(&self.pool, error))
     }
 
     fn put(&self, key: &[u8], value: &[u8], flushed: Flushed) -> Result<()> {
-        match self.store.put_with(key, value, flushed) {
-            Ok(_) => Ok(()),
-            Err(error) => Err(self.error(error)),
-        }
+        self.told(self.store.put(key, value, flushed))
     }
 
     fn delete(&self, key: &[u8]) -> Result<()> {
-        match self.store.delete(key) {
-            Ok(_) => Ok(()),
-            Err(error) => Err(self.error(error)),
-        }
+        self.told(self.store.delete(key))
     }
 
     fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>> {
-        self.store.get(key).map_err(|error| self.error(error))
+        let mut value = Vec::new();
+        let is_there = self.told(self.store.get_into(key, &mut value))?;
+        Ok(is_there.then_some(value))
     }
 }
 
-impl ScmStore {
+impl<S: PoolStore> Mapped<S> {
+    /// What the engine cannot do.
+    pub(super) fn unsupported(operation: &'static str) -> Error {
+        Error::Unsupported {
+            engine: S::ENGINE.name(),
+            operation,
+        }
+    }
+
     /// Does something with what is open.
     #[inline]
-    fn with<R>(&self, act: impl FnOnce(&Opened) -> Result<R>) -> Result<R> {
+    pub(super) fn with<R>(&self, act: impl FnOnce(&Opened<S>) -> Result<R>) -> Result<R> {
         match &*self.opened.load() {
             Some(opened) => act(opened),
             None => Err(Error::Closed),

@@ -20,14 +20,13 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
 use arc_swap::ArcSwapOption;
-use gabion_index::scmkv::{Durability as Flushed, Options as PoolStoreOptions, Scmkv};
 use gabion_media::Disk;
 use gabion_media::pmem::{Pool, PoolOptions};
 use parking_lot::Mutex;
 
 use super::gate::Gate;
-use super::layout::{self, CHECKPOINT_NAME, POOL_NAME, Root, name_key, remove_file};
-use super::{Keyspace, Opened, ScmStore, unsupported};
+use super::layout::{CHECKPOINT_NAME, POOL_NAME, Root, name_key, remove_file};
+use super::{Keyspace, Mapped, Opened, PoolStore};
 use crate::engine::counters::Counters;
 use crate::engine::health::Health;
 use crate::engine::keyspaces::Keyspaces;
@@ -37,29 +36,22 @@ use crate::names::LOCK;
 use crate::options::Durability;
 use crate::{Error, Options, Result};
 
-/// The unit of space of a pool: half a page.
-const CHUNK_BYTES: u64 = 1 << 20;
-
-/// Threads that may allocate without waiting for each other: few do, and for few pages.
-const HEAPS: u32 = 8;
-
-/// Records that a store is ready for, if nobody says how many there will be.
-const RECORDS_PLANNED: u64 = 1 << 16;
-
 /// Bytes of a line of a chain.
 const LINE_BYTES: u64 = 64;
 
 /// Times that a close gives way to readers who have not left.
 const PATIENCE: u32 = 1000;
 
-impl ScmStore {
+impl<S: PoolStore> Mapped<S> {
     /// Opens the store on `disk`, recovering it if need be, and starts its threads.
-    pub(crate) fn open(disk: Disk, options: Options) -> Result<Arc<ScmStore>> {
+    pub(crate) fn open(disk: Disk, options: Options) -> Result<Arc<Self>> {
         if !disk.path().is_dir() {
-            return Err(unsupported("disks that are no directory of the system"));
+            return Err(Self::unsupported(
+                "disks that are no directory of the system",
+            ));
         }
         // Nothing is left behind where no store is to be made, not even the lock file.
-        let exists = layout::exists(&disk)?;
+        let exists = S::ROOT.exists(&disk)?;
         if !exists && !options.create_if_missing {
             return Err(no_store(&disk));
         }
@@ -67,8 +59,8 @@ impl ScmStore {
             return Err(store_exists(&disk));
         }
         let lock = disk.lock(LOCK)?;
-        let opened = match Root::read(&disk) {
-            Ok(root) if root.is_made => open_pool(&disk, &root, &options)?,
+        let opened = match Root::read(&disk, &S::ROOT) {
+            Ok(root) if root.is_made => open_pool::<S>(&disk, &root, &options)?,
             Ok(root) => {
                 remove_file(&root.pool_path(&disk))?;
                 remove_file(&disk.path_of(CHECKPOINT_NAME))?;
@@ -86,7 +78,7 @@ impl ScmStore {
                 ),
             });
         }
-        let engine = Arc::new(ScmStore {
+        let engine = Arc::new(Mapped {
             options,
             opened: ArcSwapOption::empty(),
             keyspaces: Keyspaces::new(Vec::new()),
@@ -141,7 +133,7 @@ impl ScmStore {
             return Ok(());
         };
         drop(alone);
-        let finished = opened.store.finish().map_err(|error| opened.error(error));
+        let finished = opened.told(opened.store.finish());
         // DURABLE: everything that was written.
         let closed = finished.and_then(|()| Ok(opened.pool.clone().close()?));
         release(opened);
@@ -155,7 +147,7 @@ impl ScmStore {
 
 /// Lets go of a pool, so that its file is free for the next opener. A reader that takes long, such
 /// as a walk, keeps it.
-fn release(mut opened: Arc<Opened>) {
+fn release<S>(mut opened: Arc<Opened<S>>) {
     for _ in 0..PATIENCE {
         opened = match Arc::try_unwrap(opened) {
             Ok(_) => return,
@@ -165,44 +157,18 @@ fn release(mut opened: Arc<Opened>) {
     }
 }
 
-fn pool_options(options: &Options, checkpoint: Option<PathBuf>) -> PoolOptions {
+fn pool_options<S: PoolStore>(options: &Options, checkpoint: Option<PathBuf>) -> PoolOptions {
     PoolOptions {
         size: options.pool_bytes,
-        chunk_bytes: CHUNK_BYTES,
-        heaps: HEAPS,
         checkpoint,
-        ..Scmkv::pool_options()
+        ..S::pool_options()
     }
 }
 
-/// Options of the store in the pool.
-fn store_options(options: &Options) -> PoolStoreOptions {
-    let durability = match options.durability {
-        Durability::Sync => Flushed::Strict,
-        Durability::Interval(_) | Durability::Buffered => Flushed::Relaxed,
-    };
-    let capacity = match options.records_planned {
-        0 => RECORDS_PLANNED,
-        planned => planned,
-    };
-    PoolStoreOptions {
-        capacity: Some(capacity),
-        durability,
-        cleans: options.background_threads > 0,
-        space_amplification_max: options.space_amplification_max,
-        ..PoolStoreOptions::default()
-    }
-}
-
-fn open_pool(disk: &Disk, root: &Root, options: &Options) -> Result<Opened> {
-    let pool_options = pool_options(options, root.checkpoint_path(disk));
+fn open_pool<S: PoolStore>(disk: &Disk, root: &Root, options: &Options) -> Result<Opened<S>> {
+    let pool_options = pool_options::<S>(options, root.checkpoint_path(disk));
     let pool = Pool::open(&root.pool_path(disk), pool_options)?;
-    open_store(pool, options)
-}
-
-fn open_store(pool: Pool, options: &Options) -> Result<Opened> {
-    let store = Scmkv::open(&pool, &store_options(options));
-    let store = store.map_err(|error| index_error(&pool, error))?;
+    let store = S::open(&pool, options).map_err(|error| index_error(&pool, error))?;
     Ok(Opened { store, pool })
 }
 
@@ -230,7 +196,7 @@ pub(super) fn index_error(pool: &Pool, error: gabion_index::Error) -> Error {
 }
 
 /// Makes a store where none is.
-fn make(disk: &Disk, options: &Options) -> Result<Opened> {
+fn make<S: PoolStore>(disk: &Disk, options: &Options) -> Result<Opened<S>> {
     let pool = match &options.pool_path {
         Some(path) => std::path::absolute(path).map_err(|error| Error::InvalidOption {
             option: "pool_path",
@@ -247,16 +213,15 @@ fn make(disk: &Disk, options: &Options) -> Result<Opened> {
     if path.exists() {
         return Err(gabion_media::Error::AlreadyExists { path }.into());
     }
-    root.write(disk)?;
+    root.write(disk, &S::ROOT)?;
     make_pool(disk, root, options)
 }
 
 /// Makes the pool of a store whose root says that it is being made.
-fn make_pool(disk: &Disk, root: Root, options: &Options) -> Result<Opened> {
-    let pool_options = pool_options(options, root.checkpoint_path(disk));
+fn make_pool<S: PoolStore>(disk: &Disk, root: Root, options: &Options) -> Result<Opened<S>> {
+    let pool_options = pool_options::<S>(options, root.checkpoint_path(disk));
     let pool = Pool::create(&root.pool_path(disk), pool_options)?;
-    let store = Scmkv::create(&pool, &store_options(options));
-    let store = store.map_err(|error| index_error(&pool, error))?;
+    let store = S::create(&pool, options).map_err(|error| index_error(&pool, error))?;
     let opened = Opened { store, pool };
     if opened.can_sync() {
         opened.persist()?;
@@ -266,7 +231,7 @@ fn make_pool(disk: &Disk, root: Root, options: &Options) -> Result<Opened> {
         is_made: true,
         ..root
     };
-    root.write(disk)?;
+    root.write(disk, &S::ROOT)?;
     Ok(opened)
 }
 
@@ -279,7 +244,7 @@ mod tests {
     fn a_chain_that_is_too_long_is_a_limit() {
         let pool = Pool::anonymous(PoolOptions {
             size: 1 << 20,
-            ..Scmkv::pool_options()
+            ..PoolOptions::default()
         })
         .expect("memory");
         let error = gabion_index::Error::ChainLimit {

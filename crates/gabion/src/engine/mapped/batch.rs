@@ -18,11 +18,9 @@
 //! - A4. Pieces without a first one are 1, 2, 3 and so on without gaps; the next opening deletes
 //!   them.
 
-use gabion_index::scmkv::Durability as Flushed;
-
 use super::layout::piece_key;
 use super::writepath::Change;
-use super::{Opened, ScmStore};
+use super::{Flushed, Mapped, Opened, PoolStore};
 use crate::log::{BatchEncoder, Malformed, batch_head, decode_batch};
 use crate::{Error, Result};
 
@@ -35,20 +33,19 @@ const COUNT_BYTES: usize = 4;
 /// The number of an operation in the pool's copy: any will do.
 const FIRST_SEQ: u64 = 1;
 
-impl ScmStore {
-    /// Performs a batch of so many bytes of keys and values.
-    pub(super) fn write_batch(
-        &self,
-        opened: &Opened,
-        operations: &BatchEncoder,
-        user_bytes: u64,
-    ) -> Result<()> {
+impl<S: PoolStore> Mapped<S> {
+    /// Performs a batch.
+    pub(super) fn write_batch(&self, opened: &Opened<S>, operations: &BatchEncoder) -> Result<()> {
         let payload = [
             &batch_head(FIRST_SEQ, operations.count())[..],
             operations.bytes(),
         ]
         .concat();
-        for_each_change(opened, &payload, |change| change.check())?;
+        let mut sizes = Vec::new();
+        for_each_change(opened, &payload, |change| {
+            sizes.push((change.key.len() + change.value.len()) as u64);
+            change.check::<S>()
+        })?;
         if operations.count() < 2 {
             return for_each_change(opened, &payload, |change| {
                 self.write_one(opened, change, true)
@@ -56,10 +53,8 @@ impl ScmStore {
         }
         let alone = self.gate.close();
         self.health.check_writable()?;
-        let records = u64::from(operations.count()) + u64::from(pieces_of(&payload));
-        let bytes = user_bytes + payload.len() as u64;
-        let reserved = opened.store.reserve(records, bytes);
-        reserved.map_err(|error| opened.error(error))?;
+        sizes.extend(payload.chunks(PIECE_BYTES).map(|piece| piece.len() as u64));
+        opened.told(opened.store.reserve(&sizes))?;
         announce(opened, &payload)?;
         let applying = self.gate.apply(&alone);
         let applied = apply(opened, &payload);
@@ -70,7 +65,7 @@ impl ScmStore {
     }
 
     /// Applies the batch that was being written when the store was left.
-    pub(super) fn recover_batch(&self, opened: &Opened) -> Result<()> {
+    pub(super) fn recover_batch(&self, opened: &Opened<S>) -> Result<()> {
         let Some(payload) = announced(opened)? else {
             let mut pieces = 1;
             while opened.get(&piece_key(pieces))?.is_some() {
@@ -95,7 +90,7 @@ fn pieces_of(payload: &[u8]) -> u32 {
 }
 
 /// Puts the copy into the pool.
-fn announce(opened: &Opened, payload: &[u8]) -> Result<()> {
+fn announce<S: PoolStore>(opened: &Opened<S>, payload: &[u8]) -> Result<()> {
     let mut pieces = (0..).zip(payload.chunks(PIECE_BYTES));
     let Some((_, first)) = pieces.next() else {
         return Ok(());
@@ -117,7 +112,7 @@ fn announce(opened: &Opened, payload: &[u8]) -> Result<()> {
 }
 
 /// The batch whose copy is in the pool.
-fn announced(opened: &Opened) -> Result<Option<Vec<u8>>> {
+fn announced<S: PoolStore>(opened: &Opened<S>) -> Result<Option<Vec<u8>>> {
     let Some(first) = opened.get(&piece_key(0))? else {
         return Ok(None);
     };
@@ -132,7 +127,7 @@ fn announced(opened: &Opened) -> Result<Option<Vec<u8>>> {
     Ok(Some(payload))
 }
 
-fn bad_copy(opened: &Opened) -> Error {
+fn bad_copy<S>(opened: &Opened<S>) -> Error {
     Error::Corruption {
         file: opened.pool.path().to_owned(),
         offset: 0,
@@ -140,28 +135,28 @@ fn bad_copy(opened: &Opened) -> Error {
     }
 }
 
-fn apply(opened: &Opened, payload: &[u8]) -> Result<()> {
+fn apply<S: PoolStore>(opened: &Opened<S>, payload: &[u8]) -> Result<()> {
     for_each_change(opened, payload, |change| {
         change.apply(opened, Flushed::Relaxed)
     })
 }
 
 /// Takes the copy out of the pool.
-fn forget(opened: &Opened, pieces: u32) -> Result<()> {
+fn forget<S: PoolStore>(opened: &Opened<S>, pieces: u32) -> Result<()> {
     // DURABLE: the operations (A2); then the batch does not count any more.
     opened.delete(&piece_key(0))?;
     delete_pieces(opened, pieces)
 }
 
 /// Deletes all pieces below a number but the first one, the last one first.
-fn delete_pieces(opened: &Opened, end: u32) -> Result<()> {
+fn delete_pieces<S: PoolStore>(opened: &Opened<S>, end: u32) -> Result<()> {
     let mut pieces = (1..end).rev();
     pieces.try_for_each(|number| opened.delete(&piece_key(number)))
 }
 
 /// Calls `act` with each operation of a batch.
-fn for_each_change(
-    opened: &Opened,
+fn for_each_change<S>(
+    opened: &Opened<S>,
     payload: &[u8],
     mut act: impl FnMut(Change<'_>) -> Result<()>,
 ) -> Result<()> {
@@ -184,21 +179,22 @@ mod tests {
 
     use gabion_media::Disk;
 
-    use super::super::{Keyspace, ScmStore};
+    use super::super::Keyspace;
     use super::*;
+    use crate::engine::scmkv::Scmkv;
     use crate::types::Kind;
-    use crate::{Durability, Engine, Options};
+    use crate::{Durability, Options};
 
-    fn open(path: &std::path::Path) -> (Arc<ScmStore>, Arc<Keyspace>) {
+    fn open<S: PoolStore>(path: &std::path::Path) -> (Arc<Mapped<S>>, Arc<Keyspace>) {
         let options = Options::default()
-            .engine(Engine::Scmkv)
+            .engine(S::ENGINE)
             .durability(Durability::Buffered)
             .pool_bytes(64 << 20)
             .checkpoints(false)
             .records_planned(64)
             .background_threads(0);
         let disk = Disk::create_system(path).expect("a directory");
-        let store = ScmStore::open(disk, options).expect("it opens");
+        let store = Mapped::open(disk, options).expect("it opens");
         let keyspace = store.create_keyspace("some").expect("space");
         (store, keyspace)
     }
@@ -222,15 +218,19 @@ mod tests {
     /// The process ends at any step of a batch: before its first piece is there, nothing of it is;
     /// afterwards all of it, though only some of it was applied; and no piece stays behind.
     #[test]
-    fn a_batch_that_was_interrupted_is_whole_or_absent() {
+    fn a_batch_of_scmkv_that_was_interrupted_is_whole_or_absent() {
+        interrupt::<Scmkv>();
+    }
+
+    fn interrupt<S: PoolStore>() {
         for value_bytes in [10, 1_500_000] {
             let wanted = operations(0, value_bytes).count();
             for steps in 0..wanted + 3 {
                 let dir = tempfile::tempdir().expect("a directory");
-                let (store, keyspace) = open(dir.path());
+                let (store, keyspace) = open::<S>(dir.path());
                 let operations = operations(keyspace.id, value_bytes);
                 let payload = [&batch_head(FIRST_SEQ, wanted)[..], operations.bytes()].concat();
-                let put_before = |opened: &Opened| {
+                let put_before = |opened: &Opened<S>| {
                     let change = Change {
                         keyspace: keyspace.id,
                         kind: Kind::Put,
@@ -270,7 +270,7 @@ mod tests {
                 let pool = store.opened.swap(None);
                 drop(pool);
                 store.lock.lock().take();
-                let (store, keyspace) = open(dir.path());
+                let (store, keyspace) = open::<S>(dir.path());
                 let get = |number| store.get(&keyspace, &key(number), None).expect("sound");
                 assert_eq!(get(0).is_some(), steps == 0, "{steps} steps");
                 for number in [1, 2, 3] {
