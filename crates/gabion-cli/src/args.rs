@@ -379,8 +379,8 @@ pub(crate) struct CompactArguments {
 /// Remove a keyspace of a store, with all its records.
 ///
 /// There is no way back but a checkpoint or a dump that was made before. The space of its tables is
-/// free at once. The default keyspace stays, and a store of SCMKV cannot drop any. Exit status 1 if
-/// the store has no keyspace of that name; `gabion stats` tells which it has.
+/// free at once. The default keyspace stays, and a store of SCMKV or SPTree cannot drop any. Exit
+/// status 1 if the store has no keyspace of that name; `gabion stats` tells which it has.
 #[derive(Args, Debug)]
 pub(crate) struct DropArguments {
     /// The keyspace.

@@ -18,11 +18,16 @@ pub enum Engine {
     /// snapshots; for data that fit into memory, and for persistent memory. On an ordinary file
     /// [`Durability::Sync`](crate::Durability::Sync) costs a checkpoint of what has changed.
     Scmkv,
+    /// SPTree: a tree whose leaves lie in a mapped file, and all that leads to them in memory.
+    /// Ordered and without snapshots; for data that fit into memory, and for persistent memory. On
+    /// an ordinary file [`Durability::Sync`](crate::Durability::Sync) costs a checkpoint of what
+    /// has changed.
+    Sptree,
 }
 
 impl Engine {
     /// All engines.
-    pub const ALL: &'static [Engine] = &[Engine::Wip, Engine::Flex, Engine::Scmkv];
+    pub const ALL: &'static [Engine] = &[Engine::Wip, Engine::Flex, Engine::Scmkv, Engine::Sptree];
 
     /// The name by which the program and the reports know the engine.
     pub fn name(self) -> &'static str {
@@ -30,6 +35,7 @@ impl Engine {
             Engine::Wip => "wip",
             Engine::Flex => "flex",
             Engine::Scmkv => "scmkv",
+            Engine::Sptree => "sptree",
         }
     }
 
@@ -47,8 +53,8 @@ impl Engine {
                 key_bytes_max: crate::engine::KEY_BYTES_MAX,
                 value_bytes_max: crate::engine::VALUE_BYTES_MAX,
             },
-            Engine::Scmkv => Capabilities {
-                ordered: false,
+            Engine::Scmkv | Engine::Sptree => Capabilities {
+                ordered: self == Engine::Sptree,
                 snapshots: false,
                 ingest: false,
                 checkpoint: false,
@@ -56,7 +62,10 @@ impl Engine {
                 drop_keyspace: false,
                 mapped: true,
                 key_bytes_max: crate::engine::KEY_BYTES_MAX,
-                value_bytes_max: crate::engine::scmkv::VALUE_BYTES_MAX,
+                value_bytes_max: match self {
+                    Engine::Sptree => crate::engine::sptree::VALUE_BYTES_MAX,
+                    _ => crate::engine::scmkv::VALUE_BYTES_MAX,
+                },
             },
         }
     }
@@ -105,7 +114,8 @@ pub struct Capabilities {
     pub ordered: bool,
     /// Consistent views of an earlier moment. Without them, the values that
     /// [`Keyspace::multi_get`](crate::Keyspace::multi_get) finds may be of several moments of the
-    /// call, but batches are seen whole.
+    /// call, but batches are seen whole; and so it is with an iterator, from page to page of a few
+    /// pairs: what is written while it runs it sees or not, and what is not comes exactly once.
     pub snapshots: bool,
     /// Sorted pairs become part of the store as tables of their own, past the log and the
     /// MemTables: [`Keyspace::ingest`](crate::Keyspace::ingest).

@@ -393,8 +393,8 @@ impl Db {
 
     /// Brings what is in memory to where it stays, and waits for that: [`Engine::Wip`] writes its
     /// MemTables to tables, [`Engine::Flex`] merges them into its spaces, and [`Engine::Scmkv`]
-    /// makes everything durable that can be. Writes go on meanwhile; what is written after the call
-    /// need not be part of it.
+    /// and [`Engine::Sptree`] make everything durable that can be. Writes go on meanwhile; what is
+    /// written after the call need not be part of it.
     ///
     /// Not needed for durability, which is a matter of [`Db::persist`]; it shortens the next open.
     ///
@@ -490,8 +490,8 @@ impl Db {
     /// what they began with, or end with an error.
     ///
     /// Waits for writes and for the background's jobs that are under way. [`Engine::Flex`] merges
-    /// all that is in MemTables; [`Engine::Wip`] leaves that to the log; [`Engine::Scmkv`] writes
-    /// its checkpoint.
+    /// all that is in MemTables; [`Engine::Wip`] leaves that to the log; [`Engine::Scmkv`] and
+    /// [`Engine::Sptree`] write their checkpoint.
     ///
     /// Dropping the last handle does the same, but nobody hears of an error.
     ///

@@ -9,12 +9,14 @@ use crate::{Result, Slice};
 
 /// The pairs of a keyspace in a range, in the order of their keys from the front and in the
 /// opposite order from the back. The iterator sees exactly what was written before it began,
-/// whatever is written while it runs.
+/// whatever is written while it runs; where there are no
+/// [snapshots](crate::Capabilities::snapshots), of what is written while it runs some and some not.
 ///
 /// An error ends the iteration. An iterator that rests keeps the store open and the versions that
 /// it may still return, and costs memory for what it stands in: with
 /// [`Engine::Wip`](crate::Engine::Wip) one block per sublevel of a bucket, with
-/// [`Engine::Flex`](crate::Engine::Flex) some sixteen pairs.
+/// [`Engine::Flex`](crate::Engine::Flex) some sixteen pairs, with
+/// [`Engine::Sptree`](crate::Engine::Sptree) a page of at most 128 for each end.
 #[must_use = "an iterator reads nothing before it is asked"]
 pub struct Iter {
     scan: Scan,

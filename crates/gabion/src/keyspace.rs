@@ -116,9 +116,11 @@ impl Keyspace {
 
     /// Removes all keys in `range` and their values, at the store's durability: all of them at
     /// once, for readers as for a crash. Snapshots and iterators that began before go on seeing
-    /// them.
+    /// them, where there are [snapshots](crate::Capabilities::snapshots).
     ///
-    /// Costs one write, whatever the number of keys; with [`Engine::Wip`](crate::Engine::Wip) one
+    /// Costs one write, whatever the number of keys, but that
+    /// [`Engine::Sptree`](crate::Engine::Sptree) deletes each of them, and keeps everybody else out
+    /// meanwhile. With [`Engine::Wip`](crate::Engine::Wip) one
     /// entry in each bucket of the range that holds anything. Scans seek past the range instead of
     /// stepping over each key, tables that hold nothing else are dropped without being read, and
     /// the entry itself goes at the bucket's next full compaction.
@@ -179,7 +181,8 @@ impl Keyspace {
     }
 
     /// The value of `key`; `None` when it is not there. Waits for no writer, but that with
-    /// [`Engine::Scmkv`](crate::Engine::Scmkv) it waits for a batch that is being applied, and with
+    /// [`Engine::Scmkv`](crate::Engine::Scmkv) and [`Engine::Sptree`](crate::Engine::Sptree) it
+    /// waits for a batch, or a delete of a range, that is being applied, and with
     /// [`Engine::Flex`](crate::Engine::Flex), where the pairs are not cached, for the moments that
     /// [`Db::reader_waits`](crate::Db::reader_waits) tells of. What is
     /// not in memory is read: with [`Engine::Wip`](crate::Engine::Wip) at most one block of each
@@ -294,6 +297,8 @@ impl Keyspace {
     ///   that lie in pieces, and empties segments of the keyspace that have much garbage.
     /// - [`Engine::Scmkv`](crate::Engine::Scmkv) empties the pages that hold garbage, of all
     ///   keyspaces; it takes `..` only.
+    /// - [`Engine::Sptree`](crate::Engine::Sptree) merges small leaves with their neighbours, of
+    ///   all keyspaces.
     ///
     /// ```
     /// # let dir = tempfile::tempdir()?;

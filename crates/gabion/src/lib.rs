@@ -30,7 +30,8 @@
 //!   exception is [`Engine::Scmkv`] on persistent memory: a power loss may take the newest writes
 //!   of each thread that were not at [`Durability::Sync`].
 //! - With [`Engine::Wip`] and [`Engine::Flex`] everything is checked when it is first read from the
-//!   medium. Damage is an [`Error`] that names file and offset.
+//!   medium, with [`Engine::Sptree`] when the store is opened. Damage is an [`Error`] that names
+//!   file and offset.
 //! - After a failed sync the store is read-only until it is opened again; nothing is retried and
 //!   then acknowledged.
 //! - A store is open once at a time, in one process.

@@ -90,7 +90,7 @@ impl Snapshot {
         let keyspace = self.own(keyspace);
         let (lower, upper) = range_bounds(range);
         self.store.engine.share_snapshot(self.seq);
-        engine::scan(&self.store, keyspace, self.seq, lower, upper)
+        engine::scan_snapshot(&self.store, keyspace, self.seq, lower, upper)
     }
 
     /// The keyspace as the engine has it. A number of one store says nothing in another.

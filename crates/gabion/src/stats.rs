@@ -10,13 +10,14 @@ use serde::Serialize;
 /// The words are WipDB's. With the other engines they stand for what comes nearest; what has no
 /// counterpart is 0.
 ///
-/// | | `Wip` | `Flex` | `Scmkv` |
-/// |---|---|---|---|
-/// | bytes of tables | table files | spaces: segments, trees, logs | pages in use |
-/// | `buckets` | buckets | keyspaces | 0 |
-/// | `flushes` | MemTables that became tables | generations that were merged | 0 |
-/// | `compactions` | merges of runs | calls of `compact` that changed anything | emptied pages |
-/// | `index_and_filter_bytes` | of open tables | of spaces, and for snapshots | 0 |
+/// | | `Wip` | `Flex` | `Scmkv` | `Sptree` |
+/// |---|---|---|---|---|
+/// | bytes of tables | table files | spaces: segments, trees, logs | pages in use | all blocks |
+/// | `buckets` | buckets | keyspaces | 0 | 0 |
+/// | `flushes` | MemTables that became tables | generations merged | 0 | 0 |
+/// | `compactions` | merges of runs | calls of `compact` with changes | emptied pages | 0 |
+/// | `splits` | of buckets | 0 | 0 | leaves more than at the opening |
+/// | `index_and_filter_bytes` | of open tables | of spaces, and for snapshots | 0 | all memory |
 ///
 /// ```
 /// # let dir = tempfile::tempdir()?;
@@ -251,7 +252,8 @@ pub struct BucketStats {
 }
 
 /// The file of a mapped store: what it is, what is in it, and what was done to it since the store
-/// was opened. Bytes unless a name says else.
+/// was opened. Bytes unless a name says else; what the engine has not is 0: a hash table and pages
+/// are of `Scmkv`, leaves of `Sptree`.
 #[non_exhaustive]
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct MappedStats {
@@ -280,6 +282,8 @@ pub struct MappedStats {
     pub moved_bytes: u64,
     /// Number of records that were lost with the power, as the opening found.
     pub rolled_back: u64,
+    /// Number of leaves of the tree.
+    pub leaves: u64,
     /// In the checkpoint's file.
     pub checkpoint_bytes: u64,
     /// What is in each page.

@@ -22,7 +22,7 @@ const MIB: u64 = 1 << 20;
 const RECORD_OVERHEAD_BYTES: u64 = 96;
 
 /// The files by which a store is known.
-const ROOTS: [&str; 3] = ["CURRENT", "FLEXDB", "SCMKV"];
+const ROOTS: [&str; 4] = ["CURRENT", "FLEXDB", "SCMKV", "SPTREE"];
 
 /// Runs the phases and prints their results.
 pub(crate) fn run(arguments: &BenchArguments, output: &mut Output) -> Result<(), Failure> {

@@ -84,6 +84,35 @@ fn print_mapped(stats: &Stats, mapped: &MappedStats, output: &mut Output) -> Res
         ("in use", bytes_text(stats.space_bytes)),
         ("its size at most", bytes_text(mapped.file_bytes_max)),
         ("checkpoint", bytes_text(mapped.checkpoint_bytes)),
+        ("durability", stats.durability.clone()),
+    ];
+    if let Some(cause) = &stats.read_only {
+        figures.push(("read-only since", cause.clone()));
+    }
+    if mapped.leaves > 0 {
+        figures.extend([
+            ("leaves", count_text(mapped.leaves)),
+            ("memory", bytes_text(stats.index_and_filter_bytes)),
+        ]);
+    } else {
+        figures.extend(figures_of_pages(stats, mapped));
+    }
+    output.figures(&figures)?;
+    output.line("")?;
+    if mapped.leaves == 0 {
+        for usage in ["log", "chains", "reserve"] {
+            print_pages(mapped, usage, output)?;
+        }
+    }
+    for keyspace in &stats.keyspaces {
+        output.line(&format!("keyspace {}", keyspace.name))?;
+    }
+    Ok(())
+}
+
+/// What is known of the pages of a mapped store, and of its hash table.
+fn figures_of_pages(stats: &Stats, mapped: &MappedStats) -> [(&'static str, String); 6] {
+    [
         (
             "pages",
             format!(
@@ -107,20 +136,7 @@ fn print_mapped(stats: &Stats, mapped: &MappedStats, output: &mut Output) -> Res
             "lost with the power",
             format!("{} records", count_text(mapped.rolled_back)),
         ),
-        ("durability", stats.durability.clone()),
-    ];
-    if let Some(cause) = &stats.read_only {
-        figures.push(("read-only since", cause.clone()));
-    }
-    output.figures(&figures)?;
-    output.line("")?;
-    for usage in ["log", "chains", "reserve"] {
-        print_pages(mapped, usage, output)?;
-    }
-    for keyspace in &stats.keyspaces {
-        output.line(&format!("keyspace {}", keyspace.name))?;
-    }
-    Ok(())
+    ]
 }
 
 /// How many pages of one use there are, and how many of the full ones are live to which part.

@@ -96,6 +96,11 @@ fn acknowledged_batches_survive_kills_of_scmkv() {
     kill_writers(Engine::Scmkv, rounds().div_ceil(2));
 }
 
+#[test]
+fn acknowledged_batches_survive_kills_of_sptree() {
+    kill_writers(Engine::Sptree, rounds().div_ceil(2));
+}
+
 fn kill_writers(engine: Engine, rounds: u64) {
     let place = Place::new();
     let dir = place.db();

@@ -75,20 +75,45 @@ fn a_keyspace_is_dropped_with_all_its_records() {
         assert_eq!(place.ok(&["get", "k"]), "in default\n");
         place.ok(&["check"]);
     }
+    for engine in ["scmkv", "sptree"] {
+        let place = Place::new();
+        let put = ["put", "k", "v", "--keyspace", "scratch"];
+        place.ok(&[&put[..], &["--engine", engine]].concat());
+        names(
+            &place.fails(1, &["drop", "scratch"]),
+            &[engine, "does not support"],
+        );
+    }
+}
+
+/// The commands that a store of an ordered engine takes, on one in a mapped file.
+#[test]
+fn a_store_of_sptree_is_loaded_looked_at_and_dumped() {
     let place = Place::new();
-    place.ok(&[
-        "put",
-        "k",
-        "v",
-        "--engine",
-        "scmkv",
-        "--keyspace",
-        "scratch",
-    ]);
-    names(
-        &place.fails(1, &["drop", "scratch"]),
-        &["scmkv", "does not support"],
-    );
+    let lines: String = (0..300)
+        .map(|n| format!("{{\"key\":\"{n:03}\"}}\n"))
+        .collect();
+    let file = place.file("lines.jsonl", lines);
+    place.ok(&["load", file.to_str().unwrap(), "--engine", "sptree"]);
+    place.ok(&["put", "300", "last"]);
+    assert_eq!(place.ok(&["get", "300"]), "last\n");
+    place.ok(&["del", "007"]);
+    let scanned = place.ok(&["scan", "--from", "005", "--to", "010"]);
+    let keys: Vec<_> = scanned.lines().map(|line| &line[..3]).collect();
+    assert_eq!(keys, ["005", "006", "008", "009"]);
+    let back = place.ok(&["scan", "--reverse", "--limit", "1"]);
+    assert!(back.starts_with("300\tlast"), "{back}");
+    let stats = place.ok(&["stats"]);
+    names(&stats, &["store.pool", "leaves", "memory"]);
+    let stats: serde_json::Value = serde_json::from_str(&place.ok(&["stats", "--json"])).unwrap();
+    assert!(stats["mapped"]["leaves"].as_u64().unwrap() > 4, "{stats}");
+    place.ok(&["check"]);
+    place.ok(&["compact"]);
+    let dump = place.path("all.dump");
+    place.ok(&["dump", dump.to_str().unwrap()]);
+    let other = Place::new();
+    other.ok(&["load", dump.to_str().unwrap()]);
+    assert_eq!(other.ok(&["scan"]), place.ok(&["scan"]));
 }
 
 /// The load would have gone on where it had stopped, in a keyspace without what came before.

@@ -8,7 +8,8 @@
 //! - B1. Whatever the moment of a crash, each entry names a leaf in the chain by its lkey.
 //!
 //! A medium that somebody watches has no thread: whoever adds the second leaf to the list inserts
-//! both, so that what happens is a function of the operations.
+//! both, so that what happens is a function of the operations. Nor has a tree that its writers
+//! tend, where this comes with the 64th.
 
 use std::borrow::Borrow;
 use std::collections::VecDeque;
@@ -19,7 +20,7 @@ use std::time::Duration;
 use gabion_media::pmem::Pool;
 use parking_lot::{Condvar, Mutex, MutexGuard};
 
-use super::TreeKey;
+use super::{Tending, TreeKey};
 use crate::{Item, OrderedIndex, Result};
 
 /// Leaves that wake the thread: enough that the waking does not count.
@@ -34,7 +35,7 @@ const BATCH_WATCHED: usize = 2;
 /// The backup and its thread.
 pub(super) struct Backup<K: TreeKey + ?Sized> {
     shared: Arc<Shared<K>>,
-    thread: Option<JoinHandle<()>>,
+    thread: Mutex<Option<JoinHandle<()>>>,
 }
 
 struct Shared<K: TreeKey + ?Sized> {
@@ -95,7 +96,7 @@ impl<K: TreeKey + ?Sized> Shared<K> {
 
 impl<K: TreeKey + ?Sized> Backup<K> {
     /// The backup with its header at `root`.
-    pub(super) fn open(pool: &Pool, root: u64) -> Result<Backup<K>> {
+    pub(super) fn open(pool: &Pool, root: u64, tending: Tending) -> Result<Backup<K>> {
         let shared = Arc::new(Shared {
             pool: pool.clone(),
             tree: Mutex::new(K::open_backup(pool, root)?),
@@ -106,8 +107,29 @@ impl<K: TreeKey + ?Sized> Backup<K> {
             wake: Condvar::new(),
         });
         let worker = Arc::clone(&shared);
-        let thread = (!pool.is_watched()).then(|| std::thread::spawn(move || worker.work()));
-        Ok(Backup { shared, thread })
+        let has_thread = tending == Tending::Thread && !pool.is_watched();
+        let thread = has_thread.then(|| std::thread::spawn(move || worker.work()));
+        Ok(Backup {
+            shared,
+            thread: Mutex::new(thread),
+        })
+    }
+
+    fn has_thread(&self) -> bool {
+        self.thread.lock().is_some()
+    }
+
+    /// Inserts what waits, as far as there is room, and ends the thread.
+    pub(super) fn finish(&self) {
+        if let Some(thread) = self.thread.lock().take() {
+            self.shared.waiting.lock().is_over = true;
+            self.shared.wake.notify_one();
+            // Its end is all that counts.
+            let _ = thread.join();
+        } else if !self.shared.pool.is_watched() {
+            let _within = self.shared.pool.write_guard();
+            self.shared.drain(&self.shared.tree.lock());
+        }
     }
 
     /// Tells of a new leaf.
@@ -116,12 +138,14 @@ impl<K: TreeKey + ?Sized> Backup<K> {
         waiting.leaves.push_back((lkey, leaf));
         let count = waiting.leaves.len();
         drop(waiting);
-        let helps = if self.thread.is_some() {
-            count >= WAITING_MAX
+        let waiting_max = if self.has_thread() {
+            WAITING_MAX
+        } else if self.shared.pool.is_watched() {
+            BATCH_WATCHED
         } else {
-            count >= BATCH_WATCHED
+            BATCH
         };
-        if helps {
+        if count >= waiting_max {
             self.shared.drain(&self.shared.tree.lock());
         } else if count == BATCH {
             self.shared.wake.notify_one();
@@ -153,12 +177,20 @@ impl<K: TreeKey + ?Sized> Backup<K> {
     pub(super) fn all_leaves(&self) -> Result<[Leaves<K>; 2]> {
         let _within = self.shared.pool.write_guard();
         let tree = self.shared.tree.lock();
-        if self.thread.is_some() {
+        if self.has_thread() {
             self.shared.drain(&tree);
         }
         let leaves = scan_all(&**tree)?;
         let waiting = self.shared.waiting.lock();
         Ok([leaves, waiting.leaves.iter().cloned().collect()])
+    }
+
+    /// Inserts what waits, as far as there is room, and counts as [`Backup::check`] does.
+    pub(super) fn settle(&self) -> Result<u64> {
+        let within = self.shared.pool.write_guard();
+        self.shared.drain(&self.shared.tree.lock());
+        drop(within);
+        self.check()
     }
 
     /// Checks the tree; blocks that it consists of, the one that is in the root block not counted.
@@ -177,11 +209,8 @@ fn scan_all<K: TreeKey + ?Sized>(tree: &dyn OrderedIndex<K>) -> Result<Leaves<K>
 
 impl<K: TreeKey + ?Sized> Drop for Backup<K> {
     fn drop(&mut self) {
-        if let Some(thread) = self.thread.take() {
-            self.shared.waiting.lock().is_over = true;
-            self.shared.wake.notify_one();
-            // Its end is all that counts.
-            let _ = thread.join();
+        if self.has_thread() {
+            self.finish();
         }
     }
 }

@@ -196,11 +196,32 @@ pub struct Options {
     pub buffer_bytes: u64,
 }
 
+/// Who brings the backup of a tree up to date.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Tending {
+    /// A thread of the tree's.
+    #[default]
+    Thread,
+    /// Writers, now and then: there is no thread.
+    Writers,
+}
+
+/// Whether a pair is as it was put, by its key and its value, for those who put a checksum into
+/// their values.
+pub type Holds = fn(&[u8], &[u8]) -> bool;
+
 impl<K: TreeKey + ?Sized, const PAIRS: usize> SpTree<K, PAIRS> {
     /// Keeps items and bounds from being reused.
     #[inline]
     fn pin(&self) -> Pins<'_> {
         Pins::new::<K>(&self.pool, self.router.pool())
+    }
+
+    /// Brings the backup up to date and ends the tree's thread, if it has one, as the end of the
+    /// tree does. For a tree that others still read, before its pool is closed: nobody
+    /// writes from here on.
+    pub fn finish(&self) {
+        self.backup.finish();
     }
 
     /// The pool that the tree lies in.
@@ -218,8 +239,13 @@ impl<K: TreeKey + ?Sized, const PAIRS: usize> SpTree<K, PAIRS> {
         self.logs.bytes()
     }
 
+    /// Number of leaves.
+    pub fn leaves(&self) -> u64 {
+        self.nodes.in_use()
+    }
+
     /// Bytes of the pool that the leaves take.
     pub fn leaf_bytes(&self) -> u64 {
-        self.nodes.in_use() * layout::leaf_bytes(PAIRS)
+        self.leaves() * layout::leaf_bytes(PAIRS)
     }
 }

@@ -13,8 +13,9 @@ use std::cmp::Ordering;
 use gabion_media::pmem::{Claim, Class, Medium, Pool, PoolOptions, Reachable};
 
 use super::backup::{Backup, Leaves};
+use super::bloom::tag_of;
 use super::buffer::Buffers;
-use super::item::{LEAST, bound_key, compare, compare_bound, key_of};
+use super::item::{ItemRef, LEAST, bound_key, compare, compare_bound, key_of};
 use super::layout::{
     BACKUP_AT, ITEM_HINT, LEAF_ALIGN, Moving, PAGE_HINT, first_leaf_at, leaf_bytes,
 };
@@ -23,9 +24,9 @@ use super::log::{self, Logs};
 use super::mnode::{Born, Locked, Mnodes};
 use super::router::{Hint, Router};
 use super::steps::{Step, is_made};
-use super::{Options, SpTree, TreeKey};
+use super::{Holds, Options, SpTree, Tending, TreeKey};
 use crate::index::{Plan, root_of};
-use crate::stored::Parts;
+use crate::stored::{Parts, word_of};
 use crate::{Error, Result, Seed, root};
 
 /// Leaves that are worth a thread.
@@ -86,10 +87,15 @@ impl<K: TreeKey + ?Sized, const N: usize> SpTree<K, N> {
     /// # Errors
     /// The pool has a root already, or no space.
     pub fn create(pool: &Pool, plan: Plan) -> Result<Self> {
-        Self::make(pool, plan, Options::default())
+        Self::make(pool, plan, Options::default(), Tending::Thread)
     }
 
-    fn make(pool: &Pool, plan: Plan, options: Options) -> Result<Self> {
+    pub(super) fn make(
+        pool: &Pool,
+        plan: Plan,
+        options: Options,
+        tending: Tending,
+    ) -> Result<Self> {
         let _within = pool.write_guard();
         let seed = plan.seed.unwrap_or_else(Seed::random);
         let rest = Self::FIRST_LEAF_AT + leaf_bytes(N) - root::ROOT_BYTES;
@@ -100,7 +106,7 @@ impl<K: TreeKey + ?Sized, const N: usize> SpTree<K, N> {
         };
         let words = |_| vec![K::MAGIC, seed, plan.capacity, Self::PAIRS];
         root::create_filled(pool, rest, fill, words)?;
-        Self::find(pool, options)
+        Self::find(pool, options, tending, None)
     }
 
     /// Finds the tree that is the root of `pool`, and makes what it has in DRAM: costs a look at
@@ -110,10 +116,16 @@ impl<K: TreeKey + ?Sized, const N: usize> SpTree<K, N> {
     /// # Errors
     /// No tree there, one with leaves of another size, or damage on the medium.
     pub fn open(pool: &Pool) -> Result<Self> {
-        Self::find(pool, Options::default())
+        Self::find(pool, Options::default(), Tending::Thread, None)
     }
 
-    fn find(pool: &Pool, options: Options) -> Result<Self> {
+    /// Finds the tree. What `holds` denies of the key and the value of a pair is damage.
+    pub(super) fn find(
+        pool: &Pool,
+        options: Options,
+        tending: Tending,
+        holds: Option<Holds>,
+    ) -> Result<Self> {
         let root = pool.root::<Moving>().raw();
         if root == 0 {
             return Err(Error::NoRoot);
@@ -133,11 +145,11 @@ impl<K: TreeKey + ?Sized, const N: usize> SpTree<K, N> {
             saves_reads: pool.class() == Class::Power,
             nodes: Mnodes::new(leaves),
             router: Router::new(pool, leaves)?,
-            backup: Backup::open(pool, root + BACKUP_AT)?,
+            backup: Backup::open(pool, root + BACKUP_AT, tending)?,
             buffers: Buffers::new(options.buffer_bytes, leaves),
             logs: Logs::open(pool, root, seed),
         };
-        tree.recover()?;
+        tree.recover(holds)?;
         tree.replay()?;
         Ok(tree)
     }
@@ -161,7 +173,7 @@ impl<K: TreeKey + ?Sized, const N: usize> SpTree<K, N> {
         std::thread::available_parallelism().map_or(1, |count| count.get())
     }
 
-    fn recover(&self) -> Result<()> {
+    fn recover(&self, holds: Option<Holds>) -> Result<()> {
         let least = bound_key::<K>(&self.medium, LEAST)?;
         let mut starts = vec![(least, self.root + Self::FIRST_LEAF_AT)];
         starts.extend(self.backup.leaves()?);
@@ -169,7 +181,9 @@ impl<K: TreeKey + ?Sized, const N: usize> SpTree<K, N> {
         let share = starts.len().div_ceil(threads);
         let ends = starts.iter().skip(share).step_by(share).cloned().map(Some);
         let parts = starts.chunks(share).zip(ends.chain([None]));
-        let runs = by_threads(parts.collect(), |(part, end)| self.recover_run(part, end))?;
+        let runs = by_threads(parts.collect(), |(part, end)| {
+            self.recover_run(part, end, holds)
+        })?;
         for (run, next) in runs.iter().zip(runs.iter().skip(1)) {
             let node = self.nodes.get(next.first);
             run.last.set_hkey(node.map_or(u64::MAX, |node| node.lkey()));
@@ -193,6 +207,7 @@ impl<K: TreeKey + ?Sized, const N: usize> SpTree<K, N> {
         &self,
         starts: &[(K::Owned, u64)],
         end: Option<(K::Owned, u64)>,
+        holds: Option<Holds>,
     ) -> Result<Run<'_, K>> {
         let mut starts = starts.iter().cloned().peekable();
         let (mut lkey, mut at) = starts.peek().cloned().ok_or_else(|| damaged(self.root))?;
@@ -210,6 +225,9 @@ impl<K: TreeKey + ?Sized, const N: usize> SpTree<K, N> {
                 return Err(damaged(at));
             }
             let kept = self.kept(leaf, next.as_ref())?;
+            if let Some(holds) = holds {
+                self.check_pairs(leaf, kept, holds)?;
+            }
             if is_made(Step::Mend) {
                 mends.extend(mend(leaf, next.as_ref().map(|next| next.bound), kept));
             }
@@ -267,6 +285,26 @@ impl<K: TreeKey + ?Sized, const N: usize> SpTree<K, N> {
             kept |= u64::from(order == Ordering::Less) << slot;
         }
         Ok(kept)
+    }
+
+    /// Checks the pairs in some slots of a leaf of strings: what the leaf has of each, and what
+    /// `holds` says of it.
+    fn check_pairs(&self, leaf: Leaf<'_, N>, kept: u64, holds: Holds) -> Result<()> {
+        for slot in slots(kept) {
+            let [word, at] = leaf.pair(slot);
+            let item = ItemRef::new(&self.medium, at)?;
+            let key = item.key();
+            let of_pair = K::rebuild(word_of(&key), &key);
+            let of_pair: &K = of_pair.borrow();
+            let is_tagged = leaf.tag(slot) == tag_of(of_pair.seeded_hash(&self.seed));
+            if !is_tagged || word != word_of(&key) || !holds(&key, &item.value()) {
+                return Err(Error::Damaged {
+                    what: "a pair of an SPTree",
+                    offset: at,
+                });
+            }
+        }
+        Ok(())
     }
 
     /// Makes the node of a leaf, on the right of another one, which gets its end by that.
@@ -420,7 +458,7 @@ impl<const N: usize> SpTree<u64, N> {
     /// # Errors
     /// As [`SpTree::create`].
     pub fn create_with(pool: &Pool, plan: Plan, options: Options) -> Result<Self> {
-        Self::make(pool, plan, options)
+        Self::make(pool, plan, options, Tending::Thread)
     }
 
     /// As [`SpTree::open`]. A tree may be opened with another budget than it had before.
@@ -428,6 +466,6 @@ impl<const N: usize> SpTree<u64, N> {
     /// # Errors
     /// As [`SpTree::open`].
     pub fn open_with(pool: &Pool, options: Options) -> Result<Self> {
-        Self::find(pool, options)
+        Self::find(pool, options, Tending::Thread, None)
     }
 }

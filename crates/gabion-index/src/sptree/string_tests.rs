@@ -8,7 +8,7 @@ use gabion_media::pmem::{Pool, PoolOptions};
 use super::item::ItemRef;
 use super::layout::BACKUP_AT;
 use super::steps::{Step, leave_out};
-use super::{SpTree, TINY};
+use super::{SpTree, TINY, Tending};
 use crate::index::Plan;
 use crate::suite::crash::{self, Small, histories, limits, longer_histories};
 use crate::suite::{Keys, STRING_COMMIT, interleaved, model};
@@ -282,6 +282,99 @@ fn damage_is_told() {
         pool.write(at, &right.to_le_bytes());
     }
     check(&Strings::<8>::open(&pool).expect("a tree"), 100);
+}
+
+/// A value says how often its key has the byte `x`.
+fn holds(key: &[u8], value: &[u8]) -> bool {
+    let count = key.iter().filter(|byte| **byte == b'x').count();
+    value == count.to_le_bytes()
+}
+
+/// Each bit that is wrong in a leaf or an item: the tree is refused where anything was lost by it.
+#[test]
+fn a_checked_tree_tells_what_an_unchecked_one_may_not() {
+    let pool = Pool::anonymous(PoolOptions {
+        size: 4 << 20,
+        heaps: 4,
+        ..Strings::<8>::pool_options()
+    });
+    let pool = pool.expect("a pool in memory");
+    let tree = Strings::<8>::create_tended(&pool, PLAN, Tending::Writers).expect("a tree");
+    let keys: Vec<Vec<u8>> = (0..100)
+        .map(|number| {
+            [
+                &b"x".repeat(number % 9)[..],
+                format!("{number:03}").as_bytes(),
+            ]
+            .concat()
+        })
+        .collect();
+    for (number, key) in keys.iter().enumerate() {
+        let count = number % 9;
+        tree.put(key, &count.to_le_bytes()).expect("space");
+    }
+    tree.finish();
+    check(&tree, keys.len());
+    let root = tree.root;
+    drop(tree);
+    let open = || Strings::<8>::open_checked(&pool, Tending::Writers, holds);
+    let all = |tree: &Strings<8>| {
+        let mut found = Vec::new();
+        tree.keys_from(b"", usize::MAX, &mut found).expect("sound");
+        assert!(
+            keys.iter()
+                .all(|key| tree.get(key).is_ok_and(|value| value.is_some()))
+        );
+        found.len()
+    };
+    assert_eq!(all(&open().expect("a sound tree")), keys.len());
+    let first = root + Strings::<8>::FIRST_LEAF_AT;
+    let mut item = [0; 8];
+    pool.read(first + 128 + 8, &mut item);
+    let item = u64::from_le_bytes(item);
+    let places = (first..first + 256).chain(item..item + 24);
+    let mut refused = 0;
+    for (place, bit) in places.flat_map(|place| (0..8).map(move |bit| (place, bit))) {
+        let mut right = [0];
+        pool.read(place, &mut right);
+        pool.write(place, &[right[0] ^ 1 << bit]);
+        match open() {
+            Err(Error::Damaged { .. }) => refused += 1,
+            Err(error) => panic!("{error}"),
+            Ok(tree) => assert_eq!(all(&tree), keys.len(), "bit {bit} of {place} from {first}"),
+        }
+        pool.write(place, &right);
+    }
+    println!("{refused} of {} damages are refused", 8 * (256 + 24));
+    assert!(refused > 600, "{refused}");
+}
+
+/// What `reserve` grants can be put, however little space is left, and what it refuses changes
+/// nothing.
+#[test]
+fn what_was_reserved_can_be_put() {
+    let tree = tree::<8>(2 << 20);
+    let mut number = 0;
+    let (mut granted, mut refused) = (0, 0);
+    for round in 0..400_u64 {
+        let sizes = [20, 90, 3000, 40_000, 100_000];
+        let len = sizes[usize::try_from(round % 5).expect("small")];
+        let count = 1 + round % 7;
+        let pair = len as u64 + 8;
+        if tree.reserve(&[(pair, count)].into()).is_err() {
+            refused += 1;
+            continue;
+        }
+        granted += 1;
+        for _ in 0..count {
+            let key = Seed::new(1).hash_u64(number).to_le_bytes();
+            tree.put(&key, &vec![7; len]).expect("it was reserved");
+            number += 1;
+        }
+    }
+    assert!(granted > 20 && refused > 20, "{granted} {refused}");
+    check(&tree, usize::try_from(number).expect("small"));
+    check(&again(tree), usize::try_from(number).expect("small"));
 }
 
 #[test]

@@ -1,15 +1,88 @@
 //! Trees of strings: what they can be asked for.
 
+use std::collections::BTreeMap;
+
 use gabion_media::pmem::Pool;
 
-use super::SpTree;
 use super::item::ItemRef;
+use super::layout::{ITEM_BYTES, ITEM_HINT, leaf_bytes};
 use super::scan::{Taking, Way};
 use super::writepath::Value;
-use crate::Result;
-use crate::index::{Checked, Index, OrderedIndex, visit_by_scans};
+use super::{Holds, Options, SpTree, Tending};
+use crate::index::{Checked, Index, OrderedIndex, Plan, visit_by_scans};
+use crate::{Error, Result};
+
+/// Chunks of the pool that the backup's thread may take meanwhile.
+const SPARE_CHUNKS: u64 = 8;
 
 impl<const N: usize> SpTree<[u8], N> {
+    /// As [`SpTree::create`], with or without a thread.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn create_tended(pool: &Pool, plan: Plan, tending: Tending) -> Result<Self> {
+        Self::make(pool, plan, Options::default(), tending)
+    }
+
+    /// As [`SpTree::open`], for a medium that is not to be trusted: `holds` is asked of each pair,
+    /// the leaves' own of it is checked, too, and the pool has no block that nobody needs, or is
+    /// missing one. So what is damaged is told, unless it is in values and `holds` does not see it.
+    ///
+    /// # Errors
+    /// As [`SpTree::open`]; damage.
+    pub fn open_checked(pool: &Pool, tending: Tending, holds: Holds) -> Result<Self> {
+        let tree = Self::find(pool, Options::default(), tending, Some(holds))?;
+        // An item for each pair, and one for the lkey of each leaf but the first one, which is in
+        // the root's block.
+        let needed = tree.backup.settle()? + 2 * tree.leaves() - 1 + tree.len()?;
+        tree.collect();
+        if needed != pool.stats().used_blocks {
+            let (what, offset) = ("what an SPTree refers to", tree.root);
+            return Err(Error::Damaged { what, offset });
+        }
+        Ok(tree)
+    }
+
+    /// Bytes of the pool that a pair takes beside its place in a leaf.
+    #[must_use]
+    pub fn item_bytes(key_len: usize, value_len: usize) -> u64 {
+        ITEM_BYTES + (key_len + value_len) as u64
+    }
+
+    /// Makes sure that there is space for puts, as long as nobody else writes: `pairs` has the
+    /// bytes of key and value of each, and the number of such puts. A leaf is
+    /// reckoned for each of them.
+    ///
+    /// # Errors
+    /// No space, or none in one piece.
+    pub fn reserve(&self, pairs: &BTreeMap<u64, u64>) -> Result<()> {
+        let chunk = self.pool.chunk_bytes();
+        let mut blocks: BTreeMap<u64, u64> = BTreeMap::new();
+        for (bytes, count) in pairs {
+            // The item; at worst a split, whose bound is no longer than the key.
+            for bytes in [ITEM_BYTES + bytes, ITEM_BYTES + bytes, leaf_bytes(N)] {
+                let size = self.pool.rounded_size(bytes);
+                *blocks.entry(size).or_default() += count;
+            }
+        }
+        // A chunk has blocks of one size; one more for each size is for what threads have taken.
+        let chunks = blocks.iter().map(|(size, count)| match chunk / size {
+            0 | 1 => count * size.div_ceil(chunk),
+            parts => count.div_ceil((parts - 1).max(1)) + 1,
+        });
+        let chunks = SPARE_CHUNKS + chunks.sum::<u64>();
+        let _within = self.pool.write_guard();
+        // A place for all of it is free again at once, and lasts until somebody writes.
+        drop(self.pool.alloc(chunks.saturating_mul(chunk), ITEM_HINT)?);
+        Ok(())
+    }
+
+    /// Makes items and leaves free that nobody needs any more, now rather than in passing.
+    pub fn collect(&self) {
+        let _within = self.pool.write_guard();
+        self.pool.collect();
+    }
+
     /// The value of `key`.
     ///
     /// # Errors
@@ -90,6 +163,20 @@ impl<const N: usize> SpTree<[u8], N> {
         found: &mut Vec<(Vec<u8>, Vec<u8>)>,
     ) -> Result<()> {
         self.pairs(before, Way::Down, limit, found)
+    }
+
+    /// Appends up to `limit` keys from `from` on, in their order, to `found`.
+    ///
+    /// # Errors
+    /// Damage on the medium.
+    pub fn keys_from(&self, from: &[u8], limit: usize, found: &mut Vec<Vec<u8>>) -> Result<()> {
+        let taking = Taking {
+            way: Way::Up,
+            make: |[_, at]: [u64; 2]| Ok(ItemRef::new(&self.medium, at)?.key()),
+            end: found.len().saturating_add(limit),
+            found,
+        };
+        self.scan_with(from, taking)
     }
 
     fn pairs(

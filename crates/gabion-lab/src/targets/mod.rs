@@ -6,6 +6,7 @@
 //! | [`btreemap`] | the floor of an ordered store: one tree in memory behind one lock |
 //! | [`wip`] | Gabion's WipDB engine, also with one form of MemTables forced |
 //! | [`flex`] | Gabion's FlexDB engine |
+//! | [`sptree`] | Gabion's SPTree engine |
 //! | [`scmkv`] | Gabion's SCMKV: the engine, and the store alone in memory, in four ways |
 //! | [`turbohash`] | Gabion's TurboHash: in memory, in a mapped file, on the model of a medium |
 
@@ -13,6 +14,7 @@ pub mod btreemap;
 pub mod empty;
 pub mod flex;
 pub mod scmkv;
+pub mod sptree;
 pub mod turbohash;
 pub mod wip;
 
@@ -32,6 +34,7 @@ pub const OWN: &[Target] = &[
     turbohash::FILE,
     turbohash::MODEL,
     scmkv::TARGET,
+    sptree::TARGET,
     scmkv::RELAXED,
     scmkv::RELAXED_NOFLUSH,
     scmkv::STRICT,

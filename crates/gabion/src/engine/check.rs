@@ -8,6 +8,7 @@ use serde::Serialize;
 
 use super::mapped::{self, PoolStore};
 use super::scmkv::Scmkv;
+use super::sptree::Tree;
 use super::{flexdb, wip};
 use crate::log::replay_operations;
 use crate::names::CURRENT;
@@ -119,6 +120,7 @@ pub fn check_disk(disk: &Disk) -> Result<CheckReport> {
     match engine_of_store(disk)? {
         Engine::Flex => flexdb::check_disk(disk),
         Engine::Scmkv => mapped::check_disk::<Scmkv>(disk),
+        Engine::Sptree => mapped::check_disk::<Tree>(disk),
         Engine::Wip => wip::check_disk(disk),
     }
 }
@@ -139,9 +141,10 @@ pub(super) fn engine_of_store(disk: &Disk) -> Result<Engine> {
     super::engine_of(disk)?.ok_or_else(|| Error::NotAStore {
         path: disk.path().to_owned(),
         why: format!(
-            "it has none of the files {CURRENT}, {} and {}",
+            "it has none of the files {CURRENT}, {}, {} and {}",
             flexdb::ROOT_NAME,
-            Scmkv::ROOT.name
+            Scmkv::ROOT.name,
+            Tree::ROOT.name
         ),
     })
 }

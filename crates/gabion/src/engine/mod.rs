@@ -23,6 +23,7 @@ mod root_file;
 mod schedule;
 pub(crate) mod scmkv;
 mod snapshots;
+pub(crate) mod sptree;
 pub(crate) mod wip;
 mod write;
 
@@ -43,6 +44,7 @@ use flexdb::Flex;
 use keyspaces::Named;
 use mapped::PoolStore;
 use scmkv::ScmStore;
+use sptree::SpStore;
 use wip::Wip;
 
 pub(crate) use scmkv::Walk;
@@ -69,6 +71,7 @@ pub(crate) enum Handle {
     Wip(Arc<Wip>),
     Flex(Arc<Flex>),
     Scmkv(Arc<ScmStore>),
+    Sptree(Arc<SpStore>),
 }
 
 /// A keyspace of a store.
@@ -77,6 +80,7 @@ pub(crate) enum Keyspace {
     Wip(Arc<wip::Keyspace>),
     Flex(Arc<flexdb::Keyspace>),
     Scmkv(Arc<mapped::Keyspace>),
+    Sptree(Arc<mapped::Keyspace>),
 }
 
 /// A scan of a keyspace.
@@ -85,6 +89,11 @@ pub(crate) enum Scan {
     Flex {
         scan: Box<flexdb::Scan>,
         /// Stays open as long as the scan lives.
+        _store: Arc<Lease>,
+    },
+    Sptree {
+        scan: Box<sptree::Scan>,
+        /// As above.
         _store: Arc<Lease>,
     },
     /// The engine has none, or the store is closed, or the keyspace was dropped: the error that
@@ -102,6 +111,7 @@ macro_rules! each {
             Handle::Wip($engine) => $call,
             Handle::Flex($engine) => $call,
             Handle::Scmkv($engine) => $call,
+            Handle::Sptree($engine) => $call,
         }
     };
 }
@@ -113,6 +123,7 @@ macro_rules! each_with {
             (Handle::Wip($engine), Keyspace::Wip($keyspace)) => $call,
             (Handle::Flex($engine), Keyspace::Flex($keyspace)) => $call,
             (Handle::Scmkv($engine), Keyspace::Scmkv($keyspace)) => $call,
+            (Handle::Sptree($engine), Keyspace::Sptree($keyspace)) => $call,
             _ => foreign(),
         }
     };
@@ -129,7 +140,7 @@ impl Keyspace {
         match self {
             Keyspace::Wip(keyspace) => keyspace.id(),
             Keyspace::Flex(keyspace) => keyspace.id(),
-            Keyspace::Scmkv(keyspace) => keyspace.id(),
+            Keyspace::Scmkv(keyspace) | Keyspace::Sptree(keyspace) => keyspace.id(),
         }
     }
 
@@ -137,7 +148,7 @@ impl Keyspace {
         match self {
             Keyspace::Wip(keyspace) => keyspace.name(),
             Keyspace::Flex(keyspace) => keyspace.name(),
-            Keyspace::Scmkv(keyspace) => keyspace.name(),
+            Keyspace::Scmkv(keyspace) | Keyspace::Sptree(keyspace) => keyspace.name(),
         }
     }
 
@@ -146,7 +157,7 @@ impl Keyspace {
         match self {
             Keyspace::Wip(keyspace) => keyspace.dropped.check_at(seq),
             Keyspace::Flex(keyspace) => keyspace.dropped.check_at(seq),
-            Keyspace::Scmkv(_) => Ok(()),
+            Keyspace::Scmkv(_) | Keyspace::Sptree(_) => Ok(()),
         }
     }
 
@@ -169,7 +180,7 @@ impl Keyspace {
     #[inline]
     fn mapped(&self) -> &mapped::Keyspace {
         match self {
-            Keyspace::Scmkv(keyspace) => keyspace,
+            Keyspace::Scmkv(keyspace) | Keyspace::Sptree(keyspace) => keyspace,
             _ => foreign(),
         }
     }
@@ -182,6 +193,7 @@ impl Handle {
             Engine::Wip => Handle::Wip(Wip::open(disk, options)?),
             Engine::Flex => Handle::Flex(Flex::open(disk, options)?),
             Engine::Scmkv => Handle::Scmkv(ScmStore::open(disk, options)?),
+            Engine::Sptree => Handle::Sptree(SpStore::open(disk, options)?),
         })
     }
 
@@ -191,6 +203,7 @@ impl Handle {
             Handle::Wip(_) => Engine::Wip,
             Handle::Flex(_) => Engine::Flex,
             Handle::Scmkv(_) => Engine::Scmkv,
+            Handle::Sptree(_) => Engine::Sptree,
         }
     }
 
@@ -212,6 +225,7 @@ impl Handle {
             Handle::Wip(engine) => Keyspace::Wip(engine.create_keyspace(name)?),
             Handle::Flex(engine) => Keyspace::Flex(engine.create_keyspace(name)?),
             Handle::Scmkv(engine) => Keyspace::Scmkv(engine.create_keyspace(name)?),
+            Handle::Sptree(engine) => Keyspace::Sptree(engine.create_keyspace(name)?),
         })
     }
 
@@ -220,6 +234,7 @@ impl Handle {
             Handle::Wip(engine) => engine.keyspaces.find(name).map(Keyspace::Wip),
             Handle::Flex(engine) => engine.keyspaces.find(name).map(Keyspace::Flex),
             Handle::Scmkv(engine) => engine.keyspaces.find(name).map(Keyspace::Scmkv),
+            Handle::Sptree(engine) => engine.keyspaces.find(name).map(Keyspace::Sptree),
         }
     }
 
@@ -233,7 +248,7 @@ impl Handle {
         match self {
             Handle::Wip(engine) => engine.drop_keyspace(name),
             Handle::Flex(engine) => engine.drop_keyspace(name),
-            Handle::Scmkv(_) => Err(Error::Unsupported {
+            Handle::Scmkv(_) | Handle::Sptree(_) => Err(Error::Unsupported {
                 engine: self.engine().name(),
                 operation: "drops of keyspaces; delete their keys instead",
             }),
@@ -251,6 +266,9 @@ impl Handle {
                 engine.write(write.with_keyspace(Keyspace::flex), user_bytes, sync)
             }
             Handle::Scmkv(engine) => {
+                engine.write(write.with_keyspace(Keyspace::mapped), user_bytes, sync)
+            }
+            Handle::Sptree(engine) => {
                 engine.write(write.with_keyspace(Keyspace::mapped), user_bytes, sync)
             }
         }
@@ -291,6 +309,9 @@ impl Handle {
     ) -> Option<Result<Vec<Option<Slice>>>> {
         match (self, keyspace) {
             (Handle::Scmkv(engine), Keyspace::Scmkv(keyspace)) => {
+                Some(engine.multi_get_now(keyspace, keys))
+            }
+            (Handle::Sptree(engine), Keyspace::Sptree(keyspace)) => {
                 Some(engine.multi_get_now(keyspace, keys))
             }
             _ => None,
@@ -339,6 +360,7 @@ impl Handle {
             Handle::Wip(engine) => engine.checkpoint(target),
             Handle::Flex(engine) => engine.checkpoint(target),
             Handle::Scmkv(_) => Err(ScmStore::unsupported("checkpoints")),
+            Handle::Sptree(_) => Err(SpStore::unsupported("checkpoints")),
         }
     }
 
@@ -384,6 +406,7 @@ fn engine_of(disk: &Disk) -> Result<Option<Engine>> {
     let names = [
         (flexdb::ROOT_NAME, Engine::Flex),
         (scmkv::Scmkv::ROOT.name, Engine::Scmkv),
+        (sptree::Tree::ROOT.name, Engine::Sptree),
         (names::CURRENT, Engine::Wip),
     ];
     for (name, engine) in names {
@@ -456,10 +479,32 @@ pub(crate) fn scan(
             scan: Box::new(flexdb::Scan::new(engine, keyspace, seq, lower, upper)),
             _store: Arc::clone(store.lease()),
         },
+        (Handle::Sptree(engine), Keyspace::Sptree(keyspace)) => Scan::Sptree {
+            scan: Box::new(sptree::Scan::new(
+                engine,
+                keyspace,
+                key_range((lower, upper)),
+            )),
+            _store: Arc::clone(store.lease()),
+        },
         (Handle::Scmkv(_), Keyspace::Scmkv(_)) => {
             Scan::Refused(Some(ScmStore::unsupported("scans")))
         }
         _ => foreign(),
+    }
+}
+
+/// As [`scan`], of a snapshot.
+pub(crate) fn scan_snapshot(
+    store: &Opened,
+    keyspace: &Keyspace,
+    seq: Seq,
+    lower: Bound<&[u8]>,
+    upper: Bound<&[u8]>,
+) -> Scan {
+    match scan(store, keyspace, seq, lower, upper) {
+        Scan::Sptree { .. } => Scan::Refused(Some(SpStore::unsupported("snapshots"))),
+        scan => scan,
     }
 }
 
@@ -469,6 +514,7 @@ macro_rules! each_scan {
         match $scan {
             Scan::Wip($own) => $call,
             Scan::Flex { scan: $own, .. } => $call,
+            Scan::Sptree { scan: $own, .. } => $call,
             Scan::Refused(_) => $none,
         }
     };

@@ -7,6 +7,7 @@ use serde::Serialize;
 
 use super::check::{Problem, engine_of_store, existing};
 use super::scmkv::ScmStore;
+use super::sptree::SpStore;
 use super::{flexdb, wip};
 use crate::log::Op;
 use crate::new_dir::fill_new_dir;
@@ -86,6 +87,7 @@ pub fn repair_disk(disk: &Disk, target: &Disk) -> Result<RepairReport> {
     match engine_of_store(disk)? {
         Engine::Flex => flexdb::repair(disk, target),
         Engine::Scmkv => Err(ScmStore::unsupported("repairs")),
+        Engine::Sptree => Err(SpStore::unsupported("repairs")),
         Engine::Wip => wip::repair(disk, target),
     }
 }

@@ -2,7 +2,7 @@
 //! keys that differ in their last byte only, one huge value, nothing but deletes, very many
 //! snapshots, opens and closes of nothing.
 //!
-//! Every test runs on each engine that keeps its keys in order, and compares with a naive twin what
+//! Every test runs on each engine with snapshots, and compares with a naive twin what
 //! the store says before and after it was closed, or killed, and opened again.
 
 use std::collections::BTreeMap;
@@ -17,12 +17,13 @@ use crate::support::{
 
 type Pairs = BTreeMap<Vec<u8>, Vec<u8>>;
 
-/// Runs a test on every ordered engine, with all work in the caller and with two threads beside it.
+/// Runs a test on every engine with snapshots, with all work in the caller and with two threads
+/// beside it.
 fn on_each_engine(test: impl Fn(&SimDisk, &Options)) {
-    let ordered = Engine::ALL
+    let engines = Engine::ALL
         .iter()
-        .filter(|engine| engine.capabilities().ordered);
-    for &engine in ordered {
+        .filter(|engine| engine.capabilities().snapshots);
+    for &engine in engines {
         for threads in [0, 2] {
             let _context = Context(|| format!("engine {engine}, {threads} background threads"));
             let options = small_options().engine(engine).background_threads(threads);

@@ -345,7 +345,7 @@ fn a_full_disk_refuses_an_ingest_and_nothing_else() {
 
 #[test]
 fn other_engines_say_that_they_have_none() {
-    for engine in [Engine::Flex, Engine::Scmkv] {
+    for engine in [Engine::Flex, Engine::Scmkv, Engine::Sptree] {
         assert!(!engine.capabilities().ingest);
         let dir = tempfile::tempdir().unwrap();
         let db = small_options().engine(engine).open(dir.path()).unwrap();

@@ -11,8 +11,17 @@ use gabion_media::{Disk, SimDisk};
 
 use crate::support::{Context, Place, Random, base_seed, bytes_of, copy_with_holes, small_options};
 
-fn options() -> Options {
-    small_options().engine(Engine::Scmkv).checkpoints(true)
+fn options_of(engine: Engine) -> Options {
+    small_options().engine(engine).checkpoints(true)
+}
+
+/// Runs a test with each engine that maps a file.
+fn on_each_engine(test: impl Fn(Engine)) {
+    let all = Engine::ALL.iter().copied();
+    for engine in all.filter(|engine| engine.capabilities().mapped) {
+        let _context = Context(|| format!("engine {engine}"));
+        test(engine);
+    }
 }
 
 /// The directory of a place for a mapped store.
@@ -23,26 +32,21 @@ fn directory(place: &Place) -> &Path {
     }
 }
 
-fn place() -> Place {
-    Place::of(Engine::Scmkv)
-}
-
-fn is_unsupported<T>(result: Result<T, Error>) -> bool {
-    matches!(
-        result,
-        Err(Error::Unsupported {
-            engine: "scmkv",
-            ..
-        })
-    )
+fn is_unsupported_by<T>(engine: Engine, result: Result<T, Error>) -> bool {
+    matches!(result, Err(Error::Unsupported { engine: told, .. }) if told == engine.name())
 }
 
 #[test]
 fn what_the_engine_cannot_do_it_says_before_and_refuses() {
+    let engine = Engine::Scmkv;
+    let options = || options_of(engine);
+    fn is_unsupported<T>(result: Result<T, Error>) -> bool {
+        is_unsupported_by(Engine::Scmkv, result)
+    }
     let can = Engine::Scmkv.capabilities();
     assert!(!can.ordered && !can.snapshots && can.mapped);
     assert!(!can.ingest && !can.checkpoint && !can.repair);
-    let place = place();
+    let place = Place::of(engine);
     let db = options().open(directory(&place)).unwrap();
     db.put("key", "value").unwrap();
     let keyspace = db.default_keyspace();
@@ -87,8 +91,176 @@ fn what_the_engine_cannot_do_it_says_before_and_refuses() {
 }
 
 #[test]
+fn what_sptree_cannot_do_it_says_before_and_refuses() {
+    let engine = Engine::Sptree;
+    let can = engine.capabilities();
+    assert!(can.ordered && !can.snapshots && can.mapped);
+    assert!(!can.ingest && !can.checkpoint && !can.repair && !can.drop_keyspace);
+    let place = Place::of(engine);
+    let db = options_of(engine).open(directory(&place)).unwrap();
+    db.put("key", "value").unwrap();
+    let keyspace = db.default_keyspace();
+    let snapshot = db.snapshot();
+    let refused = |result| is_unsupported_by(engine, result);
+    assert!(refused(snapshot.get(keyspace, "key").map(drop)));
+    assert!(refused(snapshot.multi_get(keyspace, &["key"]).map(drop)));
+    let mut pairs = snapshot.iter(keyspace);
+    assert!(refused(pairs.next().expect("an error").map(drop)) && pairs.next().is_none());
+    assert!(refused(
+        snapshot.cursor::<&[u8]>(keyspace, ..).advance().map(drop)
+    ));
+    assert!(refused(keyspace.begin_ingest().map(drop)));
+    let large = vec![7; usize::try_from(can.value_bytes_max).unwrap() + 1];
+    assert!(matches!(db.put("key", &large), Err(Error::Limit { .. })));
+    let mut batch = WriteBatch::new();
+    batch.put(keyspace, "key", &large).unwrap();
+    assert!(matches!(db.write(batch), Err(Error::Limit { .. })));
+    for key in ["key", "other"] {
+        db.put(key, &large[1..]).unwrap();
+    }
+    for pair in db.iter() {
+        assert!(pair.unwrap().1 == large[1..]);
+    }
+    let simulated = Disk::simulated(&SimDisk::new());
+    assert!(refused(db.checkpoint_on(&simulated)));
+    db.close().unwrap();
+    assert!(refused(
+        gabion::repair_disk(&place.disk(), &simulated).map(drop)
+    ));
+    assert_eq!(simulated.list().unwrap(), Vec::<String>::new());
+    assert!(refused(
+        Db::open_on(simulated, options_of(engine)).map(drop)
+    ));
+}
+
+/// There are no snapshots: a scan sees of what is written beside it some and some not. But it keeps
+/// its order, what nobody writes comes exactly once, and values are whole.
+#[test]
+fn a_scan_sees_once_what_nobody_changes() {
+    let place = Place::of(Engine::Sptree);
+    let db = options_of(Engine::Sptree)
+        .background_threads(1)
+        .open(directory(&place))
+        .unwrap();
+    let key = |number: u64| format!("key {number:05}");
+    for number in (0..6000).step_by(3) {
+        db.put(key(number), key(number)).unwrap();
+    }
+    let is_done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            for round in 0..6 {
+                // Leaves split, and merge again.
+                for number in (0..6000).filter(|number| number % 3 != 0) {
+                    match round % 2 {
+                        0 => db.put(key(number), key(number)).unwrap(),
+                        _ => db.delete(key(number)).unwrap(),
+                    }
+                }
+            }
+            db.delete_range(key(6000)..).unwrap();
+            // ORDER: Relaxed: the readers only have to end.
+            is_done.store(true, Ordering::Relaxed);
+        });
+        for is_reversed in [false, true] {
+            let (db, is_done) = (&db, &is_done);
+            scope.spawn(move || {
+                let mut rounds = 0;
+                // ORDER: as above.
+                while rounds < 3 || !is_done.load(Ordering::Relaxed) {
+                    let mut pairs: Vec<_> = match is_reversed {
+                        false => db.iter().map(Result::unwrap).collect(),
+                        true => db.iter().rev().map(Result::unwrap).collect(),
+                    };
+                    if is_reversed {
+                        pairs.reverse();
+                    }
+                    assert!(pairs.is_sorted_by(|one, two| *one.0 < *two.0));
+                    assert!(pairs.iter().all(|(key, value)| **key == **value));
+                    let number = |key: &[u8]| -> u64 {
+                        let digits = std::str::from_utf8(&key[4..]).unwrap();
+                        digits.parse().unwrap()
+                    };
+                    let lasting = pairs.iter().filter(|pair| number(&pair.0) % 3 == 0);
+                    assert_eq!(lasting.count(), 2000);
+                    rounds += 1;
+                }
+            });
+        }
+    });
+    assert_eq!(db.iter().count(), 2000);
+    // Both ends of one scan share what it has read.
+    let mut pairs = db.iter();
+    let mut found = 0;
+    while let Some(pair) = pairs.next() {
+        assert_eq!(*pair.unwrap().0, *key(3 * found).as_bytes());
+        if let Some(pair) = pairs.next_back() {
+            assert_eq!(*pair.unwrap().0, *key(5997 - 3 * found).as_bytes());
+        }
+        found += 1;
+    }
+    assert_eq!(found, 1000);
+}
+
+/// Who reads several keys together sees a delete of their range whole or not at all, and so does
+/// who opens what a power loss has left.
+#[test]
+fn a_delete_of_a_range_is_one_moment() {
+    let place = Place::of(Engine::Sptree);
+    let db = options_of(Engine::Sptree)
+        .background_threads(1)
+        .open(directory(&place))
+        .unwrap();
+    let other = db.keyspace("other").unwrap();
+    let keys: Vec<String> = (0..600).map(|number| format!("key {number:03}")).collect();
+    other.put("key 300", "of another keyspace").unwrap();
+    let is_done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            for _ in 0..20 {
+                let mut batch = WriteBatch::new();
+                for key in &keys {
+                    batch.put(db.default_keyspace(), key, "value").unwrap();
+                }
+                db.write(batch).unwrap();
+                db.delete_range("key 000"..="key 599").unwrap();
+            }
+            // ORDER: Relaxed: the reader only has to end.
+            is_done.store(true, Ordering::Relaxed);
+        });
+        // ORDER: as above.
+        while !is_done.load(Ordering::Relaxed) {
+            let found = db.multi_get(&keys).unwrap();
+            let count = found.iter().flatten().count();
+            assert!(count == 0 || count == keys.len(), "{count}");
+        }
+    });
+    db.put("key 7", "behind").unwrap();
+    // In a batch, in the order of its operations.
+    let mut batch = WriteBatch::new();
+    batch.put(&other, "key 1", "goes").unwrap();
+    batch.delete_range::<&str>(&other, ..).unwrap();
+    batch.put(&other, "key 2", "stays").unwrap();
+    db.write_with(batch, Durability::Sync).unwrap();
+    db.delete_range("key 7"..).unwrap();
+    db.delete_range::<&str>(..).unwrap();
+    let after = place.kill();
+    std::fs::remove_file(directory(&after).join("store.pool")).unwrap();
+    let db = options_of(Engine::Sptree).open(directory(&after)).unwrap();
+    let other = db.existing_keyspace("other").unwrap();
+    let pairs = other.iter().map(|pair| pair.unwrap().0);
+    assert_eq!(pairs.collect::<Vec<_>>(), [&b"key 2"[..]]);
+    assert_eq!(db.iter().count(), 1, "the last synced moment");
+}
+
+#[test]
 fn a_store_without_a_checkpoint_says_what_it_does_not_survive() {
-    let place = place();
+    on_each_engine(be_without_a_checkpoint);
+}
+
+fn be_without_a_checkpoint(engine: Engine) {
+    let options = || options_of(engine);
+    let place = Place::of(engine);
     let without = || options().checkpoints(false);
     let db = without()
         .durability(Durability::default())
@@ -98,13 +270,12 @@ fn a_store_without_a_checkpoint_says_what_it_does_not_survive() {
     let mapped = db.stats().mapped.expect("a mapped file");
     assert_eq!((mapped.class, mapped.checkpoint_bytes), ("process", 0));
     let keyspace = db.default_keyspace();
-    assert!(is_unsupported(keyspace.put_with(
-        "key",
-        "synced",
-        Durability::Sync
-    )));
+    assert!(is_unsupported_by(
+        engine,
+        keyspace.put_with("key", "synced", Durability::Sync)
+    ));
     assert_eq!(db.get("key").unwrap(), None, "nothing was written");
-    assert!(is_unsupported(db.persist(Durability::Sync)));
+    assert!(is_unsupported_by(engine, db.persist(Durability::Sync)));
     db.put("key", "value").unwrap();
     db.flush().unwrap();
     drop(db);
@@ -126,10 +297,14 @@ fn a_store_without_a_checkpoint_says_what_it_does_not_survive() {
 /// later is not.
 #[test]
 fn a_power_loss_leaves_what_was_synced() {
-    let place = place();
+    on_each_engine(lose_power);
+}
+
+fn lose_power(engine: Engine) {
+    let place = Place::of(engine);
     let elsewhere = tempfile::tempdir().unwrap();
     let pool = elsewhere.path().join("some.pool");
-    let options = || options().pool_path(Some(pool.clone()));
+    let options = || options_of(engine).pool_path(Some(pool.clone()));
     let db = options().open(directory(&place)).unwrap();
     assert_eq!(db.stats().mapped.expect("mapped").class, "power-by-sync");
     let keyspace = db.keyspace("second").unwrap();
@@ -173,7 +348,12 @@ fn a_power_loss_leaves_what_was_synced() {
 /// A pool that was there before is nobody's to remove.
 #[test]
 fn a_file_in_the_place_of_the_pool_is_kept() {
-    let place = place();
+    on_each_engine(keep_a_letter);
+}
+
+fn keep_a_letter(engine: Engine) {
+    let options = || options_of(engine);
+    let place = Place::of(engine);
     let elsewhere = tempfile::tempdir().unwrap();
     let file = elsewhere.path().join("letter.txt");
     let mut letter = File::create(&file).unwrap();
@@ -193,9 +373,14 @@ fn a_file_in_the_place_of_the_pool_is_kept() {
 
 #[test]
 fn a_full_store_refuses_writes_and_goes_on() {
+    on_each_engine(be_full);
+}
+
+fn be_full(engine: Engine) {
+    let options = || options_of(engine);
     for threads in [0, 2] {
         let _context = Context(|| format!("{threads} threads"));
-        let place = place();
+        let place = Place::of(engine);
         let db = options()
             .background_threads(threads)
             .open(directory(&place))
@@ -249,8 +434,10 @@ fn a_full_store_refuses_writes_and_goes_on() {
 /// Overwriting at 100 % writes never wedges, and space stays in proportion to what is live.
 #[test]
 fn garbage_is_collected_in_proportion_to_what_is_live() {
+    let engine = Engine::Scmkv;
+    let options = || options_of(engine);
     for threads in [0, 1] {
-        let place = place();
+        let place = Place::of(engine);
         let set = options().background_threads(threads);
         let db = set
             .space_amplification_max(1.5)
@@ -274,7 +461,12 @@ fn garbage_is_collected_in_proportion_to_what_is_live() {
 /// Readers that look at several keys, one by one or together, see a batch whole or not at all.
 #[test]
 fn readers_see_batches_whole() {
-    let place = place();
+    on_each_engine(read_beside_batches);
+}
+
+fn read_beside_batches(engine: Engine) {
+    let options = || options_of(engine);
+    let place = Place::of(engine);
     let db = options()
         .background_threads(2)
         .open(directory(&place))
@@ -344,7 +536,12 @@ fn change_byte(path: &Path, at: u64, change: impl Fn(u8) -> u8) {
 /// data; and whatever was refused, a check finds.
 #[test]
 fn a_wrong_byte_in_the_pool_never_gives_wrong_data() {
-    let place = place();
+    on_each_engine(damage_bytes);
+}
+
+fn damage_bytes(engine: Engine) {
+    let options = || options_of(engine);
+    let place = Place::of(engine);
     let db = options().open(directory(&place)).unwrap();
     let mut random = Random::new(base_seed());
     for number in 0..400_u64 {
@@ -390,9 +587,10 @@ fn a_wrong_byte_in_the_pool_never_gives_wrong_data() {
             }
         }
     }
-    println!("mapped: {refused} damages refused, {unharmed} harmless");
+    println!("mapped: {engine}, {refused} damages refused, {unharmed} harmless");
     assert!(refused > 20, "{refused}");
-    for name in ["SCMKV", "store.pool"] {
+    let root = engine.name().to_uppercase();
+    for name in [&root[..], "store.pool"] {
         let damaged = place.kill();
         let path = directory(&damaged).join(name);
         let file = OpenOptions::new().write(true).open(&path).unwrap();
@@ -409,8 +607,8 @@ fn a_wrong_byte_in_the_pool_never_gives_wrong_data() {
     }
     let copy = place.kill();
     copy_with_holes(
-        &directory(&place).join("SCMKV"),
-        &directory(&copy).join("SCMKV.tmp"),
+        &directory(&place).join(&root),
+        &directory(&copy).join(format!("{root}.tmp")),
     )
     .unwrap();
     assert_eq!(
@@ -422,7 +620,12 @@ fn a_wrong_byte_in_the_pool_never_gives_wrong_data() {
 /// A walk that somebody has forgotten once kept the pool, and its lock, until it was dropped.
 #[test]
 fn a_walk_does_not_keep_a_closed_store() {
-    let place = place();
+    on_each_engine(close_beside_a_walk);
+}
+
+fn close_beside_a_walk(engine: Engine) {
+    let options = || options_of(engine);
+    let place = Place::of(engine);
     let db = options().open(directory(&place)).unwrap();
     for number in 0..500 {
         db.put(format!("{number}"), "value").unwrap();

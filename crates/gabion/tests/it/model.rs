@@ -153,6 +153,14 @@ fn an_scmkv_store_equals_its_twin() {
 }
 
 #[test]
+fn an_sptree_store_equals_its_twin() {
+    let totals = run_part(Engine::Sptree, 0, 1);
+    let cases = setting("GABION_CASES", 30);
+    assert!(totals.writes > 100 * cases, "{totals:?}");
+    assert!(totals.splits > 5 * cases, "{totals:?}");
+}
+
+#[test]
 fn a_flex_store_equals_its_twin() {
     let totals = run_part(Engine::Flex, 0, 1);
     let cases = setting("GABION_CASES", 30);

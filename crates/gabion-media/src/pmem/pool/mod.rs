@@ -152,6 +152,12 @@ impl Pool {
         self.shared.allocator.rounded(size, 1)
     }
 
+    /// The unit of large blocks: blocks of more than half of it take whole ones, all others share
+    /// one with blocks of the same size.
+    pub fn chunk_bytes(&self) -> u64 {
+        self.shared.allocator.geometry.chunk_bytes
+    }
+
     /// Reserves a block of at least `size` bytes, aligned to 16; its content is arbitrary.
     ///
     /// The hint says where the reference to the block will be, see

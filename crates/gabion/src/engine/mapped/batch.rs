@@ -1,4 +1,4 @@
-//! Batches: several writes that take effect together.
+//! Batches: several writes that take effect together; and deletes of ranges, each of which is one.
 //!
 //! # Idea
 //! Before anything of a batch is applied, a copy of it is put into the pool, in pieces, the first
@@ -22,6 +22,7 @@ use super::layout::piece_key;
 use super::writepath::Change;
 use super::{Flushed, Mapped, Opened, PoolStore};
 use crate::log::{BatchEncoder, Malformed, batch_head, decode_batch};
+use crate::types::Kind;
 use crate::{Error, Result};
 
 /// Bytes of a piece, at most.
@@ -42,11 +43,13 @@ impl<S: PoolStore> Mapped<S> {
         ]
         .concat();
         let mut sizes = Vec::new();
+        let mut has_range = false;
         for_each_change(opened, &payload, |change| {
             sizes.push((change.key.len() + change.value.len()) as u64);
+            has_range |= change.kind == Kind::DeleteRange;
             change.check::<S>()
         })?;
-        if operations.count() < 2 {
+        if operations.count() < 2 && !has_range {
             return for_each_change(opened, &payload, |change| {
                 self.write_one(opened, change, true)
             });
@@ -62,6 +65,13 @@ impl<S: PoolStore> Mapped<S> {
         let done = applied.and_then(|()| forget(opened, pieces_of(&payload)));
         // Nobody may write before the batch is whole.
         done.inspect_err(|error| self.health.fail(error))
+    }
+
+    /// Performs a delete of a range, as a batch of it alone.
+    pub(super) fn write_range_delete(&self, opened: &Opened<S>, change: Change<'_>) -> Result<()> {
+        let mut operations = BatchEncoder::default();
+        operations.op(change.kind, change.keyspace, change.key, change.value);
+        self.write_batch(opened, &operations)
     }
 
     /// Applies the batch that was being written when the store was left.
@@ -182,7 +192,7 @@ mod tests {
     use super::super::Keyspace;
     use super::*;
     use crate::engine::scmkv::Scmkv;
-    use crate::types::Kind;
+    use crate::engine::sptree::Tree;
     use crate::{Durability, Options};
 
     fn open<S: PoolStore>(path: &std::path::Path) -> (Arc<Mapped<S>>, Arc<Keyspace>) {
@@ -220,6 +230,63 @@ mod tests {
     #[test]
     fn a_batch_of_scmkv_that_was_interrupted_is_whole_or_absent() {
         interrupt::<Scmkv>();
+    }
+
+    #[test]
+    fn a_batch_of_sptree_that_was_interrupted_is_whole_or_absent() {
+        interrupt::<Tree>();
+    }
+
+    fn change_of<'c>(keyspace: u32, kind: Kind, key: &'c [u8], value: &'c [u8]) -> Change<'c> {
+        Change {
+            keyspace,
+            kind,
+            key,
+            value,
+        }
+    }
+
+    /// As above, where what is deleted is a range, of which any part may be gone.
+    #[test]
+    fn a_delete_of_a_range_that_was_interrupted_is_whole_or_absent() {
+        const KEYS: u64 = 700;
+        for gone in [0, 1, 300, KEYS] {
+            let dir = tempfile::tempdir().expect("a directory");
+            let (store, keyspace) = open::<Tree>(dir.path());
+            let id = keyspace.id;
+            let mut operations = BatchEncoder::default();
+            operations.op(Kind::DeleteRange, keyspace.id, &key(0), &key(KEYS - 1));
+            let payload = [&batch_head(FIRST_SEQ, 1)[..], operations.bytes()].concat();
+            store
+                .with(|opened| {
+                    for number in 0..KEYS {
+                        let key = key(number);
+                        change_of(id, Kind::Put, &key, b"value").apply(opened, Flushed::Strict)?;
+                    }
+                    announce(opened, &payload)?;
+                    for number in (0..KEYS - 1)
+                        .rev()
+                        .take(usize::try_from(gone).expect("small"))
+                    {
+                        change_of(id, Kind::Delete, &key(number), &[])
+                            .apply(opened, Flushed::Strict)?;
+                    }
+                    Ok(())
+                })
+                .expect("space");
+            // As the end of the process leaves it: nothing is closed.
+            drop(store.opened.swap(None));
+            store.lock.lock().take();
+            let (store, keyspace) = open::<Tree>(dir.path());
+            let left = (0..KEYS).filter(|number| {
+                let found = store.get(&keyspace, &key(*number), None);
+                found.expect("sound").is_some()
+            });
+            assert_eq!(left.collect::<Vec<_>>(), [KEYS - 1], "{gone} were gone");
+            let copy = store.with(|opened| opened.get(&piece_key(0)));
+            assert_eq!(copy.expect("sound"), None);
+            store.close().expect("it closes");
+        }
     }
 
     fn interrupt<S: PoolStore>() {

@@ -1,7 +1,7 @@
 //! The root file, and the keys of a store's pool.
 //!
 //! Behind the head of a root file ([`crate::engine::root_file`]) with the engine's name and magic,
-//! `SCMKV` and `GABSCMKV`:
+//! `SCMKV` and `GABSCMKV` or `SPTREE` and `GABSPTRE`:
 //!
 //! | offset | size | meaning |
 //! |---|---|---|
@@ -143,7 +143,11 @@ const SHORT_KEY_BYTES: usize = 96;
 
 /// Calls `then` with the key that a keyspace's key has in the pool.
 #[inline]
-pub(super) fn with_key<R>(keyspace: u32, key: &[u8], then: impl FnOnce(&[u8]) -> R) -> R {
+pub(in crate::engine) fn with_key<R>(
+    keyspace: u32,
+    key: &[u8],
+    then: impl FnOnce(&[u8]) -> R,
+) -> R {
     let mut head = [0; VARINT_BYTES_MAX];
     let head_len = encode_varint(u64::from(keyspace) + 1, &mut head);
     let head = &head[..head_len];
@@ -161,6 +165,19 @@ pub(super) fn with_key<R>(keyspace: u32, key: &[u8], then: impl FnOnce(&[u8]) ->
 /// The key of this keyspace in a key of the pool.
 pub(in crate::engine) fn key_of(keyspace: u32, pool_key: &[u8]) -> Option<&[u8]> {
     with_key(keyspace, &[], |head| pool_key.strip_prefix(head))
+}
+
+/// The key in the pool that all keys of a keyspace below `key` are below; below its end, if that is
+/// empty.
+pub(in crate::engine) fn end_of(keyspace: u32, key: &[u8]) -> Vec<u8> {
+    let mut end = with_key(keyspace, key, <[u8]>::to_vec);
+    // The last byte of a varint is below 128.
+    if key.is_empty()
+        && let Some(last) = end.last_mut()
+    {
+        *last += 1;
+    }
+    end
 }
 
 #[cfg(test)]
@@ -216,6 +233,16 @@ mod tests {
             }
             assert!(all.insert(name_key(keyspace).to_vec()));
             assert!(all.insert(piece_key(keyspace).to_vec()));
+        }
+        // The keys of a keyspace are a range, of which those below one of its keys are a part.
+        for keyspace in [0, 1, 126, 127, 128, 20_000, u32::MAX] {
+            let first = with_key(keyspace, &[], <[u8]>::to_vec);
+            let keys = all.range(first.clone()..end_of(keyspace, &[]));
+            assert_eq!(keys.count(), 7, "{keyspace}");
+            let keys = all.range(first..end_of(keyspace, &[7; 96]));
+            assert_eq!(keys.count(), 4, "{keyspace}");
+            let own = all.iter().filter(|key| key_of(keyspace, key).is_some());
+            assert_eq!(own.count(), 7, "{keyspace}");
         }
     }
 }

@@ -4,7 +4,8 @@
 //! A structure of `gabion_index` keeps keys and values in a pool, which is a mapped file. Here it
 //! becomes an engine: a directory with a lock, keyspaces, batches, the durabilities of the facade,
 //! errors that name files. There is no log in front of it and no MemTable: a write is in the pool.
-//! [`PoolStore`] says what an engine brings; `engine/scmkv` is one.
+//! [`PoolStore`] says what an engine brings; `engine/scmkv` and `engine/sptree` are those that
+//! there are.
 //!
 //! # Files
 //! See `layout`: a root file, the pool, the pool's checkpoint.
@@ -26,7 +27,7 @@
 //! - I1. A keyspace is a number in front of its keys. All keyspaces share the pool; which there are
 //!   stands in the pool, too.
 //! - I2. At most one batch is being written. Until all of it is in the pool, a copy of it is, and
-//!   nobody else writes (`gate`, B1).
+//!   nobody else writes (`gate`, B1). A delete of a range is such a batch.
 //! - I3. Writes end before the store closes: they look whether it is open after they passed the
 //!   gate.
 //!
@@ -81,7 +82,7 @@ use crate::{Engine, Error, Options, Result};
 use gate::Gate;
 
 pub(crate) use gabion_index::scmkv::Durability as Flushed;
-pub(super) use layout::key_of;
+pub(super) use layout::{end_of, key_of, with_key};
 pub(crate) use stats::Measured;
 pub(super) use verify::check_disk;
 
@@ -117,6 +118,15 @@ pub(crate) trait PoolStore: Sized + Send + Sync + 'static {
 
     /// Deletes a key, if it is there, so that this and all before it survives the loss of power.
     fn delete(&self, key: &[u8]) -> IndexResult<()>;
+
+    /// Deletes all keys from one on and below another one, as [`PoolStore::delete`] does. Asked of
+    /// ordered structures only, and nobody else writes.
+    fn delete_range(&self, _lower: &[u8], _upper: &[u8]) -> IndexResult<()> {
+        Err(gabion_index::Error::Damaged {
+            what: "a delete of a range in a store without order",
+            offset: 0,
+        })
+    }
 
     /// Appends the value of a key to `value`, and says whether it is there.
     fn get_into(&self, key: &[u8], value: &mut Vec<u8>) -> IndexResult<bool>;

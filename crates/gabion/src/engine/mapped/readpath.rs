@@ -16,7 +16,10 @@ thread_local! {
 impl<S: PoolStore> Mapped<S> {
     /// Reads something of what is open, before each batch or after it. It may be read again.
     #[inline]
-    fn read<R>(&self, mut read: impl FnMut(&Opened<S>) -> Result<R>) -> Result<R> {
+    pub(in crate::engine) fn read<R>(
+        &self,
+        mut read: impl FnMut(&Opened<S>) -> Result<R>,
+    ) -> Result<R> {
         self.with(|opened| self.gate.read(|| read(opened)))
     }
 

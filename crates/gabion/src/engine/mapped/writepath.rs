@@ -23,7 +23,7 @@ impl Change<'_> {
     /// An error if the engine cannot do it.
     pub(super) fn check<S: PoolStore>(&self) -> Result<()> {
         let can = S::ENGINE.capabilities();
-        if self.kind == Kind::DeleteRange {
+        if self.kind == Kind::DeleteRange && !can.ordered {
             return Err(Mapped::<S>::unsupported("deletes of ranges"));
         }
         let (size, limit) = (self.value.len() as u64, can.value_bytes_max);
@@ -37,7 +37,11 @@ impl Change<'_> {
     pub(super) fn apply<S: PoolStore>(&self, opened: &Opened<S>, flushed: Flushed) -> Result<()> {
         layout::with_key(self.keyspace, self.key, |key| match self.kind {
             Kind::Put => opened.put(key, self.value, flushed),
-            Kind::Delete | Kind::DeleteRange => opened.delete(key),
+            Kind::Delete => opened.delete(key),
+            Kind::DeleteRange => {
+                let end = layout::end_of(self.keyspace, self.value);
+                opened.told(opened.store.delete_range(key, &end))
+            }
         })
     }
 }
@@ -85,6 +89,9 @@ impl<S: PoolStore> Mapped<S> {
         change: Change<'_>,
         sync: bool,
     ) -> Result<()> {
+        if change.kind == Kind::DeleteRange {
+            return self.write_range_delete(opened, change);
+        }
         change.check::<S>()?;
         let _pass = self.gate.pass();
         self.health.check_writable()?;

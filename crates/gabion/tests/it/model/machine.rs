@@ -61,8 +61,7 @@ fn within_capabilities(action: &Action, options: &Options) -> Option<Action> {
     let can = options.engine.capabilities();
     match action {
         Action::DeleteRange(..) | Action::Scan(..) | Action::Prefix(..) if !can.ordered => None,
-        Action::HoldIterator(..) if !can.ordered => None,
-        Action::TakeSnapshot if !can.snapshots => None,
+        Action::HoldIterator(..) | Action::TakeSnapshot if !can.snapshots => None,
         Action::DropKeyspace(_) if !can.drop_keyspace => None,
         Action::Ingest { .. } if !can.ingest => None,
         Action::Batch(parts) if !can.ordered => {

@@ -40,6 +40,7 @@ pub(crate) fn option_sets(engine: Engine) -> Vec<Options> {
     match engine {
         Engine::Flex => flex_option_sets(),
         Engine::Scmkv => scmkv_option_sets(),
+        Engine::Sptree => sptree_option_sets(),
         _ => wip_option_sets(),
     }
 }
@@ -95,6 +96,22 @@ fn scmkv_option_sets() -> Vec<Options> {
         // A store that is made without a checkpoint has none later.
         small().checkpoints(true),
         small().space_amplification_max(1.25).records_planned(4096),
+        small()
+            .checkpoints(true)
+            .background_threads(2)
+            .durability(Durability::Sync),
+        small()
+            .checkpoints(true)
+            .background_threads(1)
+            .durability(Durability::default()),
+    ]
+}
+
+/// Three ways for SPTree: with and without a thread and a checkpoint, at all durabilities.
+fn sptree_option_sets() -> Vec<Options> {
+    let small = || small_options().engine(Engine::Sptree);
+    vec![
+        small().checkpoints(true),
         small()
             .checkpoints(true)
             .background_threads(2)

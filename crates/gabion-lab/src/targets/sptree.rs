@@ -1,0 +1,55 @@
+//! Gabion's SPTree engine as a target.
+
+use gabion::{Durability, Engine, Options};
+use serde_json::json;
+
+use super::wip::opened;
+use crate::Error;
+use crate::target::{Abilities, Store, StoreOptions, Target};
+
+/// The target `sptree`.
+pub const TARGET: Target = Target {
+    name: "sptree",
+    about: concat!(
+        "Gabion's SPTree engine, version ",
+        env!("CARGO_PKG_VERSION")
+    ),
+    abilities: Abilities {
+        ordered: true,
+        synced_writes: true,
+        persistent: true,
+    },
+    open,
+};
+
+/// What a record takes in a pool beside its bytes, at most: its item's head and checksum, what the
+/// allocator rounds up, its share of a leaf that is half full and of the copy of a batch.
+const OVERHEAD_BYTES: u64 = 128;
+/// Space besides, in bytes.
+const SPARE_BYTES: u64 = 256 << 20;
+
+/// A pool for twice the records: old items wait for their last readers.
+fn pool_bytes(options: &StoreOptions) -> u64 {
+    let record_bytes = options.record_bytes.saturating_add(OVERHEAD_BYTES);
+    record_bytes
+        .saturating_mul(options.records.saturating_mul(2))
+        .saturating_add(SPARE_BYTES)
+}
+
+fn open(options: &StoreOptions) -> Result<Box<dyn Store>, Error> {
+    let durability = Durability::Buffered;
+    let store = Options::default()
+        .engine(Engine::Sptree)
+        .create_if_missing(!options.existing)
+        .error_if_exists(!options.existing)
+        .durability(durability)
+        .pool_bytes(pool_bytes(options))
+        .records_planned(options.records)
+        .background_threads(options.background_threads);
+    let settings = json!({
+        "durability": durability.to_string(),
+        "pool_bytes": store.pool_bytes,
+        "background_threads": store.background_threads,
+    });
+    Ok(opened(store.open(&options.dir)?, settings))
+}

@@ -1,0 +1,289 @@
+//! SPTree: an ordered tree whose leaves lie in a mapped file, and all else in memory.
+//!
+//! # Idea
+//! [`SpTree`] keeps pairs of strings in a pool: leaves of 64 pairs, each of which is an item of its
+//! own. What leads to the leaves is in memory. Its essay says how it works and what it comes from;
+//! [`engine/mapped`](super::mapped) makes an engine of it. So this is the ordered engine for
+//! persistent memory, and for data that fit into memory.
+//!
+//! # Layout
+//! All keyspaces are in one tree, a number in front of their keys, so that a keyspace is a range
+//! of keys of the pool. The tree has no checksums. Therefore the value of the pool's pair is:
+//!
+//! | bytes | meaning |
+//! |---|---|
+//! | .. | the value |
+//! | 4 | CRC-32C of the pool's key and the value, little-endian |
+//!
+//! # Invariants
+//! - P1. The checksum of a pair is looked at when the store is opened, and whenever it is read.
+//! - P2. A scan has read what is below `lower` and what is from `upper` on (`scan`), each page of
+//!   it before each batch or after it.
+//!
+//! # Durability
+//! A put takes effect, and on persistent memory survives the loss of power, when its bit is set in
+//! the leaf or the place of its item changes there: before it returns, whatever the level.
+//!
+//! # Recovery
+//! An opening looks at all pairs, by all processors: nodes and filters in memory are made of them.
+//! What is damaged in the file is told then.
+
+mod scan;
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+
+use gabion_index::index::Checked;
+use gabion_index::sptree::Tending;
+use gabion_index::{Error as IndexError, Plan, SpTree};
+use gabion_media::pmem::{Class, Pool, PoolOptions};
+
+use super::counters::Tally;
+use super::mapped::{Flushed, IndexResult, Mapped, Measured, PoolStore};
+use super::root_file::RootFile;
+use crate::stats::{MappedStats, WrittenBytes};
+use crate::{Engine, Options};
+
+pub(crate) use scan::Scan;
+
+/// The longest value, in bytes: a scan copies whole values, a few ahead.
+pub(crate) const VALUE_BYTES_MAX: u64 = 16 << 20;
+
+/// Bytes of the checksum behind a value.
+const CHECKSUM_BYTES: usize = 4;
+
+/// What is stored beside the item of a put: two words of the pair, its tag, the bitmap.
+const PUT_BYTES: u64 = 16 + 1 + 8;
+/// What is stored for a delete: the bitmap.
+const DELETE_BYTES: u64 = 8;
+
+/// Keys that a delete of a range looks for at a time.
+const KEYS_PER_PAGE: usize = 256;
+
+/// Memory that a thread keeps for the values that it writes, in bytes.
+const SCRATCH_BYTES_MAX: usize = 64 << 10;
+
+thread_local! {
+    static SCRATCH: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
+}
+
+/// The engine.
+pub(crate) type SpStore = Mapped<Tree>;
+
+/// The tree in the pool, and what was written to it since it was opened.
+pub(crate) struct Tree {
+    tree: SpTree<[u8]>,
+    /// Leaves at the opening.
+    leaves: u64,
+    item_bytes: Tally,
+    metadata_bytes: Tally,
+}
+
+fn tending(options: &Options) -> Tending {
+    match options.background_threads {
+        0 => Tending::Writers,
+        _ => Tending::Thread,
+    }
+}
+
+fn checksum(key: &[u8], value: &[u8]) -> u32 {
+    crc32c::crc32c_append(crc32c::crc32c(key), value)
+}
+
+/// The value in what the pool has for a key, if its checksum is right.
+fn unsealed<'v>(key: &[u8], sealed: &'v [u8]) -> Option<&'v [u8]> {
+    let (value, sum) = sealed.split_last_chunk::<CHECKSUM_BYTES>()?;
+    (u32::from_le_bytes(*sum) == checksum(key, value)).then_some(value)
+}
+
+#[cold]
+fn damaged() -> IndexError {
+    IndexError::Damaged {
+        what: "the checksum of a pair",
+        offset: 0,
+    }
+}
+
+impl Tree {
+    fn new(tree: SpTree<[u8]>) -> Tree {
+        Tree {
+            leaves: tree.leaves(),
+            tree,
+            item_bytes: Tally::default(),
+            metadata_bytes: Tally::default(),
+        }
+    }
+
+    /// Does what needs space; once more, if there is none, when what only waits for readers that
+    /// have gone is free.
+    fn with_space<R>(&self, act: impl Fn() -> IndexResult<R>) -> IndexResult<R> {
+        match act() {
+            Err(error) if error.is_no_space() => {
+                self.tree.collect();
+                act()
+            }
+            done => done,
+        }
+    }
+
+    /// Appends up to `limit` pairs of the pool from a key on, or before it, to `found`, without
+    /// their checksums.
+    fn read_pairs(
+        &self,
+        way: scan::Way,
+        key: &[u8],
+        limit: usize,
+        found: &mut Vec<(Vec<u8>, Vec<u8>)>,
+    ) -> IndexResult<()> {
+        let begin = found.len();
+        match way {
+            scan::Way::Up => self.tree.pairs_from(key, limit, found)?,
+            scan::Way::Down => self.tree.pairs_before(key, limit, found)?,
+        }
+        found.iter_mut().skip(begin).try_for_each(|(key, value)| {
+            let len = unsealed(key, value).ok_or_else(damaged)?.len();
+            value.truncate(len);
+            Ok(())
+        })
+    }
+}
+
+impl PoolStore for Tree {
+    const ENGINE: Engine = Engine::Sptree;
+
+    const ROOT: RootFile = RootFile {
+        name: "SPTREE",
+        magic: *b"GABSPTRE",
+        format: 1,
+    };
+
+    fn pool_options() -> PoolOptions {
+        SpTree::<[u8]>::pool_options()
+    }
+
+    fn create(pool: &Pool, options: &Options) -> IndexResult<Tree> {
+        let plan = Plan {
+            capacity: options.records_planned,
+            seed: None,
+        };
+        SpTree::create_tended(pool, plan, tending(options)).map(Tree::new)
+    }
+
+    fn open(pool: &Pool, options: &Options) -> IndexResult<Tree> {
+        let holds = |key: &[u8], sealed: &[u8]| unsealed(key, sealed).is_some();
+        SpTree::open_checked(pool, tending(options), holds).map(Tree::new)
+    }
+
+    fn put(&self, key: &[u8], value: &[u8], _flushed: Flushed) -> IndexResult<()> {
+        SCRATCH.with_borrow_mut(|sealed| {
+            sealed.clear();
+            sealed.extend(value);
+            sealed.extend(checksum(key, value).to_le_bytes());
+            self.with_space(|| self.tree.put(key, sealed))?;
+            let pool = self.tree.pool();
+            let item_bytes = SpTree::<[u8]>::item_bytes(key.len(), sealed.len());
+            self.item_bytes.add(pool.rounded_size(item_bytes));
+            self.metadata_bytes.add(PUT_BYTES);
+            if sealed.capacity() > SCRATCH_BYTES_MAX {
+                *sealed = Vec::new();
+            }
+            Ok(())
+        })
+    }
+
+    fn delete(&self, key: &[u8]) -> IndexResult<()> {
+        if self.tree.remove(key)? {
+            self.metadata_bytes.add(DELETE_BYTES);
+        }
+        Ok(())
+    }
+
+    fn delete_range(&self, lower: &[u8], upper: &[u8]) -> IndexResult<()> {
+        let mut keys = Vec::new();
+        loop {
+            keys.clear();
+            // What was there before is gone.
+            self.tree.keys_from(lower, KEYS_PER_PAGE, &mut keys)?;
+            let count = keys.iter().take_while(|key| key[..] < *upper).count();
+            keys.iter()
+                .take(count)
+                .try_for_each(|key| self.delete(key))?;
+            if count < KEYS_PER_PAGE {
+                return Ok(());
+            }
+        }
+    }
+
+    #[inline]
+    fn get_into(&self, key: &[u8], value: &mut Vec<u8>) -> IndexResult<bool> {
+        let begin = value.len();
+        if !self.tree.get_into(key, value)? {
+            return Ok(false);
+        }
+        let sealed = value.get(begin..).unwrap_or_default();
+        let len = unsealed(key, sealed).ok_or_else(damaged)?.len();
+        value.truncate(begin + len);
+        Ok(true)
+    }
+
+    fn reserve(&self, pairs: &[u64]) -> IndexResult<()> {
+        let mut blocks = BTreeMap::new();
+        for bytes in pairs {
+            *blocks.entry(bytes + CHECKSUM_BYTES as u64).or_default() += 1;
+        }
+        self.with_space(|| self.tree.reserve(&blocks))
+    }
+
+    fn persist(&self) -> IndexResult<()> {
+        // DURABLE: on persistent memory each write was when it returned.
+        if self.tree.pool().class() == Class::PowerBySync {
+            self.tree.pool().sync()?;
+        }
+        Ok(())
+    }
+
+    fn finish(&self) -> IndexResult<()> {
+        self.tree.finish();
+        Ok(())
+    }
+
+    /// Nothing waits for the background but what the tree's own thread does.
+    fn work(&self) -> IndexResult<bool> {
+        Ok(false)
+    }
+
+    /// Merges small leaves with their neighbours.
+    fn compact(&self) -> IndexResult<()> {
+        self.tree.compact()?;
+        self.tree.collect();
+        Ok(())
+    }
+
+    fn check(&self) -> IndexResult<Checked> {
+        self.tree.check()
+    }
+
+    fn measure(&self) -> Measured {
+        let (leaves, pool) = (self.tree.leaves(), self.tree.pool().stats());
+        let splits = leaves.saturating_sub(self.leaves);
+        Measured {
+            written: WrittenBytes {
+                flush: self.item_bytes.get(),
+                metadata: self.metadata_bytes.get(),
+                split: self.tree.leaf_bytes() / leaves.max(1) * splits,
+                ..WrittenBytes::default()
+            },
+            tables: leaves,
+            table_bytes: pool.used_bytes + pool.retired_bytes,
+            live_bytes: pool.used_bytes,
+            garbage_bytes: pool.retired_bytes,
+            memory_bytes: self.tree.dram_bytes(),
+            splits,
+            mapped: MappedStats {
+                leaves,
+                ..MappedStats::default()
+            },
+            ..Measured::default()
+        }
+    }
+}
