@@ -97,6 +97,12 @@ pub(super) enum Reader {
 /// How often the medium is read without the lock before it is held to read.
 const TRIES_MAX: usize = 3;
 
+/// Bytes of a space's log before its tree is saved, at most. Random pairs touch most leaves of the
+/// tree between two savings, so each of these writes all of it; four times the log is a fourth of
+/// that for each pair. A recovery repeats up to 2.8 million operations, as many as there may be
+/// writes in the store's own log.
+const LOG_BYTES_MAX: u64 = 4 * gabion_flex::DEFAULT_LOG_BYTES;
+
 /// Of the ceiling of the store's memory, one part in so many is what the trees of spaces may take.
 pub(super) const TREES_ONE_IN: u64 = 4;
 
@@ -114,7 +120,7 @@ fn space_options(options: &Options, spaces: usize) -> gabion_flex::Options {
     let wanted = (options.memtable_budget_bytes / 8).next_power_of_two();
     let segment = wanted.clamp(4 << 10, gabion_flex::DEFAULT_SEGMENT_BYTES.into());
     let segment = u32::try_from(segment).unwrap_or(gabion_flex::DEFAULT_SEGMENT_BYTES);
-    let log = (options.memtable_budget_bytes / 4).clamp(16 << 10, gabion_flex::DEFAULT_LOG_BYTES);
+    let log = (options.memtable_budget_bytes / 4).clamp(16 << 10, LOG_BYTES_MAX);
     // What a tree has in memory it gives back in part and late: so none begins with more than its
     // share.
     let trees = options.memory_ceiling() / TREES_ONE_IN;
