@@ -53,7 +53,7 @@ impl Flex {
         });
         let engine = Arc::clone(self);
         self.schedule.spawn("gabion-log", move || {
-            engine.schedule.tend_log(|| engine.prepare_segment());
+            engine.schedule.tend_log(|| engine.tend_log());
         });
         if let Durability::Interval(interval) = self.options.durability {
             let engine = Arc::clone(self);
@@ -220,13 +220,18 @@ impl Flex {
         self.view.load().active().number - 1
     }
 
-    /// Prepares segments of the log ahead.
-    fn prepare_segment(&self) {
+    /// Prepares segments of the log ahead, and syncs full ones, so that a merge has little to sync
+    /// before it begins.
+    fn tend_log(&self) {
         if self.syncer.needs_next()
             && let Err(error) = self.syncer.prepare_next()
         {
             // The writer tries again when it needs the segment.
             tracing::warn!(%error, "the log's next segment could not be prepared");
+        }
+        let (durable, appended) = (self.syncer.durable_lsn(), self.syncer.appended_lsn());
+        if durable.segment() < appended.segment() {
+            self.sync_appended();
         }
     }
 
@@ -257,6 +262,36 @@ mod tests {
             value,
         };
         engine.write_now(&mut engine.writer.lock(), write).unwrap();
+    }
+
+    /// A merge found all of the log to sync that was written since the one before, and waited.
+    #[test]
+    fn a_segment_of_the_log_that_is_full_is_synced_before_a_merge() {
+        let options = Options::default()
+            .background_threads(0)
+            .log_bytes_max(16 << 10);
+        let engine = Flex::open(Disk::simulated(&SimDisk::new()), options).unwrap();
+        let keyspace = engine.create_keyspace("keyspace").unwrap();
+        let segments = || {
+            let syncer = &engine.syncer;
+            (
+                syncer.durable_lsn().segment(),
+                syncer.appended_lsn().segment(),
+            )
+        };
+        let (_, first) = segments();
+        while segments().1 == first {
+            put(&engine, &keyspace, &[1; 100]);
+        }
+        assert!(segments().0 <= first);
+        engine.tend_log();
+        assert_eq!(segments(), (first + 1, first + 1));
+        // What is not full waits.
+        let durable = engine.syncer.durable_lsn();
+        put(&engine, &keyspace, &[1; 100]);
+        engine.tend_log();
+        assert_eq!(engine.syncer.durable_lsn(), durable);
+        engine.close().unwrap();
     }
 
     /// A flush waited until nothing was left to merge, which under steady writes need not be for
