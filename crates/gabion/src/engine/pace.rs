@@ -8,9 +8,10 @@
 //! lock and stands between two blocks of its output.
 //!
 //! # Who comes first
-//! Flushes, which writers wait for, and FlexDB's merges, which are its flushes; then compactions of
-//! levels that are full; then everything else, what is done at leisure last. Nobody is let on while
-//! somebody more urgent waits.
+//! Flushes, which writers wait for, and FlexDB's merges, which are its flushes, with the
+//! collections that the same thread does between them; then compactions of levels that are full;
+//! then everything else, what is done at leisure last. Nobody is let on while somebody more urgent
+//! waits.
 //!
 //! # What counts
 //! Bytes of tables that flushes, compactions and splits write, and what is logged again; bytes that

@@ -25,8 +25,8 @@
 //!
 //! # Waiting
 //! Readers of cached intervals wait while the form that they read changes; others while the trees
-//! of the change of a few intervals are updated. Writers wait for nothing here; when generations
-//! that wait take more than the budget, new writes wait (`schedule`).
+//! of the change of a few intervals are updated. Writers wait for nothing here; a merge tells
+//! how far it has come, and new writes wait when too much is left to merge (`schedule`).
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -91,6 +91,7 @@ impl Flex {
         let pay = |bytes| self.pay(Class::Flush, bytes);
         let job = Job {
             generation,
+            key_bytes: generation.begin_merge(),
             notes,
             pay: &pay,
         };
@@ -253,6 +254,8 @@ fn remove_log(syncer: &LogSyncer, tail: u64) {
 /// The merge of a generation.
 struct Job<'m> {
     generation: &'m Generation,
+    /// What a key counts for in what is left to merge.
+    key_bytes: u64,
     /// Whether somebody needs what is overwritten.
     notes: bool,
     /// Called with what was written, to keep to the limit.
@@ -456,6 +459,12 @@ impl Merge<'_> {
     fn apply(&self, group: &mut Group) -> Result<()> {
         let wanted = std::mem::take(&mut group.wanted);
         group.written += self.partition().change(wanted, &group.changes)?;
+        let Job {
+            generation,
+            key_bytes,
+            ..
+        } = self.job;
+        generation.note_merged(group.changes.len() as u64 * key_bytes);
         group.changes.clear();
         Ok(())
     }

@@ -217,6 +217,8 @@ pub(super) struct Generation {
     layers: ArcSwap<Vec<Arc<Layer>>>,
     /// Keys, values and what comes with them.
     bytes: AtomicU64,
+    /// What of these the merge under way has put into the spaces, about.
+    merged: AtomicU64,
     images: Arc<TableMemory>,
     /// The number of the oldest write.
     min_seq: AtomicU64,
@@ -238,6 +240,7 @@ impl Generation {
             keep,
             layers: ArcSwap::default(),
             bytes: AtomicU64::new(0),
+            merged: AtomicU64::new(0),
             images: Arc::new(memory.hold_table(0)),
             min_seq: AtomicU64::new(SEQ_MAX),
             max_seq: AtomicU64::new(0),
@@ -265,6 +268,7 @@ impl Generation {
             keep: self.keep,
             layers: ArcSwap::from_pointee(layers.collect()),
             bytes: AtomicU64::new(0),
+            merged: AtomicU64::new(0),
             images: Arc::clone(&self.images),
             min_seq: AtomicU64::new(self.min_seq()),
             max_seq: AtomicU64::new(self.max_seq()),
@@ -357,6 +361,29 @@ impl Generation {
     pub(super) fn bytes(&self) -> u64 {
         // ORDER: Relaxed, a figure.
         self.bytes.load(Ordering::Relaxed)
+    }
+
+    /// Begins a merge, or begins it again; returns how many bytes [`Generation::note_merged`] is
+    /// told for each key.
+    pub(super) fn begin_merge(&self) -> u64 {
+        let layers = self.layers.load();
+        let keys: usize = layers.iter().map(|layer| layer.table.keys()).sum();
+        // ORDER: Relaxed, a figure.
+        self.merged.store(0, Ordering::Relaxed);
+        self.bytes() / (keys as u64).max(1)
+    }
+
+    /// Says that a merge has put so many bytes more into the spaces.
+    pub(super) fn note_merged(&self, bytes: u64) {
+        // ORDER: Relaxed, a figure.
+        self.merged.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    /// Bytes of the writes that no merge has put into the spaces yet, about.
+    pub(super) fn bytes_to_merge(&self) -> u64 {
+        // ORDER: Relaxed, a figure.
+        self.bytes()
+            .saturating_sub(self.merged.load(Ordering::Relaxed))
     }
 
     /// Counts bytes of images.

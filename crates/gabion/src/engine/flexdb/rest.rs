@@ -57,7 +57,8 @@ impl Flex {
                 None => return Ok(rests && self.give_back()?),
             }
         };
-        self.pay(Class::Usual, moved);
+        // Who waits here is the thread that merges: as urgent as a merge.
+        self.pay(Class::Flush, moved);
         Ok(true)
     }
 

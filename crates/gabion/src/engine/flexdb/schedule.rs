@@ -6,12 +6,19 @@
 //! background threads the writer merges, so that a store is deterministic.
 //!
 //! # Waiting
-//! When the generations that wait to be merged take more than the budget, writers are slowed down,
-//! more the closer the sum comes to one and a half times the budget, where they stop until a merge
-//! has ended. What is kept for readers does not count: a writer that holds readers would wait for
-//! itself. When there is no space to merge into, writes that would have to wait are refused. The
-//! budget becomes smaller when spaces, their indexes and what is kept for readers leave too little
-//! of the store's memory ([`crate::memory`]).
+//! A merge costs less for each write the more writes an interval gets by it. So a generation grows
+//! as long as the one before is merged, and writers bring as much as merges take: they are slowed
+//! down by the *debt*, what no merge has put into the spaces yet, in the generation under way as
+//! well. From seven tenths of the budget on they are delayed, more the larger it is. Where writers
+//! are faster than merges it stays there, each generation becomes as large as it, and nobody waits
+//! for the end of a merge.
+//!
+//! Memory is given back by the end of a merge only. So two generations may take twice the debt:
+//! writers stop where they take one and a half times the budget, until a merge has ended. What is
+//! kept for readers does not count: a writer that holds readers would wait for itself. When there
+//! is no space to merge into, writes that would have to wait are refused. The budget becomes
+//! smaller when spaces, their indexes and what is kept for readers leave too little of the store's
+//! memory ([`crate::memory`]).
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -25,12 +32,28 @@ use crate::{Error, Result};
 /// How long a stopped writer waits before it looks again.
 const STALL_SLICE: Duration = Duration::from_millis(10);
 
-/// The longest delay of a write that is slowed down.
+/// The longest delay of a write that is slowed down, and in how many steps it is reached.
 const DELAY_MAX: Duration = Duration::from_micros(400);
+const DELAY_STEPS: u32 = 16;
 
 /// Bytes of generations at which writers stop, for a budget.
 pub(super) fn stop_bytes(budget: u64) -> u64 {
     budget.saturating_add(budget / 2)
+}
+
+/// The debt at which writers are slowed down, for a budget: a little less than a half of
+/// [`stop_bytes`].
+fn slow_bytes(budget: u64) -> u64 {
+    budget / 10 * 7
+}
+
+/// How long a write is held back by a debt above [`slow_bytes`]: the longest delay comes with a
+/// tenth of the budget more.
+fn delay(debt: u64, budget: u64) -> Duration {
+    let step = (budget / 10 / u64::from(DELAY_STEPS)).max(1);
+    let steps = debt.saturating_sub(slow_bytes(budget)) / step;
+    let steps = u32::try_from(steps).map_or(DELAY_STEPS, |steps| steps.min(DELAY_STEPS));
+    DELAY_MAX * steps / DELAY_STEPS
 }
 
 impl Flex {
@@ -117,7 +140,7 @@ impl Flex {
 
     /// Whether merges may not wait: writers are about to be slowed down.
     fn is_pressed(&self) -> bool {
-        self.waiting_bytes() > self.budget() / 5 * 4
+        self.debt() > slow_bytes(self.budget()) / 5 * 4
     }
 
     /// Keeps an error of a merge: a shortage is tried again, all else ends writing. Passes it on.
@@ -149,21 +172,30 @@ impl Flex {
             .sum()
     }
 
+    /// Bytes of the generations that take writes or wait which no merge has put into the spaces.
+    fn debt(&self) -> u64 {
+        let view = self.view.load();
+        view.waiting
+            .iter()
+            .map(|generation| generation.bytes_to_merge())
+            .sum()
+    }
+
     /// Lets a write pass, after a while if merges fall behind; an error if they cannot go on.
     pub(super) fn admit(&self) -> Result<()> {
         let budget = self.budget();
-        let bytes = self.waiting_bytes();
-        if bytes <= budget {
+        let stop = stop_bytes(budget);
+        if self.waiting_bytes() <= stop {
+            let delay = delay(self.debt(), budget);
+            // Without background threads nothing is merged meanwhile.
+            if !delay.is_zero() && self.options.background_threads > 0 {
+                let began = Instant::now();
+                std::thread::sleep(delay);
+                self.waits.count_slowdown(began.elapsed());
+            }
             return Ok(());
         }
         let began = Instant::now();
-        let stop = stop_bytes(budget);
-        if bytes <= stop && self.options.background_threads > 0 {
-            let part = u32::try_from((bytes - budget) * 16 / budget.max(1)).unwrap_or(16);
-            std::thread::sleep(DELAY_MAX * part / 8);
-            self.waits.count_slowdown(began.elapsed());
-            return Ok(());
-        }
         while self.waiting_bytes() > stop {
             self.run_inline();
             self.health.check_writable()?;
@@ -255,13 +287,89 @@ mod tests {
     use crate::types::Kind;
 
     fn put(engine: &Flex, keyspace: &Arc<Keyspace>, value: &[u8]) {
+        put_at(engine, keyspace, b"key", value);
+    }
+
+    fn put_at(engine: &Flex, keyspace: &Arc<Keyspace>, key: &[u8], value: &[u8]) {
         let write = Write::Single {
             keyspace,
             kind: Kind::Put,
-            key: b"key",
+            key,
             value,
         };
         engine.write_now(&mut engine.writer.lock(), write).unwrap();
+    }
+
+    #[test]
+    fn writers_are_delayed_by_the_debt_and_two_generations_of_it_fit() {
+        for budget in [0, 100, 64 << 10, 256 << 20, u64::MAX / 2] {
+            let slow = slow_bytes(budget);
+            assert!(2 * u128::from(slow) <= u128::from(stop_bytes(budget)));
+            assert_eq!(delay(0, budget), Duration::ZERO);
+            assert_eq!(delay(slow, budget), Duration::ZERO);
+            assert_eq!(delay(u64::MAX, budget), DELAY_MAX);
+            let delays = (0..=40).map(|part| delay(slow + budget / 400 * part, budget));
+            assert!(delays.is_sorted(), "{budget}");
+        }
+        let budget = 160 << 20;
+        assert_eq!(delay(budget / 20 * 15, budget), DELAY_MAX / 2);
+        assert_eq!(delay(budget / 10 * 8, budget), DELAY_MAX);
+    }
+
+    /// Generations were frozen whenever they were full, so several small ones waited for a merge
+    /// that then changed each interval for each of them.
+    #[test]
+    fn a_generation_grows_as_long_as_another_one_waits() {
+        let options = Options::default()
+            .background_threads(0)
+            .memtable_budget_bytes(64 << 10);
+        let engine = Flex::open(Disk::simulated(&SimDisk::new()), options).unwrap();
+        let keyspace = engine.create_keyspace("keyspace").unwrap();
+        let most = engine.active_bytes_max();
+        let mut number = 0_u32;
+        let mut put_next = || {
+            number += 1;
+            put_at(&engine, &keyspace, &number.to_le_bytes(), &[1; 100]);
+        };
+        while engine.view.load().frozen().is_empty() {
+            put_next();
+        }
+        let first = engine.waiting_bytes();
+        assert!((most..most + 200).contains(&first), "{first} of {most}");
+        while engine.view.load().active().bytes() < 2 * most {
+            put_next();
+        }
+        assert_eq!(engine.view.load().frozen().len(), 1);
+        assert!(engine.merge_oldest().unwrap());
+        put_next();
+        assert_eq!(engine.view.load().frozen().len(), 1);
+        assert!(engine.view.load().frozen()[0].bytes() > 2 * most);
+        engine.close().unwrap();
+    }
+
+    /// All of a generation counts as merged at the end, however often its keys were written, and as
+    /// not merged when a merge begins again.
+    #[test]
+    fn a_merge_tells_how_far_it_has_come() {
+        let options = Options::default().background_threads(0);
+        let engine = Flex::open(Disk::simulated(&SimDisk::new()), options).unwrap();
+        let keyspaces = ["one", "two"].map(|name| engine.create_keyspace(name).unwrap());
+        for round in 0..5 {
+            for number in 0..3_000_u32 / (1 + round) {
+                let keyspace = &keyspaces[number as usize % 2];
+                put_at(&engine, keyspace, &number.to_le_bytes(), &[7; 100]);
+            }
+        }
+        assert!(engine.freeze(&engine.writer.lock()));
+        let generation = Arc::clone(&engine.view.load().frozen()[0]);
+        let bytes = generation.bytes();
+        assert_eq!((generation.bytes_to_merge(), engine.debt()), (bytes, bytes));
+        assert!(engine.merge_oldest().unwrap());
+        assert!(generation.bytes_to_merge() < bytes / 100);
+        assert_eq!(engine.debt(), 0);
+        generation.begin_merge();
+        assert_eq!(generation.bytes_to_merge(), bytes);
+        engine.close().unwrap();
     }
 
     /// A merge found all of the log to sync that was written since the one before, and waited.

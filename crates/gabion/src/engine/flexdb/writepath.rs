@@ -146,18 +146,18 @@ impl Flex {
         }
     }
 
-    /// Bytes of the generation that takes writes at which it is frozen: so that another one may
-    /// fill while it is merged, and a third one has begun.
+    /// Bytes of the generation that takes writes at which it is frozen, if no other one waits.
     pub(super) fn active_bytes_max(&self) -> u64 {
         self.budget() / 5 * 2
     }
 
     fn freeze_if_full(&self, writer: &Writer) {
         let view = self.view.load();
-        let full = view.active().bytes() > self.active_bytes_max();
-        // As long as generations wait, the log may shrink without this one.
-        let waits = !view.frozen().is_empty();
-        if full || (!waits && self.syncer.live_bytes() > self.options.log_bytes_max) {
+        // As long as another one is merged, this one grows, and the log may shrink without it.
+        if view.frozen().is_empty()
+            && (view.active().bytes() > self.active_bytes_max()
+                || self.syncer.live_bytes() > self.options.log_bytes_max)
+        {
             self.freeze(writer);
         }
     }
