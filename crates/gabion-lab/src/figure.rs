@@ -376,6 +376,17 @@ impl Measure {
         }
     }
 
+    /// What a number of it claims, as a sentence.
+    pub(crate) fn says(self) -> &'static str {
+        match self {
+            Measure::OpsPerS => "So many operations are done in a second",
+            Measure::WaWithoutLog => {
+                "So many bytes are written for each of the user's, without log"
+            }
+            Measure::ReadP99 => "99 of 100 reads are done within so many microseconds",
+        }
+    }
+
     fn of(self, result: &PhaseResult) -> Option<f64> {
         match self {
             Measure::OpsPerS => Some(result.ops_per_s),

@@ -5,8 +5,9 @@
 //! store, [`measure`] counts what it cost, and [`result`] is the one format in which results are
 //! kept. [`plan`] is a run of several targets as data, [`experiment`] carries it out in processes
 //! of their own, and [`figure`] has the runs behind a paper's figures, [`structure`] the figures
-//! about one structure, which need no run. [`summary`] puts results
-//! side by side, and [`page`] shows them.
+//! about one structure, which need no run. [`reproduce`] lists all of them with what the papers
+//! claim, and keeps what came of each. [`summary`] puts results side by side, and [`page`] shows
+//! them.
 #![forbid(unsafe_code)]
 
 pub mod experiment;
@@ -14,6 +15,7 @@ pub mod figure;
 pub mod measure;
 pub mod page;
 pub mod plan;
+pub mod reproduce;
 pub mod result;
 pub mod run;
 pub mod structure;

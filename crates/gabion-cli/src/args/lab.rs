@@ -22,6 +22,7 @@ pub(crate) struct LabArguments {
 pub(crate) enum LabCommand {
     Run(Box<LabRunArguments>),
     Figure(Box<LabFigureArguments>),
+    Reproduce(LabReproduceArguments),
     List(LabListArguments),
     /// Run one trial, which is read as JSON from standard input. `run` starts these.
     #[command(hide = true)]
@@ -113,6 +114,46 @@ pub(crate) struct LabFigureArguments {
     pub(crate) target: Vec<String>,
     #[command(flatten)]
     pub(crate) trials: TrialArguments,
+}
+
+/// Make all figures and tables of the papers that can be made, and show what holds of them.
+///
+/// Each figure is made at a part of the paper's size that leaves it what it is about; --scale
+/// multiplies all of these parts. At scale 1 the whole takes about an hour on two processors, and
+/// asks for 10 GB of free space.
+///
+/// What comes of each figure is kept in --dir as JSON. A run that ended early, however it did, goes
+/// on behind the last figure that is there when the same command is given again; another scale,
+/// version or machine is refused. To make a figure anew, delete its file. The page has all claims
+/// in one table, and shows what does not hold as well, with the reason where a measurement has told
+/// it.
+///
+/// An interrupt ends the run when the figure that is being made is done, or at once if it is about
+/// stores; a second one ends it at once.
+#[derive(Args, Debug)]
+#[command(after_long_help = "\
+Examples:
+  gabion lab reproduce --html papers.html
+  gabion lab reproduce --scale 0.1 --only 2.6,table2,4.6 --dir quick --html quick.html")]
+pub(crate) struct LabReproduceArguments {
+    /// What the parts of the papers' sizes are multiplied by.
+    #[arg(long, value_name = "F", default_value_t = 1.0)]
+    pub(crate) scale: f64,
+    /// Make only these figures, separated by commas.
+    #[arg(long, value_name = "NAME", value_delimiter = ',')]
+    pub(crate) only: Vec<String>,
+    /// Directory for what comes of each figure, and for the stores while they are measured.
+    #[arg(long, value_name = "DIR", default_value = "reproduction")]
+    pub(crate) dir: PathBuf,
+    /// File for the page, which is written anew after each figure.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) html: Option<PathBuf>,
+    /// Print JSON.
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// End a figure in which no phase ends for so many seconds.
+    #[arg(long, value_name = "SECONDS", default_value_t = 3600)]
+    pub(crate) hang_seconds_max: u64,
 }
 
 /// How trials are run and what is reported of them.

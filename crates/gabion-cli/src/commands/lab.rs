@@ -29,13 +29,14 @@ use crate::failure::Failure;
 use crate::output::Output;
 use crate::table::{beside_paper, borders, comparison};
 
-const MIB: u64 = 1 << 20;
+pub(super) const MIB: u64 = 1 << 20;
 
 /// Does what the arguments say.
 pub(crate) fn run(arguments: &LabArguments, output: &mut Output) -> Result<(), Failure> {
     match &arguments.command {
         LabCommand::Run(arguments) => compare(arguments, output),
         LabCommand::Figure(arguments) => figure(arguments, output),
+        LabCommand::Reproduce(arguments) => super::reproduce::run(arguments, output),
         LabCommand::List(arguments) => list(arguments, output),
         LabCommand::Trial => Ok(experiment::serve(&registry(), io::stdin(), output)?),
     }
@@ -172,11 +173,34 @@ fn carry_out<'a>(
         plan.check(&registry)?;
     }
     let mut reports = Reports::create(trials)?;
+    let silence_max = Duration::from_secs(trials.hang_seconds_max);
+    let stop = stopped_by_signals()?;
+    let report = conduct(plans, silence_max, &stop, |result| reports.add(result))?;
+    reports.write(&report)?;
+    Ok((report, reports))
+}
+
+/// A flag that is set when the process is told to end. Told a second time, it ends at once.
+pub(super) fn stopped_by_signals() -> Result<Arc<AtomicBool>, Failure> {
     let stop = Arc::new(AtomicBool::new(false));
     for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
-        signal_hook::flag::register(signal, Arc::clone(&stop))
+        // In this order: the second one looks at what an earlier signal has left.
+        signal_hook::flag::register_conditional_shutdown(signal, 1, Arc::clone(&stop))
+            .and_then(|_| signal_hook::flag::register(signal, Arc::clone(&stop)))
             .map_err(|error| Failure::new(format!("cannot wait for signals: {error}")))?;
     }
+    Ok(stop)
+}
+
+/// Runs plans one after the other, each trial in a process of this program, and hands on each
+/// result as it comes.
+pub(super) fn conduct(
+    plans: &[Plan],
+    silence_max: Duration,
+    stop: &AtomicBool,
+    mut each: impl FnMut(&PhaseResult) -> Result<(), gabion_lab::Error>,
+) -> Result<Report, Failure> {
+    let registry = registry();
     let program = std::env::current_exe()
         .map_err(|error| Failure::new(format!("cannot find this program: {error}")))?;
     let command = || {
@@ -189,13 +213,13 @@ fn carry_out<'a>(
         let experiment = Experiment {
             plan,
             command: &command,
-            stop: &stop,
-            silence_max: Duration::from_secs(trials.hang_seconds_max),
+            stop,
+            silence_max,
         };
         let report = experiment.run(&registry, |event| {
             tell(&event, plan.repetitions);
             match event {
-                Event::Phase(result) => reports.add(result),
+                Event::Phase(result) => each(result),
                 Event::Begin(_) | Event::Failed(_) => Ok(()),
             }
         })?;
@@ -206,8 +230,7 @@ fn carry_out<'a>(
             break;
         }
     }
-    reports.write(&all)?;
-    Ok((all, reports))
+    Ok(all)
 }
 
 /// Says on standard error what is going on.
@@ -335,11 +358,11 @@ impl Reports<'_> {
     }
 }
 
-fn create(path: &Path) -> Result<File, Failure> {
+pub(super) fn create(path: &Path) -> Result<File, Failure> {
     File::create(path).map_err(|error| Failure::file("make", path, &error))
 }
 
-fn write_to(
+pub(super) fn write_to(
     path: &Path,
     write: impl FnOnce(&mut BufWriter<File>) -> io::Result<()>,
 ) -> Result<(), Failure> {

@@ -10,6 +10,7 @@ pub(crate) mod lab;
 pub(crate) mod point;
 pub(crate) mod range;
 pub(crate) mod repair;
+mod reproduce;
 pub(crate) mod scan;
 pub(crate) mod space;
 pub(crate) mod stats;

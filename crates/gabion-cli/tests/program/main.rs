@@ -7,5 +7,6 @@ mod kill;
 mod lab;
 mod load;
 mod records;
+mod reproduce;
 mod space;
 mod support;

@@ -5,10 +5,14 @@
 //! them ([`figures`]). Bars show medians over the repetitions, with whiskers from the smallest to
 //! the largest; lines and stacks, which have no median, show the repetition nearest to it.
 //!
-//! The page is well-formed XML as well as HTML, asks for nothing over the network and says so in a
+//! A reproduction of the papers has a page of its own form ([`reproduction`]), made of the same
+//! charts.
+//!
+//! Each page is well-formed XML as well as HTML, asks for nothing over the network and says so in a
 //! policy that the browser enforces. The same results make the same bytes.
 
 pub mod csv;
+pub mod reproduction;
 
 mod case;
 mod charts;
@@ -54,14 +58,7 @@ fn page(results: &[PhaseResult], title: &str, notes: &[String]) -> Result<String
     let summary = Summary::of(results);
     let title = escaped(title);
     let mut out = String::new();
-    write!(
-        out,
-        "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\"/>\n\
-         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\"/>\n\
-         <meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; \
-         style-src 'unsafe-inline'; script-src 'unsafe-inline'\"/>\n\
-         <title>{title}</title>\n<style>\n{STYLE}</style>\n</head>\n<body>\n"
-    )?;
+    open(&mut out, &title)?;
     head::write(&mut out, &summary, results, &title, notes)?;
     writeln!(out, "<main>")?;
     if summary.cases.is_empty() {
@@ -81,4 +78,17 @@ fn page(results: &[PhaseResult], title: &str, notes: &[String]) -> Result<String
         env!("CARGO_PKG_VERSION"),
     )?;
     Ok(out)
+}
+
+/// Opens a page, up to its body. `title` is escaped already.
+fn open(out: &mut String, title: &str) -> fmt::Result {
+    use fmt::Write;
+    write!(
+        out,
+        "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\"/>\n\
+         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\"/>\n\
+         <meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; \
+         style-src 'unsafe-inline'; script-src 'unsafe-inline'\"/>\n\
+         <title>{title}</title>\n<style>\n{STYLE}</style>\n</head>\n<body>\n"
+    )
 }

@@ -25,7 +25,7 @@ fn page(results: &[PhaseResult]) -> String {
 }
 
 /// Parses the page as XML, which refuses every tag that is not closed and every bare `<` or `&`.
-fn parsed(page: &str) -> Document<'_> {
+pub(super) fn parsed(page: &str) -> Document<'_> {
     let options = ParsingOptions {
         allow_dtd: true,
         ..ParsingOptions::default()
@@ -33,7 +33,10 @@ fn parsed(page: &str) -> Document<'_> {
     Document::parse_with_options(page, options).unwrap()
 }
 
-fn of_class<'a>(root: Node<'a, 'a>, class: &'a str) -> impl Iterator<Item = Node<'a, 'a>> {
+pub(super) fn of_class<'a>(
+    root: Node<'a, 'a>,
+    class: &'a str,
+) -> impl Iterator<Item = Node<'a, 'a>> {
     root.descendants().filter(move |node| {
         let classes = node.attribute("class").unwrap_or_default();
         classes.split(' ').any(|c| c == class)
@@ -41,7 +44,7 @@ fn of_class<'a>(root: Node<'a, 'a>, class: &'a str) -> impl Iterator<Item = Node
 }
 
 /// What holds for every page, whatever is in it.
-fn check(page: &str) {
+pub(super) fn check(page: &str) {
     let document = parsed(page);
     for chart in of_class(document.root(), "chart") {
         assert_eq!(chart.attribute("role"), Some("img"));
