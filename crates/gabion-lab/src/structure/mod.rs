@@ -5,8 +5,9 @@
 //! medium are those of the model, and times are those of this machine's DRAM.
 //!
 //! Sources: X. Zhao, dissertation, chapters 3 and 4; the write-amplification study, section III;
-//! Level hashing, OSDI 2018.
+//! the FlexSpace paper, section 6.1; Level hashing, OSDI 2018.
 
+mod flextree;
 mod gains;
 mod level;
 mod medium;
@@ -92,6 +93,11 @@ pub static STRUCTURE_FIGURES: &[StructureFigure] = &[
         name: "fig10",
         about: "what each of the study's optimisations is worth, on the model and in DRAM",
         lines: gains::gains,
+    },
+    StructureFigure {
+        name: "flextree",
+        about: "FlexTree beside a B+-tree without shifts and a sorted array (FlexSpace's table 1)",
+        lines: flextree::operations,
     },
     StructureFigure {
         name: "level",
