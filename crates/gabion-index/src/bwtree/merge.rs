@@ -181,22 +181,32 @@ impl<K: Item + ?Sized, const ENTRIES: usize, const DELTAS: u64> BwTree<K, ENTRIE
     /// No space in the pool; what was done so far stays.
     pub fn compact(&self) -> Result<()> {
         for level in 0.. {
-            let mut low = Some(K::rebuild(0, &[]));
-            while let Some(key) = low {
+            let mut from = Some(K::rebuild(0, &[]));
+            while let Some(key) = from {
                 let guard = self.pool.enter();
-                let Some(Way { page, is_stray }) = self.descend(level, &Parts::of(key.borrow()))?
-                else {
+                let Some(page) = self.tend(level, key.borrow(), &guard)? else {
                     return self.lower(&guard);
                 };
-                if is_stray {
-                    self.adopt(level + 1, key.borrow(), page.cell, &guard)?;
-                }
-                low = page.bound().and_then(|bound| bound.key::<K>(&self.medium));
-                if page.entries().len() * 4 < ENTRIES {
-                    self.shrink(level, key.borrow(), &guard)?;
-                }
+                from = page.bound().and_then(|bound| bound.key::<K>(&self.medium));
             }
         }
         Ok(())
+    }
+
+    /// Tells the parent of the page that a key belongs to, if it may not know, and lets the page
+    /// become one with a neighbour if it holds little. Returns the page as it was; none if the tree
+    /// is lower.
+    pub(super) fn tend(&self, level: u64, key: &K, guard: &Guard<'_>) -> Result<Option<Page<'_>>> {
+        let Some(Way { page, is_stray }) = self.descend(level, &Parts::of(key))? else {
+            return Ok(None);
+        };
+        if is_stray {
+            // By its own low: the page that began at the key may have been taken in by this one.
+            self.adopt_page(&page, guard)?;
+        }
+        if page.entries().len() * 4 < ENTRIES {
+            self.shrink(level, key, guard)?;
+        }
+        Ok(Some(page))
     }
 }

@@ -152,11 +152,10 @@ impl<K: Item + ?Sized, const ENTRIES: usize, const DELTAS: u64> BwTree<K, ENTRIE
 
     /// Tells the parent of a page that it may not know.
     #[cold]
-    pub(super) fn adopt_stray(&self, page: &Page<'_>, guard: &Guard<'_>) {
-        if let Some(low) = page.low().key::<K>(&self.medium) {
-            // As in `follow`.
-            let _ = self.adopt(page.level + 1, low.borrow(), page.cell, guard);
-        }
+    pub(super) fn adopt_page(&self, page: &Page<'_>, guard: &Guard<'_>) -> Result<()> {
+        let low = page.low().key::<K>(&self.medium);
+        let low = low.ok_or_else(|| damaged(page.cell))?;
+        self.adopt(page.level + 1, low.borrow(), page.cell, guard)
     }
 
     /// Lets a page that holds nothing become one with a neighbour, if that can be now.
@@ -313,7 +312,7 @@ impl<K: Item + ?Sized, const ENTRIES: usize, const DELTAS: u64> BwTree<K, ENTRIE
     }
 
     /// Puts two pages in the place of a frozen one. None if somebody was in the way.
-    fn split(
+    pub(super) fn split(
         &self,
         lock: &NodeLock<'_>,
         page: &Page<'_>,

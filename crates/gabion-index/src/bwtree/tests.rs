@@ -7,6 +7,7 @@ use gabion_media::pmem::{PAtomicU64, POff, Pool, PoolOptions};
 use super::layout::KEY_BYTES_MAX;
 use super::{BwTree, REGISTERED};
 use crate::root::ROOT_BYTES;
+use crate::stored::Parts;
 use crate::suite::words::{check, fill_the_pool, grow_by_threads};
 use crate::suite::{Keys, interleaved};
 use crate::{Error, Index, Item, OrderedIndex};
@@ -127,6 +128,35 @@ fn keys_have_up_to_eight_kilobytes() {
     }
     tree.compact().expect("space");
     assert!(check_strings(&tree, 0) < 20);
+}
+
+/// A compaction goes on from the bound of the page before. If the page that began there has been
+/// taken in meanwhile, by one that its parent does not know, the parent was told of that one under
+/// the bound, beside its low: an entry that stayed, and led everybody in circles, when the page was
+/// gone.
+#[test]
+fn a_parent_is_told_of_a_page_by_its_low() {
+    let tree: Tiny = tree(1 << 20);
+    (0..40).for_each(|key| assert_eq!(tree.insert(&key, key).expect("space"), None));
+    let guard = tree.pool.enter();
+    let way = tree.descend(0, &Parts::of(&20_u64)).expect("sound");
+    let cell = way.expect("a leaf").page.cell;
+    // A split of which nobody has told the parent yet.
+    let lock = tree.locks.lock(cell);
+    let page = tree.freeze(cell).expect("sound");
+    let entries = page.entries();
+    let keys: Vec<u64> = entries.iter().map(|(key, _)| key.word).collect();
+    assert!(keys.len() >= 3, "{keys:?}");
+    let split = tree.split(&lock, &page, &entries, 1, &guard);
+    assert!(split.expect("space").is_some());
+    drop(lock);
+    let tended = tree.tend(0, &keys[keys.len() - 1], &guard);
+    let page = tended.expect("space").expect("a leaf");
+    assert!(page.low().word < keys[keys.len() - 1]);
+    drop(guard);
+    check(&tree, 40);
+    tree.compact().expect("space");
+    check(&tree, 40);
 }
 
 /// Threads that insert, delete and scan all at once, in trees of many levels.

@@ -110,7 +110,8 @@ impl<K: Item + ?Sized, const ENTRIES: usize, const DELTAS: u64> BwTree<K, ENTRIE
             };
             if self.post(&page, word, word.with_top(line), key, value)? {
                 if way.is_stray {
-                    self.adopt_stray(&page, &guard);
+                    // As in `follow`.
+                    let _ = self.adopt_page(&page, &guard);
                 }
                 // A page of so few entries may not be written to again, and not be written anew.
                 let is_little = (page.base_count() as u64) <= DELTAS && cell != self.root;
