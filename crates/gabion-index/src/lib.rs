@@ -30,9 +30,20 @@
 //! [`lock`], locks that stay in DRAM; [`node_lock`], those of nodes; `root`, the first line of an
 //! index; `line`, buckets of one cache line; `extendible`, directories of segments that are split;
 //! `pending`, words that may not be durable yet; `stored`, keys in nodes; `leaf`, leaves of tries;
-//! `blink`, trees of linked nodes; [`twohash`], tables with two hash functions.
+//! `blink`, trees of linked nodes; `attempt`, changes that begin again; [`twohash`], tables with
+//! two hash functions.
+//!
+//! # Checkpoints
+//! A pool in an ordinary file may have a checkpoint, a moment of it that survives the loss of power
+//! ([`Pool::sync`](gabion_media::pmem::Pool::sync)). So that no moment is within a change, every
+//! operation that changes an index holds the pool's
+//! [`write_guard`](gabion_media::pmem::Pool::write_guard) from before its first lock to its end,
+//! and so does who makes durable what it has seen of another's change. Whoever waits within for
+//! others waits for none who waits for the guard: nobody asks for it who holds a lock and is not
+//! within already.
 
 pub mod art;
+mod attempt;
 pub mod bch;
 mod blink;
 pub mod bwtree;

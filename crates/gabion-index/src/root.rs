@@ -61,6 +61,7 @@ pub(crate) fn create_filled(
     fill: impl FnOnce(u64),
     words: impl FnOnce(u64) -> Vec<u64>,
 ) -> Result<u64> {
+    let _within = pool.write_guard();
     if !pool.root::<Root>().is_null() {
         return Err(Error::RootTaken);
     }

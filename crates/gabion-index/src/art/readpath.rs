@@ -62,6 +62,7 @@ impl<K: Item + ?Sized> Art<K> {
     #[cold]
     #[inline(never)]
     pub(super) fn flush_seen(&self, node: &Node<'_>, branch: Branch, leaf: Option<LeafRef<'_>>) {
+        let _within = self.pool.write_guard();
         node.flush(&self.medium, branch);
         if let Some(leaf) = leaf {
             self.medium.flush(&leaf.leaf.value);

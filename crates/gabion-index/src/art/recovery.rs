@@ -35,6 +35,7 @@ impl<K: Item + ?Sized> Art<K> {
     /// # Errors
     /// The pool has a root already, or no space.
     pub fn create(pool: &Pool) -> Result<Self> {
+        let _within = pool.write_guard();
         if !pool.root::<Header>().is_null() {
             return Err(Error::RootTaken);
         }

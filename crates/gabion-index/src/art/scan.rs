@@ -35,6 +35,7 @@ impl<K: Item + ?Sized> Art<K> {
         let end = node.end();
         let children = node.children();
         if self.locks.is_locked(node.at()) {
+            let _within = self.pool.write_guard();
             self.medium
                 .flush_range(node.at(), node.child.kind().bytes());
             stack.must_fence = true;
@@ -122,6 +123,7 @@ impl<K: Item + ?Sized> Art<K> {
             let node = self.node(node)?;
             let branch = key::branch(key.borrow(), node.level());
             if self.locks.is_locked(node.at()) {
+                let _within = self.pool.write_guard();
                 self.medium.flush(&leaf.leaf.value);
                 stack.must_fence = true;
             } else if !is_as_seen(&node, branch, child) {

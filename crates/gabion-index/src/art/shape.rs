@@ -173,6 +173,7 @@ impl<K: Item + ?Sized> Art<K> {
 
     /// Gives nodes the size that suits their children, as far as deletes have not done so.
     pub(super) fn compact_all(&self) -> Result<()> {
+        let _within = self.pool.write_guard();
         let mut nodes = vec![self.root()];
         let guard = self.pool.enter();
         while let Some(parent) = nodes.pop() {

@@ -11,8 +11,8 @@ use super::layout::{Child, KEY_BYTES_MAX, Kind};
 use super::node::Node;
 use super::readpath::{damaged, has_prefix};
 use super::shape::Form;
+use crate::attempt::{Attempt, retry};
 use crate::leaf::{self, LeafRef};
-use crate::lock::Backoff;
 use crate::node_lock::NodeLock;
 use crate::{Error, Item, Result};
 
@@ -45,9 +45,6 @@ pub(super) struct Fork {
     pub(super) branch: Branch,
 }
 
-/// The answer of an attempt; none if somebody else was in the way.
-type Attempt<T> = Result<Option<T>>;
-
 impl<K: Item + ?Sized> Art<K> {
     /// Stores `value` under `key`, whether it is there or not, and returns the value before.
     ///
@@ -58,7 +55,7 @@ impl<K: Item + ?Sized> Art<K> {
         if bytes > KEY_BYTES_MAX {
             return Err(Error::TooLong { bytes });
         }
-        self.retry(|guard| self.try_insert(key, value, guard))
+        retry(&self.pool, |guard| self.try_insert(key, value, guard))
     }
 
     /// Stores `value` under `key` if it is there, and returns the value before.
@@ -66,7 +63,7 @@ impl<K: Item + ?Sized> Art<K> {
     /// # Errors
     /// Damage on the medium.
     pub fn update(&self, key: &K, value: u64) -> Result<Option<u64>> {
-        self.retry(|_| {
+        retry(&self.pool, |_| {
             let Some(spot) = self.seek(key)? else {
                 return Ok(None);
             };
@@ -84,7 +81,7 @@ impl<K: Item + ?Sized> Art<K> {
     /// # Errors
     /// Damage on the medium.
     pub fn remove(&self, key: &K) -> Result<Option<u64>> {
-        self.retry(|guard| {
+        retry(&self.pool, |guard| {
             let Some(spot) = self.seek(key)? else {
                 return Ok(None);
             };
@@ -96,20 +93,6 @@ impl<K: Item + ?Sized> Art<K> {
                 _ => Ok(Some(None)),
             }
         })
-    }
-
-    /// Tries until nobody is in the way.
-    #[inline]
-    fn retry<T>(&self, mut attempt: impl FnMut(&Guard<'_>) -> Attempt<T>) -> Result<T> {
-        let mut backoff = Backoff::default();
-        loop {
-            let guard = self.pool.enter();
-            if let Some(answer) = attempt(&guard)? {
-                return Ok(answer);
-            }
-            drop(guard);
-            backoff.wait();
-        }
     }
 
     fn try_insert(&self, key: &K, value: u64, guard: &Guard<'_>) -> Attempt<Option<u64>> {

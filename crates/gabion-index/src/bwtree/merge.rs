@@ -180,6 +180,7 @@ impl<K: Item + ?Sized, const ENTRIES: usize, const DELTAS: u64> BwTree<K, ENTRIE
     /// # Errors
     /// No space in the pool; what was done so far stays.
     pub fn compact(&self) -> Result<()> {
+        let _within = self.pool.write_guard();
         for level in 0.. {
             let mut from = Some(K::rebuild(0, &[]));
             while let Some(key) = from {

@@ -41,6 +41,7 @@ impl<K: Item + ?Sized, const ENTRIES: usize, const DELTAS: u64> BwTree<K, ENTRIE
     #[cold]
     #[inline(never)]
     fn settle(&self, cell: &PAtomicU64) {
+        let _within = self.pool.write_guard();
         self.medium.flush(cell);
         // DURABLE: the word, before anybody relies on it.
         self.medium.fence();

@@ -53,6 +53,7 @@ impl<K: Item + ?Sized, const ENTRIES: usize, const DELTAS: u64> BwTree<K, ENTRIE
     }
 
     fn write(&self, key: &K, change: Change) -> Result<Option<u64>> {
+        let _within = self.pool.write_guard();
         let parts = Parts::of(key);
         if matches!(change, Change::Insert(_)) && parts.len > KEY_BYTES_MAX {
             return Err(Error::Limit {

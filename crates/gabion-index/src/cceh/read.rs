@@ -34,6 +34,7 @@ impl<const COPIES: bool> Cceh<COPIES> {
     /// Makes durable what a reader may have seen while a writer was at work.
     #[cold]
     fn settle(&self, segment: Segment, hash: u64) {
+        let _within = self.pool.write_guard();
         for bucket in self.path(segment, hash) {
             self.medium.flush(bucket);
         }

@@ -10,6 +10,7 @@ impl<const COPIES: bool> Cceh<COPIES> {
     /// Stores `value` under `key` and returns the value before.
     #[inline]
     pub(super) fn put(&self, key: u64, value: u64) -> Result<Option<u64>> {
+        let _within = self.pool.write_guard();
         let hash = self.seed.hash_u64(key);
         loop {
             let (segment, held) = self.lock(hash);
@@ -28,6 +29,7 @@ impl<const COPIES: bool> Cceh<COPIES> {
     /// Stores `value` under `key` if it is there, and returns the value before.
     #[inline]
     pub(super) fn replace(&self, key: u64, value: u64) -> Option<u64> {
+        let _within = self.pool.write_guard();
         let hash = self.seed.hash_u64(key);
         let (segment, _held) = self.lock(hash);
         let (bucket, slot) = self.find(segment, hash, key)?;
@@ -37,6 +39,7 @@ impl<const COPIES: bool> Cceh<COPIES> {
     /// Deletes `key` and returns its value.
     #[inline]
     pub(super) fn delete(&self, key: u64) -> Option<u64> {
+        let _within = self.pool.write_guard();
         let hash = self.seed.hash_u64(key);
         let (segment, held) = self.lock(hash);
         let (bucket, slot) = self.find(segment, hash, key)?;

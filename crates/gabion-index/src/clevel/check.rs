@@ -37,6 +37,8 @@ impl<K: Item + ?Sized, const USED: usize> Clevel<K, USED> {
 
     /// Visits all entries, while none is moved.
     pub(super) fn visit(&self, visit: &mut dyn FnMut(&K, u64)) -> Result<()> {
+        // `visit` may write, and others that are within may wait for `moving`.
+        let _within = self.pool.write_guard();
         let _moving = self.moving.lock();
         let mut found = Vec::new();
         for bits in self.context().upwards() {

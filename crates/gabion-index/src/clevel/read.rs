@@ -65,6 +65,7 @@ impl<K: Item + ?Sized, const USED: usize> Clevel<K, USED> {
     #[inline]
     pub(super) fn settle(&self, context: Context, hash: u64) {
         if self.pending.is_marked(hash) {
+            let _within = self.pool.write_guard();
             self.flush_places(context, hash);
             // DURABLE: the answer, before it is given.
             self.medium.fence();

@@ -120,6 +120,7 @@ impl<K: Item + ?Sized, const USED: usize> Clevel<K, USED> {
 
     /// Finds the levels, adds those that a new table lacks, and ends the move of a bucket.
     fn recover(&self, capacity: u64) -> Result<()> {
+        let _within = self.pool.write_guard();
         let planned = planned_bits(capacity, USED);
         let (last, mut count) = self.list_levels()?.unwrap_or((planned, 0));
         if count < 2 && last != planned {

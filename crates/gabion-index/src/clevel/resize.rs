@@ -91,6 +91,7 @@ impl<K: Item + ?Sized, const USED: usize> Clevel<K, USED> {
 
     /// Moves all buckets that are to be moved.
     pub(super) fn move_all(&self) -> Result<()> {
+        let _within = self.pool.write_guard();
         while {
             let _moving = self.moving.lock();
             self.advance()?

@@ -45,6 +45,7 @@ impl<K: Item + ?Sized, const USED: usize> Clevel<K, USED> {
     /// Changes what is under a key, and returns the value before.
     #[inline]
     pub(super) fn write(&self, key: &K, change: Change) -> Result<Option<u64>> {
+        let _within = self.pool.write_guard();
         match self.attempt(key, change) {
             Err(error) if error.is_no_space() => {
                 // What was replaced a moment ago is free when no guard is in its way.

@@ -45,6 +45,7 @@ impl<K: Item + ?Sized, const USABLE: u32> Dash<K, USABLE> {
         from: u64,
         entries: &mut Vec<(K::Owned, u64)>,
     ) -> Result<Option<u64>> {
+        let _within = self.pool.write_guard();
         let (segment, _held) = self.lock(from)?;
         self.for_each_entry(segment, |word, value| {
             if self.hash_of(word)? >= from {
@@ -57,6 +58,7 @@ impl<K: Item + ?Sized, const USABLE: u32> Dash<K, USABLE> {
 
     /// Checks the invariants, while nobody writes.
     pub(super) fn check_all(&self) -> Result<Checked> {
+        let _within = self.pool.write_guard();
         let mut checked = self.segments.check(|segment, from| {
             self.mend(segment, from)?;
             self.check_segment(segment, from)

@@ -194,6 +194,8 @@ impl<K: Item + ?Sized, const USABLE: u32> Index<K> for Dash<K, USABLE> {
     }
 
     fn len(&self) -> Result<u64> {
+        // Before the locks under which segments are counted, and looked through first.
+        let _within = self.pool.write_guard();
         self.segments.entries(|| self.count())
     }
 

@@ -115,6 +115,7 @@ impl<K: Item + ?Sized, const USABLE: u32> Dash<K, USABLE> {
     /// Makes durable what a reader may have seen while a writer was at work.
     #[cold]
     fn settle(&self, segment: Segment, hash: u64) {
+        let _within = self.pool.write_guard();
         for number in self.shape.path(hash) {
             if let Some(bucket) = self.bucket(segment, number) {
                 self.medium.flush(bucket);

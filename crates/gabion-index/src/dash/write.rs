@@ -23,6 +23,7 @@ impl<K: Item + ?Sized, const USABLE: u32> Dash<K, USABLE> {
     /// Stores `value` under `key` and returns the value before.
     #[inline]
     pub(super) fn put(&self, key: &K, value: u64) -> Result<Option<u64>> {
+        let _within = self.pool.write_guard();
         let hash = key.seeded_hash(&self.seed);
         loop {
             let (segment, mut held) = self.lock(hash)?;
@@ -41,6 +42,7 @@ impl<K: Item + ?Sized, const USABLE: u32> Dash<K, USABLE> {
     /// Stores `value` under `key` if it is there, and returns the value before.
     #[inline]
     pub(super) fn replace(&self, key: &K, value: u64) -> Result<Option<u64>> {
+        let _within = self.pool.write_guard();
         let hash = key.seeded_hash(&self.seed);
         let (segment, _held) = self.lock(hash)?;
         let found = self.search(segment, hash, key)?;
@@ -50,6 +52,7 @@ impl<K: Item + ?Sized, const USABLE: u32> Dash<K, USABLE> {
     /// Deletes `key` and returns its value.
     #[inline]
     pub(super) fn delete(&self, key: &K) -> Result<Option<u64>> {
+        let _within = self.pool.write_guard();
         let hash = key.seeded_hash(&self.seed);
         let (segment, held) = self.lock(hash)?;
         let Some(found) = self.search(segment, hash, key)? else {

@@ -15,6 +15,7 @@ impl Extendible {
         empty: impl Fn(u64) -> Vec<u8>,
         clear: impl Fn(&Split) -> Result<()>,
     ) -> Result<()> {
+        let _within = self.pool.write_guard();
         let word = self.medium.at(self.word);
         // ORDER: Relaxed: nobody else has the table yet.
         let directory = Directory(Array(word.load(&self.medium, Ordering::Relaxed)));

@@ -190,6 +190,7 @@ impl Extendible {
         wanted: u32,
         split: impl Fn(Segment, u64) -> Result<()>,
     ) -> Result<()> {
+        let _within = self.pool.write_guard();
         for depth in 1..wanted {
             for number in 0..1_u64 << depth {
                 let hash = number << (64 - depth);

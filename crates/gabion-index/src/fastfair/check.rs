@@ -34,6 +34,7 @@ impl<const N: usize> FastFair<N> {
     /// # Errors
     /// Damage on the medium.
     pub fn compact(&self) -> Result<()> {
+        let _within = self.pool.write_guard();
         self.give_up_all()
     }
 

@@ -50,6 +50,7 @@ impl<const N: usize> FastFair<N> {
             return None;
         }
         if after.is_locked() {
+            let _within = self.pool.write_guard();
             leaf.flush(&self.medium);
             // DURABLE: what was seen of the writer who is at work.
             self.medium.fence();

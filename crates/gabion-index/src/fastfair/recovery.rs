@@ -30,6 +30,7 @@ impl<const N: usize> FastFair<N> {
     /// # Errors
     /// The pool has a root already, or no space.
     pub fn create(pool: &Pool) -> Result<Self> {
+        let _within = pool.write_guard();
         if !pool.root::<Header>().is_null() {
             return Err(Error::RootTaken);
         }

@@ -14,6 +14,7 @@ impl<const N: usize> FastFair<N> {
     /// # Errors
     /// No space in the pool: nothing has changed then.
     pub fn insert(&self, key: u64, value: u64) -> Result<Option<u64>> {
+        let _within = self.pool.write_guard();
         if key == GREATEST {
             return Ok(self.put_greatest(value, false));
         }
@@ -42,6 +43,7 @@ impl<const N: usize> FastFair<N> {
     /// # Errors
     /// Damage on the medium.
     pub fn update(&self, key: u64, value: u64) -> Result<Option<u64>> {
+        let _within = self.pool.write_guard();
         if key == GREATEST {
             return Ok(self.put_greatest(value, true));
         }
@@ -59,6 +61,7 @@ impl<const N: usize> FastFair<N> {
     /// # Errors
     /// Damage on the medium.
     pub fn remove(&self, key: u64) -> Result<Option<u64>> {
+        let _within = self.pool.write_guard();
         if key == GREATEST {
             return Ok(self.remove_greatest());
         }

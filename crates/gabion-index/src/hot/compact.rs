@@ -18,6 +18,7 @@ impl<K: Item + ?Sized> Hot<K> {
     /// # Errors
     /// No space in the pool; the trie is sound, and holds what it held.
     pub fn compact(&self) -> Result<()> {
+        let _within = self.pool.write_guard();
         let guard = self.pool.enter();
         // Places, and whether all below them was seen to.
         let mut places = vec![(self.root(), false)];

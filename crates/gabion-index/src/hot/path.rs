@@ -145,6 +145,7 @@ impl<K: Item + ?Sized> Hot<K> {
     #[cold]
     #[inline(never)]
     fn flush_seen(&self, place: &Place<'_>, leaf: Option<LeafRef<'_>>) {
+        let _within = self.pool.write_guard();
         self.medium.flush(place.word);
         if let Some(leaf) = leaf {
             self.medium.flush(&leaf.leaf.value);

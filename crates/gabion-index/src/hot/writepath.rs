@@ -12,13 +12,10 @@ use super::node::Node;
 use super::path::{Step, host};
 use super::publish::Made;
 use super::{Hot, damaged};
+use crate::attempt::{Attempt, retry};
 use crate::leaf::LeafRef;
-use crate::lock::Backoff;
 use crate::node_lock::NodeLock;
 use crate::{Error, Item, Result};
-
-/// The answer of an attempt; none if somebody else was in the way.
-type Attempt<T> = Result<Option<T>>;
 
 /// What became of a change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,7 +57,7 @@ impl<K: Item + ?Sized> Hot<K> {
         if bytes > KEY_BYTES_MAX {
             return Err(Error::TooLong { bytes });
         }
-        self.retry(|guard| self.try_insert(key, value, guard))
+        retry(&self.pool, |guard| self.try_insert(key, value, guard))
     }
 
     /// Stores `value` under `key` if it is there, and returns the value before.
@@ -68,7 +65,7 @@ impl<K: Item + ?Sized> Hot<K> {
     /// # Errors
     /// Damage on the medium.
     pub fn update(&self, key: &K, value: u64) -> Result<Option<u64>> {
-        self.retry(|_| {
+        retry(&self.pool, |_| {
             let Some(path) = self.seek(key)? else {
                 return Ok(None);
             };
@@ -84,7 +81,7 @@ impl<K: Item + ?Sized> Hot<K> {
     /// # Errors
     /// No space in the pool: nothing has changed then. Damage on the medium.
     pub fn remove(&self, key: &K) -> Result<Option<u64>> {
-        self.retry(|guard| {
+        retry(&self.pool, |guard| {
             let Some(path) = self.seek(key)? else {
                 return Ok(None);
             };
@@ -93,20 +90,6 @@ impl<K: Item + ?Sized> Hot<K> {
                 None => Ok(Some(None)),
             }
         })
-    }
-
-    /// Tries until nobody is in the way.
-    #[inline]
-    fn retry<T>(&self, mut attempt: impl FnMut(&Guard<'_>) -> Attempt<T>) -> Result<T> {
-        let mut backoff = Backoff::default();
-        loop {
-            let guard = self.pool.enter();
-            if let Some(answer) = attempt(&guard)? {
-                return Ok(answer);
-            }
-            drop(guard);
-            backoff.wait();
-        }
     }
 
     /// The last step of a way and its leaf, if that is the leaf of `key`.

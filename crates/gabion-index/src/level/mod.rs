@@ -169,6 +169,7 @@ impl<const PADDING: u64> LevelTable<PADDING> {
     }
 
     fn with(pool: &Pool, facts: Facts, entries: Option<u64>) -> Result<Self> {
+        let _within = pool.write_guard();
         let this = LevelTable {
             medium: Medium::clone(pool),
             seed: Seed::new(facts.seed),

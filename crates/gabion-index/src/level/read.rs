@@ -46,6 +46,7 @@ impl<const PADDING: u64> LevelTable<PADDING> {
     /// Makes durable what a reader may have seen in the places of a key while a writer was at work.
     #[cold]
     fn settle(&self, levels: &Levels, hashes: Hashes) {
+        let _within = self.pool.write_guard();
         for level in [levels.top, levels.bottom] {
             for hash in hashes.0 {
                 if let Some(line) = self.place(level, hash) {

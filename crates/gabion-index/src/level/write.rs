@@ -14,6 +14,7 @@ impl<const PADDING: u64> LevelTable<PADDING> {
     /// Stores `value` under `key` and returns the value before.
     #[inline]
     pub(super) fn put(&self, key: u64, value: u64) -> Result<Option<u64>> {
+        let _within = self.pool.write_guard();
         let hashes = self.hashes(key);
         loop {
             let (levels, mut groups) = self.lock(hashes);
@@ -39,6 +40,7 @@ impl<const PADDING: u64> LevelTable<PADDING> {
     /// Stores `value` under `key` if it is there, and returns the value before.
     #[inline]
     pub(super) fn replace(&self, key: u64, value: u64) -> Option<u64> {
+        let _within = self.pool.write_guard();
         let hashes = self.hashes(key);
         let (levels, _groups) = self.lock(hashes);
         let (line, slot) = find(&self.places(&levels, hashes), key)?;
@@ -48,6 +50,7 @@ impl<const PADDING: u64> LevelTable<PADDING> {
     /// Deletes `key` and returns its value.
     #[inline]
     pub(super) fn delete(&self, key: u64) -> Option<u64> {
+        let _within = self.pool.write_guard();
         let hashes = self.hashes(key);
         let (levels, groups) = self.lock(hashes);
         let (line, slot) = find(&self.places(&levels, hashes), key)?;

@@ -74,6 +74,7 @@ impl<K: Item + ?Sized> Masstree<K> {
     /// Gives up all nodes and layers that hold nothing, and tells parents of nodes that they do not
     /// know.
     pub(super) fn prune_all(&self) -> Result<()> {
+        let _within = self.pool.write_guard();
         // Layers, each behind those that it is below.
         let mut layers = vec![self.root];
         let mut number = 0;

@@ -159,6 +159,7 @@ impl<'t> Layer<'t> {
                 continue;
             }
             if glance.stamp.is_locked() {
+                let _within = self.pool.write_guard();
                 leaf.flush(self.medium, slot);
                 if let Some(record) = record {
                     self.medium.flush(&record.record.value);

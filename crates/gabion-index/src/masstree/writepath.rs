@@ -43,6 +43,7 @@ impl<K: Item + ?Sized> Masstree<K> {
     /// # Errors
     /// No space in the pool, or a key that is too long: nothing has changed then.
     pub fn insert(&self, key: &K, value: u64) -> Result<Option<u64>> {
+        let _within = self.pool.write_guard();
         let bytes = key.bytes().len() as u64;
         if bytes > KEY_BYTES_MAX {
             return Err(Error::TooLong { bytes });
@@ -83,6 +84,7 @@ impl<K: Item + ?Sized> Masstree<K> {
     /// # Errors
     /// Damage on the medium.
     pub fn update(&self, key: &K, value: u64) -> Result<Option<u64>> {
+        let _within = self.pool.write_guard();
         loop {
             let _guard = self.pool.enter();
             let place = self.seek(key)?;
@@ -106,6 +108,7 @@ impl<K: Item + ?Sized> Masstree<K> {
     /// # Errors
     /// Damage on the medium.
     pub fn remove(&self, key: &K) -> Result<Option<u64>> {
+        let _within = self.pool.write_guard();
         loop {
             let guard = self.pool.enter();
             let place = self.seek(key)?;

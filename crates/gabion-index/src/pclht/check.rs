@@ -44,6 +44,7 @@ impl<F: Form> ClhtTable<F> {
     /// Appends the entries under the lock of the hash `from`, without those whose hash is less, and
     /// returns the first hash of the next lock.
     pub(super) fn collect(&self, from: u64, entries: &mut Vec<(u64, u64)>) -> Option<u64> {
+        let _within = self.pool.write_guard();
         let _guard = self.enter();
         let (table, _held) = self.lock(from);
         let bits = Self::lock_bits(table);

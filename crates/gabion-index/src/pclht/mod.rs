@@ -171,6 +171,7 @@ impl<F: Form> ClhtTable<F> {
     }
 
     fn with(pool: &Pool, facts: Facts, entries: Option<u64>) -> Result<Self> {
+        let _within = pool.write_guard();
         let mut this = ClhtTable {
             medium: Medium::clone(pool),
             seed: Seed::new(facts.seed),

@@ -101,6 +101,7 @@ impl<F: Form> ClhtTable<F> {
     /// Makes durable what a reader may have seen in the chain of `hash` while a writer was at work.
     #[cold]
     fn settle(&self, table: Table<F>, hash: u64) {
+        let _within = self.pool.write_guard();
         let mut next = Some(self.bucket(table, table.home(hash)));
         while let Some(line) = next {
             self.medium.flush(line);

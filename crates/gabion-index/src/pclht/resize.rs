@@ -158,6 +158,7 @@ impl<F: Form> ClhtTable<F> {
 
     /// Builds a table without chains that deletes emptied, and a smaller one if that suits.
     pub(super) fn shrink(&self) -> Result<()> {
+        let _within = self.pool.write_guard();
         let _growth = self.growth.lock();
         let entries = self.entries()?;
         self.rebuild(Table::<F>::suitable_bits(entries).min(self.table().bits()))

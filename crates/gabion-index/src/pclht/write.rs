@@ -28,6 +28,7 @@ impl<F: Form> ClhtTable<F> {
     /// Stores `value` under `key` and returns the value before.
     #[inline]
     pub(super) fn put(&self, key: u64, value: u64) -> Result<Option<u64>> {
+        let _within = self.pool.write_guard();
         let hash = self.seed.hash_u64(key);
         let _guard = self.enter();
         loop {
@@ -56,6 +57,7 @@ impl<F: Form> ClhtTable<F> {
     /// Stores `value` under `key` if it is there, and returns the value before.
     #[inline]
     pub(super) fn replace(&self, key: u64, value: u64) -> Option<u64> {
+        let _within = self.pool.write_guard();
         let hash = self.seed.hash_u64(key);
         let _guard = self.enter();
         let (table, _held) = self.lock(hash);
@@ -68,6 +70,7 @@ impl<F: Form> ClhtTable<F> {
     /// Deletes `key` and returns its value.
     #[inline]
     pub(super) fn delete(&self, key: u64) -> Option<u64> {
+        let _within = self.pool.write_guard();
         let hash = self.seed.hash_u64(key);
         let _guard = self.enter();
         let (table, held) = self.lock(hash);

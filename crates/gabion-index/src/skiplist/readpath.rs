@@ -28,6 +28,7 @@ impl<K: Item + ?Sized, const BITS: u32> SkipList<K, BITS> {
     #[cold]
     #[inline(never)]
     fn settle(&self, found: Option<Node<'_>>, before: Option<Node<'_>>) {
+        let _within = self.pool.write_guard();
         if let Some(node) = found {
             self.medium.flush(&node.face.value);
         }
@@ -54,6 +55,7 @@ impl<K: Item + ?Sized, const BITS: u32> OrderedIndex<K> for SkipList<K, BITS> {
             next = node.next(0);
             self.medium.prefetch(next);
             if self.locks.is_locked(node.at) {
+                let _within = self.pool.write_guard();
                 self.medium.flush(&node.face.value);
                 node.flush_link(&self.medium, 0);
                 must_fence = true;

@@ -96,6 +96,7 @@ impl<K: Item + ?Sized, const BITS: u32> SkipList<K, BITS> {
         let mut must_fence = false;
         let mut see = |node: &Node<'_>, level: usize| {
             if level == 0 && self.locks.is_locked(node.at) {
+                let _within = self.pool.write_guard();
                 node.flush_link(&self.medium, 0);
                 must_fence = true;
             }

@@ -8,13 +8,10 @@ use super::SkipList;
 use super::layout::{KEY_BYTES_MAX, LEVELS};
 use super::node::{Node, image};
 use super::search::Path;
-use crate::lock::Backoff;
+use crate::attempt::{Attempt, retry};
 use crate::node_lock::NodeLock;
 use crate::stored::Parts;
 use crate::{Error, Item, Result};
-
-/// The answer of an attempt; none if somebody else was in the way.
-type Attempt<T> = Result<Option<T>>;
 
 impl<K: Item + ?Sized, const BITS: u32> SkipList<K, BITS> {
     /// Stores `value` under `key`, whether it is there or not, and returns the value before.
@@ -26,7 +23,7 @@ impl<K: Item + ?Sized, const BITS: u32> SkipList<K, BITS> {
         if parts.len > KEY_BYTES_MAX {
             return Err(Error::TooLong { bytes: parts.len });
         }
-        self.retry(&parts, |path, _| match path.found {
+        self.try_on_path(&parts, |path, _| match path.found {
             Some(node) => Ok(self.replace(&node, value).map(Some)),
             None => {
                 let is_done = self.put(path, key, &parts, value)?;
@@ -40,7 +37,7 @@ impl<K: Item + ?Sized, const BITS: u32> SkipList<K, BITS> {
     /// # Errors
     /// Damage on the medium.
     pub fn update(&self, key: &K, value: u64) -> Result<Option<u64>> {
-        self.retry(&Parts::of(key), |path, _| match path.found {
+        self.try_on_path(&Parts::of(key), |path, _| match path.found {
             Some(node) => Ok(self.replace(&node, value).map(Some)),
             None => Ok(Some(None)),
         })
@@ -51,28 +48,20 @@ impl<K: Item + ?Sized, const BITS: u32> SkipList<K, BITS> {
     /// # Errors
     /// Damage on the medium.
     pub fn remove(&self, key: &K) -> Result<Option<u64>> {
-        self.retry(&Parts::of(key), |path, guard| match path.found {
+        self.try_on_path(&Parts::of(key), |path, guard| match path.found {
             Some(node) => Ok(self.take_out(path, &node, guard)?.map(Some)),
             None => Ok(Some(None)),
         })
     }
 
-    /// Tries until nobody is in the way.
+    /// Tries with the way to a key until nobody is in the way.
     #[inline]
-    fn retry<T>(
+    fn try_on_path<T>(
         &self,
         key: &Parts<'_>,
         mut attempt: impl FnMut(&Path<'_>, &Guard<'_>) -> Attempt<T>,
     ) -> Result<T> {
-        let mut backoff = Backoff::default();
-        loop {
-            let guard = self.pool.enter();
-            if let Some(answer) = attempt(&self.find_path(key)?, &guard)? {
-                return Ok(answer);
-            }
-            drop(guard);
-            backoff.wait();
-        }
+        retry(&self.pool, |guard| attempt(&self.find_path(key)?, guard))
     }
 
     /// Stores another value in a node and returns the one before.

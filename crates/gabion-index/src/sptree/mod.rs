@@ -129,8 +129,6 @@ mod buffer;
 #[cfg(test)]
 mod buffer_tests;
 mod check;
-#[cfg(test)]
-mod checkpoint_tests;
 mod flush;
 mod item;
 mod kind;

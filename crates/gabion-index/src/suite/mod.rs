@@ -5,6 +5,7 @@
 //!   index grow and shrink.
 //! - `crash`: images that a power failure may leave, mutants, golden persist traces.
 //! - `interleaved`: images that a power failure may leave while several threads are at work.
+//! - `checkpoint`: what a pool in an ordinary file goes back to after a power failure.
 //!
 //! Indexes that know the order of their keys are scanned in each of them: against the twin, as one
 //! more way to look a key up, and in every image.
@@ -12,6 +13,7 @@
 //! All of them ask the index for its invariants and count the blocks of the pool, so that a leak
 //! fails as well.
 
+pub(crate) mod checkpoint;
 pub(crate) mod concurrent;
 pub(crate) mod crash;
 pub(crate) mod director;
@@ -42,7 +44,7 @@ macro_rules! index_suite {
     };
     (@keys $kind:ident, $name:ident, $keys:expr, $survivors:expr) => {
         mod $kind {
-            use crate::suite::{concurrent, crash, interleaved, model};
+            use crate::suite::{checkpoint, concurrent, crash, interleaved, model};
 
             #[test]
             fn all_answers_are_the_twins() {
@@ -67,6 +69,11 @@ macro_rules! index_suite {
             #[test]
             fn power_failures_undo_no_answer_of_any_thread() {
                 $keys.into_iter().for_each(interleaved::survive);
+            }
+
+            #[test]
+            fn a_checkpoint_is_one_moment() {
+                $keys.iter().for_each(checkpoint::follow);
             }
 
             #[test]

@@ -48,6 +48,7 @@ impl<K: Item + ?Sized, V: Item + ?Sized> TurboHash<K, V> {
     /// # Errors
     /// A damaged record.
     pub fn clear(&self) -> Result<()> {
+        let _within = self.pool.write_guard();
         for (index, shard) in (0..).zip(&self.shards) {
             let mut locked = shard.lock();
             if locked.place().count() == 0 {
@@ -86,6 +87,7 @@ impl<K: Item + ?Sized, V: Item + ?Sized> TurboHash<K, V> {
     /// # Errors
     /// No space in the pool; the shards from there on stay as they were.
     pub fn compact(&self) -> Result<()> {
+        let _within = self.pool.write_guard();
         for (index, shard) in (0..).zip(&self.shards) {
             let mut locked = shard.lock();
             if locked.counts().is_none() {

@@ -198,6 +198,7 @@ impl<K: Item + ?Sized, V: Item + ?Sized> TurboHash<K, V> {
     /// the metadata, for all that it names is durable already.
     #[cold]
     fn settle(&self, place: Place, hash: u64) {
+        let _within = self.pool.write_guard();
         for index in Path::new(place, hash) {
             let bucket = bucket_at(&self.medium, place, index);
             self.medium.flush(&bucket.meta);

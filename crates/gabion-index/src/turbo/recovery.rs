@@ -72,6 +72,7 @@ impl<K: Item + ?Sized, V: Item + ?Sized> TurboHash<K, V> {
     /// # Errors
     /// The pool has a root already, or no space.
     pub fn create(pool: &Pool, options: &Options) -> Result<TurboHash<K, V>> {
+        let _within = pool.write_guard();
         if !pool.root::<Header>().is_null() {
             return Err(Error::RootTaken);
         }

@@ -143,6 +143,7 @@ impl<K: Item + ?Sized, V: Item + ?Sized> TurboHash<K, V> {
         hash: u64,
         decide: impl FnOnce(Option<u64>) -> Result<(Change<B>, R)>,
     ) -> Result<R> {
+        let _within = self.pool.write_guard();
         let shard = self.shard_of(hash);
         let place = shard.place();
         let home = home_at(&self.medium, place, hash);

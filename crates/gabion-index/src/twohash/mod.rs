@@ -183,6 +183,7 @@ impl<S: Scheme> TwoHash<S> {
     }
 
     fn with(pool: &Pool, facts: Facts, entries: Option<u64>) -> Result<Self> {
+        let _within = pool.write_guard();
         let this = TwoHash {
             medium: Medium::clone(pool),
             seed: Seed::new(facts.seed),

@@ -57,6 +57,7 @@ impl<S: Scheme> TwoHash<S> {
     /// Makes durable what a reader may have seen in the lines of a key while a writer was at work.
     #[cold]
     fn settle(&self, table: Array, hashes: [u64; 2]) {
+        let _within = self.pool.write_guard();
         for line in self.seen_lines(table, hashes) {
             self.medium.flush(line);
         }

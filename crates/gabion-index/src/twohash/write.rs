@@ -26,6 +26,7 @@ impl<S: Scheme> TwoHash<S> {
     /// Stores `value` under `key` and returns the value before.
     #[inline]
     pub(super) fn put(&self, key: u64, value: u64) -> Result<Option<u64>> {
+        let _within = self.pool.write_guard();
         let hashes = self.hashes(key);
         loop {
             let (table, locks) = self.lock(hashes);
@@ -51,6 +52,7 @@ impl<S: Scheme> TwoHash<S> {
     /// Stores `value` under `key` if it is there, and returns the value before.
     #[inline]
     pub(super) fn replace(&self, key: u64, value: u64) -> Option<u64> {
+        let _within = self.pool.write_guard();
         let hashes = self.hashes(key);
         let (table, _locks) = self.lock(hashes);
         let (line, slot) = self.find(table, hashes, key)?;
@@ -60,6 +62,7 @@ impl<S: Scheme> TwoHash<S> {
     /// Deletes `key` and returns its value.
     #[inline]
     pub(super) fn delete(&self, key: u64) -> Option<u64> {
+        let _within = self.pool.write_guard();
         let hashes = self.hashes(key);
         let (table, locks) = self.lock(hashes);
         let (line, slot) = self.find(table, hashes, key)?;

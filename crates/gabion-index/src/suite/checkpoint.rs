@@ -1,28 +1,27 @@
-//! A tree in an ordinary file with a checkpoint: what a power loss leaves is one moment of it,
-//! though others write while the checkpoint is made.
+//! An index in an ordinary file with a checkpoint: what a power loss leaves is one moment of it,
+//! though others write while the checkpoint is made, and no earlier one than any answer before.
 
 use std::borrow::Borrow;
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
+use gabion_media::Error as MediaError;
 use gabion_media::pmem::{Class, Pool, PoolOptions};
 
-use super::{TINY, TINY_BUFFERED};
+use super::crash::from_env;
+use super::{Keys, check};
 use crate::index::Plan;
-use crate::suite::{Keys, check};
-use crate::{Index, Item};
+use crate::lock::Backoff;
+use crate::{Error, Index, Item};
 
 const THREADS: u64 = 3;
 
 /// Keys that each thread goes through in turn.
 const KEYS: u64 = 60;
 
-/// Checkpoints of each tree.
-const ROUNDS: u64 = 8;
-
 fn pool_options<K: Item + ?Sized>(keys: &Keys<K>, checkpoint: &Path) -> PoolOptions {
     PoolOptions {
-        // A thread that is not let run keeps much from being used again.
         size: 16 << 20,
         heaps: 4,
         chunk_bytes: 4096,
@@ -32,13 +31,25 @@ fn pool_options<K: Item + ?Sized>(keys: &Keys<K>, checkpoint: &Path) -> PoolOpti
 }
 
 /// Number `number` of a thread: a delete now and then, else an insert of the number. Each second
-/// turn deletes all, so that leaves split and merge.
+/// turn deletes all, so that nodes split and merge.
 fn write<K: Item + ?Sized>(index: &dyn Index<K>, key: &K, number: u64) {
-    if is_delete(number) {
-        index.remove(key).expect("sound");
-    } else {
-        index.insert(key, number).expect("space");
+    with_space(|| match is_delete(number) {
+        true => index.remove(key),
+        false => index.insert(key, number),
+    });
+}
+
+/// The answer of a change, which is tried again as long as the pool is full: a thread that is not
+/// let run keeps much from being used again.
+fn with_space<T>(change: impl Fn() -> crate::Result<T>) -> T {
+    let mut backoff = Backoff::default();
+    for _ in 0..1_000_000 {
+        match change() {
+            Err(Error::Media(MediaError::PoolFull { .. })) => backoff.wait(),
+            done => return done.expect("sound"),
+        }
     }
+    panic!("the pool stays full");
 }
 
 fn is_delete(number: u64) -> bool {
@@ -74,7 +85,43 @@ fn assert_prefix<K: Item + ?Sized>(
     );
 }
 
-fn follow<K: Item + ?Sized>(keys: &Keys<K>) {
+/// Looks at everything, in turns with a compaction: an entry with a number was written with all
+/// that its thread had written before.
+fn look<K: Item + ?Sized>(keys: &Keys<K>, index: &dyn Index<K>, done: &[AtomicU64]) {
+    // ORDER: Release pairs with the acquire of who counts: a checkpoint from then on has it.
+    let note = |done: &AtomicU64, number| done.fetch_max(number, Ordering::Release);
+    for (thread, done) in (0..).zip(done) {
+        for slot in 0..KEYS {
+            let key = (keys.key)(thread * KEYS + slot);
+            if let Some(number) = index.get(key.borrow()).expect("sound") {
+                note(done, number);
+            }
+        }
+    }
+    let mut slots = BTreeMap::new();
+    for number in 0..THREADS * KEYS {
+        slots.insert((keys.key)(number), number);
+    }
+    let mut meet = |key: &K, number: u64| {
+        let slot = slots.get(key).copied();
+        let thread = usize::try_from(slot.expect("one of the keys") / KEYS).expect("small");
+        note(&done[thread], number);
+    };
+    match index.ordered() {
+        Some(ordered) => {
+            let (least, mut found) = ((keys.key)(0), Vec::new());
+            ordered.scan(least.borrow(), 40, &mut found).expect("sound");
+            found
+                .iter()
+                .for_each(|(key, number)| meet(key.borrow(), *number));
+        }
+        None => index.for_each(&mut meet).expect("sound"),
+    }
+    with_space(|| index.compact());
+}
+
+/// The number of checkpoints is `GABION_CHECKPOINTS`, 4 by default.
+pub(crate) fn follow<K: Item + ?Sized>(keys: &Keys<K>) {
     let dir = tempfile::tempdir().expect("a directory");
     let checkpoint = dir.path().join("checkpoint");
     let pool = Pool::create(&dir.path().join("pool"), pool_options(keys, &checkpoint));
@@ -107,21 +154,17 @@ fn follow<K: Item + ?Sized>(keys: &Keys<K>) {
                     let key = (keys.key)(thread * KEYS + number % KEYS);
                     write(index, key.borrow(), number);
                     // ORDER: Release: as above.
-                    done.store(number, Ordering::Release);
+                    done.fetch_max(number, Ordering::Release);
                 }
             });
         }
-        // Scans bring what is in buffers into leaves.
         scope.spawn(|| {
             // ORDER: Relaxed: it only has to end.
             while !is_over.load(Ordering::Relaxed) {
-                let mut found = Vec::new();
-                let ordered = index.ordered().expect("an order");
-                let least = (keys.key)(0);
-                ordered.scan(least.borrow(), 40, &mut found).expect("sound");
+                look(keys, &*index, &done);
             }
         });
-        for _ in 0..ROUNDS {
+        for _ in 0..from_env("GABION_CHECKPOINTS", 4) {
             let before = count();
             pool.sync().expect("space");
             let after = count();
@@ -130,7 +173,7 @@ fn follow<K: Item + ?Sized>(keys: &Keys<K>) {
             let copy = other.path().join("checkpoint");
             std::fs::copy(&checkpoint, &copy).expect("a copy");
             let lost = Pool::open(&other.path().join("pool"), pool_options(keys, &copy));
-            let lost = (keys.makers.open)(&lost.expect("a checkpoint")).expect("a tree");
+            let lost = (keys.makers.open)(&lost.expect("a checkpoint")).expect("an index");
             for (thread, (before, after)) in (0..).zip(before.iter().zip(&after)) {
                 assert_prefix(keys, &*lost, thread, *before, after + 1);
             }
@@ -142,16 +185,4 @@ fn follow<K: Item + ?Sized>(keys: &Keys<K>) {
         is_over.store(true, Ordering::Relaxed);
     });
     check(&*index).expect("sound");
-}
-
-#[test]
-fn a_checkpoint_of_words_is_one_moment_of_the_tree() {
-    for registered in [&TINY, &TINY_BUFFERED] {
-        follow(&Keys::words(registered).expect("words"));
-    }
-}
-
-#[test]
-fn a_checkpoint_of_strings_is_one_moment_of_the_tree() {
-    follow(&Keys::strings(&TINY).expect("strings"));
 }
