@@ -93,6 +93,55 @@ pub trait OrderedIndex<K: Item + ?Sized>: Index<K> {
     fn scan(&self, from: &K, limit: usize, found: &mut Vec<(K::Owned, u64)>) -> Result<()>;
 }
 
+/// Makes an ordered index what [`Index`] says by its own methods of the same names. They are told
+/// what `|key|` says of the key; `compact` comes last if it has that.
+macro_rules! index_by_methods {
+    ([$($generics:tt)*], $index:ty, $key:ty, |$name:ident| $told:expr $(, $compact:ident)?) => {
+        impl<$($generics)*> $crate::Index<$key> for $index {
+            fn get(&self, $name: &$key) -> $crate::Result<Option<u64>> {
+                <$index>::get(self, $told)
+            }
+
+            fn insert(&self, $name: &$key, value: u64) -> $crate::Result<Option<u64>> {
+                <$index>::insert(self, $told, value)
+            }
+
+            fn update(&self, $name: &$key, value: u64) -> $crate::Result<Option<u64>> {
+                <$index>::update(self, $told, value)
+            }
+
+            fn remove(&self, $name: &$key) -> $crate::Result<Option<u64>> {
+                <$index>::remove(self, $told)
+            }
+
+            fn len(&self) -> $crate::Result<u64> {
+                <$index>::len(self)
+            }
+
+            fn for_each(&self, visit: &mut dyn FnMut(&$key, u64)) -> $crate::Result<()> {
+                $crate::index::visit_by_scans(self, visit)
+            }
+
+            $(fn $compact(&self) -> $crate::Result<()> {
+                <$index>::$compact(self)
+            })?
+
+            fn check(&self) -> $crate::Result<$crate::index::Checked> {
+                <$index>::check(self)
+            }
+
+            fn pool(&self) -> &gabion_media::pmem::Pool {
+                <$index>::pool(self)
+            }
+
+            fn ordered(&self) -> Option<&dyn $crate::OrderedIndex<$key>> {
+                Some(self)
+            }
+        }
+    };
+}
+pub(crate) use index_by_methods;
+
 /// Entries that are visited under one guard of the pool: enough that its cost does not count, and
 /// few enough that others soon get back what they give up meanwhile.
 const VISITED_AT_ONCE: usize = 1024;

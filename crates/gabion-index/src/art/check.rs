@@ -2,13 +2,11 @@
 
 use std::borrow::Borrow;
 
-use gabion_media::pmem::Pool;
-
 use super::Art;
 use super::key;
 use super::layout::Child;
 use super::node::Node;
-use crate::index::{Checked, Index, Makers, OrderedIndex, visit_by_scans};
+use crate::index::{Checked, Makers, index_by_methods};
 use crate::registry::{Kind, Persists, Reads, Registered};
 use crate::{Error, Item, Result};
 
@@ -127,47 +125,7 @@ fn violation(what: &'static str, node: &Node<'_>) -> Error {
     }
 }
 
-impl<K: Item + ?Sized> Index<K> for Art<K> {
-    fn get(&self, key: &K) -> Result<Option<u64>> {
-        Art::get(self, key)
-    }
-
-    fn insert(&self, key: &K, value: u64) -> Result<Option<u64>> {
-        Art::insert(self, key, value)
-    }
-
-    fn update(&self, key: &K, value: u64) -> Result<Option<u64>> {
-        Art::update(self, key, value)
-    }
-
-    fn remove(&self, key: &K) -> Result<Option<u64>> {
-        Art::remove(self, key)
-    }
-
-    fn len(&self) -> Result<u64> {
-        Art::len(self)
-    }
-
-    fn for_each(&self, visit: &mut dyn FnMut(&K, u64)) -> Result<()> {
-        visit_by_scans(self, visit)
-    }
-
-    fn compact(&self) -> Result<()> {
-        Art::compact(self)
-    }
-
-    fn check(&self) -> Result<Checked> {
-        Art::check(self)
-    }
-
-    fn pool(&self) -> &Pool {
-        Art::pool(self)
-    }
-
-    fn ordered(&self) -> Option<&dyn OrderedIndex<K>> {
-        Some(self)
-    }
-}
+index_by_methods!([K: Item + ?Sized], Art<K>, K, |key| key, compact);
 
 const fn makers<K: Item + ?Sized>() -> Makers<K> {
     Makers {

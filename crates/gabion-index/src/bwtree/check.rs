@@ -2,11 +2,9 @@
 
 use std::cmp::Ordering;
 
-use gabion_media::pmem::Pool;
-
 use super::BwTree;
 use super::page::Page;
-use crate::index::{Checked, Index, Makers, OrderedIndex, visit_by_scans};
+use crate::index::{Checked, Makers, index_by_methods, visit_by_scans};
 use crate::registry::{Kind, Persists, Reads, Registered};
 use crate::stored::Stored;
 use crate::{Error, Item, Result};
@@ -127,49 +125,13 @@ fn violation(what: &'static str, page: &Page<'_>) -> Error {
     }
 }
 
-impl<K: Item + ?Sized, const ENTRIES: usize, const DELTAS: u64> Index<K>
-    for BwTree<K, ENTRIES, DELTAS>
-{
-    fn get(&self, key: &K) -> Result<Option<u64>> {
-        BwTree::get(self, key)
-    }
-
-    fn insert(&self, key: &K, value: u64) -> Result<Option<u64>> {
-        BwTree::insert(self, key, value)
-    }
-
-    fn update(&self, key: &K, value: u64) -> Result<Option<u64>> {
-        BwTree::update(self, key, value)
-    }
-
-    fn remove(&self, key: &K) -> Result<Option<u64>> {
-        BwTree::remove(self, key)
-    }
-
-    fn len(&self) -> Result<u64> {
-        BwTree::len(self)
-    }
-
-    fn for_each(&self, visit: &mut dyn FnMut(&K, u64)) -> Result<()> {
-        visit_by_scans(self, visit)
-    }
-
-    fn compact(&self) -> Result<()> {
-        BwTree::compact(self)
-    }
-
-    fn check(&self) -> Result<Checked> {
-        BwTree::check(self)
-    }
-
-    fn pool(&self) -> &Pool {
-        BwTree::pool(self)
-    }
-
-    fn ordered(&self) -> Option<&dyn OrderedIndex<K>> {
-        Some(self)
-    }
-}
+index_by_methods!(
+    [K: Item + ?Sized, const ENTRIES: usize, const DELTAS: u64],
+    BwTree<K, ENTRIES, DELTAS>,
+    K,
+    |key| key,
+    compact
+);
 
 const fn makers<K: Item + ?Sized, const ENTRIES: usize, const DELTAS: u64>() -> Makers<K> {
     Makers {

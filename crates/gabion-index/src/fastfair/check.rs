@@ -1,12 +1,10 @@
 //! The invariants, checked; and what the registry knows of the tree.
 
-use gabion_media::pmem::Pool;
-
 use super::FastFair;
 use super::layout::is_padded;
 use super::node::Node;
 use crate::blink::{Checks, Decline};
-use crate::index::{Checked, Index, Makers, OrderedIndex, visit_by_scans};
+use crate::index::{Checked, Makers, index_by_methods, visit_by_scans};
 use crate::registry::{Kind, Persists, Reads, Registered};
 use crate::{Error, Result};
 
@@ -78,47 +76,7 @@ fn violation<const N: usize>(what: &'static str, node: Node<'_, N>) -> Error {
     }
 }
 
-impl<const N: usize> Index<u64> for FastFair<N> {
-    fn get(&self, key: &u64) -> Result<Option<u64>> {
-        FastFair::get(self, *key)
-    }
-
-    fn insert(&self, key: &u64, value: u64) -> Result<Option<u64>> {
-        FastFair::insert(self, *key, value)
-    }
-
-    fn update(&self, key: &u64, value: u64) -> Result<Option<u64>> {
-        FastFair::update(self, *key, value)
-    }
-
-    fn remove(&self, key: &u64) -> Result<Option<u64>> {
-        FastFair::remove(self, *key)
-    }
-
-    fn len(&self) -> Result<u64> {
-        FastFair::len(self)
-    }
-
-    fn for_each(&self, visit: &mut dyn FnMut(&u64, u64)) -> Result<()> {
-        visit_by_scans(self, visit)
-    }
-
-    fn compact(&self) -> Result<()> {
-        FastFair::compact(self)
-    }
-
-    fn check(&self) -> Result<Checked> {
-        FastFair::check(self)
-    }
-
-    fn pool(&self) -> &Pool {
-        FastFair::pool(self)
-    }
-
-    fn ordered(&self) -> Option<&dyn OrderedIndex<u64>> {
-        Some(self)
-    }
-}
+index_by_methods!([const N: usize], FastFair<N>, u64, |key| *key, compact);
 
 const fn makers<const N: usize>() -> Makers<u64> {
     Makers {

@@ -2,15 +2,13 @@
 
 use std::borrow::Borrow;
 
-use gabion_media::pmem::Pool;
-
 use super::Hot;
 use super::bits::differ;
 use super::form::Form;
 use super::layout::Child;
 use super::node::Node;
 use super::path::Place;
-use crate::index::{Checked, Index, Makers, OrderedIndex, visit_by_scans};
+use crate::index::{Checked, Makers, index_by_methods};
 use crate::registry::{Kind, Persists, Reads, Registered};
 use crate::{Error, Item, Result};
 
@@ -118,47 +116,7 @@ fn violation(what: &'static str, child: Child) -> Error {
     }
 }
 
-impl<K: Item + ?Sized> Index<K> for Hot<K> {
-    fn get(&self, key: &K) -> Result<Option<u64>> {
-        Hot::get(self, key)
-    }
-
-    fn insert(&self, key: &K, value: u64) -> Result<Option<u64>> {
-        Hot::insert(self, key, value)
-    }
-
-    fn update(&self, key: &K, value: u64) -> Result<Option<u64>> {
-        Hot::update(self, key, value)
-    }
-
-    fn remove(&self, key: &K) -> Result<Option<u64>> {
-        Hot::remove(self, key)
-    }
-
-    fn len(&self) -> Result<u64> {
-        Hot::len(self)
-    }
-
-    fn for_each(&self, visit: &mut dyn FnMut(&K, u64)) -> Result<()> {
-        visit_by_scans(self, visit)
-    }
-
-    fn compact(&self) -> Result<()> {
-        Hot::compact(self)
-    }
-
-    fn check(&self) -> Result<Checked> {
-        Hot::check(self)
-    }
-
-    fn pool(&self) -> &Pool {
-        Hot::pool(self)
-    }
-
-    fn ordered(&self) -> Option<&dyn OrderedIndex<K>> {
-        Some(self)
-    }
-}
+index_by_methods!([K: Item + ?Sized], Hot<K>, K, |key| key, compact);
 
 const fn makers<K: Item + ?Sized>() -> Makers<K> {
     Makers {

@@ -2,14 +2,12 @@
 
 use std::sync::atomic::Ordering;
 
-use gabion_media::pmem::Pool;
-
 use super::layer::{Layer, above};
 use super::node::Node;
 use super::readpath::Target;
 use super::{Masstree, slice};
 use crate::blink::{Checks, Node as _};
-use crate::index::{Checked, Index, Makers, OrderedIndex, visit_by_scans};
+use crate::index::{Checked, Makers, index_by_methods, visit_by_scans};
 use crate::registry::{Kind, Persists, Reads, Registered};
 use crate::{Error, Item, Result};
 
@@ -125,47 +123,7 @@ fn violation(what: &'static str, node: Node<'_>) -> Error {
     }
 }
 
-impl<K: Item + ?Sized> Index<K> for Masstree<K> {
-    fn get(&self, key: &K) -> Result<Option<u64>> {
-        Masstree::get(self, key)
-    }
-
-    fn insert(&self, key: &K, value: u64) -> Result<Option<u64>> {
-        Masstree::insert(self, key, value)
-    }
-
-    fn update(&self, key: &K, value: u64) -> Result<Option<u64>> {
-        Masstree::update(self, key, value)
-    }
-
-    fn remove(&self, key: &K) -> Result<Option<u64>> {
-        Masstree::remove(self, key)
-    }
-
-    fn len(&self) -> Result<u64> {
-        Masstree::len(self)
-    }
-
-    fn for_each(&self, visit: &mut dyn FnMut(&K, u64)) -> Result<()> {
-        visit_by_scans(self, visit)
-    }
-
-    fn compact(&self) -> Result<()> {
-        Masstree::compact(self)
-    }
-
-    fn check(&self) -> Result<Checked> {
-        Masstree::check(self)
-    }
-
-    fn pool(&self) -> &Pool {
-        Masstree::pool(self)
-    }
-
-    fn ordered(&self) -> Option<&dyn OrderedIndex<K>> {
-        Some(self)
-    }
-}
+index_by_methods!([K: Item + ?Sized], Masstree<K>, K, |key| key, compact);
 
 const fn makers<K: Item + ?Sized>() -> Makers<K> {
     Makers {

@@ -3,12 +3,10 @@
 use std::borrow::Borrow;
 use std::collections::HashSet;
 
-use gabion_media::pmem::Pool;
-
 use super::layout::LEVELS;
 use super::node::Node;
 use super::{SkipList, damaged};
-use crate::index::{Checked, Index, Makers, OrderedIndex, visit_by_scans};
+use crate::index::{Checked, Makers, index_by_methods};
 use crate::registry::{Kind, Persists, Reads, Registered};
 use crate::{Error, Item, Result};
 
@@ -79,43 +77,7 @@ fn violation(what: &'static str, node: &Node<'_>) -> Error {
     }
 }
 
-impl<K: Item + ?Sized, const BITS: u32> Index<K> for SkipList<K, BITS> {
-    fn get(&self, key: &K) -> Result<Option<u64>> {
-        SkipList::get(self, key)
-    }
-
-    fn insert(&self, key: &K, value: u64) -> Result<Option<u64>> {
-        SkipList::insert(self, key, value)
-    }
-
-    fn update(&self, key: &K, value: u64) -> Result<Option<u64>> {
-        SkipList::update(self, key, value)
-    }
-
-    fn remove(&self, key: &K) -> Result<Option<u64>> {
-        SkipList::remove(self, key)
-    }
-
-    fn len(&self) -> Result<u64> {
-        SkipList::len(self)
-    }
-
-    fn for_each(&self, visit: &mut dyn FnMut(&K, u64)) -> Result<()> {
-        visit_by_scans(self, visit)
-    }
-
-    fn check(&self) -> Result<Checked> {
-        SkipList::check(self)
-    }
-
-    fn pool(&self) -> &Pool {
-        SkipList::pool(self)
-    }
-
-    fn ordered(&self) -> Option<&dyn OrderedIndex<K>> {
-        Some(self)
-    }
-}
+index_by_methods!([K: Item + ?Sized, const BITS: u32], SkipList<K, BITS>, K, |key| key);
 
 const fn makers<K: Item + ?Sized, const BITS: u32>() -> Makers<K> {
     Makers {

@@ -12,7 +12,7 @@ use super::log::Logged;
 use super::mnode::Mnode;
 use super::readpath::Search;
 use super::{Options, SpTree, TreeKey};
-use crate::index::{Checked, Index, Makers, OrderedIndex, Plan, visit_by_scans};
+use crate::index::{Checked, Makers, Plan, index_by_methods};
 use crate::registry::{Kind, Persists, Reads, Registered};
 use crate::stored::Parts;
 use crate::{Error, Result};
@@ -230,47 +230,7 @@ impl<K: TreeKey + ?Sized, const N: usize> SpTree<K, N> {
     }
 }
 
-impl<const N: usize> Index<u64> for SpTree<u64, N> {
-    fn get(&self, key: &u64) -> Result<Option<u64>> {
-        SpTree::<u64, N>::get(self, *key)
-    }
-
-    fn insert(&self, key: &u64, value: u64) -> Result<Option<u64>> {
-        SpTree::<u64, N>::insert(self, *key, value)
-    }
-
-    fn update(&self, key: &u64, value: u64) -> Result<Option<u64>> {
-        SpTree::<u64, N>::update(self, *key, value)
-    }
-
-    fn remove(&self, key: &u64) -> Result<Option<u64>> {
-        SpTree::<u64, N>::remove(self, *key)
-    }
-
-    fn len(&self) -> Result<u64> {
-        SpTree::len(self)
-    }
-
-    fn for_each(&self, visit: &mut dyn FnMut(&u64, u64)) -> Result<()> {
-        visit_by_scans(self, visit)
-    }
-
-    fn compact(&self) -> Result<()> {
-        SpTree::compact(self)
-    }
-
-    fn check(&self) -> Result<Checked> {
-        SpTree::check(self)
-    }
-
-    fn pool(&self) -> &Pool {
-        SpTree::pool(self)
-    }
-
-    fn ordered(&self) -> Option<&dyn OrderedIndex<u64>> {
-        Some(self)
-    }
-}
+index_by_methods!([const N: usize], SpTree<u64, N>, u64, |key| *key, compact);
 
 /// As many write buffers as there are leaves.
 const BUFFERS_FOR_ALL: Options = Options {
