@@ -148,3 +148,31 @@ impl Facts {
         POff::new(self.root + ROOT_BYTES)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use gabion_media::pmem::PoolOptions;
+
+    use super::*;
+
+    #[test]
+    fn every_bit_of_the_line_counts() {
+        let pool = Pool::anonymous(PoolOptions {
+            size: 1 << 20,
+            ..PoolOptions::default()
+        });
+        let pool = pool.expect("a pool in memory");
+        let root = create(&pool, 0, |place| vec![7, place, 9]).expect("space");
+        let found = find(&pool, 7).expect("the root");
+        assert_eq!(found, (root, [7, root, 9, 0, 0, 0, 0]));
+        for bit in 0..8 * ROOT_BYTES {
+            let (at, mask) = (root + bit / 8, 1 << (bit % 8));
+            let mut byte = [0];
+            pool.read(at, &mut byte);
+            pool.write(at, &[byte[0] ^ mask]);
+            assert!(find(&pool, 7).is_err(), "bit {bit}");
+            pool.write(at, &byte);
+        }
+        find(&pool, 7).expect("the root");
+    }
+}

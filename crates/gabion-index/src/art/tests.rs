@@ -7,7 +7,7 @@ use gabion_media::pmem::{Pool, PoolOptions};
 use super::floor_at;
 use super::layout::Header;
 use super::{Art, REGISTERED};
-use crate::suite::{Keys, find_by_scan, interleaved, moved};
+use crate::suite::{Keys, find_by_scan, interleaved, moved, strings, words};
 use crate::{Error, Item, OrderedIndex, Seed};
 
 fn trie<K: Item + ?Sized>(size: u64) -> Art<K> {
@@ -79,34 +79,8 @@ fn nodes_of_all_sizes_hold_what_they_should() {
 /// node has room for.
 #[test]
 fn keys_within_keys_and_long_prefixes() {
-    let trie: Art<[u8]> = trie(8 << 20);
-    let keys: Vec<Vec<u8>> = (0..300)
-        .map(|length| vec![7; length])
-        .chain((0..50).map(|byte| [vec![7; 100], vec![byte], vec![9; 30]].concat()))
-        .chain((0..50).map(|byte| [vec![8; 90], vec![byte; 20]].concat()))
-        .collect();
-    let mut twin = BTreeMap::new();
-    for (number, key) in (0..).zip(keys.iter().rev().step_by(2).chain(keys.iter().step_by(2))) {
-        assert_eq!(
-            trie.insert(key, number).expect("space"),
-            twin.insert(key, number)
-        );
-    }
-    for key in &keys {
-        let mut found = Vec::new();
-        trie.scan(key, 5, &mut found).expect("sound");
-        let expected = twin.range::<&Vec<u8>, _>(key..).take(5);
-        assert!(
-            expected
-                .map(|(key, value)| (*key, value))
-                .eq(found.iter().map(|(key, value)| (key, value)))
-        );
-        assert_eq!(trie.get(key).expect("sound"), twin.get(key).copied());
-    }
-    check(&trie);
-    for key in &keys {
-        assert_eq!(trie.remove(key).expect("sound"), twin.remove(key));
-    }
+    let trie = trie::<[u8]>(16 << 20);
+    strings::keys_within_keys(&trie);
     assert_eq!(check(&trie), 1);
 }
 
@@ -138,58 +112,10 @@ fn a_full_pool_leaves_the_trie_usable() {
     check(&trie);
 }
 
-#[test]
-fn what_is_no_trie_of_this_kind_is_refused() {
-    let pool = Pool::anonymous(PoolOptions {
-        size: 1 << 20,
-        ..Art::<u64>::pool_options()
-    })
-    .expect("a pool in memory");
-    assert!(matches!(Art::<u64>::open(&pool), Err(Error::NoRoot)));
-    drop(Art::<u64>::create(&pool).expect("a trie"));
-    assert!(matches!(Art::<u64>::create(&pool), Err(Error::RootTaken)));
-    assert!(matches!(Art::<[u8]>::open(&pool), Err(Error::OtherKind)));
-    let root = pool.root::<Header>().raw();
-    for bit in 0..8 * 24 {
-        let (at, mask) = (root + bit / 8, 1 << (bit % 8));
-        let mut byte = [0];
-        pool.read(at, &mut byte);
-        pool.write(at, &[byte[0] ^ mask]);
-        assert!(Art::<u64>::open(&pool).is_err(), "bit {bit}");
-        pool.write(at, &byte);
-    }
-    Art::<u64>::open(&pool).expect("a trie");
-}
-
 /// Threads that insert, delete and scan all at once, and replace each other's nodes.
 #[test]
 fn threads_agree() {
-    let trie: Art<u64> = trie(64 << 20);
-    std::thread::scope(|scope| {
-        for thread in 0..3 {
-            let trie = &trie;
-            scope.spawn(move || {
-                let keys = || (0..2000).map(|number| (number * 3 + thread) << 4);
-                for round in 0..4 {
-                    for key in keys() {
-                        assert_eq!(trie.insert(&key, round).expect("space"), None);
-                    }
-                    let mut found = Vec::new();
-                    trie.scan(&0, 10_000, &mut found).expect("sound");
-                    assert!(found.is_sorted_by(|one, two| one.0 < two.0));
-                    let own = found.iter().filter(|(key, _)| (key >> 4) % 3 == thread);
-                    assert_eq!(own.count(), 2000);
-                    for key in keys() {
-                        assert_eq!(trie.get(&key).expect("sound"), Some(round));
-                        assert_eq!(trie.remove(&key).expect("sound"), Some(round));
-                    }
-                }
-            });
-        }
-    });
-    assert!(trie.is_empty().expect("sound"));
-    trie.compact().expect("sound");
-    check(&trie);
+    words::threads_agree(&trie::<u64>(64 << 20));
 }
 
 /// The published reader answers with what it sees. Here it first makes that durable if a writer may

@@ -9,7 +9,7 @@ use super::{BwTree, REGISTERED};
 use crate::root::ROOT_BYTES;
 use crate::stored::Parts;
 use crate::suite::words::{check, fill_the_pool, grow_by_threads};
-use crate::suite::{Keys, interleaved};
+use crate::suite::{Keys, interleaved, words};
 use crate::{Error, Index, Item, OrderedIndex};
 
 type Tiny = BwTree<u64, 6, 3>;
@@ -162,33 +162,7 @@ fn a_parent_is_told_of_a_page_by_its_low() {
 /// Threads that insert, delete and scan all at once, in trees of many levels.
 #[test]
 fn threads_agree() {
-    let tree: Tiny = tree(32 << 20);
-    std::thread::scope(|scope| {
-        for thread in 0..3 {
-            let tree = &tree;
-            scope.spawn(move || {
-                for round in 0..4 {
-                    for number in 0..2000 {
-                        let key = number * 3 + thread;
-                        assert_eq!(tree.insert(&key, round).expect("space"), None);
-                    }
-                    let mut found = Vec::new();
-                    tree.scan(&0, 10_000, &mut found).expect("sound");
-                    assert!(found.is_sorted_by(|one, two| one.0 < two.0));
-                    let own = found.iter().filter(|(key, _)| key % 3 == thread);
-                    assert_eq!(own.count(), 2000);
-                    for number in 0..2000 {
-                        let key = number * 3 + thread;
-                        assert_eq!(tree.get(&key).expect("sound"), Some(round));
-                        assert_eq!(tree.remove(&key).expect("sound"), Some(round));
-                    }
-                }
-            });
-        }
-    });
-    assert!(tree.is_empty().expect("sound"));
-    tree.compact().expect("space");
-    check(&tree, 0);
+    words::threads_agree(&tree::<u64, 6, 3>(32 << 20));
 }
 
 /// The published code keeps the count of taken lines beside the page, where a crash leaves it

@@ -4,7 +4,7 @@ use gabion_media::pmem::{Pool, PoolOptions};
 
 use super::layout::Header;
 use super::{FastFair, REGISTERED, TINY};
-use crate::suite::{Keys, interleaved};
+use crate::suite::{Keys, interleaved, words};
 use crate::{Error, OrderedIndex};
 
 fn tree<const N: usize>(size: u64) -> FastFair<N> {
@@ -152,34 +152,7 @@ fn what_is_no_tree_of_this_kind_is_refused() {
 /// Threads that insert, delete and scan all at once, in trees of many levels.
 #[test]
 fn threads_agree() {
-    let tree: FastFair<5> = tree(32 << 20);
-    std::thread::scope(|scope| {
-        for thread in 0..3 {
-            let tree = &tree;
-            scope.spawn(move || {
-                for round in 0..4 {
-                    for number in 0..2000 {
-                        let key = number * 3 + thread;
-                        assert_eq!(tree.insert(key, round).expect("space"), None);
-                    }
-                    let mut found = Vec::new();
-                    tree.scan(&0, 10_000, &mut found).expect("sound");
-                    assert!(found.is_sorted_by(|one, two| one.0 < two.0));
-                    let own = found.iter().filter(|(key, _)| key % 3 == thread);
-                    assert_eq!(own.count(), 2000);
-                    for number in 0..2000 {
-                        let key = number * 3 + thread;
-                        assert_eq!(tree.get(key).expect("sound"), Some(round));
-                        assert_eq!(tree.remove(key).expect("sound"), Some(round));
-                    }
-                }
-            });
-        }
-    });
-    assert!(tree.is_empty().expect("sound"));
-    tree.compact().expect("sound");
-    tree.pool().collect();
-    check(&tree);
+    words::threads_agree(&tree::<5>(32 << 20));
 }
 
 /// The published reader answers with what it sees. Here it first makes that durable if a writer may

@@ -1,6 +1,5 @@
 //! The trie in special situations, and nodes against a naive twin.
 
-use std::collections::BTreeMap;
 use std::ops::Range;
 
 use gabion_media::pmem::{Pool, PoolOptions};
@@ -11,7 +10,7 @@ use super::form::Form;
 use super::layout::{Child, ROOM};
 use super::node::Node;
 use super::{Hot, REGISTERED};
-use crate::suite::{Keys, find_by_scan, interleaved, moved};
+use crate::suite::{Keys, find_by_scan, interleaved, moved, strings, words};
 use crate::{Error, Item, OrderedIndex, Seed};
 
 fn trie<K: Item + ?Sized>(size: u64) -> Hot<K> {
@@ -285,39 +284,8 @@ fn tries_of_random_words_are_low() {
 /// Every key is the beginning of all longer ones, so that the binary trie has no width at all.
 #[test]
 fn keys_within_keys_and_long_prefixes() {
-    let trie: Hot<[u8]> = trie(16 << 20);
-    let keys: Vec<Vec<u8>> = (0..300)
-        .map(|length| vec![7; length])
-        .chain((0..300).map(|length| vec![0; length]))
-        .chain((0..50).map(|byte| [vec![7; 100], vec![byte], vec![9; 30]].concat()))
-        .chain((0..50).map(|byte| [vec![8; 90], vec![byte; 20]].concat()))
-        .collect();
-    let mut twin = BTreeMap::new();
-    for (number, key) in (0..).zip(keys.iter().rev().step_by(2).chain(keys.iter().step_by(2))) {
-        assert_eq!(
-            trie.insert(key, number).expect("space"),
-            twin.insert(key, number)
-        );
-    }
-    for key in &keys {
-        let mut found = Vec::new();
-        trie.scan(key, 5, &mut found).expect("sound");
-        let expected = twin.range::<&Vec<u8>, _>(key..).take(5);
-        assert!(
-            expected
-                .map(|(key, value)| (*key, value))
-                .eq(found.iter().map(|(key, value)| (key, value)))
-        );
-        assert_eq!(trie.get(key).expect("sound"), twin.get(key).copied());
-    }
-    check(&trie);
-    for (number, key) in keys.iter().enumerate() {
-        assert_eq!(trie.remove(key).expect("sound"), twin.remove(key));
-        if number % 100 == 99 {
-            trie.compact().expect("space");
-            check(&trie);
-        }
-    }
+    let trie = trie::<[u8]>(16 << 20);
+    strings::keys_within_keys(&trie);
     assert_eq!(check(&trie), 1);
 }
 
@@ -400,29 +368,6 @@ fn a_full_pool_leaves_the_trie_usable() {
     check(&trie);
 }
 
-#[test]
-fn what_is_no_trie_of_this_kind_is_refused() {
-    let pool = Pool::anonymous(PoolOptions {
-        size: 1 << 20,
-        ..Hot::<u64>::pool_options()
-    })
-    .expect("a pool in memory");
-    assert!(matches!(Hot::<u64>::open(&pool), Err(Error::NoRoot)));
-    drop(Hot::<u64>::create(&pool).expect("a trie"));
-    assert!(matches!(Hot::<u64>::create(&pool), Err(Error::RootTaken)));
-    assert!(matches!(Hot::<[u8]>::open(&pool), Err(Error::OtherKind)));
-    let root = pool.root::<super::layout::Top>().raw();
-    for bit in 0..8 * 64 {
-        let (at, mask) = (root + bit / 8, 1 << (bit % 8));
-        let mut byte = [0];
-        pool.read(at, &mut byte);
-        pool.write(at, &[byte[0] ^ mask]);
-        assert!(Hot::<u64>::open(&pool).is_err(), "bit {bit}");
-        pool.write(at, &byte);
-    }
-    Hot::<u64>::open(&pool).expect("a trie");
-}
-
 /// A node with any wrong bit is told or, where the bit is not looked at, harmless; nothing panics.
 #[test]
 fn wrong_bits_do_no_harm() {
@@ -456,31 +401,7 @@ fn wrong_bits_do_no_harm() {
 /// Threads that insert, delete and scan all at once, and replace each other's nodes.
 #[test]
 fn threads_agree() {
-    let trie: Hot<u64> = trie(64 << 20);
-    std::thread::scope(|scope| {
-        for thread in 0..3 {
-            let trie = &trie;
-            scope.spawn(move || {
-                let keys = || (0..2000).map(|number| (number * 3 + thread) << 4);
-                for round in 0..4 {
-                    for key in keys() {
-                        assert_eq!(trie.insert(&key, round).expect("space"), None);
-                    }
-                    let mut found = Vec::new();
-                    trie.scan(&0, 10_000, &mut found).expect("sound");
-                    assert!(found.is_sorted_by(|one, two| one.0 < two.0));
-                    let own = found.iter().filter(|(key, _)| (key >> 4) % 3 == thread);
-                    assert_eq!(own.count(), 2000);
-                    for key in keys() {
-                        assert_eq!(trie.get(&key).expect("sound"), Some(round));
-                        assert_eq!(trie.remove(&key).expect("sound"), Some(round));
-                    }
-                }
-            });
-        }
-    });
-    assert!(trie.is_empty().expect("sound"));
-    assert_eq!(check(&trie), 1);
+    words::threads_agree(&trie::<u64>(64 << 20));
 }
 
 /// The published reader answers with what it sees. Here it first makes that durable if a writer may

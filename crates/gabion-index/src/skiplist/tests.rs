@@ -6,9 +6,9 @@ use gabion_media::pmem::{PAtomicU64, POff, Pool, PoolOptions};
 
 use super::layout::{FACE_BYTES, LEVELS};
 use super::{REGISTERED, SkipList};
+use crate::Plan;
 use crate::suite::words::{check, fill_the_pool, grow_by_threads};
-use crate::suite::{Keys, interleaved};
-use crate::{Error, OrderedIndex, Plan};
+use crate::suite::{Keys, interleaved, words};
 
 const SMALL: Plan = Plan {
     capacity: 8,
@@ -66,31 +66,7 @@ fn a_full_pool_leaves_the_list_usable() {
 /// Threads that insert, delete and scan all at once.
 #[test]
 fn threads_agree() {
-    let list = list(32 << 20);
-    std::thread::scope(|scope| {
-        for thread in 0..3 {
-            let list = &list;
-            scope.spawn(move || {
-                for round in 0..4 {
-                    for number in 0..2000 {
-                        let key = number * 3 + thread;
-                        assert_eq!(list.insert(&key, round).expect("space"), None);
-                    }
-                    let mut found = Vec::new();
-                    list.scan(&0, 10_000, &mut found).expect("sound");
-                    assert!(found.is_sorted_by(|one, two| one.0 < two.0));
-                    let own = found.iter().filter(|(key, _)| key % 3 == thread);
-                    assert_eq!(own.count(), 2000);
-                    for number in 0..2000 {
-                        let key = number * 3 + thread;
-                        assert_eq!(list.get(&key).expect("sound"), Some(round));
-                        assert_eq!(list.remove(&key).expect("sound"), Some(round));
-                    }
-                }
-            });
-        }
-    });
-    check(&list, 0);
+    words::threads_agree(&list(32 << 20));
 }
 
 /// A node that a crash left on fewer levels than it is high enough for can be found, passed and
@@ -117,34 +93,6 @@ fn a_node_may_lack_shortcuts() {
     check(&list, 199);
 }
 
-#[test]
-fn what_is_no_list_is_refused() {
-    let pool = pool(1 << 20);
-    assert!(matches!(SkipList::<u64>::open(&pool), Err(Error::NoRoot)));
-    let list = SkipList::<u64>::create(&pool, SMALL).expect("a list");
-    let again = SkipList::<u64>::create(&pool, SMALL);
-    assert!(matches!(again, Err(Error::RootTaken)));
-    assert!(matches!(SkipList::<[u8]>::open(&pool), Err(Error::NoRoot)));
-    list.insert(&1, 1).expect("space");
-    let root = pool.root::<PAtomicU64>().raw();
-    for at in 0..64 {
-        let mut byte = [0];
-        pool.read(root + at, &mut byte);
-        pool.write(root + at, &[byte[0] ^ 1]);
-        assert!(SkipList::<u64>::open(&pool).is_err(), "byte {at}");
-        pool.write(root + at, &byte);
-    }
-    // A link that leads out of the pool, and one to what is no node.
-    let link: &PAtomicU64 = pool.at(POff::new(list.head + FACE_BYTES));
-    for wrong in [1 << 40, 8, u64::MAX, root] {
-        let right = link.peek(Ordering::Relaxed);
-        link.store(&pool, wrong, Ordering::Relaxed);
-        assert!(list.get(&1).is_err() || list.check().is_err(), "{wrong}");
-        link.store(&pool, right, Ordering::Relaxed);
-    }
-    check(&list, 1);
-}
-
 /// Readers make durable what they answer if a writer may be between store and flush; without that,
 /// an answer is lost in a crash, and the explorer sees it.
 #[test]
@@ -158,4 +106,20 @@ fn a_reader_that_answers_before_the_answer_is_durable_is_caught() {
 fn a_writer_that_trusts_a_link_is_caught() {
     let keys = Keys::words(&REGISTERED).expect("words are keys");
     interleaved::catch_writers(keys, |file| file.ends_with("skiplist/search.rs"));
+}
+
+/// A link that leads out of the pool, and one to what is no node.
+#[test]
+fn a_wrong_link_is_found() {
+    let list = list(1 << 20);
+    list.insert(&1, 1).expect("space");
+    let root = list.pool().root::<PAtomicU64>().raw();
+    let link: &PAtomicU64 = list.medium.at(POff::new(list.head + FACE_BYTES));
+    for wrong in [1 << 40, 8, u64::MAX, root] {
+        let right = link.peek(Ordering::Relaxed);
+        link.store(&list.medium, wrong, Ordering::Relaxed);
+        assert!(list.get(&1).is_err() || list.check().is_err(), "{wrong}");
+        link.store(&list.medium, right, Ordering::Relaxed);
+    }
+    check(&list, 1);
 }

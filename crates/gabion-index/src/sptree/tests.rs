@@ -184,31 +184,5 @@ fn what_is_no_tree_of_this_kind_is_refused() {
 /// Threads that insert, delete and scan all at once.
 #[test]
 fn threads_agree() {
-    let tree: SpTree<u64, 8> = tree(32 << 20);
-    std::thread::scope(|scope| {
-        for thread in 0..3 {
-            let tree = &tree;
-            scope.spawn(move || {
-                for round in 0..4 {
-                    for number in 0..2000 {
-                        let key = number * 3 + thread;
-                        assert_eq!(tree.insert(key, round).expect("space"), None);
-                    }
-                    let mut found = Vec::new();
-                    tree.scan(&0, 10_000, &mut found).expect("sound");
-                    assert!(found.is_sorted_by(|one, two| one.0 < two.0));
-                    let own = found.iter().filter(|(key, _)| key % 3 == thread);
-                    assert_eq!(own.count(), 2000);
-                    for number in 0..2000 {
-                        let key = number * 3 + thread;
-                        assert_eq!(tree.get(key).expect("sound"), Some(round));
-                        assert_eq!(tree.remove(key).expect("sound"), Some(round));
-                    }
-                }
-            });
-        }
-    });
-    assert!(tree.is_empty().expect("sound"));
-    tree.compact().expect("sound");
-    words::check(&tree, 0);
+    words::threads_agree(&tree::<8>(32 << 20));
 }

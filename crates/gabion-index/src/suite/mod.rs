@@ -1,6 +1,7 @@
 //! Tests that every index passes, by `index_suite!`.
 //!
 //! - `model`: the same operations on the index and on a `BTreeMap`, all answers compared.
+//! - `refusal`: pools that hold another index, or none, or a damaged one.
 //! - `concurrent`: histories of several threads, linearizable key by key, while others make the
 //!   index grow and shrink.
 //! - `crash`: images that a power failure may leave, mutants, golden persist traces.
@@ -22,6 +23,8 @@ pub(crate) mod interleaved;
 pub(crate) mod model;
 pub(crate) mod moved;
 mod persists;
+pub(crate) mod refusal;
+pub(crate) mod strings;
 pub(crate) mod words;
 
 use std::borrow::Borrow;
@@ -44,11 +47,21 @@ macro_rules! index_suite {
     };
     (@keys $kind:ident, $name:ident, $keys:expr, $survivors:expr) => {
         mod $kind {
-            use crate::suite::{checkpoint, concurrent, crash, interleaved, model};
+            use crate::suite::{checkpoint, concurrent, crash, interleaved, model, refusal};
 
             #[test]
             fn all_answers_are_the_twins() {
                 $keys.iter().for_each(model::follow);
+            }
+
+            #[test]
+            fn an_emptied_index_is_as_new() {
+                $keys.iter().for_each(model::empty);
+            }
+
+            #[test]
+            fn what_is_no_such_index_is_refused() {
+                $keys.iter().for_each(refusal::follow);
             }
 
             #[test]

@@ -79,6 +79,46 @@ fn run<K: Item + ?Sized>(keys: &Keys<K>, ops: &[Op]) {
     check(&*index).expect("sound");
 }
 
+/// Fills an index and empties it again and again, in three orders: it has nothing then for whoever
+/// looks, and needs no more space from time to time.
+pub(crate) fn empty<K: Item + ?Sized>(keys: &Keys<K>) {
+    let count = 400_u64;
+    let index = keys.create();
+    let mut blocks = Vec::new();
+    for round in 0..6 {
+        for number in 0..count {
+            let before = index.insert((keys.key)(number).borrow(), round);
+            assert_eq!(before.expect("space"), None);
+        }
+        assert!(!index.is_empty().expect("sound"));
+        for number in 0..count {
+            let number = match round % 3 {
+                0 => number,
+                1 => count - 1 - number,
+                _ => number * 77 % count,
+            };
+            let before = index.remove((keys.key)(number).borrow());
+            assert_eq!(before.expect("sound"), Some(round), "{number}");
+        }
+        assert!(index.is_empty().expect("sound"));
+        let key = (keys.key)(0);
+        assert_eq!(index.get(key.borrow()).expect("sound"), None);
+        assert_eq!(index.update(key.borrow(), 1).expect("sound"), None);
+        let mut found = Vec::new();
+        let mut visit = |key: &K, value| found.push((K::rebuild(key.word(), key.bytes()), value));
+        index.for_each(&mut visit).expect("sound");
+        if let Some(ordered) = index.ordered() {
+            ordered.scan(key.borrow(), 9, &mut found).expect("sound");
+        }
+        assert!(found.is_empty(), "{found:?}");
+        index.compact().expect("space");
+        index.pool().collect();
+        check(&*index).expect("sound");
+        blocks.push(index.check().expect("sound").blocks);
+    }
+    assert!(blocks[5] <= blocks[2], "{blocks:?}");
+}
+
 /// Runs an operation on both, and returns the index, which may be another one.
 fn apply<K: Item + ?Sized>(
     keys: &Keys<K>,

@@ -1,6 +1,6 @@
 //! What the special tests of several indexes of words do alike.
 
-use crate::{Error, Index};
+use crate::{Error, Index, OrderedIndex};
 
 /// All invariants hold, there are so many entries, and no block of the pool is lost.
 pub(crate) fn check(index: &dyn Index<u64>, entries: u64) {
@@ -75,4 +75,32 @@ pub(crate) fn fill_the_pool(index: &dyn Index<u64>) {
     assert_eq!(index.remove(&0).expect("sound"), Some(1));
     assert_eq!(index.insert(&0, 5).expect("room"), None);
     check(index, kept);
+}
+
+/// Threads that insert, delete and scan all at once, each its own keys of an empty index.
+pub(crate) fn threads_agree(index: &dyn OrderedIndex<u64>) {
+    std::thread::scope(|scope| {
+        for thread in 0..3 {
+            scope.spawn(move || {
+                let keys = || (0..2000).map(|number| (number * 3 + thread) << 4);
+                for round in 0..4 {
+                    for key in keys() {
+                        assert_eq!(index.insert(&key, round).expect("space"), None);
+                    }
+                    let mut found = Vec::new();
+                    index.scan(&0, 10_000, &mut found).expect("sound");
+                    assert!(found.is_sorted_by(|one, two| one.0 < two.0));
+                    let own = found.iter().filter(|(key, _)| (key >> 4) % 3 == thread);
+                    assert_eq!(own.count(), 2000);
+                    for key in keys() {
+                        assert_eq!(index.get(&key).expect("sound"), Some(round));
+                        assert_eq!(index.remove(&key).expect("sound"), Some(round));
+                    }
+                }
+            });
+        }
+    });
+    assert!(index.is_empty().expect("sound"));
+    index.compact().expect("space");
+    check(index, 0);
 }
