@@ -43,6 +43,7 @@
 //! within already.
 
 pub mod art;
+mod atomic;
 mod attempt;
 pub mod bch;
 mod blink;
@@ -61,6 +62,8 @@ mod leaf;
 pub mod level;
 mod line;
 pub mod lock;
+#[cfg(all(test, gabion_loom))]
+mod loom_tests;
 pub mod masstree;
 pub mod node_lock;
 pub mod pathhash;

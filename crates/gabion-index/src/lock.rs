@@ -11,10 +11,10 @@
 //! at work, that one operation was under way all the time, or that it must read again. A writer
 //! that changes more than one thing a reader could miss takes a [`Held::step`] in between.
 
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use crate::Result;
+use crate::atomic::{AtomicU64, Ordering, count_log, yield_now};
 
 /// Waiting that gives way: spins first, then yields the processor, then sleeps.
 #[derive(Debug, Default)]
@@ -24,9 +24,9 @@ pub struct Backoff {
 
 impl Backoff {
     /// Rounds that spin, doubling up to 64 pauses: about the time of a short critical section.
-    const SPIN_ROUNDS: u32 = 7;
+    const SPIN_ROUNDS: u32 = if cfg!(gabion_loom) { 0 } else { 7 };
     /// Rounds that yield before sleeping: the holder may have lost its processor.
-    const YIELD_ROUNDS: u32 = 64;
+    const YIELD_ROUNDS: u32 = if cfg!(gabion_loom) { u32::MAX } else { 64 };
 
     /// Waits a little, longer from call to call.
     #[cold]
@@ -36,7 +36,7 @@ impl Backoff {
                 std::hint::spin_loop();
             }
         } else if self.rounds < Self::SPIN_ROUNDS + Self::YIELD_ROUNDS {
-            std::thread::yield_now();
+            yield_now();
         } else {
             std::thread::sleep(Duration::from_micros(50));
         }
@@ -89,7 +89,7 @@ impl Patience {
 
 /// Binary logarithm of the number of stripes: 32 KiB of them, in which 28 threads meet once in 70
 /// operations.
-pub(crate) const STRIPE_BITS: u32 = 11;
+pub(crate) const STRIPE_BITS: u32 = count_log(11);
 
 /// The number of entries when the stripes were made is not known.
 const UNKNOWN: u64 = u64::MAX;
@@ -363,7 +363,7 @@ mod tests {
 
     #[test]
     fn waiting_never_overflows() {
-        let last_spin = Backoff::SPIN_ROUNDS - 1;
+        let last_spin = Backoff::SPIN_ROUNDS.saturating_sub(1);
         for rounds in [last_spin, last_spin + Backoff::YIELD_ROUNDS, u32::MAX] {
             let mut backoff = Backoff { rounds };
             backoff.wait();

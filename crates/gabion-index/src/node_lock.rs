@@ -11,8 +11,8 @@
 //! must see to that itself.
 
 use std::borrow::Borrow;
-use std::sync::atomic::{AtomicU64, Ordering};
 
+use crate::atomic::{AtomicU64, Ordering, count_log};
 use crate::lock::Backoff;
 
 /// Locks for the nodes of a structure.
@@ -63,7 +63,7 @@ impl Stamp {
 
 impl NodeLocks {
     /// Words: 32 KiB, which stay in the cache, and two of a hundred threads seldom meet.
-    const WORDS_LOG: u32 = 12;
+    const WORDS_LOG: u32 = count_log(12);
 
     /// Locks that are free.
     #[must_use]

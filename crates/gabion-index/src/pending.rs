@@ -8,7 +8,7 @@
 //! durable, and one who finds a mark must see to that itself. Cells may share a mark, which costs a
 //! flush now and then.
 
-use std::sync::atomic::{AtomicU32, Ordering};
+use crate::atomic::{AtomicU32, Ordering, count_log};
 
 /// Marks for cells.
 #[derive(Debug)]
@@ -22,7 +22,7 @@ pub(crate) struct Mark<'a>(&'a AtomicU32);
 
 impl Pending {
     /// 16 KiB, which stay in the cache.
-    const COUNTS_LOG: u32 = 12;
+    const COUNTS_LOG: u32 = count_log(12);
 
     pub(crate) fn new() -> Pending {
         Pending {
