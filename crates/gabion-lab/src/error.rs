@@ -1,5 +1,8 @@
 //! Why a run cannot begin or go on.
 
+use std::io;
+use std::path::Path;
+
 /// A run cannot begin or go on, for the reason that the sentence gives.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -56,4 +59,15 @@ pub enum Error {
     /// A phase did not do what its figures would claim.
     #[error("{0}")]
     Meaningless(String),
+}
+
+impl Error {
+    /// What the system refused to do with a file.
+    pub(crate) fn file(action: &'static str, path: &Path, source: io::Error) -> Error {
+        Error::File {
+            action,
+            path: path.to_owned(),
+            source,
+        }
+    }
 }

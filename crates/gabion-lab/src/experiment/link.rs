@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use rustix::process::{Signal, set_parent_process_death_signal};
 
-use super::{Message, file_error};
+use super::Message;
 use crate::Error;
 use crate::plan::{End, Link, Trial};
 use crate::result::PhaseResult;
@@ -60,7 +60,7 @@ impl<I: BufRead, O: Write> Pipes<'_, I, O> {
         let text = serde_json::to_string(message).expect("figures always become JSON");
         writeln!(self.output, "{text}")
             .and_then(|()| self.output.flush())
-            .map_err(|source| file_error("write to", Path::new("the pipe of results"), source))
+            .map_err(|source| Error::file("write to", Path::new("the pipe of results"), source))
     }
 }
 
@@ -76,7 +76,7 @@ impl<I: BufRead, O: Write> Turns for Pipes<'_, I, O> {
         let mut line = String::new();
         let read = self.input.read_line(&mut line);
         let bytes =
-            read.map_err(|source| file_error("read", Path::new("the pipe of turns"), source))?;
+            read.map_err(|source| Error::file("read", Path::new("the pipe of turns"), source))?;
         match bytes {
             0 => Err(Error::Request("nobody gives turns any more".to_owned())),
             _ => Ok(()),

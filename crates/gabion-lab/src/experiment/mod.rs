@@ -19,7 +19,6 @@ mod link;
 mod process;
 
 use std::fs;
-use std::io;
 use std::path::Path;
 use std::process::{Command, ExitStatus};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -119,7 +118,7 @@ impl Experiment<'_> {
             };
             report.results[first..].sort_by_key(place);
             let removed = dirs.iter().map(|dir| {
-                fs::remove_dir_all(dir).map_err(|source| file_error("delete", dir, source))
+                fs::remove_dir_all(dir).map_err(|source| Error::file("delete", dir, source))
             });
             let removed: Vec<Result<(), Error>> = removed.collect();
             outcome?;
@@ -278,15 +277,7 @@ impl Seat {
 }
 
 fn make_dir(dir: &Path) -> Result<(), Error> {
-    fs::create_dir_all(dir).map_err(|source| file_error("make", dir, source))
-}
-
-fn file_error(action: &'static str, path: &Path, source: io::Error) -> Error {
-    Error::File {
-        action,
-        path: path.to_owned(),
-        source,
-    }
+    fs::create_dir_all(dir).map_err(|source| Error::file("make", dir, source))
 }
 
 #[cfg(test)]

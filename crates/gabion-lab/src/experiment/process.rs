@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 
-use super::{Message, file_error};
+use super::Message;
 use crate::Error;
 use crate::plan::Trial;
 
@@ -38,7 +38,7 @@ pub(super) enum Heard {
 impl Process {
     pub(super) fn start(mut command: Command, trial: &Trial) -> Result<Process, Error> {
         let program = command.get_program().to_owned();
-        let failed = |source| file_error("start", Path::new(&program), source);
+        let failed = |source| Error::file("start", Path::new(&program), source);
         let mut child = command
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -103,7 +103,7 @@ impl Process {
             // It may have ended by itself meanwhile.
             let _ = self.child.kill();
         }
-        let failed = |source| file_error("wait for", Path::new("the trial's process"), source);
+        let failed = |source| Error::file("wait for", Path::new("the trial's process"), source);
         self.child.wait().map_err(failed)
     }
 }

@@ -88,12 +88,12 @@ impl Kept {
     /// [`Error::Request`] if it holds figures of other terms, or things that are no figures, or if
     /// another process has it open; [`Error::File`] if the system refuses something.
     pub fn open(dir: &Path, terms: Terms) -> Result<Kept, Error> {
-        fs::create_dir_all(dir).map_err(|source| file_error("make", dir, source))?;
+        fs::create_dir_all(dir).map_err(|source| Error::file("make", dir, source))?;
         let path = dir.join(TERMS);
         if !path.exists() {
             // A process that was killed at its very beginning leaves no more than this.
             let is_ours = |name: OsString| name == "terms.new";
-            let entries = fs::read_dir(dir).map_err(|source| file_error("read", dir, source))?;
+            let entries = fs::read_dir(dir).map_err(|source| Error::file("read", dir, source))?;
             if !entries.flatten().all(|entry| is_ours(entry.file_name())) {
                 let dir = dir.display();
                 let sentence = format!("{dir} holds something else; name a directory of its own");
@@ -109,14 +109,14 @@ impl Kept {
                 dir.display()
             )));
         }
-        let lock = File::open(&path).map_err(|source| file_error("open", &path, source))?;
+        let lock = File::open(&path).map_err(|source| Error::file("open", &path, source))?;
         match lock.try_lock() {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => {
                 let sentence = format!("another process has {} open", dir.display());
                 return Err(Error::Request(sentence));
             }
-            Err(TryLockError::Error(source)) => return Err(file_error("lock", &path, source)),
+            Err(TryLockError::Error(source)) => return Err(Error::file("lock", &path, source)),
         }
         let kept = Kept {
             dir: dir.to_owned(),
@@ -171,13 +171,13 @@ impl Kept {
                     thread::sleep(CLEARING);
                 }
                 Err(source) if source.kind() != io::ErrorKind::NotFound => {
-                    return Err(file_error("delete", &stores, source));
+                    return Err(Error::file("delete", &stores, source));
                 }
                 _ => return Ok(()),
             }
         }
         let source = io::ErrorKind::DirectoryNotEmpty.into();
-        Err(file_error("delete", &stores, source))
+        Err(Error::file("delete", &stores, source))
     }
 }
 
@@ -199,25 +199,17 @@ fn put(path: &Path, value: &impl Serialize) -> Result<(), Error> {
         fs::rename(&beside, path)?;
         File::open(path.parent().unwrap_or(Path::new(".")))?.sync_all()
     };
-    write().map_err(|source| file_error("write", path, source))
+    write().map_err(|source| Error::file("write", path, source))
 }
 
 fn take<T: DeserializeOwned>(path: &Path) -> Result<T, Error> {
-    let bytes = fs::read(path).map_err(|source| file_error("read", path, source))?;
+    let bytes = fs::read(path).map_err(|source| Error::file("read", path, source))?;
     serde_json::from_slice(&bytes).map_err(|error| {
         Error::Request(format!(
             "{} is damaged ({error}); delete it, and it is made anew",
             path.display()
         ))
     })
-}
-
-fn file_error(action: &'static str, path: &Path, source: io::Error) -> Error {
-    Error::File {
-        action,
-        path: path.to_owned(),
-        source,
-    }
 }
 
 #[cfg(test)]

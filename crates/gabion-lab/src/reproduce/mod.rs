@@ -194,7 +194,9 @@ impl Entry {
                 rule,
                 why: "",
             };
-            let ours = beside.ours.median;
+            // Nothing is that fast or writes nothing: the run ended before there was something.
+            let median = beside.ours.median;
+            let ours = if median > 0.0 { median } else { f64::NAN };
             Verdict { claim, ours }
         };
         besides.map(verdict).collect()
@@ -294,6 +296,31 @@ mod tests {
         for scale in [0.0, -1.0, f64::NAN, f64::INFINITY] {
             assert!(check_scale(scale).is_err(), "{scale}");
         }
+    }
+
+    /// A store that flushed nothing has written nothing, which is no amplification to boast of.
+    #[test]
+    fn a_bound_does_not_hold_by_what_was_not_measured() {
+        let entry = Entry::named("2.6").unwrap();
+        let told = |wa_without_log| {
+            let result = crate::result::PhaseResult {
+                target: "wip".to_owned(),
+                workload: "fillrandom uniform".to_owned(),
+                wa_without_log: Some(wa_without_log),
+                ..crate::page::sample::empty()
+            };
+            let outcome = Outcome {
+                results: vec![result],
+                ..Outcome::default()
+            };
+            let verdicts = entry.verdicts(&outcome).unwrap();
+            let is_meant = |verdict: &&Verdict| verdict.claim.rule == Rule::AtMost;
+            verdicts.iter().find(is_meant).unwrap().answer()
+        };
+        assert_eq!(
+            [0.0, 1.0, 9.0].map(told),
+            ["too short to tell", "yes", "no"]
+        );
     }
 
     #[test]
