@@ -1,17 +1,18 @@
 //! Measures FlexSpace beside plain files on the same file system: the FlexSpace paper's table 2.
 //!
 //! ```text
-//! cargo run --release -p gabion-flex --example flexspace -- DIR [BLOCK_BYTES [BLOCKS]]
+//! cargo run --release -p gabion-flex --example flexspace -- DIR [BLOCK_BYTES [BLOCKS [writes]]]
 //! ```
 //!
 //! Three ways to write so many blocks, each ended by a sync whose time counts: random insert (each
 //! block at a random block border of what is there), random write (each block of the final range
-//! once, in random order), sequential write. Then all blocks are read once, in order and in random
-//! order, with the files' pages dropped from the cache before (cold) and once more (warm). A plain
-//! file inserts with fallocate's insert-range where the file system has it; as that takes time
-//! linear in the file's extents, only the first blocks are inserted. Random order and content are
-//! the same for all. `DIR` must be a directory on the file system to measure; everything made in it
-//! is removed.
+//! once, in random order), sequential write. Then, unless only `writes` are wanted, all blocks are
+//! read once, in order and in random order, with the files' pages dropped from the cache before
+//! (cold) and once more (warm). A plain file inserts with fallocate's insert-range where the file
+//! system has it; as that takes time linear in the file's extents, only the first blocks are
+//! inserted. Random order and content are the same for all. What was removed before is settled with
+//! the file system before a time is taken. `DIR` must be a directory on the file system to measure;
+//! everything made in it is removed.
 
 use std::error::Error;
 use std::fs::File;
@@ -42,6 +43,7 @@ enum Pattern {
 struct Work {
     block: usize,
     blocks: u64,
+    reads: bool,
 }
 
 impl Work {
@@ -95,6 +97,12 @@ fn rate(bytes: u64, run: impl FnOnce() -> Outcome) -> Outcome<f64> {
     Ok(bytes / 1e6 / start.elapsed().as_secs_f64())
 }
 
+/// Lets the file system end what it has to do for the files that were removed, whose time is not
+/// that of the next ones.
+fn settle(dir: &Path) -> Outcome {
+    Ok(rustix::fs::syncfs(File::open(dir)?)?)
+}
+
 /// Drops a file's pages from the cache.
 fn forget(path: &Path) -> Outcome {
     let file = File::open(path)?;
@@ -108,6 +116,10 @@ fn reads(
     files: &[&Path],
     mut read: impl FnMut(bool, &[u64], &mut [u8]) -> Outcome,
 ) -> Outcome {
+    if !work.reads {
+        println!("  MB/s");
+        return Ok(());
+    }
     let mut buffer = vec![0; work.block];
     for (name, pattern) in [
         ("seq", Pattern::Sequential),
@@ -224,15 +236,23 @@ fn main() -> Outcome {
         .ok_or("name a directory on the file system to measure")?;
     let block = arguments.next().map_or(Ok(4096), |text| text.parse())?;
     let blocks = arguments.next().map_or(Ok(1 << 18), |text| text.parse())?;
-    let work = Work { block, blocks };
+    let reads = arguments.next().is_none_or(|what| what != "writes");
+    let work = Work {
+        block,
+        blocks,
+        reads,
+    };
     println!("{blocks} blocks of {block} bytes");
     for pattern in [
         Pattern::RandomInsert,
         Pattern::RandomWrite,
         Pattern::Sequential,
     ] {
-        flex(Path::new(&dir), work, pattern)?;
-        plain(Path::new(&dir), work, pattern)?;
+        let dir = Path::new(&dir);
+        settle(dir)?;
+        flex(dir, work, pattern)?;
+        settle(dir)?;
+        plain(dir, work, pattern)?;
     }
     Ok(())
 }

@@ -44,6 +44,10 @@ const UNSAFE_PLACES: &[(&str, &str)] = &[
         "gives out parts of a mapping, each to one writer",
     ),
     (
+        "crates/gabion-media/src/disk/writeback.rs",
+        "calls the system to begin to write a range of a file",
+    ),
+    (
         "crates/gabion-media/src/pages.rs",
         "asks for large pages by address",
     ),

@@ -341,6 +341,11 @@ impl Session<'_> {
         self.writer
             .data
             .write_at(offset, &footer, Purpose::Metadata)?;
+        // The medium works while the next segment is filled, and a commit waits for less.
+        let begin = sums.geometry.file_offset(segment, 0);
+        self.writer
+            .data
+            .begin_sync(begin, sums.geometry.segment_bytes());
         let mut shared = self.space.shared.alone();
         shared.set_table(segment, table.generation, Some(table));
         let buffer = shared.buffer_mut(class).take();

@@ -5,8 +5,8 @@
 //! anywhere, one kind of preallocated file for the log, names that change atomically, and syncs.
 //! [`Disk`] offers exactly these, below one directory, on one of two media:
 //!
-//! - the *system's* files (`system`, `mapping`, `file_map`): operations relative to one open handle
-//!   of the directory, so that they keep working on that directory even if it is moved;
+//! - the *system's* files (`system`, `mapping`, `file_map`, `writeback`): operations relative to
+//!   one open handle of the directory, so that they keep working on it even if it is moved;
 //! - a *simulated* disk in memory (`sim`): the same results for the same operations, and the
 //!   failures that real disks keep for bad days.
 //!
@@ -42,6 +42,8 @@ mod random;
 mod read;
 mod sim;
 mod system;
+#[expect(unsafe_code, reason = "the system's call is declared here")]
+mod writeback;
 
 use std::borrow::Cow;
 use std::ffi::OsStr;

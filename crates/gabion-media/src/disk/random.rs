@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use super::read::ReadFile;
 use super::sim::SimFile;
-use super::system;
+use super::{system, writeback};
 use crate::counts::Counters;
 use crate::{Error, Purpose, Result};
 
@@ -62,6 +62,15 @@ impl RandomFile {
             File::Simulated(file) => file.punch(offset, len).map(|()| true),
         }
         .map_err(|source| Error::io("free the space of", &self.path, Some(offset), source))
+    }
+
+    /// Lets the system begin to write `len` bytes from `offset` on to the medium, so that a later
+    /// sync finds less to do. Does not wait for the medium, and makes nothing durable. Of use for
+    /// ranges that are complete.
+    pub fn begin_sync(&mut self, offset: u64, len: u64) {
+        if let File::System(file) = &self.file {
+            writeback::begin(file, offset, len);
+        }
     }
 
     /// Makes everything written so far durable. If this fails, the file takes no more writes or
@@ -164,6 +173,27 @@ mod tests {
         file.sync().unwrap();
         let cut = |style| sim.power_cut(sim.ops(), 1, style).raw("a").unwrap();
         assert_eq!(cut(crate::Tear::DropAll), seen);
+    }
+
+    #[test]
+    fn beginning_to_sync_changes_nothing_that_can_be_read_and_makes_nothing_durable() {
+        let sim = SimDisk::recording();
+        let dir = tempfile::tempdir().unwrap();
+        for disk in [Disk::simulated(&sim), Disk::system(dir.path()).unwrap()] {
+            let mut file = disk.create_random("a").unwrap();
+            disk.sync_dir().unwrap();
+            file.write_at(3, &[7; 9000], Purpose::Flush).unwrap();
+            for (offset, len) in [(3, 9000), (0, 0), (1 << 40, 1), (u64::MAX, u64::MAX)] {
+                file.begin_sync(offset, len);
+            }
+            assert_eq!(disk.read_all("a").unwrap()[3..], [7; 9000]);
+            assert_eq!(disk.counts().file_syncs, 0);
+            if disk.path() == sim.dir() {
+                let lost = sim.power_cut(sim.ops(), 1, crate::Tear::DropAll);
+                assert_eq!(lost.raw("a").unwrap(), []);
+            }
+            file.sync().unwrap();
+        }
     }
 
     #[test]
