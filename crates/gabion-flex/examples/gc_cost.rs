@@ -76,13 +76,14 @@ fn scattered(rank: u64, records: u64) -> u64 {
     rank.wrapping_mul(0x9e37_79b9_7f4a_7c15) % records
 }
 
-/// Thousands of updates per second, and bytes written for each byte of them.
+/// Thousands of updates per second, and for each byte of them bytes that were moved and bytes that
+/// were written.
 fn updates(
     dir: &Path,
     (records, count): (u64, u64),
     use_percent: u64,
     is_scattered: bool,
-) -> Outcome<(f64, f64)> {
+) -> Outcome<(f64, f64, f64)> {
     let path = dir.join("space");
     let bytes = records * RECORD_BYTES as u64;
     // Some thousand segments, as a large store has of larger ones.
@@ -130,12 +131,13 @@ fn updates(
     std::fs::remove_dir_all(&path)?;
     let written = after.written.total_bytes() - before.written.total_bytes();
     #[expect(clippy::cast_precision_loss, reason = "counts are far below 2^52")]
-    let (count, written, user) = (
+    let (count, moved, written, user) = (
         done as f64,
+        (after.moved_bytes - before.moved_bytes) as f64,
         written as f64,
         (after.user_bytes - before.user_bytes) as f64,
     );
-    Ok((count / seconds / 1e3, written / user))
+    Ok((count / seconds / 1e3, moved / user, written / user))
 }
 
 fn main() -> Outcome {
@@ -152,10 +154,11 @@ fn main() -> Outcome {
         let mut speeds = Vec::new();
         for use_percent in [50, 85] {
             let work = (records, count);
-            let (speed, written) = updates(Path::new(&dir), work, use_percent, is_scattered)?;
+            let (speed, moved, written) =
+                updates(Path::new(&dir), work, use_percent, is_scattered)?;
             println!(
                 "{name:<10} {use_percent} % in use  {speed:>7.0} thousand updates/s  \
-                 {written:.2} bytes written per byte"
+                 {written:.2} bytes written per byte, {moved:.2} of them moved"
             );
             speeds.push(speed);
         }

@@ -3,9 +3,12 @@
 //! # Progress
 //! Extents are cut where a segment ends, so segments are filled to the last byte. Moving the live
 //! bytes of a segment that has any garbage therefore wins that garbage, and repeated rounds win all
-//! of it. The capacity leaves 2 of 32 parts and the reserve unused, so the segment with the fewest
-//! live bytes has at least a sixteenth of garbage when segments run out: a round never costs more
-//! than sixteen times what it wins.
+//! of it. Which segments are emptied, and what that costs at most, is in `victims`.
+//!
+//! # Parts
+//! To find the extents of some segments is to look at all extents, some nanoseconds each. So a
+//! round empties many segments; and as few are kept free, since each of them is room that garbage
+//! cannot take, it does so in parts, with a commit after each that frees what the next one needs.
 //!
 //! # Reading
 //! Extents are moved in the order of the address space, so that neighbours come to lie side by
@@ -14,13 +17,12 @@
 //! one call.
 //!
 //! # Durability
-//! A round ends with a commit, and only then its segments are free. A crash before leads back to
-//! the old addresses, whose segments are untouched.
-
-use std::collections::BTreeSet;
+//! A part of a round ends with a commit, and only then its segments are free. A crash before leads
+//! back to the old addresses, whose segments are untouched.
 
 use super::geometry::MARK;
-use super::segments::{Class, State};
+use super::segments::Class;
+use super::victims::{SegmentSet, Wanted, choose};
 use super::writepath::Places;
 use super::writer::{Placed, Session};
 use crate::{Error, Extent, Result};
@@ -33,6 +35,10 @@ const PORTION_SEGMENTS: u64 = 8;
 
 /// Bytes that are read with one call, if they are of several extents.
 const RUN_BYTES_MAX: u64 = 256 << 10;
+
+/// Of the reserve, which part a round wins: as much as is needed to make little of looking at all
+/// extents, and no more, since a write waits for it.
+const WON_ONE_IN: u32 = 3;
 
 /// Neighbours that one extent replaces under one lock of the readers: 50 us by estimate.
 const JOINED_MAX: usize = 512;
@@ -49,9 +55,10 @@ pub struct Round {
 }
 
 impl Session<'_> {
-    /// Frees segments until more than the reserve are available, or nothing more can be won.
+    /// Frees segments until more than those that are kept free are available, or nothing more can
+    /// be won.
     pub(crate) fn make_room(&mut self) -> Result<()> {
-        while self.writer.segments.available() <= self.writer.segments.reserve() {
+        while self.writer.segments.available() <= self.writer.segments.kept_free() {
             if self.writer.segments.has_dying() {
                 self.commit()?;
             } else if !self.collect()? {
@@ -65,8 +72,14 @@ impl Session<'_> {
 
     /// One round of collection; false if no segment has garbage that can be won.
     pub(crate) fn collect(&mut self) -> Result<bool> {
-        let most = self.writer.segments.reserve();
-        let victims = self.victims(most, self.space.sums.geometry.room() - 1);
+        let room = self.space.sums.geometry.room();
+        let reserve = self.writer.segments.reserve();
+        let victims = self.victims(Wanted {
+            segments: reserve,
+            live_max: room - 1,
+            garbage: u64::from(reserve.div_ceil(WON_ONE_IN)) * u64::from(room),
+            movable: self.movable(),
+        });
         Ok(self.empty(&victims)?.is_some())
     }
 
@@ -74,44 +87,93 @@ impl Session<'_> {
     /// worth it.
     pub(crate) fn collect_some(&mut self, round: Round) -> Result<Option<u64>> {
         let room = self.space.sums.geometry.room();
-        let live_max = room - (room / 32 * round.garbage_parts.clamp(1, 32));
         // Where much was removed there may be more segments than the data is worth, and none free.
         let before = self.writer.segments.widen_for_a_while();
-        let victims = self.victims(round.segments, live_max);
+        let victims = self.victims(Wanted {
+            segments: round.segments,
+            live_max: room - (room / 32 * round.garbage_parts.clamp(1, 32)),
+            garbage: u64::MAX,
+            movable: self.movable(),
+        });
         let moved = self.empty(&victims);
         self.writer.segments.narrow(before);
         moved
     }
 
+    /// The segments that a round empties.
+    fn victims(&self, wanted: Wanted) -> Vec<u32> {
+        let room = self.space.sums.geometry.room();
+        let staged = |number| self.writer.staged.of(number);
+        choose(&self.writer.segments, room, staged, wanted)
+    }
+
+    /// Bytes that can be moved before a commit frees segments.
+    fn movable(&self) -> u64 {
+        let room = u64::from(self.space.sums.geometry.room());
+        let shared = self.space.shared.share();
+        let begun = shared.buffer(Class::Moved);
+        let begun = begun.map_or(0, |buffer| room - buffer.bytes.len() as u64);
+        begun + u64::from(self.writer.segments.available()) * room
+    }
+
     /// Moves all that is live out of some segments; returns how many bytes, `None` without any
     /// segment.
-    fn empty(&mut self, victims: &BTreeSet<u32>) -> Result<Option<u64>> {
+    fn empty(&mut self, victims: &[u32]) -> Result<Option<u64>> {
         if victims.is_empty() {
             return Ok(None);
         }
         let before = self.writer.totals.moved_bytes;
-        let extents = self.extents_in(victims)?;
+        let mut extents = self.extents_in(&SegmentSet::new(victims))?;
         let segments = &mut self.writer.segments;
+        // Which use of each it is: what a commit or a save has freed may soon be in another one.
         let uses: Vec<(u32, u32)> = victims
             .iter()
             .map(|victim| (*victim, segments.get_mut(*victim).generation))
             .collect();
-        self.move_extents(&extents)?;
-        self.commit()?;
-        // One in which more counts as live than could be moved would be chosen again for ever. What
-        // a save on the way has freed may be in another use by now.
-        for (victim, generation) in uses {
-            let segment = self.writer.segments.get_mut(victim);
-            segment.damaged |= segment.generation == generation && segment.valid > 0;
+        let mut rest = &uses[..];
+        while !rest.is_empty() {
+            let movable = self.movable();
+            let mut sum = 0;
+            let fits = |(victim, _): &&(u32, u32)| {
+                sum += u64::from(self.writer.segments.get_mut(*victim).valid);
+                sum <= movable
+            };
+            let (part, behind) = rest.split_at(rest.iter().take_while(fits).count());
+            if part.is_empty() {
+                break;
+            }
+            if behind.is_empty() {
+                self.empty_part(part, &extents)?;
+            } else {
+                let geometry = self.space.sums.geometry;
+                let numbers: Vec<u32> = part.iter().map(|(victim, _)| *victim).collect();
+                let set = SegmentSet::new(&numbers);
+                let is_in = |extent: &mut Extent| set.contains(geometry.split(extent.address).0);
+                let own: Vec<Extent> = extents.extract_if(.., is_in).collect();
+                self.empty_part(part, &own)?;
+            }
+            rest = behind;
         }
         self.writer.totals.collections += 1;
         Ok(Some(self.writer.totals.moved_bytes - before))
     }
 
+    /// Moves these extents, which are all of some segments, and frees the segments.
+    fn empty_part(&mut self, uses: &[(u32, u32)], extents: &[Extent]) -> Result<()> {
+        self.move_extents(extents)?;
+        self.commit()?;
+        // One in which more counts as live than could be moved would be chosen again for ever.
+        for &(victim, generation) in uses {
+            let segment = self.writer.segments.get_mut(victim);
+            segment.damaged |= segment.generation == generation && segment.valid > 0;
+        }
+        Ok(())
+    }
+
     /// The extents that refer to some segments and can be moved. What a damaged leaf of the tree
     /// refers to is not known; nor can an extent beside it be moved, since where it is put may
     /// become one with its neighbour.
-    fn extents_in(&mut self, victims: &BTreeSet<u32>) -> Result<Vec<Extent>> {
+    fn extents_in(&mut self, victims: &SegmentSet) -> Result<Vec<Extent>> {
         if self.has_room_for_all() {
             // What is fetched for one collection is there for the next.
             match self.admit([0..=u64::MAX]) {
@@ -123,7 +185,7 @@ impl Session<'_> {
         let (mut extents, mut damaged) = (Vec::new(), Vec::new());
         let shared = self.space.shared.share();
         let each = |extent: Extent| {
-            if !extent.is_hole() && victims.contains(&geometry.split(extent.address).0) {
+            if !extent.is_hole() && victims.contains(geometry.split(extent.address).0) {
                 extents.push(extent);
             }
             true
@@ -143,45 +205,6 @@ impl Session<'_> {
         };
         extents.retain(|extent| !is_beside(extent));
         Ok(extents)
-    }
-
-    /// The full segments with the fewest live bytes, up to `live_max`: at most so many, and as many
-    /// as the available segments can take up.
-    fn victims(&self, most: u32, live_max: u32) -> BTreeSet<u32> {
-        let segments = &self.writer.segments;
-        let room = u64::from(self.space.sums.geometry.room());
-        let mut candidates: Vec<(u32, u32)> = segments
-            .iter()
-            .filter(|(number, segment)| {
-                matches!(segment.state, State::Full | State::Left)
-                    && segment.valid <= live_max
-                    && !segment.damaged
-                    && self.writer.staged.of(*number) == 0
-            })
-            .map(|(number, segment)| (segment.valid, number))
-            .collect();
-        candidates.sort_unstable();
-        let filled = self
-            .space
-            .shared
-            .share()
-            .buffer(Class::Moved)
-            .map(|buffer| buffer.bytes.len());
-        let begun = filled.map_or(0, |filled| room - filled as u64);
-        let free = u64::from(segments.available());
-        let can_take = begun + free * room;
-        let most = most.max(1) as usize;
-        let mut sum = 0;
-        let mut victims = BTreeSet::new();
-        for (valid, number) in candidates.into_iter().take(most) {
-            sum += u64::from(valid);
-            // The first victims are the cheap ones; one that is nearly full waits until it must.
-            if sum > can_take || (!victims.is_empty() && u64::from(valid) > room / 32 * 30) {
-                break;
-            }
-            victims.insert(number);
-        }
-        victims
     }
 
     /// Moves extents, whose data is checked on the way. One that is damaged stays where it is, and
@@ -226,9 +249,17 @@ impl Session<'_> {
         let placed = self.place_all(Class::Moved, &data)?;
         let mut places = Places::new(&placed);
         let mut moves = Vec::with_capacity(2 * extents.len());
+        let geometry = self.space.sums.geometry;
         for extent in &extents {
-            self.note_moves(&mut moves, extent, places.take(extent.len));
-            self.writer.totals.moved_bytes += extent.len;
+            let placed = places.take(extent.len);
+            self.note_moves(&mut moves, extent, placed);
+            let writer = &mut *self.writer;
+            writer.totals.moved_bytes += extent.len;
+            let written = writer.segments.written_in(geometry.split(extent.address).0);
+            for piece in placed {
+                let (into, _) = geometry.split(piece.address);
+                writer.segments.note_written(into, piece.len, written);
+            }
         }
         self.remap_if_readable(&moves)
     }

@@ -16,7 +16,7 @@
 //! | `writepath`, `writer` | an edit: checked, placed in segments, applied |
 //! | `reading`, `shared`, `sums` | a read: tree, buffer or checked blocks |
 //! | `commit`, `tree_file` | what was done becomes durable |
-//! | `gc`, `segments` | space is won back |
+//! | `gc`, `victims`, `segments` | space is won back |
 //! | `leaves` | leaves of the tree come and go |
 //! | `recovery`, `check` | what is there after a crash, and whether it is sound |
 //! | `handle` | the space as a file of the standard library |
@@ -82,6 +82,7 @@ mod shared;
 mod stats;
 mod sums;
 mod tree_file;
+mod victims;
 mod writepath;
 mod writer;
 

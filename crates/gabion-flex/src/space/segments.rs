@@ -41,6 +41,9 @@ pub(crate) struct Segment {
     /// Bytes that extents refer to.
     pub(crate) valid: u32,
     pub(crate) generation: u32,
+    /// Bytes that were moved into it, and the sum over them of the generations of the segments in
+    /// which users wrote them.
+    moved: (u64, u64),
     /// Whether its space was given back to the file system.
     pub(crate) punched: bool,
     /// Whether a collection could not empty it, as it is damaged or its count is wrong; it is not
@@ -53,9 +56,18 @@ impl Segment {
         state: State::Free,
         valid: 0,
         generation: 0,
+        moved: (0, 0),
         punched: true,
         damaged: false,
     };
+}
+
+impl Segment {
+    fn written_in(&self) -> u32 {
+        let (bytes, sum) = self.moved;
+        let mean = sum.checked_div(bytes).and_then(|mean| mean.try_into().ok());
+        mean.unwrap_or(self.generation)
+    }
 }
 
 /// All segments of a space.
@@ -77,6 +89,13 @@ pub(crate) struct Segments {
 
 /// Segments that are kept for the collection of garbage, at most: the paper's choice.
 const RESERVE_MAX: u32 = 64;
+
+/// Of how many segments one is kept free.
+const FREE_ONE_IN: u32 = 96;
+
+/// Bytes of segments that are kept free, if the reserve has so many: to move as much takes several
+/// times as long as the commit behind it.
+const FREE_BYTES: u64 = 2 << 20;
 
 impl Segments {
     pub(crate) fn new(
@@ -188,10 +207,41 @@ impl Segments {
     }
 
     /// Segments that are kept for the collection of garbage: a sixteenth, from two to
-    /// [`RESERVE_MAX`].
+    /// [`RESERVE_MAX`]. No live data takes them, but garbage may.
     pub(crate) fn reserve(&self) -> u32 {
         let all = self.capacity.unwrap_or_else(|| self.count());
         (all / 16).clamp(2, RESERVE_MAX)
+    }
+
+    /// Segments of the reserve that stay free of garbage, too. Garbage is collected before there
+    /// are fewer: the more of them there are, the more can be moved before a commit, and the
+    /// sooner the collection must begin.
+    pub(crate) fn kept_free(&self) -> u32 {
+        let all = self.capacity.unwrap_or_else(|| self.count());
+        let worth_a_commit = FREE_BYTES / self.geometry.segment_bytes();
+        let worth_a_commit = u32::try_from(worth_a_commit).unwrap_or(u32::MAX);
+        worth_a_commit
+            .max(all / FREE_ONE_IN)
+            .clamp(2, self.reserve())
+    }
+
+    /// The generation in which the data of a segment was written by users, on average.
+    pub(crate) fn written_in(&mut self, number: u32) -> u32 {
+        self.get_mut(number).written_in()
+    }
+
+    /// Bytes were moved to a segment that users wrote in a generation.
+    pub(crate) fn note_written(&mut self, number: u32, bytes: u64, generation: u32) {
+        let (all, sum) = &mut self.get_mut(number).moved;
+        *all += bytes;
+        *sum += bytes * u64::from(generation);
+    }
+
+    /// How old the data of a segment is: how many segments were begun since users wrote it, and
+    /// itself.
+    pub(crate) fn age_of(&self, segment: &Segment) -> u32 {
+        let later = self.generation.wrapping_sub(segment.written_in());
+        later.saturating_add(1)
     }
 
     /// Segments that can be taken before the space is out of them.
@@ -219,6 +269,7 @@ impl Segments {
         let segment = self.get_mut(number);
         segment.state = State::Open(class);
         segment.generation = generation;
+        segment.moved = (0, 0);
         segment.valid = 0;
         segment.punched = false;
         segment.damaged = false;

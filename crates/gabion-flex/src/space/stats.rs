@@ -95,7 +95,7 @@ impl Inner {
 
     pub(super) fn room(&self) -> u64 {
         let segments = &self.writer.lock().segments;
-        let free = segments.available().saturating_sub(segments.reserve());
+        let free = segments.available().saturating_sub(segments.kept_free());
         u64::from(free) * u64::from(self.sums.geometry.room())
     }
 

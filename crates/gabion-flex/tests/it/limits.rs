@@ -271,3 +271,42 @@ fn small_rounds_of_collection_leave_little_garbage_and_then_nothing_to_do() {
     let space = open(&sim, options).unwrap();
     assert_eq!(read_all(&space).unwrap(), twin, "rounds are durable");
 }
+
+#[test]
+fn a_round_that_moves_more_than_there_is_room_for_goes_on_in_parts() {
+    let options = Options::default()
+        .segment_bytes(4 << 10)
+        .block_bytes(256)
+        .capacity_bytes(Some(160 * (4 << 10)));
+    let space = open(&SimDisk::new(), options).unwrap();
+    let mut twin = bytes_of(1, 450_000);
+    for part in twin.chunks(1_000) {
+        space.append(part).unwrap();
+    }
+    // A third of each of the first segments is garbage now. There is no room for the rest of all.
+    for at in (0..300_000).step_by(3_000) {
+        let data = bytes_of(at, 1_000);
+        let begin = usize::try_from(at).unwrap();
+        twin[begin..begin + 1_000].copy_from_slice(&data);
+        space.write_at(at, &data).unwrap();
+    }
+    space.sync().unwrap();
+    let before = space.stats();
+    assert!(
+        before.collections == 0 && space.room() < 50_000,
+        "{before:?}"
+    );
+    let round = Round {
+        segments: u32::MAX,
+        garbage_parts: 8,
+    };
+    let moved = space.collect_some(round).unwrap().unwrap();
+    let after = space.stats();
+    assert!(moved > 150_000, "{moved} bytes");
+    assert_eq!(after.collections, 1);
+    let ends = |stats: &gabion_flex::SpaceStats| stats.commits + stats.checkpoints;
+    assert!(ends(&after) > ends(&before) + 1, "{after:?}");
+    let won = after.segments_free - before.segments_free;
+    assert!(won > 20, "{won} segments: {after:?}");
+    assert_eq!(read_all(&space).unwrap(), twin);
+}
