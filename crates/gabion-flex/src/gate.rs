@@ -5,7 +5,7 @@ use std::ops::{Deref, DerefMut};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use parking_lot::{RwLock, RwLockReadGuard, RwLockWriteGuard};
+use parking_lot::{RwLock, RwLockReadGuard, RwLockUpgradableReadGuard, RwLockWriteGuard};
 
 /// Classes of [`ReaderWaits::by_micros`]: the last one begins at four seconds.
 const CLASSES: usize = 24;
@@ -19,6 +19,13 @@ const CLASSES: usize = 24;
 pub struct Gate<T> {
     lock: RwLock<T>,
     waits: Option<Box<Waits>>,
+}
+
+/// A [`Gate`] that is shared with readers, and that nobody else takes alone: see [`Gate::ahead`].
+#[derive(Debug)]
+pub struct Ahead<'g, T> {
+    guard: RwLockUpgradableReadGuard<'g, T>,
+    waits: Option<&'g Waits>,
 }
 
 /// A [`Gate`] that is held alone.
@@ -121,6 +128,16 @@ impl<T> Gate<T> {
         }
     }
 
+    /// Shares it with readers and keeps others out who want it alone: so what is then done with it
+    /// [alone](Ahead::alone) can be prepared before readers have to wait.
+    #[inline]
+    pub fn ahead(&self) -> Ahead<'_, T> {
+        Ahead {
+            guard: self.lock.upgradable_read(),
+            waits: self.waits.as_deref(),
+        }
+    }
+
     /// As [`Gate::alone`], if nobody has it.
     pub(crate) fn try_alone(&self) -> Option<Alone<'_, T>> {
         let measured = self.waits.as_deref().map(|waits| (Instant::now(), waits));
@@ -133,6 +150,18 @@ impl<T> Gate<T> {
     /// For how long readers could be kept out so far.
     pub fn waits(&self) -> ReaderWaits {
         self.waits.as_deref().map(Waits::get).unwrap_or_default()
+    }
+}
+
+impl<'g, T> Ahead<'g, T> {
+    /// Keeps readers out, too, as [`Gate::alone`] does. Nobody else has had it alone meanwhile.
+    #[inline]
+    pub fn alone(self) -> Alone<'g, T> {
+        let measured = self.waits.map(|waits| (Instant::now(), waits));
+        Alone {
+            guard: Some(RwLockUpgradableReadGuard::upgrade(self.guard)),
+            measured,
+        }
     }
 }
 
@@ -203,5 +232,21 @@ mod tests {
             assert_eq!(*gate.share(), 8);
         }
         assert_eq!((gate.waits().count, other.waits().count), (3, 0));
+    }
+
+    #[test]
+    fn who_is_ahead_lets_readers_in_until_it_is_alone() {
+        let gate = Gate::new(1, true);
+        let ahead = gate.ahead();
+        assert_eq!(*gate.share(), 1);
+        assert!(gate.try_alone().is_none() && gate.lock.try_upgradable_read().is_none());
+        assert_eq!(gate.waits().count, 0);
+        let mut alone = ahead.alone();
+        *alone += 1;
+        assert!(gate.lock.try_read().is_none());
+        drop(alone);
+        assert_eq!((*gate.share(), gate.waits().count), (2, 1));
+        drop(gate.ahead());
+        assert!(gate.try_alone().is_some());
     }
 }

@@ -50,7 +50,7 @@ mod tree;
 pub mod twin;
 
 pub use error::{Error, Result};
-pub use gate::{Alone, Gate, ReaderWaits};
+pub use gate::{Ahead, Alone, Gate, ReaderWaits};
 pub use space::{
     CheckReport, Content, DEFAULT_BLOCK_BYTES, DEFAULT_COMMIT_BYTES, DEFAULT_GARBAGE_PARTS,
     DEFAULT_LOG_BYTES, DEFAULT_SEGMENT_BYTES, DurablePoint, Edit, Fetched, FlexSpace, Options,

@@ -38,7 +38,7 @@ use gabion_flex::{DurablePoint, Fetched, FlexSpace, ReaderWaits, Round};
 use gabion_media::Disk;
 
 use super::cache::Cache;
-use super::index::{EXTENTS_UNKNOWN, Index, New, Place, Seek};
+use super::index::{Altered, EXTENTS_UNKNOWN, Index, New, Place, Seek};
 use super::interval::{Interval, Pair, cuts, parse};
 use crate::memory::TableMemory;
 use crate::{Error, Options, Result, Slice};
@@ -421,12 +421,15 @@ impl Partition {
     /// Cuts an interval that a recovery left too large.
     fn cut(&self, place: &Place, version: u32, bytes: &[u8], pairs: &[Pair]) {
         let new = self.intervals_of(place.lower(), bytes, pairs, false);
-        let mut alone = self.index.alone();
+        let ahead = self.index.ahead();
         // Somebody else may have been quicker, or have removed the pairs.
-        let is_same = self.index.is_as_it_was(place, version);
-        let is_large = is_same && self.index.replace(&mut alone, place.lower(), 1, new);
-        drop(alone);
-        if is_large {
+        if !self.index.is_as_it_was(place, version) {
+            return;
+        }
+        let cut = Altered::others(place.lower(), 1, new);
+        let ready = self.index.prepare(&ahead, vec![cut]);
+        let made = self.index.make(&mut ahead.alone(), ready);
+        if made.is_large {
             self.index.cut_branch(place.lower());
         }
     }

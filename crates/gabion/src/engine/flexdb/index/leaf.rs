@@ -2,12 +2,15 @@
 //!
 //! # Invariants
 //! - L1. Which intervals a leaf has never changes: another leaf takes its place, and its forms. The
-//!   length and the cached form of an interval change in place, under the index's lock held alone.
-//! - L2. Forms are put in by those who hold the lock at all and have seen that the leaf is of the
-//!   version which they read, and taken out by the hand of the cache, which holds the lock, too; so
-//!   a form that is put in is of the interval as it is.
-//! - L3. A bit of `full` is set from before a form is put in until after it was taken out. Where a
-//!   form has room to give up, and nobody holds the lock alone, its bit of `roomy` is set.
+//!   length of an interval changes in place, under the index's lock held alone; its cached form
+//!   does so just before, when the version is odd and nobody else can get that lock.
+//! - L2. Forms are put in by those who hold the lock at all, and find, with the form's own lock,
+//!   that the leaf is of the even version of which they read, and taken out by the hand of the
+//!   cache, which holds the lock, too. So a form that is put in is of the interval as it is, and
+//!   whoever makes a version odd finds all forms that were read before.
+//! - L3. A bit of `full` is set from before a form is put in until it was taken out. Where a form
+//!   has room to give up, and nobody holds its lock, its bit of `roomy` is set, or the hand is
+//!   about to take that room.
 //!
 //! # Locks of forms
 //! Each form has a lock of its own, which a reader shares while it looks for a pair and copies its
@@ -126,8 +129,8 @@ impl Leaf {
         self.upper.as_deref()
     }
 
-    /// A number that is another one after each change of an interval's content. The caller holds
-    /// the lock.
+    /// A number that is another one after each change of an interval's content, and odd while one
+    /// has begun: then forms may be ahead of the space. The caller holds the lock.
     pub(in super::super) fn version(&self) -> u32 {
         // ORDER: Relaxed; the lock of the index orders changes and those who ask.
         self.version.load(Ordering::Relaxed)
@@ -189,35 +192,55 @@ impl Leaf {
         }
     }
 
-    /// Puts a form in; false if there is one. The caller holds the lock.
-    pub(super) fn fill(&self, at: usize, interval: &Arc<Interval>) -> bool {
+    /// Puts a form in that was read when the leaf was of this version; false if there is one, or
+    /// that was before a change. The caller holds the lock.
+    pub(super) fn fill(&self, at: usize, version: u32, interval: &Arc<Interval>) -> bool {
         // ORDER: Relaxed; the bit decides who puts it in, and orders nothing.
         if self.full.fetch_or(1 << at, Ordering::Relaxed) & (1 << at) != 0 {
             return false;
         }
-        *self.forms[at].write() = Some(Arc::clone(interval));
-        true
+        let mut form = self.forms[at].write();
+        if version == self.version() && version.is_multiple_of(2) {
+            *form = Some(Arc::clone(interval));
+            return true;
+        }
+        if form.is_none() {
+            // ORDER: Relaxed, as above.
+            self.full.fetch_and(!(1 << at), Ordering::Relaxed);
+        }
+        false
     }
 
-    /// Gives an interval other content: a length, and what `change` makes of its form. The caller
-    /// holds the lock alone. Returns the old length, and the memory of the form before and now.
-    pub(super) fn change(
-        &self,
-        at: usize,
-        len: u64,
-        change: impl FnOnce(&mut Option<Arc<Interval>>),
-    ) -> (u64, u64, u64) {
-        let bit = 1 << at;
-        // ORDER: Relaxed (all); the lock orders them, and lets nobody else change the first two.
+    /// Says that forms are about to change before the space does. The caller holds the lock
+    /// [ahead](gabion_flex::Gate::ahead) of all changes.
+    pub(super) fn begin_change(&self) {
+        // ORDER: Relaxed (both); the locks of the forms order it and those who put forms in, and
+        // nobody else changes it meanwhile.
+        let version = self.version.load(Ordering::Relaxed);
+        self.version.store(version | 1, Ordering::Relaxed);
+    }
+
+    /// Gives an interval another length and another number of extents; returns the old length. The
+    /// caller holds the lock alone.
+    pub(super) fn set_content(&self, at: usize, (len, extents): (u64, u8)) -> u64 {
+        self.set_extents(at, extents);
+        // ORDER: Relaxed (all); the lock orders them, and lets nobody else change them.
         let version = self.version.load(Ordering::Relaxed);
         self.version
-            .store(version.wrapping_add(1), Ordering::Relaxed);
+            .store(version.wrapping_add(2) & !1, Ordering::Relaxed);
         let old_len = self.lens[at].load(Ordering::Relaxed);
         self.lens[at].store(len, Ordering::Relaxed);
+        old_len
+    }
+
+    /// Changes the form of an interval. The caller holds the lock ahead of all changes, and has
+    /// [begun](Leaf::begin_change) one.
+    pub(super) fn change_form(&self, at: usize, change: impl FnOnce(&mut Option<Arc<Interval>>)) {
+        let bit = 1 << at;
         let mut form = self.forms[at].write();
-        let before = memory_of(form.as_ref());
         change(&mut form);
-        // ORDER: Relaxed (all), as in `fill`.
+        // ORDER: Relaxed (all); the lock of the form orders it and the hand, and who puts one in
+        // looks again when it has that.
         let is_full = self.full.load(Ordering::Relaxed) & bit != 0;
         match form.is_some() {
             true if !is_full => self.full.fetch_or(bit, Ordering::Relaxed),
@@ -229,7 +252,6 @@ impl Leaf {
         if is_roomy && self.roomy.load(Ordering::Relaxed) & bit == 0 {
             self.roomy.fetch_or(bit, Ordering::Relaxed);
         }
-        (old_len, before, memory_of(form.as_ref()))
     }
 
     /// Lets the hand of the cache pass that takes the room of forms; returns its bytes. What
@@ -262,18 +284,21 @@ impl Leaf {
             let at = full.trailing_zeros();
             full &= full - 1;
             // Whoever is putting one in has set the bit before.
-            let form = self.forms[at as usize].write().take();
-            if let Some(interval) = form {
-                // ORDER: Relaxed, as above.
+            let mut form = self.forms[at as usize].write();
+            let taken = form.take();
+            if taken.is_some() {
+                // ORDER: Relaxed; the lock of the form orders it and changes.
                 self.full.fetch_and(!(1 << at), Ordering::Relaxed);
-                bytes += interval.memory_bytes();
             }
+            drop(form);
+            bytes += memory_of(taken.as_ref());
         }
         bytes
     }
 
     /// Takes the intervals out, to make another leaf of them and some more. Who still reads here
-    /// finds no form, and the other leaf when it looks again. The caller holds the lock alone.
+    /// finds no form, and the other leaf when it looks again. The caller holds the lock alone, or
+    /// ahead of all changes, and has [begun](Leaf::begin_change) one.
     pub(super) fn take_items(&self, more: usize) -> Vec<Item<'_>> {
         let item = |at: usize| Item {
             key: self.keys.get(at),

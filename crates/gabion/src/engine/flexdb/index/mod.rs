@@ -15,11 +15,12 @@
 //! until it has ended.
 //!
 //! # How long the lock is held alone
-//! For the change of one interval, and at most for a new leaf and a new copy of a branch's node. A
-//! branch that became too large is cut afterwards, and branches that became small are joined some
-//! at a time: another top, which takes time in proportion to the branches, is made before the lock
-//! is taken, and under it gets only its lengths. So each takes an estimated 100 us, and 1 ns
-//! more for each branch, which is for some 10,000 pairs.
+//! For the lengths of some intervals of a leaf and the exchange of a node; all else of their change
+//! is done ahead, while readers go on (`alter`). A branch that became too large is cut afterwards,
+//! and branches that became small are joined some at a time: another top, which takes time in
+//! proportion to the branches, is made before the lock is taken, and under it gets only its
+//! lengths. So each takes an estimated 100 us, and 1 ns more for each branch, which is for some
+//! 10,000 pairs.
 //!
 //! # Invariants
 //! - I1. The first interval begins with the empty key and is always there; intervals follow each
@@ -32,6 +33,7 @@
 //!   lock alone.
 //! - I4. The sum of the cache is that of the forms in the leaves that the index has.
 
+mod alter;
 mod keys;
 mod leaf;
 mod sums;
@@ -41,15 +43,16 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use arc_swap::ArcSwap;
-use gabion_flex::{Alone, Gate, ReaderWaits};
+use gabion_flex::{Ahead, Alone, Gate, ReaderWaits};
 use parking_lot::RwLockReadGuard;
 
 use self::keys::Keys;
-use self::leaf::{Item, LEAF_MAX, memory_of};
+use self::leaf::{Item, LEAF_MAX};
 use self::sums::Sums;
 use super::cache::CachedBytes;
 use super::interval::Interval;
 
+pub(super) use self::alter::{Altered, Becomes};
 pub(super) use self::leaf::{EXTENTS_UNKNOWN, Leaf};
 
 /// Most leaves of a branch, but for the moment until it is cut.
@@ -380,6 +383,11 @@ impl Index {
         self.lock.alone()
     }
 
+    /// Keeps those out who change the space, and who look ahead to do so.
+    pub(super) fn ahead(&self) -> Ahead<'_, ()> {
+        self.lock.ahead()
+    }
+
     /// For how long those could be kept out who read the space.
     pub(super) fn reader_waits(&self) -> ReaderWaits {
         self.lock.waits()
@@ -447,8 +455,13 @@ impl Index {
     /// place, if it is still that of the interval.
     pub(super) fn fill(&self, place: &Place, version: u32, interval: &Arc<Interval>) {
         let _share = self.share();
-        if self.is_as_it_was(place, version) && place.leaf.fill(place.at, interval) {
-            self.cached.add(interval.memory_bytes());
+        if self.is_as_it_was(place, version) {
+            let bytes = interval.memory_bytes();
+            // Added first: the sum is never below nothing.
+            self.cached.add(bytes);
+            if !place.leaf.fill(place.at, version, interval) {
+                self.cached.subtract(bytes);
+            }
         }
     }
 
@@ -463,119 +476,6 @@ impl Index {
             });
             path.leaf().end().map(<[u8]>::to_vec)
         })
-    }
-
-    /// Puts intervals in place of `count` intervals of one leaf from that on which begins with
-    /// `lower`. The first new one begins with `lower`, too; without any, the keys go to a neighbour
-    /// in the leaf, if there is one. Says whether the branch is to be [cut](Index::cut_branch).
-    pub(super) fn replace(
-        &self,
-        alone: &mut Alone<'_, ()>,
-        lower: &[u8],
-        count: usize,
-        new: Vec<New>,
-    ) -> bool {
-        self.with_path(Seek::At(lower), |path| {
-            debug_assert_eq!(path.leaf().lower(path.at), lower);
-            match <[New; 1]>::try_from(new) {
-                Ok([new]) if count == 1 => {
-                    let content = (new.len, new.extents);
-                    self.change(path, content, |form| *form = new.interval);
-                    false
-                }
-                Ok([new]) => self.put_in_place(alone, path, count, &[new]),
-                Err(new) => self.put_in_place(alone, path, count, &new),
-            }
-        })
-    }
-
-    /// Gives the interval that begins with `lower` another length, another number of extents and
-    /// another form.
-    pub(super) fn edit(
-        &self,
-        _alone: &mut Alone<'_, ()>,
-        lower: &[u8],
-        content: (u64, u8),
-        change: impl FnOnce(&mut Option<Arc<Interval>>),
-    ) {
-        self.with_path(Seek::At(lower), |path| {
-            debug_assert_eq!(path.leaf().lower(path.at), lower);
-            self.change(path, content, change);
-        });
-    }
-
-    fn change(
-        &self,
-        path: &Path<'_>,
-        (len, extents): (u64, u8),
-        change: impl FnOnce(&mut Option<Arc<Interval>>),
-    ) {
-        path.leaf().set_extents(path.at, extents);
-        let (old_len, before, now) = path.leaf().change(path.at, len, change);
-        // Added first: the sum is never below nothing.
-        self.cached.add(now);
-        self.cached.subtract(before);
-        let delta = len.wrapping_sub(old_len);
-        path.node.lens.add(path.leaf, delta);
-        path.top.lens.add(path.branch, delta);
-    }
-
-    /// Puts leaves with other intervals in place of one.
-    fn put_in_place(
-        &self,
-        _alone: &mut Alone<'_, ()>,
-        path: &Path<'_>,
-        count: usize,
-        new: &[New],
-    ) -> bool {
-        let old = path.leaf();
-        let (from, to) = (path.at, path.at + count);
-        let mut items = old.take_items(new.len());
-        for gone in &items[from..to] {
-            self.cached.subtract(memory_of(gone.interval.as_ref()));
-        }
-        let new_items = new.iter().map(|new| Item {
-            key: &new.key,
-            len: new.len,
-            extents: new.extents,
-            interval: new.interval.clone(),
-            is_roomy: false,
-        });
-        for item in new {
-            self.cached.add(memory_of(item.interval.as_ref()));
-        }
-        items.splice(from..to, new_items);
-        let end = old.end();
-        if items.is_empty() {
-            // ORDER: Relaxed; a hint for `prune`.
-            self.has_small.store(true, Ordering::Relaxed);
-            items.push(Item {
-                key: old.lower(0),
-                len: 0,
-                extents: 0,
-                interval: None,
-                is_roomy: false,
-            });
-        }
-        if items.len() < old.count() && items.len() <= LEAF_MAX / 4 {
-            // ORDER: Relaxed; a hint for `prune`.
-            self.has_small.store(true, Ordering::Relaxed);
-        }
-        // If the first interval is gone, the next one begins where it did.
-        items[0].key = old.lower(0);
-        // Keys that come in ascending order leave full leaves behind.
-        let appends = end.is_none() && to == old.count() && items.len() > LEAF_MAX;
-        let last = appends.then(|| items.split_off(LEAF_MAX - 1));
-        let border = last.as_ref().map_or(end, |last| Some(last[0].key));
-        let mut leaves = leaves_of(items, border, LEAF_MAX);
-        leaves.extend(
-            last.into_iter()
-                .flat_map(|last| leaves_of(last, end, LEAF_MAX)),
-        );
-        self.count_memory(&leaves, old);
-        let mut children = path.node.children();
-        children.splice(path.leaf..=path.leaf, leaves);
-        self.put_children(path.top, path.branch, children)
     }
 
     /// Where the leaves begin that cut the index into so many parts, of about the same size: less

@@ -75,13 +75,23 @@ fn check(index: &Index, seek: Seek<'_>, twin: &Twin, at: usize) {
     assert_eq!((found.lower(), found.upper()), (place.lower(), upper));
 }
 
+/// Changes the index; says whether a branch is to be cut.
+fn alter<F>(index: &Index, altered: Vec<Altered<'_, F>>) -> bool
+where
+    F: FnOnce(&mut Option<Arc<Interval>>),
+{
+    let ahead = index.ahead();
+    let ready = index.prepare(&ahead, altered);
+    index.make(&mut ahead.alone(), ready).is_large
+}
+
 /// A change of the index and of the twin.
 fn replace(index: &Index, twin: &mut Twin, from: usize, count: usize, list: Twin) {
     let lower = twin[from].0.clone();
     let intervals = list.iter().map(|(key, len)| new(key, *len)).collect();
     let place = index.find(Seek::At(&lower));
     let count = count.min(place.leaf.count() - place.at);
-    let is_large = index.replace(&mut index.alone(), &lower, count, intervals);
+    let is_large = alter(index, vec![Altered::others(&lower, count, intervals)]);
     // Mostly at once, sometimes only after the next ones.
     if is_large && !twin.len().is_multiple_of(3) {
         index.cut_branch(&lower);
@@ -185,7 +195,7 @@ fn forms_stay_with_their_intervals_and_are_counted() {
     for key in &keys {
         let place = index.find(Seek::At(key));
         let version = place.leaf.version();
-        index.fill(&place, version + 1, &form(b"what was read before a change"));
+        index.fill(&place, version + 2, &form(b"what was read before a change"));
         index.fill(&place, version, &form(key));
         index.fill(&place, version, &form(b"another"));
     }
@@ -199,7 +209,7 @@ fn forms_stay_with_their_intervals_and_are_counted() {
                 ..new(key, 2)
             });
             let place = index.find(Seek::At(key));
-            index.replace(&mut index.alone(), key, 1, list.into());
+            alter(&index, vec![Altered::others(key, 1, list.into())]);
             // The leaf is not the index's any more.
             index.fill(&place, place.leaf.version(), &form(key));
         }
@@ -248,13 +258,15 @@ fn room_goes_before_forms_and_stays_known_when_a_leaf_is_made_anew() {
         index.fill(&place, place.leaf.version(), &form(&key));
         drop(place);
         if at % 2 == 0 {
-            index.edit(&mut index.alone(), &key, (2, 1), grow);
+            let becomes = Becomes::Edited((2, 1), Some(grow));
+            let lower = &key[..];
+            alter(&index, vec![Altered { lower, becomes }]);
         }
     }
     // Every leaf is made anew, some are cut.
     for at in (1..200).step_by(5) {
         let list = [key_of(at), [&key_of(at)[..], b"5"].concat()].map(|key| new(&key, 1));
-        index.replace(&mut index.alone(), &key_of(at), 1, list.into());
+        alter(&index, vec![Altered::others(&key_of(at), 1, list.into())]);
     }
     let is_cached = |at: usize| {
         let place = index.find(Seek::At(&key_of(at)));
@@ -287,4 +299,92 @@ fn room_goes_before_forms_and_stays_known_when_a_leaf_is_made_anew() {
     assert!((1..200).all(|at| is_cached(at) == (at % 5 != 1)));
     sweep(Taken::Forms);
     assert_eq!(index.cached.get(), 0);
+}
+
+/// Each interval of a group that was cut made another leaf and another node of 64 leaves, and all
+/// of it while readers waited.
+#[test]
+fn many_changes_at_once_equal_one_after_the_other_and_readers_see_none_before() {
+    let mut random = Random::new(21);
+    let key_of = |number: usize| format!("{number:06}").into_bytes();
+    let mut twin: Twin = vec![(Vec::new(), 3)];
+    twin.extend((1..6_000).map(|at| (key_of(at * 100), 1 + at as u64 % 7)));
+    let index = index(&twin);
+    assert!(index.top.load().branches.len() > 1);
+    for (key, _) in &twin {
+        index.fill(&index.find(Seek::At(key)), 0, &form(key));
+    }
+    for round in 0..300_usize {
+        let before = twin.clone();
+        let mut altered = Vec::new();
+        let (mut from, mut keys) = (random.index(twin.len()), Vec::new());
+        // Neighbours and others, in several leaves and branches.
+        while keys.len() < 24 && from < before.len() {
+            keys.push(from);
+            from += 1 + random.index(if round % 3 == 0 { 300 } else { 4 });
+        }
+        for &at in keys.iter().rev() {
+            let (lower, len) = (before[at].0.clone(), random.below(9));
+            let parts = random.index(4);
+            let list: Twin = match parts {
+                _ if round % 4 == 0 => vec![(lower, len)],
+                0 if at > 0 && index.find(Seek::At(&lower)).at > 0 => Vec::new(),
+                parts => {
+                    // Above the interval's first key, and below all that it was cut at before.
+                    let border = |part| format!("{:03}{part}", 300 - round).into_bytes();
+                    let more = (1..parts).map(|part| [&lower[..], &border(part)].concat());
+                    let more = more.map(|key| (key, 2));
+                    std::iter::once((lower.clone(), len)).chain(more).collect()
+                }
+            };
+            twin.splice(at..=at, list.iter().cloned());
+            altered.push((at, list));
+        }
+        altered.reverse();
+        let change = |form_now: &mut Option<Arc<Interval>>| {
+            if form_now.is_none() {
+                *form_now = Some(form(b"changed"));
+            }
+        };
+        let altered = altered.iter().map(|(at, list)| Altered {
+            lower: &before[*at].0,
+            becomes: match &list[..] {
+                [(_, len)] if at % 2 == 0 => Becomes::Edited((*len, 1), Some(change)),
+                list => Becomes::Others(1, list.iter().map(|(key, len)| new(key, *len)).collect()),
+            },
+        });
+        let altered: Vec<_> = altered.collect();
+        let ahead = index.ahead();
+        let place = index.find(Seek::At(&before[keys[0]].0));
+        let version = place.leaf.version();
+        assert!(version.is_multiple_of(2));
+        let ready = index.prepare(&ahead, altered);
+        assert_equal(&index, &before, &mut random);
+        // What is read now is put in neither now nor later.
+        let bytes = index.cached.get();
+        for version in [version, place.leaf.version()] {
+            index.fill(&place, version, &form(b"read meanwhile"));
+        }
+        assert_eq!(index.cached.get(), bytes);
+        let made = index.make(&mut ahead.alone(), ready);
+        assert_equal(&index, &twin, &mut random);
+        let version = version + 1;
+        index.fill(&place, version, &form(b"read meanwhile"));
+        assert_eq!(index.cached.get(), bytes);
+        if made.is_large {
+            keys.iter().for_each(|at| index.cut_branch(&before[*at].0));
+        }
+        assert_equal(&index, &twin, &mut random);
+        assert_eq!(index.cached.get(), forms(&index, &twin));
+    }
+    assert!(twin.len() > 6_100, "{}", twin.len());
+}
+
+/// Bytes of all forms that are in the index.
+fn forms(index: &Index, twin: &Twin) -> u64 {
+    let of = |(key, _): &(Vec<u8>, u64)| {
+        let bytes = index.with_cached(key, Interval::memory_bytes);
+        bytes.unwrap_or_default()
+    };
+    twin.iter().map(of).sum()
 }

@@ -3,17 +3,19 @@
 //! # Idea
 //! A change is planned without any lock: which pairs go and which come, and the steps that take the
 //! space there, each of which removes bytes at one place and inserts others. Then the space and the
-//! index change together, for as long as their trees take (P2 of the partition). A cached form is
-//! changed in place; only an interval that is cut, or written anew, is put together as a whole.
+//! index change together, for as long as their trees take (P2 of the partition); forms, leaves and
+//! nodes of the index are made just before. A cached form is changed in place; only an interval
+//! that is cut, or written anew, is put together as a whole.
 
+use std::cell::Cell;
 use std::ops::Range;
 use std::sync::Arc;
 
-use gabion_flex::{Alone, Edit};
+use gabion_flex::Edit;
 
 use super::{Held, Partition};
 use crate::Result;
-use crate::engine::flexdb::index::{EXTENTS_UNKNOWN, Leaf, New, Place, Seek};
+use crate::engine::flexdb::index::{Altered, Becomes, EXTENTS_UNKNOWN, Leaf, New, Place, Seek};
 use crate::engine::flexdb::interval::{
     BYTES_MAX, Interval, PAIRS_MAX, Pair, Splice, put_pair, tag_of,
 };
@@ -140,7 +142,7 @@ impl Partition {
         if let (Some(first), Some(last)) = (wanted.first(), wanted.last()) {
             self.prepare(&first.place, &last.place)?;
         }
-        let mut wanted = self.read_wanted(wanted)?;
+        let wanted = self.read_wanted(wanted)?;
         let mut plans = Vec::with_capacity(wanted.len());
         for (number, (held, range)) in wanted.iter().enumerate() {
             let rewrites = self.is_fragmented(&held.place, &held.interval)?;
@@ -159,43 +161,60 @@ impl Partition {
             Some(new)
         };
         let new: Vec<Option<Vec<New>>> = plans.iter().map(new_of).collect();
+        let held = wanted.into_iter().map(|(held, _)| held);
+        let (places, read): (Vec<Place>, Vec<_>) =
+            held.map(|held| (held.place, Some(held.interval))).unzip();
+        let altered = self.altered(&places, read, &plans, new);
         self.begin_change();
-        let mut alone = self.space.apply_under(
-            || self.edits(&wanted, &plans, changes),
-            || self.index.alone(),
+        let (ready, mut alone) = self.space.apply_under(
+            || self.edits(&places, &plans, changes),
+            || {
+                // The data is placed: nothing can fail any more.
+                let ahead = self.index.ahead();
+                (self.index.prepare(&ahead, altered), ahead.alone())
+            },
         )?;
-        let mut is_large = false;
-        let mut small = Vec::new();
-        let mut first = None;
-        // From the last one on: where an interval goes, the one behind it may begin elsewhere.
-        for ((number, plan), new) in plans.iter().zip(new).rev() {
-            wanted.truncate(number + 1);
-            let Some((Held { place, interval }, _)) = wanted.pop() else {
-                continue;
-            };
-            let lower = place.lower();
-            let is_small = plan.count < PAIRS_MAX / 4;
-            if let Some(new) = new {
-                small.extend(new.last().filter(|_| is_small).map(|new| new.key.clone()));
-                is_large |= self.index.replace(&mut alone, lower, 1, new);
-            } else {
-                small.extend(is_small.then(|| lower.to_vec()));
-                let extents = plan.extents(place.leaf.extents(place.at));
-                let content = (plan.len as u64, extents);
-                let splice = |form: &mut _| self.splice(form, interval, &plan.splices);
-                self.index.edit(&mut alone, lower, content, splice);
-            }
-            first = Some(place);
-        }
-        for lower in small {
-            self.join_with_next(&mut alone, &lower);
-        }
+        let made = self.index.make(&mut alone, ready);
         drop(alone);
-        if let Some(first) = first.filter(|_| is_large) {
-            self.index.cut_branch(first.lower());
+        if let Some((first, _)) = plans.first().filter(|_| made.is_large) {
+            self.index.cut_branch(places[*first].lower());
+        }
+        drop(made);
+        for (number, plan) in plans.iter().rev() {
+            if plan.count > 0 && plan.count < PAIRS_MAX / 4 {
+                self.join_with_next(places[*number].lower());
+            }
         }
         self.cache.shrink();
         Ok(plans.iter().map(|(_, plan)| plan.written() as u64).sum())
+    }
+
+    /// What the index does with intervals for which there are plans, and what some of them become.
+    /// None of what was `read` is kept but there: else forms would have to be copied.
+    fn altered<'p>(
+        &'p self,
+        places: &'p [Place],
+        mut read: Vec<Option<Arc<Interval>>>,
+        plans: &'p [(usize, Plan<'p>)],
+        new: Vec<Option<Vec<New>>>,
+    ) -> Vec<Altered<'p, impl FnOnce(&mut Option<Arc<Interval>>)>> {
+        let altered = |((number, plan), new): (&'p (usize, Plan<'p>), Option<Vec<New>>)| {
+            let place = &places[*number];
+            let read = read[*number].take();
+            let becomes = match new {
+                Some(new) => Becomes::Others(1, new),
+                None => {
+                    let extents = plan.extents(place.leaf.extents(place.at));
+                    let splice = |form: &mut _| self.splice(form, read, &plan.splices);
+                    Becomes::Edited((plan.len as u64, extents), Some(splice))
+                }
+            };
+            Altered {
+                lower: place.lower(),
+                becomes,
+            }
+        };
+        plans.iter().zip(new).map(altered).collect()
     }
 
     /// Intervals with what they hold.
@@ -224,14 +243,12 @@ impl Partition {
     fn splice(
         &self,
         form: &mut Option<Arc<Interval>>,
-        read: Arc<Interval>,
+        read: Option<Arc<Interval>>,
         splices: &[Splice<'_>],
     ) {
-        if form.is_none() && self.cache.has_room_for(&read) {
+        let fits = |read: &Arc<Interval>| form.is_none() && self.cache.has_room_for(read);
+        if let Some(read) = read.filter(fits) {
             *form = Some(read);
-        } else {
-            // Else the form would have to be copied.
-            drop(read);
         }
         if let Some(shared) = form {
             let own = Arc::make_mut(shared);
@@ -256,7 +273,7 @@ impl Partition {
     /// The edits of some plans, in the order of their keys. Each moves what is behind it.
     fn edits<'p>(
         &self,
-        wanted: &[(Held, Range<usize>)],
+        places: &[Place],
         plans: &'p [(usize, Plan<'_>)],
         changes: &'p Changes,
     ) -> Vec<Edit<'p>> {
@@ -267,7 +284,7 @@ impl Partition {
         // The leaf that was looked at last, and where it begins.
         let mut known: Option<(Arc<Leaf>, u64)> = None;
         for (number, plan) in plans {
-            let place = &wanted[*number].0.place;
+            let place = &places[*number];
             let of_known = known
                 .as_ref()
                 .filter(|own| Arc::ptr_eq(&own.0, &place.leaf));
@@ -289,7 +306,8 @@ impl Partition {
 
     /// Joins an interval of few pairs with the one beside it. Both together are less than what is
     /// cut.
-    fn join_with_next(&self, alone: &mut Alone<'_, ()>, lower: &[u8]) {
+    fn join_with_next(&self, lower: &[u8]) {
+        let ahead = self.index.ahead();
         let place = self.index.find(Seek::At(lower));
         // The one in front of it may have been joined with it just now.
         let Some(next) = place.next().filter(|_| place.lower() == lower) else {
@@ -308,7 +326,9 @@ impl Partition {
                 .saturating_add(next.leaf.extents(next.at)),
             interval: None,
         };
-        self.index.replace(alone, lower, 2, vec![joined]);
+        let joined = Altered::others(lower, 2, vec![joined]);
+        let ready = self.index.prepare(&ahead, vec![joined]);
+        drop(self.index.make(&mut ahead.alone(), ready));
     }
 
     /// Writes an interval anew if it lies in several extents; says whether it did. The caller holds
@@ -337,22 +357,29 @@ impl Partition {
     pub(in super::super) fn clear(&self, place: &Place) -> Result<bool> {
         self.prepare(place, place)?;
         self.begin_change();
-        let mut held = None;
+        let held = Cell::new(None);
         let edits = || {
-            let alone = self.index.alone();
+            let ahead = self.index.ahead();
             let (now, offset) = self.index.locate(Seek::At(place.lower()));
             if (now.lower(), now.upper()) != (place.lower(), place.upper()) {
                 return Vec::new();
             }
-            held = Some(alone);
+            held.set(Some(ahead));
             let len = now.len();
             vec![Edit::Collapse { offset, len }]
         };
-        self.space.apply_under(edits, || ())?;
-        let Some(mut alone) = held else {
+        let cleared = || Altered::others(place.lower(), 1, Vec::new());
+        let alone = || {
+            let ahead = held.take()?;
+            let ready = self.index.prepare(&ahead, vec![cleared()]);
+            Some((ready, ahead.alone()))
+        };
+        let Some((ready, mut alone)) = self.space.apply_under(edits, alone)? else {
             return Ok(false);
         };
-        self.index.replace(&mut alone, place.lower(), 1, Vec::new());
+        let made = self.index.make(&mut alone, ready);
+        drop(alone);
+        drop(made);
         Ok(true)
     }
 
