@@ -381,7 +381,7 @@ impl Merge<'_> {
         start: &[u8],
         at: &mut Vec<u8>,
     ) -> Result<bool> {
-        let mut place = self.partition().find(start);
+        let mut place = group.find(self.partition(), start);
         if !self.job.notes && self.is_cleared(&place, cursor, deletes, start) {
             self.apply(group)?;
             if place.len() > 0 && !self.partition().clear(&place)? {
@@ -501,6 +501,13 @@ struct Group {
 }
 
 impl Group {
+    /// The interval of a key, which is above those before: most are in the leaf of the last one.
+    fn find(&self, partition: &Partition, key: &[u8]) -> Place {
+        let last = self.wanted.last();
+        let beside = last.and_then(|last| last.place.in_leaf(key));
+        beside.unwrap_or_else(|| partition.find(key))
+    }
+
     /// Whether an interval may be changed with the others: whatever they become concerns one leaf.
     fn takes(&self, place: &Place) -> bool {
         let first = self.wanted.first();

@@ -116,6 +116,16 @@ impl Place {
         self.leaf.len(self.at)
     }
 
+    /// The interval of a key that is not below this one, if the leaf has it.
+    pub(super) fn in_leaf(&self, key: &[u8]) -> Option<Place> {
+        let has = self.leaf.end().is_none_or(|end| key < end);
+        let leaf = Arc::clone(&self.leaf);
+        has.then(|| Place {
+            at: leaf.keys.find(Seek::At(key)),
+            leaf,
+        })
+    }
+
     /// The next interval, if it stands beside this one.
     pub(super) fn next(&self) -> Option<Place> {
         let at = self.at + 1;
