@@ -31,7 +31,7 @@
 //! index; `line`, buckets of one cache line; `extendible`, directories of segments that are split;
 //! `pending`, words that may not be durable yet; `stored`, keys in nodes; `leaf`, leaves of tries;
 //! `blink`, trees of linked nodes; `attempt`, changes that begin again; [`twohash`], tables with
-//! two hash functions.
+//! two hash functions; [`spoton`], what DRAM does for them: write buffers, their logs, nodes.
 //!
 //! # Checkpoints
 //! A pool in an ordinary file may have a checkpoint, a moment of it that survives the loss of power
@@ -74,6 +74,7 @@ pub mod registry;
 mod root;
 pub mod scmkv;
 pub mod skiplist;
+pub mod spoton;
 pub mod sptree;
 mod stored;
 #[cfg(test)]

@@ -6,13 +6,14 @@ use gabion_media::pmem::explore::{Act, Explorer, Outcome, Run, Stage, Subject};
 use gabion_media::pmem::{Pool, PoolOptions};
 
 use super::buffer::{BUFFER_BYTES, buffered_max};
-use super::layout::{MOVING_AT, page_bytes};
+use super::layout::MOVING_AT;
 use super::log::Logs;
 use super::readpath::Search;
 use super::steps::{Step, leave_out};
 use super::{BUFFERED, Options, SpTree, TINY_BUFFERED};
 use crate::index::Plan;
 use crate::registry::Registered;
+use crate::spoton::layout::page_bytes;
 use crate::suite::crash::{History, Op, Small, explore, histories, limits, longer_histories};
 use crate::suite::{Keys, check, words};
 use crate::{Error, Index, OrderedIndex, Seed};

@@ -13,7 +13,7 @@
 
 use std::borrow::Borrow;
 
-use super::buffer::{Buffer, HEAT_MIN};
+use super::buffer::{Buffer, HEAT_MIN, buffered_max};
 use super::layout::PAIRS_AT;
 use super::leaf::{Change, Tagged};
 use super::log::{Backlog, Logged, Logs};
@@ -165,7 +165,8 @@ impl<K: TreeKey + ?Sized, const N: usize> SpTree<K, N> {
         if !self.buffers.are_some() {
             return Ok(());
         }
-        match self.logs.backlog(self.buffers.used()) {
+        let room = self.buffers.used() as usize * buffered_max(N);
+        match self.logs.backlog(room) {
             Backlog::None => Ok(()),
             backlog => self.look_at_records(backlog),
         }

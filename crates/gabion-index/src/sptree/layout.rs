@@ -41,24 +41,7 @@
 //! | 0 | 8 | length of the key, and 2^32 times that of the value |
 //! | 8 | | key, value |
 //!
-//! **Page** of a log, of leaves of n pairs; 32 n bytes, at a multiple of 256:
-//!
-//! | offset | bytes | meaning |
-//! |---|---|---|
-//! | 0 | 8 | offset of the next page, 0 if there is none |
-//! | 8 | 24 | unused |
-//! | 32 | 32 n - 32 | records |
-//!
-//! **Record** of a log:
-//!
-//! | offset | bytes | meaning |
-//! |---|---|---|
-//! | 0 | 8 | key |
-//! | 8 | 8 | value, 0 if the key was deleted |
-//! | 16 | 8 | change: twice its number, plus one if the key was deleted |
-//! | 24 | 8 | hash of the words before and of the record's offset |
-//!
-//! A record without that hash is none. See `log.rs` for which of the others count.
+//! Pages of the logs, of n - 1 records, are described in `spoton/layout.rs`.
 //!
 //! ```text
 //!        head                  tags                 pairs
@@ -91,16 +74,12 @@ pub(super) const BACKUP_AT: u64 = 256;
 /// Alignment of leaves, so that head and tags lie in one unit of the medium.
 pub(super) const LEAF_ALIGN: u64 = 128;
 
-/// Hint of blocks that are pages of logs.
-pub(super) const PAGE_HINT: u64 = 2;
-/// Hint of blocks that are items. Those of leaves and of the backup depend on the kind of keys.
+/// Hint of blocks that are items. 2 is that of pages of logs. Those of leaves and of the backup
+/// depend on the kind of keys.
 pub(super) const ITEM_HINT: u64 = 18;
 
 /// Bytes of an item before its key.
 pub(super) const ITEM_BYTES: u64 = 8;
-
-/// Alignment of pages of logs, to lines of the medium.
-pub(super) const PAGE_ALIGN: u64 = 256;
 
 /// Bytes of a leaf before its pairs.
 pub(super) const PAIRS_AT: u64 = 128;
@@ -137,24 +116,11 @@ media_struct! {
     pub(super) struct ItemHead {
         pub(super) lengths: PAtomicU64,
     }
-
-    /// What a page of a log begins with.
-    pub(super) struct PageHead {
-        pub(super) next: PAtomicU64,
-        pub(super) unused: [PAtomicU64; 3],
-    }
-
-    /// A record of a log.
-    pub(super) struct Record {
-        pub(super) key: PAtomicU64,
-        pub(super) value: PAtomicU64,
-        pub(super) change: PAtomicU64,
-        pub(super) check: PAtomicU64,
-    }
 }
 
 const _: () = {
     assert!(size_of::<Moving>() == 64);
+    assert!(offset_of!(Moving, logs) == 0);
     assert!(size_of::<Head>() == 64);
     assert!(offset_of!(Head, bitmap) == 0);
     assert!(offset_of!(Head, next) == 8);
@@ -163,11 +129,6 @@ const _: () = {
     assert!(offset_of!(Head, merged) == 32);
     assert!(size_of::<Tags>() == 64);
     assert!(size_of::<Pair>() == 16);
-    assert!(size_of::<PageHead>() == 32);
-    assert!(size_of::<Record>() == 32);
-    assert!(offset_of!(Record, value) == 8);
-    assert!(offset_of!(Record, change) == 16);
-    assert!(offset_of!(Record, check) == 24);
     assert!((size_of::<Head>() + size_of::<Tags>()) as u64 == PAIRS_AT);
     assert!(size_of::<ItemHead>() as u64 == ITEM_BYTES);
     assert!(first_leaf_at(FastFair::<29>::EMPTY_BYTES) == 1024);
@@ -177,11 +138,6 @@ const _: () = {
 /// Bytes from the root to the first leaf, behind a backup of so many bytes.
 pub(super) const fn first_leaf_at(backup_bytes: u64) -> u64 {
     (BACKUP_AT + backup_bytes).next_multiple_of(LEAF_ALIGN)
-}
-
-/// Bytes of a page of a log, of a tree whose leaves have so many pairs.
-pub(super) const fn page_bytes(pairs: usize) -> u64 {
-    (pairs * size_of::<Record>()) as u64
 }
 
 /// Bytes of a leaf with so many pairs.

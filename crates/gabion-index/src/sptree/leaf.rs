@@ -15,6 +15,7 @@ use gabion_media::pmem::{Medium, PAtomicU64, POff};
 use super::item;
 use super::layout::{Head, PAIRS_AT, Pair, Tags};
 use super::steps::{Step, is_made};
+pub(super) use crate::spoton::buffer::Tagged;
 use crate::{Item, Result, tags};
 
 /// A leaf, as it lies in the pool.
@@ -42,14 +43,6 @@ pub(super) struct Start {
     pub(super) lkey: u64,
     pub(super) hkey: u64,
     pub(super) merged: u64,
-}
-
-/// An entry with the tag of its key.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Tagged {
-    pub(super) key: u64,
-    pub(super) value: u64,
-    pub(super) tag: u8,
 }
 
 /// The bits of a bitmap of so many pairs.

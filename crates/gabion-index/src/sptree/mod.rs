@@ -21,9 +21,10 @@
 //!           │ leaf ├──►│ leaf ├──►│ leaf │  medium ◄╌╌╌╌╯
 //!           └──────┘   └──────┘   └──────┘
 //! ```
-//! See `layout.rs` for what is on the medium. A node (`mnode.rs`) has its leaf's range and place, a
-//! lock with a version, links to both sides, and a Bloom filter over the keys of leaf and buffer.
-//! DRAM takes 128 bytes for the node of each leaf, 64 more for its order once it was scanned, the
+//! See `layout.rs` for what is on the medium. A node (`mnode.rs`; this and what else a node needs
+//! are parts of `spoton/`, which other indexes take, too) has its leaf's range and place, a lock
+//! with a version, links to both sides, and a Bloom filter over the keys of leaf and buffer. DRAM
+//! takes 128 bytes for the node of each leaf, 64 more for its order once it was scanned, the
 //! router, and 256 bytes for each write buffer (`buffer.rs`). What is in buffers is in the logs
 //! (`log.rs`).
 //!
@@ -124,8 +125,6 @@
 //! dissertation, University of Texas at Arlington, 2022, chapter 4.
 
 mod backup;
-mod bloom;
-mod buffer;
 #[cfg(test)]
 mod buffer_tests;
 mod check;
@@ -134,9 +133,7 @@ mod item;
 mod kind;
 mod layout;
 mod leaf;
-mod log;
 mod merge;
-mod mnode;
 mod readpath;
 mod recovery;
 mod replay;
@@ -154,6 +151,7 @@ mod writepath;
 use gabion_media::pmem::{Medium, Pool};
 
 use crate::Seed;
+use crate::spoton::{bloom, buffer, log, mnode};
 use backup::Backup;
 use buffer::Buffers;
 pub(crate) use check::{BUFFERED, REGISTERED};

@@ -17,7 +17,7 @@ use super::bloom::tag_of;
 use super::buffer::Buffers;
 use super::item::{ItemRef, LEAST, bound_key, compare, compare_bound, key_of};
 use super::layout::{
-    BACKUP_AT, ITEM_HINT, LEAF_ALIGN, Moving, PAGE_HINT, first_leaf_at, leaf_bytes,
+    BACKUP_AT, ITEM_HINT, LEAF_ALIGN, MOVING_AT, Moving, first_leaf_at, leaf_bytes,
 };
 use super::leaf::{Change, Leaf, slots};
 use super::log::{self, Logs};
@@ -26,6 +26,7 @@ use super::router::{Hint, Router};
 use super::steps::{Step, is_made};
 use super::{Holds, Options, SpTree, Tending, TreeKey};
 use crate::index::{Plan, root_of};
+use crate::spoton::layout::PAGE_HINT;
 use crate::stored::{Parts, word_of};
 use crate::{Error, Result, Seed, root};
 
@@ -147,7 +148,7 @@ impl<K: TreeKey + ?Sized, const N: usize> SpTree<K, N> {
             router: Router::new(pool, leaves)?,
             backup: Backup::open(pool, root + BACKUP_AT, tending)?,
             buffers: Buffers::new(options.buffer_bytes, leaves),
-            logs: Logs::open(pool, root, seed),
+            logs: Logs::open(pool, root + MOVING_AT, seed),
         };
         tree.recover(holds)?;
         tree.replay()?;
@@ -395,7 +396,7 @@ fn is_referenced<K: TreeKey + ?Sized, const N: usize>(medium: &Medium, claim: Cl
     }
     match claim.hint {
         hint if hint == K::LEAF_HINT => is_in_chain::<K, N>(medium, root, claim) == Some(true),
-        PAGE_HINT if K::IS_WORD => log::is_in_chain::<N>(medium, root, claim),
+        PAGE_HINT if K::IS_WORD => log::is_in_chain::<N>(medium, root + MOVING_AT, claim),
         ITEM_HINT if !K::IS_WORD => is_item::<K, N>(medium, root, claim) == Some(true),
         _ => K::is_in_backup(medium, root + BACKUP_AT, claim),
     }

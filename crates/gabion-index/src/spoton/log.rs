@@ -1,41 +1,40 @@
 //! The logs: what is in write buffers, in pages of records in persistent memory.
 //!
 //! # Idea
-//! All pages are in one chain, which begins at the root and only ever grows at that end. A thread
-//! fills a page that it has for itself, record by record. A page that is full waits until each of
-//! its records is *dead*: its leaf has the change, which the leaf itself tells, durably (`merged`).
-//! Then the page is filled again, where it is. So to reclaim a page writes nothing.
+//! All pages are in one chain, which begins at a word of the index and only ever grows at that end.
+//! A thread fills a page that it has for itself, record by record. A page that is full waits until
+//! each of its records is *dead*: the index has the change without the log. Then the page is filled
+//! again, where it is. So to reclaim a page writes nothing to it.
 //!
 //! # Which records count
-//! - L1. A record is valid if its hash fits, which depends on the seed of the tree and on the place
-//!   of the record. A record that was torn is not valid, nor is what another block left.
-//! - L2. A valid record counts if its number is above the `merged` of the leaf whose range has its
-//!   key; of several of one key the one with the greatest number does.
-//! - L3. A dead record never counts again: its leaf's `merged` does not fall, and leaves that take
-//!   over keys take over at least the `merged` of those that had them. So what pages hold behind
+//! - L1. A record is valid if its hash fits, which depends on the seed of the index and on the
+//!   place of the record. A record that was torn is not valid, nor is what another block left.
+//! - L2. A valid record counts if its number is above the one that is durable for its key, which is
+//!   the index's to keep; of several of one key the one with the greatest number does. SPTree has
+//!   such a number in each leaf (`merged`).
+//! - L3. A dead record never counts again: those numbers do not fall. So what pages hold behind
 //!   their last record does no harm, and neither do pages that were freed and taken again.
 //!
 //! The order of pages and of records in them means nothing, so threads need not agree on one.
 //!
 //! # Limit
-//! Full pages have room for as many records as all buffers have for pairs. Beyond that each
-//! write looks at some records of the page that is full for longest and has the leaves of those
-//! that still count take their changes (`flush.rs`). Of random writes nearly all are dead by then.
-//! Threads that outrun this by a quarter and some pages wait for each other and look at a page
-//! each.
+//! Full pages have room for as many records as all buffers have for pairs. Beyond that each write
+//! has to help: in SPTree it looks at some records of the page that is full for longest and has the
+//! leaves of those that still count take their changes (`sptree/flush.rs`). Of random writes nearly
+//! all are dead by then. Threads that outrun this by a quarter and some pages wait for each other
+//! and look at a page each.
 //!
 //! # Durability point
-//! The persist of the record, one line, before the lock of the node is let go. A page is in the
-//! chain, durably, before its first record is written.
+//! The persist of the record, one line, before the lock of the key's node is let go. A page is in
+//! the chain, durably, before its first record is written.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
-use gabion_media::pmem::{Claim, Medium, POff, Pool};
+use gabion_media::pmem::{Claim, Medium, PAtomicU64, POff, Pool};
 use parking_lot::{Mutex, MutexGuard};
 
-use super::buffer::buffered_max;
-use super::layout::{MOVING_AT, Moving, PAGE_ALIGN, PAGE_HINT, PageHead, Record, page_bytes};
+use super::layout::{PAGE_ALIGN, PAGE_HINT, PageHead, Record, page_bytes};
 use crate::{Error, Result, Seed, thread};
 
 /// Threads that write to pages of their own at the same time.
@@ -43,18 +42,19 @@ const LANES: usize = 16;
 
 /// A change in the logs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Logged {
-    pub(super) key: u64,
-    pub(super) number: u64,
+pub(crate) struct Logged {
+    pub(crate) key: u64,
+    pub(crate) number: u64,
     /// None if the key was deleted.
-    pub(super) value: Option<u64>,
+    pub(crate) value: Option<u64>,
 }
 
-/// The logs of a tree with leaves of so many pairs.
-pub(super) struct Logs<const N: usize> {
+/// The logs of an index, in pages of so many records, one of which is the page's head.
+pub(crate) struct Logs<const N: usize> {
     medium: Medium,
     pool: Pool,
-    root: u64,
+    /// Where the word is that begins the chain.
+    start: u64,
     seed: Seed,
     lanes: Box<[Lane]>,
     pages: Mutex<Pages>,
@@ -75,13 +75,13 @@ struct Lane(Mutex<Place>);
 
 /// The next record of a page; offset 0 if there is no page.
 #[derive(Debug, Default)]
-pub(super) struct Place {
+pub(crate) struct Place {
     page: u64,
     record: usize,
 }
 
 /// The record that is looked at next.
-pub(super) type Cursor = Place;
+pub(crate) type Cursor = Place;
 
 #[derive(Debug, Default)]
 struct Pages {
@@ -93,7 +93,7 @@ struct Pages {
 
 /// How much there is to do so that the logs do not grow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Backlog {
+pub(crate) enum Backlog {
     None,
     Some,
     /// Those that write wait for their turn.
@@ -102,22 +102,24 @@ pub(super) enum Backlog {
 
 fn damaged(offset: u64) -> Error {
     Error::Damaged {
-        what: "the logs of an SPTree",
+        what: "the logs of write buffers",
         offset,
     }
 }
 
 /// The word that begins the chain.
-fn start(medium: &Medium, root: u64) -> Option<&Moving> {
-    medium.try_at(POff::new(root + MOVING_AT))
+fn start_at(medium: &Medium, start: u64) -> Result<&PAtomicU64> {
+    medium
+        .try_at(POff::new(start))
+        .ok_or_else(|| damaged(start))
 }
 
 /// The pages of the chain, and whether it is sound; at most as many as the medium has room for.
-fn chain<const N: usize>(medium: &Medium, root: u64) -> Result<Vec<u64>> {
-    let start = start(medium, root).ok_or_else(|| damaged(root))?;
+fn chain<const N: usize>(medium: &Medium, start: u64) -> Result<Vec<u64>> {
+    let start = start_at(medium, start)?;
     medium.touch(start);
     // ORDER: Acquire pairs with the release of `Logs::grow`.
-    let mut next = start.logs.peek(Ordering::Acquire);
+    let mut next = start.peek(Ordering::Acquire);
     let mut pages = Vec::new();
     while next != 0 {
         let end = next.checked_add(page_bytes(N));
@@ -137,24 +139,24 @@ fn chain<const N: usize>(medium: &Medium, root: u64) -> Result<Vec<u64>> {
     Ok(pages)
 }
 
-/// What recovery of the pool asks: whether the chain durably has a page.
-pub(super) fn is_in_chain<const N: usize>(medium: &Medium, root: u64, claim: Claim) -> bool {
-    let pages = chain::<N>(medium, root);
+/// What recovery of the pool asks: whether the chain that begins at `start` durably has a page.
+pub(crate) fn is_in_chain<const N: usize>(medium: &Medium, start: u64, claim: Claim) -> bool {
+    let pages = chain::<N>(medium, start);
     pages.is_ok_and(|pages| pages.contains(&claim.block.raw()))
 }
 
 impl<const N: usize> Logs<N> {
     /// Records of a page: its head takes the place of one.
-    pub(super) const RECORDS: usize = N - 1;
+    pub(crate) const RECORDS: usize = N - 1;
 
-    /// The logs of the tree with its root block at `root`.
-    pub(super) fn open(pool: &Pool, root: u64, seed: Seed) -> Logs<N> {
+    /// The logs of an index whose chain begins at the word at `start`.
+    pub(crate) fn open(pool: &Pool, start: u64, seed: Seed) -> Logs<N> {
         // On a medium that somebody watches what happens is a function of the operations.
         let lanes = if pool.is_watched() { 1 } else { LANES };
         Logs {
             medium: Medium::clone(pool),
             pool: pool.clone(),
-            root,
+            start,
             seed,
             lanes: (0..lanes).map(|_| Lane::default()).collect(),
             pages: Mutex::default(),
@@ -166,7 +168,7 @@ impl<const N: usize> Logs<N> {
     }
 
     /// Bytes of all pages.
-    pub(super) fn bytes(&self) -> u64 {
+    pub(crate) fn bytes(&self) -> u64 {
         // ORDER: Relaxed: a number, and no more.
         self.count.load(Ordering::Relaxed) * page_bytes(N)
     }
@@ -195,7 +197,7 @@ impl<const N: usize> Logs<N> {
     ///
     /// Whoever calls holds the lock of the node of the key, and no other lock is waited for here
     /// than those of this module, under which nobody waits for nodes.
-    pub(super) fn append(&self, change: Logged) -> bool {
+    pub(crate) fn append(&self, change: Logged) -> bool {
         let Some(lane) = self.lanes.get(thread::number() % self.lanes.len()) else {
             return false;
         };
@@ -257,34 +259,32 @@ impl<const N: usize> Logs<N> {
 
     /// Puts a new page before the others. Whoever calls holds the lock of the pages.
     fn grow(&self) -> Result<u64> {
-        let start = start(&self.medium, self.root).ok_or_else(|| damaged(self.root))?;
+        let start = start_at(&self.medium, self.start)?;
         let space = self
             .pool
             .alloc_aligned(page_bytes(N), PAGE_ALIGN, PAGE_HINT)?;
         let page = space.offset::<PageHead>();
         let head = self.medium.at(page);
         // ORDER: Relaxed: changed under the lock only.
-        let next = start.logs.peek(Ordering::Relaxed);
+        let next = start.peek(Ordering::Relaxed);
         head.next.store(&self.medium, next, Ordering::Relaxed);
         // DURABLE: the way to the other pages, before this one stands before them.
         self.medium.persist(head);
         // DURABLE: the page, before it has records.
         // ORDER: Release pairs with the acquires of `chain`.
-        start
-            .logs
-            .store_persist(&self.medium, page.raw(), Ordering::Release);
+        start.store_persist(&self.medium, page.raw(), Ordering::Release);
         space.commit::<PageHead>();
         // ORDER: Relaxed: a number, and no more.
         self.count.fetch_add(1, Ordering::Relaxed);
         Ok(page.raw())
     }
 
-    /// How much there is to do, with so many buffers.
+    /// How much there is to do, if buffers have room for so many pairs.
     #[inline]
-    pub(super) fn backlog(&self, buffers: u32) -> Backlog {
+    pub(crate) fn backlog(&self, buffered: usize) -> Backlog {
         // ORDER: Relaxed: hints.
         let waiting = self.waiting.load(Ordering::Relaxed);
-        let limit = (buffers as usize * buffered_max(N)).div_ceil(Self::RECORDS);
+        let limit = buffered.div_ceil(Self::RECORDS);
         let limit = limit.min(self.room.load(Ordering::Relaxed));
         if waiting == 0 || waiting < limit {
             Backlog::None
@@ -296,7 +296,7 @@ impl<const N: usize> Logs<N> {
     }
 
     /// Takes the place where records are looked at, without waiting unless that is told.
-    pub(super) fn cursor(&self, waits: bool) -> Option<MutexGuard<'_, Cursor>> {
+    pub(crate) fn cursor(&self, waits: bool) -> Option<MutexGuard<'_, Cursor>> {
         if waits {
             Some(self.cursor.lock())
         } else {
@@ -306,7 +306,7 @@ impl<const N: usize> Logs<N> {
 
     /// Lets `see` see to it that the next record of the page that is full for longest is dead. A
     /// page is free behind its last record. False if no page is full.
-    pub(super) fn visit(
+    pub(crate) fn visit(
         &self,
         cursor: &mut Cursor,
         see: impl FnOnce(Logged) -> Result<()>,
@@ -341,7 +341,7 @@ impl<const N: usize> Logs<N> {
         let record = self.record_at(page, number)?;
         self.medium.touch(record);
         let offset = self.medium.offset_of(record).raw();
-        // ORDER: Relaxed: nobody writes to a page that is full, or while a tree is opened or
+        // ORDER: Relaxed: nobody writes to a page that is full, or while an index is opened or
         // checked.
         let [key, value, change, check] =
             [&record.key, &record.value, &record.change, &record.check]
@@ -358,17 +358,17 @@ impl<const N: usize> Logs<N> {
     ///
     /// # Errors
     /// Damage on the medium.
-    pub(super) fn chain(&self) -> Result<Vec<u64>> {
-        chain::<N>(&self.medium, self.root)
+    pub(crate) fn chain(&self) -> Result<Vec<u64>> {
+        chain::<N>(&self.medium, self.start)
     }
 
     /// The valid records of a page.
-    pub(super) fn records(&self, page: u64) -> impl Iterator<Item = Logged> {
+    pub(crate) fn records(&self, page: u64) -> impl Iterator<Item = Logged> {
         (0..Self::RECORDS).filter_map(move |number| self.read(page, number))
     }
 
     /// Takes the pages of the chain for use, when none of their records counts.
-    pub(super) fn adopt(&self, chain: Vec<u64>) {
+    pub(crate) fn adopt(&self, chain: Vec<u64>) {
         // ORDER: Relaxed: a number, and no more.
         self.count.store(chain.len() as u64, Ordering::Relaxed);
         self.pages.lock().free = chain;
@@ -378,8 +378,8 @@ impl<const N: usize> Logs<N> {
     ///
     /// # Errors
     /// The pool refuses.
-    pub(super) fn free(&self, chain: &[u64]) -> Result<()> {
-        let start = start(&self.medium, self.root).ok_or_else(|| damaged(self.root))?;
+    pub(crate) fn free(&self, chain: &[u64]) -> Result<()> {
+        let start = start_at(&self.medium, self.start)?;
         for (number, page) in chain.iter().enumerate() {
             let guard = self.pool.enter();
             let retiring = self.pool.retire(POff::<PageHead>::new(*page), PAGE_HINT)?;
@@ -388,9 +388,7 @@ impl<const N: usize> Logs<N> {
             let next = chain.get(number + 1).copied().unwrap_or(0);
             // DURABLE: the page is out of the chain, before it is free.
             // ORDER: Release: as in `grow`.
-            start
-                .logs
-                .store_persist(&self.medium, next, Ordering::Release);
+            start.store_persist(&self.medium, next, Ordering::Release);
             retiring.commit(&guard);
         }
         Ok(())

@@ -36,7 +36,7 @@ const ONE_VERSION: u64 = 4;
 /// A node: two cache lines, of which the second is the filter.
 #[derive(Debug)]
 #[repr(align(128))]
-pub(super) struct Mnode {
+pub(crate) struct Mnode {
     word: AtomicU64,
     lkey: AtomicU64,
     hkey: AtomicU64,
@@ -55,29 +55,29 @@ pub(super) struct Mnode {
     last: AtomicU64,
     /// The last change that the leaf has, durably.
     merged: AtomicU64,
-    pub(super) bloom: Bloom,
+    pub(crate) bloom: Bloom,
 }
 
 const _: () = assert!(size_of::<Mnode>() == 128);
 
 /// The order of a leaf's slots by their keys, for scans (the paper's `seqs`).
 #[derive(Debug, Default)]
-pub(super) struct Order([AtomicU64; 8]);
+pub(crate) struct Order([AtomicU64; 8]);
 
 /// What a node was told when it was made.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Born {
-    pub(super) leaf: u64,
-    pub(super) lkey: u64,
-    pub(super) hkey: u64,
+pub(crate) struct Born {
+    pub(crate) leaf: u64,
+    pub(crate) lkey: u64,
+    pub(crate) hkey: u64,
     /// Number of the right neighbour plus one, 0 without one.
-    pub(super) next: u64,
+    pub(crate) next: u64,
     /// Number of the left neighbour plus one, 0 without one.
-    pub(super) prev: u64,
+    pub(crate) prev: u64,
     /// Entries of the leaf.
-    pub(super) count: usize,
+    pub(crate) count: usize,
     /// The last change that the leaf has.
-    pub(super) merged: u64,
+    pub(crate) merged: u64,
 }
 
 impl Default for Mnode {
@@ -105,7 +105,7 @@ impl Default for Mnode {
 impl Mnode {
     /// The word once nobody holds the lock; none if the node is not in use.
     #[inline]
-    pub(super) fn look(&self) -> Option<u64> {
+    pub(crate) fn look(&self) -> Option<u64> {
         let word = self.word.load(Ordering::Acquire);
         if word & (LOCKED | DEAD) == 0 {
             return Some(word);
@@ -130,77 +130,77 @@ impl Mnode {
 
     /// Whether nobody has taken the lock since [`Mnode::look`].
     #[inline]
-    pub(super) fn is_still(&self, seen: u64) -> bool {
+    pub(crate) fn is_still(&self, seen: u64) -> bool {
         self.word.load(Ordering::Acquire) == seen
     }
 
     #[inline]
-    pub(super) fn lkey(&self) -> u64 {
+    pub(crate) fn lkey(&self) -> u64 {
         self.lkey.load(Ordering::Acquire)
     }
 
     #[inline]
-    pub(super) fn hkey(&self) -> u64 {
+    pub(crate) fn hkey(&self) -> u64 {
         self.hkey.load(Ordering::Acquire)
     }
 
     /// Offset of the leaf.
     #[inline]
-    pub(super) fn leaf(&self) -> u64 {
+    pub(crate) fn leaf(&self) -> u64 {
         self.leaf.load(Ordering::Acquire)
     }
 
     /// Number of the right neighbour plus one, 0 without one.
     #[inline]
-    pub(super) fn next(&self) -> u64 {
+    pub(crate) fn next(&self) -> u64 {
         u64::from(self.next.load(Ordering::Acquire))
     }
 
     /// Number of the left neighbour plus one, 0 without one.
     #[inline]
-    pub(super) fn prev(&self) -> u64 {
+    pub(crate) fn prev(&self) -> u64 {
         u64::from(self.prev.load(Ordering::Acquire))
     }
 
     /// Whether the order is that of the slots as they are, and they are all there is.
     #[inline]
-    pub(super) fn is_sorted(&self) -> bool {
+    pub(crate) fn is_sorted(&self) -> bool {
         self.is_sorted.load(Ordering::Acquire)
     }
 
     /// Number of entries.
     #[inline]
-    pub(super) fn count(&self) -> usize {
+    pub(crate) fn count(&self) -> usize {
         usize::from(self.count.load(Ordering::Acquire))
     }
 
     /// Number of the write buffer, if there is one.
     #[inline]
-    pub(super) fn buffer(&self) -> Option<u32> {
+    pub(crate) fn buffer(&self) -> Option<u32> {
         self.buffer.load(Ordering::Acquire).checked_sub(1)
     }
 
     /// Number of the last change in the logs.
     #[inline]
-    pub(super) fn last(&self) -> u64 {
+    pub(crate) fn last(&self) -> u64 {
         self.last.load(Ordering::Acquire)
     }
 
     /// Number of the last change that the leaf has.
     #[inline]
-    pub(super) fn merged(&self) -> u64 {
+    pub(crate) fn merged(&self) -> u64 {
         self.merged.load(Ordering::Acquire)
     }
 
     /// How much is written here.
     #[inline]
-    pub(super) fn heat(&self) -> u8 {
+    pub(crate) fn heat(&self) -> u8 {
         // ORDER: Relaxed: a hint.
         self.heat.load(Ordering::Relaxed)
     }
 
     /// Forgets half of the writes.
-    pub(super) fn cool(&self) {
+    pub(crate) fn cool(&self) {
         // ORDER: Relaxed: a hint; a write that is lost here does not count.
         self.heat.store(self.heat() / 2, Ordering::Relaxed);
     }
@@ -213,7 +213,7 @@ impl Mnode {
     }
 
     /// Takes the lock if the node is in use and nobody holds it.
-    pub(super) fn try_lock(&self, number: u64) -> Option<Locked<'_>> {
+    pub(crate) fn try_lock(&self, number: u64) -> Option<Locked<'_>> {
         let word = self.word.load(Ordering::Acquire);
         let is_free = word & (LOCKED | DEAD) == 0;
         is_free.then(|| self.lock_seen(number, word))?
@@ -221,7 +221,7 @@ impl Mnode {
 
     /// Takes the lock if the word is still what was seen.
     #[inline]
-    pub(super) fn lock_seen(&self, number: u64, seen: u64) -> Option<Locked<'_>> {
+    pub(crate) fn lock_seen(&self, number: u64, seen: u64) -> Option<Locked<'_>> {
         let taken = self.word.compare_exchange(
             seen,
             seen | LOCKED,
@@ -236,9 +236,9 @@ impl Mnode {
 
 /// A node that is locked until this is dropped.
 #[derive(Debug)]
-pub(super) struct Locked<'a> {
+pub(crate) struct Locked<'a> {
     node: &'a Mnode,
-    pub(super) number: u64,
+    pub(crate) number: u64,
 }
 
 impl std::ops::Deref for Locked<'_> {
@@ -254,54 +254,54 @@ impl std::ops::Deref for Locked<'_> {
 impl Locked<'_> {
     /// Says that slots hold other keys than before, or that something waits in the buffer.
     #[inline]
-    pub(super) fn note_change(&self) {
+    pub(crate) fn note_change(&self) {
         self.is_sorted.store(false, Ordering::Release);
     }
 
     /// Says that the order is that of the slots.
-    pub(super) fn note_sorted(&self) {
+    pub(crate) fn note_sorted(&self) {
         self.is_sorted.store(true, Ordering::Release);
     }
 
     /// Says how many entries there are, at most 64.
     #[inline]
-    pub(super) fn set_count(&self, count: usize) {
+    pub(crate) fn set_count(&self, count: usize) {
         let count = u8::try_from(count).unwrap_or(u8::MAX);
         self.count.store(count, Ordering::Release);
     }
 
     /// Gives the node a buffer, or takes it away.
-    pub(super) fn set_buffer(&self, buffer: Option<u32>) {
+    pub(crate) fn set_buffer(&self, buffer: Option<u32>) {
         let link = buffer.map_or(0, |number| number + 1);
         self.buffer.store(link, Ordering::Release);
     }
 
     /// Says which change is the last in the logs.
     #[inline]
-    pub(super) fn set_last(&self, last: u64) {
+    pub(crate) fn set_last(&self, last: u64) {
         self.last.store(last, Ordering::Release);
     }
 
     /// Says that the leaf has all changes up to this one, durably.
-    pub(super) fn set_merged(&self, merged: u64) {
+    pub(crate) fn set_merged(&self, merged: u64) {
         self.merged.store(merged, Ordering::Release);
     }
 
     /// Counts a write, and returns how much is written here.
     #[inline]
-    pub(super) fn warm(&self) -> u8 {
+    pub(crate) fn warm(&self) -> u8 {
         let heat = self.heat().saturating_add(1);
         // ORDER: Relaxed: a hint.
         self.heat.store(heat, Ordering::Relaxed);
         heat
     }
 
-    pub(super) fn set_hkey(&self, hkey: u64) {
+    pub(crate) fn set_hkey(&self, hkey: u64) {
         self.hkey.store(hkey, Ordering::Release);
     }
 
     /// Makes another node the right neighbour of this one, and this one its left neighbour.
-    pub(super) fn link(&self, next: Option<(u64, &Mnode)>) {
+    pub(crate) fn link(&self, next: Option<(u64, &Mnode)>) {
         let number = next.map_or(0, |(number, _)| number + 1);
         self.next.store(link_of(number), Ordering::Release);
         if let Some((_, node)) = next {
@@ -310,7 +310,7 @@ impl Locked<'_> {
     }
 
     /// Says that the node is not in use from now on, and lets go of its lock.
-    pub(super) fn bury(self) {
+    pub(crate) fn bury(self) {
         // ORDER: as above.
         let word = self.word.load(Ordering::Acquire);
         self.word.store(word | DEAD, Ordering::Release);
@@ -332,7 +332,7 @@ impl Drop for Locked<'_> {
 // ORDER: Acquire and Release throughout: guarded by the word of the node.
 impl Order {
     /// Keeps slots in this order, at most 64.
-    pub(super) fn set(&self, slots: impl Iterator<Item = u8>) {
+    pub(crate) fn set(&self, slots: impl Iterator<Item = u8>) {
         let mut bytes = [NO_SLOT; 64];
         bytes
             .iter_mut()
@@ -345,7 +345,7 @@ impl Order {
     }
 
     /// The slots in their order, and their number.
-    pub(super) fn get(&self) -> ([u8; 64], usize) {
+    pub(crate) fn get(&self) -> ([u8; 64], usize) {
         let mut slots = [0; 64];
         for (word, slots) in self.0.iter().zip(slots.as_chunks_mut::<8>().0) {
             // ORDER: as above.
@@ -365,7 +365,7 @@ const SLAB_MASK: u64 = (1 << SLAB_LOG) - 1;
 
 /// All nodes.
 #[derive(Debug)]
-pub(super) struct Mnodes {
+pub(crate) struct Mnodes {
     slabs: Box<[OnceLock<Box<[Mnode]>>]>,
     orders: Box<[OnceLock<Box<[Order]>>]>,
     numbers: Mutex<Numbers>,
@@ -393,7 +393,7 @@ fn place(number: u64) -> (usize, usize) {
 
 impl Mnodes {
     /// Room for `count` nodes, or somewhat less than 2^32.
-    pub(super) fn new(count: u64) -> Mnodes {
+    pub(crate) fn new(count: u64) -> Mnodes {
         let count = count.min(u64::from(u32::MAX) - 2 * SLAB as u64);
         let slabs = place(count).0.saturating_add(1);
         Mnodes {
@@ -405,21 +405,21 @@ impl Mnodes {
 
     /// The node of a number, if there ever was one.
     #[inline]
-    pub(super) fn get(&self, number: u64) -> Option<&Mnode> {
+    pub(crate) fn get(&self, number: u64) -> Option<&Mnode> {
         let (slab, place) = place(number);
         self.slabs.get(slab)?.get()?.get(place)
     }
 
     /// Asks for the lines of a node.
     #[inline]
-    pub(super) fn prefetch(&self, number: u64) {
+    pub(crate) fn prefetch(&self, number: u64) {
         if let Some(node) = self.get(number) {
             node.prefetch();
         }
     }
 
     /// The order of the slots of a node that exists.
-    pub(super) fn order(&self, number: u64) -> Option<&Order> {
+    pub(crate) fn order(&self, number: u64) -> Option<&Order> {
         let (slab, place) = place(number);
         let slab = self.orders.get(slab)?;
         let orders = slab.get_or_init(|| (0..SLAB).map(|_| Order::default()).collect());
@@ -427,7 +427,7 @@ impl Mnodes {
     }
 
     /// A new node, locked; none if there are as many as can be.
-    pub(super) fn add(&self, born: Born) -> Option<Locked<'_>> {
+    pub(crate) fn add(&self, born: Born) -> Option<Locked<'_>> {
         let number = self.number_for(born.lkey)?;
         let node = self.get(number)?;
         // ORDER: Relaxed: nobody writes to a node that is not in use. The release of the other
@@ -467,18 +467,18 @@ impl Mnodes {
     }
 
     /// Gives back the number of a node that is not in use any more.
-    pub(super) fn give_back(&self, number: u64) {
+    pub(crate) fn give_back(&self, number: u64) {
         self.numbers.lock().free.push(number);
     }
 
     /// Number of nodes in use.
-    pub(super) fn in_use(&self) -> u64 {
+    pub(crate) fn in_use(&self) -> u64 {
         let numbers = self.numbers.lock();
         numbers.used + 1 - numbers.free.len() as u64
     }
 
     /// Bytes of DRAM that nodes and orders take.
-    pub(super) fn bytes(&self) -> u64 {
+    pub(crate) fn bytes(&self) -> u64 {
         let nodes = self.slabs.iter().filter(|slab| slab.get().is_some());
         let orders = self.orders.iter().filter(|slab| slab.get().is_some());
         let slab =

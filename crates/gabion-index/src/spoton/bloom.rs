@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 /// A filter.
 #[derive(Debug, Default)]
-pub(super) struct Bloom([AtomicU64; 8]);
+pub(crate) struct Bloom([AtomicU64; 8]);
 
 /// The word of a hash, and its bits in that word.
 #[inline]
@@ -19,7 +19,7 @@ fn place(hash: u64) -> (usize, u64) {
 
 /// The tag of a hash: bits that the filter does not use.
 #[inline]
-pub(super) fn tag_of(hash: u64) -> u8 {
+pub(crate) fn tag_of(hash: u64) -> u8 {
     (hash >> 56 & 0xff) as u8
 }
 
@@ -28,14 +28,14 @@ pub(super) fn tag_of(hash: u64) -> u8 {
 impl Bloom {
     /// Whether a key with this hash may be there.
     #[inline]
-    pub(super) fn may_hold(&self, hash: u64) -> bool {
+    pub(crate) fn may_hold(&self, hash: u64) -> bool {
         let (word, bits) = place(hash);
         self.0[word].load(Ordering::Acquire) & bits == bits
     }
 
     /// Adds a key by its hash.
     #[inline]
-    pub(super) fn add(&self, hash: u64) {
+    pub(crate) fn add(&self, hash: u64) {
         let (word, bits) = place(hash);
         let word = &self.0[word];
         // ORDER: as above.
@@ -43,7 +43,7 @@ impl Bloom {
     }
 
     /// Takes all keys out and adds others.
-    pub(super) fn refill(&self, hashes: impl Iterator<Item = u64>) {
+    pub(crate) fn refill(&self, hashes: impl Iterator<Item = u64>) {
         let mut words = [0; 8];
         for hash in hashes {
             let (word, bits) = place(hash);

@@ -12,7 +12,7 @@
 //! # Invariants
 //! - W1. Only the holder of the lock of a buffer's node writes to it, and readers look at the word
 //!   of the node before and after, so what they take from it is of one moment.
-//! - W2. Each pair of a buffer is in the logs, with a number above the node's `merged`.
+//! - W2. Each pair of a buffer is in the logs, in a record that counts (L2 in `log.rs`).
 //! - W3. A buffer without a node is empty.
 
 use std::sync::OnceLock;
@@ -20,14 +20,21 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 
-use super::leaf::Tagged;
 use crate::tags;
 
 /// Pairs that a buffer has room for, so that it is 256 bytes, a line of Optane's media.
 const ROOM: usize = 15;
 
+/// An entry with the tag of its key.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Tagged {
+    pub(crate) key: u64,
+    pub(crate) value: u64,
+    pub(crate) tag: u8,
+}
+
 /// Pairs of the buffer of a leaf with so many: less than half, so that a split always makes room.
-pub(super) const fn buffered_max(pairs: usize) -> usize {
+pub(crate) const fn buffered_max(pairs: usize) -> usize {
     if pairs / 2 - 1 < ROOM {
         pairs / 2 - 1
     } else {
@@ -36,18 +43,18 @@ pub(super) const fn buffered_max(pairs: usize) -> usize {
 }
 
 /// Writes from which on a node wants a buffer of others.
-pub(super) const HEAT_MIN: u8 = 8;
+pub(crate) const HEAT_MIN: u8 = 8;
 
 /// A buffer: dense pairs, their tags, and their number as the last byte of the tags.
 #[derive(Debug, Default)]
 #[repr(align(64))]
-pub(super) struct Buffer {
+pub(crate) struct Buffer {
     tags: [AtomicU64; 2],
     pairs: [[AtomicU64; 2]; ROOM],
 }
 
 /// Bytes of a buffer in DRAM.
-pub(super) const BUFFER_BYTES: u64 = 256;
+pub(crate) const BUFFER_BYTES: u64 = 256;
 
 const _: () = assert!(size_of::<Buffer>() as u64 == BUFFER_BYTES);
 
@@ -77,13 +84,13 @@ impl Buffer {
 
     /// Number of pairs.
     #[inline]
-    pub(super) fn count(&self) -> usize {
+    pub(crate) fn count(&self) -> usize {
         usize::from(self.words()[1].to_le_bytes()[COUNT_AT % 8]).min(ROOM)
     }
 
     /// The place of `key`, and its value.
     #[inline]
-    pub(super) fn find(&self, key: u64, tag: u8) -> Option<(usize, u64)> {
+    pub(crate) fn find(&self, key: u64, tag: u8) -> Option<(usize, u64)> {
         let words = self.words();
         let count = usize::from(words[1].to_le_bytes()[COUNT_AT % 8]).min(ROOM);
         let mut matches = tags::match_16(words, tag) & ((1 << count) - 1);
@@ -100,7 +107,7 @@ impl Buffer {
     }
 
     /// All pairs.
-    pub(super) fn entries(&self) -> impl Iterator<Item = Tagged> {
+    pub(crate) fn entries(&self) -> impl Iterator<Item = Tagged> {
         let tags = self.bytes();
         let pairs = self.pairs.iter().zip(tags).take(self.count());
         pairs.map(|([key, value], tag)| Tagged {
@@ -112,7 +119,7 @@ impl Buffer {
     }
 
     /// Adds a pair; there is room.
-    pub(super) fn push(&self, entry: Tagged) {
+    pub(crate) fn push(&self, entry: Tagged) {
         let mut tags = self.bytes();
         let place = self.count().min(ROOM - 1);
         let [key, value] = &self.pairs[place];
@@ -125,13 +132,13 @@ impl Buffer {
     }
 
     /// Changes the value of a pair.
-    pub(super) fn set_value(&self, place: usize, value: u64) {
+    pub(crate) fn set_value(&self, place: usize, value: u64) {
         // ORDER: as above.
         self.pairs[place][1].store(value, Ordering::Release);
     }
 
     /// Takes a pair away: the last one comes to its place.
-    pub(super) fn remove(&self, place: usize) {
+    pub(crate) fn remove(&self, place: usize) {
         let mut tags = self.bytes();
         let Some(last) = self.count().checked_sub(1) else {
             return;
@@ -147,7 +154,7 @@ impl Buffer {
     }
 
     /// Takes all pairs away.
-    pub(super) fn clear(&self) {
+    pub(crate) fn clear(&self) {
         self.set_bytes([0; 16]);
     }
 }
@@ -165,7 +172,7 @@ struct Slab {
 
 /// All buffers.
 #[derive(Debug)]
-pub(super) struct Buffers {
+pub(crate) struct Buffers {
     slabs: Box<[OnceLock<Box<Slab>>]>,
     limit: u32,
     /// Buffers that were ever given to a node: those with smaller numbers.
@@ -178,7 +185,7 @@ pub(super) struct Buffers {
 
 impl Buffers {
     /// Buffers for a budget in bytes, and no more than `leaves`.
-    pub(super) fn new(bytes: u64, leaves: u64) -> Buffers {
+    pub(crate) fn new(bytes: u64, leaves: u64) -> Buffers {
         let limit = (bytes / BUFFER_BYTES).min(leaves);
         let limit = u32::try_from(limit).unwrap_or(u32::MAX - 1);
         Buffers {
@@ -195,19 +202,19 @@ impl Buffers {
 
     /// Whether the budget allows any.
     #[inline]
-    pub(super) fn are_some(&self) -> bool {
+    pub(crate) fn are_some(&self) -> bool {
         self.limit != 0
     }
 
     /// Buffers that were ever given to a node.
     #[inline]
-    pub(super) fn used(&self) -> u32 {
+    pub(crate) fn used(&self) -> u32 {
         // ORDER: Relaxed: a number, and no more.
         self.used.load(Ordering::Relaxed)
     }
 
     /// Bytes of DRAM that they take.
-    pub(super) fn bytes(&self) -> u64 {
+    pub(crate) fn bytes(&self) -> u64 {
         let slabs = self.slabs.iter().filter(|slab| slab.get().is_some());
         slabs.count() as u64 * SLAB as u64 * (BUFFER_BYTES + size_of::<AtomicU64>() as u64)
     }
@@ -219,7 +226,7 @@ impl Buffers {
 
     /// The buffer of a number that was given to a node.
     #[inline]
-    pub(super) fn get(&self, number: u32) -> Option<&Buffer> {
+    pub(crate) fn get(&self, number: u32) -> Option<&Buffer> {
         self.slab(number)?.buffers.get(number as usize % SLAB)
     }
 
@@ -228,7 +235,7 @@ impl Buffers {
     }
 
     /// Says which node a buffer belongs to.
-    pub(super) fn set_owner(&self, number: u32, node: Option<u64>) {
+    pub(crate) fn set_owner(&self, number: u32, node: Option<u64>) {
         if let Some(owner) = self.owner(number) {
             // ORDER: Relaxed: a hint for the hand; nodes know their buffers.
             owner.store(node.map_or(0, |node| node + 1), Ordering::Relaxed);
@@ -236,7 +243,7 @@ impl Buffers {
     }
 
     /// A buffer that no node has, for this one.
-    pub(super) fn take(&self, node: u64) -> Option<u32> {
+    pub(crate) fn take(&self, node: u64) -> Option<u32> {
         let number = self.take_free()?;
         self.set_owner(number, Some(node));
         Some(number)
@@ -270,7 +277,7 @@ impl Buffers {
     }
 
     /// Takes back an empty buffer.
-    pub(super) fn give_back(&self, number: u32) {
+    pub(crate) fn give_back(&self, number: u32) {
         self.set_owner(number, None);
         let mut free = self.free.lock();
         free.push(number);
@@ -279,7 +286,7 @@ impl Buffers {
     }
 
     /// Moves the hand on: the buffer that it stands at, and the node that had it lately.
-    pub(super) fn advance(&self) -> Option<(u32, u64)> {
+    pub(crate) fn advance(&self) -> Option<(u32, u64)> {
         // ORDER: Relaxed: wherever it stands will do.
         let number = self.hand.fetch_add(1, Ordering::Relaxed) % self.used().max(1);
         let owner = self.owner(number)?.load(Ordering::Relaxed);

@@ -1,0 +1,16 @@
+//! Spot-On: what an index above persistent memory keeps in DRAM, in parts that indexes share.
+//!
+//! - `buffer.rs`, write buffers (guideline B), and `log.rs`, the logs in the pool that have what is
+//!   in them; `layout.rs` says how records lie there.
+//! - `mnode.rs`, a node in DRAM for each part of an index: its range, its lock, its place on the
+//!   medium; `bloom.rs`, the filter of its keys (guideline C, with the router of
+//!   [`sptree`](crate::sptree)).
+//!
+//! Source: X. Zhao, "Designing large-scale key-value systems on high-speed storage devices",
+//! dissertation, University of Texas at Arlington, 2022, chapter 4.
+
+pub(crate) mod bloom;
+pub(crate) mod buffer;
+pub(crate) mod layout;
+pub(crate) mod log;
+pub(crate) mod mnode;
