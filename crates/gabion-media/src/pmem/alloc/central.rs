@@ -40,15 +40,36 @@ struct Slab {
     class: usize,
     /// A bit for each block that is free and in no heap's cache.
     mask: Box<[u64]>,
+    /// A bit for each word of the mask that is not zero: a slab of 1 MiB has up to 1024, and its
+    /// free blocks may be few and far from each other.
+    filled: Box<[u64]>,
     free: u32,
     total: u32,
 }
 
 impl Slab {
+    /// A slab of so many blocks, none of which is free yet.
+    fn empty(class: usize, total: u64) -> Slab {
+        let words = usize::try_from(total.div_ceil(64)).unwrap_or(0);
+        Slab {
+            class,
+            mask: vec![0; words].into(),
+            filled: vec![0; words.div_ceil(64)].into(),
+            free: 0,
+            total: u32::try_from(total).unwrap_or(0),
+        }
+    }
+
+    /// Takes the first free block.
     fn take(&mut self) -> Option<u64> {
-        let index = self.mask.iter().position(|word| *word != 0)?;
-        let bit = self.mask[index].trailing_zeros();
-        self.mask[index] &= self.mask[index] - 1;
+        let group = self.filled.iter().position(|words| *words != 0)?;
+        let index = group * 64 + self.filled[group].trailing_zeros() as usize;
+        let word = &mut self.mask[index];
+        let bit = word.trailing_zeros();
+        *word &= *word - 1;
+        if *word == 0 {
+            self.filled[group] &= self.filled[group] - 1;
+        }
         self.free -= 1;
         Some(index as u64 * 64 + u64::from(bit))
     }
@@ -58,6 +79,7 @@ impl Slab {
         let bit = 1 << (block % 64);
         debug_assert!(self.mask[index] & bit == 0, "a block is free once");
         self.mask[index] |= bit;
+        self.filled[index / 64] |= 1 << (index % 64);
         self.free += 1;
     }
 }
@@ -234,13 +256,7 @@ impl Central {
 }
 
 fn empty_slab(chunks: Chunks<'_>, classes: &Classes, class: usize) -> Slab {
-    let total = chunks.geometry.chunk_bytes / classes.size(class);
-    Slab {
-        class,
-        mask: vec![0; usize::try_from(total.div_ceil(64)).unwrap_or(0)].into(),
-        free: 0,
-        total: u32::try_from(total).unwrap_or(0),
-    }
+    Slab::empty(class, chunks.geometry.chunk_bytes / classes.size(class))
 }
 
 /// The bit that says that a chunk is no slab whose states were not read.
@@ -255,4 +271,40 @@ pub(crate) fn count_states(word: u64) -> (u64, u64) {
     let allocated = word & !(word >> 1) & LOW_BITS;
     let count = |bits: u64| u64::from(bits.count_ones());
     (count(allocated), count(retired))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Blocks are taken from the lowest on, whatever was taken and given back before.
+    #[test]
+    fn a_slab_gives_its_first_free_block() {
+        const BLOCKS: u64 = 9_000;
+        let mut slab = Slab::empty(0, BLOCKS);
+        (0..BLOCKS).for_each(|block| slab.give(block));
+        let mut twin: BTreeSet<u64> = (0..BLOCKS).collect();
+        let mut taken = Vec::new();
+        let (mut was_empty, mut was_full) = (false, false);
+        let mut random = 1_u64;
+        for step in 0..200_000 {
+            random = random.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(1);
+            // Long runs of each, so that the slab is empty and full now and then.
+            let is_take = (random >> 40) % 100 < if step / 20_000 % 2 == 0 { 90 } else { 10 };
+            if is_take {
+                let block = slab.take();
+                assert_eq!(block, twin.pop_first());
+                taken.extend(block);
+            } else if !taken.is_empty() {
+                let at = usize::try_from(random >> 33).unwrap() % taken.len();
+                let block = taken.swap_remove(at);
+                slab.give(block);
+                twin.insert(block);
+            }
+            assert_eq!(slab.free as usize, twin.len());
+            was_empty |= twin.is_empty();
+            was_full |= step > 0 && taken.is_empty();
+        }
+        assert!(was_empty && was_full);
+    }
 }
