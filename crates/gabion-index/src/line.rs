@@ -81,26 +81,28 @@ impl Line {
         self.tokens.peek(Ordering::Acquire)
     }
 
+    /// A bit for each slot that has an entry of `key`. No branch depends on which of them that is:
+    /// it would be foreseen wrongly as often as not, and the processor could not go on to other
+    /// lines while this one is on its way.
+    #[inline]
+    fn matches(&self, key: u64) -> u64 {
+        let tokens = self.tokens();
+        let is_key = |slot: usize| u64::from(self.pairs[slot].key.peek(Ordering::Acquire) == key);
+        (0..PAIRS).fold(0, |bits, slot| bits | is_key(slot) << slot) & tokens
+    }
+
     /// The value of `key`, if it is here.
     #[inline]
     pub(crate) fn get(&self, key: u64) -> Option<u64> {
-        let tokens = self.tokens();
-        for (slot, pair) in self.pairs.iter().enumerate() {
-            if pair.key.peek(Ordering::Acquire) == key && tokens >> slot & 1 != 0 {
-                return Some(pair.value.peek(Ordering::Acquire));
-            }
-        }
-        None
+        let pair = &self.pairs[self.find(key)?];
+        Some(pair.value.peek(Ordering::Acquire))
     }
 
-    /// The slot of `key`, for the holder of its lock.
+    /// The slot of `key`. Only the holder of its lock can rely on it.
     #[inline]
     pub(crate) fn find(&self, key: u64) -> Option<usize> {
-        let tokens = self.tokens();
-        let is_it = |slot: &usize| {
-            self.pairs[*slot].key.peek(Ordering::Acquire) == key && tokens >> slot & 1 != 0
-        };
-        (0..PAIRS).find(is_it)
+        let matches = self.matches(key);
+        (matches != 0).then(|| (matches.trailing_zeros() as usize).min(PAIRS - 1))
     }
 
     /// The first slot that holds no entry.
