@@ -87,6 +87,7 @@ mod readpath;
 mod recovery;
 mod scan;
 mod shape;
+mod stretch;
 #[cfg(test)]
 mod tests;
 mod writepath;

@@ -14,6 +14,7 @@ use gabion_media::prefetch_line;
 use super::key::Branch;
 use super::layout::{Child, DEAD, Head, Kind, Node4, Node16, Node48, Node256};
 use super::shape::Form;
+use super::stretch::Stretch;
 use crate::tags;
 
 /// A node, as it lies in the pool.
@@ -49,13 +50,13 @@ fn with_byte(word: u64, at: usize, byte: u8) -> u64 {
 }
 
 #[inline]
-fn byte_of(word: u64, at: usize) -> u8 {
+pub(super) fn byte_of(word: u64, at: usize) -> u8 {
     (word >> (at % 8 * 8) & 0xff) as u8
 }
 
 // ORDER: Acquire throughout: pairs with the releasing stores below.
 #[inline]
-fn load(word: &PAtomicU64) -> u64 {
+pub(super) fn load(word: &PAtomicU64) -> u64 {
     word.peek(Ordering::Acquire)
 }
 
@@ -156,39 +157,29 @@ impl<'a> Node<'a> {
 
     /// All children with their bytes, in order, without the end.
     pub(super) fn children(&self) -> Vec<(u8, Child)> {
-        let mut children: Vec<(u8, Child)> = match self.body {
-            Body::Of256(node) => (0..=u8::MAX)
-                .zip(&node.children)
-                .map(|(byte, child)| (byte, Child(load(child))))
-                .collect(),
-            Body::Of48(node) => (0..=u8::MAX)
-                .filter_map(|byte| {
-                    let index = load(&node.index[usize::from(byte / 8)]);
-                    let slot = usize::from(byte_of(index, usize::from(byte))).checked_sub(1)?;
-                    Some((byte, Child(load(node.children.get(slot)?))))
-                })
-                .collect(),
-            Body::Of16(node) => {
-                let keys = [load(&node.keys[0]), load(&node.keys[1])];
-                let byte = |slot: usize| byte_of(keys[slot / 8], slot);
-                let children = node.children.iter().enumerate();
-                children
-                    .map(|(slot, child)| (byte(slot), Child(load(child))))
-                    .collect()
-            }
-            Body::Of4(node) => {
-                let keys = load(&node.keys);
-                let children = node.children.iter().enumerate();
-                children
-                    .map(|(slot, child)| (byte_of(keys, slot), Child(load(child))))
-                    .collect()
-            }
-        };
-        children.retain(|(_, child)| !child.is_none());
-        children.sort_by_key(|(byte, _)| *byte);
-        // A byte that was deleted and inserted again while this looked.
-        children.dedup_by_key(|(byte, _)| *byte);
+        let mut children = Vec::with_capacity(self.child.kind().room());
+        let mut stretch = Stretch::of(None, Child::NONE);
+        while !stretch.is_last() {
+            stretch = self.stretch(stretch.next());
+            let bytes = stretch.children().iter();
+            children.extend(bytes.filter_map(|(branch, child)| Some(((*branch)?, *child))));
+        }
         children
+    }
+
+    /// Some children from a place on, in order. Whoever changes the node meanwhile may make it look
+    /// as if a child had another byte.
+    pub(super) fn stretch(&self, from: usize) -> Stretch {
+        let mut stretch = Stretch::begin(from, self.end());
+        match self.body {
+            Body::Of4(node) => {
+                stretch.add_sorted(std::slice::from_ref(&node.keys), &node.children);
+            }
+            Body::Of16(node) => stretch.add_sorted(&node.keys, &node.children),
+            Body::Of48(node) => stretch.add_indexed(&node.index, &node.children),
+            Body::Of256(node) => stretch.add_direct(&node.children),
+        }
+        stretch
     }
 
     /// The child of the greatest byte below one, or of all if that is 256.

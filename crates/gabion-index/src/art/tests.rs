@@ -1,6 +1,7 @@
 //! The trie in special situations, and the bugs that were published of others.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use gabion_media::pmem::{Pool, PoolOptions};
 
@@ -72,6 +73,69 @@ fn nodes_of_all_sizes_hold_what_they_should() {
             compare(&twin);
         }
         assert_eq!(check(&trie), 1);
+    }
+}
+
+/// What byte a child of a node of 4 has is told by another word than the child. A scan that reads
+/// one after the other must not take a child for that of the byte that had its slot before.
+#[test]
+fn scans_are_in_order_while_slots_change_hands() {
+    const ROUNDS: u64 = 40_000;
+    let trie: Art<u64> = trie(4 << 20);
+    for fixed in [10, 250] {
+        trie.insert(&fixed, fixed).expect("space");
+    }
+    let is_over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            for round in 0..ROUNDS {
+                let key = [5, 200][usize::from(round % 2 == 1)];
+                trie.insert(&key, key).expect("space");
+                assert_eq!(trie.remove(&key).expect("sound"), Some(key));
+            }
+            // ORDER: Relaxed: nothing else is told.
+            is_over.store(true, Ordering::Relaxed);
+        });
+        let mut found = Vec::new();
+        // ORDER: Relaxed: as above.
+        while !is_over.load(Ordering::Relaxed) {
+            found.clear();
+            trie.scan(&0, 10, &mut found).expect("sound");
+            assert!(found.is_sorted_by_key(|(key, _)| *key), "{found:?}");
+            for fixed in [10, 250] {
+                assert!(found.contains(&(fixed, fixed)), "{found:?}");
+            }
+        }
+    });
+}
+
+/// A node is read in stretches from any place on, whatever its size.
+#[test]
+fn scans_begin_anywhere_in_nodes_of_all_sizes() {
+    for count in [1, 2, 4, 5, 16, 17, 18, 34, 48, 49, 100, 255, 256] {
+        let trie: Art<[u8]> = trie(4 << 20);
+        let mut twin = BTreeMap::new();
+        // The node's own end, and children whose bytes are spread evenly.
+        for number in 0..=count {
+            let mut key = b"node".to_vec();
+            if number > 0 {
+                key.push(u8::try_from((number - 1) * 256 / count).expect("a byte"));
+            }
+            trie.insert(&key, number).expect("space");
+            twin.insert(key, number);
+        }
+        for from in 0..=u8::MAX {
+            for limit in [1, 17, 18, 300] {
+                let from = [b"node", &[from][..]].concat();
+                let mut found = Vec::new();
+                trie.scan(&from, limit, &mut found).expect("sound");
+                let expected = twin.range(from..).take(limit);
+                assert!(expected.eq(found.iter().map(|(key, value)| (key, value))));
+            }
+        }
+        let mut found = Vec::new();
+        trie.scan(b"", 300, &mut found).expect("sound");
+        assert_eq!(found, twin.into_iter().collect::<Vec<_>>());
     }
 }
 
