@@ -166,9 +166,13 @@ fn print(outcomes: &[Outcome], output: &mut Output) -> Result<(), Failure> {
         }
     }
     let score = score(outcomes)?;
+    let not_run = match score.not_run {
+        0 => String::new(),
+        count => format!(", {count} were not run"),
+    };
     let seconds: f64 = outcomes.iter().map(|outcome| outcome.seconds).sum();
     output.line(&format!(
-        "{} of {} claims hold; {} figures in {}",
+        "{} of {} claims hold{not_run}; {} figures in {}",
         score.held,
         score.claims,
         outcomes.len(),

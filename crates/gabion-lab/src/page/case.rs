@@ -150,6 +150,7 @@ fn bars_of(
             parts: Vec::from_iter(spread.map(|s| (class(*target), "", s.median))),
             whisker: spread.map(|spread| (spread.min, spread.max)),
             mark: None,
+            name_chars_max: None,
             value: spread.map_or("no figure".to_owned(), |s| unit.text(s.median)),
             aside: aside(cell).map_or_else(String::new, |aside| Unit::Times.text(aside)),
             more: spread.map_or_else(String::new, |spread| range(spread, unit)),

@@ -81,6 +81,9 @@ pub(super) struct Row {
     pub(super) target: usize,
     /// Its name.
     pub(super) name: String,
+    /// The characters that the name may have before it is cut; `None` for those that fit into the
+    /// narrowest card.
+    pub(super) name_chars_max: Option<usize>,
     /// Colour class and length of each part of the bar, with its name; none where there is no
     /// figure.
     pub(super) parts: Vec<(String, &'static str, f64)>,
@@ -117,6 +120,7 @@ fn bar(out: &mut String, axis: &Axis, row: &Row, top: usize) -> fmt::Result {
         name, value, aside, ..
     } = row;
     let class = class(row.target);
+    let narrow = if aside.is_empty() { 20 } else { 16 };
     let told = [name.as_str(), ": ", value, " ", aside, "\n", &row.more].concat();
     writeln!(
         out,
@@ -127,7 +131,7 @@ fn bar(out: &mut String, axis: &Axis, row: &Row, top: usize) -> fmt::Result {
         row.target,
         escaped(told.trim()),
         top + ROW_TEXT,
-        escaped(&shortened(name, if aside.is_empty() { 20 } else { 16 })),
+        escaped(&shortened(name, row.name_chars_max.unwrap_or(narrow))),
         top + ROW_TEXT,
         escaped(value),
         escaped(aside),

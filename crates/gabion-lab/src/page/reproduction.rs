@@ -17,6 +17,9 @@ use crate::reproduce::{Curve, ENTRIES, Entry, Outcome, Rule, Terms, Verdict};
 use crate::result::PhaseResult;
 use crate::text::{Unit, count_text, digits, percent};
 
+/// Characters of a claim's case. Cards of claims are broad enough for those and two numbers.
+const CASE_CHARS_MAX: usize = 26;
+
 /// A figure with what came of it and what that says about the claims.
 struct Shown<'a> {
     entry: &'static Entry,
@@ -27,10 +30,27 @@ struct Shown<'a> {
 /// How many claims there are, and how many of them hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Score {
-    /// All.
+    /// All that were run.
     pub claims: usize,
     /// Those that hold.
     pub held: usize,
+    /// Those that were not run, as this program or this system cannot.
+    pub not_run: usize,
+}
+
+impl Score {
+    /// How many hold, of how many.
+    pub fn text(&self) -> String {
+        let Score {
+            claims,
+            held,
+            not_run,
+        } = self;
+        match not_run {
+            0 => format!("{held} of {claims}"),
+            _ => format!("{held} of {claims}, {not_run} not run"),
+        }
+    }
 }
 
 /// The page of those figures that are there; `notes` stand below the title.
@@ -74,9 +94,11 @@ fn shown(outcomes: &[Outcome]) -> Result<Vec<Shown<'_>>, Error> {
 
 fn score_of(shown: &[Shown<'_>]) -> Score {
     let verdicts = || shown.iter().flat_map(|shown| &shown.verdicts);
+    let count = |is_meant: fn(&&Verdict) -> bool| verdicts().filter(is_meant).count();
     Score {
-        claims: verdicts().count(),
-        held: verdicts().filter(|verdict| verdict.holds()).count(),
+        claims: count(|verdict| verdict.not_run.is_none()),
+        held: count(|verdict| verdict.holds()),
+        not_run: count(|verdict| verdict.not_run.is_some()),
     }
 }
 
@@ -114,10 +136,17 @@ fn header(out: &mut String, terms: &Terms, shown: &[Shown<'_>], notes: &[String]
     for note in notes {
         writeln!(out, "<p class=\"note\">{}</p>", escaped(note))?;
     }
-    let Score { claims, held } = score_of(shown);
+    if terms.scale < 1.0 {
+        writeln!(
+            out,
+            "<p class=\"note\">Made at a scale of {}: sizes are those of scale 1 times that, and \
+             what they are too small for may fail for that alone.</p>",
+            terms.scale
+        )?;
+    }
     let seconds: f64 = shown.iter().map(|shown| shown.outcome.seconds).sum();
     let facts = [
-        ("claims that hold", format!("{held} of {claims}")),
+        ("claims that hold", score_of(shown).text()),
         ("figures", format!("{} of {}", shown.len(), ENTRIES.len())),
         ("scale", terms.scale.to_string()),
         ("time", Unit::Seconds.text(seconds)),
@@ -155,7 +184,11 @@ fn overview(out: &mut String, shown: &[Shown<'_>]) -> fmt::Result {
         for verdict in verdicts {
             let claim = &verdict.claim;
             let figure = entry.figure;
-            let class = if verdict.holds() { "held" } else { "broken" };
+            let class = match (verdict.not_run, verdict.holds()) {
+                (Some(_), _) => "absent",
+                (None, true) => "held",
+                (None, false) => "broken",
+            };
             let holds = verdict.answer();
             writeln!(
                 out,
@@ -224,7 +257,7 @@ fn figure(out: &mut String, shown: &Shown<'_>) -> fmt::Result {
         escaped(entry.about),
         escaped(entry.says()),
     )?;
-    writeln!(out, "<div class=\"charts\">")?;
+    writeln!(out, "<div class=\"charts broad\">")?;
     let mut rest: &[Verdict] = verdicts;
     while let Some(first) = rest.first() {
         let same = |verdict: &&Verdict| verdict.claim.says == first.claim.says;
@@ -254,7 +287,7 @@ fn figure(out: &mut String, shown: &Shown<'_>) -> fmt::Result {
 fn part(part: f64) -> String {
     match part {
         whole if whole >= 1.0 => "all".to_owned(),
-        part => format!("1/{}", digits(1.0 / part)),
+        part => format!("1/{}", Unit::Count.tick((1.0 / part).round())),
     }
 }
 
@@ -272,6 +305,7 @@ fn claims(out: &mut String, group: &[Verdict]) -> fmt::Result {
         .map(|verdict| Row {
             target: if verdict.holds() { 2 } else { 3 },
             name: verdict.claim.case.to_owned(),
+            name_chars_max: Some(CASE_CHARS_MAX),
             parts: vec![(String::new(), "", verdict.ours)],
             mark: Some(verdict.claim.paper),
             value: verdict.claim.unit.text(verdict.ours),
@@ -329,17 +363,21 @@ fn draw(out: &mut String, curve: &Curve) -> fmt::Result {
     lines(out, &frame, (&x, &y), &series)
 }
 
-/// Why claims do not hold; those of the same reason together.
+/// Why claims do not hold or were not run; those of the same reason together.
 fn reasons(out: &mut String, verdicts: &[Verdict]) -> fmt::Result {
-    let mut told: Vec<(&str, Vec<&str>)> = Vec::new();
+    let mut told: Vec<(&str, &str, Vec<&str>)> = Vec::new();
     for verdict in verdicts.iter().filter(|verdict| !verdict.holds()) {
+        let what = match verdict.not_run {
+            Some(_) => "Not run",
+            None => "Does not hold",
+        };
         let (why, case) = (verdict.why(), verdict.claim.case);
-        match told.iter_mut().find(|(one, _)| *one == why) {
-            Some((_, cases)) => cases.push(case),
-            None => told.push((why, vec![case])),
+        match told.iter_mut().find(|(_, one, _)| *one == why) {
+            Some((_, _, cases)) => cases.push(case),
+            None => told.push((what, why, vec![case])),
         }
     }
-    for (why, cases) in told {
+    for (what, why, cases) in told {
         let why = if why.is_empty() {
             "Why was not traced."
         } else {
@@ -347,7 +385,7 @@ fn reasons(out: &mut String, verdicts: &[Verdict]) -> fmt::Result {
         };
         writeln!(
             out,
-            "<p class=\"why\"><b>Does not hold: {}.</b> {}</p>",
+            "<p class=\"why\"><b>{what}: {}.</b> {}</p>",
             escaped(&cases.join("; ")),
             escaped(why)
         )?;
@@ -463,6 +501,7 @@ mod tests {
             "at most 1.34",
             "Not made yet: 2.3,",
             "a note",
+            "Made at a scale of 0.5",
             "P-HOT, B",
         ] {
             assert!(page.contains(words), "{words}");
@@ -524,12 +563,18 @@ mod tests {
                 paper,
                 ..entry.claims[0]
             };
-            apart(&Verdict { claim, ours })
+            let not_run = None;
+            apart(&Verdict {
+                claim,
+                ours,
+                not_run,
+            })
         };
         assert_eq!(told(2.0, 1.0), "−50 %");
         assert_eq!(told(2.0, 2.2), "+10 %");
         assert_eq!(told(2.0, 60.0), "× 30.0");
         assert_eq!(told(0.0, 0.0), "–");
-        assert_eq!(part(0.05), "1/20.0");
+        assert_eq!([part(0.05), part(1.0 / 333.0)], ["1/20", "1/333"]);
+        assert_eq!(part(0.000_1), "1/10 k");
     }
 }

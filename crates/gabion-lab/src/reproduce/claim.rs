@@ -39,6 +39,11 @@ pub enum Ours {
     Change(Cell),
     /// Computed from the results of phases.
     Phases(fn(&[PhaseResult]) -> Option<f64>),
+    /// The same, where one of the phases is of a store that not every program is built with.
+    Beside(&'static str, fn(&[PhaseResult]) -> Option<f64>),
+    /// One number of the lines over another that is there only where the system can do what it
+    /// measures, with what is said where it cannot.
+    RatioIfThere(Cell, Cell, &'static str),
 }
 
 /// A number in the lines of a figure: the one at `place` of those that follow the words of a row.
@@ -72,21 +77,44 @@ pub enum Rule {
 pub struct Verdict {
     /// The claim.
     pub claim: Claim,
-    /// Our number; none that is finite if the run was too short to tell.
+    /// Our number; none that is finite if the run was too short to tell, or if it was not run.
     pub ours: f64,
+    /// Why it was not run; `None` if it was.
+    pub not_run: Option<&'static str>,
 }
+
+/// Why nothing stands beside a store that is not there.
+const WITHOUT_PEERS: &str = "The program was built without the peer that the paper compares with.";
 
 impl Claim {
     /// Our number for this claim in what came of its figure; `None` if its lines do not have it.
     pub fn verdict(&self, outcome: &Outcome) -> Option<Verdict> {
         let cell = |cell: &Cell| cell.read(&outcome.lines);
+        let is_run = |target: &str| outcome.results.iter().any(|result| result.target == target);
+        let mut not_run = None;
         let ours = match &self.ours {
             Ours::Cell(one) => cell(one)?,
             Ours::Ratio(one, other) => cell(one)? / cell(other)?,
+            Ours::RatioIfThere(one, other, why) => {
+                let (one, other) = (cell(one)?, cell(other));
+                not_run = other.is_none().then_some(*why);
+                other.map_or(f64::NAN, |other| one / other)
+            }
             Ours::Change(percent) => 1.0 + cell(percent)? / 100.0,
-            Ours::Phases(compute) => compute(&outcome.results).unwrap_or(f64::NAN),
+            Ours::Phases(compute) | Ours::Beside(_, compute) => {
+                compute(&outcome.results).unwrap_or(f64::NAN)
+            }
         };
-        Some(Verdict { claim: *self, ours })
+        if let Ours::Beside(peer, _) = self.ours
+            && !is_run(peer)
+        {
+            not_run = Some(WITHOUT_PEERS);
+        }
+        Some(Verdict {
+            claim: *self,
+            ours,
+            not_run,
+        })
     }
 
     /// The paper's number with what the rule makes of it.
@@ -124,18 +152,20 @@ impl Verdict {
 
     /// The answer in a word or two.
     pub fn answer(&self) -> &'static str {
-        match self.holds() {
-            true => "yes",
-            false if self.is_told() => "no",
-            false => "too short to tell",
+        match (self.not_run, self.holds()) {
+            (Some(_), _) => "not run",
+            (None, true) => "yes",
+            (None, false) if self.is_told() => "no",
+            (None, false) => "too short to tell",
         }
     }
 
-    /// Why it does not hold; empty if nobody knows.
+    /// Why it does not hold, or was not run; empty if nobody knows.
     pub fn why(&self) -> &'static str {
-        match self.is_told() {
-            true => self.claim.why,
-            false => "The run was too short to tell.",
+        match self.not_run {
+            Some(why) => why,
+            None if self.is_told() => self.claim.why,
+            None => "The run was too short to tell.",
         }
     }
 
@@ -260,6 +290,7 @@ mod tests {
         let of = |paper, rule, ours| Verdict {
             claim: claim(paper, rule, Ours::Cell(cell("", "", 0))),
             ours,
+            not_run: None,
         };
         for (paper, rule, ours, holds) in [
             (2.0, Rule::Near(0.15), 2.29, true),
@@ -310,6 +341,52 @@ mod tests {
             assert_eq!(verdict.answer(), "too short to tell");
             assert!(verdict.why().contains("too short"));
         }
+    }
+
+    /// What a program or a system cannot do is told as that, and not as a claim that fails.
+    #[test]
+    fn what_was_not_run_is_neither_held_nor_broken() {
+        let of = |target: &str, ops_per_s| PhaseResult {
+            target: target.to_owned(),
+            ops_per_s,
+            ..crate::page::sample::empty()
+        };
+        let both = vec![of("flex", 6.0), of("rocksdb", 2.0)];
+        let compute = |results: &[PhaseResult]| {
+            let [one, other] = results else { return None };
+            Some(one.ops_per_s / other.ops_per_s)
+        };
+        let told = |results: &[PhaseResult]| {
+            let outcome = Outcome {
+                results: results.to_vec(),
+                ..Outcome::default()
+            };
+            let ours = Ours::Beside("rocksdb", compute);
+            claim(2.0, Rule::AtLeast, ours).verdict(&outcome).unwrap()
+        };
+        assert_eq!(told(&both).answer(), "yes");
+        let absent = told(&both[..1]);
+        assert_eq!(absent.answer(), "not run");
+        assert!(absent.why().contains("built without"), "{}", absent.why());
+        assert!(!absent.holds() && !absent.is_told());
+        // It was run, but too shortly.
+        assert_eq!(told(&both[1..]).answer(), "too short to tell");
+
+        let outcome = Outcome {
+            lines: vec!["flex 6".to_owned(), "file not possible here".to_owned()],
+            ..Outcome::default()
+        };
+        let ratio = |one, other| {
+            let ours = Ours::RatioIfThere(cell("", one, 0), cell("", other, 0), "no way");
+            claim(1.0, Rule::AtLeast, ours).verdict(&outcome)
+        };
+        let absent = ratio("flex", "file").unwrap();
+        assert_eq!((absent.answer(), absent.why()), ("not run", "no way"));
+        assert_eq!(ratio("flex", "flex").unwrap().answer(), "yes");
+        assert!(
+            ratio("file", "flex").is_none(),
+            "a figure must have its own number"
+        );
     }
 
     #[test]

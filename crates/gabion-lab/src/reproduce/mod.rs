@@ -197,7 +197,12 @@ impl Entry {
             // Nothing is that fast or writes nothing: the run ended before there was something.
             let median = beside.ours.median;
             let ours = if median > 0.0 { median } else { f64::NAN };
-            Verdict { claim, ours }
+            let not_run = None;
+            Verdict {
+                claim,
+                ours,
+                not_run,
+            }
         };
         besides.map(verdict).collect()
     }
