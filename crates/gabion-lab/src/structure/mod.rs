@@ -9,6 +9,7 @@
 
 mod flextree;
 mod gains;
+mod hashes;
 mod level;
 mod medium;
 mod shape;
@@ -48,6 +49,16 @@ pub static STRUCTURE_FIGURES: &[StructureFigure] = &[
         name: "3.4",
         about: "bytes that TurboHash reads from a medium and writes to it, on the model",
         lines: medium::volumes,
+    },
+    StructureFigure {
+        name: "3.5",
+        about: "latency, throughput and volumes of hash tables on the model (3.4 and 3.6, too)",
+        lines: hashes::operations,
+    },
+    StructureFigure {
+        name: "3.7",
+        about: "hash tables under the mixes of YCSB, on the model and in DRAM",
+        lines: hashes::mixes,
     },
     StructureFigure {
         name: "3.8",
