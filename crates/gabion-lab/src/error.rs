@@ -38,6 +38,9 @@ pub enum Error {
     /// A structure of ours failed.
     #[error(transparent)]
     Structure(#[from] gabion_index::Error),
+    /// A space of ours failed.
+    #[error(transparent)]
+    Space(#[from] gabion_flex::Error),
     /// Another store failed.
     #[error("{target}: {message}")]
     Peer {

@@ -1,4 +1,5 @@
-//! Figures and tables of the WipDB paper as runs, with the paper's own figures to compare with.
+//! Figures and tables of the WipDB and FlexDB papers as runs, with the papers' own figures to
+//! compare with.
 //!
 //! A figure is data: the paper's setup in a few parts, each a run of its own, and what the paper's
 //! text gives as numbers. Curves that exist only as pictures have no numbers here; what the text
@@ -6,11 +7,12 @@
 //! threads and rates are not.
 
 use crate::Error;
+use crate::files::FILE_FIGURES;
 use crate::result::PhaseResult;
 use crate::run::Settings;
 use crate::structure::STRUCTURE_FIGURES;
 use crate::summary::Spread;
-use crate::workload::Distribution;
+use crate::workload::{Distribution, Size};
 
 /// A figure or table of the paper.
 #[derive(Clone, Copy, Debug)]
@@ -21,6 +23,9 @@ pub struct Figure {
     pub about: &'static str,
     /// What it is about, where nobody names targets.
     pub targets: &'static [&'static str],
+    /// Stores that the paper compares with and that a program may be built without: a reproduction
+    /// has them where the program does.
+    pub peers: &'static [&'static str],
     /// The runs that it needs.
     pub parts: &'static [Part],
     /// Numbers of the paper.
@@ -42,6 +47,12 @@ pub struct Part {
     pub seconds: Option<u64>,
     /// Threads that read.
     pub threads: usize,
+    /// Threads of the phases that only write.
+    pub writers: usize,
+    /// Records that a phase that only writes puts at a time.
+    pub batch: u64,
+    /// The size of keys and values, by its name.
+    pub size: &'static str,
     /// How the records to read are drawn, if not as the phase says.
     pub distribution: Option<Distribution>,
     /// Records stay in memory and in the log.
@@ -90,6 +101,22 @@ const BATCH: u64 = 1000;
 const WA_PEAK: f64 = 3.14;
 /// More requests than any time limit lets through.
 const ENDLESS: u64 = 1 << 50;
+/// Longer than any fill: the time of a part is that of its reads.
+const FILL_SECONDS_MAX: u64 = 30 * 86_400;
+
+/// What parts have in common.
+const BASE: Part = Part {
+    workloads: &[],
+    records: 0,
+    reads: 0,
+    seconds: None,
+    threads: 1,
+    writers: 1,
+    batch: BATCH,
+    size: "16+100",
+    distribution: None,
+    hold_flushes: false,
+};
 
 const fn mixed(distribution: Distribution) -> Part {
     Part {
@@ -100,7 +127,7 @@ const fn mixed(distribution: Distribution) -> Part {
         seconds: Some(2000),
         threads: 8,
         distribution: Some(distribution),
-        hold_flushes: false,
+        ..BASE
     }
 }
 
@@ -121,21 +148,15 @@ const YCSB: &[Part] = &[Part {
     ],
     records: 1_000_000_000,
     reads: 8_000_000,
-    seconds: None,
     threads: 8,
-    distribution: None,
-    hold_flushes: false,
+    ..BASE
 }];
 
 const fn fill(workload: &'static [&'static str], records: u64) -> Part {
     Part {
         workloads: workload,
         records,
-        reads: 0,
-        seconds: None,
-        threads: 1,
-        distribution: None,
-        hold_flushes: false,
+        ..BASE
     }
 }
 
@@ -163,6 +184,63 @@ const RESTARTS: &[Part] = &[
     restart(12_000_000),
 ];
 
+/// Four clients of a store of the paper's UDB records. Each of the paper's points is a minute long,
+/// in which FlexDB reads 100 million times.
+const fn flexdb(workloads: &'static [&'static str], distribution: Distribution) -> Part {
+    Part {
+        workloads,
+        records: 420_000_000,
+        reads: 100_000_000,
+        threads: 4,
+        writers: 4,
+        batch: 1,
+        size: "udb",
+        distribution: Some(distribution),
+        ..BASE
+    }
+}
+
+const FLEXDB: &[Part] = &[
+    flexdb(&["fillseq"], Distribution::Sequential),
+    flexdb(
+        &["fillrandom", "overwrite", "readrandom", "scan50"],
+        Distribution::Zipfian,
+    ),
+    flexdb(
+        &["fillrandom", "readrandom", "scan50"],
+        Distribution::ZipfianComposite,
+    ),
+];
+
+const FLEXDB_YCSB: &[Part] = &[
+    Part {
+        distribution: None,
+        ..flexdb(
+            &[
+                "ycsb-load",
+                "ycsb-a",
+                "ycsb-b",
+                "ycsb-c",
+                "ycsb-d",
+                "ycsb-e",
+                "ycsb-f",
+            ],
+            Distribution::Zipfian,
+        )
+    },
+    flexdb(
+        &[
+            "ycsb-load",
+            "ycsb-a",
+            "ycsb-b",
+            "ycsb-c",
+            "ycsb-e",
+            "ycsb-f",
+        ],
+        Distribution::ZipfianComposite,
+    ),
+];
+
 const fn number(
     target: &'static str,
     workload: &'static str,
@@ -187,6 +265,7 @@ pub static FIGURES: &[Figure] = &[
         name: "2.3",
         about: "writes into MemTables that are hash tables, and into ordered ones",
         targets: &["wip-hash", "wip-ordered"],
+        peers: &[],
         parts: MEMTABLES,
         paper: &[],
         says: "Sorted MemTables cost more the more of them there are, since each write looks for \
@@ -198,6 +277,7 @@ pub static FIGURES: &[Figure] = &[
         name: "2.6",
         about: "write performance: 8 billion uniform puts",
         targets: &["wip"],
+        peers: &[],
         parts: &[fill(&["fillrandom"], 8_000_000_000)],
         paper: &[
             number("wip", "fillrandom uniform", Measure::OpsPerS, 800_000.0),
@@ -210,6 +290,7 @@ pub static FIGURES: &[Figure] = &[
         name: "2.7",
         about: "four regions of keys in turn, each with a distribution of its own",
         targets: &["wip"],
+        peers: &[],
         parts: &[fill(&["regions"], 4_000_000_000)],
         paper: &[],
         says: "Throughput is lowest when the distribution changes; the report's curve over time \
@@ -220,6 +301,7 @@ pub static FIGURES: &[Figure] = &[
         name: "2.8",
         about: "eight readers beside a writer of 150 thousand puts per second",
         targets: &["wip", "wip-unaware"],
+        peers: &[],
         parts: MIXED,
         paper: &[],
         says: "WipDB's read throughput recovers during the writes, and with exponential reads it \
@@ -230,6 +312,7 @@ pub static FIGURES: &[Figure] = &[
         name: "2.9",
         about: "time of a restart after a kill, against the size of the log",
         targets: &["wip"],
+        peers: &[],
         parts: RESTARTS,
         paper: &[],
         says: "Log and restart time grow with the number of buckets, up to 1.5 GB and 12 seconds. \
@@ -239,6 +322,7 @@ pub static FIGURES: &[Figure] = &[
         name: "table-2.1",
         about: "99th percentile of read latency in figure 2.8",
         targets: &["wip"],
+        peers: &[],
         parts: MIXED,
         paper: &[
             p99("wip", "mixed uniform", 365.0),
@@ -254,6 +338,7 @@ pub static FIGURES: &[Figure] = &[
         name: "2.10",
         about: "throughput of YCSB load and A to F, 8 threads, 8 million requests each",
         targets: &["wip"],
+        peers: &[],
         parts: YCSB,
         paper: &[],
         says: "WipDB loads much faster than the others and reads a little slower than RocksDB. \
@@ -263,6 +348,7 @@ pub static FIGURES: &[Figure] = &[
         name: "table-2.2",
         about: "99th percentile of read latency in figure 2.10",
         targets: &["wip"],
+        peers: &[],
         parts: YCSB,
         paper: &[
             p99("wip", "ycsb-a zipfian", 349.0),
@@ -286,6 +372,34 @@ pub static FIGURES: &[Figure] = &[
         ],
         says: "",
     },
+    Figure {
+        name: "flexdb",
+        about: "FlexDB's writes, reads and scans of UDB records by four clients (its figure 12)",
+        targets: &["flex"],
+        peers: &["rocksdb"],
+        parts: FLEXDB,
+        paper: &[
+            number("flex", "fillrandom zipfian", Measure::OpsPerS, 950_000.0),
+            number("flex", "readrandom zipfian", Measure::OpsPerS, 1_650_000.0),
+            p99("flex", "readrandom zipfian", 33.0),
+            number("rocksdb", "fillrandom zipfian", Measure::OpsPerS, 300_000.0),
+            number("rocksdb", "readrandom zipfian", Measure::OpsPerS, 520_000.0),
+            p99("rocksdb", "readrandom zipfian", 43.0),
+        ],
+        says: "FlexDB writes 2.2 to 3.3 times as fast as RocksDB, which writes 2.1 to 2.9 times \
+               as many bytes. Keys are sequential, Zipfian, or Zipfian in their first three \
+               digits and uniform in the rest.",
+    },
+    Figure {
+        name: "flexdb-ycsb",
+        about: "FlexDB under YCSB with UDB records and four clients (its figure 13)",
+        targets: &["flex"],
+        peers: &["rocksdb"],
+        parts: FLEXDB_YCSB,
+        paper: &[p99("flex", "ycsb-a zipfian", 30.0)],
+        says: "FlexDB is 2.0 to 5.9 times as fast as RocksDB in B, C and E, and 2.1 to 2.3 times \
+               in A and F. The paper's requests are Zipfian; the composite ones are ours.",
+    },
 ];
 
 impl Figure {
@@ -300,6 +414,7 @@ impl Figure {
         let ours = FIGURES.iter().map(|figure| figure.name);
         let names: Vec<_> = ours
             .chain(STRUCTURE_FIGURES.iter().map(|figure| figure.name))
+            .chain(FILE_FIGURES.iter().map(|figure| figure.name))
             .collect();
         Err(Error::Request(format!(
             "no figure is named {name}; there are {}",
@@ -350,17 +465,24 @@ impl Part {
             reason = "a part of a number is smaller than the number"
         )]
         let scaled = |count: u64| ((count as f64 * scale) as u64).max(1);
+        let size = Size::named(self.size)
+            .ok_or_else(|| Error::Request(format!("no size is named {}", self.size)))?;
         Ok(Settings {
+            key_bytes: size.key_bytes,
+            value_bytes: size.value_bytes,
+            value_sizes: size.value_sizes,
+            writers: self.writers,
             num: scaled(self.records),
             reads: match self.seconds {
                 Some(_) => self.reads,
                 None => scaled(self.reads),
             },
             threads: self.threads,
-            batch: BATCH,
+            batch: self.batch,
             distribution: self.distribution,
             write_rate: WRITE_RATE,
             seconds_max: self.seconds.map(scaled),
+            fill_seconds_max: Some(FILL_SECONDS_MAX),
             ..Settings::default()
         })
     }
@@ -434,6 +556,15 @@ mod tests {
     fn a_scale_makes_records_requests_and_times_smaller_and_nothing_else() {
         let settings = MIXED[1].settings(0.001).unwrap();
         assert_eq!((settings.num, settings.seconds_max), (1_000_000, Some(2)));
+        // The load took more than the two seconds, which ended it, so that the reads met a store
+        // with a part of its records.
+        assert_eq!(settings.fill_seconds_max, Some(FILL_SECONDS_MAX));
+        let settings = FLEXDB[0].settings(0.001).unwrap();
+        assert_eq!((settings.key_bytes, settings.value_bytes), (27, 127));
+        assert_eq!(
+            (settings.writers, settings.threads, settings.batch),
+            (4, 4, 1)
+        );
         assert_eq!((settings.threads, settings.write_rate), (8, 150_000));
         assert_eq!(YCSB[0].settings(0.01).unwrap().reads, 80_000);
         for scale in [0.0, -1.0, 1.5, f64::NAN] {

@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use gabion_lab::experiment::{self, Event, Experiment, Report};
 use gabion_lab::figure::{FIGURES, Figure};
+use gabion_lab::files::{FILE_FIGURES, FileFigure};
 use gabion_lab::page;
 use gabion_lab::plan::{Plan, Resources, labelled};
 use gabion_lab::result::PhaseResult;
@@ -43,7 +44,7 @@ pub(crate) fn run(arguments: &LabArguments, output: &mut Output) -> Result<(), F
 }
 
 /// The targets of this program.
-fn registry() -> Registry {
+pub(super) fn registry() -> Registry {
     #[cfg(feature = "peers")]
     let peers = gabion_peers::targets();
     #[cfg(not(feature = "peers"))]
@@ -78,7 +79,13 @@ fn compare(arguments: &LabRunArguments, output: &mut Output) -> Result<(), Failu
 /// Runs the parts of a figure and shows the paper's numbers beside ours.
 fn figure(arguments: &LabFigureArguments, output: &mut Output) -> Result<(), Failure> {
     if let Some(figure) = StructureFigure::named(&arguments.name) {
-        return structure_figure(figure, arguments, output);
+        check_alone(figure.name, "one structure", arguments)?;
+        return print_lines(&figure.lines(arguments.scale)?, output);
+    }
+    if let Some(figure) = FileFigure::named(&arguments.name) {
+        check_alone(figure.name, "what lies in files", arguments)?;
+        let dir = place(&arguments.trials, "files")?;
+        return print_lines(&figure.lines(arguments.scale, dir)?, output);
     }
     let figure = Figure::named(&arguments.name)?;
     let targets = match &*arguments.target {
@@ -113,26 +120,30 @@ fn figure(arguments: &LabFigureArguments, output: &mut Output) -> Result<(), Fai
     finish(&report, &reports)
 }
 
-/// Shows a figure about one structure, which is computed here and has no targets.
-fn structure_figure(
-    figure: &StructureFigure,
-    arguments: &LabFigureArguments,
-    output: &mut Output,
-) -> Result<(), Failure> {
+/// Refuses what a figure that is computed here, and has no targets, cannot do.
+fn check_alone(name: &str, about: &str, arguments: &LabFigureArguments) -> Result<(), Failure> {
     let trials = &arguments.trials;
     let has_report = [&trials.json, &trials.csv, &trials.html]
         .iter()
         .any(|path| path.is_some());
-    if !arguments.target.is_empty() || has_report {
-        return Err(Failure::usage(format!(
-            "figure {} is about one structure: it has no targets and makes no report",
-            figure.name
-        )));
+    if arguments.target.is_empty() && !has_report {
+        return Ok(());
     }
-    for line in figure.lines(arguments.scale)? {
-        output.line(&line)?;
-    }
-    Ok(())
+    Err(Failure::usage(format!(
+        "figure {name} is about {about}: it has no targets and makes no report"
+    )))
+}
+
+fn print_lines(lines: &[String], output: &mut Output) -> Result<(), Failure> {
+    lines.iter().try_for_each(|line| output.line(line))
+}
+
+/// The directory below which something is made.
+fn place<'a>(trials: &'a TrialArguments, what: &str) -> Result<&'a Path, Failure> {
+    trials
+        .dir
+        .as_deref()
+        .ok_or_else(|| Failure::usage(format!("{what} need a place: name a directory by --dir")))
 }
 
 /// The plan of these trials.
@@ -142,11 +153,7 @@ fn plan(
     workloads: Vec<String>,
     settings: Settings,
 ) -> Result<Plan, Failure> {
-    let Some(dir) = trials.dir.clone() else {
-        return Err(Failure::usage(
-            "stores need a place: name a directory by --dir",
-        ));
-    };
+    let dir = place(trials, "stores")?.to_owned();
     Ok(Plan {
         targets: labelled(targets),
         workloads,
@@ -440,8 +447,12 @@ fn figures() -> impl Iterator<Item = (&'static str, &'static str)> {
     let of_structures = STRUCTURE_FIGURES
         .iter()
         .map(|figure| (figure.name, figure.about));
+    let of_files = FILE_FIGURES
+        .iter()
+        .map(|figure| (figure.name, figure.about));
     FIGURES
         .iter()
         .map(|figure| (figure.name, figure.about))
         .chain(of_structures)
+        .chain(of_files)
 }

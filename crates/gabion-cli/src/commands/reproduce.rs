@@ -13,7 +13,7 @@ use gabion_lab::reproduce::{ENTRIES, Entry, Kept, Making, Outcome, Terms, Verdic
 use gabion_lab::text::Unit;
 use serde_json::{Value, json};
 
-use super::lab::{MIB, conduct, stopped_by_signals, write_to};
+use super::lab::{MIB, conduct, registry, stopped_by_signals, write_to};
 use crate::args::lab::LabReproduceArguments;
 use crate::failure::Failure;
 use crate::output::Output;
@@ -101,6 +101,7 @@ fn made(
     };
     match entry.making()? {
         Making::Structure(figure) => outcome.lines = figure.lines(part)?,
+        Making::Files(figure) => outcome.lines = figure.lines(part, &kept.stores())?,
         Making::Stores(figure) => {
             let plans = plans(figure, part, &kept.stores())?;
             let silence_max = Duration::from_secs(arguments.hang_seconds_max);
@@ -120,10 +121,15 @@ fn made(
 
 /// The runs of a figure about stores.
 fn plans(figure: &Figure, part: f64, dir: &Path) -> Result<Vec<Plan>, Failure> {
-    let owned = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
+    let registry = registry();
+    let owned =
+        |names: &[&str]| -> Vec<String> { names.iter().map(|name| (*name).to_owned()).collect() };
+    let is_built = |peer: &&&str| registry.named(peer).is_ok();
+    let peers: Vec<&str> = figure.peers.iter().filter(is_built).copied().collect();
+    let targets = [owned(figure.targets), owned(&peers)].concat();
     let plan = |run: &gabion_lab::figure::Part| {
         Ok(Plan {
-            targets: owned(figure.targets),
+            targets: targets.clone(),
             workloads: owned(run.workloads),
             repetitions: 1,
             turn_ms: None,

@@ -527,6 +527,40 @@ mod tests {
         assert!(!page.contains("would be 350 GB/s"));
     }
 
+    /// What was not run is no claim that fails, and is told as what it is.
+    #[test]
+    fn a_claim_that_was_not_run_is_told_apart() {
+        let outcome = Outcome {
+            figure: "flexdb-ycsb".to_owned(),
+            part: 0.01,
+            ..Outcome::default()
+        };
+        let entry = Entry::named("flexdb-ycsb").unwrap();
+        let not_run = entry.claims.len();
+        let outcomes = [outcome];
+        let page = made_of(&outcomes);
+        let document = parsed(&page);
+        assert_eq!(of_class(document.root(), "absent").count(), not_run);
+        assert!(page.contains("<b>Not run: A; B; C; E; F.</b> The program was built without"));
+        let score = score(&outcomes).unwrap();
+        assert_eq!((score.claims, score.held, score.not_run), (0, 0, not_run));
+        assert_eq!(score.text(), format!("0 of 0, {not_run} not run"));
+    }
+
+    /// No case is cut, and of those that share a plot each is another.
+    #[test]
+    fn every_case_of_a_claim_fits() {
+        for entry in ENTRIES {
+            for (at, claim) in entry.claims.iter().enumerate() {
+                let (says, case) = (claim.says, claim.case);
+                assert!(case.chars().count() <= CASE_CHARS_MAX, "{case}");
+                let mut before = entry.claims[..at].iter();
+                let is_told = before.any(|other| other.says == says && other.case == case);
+                assert!(!is_told, "{says}: {case}");
+            }
+        }
+    }
+
     #[test]
     fn phases_of_stores_are_shown_as_a_table() {
         let mut results = sample::results(2, 1, 1);

@@ -4,11 +4,6 @@
 //! processors, and so that what a figure is about is still there: a log as long as the paper's, an
 //! index that does not fit into its model's cache.
 
-use crate::text::Unit;
-
-use super::claim::{Cell, Claim, Ours, Rule};
-use super::{Entry, Source, curves, phases};
-
 /// Rows of a plot: cases of the same claim, with the paper's numbers and where ours are.
 macro_rules! claims {
     (@why) => {
@@ -20,10 +15,10 @@ macro_rules! claims {
     ($($says:literal $unit:ident $rule:expr => [
         $($case:literal $paper:literal $ours:expr $(, $why:expr)?;)+
     ])+) => {
-        &[$($(Claim {
+        &[$($($crate::reproduce::Claim {
             says: $says,
             case: $case,
-            unit: Unit::$unit,
+            unit: $crate::text::Unit::$unit,
             paper: $paper,
             ours: $ours,
             rule: $rule,
@@ -31,6 +26,11 @@ macro_rules! claims {
         },)+)+]
     };
 }
+
+mod flex;
+
+use super::claim::{Cell, Ours, Rule};
+use super::{Entry, Source, curves, phases};
 
 /// The number at `place` behind the first row with these words.
 const fn cell(row: &'static str, place: usize) -> Ours {
@@ -56,26 +56,6 @@ const fn last(row: &'static str, place: usize) -> Cell {
         is_last: true,
         ..below("", row, place)
     }
-}
-
-/// The B+-tree without shifts beside FlexTree.
-const PLAIN: &str = "B+-tree without shifts";
-
-/// Why FlexTree gains less.
-const SMALLER: &str = "The paper's numbers are those of 100 thousand and of a million extents, as \
-                       at scale 1; below it both indexes are smaller, and so is the gain.";
-
-/// A row of one of the three sizes of index that FlexTree is measured with.
-const fn small(row: &'static str, place: usize) -> Cell {
-    below("small:", row, place)
-}
-
-const fn middle(row: &'static str, place: usize) -> Cell {
-    below("middle:", row, place)
-}
-
-const fn large(row: &'static str, place: usize) -> Cell {
-    below("large:", row, place)
 }
 
 /// A change of figure 10.
@@ -557,33 +537,10 @@ pub static ENTRIES: &[Entry] = &[
         about: "Counts and throughput are those of the model, one thread; the study has 28.",
         ..STUDY
     },
-    Entry {
-        figure: "flextree",
-        source: Source::FlexSpace,
-        part: 0.01,
-        claims: claims! {
-            "Inserts are so many times as fast as into a B+-tree without shifts" Times
-            Rule::AtLeast => [
-                "small index" 240.0 Ours::Ratio(small("FlexTree", 0), small(PLAIN, 0)), SMALLER;
-                "middle index" 3757.0 Ours::Ratio(middle("FlexTree", 0), middle(PLAIN, 0)), SMALLER;
-            ]
-            "Inserts are so many times as fast as into a sorted array" Times Rule::AtLeast => [
-                "small index" 223.0
-                    Ours::Ratio(small("FlexTree", 0), small("sorted array", 0)), SMALLER;
-                "middle index" 3094.0
-                    Ours::Ratio(middle("FlexTree", 0), middle("sorted array", 0)), SMALLER;
-            ]
-            "Other operations are as fast as a B+-tree's without shifts" Times NEAR => [
-                "append" 0.98 Ours::Ratio(large("FlexTree", 1), large(PLAIN, 1));
-                "lookup" 0.99 Ours::Ratio(large("FlexTree", 2), large(PLAIN, 2));
-                "range of 50" 0.99 Ours::Ratio(large("FlexTree", 3), large(PLAIN, 3));
-            ]
-        },
-        about: "In this machine's DRAM, one thread: ratios are compared. At part 1/100 the small \
-                and the middle index are those into which the paper inserts; the others' inserts \
-                are measured when they are full, the paper's from empty to full.",
-        ..DISSERTATION
-    },
+    flex::TREE,
+    flex::SPACE,
+    flex::DB,
+    flex::YCSB,
     Entry {
         figure: "level",
         source: Source::LevelHashing,

@@ -3,9 +3,10 @@
 //! [`ENTRIES`] lists the figures in the order of the papers, each with the part of the paper's size
 //! at which it is made, and with its [`Claim`]s: what the paper's text gives as numbers, and the
 //! rule by which ours holds beside it. How a figure is made stands where figures are:
-//! [`crate::figure`] and [`crate::structure`]. What comes of one is an [`Outcome`], and a directory
-//! of those is [`Kept`]: a reproduction takes about an hour, and whatever ends it, the next one
-//! goes on behind the last figure that was kept. [`crate::page::reproduction`] shows them.
+//! [`crate::figure`], [`crate::structure`] and [`crate::files`]. What comes of one is an
+//! [`Outcome`], and a directory of those is [`Kept`]: a reproduction takes about an hour, and
+//! whatever ends it, the next one goes on behind the last figure that was kept.
+//! [`crate::page::reproduction`] shows them.
 //!
 //! To add a figure: a row in the table of its kind, and a row in [`ENTRIES`].
 
@@ -18,7 +19,8 @@ mod phases;
 use serde::{Deserialize, Serialize};
 
 use crate::Error;
-use crate::figure::{Figure, Measure};
+use crate::figure::{Beside, Figure, Measure};
+use crate::files::FileFigure;
 use crate::result::PhaseResult;
 use crate::structure::StructureFigure;
 use crate::text::Unit;
@@ -82,6 +84,8 @@ pub enum Making {
     Stores(&'static Figure),
     /// By the figure itself.
     Structure(&'static StructureFigure),
+    /// By the figure itself, in files.
+    Files(&'static FileFigure),
 }
 
 impl Source {
@@ -131,8 +135,9 @@ impl Entry {
     /// # Errors
     /// [`Error::Request`] if there is no such figure.
     pub fn making(&self) -> Result<Making, Error> {
-        match StructureFigure::named(self.figure) {
-            Some(figure) => Ok(Making::Structure(figure)),
+        let structure = StructureFigure::named(self.figure).map(Making::Structure);
+        match structure.or_else(|| FileFigure::named(self.figure).map(Making::Files)) {
+            Some(making) => Ok(making),
             None => Figure::named(self.figure).map(Making::Stores),
         }
     }
@@ -142,6 +147,7 @@ impl Entry {
         match self.making() {
             Ok(Making::Stores(figure)) => figure.about,
             Ok(Making::Structure(figure)) => figure.about,
+            Ok(Making::Files(figure)) => figure.about,
             Err(_) => "",
         }
     }
@@ -177,8 +183,11 @@ impl Entry {
     fn by_figures(&self, outcome: &Outcome) -> Vec<Verdict> {
         let names = std::iter::once(self.figure).chain(self.tables.iter().copied());
         let figures = names.filter_map(|name| Figure::named(name).ok());
-        let besides = figures.flat_map(|figure| figure.beside(&outcome.results));
-        let verdict = |beside: crate::figure::Beside| {
+        let besides = figures.flat_map(|figure| {
+            let is_ours = move |beside: &Beside| figure.targets.contains(&beside.paper.target);
+            figure.beside(&outcome.results).into_iter().filter(is_ours)
+        });
+        let verdict = |beside: Beside| {
             let (unit, rule) = match beside.paper.measure {
                 Measure::OpsPerS => (Unit::PerSecond, Rule::AtLeast),
                 Measure::WaWithoutLog => (Unit::Times, Rule::AtMost),
@@ -224,15 +233,18 @@ pub fn check_scale(scale: f64) -> Result<(), Error> {
 mod tests {
     use super::*;
 
-    /// Each claim about a structure finds its number in the figure as it is.
+    /// Each claim about a structure or files finds its number in the figure as it is.
     #[test]
     fn every_claim_about_a_structure_has_its_number() {
+        let dir = tempfile::tempdir().unwrap();
         for entry in ENTRIES {
-            let Making::Structure(figure) = entry.making().unwrap() else {
-                continue;
+            let lines = match entry.making().unwrap() {
+                Making::Structure(figure) => figure.lines(0.000_1).unwrap(),
+                Making::Files(figure) => figure.lines(0.000_1, dir.path()).unwrap(),
+                Making::Stores(_) => continue,
             };
             let outcome = Outcome {
-                lines: figure.lines(0.000_1).unwrap(),
+                lines,
                 ..Outcome::default()
             };
             let verdicts = entry.verdicts(&outcome).unwrap();
@@ -265,7 +277,8 @@ mod tests {
         let structures = crate::structure::STRUCTURE_FIGURES
             .iter()
             .map(|figure| figure.name);
-        for name in figures.chain(structures) {
+        let files = crate::files::FILE_FIGURES.iter().map(|figure| figure.name);
+        for name in figures.chain(structures).chain(files) {
             let count = names.iter().filter(|listed| **listed == name).count();
             assert_eq!(count, 1, "{name}");
         }
@@ -326,6 +339,27 @@ mod tests {
             [0.0, 1.0, 9.0].map(told),
             ["too short to tell", "yes", "no"]
         );
+    }
+
+    /// What the paper has for a peer is no claim about ours, though the peer was run.
+    #[test]
+    fn numbers_of_peers_are_no_claims() {
+        let of = |target: &str| crate::result::PhaseResult {
+            target: target.to_owned(),
+            workload: "fillrandom zipfian".to_owned(),
+            ops_per_s: 1e6,
+            ..crate::page::sample::empty()
+        };
+        let entry = Entry::named("flexdb").unwrap();
+        let claims = |results| {
+            let outcome = Outcome {
+                results,
+                ..Outcome::default()
+            };
+            entry.verdicts(&outcome).unwrap().len() - entry.claims.len()
+        };
+        assert_eq!(claims(vec![of("flex")]), 1);
+        assert_eq!(claims(vec![of("flex"), of("rocksdb")]), 1);
     }
 
     #[test]

@@ -135,6 +135,23 @@ pub(super) fn ranges_over_reads(results: &[PhaseResult]) -> Option<f64> {
     over(p99("ycsb-e zipfian", "scan"), p99("ycsb-c zipfian", "read"))
 }
 
+/// Operations per second of FlexDB over RocksDB's.
+pub(super) fn flexdb_over_rocksdb(results: &[PhaseResult], workload: &str) -> Option<f64> {
+    let of = |target| rate(results, target, workload);
+    over(of("flex"), of("rocksdb"))
+}
+
+/// Bytes that RocksDB wrote for each of the user's over FlexDB's, by the system's count.
+pub(super) fn written_by_rocksdb(results: &[PhaseResult], workload: &str) -> Option<f64> {
+    let of = |target| {
+        median(results, |result| {
+            let is_meant = result.target == target && result.workload == workload;
+            result.wa_process.filter(|_| is_meant)
+        })
+    };
+    over(of("rocksdb"), of("flex"))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -226,6 +243,22 @@ mod tests {
         assert_eq!(restarts(&results), [(1.0, 2.0), (2.0, 6.0)]);
         is_near(restart_of_a_gigabyte(&results), 3.0);
         is_near(restart_growth(&results), 1.5);
+    }
+
+    #[test]
+    fn flexdb_is_compared_with_rocksdb() {
+        let of = |target, wa_process, ops_per_s| PhaseResult {
+            wa_process: Some(wa_process),
+            ..result(target, "fillseq sequential", ops_per_s)
+        };
+        let results = [of("flex", 2.0, 9.0), of("rocksdb", 5.0, 3.0)];
+        is_near(flexdb_over_rocksdb(&results, "fillseq sequential"), 3.0);
+        is_near(written_by_rocksdb(&results, "fillseq sequential"), 2.5);
+        assert_eq!(flexdb_over_rocksdb(&results, "ycsb-a zipfian"), None);
+        assert_eq!(
+            written_by_rocksdb(&results[..1], "fillseq sequential"),
+            None
+        );
     }
 
     #[test]

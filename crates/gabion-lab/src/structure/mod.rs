@@ -141,7 +141,7 @@ impl StructureFigure {
 
 /// Part of the paper's size.
 #[derive(Clone, Copy, Debug)]
-struct Scale(f64);
+pub(crate) struct Scale(pub(crate) f64);
 
 impl Scale {
     /// So much of the paper's `count`, and at least `least`.
@@ -150,7 +150,7 @@ impl Scale {
         clippy::cast_sign_loss,
         reason = "a part of a number is smaller than the number"
     )]
-    fn of(self, count: u64, least: u64) -> u64 {
+    pub(crate) fn of(self, count: u64, least: u64) -> u64 {
         ((count as f64 * self.0) as u64).max(least)
     }
 }
