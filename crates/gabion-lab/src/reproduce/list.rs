@@ -28,6 +28,7 @@ macro_rules! claims {
 }
 
 mod flex;
+mod scmkv;
 
 use super::claim::{Cell, Ours, Rule};
 use super::{Entry, Source, curves, phases};
@@ -568,4 +569,5 @@ pub static ENTRIES: &[Entry] = &[
         about: "On the model of a medium that is read in 200 ns and written in 600.",
         ..DISSERTATION
     },
+    scmkv::THROUGHPUT,
 ];

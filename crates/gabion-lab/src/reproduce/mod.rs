@@ -41,6 +41,8 @@ pub enum Source {
     FlexSpace,
     /// The slides about Level hashing.
     LevelHashing,
+    /// The paper about SCMKV.
+    Scmkv,
 }
 
 /// A figure of a reproduction.
@@ -104,6 +106,10 @@ impl Source {
             Source::LevelHashing => {
                 "Zuo, Hua, Wu: Write-optimized and high-performance hashing index scheme for \
                  persistent memory (Level hashing)"
+            }
+            Source::Scmkv => {
+                "Wang, Huang, Zhu: SCMKV, a lightweight log-structured key-value store on storage \
+                 class memory"
             }
         }
     }

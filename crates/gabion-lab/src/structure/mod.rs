@@ -5,13 +5,14 @@
 //! medium are those of the model, and times are those of this machine's DRAM.
 //!
 //! Sources: X. Zhao, dissertation, chapters 3 and 4; the write-amplification study, section III;
-//! the FlexSpace paper, section 6.1; Level hashing, OSDI 2018.
+//! the FlexSpace paper, section 6.1; Level hashing, OSDI 2018; SCMKV, NPC 2017.
 
 mod flextree;
 mod gains;
 mod hashes;
 mod level;
 mod medium;
+mod scmkv;
 mod shape;
 mod spoton;
 mod study;
@@ -114,6 +115,11 @@ pub static STRUCTURE_FIGURES: &[StructureFigure] = &[
         name: "level",
         about: "Level hashing beside BCH, PFHT and path hashing: movements and modelled times",
         lines: level::baselines,
+    },
+    StructureFigure {
+        name: "scmkv",
+        about: "SCMKV beside a Masstree: writes and reads in DRAM (its figures 8 to 10)",
+        lines: scmkv::throughput,
     },
     StructureFigure {
         name: "table2",
