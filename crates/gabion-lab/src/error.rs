@@ -13,7 +13,8 @@ pub enum Error {
     /// A target that is known, but not part of this program.
     #[error(
         "{peer} is a peer that this program was built without; build it with `cargo build \
-         --release --features peers`"
+         --release --features {}`",
+        crate::targets::peer_feature(peer)
     )]
     NotBuilt {
         /// Its name.

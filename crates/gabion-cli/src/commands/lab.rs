@@ -17,7 +17,7 @@ use gabion_lab::result::PhaseResult;
 use gabion_lab::run::Settings;
 use gabion_lab::structure::{STRUCTURE_FIGURES, StructureFigure};
 use gabion_lab::summary::Summary;
-use gabion_lab::targets::Registry;
+use gabion_lab::targets::{Registry, peer_feature};
 use gabion_lab::text::count_text;
 use gabion_lab::workload::{PRESETS, SIZES, Size, WORKLOADS, unfolded};
 use serde_json::json;
@@ -32,6 +32,9 @@ use crate::table::{beside_paper, borders, comparison};
 
 pub(super) const MIB: u64 = 1 << 20;
 
+/// Characters of the longest name that is listed, that of a target.
+const NAME_CHARS: usize = 22;
+
 /// Does what the arguments say.
 pub(crate) fn run(arguments: &LabArguments, output: &mut Output) -> Result<(), Failure> {
     match &arguments.command {
@@ -45,9 +48,9 @@ pub(crate) fn run(arguments: &LabArguments, output: &mut Output) -> Result<(), F
 
 /// The targets of this program.
 pub(super) fn registry() -> Registry {
-    #[cfg(feature = "peers")]
+    #[cfg(feature = "rust-peers")]
     let peers = gabion_peers::targets();
-    #[cfg(not(feature = "peers"))]
+    #[cfg(not(feature = "rust-peers"))]
     let peers = &[];
     Registry::new(peers)
 }
@@ -417,27 +420,36 @@ fn list(arguments: &LabListArguments, output: &mut Output) -> Result<(), Failure
     }
     output.line("Targets")?;
     for target in registry.targets() {
-        output.line(&format!("  {:<13} {}", target.name, target.about))?;
+        output.line(&format!("  {:<NAME_CHARS$} {}", target.name, target.about))?;
     }
     for peer in registry.absent_peers() {
-        output.line(&format!("  {peer:<13} not built: needs `--features peers`"))?;
+        let feature = peer_feature(peer);
+        output.line(&format!(
+            "  {peer:<NAME_CHARS$} not built: needs `--features {feature}`"
+        ))?;
     }
     output.line("\nWorkloads")?;
     for workload in WORKLOADS {
-        output.line(&format!("  {:<13} {}", workload.name, workload.about))?;
+        output.line(&format!(
+            "  {:<NAME_CHARS$} {}",
+            workload.name, workload.about
+        ))?;
     }
     output.line("\nWorkloads by one name")?;
     for (name, workloads) in PRESETS {
-        output.line(&format!("  {name:<13} {}", workloads.join(", ")))?;
+        output.line(&format!("  {name:<NAME_CHARS$} {}", workloads.join(", ")))?;
     }
     output.line("\nSizes, in bytes of key and value")?;
     for size in SIZES {
         let bytes = format!("{}+{}", size.key_bytes, size.value_bytes);
-        output.line(&format!("  {:<13} {bytes:<9} {}", size.name, size.about))?;
+        output.line(&format!(
+            "  {:<NAME_CHARS$} {bytes:<9} {}",
+            size.name, size.about
+        ))?;
     }
     output.line("\nFigures and tables of the papers")?;
     for (name, about) in figures() {
-        output.line(&format!("  {name:<13} {about}"))?;
+        output.line(&format!("  {name:<NAME_CHARS$} {about}"))?;
     }
     Ok(())
 }

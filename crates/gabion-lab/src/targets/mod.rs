@@ -46,6 +46,17 @@ const PEERS: [&str; 7] = [
     "rocksdb", "leveldb", "lmdb", "redb", "fjall", "sled", "sqlite",
 ];
 
+/// Those of them that need no compiler but Rust's.
+const RUST_PEERS: [&str; 3] = ["redb", "fjall", "sled"];
+
+/// The feature that the program must be built with to have a peer.
+pub fn peer_feature(peer: &str) -> &'static str {
+    match RUST_PEERS.contains(&peer) {
+        true => "rust-peers",
+        false => "peers",
+    }
+}
+
 /// All targets of a program.
 #[derive(Clone, Debug)]
 pub struct Registry {
@@ -119,6 +130,7 @@ mod tests {
             "rocksdb is a peer that this program was built without; build it with `cargo build \
              --release --features peers`"
         );
+        assert!(sentence("redb").ends_with("--features rust-peers`"));
         assert!(sentence("rocks").contains("no target is named rocks; there are wip, flex, empty"));
         let mut peer = empty::TARGET;
         peer.name = "rocksdb";
