@@ -17,6 +17,7 @@ Usage: cargo xtask <command>
 Commands:
   tidy                   check the house rules that the compiler and clippy cannot express
   tidy --list            print those rules
+  size [dir]             print how much code there is, here or in another checkout
   readme-command <mark>  print the command that README.md marks with <!-- ci:<mark> -->
   help                   print this text
 ";
@@ -34,6 +35,8 @@ fn main() -> ExitCode {
             tidy::list();
             ExitCode::SUCCESS
         }
+        ["size"] => tidy::size(&workspace_root()),
+        ["size", dir] => tidy::size(Path::new(dir)),
         ["readme-command", mark] => readme_command(&workspace_root(), mark),
         _ => {
             eprintln!("xtask: unknown command: {}\n", arguments.join(" "));

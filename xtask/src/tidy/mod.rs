@@ -13,6 +13,7 @@ mod book;
 mod manifest;
 mod order;
 mod rust;
+mod size;
 mod source;
 mod text;
 mod tree;
@@ -21,6 +22,7 @@ use std::fmt;
 use std::path::Path;
 use std::process::ExitCode;
 
+pub(crate) use size::run as size;
 use tree::Tree;
 
 /// One breach of a rule.
