@@ -21,6 +21,14 @@ pub(super) struct Form {
     pub(super) children: Vec<(u8, Child)>,
 }
 
+/// That a node was replaced. As long as this is held, nobody takes away what came with the new one:
+/// the allocator is to be told first that it is in use.
+pub(super) struct Reformed<'a> {
+    // Let go before the other, whose word it may share.
+    _new_lock: Option<NodeLock<'a>>,
+    _parent_lock: NodeLock<'a>,
+}
+
 impl Form {
     /// Children and end.
     pub(super) fn count(&self) -> usize {
@@ -101,7 +109,7 @@ impl<K: Item + ?Sized> Art<K> {
         value: u64,
     ) -> Result<bool> {
         let branch = key::branch(key, above.level());
-        let Some(_lock) = self.lock(above, branch, child) else {
+        let Some(lock) = self.lock(above, branch, child) else {
             return Ok(false);
         };
         let leaf = leaf::write(&self.pool, key, value, Kind::Leaf as u64)?;
@@ -109,6 +117,10 @@ impl<K: Item + ?Sized> Art<K> {
         let level = fork.level;
         let form = Form::of([(key::branch(key, level), new), (fork.branch, child)]);
         let (node, new) = self.build(&form, level, key::before(key, level))?;
+        // Nobody takes the new leaf or node away before the allocator knows that they are in use.
+        let Some(_new_lock) = self.locks.try_beside(&[&lock], new.at()) else {
+            return Ok(false);
+        };
         // DURABLE: leaf and node, before anything leads to them.
         self.medium.fence();
         above.replace(&self.medium, branch, new);
@@ -118,7 +130,7 @@ impl<K: Item + ?Sized> Art<K> {
     }
 
     /// Replaces a locked node by one of the right size with these children, by its only child, or
-    /// by nothing. `parent` is above it on the way of `key`. False if somebody was in the way.
+    /// by nothing. `parent` is above it on the way of `key`. None if somebody was in the way.
     #[cold]
     pub(super) fn reform<'a>(
         &'a self,
@@ -128,19 +140,23 @@ impl<K: Item + ?Sized> Art<K> {
         lock: &NodeLock<'a>,
         form: &Form,
         guard: &Guard<'_>,
-    ) -> Result<bool> {
+    ) -> Result<Option<Reformed<'a>>> {
         let branch = key::branch(key, parent.level());
-        let Some(_parent_lock) = self.locks.try_beside(&[lock], parent.at()) else {
-            return Ok(false);
+        let Some(parent_lock) = self.locks.try_beside(&[lock], parent.at()) else {
+            return Ok(None);
         };
         if !is_as_seen(parent, branch, node.child) {
-            return Ok(false);
+            return Ok(None);
         }
         let (new, child) = match form.only() {
             Some(child) => (None, child),
             None => {
                 let (new, child) = self.build(form, node.level(), node.before())?;
-                (Some(new), child)
+                let held = self.locks.try_beside(&[lock, &parent_lock], child.at());
+                let Some(held) = held else {
+                    return Ok(None);
+                };
+                (Some((new, held)), child)
             }
         };
         let space: POff<u8> = POff::new(node.at());
@@ -153,11 +169,15 @@ impl<K: Item + ?Sized> Art<K> {
             parent.replace(&self.medium, branch, child);
         }
         node.give_up(&self.medium);
-        if let Some(new) = new {
+        let _new_lock = new.map(|(new, held)| {
             new.commit::<u8>();
-        }
+            held
+        });
         retiring.commit(guard);
-        Ok(true)
+        Ok(Some(Reformed {
+            _new_lock,
+            _parent_lock: parent_lock,
+        }))
     }
 
     /// The key of some leaf below a child.
@@ -197,7 +217,9 @@ impl<K: Item + ?Sized> Art<K> {
                 if !is_as_seen(&parent, branch, child) {
                     continue;
                 }
-                let is_done = self.reform(&parent, key.borrow(), &node, &lock, &form, &guard)?;
+                let reformed = self.reform(&parent, key.borrow(), &node, &lock, &form, &guard)?;
+                let is_done = reformed.is_some();
+                drop(reformed);
                 drop(lock);
                 // What took its place is looked at in its turn.
                 let now = parent.find(branch).map(|(_, child)| child);

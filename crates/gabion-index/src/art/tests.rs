@@ -109,6 +109,41 @@ fn scans_are_in_order_while_slots_change_hands() {
     });
 }
 
+/// A leaf came into sight with a new node, under the lock of the node above, and whoever deleted it
+/// at once, under that of the new one, was told that the pool has no such block: the allocator did
+/// not know yet that it is in use. So it was where a node grew.
+#[test]
+fn what_has_just_come_can_go() {
+    const ROUNDS: u64 = 4_000;
+    let trie: Art<u64> = trie(4 << 20);
+    // The fifth key of a byte makes a node of 4 grow, the second of another one forks.
+    for fixed in [0, 1, 2, 3, 0x100] {
+        trie.insert(&fixed, fixed).expect("space");
+    }
+    std::thread::scope(|scope| {
+        for key in [4, 0x101] {
+            let trie = &trie;
+            scope.spawn(move || {
+                for round in 0..ROUNDS {
+                    assert_eq!(trie.insert(&key, round).expect("space"), None);
+                    // The other thread takes it.
+                    while trie.get(&key).expect("sound").is_some() {
+                        std::hint::spin_loop();
+                    }
+                }
+            });
+            scope.spawn(move || {
+                for round in 0..ROUNDS {
+                    let taken = || trie.remove(&key).expect("sound");
+                    assert_eq!(std::iter::repeat_with(taken).find_map(|v| v), Some(round));
+                }
+            });
+        }
+    });
+    assert_eq!(trie.len().expect("sound"), 5);
+    check(&trie);
+}
+
 /// A node is read in stretches from any place on, whatever its size.
 #[test]
 fn scans_begin_anywhere_in_nodes_of_all_sizes() {

@@ -219,11 +219,11 @@ impl<K: Item + ?Sized> Art<K> {
                 end: node.end(),
                 children,
             };
-            let is_done = self.reform(parent, key, node, &lock, &form, guard)?;
-            if is_done {
+            let reformed = self.reform(parent, key, node, &lock, &form, guard)?;
+            if reformed.is_some() {
                 leaf.commit::<u8>();
             }
-            return Ok(is_done);
+            return Ok(reformed.is_some());
         };
         place.write(&self.medium, child);
         // DURABLE: the leaf, before anything leads to it.
@@ -254,7 +254,7 @@ impl<K: Item + ?Sized> Art<K> {
             && let Some(form) = node.form_without(branch)
         {
             let reformed = self.reform(parent, key, node, &lock, &form, guard);
-            if matches!(reformed, Ok(true)) {
+            if matches!(reformed, Ok(Some(_))) {
                 retiring.commit(guard);
                 return Ok(Some(before));
             }
