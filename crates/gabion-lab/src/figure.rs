@@ -556,6 +556,7 @@ mod tests {
     fn a_scale_makes_records_requests_and_times_smaller_and_nothing_else() {
         let settings = MIXED[1].settings(0.001).unwrap();
         assert_eq!((settings.num, settings.seconds_max), (1_000_000, Some(2)));
+        assert_eq!((settings.threads, settings.write_rate), (8, 150_000));
         // The load took more than the two seconds, which ended it, so that the reads met a store
         // with a part of its records.
         assert_eq!(settings.fill_seconds_max, Some(FILL_SECONDS_MAX));
@@ -565,7 +566,6 @@ mod tests {
             (settings.writers, settings.threads, settings.batch),
             (4, 4, 1)
         );
-        assert_eq!((settings.threads, settings.write_rate), (8, 150_000));
         assert_eq!(YCSB[0].settings(0.01).unwrap().reads, 80_000);
         for scale in [0.0, -1.0, 1.5, f64::NAN] {
             assert!(YCSB[0].settings(scale).is_err(), "{scale}");
