@@ -35,17 +35,6 @@ fn a_line_is_put_on_top_of_a_text() {
 }
 
 #[test]
-fn a_space_is_measured_beside_plain_files() {
-    let dir = tempfile::tempdir().unwrap();
-    let text = run("flexspace", &[dir.path().to_str().unwrap(), "4096", "256"]);
-    for pattern in ["RandomInsert", "RandomWrite", "Sequential"] {
-        assert!(text.contains(&format!("FlexSpace  {pattern}")), "{text}");
-    }
-    let left = std::fs::read_dir(dir.path()).unwrap().count();
-    assert_eq!(left, 0, "everything that was made is removed");
-}
-
-#[test]
 fn an_index_with_a_budget_is_measured_beside_one_without() {
     let dir = tempfile::tempdir().unwrap();
     let text = run(
