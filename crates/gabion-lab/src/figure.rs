@@ -215,18 +215,7 @@ const FLEXDB: &[Part] = &[
 const FLEXDB_YCSB: &[Part] = &[
     Part {
         distribution: None,
-        ..flexdb(
-            &[
-                "ycsb-load",
-                "ycsb-a",
-                "ycsb-b",
-                "ycsb-c",
-                "ycsb-d",
-                "ycsb-e",
-                "ycsb-f",
-            ],
-            Distribution::Zipfian,
-        )
+        ..flexdb(YCSB[0].workloads, Distribution::Zipfian)
     },
     flexdb(
         &[

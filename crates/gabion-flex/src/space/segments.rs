@@ -60,9 +60,8 @@ impl Segment {
         punched: true,
         damaged: false,
     };
-}
 
-impl Segment {
+    /// The generation in which its data was written by users, on average.
     fn written_in(&self) -> u32 {
         let (bytes, sum) = self.moved;
         let mean = sum.checked_div(bytes).and_then(|mean| mean.try_into().ok());
