@@ -35,5 +35,5 @@ pub use disk::{
     RandomFile, ReadFile, ReadStep, SimDisk, TEMPORARY_SUFFIX, Tear,
 };
 pub use error::{Error, PoolFault, Result};
-pub use pages::prefer_large_pages;
+pub use pages::{populate, prefer_large_pages};
 pub use prefetch::{prefetch_bytes, prefetch_line};

@@ -225,6 +225,7 @@ impl Session<'_> {
             self.read_portion(portion, &mut read)?;
             let places = read.places.chunks(MOVES_MAX);
             for (group, places) in portion.chunks(MOVES_MAX).zip(places) {
+                self.prepare_nodes();
                 self.move_group(group, places, &read.bytes)?;
                 self.keep_to_budget()?;
             }

@@ -359,8 +359,10 @@ impl Session<'_> {
         self.tidy_if_due()
     }
 
-    /// Commits if much waits for it, and keeps the index within its budget.
+    /// Commits if much waits for it, keeps the index within its budget, and has memory for what a
+    /// change adds to it.
     fn tidy_if_due(&mut self) -> Result<()> {
+        self.prepare_nodes();
         if self.writer.pending.as_bytes().len() >= self.space.options.commit_bytes {
             self.commit()?;
         }

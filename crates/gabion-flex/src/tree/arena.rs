@@ -6,6 +6,9 @@
 //! takes no memory. A freed number is given out again before others, the lowest chunks first; so
 //! when there are far fewer nodes than there were, those of the last chunk, which is half of the
 //! memory, can be moved to others, and it is given back.
+//!
+//! A page is cleared by the system when it is used first, which may take milliseconds for a large
+//! one. Who must not wait for that asks [ahead](Arena::ahead) for what the next nodes take.
 
 use std::ops::{Index, IndexMut};
 
@@ -14,6 +17,16 @@ use super::node::id_of;
 const FIRST_BITS: u32 = 4;
 /// Nodes of the first chunk.
 const FIRST_NODES: usize = 1 << FIRST_BITS;
+
+/// Nodes whose memory is asked for ahead: at least as many as a group of edits adds, as a rule.
+const AHEAD_MIN: usize = 64;
+
+/// How many more they become when there are fewer. Of leaves it is 128 KiB, or the rest of a large
+/// page.
+const AHEAD_MORE: usize = 2 * AHEAD_MIN;
+
+/// Nodes of an arena that takes no memory ahead, at most: it has no large pages.
+const SMALL_NODES: usize = 1 << 10;
 
 /// Nodes of one kind. A number is used again after its node was freed.
 #[derive(Clone, Debug)]
@@ -24,13 +37,29 @@ pub(super) struct Arena<T> {
     freed: usize,
     /// Numbers given out so far, freed ones included.
     used: usize,
+    /// Numbers up to which the system was asked for memory.
+    ready: usize,
+    /// The next chunk, if it was made ahead.
+    next: Option<Vec<T>>,
     empty: T,
+}
+
+/// What an arena needs for its next nodes.
+#[derive(Debug)]
+pub(super) struct Ahead<T> {
+    ready: usize,
+    chunk: Option<Vec<T>>,
 }
 
 /// The chunk of a node, and its place there.
 #[inline]
 fn place_of(id: u32) -> (usize, usize) {
-    let number = id as usize + FIRST_NODES;
+    place_of_number(id as usize)
+}
+
+#[inline]
+fn place_of_number(number: usize) -> (usize, usize) {
+    let number = number + FIRST_NODES;
     let bits = number.ilog2();
     ((bits - FIRST_BITS) as usize, number - (1 << bits))
 }
@@ -43,8 +72,17 @@ impl<T: Clone> Arena<T> {
             free: Vec::new(),
             freed: 0,
             used: 0,
+            ready: 0,
+            next: None,
             empty,
         }
+    }
+
+    /// Memory for the nodes of a chunk.
+    fn new_chunk(chunk: usize) -> Vec<T> {
+        let mut nodes = Vec::with_capacity(FIRST_NODES << chunk);
+        gabion_media::prefer_large_pages(nodes.spare_capacity_mut());
+        nodes
     }
 
     /// Makes an empty node.
@@ -59,14 +97,45 @@ impl<T: Clone> Arena<T> {
         let id = id_of(self.used);
         let (chunk, _) = place_of(id);
         if chunk == self.chunks.len() {
-            let mut nodes = Vec::with_capacity(FIRST_NODES << chunk);
-            gabion_media::prefer_large_pages(nodes.spare_capacity_mut());
-            self.chunks.push(nodes);
+            let next = self.next.take();
+            let next = next.filter(|next| next.capacity() >= FIRST_NODES << chunk);
+            self.chunks
+                .push(next.unwrap_or_else(|| Self::new_chunk(chunk)));
             self.free.push(Vec::new());
         }
         self.chunks[chunk].push(self.empty.clone());
         self.used += 1;
         id
+    }
+
+    /// Has the system give memory for the next nodes, if there is little; the arena does not know
+    /// of it before it [takes](Arena::take_ahead) what is returned. So this is done while others
+    /// read, and takes memory for few nodes more than there are, however often it is done.
+    pub(super) fn ahead(&self) -> Option<Ahead<T>> {
+        let left = self.freed + self.ready.saturating_sub(self.used);
+        if self.used < SMALL_NODES || left >= AHEAD_MIN {
+            return None;
+        }
+        let from = self.ready.max(self.used);
+        let (chunk, at) = place_of_number(from);
+        let to = (at + AHEAD_MORE).min(FIRST_NODES << chunk);
+        let known = self.chunks.get(chunk).or(self.next.as_ref());
+        let made = known.is_none().then(|| Self::new_chunk(chunk));
+        if let Some(nodes) = known.or(made.as_ref()) {
+            gabion_media::populate(nodes, at..to);
+        }
+        Some(Ahead {
+            ready: from + (to - at),
+            chunk: made,
+        })
+    }
+
+    /// Takes what was asked for ahead.
+    pub(super) fn take_ahead(&mut self, ahead: Ahead<T>) {
+        self.ready = self.ready.max(ahead.ready);
+        if ahead.chunk.is_some() {
+            self.next = ahead.chunk;
+        }
     }
 
     /// Gives a node back.
@@ -105,16 +174,24 @@ impl<T: Clone> Arena<T> {
         while let Some(last) = self.spare_chunk()
             && self.free[last].len() == self.chunks[last].len()
         {
+            gone.extend(self.next.take());
             gone.extend(self.chunks.pop());
             let freed = self.free.pop().map_or(0, |free| free.len());
             self.freed -= freed;
             self.used -= freed;
+            self.ready = self.ready.min(self.used);
         }
     }
 
     /// Nodes in use.
     pub(super) fn len(&self) -> usize {
         self.used - self.freed
+    }
+
+    /// Whether memory was asked for ahead for all nodes that there are.
+    #[cfg(test)]
+    pub(super) fn is_ahead(&self) -> bool {
+        self.used <= self.ready
     }
 
     /// Memory of the nodes in bytes, unused ones included.
@@ -207,5 +284,59 @@ mod tests {
         all.into_iter().for_each(|id| arena.remove(*id));
         arena.shrink(&mut gone);
         assert_eq!((gone.len(), arena.memory_bytes()), (9, FIRST_NODES * 8));
+    }
+
+    #[test]
+    fn memory_is_asked_for_ahead_of_the_nodes_and_not_far_ahead() {
+        let mut arena = Arena::new([0_u64; 64]);
+        while arena.len() < SMALL_NODES {
+            assert!(arena.ahead().is_none());
+            arena.add();
+        }
+        let mut made = Vec::new();
+        while arena.len() < 40_000 {
+            while let Some(ahead) = arena.ahead() {
+                made.extend(ahead.chunk.as_ref().map(|chunk| chunk.as_ptr().addr()));
+                arena.take_ahead(ahead);
+            }
+            assert!(arena.ready <= arena.used + AHEAD_MIN + AHEAD_MORE);
+            // As many as are asked for at least, now and then, and some are freed.
+            for number in 0..=arena.len() % AHEAD_MIN {
+                let id = arena.add();
+                if number % 8 == 3 {
+                    arena.remove(id);
+                }
+            }
+            assert!(arena.is_ahead());
+        }
+        let chunks = arena.chunks.iter().map(|chunk| chunk.as_ptr().addr());
+        let chunks: Vec<usize> = chunks.skip_while(|chunk| *chunk != made[0]).collect();
+        assert_eq!(chunks.len(), 5);
+        assert_eq!(chunks, made);
+    }
+
+    #[test]
+    fn what_was_asked_for_ahead_goes_with_the_chunks_before_it() {
+        let mut arena = Arena::new(0_u64);
+        // As far as to a few nodes before the end of a chunk.
+        let ids: Vec<u32> = (0..FIRST_NODES * 255 - AHEAD_MIN / 2)
+            .map(|_| arena.add())
+            .collect();
+        while let Some(ahead) = arena.ahead() {
+            arena.take_ahead(ahead);
+        }
+        assert!(arena.next.is_some());
+        ids.iter().for_each(|id| arena.remove(*id));
+        assert!(arena.ahead().is_none());
+        let mut gone = Vec::new();
+        arena.shrink(&mut gone);
+        assert!(arena.next.is_none());
+        assert_eq!((gone.len(), arena.ready, arena.used), (8, 16, 16));
+        // What was made for a smaller arena does not do for a larger one.
+        arena.next = Some(Vec::with_capacity(FIRST_NODES));
+        for _ in 0..100 {
+            arena.add();
+        }
+        assert_eq!(arena.chunks[1].capacity(), 2 * FIRST_NODES);
     }
 }

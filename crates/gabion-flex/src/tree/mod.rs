@@ -66,7 +66,7 @@ pub(crate) use self::persist::{
 };
 pub use self::pieces::Pieces;
 
-use self::arena::Arena;
+use self::arena::{Ahead, Arena};
 use self::extent::ADDRESS_BITS;
 use self::inner::Inner;
 use self::node::{ENTRIES_MAX, is_absent};
@@ -92,6 +92,13 @@ pub struct FlexTree {
     hand: u64,
     /// Whether readers note which leaves they read.
     marks_use: bool,
+}
+
+/// Memory for the next nodes of a tree: see [`FlexTree::ahead`].
+#[derive(Debug)]
+pub(crate) struct NodesAhead {
+    leaves: Option<Ahead<Leaf>>,
+    inners: Option<Ahead<Inner>>,
 }
 
 impl FlexTree {
@@ -142,6 +149,31 @@ impl FlexTree {
     /// Memory of the nodes in bytes.
     pub fn memory_bytes(&self) -> usize {
         self.leaves.memory_bytes() + self.inners.memory_bytes()
+    }
+
+    /// Has the system give memory for the next nodes, if there is little for them, while others
+    /// read the tree; it may have to clear large pages, which takes long. What is returned is for
+    /// [`FlexTree::take_ahead`].
+    pub(crate) fn ahead(&self) -> Option<NodesAhead> {
+        let (leaves, inners) = (self.leaves.ahead(), self.inners.ahead());
+        let is_some = leaves.is_some() || inners.is_some();
+        is_some.then_some(NodesAhead { leaves, inners })
+    }
+
+    /// Takes memory for the next nodes.
+    pub(crate) fn take_ahead(&mut self, ahead: NodesAhead) {
+        if let Some(leaves) = ahead.leaves {
+            self.leaves.take_ahead(leaves);
+        }
+        if let Some(inners) = ahead.inners {
+            self.inners.take_ahead(inners);
+        }
+    }
+
+    /// Whether memory was asked for ahead for all leaves that there are.
+    #[cfg(test)]
+    pub(crate) fn is_ahead(&self) -> bool {
+        self.leaves.is_ahead()
     }
 
     /// Checks the invariants of every node, in time linear in their number, and says what does not
