@@ -149,10 +149,6 @@ impl FlexTree {
         let mut node = self.root;
         for level in (0..self.height).rev() {
             let mut at = self.inners[node].find(x);
-            if level == 0 {
-                // It comes while the shifts of the parent are changed.
-                self.leaves[self.inners[node].children[at]].prefetch();
-            }
             if self.is_full(self.inners[node].children[at], level) {
                 let appends = offset == self.len;
                 self.split_child(node, at, level, appends);

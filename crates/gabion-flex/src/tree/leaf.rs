@@ -8,8 +8,6 @@
 //! tree waits for, and so the line that ends its search holds the extent, too. Adding to every
 //! second word vectorizes as well as adding to every word.
 
-use gabion_media::prefetch_line;
-
 use super::node::{ENTRIES_MAX, Saved};
 use super::{ADDRESS_BITS, Extent, HOLE};
 
@@ -18,9 +16,8 @@ const LOW_MASK: u64 = (1 << LOW_BITS) - 1;
 const HIGH_BITS: u32 = ADDRESS_BITS - LOW_BITS;
 const HIGH_MASK: u64 = (1 << HIGH_BITS) - 1;
 
-/// Bytes of one cache line, and entries.
-const LINE_BYTES: usize = 64;
-const LINE_ENTRIES: usize = LINE_BYTES / size_of::<Entry>();
+/// Entries of one cache line.
+const LINE_ENTRIES: usize = 4;
 
 /// Partial offset and upper address bits; length and lower address bits.
 type Entry = [u64; 2];
@@ -61,16 +58,6 @@ impl Leaf {
     #[inline]
     pub(crate) fn count(&self) -> usize {
         self.count as usize
-    }
-
-    /// Asks for all lines of the leaf, so that they come from memory together, and while something
-    /// else is done.
-    #[inline]
-    pub(super) fn prefetch(&self) {
-        let first = std::ptr::from_ref(self).cast::<u8>();
-        for line in 0..size_of::<Leaf>() / LINE_BYTES {
-            prefetch_line(first.wrapping_add(line * LINE_BYTES));
-        }
     }
 
     /// Whether an operation that splits an extent may not fit.
