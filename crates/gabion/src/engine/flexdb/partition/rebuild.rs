@@ -20,8 +20,8 @@ const STRIDE_BYTES: u64 = 32 << 10;
 /// Bytes of a space that are worth a thread of their own in a recovery.
 const THREAD_BYTES: u64 = 16 << 20;
 
-/// Most threads of a recovery.
-const THREADS_MAX: u64 = 8;
+/// Most threads of a recovery. They wait for the medium, which takes many reads at a time.
+const THREADS_MAX: u64 = 32;
 
 /// First bytes that a recovery reads of a pair: enough for most keys.
 const FRONT_BYTES: usize = 128;
