@@ -319,7 +319,7 @@ impl Children {
             children.splice(at..=at, leaves);
         }
         if children.len() > LEAVES_LIMIT {
-            // Only if many cut intervals at the same time.
+            // Only if many cut intervals at the same time, or one has thousands of pairs.
             return Children::Many(children);
         }
         let len = children.iter().map(|(_, len)| len).sum();

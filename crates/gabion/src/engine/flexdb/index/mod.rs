@@ -684,7 +684,7 @@ impl Index {
                 .store(Arc::new(Node::new(children)));
             return count > LEAVES_MAX;
         }
-        // Only if many cut intervals at the same time.
+        // Only if many cut intervals at the same time, or one has thousands of pairs.
         let mut branches = top.branches();
         branches.splice(branch..=branch, branches_of(children, LEAVES_MAX));
         self.top.store(Arc::new(Top::new(branches)));

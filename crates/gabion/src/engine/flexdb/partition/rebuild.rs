@@ -14,8 +14,14 @@ use crate::engine::flexdb::interval::pair_head;
 use crate::log::Malformed;
 use crate::{Error, Result};
 
-/// Bytes between the places at which a recovery looks for a pair (the paper's stride).
-const STRIDE_BYTES: u64 = 32 << 10;
+/// Bytes between the places at which a recovery looks for a pair (the paper's stride), at least and
+/// at most. Who first reads an interval after that reads so much.
+const STRIDE_BYTES_MIN: u64 = 32 << 10;
+const STRIDE_BYTES_MAX: u64 = 128 << 10;
+
+/// Places at which a recovery looks, as long as the stride can grow: each is a read, of which a
+/// drive does some 100,000 in a second.
+const LOOKS_MAX: u64 = 128 << 10;
 
 /// Bytes of a space that are worth a thread of their own in a recovery.
 const THREAD_BYTES: u64 = 16 << 20;
@@ -28,6 +34,12 @@ const FRONT_BYTES: usize = 128;
 
 /// Where pairs begin, and their keys.
 type Anchors = Vec<(u64, Vec<u8>)>;
+
+/// The stride in a space of so many bytes.
+fn stride_of(len: u64) -> u64 {
+    let wanted = len.div_ceil(LOOKS_MAX);
+    wanted.clamp(STRIDE_BYTES_MIN, STRIDE_BYTES_MAX)
+}
 
 impl Partition {
     /// Looks for a pair at every stride and makes intervals of what lies between.
@@ -78,6 +90,7 @@ impl Partition {
     /// Where pairs begin, and their keys: the first one behind each stride.
     fn anchors(&self, from: u64, to: u64) -> Result<Anchors> {
         let mut anchors = Vec::new();
+        let stride = stride_of(self.space.len());
         let mut at = from;
         while let Some(offset) = self.space.next_mark(at)?.filter(|offset| *offset < to) {
             match self.key_at(offset) {
@@ -86,7 +99,7 @@ impl Partition {
                 Err(Error::Corruption { .. }) => {}
                 Err(error) => return Err(error),
             }
-            at = offset + STRIDE_BYTES;
+            at = offset + stride;
         }
         Ok(anchors)
     }
@@ -106,5 +119,24 @@ impl Partition {
             self.space.read_at(offset, &mut front)?;
         }
         Ok(front[head..end].to_vec())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_large_space_has_no_more_places_to_look_at_than_a_middling_one() {
+        for (len, stride) in [
+            (0, 32 << 10),
+            (4 << 30, 32 << 10),
+            (8 << 30, 64 << 10),
+            (10 << 30, 80 << 10),
+            (16 << 30, 128 << 10),
+            (1 << 40, 128 << 10),
+        ] {
+            assert_eq!(stride_of(len), stride, "{len} bytes");
+        }
     }
 }
