@@ -2,7 +2,8 @@
 //!
 //! On the system it is an advisory lock (flock) of an open file, which the kernel releases when
 //! the process ends in whatever way; so a lock file that a dead process left behind locks nothing.
-//! The file's content, the holder's process id, only serves the message to the others.
+//! The file's content, the holder's process id, only serves the message to the others; on a full
+//! disk it is not there.
 
 use std::fs::File;
 use std::io::{Read, Write};
@@ -12,6 +13,9 @@ use rustix::fs::{FlockOperation, flock, ftruncate};
 use super::sim::SimLock;
 use super::system::SystemDir;
 use crate::{Error, Result};
+
+/// More than the content has.
+const HOLDER_BYTES_MAX: u64 = 32;
 
 /// The lock of a directory, held until it is dropped.
 #[derive(Debug)]
@@ -30,13 +34,13 @@ impl DirLock {
     pub(super) fn system(dir: &SystemDir, name: &str) -> Result<DirLock> {
         let path = dir.path().join(name);
         let failed = |source: std::io::Error| Error::io("lock", &path, None, source);
-        let mut file = dir.open_lock(name)?;
+        let file = dir.open_lock(name)?;
         match flock(&file, FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => {}
             Err(rustix::io::Errno::WOULDBLOCK) => {
                 let mut content = String::new();
                 // An unreadable holder is told as an unknown one; the refusal is what counts.
-                let _ = file.read_to_string(&mut content);
+                let _ = (&file).take(HOLDER_BYTES_MAX).read_to_string(&mut content);
                 return Err(Error::Locked {
                     holder: content.trim().parse().ok(),
                     path,
@@ -44,8 +48,13 @@ impl DirLock {
             }
             Err(source) => return Err(failed(source.into())),
         }
-        ftruncate(&file, 0).map_err(|source| failed(source.into()))?;
-        writeln!(file, "{}", std::process::id()).map_err(failed)?;
+        if file.metadata().map_err(failed)?.len() > 0 {
+            ftruncate(&file, 0).map_err(|source| failed(source.into()))?;
+        }
+        match writeln!(&file, "{}", std::process::id()).map_err(failed) {
+            Err(error) if error.is_no_space() => {}
+            written => written?,
+        }
         Ok(DirLock {
             held: Held::System(file),
         })
@@ -77,6 +86,21 @@ impl Drop for DirLock {
 mod tests {
     use super::*;
     use crate::Disk;
+
+    /// It was refused, and with it whoever wanted to look what fills the disk.
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn a_lock_is_taken_where_there_is_no_space_for_its_content() {
+        let dir = tempfile::tempdir().unwrap();
+        // Has no space for anything that is written to it.
+        std::os::unix::fs::symlink("/dev/full", dir.path().join("LOCK")).unwrap();
+        let disk = Disk::system(dir.path()).unwrap();
+        let lock = disk.lock("LOCK").unwrap();
+        let refused = disk.lock("LOCK");
+        assert!(matches!(refused, Err(Error::Locked { holder: None, .. })));
+        drop(lock);
+        disk.lock("LOCK").unwrap();
+    }
 
     #[test]
     fn a_lock_that_was_given_up_is_free_whoever_has_a_copy_of_its_file() {
