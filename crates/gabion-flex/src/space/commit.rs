@@ -38,13 +38,14 @@ impl Session<'_> {
         let writer = &mut *self.writer;
         let payload = writer.pending.as_bytes();
         let size = (FRAME_HEAD_BYTES + payload.len()) as u64;
-        if size > writer.log.file.remaining() {
+        let log = writer.log.as_mut();
+        let Some(log) = log.filter(|log| size <= log.file.remaining()) else {
             return self.save_tree();
-        }
-        writer.log.append(payload)?;
+        };
+        log.append(payload)?;
         // DURABLE: the data that the frame refers to was synced above.
-        writer.log.sync.sync()?;
-        writer.log.durable = writer.log.file.position();
+        log.sync.sync()?;
+        log.durable = log.file.position();
         writer.pending.clear();
         writer.totals.commits += 1;
         writer.segments.bury();
@@ -103,7 +104,7 @@ impl Session<'_> {
             drop(shared);
             writer.tree_file.release(released);
         }
-        writer.log = log;
+        writer.log = Some(log);
         writer.pending.clear();
         writer.totals.checkpoints += 1;
         writer.segments.bury();

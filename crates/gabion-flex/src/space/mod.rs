@@ -347,10 +347,12 @@ impl FlexSpace {
     /// [`Options::reached`].
     pub fn durable_point(&self) -> DurablePoint {
         let writer = self.0.writer.lock();
-        DurablePoint {
-            tree_version: writer.tree_file.header().version,
-            log_offset: writer.log.durable,
-        }
+        let (header, log) = (writer.tree_file.header(), writer.log.as_ref());
+        let known = DurablePoint {
+            tree_version: header.version,
+            log_offset: log.map_or(0, |log| log.durable),
+        };
+        known.max(self.0.options.reached)
     }
 
     /// Makes everything done so far durable, saves the tree, empties the log, and gives the space

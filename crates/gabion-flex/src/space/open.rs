@@ -56,16 +56,33 @@ impl Inner {
         let records = super::commit::segment_records(&segments, &staged, &shared, &sums, &data)?;
         let extents = shared.tree.extent_count();
         let log_bytes = options.log_bytes_for(options.index_bytes, extents);
-        let (log, mut written) =
-            super::commit::save_tree(&disk, &mut tree_file, &shared.tree, &records, log_bytes)?;
-        let released = shared.tree.settle(&mut written.saving, usize::MAX);
-        tree_file.release(released);
-        let version = tree_file.header().version;
-        match options.managed {
-            // What is left by others, or if this fails, whoever manages the space removes.
-            true => drop(disk.remove(&log_name(version - 1))),
-            false => clean(&disk, version)?,
-        }
+        let saved =
+            super::commit::save_tree(&disk, &mut tree_file, &shared.tree, &records, log_bytes);
+        let log = match saved {
+            Ok((log, mut written)) => {
+                let released = shared.tree.settle(&mut written.saving, usize::MAX);
+                tree_file.release(released);
+                let version = tree_file.header().version;
+                match options.managed {
+                    // What is left by others, or if this fails, whoever manages the space removes.
+                    true => drop(disk.remove(&log_name(version - 1))),
+                    false => clean(&disk, version)?,
+                }
+                Some(log)
+            }
+            // What it holds can be read, and its tree is saved before the first change.
+            Err(Error::Media(error))
+                if error.is_no_space() && !is_new && !tree_file.is_switching() =>
+            {
+                // DURABLE: what was found, so that nobody reads what a power loss can undo.
+                for name in file_names(tree_file.header().version) {
+                    disk.sync_file(&name)?;
+                }
+                disk.sync_dir()?;
+                None
+            }
+            Err(error) => return Err(error),
+        };
         let measures = options.measure_waits;
         let writer = Writer {
             data: data_file,
@@ -100,14 +117,18 @@ impl Inner {
 }
 
 /// Gives the segments that are full by the log their footers, which may not have been written.
+/// Where there is no space for one, the table of its segment stays in the log.
 fn end_full_segments(found: &mut Found, data: &mut RandomFile) -> Result<()> {
     let sums = found.sums;
     let room = sums.geometry.room();
     for (number, known) in &mut found.segments {
         if let Some(table) = known.table.take_if(|table| table.written == room) {
             let offset = sums.geometry.file_offset(*number, room);
-            data.write_at(offset, &sums.footer(*number, &table), Purpose::Metadata)?;
-            known.state = State::Full;
+            match data.write_at(offset, &sums.footer(*number, &table), Purpose::Metadata) {
+                Ok(()) => known.state = State::Full,
+                Err(error) if error.is_no_space() => known.table = Some(table),
+                Err(error) => return Err(error.into()),
+            }
         }
     }
     Ok(())

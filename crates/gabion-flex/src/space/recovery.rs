@@ -5,7 +5,8 @@
 //! log that continues it, up to the first frame that is not valid. Then it counts what the extents
 //! refer to: segments without any are free. Segments that were being filled are filled on. Opening
 //! then saves the tree at once, so that the log that was read is never written again; whatever
-//! crashes before that has changed nothing.
+//! crashes before that has changed nothing. Where there is no space for that, the space can be
+//! read, and its tree is saved before its first change.
 
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;

@@ -118,7 +118,7 @@ impl Inner {
             tree_leaves_fetched: self.nodes.fetched(),
             memory_bytes: memory_bytes(&writer, &shared),
             tree_file_bytes: writer.tree_file.bytes(),
-            log_bytes: writer.log.file.position(),
+            log_bytes: writer.log.as_ref().map_or(0, |log| log.file.position()),
             pending_bytes: writer.pending.as_bytes().len() as u64,
             user_bytes: writer.totals.user_bytes,
             written: self.disk.counts(),

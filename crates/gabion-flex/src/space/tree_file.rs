@@ -26,6 +26,8 @@ pub(crate) struct TreeFile {
     slots: u32,
     /// Whether a header may be on the medium that is not the one in effect here.
     is_uncertain: bool,
+    /// Whether a switch was begun that has not succeeded.
+    is_switching: bool,
 }
 
 /// Nodes that were written and are not yet in effect.
@@ -94,6 +96,7 @@ impl TreeFile {
             free: BTreeSet::new(),
             slots: 0,
             is_uncertain: false,
+            is_switching: false,
         }
     }
 
@@ -161,6 +164,7 @@ impl TreeFile {
             free,
             slots: header.slots,
             is_uncertain: false,
+            is_switching: false,
         })
     }
 
@@ -215,9 +219,16 @@ impl TreeFile {
         self.is_uncertain
     }
 
+    /// Whether a part of another header, or all of it, may be on the medium. The log that continues
+    /// that one must stay until a later switch succeeds.
+    pub(crate) fn is_switching(&self) -> bool {
+        self.is_switching
+    }
+
     /// Writes a header and syncs it: from its return on it is in effect.
     pub(crate) fn switch(&mut self, header: TreeHeader) -> Result<()> {
         self.is_uncertain = true;
+        self.is_switching = true;
         let offset = header.version % 2 * TREE_HEADER_BYTES;
         let bytes = header.encode();
         let written = self.file.write_at(offset, &bytes, Purpose::Metadata);
@@ -228,6 +239,7 @@ impl TreeFile {
         // continues it before this call.
         self.file.sync()?;
         self.is_uncertain = false;
+        self.is_switching = false;
         self.header = header;
         Ok(())
     }

@@ -73,7 +73,8 @@ impl Staged {
 pub(crate) struct Writer {
     pub(crate) data: RandomFile,
     pub(crate) tree_file: TreeFile,
-    pub(crate) log: Log,
+    /// `None` until a space that found no room for it when it was opened has saved its tree.
+    pub(crate) log: Option<Log>,
     pub(crate) segments: Segments,
     pub(crate) pending: Records,
     /// Whether data was written since it was synced.
@@ -138,7 +139,13 @@ impl Inner {
     /// what is on the medium.
     pub(crate) fn write<T>(&self, change: impl FnOnce(&mut Session<'_>) -> Result<T>) -> Result<T> {
         let mut session = self.session()?;
-        let result = change(&mut session);
+        // What was read at the opening may not be durable; so nothing is written over what it left
+        // before the tree is saved.
+        let settled = match session.writer.log.is_some() {
+            true => Ok(()),
+            false => session.save(),
+        };
+        let result = settled.and_then(|()| change(&mut session));
         session.writer.staged.clear();
         if let Err(Error::Media(error)) = &result {
             let fatal = match error {

@@ -1,7 +1,7 @@
 //! What cannot be done is refused with an error that says so, and changes nothing.
 
 use gabion_flex::{Edit, Error, FlexSpace, Options, Round};
-use gabion_media::{Disk, SimDisk};
+use gabion_media::{Disk, SimDisk, Tear};
 
 use crate::support::{bytes_of, read_all};
 
@@ -309,4 +309,61 @@ fn a_round_that_moves_more_than_there_is_room_for_goes_on_in_parts() {
     let won = after.segments_free - before.segments_free;
     assert!(won > 20, "{won} segments: {after:?}");
     assert_eq!(read_all(&space).unwrap(), twin);
+}
+
+/// A space saves its tree when it is opened, and was not opened where there was no space for that.
+#[test]
+fn a_space_opens_on_a_full_disk_and_is_changed_once_it_has_space() {
+    let options = Options::default()
+        .segment_bytes(4 << 10)
+        .block_bytes(256)
+        .log_bytes(4 << 10);
+    let sim = SimDisk::recording();
+    let space = open(&sim, options.clone()).unwrap();
+    let mut before = Vec::new();
+    for round in 0..60_u64 {
+        let data = bytes_of(round, 300);
+        let at = before.len() as u64 / 2;
+        space.insert_range(at, &data).unwrap();
+        let at = usize::try_from(at).unwrap();
+        before.splice(at..at, data);
+        space.sync().unwrap();
+    }
+    let (mut images, mut settled_late) = (0, 0);
+    for free in (0..9_000).step_by(200) {
+        let sim = sim.process_kill(sim.ops());
+        let used: usize = sim
+            .names()
+            .iter()
+            .filter_map(|name| sim.raw(name))
+            .map(|bytes| bytes.len())
+            .sum();
+        sim.set_capacity(Some(used as u64 + free));
+        let space = open(&sim, options.clone()).unwrap();
+        assert!(read_all(&space).unwrap() == before);
+        if space.stats().log_bytes == 0 {
+            let error = space.append(b"more").unwrap_err();
+            assert!(error.to_string().contains("space"), "{error}");
+            assert!(space.sync().is_err());
+            assert!(read_all(&space).unwrap() == before);
+            settled_late += 1;
+        }
+        sim.set_capacity(None);
+        let after = [&before[..], b"more"].concat();
+        space.append(b"more").unwrap();
+        space.sync().unwrap();
+        drop(space);
+        for op in 0..=sim.ops() {
+            let cuts = Tear::ALL.map(|style| sim.power_cut(op, op ^ free, style));
+            for image in cuts.iter().chain([&sim.process_kill(op)]) {
+                image.set_capacity(None);
+                let found = read_all(&open(image, options.clone()).unwrap()).unwrap();
+                assert!(found == before || found == after, "after {op}");
+                assert!(op < sim.ops() || found == after, "it was synced");
+                images += 1;
+            }
+        }
+    }
+    println!("limits: {settled_late} spaces were changed late, {images} images");
+    assert!(settled_late >= 10, "{settled_late}");
 }
