@@ -5,8 +5,8 @@
 //!
 //! Each engine has a folder. What engines share stands beside them: `write` and its queue,
 //! `memtable`, `range_deletes`, `snapshots`, `keyspaces`, `schedule`, `idle`, `pace`, `health`,
-//! `counters`, `root_file`, `check` and `repair`; and `mapped`, which is all of an engine but the
-//! structure in its pool.
+//! `unsettled`, `counters`, `root_file`, `check` and `repair`; and `mapped`, which is all of an
+//! engine but the structure in its pool.
 
 mod check;
 mod counters;
@@ -24,6 +24,7 @@ mod schedule;
 pub(crate) mod scmkv;
 mod snapshots;
 pub(crate) mod sptree;
+mod unsettled;
 pub(crate) mod wip;
 mod write;
 

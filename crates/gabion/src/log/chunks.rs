@@ -165,8 +165,12 @@ where
     let rewrite_segments = || {
         unproven.work(|log: SealedLog| {
             // DURABLE: the segment with its name. A crash before leaves it as it was.
-            rewrite(disk, log)?;
-            rewritten.lock().push(log);
+            match rewrite(disk, log) {
+                Ok(()) => rewritten.lock().push(log),
+                // Who seals the log tries again.
+                Err(error) if error.is_no_space() => {}
+                Err(error) => return Err(error),
+            }
             Ok(())
         });
     };

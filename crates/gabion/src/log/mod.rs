@@ -20,6 +20,7 @@
 //! | `sync` | what was appended becomes durable; what other threads do for the writer |
 //! | `copy` | a log up to a position, in another directory |
 //! | `recovery`, `reader` | a replay after a crash: where the log ends, what is torn or corrupt |
+//! | `pending` | what was replayed becomes a log that takes appends, now or once there is space |
 //! | `chunks`, `queue` | its records applied by several threads |
 //! | `layout`, `frame`, `batch`, `codec` | bytes on media |
 //!
@@ -54,6 +55,7 @@ mod copy;
 pub(crate) mod frame;
 #[cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used))]
 mod layout;
+mod pending;
 mod queue;
 #[cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used))]
 mod reader;
@@ -72,6 +74,7 @@ pub(crate) use batch::{
 pub(crate) use chunks::{Chunk, replay_chunks, replay_threads};
 pub(crate) use codec::Malformed;
 pub(crate) use copy::copy;
+pub(crate) use pending::PendingLog;
 #[cfg(test)]
 pub(crate) use recovery::replay;
 pub(crate) use recovery::{ReplayEnd, replay_operations};

@@ -27,8 +27,8 @@
 //!    one had failed, the system may hold the bytes in memory and believe that they are on the
 //!    medium. So segments are written anew as far as no mark proves them durable.
 //! 2. The caller records the seals durably in the manifest.
-//! 3. [`ReplayEnd::clean`] removes void and outdated segments, [`Log::start`](super::Log::start)
-//!    begins a segment with a number above all others.
+//! 3. [`ReplayEnd::clean`] removes void and outdated segments, and a segment is begun with a number
+//!    above all others ([`PendingLog`](super::PendingLog)).
 //!
 //! A replay by several threads ([`replay_chunks`](super::replay_chunks)) does 1 while it reads, for
 //! each segment as soon as it knows that the log goes on behind it, unless any header proves the
@@ -442,14 +442,22 @@ impl ReplayEnd {
         self.durable.extend_from_slice(segments);
     }
 
+    /// The segments that were read and may not be durable.
+    pub(super) fn unproven(&self) -> impl Iterator<Item = SealedLog> {
+        let unsealed = self.unsealed.iter().filter(|log| log.length > 0);
+        let unproven = |log: &&SealedLog| log.end() > self.proven && !self.durable.contains(log);
+        unsealed.filter(unproven).copied()
+    }
+
     /// Makes the segments that were read durable, and returns the seals that the caller must record
-    /// durably before the log goes on: lengths, or 0 for a void segment.
-    pub(crate) fn seal(&self, disk: &Disk) -> Result<&[SealedLog]> {
-        for log in self.unsealed.iter().filter(|log| log.length > 0) {
-            if log.end() > self.proven && !self.durable.contains(log) {
-                // DURABLE: the segment with its name. A crash before leaves it as it was.
-                rewrite(disk, *log)?;
-            }
+    /// durably before the log goes on: lengths, or 0 for a void segment. Called again after it has
+    /// failed for want of space, it goes on with what is left.
+    pub(crate) fn seal(&mut self, disk: &Disk) -> Result<&[SealedLog]> {
+        let unproven: Vec<_> = self.unproven().collect();
+        for log in unproven {
+            // DURABLE: the segment with its name. A crash before leaves it as it was.
+            rewrite(disk, log)?;
+            self.durable.push(log);
         }
         Ok(&self.unsealed)
     }

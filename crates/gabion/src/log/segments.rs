@@ -239,9 +239,11 @@ impl Segments {
         }
     }
 
-    /// Bytes in the full segments.
-    pub(super) fn full_bytes(&self) -> u64 {
-        self.live.lock().full.iter().map(|log| log.length).sum()
+    /// Bytes in the full segments below `segment`.
+    pub(super) fn bytes_before(&self, segment: u64) -> u64 {
+        let live = self.live.lock();
+        let before = live.full.iter().filter(|log| log.segment < segment);
+        before.map(|log| log.length).sum()
     }
 
     /// Bytes that the files take, the parts included that hold nothing yet or nothing any more.

@@ -3,10 +3,12 @@
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use gabion_media::LogSync;
+use gabion_media::{Disk, LogSync};
 use parking_lot::Mutex;
 
+use super::LogOptions;
 use super::layout::Lsn;
+use super::recovery::ReplayEnd;
 use super::segments::Segments;
 use crate::{Error, Result};
 
@@ -43,7 +45,10 @@ struct Unsynced {
 }
 
 impl LogSyncer {
-    pub(super) fn new(segments: Segments, end: Lsn) -> LogSyncer {
+    /// That of a log that ends where a replay ended and rests until its next segment is begun.
+    pub(super) fn behind(disk: &Disk, end: &ReplayEnd, options: &LogOptions) -> LogSyncer {
+        let segments = Segments::new(disk.clone(), end, options);
+        let end = end.end;
         LogSyncer {
             appended: AtomicU64::new(end.0),
             durable: AtomicU64::new(end.0),
@@ -51,7 +56,7 @@ impl LogSyncer {
             syncing: Mutex::new(()),
             unsynced: Mutex::new(Vec::new()),
             segments,
-            rested: AtomicU64::new(0),
+            rested: AtomicU64::new(end.0),
         }
     }
 
@@ -191,7 +196,8 @@ impl LogSyncer {
 
     /// Bytes in the log's segments.
     pub(crate) fn live_bytes(&self) -> u64 {
-        self.segments.full_bytes() + self.appended_lsn().offset()
+        let end = self.appended_lsn();
+        self.segments.bytes_before(end.segment()) + end.offset()
     }
 
     /// Bytes that the log's files take.

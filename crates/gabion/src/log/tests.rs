@@ -289,7 +289,7 @@ fn a_hole_between_segments_without_proof_ends_the_log() {
     assert!(last > 3);
     drop(log);
     disk.remove(&log_name(2)).unwrap();
-    let (count, end) = replay_records(&disk, 1, &BTreeMap::new()).unwrap();
+    let (count, mut end) = replay_records(&disk, 1, &BTreeMap::new()).unwrap();
     assert!(0 < count && count < 60);
     assert_eq!((end.end.segment(), end.next_segment()), (1, last + 1));
     let seals = end.seal(&disk).unwrap().to_vec();
@@ -395,7 +395,7 @@ fn after_a_failed_sync_nothing_is_taken_and_recovery_makes_durable_what_it_retur
 
         // The process ends; the next one reads what may be in memory only. What it seals must
         // survive, though no sync would write it.
-        let (count, end) = replay_records(&disk, 1, &BTreeMap::new()).unwrap();
+        let (count, mut end) = replay_records(&disk, 1, &BTreeMap::new()).unwrap();
         assert_eq!(count, 9);
         let seals = end.seal(&disk).unwrap();
         let sealed = seals

@@ -9,14 +9,13 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use gabion_media::{Disk, LogFile, LogSpace};
+use gabion_media::{LogFile, LogSpace};
 
+use super::SealedLog;
 use super::frame::{FRAME_HEADER_BYTES, MARK_BYTES, PAYLOAD_BYTES_MAX, Place};
 use super::layout::{HEADER_BYTES, Lsn, MAGIC, SegmentHeader};
 use super::recovery::ReplayEnd;
-use super::segments::Segments;
 use super::sync::LogSyncer;
-use super::{LogOptions, SealedLog};
 use crate::names::log_name;
 use crate::{Error, Result};
 
@@ -41,9 +40,18 @@ pub(crate) struct Log {
 impl Log {
     /// Starts to write behind what a replay found. The caller has recorded
     /// [`ReplayEnd::seal`] durably.
-    pub(crate) fn start(disk: &Disk, end: &ReplayEnd, options: &LogOptions) -> Result<Log> {
-        let segments = Segments::new(disk.clone(), end, options);
-        let shared = Arc::new(LogSyncer::new(segments, end.end));
+    #[cfg(test)]
+    pub(crate) fn start(
+        disk: &gabion_media::Disk,
+        end: &ReplayEnd,
+        options: &super::LogOptions,
+    ) -> Result<Log> {
+        Log::begin(&Arc::new(LogSyncer::behind(disk, end, options)), end)
+    }
+
+    /// Begins the segment behind what a replay found, whose seals are recorded durably. Where there
+    /// is no space for it, nothing has changed.
+    pub(super) fn begin(shared: &Arc<LogSyncer>, end: &ReplayEnd) -> Result<Log> {
         let segment = end.next_segment();
         let file = shared.segments().take(segment, 0)?;
         let (file, place) = begin(file, segment, end.end, end.end)?;
@@ -55,7 +63,7 @@ impl Log {
             place,
             marked: AtomicU64::new(end.end.0),
             staging: Vec::new(),
-            shared,
+            shared: Arc::clone(shared),
         })
     }
 
@@ -207,6 +215,7 @@ impl Log {
     }
 
     /// What other threads do for the log.
+    #[cfg(test)]
     pub(crate) fn syncer(&self) -> Arc<LogSyncer> {
         Arc::clone(&self.shared)
     }

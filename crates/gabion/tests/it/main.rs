@@ -34,6 +34,7 @@ mod drop_keyspace;
 mod examples;
 mod extremes;
 mod faults;
+mod full_disk;
 mod held;
 mod ingest;
 mod limits;

@@ -40,7 +40,7 @@ use crate::{Error, Result};
 impl Flex {
     /// Drops the keyspace of that name, durably; false when there is none.
     pub(crate) fn drop_keyspace(&self, name: &str) -> Result<bool> {
-        self.health.check_writable()?;
+        self.check_writable()?;
         if !self.drop_alone(&mut self.writer.lock(), name)? {
             return Ok(false);
         }

@@ -100,6 +100,7 @@ use super::keyspaces::{Droppable, Dropped, Keyspaces, Named};
 use super::pace::Pace;
 use super::schedule::Schedule;
 use super::snapshots::Snapshots;
+use super::unsettled::Unsettled;
 use super::write::{self, WriteQueue};
 use crate::log::LogSyncer;
 use crate::memory::Memory;
@@ -182,6 +183,8 @@ pub(crate) struct Flex {
     pace: Pace,
     counters: Counters,
     waits: Waits,
+    /// What the opening found no space for.
+    unsettled: Unsettled,
     pub(super) health: Health,
     /// Held until the store is closed.
     lock: Mutex<Option<DirLock>>,
@@ -193,7 +196,7 @@ impl Flex {
         if let Some(keyspace) = self.keyspaces.find(name) {
             return Ok(keyspace);
         }
-        self.health.check_writable()?;
+        self.check_writable()?;
         let mut root = self.root.lock();
         if let Some(keyspace) = self.keyspaces.find(name) {
             return Ok(keyspace);

@@ -11,13 +11,17 @@
 //!    that were dropped or being made: not before 4, as what was read of a root that was not synced
 //!    may be another one after a loss of power. Start the log in a new segment, and the threads.
 //!
+//! Where there is no space for steps 4 and 5, the store is open all the same, and
+//! [unsettled](crate::engine::unsettled): they are done before its first change. A space that finds
+//! none to save its tree does so by itself.
+//!
 //! A crash at any step leaves a store that opens the same way.
 //!
 //! # Close
 //! Stop the threads and keep writers out. Merge everything, and save the trees of the spaces, so
 //! that the next opening repeats nothing. Sync and cut the log; then the root says that none of it
 //! is needed, and it is removed. Where there is no space for a merge, what is in MemTables stays in
-//! the log.
+//! the log. A store that finds no space to settle even now stays as its files are.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -40,9 +44,10 @@ use crate::engine::memtable::{ChunkPool, KeepOrder};
 use crate::engine::pace::Pace;
 use crate::engine::schedule::Schedule;
 use crate::engine::snapshots::{Protected, Snapshots};
+use crate::engine::unsettled::Unsettled;
 use crate::engine::write::WriteQueue;
 use crate::engine::{no_store, store_exists};
-use crate::log::{Chunk, Log, LogOptions, ReplayEnd, replay_chunks, replay_threads};
+use crate::log::{Chunk, Log, LogOptions, PendingLog, ReplayEnd, replay_chunks, replay_threads};
 use crate::memory::Memory;
 use crate::names::{LOCK, parse_log_name};
 use crate::types::{SEQ_MAX, Seq, hash_key};
@@ -72,19 +77,20 @@ impl Flex {
         let threads = replay_threads(&disk, options.background_threads)?;
         let (end, last_seq) = replay_log(&disk, &root, &replayed, threads)?;
 
-        for log in end.seal(&disk)? {
-            root.sealed.insert(log.segment, log.length);
-        }
-        root.last_seq = root.last_seq.max(last_seq);
-        root.write(&disk)?;
-        end.clean(&disk)?;
-        remove_orphans(&disk, &keyspaces)?;
-
         let log_options = LogOptions {
             segment_bytes_max: SEGMENT_BYTES_MAX.min((options.log_bytes_max / 16).max(1)),
         };
-        let log = Log::start(&disk, &end, &log_options)?;
-        let syncer = log.syncer();
+        let mut pending = PendingLog::new(&disk, end, &log_options);
+        let syncer = pending.syncer();
+        let (log, unsettled) = match settle(&disk, &mut root, &mut pending, last_seq, &keyspaces) {
+            Err(error) if error.is_no_space() => {
+                tracing::warn!(%error, "the store takes no changes until there is space");
+                // DURABLE: what was replayed, so that nobody reads what a power loss can undo.
+                pending.sync(&disk)?;
+                (None, Some(pending))
+            }
+            settled => (Some(settled?), None),
+        };
         let pace = Pace::new(&options);
         let engine = Arc::new(Flex {
             options,
@@ -96,7 +102,7 @@ impl Flex {
             snapshots: Snapshots::default(),
             queue: WriteQueue::default(),
             writer: Mutex::new(Writer {
-                log: Some(log),
+                log,
                 next_seq: last_seq + 1,
             }),
             syncer,
@@ -115,6 +121,7 @@ impl Flex {
             pace,
             counters: Counters::default(),
             waits: Waits::default(),
+            unsettled: Unsettled::new(unsettled),
             health: Health::default(),
             lock: Mutex::new(Some(lock)),
         });
@@ -140,7 +147,38 @@ impl Flex {
         result
     }
 
+    /// An error unless the store takes writes: with nothing of the opening left to do.
+    #[inline]
+    pub(super) fn check_writable(&self) -> Result<()> {
+        self.health.check_writable()?;
+        self.settle_store()
+    }
+
+    /// Ends the opening, if it found no space for that.
+    #[inline]
+    pub(super) fn settle_store(&self) -> Result<()> {
+        self.unsettled.settle(|pending| self.end_opening(pending))
+    }
+
+    fn end_opening(&self, pending: &mut PendingLog) -> Result<()> {
+        self.health.check()?;
+        let mut writer = self.writer.lock();
+        let keyspaces: Vec<_> = self.keyspaces.load().iter().cloned().collect();
+        let (mut root, last_seq) = (self.root.lock(), self.visible());
+        let settled = settle(&self.disk, &mut root, pending, last_seq, &keyspaces);
+        let log = settled.map_err(|error| match error.is_no_space() {
+            true => error,
+            false => self.fail(error),
+        })?;
+        writer.log = Some(log);
+        self.schedule.set_shortage(None);
+        Ok(())
+    }
+
     fn close_log(&self) -> Result<()> {
+        if !self.unsettled.end(self.settle_store())? {
+            return Ok(());
+        }
         let merged = self.merge_at_end();
         let is_merged = *merged.as_ref().unwrap_or(&false);
         let _no_merge = self.merge_lock.lock();
@@ -256,6 +294,26 @@ fn open_keyspaces(
         joined.collect()
     });
     Ok(opened?.concat())
+}
+
+/// Steps 4 and 5 of an opening, as far as they are left.
+fn settle(
+    disk: &Disk,
+    root: &mut Root,
+    pending: &mut PendingLog,
+    last_seq: Seq,
+    keyspaces: &[Arc<Keyspace>],
+) -> Result<Log> {
+    pending.settle(disk, |seals| {
+        let mut next = root.clone();
+        for log in seals {
+            next.sealed.insert(log.segment, log.length);
+        }
+        next.last_seq = next.last_seq.max(last_seq);
+        next.write(disk)?;
+        *root = next;
+        remove_orphans(disk, keyspaces)
+    })
 }
 
 /// Removes the files of spaces that the root does not name, and those that its spaces do not need.

@@ -70,9 +70,9 @@ impl Flex {
         }
         let engine = Arc::clone(self);
         self.schedule.spawn("gabion-merge", move || {
-            engine
-                .schedule
-                .work(|| engine.merge_or_record() || engine.tidy_or_record());
+            engine.schedule.work(|| {
+                engine.settle_or_record() && (engine.merge_or_record() || engine.tidy_or_record())
+            });
         });
         let engine = Arc::clone(self);
         self.schedule.spawn("gabion-log", move || {
@@ -85,6 +85,12 @@ impl Flex {
                 engine.schedule.sync_at_intervals(interval, sync);
             });
         }
+    }
+
+    /// Settles the store if it is not; false if it cannot be.
+    fn settle_or_record(&self) -> bool {
+        let settled = self.settle_store().map_err(|error| self.record(error));
+        settled.is_ok()
     }
 
     /// Merges what is oldest; false when there was nothing or it failed.
@@ -215,6 +221,7 @@ impl Flex {
 
     /// Waits until nothing is left to merge and the store is at rest.
     pub(crate) fn wait_idle(&self) -> Result<()> {
+        self.settle_store()?;
         self.idleness.lock().begin_wait();
         let result = self.come_to_rest();
         self.idleness.lock().end_wait();

@@ -30,7 +30,7 @@ use crate::{Error, Result};
 
 /// The write half of the log, and the number of the next write.
 pub(super) struct Writer {
-    /// `None` once the store is closed.
+    /// `None` before the store is settled and once it is closed.
     pub(super) log: Option<Log>,
     pub(super) next_seq: Seq,
 }
@@ -40,7 +40,7 @@ impl Flex {
     ///
     /// `user_bytes` are the bytes of its keys and values.
     pub(crate) fn write(&self, write: Write<'_>, user_bytes: u64, sync: bool) -> Result<()> {
-        self.health.check_writable()?;
+        self.check_writable()?;
         self.admit()?;
         if sync {
             self.queue.perform(write, true, |own, _, group| {
@@ -181,7 +181,7 @@ impl Flex {
     /// Merges everything written so far and waits for it; under steady writes something is always
     /// left to merge.
     pub(crate) fn flush(&self) -> Result<()> {
-        self.health.check_writable()?;
+        self.check_writable()?;
         let newest = {
             let writer = self.writer.lock();
             self.freeze(&writer);
@@ -192,7 +192,7 @@ impl Flex {
 
     /// Makes everything acknowledged durable at a level.
     pub(crate) fn persist(&self, durability: Durability) -> Result<()> {
-        self.health.check_writable()?;
+        self.check_writable()?;
         match durability {
             Durability::Sync | Durability::Interval(_) => {
                 self.syncer.sync().map_err(|error| self.fail(error))?;

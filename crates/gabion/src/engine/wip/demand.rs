@@ -72,7 +72,7 @@ impl Wip {
         lower: &[u8],
         upper: Option<&[u8]>,
     ) -> Result<()> {
-        self.health.check_writable()?;
+        self.check_writable()?;
         let touched = || -> Vec<Arc<Bucket>> {
             let router = keyspace.router.load();
             router.touching(lower, upper).cloned().collect()

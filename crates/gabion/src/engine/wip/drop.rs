@@ -44,7 +44,7 @@ const NO_BUCKET: u64 = 0;
 impl Wip {
     /// Drops the keyspace of that name, durably; false when there is none.
     pub(crate) fn drop_keyspace(&self, name: &str) -> Result<bool> {
-        self.health.check_writable()?;
+        self.check_writable()?;
         {
             let mut versions = self.versions.lock();
             let Some(keyspace) = self.keyspaces.find(name) else {

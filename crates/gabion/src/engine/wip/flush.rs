@@ -62,7 +62,7 @@ impl Wip {
 
     /// Makes tables of what is in memory now, and waits for them and for no others (`freeze`, F2).
     pub(crate) fn flush(&self) -> Result<()> {
-        self.health.check_writable()?;
+        self.check_writable()?;
         let frozen = {
             let _alone = self.leader.write();
             let buckets = self.buckets();

@@ -77,6 +77,7 @@ impl Idleness {
 impl Wip {
     /// Waits until nothing is due, as if nobody would write any more.
     pub(crate) fn wait_idle(&self) -> Result<()> {
+        self.settle_store()?;
         self.idleness.lock().idle.begin_wait();
         // What found no space is tried again.
         self.schedule.set_shortage(None);

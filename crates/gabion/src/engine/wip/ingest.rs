@@ -95,7 +95,7 @@ pub(crate) struct Ingest<'e> {
 impl Wip {
     /// Begins an ingest.
     pub(crate) fn ingest<'e>(&'e self, keyspace: &'e Arc<Keyspace>) -> Result<Ingest<'e>> {
-        self.health.check_writable()?;
+        self.check_writable()?;
         keyspace.dropped.check()?;
         self.begin_ingest();
         Ok(Ingest {

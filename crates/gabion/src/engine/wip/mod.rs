@@ -119,6 +119,7 @@ use super::pace::Pace;
 use super::range_deletes::Deletes;
 use super::schedule::Schedule;
 use super::snapshots::Snapshots;
+use super::unsettled::Unsettled;
 use super::write::{self, WriteQueue};
 use crate::cache::BlockCache;
 use crate::log::LogSyncer;
@@ -243,6 +244,8 @@ pub(crate) struct Wip {
     totals: Mutex<space::Totals>,
     pace: Pace,
     residency: Residency,
+    /// What the opening found no space for.
+    unsettled: Unsettled,
     /// Jobs since all buckets were looked at.
     unlooked: AtomicUsize,
     counters: Counters,
@@ -287,7 +290,7 @@ impl Wip {
         if let Some(keyspace) = self.keyspaces.find(name) {
             return Ok(keyspace);
         }
-        self.health.check_writable()?;
+        self.check_writable()?;
         let mut versions = self.versions.lock();
         if let Some(keyspace) = self.keyspaces.find(name) {
             return Ok(keyspace);

@@ -13,6 +13,9 @@
 //! 5. Remove void log segments, and files that the manifest does not name.
 //! 6. Start the log in a new segment, and the background threads.
 //!
+//! Where there is no space for steps 4 to 6, or for the new manifest of step 1, the store is open
+//! all the same, and [unsettled](crate::engine::unsettled): they are done before its first change.
+//!
 //! A crash at any step leaves a store that opens the same way: steps 1 to 3 write nothing but a new
 //! manifest and segments of the same content, step 4 is one group of edits, steps 5 and 6 can be
 //! repeated.
@@ -33,7 +36,8 @@
 //!
 //! # Close
 //! Stop the threads, wait for the writer that leads, sync and cut the log, record its length, mark
-//! the manifest as clean. MemTables stay in the log.
+//! the manifest as clean. MemTables stay in the log. A store that finds no space to settle even now
+//! stays as its files are.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -62,9 +66,12 @@ use crate::engine::pace::Pace;
 use crate::engine::range_deletes::Deletes;
 use crate::engine::schedule::Schedule;
 use crate::engine::snapshots::{Protected, Snapshots};
+use crate::engine::unsettled::Unsettled;
 use crate::engine::write::WriteQueue;
 use crate::engine::{no_store, store_exists};
-use crate::log::{Chunk, Log, LogOptions, Op, ReplayEnd, replay_chunks, replay_threads};
+use crate::log::{
+    Chunk, Log, LogOptions, Op, PendingLog, ReplayEnd, replay_chunks, replay_threads,
+};
 use crate::memory::Memory;
 use crate::names::{CURRENT, LOCK, parse_table_name, table_name};
 use crate::options::TableReads;
@@ -100,14 +107,8 @@ impl Wip {
             .map_tables(maps_tables)
             .check_always(options.paranoid_checks);
         let cache = Arc::new(cache.within(&memory));
-        let now = options.clock.unix_time().as_secs() + 1;
-        let unknown_age = FileAge {
-            superseded: 0,
-            born: now,
-            garbage_since: now,
-        };
         let parts = Parts {
-            unknown_age,
+            unknown_age: unknown_age(&options),
             disk: &disk,
             cache: &cache,
             pool: &pool,
@@ -116,20 +117,19 @@ impl Wip {
         let keyspaces = parts.build(manifest.state())?;
         let (end, last_seq) = replay_log(&disk, manifest.state(), &keyspaces, &pool, threads)?;
 
-        let mut edits = parts.ages(manifest.state());
-        edits.extend(end.seal(&disk)?.iter().map(|log| Edit::LogSealed {
-            segment: log.segment,
-            length: log.length,
-        }));
-        edits.push(Edit::LastSeq { seq: last_seq });
-        manifest.apply(&edits)?;
-        end.clean(&disk)?;
-        remove_orphans(&disk, &manifest)?;
-
         let log_options = LogOptions::within(options.log_bytes_max);
-        let log = Log::start(&disk, &end, &log_options)?;
-        let syncer = log.syncer();
-        let segment = log.current_segment();
+        let mut pending = PendingLog::new(&disk, end, &log_options);
+        let (syncer, segment) = (pending.syncer(), pending.next_segment());
+        let age = parts.unknown_age;
+        let (log, unsettled) = match settle(&disk, &mut manifest, &mut pending, last_seq, age) {
+            Err(error) if error.is_no_space() && manifest.is_usable() => {
+                tracing::warn!(%error, "the store takes no changes until there is space");
+                // DURABLE: what was replayed, so that nobody reads what a power loss can undo.
+                pending.sync(&disk)?;
+                (None, Some(pending))
+            }
+            settled => (Some(settled?), None),
+        };
         let state = manifest.state();
         let (next_file, next_bucket) = (state.next_file, state.next_bucket);
         let throttle = Throttle::new(&options);
@@ -164,6 +164,7 @@ impl Wip {
             unlooked: AtomicUsize::new(0),
             counters: Counters::default(),
             table_bytes: Counter::default(),
+            unsettled: Unsettled::new(unsettled),
             health: Health::default(),
             lock: Mutex::new(Some(lock)),
         });
@@ -185,7 +186,39 @@ impl Wip {
         result
     }
 
+    /// An error unless the store takes writes: with nothing of the opening left to do.
+    #[inline]
+    pub(super) fn check_writable(&self) -> Result<()> {
+        self.health.check_writable()?;
+        self.settle_store()
+    }
+
+    /// Ends the opening, if it found no space for that.
+    #[inline]
+    pub(super) fn settle_store(&self) -> Result<()> {
+        self.unsettled.settle(|pending| self.end_opening(pending))
+    }
+
+    fn end_opening(&self, pending: &mut PendingLog) -> Result<()> {
+        self.health.check()?;
+        let mut versions = self.versions.lock();
+        let (last_seq, age) = (self.visible(), unknown_age(&self.options));
+        let settled = settle(&self.disk, &mut versions.manifest, pending, last_seq, age);
+        let log = settled.map_err(|error| {
+            match error.is_no_space() && versions.manifest.is_usable() {
+                true => error,
+                false => self.fail(error),
+            }
+        })?;
+        *self.leader.write() = Leader::new(Some(log), last_seq + 1);
+        self.schedule.set_shortage(None);
+        Ok(())
+    }
+
     fn close_log(&self) -> Result<()> {
+        if !self.unsettled.end(self.settle_store())? {
+            return Ok(());
+        }
         let taken = self.leader.write().take();
         let Some((log, last_seq)) = taken else {
             return Ok(());
@@ -212,6 +245,44 @@ fn open_manifest(disk: &Disk, options: &Options) -> Result<Manifest> {
         Directory::Free if options.create_if_missing => Manifest::create(disk),
         Directory::Free => Err(no_store(disk)),
     }
+}
+
+/// The age of tables of which it is not known.
+fn unknown_age(options: &Options) -> FileAge {
+    let now = options.clock.unix_time().as_secs() + 1;
+    FileAge {
+        superseded: 0,
+        born: now,
+        garbage_since: now,
+    }
+}
+
+/// Steps 4 to 6 of an opening, as far as they are left.
+fn settle(
+    disk: &Disk,
+    manifest: &mut Manifest,
+    pending: &mut PendingLog,
+    last_seq: Seq,
+    unknown_age: FileAge,
+) -> Result<Log> {
+    pending.settle(disk, |seals| {
+        let mut edits = ages(manifest.state(), unknown_age);
+        edits.extend(seals.iter().map(|log| Edit::LogSealed {
+            segment: log.segment,
+            length: log.length,
+        }));
+        edits.push(Edit::LastSeq { seq: last_seq });
+        manifest.apply(&edits)?;
+        remove_orphans(disk, manifest)
+    })
+}
+
+/// Edits that give an age to the tables of which it is not known.
+fn ages(state: &ManifestState, age: FileAge) -> Vec<Edit> {
+    let unknown = state.files.iter().filter(|(_, file)| file.age.is_none());
+    unknown
+        .map(|(&file, _)| Edit::FileAge { file, age })
+        .collect()
 }
 
 /// What building the buckets needs.
@@ -276,15 +347,6 @@ impl Parts<'_> {
             }));
         }
         Ok(keyspaces)
-    }
-
-    /// Edits that give an age to the tables of which it is not known.
-    fn ages(&self, state: &ManifestState) -> Vec<Edit> {
-        let unknown = state.files.iter().filter(|(_, file)| file.age.is_none());
-        let age = self.unknown_age;
-        unknown
-            .map(|(&file, _)| Edit::FileAge { file, age })
-            .collect()
     }
 
     fn open_files(&self, state: &ManifestState) -> Result<HashMap<u64, Arc<TableFile>>> {

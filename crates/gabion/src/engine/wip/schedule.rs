@@ -51,7 +51,7 @@ impl Wip {
         if self.health.failure().is_some() {
             return false;
         }
-        match self.do_one(flushes_only) {
+        match self.settle_store().and_then(|()| self.do_one(flushes_only)) {
             Ok(done) => {
                 if done {
                     self.schedule.set_shortage(None);
@@ -173,7 +173,7 @@ impl Wip {
 
     /// Without background threads: does all that is due.
     pub(crate) fn run_inline(&self) {
-        if self.options.background_threads > 0 {
+        if self.options.background_threads > 0 || !self.unsettled.is_settled() {
             return;
         }
         while self.do_one_or_record(false) {}
@@ -220,6 +220,9 @@ impl Wip {
     /// Prepares log segments ahead, keeps the log below its limit, and shortens it when nobody
     /// writes.
     fn tend_log(&self) {
+        if !self.unsettled.is_settled() {
+            return;
+        }
         let result = match self.is_at_rest() {
             true => self.rest_log(),
             false => self.prepare_segment(),

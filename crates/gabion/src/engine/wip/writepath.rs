@@ -69,7 +69,7 @@ thread_local! {
 /// The write half of the log, and the numbers that go with it. Held shared by writers that go side
 /// by side, alone by all others.
 pub(crate) struct Leader {
-    /// The write half of the log; `None` once the store is closed.
+    /// The write half of the log; `None` before the store is settled and once it is closed.
     log: Option<Log>,
     /// The sequence number of the next write is this and the number of reservations in the log's
     /// segment; wraps around.
@@ -77,11 +77,12 @@ pub(crate) struct Leader {
 }
 
 impl Leader {
-    /// Goes on in `log` with the number `next`.
-    pub(crate) fn new(log: Log, next: Seq) -> Leader {
+    /// Goes on in `log`, if it takes appends already, with the number `next`.
+    pub(crate) fn new(log: Option<Log>, next: Seq) -> Leader {
+        let reservations = log.as_ref().map_or(0, Log::reservations);
         Leader {
-            base: next.wrapping_sub(log.reservations()),
-            log: Some(log),
+            base: next.wrapping_sub(reservations),
+            log,
         }
     }
 
@@ -213,7 +214,7 @@ impl Wip {
     ///
     /// `user_bytes` are the bytes of its keys and values.
     pub(crate) fn write(&self, write: Write<'_>, user_bytes: u64, sync: bool) -> Result<()> {
-        self.health.check_writable()?;
+        self.check_writable()?;
         self.throttle.admit(user_bytes, || self.relief_is_due())?;
         if sync || !self.write_beside(write)? {
             self.queue.perform(write, sync, |own, own_sync, group| {
@@ -424,7 +425,7 @@ impl Wip {
 
     /// Makes everything acknowledged durable at a level.
     pub(crate) fn persist(&self, durability: Durability) -> Result<()> {
-        self.health.check_writable()?;
+        self.check_writable()?;
         match durability {
             Durability::Sync | Durability::Interval(_) => {
                 self.syncer.sync().map_err(|error| self.fail(error))?;

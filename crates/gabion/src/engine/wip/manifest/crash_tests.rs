@@ -39,7 +39,7 @@ impl Store {
         let state = manifest.state();
         let flushed = u32::try_from(state.last_seq).unwrap();
         let mut next = None;
-        let end = replay(disk, state.log_tail, &state.sealed, |_, payload| {
+        let mut end = replay(disk, state.log_tail, &state.sealed, |_, payload| {
             let number = u32::from_le_bytes(*payload.first_chunk().unwrap());
             assert_eq!(payload, record(number));
             assert!(next.map_or(number <= flushed, |next| next == number));

@@ -4,7 +4,8 @@
 //! The state of the store's structure ([`ManifestState`]: keyspaces, buckets and their tables, the
 //! log's tail) is a fold over edits. Edits that belong together form a group, which is one frame of
 //! an append-only file and so takes effect as a whole. Each open begins a new file with a snapshot
-//! of the state, and so does a file that has grown much longer than its snapshot.
+//! of the state, and so does a file that has grown much longer than its snapshot. An open that
+//! finds no space for one leaves all files as they are, and the first edit begins it.
 //!
 //! # Layout
 //! `manifest-<number>`: a header, a frame with the snapshot, frames with groups of edits, and after

@@ -21,12 +21,21 @@ pub(crate) const GROUP_BYTES_MAX: u64 = PAYLOAD_BYTES_MAX as u64;
 #[derive(Debug)]
 pub(crate) struct Manifest {
     disk: Disk,
-    file: ManifestFile,
+    output: Output,
     state: ManifestState,
     /// A file of this length is renewed.
     renewed_at: u64,
     /// The first failure that cannot be undone; nothing is written after it.
     failure: Option<Error>,
+}
+
+/// What edits are appended to.
+#[derive(Debug)]
+enum Output {
+    /// The manifest in force.
+    File(ManifestFile),
+    /// One that is to be begun first, with this number, in the place of `old`, if there is one.
+    Wanted { old: Option<u64>, number: u64 },
 }
 
 /// An open manifest file.
@@ -41,20 +50,26 @@ impl Manifest {
     /// Creates the store's first manifest and `CURRENT`. The directory was found
     /// [`Free`](super::Directory::Free).
     pub(crate) fn create(disk: &Disk) -> Result<Manifest> {
-        Manifest::begin(disk, None, FIRST_MANIFEST, ManifestState::default())
+        let mut manifest = Manifest::wanted(disk, None, FIRST_MANIFEST, ManifestState::default());
+        manifest.begin()?;
+        Ok(manifest)
     }
 
     /// Creates the manifest and `CURRENT` of a store that holds `state` and was closed cleanly
     /// after the edits `last`. All files that it names are durable.
     pub(crate) fn create_closed(disk: &Disk, state: ManifestState, last: &[Edit]) -> Result<()> {
-        Manifest::begin(disk, None, FIRST_MANIFEST, state)?.close_clean(last)
+        Manifest::wanted(disk, None, FIRST_MANIFEST, state).close_clean(last)
     }
 
     /// Reads the manifest in force, puts a new one with a snapshot in its place and removes all
     /// others. From here on the store counts as not closed cleanly.
+    ///
+    /// Where there is no space for the new one, it is begun with the first edit, and until then the
+    /// files are as they were.
     pub(crate) fn open(disk: &Disk) -> Result<Manifest> {
         let loaded = read(disk)?;
-        let mut highest = loaded.number;
+        let old = loaded.number;
+        let mut highest = old;
         for name in disk.list()? {
             highest = highest.max(parse_manifest_name(&name).unwrap_or(0));
         }
@@ -66,27 +81,58 @@ impl Manifest {
                 limit,
             });
         };
-        Manifest::begin(disk, Some(loaded.number), number, loaded.state)
-    }
-
-    /// Begins a manifest in the place of `old`, if there is one.
-    fn begin(disk: &Disk, old: Option<u64>, number: u64, state: ManifestState) -> Result<Manifest> {
-        let file = ManifestFile::create(disk, old, number, &state)?;
-        let renewed_at = file.renewed_at();
-        let mut manifest = Manifest {
-            disk: disk.clone(),
-            file,
-            state,
-            renewed_at,
-            failure: None,
-        };
-        manifest.mark()?;
-        for name in disk.list()? {
-            if parse_manifest_name(&name).is_some_and(|other| other != number) {
-                disk.remove(&name)?;
+        let mut manifest = Manifest::wanted(disk, Some(old), number, loaded.state);
+        match manifest.begin() {
+            Err(error) if error.is_no_space() && manifest.is_usable() => {
+                tracing::warn!(%error, "a new manifest is begun with the first edit");
+                // DURABLE: the last edit of the one in force, which a crash may have interrupted.
+                disk.sync_file(&manifest_name(old))?;
             }
+            begun => begun?,
         }
         Ok(manifest)
+    }
+
+    fn wanted(disk: &Disk, old: Option<u64>, number: u64, state: ManifestState) -> Manifest {
+        Manifest {
+            disk: disk.clone(),
+            output: Output::Wanted { old, number },
+            state,
+            renewed_at: 0,
+            failure: None,
+        }
+    }
+
+    /// Begins the manifest that is wanted, if one is. Where there is no space for it, all is as
+    /// before, unless it may be in force; then, as after any other error, no edit is taken.
+    fn begin(&mut self) -> Result<()> {
+        let Output::Wanted { old, number } = self.output else {
+            return Ok(());
+        };
+        let created = ManifestFile::create(&self.disk, old, number, &self.state);
+        let is_as_before = |error: &Error| {
+            error.is_no_space() && old.is_some_and(|old| names_manifest(&self.disk, old))
+        };
+        if created.as_ref().is_err_and(is_as_before) {
+            return created.map(drop);
+        }
+        let begun = created.and_then(|file| {
+            self.renewed_at = file.renewed_at();
+            self.output = Output::File(file);
+            self.mark()?;
+            self.remove_all_but(number)
+        });
+        self.failure = begun.clone().err();
+        begun
+    }
+
+    fn remove_all_but(&self, number: u64) -> Result<()> {
+        for name in self.disk.list()? {
+            if parse_manifest_name(&name).is_some_and(|other| other != number) {
+                self.disk.remove(&name)?;
+            }
+        }
+        Ok(())
     }
 
     /// The size of a group of edits, which is at most [`GROUP_BYTES_MAX`].
@@ -109,10 +155,7 @@ impl Manifest {
     pub(crate) fn apply(&mut self, edits: &[Edit]) -> Result<()> {
         self.append(edits)?;
         // The group is in force, whatever becomes of these; the next one tells of a failure.
-        let ended = match self.mark() {
-            Ok(()) if self.file.appender.len() > self.renewed_at => self.renew(),
-            marked => marked,
-        };
+        let ended = self.mark().and_then(|()| self.renew_if_long());
         self.failure = ended.err();
         Ok(())
     }
@@ -122,12 +165,14 @@ impl Manifest {
     pub(crate) fn close_clean(&mut self, edits: &[Edit]) -> Result<()> {
         if edits.is_empty() {
             self.check()?;
-            self.file.appender.sync()?;
+            self.begin()?;
+            self.output.file()?.appender.sync()?;
         } else {
             self.append(edits)?;
         }
         self.failure = Some(Error::Closed);
-        self.file.put_in_force(&self.disk, self.file.appender.len())
+        let file = self.output.file()?;
+        file.put_in_force(&self.disk, file.appender.len())
     }
 
     /// Whether the manifest takes edits.
@@ -148,18 +193,20 @@ impl Manifest {
     /// Applies a group, durably. The state is changed first, which shows whether the group fits it.
     fn append(&mut self, edits: &[Edit]) -> Result<()> {
         self.check()?;
+        self.begin()?;
         let appended = self.change_state(edits).and_then(|()| {
+            let file = self.output.file()?;
             let group = encode_group(edits.iter());
-            match self.file.append_group(&group) {
+            match file.append_group(&group) {
                 Err(error) if error.is_no_space() => {
                     // What is left of the group is cut off, and the state is what the file says.
-                    self.file.appender.cut()?;
-                    self.state = self.file.read_again(&self.disk)?;
+                    file.appender.cut()?;
+                    self.state = file.read_again(&self.disk)?;
                     Ok(Err(error))
                 }
                 Err(error) => Err(error),
                 // DURABLE: the group. All groups before it were made durable by their own syncs.
-                Ok(()) => Ok(Ok(self.file.appender.sync()?)),
+                Ok(()) => Ok(Ok(file.appender.sync()?)),
             }
         });
         appended.unwrap_or_else(|error| {
@@ -169,10 +216,11 @@ impl Manifest {
     }
 
     fn change_state(&mut self, edits: &[Edit]) -> Result<()> {
+        let file = self.output.file()?;
         for edit in edits {
             self.state.apply(edit).map_err(|what| Error::Corruption {
-                file: self.file.appender.path().to_path_buf(),
-                offset: self.file.appender.len(),
+                file: file.appender.path().to_path_buf(),
+                offset: file.appender.len(),
                 what,
             })?;
         }
@@ -182,30 +230,45 @@ impl Manifest {
     /// Says that everything so far is durable. The mark need not be durable itself, and where there
     /// is no space for it there is none.
     fn mark(&mut self) -> Result<()> {
-        match self.file.append_mark() {
-            Err(error) if error.is_no_space() => Ok(self.file.appender.cut()?),
+        let file = self.output.file()?;
+        match file.append_mark() {
+            Err(error) if error.is_no_space() => Ok(file.appender.cut()?),
             marked => marked,
         }
     }
 
-    /// Begins a new manifest with a snapshot of the state. Without space or descriptors for it the
-    /// one in force goes on, and this is tried again when it has grown.
-    fn renew(&mut self) -> Result<()> {
-        let old = self.file.number;
+    /// Begins a new manifest with a snapshot of the state if this one has grown long. Without space
+    /// or descriptors for it the one in force goes on, and this is tried again when it has grown.
+    fn renew_if_long(&mut self) -> Result<()> {
+        let file = self.output.file()?;
+        let (old, len) = (file.number, file.appender.len());
+        if len <= self.renewed_at {
+            return Ok(());
+        }
         match ManifestFile::create(&self.disk, Some(old), old + 1, &self.state) {
             Ok(file) => {
-                self.file = file;
-                self.renewed_at = self.file.renewed_at();
+                self.renewed_at = file.renewed_at();
+                self.output = Output::File(file);
                 // What cannot be removed the next open removes.
                 let _ = self.disk.remove(&manifest_name(old));
                 self.mark()
             }
             Err(error) if error.is_shortage() && is_still_in_force(&self.disk, old, &error) => {
                 tracing::warn!(%error, "the manifest is not renewed for now");
-                self.renewed_at = self.file.appender.len() + GROWTH_BYTES;
+                self.renewed_at = len + GROWTH_BYTES;
                 Ok(())
             }
             Err(error) => Err(error),
+        }
+    }
+}
+
+impl Output {
+    /// The manifest in force, which was begun.
+    fn file(&mut self) -> Result<&mut ManifestFile> {
+        match self {
+            Output::File(file) => Ok(file),
+            Output::Wanted { .. } => Err(Error::Closed),
         }
     }
 }

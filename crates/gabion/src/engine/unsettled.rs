@@ -1,0 +1,82 @@
+//! A store that was opened without space for what an opening writes.
+//!
+//! # Idea
+//! An opening reads, and ends with writes: what was replayed is made durable, the log goes on in a
+//! new segment. On a full disk these fail, but nobody needs them to read. So such a store is open
+//! and *unsettled*: it reads from what the replay has put into memory. Whoever changes something
+//! first tries the end of the opening again, and so does the background now and then; until it has
+//! succeeded all changes are refused for want of space.
+//!
+//! # Invariants
+//! - U1. Before the opening has ended nothing of the store changes, neither in memory nor on the
+//!   medium, but what the end of an opening writes, which a crash may interrupt anywhere. So an
+//!   unsettled store that is closed, or whose process ends, has lost nothing.
+//! - U2. This lock is taken before all others of an engine.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use parking_lot::Mutex;
+
+use crate::log::PendingLog;
+use crate::{Error, Result};
+
+/// What is left of an opening.
+#[derive(Debug)]
+pub(crate) struct Unsettled {
+    is_settled: AtomicBool,
+    /// The log, until it takes appends or the store is closed.
+    log: Mutex<Option<PendingLog>>,
+}
+
+impl Unsettled {
+    /// Of a store whose log is not settled, if it is given.
+    pub(crate) fn new(log: Option<PendingLog>) -> Unsettled {
+        Unsettled {
+            is_settled: AtomicBool::new(log.is_none()),
+            log: Mutex::new(log),
+        }
+    }
+
+    /// Whether nothing is left.
+    #[inline]
+    pub(crate) fn is_settled(&self) -> bool {
+        // ORDER: Acquire pairs with the Release in `settle`: the log takes appends.
+        self.is_settled.load(Ordering::Acquire)
+    }
+
+    /// Ends the opening by `settle`, unless it has ended.
+    #[inline]
+    pub(crate) fn settle(&self, settle: impl FnOnce(&mut PendingLog) -> Result<()>) -> Result<()> {
+        match self.is_settled() {
+            true => Ok(()),
+            false => self.settle_now(settle),
+        }
+    }
+
+    #[cold]
+    fn settle_now(&self, settle: impl FnOnce(&mut PendingLog) -> Result<()>) -> Result<()> {
+        let mut log = self.log.lock();
+        if self.is_settled() {
+            return Ok(());
+        }
+        settle(log.as_mut().ok_or(Error::Closed)?)?;
+        *log = None;
+        tracing::info!("there is space again, and the store takes changes");
+        // ORDER: Release pairs with the Acquire in `is_settled`.
+        self.is_settled.store(true, Ordering::Release);
+        Ok(())
+    }
+
+    /// What becomes of a store that is being closed, by the last try to settle it: false if it has
+    /// found no space, and stays as it was opened.
+    pub(crate) fn end(&self, settled: Result<()>) -> Result<bool> {
+        match settled {
+            Err(error) if error.is_no_space() => {
+                tracing::warn!(%error, "the store stays as it was opened");
+                *self.log.lock() = None;
+                Ok(false)
+            }
+            settled => settled.map(|()| true),
+        }
+    }
+}
