@@ -5,7 +5,7 @@
 //! memory nothing. It is the same code each time. [`index`] says what every index can do,
 //! [`registry`] lists them all: [`TurboHash`], which can do more than the common traits say, and of
 //! the ordered ones [`FastFair`], [`Masstree`], [`BwTree`], [`Art`], [`Hot`], [`SkipList`] and
-//! [`SpTree`].
+//! [`SpTree`]. [`Layered`] puts write buffers above some of them.
 //!
 //! ```
 //! use gabion_index::TurboHash;
@@ -58,6 +58,7 @@ pub mod hash;
 pub mod hot;
 pub mod index;
 mod item;
+pub mod layered;
 mod leaf;
 pub mod level;
 mod line;
@@ -96,6 +97,7 @@ pub use hash::Seed;
 pub use hot::Hot;
 pub use index::{Index, OrderedIndex, Plan};
 pub use item::Item;
+pub use layered::Layered;
 pub use level::LevelHash;
 pub use masstree::Masstree;
 pub use pathhash::PathHash;

@@ -3,8 +3,8 @@
 
 use crate::index::Makers;
 use crate::{
-    art, bch, bwtree, cceh, clevel, dash, fastfair, hot, level, masstree, pathhash, pclht, pfht,
-    skiplist, sptree, turbo,
+    art, bch, bwtree, cceh, clevel, dash, fastfair, hot, layered, level, masstree, pathhash, pclht,
+    pfht, skiplist, sptree, turbo,
 };
 
 /// What sort of structure an index is.
@@ -120,8 +120,8 @@ pub static INDEXES: &[&Registered] = &[
     &sptree::BUFFERED,
 ];
 
-/// Forms of some of them with other parts of the write-amplification study's optimisations, to
-/// measure what each of these is worth.
+/// Forms of some of them, to measure what each part is worth: with other parts of the
+/// write-amplification study's optimisations, and with the layers of Spot-On above them.
 pub static FORMS: &[&Registered] = &[
     &pclht::PUBLISHED,
     &pclht::COALESCED,
@@ -130,6 +130,8 @@ pub static FORMS: &[&Registered] = &[
     &pclht::WIDE,
     &level::PADDED,
     &fastfair::PADDED,
+    &layered::BUFFERED_FASTFAIR,
+    &layered::BUFFERED_SKIPLIST,
 ];
 
 /// All indexes, and the other forms of some.

@@ -109,6 +109,7 @@ pub use stats::{
 #[doc = include_str!("../../../docs/indexes/clevel.md")]
 #[doc = include_str!("../../../docs/indexes/dash.md")]
 #[doc = include_str!("../../../docs/indexes/fastfair.md")]
+#[doc = include_str!("../../../docs/indexes/layers.md")]
 #[doc = include_str!("../../../docs/indexes/level.md")]
 #[doc = include_str!("../../../docs/indexes/p-art.md")]
 #[doc = include_str!("../../../docs/indexes/p-bwtree.md")]

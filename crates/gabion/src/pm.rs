@@ -1,16 +1,17 @@
 //! Structures in persistent memory, ordinary files and shared memory, without a store around them:
 //! [`TurboHash`], a hash table; [`FastFair`], a tree of words; [`Masstree`], [`BwTree`], [`Art`],
 //! [`Hot`] and [`SkipList`], two trees, two tries and a list of words or strings; [`SpTree`], a
-//! tree from words to words or from strings to strings, with only its leaves in the pool. All but
-//! the first keep the order of their keys, see [`OrderedIndex`].
+//! tree from words to words or from strings to strings, with only its leaves in the pool;
+//! [`Layered`], write buffers above [`FastFair`] or a [`SkipList`] of words. All but the first keep
+//! the order of their keys, see [`OrderedIndex`].
 //!
 //! Each of them lies in a [`Pool`]: a file that is mapped into memory. What was written when
 //! the process dies is there when the file is opened again, and the first read is answered at
-//! once, however large the table is; nothing is loaded, replayed or rebuilt, but for [`SpTree`],
-//! which looks at each of its leaves, at each pair if these are strings, and at the logs of its
-//! write buffers if it has such ([`SpTreeOptions`]). What a *power* failure leaves depends on the
-//! file: on persistent memory all of it, on an ordinary file see [`Class`]. The example
-//! `warm_restart` shows it.
+//! once, however large the table is; nothing is loaded, replayed or rebuilt, but for two:
+//! [`SpTree`] looks at each of its leaves, at each pair if these are strings, and at the logs of
+//! its write buffers if it has such ([`SpTreeOptions`]), and [`Layered`] at its logs and at each
+//! part of the index below. What a *power* failure leaves depends on the file: on persistent
+//! memory all of it, on an ordinary file see [`Class`]. The example `warm_restart` shows it.
 //!
 //! An [`Scmkv`] is a store of keys and values of many lengths: it appends what is put to logs, and
 //! cleans them in the background.
@@ -66,6 +67,7 @@
 //! ```
 
 pub use gabion_index::Plan as IndexPlan;
+pub use gabion_index::layered::{Base as LayeredBase, Options as LayeredOptions};
 pub use gabion_index::scmkv::{
     Durability as ScmkvDurability, Entry as ScmkvEntry, Iter as ScmkvIter, Options as ScmkvOptions,
     Scmkv, ScmkvStats,
@@ -73,7 +75,7 @@ pub use gabion_index::scmkv::{
 pub use gabion_index::sptree::Options as SpTreeOptions;
 pub use gabion_index::turbo::{Iter as TurboIter, Options as TurboOptions, TurboHash, TurboStats};
 pub use gabion_index::{
-    Art, Bch, BwTree, Cceh, Clevel, Dash, Error as IndexError, FastFair, Hot, Index, Item,
+    Art, Bch, BwTree, Cceh, Clevel, Dash, Error as IndexError, FastFair, Hot, Index, Item, Layered,
     LevelHash, Masstree, OrderedIndex, PClht, PathHash, Pfht, SkipList, SpTree,
 };
 pub use gabion_media::pmem::{Class, Pool, PoolOptions, PoolStats};

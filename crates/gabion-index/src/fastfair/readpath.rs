@@ -37,6 +37,15 @@ impl<const N: usize> FastFair<N> {
         }
     }
 
+    /// Where the leaf of `key` ends and the next one begins; none if it is the last. Others may
+    /// change that meanwhile.
+    pub(crate) fn end_of_leaf(&self, key: u64) -> Result<Option<u64>> {
+        let _guard = self.pool.enter();
+        let leaf = self.descend(0, key)?.ok_or_else(no_leaf)?;
+        let range = leaf.head.range();
+        Ok(Some(range.bound).filter(|bound| !range.is_last() && *bound > key))
+    }
+
     /// As [`FastFair::get`] in a leaf that somebody writes to; none if it is not the leaf of the
     /// key, or entries moved both ways.
     #[cold]

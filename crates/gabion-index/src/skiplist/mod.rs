@@ -94,6 +94,7 @@ use crate::{Error, Item, Seed};
 pub(crate) use check::REGISTERED;
 #[cfg(test)]
 pub(crate) use check::TALL;
+pub(crate) use recovery::is_referenced;
 
 /// A P-Skiplist from `K`, `u64` or `[u8]`, to words in a pool of persistent memory. One node in
 /// 2^`BITS` of a level is on the next.

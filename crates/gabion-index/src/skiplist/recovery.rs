@@ -34,7 +34,7 @@ impl<K: Item + ?Sized, const BITS: u32> SkipList<K, BITS> {
     /// The pool has a root already, or no space.
     pub fn create(pool: &Pool, plan: Plan) -> Result<Self> {
         let facts = Facts::create(pool, Self::MAGIC, HEAD_BYTES, plan)?;
-        Ok(Self::with(pool, &facts))
+        Ok(Self::of(pool, &facts))
     }
 
     /// Finds the list that is the root of `pool`. Reads the root and nothing else.
@@ -42,7 +42,7 @@ impl<K: Item + ?Sized, const BITS: u32> SkipList<K, BITS> {
     /// # Errors
     /// No such list there, or a damaged root.
     pub fn open(pool: &Pool) -> Result<Self> {
-        Ok(Self::with(pool, &Facts::open(pool, Self::MAGIC)?))
+        Ok(Self::of(pool, &Facts::open(pool, Self::MAGIC)?))
     }
 
     /// Options of pools for lists: the layout id, and how recovery finds what is in use. Whoever
@@ -51,41 +51,51 @@ impl<K: Item + ?Sized, const BITS: u32> SkipList<K, BITS> {
     pub fn pool_options() -> PoolOptions {
         PoolOptions {
             layout: Self::MAGIC,
-            reachable: Reachable::ask_fn(is_referenced::<K>),
+            reachable: Reachable::ask_fn(|medium, claim| {
+                let root = root_of(medium);
+                root != 0 && is_referenced::<K>(medium, root + ROOT_BYTES, claim)
+            }),
             ..PoolOptions::default()
         }
     }
 
-    fn with(pool: &Pool, facts: &Facts) -> Self {
+    fn of(pool: &Pool, facts: &Facts) -> Self {
+        Self::at(pool, facts.behind::<u8>().raw(), Seed::new(facts.seed))
+    }
+
+    /// Bytes of a list without entries: zeros.
+    pub(crate) const HEAD_BYTES: u64 = HEAD_BYTES;
+
+    /// The list whose head is at an offset.
+    pub(crate) fn at(pool: &Pool, head: u64, seed: Seed) -> Self {
         SkipList {
             medium: Medium::clone(pool),
             pool: pool.clone(),
-            head: facts.behind::<u8>().raw(),
-            seed: Seed::new(facts.seed),
+            head,
+            seed,
             locks: NodeLocks::new(),
             keys: PhantomData,
         }
     }
 }
 
-/// What recovery of the pool asks: whether a list durably refers to a block. A block is a node and
-/// tells its key; if it is in use, the search for that ends there. The pool itself answers for its
-/// root.
-fn is_referenced<K: Item + ?Sized>(medium: &Medium, claim: Claim) -> bool {
+/// What recovery of the pool asks: whether the list whose head is at an offset durably refers to a
+/// block. A block is a node and tells its key; if it is in use, the search for that ends there. The
+/// pool itself answers for its root.
+pub(crate) fn is_referenced<K: Item + ?Sized>(medium: &Medium, head: u64, claim: Claim) -> bool {
     let at = claim.block.raw();
     let claimed = Node::new(medium, at).filter(|node| claim.size >= node.bytes());
     let key = claimed.and_then(|node| node.key::<K>(medium));
-    key.is_some_and(|key| find::<K>(medium, key.borrow()) == Some(at))
+    key.is_some_and(|key| find::<K>(medium, head, key.borrow()) == Some(at))
 }
 
-/// The node of a key on level 0, while nobody writes.
-fn find<K: Item + ?Sized>(medium: &Medium, key: &K) -> Option<u64> {
-    let root = root_of(medium);
-    if root == 0 || root + ROOT_BYTES + HEAD_BYTES > medium.len() {
+/// The node of a key on level 0 of the list whose head is at an offset, while nobody writes.
+fn find<K: Item + ?Sized>(medium: &Medium, head: u64, key: &K) -> Option<u64> {
+    if head + HEAD_BYTES > medium.len() {
         return None;
     }
     let parts = Parts::of(key);
-    let mut node = Node::head(medium, root + ROOT_BYTES);
+    let mut node = Node::head(medium, head);
     let mut level = LEVELS - 1;
     for _ in 0..STEPS_MAX {
         let at = node.next(level);

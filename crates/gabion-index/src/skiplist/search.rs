@@ -73,6 +73,26 @@ impl<K: Item + ?Sized, const BITS: u32> SkipList<K, BITS> {
         Ok((None, Some(node)))
     }
 
+    /// The next key behind `key` on a level. Others may change that meanwhile.
+    pub(crate) fn next_on(&self, level: usize, key: &K) -> Result<Option<K::Owned>> {
+        let _guard = self.pool.enter();
+        let parts = Parts::of(key);
+        let (mut node, mut known) = (self.head(), 0);
+        for above in (level..LEVELS).rev() {
+            let (before, next, found) = self.walk(node, above, &parts, known, |_| ())?;
+            if let Some(found) = found {
+                known = found.next(level);
+                break;
+            }
+            (node, known) = (before, next);
+        }
+        if known == 0 {
+            return Ok(None);
+        }
+        let key = self.node(known)?.key::<K>(&self.medium);
+        key.ok_or_else(|| damaged(known)).map(Some)
+    }
+
     /// The way to a key, for a writer: all of level 0 that was passed on it is durable.
     pub(super) fn find_path(&self, key: &Parts<'_>) -> Result<Path<'_>> {
         loop {

@@ -206,6 +206,11 @@ impl Buffers {
         self.limit != 0
     }
 
+    /// Buffers that the budget allows.
+    pub(crate) fn limit(&self) -> usize {
+        self.limit as usize
+    }
+
     /// Buffers that were ever given to a node.
     #[inline]
     pub(crate) fn used(&self) -> u32 {

@@ -11,7 +11,7 @@
 //!   place of the record. A record that was torn is not valid, nor is what another block left.
 //! - L2. A valid record counts if its number is above the one that is durable for its key, which is
 //!   the index's to keep; of several of one key the one with the greatest number does. SPTree has
-//!   such a number in each leaf (`merged`).
+//!   such a number in each leaf (`merged`), a layered index one for all keys (`floor`).
 //! - L3. A dead record never counts again: those numbers do not fall. So what pages hold behind
 //!   their last record does no harm, and neither do pages that were freed and taken again.
 //!
@@ -22,7 +22,8 @@
 //! has to help: in SPTree it looks at some records of the page that is full for longest and has the
 //! leaves of those that still count take their changes (`sptree/flush.rs`). Of random writes nearly
 //! all are dead by then. Threads that outrun this by a quarter and some pages wait for each other
-//! and look at a page each.
+//! and look at a page each. A layered index has all its pages from the beginning and lets go of all
+//! full ones at a time (`layered/merge.rs`).
 //!
 //! # Durability point
 //! The persist of the record, one line, before the lock of the key's node is let go. A page is in
@@ -62,6 +63,8 @@ pub(crate) struct Logs<const N: usize> {
     waiting: AtomicUsize,
     /// Where the search for dead records is.
     cursor: Mutex<Cursor>,
+    /// Empty pages that nobody fills; changed with `pages`.
+    spare: AtomicUsize,
     /// Pages at which the pool had no room for another one.
     room: AtomicUsize,
     /// All pages.
@@ -98,6 +101,12 @@ pub(crate) enum Backlog {
     Some,
     /// Those that write wait for their turn.
     Much,
+}
+
+/// Threads that fill pages of their own at the same time, at most.
+pub(crate) fn lanes_of(pool: &Pool) -> usize {
+    // On a medium that somebody watches what happens is a function of the operations.
+    if pool.is_watched() { 1 } else { LANES }
 }
 
 fn damaged(offset: u64) -> Error {
@@ -139,6 +148,21 @@ fn chain<const N: usize>(medium: &Medium, start: u64) -> Result<Vec<u64>> {
     Ok(pages)
 }
 
+/// Writes a chain of so many pages, one behind the other from `first` on, to an index that nothing
+/// refers to yet; durable with the next fence. Returns what the word at its begin is to be.
+pub(crate) fn place<const N: usize>(medium: &Medium, first: u64, pages: u64) -> u64 {
+    for page in 0..pages {
+        let at = first + page * page_bytes(N);
+        let is_last = page + 1 == pages;
+        let head: &PageHead = medium.at(POff::new(at));
+        let next = if is_last { 0 } else { at + page_bytes(N) };
+        // ORDER: Relaxed: nobody else sees the page before the index is there.
+        head.next.store(medium, next, Ordering::Relaxed);
+        medium.flush(head);
+    }
+    if pages == 0 { 0 } else { first }
+}
+
 /// What recovery of the pool asks: whether the chain that begins at `start` durably has a page.
 pub(crate) fn is_in_chain<const N: usize>(medium: &Medium, start: u64, claim: Claim) -> bool {
     let pages = chain::<N>(medium, start);
@@ -151,17 +175,16 @@ impl<const N: usize> Logs<N> {
 
     /// The logs of an index whose chain begins at the word at `start`.
     pub(crate) fn open(pool: &Pool, start: u64, seed: Seed) -> Logs<N> {
-        // On a medium that somebody watches what happens is a function of the operations.
-        let lanes = if pool.is_watched() { 1 } else { LANES };
         Logs {
             medium: Medium::clone(pool),
             pool: pool.clone(),
             start,
             seed,
-            lanes: (0..lanes).map(|_| Lane::default()).collect(),
+            lanes: (0..lanes_of(pool)).map(|_| Lane::default()).collect(),
             pages: Mutex::default(),
             waiting: AtomicUsize::new(0),
             cursor: Mutex::default(),
+            spare: AtomicUsize::new(0),
             room: AtomicUsize::new(usize::MAX),
             count: AtomicU64::new(0),
         }
@@ -198,43 +221,31 @@ impl<const N: usize> Logs<N> {
     /// Whoever calls holds the lock of the node of the key, and no other lock is waited for here
     /// than those of this module, under which nobody waits for nodes.
     pub(crate) fn append(&self, change: Logged) -> bool {
-        let Some(lane) = self.lanes.get(thread::number() % self.lanes.len()) else {
-            return false;
-        };
-        let mut place = lane.0.lock();
-        if (place.page == 0 || place.record == Self::RECORDS) && !self.turn_page(&mut place) {
-            return false;
-        }
-        let Some(record) = self.record_at(place.page, place.record) else {
-            return false;
-        };
-        let offset = self.medium.offset_of(record).raw();
-        let is_delete = change.value.is_none();
-        let words = [
-            change.key,
-            change.value.unwrap_or(0),
-            change.number << 1 | u64::from(is_delete),
-        ];
-        let check = self.check_of(offset, words);
-        // ORDER: Relaxed: nobody else looks at the record before the page is full, under a lock.
-        record.key.store(&self.medium, words[0], Ordering::Relaxed);
-        // ORDER: Relaxed: as above.
-        record
-            .value
-            .store(&self.medium, words[1], Ordering::Relaxed);
-        record
-            .change
-            .store(&self.medium, words[2], Ordering::Relaxed);
-        record.check.store(&self.medium, check, Ordering::Relaxed);
-        // DURABLE: the change.
-        self.medium.persist(record);
-        place.record += 1;
-        true
+        self.slot().map(|slot| slot.fill(change)).is_ok()
     }
 
-    /// Gives a thread an empty page, and lets the full one wait; false if there is no room.
+    /// Room for a change, which others that write to the same page wait for.
+    ///
+    /// # Errors
+    /// No space for a page.
+    pub(crate) fn slot(&self) -> Result<Slot<'_, N>> {
+        let lane = self.lanes.get(thread::number() % self.lanes.len());
+        let mut place = lane.ok_or_else(|| damaged(self.start))?.0.lock();
+        if place.page == 0 || place.record == Self::RECORDS {
+            self.turn_page(&mut place)?;
+        }
+        let record = self.record_at(place.page, place.record);
+        let record = record.ok_or_else(|| damaged(place.page))?;
+        Ok(Slot {
+            logs: self,
+            place,
+            record,
+        })
+    }
+
+    /// Gives a thread an empty page, and lets the full one wait.
     #[cold]
-    fn turn_page(&self, place: &mut Place) -> bool {
+    fn turn_page(&self, place: &mut Place) -> Result<()> {
         let mut pages = self.pages.lock();
         if place.page != 0 {
             pages.full.push_back(place.page);
@@ -244,17 +255,14 @@ impl<const N: usize> Logs<N> {
         }
         place.page = match pages.free.pop() {
             Some(page) => page,
-            None => match self.grow() {
-                Ok(page) => page,
-                Err(_) => {
-                    // ORDER: Relaxed: as above.
-                    self.room.store(pages.full.len(), Ordering::Relaxed);
-                    return false;
-                }
-            },
+            None => self.grow().inspect_err(|_| {
+                // ORDER: Relaxed: as above.
+                self.room.store(pages.full.len(), Ordering::Relaxed);
+            })?,
         };
+        self.note_free(&pages);
         place.record = 0;
-        true
+        Ok(())
     }
 
     /// Puts a new page before the others. Whoever calls holds the lock of the pages.
@@ -319,7 +327,7 @@ impl<const N: usize> Logs<N> {
         }
         cursor.record += 1;
         if cursor.record == Self::RECORDS {
-            self.pages.lock().free.push(cursor.page);
+            self.free_again([cursor.page]);
             cursor.page = 0;
         }
         Ok(true)
@@ -367,11 +375,53 @@ impl<const N: usize> Logs<N> {
         (0..Self::RECORDS).filter_map(move |number| self.read(page, number))
     }
 
-    /// Takes the pages of the chain for use, when none of their records counts.
-    pub(crate) fn adopt(&self, chain: Vec<u64>) {
+    /// Takes the pages of the chain for use: those of which no record counts, and those that wait.
+    pub(crate) fn adopt(&self, free: Vec<u64>, full: Vec<u64>) {
         // ORDER: Relaxed: a number, and no more.
-        self.count.store(chain.len() as u64, Ordering::Relaxed);
-        self.pages.lock().free = chain;
+        self.count
+            .store((free.len() + full.len()) as u64, Ordering::Relaxed);
+        let mut pages = self.pages.lock();
+        pages.free = free;
+        pages.full = full.into();
+        // ORDER: Relaxed: a hint of how much there is to do.
+        self.waiting.store(pages.full.len(), Ordering::Relaxed);
+        self.note_free(&pages);
+    }
+
+    /// Empty pages that nobody fills.
+    #[inline]
+    pub(crate) fn spare(&self) -> usize {
+        // ORDER: Relaxed: a hint of how much there is to do.
+        self.spare.load(Ordering::Relaxed)
+    }
+
+    fn note_free(&self, pages: &MutexGuard<'_, Pages>) {
+        // ORDER: Relaxed: as above.
+        self.spare.store(pages.free.len(), Ordering::Relaxed);
+    }
+
+    /// Takes out the pages that wait, for one who will see to it that none of their records counts.
+    /// The numbers of all their changes were given before.
+    pub(crate) fn take_full(&self) -> Vec<u64> {
+        let mut pages = self.pages.lock();
+        // ORDER: Relaxed: a hint of how much there is to do.
+        self.waiting.store(0, Ordering::Relaxed);
+        pages.full.drain(..).collect()
+    }
+
+    /// Puts pages back among those that wait.
+    pub(crate) fn wait_again(&self, full: Vec<u64>) {
+        let mut pages = self.pages.lock();
+        pages.full.extend(full);
+        // ORDER: Relaxed: a hint of how much there is to do.
+        self.waiting.store(pages.full.len(), Ordering::Relaxed);
+    }
+
+    /// Lets pages be filled again, of which no record counts.
+    pub(crate) fn free_again(&self, free: impl IntoIterator<Item = u64>) {
+        let mut pages = self.pages.lock();
+        pages.free.extend(free);
+        self.note_free(&pages);
     }
 
     /// Frees the pages of the chain, when none of their records counts.
@@ -392,5 +442,36 @@ impl<const N: usize> Logs<N> {
             retiring.commit(&guard);
         }
         Ok(())
+    }
+}
+
+/// Room for a change.
+pub(crate) struct Slot<'a, const N: usize> {
+    logs: &'a Logs<N>,
+    place: MutexGuard<'a, Place>,
+    record: &'a Record,
+}
+
+impl<const N: usize> Slot<'_, N> {
+    /// Writes a change here, durably.
+    pub(crate) fn fill(mut self, change: Logged) {
+        let (medium, record) = (&self.logs.medium, self.record);
+        let offset = medium.offset_of(record).raw();
+        let is_delete = change.value.is_none();
+        let words = [
+            change.key,
+            change.value.unwrap_or(0),
+            change.number << 1 | u64::from(is_delete),
+        ];
+        let check = self.logs.check_of(offset, words);
+        // ORDER: Relaxed: nobody else looks at the record before the page is full, under a lock.
+        record.key.store(medium, words[0], Ordering::Relaxed);
+        // ORDER: Relaxed: as above.
+        record.value.store(medium, words[1], Ordering::Relaxed);
+        record.change.store(medium, words[2], Ordering::Relaxed);
+        record.check.store(medium, check, Ordering::Relaxed);
+        // DURABLE: the change.
+        medium.persist(record);
+        self.place.record += 1;
     }
 }

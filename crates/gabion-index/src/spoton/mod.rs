@@ -6,6 +6,9 @@
 //!   medium; `bloom.rs`, the filter of its keys (guideline C, with the router of
 //!   [`sptree`](crate::sptree)).
 //!
+//! [`sptree`](crate::sptree) is made of all of them. [`layered`](crate::layered) puts buffers and
+//! logs above an index that has none.
+//!
 //! Source: X. Zhao, "Designing large-scale key-value systems on high-speed storage devices",
 //! dissertation, University of Texas at Arlington, 2022, chapter 4.
 

@@ -137,7 +137,7 @@ mod merge;
 mod readpath;
 mod recovery;
 mod replay;
-mod router;
+pub(crate) mod router;
 mod scan;
 mod split;
 mod steps;

@@ -41,7 +41,7 @@ impl<K: TreeKey + ?Sized, const N: usize> SpTree<K, N> {
         let share = records.len().div_ceil(threads).max(1);
         by_threads(self.parts(&records, share), |part| self.replay_part(part))?;
         if self.buffers.are_some() {
-            self.logs.adopt(chain);
+            self.logs.adopt(chain, Vec::new());
             Ok(())
         } else {
             self.logs.free(&chain)

@@ -19,11 +19,11 @@ use crate::{Art, Item};
 
 /// Where a search begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Hint {
+pub(crate) struct Hint {
     /// Number of a node.
-    pub(super) node: u64,
+    pub(crate) node: u64,
     /// Offset of its leaf, or another one: good for a prefetch.
-    pub(super) leaf: u64,
+    pub(crate) leaf: u64,
 }
 
 /// Binary logarithm of the unit of leaf offsets.
@@ -44,7 +44,7 @@ impl Hint {
 }
 
 /// The router.
-pub(super) struct Router<K: Item + ?Sized> {
+pub(crate) struct Router<K: Item + ?Sized> {
     art: Art<K>,
 }
 
@@ -59,7 +59,7 @@ const BYTES_PER_STRING_BYTE: u64 = 2;
 
 impl<K: Item + ?Sized> Router<K> {
     /// An empty router for a tree of so many leaves in `medium`.
-    pub(super) fn new(medium: &Medium, leaves: u64) -> crate::Result<Router<K>> {
+    pub(crate) fn new(medium: &Medium, leaves: u64) -> crate::Result<Router<K>> {
         let strings = if K::IS_WORD {
             0
         } else {
@@ -91,17 +91,17 @@ impl<K: Item + ?Sized> Router<K> {
 
     /// Where to look for `key`.
     #[inline]
-    pub(super) fn find(&self, key: &K) -> Option<Hint> {
+    pub(crate) fn find(&self, key: &K) -> Option<Hint> {
         self.art.floor_hint(key).map(Hint::unpack)
     }
 
     /// Leads to the node of a leaf from its lkey on. Without memory for that nothing happens.
-    pub(super) fn add(&self, lkey: &K, hint: Hint) {
+    pub(crate) fn add(&self, lkey: &K, hint: Hint) {
         let _ = self.art.insert(lkey, hint.pack());
     }
 
     /// Leads to a node no more.
-    pub(super) fn remove(&self, lkey: &K) {
+    pub(crate) fn remove(&self, lkey: &K) {
         let _ = self.art.remove(lkey);
     }
 
@@ -146,7 +146,7 @@ impl<K: Item + ?Sized> Router<K> {
     }
 
     /// Bytes of DRAM in use.
-    pub(super) fn bytes(&self) -> u64 {
+    pub(crate) fn bytes(&self) -> u64 {
         self.pool().stats().used_bytes
     }
 }

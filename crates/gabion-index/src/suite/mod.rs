@@ -434,6 +434,35 @@ index_suite!(
     [strings],
     &[crate::suite::STRING_COMMIT]
 );
+index_suite!(
+    fastfair_b,
+    crate::layered::BUFFERED_FASTFAIR,
+    [words],
+    &[crate::suite::FLOOR_FENCE]
+);
+index_suite!(fastfair_b_tiny, crate::layered::TINY_FASTFAIR, [words], &[]);
+index_suite!(
+    skiplist_b,
+    crate::layered::BUFFERED_SKIPLIST,
+    [words],
+    &[crate::suite::FLOOR_FENCE]
+);
+index_suite!(
+    skiplist_b_tiny,
+    crate::layered::TINY_SKIPLIST,
+    [words],
+    &[(
+        "flush in create_filled of root.rs: space.commit::<Root>();",
+        crate::suite::COMMIT_SURVIVES
+    )]
+);
+
+/// The forms with small pages have a history that misses it.
+const FLOOR_FENCE: (&str, &str) = (
+    "fence in raise of layered/merge.rs: .store_persist(&self.medium, floor, Ordering::Release);",
+    "no history here fills pages of that size again",
+);
+
 pub(crate) const STRING_COMMIT: (&str, &str) = (
     "flush in put_item of sptree/writepath.rs: item.commit::<u8>();, number 2",
     SAME_LINE,

@@ -1,0 +1,138 @@
+//! The invariants, checked; and what the registry knows of layered indexes.
+
+use super::layout::{block_bytes, first_page_at};
+use super::{Base, Layered};
+use crate::fastfair::FastFair;
+use crate::index::{Checked, Makers, index_by_methods, visit_by_scans};
+use crate::registry::{Kind, Persists, Reads, Registered};
+use crate::skiplist::SkipList;
+use crate::{Error, Result};
+
+fn violation(what: &'static str, offset: u64) -> Error {
+    Error::Damaged { what, offset }
+}
+
+impl<B: Base, const PAGE: usize> Layered<B, PAGE> {
+    /// Number of entries; exact if nobody writes. Reads the whole base.
+    ///
+    /// # Errors
+    /// Damage on the medium.
+    pub fn len(&self) -> Result<u64> {
+        let mut count = 0;
+        visit_by_scans(self, &mut |_, _| count += 1)?;
+        Ok(count)
+    }
+
+    /// Whether there is no entry.
+    ///
+    /// # Errors
+    /// Damage on the medium.
+    pub fn is_empty(&self) -> Result<bool> {
+        Ok(self.len()? == 0)
+    }
+
+    /// Checks all invariants, while nobody writes.
+    ///
+    /// # Errors
+    /// The first violation.
+    pub fn check(&self) -> Result<Checked> {
+        let Checked {
+            mut entries,
+            mut blocks,
+        } = self.base.check()?;
+        let chain = self.logs.chain()?;
+        let first = first_page_at(self.root, B::EMPTY_BYTES);
+        let block = first..self.root + block_bytes::<PAGE>(B::EMPTY_BYTES, self.pages);
+        // The base counts the root block in the place of its own.
+        blocks += chain.iter().filter(|page| !block.contains(page)).count() as u64;
+        let (last, _) = self.last_changes(&chain);
+        for (key, (logged, page)) in &last {
+            if self.get(*key)? != logged.value {
+                return Err(violation("what the logs have last of a key", *page));
+            }
+        }
+        let mut lkey = Some(0);
+        while let Some(key) = lkey {
+            let seen = self.see(key);
+            if seen.node.lkey() != key || seen.bound.is_some_and(|bound| bound <= key) {
+                return Err(violation("the range of a node in DRAM", key));
+            }
+            if let Some(buffer) = self.buffer_of(seen.node) {
+                for entry in buffer.entries() {
+                    let is_below = seen.bound.is_none_or(|bound| entry.key < bound);
+                    let is_last = last.get(&entry.key).and_then(|(logged, _)| logged.value);
+                    if entry.key < key || !is_below || is_last != Some(entry.value) {
+                        return Err(violation("a pair in a write buffer", entry.key));
+                    }
+                    entries += u64::from(self.base.get(&entry.key)?.is_none());
+                }
+                if buffer.count() > B::BUFFERED {
+                    return Err(violation("the number of pairs in a write buffer", key));
+                }
+            }
+            lkey = seen.bound;
+        }
+        Ok(Checked { entries, blocks })
+    }
+}
+
+index_by_methods!(
+    [B: Base, const PAGE: usize],
+    Layered<B, PAGE>,
+    u64,
+    |key| *key,
+    compact
+);
+
+const fn makers<B: Base, const PAGE: usize>() -> Makers<u64> {
+    Makers {
+        pool_options: Layered::<B, PAGE>::pool_options,
+        create: |pool, plan| Ok(Box::new(Layered::<B, PAGE>::create(pool, plan)?)),
+        open: |pool| Ok(Box::new(Layered::<B, PAGE>::open(pool)?)),
+        create_ordered: Some(|pool, plan| Ok(Box::new(Layered::<B, PAGE>::create(pool, plan)?))),
+    }
+}
+
+const fn registered<B: Base, const PAGE: usize>(
+    name: &'static str,
+    title: &'static str,
+    kind: Kind,
+    remove: u64,
+) -> Registered {
+    Registered {
+        name,
+        title,
+        kind,
+        reads: Reads::Optimistic,
+        persists: Persists {
+            insert: 1,
+            update: 1,
+            remove,
+        },
+        source: "X. Zhao, dissertation, UT Arlington 2022, section 4.3",
+        words: makers::<B, PAGE>(),
+        strings: None,
+    }
+}
+
+/// FAST&FAIR with a write buffer for each leaf.
+pub(crate) static BUFFERED_FASTFAIR: Registered =
+    registered::<FastFair<29>, 64>("fastfair-b", "FAST&FAIR with write buffers", Kind::Tree, 4);
+
+/// P-Skiplist with a write buffer for each tall node.
+pub(crate) static BUFFERED_SKIPLIST: Registered = registered::<SkipList<u64>, 64>(
+    "p-skiplist-b",
+    "P-Skiplist with write buffers",
+    Kind::List,
+    3,
+);
+
+/// Small nodes, buffers of two pairs and pages of seven records, for tests of few entries.
+#[cfg(test)]
+pub(crate) static TINY_FASTFAIR: Registered =
+    registered::<FastFair<5>, 8>("fastfair-b-tiny", "", Kind::Tree, 2);
+
+/// As a list in which every fourth node has a buffer.
+#[cfg(test)]
+pub(crate) static TINY_SKIPLIST: Registered =
+    registered::<SkipList<u64, 1>, 8>("p-skiplist-b-tiny", "", Kind::List, 3);

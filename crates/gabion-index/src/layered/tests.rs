@@ -1,0 +1,298 @@
+//! Layered indexes in special situations.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use gabion_media::pmem::model::{Model, Preset};
+use gabion_media::pmem::{Pool, PoolOptions};
+use parking_lot::Mutex;
+
+use super::layout::{BASE_AT, MOVING_AT, Moving};
+use super::{BUFFERED_FASTFAIR, BUFFERED_SKIPLIST, Base, Layered, Options};
+use crate::fastfair::FastFair;
+use crate::index::Plan;
+use crate::registry::Registered;
+use crate::skiplist::SkipList;
+use crate::suite::{essay, words};
+use crate::{OrderedIndex, Seed};
+
+const PLAN: Plan = Plan {
+    capacity: 8,
+    seed: Some(7),
+};
+
+/// Small parts and pages, so that few entries take many of them.
+type TinyTree = Layered<FastFair<5>, 8>;
+type TinyList = Layered<SkipList<u64, 1>, 8>;
+
+fn pool<B: Base, const PAGE: usize>(size: u64) -> Pool {
+    let pool = Pool::anonymous(PoolOptions {
+        size,
+        heaps: 4,
+        ..Layered::<B, PAGE>::pool_options()
+    });
+    pool.expect("a pool in memory")
+}
+
+fn index<B: Base, const PAGE: usize>(size: u64, buffers: u64) -> Layered<B, PAGE> {
+    Layered::create_with(&pool::<B, PAGE>(size), PLAN, Options { buffers }).expect("space")
+}
+
+/// The index as a crash of the process leaves it: what is in buffers is in the logs only.
+fn again<B: Base, const PAGE: usize>(index: Layered<B, PAGE>) -> Layered<B, PAGE> {
+    let pool = index.pool().clone();
+    drop(index);
+    Layered::open(&pool).expect("an index")
+}
+
+fn nodes<B: Base, const PAGE: usize>(index: &Layered<B, PAGE>) -> u64 {
+    let (mut count, mut lkey) = (0, Some(0));
+    while let Some(key) = lkey {
+        count += 1;
+        lkey = index.see(key).bound;
+    }
+    assert_eq!(count, index.nodes.in_use());
+    count
+}
+
+fn parts<B: Base, const PAGE: usize>(index: &Layered<B, PAGE>) -> u64 {
+    let (mut count, mut part) = (0, Some(0));
+    while let Some(key) = part {
+        count += 1;
+        part = index.base.next_part(key).expect("sound");
+    }
+    count
+}
+
+/// Pairs that wait in buffers.
+fn waiting<B: Base, const PAGE: usize>(index: &Layered<B, PAGE>) -> u64 {
+    let (mut count, mut lkey) = (0, Some(0));
+    while let Some(key) = lkey {
+        let seen = index.see(key);
+        let buffer = index.buffer_of(seen.node);
+        count += buffer.map_or(0, |buffer| buffer.count() as u64);
+        lkey = seen.bound;
+    }
+    count
+}
+
+/// Random writes, each answer compared with a map's; all entries in the end.
+fn follow<B: Base, const PAGE: usize>(
+    index: &Layered<B, PAGE>,
+    twin: &mut BTreeMap<u64, u64>,
+    seed: u64,
+) {
+    let random = Seed::new(seed);
+    for number in 0..3000 {
+        let drawn = random.hash_u64(number);
+        let key = (drawn % 400) << 48;
+        let (found, expected) = match drawn >> 32 & 7 {
+            0..=3 => (index.insert(key, drawn), twin.insert(key, drawn)),
+            4 => {
+                let value = twin.get_mut(&key);
+                let before = value.map(|value| std::mem::replace(value, drawn));
+                (index.update(key, drawn), before)
+            }
+            5 | 6 => (index.remove(key), twin.remove(&key)),
+            _ => (index.get(key), twin.get(&key).copied()),
+        };
+        let found = found.expect("space");
+        assert_eq!(found, expected, "seed {seed}, operation {number}");
+    }
+    compare(index, twin);
+}
+
+fn compare<B: Base, const PAGE: usize>(index: &Layered<B, PAGE>, twin: &BTreeMap<u64, u64>) {
+    words::check(index, twin.len() as u64);
+    let mut found = Vec::new();
+    index.scan(&0, usize::MAX, &mut found).expect("sound");
+    assert!(twin.iter().map(|(key, value)| (*key, *value)).eq(found));
+}
+
+fn reopen_again_and_again<B: Base, const PAGE: usize>(buffers: u64) {
+    let mut index = index::<B, PAGE>(4 << 20, buffers);
+    let mut twin = BTreeMap::new();
+    for seed in 0..6 {
+        follow(&index, &mut twin, seed);
+        let waited = waiting(&index);
+        index = again(index);
+        assert!(waiting(&index) <= waited, "seed {seed}");
+        compare(&index, &twin);
+    }
+}
+
+/// Few buffers, for which nodes have to wait, and as many as anybody wants; pages of the logs are
+/// filled again and again.
+#[test]
+fn nothing_is_lost_from_opening_to_opening() {
+    for buffers in [1, 4, 60, 1000] {
+        reopen_again_and_again::<FastFair<5>, 8>(buffers);
+        reopen_again_and_again::<SkipList<u64, 1>, 8>(buffers);
+    }
+    reopen_again_and_again::<FastFair, 64>(20);
+    reopen_again_and_again::<SkipList<u64>, 64>(20);
+}
+
+/// A pool of ordinary size: parts get nodes of their own as the base grows, and lose them as it
+/// shrinks.
+fn ranges_follow<B: Base, const PAGE: usize>() {
+    let index = index::<B, PAGE>(16 << 20, 500);
+    let random = Seed::new(5);
+    let mut keys: Vec<u64> = (0..6000).map(|number| random.hash_u64(number)).collect();
+    for &key in &keys {
+        index.insert(key, key).expect("space");
+    }
+    index.compact().expect("space");
+    assert_eq!(waiting(&index), 0);
+    let (most, had) = (parts(&index), nodes(&index));
+    assert!(most > 100 && had * 10 > most * 6, "{had} for {most} parts");
+    let index = again(index);
+    assert_eq!(nodes(&index), most);
+    keys.sort_unstable();
+    for &key in &keys[100..] {
+        assert_eq!(index.remove(key).expect("sound"), Some(key));
+    }
+    (0..2).for_each(|_| index.compact().expect("space"));
+    assert_eq!(nodes(&index), parts(&index));
+    assert!(parts(&index) * 10 < most);
+    words::check(&index, 100);
+}
+
+#[test]
+fn ranges_follow_the_parts_of_the_base() {
+    ranges_follow::<FastFair, 64>();
+    ranges_follow::<SkipList<u64>, 64>();
+}
+
+#[test]
+fn threads_grow_an_index_together() {
+    words::grow_by_threads(&index::<FastFair, 64>(64 << 20, 2000));
+    words::grow_by_threads(&index::<SkipList<u64>, 64>(64 << 20, 2000));
+}
+
+/// Threads that insert, delete and scan all at once.
+#[test]
+fn threads_agree() {
+    words::threads_agree(&index::<FastFair<5>, 8>(32 << 20, 50));
+    words::threads_agree(&index::<SkipList<u64, 1>, 8>(32 << 20, 50));
+}
+
+/// When the pool is full, inserts fail, and everything else goes on.
+#[test]
+fn a_full_pool_leaves_the_index_usable() {
+    words::fill_the_pool(&index::<FastFair, 64>(512 << 10, 30));
+    words::fill_the_pool(&index::<SkipList<u64>, 64>(512 << 10, 30));
+}
+
+/// The base has no space for what is in the buffers, and the logs get no more pages: the floor is
+/// raised all the same, however often, and a crash loses nothing.
+fn raise_in_a_full_pool<B: Base, const PAGE: usize>() {
+    let mut index = index::<B, PAGE>(256 << 10, 40);
+    let random = Seed::new(9);
+    let mut twin = BTreeMap::new();
+    // Refused once is not full: other parts may have room.
+    let mut refused = 0;
+    for number in 0.. {
+        let key = random.hash_u64(number);
+        match index.insert(key, number) {
+            Ok(before) => assert_eq!(before, twin.insert(key, number)),
+            Err(error) => {
+                assert!(error.is_no_space(), "{error}");
+                refused += 1;
+            }
+        }
+        if refused == 2000 {
+            break;
+        }
+    }
+    let stuck = waiting(&index);
+    assert!(stuck > 0, "the base has taken all");
+    // ORDER: Relaxed: nobody else is at work.
+    let floor = index.floor.load(Ordering::Relaxed);
+    let keys: Vec<u64> = twin.keys().copied().collect();
+    for round in 0..8 {
+        for key in &keys {
+            let before = index.update(*key, round).expect("sound");
+            assert_eq!(before, twin.insert(*key, round));
+        }
+        index = again(index);
+        compare(&index, &twin);
+    }
+    let raised = index.floor.load(Ordering::Relaxed);
+    assert!(raised > floor, "{raised}");
+    for key in &keys {
+        assert_eq!(index.remove(*key).expect("sound"), twin.remove(key));
+    }
+    words::check(&index, 0);
+}
+
+#[test]
+fn a_full_pool_does_not_keep_the_floor() {
+    raise_in_a_full_pool::<FastFair<5>, 8>();
+    raise_in_a_full_pool::<SkipList<u64, 1>, 8>();
+}
+
+/// Where nodes begin: at parts, and where a buffer is full.
+#[test]
+fn nodes_have_room_for_what_waits() {
+    let pending: Vec<(u64, u64)> = (10..17).map(|key| (key, 0)).collect();
+    let (starts, buffers) = TinyTree::starts_of(&[0, 11, 20], &pending);
+    assert_eq!((starts, buffers), (vec![0, 11, 13, 15, 20], 4));
+    let (starts, buffers) = TinyTree::starts_of(&[0], &pending);
+    assert_eq!((starts, buffers), (vec![0, 12, 14, 16], 4));
+    let (starts, buffers) = TinyList::starts_of(&[0, 11], &[]);
+    assert_eq!((starts, buffers), (vec![0, 11], 0));
+}
+
+/// The table of the root block is that of the types.
+#[test]
+fn the_table_is_right() {
+    let table = essay::table(include_str!("layout.rs"), "Root block");
+    let rows = [(0, 64), (MOVING_AT, 8), (72, 8), (80, 176)];
+    assert_eq!(table, rows);
+    assert_eq!(80 + 176, BASE_AT);
+    assert_eq!(MOVING_AT + std::mem::offset_of!(Moving, floor) as u64, 72);
+}
+
+/// Bytes that the media write for an insert of a random key, on the model.
+fn written(registered: &Registered) -> u64 {
+    const KEYS: u64 = 20_000;
+    let ways = Preset::OPTANE.cache_ways as u64 * 64;
+    let model = Model::new(Preset::OPTANE.with_cache(16 * ways));
+    let model = Arc::new(Mutex::new(model));
+    let pool = Pool::anonymous(PoolOptions {
+        size: 32 << 20,
+        watcher: Some(model.clone()),
+        ..(registered.words.pool_options)()
+    });
+    let plan = Plan {
+        capacity: KEYS,
+        seed: Some(7),
+    };
+    let index = (registered.words.create)(&pool.expect("memory"), plan).expect("space");
+    let count = || {
+        let mut model = model.lock();
+        model.drain_all();
+        model.costs().bytes_media_written()
+    };
+    let (before, random) = (count(), Seed::new(1));
+    for number in 0..KEYS {
+        let key = random.hash_u64(number);
+        index.insert(&key, number).expect("space");
+    }
+    (count() - before) / KEYS
+}
+
+/// With buffers the media write less, as figure 4.2 has it, though all lies in the same pool.
+#[test]
+fn buffers_save_writes() {
+    for [plain, buffered] in [
+        [&crate::fastfair::REGISTERED, &BUFFERED_FASTFAIR],
+        [&crate::skiplist::REGISTERED, &BUFFERED_SKIPLIST],
+    ] {
+        let (plain, with) = (written(plain), written(buffered));
+        println!("{}: {plain} bytes, {with} with buffers", buffered.name);
+        assert!(with * 3 < plain * 2, "{plain} bytes, {with} with buffers");
+    }
+}
