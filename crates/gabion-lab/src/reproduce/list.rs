@@ -118,7 +118,7 @@ const DISSERTATION: Entry = Entry {
 
 const STUDY: Entry = Entry {
     source: Source::Study,
-    part: 0.05,
+    part: 0.015625,
     ..DISSERTATION
 };
 
