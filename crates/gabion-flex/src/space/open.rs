@@ -72,7 +72,7 @@ impl Inner {
             }
             // What it holds can be read, and its tree is saved before the first change.
             Err(Error::Media(error))
-                if error.is_no_space() && !is_new && !tree_file.is_switching() =>
+                if error.is_no_space() && !is_new && !tree_file.is_uncertain() =>
             {
                 // DURABLE: what was found, so that nobody reads what a power loss can undo.
                 for name in file_names(tree_file.header().version) {

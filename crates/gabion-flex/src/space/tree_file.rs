@@ -26,8 +26,6 @@ pub(crate) struct TreeFile {
     slots: u32,
     /// Whether a header may be on the medium that is not the one in effect here.
     is_uncertain: bool,
-    /// Whether a switch was begun that has not succeeded.
-    is_switching: bool,
 }
 
 /// Nodes that were written and are not yet in effect.
@@ -96,7 +94,6 @@ impl TreeFile {
             free: BTreeSet::new(),
             slots: 0,
             is_uncertain: false,
-            is_switching: false,
         }
     }
 
@@ -164,7 +161,6 @@ impl TreeFile {
             free,
             slots: header.slots,
             is_uncertain: false,
-            is_switching: false,
         })
     }
 
@@ -219,27 +215,32 @@ impl TreeFile {
         self.is_uncertain
     }
 
-    /// Whether a part of another header, or all of it, may be on the medium. The log that continues
-    /// that one must stay until a later switch succeeds.
-    pub(crate) fn is_switching(&self) -> bool {
-        self.is_switching
-    }
-
     /// Writes a header and syncs it: from its return on it is in effect.
     pub(crate) fn switch(&mut self, header: TreeHeader) -> Result<()> {
         self.is_uncertain = true;
-        self.is_switching = true;
         let offset = header.version % 2 * TREE_HEADER_BYTES;
         let bytes = header.encode();
-        let written = self.file.write_at(offset, &bytes, Purpose::Metadata);
-        // What finds no space is less than a valid header, in the place of one that nobody needs.
-        self.is_uncertain = !matches!(&written, Err(error) if error.is_no_space());
-        written?;
+        match self.file.write_at(offset, &bytes, Purpose::Metadata) {
+            Err(error) if error.is_no_space() => {
+                // A first part may be all of it, by what stood there. Else it is not valid, and
+                // stands in the place of one that nobody needs.
+                let mut found = [0; TREE_HEAD_BYTES];
+                let file = self.file.reader()?;
+                match file.read_exact_at(&mut found, offset) {
+                    Err(gabion_media::Error::ShortRead { .. }) => {}
+                    read => read?,
+                }
+                if found != bytes {
+                    self.is_uncertain = false;
+                    return Err(error.into());
+                }
+            }
+            written => written?,
+        }
         // DURABLE: the nodes that the header leads to were synced by `write_nodes`, the log that
         // continues it before this call.
         self.file.sync()?;
         self.is_uncertain = false;
-        self.is_switching = false;
         self.header = header;
         Ok(())
     }

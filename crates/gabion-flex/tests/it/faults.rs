@@ -359,6 +359,47 @@ fn a_collection_that_cannot_read_leaves_nothing_that_counts_as_in_use() {
     }
 }
 
+/// The first part of a header of the tree was all of it, as the header before it in its place was of
+/// the same tree. What went to the log that went on was lost.
+#[test]
+fn what_is_synced_after_a_header_found_no_space_is_there() {
+    let options = Options::default()
+        .segment_bytes(8 << 10)
+        .block_bytes(256)
+        .log_bytes(4 << 10);
+    let mut went_on = 0;
+    for at in 1.. {
+        let _context = Context(|| format!("no space at operation {at} of a checkpoint"));
+        let sim = SimDisk::recording();
+        let space = FlexSpace::open_on(Disk::simulated(&sim), options.clone()).unwrap();
+        let begun = sim.ops();
+        sim.inject(Fault::once(begun + at, FaultKind::NoSpace));
+        let saved = space.checkpoint();
+        let struck = sim.waiting_faults() == 0;
+        sim.clear_faults();
+        assert!(saved.is_ok() || struck);
+        let appended = space.append(b"more").is_ok() && space.sync().is_ok();
+        let synced = sim.ops();
+        went_on += u64::from(appended && saved.is_err());
+        let _ = space.checkpoint();
+        drop(space);
+        for op in begun..=sim.ops() {
+            let cuts = Tear::ALL.map(|style| sim.power_cut(op, op, style));
+            for image in cuts.iter().chain([&sim.process_kill(op)]) {
+                let space = FlexSpace::open_on(Disk::simulated(image), options.clone()).unwrap();
+                let found = read_all(&space).unwrap();
+                assert!(found.is_empty() || found == b"more", "{found:?}");
+                let is_lost = appended && op >= synced && found.is_empty();
+                assert!(!is_lost, "what was synced is lost after {op}");
+            }
+        }
+        if !struck {
+            break;
+        }
+    }
+    assert!(went_on >= 1, "{went_on}");
+}
+
 /// A header of the tree that found no space ended writing, as a failed sync does, though nothing of
 /// it was valid.
 #[test]

@@ -48,10 +48,13 @@ impl DirLock {
             }
             Err(source) => return Err(failed(source.into())),
         }
-        if file.metadata().map_err(failed)?.len() > 0 {
-            ftruncate(&file, 0).map_err(|source| failed(source.into()))?;
-        }
-        match writeln!(&file, "{}", std::process::id()).map_err(failed) {
+        let told = || -> std::io::Result<()> {
+            if file.metadata()?.len() > 0 {
+                ftruncate(&file, 0)?;
+            }
+            writeln!(&file, "{}", std::process::id())
+        };
+        match told().map_err(failed) {
             Err(error) if error.is_no_space() => {}
             written => written?,
         }

@@ -67,16 +67,46 @@ impl Unsettled {
         Ok(())
     }
 
-    /// What becomes of a store that is being closed, by the last try to settle it: false if it has
-    /// found no space, and stays as it was opened.
+    /// What becomes of a store that is being closed, by the last try to settle it: false if it
+    /// stays as it was opened, for want of space. A writer that began before may have settled it
+    /// since.
     pub(crate) fn end(&self, settled: Result<()>) -> Result<bool> {
         match settled {
-            Err(error) if error.is_no_space() => {
+            Err(error) if error.is_shortage() => {
+                let mut log = self.log.lock();
+                if self.is_settled() {
+                    return Ok(true);
+                }
                 tracing::warn!(%error, "the store stays as it was opened");
-                *self.log.lock() = None;
+                *log = None;
                 Ok(false)
             }
             settled => settled.map(|()| true),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use gabion_media::{Disk, Purpose, SimDisk};
+
+    use super::*;
+
+    /// A writer that had begun when its store was closed settled it after the close had found no
+    /// space for that. The close left the log to the writer, which appended to it later.
+    #[test]
+    fn a_close_ends_what_somebody_else_has_settled() {
+        let sim = SimDisk::new();
+        sim.set_capacity(Some(0));
+        let mut file = Disk::simulated(&sim)
+            .create_append("file", Purpose::Log)
+            .unwrap();
+        let no_space = Error::from(file.append(b"granite").unwrap_err());
+        assert!(no_space.is_no_space(), "{no_space}");
+        let unsettled = Unsettled::new(None);
+        assert!(unsettled.end(Err(no_space.clone())).unwrap());
+        assert!(unsettled.end(Ok(())).unwrap());
+        let failed = unsettled.end(Err(Error::Closed));
+        assert!(matches!(failed, Err(Error::Closed)), "{failed:?}");
     }
 }

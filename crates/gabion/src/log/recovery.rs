@@ -467,7 +467,11 @@ impl ReplayEnd {
     /// recorded; not durable, a repetition after a crash does the same.
     pub(crate) fn clean(&self, disk: &Disk) -> Result<()> {
         for segment in &self.useless {
-            disk.remove(&log_name(*segment))?;
+            match disk.remove(&log_name(*segment)) {
+                // A try before this one came no further.
+                Err(error) if error.is_not_found() => {}
+                removed => removed?,
+            }
         }
         for log in &self.segments {
             let name = log_name(log.segment);

@@ -490,6 +490,27 @@ fn appends_go_on_while_others_sync_and_prepare() {
     end.clean(&disk).unwrap();
 }
 
+/// A cleaning that was interrupted removed nothing the next time, as a segment was not there.
+#[test]
+fn what_is_of_no_use_is_removed_by_any_number_of_tries() {
+    let sim = SimDisk::new();
+    let disk = Disk::simulated(&sim);
+    let options = LogOptions {
+        segment_bytes_max: 4 << 20,
+    };
+    let mut log = fresh(&disk, &options);
+    append(&mut log, 0..10);
+    drop(log);
+    let void = BTreeMap::from([(1, 0)]);
+    let (count, end) = replay_records(&disk, 1, &void).unwrap();
+    assert_eq!(count, 0);
+    assert!(sim.names().contains(&log_name(1)));
+    for _ in 0..2 {
+        end.clean(&disk).unwrap();
+        assert!(!sim.names().contains(&log_name(1)));
+    }
+}
+
 #[test]
 fn a_log_that_rests_keeps_one_small_segment_until_the_next_append() {
     let sim = SimDisk::new();

@@ -54,7 +54,11 @@ impl Log {
     pub(super) fn begin(shared: &Arc<LogSyncer>, end: &ReplayEnd) -> Result<Log> {
         let segment = end.next_segment();
         let file = shared.segments().take(segment, 0)?;
-        let (file, place) = begin(file, segment, end.end, end.end)?;
+        let begun = begin(file, segment, end.end, end.end);
+        let (file, place) = begun.inspect_err(|_| {
+            // Another try makes it anew; else the next opening removes it.
+            let _ = shared.segments().disk().remove(&log_name(segment));
+        })?;
         shared.begun(segment, file.sync_handle());
         shared.set_appended(Lsn::new(segment, file.position()));
         Ok(Log {

@@ -166,7 +166,7 @@ impl Flex {
         let keyspaces: Vec<_> = self.keyspaces.load().iter().cloned().collect();
         let (mut root, last_seq) = (self.root.lock(), self.visible());
         let settled = settle(&self.disk, &mut root, pending, last_seq, &keyspaces);
-        let log = settled.map_err(|error| match error.is_no_space() {
+        let log = settled.map_err(|error| match error.is_shortage() {
             true => error,
             false => self.fail(error),
         })?;

@@ -205,7 +205,7 @@ impl Wip {
         let (last_seq, age) = (self.visible(), unknown_age(&self.options));
         let settled = settle(&self.disk, &mut versions.manifest, pending, last_seq, age);
         let log = settled.map_err(|error| {
-            match error.is_no_space() && versions.manifest.is_usable() {
+            match error.is_shortage() && versions.manifest.is_usable() {
                 true => error,
                 false => self.fail(error),
             }

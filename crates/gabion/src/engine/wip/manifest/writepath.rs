@@ -103,15 +103,16 @@ impl Manifest {
         }
     }
 
-    /// Begins the manifest that is wanted, if one is. Where there is no space for it, all is as
-    /// before, unless it may be in force; then, as after any other error, no edit is taken.
+    /// Begins the manifest that is wanted, if one is. Where there is no space or descriptor for it,
+    /// all is as before, unless it may be in force; then, as after any other error, no edit is taken.
     fn begin(&mut self) -> Result<()> {
         let Output::Wanted { old, number } = self.output else {
             return Ok(());
         };
         let created = ManifestFile::create(&self.disk, old, number, &self.state);
         let is_as_before = |error: &Error| {
-            error.is_no_space() && old.is_some_and(|old| names_manifest(&self.disk, old))
+            let is_in_force = |old| is_still_in_force(&self.disk, old, error);
+            error.is_shortage() && old.is_some_and(is_in_force)
         };
         if created.as_ref().is_err_and(is_as_before) {
             return created.map(drop);
@@ -126,7 +127,15 @@ impl Manifest {
         begun
     }
 
+    /// Removes all other manifests. Without descriptors or space for that, another opening does.
     fn remove_all_but(&self, number: u64) -> Result<()> {
+        match self.try_remove_all_but(number) {
+            Err(error) if error.is_shortage() => Ok(()),
+            removed => removed,
+        }
+    }
+
+    fn try_remove_all_but(&self, number: u64) -> Result<()> {
         for name in self.disk.list()? {
             if parse_manifest_name(&name).is_some_and(|other| other != number) {
                 self.disk.remove(&name)?;
