@@ -6,7 +6,7 @@
 //!
 //! | offset | bytes | meaning |
 //! |---|---|---|
-//! | 0 | 64 | root of an index: magic, seed, planned entries, buffers, records and pages of logs |
+//! | 0 | 64 | root of an index: magic, seed, entries, buffers; records, pages, lanes of the logs |
 //! | 64 | 8 | offset of the first page of the logs |
 //! | 72 | 8 | floor: the base has all changes up to this number |
 //! | 80 | 176 | zero |

@@ -20,7 +20,8 @@
 //!
 //! If the base has no space for a pair, the round logs it anew, with a number above the next floor.
 //! For that there are always as many empty pages as it takes (I6), so that a full pool does not
-//! keep the floor where it is, and deletes and updates go on.
+//! keep the floor where it is, and deletes and updates go on. If a crash ends the round, its pages
+//! are empty again: older records say the same, and these count (I5).
 
 use std::sync::atomic::Ordering;
 
@@ -141,7 +142,7 @@ impl<B: Base, const PAGE: usize> Layered<B, PAGE> {
 
     /// Sees to it that the base has all changes of now, raises the floor to the last of them, and
     /// lets the pages that were full be filled again. Whoever calls holds `round`.
-    fn go_round(&self) -> Result<()> {
+    pub(super) fn go_round(&self) -> Result<()> {
         let full = self.logs.take_full();
         // ORDER: Acquire: after the lock of the pages, under which those came that are full.
         let upto = self.changes.load(Ordering::Acquire);
@@ -163,7 +164,7 @@ impl<B: Base, const PAGE: usize> Layered<B, PAGE> {
 
     /// Settles the node of a key and joins those behind it that have no part of their own. Returns
     /// where the next node begins.
-    fn visit(&self, key: u64) -> Result<Option<u64>> {
+    pub(super) fn visit(&self, key: u64) -> Result<Option<u64>> {
         let node = self.lock(key);
         self.settle(&node)?;
         while let Some(bound) = bound_of(&node) {
@@ -172,7 +173,9 @@ impl<B: Base, const PAGE: usize> Layered<B, PAGE> {
             if is_part || node.buffer().is_some() {
                 break;
             }
-            let right = self.lock(bound);
+            let Some(right) = self.lock_right(&node) else {
+                break;
+            };
             self.settle(&right)?;
             if right.buffer().is_some() {
                 break;
@@ -180,6 +183,19 @@ impl<B: Base, const PAGE: usize> Layered<B, PAGE> {
             self.join(&node, right);
         }
         Ok(bound_of(&node))
+    }
+
+    /// The right neighbour of a node, locked. By its number: a search for it by key may come along
+    /// the node itself, whose lock is held. Whoever calls holds `round`, so nobody else buries it.
+    fn lock_right(&self, node: &Locked<'_>) -> Option<Locked<'_>> {
+        let number = node.next().checked_sub(1)?;
+        let right = self.nodes.get(number)?;
+        loop {
+            let word = right.look()?;
+            if let Some(right) = right.lock_seen(number, word) {
+                return Some(right);
+            }
+        }
     }
 
     /// Empties the buffer of a node, or logs anew what the base has no space for.

@@ -31,10 +31,12 @@
 //! - I3. Changes in the logs have numbers, which rise with the order in which they were made; one
 //!   number for each change of the index. A key of which the logs have changes above the floor has
 //!   what the last of them says, and no other key has anything in a buffer. The base may be behind
-//!   only in what a buffer has.
+//!   only in what a buffer has; it is ahead only under a lock, or, after a crash, until recovery.
 //! - I4. The base has all changes up to the floor, durably. So recovery needs those above it only.
 //! - I5. A page of the logs is filled again when no change in it counts: when the floor was raised
-//!   above all of them, or, after a crash, when each of them has a later one of the same key.
+//!   above all of them, or, after a crash, when for each of them there is another one of the same
+//!   key elsewhere: a later one that says something else, or an earlier one that says the same, and
+//!   so do all between them.
 //! - I6. Of the pages, as many are empty as all pairs in buffers need, whenever nobody raises the
 //!   floor. So it can be raised though the base has no space for them (`merge.rs`).
 //! - I7. Who waits for a lock holds none but that of the left neighbour, and a place in the logs
@@ -48,8 +50,8 @@
 //! # Durability point
 //! The persist of the record, or that of the base. A change that goes to the base and to the logs
 //! goes to the base first: without its record it is undone by recovery, as the record before it
-//! says what the key has. Since readers take nothing from under a lock, what they return is
-//! durable.
+//! says what the key has, if that counts. Since readers take nothing from under a lock, what they
+//! return is durable.
 //!
 //! | operation | flushed lines | persists |
 //! |---|---|---|
@@ -61,7 +63,8 @@
 //! # Recovery
 //! `recovery.rs`: the base is found as it is, which is sound by itself. Of each key in the logs the
 //! last change above the floor says what it has; where the base does not have that, it goes to a
-//! buffer. Nothing is written.
+//! buffer. Nothing is written, but for deletes of keys that the base has and whose last change says
+//! that they are deleted.
 //!
 //! # Deviations from the paper
 //! - The dissertation measures the layers and does not say how they are made, neither how the

@@ -1,12 +1,19 @@
 //! Making a layered index, and finding it again.
 //!
 //! Recovery reads the logs and keeps the last change of each key that is above the floor. What of
-//! that the base does not have goes to buffers, in the order of keys. There were buffers enough for
-//! it before, and there are again: nodes begin where parts of the base do, and where a part has
-//! more than a buffer takes; if that makes too many, they begin only where a buffer is full.
+//! that the base does not have goes to buffers, in the order of keys. Nodes begin where parts of
+//! the base do, and where a part has more than a buffer takes; if that makes too many nodes or
+//! takes too many buffers, they begin at every second part, or at every fourth, and so on, and in
+//! the end only where a buffer is full.
 //!
 //! Changes that a crash found in the base and not in the logs, one for each thread at most, are
-//! undone with this. If that takes more buffers than there are, the base is changed itself.
+//! undone with this: an insert by a delete in the base, the others by pairs in buffers. If that
+//! takes more buffers than the index was made for, it has some more until it is opened next: the
+//! base may have no space for what is in them.
+//!
+//! A round that logs anew what the base has no space for says what older records say. Of such
+//! records, one behind the other, the first is kept: the others may be written over. So the pages
+//! of a round that a crash ended are empty again (I6).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -30,7 +37,7 @@ const BUFFERS_MIN: u64 = 4;
 /// One part of how many of the pool's bytes the logs may take, unless the options say so.
 const SHARE_OF_LOGS: u64 = 8;
 
-/// Bytes of a part of the base, at least.
+/// Bytes of a part of the base, at least; where parts are smaller, some share a node.
 const PART_BYTES_MIN: u64 = 256;
 
 /// Pages of the logs: those in which all pairs of buffers have room, thrice, and what threads that
@@ -66,7 +73,7 @@ impl<B: Base, const PAGE: usize> Layered<B, PAGE> {
         let pairs = B::BUFFERED as u64;
         let bytes_of_buffer = 3 * pairs * size_of::<Record>() as u64;
         // Parts are two thirds full.
-        let wanted = 2 * plan.capacity / (3 * pairs);
+        let wanted = plan.capacity.saturating_mul(2) / (3 * pairs);
         let most = pool.len() / SHARE_OF_LOGS / bytes_of_buffer;
         let buffers = wanted.min(most).max(BUFFERS_MIN);
         Self::create_with(pool, plan, Options { buffers })
@@ -75,12 +82,21 @@ impl<B: Base, const PAGE: usize> Layered<B, PAGE> {
     /// As [`Layered::create`], with so many buffers.
     ///
     /// # Errors
-    /// As [`Layered::create`].
+    /// As [`Layered::create`]; more buffers than the pool could have logs for.
     pub fn create_with(pool: &Pool, plan: Plan, options: Options) -> Result<Self> {
         let seed = plan.seed.unwrap_or_else(Seed::random);
         let buffers = options.buffers.max(1);
+        let pairs = buffers.saturating_mul(B::BUFFERED as u64);
+        let bytes = pairs.saturating_mul(size_of::<Record>() as u64);
+        if bytes > pool.len() {
+            return Err(Error::Limit {
+                what: "log of so many write buffers",
+                bytes,
+                limit: pool.len(),
+            });
+        }
         let lanes = log::lanes_of(pool) as u64;
-        let pages = Pages::of::<PAGE>(buffers.saturating_mul(B::BUFFERED as u64), lanes).all;
+        let pages = Pages::of::<PAGE>(pairs, lanes).all;
         let rest = block_bytes::<PAGE>(B::EMPTY_BYTES, pages) - root::ROOT_BYTES;
         let fill = |behind: u64| {
             let root = behind - root::ROOT_BYTES;
@@ -93,7 +109,8 @@ impl<B: Base, const PAGE: usize> Layered<B, PAGE> {
             moving.logs.store(pool, first, Ordering::Relaxed);
             pool.flush(moving);
         };
-        let words = vec![B::MAGIC, seed, plan.capacity, buffers, PAGE as u64, pages];
+        let page = PAGE as u64;
+        let words = vec![B::MAGIC, seed, plan.capacity, buffers, page, pages, lanes];
         root::create_filled(pool, rest, fill, |_| words)?;
         Self::open(pool)
     }
@@ -104,15 +121,14 @@ impl<B: Base, const PAGE: usize> Layered<B, PAGE> {
     /// # Errors
     /// No such index there, one with pages of another size, or damage on the medium.
     pub fn open(pool: &Pool) -> Result<Self> {
-        let (root, [_, seed, _, buffers, page, pages, _]) = root::find(pool, B::MAGIC)?;
+        let (root, [_, seed, _, buffers, page, pages, lanes]) = root::find(pool, B::MAGIC)?;
         if page != PAGE as u64 {
             return Err(Error::OtherKind);
         }
         let _within = pool.write_guard();
         let parts = pool.len() / PART_BYTES_MIN.max(32 * B::BUFFERED as u64) + 1;
-        let lanes = log::lanes_of(pool) as u64;
         let reserve = Pages::of::<PAGE>(buffers * B::BUFFERED as u64, lanes).reserve;
-        let index = Layered {
+        let mut index = Layered {
             medium: Medium::clone(pool),
             pool: pool.clone(),
             root,
@@ -121,7 +137,7 @@ impl<B: Base, const PAGE: usize> Layered<B, PAGE> {
             nodes: Mnodes::new(parts),
             router: Router::new(pool, parts)?,
             buffers: Buffers::new(buffers * BUFFER_BYTES, u64::MAX),
-            logs: Logs::open(pool, root + MOVING_AT, Seed::new(seed)),
+            logs: Logs::open_with(pool, root + MOVING_AT, Seed::new(seed), lanes),
             pages,
             reserve: usize::try_from(reserve).unwrap_or(usize::MAX),
             changes: AtomicU64::new(0),
@@ -143,27 +159,34 @@ impl<B: Base, const PAGE: usize> Layered<B, PAGE> {
         }
     }
 
-    /// The last change of each key in some pages that is above the floor, and the page that it is
-    /// in; and the greatest number of all changes.
+    /// The last change of each key in some pages that is above the floor, and the page that has to
+    /// stay for it, with the first of its last records that all say the same; and the greatest
+    /// number of all changes.
     pub(super) fn last_changes(&self, chain: &[u64]) -> (BTreeMap<u64, (Logged, u64)>, u64) {
         let moving: &Moving = self.medium.at(POff::new(self.root + MOVING_AT));
         // ORDER: Relaxed: nobody writes.
         let floor = moving.floor.load(&self.medium, Ordering::Relaxed);
         let mut last: BTreeMap<u64, (Logged, u64)> = BTreeMap::new();
-        for page in chain {
-            let above = self.logs.records(*page);
-            for logged in above.filter(|logged| logged.number > floor) {
-                let known = last.entry(logged.key).or_insert((logged, *page));
-                if known.0.number < logged.number {
-                    *known = (logged, *page);
-                }
+        let of_page = |page: &u64| {
+            let page = *page;
+            self.logs.records(page).map(move |logged| (logged, page))
+        };
+        let above = chain.iter().flat_map(of_page);
+        let mut above: Vec<(Logged, u64)> =
+            above.filter(|(logged, _)| logged.number > floor).collect();
+        above.sort_unstable_by_key(|(logged, _)| (logged.key, logged.number));
+        for (logged, page) in above {
+            let known = last.entry(logged.key).or_insert((logged, page));
+            if known.0.value != logged.value {
+                known.1 = page;
             }
+            known.0 = logged;
         }
         let greatest = last.values().map(|(logged, _)| logged.number).max();
         (last, greatest.unwrap_or(floor))
     }
 
-    fn recover(&self) -> Result<()> {
+    fn recover(&mut self) -> Result<()> {
         let moving: &Moving = self.medium.at(POff::new(self.root + MOVING_AT));
         // ORDER: Relaxed: nobody else knows the index.
         let floor = moving.floor.load(&self.medium, Ordering::Relaxed);
@@ -180,11 +203,18 @@ impl<B: Base, const PAGE: usize> Layered<B, PAGE> {
         self.changes.store(changes, Ordering::Relaxed);
         let mut pending = Vec::new();
         for (key, (logged, _)) in &last {
-            if let Some(value) = logged.value
-                && self.base.get(key)? != Some(value)
-            {
-                pending.push((*key, value));
+            let stored = self.base.get(key)?;
+            match logged.value {
+                Some(value) if stored != Some(value) => pending.push((*key, value)),
+                None if stored.is_some() => {
+                    self.base.remove(key)?;
+                }
+                _ => {}
             }
+        }
+        let needed = pending.len().div_ceil(B::BUFFERED);
+        if needed > self.buffers.limit() {
+            self.buffers = Buffers::new(needed as u64 * BUFFER_BYTES, u64::MAX);
         }
         let starts = self.starts(&pending)?;
         self.make_nodes(&starts, &pending, changes)?;
@@ -200,11 +230,14 @@ impl<B: Base, const PAGE: usize> Layered<B, PAGE> {
         while let Some(next) = self.base.next_part(*parts.last().unwrap_or(&0))? {
             parts.push(next);
         }
-        let (starts, buffers) = Self::starts_of(&parts, pending);
-        if buffers <= self.buffers.limit() {
-            return Ok(starts);
+        loop {
+            let (starts, buffers) = Self::starts_of(&parts, pending);
+            let are_few = starts.len() <= self.nodes.room() && buffers <= self.buffers.limit();
+            if are_few || parts.len() == 1 {
+                return Ok(starts);
+            }
+            parts = parts.into_iter().step_by(2).collect();
         }
-        Ok(Self::starts_of(&[0], pending).0)
     }
 
     /// Where nodes begin so that each part has its own and none more pairs than its buffer takes,
@@ -240,11 +273,7 @@ impl<B: Base, const PAGE: usize> Layered<B, PAGE> {
                 count: 0,
                 merged: changes,
             };
-            let node = self.nodes.add(born).ok_or(Error::Limit {
-                what: "number of nodes",
-                bytes: self.medium.len(),
-                limit: self.medium.len(),
-            })?;
+            let node = self.nodes.add(born).ok_or_else(|| self.too_many("nodes"))?;
             if let Some(before) = &before {
                 before.set_hkey(*lkey);
                 self.link(before, node.number + 1);
@@ -254,15 +283,23 @@ impl<B: Base, const PAGE: usize> Layered<B, PAGE> {
             let (within, behind) = rest.split_at(rest.partition_point(|(key, _)| is_within(*key)));
             for &(key, value) in within {
                 let tag = self.tag(key);
-                match self.free_buffer(&node) {
-                    Some(buffer) => buffer.push(Tagged { key, value, tag }),
-                    None => self.base.insert(&key, value).map(|_| ())?,
-                }
+                let buffer = self.free_buffer(&node);
+                let buffer = buffer.ok_or_else(|| self.too_many("write buffers"))?;
+                buffer.push(Tagged { key, value, tag });
             }
             rest = behind;
             before = Some(node);
         }
         Ok(())
+    }
+
+    #[cold]
+    fn too_many(&self, what: &'static str) -> Error {
+        Error::Limit {
+            what,
+            bytes: self.medium.len(),
+            limit: self.medium.len(),
+        }
     }
 }
 

@@ -1,8 +1,9 @@
 //! Layered indexes in special situations.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, mpsc};
+use std::time::Duration;
 
 use gabion_media::pmem::model::{Model, Preset};
 use gabion_media::pmem::{Pool, PoolOptions};
@@ -14,6 +15,7 @@ use crate::fastfair::FastFair;
 use crate::index::Plan;
 use crate::registry::Registered;
 use crate::skiplist::SkipList;
+use crate::spoton::buffer::Buffer;
 use crate::suite::{essay, words};
 use crate::{OrderedIndex, Seed};
 
@@ -65,16 +67,26 @@ fn parts<B: Base, const PAGE: usize>(index: &Layered<B, PAGE>) -> u64 {
     count
 }
 
-/// Pairs that wait in buffers.
-fn waiting<B: Base, const PAGE: usize>(index: &Layered<B, PAGE>) -> u64 {
-    let (mut count, mut lkey) = (0, Some(0));
+/// Keys of which pairs wait in buffers.
+fn keys_waiting<B: Base, const PAGE: usize>(index: &Layered<B, PAGE>) -> Vec<u64> {
+    let (mut keys, mut lkey) = (Vec::new(), Some(0));
     while let Some(key) = lkey {
         let seen = index.see(key);
         let buffer = index.buffer_of(seen.node);
-        count += buffer.map_or(0, |buffer| buffer.count() as u64);
+        keys.extend(
+            buffer
+                .into_iter()
+                .flat_map(Buffer::entries)
+                .map(|entry| entry.key),
+        );
         lkey = seen.bound;
     }
-    count
+    keys
+}
+
+/// Pairs that wait in buffers.
+fn waiting<B: Base, const PAGE: usize>(index: &Layered<B, PAGE>) -> u64 {
+    keys_waiting(index).len() as u64
 }
 
 /// Random writes, each answer compared with a map's; all entries in the end.
@@ -185,14 +197,13 @@ fn a_full_pool_leaves_the_index_usable() {
     words::fill_the_pool(&index::<SkipList<u64>, 64>(512 << 10, 30));
 }
 
-/// The base has no space for what is in the buffers, and the logs get no more pages: the floor is
-/// raised all the same, however often, and a crash loses nothing.
-fn raise_in_a_full_pool<B: Base, const PAGE: usize>() {
-    let mut index = index::<B, PAGE>(256 << 10, 40);
+/// Inserts random keys until the pool is full and the base has no space for so many pairs, and
+/// returns what is there.
+fn fill_up<B: Base, const PAGE: usize>(index: &Layered<B, PAGE>, stuck: u64) -> BTreeMap<u64, u64> {
     let random = Seed::new(9);
     let mut twin = BTreeMap::new();
     // Refused once is not full: other parts may have room.
-    let mut refused = 0;
+    let (mut refused, mut rounds) = (0, 0);
     for number in 0.. {
         let key = random.hash_u64(number);
         match index.insert(key, number) {
@@ -203,11 +214,23 @@ fn raise_in_a_full_pool<B: Base, const PAGE: usize>() {
             }
         }
         if refused == 2000 {
-            break;
+            index.go_round().expect("pages");
+            let waits = waiting(index);
+            if waits >= stuck {
+                break;
+            }
+            (refused, rounds) = (0, rounds + 1);
+            assert!(rounds < 10, "{waits} pairs wait, and not {stuck}");
         }
     }
-    let stuck = waiting(&index);
-    assert!(stuck > 0, "the base has taken all");
+    twin
+}
+
+/// The base has no space for what is in the buffers, and the logs get no more pages: the floor is
+/// raised all the same, however often, and a crash loses nothing.
+fn raise_in_a_full_pool<B: Base, const PAGE: usize>() {
+    let mut index = index::<B, PAGE>(256 << 10, 40);
+    let mut twin = fill_up(&index, 1);
     // ORDER: Relaxed: nobody else is at work.
     let floor = index.floor.load(Ordering::Relaxed);
     let keys: Vec<u64> = twin.keys().copied().collect();
@@ -231,6 +254,99 @@ fn raise_in_a_full_pool<B: Base, const PAGE: usize>() {
 fn a_full_pool_does_not_keep_the_floor() {
     raise_in_a_full_pool::<FastFair<5>, 8>();
     raise_in_a_full_pool::<SkipList<u64, 1>, 8>();
+}
+
+/// A crash finds an insert in the base that the logs do not have, of a key that was deleted last.
+fn undo_an_insert<B: Base, const PAGE: usize>() {
+    let mut index = index::<B, PAGE>(1 << 20, 4);
+    for key in 1..20 {
+        index.insert(key, key).expect("space");
+    }
+    assert_eq!(index.remove(7).expect("sound"), Some(7));
+    index.base.insert(&7, 1).expect("space");
+    for _ in 0..2 {
+        index = again(index);
+        assert_eq!(index.get(7).expect("sound"), None);
+        words::check(&index, 18);
+    }
+}
+
+#[test]
+fn an_insert_without_record_is_undone() {
+    undo_an_insert::<FastFair<5>, 8>();
+    undo_an_insert::<SkipList<u64, 1>, 8>();
+}
+
+/// A base of small parts fills a pool, and there are more of them than nodes.
+fn open_with_many_parts<B: Base, const PAGE: usize>() {
+    let mut index = index::<B, PAGE>(2 << 20, 4);
+    let mut twin = fill_up(&index, 1);
+    for key in keys_waiting(&index) {
+        assert_eq!(index.remove(key).expect("sound"), twin.remove(&key));
+    }
+    let (most, parts) = (index.nodes.room() as u64, parts(&index));
+    assert!(parts > most, "{parts} parts, and room for {most} nodes");
+    index = again(index);
+    assert!(nodes(&index) * 3 > most);
+    compare(&index, &twin);
+}
+
+#[test]
+fn small_parts_share_nodes() {
+    open_with_many_parts::<FastFair<5>, 8>();
+    open_with_many_parts::<SkipList<u64, 1>, 8>();
+}
+
+/// The router may know of no node but the first. A round finds the right neighbours of nodes all
+/// the same.
+fn join_without_router<B: Base, const PAGE: usize>() {
+    let index = index::<B, PAGE>(1 << 20, 40);
+    let keys = || (0..500).map(|key| key << 40);
+    for key in keys() {
+        index.insert(key, key).expect("space");
+    }
+    index.compact().expect("space");
+    assert!(nodes(&index) > 20);
+    let mut lkey = index.see(0).bound;
+    while let Some(key) = lkey {
+        index.router.remove(&key);
+        lkey = index.see(key).bound;
+    }
+    for key in keys() {
+        assert_eq!(index.remove(key).expect("sound"), Some(key));
+    }
+    let (told, hears) = mpsc::channel();
+    // A round that waits for itself would keep this thread for ever.
+    std::thread::spawn(move || {
+        (0..2).for_each(|_| index.compact().expect("space"));
+        told.send((nodes(&index), parts(&index)))
+            .expect("a listener");
+    });
+    let (nodes, parts) = hears.recv_timeout(Duration::from_secs(60)).expect("an end");
+    assert_eq!(nodes, parts);
+}
+
+#[test]
+fn a_round_needs_no_router() {
+    join_without_router::<FastFair<5>, 8>();
+    join_without_router::<SkipList<u64, 1>, 8>();
+}
+
+/// More buffers than a pool could have logs for are refused, and leave it as it is.
+#[test]
+fn absurd_numbers_of_buffers_are_refused() {
+    let pool = pool::<FastFair<5>, 8>(1 << 20);
+    for buffers in [1 << 20, 10_u64.pow(16), 1 << 60, u64::MAX / 2 + 1, u64::MAX] {
+        let made = TinyTree::create_with(&pool, PLAN, Options { buffers });
+        assert!(made.is_err(), "{buffers}");
+    }
+    let plan = Plan {
+        capacity: u64::MAX,
+        ..PLAN
+    };
+    let index = TinyTree::create(&pool, plan).expect("space");
+    index.insert(1, 2).expect("space");
+    words::check(&index, 1);
 }
 
 /// Where nodes begin: at parts, and where a buffer is full.

@@ -175,12 +175,18 @@ impl<const N: usize> Logs<N> {
 
     /// The logs of an index whose chain begins at the word at `start`.
     pub(crate) fn open(pool: &Pool, start: u64, seed: Seed) -> Logs<N> {
+        Self::open_with(pool, start, seed, u64::MAX)
+    }
+
+    /// As [`Logs::open`], for no more threads at the same time than so many.
+    pub(crate) fn open_with(pool: &Pool, start: u64, seed: Seed, lanes: u64) -> Logs<N> {
+        let lanes = lanes.clamp(1, lanes_of(pool) as u64);
         Logs {
             medium: Medium::clone(pool),
             pool: pool.clone(),
             start,
             seed,
-            lanes: (0..lanes_of(pool)).map(|_| Lane::default()).collect(),
+            lanes: (0..lanes).map(|_| Lane::default()).collect(),
             pages: Mutex::default(),
             waiting: AtomicUsize::new(0),
             cursor: Mutex::default(),

@@ -403,6 +403,11 @@ impl Mnodes {
         }
     }
 
+    /// Nodes that there can be.
+    pub(crate) fn room(&self) -> usize {
+        self.slabs.len() * SLAB
+    }
+
     /// The node of a number, if there ever was one.
     #[inline]
     pub(crate) fn get(&self, number: u64) -> Option<&Mnode> {
