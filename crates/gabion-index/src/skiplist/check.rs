@@ -43,8 +43,9 @@ impl<K: Item + ?Sized, const BITS: u32> SkipList<K, BITS> {
     /// # Errors
     /// The first violation.
     pub fn check(&self) -> Result<Checked> {
-        let mut on_level_0 = HashSet::new();
+        let (mut entries, mut below) = (0, HashSet::new());
         for level in 0..LEVELS {
+            let mut on_level = HashSet::new();
             let mut node = self.head();
             let mut last: Option<K::Owned> = None;
             while let Some(next) = self.next_of(&node, level)? {
@@ -54,16 +55,18 @@ impl<K: Item + ?Sized, const BITS: u32> SkipList<K, BITS> {
                 if !is_behind || next.is_dead() || next.height() <= level {
                     return Err(violation("the order or the state of a node", &next));
                 }
-                if level == 0 {
-                    on_level_0.insert(next.at);
-                } else if !on_level_0.contains(&next.at) {
+                if level > 0 && !below.contains(&next.at) {
                     return Err(violation("a shortcut", &node));
                 }
+                on_level.insert(next.at);
                 last = Some(key);
                 node = next;
             }
+            if level == 0 {
+                entries = on_level.len() as u64;
+            }
+            below = on_level;
         }
-        let entries = on_level_0.len() as u64;
         // The root and the nodes.
         let blocks = entries + 1;
         Ok(Checked { entries, blocks })

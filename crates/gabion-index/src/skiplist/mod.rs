@@ -22,13 +22,15 @@
 //! ```
 //!
 //! # Invariants
-//! - I1. Keys rise along every level. A node on a level is on level 0.
+//! - I1. Keys rise along every level. A node on a level is on all levels below, durably: else the
+//!   way down from it would pass a link of the level below, which may lead to a node behind it and
+//!   would go on doing so when that is taken out.
 //! - I2. A link leads to a node whose content is durable; a link of an upper level to one whose
 //!   place on level 0 is durable.
 //! - I3. The links of a node change only under its lock, and so does its value. All that was stored
 //!   under a lock is durable before it is free. Who holds several locks took the first one, that
 //!   of the node before the key on level 0, waiting, and the others without.
-//! - I4. A node that is taken out is durably out of the upper levels before it leaves level 0, and
+//! - I4. A node that is taken out is durably out of each level before it leaves the one below, and
 //!   durably out of that before it says so. From the first of these steps on its links do not
 //!   change.
 //!
@@ -48,13 +50,13 @@
 //!
 //! | operation | flushed lines | persists |
 //! |---|---|---|
-//! | insert | the node; the link before it; on average a third of a link above | 2; 3 if above |
+//! | insert | the node; the links before it, 1.3 on average | 1, and 1 per link |
 //! | update | the node | 1 |
-//! | delete | the link before it, and those above | 2, the first for the allocator's note |
+//! | delete | the links before it | 2, the 1st for the allocator's note; 1 per link above level 1 |
 //!
 //! # Recovery
-//! Nothing is read but the root. What a crash may leave is a node that is not on all the levels
-//! that it is high enough for: a shortcut less.
+//! Nothing is read but the root. What a crash may leave is a node that is on the lower ones only of
+//! the levels that it is high enough for: a shortcut less.
 //!
 //! # Deviations from the paper
 //! - The dissertation says that its list is persistent and concurrent, and no more. This one locks

@@ -136,11 +136,10 @@ impl<K: Item + ?Sized, const BITS: u32> SkipList<K, BITS> {
         path.before[0].link_and_flush(&self.medium, 0, at);
         // DURABLE: the insert, before a shortcut leads to it.
         self.medium.fence();
-        if height > 1 {
-            for level in 1..height {
-                path.before[level].link_and_flush(&self.medium, level, at);
-            }
-            // DURABLE: the shortcuts, before what they led to before can be taken out.
+        for level in 1..height {
+            path.before[level].link_and_flush(&self.medium, level, at);
+            // DURABLE: the shortcut, before one above it, and before what it led to before can be
+            // taken out.
             self.medium.fence();
         }
         space.commit::<u8>();
@@ -161,6 +160,10 @@ impl<K: Item + ?Sized, const BITS: u32> SkipList<K, BITS> {
             if path.next[level] == node.at {
                 let next = node.next(level);
                 path.before[level].link_and_flush(&self.medium, level, next);
+                if level > 1 {
+                    // DURABLE: the end of the shortcut, before that of the one below it.
+                    self.medium.fence();
+                }
             }
         }
         // DURABLE: the note that the node goes, and that no shortcut leads to it.

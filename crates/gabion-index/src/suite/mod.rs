@@ -340,29 +340,13 @@ index_suite!(
     [words],
     &[]
 );
-index_suite!(
-    skiplist,
-    crate::skiplist::REGISTERED,
-    [words],
-    &[crate::suite::SHORTCUT_FENCE]
-);
-index_suite!(
-    skiplist_tall,
-    crate::skiplist::TALL,
-    [words],
-    &[crate::suite::SHORTCUT_FENCE]
-);
+index_suite!(skiplist, crate::skiplist::REGISTERED, [words], &[]);
+index_suite!(skiplist_tall, crate::skiplist::TALL, [words], &[]);
 index_suite!(
     skiplist_strings,
     crate::skiplist::REGISTERED,
     [strings],
-    &[crate::suite::SHORTCUT_FENCE]
-);
-
-/// What other threads may rely on as soon as the locks are free.
-const SHORTCUT_FENCE: (&str, &str) = (
-    "fence in put of skiplist/writepath.rs: self.medium.fence();, number 3",
-    "a thread fences again before it takes out what a shortcut led to; others do not for it",
+    &[]
 );
 
 index_suite!(
