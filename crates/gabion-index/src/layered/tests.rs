@@ -256,6 +256,101 @@ fn a_full_pool_does_not_keep_the_floor() {
     raise_in_a_full_pool::<SkipList<u64, 1>, 8>();
 }
 
+/// A round logs anew what the base has no space for, and a crash comes before the floor is raised,
+/// though each page that was full before has changes that count: its pages are empty again, and
+/// everything goes on.
+fn crash_late_in_a_round<B: Base, const PAGE: usize>(buffers: u64) {
+    let mut index = index::<B, PAGE>(2 << 20, buffers);
+    let mut twin = fill_up(&index, buffers * B::BUFFERED as u64 * 9 / 10);
+    index = again(index);
+    let stuck = keys_waiting(&index);
+    let needed = stuck.len().div_ceil(PAGE - 1);
+    let least = index.reserve - 1;
+    assert!(
+        2 * needed > least,
+        "{needed} pages for what waits, and {least} are empty"
+    );
+    // Each of the pages with what waits has something else, too.
+    let is_other = |key: &u64| !stuck.contains(key);
+    let others: Vec<u64> = twin.keys().copied().filter(is_other).collect();
+    let (beside, others) = others.split_at(stuck.len());
+    let both = stuck.iter().zip(beside).flat_map(|(one, two)| [*one, *two]);
+    for key in both {
+        assert_eq!(index.update(key, 1).expect("sound"), twin.insert(key, 1));
+    }
+    index = again(index);
+    for key in others.iter().copied() {
+        if index.logs.spare() <= least {
+            break;
+        }
+        assert_eq!(index.update(key, 1).expect("sound"), twin.insert(key, 1));
+    }
+    for _ in 0..3 {
+        assert_eq!(index.logs.spare(), least);
+        let mut next = Some(0);
+        while let Some(key) = next {
+            next = index.visit(key).expect("pages");
+        }
+        assert!(index.logs.spare() < least);
+        index = again(index);
+    }
+    compare(&index, &twin);
+    let keys: Vec<u64> = twin.keys().copied().collect();
+    for key in &keys {
+        assert_eq!(index.update(*key, 2).expect("sound"), twin.insert(*key, 2));
+    }
+    index = again(index);
+    compare(&index, &twin);
+    for key in &keys {
+        assert_eq!(index.remove(*key).expect("sound"), twin.remove(key));
+    }
+    words::check(&index, 0);
+}
+
+#[test]
+fn a_crash_late_in_a_round_takes_no_pages() {
+    crash_late_in_a_round::<SkipList<u64, 1>, 8>(100);
+}
+
+/// All buffers are full, the base has no space, and a crash finds changes in it that the logs do
+/// not have: those are undone all the same.
+fn undo_in_a_full_pool<B: Base, const PAGE: usize>() {
+    let (buffers, undone) = (20, 30);
+    let mut index = index::<B, PAGE>(2 << 20, buffers);
+    let most = 20 * B::BUFFERED;
+    let twin = fill_up(&index, most as u64 * 9 / 10);
+    index = again(index);
+    let stuck = keys_waiting(&index);
+    let is_stored = |key: &&u64| !stuck.contains(key);
+    let keys: Vec<u64> = twin
+        .keys()
+        .filter(is_stored)
+        .take(undone)
+        .copied()
+        .collect();
+    assert!(stuck.len() + undone > most, "{} pairs wait", stuck.len());
+    for key in &keys {
+        assert_eq!(
+            index.update(*key, twin[key]).expect("sound"),
+            Some(twin[key])
+        );
+        index.base.update(key, 1 << 60).expect("sound");
+    }
+    for _ in 0..2 {
+        index = again(index);
+        compare(&index, &twin);
+    }
+    for (key, value) in &twin {
+        assert_eq!(index.remove(*key).expect("sound"), Some(*value));
+    }
+    words::check(&index, 0);
+}
+
+#[test]
+fn changes_are_undone_in_a_full_pool() {
+    undo_in_a_full_pool::<SkipList<u64, 1>, 8>();
+}
+
 /// A crash finds an insert in the base that the logs do not have, of a key that was deleted last.
 fn undo_an_insert<B: Base, const PAGE: usize>() {
     let mut index = index::<B, PAGE>(1 << 20, 4);
