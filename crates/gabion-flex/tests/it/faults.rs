@@ -359,8 +359,8 @@ fn a_collection_that_cannot_read_leaves_nothing_that_counts_as_in_use() {
     }
 }
 
-/// The first part of a header of the tree was all of it, as the header before it in its place was of
-/// the same tree. What went to the log that went on was lost.
+/// The first part of a header of the tree was all of it, as the one before in its place was of the
+/// same tree. What went to the log that went on was lost.
 #[test]
 fn what_is_synced_after_a_header_found_no_space_is_there() {
     let options = Options::default()

@@ -104,7 +104,8 @@ impl Manifest {
     }
 
     /// Begins the manifest that is wanted, if one is. Where there is no space or descriptor for it,
-    /// all is as before, unless it may be in force; then, as after any other error, no edit is taken.
+    /// all is as before, unless it may be in force; then, as after any other error, it takes no
+    /// edit.
     fn begin(&mut self) -> Result<()> {
         let Output::Wanted { old, number } = self.output else {
             return Ok(());
