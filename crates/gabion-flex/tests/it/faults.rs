@@ -359,14 +359,19 @@ fn a_collection_that_cannot_read_leaves_nothing_that_counts_as_in_use() {
     }
 }
 
+/// Of spaces of which every step is looked at.
+fn tiny_options() -> Options {
+    Options::default()
+        .segment_bytes(8 << 10)
+        .block_bytes(256)
+        .log_bytes(4 << 10)
+}
+
 /// The first part of a header of the tree was all of it, as the one before in its place was of the
 /// same tree. What went to the log that went on was lost.
 #[test]
 fn what_is_synced_after_a_header_found_no_space_is_there() {
-    let options = Options::default()
-        .segment_bytes(8 << 10)
-        .block_bytes(256)
-        .log_bytes(4 << 10);
+    let options = tiny_options();
     let mut went_on = 0;
     for at in 1.. {
         let _context = Context(|| format!("no space at operation {at} of a checkpoint"));
@@ -404,10 +409,7 @@ fn what_is_synced_after_a_header_found_no_space_is_there() {
 /// it was valid.
 #[test]
 fn no_space_ends_writing_only_where_a_sync_finds_none() {
-    let options = Options::default()
-        .segment_bytes(8 << 10)
-        .block_bytes(256)
-        .log_bytes(4 << 10);
+    let options = tiny_options();
     let (mut went_on, mut ended) = (0, 0);
     for at in 1.. {
         let _context = Context(|| format!("no space at operation {at} of a checkpoint"));
