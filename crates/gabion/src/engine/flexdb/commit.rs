@@ -45,6 +45,7 @@ use crate::engine::keyspaces::All;
 use crate::engine::memtable::MemCursor;
 use crate::engine::pace::{Class, STEP_BYTES};
 use crate::engine::range_deletes::{Fragment, Fragments};
+use crate::engine::snapshots::Protected;
 use crate::log::LogSyncer;
 use crate::types::{Kind, SEQ_MAX, Seq};
 use crate::{Result, Slice};
@@ -177,16 +178,26 @@ impl Flex {
         if view.past.is_empty() {
             return;
         }
-        // Outside of the lock of the view, since it takes its time. Readers only become fewer, and
-        // only a merge adds to the past: at worst something stays that is forgotten next.
-        let readers = self.snapshots.protect(|| SEQ_MAX);
-        let folded = view.folded_past(&readers);
+        // Outside of the lock of the view, since it takes its time. Who registers meanwhile stands
+        // behind all of the past, to which only a merge adds: at worst something stays that is
+        // forgotten next.
+        let folded = view.folded_past(&self.readers());
         self.change_view(|view| view.past = folded);
+    }
+
+    /// Those who read, and who register from now on.
+    fn readers(&self) -> Protected {
+        self.snapshots.protect(|| self.visible())
     }
 
     /// Lets go of past generations that no reader needs.
     pub(super) fn forget_past(&self) {
-        let oldest = self.snapshots.protect(|| SEQ_MAX).last_of(0);
+        self.forget_past_up_to(self.readers().last_of(0));
+    }
+
+    /// Lets go of past generations without a write above `oldest`, at which or above which all
+    /// read. Since it was found out, others may have registered, and what they need been merged.
+    fn forget_past_up_to(&self, oldest: Seq) {
         let needed = |past: &Arc<Generation>| past.max_seq() > oldest;
         if !self.view.load().past.iter().all(needed) {
             self.change_view(|view| view.past.retain(needed));
@@ -611,5 +622,47 @@ fn next_key<'k>(cursor: &'k MemCursor, deletes: &'k Fragments, at: &'k [u8]) -> 
         (Some(written), Some(deleted)) => Some(written.min(deleted)),
         (Some(one), None) | (None, Some(one)) => Some(one),
         (None, None) => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use gabion_media::{Disk, SimDisk};
+
+    use super::super::Write;
+    use super::*;
+    use crate::Options;
+
+    /// Where nobody read, all of the past was let go of, also what was merged since somebody had
+    /// looked: a snapshot that was taken meanwhile showed newer values.
+    #[test]
+    fn what_is_merged_for_a_reader_stays_when_somebody_forgets_who_looked_before() {
+        let options = Options::default().background_threads(0);
+        let engine = Flex::open(Disk::simulated(&SimDisk::new()), options).unwrap();
+        let keyspace = engine.create_keyspace("keyspace").unwrap();
+        let put = |value: &[u8]| {
+            let write = Write::Single {
+                keyspace: &keyspace,
+                kind: Kind::Put,
+                key: b"key",
+                value,
+            };
+            engine.write_now(&mut engine.writer.lock(), write).unwrap();
+        };
+        put(b"old");
+        let oldest = engine.readers().last_of(0);
+        let snapshot = engine.begin_snapshot();
+        put(b"new");
+        engine.freeze(&engine.writer.lock());
+        assert!(engine.merge_oldest().unwrap());
+        assert_eq!(engine.view.load().past.len(), 1);
+
+        engine.forget_past_up_to(oldest);
+        let get = |snapshot| engine.get(&keyspace, b"key", snapshot).unwrap().unwrap();
+        assert_eq!(*get(Some(snapshot)), *b"old");
+        assert_eq!(*get(None), *b"new");
+        engine.end_snapshot(snapshot);
+        assert_eq!(engine.view.load().past.len(), 0);
+        engine.close().unwrap();
     }
 }
