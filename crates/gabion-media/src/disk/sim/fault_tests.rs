@@ -209,6 +209,28 @@ fn a_short_write_leaves_a_part_and_the_next_append_covers_it() {
     }
 }
 
+/// What is tried again as long as a disk is full wrote all that fits each time.
+#[test]
+fn a_file_is_not_written_anew_where_it_does_not_fit() {
+    let (sim, disk) = disk();
+    sim.set_capacity(Some(10_000));
+    disk.create_append("a", Purpose::Flush)
+        .unwrap()
+        .append(&[1; 6000])
+        .unwrap();
+    for _ in 0..3 {
+        let full = disk.rewrite("a", 4001, Purpose::Log).unwrap_err();
+        assert!(full.is_no_space(), "{full}");
+        assert_eq!(disk.counts().bytes_of(Purpose::Log), 0);
+        assert_eq!(sim.names(), ["a"]);
+    }
+    // The remains of an earlier try do not count.
+    sim.set_raw("a.tmp", vec![2; 3000]);
+    assert_eq!(disk.free_bytes().unwrap(), 1000);
+    disk.rewrite("a", 4000, Purpose::Log).unwrap();
+    assert_eq!(disk.read_all("a").unwrap(), [1; 4000]);
+}
+
 #[test]
 fn a_full_disk_takes_what_fits_and_goes_on_once_space_is_freed() {
     let (sim, disk) = disk();
