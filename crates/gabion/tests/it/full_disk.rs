@@ -168,6 +168,39 @@ fn a_store_opens_on_a_full_disk_and_takes_changes_once_there_is_space() {
     assert!(refused > 2 * settled, "{refused} of {settled}");
 }
 
+/// WipDB flushed before, which found no space, and there was no checkpoint.
+#[test]
+fn a_checkpoint_goes_to_another_disk_when_this_one_is_full() {
+    for engine in engines_on_disks() {
+        for threads in [0, 2] {
+            let _context = Context(|| format!("{engine}, {threads} threads"));
+            let options = options_of(engine, threads);
+            let (left, mut twin) = left_by(End::Closed, &options, base_seed());
+            let sim = copy_of(&left);
+            let subject = Subject::open(&Disk::simulated(&sim), &options).unwrap();
+            let mut random = Random::new(base_seed());
+            let operation = operation(&mut random);
+            subject
+                .write(std::slice::from_ref(&operation), None)
+                .unwrap();
+            twin.apply(&operation);
+            fill(&sim, 0);
+            assert_told("a flush", &subject.db.flush().unwrap_err());
+
+            let target = Disk::simulated(&SimDisk::new());
+            subject.db.checkpoint_on(&target).unwrap();
+            let report = gabion::check_disk(&target).unwrap();
+            assert!(report.problems.is_empty(), "{:?}", report.problems);
+            let copy = Subject::open(&target, &options).unwrap();
+            assert_twin(&copy.db, &twin);
+            assert_eq!(change_all(&copy, &mut twin.clone(), &mut random), 0);
+            assert_twin(&subject.db, &twin);
+            assert!(change_all(&subject, &mut twin, &mut random) > 0);
+            assert_twin(&subject.db, &twin);
+        }
+    }
+}
+
 /// A try to end the opening that may open no file is not the last one.
 #[test]
 fn a_store_on_a_full_disk_outlasts_a_lack_of_descriptors() {

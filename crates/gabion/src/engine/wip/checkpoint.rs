@@ -3,7 +3,8 @@
 //! # Idea
 //! Tables never change, so a second name of the same file is as good as a copy: it costs no space
 //! until this store drops the table. The log is copied from its tail on; MemTables are flushed
-//! before, which leaves little of it. A manifest with the state of the moment names both.
+//! before, which leaves little of it, where there is space for that. A manifest with the state of
+//! the moment names both.
 //!
 //! # The moment
 //! Who holds the manifest finds a state of the store in which tables and log hold everything
@@ -42,8 +43,11 @@ struct Moment {
 impl Wip {
     /// Writes the store as it is now to an empty directory.
     pub(crate) fn checkpoint(&self, target: &Disk) -> Result<()> {
-        // Leaves little of the log to be copied.
-        self.flush()?;
+        match self.flush() {
+            // All of the log is copied then: who has a full disk wants a copy on another one.
+            Err(error) if error.is_shortage() && self.unsettled.is_settled() => {}
+            flushed => flushed?,
+        }
         let moment = self.take_moment(target)?;
         for file in moment.tables.values() {
             let name = table_name(file.meta.file);
