@@ -96,8 +96,9 @@ pub use stats::{
     Stats, WrittenBytes,
 };
 
-/// The programs in the book compile, and those that need no store run.
+/// The programs in README.md and in the book compile, and those that need no store run.
 #[cfg(doctest)]
+#[doc = include_str!("../../../README.md")]
 #[doc = include_str!("../../../docs/choosing.md")]
 #[doc = include_str!("../../../docs/durability.md")]
 #[doc = include_str!("../../../docs/engines/scmkv.md")]
