@@ -64,7 +64,7 @@ pub(crate) struct StoreArguments {
     #[arg(long, value_name = "DIR")]
     pub(crate) db: PathBuf,
     /// Keyspace to work on; without it the store's default keyspace. Keyspaces are separate sets
-    /// of keys in one store. Commands that write make a keyspace that does not exist.
+    /// of keys in one store. `put` and `load` make a keyspace that does not exist.
     #[arg(long, value_name = "NAME")]
     pub(crate) keyspace: Option<String>,
 }
@@ -291,7 +291,8 @@ pub(crate) struct DelArguments {
 
 /// Print records in key order, one per line: key, tab, value.
 ///
-/// The order is that of the keys' bytes.
+/// The order is that of the keys' bytes. A store of SCMKV has none; `gabion dump` prints its
+/// records.
 #[derive(Args, Debug)]
 pub(crate) struct ScanArguments {
     #[command(flatten)]
@@ -313,9 +314,9 @@ pub(crate) struct ScanArguments {
 
 /// Write all records of a keyspace to a file that `load` reads back.
 ///
-/// The first line is `#gabion-dump 1`, then one line per record in key order: key, tab, value,
-/// with every byte that is not printable text escaped. The last line holds the number of records,
-/// so that a dump cut short is noticed. The records are those of one moment.
+/// The first line is `#gabion-dump 1`, then one line per record in key order, if the store has
+/// one: key, tab, value, with every byte that is not printable text escaped. The last line holds
+/// the number of records, so that a dump cut short is noticed.
 #[derive(Args, Debug)]
 pub(crate) struct DumpArguments {
     /// File to write, which must not exist; `-` is standard output.
@@ -326,6 +327,9 @@ pub(crate) struct DumpArguments {
 }
 
 /// Show what a store consists of: space, tables, buckets, levels, memory.
+///
+/// What was done to a store is counted from its opening on, and this opens it: what writes cost is
+/// told by `load` and `bench`.
 #[derive(Args, Debug)]
 pub(crate) struct StatsArguments {
     /// Directory of the store.
@@ -363,7 +367,7 @@ pub(crate) struct CompactArguments {
     #[command(flatten)]
     pub(crate) range: RangeArguments,
     /// How the blocks of new tables are compressed: `none`, `lz4` or `zstd:LEVEL` (1 to 19).
-    /// So a whole store changes from one to another.
+    /// So a whole store changes from one to another: name the method again to keep it.
     #[arg(
         long,
         value_name = "METHOD",
@@ -413,7 +417,7 @@ pub(crate) struct TwoStoresArguments {
 /// The damaged store stays as it is. Prints each part that is lost, with file and offset: there is
 /// no second copy of it. Where the newest value of a key is lost, an older one may be found in the
 /// new store, also one that was deleted; a checkpoint or another copy of the store is better, if
-/// there is one.
+/// there is one. A store of SCMKV or SPTree cannot be repaired.
 #[derive(Args, Debug)]
 pub(crate) struct RepairArguments {
     #[command(flatten)]
@@ -424,7 +428,8 @@ pub(crate) struct RepairArguments {
 ///
 /// On the same file system a checkpoint of a WipDB store shares the tables with the store, which
 /// takes neither time nor space; so it is a copy for the moment before a risky change. A copy for
-/// the day on which the drive fails must lie on another drive.
+/// the day on which the drive fails must lie on another drive. FlexDB writes all records anew; of
+/// SCMKV and SPTree there are no checkpoints.
 #[derive(Args, Debug)]
 pub(crate) struct CheckpointArguments {
     #[command(flatten)]

@@ -1,8 +1,7 @@
 //! The gabion program: load, query, inspect and measure Gabion stores.
 //!
 //! [`args`] defines the command line; [`commands`] has one module per command; [`load`] reads
-//! files. What `bench` and `lab` measure, and how, is the
-//! crate `gabion-lab`.
+//! files. What `bench` and `lab` measure, and how, is the crate `gabion-lab`.
 #![forbid(unsafe_code)]
 
 mod args;

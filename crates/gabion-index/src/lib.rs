@@ -3,9 +3,11 @@
 //! An index lies in a [`Pool`](gabion_media::pmem::Pool), whose class decides what it survives: on
 //! persistent memory the loss of power, in an ordinary file the death of the process, in anonymous
 //! memory nothing. It is the same code each time. [`index`] says what every index can do,
-//! [`registry`] lists them all: [`TurboHash`], which can do more than the common traits say, and of
-//! the ordered ones [`FastFair`], [`Masstree`], [`BwTree`], [`Art`], [`Hot`], [`SkipList`] and
-//! [`SpTree`]. [`Layered`] puts write buffers above some of them.
+//! [`registry`] lists them all: the hash tables [`TurboHash`], which can do more than the common
+//! traits say, [`PClht`], [`LevelHash`], [`Bch`], [`Pfht`], [`PathHash`], [`Cceh`], [`Dash`] and
+//! [`Clevel`], and the ordered [`FastFair`], [`Masstree`], [`BwTree`], [`Art`], [`Hot`],
+//! [`SkipList`] and [`SpTree`]. [`Layered`] puts write buffers above two of them. [`Scmkv`] is a
+//! store of keys and values of many lengths.
 //!
 //! ```
 //! use gabion_index::TurboHash;

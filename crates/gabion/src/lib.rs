@@ -1,7 +1,8 @@
 //! Gabion: a key-value storage engine for fast storage.
 //!
-//! Gabion keeps ordered keys and values durably in a directory, moves data as little as the physics
-//! of the medium allows, and tells where every written byte went.
+//! Gabion keeps keys and values durably in a directory, in the order of the keys with all engines
+//! but [`Engine::Scmkv`]. It moves data as little as the physics of the medium allows, and tells
+//! where every written byte went.
 //!
 //! ```
 //! # let dir = tempfile::tempdir()?;
@@ -30,8 +31,8 @@
 //!   exception is [`Engine::Scmkv`] on persistent memory: a power loss may take the newest writes
 //!   of each thread that were not at [`Durability::Sync`].
 //! - With [`Engine::Wip`] and [`Engine::Flex`] everything is checked when it is first read from the
-//!   medium, with [`Engine::Sptree`] when the store is opened. Damage is an [`Error`] that names
-//!   file and offset.
+//!   medium, with [`Engine::Sptree`] when the store is opened, with [`Engine::Scmkv`] each time
+//!   that it is read. Damage is an [`Error`] that names file and offset.
 //! - After a failed sync the store is read-only until it is opened again; nothing is retried and
 //!   then acknowledged.
 //! - A store is open once at a time, in one process.
@@ -40,8 +41,8 @@
 //! [`Db`] and [`Keyspace`] are the store, [`Options`] how it behaves, [`Stats`] what it did.
 //! [`Engine`] names the engines behind them and [`Capabilities`] what each can do.
 //! [`check`](check()) and [`repair`](repair()) are for stores that are closed. [`pm`] has
-//! structures in persistent memory without a store around them. How all of it is built is in
-//! `ARCHITECTURE.md`.
+//! structures in persistent memory without a store around them. The book in `docs` tells how to
+//! choose, tune and look after a store, `ARCHITECTURE.md` how all of it is built.
 
 #![deny(missing_debug_implementations)]
 

@@ -103,7 +103,7 @@ pub(crate) struct LabRunArguments {
 /// paper's. At full scale the stores take up to a terabyte and days.
 #[derive(Args, Debug)]
 pub(crate) struct LabFigureArguments {
-    /// The paper's number of the figure; `gabion lab list` shows them.
+    /// The figure, mostly by its number in the paper; `gabion lab list` shows them.
     #[arg(value_name = "NAME")]
     pub(crate) name: String,
     /// Part of the paper's size, above 0 and at most 1.

@@ -29,9 +29,15 @@ pub(crate) enum SpaceCommand {
     Insert(SpaceInsertArguments),
     Cut(SpaceCutArguments),
     Read(SpaceReadArguments),
+    /// Copy a whole file into a new space.
     Import(SpaceFileArguments),
+    /// Copy a whole space into a new file.
     Export(SpaceFileArguments),
+    /// Show the figures of a space.
     Stats(SpaceFiguresArguments),
+    /// Verify every byte of a space.
+    ///
+    /// Ends with exit status 1 if anything is damaged.
     Check(SpaceFiguresArguments),
 }
 
@@ -84,7 +90,7 @@ pub(crate) struct SpaceReadArguments {
     pub(crate) dir: SpaceDirArguments,
 }
 
-/// Copy a whole file into a new space, or a space into a new file.
+/// A space, and a file to copy from or to.
 #[derive(Args, Debug)]
 pub(crate) struct SpaceFileArguments {
     /// The file; `-` is standard input or output. A file to write must not exist.
@@ -94,7 +100,7 @@ pub(crate) struct SpaceFileArguments {
     pub(crate) dir: SpaceDirArguments,
 }
 
-/// Show the figures of a space, or verify every byte of it.
+/// A space, and how to print what is found of it.
 #[derive(Args, Debug)]
 pub(crate) struct SpaceFiguresArguments {
     #[command(flatten)]
