@@ -74,6 +74,12 @@ pub enum Error {
 }
 
 impl Error {
+    /// Something on the medium is not what it should be, at this offset of the pool.
+    #[cold]
+    pub(crate) fn damaged(what: &'static str, offset: u64) -> Error {
+        Error::Damaged { what, offset }
+    }
+
     /// Whether the pool, or the file system that it lies on, is full. Deletes go on, and the same
     /// operation succeeds once there is space.
     pub fn is_no_space(&self) -> bool {

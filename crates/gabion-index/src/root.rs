@@ -38,10 +38,7 @@ fn check_of(words: &[u64; WORDS]) -> u64 {
 }
 
 fn damaged(offset: u64) -> Error {
-    Error::Damaged {
-        what: "the root of an index",
-        offset,
-    }
+    Error::damaged("the root of an index", offset)
 }
 
 /// Makes the root of `pool`, with `rest` bytes of zeros behind it, and returns where it is. `words`

@@ -62,7 +62,7 @@ impl<K: Item + ?Sized> Art<K> {
             let mut children: Vec<_> = node.children();
             children.sort_unstable_by_key(|(_, child)| child.0);
             if children.windows(2).any(|two| two[0].1 == two[1].1) {
-                return Err(violation("a child that a node has twice", &node));
+                return Err(Error::damaged("a child that a node has twice", node.at()));
             }
             let end = Some(node.end()).filter(|end| !end.is_none());
             let branches = children
@@ -83,7 +83,7 @@ impl<K: Item + ?Sized> Art<K> {
                 }
             }
             if node.is_dead() || (count == 0 && node.child != self.root) {
-                return Err(violation("the state of a node", &node));
+                return Err(Error::damaged("the state of a node", node.at()));
             }
         }
         Ok(checked)
@@ -93,11 +93,11 @@ impl<K: Item + ?Sized> Art<K> {
     fn check_leaf(&self, node: &Node<'_>, branch: key::Branch, child: Child) -> Result<()> {
         let leaf = self.leaf(child)?;
         let key = leaf.key::<K>();
-        let key = key.ok_or_else(|| violation("a key", node))?;
+        let key = key.ok_or_else(|| Error::damaged("a key", node.at()))?;
         let key: &K = key.borrow();
         let is_here = key::len(key) >= node.level() && key::branch(key, node.level()) == branch;
         if !is_here || self.get(key)? != Some(leaf.value()) {
-            return Err(violation("the place of a leaf", node));
+            return Err(Error::damaged("the place of a leaf", node.at()));
         }
         Ok(())
     }
@@ -114,14 +114,10 @@ impl<K: Item + ?Sized> Art<K> {
         if is_sound {
             return Ok(());
         }
-        Err(violation("the level or the prefix of a node", below))
-    }
-}
-
-fn violation(what: &'static str, node: &Node<'_>) -> Error {
-    Error::Damaged {
-        what,
-        offset: node.at(),
+        Err(Error::damaged(
+            "the level or the prefix of a node",
+            below.at(),
+        ))
     }
 }
 

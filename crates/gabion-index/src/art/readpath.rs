@@ -105,8 +105,5 @@ pub(super) fn has_prefix<K: Item + ?Sized>(
 
 #[cold]
 pub(super) fn damaged(offset: u64) -> Error {
-    Error::Damaged {
-        what: "a child in a trie",
-        offset,
-    }
+    Error::damaged("a child in a trie", offset)
 }

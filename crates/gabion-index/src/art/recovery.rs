@@ -79,12 +79,9 @@ impl<K: Item + ?Sized> Art<K> {
     /// As [`Art::open`].
     pub(crate) fn at(pool: &Pool, root: u64) -> Result<Self> {
         let root = POff::<Header>::new(root);
-        let damaged = Error::Damaged {
-            what: "the header of a trie",
-            offset: root.raw(),
-        };
+        let damaged = || Error::damaged("the header of a trie", root.raw());
         let Some(header) = pool.try_at(root) else {
-            return Err(damaged);
+            return Err(damaged());
         };
         let words = [&header.magic, &header.kind, &header.check];
         // ORDER: Relaxed: these words do not change.
@@ -94,7 +91,7 @@ impl<K: Item + ?Sized> Art<K> {
             (false, ..) => Err(Error::NoRoot),
             (true, true, true) => Ok(Self::with(pool, root.raw())),
             (true, false, false) if kind <= 1 => Err(Error::OtherKind),
-            _ => Err(damaged),
+            _ => Err(damaged()),
         }
     }
 

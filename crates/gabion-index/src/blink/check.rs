@@ -1,7 +1,7 @@
 //! The rules of a tree, checked.
 
-use super::{Descent, NO_BOUND, Node, Range, Tree, violation};
-use crate::Result;
+use super::{Descent, NO_BOUND, Node, Range, Tree};
+use crate::{Error, Result};
 
 /// What is checked of every tree.
 pub(crate) trait Checks: Tree {
@@ -21,14 +21,14 @@ pub(crate) trait Checks: Tree {
             loop {
                 let range = node.head().range();
                 if range.is_dead() || range.level() != level {
-                    return Err(violation("the state of a node", node.at()));
+                    return Err(Error::damaged("the state of a node", node.at()));
                 }
                 let is_rising = match range.is_last() {
                     true => range.bound == NO_BOUND,
                     false => range.bound > low,
                 };
                 if node.head().low() != low || !is_rising {
-                    return Err(violation("the range of a node", node.at()));
+                    return Err(Error::damaged("the range of a node", node.at()));
                 }
                 self.check_children(node, range)?;
                 visit(node)?;
@@ -44,7 +44,7 @@ pub(crate) trait Checks: Tree {
             }
             let below = self.node(first.child(0))?;
             if below.head().level() + 1 != level {
-                return Err(violation("the level of a node", below.at()));
+                return Err(Error::damaged("the level of a node", below.at()));
             }
             first = below;
         }
@@ -57,12 +57,12 @@ pub(crate) trait Checks: Tree {
         }
         let entries = node.entries(range);
         if entries.first().map(|(key, _)| *key) != Some(node.head().low()) {
-            return Err(violation("the first slot of a node", node.at()));
+            return Err(Error::damaged("the first slot of a node", node.at()));
         }
         for (key, at) in entries {
             let child = self.node(at)?;
             if child.head().low() != key || child.head().level() + 1 != range.level() {
-                return Err(violation("a child of a node", node.at()));
+                return Err(Error::damaged("a child of a node", node.at()));
             }
         }
         Ok(())

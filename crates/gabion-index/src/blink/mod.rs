@@ -296,9 +296,5 @@ pub(crate) trait Tree: Sized {
 
 #[cold]
 fn damaged(offset: u64) -> Error {
-    violation("a node of a tree", offset)
-}
-
-fn violation(what: &'static str, offset: u64) -> Error {
-    Error::Damaged { what, offset }
+    Error::damaged("a node of a tree", offset)
 }

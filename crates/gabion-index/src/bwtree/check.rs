@@ -36,7 +36,7 @@ impl<K: Item + ?Sized, const ENTRIES: usize, const DELTAS: u64> BwTree<K, ENTRIE
         let mut checked = Checked::default();
         let mut first = self.load(self.root)?;
         if first.right != 0 {
-            return Err(violation("the topmost page", &first));
+            return Err(Error::damaged("the topmost page", first.word.base()));
         }
         loop {
             let level = first.level;
@@ -61,7 +61,7 @@ impl<K: Item + ?Sized, const ENTRIES: usize, const DELTAS: u64> BwTree<K, ENTRIE
             let below = first.entries().first().map(|(_, cell)| *cell);
             first = self.load(below.unwrap_or_default())?;
             if first.level + 1 != level {
-                return Err(violation("the level of a page", &first));
+                return Err(Error::damaged("the level of a page", first.word.base()));
             }
         }
     }
@@ -77,12 +77,12 @@ impl<K: Item + ?Sized, const ENTRIES: usize, const DELTAS: u64> BwTree<K, ENTRIE
             None => (page.low().word, page.low().len) == (0, 0),
         };
         if page.level != level || page.word.is_dead() || !low_is_right {
-            return Err(violation("the place of a page", page));
+            return Err(Error::damaged("the place of a page", page.word.base()));
         }
         let depth = page.deltas().count() as u64;
         let is_chain = page.depth() == depth && (depth == 0) == (page.word.top() == 0);
         if !is_chain || page.word.taken() > page.lines {
-            return Err(violation("the deltas of a page", page));
+            return Err(Error::damaged("the deltas of a page", page.word.base()));
         }
         let entries = page.entries();
         let is_rising =
@@ -98,30 +98,26 @@ impl<K: Item + ?Sized, const ENTRIES: usize, const DELTAS: u64> BwTree<K, ENTRIE
             .bound()
             .is_none_or(|bound| self.order(&bound, &page.low()) == Ordering::Greater);
         if !(is_rising && is_above && is_below && bound_is_above) {
-            return Err(violation("the order of a page", page));
+            return Err(Error::damaged("the order of a page", page.word.base()));
         }
         if level == 0 {
             return Ok(());
         }
         let first = entries.first().map(|(first, _)| *first);
         if first.is_none_or(|first| self.order(&first, &page.low()) != Ordering::Equal) {
-            return Err(violation("the first entry of a page", page));
+            return Err(Error::damaged(
+                "the first entry of a page",
+                page.word.base(),
+            ));
         }
         for (low, cell) in entries {
             let child = self.load(cell)?;
             let is_it = self.order(&child.low(), &low) == Ordering::Equal;
             if !is_it || child.level + 1 != level || child.word.is_dead() {
-                return Err(violation("a page below a page", page));
+                return Err(Error::damaged("a page below a page", page.word.base()));
             }
         }
         Ok(())
-    }
-}
-
-fn violation(what: &'static str, page: &Page<'_>) -> Error {
-    Error::Damaged {
-        what,
-        offset: page.word.base(),
     }
 }
 

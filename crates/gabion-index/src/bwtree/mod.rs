@@ -142,8 +142,5 @@ impl<K: Item + ?Sized, const ENTRIES: usize, const DELTAS: u64> BwTree<K, ENTRIE
 
 #[cold]
 fn damaged(offset: u64) -> Error {
-    Error::Damaged {
-        what: "a cell or a page of a Bw-tree",
-        offset,
-    }
+    Error::damaged("a cell or a page of a Bw-tree", offset)
 }

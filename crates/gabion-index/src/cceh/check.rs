@@ -4,9 +4,9 @@ use std::collections::HashSet;
 
 use super::Cceh;
 use super::layout::{PAIRS, PROBES, bucket_of};
-use crate::Result;
-use crate::extendible::{Segment, segment_end, violation};
+use crate::extendible::{Segment, segment_end};
 use crate::index::Checked;
+use crate::{Error, Result};
 
 impl<const COPIES: bool> Cceh<COPIES> {
     /// Visits all pairs of a segment in their order, entries or not.
@@ -70,7 +70,7 @@ impl<const COPIES: bool> Cceh<COPIES> {
         });
         match broken {
             None => Ok(keys.len() as u64),
-            Some(what) => Err(violation(segment, what)),
+            Some(what) => Err(Error::damaged(what, segment.offset())),
         }
     }
 }

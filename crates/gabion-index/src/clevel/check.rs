@@ -92,6 +92,7 @@ impl<K: Item + ?Sized, const USED: usize> Clevel<K, USED> {
                 let bucket = self.bucket(bits, number);
                 let is_closed = is_moved && number <= self.moved(bits);
                 for (place, slot) in bucket.slots.iter().enumerate() {
+                    let wrong = |what| Error::damaged(what, self.medium.offset_of(slot).raw());
                     // ORDER: Relaxed: nobody writes.
                     let word = Word(slot.peek(Ordering::Relaxed));
                     let is_entry = word.is_entry() && !word.is_leaving() && place < USED;
@@ -99,15 +100,15 @@ impl<K: Item + ?Sized, const USED: usize> Clevel<K, USED> {
                         continue;
                     }
                     if !is_entry {
-                        return Err(self.violation("a slot", slot));
+                        return Err(wrong("a slot"));
                     }
                     let key = self.key_of(word.item())?;
                     let hash = key.borrow().seeded_hash(&self.seed);
                     if !homes(bits, hash).contains(&number) || !word.has_tag(Word::tag_of(hash)) {
-                        return Err(self.violation("the place of an entry", slot));
+                        return Err(wrong("the place of an entry"));
                     }
                     if !keys.insert(key) {
-                        return Err(self.violation("a key, which is there twice,", slot));
+                        return Err(wrong("a key, which is there twice,"));
                     }
                 }
             }
@@ -116,10 +117,5 @@ impl<K: Item + ?Sized, const USED: usize> Clevel<K, USED> {
         // The root, the levels, and the items.
         let blocks = 1 + context.upwards().count() as u64 + entries;
         Ok(Checked { entries, blocks })
-    }
-
-    fn violation<T>(&self, what: &'static str, place: &T) -> Error {
-        let offset = self.medium.offset_of(place).raw();
-        Error::Damaged { what, offset }
     }
 }

@@ -87,8 +87,5 @@ impl<K: Item + ?Sized, const USED: usize> Clevel<K, USED> {
 
 #[cold]
 fn damaged(offset: u64) -> Error {
-    Error::Damaged {
-        what: "an item of a hash table",
-        offset,
-    }
+    Error::damaged("an item of a hash table", offset)
 }

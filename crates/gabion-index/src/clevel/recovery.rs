@@ -163,10 +163,10 @@ impl<K: Item + ?Sized, const USED: usize> Clevel<K, USED> {
     }
 
     fn damaged(&self, bits: u32) -> Error {
-        Error::Damaged {
-            what: "the levels of a hash table",
-            offset: self.medium.offset_of(self.level_word(bits)).raw(),
-        }
+        Error::damaged(
+            "the levels of a hash table",
+            self.medium.offset_of(self.level_word(bits)).raw(),
+        )
     }
 
     /// Ends the move of the bucket that was being moved, and that of the one before, which may not

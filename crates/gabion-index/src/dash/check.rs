@@ -4,9 +4,9 @@ use std::collections::HashSet;
 
 use super::Dash;
 use super::layout::{bits, tag_of};
-use crate::extendible::{Segment, segment_end, violation};
+use crate::extendible::{Segment, segment_end};
 use crate::index::Checked;
-use crate::{Item, Result};
+use crate::{Error, Item, Result};
 
 impl<K: Item + ?Sized, const USABLE: u32> Dash<K, USABLE> {
     /// Visits the words of key and value of all entries of a segment.
@@ -79,7 +79,7 @@ impl<K: Item + ?Sized, const USABLE: u32> Dash<K, USABLE> {
             let bucket = self.bucket_at(segment, number);
             let meta = bucket.meta();
             if !meta.is_sound(USABLE) {
-                return Err(violation(segment, "the metadata of a bucket"));
+                return Err(Error::damaged("the metadata of a bucket", segment.offset()));
             }
             for slot in bits(meta.live()) {
                 let word = bucket.key(slot);
@@ -99,10 +99,13 @@ impl<K: Item + ?Sized, const USABLE: u32> Dash<K, USABLE> {
                     }
                 };
                 if !is_sound || !segment.owns(from, hash) || bucket.tag(slot) != tag_of(hash) {
-                    return Err(violation(segment, "the place of an entry"));
+                    return Err(Error::damaged("the place of an entry", segment.offset()));
                 }
                 if !keys.insert(self.key_of(word)?) {
-                    return Err(violation(segment, "a key, which is there twice,"));
+                    return Err(Error::damaged(
+                        "a key, which is there twice,",
+                        segment.offset(),
+                    ));
                 }
             }
         }

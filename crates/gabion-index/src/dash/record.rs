@@ -50,10 +50,7 @@ impl<K: Item + ?Sized, const USABLE: u32> Dash<K, USABLE> {
     /// Where the key of a record is, and its length; both within the pool.
     #[inline]
     fn record(&self, offset: u64) -> Result<(u64, u64)> {
-        let damaged = || Error::Damaged {
-            what: "a record of a hash table",
-            offset,
-        };
+        let damaged = || Error::damaged("a record of a hash table", offset);
         let header: Option<&PAtomicU64> = self.medium.try_at(POff::new(offset));
         let header = header.ok_or_else(damaged)?;
         // ORDER: Relaxed: a record was written before the slot that named it, whose key was loaded

@@ -269,13 +269,16 @@ impl Extendible {
             checked.entries += check(segment, from)?;
             checked.blocks += 1;
             if !seen.insert(segment.offset()) {
-                return Err(violation(segment, "a segment, which is there twice,"));
+                return Err(Error::damaged(
+                    "a segment, which is there twice,",
+                    segment.offset(),
+                ));
             }
             let directory = self.directory();
             for number in directory.entries_for(from, segment.depth()) {
                 if self.segment(number << (64 - directory.bits())) != segment {
                     let what = "the entries of the directory for a segment";
-                    return Err(violation(segment, what));
+                    return Err(Error::damaged(what, segment.offset()));
                 }
             }
             Ok(())
@@ -295,14 +298,6 @@ impl Extendible {
             hash = segment_end(segment, from);
         }
         Ok(())
-    }
-}
-
-/// What is wrong with a segment.
-pub(crate) fn violation(segment: Segment, what: &'static str) -> Error {
-    Error::Damaged {
-        what,
-        offset: segment.offset(),
     }
 }
 

@@ -151,9 +151,6 @@ impl Extendible {
     }
 
     fn damaged(&self, offset: u64) -> Error {
-        Error::Damaged {
-            what: "the directory of a hash table",
-            offset,
-        }
+        Error::damaged("the directory of a hash table", offset)
     }
 }

@@ -63,16 +63,9 @@ impl<const N: usize> FastFair<N> {
         // What lies behind must not be found by a search that does not look at the bound.
         let is_ended = (survey.count..N).all(|slot| node.key(slot) >= bound);
         if !is_sorted || dead > 1 || !is_ended {
-            return Err(violation("the order of a node", node));
+            return Err(Error::damaged("the order of a node", node.at));
         }
         Ok((survey.count - dead) as u64)
-    }
-}
-
-fn violation<const N: usize>(what: &'static str, node: Node<'_, N>) -> Error {
-    Error::Damaged {
-        what,
-        offset: node.at,
     }
 }
 

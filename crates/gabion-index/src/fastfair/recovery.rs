@@ -77,12 +77,9 @@ impl<const N: usize> FastFair<N> {
     /// As [`FastFair::open`].
     pub(crate) fn at(pool: &Pool, root: u64) -> Result<Self> {
         let root = POff::<Header>::new(root);
-        let damaged = Error::Damaged {
-            what: "the header of a FAST&FAIR tree",
-            offset: root.raw(),
-        };
+        let damaged = || Error::damaged("the header of a FAST&FAIR tree", root.raw());
         let Some(header) = pool.try_at(root) else {
-            return Err(damaged);
+            return Err(damaged());
         };
         let words = [&header.magic, &header.slots, &header.check];
         // ORDER: Relaxed: these words do not change.
@@ -101,7 +98,7 @@ impl<const N: usize> FastFair<N> {
                 return Ok(Self::with(pool, root));
             }
         }
-        Err(damaged)
+        Err(damaged())
     }
 
     /// Options of pools for trees: the layout id, and how recovery finds what is in use. Whoever

@@ -15,10 +15,7 @@ pub(super) type Locked<'a, const N: usize> = blink::Locked<'a, Node<'a, N>>;
 /// A level 0 that is not there, which every tree has.
 #[cold]
 pub(super) fn no_leaf() -> Error {
-    Error::Damaged {
-        what: "the topmost node of a FAST&FAIR tree",
-        offset: 0,
-    }
+    Error::damaged("the topmost node of a FAST&FAIR tree", 0)
 }
 
 impl<const N: usize> Locked<'_, N> {
@@ -54,10 +51,8 @@ impl<const N: usize> blink::Tree for FastFair<N> {
 
     #[inline]
     fn node(&self, at: u64) -> Result<Node<'_, N>> {
-        node_at(&self.medium, at).ok_or(Error::Damaged {
-            what: "a link or a slot of a FAST&FAIR tree",
-            offset: at,
-        })
+        node_at(&self.medium, at)
+            .ok_or_else(|| Error::damaged("a link or a slot of a FAST&FAIR tree", at))
     }
 
     #[inline]

@@ -70,7 +70,7 @@ impl<K: Item + ?Sized> Hot<K> {
             }
             let node = self.node(child)?;
             if node.is_dead() {
-                return Err(violation("a node that is given up", child));
+                return Err(Error::damaged("a node that is given up", child.at()));
             }
             self.check_node(child, &node)
         })?;
@@ -80,11 +80,13 @@ impl<K: Item + ?Sized> Hot<K> {
     /// Checks that a search for the key of a leaf ends there.
     fn check_leaf(&self, child: Child) -> Result<()> {
         let leaf = self.leaf(child)?;
-        let key = leaf.key::<K>().ok_or_else(|| violation("a key", child))?;
+        let key = leaf
+            .key::<K>()
+            .ok_or_else(|| Error::damaged("a key", child.at()))?;
         if self.get(key.borrow())? == Some(leaf.value()) {
             return Ok(());
         }
-        Err(violation("the place of a leaf", child))
+        Err(Error::damaged("the place of a leaf", child.at()))
     }
 
     /// Checks that neighbours in a node are in order and part where the node says, which must be
@@ -92,27 +94,23 @@ impl<K: Item + ?Sized> Hot<K> {
     fn check_node(&self, child: Child, node: &Node<'_>) -> Result<()> {
         let form = Form::of(node);
         if !node.is_image(&form.image(0)) {
-            return Err(violation("the masks or the partial keys of a node", child));
+            return Err(Error::damaged(
+                "the masks or the partial keys of a node",
+                child.at(),
+            ));
         }
         if self.height_over(form.children())? > node.height() {
-            return Err(violation("the height of a node", child));
+            return Err(Error::damaged("the height of a node", child.at()));
         }
         for (two, position) in form.children().windows(2).zip(form.positions()) {
             let left = self.some_key(two[0], true)?;
             let right = self.some_key(two[1], false)?;
             let (left, right): (&K, &K) = (left.borrow(), right.borrow());
             if left >= right || differ(left, right) != Some(*position) {
-                return Err(violation("the bit at which children part", child));
+                return Err(Error::damaged("the bit at which children part", child.at()));
             }
         }
         Ok(())
-    }
-}
-
-fn violation(what: &'static str, child: Child) -> Error {
-    Error::Damaged {
-        what,
-        offset: child.at(),
     }
 }
 

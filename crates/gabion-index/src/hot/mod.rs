@@ -147,8 +147,5 @@ impl<K: Item + ?Sized> Hot<K> {
 
 #[cold]
 fn damaged(offset: u64) -> Error {
-    Error::Damaged {
-        what: "a child in a trie",
-        offset,
-    }
+    Error::damaged("a child in a trie", offset)
 }

@@ -52,8 +52,7 @@ impl<K: Item + ?Sized> Hot<K> {
         match root::find(pool, Self::MAGIC) {
             Ok((at, _)) => {
                 let top: Option<&Top> = pool.try_at(POff::new(at + ROOT_BYTES));
-                let what = "the root of an index";
-                top.ok_or(Error::Damaged { what, offset: at })?;
+                top.ok_or_else(|| Error::damaged("the root of an index", at))?;
                 Ok(Self::with(pool, at))
             }
             Err(Error::NoRoot) if root::find(pool, other).is_ok() => Err(Error::OtherKind),

@@ -39,26 +39,22 @@ impl<const PADDING: u64> LevelTable<PADDING> {
         let levels = self.levels(self.top());
         let mut keys = HashSet::new();
         for line in self.buckets(levels) {
+            let wrong = |what| Error::damaged(what, self.medium.offset_of(line).raw());
             if !line.is_sound() {
-                return Err(self.violation("the tokens of a bucket", line));
+                return Err(wrong("the tokens of a bucket"));
             }
             for (key, _) in line.entries() {
                 let places = self.places(&levels, self.hashes(key));
                 if !places.into_iter().any(|place| std::ptr::eq(place, line)) {
-                    return Err(self.violation("the place of an entry", line));
+                    return Err(wrong("the place of an entry"));
                 }
                 if !keys.insert(key) {
-                    return Err(self.violation("a key, which is there twice,", line));
+                    return Err(wrong("a key, which is there twice,"));
                 }
             }
         }
         let entries = keys.len() as u64;
         // The root and two levels.
         Ok(Checked { entries, blocks: 3 })
-    }
-
-    fn violation(&self, what: &'static str, line: &Line) -> Error {
-        let offset = self.medium.offset_of(line).raw();
-        Error::Damaged { what, offset }
     }
 }

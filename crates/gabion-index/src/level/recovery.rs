@@ -63,10 +63,10 @@ impl<const PADDING: u64> LevelTable<PADDING> {
     }
 
     fn damaged(&self, word: &PAtomicU64) -> Error {
-        Error::Damaged {
-            what: "the levels of a hash table",
-            offset: self.medium.offset_of(word).raw(),
-        }
+        Error::damaged(
+            "the levels of a hash table",
+            self.medium.offset_of(word).raw(),
+        )
     }
 
     /// Ends the entry that was being moved if its equal is there.

@@ -50,7 +50,7 @@ impl<K: Item + ?Sized> Masstree<K> {
             // The first leaf of all lies in the block of the root, which counts in its place.
             checked.blocks += layer.check_levels(&mut |node| {
                 if node.head().low() == 0 && node.head().level() == 0 && node.at != first {
-                    return Err(violation("the first leaf of a layer", node));
+                    return Err(Error::damaged("the first leaf of a layer", node.at));
                 }
                 self.check_order(node)?;
                 if node.head().level() == 0 {
@@ -74,7 +74,7 @@ impl<K: Item + ?Sized> Masstree<K> {
         if permutation.is_sound() && is_rising && is_above {
             return Ok(());
         }
-        Err(violation("the order of a node", node))
+        Err(Error::damaged("the order of a node", node.at))
     }
 
     /// Checks and counts what the entries of a leaf lead to.
@@ -93,7 +93,7 @@ impl<K: Item + ?Sized> Masstree<K> {
             match Target::new(&self.medium, value)? {
                 Target::Rest(record) => {
                     if record.slice() != word || record.rest(&self.medium).is_empty() {
-                        return Err(violation("a record", leaf));
+                        return Err(Error::damaged("a record", leaf.at));
                     }
                     checked.entries += 1;
                     checked.blocks += 1;
@@ -106,20 +106,13 @@ impl<K: Item + ?Sized> Masstree<K> {
                         (first, above.slice.load(&self.medium, Ordering::Relaxed))
                     });
                     if words != Some((layer.first, word)) {
-                        return Err(violation("the place of a layer", leaf));
+                        return Err(Error::damaged("the place of a layer", leaf.at));
                     }
                     layers.push(first);
                 }
             }
         }
         Ok(())
-    }
-}
-
-fn violation(what: &'static str, node: Node<'_>) -> Error {
-    Error::Damaged {
-        what,
-        offset: node.at,
     }
 }
 

@@ -139,8 +139,5 @@ impl<K: Item + ?Sized> Masstree<K> {
 
 #[cold]
 fn damaged(offset: u64) -> Error {
-    Error::Damaged {
-        what: "a link or a slot of a Masstree",
-        offset,
-    }
+    Error::damaged("a link or a slot of a Masstree", offset)
 }

@@ -53,10 +53,7 @@ impl<K: Item + ?Sized> Masstree<K> {
         let first = root + ROOT_BYTES;
         match Node::new(pool, first) {
             Some(_) => Ok(Self::with(pool, root)),
-            None => Err(Error::Damaged {
-                what: "the first leaf of a Masstree",
-                offset: first,
-            }),
+            None => Err(Error::damaged("the first leaf of a Masstree", first)),
         }
     }
 

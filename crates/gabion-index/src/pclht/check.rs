@@ -95,7 +95,8 @@ impl<F: Form> ClhtTable<F> {
                     None => link == 0,
                 };
                 if !is_sound {
-                    return Err(self.violation("the link of a bucket", line));
+                    let offset = self.medium.offset_of(line).raw();
+                    return Err(Error::damaged("the link of a bucket", offset));
                 }
                 next = self.next(table, line);
             }
@@ -111,27 +112,23 @@ impl<F: Form> ClhtTable<F> {
         line: &Line,
         keys: &mut HashSet<u64>,
     ) -> Result<()> {
+        let wrong = |what| Error::damaged(what, self.medium.offset_of(line).raw());
         let is_home = std::ptr::eq(line, self.bucket(table, number));
         let is_sound = match Self::IN_BUCKETS && is_home {
             true => line.is_sound_and_free(),
             false => line.is_sound(),
         };
         if !is_sound {
-            return Err(self.violation("the tokens of a bucket", line));
+            return Err(wrong("the tokens of a bucket"));
         }
         for (key, _) in line.entries() {
             if table.home(self.seed.hash_u64(key)) != number {
-                return Err(self.violation("the home of an entry", line));
+                return Err(wrong("the home of an entry"));
             }
             if !keys.insert(key) {
-                return Err(self.violation("a key, which is there twice,", line));
+                return Err(wrong("a key, which is there twice,"));
             }
         }
         Ok(())
-    }
-
-    fn violation(&self, what: &'static str, line: &Line) -> Error {
-        let offset = self.medium.offset_of(line).raw();
-        Error::Damaged { what, offset }
     }
 }

@@ -162,10 +162,7 @@ impl<F: Form> Table<F> {
 }
 
 pub(super) fn damaged(offset: u64) -> Error {
-    Error::Damaged {
-        what: "the table of a P-CLHT",
-        offset,
-    }
+    Error::damaged("the table of a P-CLHT", offset)
 }
 
 /// The spares of the table in use. Used under the lock of a stripe, so that the table stays.

@@ -5,10 +5,10 @@ use std::collections::{HashMap, HashSet};
 use super::layout::{Entry, LINE_BYTES, State};
 use super::pages::chain_head;
 use super::record::Record;
-use super::table::{damaged, entries};
+use super::table::entries;
 use super::{Scmkv, Volume};
-use crate::Result;
 use crate::index::Checked;
+use crate::{Error, Result};
 
 /// Live bytes by page.
 #[derive(Debug, Default)]
@@ -43,7 +43,10 @@ impl Volume {
             for (_, entry) in entries(&self.medium, bucket, entry)? {
                 let (record, key) = self.check_record(entry, &mut usage)?;
                 if record.hash & !(size - 1) != hash || !keys.insert(key) {
-                    return Err(damaged("a bucket", self.medium.offset_of(bucket).raw()));
+                    return Err(Error::damaged(
+                        "a bucket",
+                        self.medium.offset_of(bucket).raw(),
+                    ));
                 }
                 checked.entries += 1;
             }
@@ -57,7 +60,7 @@ impl Volume {
                 _ => !page.is_counted() || page.live() == live,
             };
             if !is_right {
-                return Err(damaged("the usage of a page", page.start()));
+                return Err(Error::damaged("the usage of a page", page.start()));
             }
             checked.blocks += 1;
         }
@@ -66,7 +69,7 @@ impl Volume {
 
     fn check_chain(&self, entry: Entry, hash: u64, size: u64, usage: &mut Usage) -> Result<()> {
         let address = entry.address();
-        let bad = || damaged("a chain of the hash table", address);
+        let bad = || Error::damaged("a chain of the hash table", address);
         let head = chain_head(&self.medium, address).ok_or_else(bad)?;
         let bytes = entry.lines() * LINE_BYTES;
         let is_right = head.lines() == entry.lines()
@@ -81,7 +84,7 @@ impl Volume {
 
     /// Reads a record in all its parts.
     fn check_record(&self, entry: Entry, usage: &mut Usage) -> Result<(Record, Vec<u8>)> {
-        let bad = || damaged("a record", entry.address());
+        let bad = || Error::damaged("a record", entry.address());
         let record = self.record_at(entry.address())?;
         let (key, _) = record.content(&self.medium, &self.seed).ok_or_else(bad)?;
         let page = self.pages.number_of(entry.address()).ok_or_else(bad)?;

@@ -28,10 +28,9 @@ use super::log::{Flush, Log, room_of_page};
 use super::pages::Head;
 use super::record::{Draft, Record, records};
 use super::step::Step;
-use super::table::damaged;
 use super::{Scmkv, Volume};
-use crate::Result;
 use crate::lock::Backoff;
+use crate::{Error, Result};
 
 /// A page whose garbage is less than this part of it is not worth cleaning, unless space is wanted.
 const WORTHWHILE_PART: u64 = 16;
@@ -258,7 +257,7 @@ impl Volume {
         if Backoff::wait_until(WRITERS_PATIENCE, || page.live() == 0) {
             return Ok(moved);
         }
-        Err(damaged("the usage of a page", page.start()))
+        Err(Error::damaged("the usage of a page", page.start()))
     }
 
     fn move_records(&self, log: &mut Log, number: u32) -> Result<u64> {
@@ -283,7 +282,7 @@ impl Volume {
             }
         }
         if failed.is_none() && at_end != page.end() {
-            return Err(damaged("a record", at_end));
+            return Err(Error::damaged("a record", at_end));
         }
         if let Some(head) = &mut log.records
             && self.takes(Step::PersistCopies)
@@ -298,7 +297,7 @@ impl Volume {
     /// Copies a live record to the cleaner's log, and returns the address.
     fn copy(&self, log: &mut Log, record: &Record) -> Result<u64> {
         let content = record.content(&self.medium, &self.seed);
-        let (key, value) = content.ok_or_else(|| damaged("a record", record.address))?;
+        let (key, value) = content.ok_or_else(|| Error::damaged("a record", record.address))?;
         let address = log.room_for_record(&self.pages, record.bytes())?.next();
         let copy = Draft::new(record.hash, &key, &value);
         log.append(&self.medium, &copy, 0, Flush::Nothing);

@@ -8,9 +8,9 @@ use gabion_media::pmem::PAtomicU64;
 
 use super::layout::Entry as Word;
 use super::record::Record;
-use super::table::{damaged, entries};
+use super::table::entries;
 use super::{Scmkv, Volume};
-use crate::Result;
+use crate::{Error, Result};
 
 /// A key and its value.
 pub type Entry = (Vec<u8>, Vec<u8>);
@@ -34,7 +34,7 @@ impl Volume {
             Some(()) => Ok(true),
             None => {
                 value.truncate(before);
-                Err(damaged("a value", record.address))
+                Err(Error::damaged("a value", record.address))
             }
         }
     }
@@ -75,7 +75,7 @@ impl Volume {
         let (records, next) = self.records_of_bucket(from)?;
         let read = |record: Record| {
             let content = record.content(&self.medium, &self.seed);
-            content.ok_or_else(|| damaged("a record", record.address))
+            content.ok_or_else(|| Error::damaged("a record", record.address))
         };
         let entries: Result<Vec<_>> = records.into_iter().map(read).collect();
         Ok((entries?, next))

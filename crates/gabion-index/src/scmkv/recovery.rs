@@ -37,7 +37,6 @@ use super::record::{Record, records};
 use super::stats::Counts;
 use super::step::Step;
 use super::stripes::Stripes;
-use super::table::damaged;
 use super::{Durability, KEY_BYTES_MAX, Options, Scmkv, Volume};
 use crate::index::root_of;
 use crate::{Error, Result, Seed};
@@ -85,7 +84,7 @@ impl Plan {
 }
 
 fn damaged_header(offset: u64) -> Error {
-    damaged("the header of an SCMKV", offset)
+    Error::damaged("the header of an SCMKV", offset)
 }
 
 /// Reads and checks the header at an offset.
@@ -360,7 +359,7 @@ impl Volume {
             let end = descriptor.end.peek(Ordering::Relaxed);
             let live = descriptor.live.peek(Ordering::Relaxed);
             newest = newest.max(generation);
-            let bad = || damaged("the page table", medium.offset_of(descriptor).raw());
+            let bad = || Error::damaged("the page table", medium.offset_of(descriptor).raw());
             let state = place.state().ok_or_else(bad)?;
             let head = Head {
                 number,
@@ -393,7 +392,7 @@ impl Volume {
             }
             if state != State::Reserve {
                 page_mark(medium, head.start, number, generation)
-                    .ok_or_else(|| damaged("the head of a page", head.start))?;
+                    .ok_or_else(|| Error::damaged("the head of a page", head.start))?;
             }
             self.pages.know(number, place, &head, live);
         }
@@ -502,7 +501,10 @@ impl Volume {
             }
         }
         if scan.end < mark {
-            return Err(damaged("a record that was durable", head.start + scan.end));
+            return Err(Error::damaged(
+                "a record that was durable",
+                head.start + scan.end,
+            ));
         }
         Ok(scan)
     }
@@ -523,7 +525,10 @@ impl Volume {
         }
         let before = self.record_at(old)?;
         if self.pages.number_of(old).is_none() || before.hash != record.hash {
-            return Err(damaged("the predecessor of a lost record", record.address));
+            return Err(Error::damaged(
+                "the predecessor of a lost record",
+                record.address,
+            ));
         }
         // ORDER: Release pairs with the Acquire of lookups.
         // DURABLE: what was lost is not referred to any more, before its page counts as full.

@@ -34,16 +34,12 @@ pub(super) struct Found<'a> {
     pub(super) record: Record,
 }
 
-pub(super) fn damaged(what: &'static str, offset: u64) -> Error {
-    Error::Damaged { what, offset }
-}
-
 /// The words of a chain behind its head.
 pub(super) fn words_of_chain(medium: &Medium, entry: Entry) -> Result<&[PAtomicU64]> {
     let words = usize::try_from(entry.lines() * LINE_WORDS).unwrap_or(usize::MAX);
     let words = medium.try_slice(POff::<PAtomicU64>::new(entry.address()), words);
     let words = words.and_then(|words| words.get(1..));
-    words.ok_or_else(|| damaged("a chain of the hash table", entry.address()))
+    words.ok_or_else(|| Error::damaged("a chain of the hash table", entry.address()))
 }
 
 /// The entry, unless it is damaged.
@@ -51,7 +47,10 @@ pub(super) fn words_of_chain(medium: &Medium, entry: Entry) -> Result<&[PAtomicU
 fn sound(entry: Entry) -> Result<Entry> {
     match entry.is_sound() {
         true => Ok(entry),
-        false => Err(damaged("an entry of the hash table", entry.address())),
+        false => Err(Error::damaged(
+            "an entry of the hash table",
+            entry.address(),
+        )),
     }
 }
 
@@ -165,7 +164,8 @@ impl Volume {
     #[inline]
     #[track_caller]
     pub(super) fn record_at(&self, address: u64) -> Result<Record> {
-        Record::read(&self.medium, address).ok_or_else(|| damaged("a bucket's entry", address))
+        Record::read(&self.medium, address)
+            .ok_or_else(|| Error::damaged("a bucket's entry", address))
     }
 
     /// Finds `key` for a writer, who holds its stripe.

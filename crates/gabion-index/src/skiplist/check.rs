@@ -53,10 +53,10 @@ impl<K: Item + ?Sized, const BITS: u32> SkipList<K, BITS> {
                 let key = key.ok_or_else(|| damaged(next.at))?;
                 let is_behind = last.is_none_or(|last| last.borrow() < key.borrow());
                 if !is_behind || next.is_dead() || next.height() <= level {
-                    return Err(violation("the order or the state of a node", &next));
+                    return Err(Error::damaged("the order or the state of a node", next.at));
                 }
                 if level > 0 && !below.contains(&next.at) {
-                    return Err(violation("a shortcut", &node));
+                    return Err(Error::damaged("a shortcut", node.at));
                 }
                 on_level.insert(next.at);
                 last = Some(key);
@@ -70,13 +70,6 @@ impl<K: Item + ?Sized, const BITS: u32> SkipList<K, BITS> {
         // The root and the nodes.
         let blocks = entries + 1;
         Ok(Checked { entries, blocks })
-    }
-}
-
-fn violation(what: &'static str, node: &Node<'_>) -> Error {
-    Error::Damaged {
-        what,
-        offset: node.at,
     }
 }
 

@@ -122,8 +122,5 @@ impl<K: Item + ?Sized, const BITS: u32> SkipList<K, BITS> {
 
 #[cold]
 fn damaged(offset: u64) -> Error {
-    Error::Damaged {
-        what: "a link of a skip list",
-        offset,
-    }
+    Error::damaged("a link of a skip list", offset)
 }

@@ -110,10 +110,7 @@ pub(crate) fn lanes_of(pool: &Pool) -> usize {
 }
 
 fn damaged(offset: u64) -> Error {
-    Error::Damaged {
-        what: "the logs of write buffers",
-        offset,
-    }
+    Error::damaged("the logs of write buffers", offset)
 }
 
 /// The word that begins the chain.

@@ -17,10 +17,6 @@ use crate::registry::{Kind, Persists, Reads, Registered};
 use crate::stored::Parts;
 use crate::{Error, Result};
 
-fn violation(what: &'static str, offset: u64) -> Error {
-    Error::Damaged { what, offset }
-}
-
 impl<K: TreeKey + ?Sized, const N: usize> SpTree<K, N> {
     /// Number of entries; exact if nobody writes. A look at each node in DRAM.
     ///
@@ -61,7 +57,7 @@ impl<K: TreeKey + ?Sized, const N: usize> SpTree<K, N> {
         let mut known: BTreeMap<K::Owned, u64> = named.into_iter().collect();
         for (lkey, leaf) in waiting {
             if known.insert(lkey, leaf).is_some() {
-                return Err(violation("a leaf that waits for the backup", leaf));
+                return Err(Error::damaged("a leaf that waits for the backup", leaf));
             }
         }
         let pages = self.logs.chain()?;
@@ -82,7 +78,7 @@ impl<K: TreeKey + ?Sized, const N: usize> SpTree<K, N> {
         let (mut number, mut before) = (0, 0);
         loop {
             let node = self.nodes.get(number);
-            let node = node.ok_or_else(|| violation("a link of a node", number))?;
+            let node = node.ok_or_else(|| Error::damaged("a link of a node", number))?;
             let leaf = self.leaf(node.leaf())?;
             let keys = self.check_leaf(node, leaf)?;
             checked.blocks += 1;
@@ -99,16 +95,16 @@ impl<K: TreeKey + ?Sized, const N: usize> SpTree<K, N> {
             }
             let is_first = number == 0 && before == 0;
             if node.prev() != before || node.look().is_none() {
-                return Err(violation("a node", leaf.at));
+                return Err(Error::damaged("a node", leaf.at));
             }
             let lkey = self.router.key(node.lkey())?;
             let is_known = known.remove::<K::Owned>(&lkey) == Some(leaf.at);
             if is_known == is_first {
-                return Err(violation("what the backup knows of a leaf", leaf.at));
+                return Err(Error::damaged("what the backup knows of a leaf", leaf.at));
             }
             let routed = self.router.exact(lkey.borrow());
             if routed.is_some_and(|routed| routed != number) {
-                return Err(violation("what the router knows of a leaf", leaf.at));
+                return Err(Error::damaged("what the router knows of a leaf", leaf.at));
             }
             before = number + 1;
             match node.next().checked_sub(1) {
@@ -117,7 +113,7 @@ impl<K: TreeKey + ?Sized, const N: usize> SpTree<K, N> {
             }
         }
         if let Some((_, leaf)) = known.pop_first() {
-            return Err(violation("a leaf of the backup", leaf));
+            return Err(Error::damaged("a leaf of the backup", leaf));
         }
         Ok(checked)
     }
@@ -141,7 +137,7 @@ impl<K: TreeKey + ?Sized, const N: usize> SpTree<K, N> {
             .map(|(key, record)| (*key, record.value))
             .collect();
         if node.merged() != leaf.merged() || node.merged() > node.last() {
-            return Err(violation(
+            return Err(Error::damaged(
                 "the number of the last change of a leaf",
                 leaf.at,
             ));
@@ -151,7 +147,7 @@ impl<K: TreeKey + ?Sized, const N: usize> SpTree<K, N> {
             let hash = self.seed.hash_u64(entry.key);
             let is_known = entry.tag == tag_of(hash) && node.bloom.may_hold(hash);
             if !is_known || waiting.remove(&entry.key) != Some(Some(entry.value)) {
-                return Err(violation("an entry of a write buffer", leaf.at));
+                return Err(Error::damaged("an entry of a write buffer", leaf.at));
             }
             if let Err(place) = keys.binary_search(&entry.key) {
                 keys.insert(place, entry.key);
@@ -162,7 +158,7 @@ impl<K: TreeKey + ?Sized, const N: usize> SpTree<K, N> {
             value.is_none() && keys.binary_search(key).is_err()
         };
         if !waiting.iter().all(is_gone) {
-            return Err(violation("a change in the logs of an SPTree", leaf.at));
+            return Err(Error::damaged("a change in the logs of an SPTree", leaf.at));
         }
         self.check_count(node, leaf, keys.len())
     }
@@ -170,7 +166,7 @@ impl<K: TreeKey + ?Sized, const N: usize> SpTree<K, N> {
     /// Checks the number of entries of a node.
     fn check_count(&self, node: &Mnode, leaf: Leaf<'_, N>, count: usize) -> Result<u64> {
         if count != node.count() || count > N {
-            return Err(violation("the number of entries of a leaf", leaf.at));
+            return Err(Error::damaged("the number of entries of a leaf", leaf.at));
         }
         Ok(count as u64)
     }
@@ -178,7 +174,7 @@ impl<K: TreeKey + ?Sized, const N: usize> SpTree<K, N> {
     /// Checks that a leaf and its node have the same range: its lkey, and its hkey unless it is the
     /// last one.
     fn check_range(&self, node: &Mnode, leaf: Leaf<'_, N>) -> Result<(K::Owned, Option<K::Owned>)> {
-        let wrong = || violation("the range of a leaf", leaf.at);
+        let wrong = || Error::damaged("the range of a leaf", leaf.at);
         let lkey = bound_key::<K>(&self.medium, leaf.lkey())?;
         let next = node.next().checked_sub(1);
         let hkey = match next.and_then(|next| self.nodes.get(next)) {
@@ -215,16 +211,16 @@ impl<K: TreeKey + ?Sized, const N: usize> SpTree<K, N> {
             let hash = of_pair.seeded_hash(&self.seed);
             let is_first = Parts::of(of_pair).word == key;
             if leaf.tag(slot) != tag_of(hash) || !node.bloom.may_hold(hash) || !is_first {
-                return Err(violation("what is known of a key", leaf.at));
+                return Err(Error::damaged("what is known of a key", leaf.at));
             }
             if owned < lkey || hkey.as_ref().is_some_and(|hkey| owned >= *hkey) {
-                return Err(violation("a key of a leaf", leaf.at));
+                return Err(Error::damaged("a key of a leaf", leaf.at));
             }
             keys.push(owned);
         }
         keys.sort_unstable();
         if !keys.is_sorted_by(|one, two| one < two) {
-            return Err(violation("the keys of a leaf", leaf.at));
+            return Err(Error::damaged("the keys of a leaf", leaf.at));
         }
         Ok(keys)
     }

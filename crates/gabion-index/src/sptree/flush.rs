@@ -145,10 +145,10 @@ impl<K: TreeKey + ?Sized, const N: usize> SpTree<K, N> {
             }
         }
         if leaf.count() + fresh.len() > N {
-            return Err(Error::Damaged {
-                what: "the room for what the logs have for a leaf",
-                offset: leaf.at + PAIRS_AT,
-            });
+            return Err(Error::damaged(
+                "the room for what the logs have for a leaf",
+                leaf.at + PAIRS_AT,
+            ));
         }
         leaf.put_and(&fresh, dropped, &[Change::Merged(last)]);
         node.set_merged(last);

@@ -40,10 +40,7 @@ pub(super) struct ItemRef<'a> {
 
 #[cold]
 fn damaged(offset: u64) -> Error {
-    Error::Damaged {
-        what: "an item of an SPTree",
-        offset,
-    }
+    Error::damaged("an item of an SPTree", offset)
 }
 
 impl<'a> ItemRef<'a> {
@@ -106,10 +103,10 @@ impl<'a> ItemRef<'a> {
     /// The value, if it is of eight bytes.
     pub(super) fn word(&self) -> Result<u64> {
         let bytes = self.value().try_into();
-        bytes.map(u64::from_le_bytes).map_err(|_| Error::Damaged {
-            what: "a value of an SPTree that is to be a word",
-            offset: self.key_at - ITEM_BYTES,
-        })
+        let what = "a value of an SPTree that is to be a word";
+        bytes
+            .map(u64::from_le_bytes)
+            .map_err(|_| Error::damaged(what, self.key_at - ITEM_BYTES))
     }
 
     /// The key in its parts.

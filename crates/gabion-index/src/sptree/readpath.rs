@@ -174,10 +174,8 @@ impl<K: TreeKey + ?Sized, const N: usize> SpTree<K, N> {
     /// The leaf at an offset.
     #[inline]
     pub(super) fn leaf(&self, at: u64) -> Result<Leaf<'_, N>> {
-        Leaf::new(&self.medium, at).ok_or(Error::Damaged {
-            what: "the place of a leaf of an SPTree",
-            offset: at,
-        })
+        Leaf::new(&self.medium, at)
+            .ok_or_else(|| Error::damaged("the place of a leaf of an SPTree", at))
     }
 
     /// What `read` makes of the second word of the pair of `key`. It may be called more than once.

@@ -60,10 +60,7 @@ struct Mend {
 }
 
 fn damaged(offset: u64) -> Error {
-    Error::Damaged {
-        what: "the chain of leaves of an SPTree",
-        offset,
-    }
+    Error::damaged("the chain of leaves of an SPTree", offset)
 }
 
 impl<K: TreeKey + ?Sized, const N: usize> SpTree<K, N> {
@@ -299,10 +296,7 @@ impl<K: TreeKey + ?Sized, const N: usize> SpTree<K, N> {
             let of_pair: &K = of_pair.borrow();
             let is_tagged = leaf.tag(slot) == tag_of(of_pair.seeded_hash(&self.seed));
             if !is_tagged || word != word_of(&key) || !holds(&key, &item.value()) {
-                return Err(Error::Damaged {
-                    what: "a pair of an SPTree",
-                    offset: at,
-                });
+                return Err(Error::damaged("a pair of an SPTree", at));
             }
         }
         Ok(())

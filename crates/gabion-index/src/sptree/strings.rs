@@ -37,8 +37,7 @@ impl<const N: usize> SpTree<[u8], N> {
         let needed = tree.backup.settle()? + 2 * tree.leaves() - 1 + tree.len()?;
         tree.collect();
         if needed != pool.stats().used_blocks {
-            let (what, offset) = ("what an SPTree refers to", tree.root);
-            return Err(Error::Damaged { what, offset });
+            return Err(Error::damaged("what an SPTree refers to", tree.root));
         }
         Ok(tree)
     }

@@ -27,7 +27,7 @@ impl<K: Item + ?Sized, V: Item + ?Sized> TurboHash<K, V> {
             let entries = self.check_shard(index, place)?;
             let has_miscounted = locked.counts().is_some_and(|counts| counts.live != entries);
             if has_miscounted {
-                return Err(self.violation("a count", place.offset()));
+                return Err(Error::damaged("a count", place.offset()));
             }
             checked.entries += entries;
             checked.blocks += u64::from(place.count() != 0);
@@ -45,20 +45,20 @@ impl<K: Item + ?Sized, V: Item + ?Sized> TurboHash<K, V> {
             let offset = self.medium.offset_of(bucket).raw();
             let has_odd_bits = (meta.valid() | meta.deleted()) & !ALL_SLOTS != 0;
             if meta.empty() == 0 || has_odd_bits || meta.deleted() & !meta.valid() != 0 {
-                return Err(self.violation("the metadata of a bucket", offset));
+                return Err(Error::damaged("the metadata of a bucket", offset));
             }
             for slot in bits(meta.live()) {
                 let at = bucket.slot(slot);
                 let hash = K::hash_of_slot(at.key(), &self.seed);
                 let is_tagged = bucket.matches(tag_of(hash)) >> slot & 1 != 0;
                 if !is_tagged || self.shard_index(hash) != shard {
-                    return Err(self.violation("the tag or the shard of an entry", offset));
+                    return Err(Error::damaged("the tag or the shard of an entry", offset));
                 }
                 if !self.is_reachable(place, index, hash) {
-                    return Err(self.violation("the path of an entry", offset));
+                    return Err(Error::damaged("the path of an entry", offset));
                 }
                 if !keys.insert(self.key_of(at.key(), at.value())?) {
-                    return Err(self.violation("a key, which is there twice,", offset));
+                    return Err(Error::damaged("a key, which is there twice,", offset));
                 }
                 self.value_of(at.value())?;
             }
@@ -77,10 +77,6 @@ impl<K: Item + ?Sized, V: Item + ?Sized> TurboHash<K, V> {
             }
         }
         false
-    }
-
-    fn violation(&self, what: &'static str, offset: u64) -> Error {
-        Error::Damaged { what, offset }
     }
 }
 

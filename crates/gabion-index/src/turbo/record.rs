@@ -105,10 +105,7 @@ impl<K: Item + ?Sized, V: Item + ?Sized> TurboHash<K, V> {
 
     #[cold]
     fn damaged_record(&self, offset: u64) -> Error {
-        Error::Damaged {
-            what: "a record of a hash table",
-            offset,
-        }
+        Error::damaged("a record of a hash table", offset)
     }
 
     /// Bytes of the record for an entry.

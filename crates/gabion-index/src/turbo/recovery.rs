@@ -163,10 +163,7 @@ impl<K: Item + ?Sized, V: Item + ?Sized> TurboHash<K, V> {
 }
 
 fn damaged(offset: u64) -> Error {
-    Error::Damaged {
-        what: "the header or the directory of a hash table",
-        offset,
-    }
+    Error::damaged("the header or the directory of a hash table", offset)
 }
 
 /// Reads and checks a header.

@@ -33,8 +33,9 @@ impl<S: Scheme> TwoHash<S> {
         let stash = self.stash_in_use(self.table());
         let mut keys = HashSet::new();
         for (number, line) in self.lines() {
+            let wrong = |what| Error::damaged(what, self.medium.offset_of(line).raw());
             if !line.is_sound() {
-                return Err(self.violation("the tokens of a line", line));
+                return Err(wrong("the tokens of a line"));
             }
             for slot in 0..PAIRS {
                 let Some((key, _)) = line.entry(slot) else {
@@ -43,20 +44,15 @@ impl<S: Scheme> TwoHash<S> {
                 let mut spots = S::spots(bits, self.hashes(key));
                 let is_its = spots.any(|spot| spot.line == number && spot.slots >> slot & 1 != 0);
                 if !is_its && !stash.contains(&number) {
-                    return Err(self.violation("the place of an entry", line));
+                    return Err(wrong("the place of an entry"));
                 }
                 if !keys.insert(key) {
-                    return Err(self.violation("a key, which is there twice,", line));
+                    return Err(wrong("a key, which is there twice,"));
                 }
             }
         }
         let entries = keys.len() as u64;
         // The root and the table.
         Ok(Checked { entries, blocks: 2 })
-    }
-
-    fn violation(&self, what: &'static str, line: &Line) -> Error {
-        let offset = self.medium.offset_of(line).raw();
-        Error::Damaged { what, offset }
     }
 }

@@ -18,10 +18,10 @@ impl<S: Scheme> TwoHash<S> {
             return Ok(());
         }
         if !self.is_within(table) {
-            return Err(Error::Damaged {
-                what: "the table of a hash table",
-                offset: self.medium.offset_of(word).raw(),
-            });
+            return Err(Error::damaged(
+                "the table of a hash table",
+                self.medium.offset_of(word).raw(),
+            ));
         }
         let first = S::lines(table.bits());
         let stash = (0..S::stash_lines(table.bits())).rev();
