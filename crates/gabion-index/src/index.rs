@@ -142,6 +142,75 @@ macro_rules! index_by_methods {
 }
 pub(crate) use index_by_methods;
 
+/// Makes a hash table of words what [`Index`] says, by its own methods: `lookup`, `put`, `replace`
+/// and `delete`; `entries`, `visit` and `check_all`; and what compacts it, which comes last, if it
+/// has that. With its functions `create` and `open` and its `LAYOUT` it gets its `MAKERS`.
+macro_rules! index_of_words {
+    ([$($generics:tt)*], $index:ty $(, $compact:ident)?) => {
+        impl<$($generics)*> $index {
+            /// Options of pools for such tables. Whoever makes or opens the pool sets the rest.
+            #[must_use]
+            pub fn pool_options() -> gabion_media::pmem::PoolOptions {
+                gabion_media::pmem::PoolOptions {
+                    layout: Self::LAYOUT,
+                    ..gabion_media::pmem::PoolOptions::default()
+                }
+            }
+
+            /// How the registry makes such tables.
+            const MAKERS: $crate::index::Makers<u64> = $crate::index::Makers {
+                pool_options: Self::pool_options,
+                create: |pool, plan| Ok(Box::new(Self::create(pool, plan)?)),
+                open: |pool| Ok(Box::new(Self::open(pool)?)),
+                create_ordered: None,
+            };
+        }
+
+        impl<$($generics)*> $crate::Index<u64> for $index {
+            #[inline]
+            fn get(&self, key: &u64) -> $crate::Result<Option<u64>> {
+                Ok(self.lookup(*key))
+            }
+
+            #[inline]
+            fn insert(&self, key: &u64, value: u64) -> $crate::Result<Option<u64>> {
+                self.put(*key, value)
+            }
+
+            #[inline]
+            fn update(&self, key: &u64, value: u64) -> $crate::Result<Option<u64>> {
+                Ok(self.replace(*key, value))
+            }
+
+            #[inline]
+            fn remove(&self, key: &u64) -> $crate::Result<Option<u64>> {
+                Ok(self.delete(*key))
+            }
+
+            fn len(&self) -> $crate::Result<u64> {
+                self.entries()
+            }
+
+            fn for_each(&self, visit: &mut dyn FnMut(&u64, u64)) -> $crate::Result<()> {
+                self.visit(visit)
+            }
+
+            $(fn compact(&self) -> $crate::Result<()> {
+                self.$compact()
+            })?
+
+            fn check(&self) -> $crate::Result<$crate::index::Checked> {
+                self.check_all()
+            }
+
+            fn pool(&self) -> &gabion_media::pmem::Pool {
+                &self.pool
+            }
+        }
+    };
+}
+pub(crate) use index_of_words;
+
 /// Entries that are visited under one guard of the pool: enough that its cost does not count, and
 /// few enough that others soon get back what they give up meanwhile.
 const VISITED_AT_ONCE: usize = 1024;
@@ -205,38 +274,6 @@ pub struct Makers<K: Item + ?Sized> {
     pub open: Opener<K>,
     /// As `create`, for indexes that are ordered.
     pub create_ordered: Option<OrderedMaker<K>>,
-}
-
-/// An index of words that is made by a plan alone.
-pub(crate) trait WordIndex: Index<u64> + Sized + 'static {
-    /// What kind of structure the pool is told that it holds; the magic of the root as well.
-    const LAYOUT: u64;
-
-    /// Makes an empty index the root of a pool.
-    fn create_planned(pool: &Pool, plan: Plan) -> Result<Self>;
-
-    /// Finds the index that is the root of a pool.
-    fn open_root(pool: &Pool) -> Result<Self>;
-
-    /// Options of pools for such indexes, whose blocks are referred to by words.
-    fn options_of_pool() -> PoolOptions {
-        PoolOptions {
-            layout: Self::LAYOUT,
-            ..PoolOptions::default()
-        }
-    }
-}
-
-impl Makers<u64> {
-    /// The makers of a hash table of words.
-    pub(crate) const fn of_words<T: WordIndex>() -> Makers<u64> {
-        Makers {
-            pool_options: T::options_of_pool,
-            create: |pool, plan| Ok(Box::new(T::create_planned(pool, plan)?)),
-            open: |pool| Ok(Box::new(T::open_root(pool)?)),
-            create_ordered: None,
-        }
-    }
 }
 
 /// Visits the entries of a hash table whose order is that of the first bits of hashes. `collect`

@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use super::Cceh;
 use super::layout::{PAIRS, PROBES, bucket_of};
 use crate::extendible::{Segment, segment_end};
-use crate::index::Checked;
+use crate::index::{Checked, visit_by_hash};
 use crate::{Error, Result};
 
 impl<const COPIES: bool> Cceh<COPIES> {
@@ -21,7 +21,7 @@ impl<const COPIES: bool> Cceh<COPIES> {
     }
 
     /// Counts all entries, while nobody writes.
-    pub(super) fn count(&self) -> u64 {
+    fn count(&self) -> u64 {
         let mut count = 0;
         // The visit fails nowhere.
         let _ = self.segments.for_each_segment(|segment, from| {
@@ -33,9 +33,14 @@ impl<const COPIES: bool> Cceh<COPIES> {
         count
     }
 
+    /// The number of entries, exact if nobody writes.
+    pub(super) fn entries(&self) -> Result<u64> {
+        self.segments.entries(|| Ok(self.count()))
+    }
+
     /// Appends the entries of the segment to which the hash `from` leads, without those whose hash
     /// is less, and returns the first hash of the next segment.
-    pub(super) fn collect(&self, from: u64, entries: &mut Vec<(u64, u64)>) -> Option<u64> {
+    fn collect(&self, from: u64, entries: &mut Vec<(u64, u64)>) -> Option<u64> {
         let (segment, _held) = self.lock(from);
         self.for_each_pair(segment, |key, value| {
             let hash = self.seed.hash_u64(key);
@@ -44,6 +49,11 @@ impl<const COPIES: bool> Cceh<COPIES> {
             }
         });
         segment_end(segment, from)
+    }
+
+    /// Visits all entries.
+    pub(super) fn visit(&self, visit: &mut dyn FnMut(&u64, u64)) -> Result<()> {
+        visit_by_hash(|from, entries| Ok(self.collect(from, entries)), visit)
     }
 
     /// Checks the invariants, while nobody writes.

@@ -85,10 +85,10 @@ mod split;
 mod tests;
 mod write;
 
-use gabion_media::pmem::{Medium, Pool, PoolOptions};
+use gabion_media::pmem::{Medium, Pool};
 
 use crate::extendible::{Extendible, FirstHalf};
-use crate::index::{Checked, Index, Makers, Plan, WordIndex};
+use crate::index::{Plan, index_of_words};
 use crate::line::LINE_BYTES;
 use crate::registry::Registered;
 use crate::root::{Facts, ROOT_BYTES};
@@ -109,11 +109,7 @@ pub struct Cceh<const COPIES: bool> {
 }
 
 impl<const COPIES: bool> Cceh<COPIES> {
-    /// Options of pools for such tables. Whoever makes or opens the pool sets the rest.
-    #[must_use]
-    pub fn pool_options() -> PoolOptions {
-        Self::options_of_pool()
-    }
+    const LAYOUT: u64 = u64::from_le_bytes(*b"GbCceh_1");
 
     /// Makes an empty table the root of `pool`. A crash before the return leaves the table or a
     /// pool without root.
@@ -160,58 +156,10 @@ impl<const COPIES: bool> Cceh<COPIES> {
     }
 }
 
-impl<const COPIES: bool> WordIndex for Cceh<COPIES> {
-    const LAYOUT: u64 = u64::from_le_bytes(*b"GbCceh_1");
-
-    fn create_planned(pool: &Pool, plan: Plan) -> Result<Self> {
-        Self::create(pool, plan)
-    }
-
-    fn open_root(pool: &Pool) -> Result<Self> {
-        Self::open(pool)
-    }
-}
-
-impl<const COPIES: bool> Index<u64> for Cceh<COPIES> {
-    #[inline]
-    fn get(&self, key: &u64) -> Result<Option<u64>> {
-        Ok(self.lookup(*key))
-    }
-
-    #[inline]
-    fn insert(&self, key: &u64, value: u64) -> Result<Option<u64>> {
-        self.put(*key, value)
-    }
-
-    #[inline]
-    fn update(&self, key: &u64, value: u64) -> Result<Option<u64>> {
-        Ok(self.replace(*key, value))
-    }
-
-    #[inline]
-    fn remove(&self, key: &u64) -> Result<Option<u64>> {
-        Ok(self.delete(*key))
-    }
-
-    fn len(&self) -> Result<u64> {
-        self.segments.entries(|| Ok(self.count()))
-    }
-
-    fn for_each(&self, visit: &mut dyn FnMut(&u64, u64)) -> Result<()> {
-        crate::index::visit_by_hash(|from, entries| Ok(self.collect(from, entries)), visit)
-    }
-
-    fn check(&self) -> Result<Checked> {
-        self.check_all()
-    }
-
-    fn pool(&self) -> &Pool {
-        &self.pool
-    }
-}
+index_of_words!([const COPIES: bool], Cceh<COPIES>);
 
 const fn registered<const COPIES: bool>(name: &'static str, title: &'static str) -> Registered {
-    let words = Makers::of_words::<Cceh<COPIES>>();
+    let words = Cceh::<COPIES>::MAKERS;
     Registered::hash_of_words(name, title, "Nam and others, FAST 2019", words)
 }
 

@@ -22,16 +22,29 @@ impl<const PADDING: u64> LevelTable<PADDING> {
     }
 
     /// Counts all entries, while nobody writes.
-    pub(super) fn count(&self) -> u64 {
+    fn count(&self) -> u64 {
         let buckets = self.buckets(self.levels(self.top()));
         buckets.map(|line| u64::from(line.entry_count())).sum()
     }
 
+    /// The number of entries, exact if nobody writes.
+    pub(super) fn entries(&self) -> Result<u64> {
+        self.stripes.entries(|| Ok(self.count()))
+    }
+
     /// All entries, as they are at one moment.
-    pub(super) fn collect(&self) -> Vec<(u64, u64)> {
+    fn collect(&self) -> Vec<(u64, u64)> {
         let _held = self.stripes.lock_all();
         let buckets = self.buckets(self.levels(self.top()));
         buckets.flat_map(Line::entries).collect()
+    }
+
+    /// Visits all entries.
+    pub(super) fn visit(&self, visit: &mut dyn FnMut(&u64, u64)) -> Result<()> {
+        for (key, value) in self.collect() {
+            visit(&key, value);
+        }
+        Ok(())
     }
 
     /// Checks the invariants, while nobody writes.

@@ -96,10 +96,10 @@ mod write;
 use std::sync::atomic::AtomicU64;
 
 use gabion_media::media_struct;
-use gabion_media::pmem::{Medium, PAtomicU64, Pool, PoolOptions};
+use gabion_media::pmem::{Medium, PAtomicU64, Pool};
 use parking_lot::Mutex;
 
-use crate::index::{Checked, Index, Makers, Plan, WordIndex};
+use crate::index::{Plan, index_of_words};
 use crate::line::Line;
 use crate::lock::Stripes;
 use crate::registry::Registered;
@@ -127,6 +127,9 @@ pub type LevelHash = LevelTable<0>;
 
 /// As [`LevelHash`], with so many bytes behind each bucket: 8 in the published code, whose buckets
 /// so lie in two cache lines.
+///
+/// [`Index::for_each`](crate::Index::for_each) holds all entries in memory, as they were at one
+/// moment; writers wait while they are copied.
 pub struct LevelTable<const PADDING: u64> {
     medium: Medium,
     seed: Seed,
@@ -144,11 +147,10 @@ pub struct LevelTable<const PADDING: u64> {
 }
 
 impl<const PADDING: u64> LevelTable<PADDING> {
-    /// Options of pools for such tables. Whoever makes or opens the pool sets the rest.
-    #[must_use]
-    pub fn pool_options() -> PoolOptions {
-        Self::options_of_pool()
-    }
+    const LAYOUT: u64 = match PADDING {
+        0 => u64::from_le_bytes(*b"GbLevel1"),
+        _ => u64::from_le_bytes(*b"GbLevelP"),
+    };
 
     /// Makes an empty table the root of `pool`. A crash before the return leaves the table or a
     /// pool without root.
@@ -196,66 +198,10 @@ impl<const PADDING: u64> LevelTable<PADDING> {
     }
 }
 
-impl<const PADDING: u64> WordIndex for LevelTable<PADDING> {
-    const LAYOUT: u64 = match PADDING {
-        0 => u64::from_le_bytes(*b"GbLevel1"),
-        _ => u64::from_le_bytes(*b"GbLevelP"),
-    };
-
-    fn create_planned(pool: &Pool, plan: Plan) -> Result<Self> {
-        Self::create(pool, plan)
-    }
-
-    fn open_root(pool: &Pool) -> Result<Self> {
-        Self::open(pool)
-    }
-}
-
-impl<const PADDING: u64> Index<u64> for LevelTable<PADDING> {
-    #[inline]
-    fn get(&self, key: &u64) -> Result<Option<u64>> {
-        Ok(self.lookup(*key))
-    }
-
-    #[inline]
-    fn insert(&self, key: &u64, value: u64) -> Result<Option<u64>> {
-        self.put(*key, value)
-    }
-
-    #[inline]
-    fn update(&self, key: &u64, value: u64) -> Result<Option<u64>> {
-        Ok(self.replace(*key, value))
-    }
-
-    #[inline]
-    fn remove(&self, key: &u64) -> Result<Option<u64>> {
-        Ok(self.delete(*key))
-    }
-
-    fn len(&self) -> Result<u64> {
-        self.stripes.entries(|| Ok(self.count()))
-    }
-
-    /// Holds all entries in memory meanwhile, as they were at one moment; writers wait while they
-    /// are copied.
-    fn for_each(&self, visit: &mut dyn FnMut(&u64, u64)) -> Result<()> {
-        for (key, value) in self.collect() {
-            visit(&key, value);
-        }
-        Ok(())
-    }
-
-    fn check(&self) -> Result<Checked> {
-        self.check_all()
-    }
-
-    fn pool(&self) -> &Pool {
-        &self.pool
-    }
-}
+index_of_words!([const PADDING: u64], LevelTable<PADDING>);
 
 const fn registered<const PADDING: u64>(name: &'static str, title: &'static str) -> Registered {
-    let words = Makers::of_words::<LevelTable<PADDING>>();
+    let words = LevelTable::<PADDING>::MAKERS;
     Registered::hash_of_words(name, title, "Zuo, Hua, Wu, OSDI 2018", words)
 }
 

@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 use super::ClhtTable;
 use super::form::Form;
 use super::table::{Table, damaged};
-use crate::index::Checked;
+use crate::index::{Checked, visit_by_hash};
 use crate::line::Line;
 use crate::{Error, Result};
 
@@ -32,7 +32,7 @@ impl<F: Form> ClhtTable<F> {
     }
 
     /// Counts all entries, while nobody writes.
-    pub(super) fn count(&self) -> u64 {
+    fn count(&self) -> u64 {
         let _guard = self.enter();
         let (table, mut count) = (self.table(), 0);
         (0..table.len()).for_each(|number| {
@@ -43,7 +43,7 @@ impl<F: Form> ClhtTable<F> {
 
     /// Appends the entries under the lock of the hash `from`, without those whose hash is less, and
     /// returns the first hash of the next lock.
-    pub(super) fn collect(&self, from: u64, entries: &mut Vec<(u64, u64)>) -> Option<u64> {
+    fn collect(&self, from: u64, entries: &mut Vec<(u64, u64)>) -> Option<u64> {
         let _within = self.pool.write_guard();
         let _guard = self.enter();
         let (table, _held) = self.lock(from);
@@ -58,6 +58,11 @@ impl<F: Form> ClhtTable<F> {
             });
         }
         (range + 1 < 1 << bits).then(|| (range + 1) << (64 - bits))
+    }
+
+    /// Visits all entries.
+    pub(super) fn visit(&self, visit: &mut dyn FnMut(&u64, u64)) -> Result<()> {
+        visit_by_hash(|from, entries| Ok(self.collect(from, entries)), visit)
     }
 
     /// The number of entries, exact if nobody writes. Where locks are in buckets it is counted.

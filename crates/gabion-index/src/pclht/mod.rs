@@ -111,10 +111,10 @@ mod write;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64};
 
-use gabion_media::pmem::{Medium, PAtomicU64, Pool, PoolOptions};
+use gabion_media::pmem::{Medium, PAtomicU64, Pool};
 use parking_lot::Mutex;
 
-use crate::index::{Checked, Index, Makers, Plan, WordIndex};
+use crate::index::{Plan, index_of_words};
 use crate::line::Line;
 use crate::lock::Stripes;
 use crate::registry::Registered;
@@ -146,11 +146,7 @@ pub struct ClhtTable<F: Form> {
 }
 
 impl<F: Form> ClhtTable<F> {
-    /// Options of pools for such tables. Whoever makes or opens the pool sets the rest.
-    #[must_use]
-    pub fn pool_options() -> PoolOptions {
-        Self::options_of_pool()
-    }
+    const LAYOUT: u64 = F::LAYOUT;
 
     /// Makes an empty table the root of `pool`. A crash before the return leaves the table or a
     /// pool without root.
@@ -202,62 +198,10 @@ impl<F: Form> ClhtTable<F> {
     }
 }
 
-impl<F: Form> WordIndex for ClhtTable<F> {
-    const LAYOUT: u64 = F::LAYOUT;
-
-    fn create_planned(pool: &Pool, plan: Plan) -> Result<Self> {
-        Self::create(pool, plan)
-    }
-
-    fn open_root(pool: &Pool) -> Result<Self> {
-        Self::open(pool)
-    }
-}
-
-impl<F: Form> Index<u64> for ClhtTable<F> {
-    #[inline]
-    fn get(&self, key: &u64) -> Result<Option<u64>> {
-        Ok(self.lookup(*key))
-    }
-
-    #[inline]
-    fn insert(&self, key: &u64, value: u64) -> Result<Option<u64>> {
-        self.put(*key, value)
-    }
-
-    #[inline]
-    fn update(&self, key: &u64, value: u64) -> Result<Option<u64>> {
-        Ok(self.replace(*key, value))
-    }
-
-    #[inline]
-    fn remove(&self, key: &u64) -> Result<Option<u64>> {
-        Ok(self.delete(*key))
-    }
-
-    fn len(&self) -> Result<u64> {
-        self.entries()
-    }
-
-    fn for_each(&self, visit: &mut dyn FnMut(&u64, u64)) -> Result<()> {
-        crate::index::visit_by_hash(|from, entries| Ok(self.collect(from, entries)), visit)
-    }
-
-    fn compact(&self) -> Result<()> {
-        self.shrink()
-    }
-
-    fn check(&self) -> Result<Checked> {
-        self.check_all()
-    }
-
-    fn pool(&self) -> &Pool {
-        &self.pool
-    }
-}
+index_of_words!([F: Form], ClhtTable<F>, shrink);
 
 const fn registered<F: Form>(name: &'static str, title: &'static str) -> Registered {
-    let words = Makers::of_words::<ClhtTable<F>>();
+    let words = ClhtTable::<F>::MAKERS;
     let mut registered =
         Registered::hash_of_words(name, title, "Lee and others, RECIPE, SOSP 2019", words);
     if !F::IS_COALESCED {

@@ -16,15 +16,28 @@ impl<S: Scheme> TwoHash<S> {
     }
 
     /// Counts all entries, while nobody writes.
-    pub(super) fn count(&self) -> u64 {
+    fn count(&self) -> u64 {
         let counts = self.lines().map(|(_, line)| line.entry_count());
         counts.map(u64::from).sum()
     }
 
+    /// The number of entries, exact if nobody writes.
+    pub(super) fn entries(&self) -> Result<u64> {
+        self.stripes.entries(|| Ok(self.count()))
+    }
+
     /// All entries, as they are at one moment.
-    pub(super) fn collect(&self) -> Vec<(u64, u64)> {
+    fn collect(&self) -> Vec<(u64, u64)> {
         let _held = self.stripes.lock_all();
         self.lines().flat_map(|(_, line)| line.entries()).collect()
+    }
+
+    /// Visits all entries.
+    pub(super) fn visit(&self, visit: &mut dyn FnMut(&u64, u64)) -> Result<()> {
+        for (key, value) in self.collect() {
+            visit(&key, value);
+        }
+        Ok(())
     }
 
     /// Checks the invariants, while nobody writes.

@@ -58,10 +58,10 @@ use std::marker::PhantomData;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use gabion_media::media_struct;
-use gabion_media::pmem::{Medium, PAtomicU64, POff, Pool, PoolOptions};
+use gabion_media::pmem::{Medium, PAtomicU64, POff, Pool};
 use parking_lot::Mutex;
 
-use crate::index::{Checked, Index, Makers, Plan, WordIndex};
+use crate::index::{Plan, index_of_words};
 use crate::line::{Array, Line, PAIRS};
 use crate::lock::Stripes;
 use crate::registry::Registered;
@@ -136,6 +136,9 @@ media_struct! {
 const _: () = assert!(size_of::<State>() == size_of::<Line>());
 
 /// A hash table of words in a pool of persistent memory.
+///
+/// [`Index::for_each`](crate::Index::for_each) holds all entries in memory, as they were at one
+/// moment; writers wait while they are copied.
 pub struct TwoHash<S: Scheme> {
     medium: Medium,
     seed: Seed,
@@ -158,11 +161,7 @@ pub struct TwoHash<S: Scheme> {
 }
 
 impl<S: Scheme> TwoHash<S> {
-    /// Options of pools for such tables. Whoever makes or opens the pool sets the rest.
-    #[must_use]
-    pub fn pool_options() -> PoolOptions {
-        Self::options_of_pool()
-    }
+    const LAYOUT: u64 = S::LAYOUT;
 
     /// Makes an empty table the root of `pool`. A crash before the return leaves the table or a
     /// pool without root.
@@ -170,7 +169,7 @@ impl<S: Scheme> TwoHash<S> {
     /// # Errors
     /// The pool has a root already, or no space.
     pub fn create(pool: &Pool, plan: Plan) -> Result<Self> {
-        let facts = Facts::create(pool, S::LAYOUT, size_of::<State>() as u64, plan)?;
+        let facts = Facts::create(pool, Self::LAYOUT, size_of::<State>() as u64, plan)?;
         Self::with(pool, facts, Some(0))
     }
 
@@ -179,7 +178,7 @@ impl<S: Scheme> TwoHash<S> {
     /// # Errors
     /// No such table there, or a damaged one.
     pub fn open(pool: &Pool) -> Result<Self> {
-        Self::with(pool, Facts::open(pool, S::LAYOUT)?, None)
+        Self::with(pool, Facts::open(pool, Self::LAYOUT)?, None)
     }
 
     fn with(pool: &Pool, facts: Facts, entries: Option<u64>) -> Result<Self> {
@@ -252,60 +251,7 @@ fn bytes_of_table<S: Scheme>(bits: u32) -> u64 {
     (S::lines(bits) + S::stash_lines(bits)) * crate::line::LINE_BYTES
 }
 
-impl<S: Scheme> WordIndex for TwoHash<S> {
-    const LAYOUT: u64 = S::LAYOUT;
-
-    fn create_planned(pool: &Pool, plan: Plan) -> Result<Self> {
-        Self::create(pool, plan)
-    }
-
-    fn open_root(pool: &Pool) -> Result<Self> {
-        Self::open(pool)
-    }
-}
-
-impl<S: Scheme> Index<u64> for TwoHash<S> {
-    #[inline]
-    fn get(&self, key: &u64) -> Result<Option<u64>> {
-        Ok(self.lookup(*key))
-    }
-
-    #[inline]
-    fn insert(&self, key: &u64, value: u64) -> Result<Option<u64>> {
-        self.put(*key, value)
-    }
-
-    #[inline]
-    fn update(&self, key: &u64, value: u64) -> Result<Option<u64>> {
-        Ok(self.replace(*key, value))
-    }
-
-    #[inline]
-    fn remove(&self, key: &u64) -> Result<Option<u64>> {
-        Ok(self.delete(*key))
-    }
-
-    fn len(&self) -> Result<u64> {
-        self.stripes.entries(|| Ok(self.count()))
-    }
-
-    /// Holds all entries in memory meanwhile, as they were at one moment; writers wait while they
-    /// are copied.
-    fn for_each(&self, visit: &mut dyn FnMut(&u64, u64)) -> Result<()> {
-        for (key, value) in self.collect() {
-            visit(&key, value);
-        }
-        Ok(())
-    }
-
-    fn check(&self) -> Result<Checked> {
-        self.check_all()
-    }
-
-    fn pool(&self) -> &Pool {
-        &self.pool
-    }
-}
+index_of_words!([S: Scheme], TwoHash<S>);
 
 /// What the registry knows of a table with this scheme.
 pub(crate) const fn registered<S: Scheme>(
@@ -313,8 +259,7 @@ pub(crate) const fn registered<S: Scheme>(
     title: &'static str,
     source: &'static str,
 ) -> Registered {
-    let words = Makers::of_words::<TwoHash<S>>();
-    Registered::hash_of_words(name, title, source, words)
+    Registered::hash_of_words(name, title, source, TwoHash::<S>::MAKERS)
 }
 
 /// The offset of a line's table in the word of a note, and the slot above it.
