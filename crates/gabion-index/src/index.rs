@@ -234,6 +234,13 @@ pub(crate) fn visit_by_scans<K: Item + ?Sized>(
     Ok(())
 }
 
+/// [`Index::len`] of an ordered index, by scans.
+pub(crate) fn count_by_scans<K: Item + ?Sized>(index: &impl OrderedIndex<K>) -> Result<u64> {
+    let mut count = 0;
+    visit_by_scans(index, &mut |_: &K, _| count += 1)?;
+    Ok(count)
+}
+
 /// What [`Index::check`] has seen.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Checked {

@@ -4,7 +4,7 @@ use std::cmp::Ordering;
 
 use super::BwTree;
 use super::page::Page;
-use crate::index::{Checked, Makers, index_by_methods, visit_by_scans};
+use crate::index::{Checked, Makers, count_by_scans, index_by_methods};
 use crate::registry::{Kind, Persists, Reads, Registered};
 use crate::stored::Stored;
 use crate::{Error, Item, Result};
@@ -15,9 +15,7 @@ impl<K: Item + ?Sized, const ENTRIES: usize, const DELTAS: u64> BwTree<K, ENTRIE
     /// # Errors
     /// Damage on the medium.
     pub fn len(&self) -> Result<u64> {
-        let mut count = 0;
-        visit_by_scans(self, &mut |_: &K, _| count += 1)?;
-        Ok(count)
+        count_by_scans(self)
     }
 
     /// Whether there is no entry.

@@ -4,7 +4,7 @@ use super::FastFair;
 use super::layout::is_padded;
 use super::node::Node;
 use crate::blink::{Checks, Decline};
-use crate::index::{Checked, Makers, index_by_methods, visit_by_scans};
+use crate::index::{Checked, Makers, count_by_scans, index_by_methods};
 use crate::registry::{Kind, Persists, Reads, Registered};
 use crate::{Error, Result};
 
@@ -14,9 +14,7 @@ impl<const N: usize> FastFair<N> {
     /// # Errors
     /// Damage on the medium.
     pub fn len(&self) -> Result<u64> {
-        let mut count = 0;
-        visit_by_scans(self, &mut |_, _| count += 1)?;
-        Ok(count)
+        count_by_scans(self)
     }
 
     /// Whether there is no entry.

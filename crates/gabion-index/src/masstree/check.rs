@@ -7,7 +7,7 @@ use super::node::Node;
 use super::readpath::Target;
 use super::{Masstree, slice};
 use crate::blink::{Checks, Node as _};
-use crate::index::{Checked, Makers, index_by_methods, visit_by_scans};
+use crate::index::{Checked, Makers, count_by_scans, index_by_methods};
 use crate::registry::{Kind, Persists, Reads, Registered};
 use crate::{Error, Item, Result};
 
@@ -17,9 +17,7 @@ impl<K: Item + ?Sized> Masstree<K> {
     /// # Errors
     /// Damage on the medium.
     pub fn len(&self) -> Result<u64> {
-        let mut count = 0;
-        visit_by_scans(self, &mut |_: &K, _| count += 1)?;
-        Ok(count)
+        count_by_scans(self)
     }
 
     /// Whether there is no entry.
