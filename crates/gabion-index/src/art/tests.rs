@@ -3,21 +3,14 @@
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use gabion_media::pmem::{Pool, PoolOptions};
-
 use super::floor_at;
 use super::layout::Header;
 use super::{Art, REGISTERED};
-use crate::suite::{Keys, find_by_scan, interleaved, moved, strings, words};
+use crate::suite::{self, Keys, find_by_scan, interleaved, moved, strings, words};
 use crate::{Error, Item, OrderedIndex, Seed};
 
 fn trie<K: Item + ?Sized>(size: u64) -> Art<K> {
-    let pool = Pool::anonymous(PoolOptions {
-        size,
-        heaps: 4,
-        ..Art::<K>::pool_options()
-    });
-    Art::create(&pool.expect("a pool in memory")).expect("a trie")
+    Art::create(&suite::pool(size, Art::<K>::pool_options())).expect("a trie")
 }
 
 /// No block of the pool is lost, and all invariants hold.

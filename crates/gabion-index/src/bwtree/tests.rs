@@ -9,81 +9,32 @@ use super::{BwTree, REGISTERED};
 use crate::root::ROOT_BYTES;
 use crate::stored::Parts;
 use crate::suite::words::{check, fill_the_pool, grow_by_threads};
-use crate::suite::{Keys, interleaved, words};
-use crate::{Error, Index, Item, OrderedIndex};
+use crate::suite::{self, Keys, interleaved, while_flipped, words};
+use crate::{Error, Item, OrderedIndex};
 
 type Tiny = BwTree<u64, 6, 3>;
 
 fn tree<K: Item + ?Sized, const ENTRIES: usize, const DELTAS: u64>(
     size: u64,
 ) -> BwTree<K, ENTRIES, DELTAS> {
-    let pool = Pool::anonymous(PoolOptions {
-        size,
-        heaps: 4,
-        ..BwTree::<K, ENTRIES, DELTAS>::pool_options()
-    });
-    BwTree::create(&pool.expect("a pool in memory")).expect("a tree")
-}
-
-fn check_strings(tree: &dyn Index<[u8]>, entries: u64) -> u64 {
-    let checked = tree.check().expect("sound");
-    assert_eq!(
-        (checked.entries, tree.len().expect("sound")),
-        (entries, entries)
-    );
-    tree.pool().collect();
-    assert_eq!(checked.blocks, tree.pool().stats().used_blocks);
-    checked.blocks
+    let options = BwTree::<K, ENTRIES, DELTAS>::pool_options();
+    BwTree::create(&suite::pool(size, options)).expect("a tree")
 }
 
 /// Pages whose entries were deleted take no space for long, in whatever order keys come and go.
 #[test]
 fn a_queue_does_not_grow() {
     let tree: Tiny = tree(4 << 20);
-    let mut blocks_max = 0;
-    for key in 0..20_000_u64 {
-        tree.insert(&key, key).expect("space");
-        if key >= 100 {
-            assert_eq!(tree.remove(&(key - 100)).expect("sound"), Some(key - 100));
-        }
-        if key % 1000 == 999 {
-            check(&tree, 100);
-            blocks_max = blocks_max.max(tree.check().expect("sound").blocks);
-        }
-    }
+    let (most, left) = words::queue(&tree);
     // Two for each page of three entries and more.
-    assert!(blocks_max < 120, "{blocks_max} blocks for 100 keys");
-    for key in 0..20_000 {
-        tree.remove(&key).expect("sound");
-    }
-    tree.compact().expect("space");
-    check(&tree, 0);
-    assert_eq!(
-        tree.check().expect("sound").blocks,
-        2,
-        "the root and a page"
-    );
+    assert!(most < 120, "{most} blocks for 100 keys");
+    assert_eq!(left, 2, "the root and a page");
 }
 
 /// The least and the greatest word are keys like any other, and borders of pages too.
 #[test]
 fn the_greatest_word_is_a_key() {
-    let tree: Tiny = tree(1 << 20);
-    for distance in 0..100 {
-        let (low, high) = (distance, u64::MAX - distance);
-        assert_eq!(tree.insert(&high, high).expect("space"), None);
-        assert_eq!(tree.insert(&low, low).expect("space"), None);
-    }
-    let mut found = Vec::new();
-    tree.scan(&(u64::MAX - 3), 10, &mut found).expect("sound");
-    let last: Vec<_> = (0..4).rev().map(|distance| u64::MAX - distance).collect();
-    assert!(found.iter().map(|(key, _)| key).eq(&last));
-    check(&tree, 200);
-    for distance in 0..100 {
-        let high = u64::MAX - distance;
-        assert_eq!(tree.remove(&high).expect("sound"), Some(high));
-    }
-    check(&tree, 100);
+    words::ends_are_keys(&tree::<u64, 6, 3>(1 << 20));
 }
 
 #[test]
@@ -117,7 +68,7 @@ fn keys_have_up_to_eight_kilobytes() {
     assert!(matches!(refused, Err(Error::Limit { .. })), "{refused:?}");
     assert_eq!(tree.remove(&too_long).expect("sound"), None);
     assert_eq!(tree.get(&too_long).expect("sound"), None);
-    check_strings(&tree, 122);
+    check(&tree, 122);
     let mut found = Vec::new();
     tree.scan(&[], 1000, &mut found).expect("sound");
     let mut sorted = keys.clone();
@@ -127,7 +78,7 @@ fn keys_have_up_to_eight_kilobytes() {
         assert_eq!(tree.remove(key).expect("sound"), Some(value));
     }
     tree.compact().expect("space");
-    assert!(check_strings(&tree, 0) < 20);
+    assert!(check(&tree, 0) < 20);
 }
 
 /// A compaction goes on from the bound of the page before. If the page that began there has been
@@ -221,15 +172,9 @@ fn what_is_no_tree_is_refused() {
         tree.insert(&key, key).expect("space");
     }
     let root = pool.root::<PAtomicU64>().raw();
-    let flip = |at: u64, bit: u8| {
-        let mut byte = [0];
-        pool.read(at, &mut byte);
-        pool.write(at, &[byte[0] ^ bit]);
-    };
     for at in root..root + 64 {
-        flip(at, 1);
-        assert!(BwTree::<u64>::open(&pool).is_err(), "byte {at}");
-        flip(at, 1);
+        let opened = while_flipped(&pool, at, 1, || BwTree::<u64>::open(&pool));
+        assert!(opened.is_err(), "byte {at}");
     }
     // The word of the topmost page, and the head of that.
     let mut word = [0; 8];
@@ -242,9 +187,8 @@ fn what_is_no_tree_is_refused() {
         (page + 8, 64),
         (page + 16, 1),
     ] {
-        flip(at, bit);
-        assert!(tree.check().is_err(), "byte {at}");
-        flip(at, bit);
+        let checked = while_flipped(&pool, at, bit, || tree.check());
+        assert!(checked.is_err(), "byte {at}");
     }
     check(&BwTree::<u64>::open(&pool).expect("a tree"), 20);
 }

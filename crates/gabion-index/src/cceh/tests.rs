@@ -1,26 +1,16 @@
 //! CCEH in special situations.
 
-use gabion_media::pmem::{PAtomicU64, Pool, PoolOptions};
+use gabion_media::pmem::{PAtomicU64, Pool};
 
 use super::Cceh;
 use crate::extendible::uneven::uneven_key;
-use crate::suite::words::{check, drain, fill, fill_the_pool, grow_by_threads};
-use crate::suite::{Keys, crash, interleaved};
-use crate::{Error, Index, Plan, Seed};
+use crate::suite::words::{check, drain, fill, fill_the_pool, grow_by_threads, insert_alike};
+use crate::suite::{self, Keys, SMALL, crash, interleaved, while_flipped};
+use crate::{Error, Index, Plan};
 
 fn pool(size: u64) -> Pool {
-    let options = PoolOptions {
-        size,
-        heaps: 4,
-        ..Cceh::<false>::pool_options()
-    };
-    Pool::anonymous(options).expect("a pool in memory")
+    suite::pool(size, Cceh::<false>::pool_options())
 }
-
-const SMALL: Plan = Plan {
-    capacity: 8,
-    seed: Some(7),
-};
 
 fn grow_and_drain<const COPIES: bool>(plan: Plan) {
     let table = Cceh::<COPIES>::create(&pool(32 << 20), plan).expect("a table");
@@ -58,20 +48,9 @@ fn a_full_pool_leaves_the_table_usable() {
 /// first bits of their hashes make them do.
 #[test]
 fn keys_that_share_the_first_bits_of_their_hashes_split_again_and_again() {
-    let seed = Seed::new(7);
-    let alike: Vec<u64> = (0..)
-        .filter(|key| seed.hash_u64(*key) >> 52 == 0xabc)
-        .take(40)
-        .collect();
     let table = Cceh::<false>::create(&pool(16 << 20), SMALL).expect("a table");
-    for key in &alike {
-        assert_eq!(table.insert(key, *key).expect("space"), None);
-        check(&table, table.len().expect("sound"));
-    }
+    insert_alike(&table, 52, 0xabc);
     assert!(table.segments.directory().bits() > 12);
-    for key in &alike {
-        assert_eq!(table.get(key).expect("sound"), Some(*key));
-    }
 }
 
 #[test]
@@ -84,15 +63,8 @@ fn what_is_no_table_is_refused() {
     for key in 0..100 {
         table.insert(&key, key).expect("space");
     }
-    let flip = |at: u64, mask: u8| {
-        let mut byte = [0];
-        pool.read(at, &mut byte);
-        pool.write(at, &[byte[0] ^ mask]);
-        let opened = Cceh::<false>::open(&pool);
-        let entries = opened.and_then(|table| Ok(table.check()?.entries));
-        pool.write(at, &byte);
-        entries
-    };
+    let entries = || Cceh::<false>::open(&pool).and_then(|table| Ok(table.check()?.entries));
+    let flip = |at, mask| while_flipped(&pool, at, mask, entries);
     let is_refused =
         |at, mask| matches!(flip(at, mask), Err(Error::Damaged { .. } | Error::NoRoot));
     let is_harmless =

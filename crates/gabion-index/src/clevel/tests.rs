@@ -2,27 +2,17 @@
 
 use std::sync::atomic::Ordering;
 
-use gabion_media::pmem::{PAtomicU64, Pool, PoolOptions};
+use gabion_media::pmem::{PAtomicU64, Pool};
 
 use super::Clevel;
 use super::layout::{Word, moved_word};
 use crate::suite::words::{check, grow_by_threads};
-use crate::suite::{Keys, interleaved};
+use crate::suite::{self, Keys, SMALL, interleaved, while_flipped};
 use crate::{Error, Index, Plan};
 
 fn pool(size: u64) -> Pool {
-    let options = PoolOptions {
-        size,
-        heaps: 4,
-        ..Clevel::<u64>::pool_options()
-    };
-    Pool::anonymous(options).expect("a pool in memory")
+    suite::pool(size, Clevel::<u64>::pool_options())
 }
-
-const SMALL: Plan = Plan {
-    capacity: 8,
-    seed: Some(7),
-};
 
 #[test]
 fn a_table_grows_far_past_its_plan() {
@@ -215,12 +205,8 @@ fn what_is_no_table_is_refused() {
     assert!(matches!(again, Err(Error::RootTaken)));
     table.insert(&1, 1).expect("space");
     let root = pool.root::<PAtomicU64>().raw();
-    let is_refused = |at: u64, mask: u8| {
-        let mut byte = [0];
-        pool.read(at, &mut byte);
-        pool.write(at, &[byte[0] ^ mask]);
-        let opened = Clevel::<u64>::open(&pool);
-        pool.write(at, &byte);
+    let is_refused = |at, mask| {
+        let opened = while_flipped(&pool, at, mask, || Clevel::<u64>::open(&pool));
         matches!(opened, Err(Error::Damaged { .. } | Error::NoRoot))
     };
     assert!((0..64).all(|at| is_refused(root + at, 1)));

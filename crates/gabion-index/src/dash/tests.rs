@@ -1,27 +1,17 @@
 //! Dash in special situations.
 
-use gabion_media::pmem::{PAtomicU64, Pool, PoolOptions};
+use gabion_media::pmem::{PAtomicU64, Pool};
 
 use super::Dash;
 use super::layout::{Overflow, SLOTS};
 use crate::extendible::uneven::uneven_key;
-use crate::suite::words::{check, drain, fill, fill_the_pool, grow_by_threads};
-use crate::suite::{Keys, crash, interleaved};
-use crate::{Error, Index, Plan, Seed};
+use crate::suite::words::{check, drain, fill, fill_the_pool, grow_by_threads, insert_alike};
+use crate::suite::{self, Keys, SMALL, crash, interleaved, while_flipped};
+use crate::{Error, Index, Plan};
 
 fn pool(size: u64) -> Pool {
-    let options = PoolOptions {
-        size,
-        heaps: 4,
-        ..Dash::<u64>::pool_options()
-    };
-    Pool::anonymous(options).expect("a pool in memory")
+    suite::pool(size, Dash::<u64>::pool_options())
 }
-
-const SMALL: Plan = Plan {
-    capacity: 8,
-    seed: Some(7),
-};
 
 /// Slots that hold entries, and all slots.
 fn load<const USABLE: u32>(table: &Dash<u64, USABLE>) -> (u64, u64) {
@@ -88,18 +78,9 @@ fn a_full_pool_leaves_the_table_usable() {
 /// Keys that share the first bits of their hashes make segments split again and again.
 #[test]
 fn keys_that_share_the_first_bits_of_their_hashes_split_again_and_again() {
-    let seed = Seed::new(7);
-    let alike = (0..).filter(|key| seed.hash_u64(*key) >> 54 == 0x2bc);
-    let alike: Vec<u64> = alike.take(40).collect();
     let table: Dash<u64, 3> = Dash::make(&pool(16 << 20), SMALL).expect("a table");
-    for key in &alike {
-        assert_eq!(table.insert(key, *key).expect("space"), None);
-        check(&table, table.len().expect("sound"));
-    }
+    insert_alike(&table, 54, 0x2bc);
     assert!(table.segments.directory().bits() > 10);
-    for key in &alike {
-        assert_eq!(table.get(key).expect("sound"), Some(*key));
-    }
 }
 
 #[test]
@@ -113,17 +94,11 @@ fn what_is_no_table_is_refused() {
     for key in 0..100 {
         table.insert(&key, key).expect("space");
     }
-    let flip = |at: u64, mask: u8| {
-        let mut byte = [0];
-        pool.read(at, &mut byte);
-        pool.write(at, &[byte[0] ^ mask]);
-        let opened = Dash::<u64>::open(&pool);
-        let entries = opened.and_then(|table| Ok(table.check()?.entries));
-        pool.write(at, &byte);
-        entries
+    let entries = || Dash::<u64>::open(&pool).and_then(|table| Ok(table.check()?.entries));
+    let is_refused = |at, mask| {
+        let found = while_flipped(&pool, at, mask, entries);
+        matches!(found, Err(Error::Damaged { .. } | Error::NoRoot))
     };
-    let is_refused =
-        |at, mask| matches!(flip(at, mask), Err(Error::Damaged { .. } | Error::NoRoot));
     let root = pool.root::<PAtomicU64>().raw();
     assert!((0..64).all(|at| is_refused(root + at, 1)));
     // The parts of the directory's offset that lead out of the pool, and of its entries' offsets.

@@ -2,32 +2,22 @@
 
 use std::sync::atomic::Ordering;
 
-use gabion_media::pmem::{PAtomicU64, Pool, PoolOptions};
+use gabion_media::pmem::{PAtomicU64, Pool};
 
 use super::places::TOP_BITS_MIN;
 use super::write::NOTE_OFFSET_BITS;
 use super::{LevelHash, LevelTable};
 use crate::suite::words::{check, drain, fill, fill_the_pool, grow_by_threads};
-use crate::suite::{Keys, interleaved};
-use crate::{Error, Index, Plan};
+use crate::suite::{self, Keys, SMALL, interleaved, while_flipped};
+use crate::{Error, Index};
 
 fn pool(size: u64) -> Pool {
     pool_of::<0>(size)
 }
 
 fn pool_of<const PADDING: u64>(size: u64) -> Pool {
-    let options = PoolOptions {
-        size,
-        heaps: 4,
-        ..LevelTable::<PADDING>::pool_options()
-    };
-    Pool::anonymous(options).expect("a pool in memory")
+    suite::pool(size, LevelTable::<PADDING>::pool_options())
 }
-
-const SMALL: Plan = Plan {
-    capacity: 8,
-    seed: Some(7),
-};
 
 /// The slides tell that 1.2 % of inserts move an entry, in tables with four slots in a bucket; with
 /// three it is 4 %.
@@ -127,12 +117,8 @@ fn what_is_no_table_is_refused() {
     ));
     table.insert(&1, 1).expect("space");
     let root = pool.root::<PAtomicU64>().raw();
-    let is_refused = |at: u64, mask: u8| {
-        let mut byte = [0];
-        pool.read(at, &mut byte);
-        pool.write(at, &[byte[0] ^ mask]);
-        let opened = LevelHash::open(&pool);
-        pool.write(at, &byte);
+    let is_refused = |at, mask| {
+        let opened = while_flipped(&pool, at, mask, || LevelHash::open(&pool));
         matches!(opened, Err(Error::Damaged { .. } | Error::NoRoot))
     };
     assert!((0..64).all(|at| is_refused(root + at, 1)));

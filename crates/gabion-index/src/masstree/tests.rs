@@ -1,31 +1,14 @@
 //! The tree in special situations, and the bugs that were published of others.
 
-use gabion_media::pmem::{PAtomicU64, Pool, PoolOptions};
+use gabion_media::pmem::PAtomicU64;
 
 use super::{Masstree, REGISTERED};
 use crate::suite::words::{check, fill_the_pool, grow_by_threads};
-use crate::suite::{Keys, interleaved};
+use crate::suite::{self, Keys, interleaved, while_flipped, words};
 use crate::{Item, OrderedIndex};
 
 fn tree<K: Item + ?Sized>(size: u64) -> Masstree<K> {
-    let pool = Pool::anonymous(PoolOptions {
-        size,
-        heaps: 4,
-        ..Masstree::<K>::pool_options()
-    });
-    Masstree::create(&pool.expect("a pool in memory")).expect("a tree")
-}
-
-/// No block of the pool is lost, and all invariants hold.
-fn check_strings(tree: &Masstree<[u8]>, entries: u64) -> u64 {
-    let checked = tree.check().expect("sound");
-    assert_eq!(
-        (checked.entries, tree.len().expect("sound")),
-        (entries, entries)
-    );
-    tree.pool().collect();
-    assert_eq!(checked.blocks, tree.pool().stats().used_blocks);
-    checked.blocks
+    Masstree::create(&suite::pool(size, Masstree::<K>::pool_options())).expect("a tree")
 }
 
 /// The published code compares strings wrongly whose length is no multiple of eight, and has
@@ -41,13 +24,13 @@ fn keys_that_begin_others_are_keys() {
     let mut found = Vec::new();
     tree.scan(&keys[5], 50, &mut found).expect("sound");
     assert!(found.iter().map(|(key, _)| key).eq(&keys[5..55]));
-    check_strings(&tree, 60);
+    check(&tree, 60);
     for (key, value) in keys.iter().rev().zip(100..) {
         assert_eq!(tree.get(key).expect("sound"), Some(value));
         assert_eq!(tree.remove(key).expect("sound"), Some(value));
         assert_eq!(tree.get(key).expect("sound"), None);
     }
-    assert_eq!(check_strings(&tree, 0), 1);
+    assert_eq!(check(&tree, 0), 1);
 }
 
 /// Keys with a long beginning in common need many layers, which go with them.
@@ -56,55 +39,31 @@ fn layers_come_and_go() {
     let tree: Masstree<[u8]> = tree(16 << 20);
     let key = |number: u64| [vec![b'x'; 1000], number.to_le_bytes().to_vec()].concat();
     tree.insert(&key(0), 0).expect("space");
-    assert_eq!(check_strings(&tree, 1), 2);
+    assert_eq!(check(&tree, 1), 2);
     for number in 1..200 {
         tree.insert(&key(number), number).expect("space");
     }
-    assert!(check_strings(&tree, 200) > 142, "a layer for each 7 bytes");
+    assert!(check(&tree, 200) > 142, "a layer for each 7 bytes");
     for number in 0..200 {
         assert_eq!(tree.get(&key(number)).expect("sound"), Some(number));
         assert_eq!(tree.remove(&key(number)).expect("sound"), Some(number));
     }
-    assert_eq!(check_strings(&tree, 0), 1);
+    assert_eq!(check(&tree, 0), 1);
 }
 
 /// Nodes whose entries were deleted take no space for long, in whatever order keys come and go.
 #[test]
 fn a_queue_does_not_grow() {
     let tree: Masstree<u64> = tree(4 << 20);
-    let mut blocks_max = 0;
-    for key in 0..20_000_u64 {
-        tree.insert(&key, key).expect("space");
-        if key >= 100 {
-            assert_eq!(tree.remove(&(key - 100)).expect("sound"), Some(key - 100));
-        }
-        if key % 1000 == 999 {
-            check(&tree, 100);
-            blocks_max = blocks_max.max(tree.check().expect("sound").blocks);
-        }
-    }
-    assert!(blocks_max < 60, "{blocks_max} nodes for 100 keys");
+    let (most, left) = words::queue(&tree);
+    assert!(most < 60, "{most} nodes for 100 keys");
+    assert_eq!(left, 3, "a node on each level");
 }
 
 /// The least and the greatest word are keys like any other, and borders of nodes too.
 #[test]
 fn the_greatest_word_is_a_key() {
-    let tree: Masstree<u64> = tree(1 << 20);
-    for distance in 0..100 {
-        let (low, high) = (distance, u64::MAX - distance);
-        assert_eq!(tree.insert(&high, high).expect("space"), None);
-        assert_eq!(tree.insert(&low, low).expect("space"), None);
-    }
-    let mut found = Vec::new();
-    tree.scan(&(u64::MAX - 3), 10, &mut found).expect("sound");
-    let last: Vec<_> = (0..4).rev().map(|distance| u64::MAX - distance).collect();
-    assert!(found.iter().map(|(key, _)| key).eq(&last));
-    check(&tree, 200);
-    for distance in 0..100 {
-        let high = u64::MAX - distance;
-        assert_eq!(tree.remove(&high).expect("sound"), Some(high));
-    }
-    check(&tree, 100);
+    words::ends_are_keys(&tree(1 << 20));
 }
 
 #[test]
@@ -143,7 +102,7 @@ fn threads_agree_about_layers() {
         }
     });
     tree.compact().expect("sound");
-    assert_eq!(check_strings(&tree, 0), 1);
+    assert_eq!(check(&tree, 0), 1);
 }
 
 /// The published reader answers with what it sees. Here it first makes that durable if a writer may
@@ -163,11 +122,8 @@ fn a_wrong_first_leaf_is_found() {
     tree.insert(&1, 1).expect("space");
     let root = tree.pool().root::<PAtomicU64>().raw();
     for at in [112, 113, 120, 126] {
-        let mut byte = [0];
-        tree.pool().read(root + at, &mut byte);
-        tree.pool().write(root + at, &[byte[0] ^ 8]);
-        assert!(tree.check().is_err(), "byte {at}");
-        tree.pool().write(root + at, &byte);
+        let checked = while_flipped(tree.pool(), root + at, 8, || tree.check());
+        assert!(checked.is_err(), "byte {at}");
     }
     check(&tree, 1);
 }

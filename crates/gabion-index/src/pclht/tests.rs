@@ -1,26 +1,21 @@
 //! P-CLHT in special situations.
 
-use gabion_media::pmem::{PAtomicU64, Pool, PoolOptions};
+use gabion_media::pmem::{PAtomicU64, Pool};
 
 use super::table::Table;
 use super::{
     Best, ClhtTable, Coalesced, Evicting, EvictingWide, Form, PClht, Published, REGISTERED, Wide,
 };
 use crate::suite::words::{self, check, drain, fill_the_pool, grow_by_threads};
-use crate::suite::{Keys, interleaved};
-use crate::{Error, Index, Plan};
+use crate::suite::{self, Keys, SMALL, interleaved, while_flipped};
+use crate::{Error, Index};
 
 fn pool(size: u64) -> Pool {
     pool_of::<Best>(size)
 }
 
 fn pool_of<F: Form>(size: u64) -> Pool {
-    let options = PoolOptions {
-        size,
-        heaps: 4,
-        ..ClhtTable::<F>::pool_options()
-    };
-    Pool::anonymous(options).expect("a pool in memory")
+    suite::pool(size, ClhtTable::<F>::pool_options())
 }
 
 /// Runs a test with each form of the table.
@@ -34,11 +29,6 @@ macro_rules! for_each_form {
         $test::<EvictingWide>();
     };
 }
-
-const SMALL: Plan = Plan {
-    capacity: 8,
-    seed: Some(7),
-};
 
 #[test]
 fn a_table_grows_far_past_its_plan_and_shrinks_again() {
@@ -131,15 +121,11 @@ fn what_is_no_table_is_refused() {
     let mut refused = 0;
     for bit in 0..8 * (64 + 8) {
         let (at, mask) = (root + bit / 8, 1 << (bit % 8));
-        let mut byte = [0];
-        pool.read(at, &mut byte);
-        pool.write(at, &[byte[0] ^ mask]);
-        match PClht::open(&pool) {
+        while_flipped(&pool, at, mask, || match PClht::open(&pool) {
             Err(_) => refused += 1,
             // A word that leads to another place of the pool: to no table.
             Ok(table) => drop(table.check()),
-        }
-        pool.write(at, &byte);
+        });
     }
     assert!(refused >= 8 * 64, "{refused}");
     let table = PClht::open(&pool).expect("a table");

@@ -2,26 +2,15 @@
 
 use std::sync::atomic::Ordering;
 
-use gabion_media::pmem::{PAtomicU64, POff, Pool, PoolOptions};
+use gabion_media::pmem::{PAtomicU64, POff, Pool};
 
 use super::layout::{FACE_BYTES, LEVELS};
 use super::{REGISTERED, SkipList};
-use crate::Plan;
 use crate::suite::words::{check, fill_the_pool, grow_by_threads};
-use crate::suite::{Keys, interleaved, words};
-
-const SMALL: Plan = Plan {
-    capacity: 8,
-    seed: Some(7),
-};
+use crate::suite::{self, Keys, SMALL, interleaved, words};
 
 fn pool(size: u64) -> Pool {
-    Pool::anonymous(PoolOptions {
-        size,
-        heaps: 4,
-        ..SkipList::<u64>::pool_options()
-    })
-    .expect("a pool in memory")
+    suite::pool(size, SkipList::<u64>::pool_options())
 }
 
 fn list(size: u64) -> SkipList<u64> {

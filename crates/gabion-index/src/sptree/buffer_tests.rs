@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use gabion_media::pmem::Pool;
 use gabion_media::pmem::explore::{Act, Explorer, Outcome, Run, Stage, Subject};
-use gabion_media::pmem::{Pool, PoolOptions};
 
 use super::buffer::{BUFFER_BYTES, buffered_max};
 use super::layout::MOVING_AT;
@@ -11,17 +11,11 @@ use super::log::Logs;
 use super::readpath::Search;
 use super::steps::{Step, leave_out};
 use super::{BUFFERED, Options, SpTree, TINY_BUFFERED};
-use crate::index::Plan;
 use crate::registry::Registered;
 use crate::spoton::layout::page_bytes;
 use crate::suite::crash::{History, Op, Small, explore, histories, limits, longer_histories};
-use crate::suite::{Keys, check, words};
+use crate::suite::{self, Keys, SMALL, check, words};
 use crate::{Error, Index, OrderedIndex, Seed};
-
-const PLAN: Plan = Plan {
-    capacity: 8,
-    seed: Some(7),
-};
 
 /// A buffer for each leaf.
 const ALL: Options = Options {
@@ -35,16 +29,11 @@ fn few(buffers: u64) -> Options {
 }
 
 fn pool<const N: usize>(size: u64) -> Pool {
-    let pool = Pool::anonymous(PoolOptions {
-        size,
-        heaps: 4,
-        ..SpTree::<u64, N>::pool_options()
-    });
-    pool.expect("a pool in memory")
+    suite::pool(size, SpTree::<u64, N>::pool_options())
 }
 
 fn tree<const N: usize>(size: u64, options: Options) -> SpTree<u64, N> {
-    SpTree::create_with(&pool::<N>(size), PLAN, options).expect("a tree")
+    SpTree::create_with(&pool::<N>(size), SMALL, options).expect("a tree")
 }
 
 /// The tree as a crash of the process leaves it: what is in buffers is in the logs only.

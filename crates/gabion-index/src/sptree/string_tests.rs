@@ -9,25 +9,15 @@ use super::item::ItemRef;
 use super::layout::BACKUP_AT;
 use super::steps::{Step, leave_out};
 use super::{SpTree, TINY, Tending};
-use crate::index::Plan;
 use crate::suite::crash::{self, Small, histories, limits, longer_histories};
-use crate::suite::{Keys, STRING_COMMIT, interleaved, model};
+use crate::suite::{self, Keys, SMALL, STRING_COMMIT, interleaved, model};
 use crate::{Art, Error, OrderedIndex, Seed};
-
-const PLAN: Plan = Plan {
-    capacity: 8,
-    seed: Some(7),
-};
 
 type Strings<const N: usize> = SpTree<[u8], N>;
 
 fn tree<const N: usize>(size: u64) -> Strings<N> {
-    let pool = Pool::anonymous(PoolOptions {
-        size,
-        heaps: 4,
-        ..Strings::<N>::pool_options()
-    });
-    Strings::create(&pool.expect("a pool in memory"), PLAN).expect("a tree")
+    let pool = suite::pool(size, Strings::<N>::pool_options());
+    Strings::create(&pool, SMALL).expect("a tree")
 }
 
 fn again<const N: usize>(tree: Strings<N>) -> Strings<N> {
@@ -293,13 +283,8 @@ fn holds(key: &[u8], value: &[u8]) -> bool {
 /// Each bit that is wrong in a leaf or an item: the tree is refused where anything was lost by it.
 #[test]
 fn a_checked_tree_tells_what_an_unchecked_one_may_not() {
-    let pool = Pool::anonymous(PoolOptions {
-        size: 4 << 20,
-        heaps: 4,
-        ..Strings::<8>::pool_options()
-    });
-    let pool = pool.expect("a pool in memory");
-    let tree = Strings::<8>::create_tended(&pool, PLAN, Tending::Writers).expect("a tree");
+    let pool = suite::pool(4 << 20, Strings::<8>::pool_options());
+    let tree = Strings::<8>::create_tended(&pool, SMALL, Tending::Writers).expect("a tree");
     let keys: Vec<Vec<u8>> = (0..100)
         .map(|number| {
             [
@@ -387,7 +372,7 @@ fn a_tree_of_other_keys_is_refused() {
         .expect("a pool in memory")
     };
     let strings = pool(Strings::<8>::pool_options());
-    drop(Strings::<8>::create(&strings, PLAN).expect("a tree"));
+    drop(Strings::<8>::create(&strings, SMALL).expect("a tree"));
     assert!(matches!(
         Strings::<64>::open(&strings),
         Err(Error::OtherKind)
@@ -397,7 +382,7 @@ fn a_tree_of_other_keys_is_refused() {
         Err(Error::NoRoot)
     ));
     let words = pool(SpTree::<u64, 8>::pool_options());
-    drop(SpTree::<u64, 8>::create(&words, PLAN).expect("a tree"));
+    drop(SpTree::<u64, 8>::create(&words, SMALL).expect("a tree"));
     assert!(matches!(Strings::<8>::open(&words), Err(Error::NoRoot)));
 }
 

@@ -4,24 +4,14 @@ use gabion_media::pmem::{Pool, PoolOptions};
 
 use super::layout::BACKUP_AT;
 use super::{BUFFERED, REGISTERED, SpTree, TINY, TINY_BUFFERED};
-use crate::index::Plan;
-use crate::suite::{essay, words};
+use crate::suite::{self, SMALL, essay, words};
 use crate::{Error, FastFair, OrderedIndex};
-
-const PLAN: Plan = Plan {
-    capacity: 8,
-    seed: Some(7),
-};
 
 const FIRST_LEAF_AT: u64 = SpTree::<u64, 8>::FIRST_LEAF_AT;
 
 fn tree<const N: usize>(size: u64) -> SpTree<u64, N> {
-    let pool = Pool::anonymous(PoolOptions {
-        size,
-        heaps: 4,
-        ..SpTree::<u64, N>::pool_options()
-    });
-    SpTree::create(&pool.expect("a pool in memory"), PLAN).expect("a tree")
+    let pool = suite::pool(size, SpTree::<u64, N>::pool_options());
+    SpTree::create(&pool, SMALL).expect("a tree")
 }
 
 /// A permutation of the words.
@@ -40,12 +30,8 @@ fn the_table_is_that_of_the_types() {
 #[test]
 fn it_grows_by_threads() {
     for registered in [&REGISTERED, &TINY, &BUFFERED, &TINY_BUFFERED] {
-        let pool = Pool::anonymous(PoolOptions {
-            size: 64 << 20,
-            heaps: 4,
-            ..(registered.words.pool_options)()
-        });
-        let index = (registered.words.create)(&pool.expect("memory"), PLAN).expect("a tree");
+        let pool = suite::pool(64 << 20, (registered.words.pool_options)());
+        let index = (registered.words.create)(&pool, SMALL).expect("a tree");
         words::grow_by_threads(&*index);
     }
 }
@@ -78,24 +64,8 @@ fn the_greatest_key_is_a_key() {
 #[test]
 fn a_queue_does_not_grow() {
     let tree: SpTree<u64, 8> = tree(4 << 20);
-    let mut blocks_max = 0;
-    for key in 0..20_000_u64 {
-        tree.insert(key, key).expect("space");
-        if key >= 100 {
-            assert_eq!(tree.remove(key - 100).expect("sound"), Some(key - 100));
-        }
-        if key % 1000 == 0 {
-            tree.pool().collect();
-            blocks_max = blocks_max.max(tree.check().expect("sound").blocks);
-        }
-    }
-    assert!(blocks_max < 200, "{blocks_max} blocks for 100 keys");
-    for key in 0..20_000 {
-        tree.remove(key).expect("sound");
-    }
-    tree.compact().expect("sound");
-    assert!(tree.is_empty().expect("sound"));
-    words::check(&tree, 0);
+    let (most, _) = words::queue(&tree);
+    assert!(most < 200, "{most} blocks for 100 keys");
 }
 
 /// Many leaves, so that recovery has several threads; and none, some or all of them are missing in
@@ -172,8 +142,8 @@ fn what_is_no_tree_of_this_kind_is_refused() {
     })
     .expect("a pool in memory");
     assert!(matches!(SpTree::<u64, 64>::open(&pool), Err(Error::NoRoot)));
-    drop(SpTree::<u64, 64>::create(&pool, PLAN).expect("a tree"));
-    let again = SpTree::<u64, 64>::create(&pool, PLAN);
+    drop(SpTree::<u64, 64>::create(&pool, SMALL).expect("a tree"));
+    let again = SpTree::<u64, 64>::create(&pool, SMALL);
     assert!(matches!(again, Err(Error::RootTaken)));
     assert!(matches!(
         SpTree::<u64, 8>::open(&pool),

@@ -29,7 +29,7 @@ pub(crate) mod words;
 
 use std::borrow::Borrow;
 
-use gabion_media::pmem::{Pool, PoolOptions};
+use gabion_media::pmem::{Medium, Pool, PoolOptions};
 
 use crate::Item;
 use crate::index::{Index, Makers, OrderedIndex, Plan};
@@ -475,6 +475,32 @@ const GROWTH_COMMIT: (&str, &str) = (
     COMMIT_SURVIVES,
 );
 
+/// A plan for few entries.
+pub(crate) const SMALL: Plan = Plan {
+    capacity: 8,
+    seed: Some(7),
+};
+
+/// A pool in memory of so many bytes, for several threads.
+pub(crate) fn pool(size: u64, options: PoolOptions) -> Pool {
+    let pool = Pool::anonymous(PoolOptions {
+        size,
+        heaps: 4,
+        ..options
+    });
+    pool.expect("a pool in memory")
+}
+
+/// What `look` sees while some bits of a byte of the medium are wrong.
+pub(crate) fn while_flipped<T>(medium: &Medium, at: u64, mask: u8, look: impl FnOnce() -> T) -> T {
+    let mut byte = [0];
+    medium.read(at, &mut byte);
+    medium.write(at, &[byte[0] ^ mask]);
+    let seen = look();
+    medium.write(at, &byte);
+    seen
+}
+
 /// An index under test, and the keys that it is tested with: one for each number.
 pub(crate) struct Keys<K: Item + ?Sized> {
     pub(crate) name: &'static str,
@@ -536,17 +562,8 @@ impl Keys<[u8]> {
 impl<K: Item + ?Sized> Keys<K> {
     /// A small index in memory.
     pub(crate) fn create(&self) -> Box<dyn Index<K>> {
-        let options = PoolOptions {
-            size: 32 << 20,
-            heaps: 4,
-            ..(self.makers.pool_options)()
-        };
-        let pool = Pool::anonymous(options).expect("memory");
-        let plan = Plan {
-            capacity: 8,
-            seed: Some(7),
-        };
-        (self.makers.create)(&pool, plan).expect("a new index")
+        let pool = pool(32 << 20, (self.makers.pool_options)());
+        (self.makers.create)(&pool, SMALL).expect("a new index")
     }
 }
 

@@ -5,14 +5,9 @@ use std::borrow::Borrow;
 
 use gabion_media::pmem::{PAtomicU64, Pool, PoolOptions};
 
-use super::{Keys, check};
-use crate::index::{Makers, Plan};
+use super::{Keys, SMALL, check, while_flipped};
+use crate::index::Makers;
 use crate::{Error, Index, Item, registry};
-
-const PLAN: Plan = Plan {
-    capacity: 8,
-    seed: Some(7),
-};
 
 /// Entries of the index.
 const ENTRIES: u64 = 20;
@@ -55,8 +50,8 @@ pub(crate) fn follow<K: Item + ?Sized>(keys: &Keys<K>) {
     };
     let pool = Pool::anonymous(options).expect("a pool in memory");
     assert!(matches!((keys.makers.open)(&pool), Err(Error::NoRoot)));
-    let index = (keys.makers.create)(&pool, PLAN).expect("space");
-    let again = (keys.makers.create)(&pool, PLAN);
+    let index = (keys.makers.create)(&pool, SMALL).expect("space");
+    let again = (keys.makers.create)(&pool, SMALL);
     assert!(matches!(again, Err(Error::RootTaken)));
     for number in 0..ENTRIES {
         let key = (keys.key)(number);
@@ -73,15 +68,8 @@ pub(crate) fn follow<K: Item + ?Sized>(keys: &Keys<K>) {
     let root = pool.root::<PAtomicU64>().raw();
     for bit in 0..8 * CHECKED {
         let (at, mask) = (root + bit / 8, 1 << (bit % 8));
-        let mut byte = [0];
-        pool.read(at, &mut byte);
-        pool.write(at, &[byte[0] ^ mask]);
-        assert!(
-            open(keys.makers, &pool).is_none(),
-            "{}: bit {bit}",
-            keys.name
-        );
-        pool.write(at, &byte);
+        let is_refused = while_flipped(&pool, at, mask, || open(keys.makers, &pool).is_none());
+        assert!(is_refused, "{}: bit {bit}", keys.name);
     }
     let index = (keys.makers.open)(&pool).expect("an index");
     assert_whole(keys, &*index);

@@ -1,9 +1,10 @@
 //! What the special tests of several indexes of words do alike.
 
-use crate::{Error, Index, OrderedIndex};
+use crate::{Error, Index, Item, OrderedIndex, Seed};
 
-/// All invariants hold, there are so many entries, and no block of the pool is lost.
-pub(crate) fn check(index: &dyn Index<u64>, entries: u64) {
+/// All invariants hold, there are so many entries, and no block of the pool is lost. Returns the
+/// number of blocks. For indexes of strings as well.
+pub(crate) fn check<K: Item + ?Sized>(index: &dyn Index<K>, entries: u64) -> u64 {
     let checked = index.check().expect("sound");
     assert_eq!(
         (checked.entries, index.len().expect("sound")),
@@ -11,6 +12,7 @@ pub(crate) fn check(index: &dyn Index<u64>, entries: u64) {
     );
     index.pool().collect();
     assert_eq!(checked.blocks, index.pool().stats().used_blocks);
+    checked.blocks
 }
 
 /// Inserts `count` keys into an empty index, and finds them and no others.
@@ -53,6 +55,60 @@ pub(crate) fn grow_by_threads(index: &dyn Index<u64>) {
         }
     });
     check(index, 20_000 * threads);
+}
+
+/// Forty keys whose hashes, with the seed of [`SMALL`](super::SMALL), are alike but for the last
+/// `bits`: they split a segment of an empty index again and again.
+pub(crate) fn insert_alike(index: &dyn Index<u64>, bits: u32, first_bits: u64) {
+    let seed = Seed::new(7);
+    let alike = (0..).filter(|key| seed.hash_u64(*key) >> bits == first_bits);
+    let alike: Vec<u64> = alike.take(40).collect();
+    for (count, key) in (1..).zip(&alike) {
+        assert_eq!(index.insert(key, *key).expect("space"), None);
+        check(index, count);
+    }
+    for key in &alike {
+        assert_eq!(index.get(key).expect("sound"), Some(*key));
+    }
+}
+
+/// Inserts ascending keys into an empty index, and removes each of them a hundred keys later; then
+/// the last ones. Returns the most blocks that there were, and those that are left.
+pub(crate) fn queue(index: &dyn Index<u64>) -> (u64, u64) {
+    let mut most = 0;
+    for key in 0..20_000 {
+        assert_eq!(index.insert(&key, key).expect("space"), None);
+        if key >= 100 {
+            assert_eq!(index.remove(&(key - 100)).expect("sound"), Some(key - 100));
+        }
+        if key % 1000 == 999 {
+            most = most.max(check(index, 100));
+        }
+    }
+    for key in 0..20_000 {
+        index.remove(&key).expect("sound");
+    }
+    index.compact().expect("space");
+    (most, check(index, 0))
+}
+
+/// The least and the greatest word are keys of an empty index like any other.
+pub(crate) fn ends_are_keys(index: &dyn OrderedIndex<u64>) {
+    for distance in 0..100 {
+        let (low, high) = (distance, u64::MAX - distance);
+        assert_eq!(index.insert(&high, high).expect("space"), None);
+        assert_eq!(index.insert(&low, low).expect("space"), None);
+    }
+    let mut found = Vec::new();
+    index.scan(&(u64::MAX - 3), 10, &mut found).expect("sound");
+    let last = (0..4).rev().map(|distance| u64::MAX - distance);
+    assert!(found.into_iter().eq(last.map(|key| (key, key))));
+    check(index, 200);
+    for distance in 0..100 {
+        let high = u64::MAX - distance;
+        assert_eq!(index.remove(&high).expect("sound"), Some(high));
+    }
+    check(index, 100);
 }
 
 /// Inserts into an empty index until its pool is full: then inserts that need room fail, and

@@ -2,22 +2,17 @@
 
 use std::collections::BTreeMap;
 
-use gabion_media::pmem::{Pool, PoolOptions};
+use gabion_media::pmem::Pool;
 use proptest::prelude::*;
 
 use super::layout::Place;
 use super::probe::Path;
 use super::{Options, TurboHash};
-use crate::suite::{Keys, interleaved};
+use crate::suite::{self, Keys, interleaved, while_flipped};
 use crate::{Error, Item};
 
 fn pool(size: u64) -> Pool {
-    Pool::anonymous(PoolOptions {
-        size,
-        heaps: 4,
-        ..TurboHash::<u64, u64>::pool_options()
-    })
-    .expect("a pool in memory")
+    suite::pool(size, TurboHash::<u64, u64>::pool_options())
 }
 
 fn small() -> Options {
@@ -371,15 +366,12 @@ fn a_damaged_header_or_directory_is_refused() {
     let mut refused = 0;
     for bit in 0..8 * (64 + 2 * 32) {
         let (at, mask) = (root + bit / 8, 1 << (bit % 8));
-        let mut byte = [0];
-        pool.read(at, &mut byte);
-        pool.write(at, &[byte[0] ^ mask]);
-        match TurboHash::<u64, u64>::open(&pool, &small()) {
+        let open = || TurboHash::<u64, u64>::open(&pool, &small());
+        while_flipped(&pool, at, mask, || match open() {
             Err(_) => refused += 1,
             // Damage of what is not in use, or a place that leads elsewhere in the pool.
             Ok(table) => drop(table.check()),
-        }
-        pool.write(at, &byte);
+        });
     }
     assert!(refused > 8 * 64 - 64, "{refused}");
 }

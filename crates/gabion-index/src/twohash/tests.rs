@@ -2,26 +2,16 @@
 
 use std::sync::atomic::Ordering;
 
-use gabion_media::pmem::{PAtomicU64, Pool, PoolOptions};
+use gabion_media::pmem::{PAtomicU64, Pool};
 
 use super::{Scheme, TwoHash, note_of};
 use crate::registry::Registered;
 use crate::suite::words::{check, drain, find};
-use crate::suite::{Keys, interleaved};
-use crate::{Error, Index, Plan};
-
-pub(crate) const SMALL: Plan = Plan {
-    capacity: 8,
-    seed: Some(7),
-};
+use crate::suite::{self, Keys, SMALL, interleaved, while_flipped};
+use crate::{Error, Index};
 
 fn pool<S: Scheme>(size: u64) -> Pool {
-    let options = PoolOptions {
-        size,
-        heaps: 4,
-        ..TwoHash::<S>::pool_options()
-    };
-    Pool::anonymous(options).expect("a pool in memory")
+    suite::pool(size, TwoHash::<S>::pool_options())
 }
 
 pub(crate) fn table<S: Scheme>(size: u64) -> TwoHash<S> {
@@ -88,12 +78,8 @@ pub(crate) fn refuses<S: Scheme>() {
     assert!(matches!(again, Err(Error::RootTaken)));
     table.insert(&1, 1).expect("space");
     let root = pool.root::<PAtomicU64>().raw();
-    let is_refused = |at: u64, mask: u8| {
-        let mut byte = [0];
-        pool.read(at, &mut byte);
-        pool.write(at, &[byte[0] ^ mask]);
-        let opened = TwoHash::<S>::open(&pool);
-        pool.write(at, &byte);
+    let is_refused = |at, mask| {
+        let opened = while_flipped(&pool, at, mask, || TwoHash::<S>::open(&pool));
         matches!(opened, Err(Error::Damaged { .. } | Error::NoRoot))
     };
     assert!((0..64).all(|at| is_refused(root + at, 1)));
