@@ -28,12 +28,13 @@
 //! ```
 //!
 //! # Shared parts
-//! [`Item`], what keys and values are; [`Seed`], hashing; [`tags`], vectors of one-byte tags;
-//! [`lock`], locks that stay in DRAM; [`node_lock`], those of nodes; `root`, the first line of an
-//! index; `line`, buckets of one cache line; `extendible`, directories of segments that are split;
-//! `pending`, words that may not be durable yet; `stored`, keys in nodes; `leaf`, leaves of tries;
-//! `blink`, trees of linked nodes; `attempt`, changes that begin again; [`twohash`], tables with
-//! two hash functions; [`spoton`], what DRAM does for them: write buffers, their logs, nodes.
+//! [`Item`], what keys and values are; [`Seed`], hashing; [`twohash`], tables with two hash
+//! functions. Of the modules within: `tags`, vectors of one-byte tags; `lock`, locks that stay in
+//! DRAM; `node_lock`, those of nodes; `root`, the first line of an index; `line`, buckets of one
+//! cache line; `extendible`, directories of segments that are split; `pending`, words that may not
+//! be durable yet; `stored`, keys in nodes; `leaf`, leaves of tries; `blink`, trees of linked
+//! nodes; `attempt`, changes that begin again; `spoton`, what DRAM does for them: write buffers,
+//! their logs, nodes.
 //!
 //! # Checkpoints
 //! A pool in an ordinary file may have a checkpoint, a moment of it that survives the loss of power
@@ -56,7 +57,7 @@ pub mod dash;
 mod error;
 mod extendible;
 pub mod fastfair;
-pub mod hash;
+mod hash;
 pub mod hot;
 pub mod index;
 mod item;
@@ -64,11 +65,11 @@ pub mod layered;
 mod leaf;
 pub mod level;
 mod line;
-pub mod lock;
+mod lock;
 #[cfg(all(test, gabion_loom))]
 mod loom_tests;
 pub mod masstree;
-pub mod node_lock;
+mod node_lock;
 pub mod pathhash;
 pub mod pclht;
 mod pending;
@@ -77,12 +78,12 @@ pub mod registry;
 mod root;
 pub mod scmkv;
 pub mod skiplist;
-pub mod spoton;
+mod spoton;
 pub mod sptree;
 mod stored;
 #[cfg(test)]
 mod suite;
-pub mod tags;
+mod tags;
 mod thread;
 pub mod turbo;
 pub mod twohash;

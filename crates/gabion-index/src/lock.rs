@@ -18,7 +18,7 @@ use crate::atomic::{AtomicU64, Ordering, count_log, yield_now};
 
 /// Waiting that gives way: spins first, then yields the processor, then sleeps.
 #[derive(Debug, Default)]
-pub struct Backoff {
+pub(crate) struct Backoff {
     rounds: u32,
 }
 
@@ -30,7 +30,7 @@ impl Backoff {
 
     /// Waits a little, longer from call to call.
     #[cold]
-    pub fn wait(&mut self) {
+    pub(crate) fn wait(&mut self) {
         if self.rounds < Self::SPIN_ROUNDS {
             for _ in 0..1 << self.rounds {
                 std::hint::spin_loop();

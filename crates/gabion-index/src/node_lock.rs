@@ -17,17 +17,17 @@ use crate::lock::Backoff;
 
 /// Locks for the nodes of a structure.
 #[derive(Debug)]
-pub struct NodeLocks {
+pub(crate) struct NodeLocks {
     words: Box<[AtomicU64]>,
 }
 
 /// What a lock's word was at one moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Stamp(u64);
+pub(crate) struct Stamp(u64);
 
 /// The lock of a node, held until this is dropped.
 #[derive(Debug)]
-pub struct NodeLock<'a> {
+pub(crate) struct NodeLock<'a> {
     word: &'a AtomicU64,
     /// Whether another lock of this thread has the same word and frees it.
     is_shared: bool,
@@ -42,21 +42,21 @@ impl Stamp {
     /// Whether somebody held the lock.
     #[inline]
     #[must_use]
-    pub fn is_locked(self) -> bool {
+    pub(crate) fn is_locked(self) -> bool {
         self.0 & LOCKED != 0
     }
 
     /// How often the holders have changed their direction, see [`NodeLock::set_turn`].
     #[inline]
     #[must_use]
-    pub fn turns(self) -> u64 {
+    pub(crate) fn turns(self) -> u64 {
         self.0 & TURNS
     }
 
     /// The direction in which entries move, 0 or 1.
     #[inline]
     #[must_use]
-    pub fn turn(self) -> u64 {
+    pub(crate) fn turn(self) -> u64 {
         self.0 >> 1 & 1
     }
 }
@@ -67,7 +67,7 @@ impl NodeLocks {
 
     /// Locks that are free.
     #[must_use]
-    pub fn new() -> NodeLocks {
+    pub(crate) fn new() -> NodeLocks {
         NodeLocks {
             words: (0..1 << Self::WORDS_LOG)
                 .map(|_| AtomicU64::new(0))
@@ -85,7 +85,7 @@ impl NodeLocks {
     /// The word of a node as it is now.
     #[inline]
     #[must_use]
-    pub fn stamp(&self, node: u64) -> Stamp {
+    pub(crate) fn stamp(&self, node: u64) -> Stamp {
         // ORDER: Acquire: what is read of the node afterwards is no older than this. The loads of
         // the node before were acquires and stay before it: if one saw a store of a writer, this
         // sees that writer's lock, or its release.
@@ -95,13 +95,13 @@ impl NodeLocks {
     /// Whether a writer may be between a store to the node and its flush.
     #[inline]
     #[must_use]
-    pub fn is_locked(&self, node: u64) -> bool {
+    pub(crate) fn is_locked(&self, node: u64) -> bool {
         self.stamp(node).is_locked()
     }
 
     /// Takes the lock of a node, waiting for its holder. The thread must hold no other one.
     #[inline]
-    pub fn lock(&self, node: u64) -> NodeLock<'_> {
+    pub(crate) fn lock(&self, node: u64) -> NodeLock<'_> {
         let word = self.word(node);
         let mut backoff = Backoff::default();
         while !try_take(word) {
@@ -116,7 +116,7 @@ impl NodeLocks {
     /// Takes the lock of a node beside others that this thread holds; none if somebody else has it.
     /// Nobody waits here: two threads could wait for each other.
     #[inline]
-    pub fn try_beside<'a>(
+    pub(crate) fn try_beside<'a>(
         &'a self,
         held: &[impl Borrow<NodeLock<'a>>],
         node: u64,
@@ -150,7 +150,7 @@ impl NodeLock<'_> {
     /// Says in which direction, 0 or 1, entries move from now on, for readers that look at them
     /// one after the other and must not miss those that pass them by.
     #[inline]
-    pub fn set_turn(&self, turn: u64) {
+    pub(crate) fn set_turn(&self, turn: u64) {
         // ORDER: Relaxed: only the holder changes the word.
         let word = self.word.load(Ordering::Relaxed);
         if Stamp(word).turn() != turn {

@@ -14,24 +14,27 @@ use std::sync::LazyLock;
 
 /// Vectors that a processor has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-#[non_exhaustive]
-pub enum Level {
+pub(crate) enum Level {
     /// No vectors: arithmetic on words.
     Portable,
     /// 128 bits, every x86-64 processor.
+    #[cfg(target_arch = "x86_64")]
     Sse2,
     /// 128 bits, every 64-bit ARM processor.
+    #[cfg(target_arch = "aarch64")]
     Neon,
     /// 256 bits, x86-64.
+    #[cfg(target_arch = "x86_64")]
     Avx2,
     /// 512 bits with compares into masks (AVX-512BW), x86-64.
+    #[cfg(target_arch = "x86_64")]
     Avx512,
 }
 
 impl Level {
     /// All levels that this processor can run, the best last.
     #[must_use]
-    pub fn available() -> Vec<Level> {
+    pub(crate) fn available() -> Vec<Level> {
         let mut levels = vec![Level::Portable];
         #[cfg(target_arch = "x86_64")]
         {
@@ -51,7 +54,7 @@ impl Level {
     /// The best level of this processor.
     #[inline]
     #[must_use]
-    pub fn detect() -> Level {
+    pub(crate) fn detect() -> Level {
         static BEST: LazyLock<Level> =
             LazyLock::new(|| Level::available().pop().unwrap_or(Level::Portable));
         *BEST
@@ -61,7 +64,7 @@ impl Level {
 /// The positions, as bits, at which 16 tags equal `tag`.
 #[inline]
 #[must_use]
-pub fn match_16(tags: [u64; 2], tag: u8) -> u16 {
+pub(crate) fn match_16(tags: [u64; 2], tag: u8) -> u16 {
     #[cfg(target_arch = "x86_64")]
     return sse2::match_16(tags, tag);
     #[cfg(target_arch = "aarch64")]
@@ -73,14 +76,14 @@ pub fn match_16(tags: [u64; 2], tag: u8) -> u16 {
 /// The positions, as bits, at which 64 tags equal `tag`, by the best vectors of this processor.
 #[inline]
 #[must_use]
-pub fn match_64(tags: &[u64; 8], tag: u8) -> u64 {
+pub(crate) fn match_64(tags: &[u64; 8], tag: u8) -> u64 {
     match_64_at(Level::detect(), tags, tag)
 }
 
 /// [`match_64`] at a level of [`Level::available`]; a level that this processor lacks is replaced
 /// by the portable one.
 #[must_use]
-pub fn match_64_at(level: Level, tags: &[u64; 8], tag: u8) -> u64 {
+pub(crate) fn match_64_at(level: Level, tags: &[u64; 8], tag: u8) -> u64 {
     #[cfg(target_arch = "x86_64")]
     {
         if level == Level::Avx512 && std::arch::is_x86_feature_detected!("avx512bw") {
@@ -277,10 +280,11 @@ mod tests {
         }
     }
 
+    #[cfg(target_arch = "x86_64")]
     #[test]
     fn a_level_that_is_missing_is_replaced() {
         let tags = [0x0102_0304_0506_0708; 8];
-        for level in [Level::Neon, Level::Avx2, Level::Avx512] {
+        for level in [Level::Avx2, Level::Avx512] {
             assert_eq!(match_64_at(level, &tags, 8), naive(&tags, 8));
         }
         assert!(Level::available().contains(&Level::detect()));
