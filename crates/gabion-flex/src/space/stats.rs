@@ -1,6 +1,6 @@
 //! What a space holds and did, in figures.
 
-use gabion_media::{Purpose, WriteCounts};
+use gabion_media::WriteCounts;
 
 use super::Inner;
 use super::shared::Shared;
@@ -73,11 +73,6 @@ impl SpaceStats {
             return 0.0;
         }
         self.written.total_bytes() as f64 / self.user_bytes as f64
-    }
-
-    /// Bytes written for one purpose.
-    pub fn written_for(&self, purpose: Purpose) -> u64 {
-        self.written.bytes_of(purpose)
     }
 }
 

@@ -343,16 +343,6 @@ impl Allocator {
             .at(POff::<IntentSlot>::new(self.geometry.rings_at).element(index))
     }
 
-    /// Changes the hint of an intent whose operation has published nothing yet.
-    #[track_caller]
-    pub(super) fn rewrite_hint(&self, ticket: &mut Ticket, hint: u64) {
-        ticket.intent.hint = hint;
-        if let Some(slot) = ticket.slot {
-            self.slot(ticket.heap, slot)
-                .write(&self.medium, ticket.intent);
-        }
-    }
-
     /// Changes the state of a block once the structure's change is durable.
     #[track_caller]
     pub(super) fn commit(&self, ticket: &Ticket, state: State) {

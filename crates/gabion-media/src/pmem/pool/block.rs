@@ -31,15 +31,6 @@ impl Reserved<'_> {
         self.ticket.size
     }
 
-    /// Changes the hint, before the fence that precedes the publish.
-    #[track_caller]
-    pub fn set_hint(&mut self, hint: u64) {
-        self.pool
-            .shared
-            .allocator
-            .rewrite_hint(&mut self.ticket, hint);
-    }
-
     /// Says that the block was published and that this is durable: it is allocated.
     #[inline]
     #[track_caller]
