@@ -262,6 +262,21 @@ impl Error {
         }
     }
 
+    /// Refuses to go on with the file or directory at `path` once a sync of it has failed, for the
+    /// cause that was kept.
+    pub(crate) fn check_poisoned(
+        kept: Option<&String>,
+        path: impl FnOnce() -> PathBuf,
+    ) -> Result<()> {
+        match kept {
+            None => Ok(()),
+            Some(cause) => Err(Error::Poisoned {
+                path: path(),
+                cause: cause.clone(),
+            }),
+        }
+    }
+
     /// Whether the medium, or a pool on it, is full, so that the same operation succeeds once space
     /// is freed.
     pub fn is_no_space(&self) -> bool {

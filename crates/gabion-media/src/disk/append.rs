@@ -106,13 +106,7 @@ impl Appender {
     }
 
     fn check(&self) -> Result<()> {
-        match &self.failure {
-            None => Ok(()),
-            Some(cause) => Err(Error::Poisoned {
-                path: self.path.clone(),
-                cause: cause.clone(),
-            }),
-        }
+        Error::check_poisoned(self.failure.as_ref(), || self.path.clone())
     }
 }
 

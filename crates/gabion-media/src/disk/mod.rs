@@ -485,12 +485,7 @@ impl Disk {
     /// disk, nor any [part](Disk::part), syncs the directory again: a second sync could succeed
     /// without names that somebody else counts on.
     pub fn sync_dir(&self) -> Result<()> {
-        if let Some(cause) = self.failure.get() {
-            return Err(Error::Poisoned {
-                path: self.path().to_owned(),
-                cause: cause.clone(),
-            });
-        }
+        Error::check_poisoned(self.failure.get(), || self.path().to_owned())?;
         let synced = match &self.medium {
             Medium::System(dir) => dir.sync(),
             Medium::Simulated(sim) => sim.sync_dir(),

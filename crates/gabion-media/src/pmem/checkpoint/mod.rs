@@ -120,13 +120,7 @@ impl Checkpoint {
 
     /// Refuses to go on after a failed sync.
     pub(super) fn check(&self) -> Result<()> {
-        match &self.failure {
-            None => Ok(()),
-            Some(cause) => Err(Error::Poisoned {
-                path: self.disk.path_of(&self.name),
-                cause: cause.clone(),
-            }),
-        }
+        Error::check_poisoned(self.failure.as_ref(), || self.disk.path_of(&self.name))
     }
 
     /// Writes a checkpoint of these pages: all pages that are not zero if `is_image`, else those
