@@ -4,14 +4,14 @@ use std::sync::atomic::Ordering;
 
 use gabion_media::pmem::Reserved;
 
-use super::{Descent, Locked, Node, Plan, Tree};
+use super::{Born, Descent, Locked, Node, Tree};
 use crate::Result;
 
 /// How a tree grows.
 pub(crate) trait Growth: Tree {
     /// Reserves space for a node and writes it, without a fence.
-    fn build(&self, plan: &Plan, entries: &[(u64, u64)]) -> Result<Reserved<'_>> {
-        let image = Self::image(plan, entries);
+    fn build(&self, born: &Born, entries: &[(u64, u64)]) -> Result<Reserved<'_>> {
+        let image = Self::image(born, entries);
         let bytes = image.len() as u64;
         let node = self.pool().alloc_aligned(bytes, Self::ALIGN, self.hint())?;
         let at = node.offset::<u8>().raw();
@@ -27,13 +27,13 @@ pub(crate) trait Growth: Tree {
         let entries = node.entries(range);
         let upper = &entries[entries.len() / 2..];
         let low = upper[0].0;
-        let plan = Plan {
+        let born = Born {
             level: range.level(),
             low,
             neighbour: range.neighbour,
             bound: range.bound,
         };
-        let new = self.build(&plan, upper)?;
+        let new = self.build(&born, upper)?;
         // DURABLE: the new node, before the link to it.
         self.medium().fence();
         let at = new.offset::<u8>().raw();
@@ -96,7 +96,7 @@ pub(crate) trait Growth: Tree {
             return Ok(());
         }
         let entries = [(0, top.at()), (right.head().low(), right.at())];
-        let new = self.build(&Plan::lone(level + 1), &entries)?;
+        let new = self.build(&Born::lone(level + 1), &entries)?;
         // DURABLE: the new node, before anything leads to it.
         self.medium().fence();
         let at = new.offset::<u8>().raw();

@@ -122,17 +122,17 @@ impl Range {
 }
 
 /// What a new node begins with.
-pub(crate) struct Plan {
+pub(crate) struct Born {
     pub(crate) level: u64,
     pub(crate) low: u64,
     pub(crate) neighbour: u64,
     pub(crate) bound: u64,
 }
 
-impl Plan {
+impl Born {
     /// The only node of a level.
-    pub(crate) fn lone(level: u64) -> Plan {
-        Plan {
+    pub(crate) fn lone(level: u64) -> Born {
+        Born {
             level,
             low: 0,
             neighbour: 0,
@@ -270,7 +270,7 @@ pub(crate) trait Tree: Sized {
     fn hint(&self) -> u64;
 
     /// The bytes of a new node.
-    fn image(plan: &Plan, entries: &[(u64, u64)]) -> Vec<u8>;
+    fn image(born: &Born, entries: &[(u64, u64)]) -> Vec<u8>;
 
     /// Puts a locked node in order that a crash or a split left with more than its entries.
     fn tidy<'a>(

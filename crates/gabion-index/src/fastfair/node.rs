@@ -26,7 +26,7 @@ use gabion_media::pmem::Medium;
 use gabion_media::prefetch_line;
 
 use super::layout::{NO_KEY, Slot, begins_line, is_padded, is_split, node_bytes};
-use crate::blink::{self, Head, Plan, Range};
+use crate::blink::{self, Born, Head, Range};
 
 /// A node, as it lies in the pool.
 pub(crate) struct Node<'a, const N: usize> {
@@ -178,12 +178,12 @@ impl<'a, const N: usize> blink::Node<'a> for Node<'a, N> {
 }
 
 /// The bytes of a new node.
-pub(super) fn image<const N: usize>(plan: &Plan, entries: &[(u64, u64)]) -> Vec<u8> {
+pub(super) fn image<const N: usize>(born: &Born, entries: &[(u64, u64)]) -> Vec<u8> {
     let free = (NO_KEY, 0);
     let slots = entries.iter().copied().chain(std::iter::repeat(free));
     let slots = slots.take(N).flat_map(|(key, value)| [key, value]);
     let padding = is_padded(N).then_some(0);
-    let words = plan.head().into_iter().chain(padding);
+    let words = born.head().into_iter().chain(padding);
     let words = words.chain(slots).chain(padding);
     let bytes: Vec<u8> = words.flat_map(u64::to_le_bytes).collect();
     debug_assert!(bytes.len() as u64 == node_bytes(N), "a node's bytes");

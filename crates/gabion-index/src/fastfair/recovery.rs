@@ -7,7 +7,7 @@ use gabion_media::pmem::{Claim, Medium, POff, Pool, PoolOptions, ROOT_HINT, Reac
 use super::layout::{FIRST_LEAF, Header, MAGIC, node_align, node_bytes};
 use super::node::{Node, image};
 use super::{FastFair, node_at};
-use crate::blink::{self, Plan};
+use crate::blink::{self, Born};
 use crate::index::root_of;
 use crate::node_lock::NodeLocks;
 use crate::{Error, Result, Seed};
@@ -54,7 +54,7 @@ impl<const N: usize> FastFair<N> {
         let words = [magic, slots, check, leaf, 0, 0, 0, 0];
         let header: Vec<u8> = words.into_iter().flat_map(u64::to_le_bytes).collect();
         medium.write(root, &header);
-        medium.write(leaf, &image::<N>(&Plan::lone(0), &[]));
+        medium.write(leaf, &image::<N>(&Born::lone(0), &[]));
         medium.flush_range(root, size_of::<Header>() as u64);
         medium.flush_range(leaf, node_bytes(N));
     }

@@ -5,7 +5,7 @@ use gabion_media::pmem::{Medium, PAtomicU64, Pool};
 use super::layout::node_align;
 use super::node::{MOVES_LEFT, MOVES_RIGHT, Node, image};
 use super::{FastFair, node_at};
-use crate::blink::{self, Plan, Range};
+use crate::blink::{self, Born, Range};
 use crate::node_lock::{NodeLock, NodeLocks};
 use crate::{Error, Result};
 
@@ -69,8 +69,8 @@ impl<const N: usize> blink::Tree for FastFair<N> {
         0
     }
 
-    fn image(plan: &Plan, entries: &[(u64, u64)]) -> Vec<u8> {
-        image::<N>(plan, entries)
+    fn image(born: &Born, entries: &[(u64, u64)]) -> Vec<u8> {
+        image::<N>(born, entries)
     }
 
     /// Closes the slot that a crash left dead.

@@ -8,7 +8,7 @@ use super::damaged;
 use super::layout::{Above, HINT_NODE, NODE_ALIGN, NODE_BYTES, SLOTS};
 use super::node::{Node, image};
 use crate::Result;
-use crate::blink::{self, Head, Plan, Range};
+use crate::blink::{self, Born, Head, Range};
 use crate::node_lock::{NodeLock, NodeLocks};
 
 /// A layer. What it refers to lies in the tree that it is a layer of.
@@ -85,8 +85,8 @@ impl blink::Tree for Layer<'_> {
         self.first | HINT_NODE
     }
 
-    fn image(plan: &Plan, entries: &[(u64, u64)]) -> Vec<u8> {
-        image(plan, 0, entries)
+    fn image(born: &Born, entries: &[(u64, u64)]) -> Vec<u8> {
+        image(born, 0, entries)
     }
 
     fn tidy<'a>(&'a self, node: Node<'a>, range: Range, lock: NodeLock<'a>) -> Locked<'a> {

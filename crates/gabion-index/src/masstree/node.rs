@@ -7,7 +7,7 @@ use gabion_media::prefetch_line;
 
 use super::layout::{Body, SLOTS};
 use super::permutation::Permutation;
-use crate::blink::{self, Head, Plan, Range};
+use crate::blink::{self, Born, Head, Range};
 
 /// A node, as it lies in the pool.
 #[derive(Clone, Copy)]
@@ -120,8 +120,8 @@ impl<'a> blink::Node<'a> for Node<'a> {
 }
 
 /// The bytes of a new node.
-pub(super) fn image(plan: &Plan, top: u64, entries: &[(u64, u64)]) -> Vec<u8> {
-    let first = plan.head().into_iter();
+pub(super) fn image(born: &Born, top: u64, entries: &[(u64, u64)]) -> Vec<u8> {
+    let first = born.head().into_iter();
     let first = first.chain([Permutation::first(entries.len()).0, top]);
     let slots = entries.iter().copied().chain(std::iter::repeat((0, 0)));
     let slots = slots.take(SLOTS).flat_map(|(slice, value)| [slice, value]);

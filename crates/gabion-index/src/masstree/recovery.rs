@@ -12,7 +12,7 @@ use super::layout::{
 };
 use super::node::{Node, image};
 use super::readpath::Rest;
-use crate::blink::{self, Node as _, Plan};
+use crate::blink::{self, Born, Node as _};
 use crate::index::root_of;
 use crate::node_lock::NodeLocks;
 use crate::root::{self, ROOT_BYTES};
@@ -37,7 +37,7 @@ impl<K: Item + ?Sized> Masstree<K> {
     /// The pool has a root already, or no space.
     pub fn create(pool: &Pool) -> Result<Self> {
         let fill = |first| {
-            pool.write(first, &image(&Plan::lone(0), first, &[]));
+            pool.write(first, &image(&Born::lone(0), first, &[]));
             pool.flush_range(first, NODE_BYTES);
         };
         let root = root::create_filled(pool, NODE_BYTES, fill, |_| vec![Self::MAGIC])?;

@@ -11,7 +11,7 @@ use super::layout::{
 use super::node::image;
 use super::readpath::{Known, Rest, Target};
 use super::{Masstree, slice};
-use crate::blink::{Descent, Growth, Plan, Tree};
+use crate::blink::{Born, Descent, Growth, Tree};
 use crate::{Error, Item, Result};
 
 /// A key at the layer where it is, or would be.
@@ -264,7 +264,7 @@ impl<K: Item + ?Sized> Masstree<K> {
             let at = shorter.offset::<u8>().raw();
             (Some(shorter), at)
         };
-        let mut bytes = image(&Plan::lone(0), first, &[(word, value)]);
+        let mut bytes = image(&Born::lone(0), first, &[(word, value)]);
         bytes.extend(
             [place.first, place.slice]
                 .into_iter()
