@@ -1,9 +1,9 @@
 //! Gabion's FlexDB engine as a target.
 
-use gabion::{Durability, Engine, Options};
+use gabion::Engine;
 use serde_json::json;
 
-use super::wip::opened;
+use super::wip::{opened, options_of};
 use crate::Error;
 use crate::target::{Abilities, Store, StoreOptions, Target};
 
@@ -23,19 +23,12 @@ pub const TARGET: Target = Target {
 };
 
 fn open(options: &StoreOptions) -> Result<Box<dyn Store>, Error> {
-    let durability = Durability::Buffered;
-    let mut store = Options::default()
-        .engine(Engine::Flex)
-        .create_if_missing(!options.existing)
-        .error_if_exists(!options.existing)
-        .durability(durability)
-        .cache_bytes(options.cache_bytes)
-        .background_threads(options.background_threads);
+    let mut store = options_of(Engine::Flex, options).cache_bytes(options.cache_bytes);
     if let Some(bytes) = options.write_buffer_bytes {
         store = store.memtable_budget_bytes(bytes);
     }
     let settings = json!({
-        "durability": durability.to_string(),
+        "durability": store.durability.to_string(),
         "cache_bytes": store.cache_bytes,
         "memtable_budget_bytes": store.memtable_budget_bytes,
         "log_bytes_max": store.log_bytes_max,

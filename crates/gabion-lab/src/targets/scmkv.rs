@@ -3,13 +3,13 @@
 
 use std::hint::black_box;
 
-use gabion::{Durability, Engine, Options};
+use gabion::Engine;
 use gabion_index::Scmkv;
 use gabion_index::scmkv::{Durability as Flushed, Options as StoreSettings};
 use gabion_media::pmem::{Pool, PoolOptions};
 use serde_json::json;
 
-use super::wip::opened;
+use super::wip::{opened, options_of};
 use crate::Error;
 use crate::result::BytesWritten;
 use crate::target::{Abilities, Batch, Counters, Session, Steps, Store, StoreOptions, Target};
@@ -78,17 +78,11 @@ fn pool_bytes(options: &StoreOptions) -> u64 {
 }
 
 fn open_engine(options: &StoreOptions) -> Result<Box<dyn Store>, Error> {
-    let durability = Durability::Buffered;
-    let store = Options::default()
-        .engine(Engine::Scmkv)
-        .create_if_missing(!options.existing)
-        .error_if_exists(!options.existing)
-        .durability(durability)
+    let store = options_of(Engine::Scmkv, options)
         .pool_bytes(pool_bytes(options))
-        .records_planned(options.records)
-        .background_threads(options.background_threads);
+        .records_planned(options.records);
     let settings = json!({
-        "durability": durability.to_string(),
+        "durability": store.durability.to_string(),
         "pool_bytes": store.pool_bytes,
         "records_planned": store.records_planned,
         "space_amplification_max": store.space_amplification_max,

@@ -1,9 +1,9 @@
 //! Gabion's SPTree engine as a target.
 
-use gabion::{Durability, Engine, Options};
+use gabion::Engine;
 use serde_json::json;
 
-use super::wip::opened;
+use super::wip::{opened, options_of};
 use crate::Error;
 use crate::target::{Abilities, Store, StoreOptions, Target};
 
@@ -37,17 +37,11 @@ fn pool_bytes(options: &StoreOptions) -> u64 {
 }
 
 fn open(options: &StoreOptions) -> Result<Box<dyn Store>, Error> {
-    let durability = Durability::Buffered;
-    let store = Options::default()
-        .engine(Engine::Sptree)
-        .create_if_missing(!options.existing)
-        .error_if_exists(!options.existing)
-        .durability(durability)
+    let store = options_of(Engine::Sptree, options)
         .pool_bytes(pool_bytes(options))
-        .records_planned(options.records)
-        .background_threads(options.background_threads);
+        .records_planned(options.records);
     let settings = json!({
-        "durability": durability.to_string(),
+        "durability": store.durability.to_string(),
         "pool_bytes": store.pool_bytes,
         "background_threads": store.background_threads,
     });

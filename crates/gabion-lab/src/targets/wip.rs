@@ -2,7 +2,7 @@
 
 use std::hint::black_box;
 
-use gabion::{Cursor, Db, Durability, Keyspace, MemTableForm, Options, WriteBatch};
+use gabion::{Cursor, Db, Durability, Engine, Keyspace, MemTableForm, Options, WriteBatch};
 use serde_json::json;
 
 use crate::Error;
@@ -55,6 +55,16 @@ struct Wip {
     settings: serde_json::Value,
 }
 
+/// What a store of Gabion is opened with, whatever its engine.
+pub(super) fn options_of(engine: Engine, options: &StoreOptions) -> Options {
+    Options::default()
+        .engine(engine)
+        .create_if_missing(!options.existing)
+        .error_if_exists(!options.existing)
+        .durability(Durability::Buffered)
+        .background_threads(options.background_threads)
+}
+
 /// A store of Gabion that was opened elsewhere, with what it was set to.
 pub fn opened(db: Db, settings: serde_json::Value) -> Box<dyn Store> {
     Box::new(Wip {
@@ -72,13 +82,7 @@ fn open_with(
     options: &StoreOptions,
     change: impl FnOnce(Options) -> Options,
 ) -> Result<Box<dyn Store>, Error> {
-    let durability = Durability::Buffered;
-    let mut store = Options::default()
-        .create_if_missing(!options.existing)
-        .error_if_exists(!options.existing)
-        .durability(durability)
-        .cache_bytes(options.cache_bytes)
-        .background_threads(options.background_threads);
+    let mut store = options_of(Engine::Wip, options).cache_bytes(options.cache_bytes);
     if let Some(bytes) = options.write_buffer_bytes {
         store = store.memtable_budget_bytes(bytes);
     }
@@ -89,7 +93,7 @@ fn open_with(
     }
     let store = change(store);
     let settings = json!({
-        "durability": durability.to_string(),
+        "durability": store.durability.to_string(),
         "table_reads": store.table_reads.to_string(),
         "memtable_form": store.memtable_form.to_string(),
         "cache_bytes": store.cache_bytes,
