@@ -144,7 +144,8 @@ pub(crate) use index_by_methods;
 
 /// Makes a hash table of words what [`Index`] says, by its own methods: `lookup`, `put`, `replace`
 /// and `delete`; `entries`, `visit` and `check_all`; and what compacts it, which comes last, if it
-/// has that. With its functions `create` and `open` and its `LAYOUT` it gets its `MAKERS`.
+/// has that. With its functions `create` and `open` and its `LAYOUT` it gets its `MAKERS`. Its pool
+/// is in the field `pool`.
 macro_rules! index_of_words {
     ([$($generics:tt)*], $index:ty $(, $compact:ident)?) => {
         impl<$($generics)*> $index {

@@ -430,8 +430,9 @@ impl Db {
     ///
     /// WipDB links its tables, which costs no copy and no space as long as both stores have them,
     /// and copies what is left of the log after a flush; on another file system it copies the
-    /// tables. FlexDB writes all pairs anew. The checkpoint is on the medium when this returns. It
-    /// is written to `path` with `.incomplete` behind it, which a crash may leave there.
+    /// tables. A full disk does not keep it from that, unless the store was opened on it. FlexDB
+    /// writes all pairs anew. The checkpoint is on the medium when this returns. It is written to
+    /// `path` with `.incomplete` behind it, which a crash may leave there.
     ///
     /// ```
     /// # let dir = tempfile::tempdir()?;

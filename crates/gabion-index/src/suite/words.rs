@@ -60,7 +60,7 @@ pub(crate) fn grow_by_threads(index: &dyn Index<u64>) {
 /// Forty keys whose hashes, with the seed of [`SMALL`](super::SMALL), are alike but for the last
 /// `bits`: they split a segment of an empty index again and again.
 pub(crate) fn insert_alike(index: &dyn Index<u64>, bits: u32, first_bits: u64) {
-    let seed = Seed::new(7);
+    let seed = super::SMALL.seed.map(Seed::new).expect("it has one");
     let alike = (0..).filter(|key| seed.hash_u64(*key) >> bits == first_bits);
     let alike: Vec<u64> = alike.take(40).collect();
     for (count, key) in (1..).zip(&alike) {

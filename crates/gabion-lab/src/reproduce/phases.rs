@@ -37,20 +37,21 @@ pub(super) fn hashed_over_ordered(results: &[PhaseResult]) -> Option<f64> {
     over(of("wip-hash"), of("wip-ordered"))
 }
 
-/// Figure 2.7: the lowest throughput behind a change of the distribution over the lowest anywhere
-/// else.
-pub(super) fn lowest_at_changes(results: &[PhaseResult]) -> Option<f64> {
+/// Figure 2.7: mean throughput behind changes of the distribution over that of all else.
+pub(super) fn mean_at_changes(results: &[PhaseResult]) -> Option<f64> {
     let result = results.iter().find(|result| result.phase == "regions")?;
-    let (mut at_changes, mut elsewhere) = (f64::INFINITY, f64::INFINITY);
+    let (mut at_changes, mut elsewhere) = ((0.0, 0.0), (0.0, 0.0));
     for (done, rate) in by_operations(result) {
         let (region, within) = ((done * REGIONS).floor(), (done * REGIONS).fract());
-        let lowest = match region > 0.0 && within < CHANGE {
+        let (sum, count) = match region > 0.0 && within < CHANGE {
             true => &mut at_changes,
             false => &mut elsewhere,
         };
-        *lowest = lowest.min(rate);
+        *sum += rate;
+        *count += 1.0;
     }
-    (at_changes.is_finite() && elsewhere > 0.0).then(|| at_changes / elsewhere)
+    let mean = |(sum, count): (f64, f64)| (count > 0.0).then(|| sum / count);
+    over(mean(at_changes), mean(elsewhere))
 }
 
 /// Throughput by the part of the operations that was done at the middle of each stretch.
@@ -204,11 +205,14 @@ mod tests {
         let mut rates = [100.0; 32];
         (rates[4], rates[16]) = (80.0, 40.0);
         regions.throughput = moments(&rates);
-        is_near(lowest_at_changes(std::slice::from_ref(&regions)), 0.5);
-        (rates[4], rates[16]) = (50.0, 80.0);
+        is_near(
+            mean_at_changes(std::slice::from_ref(&regions)),
+            80.0 / (2880.0 / 29.0),
+        );
+        (rates[4], rates[16]) = (0.0, 100.0);
         regions.throughput = moments(&rates);
-        is_near(lowest_at_changes(&[regions]), 1.6);
-        assert_eq!(lowest_at_changes(&[]), None);
+        is_near(mean_at_changes(&[regions]), 29.0 / 28.0);
+        assert_eq!(mean_at_changes(&[]), None);
     }
 
     #[test]

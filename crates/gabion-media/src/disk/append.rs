@@ -62,6 +62,16 @@ impl Appender {
         Ok(())
     }
 
+    /// Reserves the space of the first `len` bytes of an empty file: an error if there is none,
+    /// and nothing if the file system cannot reserve.
+    pub(super) fn reserve(&self, len: u64) -> Result<()> {
+        let reserved = match &self.file {
+            File::System(file) => system::reserve_behind_end(file, len),
+            File::Simulated(file) => file.check_space(len),
+        };
+        reserved.map_err(|source| Error::io("reserve the space of", &self.path, None, source))
+    }
+
     /// Makes everything appended so far durable. If this fails, the file takes no more writes or
     /// syncs: a second sync could succeed without the data.
     pub fn sync(&mut self) -> Result<()> {

@@ -62,8 +62,6 @@ pub(crate) use self::system::{
     reserve_file_range, set_len as set_file_len, sync_data as sync_file_data,
 };
 
-use rustix::io::Errno;
-
 use self::system::SystemDir;
 use crate::counts::Counters;
 use crate::{Error, Purpose, Result, WriteCounts};
@@ -338,26 +336,14 @@ impl Disk {
     /// Gives a file the first `len` bytes of what it has, as [`Disk::replace`] does: whatever the
     /// system believes to have written, the new file is on the medium. Takes a mebibyte of memory.
     ///
-    /// Nothing is written where there is no space for all of it: who tries again and again does not
-    /// wear the medium out.
+    /// Nothing is written where there is no space for all of it, if the file system can tell: who
+    /// tries again and again does not wear the medium out.
     pub fn rewrite(&self, name: &str, len: u64, purpose: Purpose) -> Result<()> {
         let from = self.open_read(name)?;
-        // What an earlier one has left may be the space that is missing.
-        self.remove_temporary(name)?;
-        if self.free_bytes()? < len {
-            let path = self.path_of(name);
-            return Err(Error::io("reserve the space of", &path, None, Errno::NOSPC));
-        }
-        self.replace_by(name, purpose, |to| copy(&from, to, len))
-    }
-
-    /// Removes what an interrupted replacement has left; returns the name.
-    fn remove_temporary(&self, name: &str) -> Result<String> {
-        let temporary = format!("{name}{TEMPORARY_SUFFIX}");
-        match self.remove(&temporary) {
-            Err(error) if !error.is_not_found() => Err(error),
-            _ => Ok(temporary),
-        }
+        self.replace_by(name, purpose, |to| {
+            to.reserve(len)?;
+            copy(&from, to, len)
+        })
     }
 
     /// As [`Disk::replace`], with what `fill` appends.
@@ -367,7 +353,11 @@ impl Disk {
         purpose: Purpose,
         fill: impl FnOnce(&mut Appender) -> Result<()>,
     ) -> Result<()> {
-        let temporary = self.remove_temporary(name)?;
+        let temporary = format!("{name}{TEMPORARY_SUFFIX}");
+        match self.remove(&temporary) {
+            Err(error) if !error.is_not_found() => return Err(error),
+            _ => {}
+        }
         let mut file = self.create_append(&temporary, purpose)?;
         let filled = fill(&mut file).and_then(|()| file.sync());
         drop(file);

@@ -193,6 +193,18 @@ pub(super) fn reserve(file: &File, len: u64, path: &Path) -> Result<bool> {
     }
 }
 
+/// Reserves the space of so many bytes from the beginning of a file on, whose length stays, where
+/// the file system can.
+pub(super) fn reserve_behind_end(file: &File, len: u64) -> io::Result<()> {
+    if len == 0 {
+        return Ok(());
+    }
+    match retry_on_intr(|| rustix::fs::fallocate(file, FallocateFlags::KEEP_SIZE, 0, len)) {
+        Err(Errno::OPNOTSUPP | Errno::NOSYS) => Ok(()),
+        reserved => Ok(reserved?),
+    }
+}
+
 /// Reserves the space of a range within a file's length, so that touching it in a mapping cannot
 /// fail for want of space. Where the file system cannot reserve, zeros are written over the holes.
 pub(crate) fn reserve_file_range(file: &File, start: u64, len: u64, path: &Path) -> Result<()> {

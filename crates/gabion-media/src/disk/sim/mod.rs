@@ -404,6 +404,14 @@ impl SimFile {
             .map_or(0, |content| content.len())
     }
 
+    /// An error if there is no space for so many bytes.
+    pub(super) fn check_space(&self, len: u64) -> io::Result<()> {
+        match self.sim.free_bytes() < len {
+            true => Err(Errno::NOSPC.into()),
+            false => Ok(()),
+        }
+    }
+
     pub(super) fn append(&self, offset: u64, bytes: &[u8]) -> io::Result<()> {
         let mut inner = self.sim.0.lock();
         let struck = inner.begin(Operation::Append).err();

@@ -45,7 +45,7 @@ impl Wip {
     pub(crate) fn checkpoint(&self, target: &Disk) -> Result<()> {
         match self.flush() {
             // All of the log is copied then: who has a full disk wants a copy on another one.
-            Err(error) if error.is_shortage() && self.unsettled.is_settled() => {}
+            Err(error) if error.is_no_space() && self.unsettled.is_settled() => {}
             flushed => flushed?,
         }
         let moment = self.take_moment(target)?;
