@@ -20,7 +20,7 @@ use gabion_index::registry::{self, Registered};
 use gabion_index::{Index, Plan};
 use gabion_media::pmem::{Pool, PoolOptions};
 
-use super::study::{ENTRIES, study};
+use super::study::{ENTRIES, Subject, study};
 use super::{Scale, key_of};
 
 /// Threads of the study's figure.
@@ -176,8 +176,8 @@ fn beside(paper: Option<f64>, before: f64, after: f64) -> String {
 }
 
 /// Workload A on the model.
-fn modelled(form: &Registered, scale: Scale, native: f64) -> Result<Cost> {
-    let runs = study(form, scale, 2)?;
+fn modelled(form: &'static Registered, scale: Scale, native: f64) -> Result<Cost> {
+    let runs = study(&Subject::of(form), scale, 2)?;
     let run = &runs[1];
     let each = |count: u64| count as f64 / run.inserts as f64;
     Ok(Cost {

@@ -12,6 +12,7 @@ mod gains;
 mod hashes;
 mod level;
 mod medium;
+mod places;
 mod scmkv;
 mod shape;
 mod spoton;
@@ -115,6 +116,11 @@ pub static STRUCTURE_FIGURES: &[StructureFigure] = &[
         name: "level",
         about: "Level hashing beside BCH, PFHT and path hashing: movements and modelled times",
         lines: level::baselines,
+    },
+    StructureFigure {
+        name: "places",
+        about: "where in the source the lines in the queue and the media writes come from",
+        lines: places::places,
     },
     StructureFigure {
         name: "scmkv",

@@ -2,21 +2,27 @@
 //! reaches the media, on the model.
 //!
 //! The workloads are those of the RECIPE benchmark: keys of 8 bytes, uniform and distinct. *load*
-//! inserts them into an empty index, *A* inserts and gets in halves, *B* inserts one in twenty, *C*
-//! only gets; each has as many operations as the load. Writes are counted per insert, those of gets
-//! included, as in the study. The model's cache is as much smaller than its 28 cores' as the index
-//! is smaller than the study's. One thread works where the study has up to 56, so that streams of
-//! several threads do not mix in the buffer that combines writes.
+//! inserts them into an empty index; *A* inserts and gets in halves, *B* inserts one in twenty,
+//! each on what a load has left; *C* only gets. Each has as many operations as the load. Writes are
+//! counted per insert, those of gets included, as in the study. The model's cache is as much
+//! smaller than its 28 cores' as the index is smaller than the study's. One thread works where the
+//! study has up to 56, so that streams of several threads do not mix in the buffer that combines
+//! writes. Pools are memory of the process, for whose allocator no crash counts, as none does for
+//! the study's; what the notes for crashes cost is in `places.rs`.
+//!
+//! The figures have a second part, [`studied`]: indexes in the form in which the benchmark's
+//! programs have them, where that is another one than ours.
 //!
 //! Source: Woo, Kim, Jung, Seo: Analysis and Optimization of Persistent Memory Index Structures'
 //! Write Amplification, section III.
 
 use std::sync::Arc;
 
-use gabion_index::Result;
-use gabion_index::registry::{INDEXES, Kind, Registered};
-use gabion_index::{Index, Plan};
+use gabion_index::index::Makers;
+use gabion_index::registry::{self, INDEXES, Kind, Registered};
+use gabion_index::{BwTree, Index, Plan, Result};
 use gabion_media::pmem::model::{Costs, Model, Preset};
+use gabion_media::pmem::trace::{Step, Watcher};
 use gabion_media::pmem::{Pool, PoolOptions};
 use parking_lot::Mutex;
 
@@ -26,14 +32,18 @@ use super::{Scale, key_of};
 /// Pairs of the study's load.
 pub(super) const ENTRIES: u64 = 64_000_000;
 const CACHE_LINE_BYTES: u64 = 64;
+const PAGE_BYTES: usize = 4096;
 
-/// A workload after or instead of the load: inserts per twenty operations.
-struct Mix {
-    name: &'static str,
+/// Bytes of a leaf of the benchmark's P-ART: value, length and key.
+const LEAF_BYTES: usize = 24;
+
+/// A workload: inserts per twenty operations.
+pub(super) struct Mix {
+    pub(super) name: &'static str,
     inserts_of_twenty: u64,
 }
 
-const MIXES: [Mix; 4] = [
+pub(super) const MIXES: [Mix; 4] = [
     Mix {
         name: "load",
         inserts_of_twenty: 20,
@@ -70,17 +80,97 @@ const TEXT: &str = "The study's text: lines in the queue per insert: P-CLHT abou
                     1.5 (A), P-ART 5.5 (load), 7.4 (A), 44.4 (B); media writes per insert: Level \
                     hashing 5.0 (A), P-BwTree 18.0 (load), 19.6 (A).";
 
+/// An index, or a form of one, in the figures.
+#[derive(Clone, Copy)]
+pub(super) struct Subject {
+    pub(super) title: &'static str,
+    kind: Kind,
+    pub(super) makers: &'static Makers<u64>,
+    /// What the study calls it, if it has it.
+    paper: &'static str,
+    leaves: Leaves,
+}
+
+/// What the benchmark does for each get of P-ART: it makes a leaf of the key, in new memory, and
+/// neither flushes it nor gives it back.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Leaves {
+    /// It does not.
+    None,
+    /// Memory costs nothing before it is used.
+    Made,
+    /// The system has filled each page with zeros first, past the cache, as a file system on
+    /// persistent memory does with blocks of a file that were never written to.
+    MadeInNewPages,
+}
+
+impl Subject {
+    pub(super) fn of(index: &'static Registered) -> Subject {
+        Subject {
+            title: index.title,
+            kind: index.kind,
+            makers: &index.words,
+            paper: index.title,
+            leaves: Leaves::None,
+        }
+    }
+}
+
+/// P-BwTree with pages as large as the study's, which are split when they have 128 entries.
+type WideTree = BwTree<u64, 128>;
+
+static WIDE_PAGES: Makers<u64> = Makers {
+    pool_options: WideTree::pool_options,
+    create: |pool, _| Ok(Box::new(WideTree::create(pool)?)),
+    open: |pool| Ok(Box::new(WideTree::open(pool)?)),
+    create_ordered: None,
+};
+
+/// Words above the forms of the benchmark's programs.
+const STUDIED: &str = "as the benchmark has them";
+
+/// Those forms: P-CLHT and Level hashing without the study's optimisations, CCEH whose splits write
+/// both halves anew, P-BwTree with larger pages, P-ART with a leaf for each get.
+fn studied() -> Vec<Subject> {
+    let form = |name, title, paper| {
+        let form = registry::by_name(name).map(Subject::of);
+        form.map(|form| Subject {
+            title,
+            paper,
+            ..form
+        })
+    };
+    let forms = [
+        form("p-clht-published", "P-CLHT (published)", "P-CLHT"),
+        form("level-padded", "Level hashing (padded)", "Level hashing"),
+        form("cceh-cow", "CCEH (copy-on-write)", "CCEH"),
+        form("p-bwtree", "P-BwTree (pages of 128)", "P-BwTree").map(|form| Subject {
+            makers: &WIDE_PAGES,
+            ..form
+        }),
+        form("p-art", "P-ART (leaf per get)", "P-ART").map(|form| Subject {
+            leaves: Leaves::Made,
+            ..form
+        }),
+        form("p-art", "P-ART (leaf, new pages)", "P-ART").map(|form| Subject {
+            leaves: Leaves::MadeInNewPages,
+            ..form
+        }),
+    ];
+    forms.into_iter().flatten().collect()
+}
+
 /// Figure 8: the hash tables.
 pub(super) fn hashes(scale: Scale) -> Result<Vec<String>> {
-    figure(scale, |index| index.kind == Kind::Hash)
+    figure(scale, |kind| kind == Kind::Hash)
 }
 
 /// Figure 9: trees, tries and lists.
 pub(super) fn ordered(scale: Scale) -> Result<Vec<String>> {
-    figure(scale, Registered::is_ordered)
+    figure(scale, |kind| kind != Kind::Hash)
 }
 
-fn figure(scale: Scale, is_meant: fn(&Registered) -> bool) -> Result<Vec<String>> {
+fn figure(scale: Scale, is_meant: fn(Kind) -> bool) -> Result<Vec<String>> {
     let mut lines = vec![
         format!(
             "{:<30} {:>5} {:>15} {:>15} {:>15} {:>12}",
@@ -91,8 +181,8 @@ fn figure(scale: Scale, is_meant: fn(&Registered) -> bool) -> Result<Vec<String>
             "", "", "of 64 bytes", "of 64 bytes", "of 64 bytes", "M/s"
         ),
     ];
-    for index in INDEXES.iter().filter(|index| is_meant(index)) {
-        for (mix, run) in MIXES.iter().zip(study(index, scale, MIXES.len())?) {
+    let mut show = |subject: Subject| -> Result<()> {
+        for (mix, run) in MIXES.iter().zip(study(&subject, scale, MIXES.len())?) {
             let Run {
                 costs,
                 operations,
@@ -103,7 +193,7 @@ fn figure(scale: Scale, is_meant: fn(&Registered) -> bool) -> Result<Vec<String>
             let reads = costs.media_reads * (costs.media_line_bytes / CACHE_LINE_BYTES);
             lines.push(format!(
                 "{:<30} {:>5} {:>15.2} {:>15.2} {:>15.2} {:>12.2}",
-                index.title,
+                subject.title,
                 mix.name,
                 each(costs.wpq_inserts()),
                 each(costs.media_writes_64()),
@@ -111,7 +201,12 @@ fn figure(scale: Scale, is_meant: fn(&Registered) -> bool) -> Result<Vec<String>
                 operations as f64 * 1e3 / costs.estimated_ns.max(1) as f64
             ));
         }
-    }
+        Ok(())
+    };
+    let is_shown = |subject: &Subject| is_meant(subject.kind);
+    let ours = INDEXES.iter().map(|index| Subject::of(index));
+    ours.filter(is_shown).try_for_each(&mut show)?;
+    studied().into_iter().filter(is_shown).try_for_each(show)?;
     lines.push(TEXT.to_owned());
     Ok(lines)
 }
@@ -126,22 +221,29 @@ pub(super) fn table_2(scale: Scale) -> Result<Vec<String>> {
         "B: paper ours diff"
     )];
     for index in INDEXES {
-        let runs = study(index, scale, 3)?;
-        let paper = TABLE_2.iter().find(|(title, _)| *title == index.title);
-        let mut line = format!("{:<30}", index.title);
-        for (at, run) in runs.iter().enumerate() {
-            let ours = run.costs.media_writes_per_insert();
-            line += &match paper {
-                Some((_, cells)) => {
-                    let apart = (ours / cells[at] - 1.0) * 100.0;
-                    format!(" {:>10.2} {ours:>6.2} {apart:>+5.0} %", cells[at])
-                }
-                None => format!(" {:>10} {ours:>6.2} {:>7}", "-", ""),
-            };
-        }
-        lines.push(line);
+        lines.push(row_of_table_2(&Subject::of(index), scale)?);
+    }
+    lines.push(STUDIED.to_owned());
+    for form in studied() {
+        lines.push(row_of_table_2(&form, scale)?);
     }
     Ok(lines)
+}
+
+fn row_of_table_2(subject: &Subject, scale: Scale) -> Result<String> {
+    let paper = TABLE_2.iter().find(|(title, _)| *title == subject.paper);
+    let mut line = format!("{:<30}", subject.title);
+    for (at, run) in study(subject, scale, 3)?.iter().enumerate() {
+        let ours = run.costs.media_writes_per_insert();
+        line += &match paper {
+            Some((_, cells)) => {
+                let apart = (ours / cells[at] - 1.0) * 100.0;
+                format!(" {:>10.2} {ours:>6.2} {apart:>+5.0} %", cells[at])
+            }
+            None => format!(" {:>10} {ours:>6.2} {:>7}", "-", ""),
+        };
+    }
+    Ok(line)
 }
 
 /// What a workload did and cost.
@@ -151,59 +253,189 @@ pub(super) struct Run {
     pub(super) inserts: u64,
 }
 
-/// The first so many workloads on one index, one after the other: load, A, B, C.
-pub(super) fn study(index: &Registered, scale: Scale, mixes: usize) -> Result<Vec<Run>> {
-    let entries = scale.of(ENTRIES, 2000);
-    let cache_bytes = scale.of(Preset::OPTANE.cache_bytes, 1);
-    let way_bytes = Preset::OPTANE.cache_ways as u64 * CACHE_LINE_BYTES;
-    let model = Arc::new(Mutex::new(Model::new(Preset {
-        cache_bytes: (cache_bytes / way_bytes).next_power_of_two() * way_bytes,
-        ..Preset::OPTANE
-    })));
-    let pool = Pool::anonymous(PoolOptions {
-        size: (64 << 20) + entries * 1024,
-        watcher: Some(model.clone()),
-        ..(index.words.pool_options)()
-    })?;
-    // Not told how many entries will come: growing is part of the load.
-    let plan = Plan {
-        capacity: entries / 64,
-        seed: Some(1),
-    };
-    let table = (index.words.create)(&pool, plan)?;
-    let mut next = 0;
+/// The first so many workloads: load, A, B, C. A and B each find what a load has left, for where an
+/// index is in its growth decides what it writes; C changes nothing.
+pub(super) fn study(subject: &Subject, scale: Scale, mixes: usize) -> Result<Vec<Run>> {
+    let mut bed = Measured::new(subject, scale)?;
     let mut runs = Vec::new();
-    for mix in &MIXES[..mixes] {
-        let before = counted(&model);
-        let loaded = next;
-        for operation in 0..entries {
-            run_one(&*table, mix, operation, loaded, &mut next)?;
+    for (at, mix) in MIXES[..mixes].iter().enumerate() {
+        if at == 2 {
+            bed = Measured::new(subject, scale)?;
+            bed.run(&MIXES[0])?;
         }
-        runs.push(Run {
-            costs: counted(&model) - before,
-            operations: entries,
-            inserts: next - loaded,
-        });
+        runs.push(bed.run(mix)?);
     }
     Ok(runs)
 }
 
-/// One operation of a mix: an insert of the next key, or a get of one of those `loaded` before.
-fn run_one(
-    table: &dyn Index<u64>,
-    mix: &Mix,
-    operation: u64,
-    loaded: u64,
-    next: &mut u64,
-) -> Result<()> {
-    let random = key_of(operation ^ 0x5DEE_CE66_D1CE_5EED);
-    if random % 20 < mix.inserts_of_twenty {
-        table.insert(&key_of(*next), *next)?;
-        *next += 1;
-    } else {
-        let number = (random >> 8) % loaded;
-        let found = table.get(&key_of(number))?;
-        assert_eq!(found, Some(number), "the index has lost a key");
+/// An index on the model.
+struct Measured {
+    bed: Bed,
+    model: Arc<Mutex<Model>>,
+    leaves: Leaves,
+    /// Where the next leaf of a get goes: behind the pool.
+    leaf_at: u64,
+}
+
+impl Measured {
+    fn new(subject: &Subject, scale: Scale) -> Result<Measured> {
+        let model = Arc::new(Mutex::new(model(scale)));
+        let bed = Bed::new(subject.makers, scale, model.clone(), Pool::anonymous)?;
+        let leaf_at = bed.pool.len().next_multiple_of(PAGE_BYTES as u64);
+        Ok(Measured {
+            bed,
+            model,
+            leaves: subject.leaves,
+            leaf_at,
+        })
     }
-    Ok(())
+
+    fn run(&mut self, mix: &Mix) -> Result<Run> {
+        let before = counted(&self.model);
+        let loaded = self.bed.next;
+        for operation in 0..self.bed.entries {
+            let is_get = !self.bed.step(mix, operation, loaded)?;
+            if is_get && self.leaves != Leaves::None {
+                self.make_leaf();
+            }
+        }
+        Ok(Run {
+            costs: counted(&self.model) - before,
+            operations: self.bed.entries,
+            inserts: self.bed.next - loaded,
+        })
+    }
+
+    fn make_leaf(&mut self) {
+        let offset = self.leaf_at;
+        let mut model = self.model.lock();
+        let is_new_page = offset.is_multiple_of(PAGE_BYTES as u64);
+        if self.leaves == Leaves::MadeInNewPages && is_new_page {
+            let bytes = &[0; PAGE_BYTES];
+            model.step(Step::NtStore { offset, bytes });
+        }
+        let bytes = &[0; LEAF_BYTES];
+        model.step(Step::Store { offset, bytes });
+        self.leaf_at += CACHE_LINE_BYTES;
+    }
+}
+
+/// A medium behind a cache that is to the index as the study's to its indexes.
+pub(super) fn model(scale: Scale) -> Model {
+    let cache_bytes = scale.of(Preset::OPTANE.cache_bytes, 1);
+    let way_bytes = Preset::OPTANE.cache_ways as u64 * CACHE_LINE_BYTES;
+    Model::new(Preset {
+        cache_bytes: (cache_bytes / way_bytes).next_power_of_two() * way_bytes,
+        ..Preset::OPTANE
+    })
+}
+
+/// An index in a pool of its own.
+pub(super) struct Bed {
+    index: Box<dyn Index<u64>>,
+    pub(super) pool: Pool,
+    pub(super) entries: u64,
+    /// The number of the next key to be inserted.
+    pub(super) next: u64,
+}
+
+impl Bed {
+    /// An empty index in a pool that is made by `make`.
+    pub(super) fn new<E>(
+        makers: &Makers<u64>,
+        scale: Scale,
+        watcher: Arc<dyn Watcher>,
+        make: impl FnOnce(PoolOptions) -> std::result::Result<Pool, E>,
+    ) -> Result<Bed>
+    where
+        gabion_index::Error: From<E>,
+    {
+        let entries = scale.of(ENTRIES, 2000);
+        let pool = make(PoolOptions {
+            size: (64 << 20) + entries * 1024,
+            watcher: Some(watcher),
+            ..(makers.pool_options)()
+        })?;
+        // Not told how many entries will come: growing is part of the load.
+        let plan = Plan {
+            capacity: entries / 64,
+            seed: Some(1),
+        };
+        Ok(Bed {
+            index: (makers.create)(&pool, plan)?,
+            pool,
+            entries,
+            next: 0,
+        })
+    }
+
+    /// One operation of a mix: an insert of the next key, or a get of one of those `loaded` before.
+    /// Whether it is an insert.
+    pub(super) fn step(&mut self, mix: &Mix, operation: u64, loaded: u64) -> Result<bool> {
+        let random = key_of(operation ^ 0x5DEE_CE66_D1CE_5EED);
+        let is_insert = random % 20 < mix.inserts_of_twenty;
+        if is_insert {
+            self.index.insert(&key_of(self.next), self.next)?;
+            self.next += 1;
+        } else {
+            let number = (random >> 8) % loaded;
+            let found = self.index.get(&key_of(number))?;
+            assert_eq!(found, Some(number), "the index has lost a key");
+        }
+        Ok(is_insert)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A and B begin with what the load has left, and only that.
+    #[test]
+    fn workloads_run_on_what_the_load_has_left() {
+        let subject = Subject::of(registry::by_name("cceh").unwrap());
+        let scale = Scale(0.000_1);
+        let runs = study(&subject, scale, 4).unwrap();
+        let entries = scale.of(ENTRIES, 2000);
+        assert_eq!(runs[0].inserts, entries);
+        let parts = runs.iter().map(|run| run.inserts as f64 / entries as f64);
+        for (part, expected) in parts.zip([1.0, 0.5, 0.05, 0.0]) {
+            assert!((part - expected).abs() < 0.02, "{part} {expected}");
+        }
+        let mut alone = Measured::new(&subject, scale).unwrap();
+        alone.run(&MIXES[0]).unwrap();
+        assert_eq!(alone.run(&MIXES[2]).unwrap().costs, runs[2].costs);
+        assert_eq!(runs[3].costs.wpq_inserts(), 0, "gets write nothing");
+    }
+
+    /// The lines of a get's leaf: one, and one more of its page.
+    #[test]
+    fn a_leaf_of_a_get_is_a_line_that_is_written_back() {
+        let scale = Scale(0.000_1);
+        let art = Subject::of(registry::by_name("p-art").unwrap());
+        let lines = |leaves| {
+            let runs = study(&Subject { leaves, ..art }, scale, 4).unwrap();
+            let run = &runs[3];
+            (run.costs.wpq_inserts(), run.operations)
+        };
+        assert_eq!(lines(Leaves::None).0, 0);
+        let (made, gets) = lines(Leaves::Made);
+        assert_eq!(made, gets);
+        let (with_pages, gets) = lines(Leaves::MadeInNewPages);
+        let lines_of_page = PAGE_BYTES as u64 / CACHE_LINE_BYTES;
+        assert!(
+            with_pages.abs_diff(2 * gets) <= lines_of_page,
+            "{with_pages}"
+        );
+    }
+
+    #[test]
+    fn every_form_that_was_studied_is_there_and_in_the_study() {
+        let forms = studied();
+        assert_eq!(forms.len(), 6);
+        for form in forms {
+            let is_it = |(title, _): &(&str, [f64; 3])| *title == form.paper;
+            assert!(TABLE_2.iter().any(is_it), "{}", form.title);
+        }
+    }
 }

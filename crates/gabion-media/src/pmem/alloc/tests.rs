@@ -52,6 +52,7 @@ fn check(pool: &Pool, blocks: &Blocks) -> Result<(), TestCaseError> {
     let stats = pool.stats();
     prop_assert_eq!(stats.used_blocks, blocks.len() as u64);
     prop_assert_eq!(stats.used_bytes, blocks.values().sum::<u64>());
+    prop_assert!(blocks.keys().all(|block| *block >= pool.blocks_at()));
     let lived_in = stats.used_bytes + stats.retired_bytes;
     let sum = lived_in + stats.free_bytes + stats.fragmented_bytes;
     let geometry = &pool.geometry();

@@ -43,6 +43,11 @@ impl Combining {
             .is_some_and(|entry| entry.is_complete || entry.present & (1 << part) != 0)
     }
 
+    /// Lines of the media that wait here.
+    pub(super) fn len(&self) -> usize {
+        self.entries.len()
+    }
+
     fn find(&self, line: u64) -> Option<&Combined> {
         self.entries.iter().find(|entry| entry.line == line)
     }

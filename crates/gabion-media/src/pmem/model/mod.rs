@@ -118,6 +118,12 @@ impl Model {
         }
     }
 
+    /// Lines of the media that wait in the combining buffer. With [`Costs::media_writes`] they are
+    /// all that were begun, so a step that began one is told by the difference that it makes.
+    pub fn lines_waiting(&self) -> u64 {
+        self.combining.len() as u64
+    }
+
     /// Takes the next step of the run.
     pub fn step(&mut self, step: Step<'_>) {
         match step {

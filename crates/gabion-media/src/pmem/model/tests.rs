@@ -43,6 +43,28 @@ fn assert_near(got: f64, paper: f64, tolerance: f64) {
 
 const SMALL_CACHE: Preset = Preset::OPTANE.with_cache(1 << 20);
 
+/// A line of the media is begun by the first cache line that comes to it, and written when it
+/// leaves: what is written and what waits are together all that were begun.
+#[test]
+fn lines_that_were_begun_are_written_or_wait() {
+    let mut model = Model::new(SMALL_CACHE);
+    let begun = |model: &Model| model.costs().media_writes + model.lines_waiting();
+    for (line, expected) in [(0, 1), (1, 1), (3, 1), (4, 2), (0, 2), (8, 3)] {
+        persist(&mut model, line * LINE, 8);
+        assert_eq!(begun(&model), expected, "line {line}");
+    }
+    for line in 0..1000 {
+        persist(&mut model, (64 + 4 * line) * LINE, 8);
+        assert_eq!(begun(&model), 4 + line);
+    }
+    assert_eq!(model.lines_waiting(), 64);
+    model.drain();
+    assert_eq!(
+        (model.costs().media_writes, model.lines_waiting()),
+        (1003, 0)
+    );
+}
+
 #[test]
 fn a_random_persist_of_a_word_costs_one_insert_and_one_media_write() {
     let mut model = Model::new(SMALL_CACHE);

@@ -158,6 +158,11 @@ impl Pool {
         self.shared.allocator.geometry.chunk_bytes
     }
 
+    /// Where blocks begin: what lies before is the header and what the allocator notes of them.
+    pub fn blocks_at(&self) -> u64 {
+        self.shared.allocator.geometry.chunks_at
+    }
+
     /// Reserves a block of at least `size` bytes, aligned to 16; its content is arbitrary.
     ///
     /// The hint says where the reference to the block will be, see
