@@ -3,7 +3,8 @@
 //! Stores keep their files in one directory, a [`Disk`]. A disk chooses its medium when it is
 //! opened: the operating system's files, or a simulated disk in memory that fails, fills up and
 //! loses power wherever a test wants it to. The code above is the same for both and makes no file
-//! operation of its own.
+//! operation of its own. [`pmem`] is for structures that lie in persistent memory or in a mapped
+//! file: pools, with a table of its own of what survives what.
 //!
 //! # What survives what
 //! | after | the end of the process | the loss of power |
