@@ -159,12 +159,15 @@ fn delete_store(dir: &Path) -> Result<(), Failure> {
 
 fn is_file_of_a_store(name: &str) -> bool {
     let is_number = |text: &str| text.len() == 16 && text.bytes().all(|b| b.is_ascii_hexdigit());
+    let is_space = |text: &str| text.len() == 8 && text.bytes().all(|b| b.is_ascii_hexdigit());
     match name.split_once(['.', '-']) {
         None => ROOTS.contains(&name) || name == "LOCK",
         Some(("store", "pool" | "checkpoint")) => true,
         Some(("manifest", number)) => is_number(number),
         Some((number, "log" | "tbl")) => is_number(number),
-        Some(_) => false,
+        // FlexDB has three files for each keyspace.
+        Some((space, "DATA" | "TREE")) => is_space(space),
+        Some((space, log)) => is_space(space) && log.strip_suffix(".log").is_some_and(is_number),
     }
 }
 
@@ -225,6 +228,10 @@ mod tests {
             "manifest-0000000000000001",
             "00000000000000ff.log",
             "00000000000000ff.tbl",
+            "000000ff-DATA",
+            "000000ff-TREE",
+            "000000ff-00000000000000ff.log",
+            "store.pool",
         ] {
             assert!(is_file_of_a_store(name), "{name}");
         }
@@ -235,6 +242,9 @@ mod tests {
             "server.log",
             "1.tbl",
             "CURRENT.bak",
+            "MY-DATA",
+            "000000ff-1.log",
+            "000000ff-notes",
         ] {
             assert!(!is_file_of_a_store(name), "{name}");
         }

@@ -29,10 +29,13 @@ fn print(stats: &Stats, output: &mut Output) -> Result<(), Failure> {
         ("live in tables, about", bytes_text(stats.live_bytes)),
         (
             "space amplification",
-            format!(
-                "{:.2}, with the log {:.2}",
-                stats.space_amplification, stats.space_amplification_with_log
-            ),
+            match stats.live_bytes {
+                0 => "nothing is in tables yet".to_owned(),
+                _ => format!(
+                    "{:.2}, with the log {:.2}",
+                    stats.space_amplification, stats.space_amplification_with_log
+                ),
+            },
         ),
         (
             "garbage, about",

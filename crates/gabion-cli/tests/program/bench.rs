@@ -239,3 +239,18 @@ fn the_same_seed_writes_the_same_store() {
     assert_eq!(fill("7"), fill("7"));
     assert_ne!(fill("7"), fill("8"));
 }
+
+/// Of a store of FlexDB its root was deleted and its keyspaces were not: it was lost, and no other
+/// store could be made in its place.
+#[test]
+fn a_fresh_store_takes_the_place_of_one_of_any_engine() {
+    let place = Place::new();
+    let bench = ["bench", "fillseq", "--num", "300", "--fresh", "--engine"];
+    let engines = ["wip", "flex", "scmkv", "sptree"];
+    for engine in engines.into_iter().chain(["flex", "wip"]) {
+        let mut arguments = bench.to_vec();
+        arguments.push(engine);
+        place.ok(&arguments);
+        place.ok(&["check"]);
+    }
+}
