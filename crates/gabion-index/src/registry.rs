@@ -130,8 +130,12 @@ pub static FORMS: &[&Registered] = &[
     &pclht::WIDE,
     &level::PADDED,
     &fastfair::PADDED,
+    &fastfair::CACHED,
+    &skiplist::CACHED,
     &layered::BUFFERED_FASTFAIR,
     &layered::BUFFERED_SKIPLIST,
+    &layered::CACHED_FASTFAIR,
+    &layered::CACHED_SKIPLIST,
 ];
 
 /// All indexes, and the other forms of some.

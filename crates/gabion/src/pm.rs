@@ -10,8 +10,10 @@
 //! once, however large the table is; nothing is loaded, replayed or rebuilt, but for two:
 //! [`SpTree`] looks at each of its leaves, at each pair if these are strings, and at the logs of
 //! its write buffers if it has such ([`SpTreeOptions`]), and [`Layered`] at its logs and at each
-//! part of the index below. What a *power* failure leaves depends on the file: on persistent
-//! memory all of it, on an ordinary file see [`Class`]. The example `warm_restart` shows it.
+//! part of the index below; whoever wants the upper levels of a [`FastFair`] or a [`SkipList`] in
+//! DRAM ([`FastFair::cached`]) has them read. What a *power* failure leaves depends on the file: on
+//! persistent memory all of it, on an ordinary file see [`Class`]. The example `warm_restart` shows
+//! it.
 //!
 //! An [`Scmkv`] is a store of keys and values of many lengths: it appends what is put to logs, and
 //! cleans them in the background.

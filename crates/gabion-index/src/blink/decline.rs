@@ -116,6 +116,7 @@ pub(crate) trait Decline: Tree {
         head.link(self.medium(), node.range.neighbour, node.range.bound);
         // DURABLE: the new bound.
         self.medium().persist(&head.state);
+        self.note_end(&node.node);
         node.node.head().give_up(self.medium());
         retiring.commit(guard);
     }

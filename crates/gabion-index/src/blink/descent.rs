@@ -35,8 +35,16 @@ pub(crate) trait Descent: Tree {
         key: u64,
         mut step: impl FnMut(Self::Node<'a>, Self::Node<'a>),
     ) -> Result<Option<Self::Node<'a>>> {
+        // If it turns out to be of no use, the way begins at the top.
+        let mut begin = match level {
+            0 => self.leaf_before(key),
+            _ => None,
+        };
         'top: loop {
-            let mut node = self.top()?;
+            let mut node = match begin.take() {
+                Some(leaf) => self.node(leaf)?,
+                None => self.top()?,
+            };
             loop {
                 node.prefetch();
                 let range = node.head().range();

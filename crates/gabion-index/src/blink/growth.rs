@@ -82,6 +82,7 @@ pub(crate) trait Growth: Tree {
                 continue;
             }
             self.insert_entry(&parent, (low, node.at()));
+            self.note_child(&node);
             break;
         }
         Ok(())
@@ -100,6 +101,8 @@ pub(crate) trait Growth: Tree {
         // DURABLE: the new node, before anything leads to it.
         self.medium().fence();
         let at = new.offset::<u8>().raw();
+        // Before there is a parent, by which it could be given up.
+        self.note_child(&right);
         // ORDER: Release pairs with the acquire in `top`.
         // DURABLE: the tree's new height.
         self.top_word()

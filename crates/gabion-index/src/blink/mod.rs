@@ -289,6 +289,22 @@ pub(crate) trait Tree: Sized {
     /// Sees to it that nothing comes back when the bound rises: durable with the next fence.
     fn clear_behind<'a>(&'a self, node: &Locked<'a, Self::Node<'a>>);
 
+    /// A leaf to begin at on the way to a key, if one is known without a way there. It was in use
+    /// at a moment since the caller entered the pool; if others write, its low may be behind the
+    /// key.
+    #[inline]
+    fn leaf_before(&self, _key: u64) -> Option<u64> {
+        None
+    }
+
+    /// Is told of a node that its parent knows from now on. Whoever gives the node up needs a lock
+    /// that is held meanwhile.
+    fn note_child(&self, _child: &Self::Node<'_>) {}
+
+    /// Is told of a node that is about to be given up, and to which nothing leads any more, under
+    /// the lock of its parent.
+    fn note_end(&self, _node: &Self::Node<'_>) {}
+
     /// Forgets the entries of a node from its new bound on, if they are not forgotten by
     /// themselves. The head is made durable next.
     fn forget_from(&self, _node: &Self::Node<'_>, _bound: u64) {}

@@ -3,7 +3,7 @@
 use super::FastFair;
 use super::layout::is_padded;
 use super::node::Node;
-use crate::blink::{Checks, Decline};
+use crate::blink::{Checks, Decline, Tree};
 use crate::index::{Checked, Makers, count_by_scans, index_by_methods};
 use crate::registry::{Kind, Persists, Reads, Registered};
 use crate::{Error, Result};
@@ -48,6 +48,15 @@ impl<const N: usize> FastFair<N> {
             }
             Ok(())
         })?;
+        if let Some(paths) = &self.paths {
+            paths.check(|low, at| {
+                let leaf = self.node(at).ok().map(|leaf| leaf.head);
+                leaf.is_some_and(|head| {
+                    let range = head.range();
+                    range.level() == 0 && !range.is_dead() && head.low() == *low
+                })
+            })?;
+        }
         Ok(Checked { entries, blocks })
     }
 
@@ -69,16 +78,27 @@ impl<const N: usize> FastFair<N> {
 
 index_by_methods!([const N: usize], FastFair<N>, u64, |key| *key, compact);
 
-const fn makers<const N: usize>() -> Makers<u64> {
+/// A tree as it is, or with the ways to its leaves in DRAM.
+fn as_told<const N: usize, const IS_CACHED: bool>(
+    tree: Result<FastFair<N>>,
+) -> Result<Box<FastFair<N>>> {
+    let tree = if IS_CACHED { tree?.cached()? } else { tree? };
+    Ok(Box::new(tree))
+}
+
+const fn makers<const N: usize, const IS_CACHED: bool>() -> Makers<u64> {
     Makers {
         pool_options: FastFair::<N>::pool_options,
-        create: |pool, _| Ok(Box::new(FastFair::<N>::create(pool)?)),
-        open: |pool| Ok(Box::new(FastFair::<N>::open(pool)?)),
-        create_ordered: Some(|pool, _| Ok(Box::new(FastFair::<N>::create(pool)?))),
+        create: |pool, _| Ok(as_told::<N, IS_CACHED>(FastFair::create(pool))?),
+        open: |pool| Ok(as_told::<N, IS_CACHED>(FastFair::open(pool))?),
+        create_ordered: Some(|pool, _| Ok(as_told::<N, IS_CACHED>(FastFair::create(pool))?)),
     }
 }
 
-const fn registered<const N: usize>(name: &'static str, title: &'static str) -> Registered {
+const fn registered<const N: usize, const IS_CACHED: bool>(
+    name: &'static str,
+    title: &'static str,
+) -> Registered {
     Registered {
         name,
         title,
@@ -92,24 +112,34 @@ const fn registered<const N: usize>(name: &'static str, title: &'static str) -> 
             remove: (N as u64).div_ceil(11),
         },
         source: "D. Hwang et al., FAST 2018",
-        words: makers::<N>(),
+        words: makers::<N, IS_CACHED>(),
         strings: None,
     }
 }
 
 /// What the registry knows of the tree with nodes of 512 bytes.
-pub(crate) static REGISTERED: Registered = registered::<29>("fastfair", "FAST&FAIR");
+pub(crate) static REGISTERED: Registered = registered::<29, false>("fastfair", "FAST&FAIR");
 
 /// What the registry knows of the tree with nodes of 256 bytes, the medium's unit.
-pub(crate) static REGISTERED_256: Registered = registered::<13>("fastfair-256", "FAST&FAIR (256)");
+pub(crate) static REGISTERED_256: Registered =
+    registered::<13, false>("fastfair-256", "FAST&FAIR (256)");
 
 /// What the registry knows of the tree with padded nodes of 512 bytes, as they were published.
-pub(crate) static PADDED: Registered = registered::<28>("fastfair-padded", "FAST&FAIR (padded)");
+pub(crate) static PADDED: Registered =
+    registered::<28, false>("fastfair-padded", "FAST&FAIR (padded)");
+
+/// What the registry knows of the tree with nodes of 512 bytes and the ways to its leaves in DRAM.
+pub(crate) static CACHED: Registered =
+    registered::<29, true>("fastfair-c", "FAST&FAIR, ways in DRAM");
 
 /// A tree with nodes of two lines, which the tests of small trees make high.
 #[cfg(test)]
-pub(crate) static TINY: Registered = registered::<5>("fastfair-tiny", "FAST&FAIR (tiny)");
+pub(crate) static TINY: Registered = registered::<5, false>("fastfair-tiny", "FAST&FAIR (tiny)");
 
-/// The same with padded nodes.
+/// The same with the ways to its leaves in DRAM.
 #[cfg(test)]
-pub(crate) static TINY_PADDED: Registered = registered::<4>("fastfair-tiny-padded", "");
+pub(crate) static TINY_CACHED: Registered = registered::<5, true>("fastfair-c-tiny", "");
+
+/// The tree with padded nodes.
+#[cfg(test)]
+pub(crate) static TINY_PADDED: Registered = registered::<4, false>("fastfair-tiny-padded", "");

@@ -9,7 +9,10 @@
 //! is shared with other trees and lies in `blink.rs`.
 //!
 //! # Layout
-//! See `layout.rs`. In DRAM there are only the locks of nodes, 32 KiB.
+//! See `layout.rs`. In DRAM there are only the locks of nodes, 32 KiB, and, if it is wanted
+//! ([`FastFair::cached`]), a radix tree with what the nodes above the leaves say: the low of each
+//! leaf and where it is. Then lookups and writes begin at a leaf, and the inner nodes are for the
+//! next opening.
 //!
 //! # Invariants
 //! - I1. The ranges of a level's nodes, from low to bound, cover all words but the greatest,
@@ -23,6 +26,8 @@
 //! - I5. A node is written to only under its lock. Who holds several locks has taken them from the
 //!   top down and from left to right, and all but the first without waiting.
 //! - I6. A node that is given up was durably out of slots and links before it says so.
+//! - I7. The radix tree names leaves that their parents know, or knew, and those only; a leaf goes
+//!   from it before it is given back. The lock of the parent guards both.
 //!
 //! # Linearization point
 //! Insert: the store of the key. Update: the store of the value. Delete: the store of the next key
@@ -51,7 +56,10 @@
 //! # Recovery
 //! Nothing is read but the header. What a crash left half done is sound as it is: a dead slot is
 //! closed by the next writer of its node, slots at or above the bound are free, and a node that no
-//! slot of its parent names gets one from the next writer who reaches it from the left.
+//! slot of its parent names gets one from the next writer who reaches it from the left. The radix
+//! tree is made anew from the nodes above the leaves; writers who begin at leaves reach no inner
+//! node from the left, so one that its parent does not know stays so until the tree is opened
+//! without.
 //!
 //! # Deviations from the paper
 //! - A slot is dead if its key equals the next one. In the paper it is dead if its value equals the
@@ -101,9 +109,10 @@ mod writepath;
 use gabion_media::pmem::{Medium, POff, Pool};
 
 use crate::node_lock::NodeLocks;
-pub(crate) use check::{PADDED, REGISTERED, REGISTERED_256};
+use crate::spoton::paths::Paths;
+pub(crate) use check::{CACHED, PADDED, REGISTERED, REGISTERED_256};
 #[cfg(test)]
-pub(crate) use check::{TINY, TINY_PADDED};
+pub(crate) use check::{TINY, TINY_CACHED, TINY_PADDED};
 use layout::{Header, node_bytes, slots_at};
 use node::Node;
 pub(crate) use recovery::{floor_in_leaf, is_referenced};
@@ -118,6 +127,8 @@ pub struct FastFair<const SLOTS: usize = 29> {
     pool: Pool,
     header: POff<Header>,
     locks: NodeLocks,
+    /// The leaves by their lows, if these are in DRAM.
+    paths: Option<Paths<u64>>,
 }
 
 impl<const N: usize> FastFair<N> {
@@ -130,6 +141,11 @@ impl<const N: usize> FastFair<N> {
     /// The pool that the tree lies in.
     pub fn pool(&self) -> &Pool {
         &self.pool
+    }
+
+    /// Bytes of DRAM that the ways to leaves take, see [`FastFair::cached`].
+    pub fn dram_bytes(&self) -> u64 {
+        self.paths.as_ref().map_or(0, Paths::bytes)
     }
 
     fn header(&self) -> &Header {

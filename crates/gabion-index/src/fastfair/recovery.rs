@@ -1,4 +1,4 @@
-//! Making a tree, and finding it again.
+//! Making a tree, and finding it again; and the ways to its leaves in DRAM.
 
 use std::sync::atomic::Ordering;
 
@@ -7,9 +7,10 @@ use gabion_media::pmem::{Claim, Medium, POff, Pool, PoolOptions, ROOT_HINT, Reac
 use super::layout::{FIRST_LEAF, Header, MAGIC, node_align, node_bytes};
 use super::node::{Node, image};
 use super::{FastFair, node_at};
-use crate::blink::{self, Born};
+use crate::blink::{self, Born, Descent};
 use crate::index::root_of;
 use crate::node_lock::NodeLocks;
+use crate::spoton::paths::Paths;
 use crate::{Error, Result, Seed};
 
 /// The first words of a header.
@@ -120,7 +121,39 @@ impl<const N: usize> FastFair<N> {
             pool: pool.clone(),
             header,
             locks: NodeLocks::new(),
+            paths: None,
         }
+    }
+
+    /// The same tree with the ways to its leaves in DRAM from now on: lookups and writes read no
+    /// inner node, unless an inner node changes. Reads those above the leaves.
+    ///
+    /// # Errors
+    /// No memory, or damage on the medium.
+    pub fn cached(mut self) -> Result<Self> {
+        let paths = Paths::new(&self.medium, self.medium.len() / node_bytes(N))?;
+        let (header, top) = (self.header.raw(), self.top()?);
+        if top.head.level() == 0 {
+            paths.add(&0, top.at);
+            self.paths = Some(paths);
+            return Ok(self);
+        }
+        let mut low = Some(0);
+        while let Some(key) = low {
+            let parent = find::<N>(&self.medium, header, 1, key);
+            let parent = parent.ok_or(Error::Damaged {
+                what: "the nodes above the leaves of a FAST&FAIR tree",
+                offset: header,
+            })?;
+            let range = parent.head.range();
+            for (low, leaf) in parent.live_entries(range.bound) {
+                paths.add(&low, leaf);
+            }
+            // A bound that does not rise is damage; so far the leaves are known.
+            low = Some(range.bound).filter(|bound| !range.is_last() && *bound > key);
+        }
+        self.paths = Some(paths);
+        Ok(self)
     }
 }
 

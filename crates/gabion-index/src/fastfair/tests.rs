@@ -4,6 +4,7 @@ use gabion_media::pmem::{Pool, PoolOptions};
 
 use super::layout::Header;
 use super::{FastFair, REGISTERED, TINY};
+use crate::blink::Checks;
 use crate::suite::{self, Keys, interleaved, while_flipped, words};
 use crate::{Error, OrderedIndex};
 
@@ -127,6 +128,51 @@ fn what_is_no_tree_of_this_kind_is_refused() {
 #[test]
 fn threads_agree() {
     words::threads_agree(&tree::<5>(32 << 20));
+}
+
+/// The same where all of them begin at leaves.
+#[test]
+fn threads_agree_with_ways_in_dram() {
+    words::threads_agree(&tree::<5>(32 << 20).cached().expect("memory"));
+}
+
+/// Leaves, and those that the ways in DRAM lead to.
+fn leaves(tree: &FastFair<5>) -> (u64, u64) {
+    let mut leaves = 0;
+    let counted = tree.check_levels(&mut |node| {
+        leaves += u64::from(node.head.level() == 0);
+        Ok(())
+    });
+    counted.expect("sound");
+    let paths = tree.paths.as_ref().expect("ways in DRAM");
+    (leaves, paths.check(|_, _| true).expect("sound"))
+}
+
+/// The ways in DRAM lead to all leaves, whether they came and went by and by or are found.
+#[test]
+fn ways_in_dram_lead_to_all_leaves() {
+    let tree = tree::<5>(4 << 20).cached().expect("memory");
+    assert_eq!(leaves(&tree), (1, 1));
+    for key in 0..2000_u64 {
+        tree.insert(key * 7 % 2000, key).expect("space");
+    }
+    check(&tree);
+    let (many, known) = leaves(&tree);
+    assert!(many > 400 && known == many, "{known} of {many}");
+    assert!(tree.dram_bytes() > 8 * many);
+    let found = FastFair::open(tree.pool()).expect("a tree");
+    assert_eq!(leaves(&found.cached().expect("memory")), (many, many));
+    for key in 100..2000 {
+        assert!(tree.remove(key).expect("sound").is_some());
+    }
+    tree.compact().expect("sound");
+    tree.pool().collect();
+    check(&tree);
+    let (few, known) = leaves(&tree);
+    assert!(few * 4 < many && known == few, "{known} of {few}");
+    for key in 0..2000 {
+        assert_eq!(tree.get(key).expect("sound").is_some(), key < 100);
+    }
 }
 
 /// The published reader answers with what it sees. Here it first makes that durable if a writer may

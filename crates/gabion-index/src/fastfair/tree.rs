@@ -102,6 +102,23 @@ impl<const N: usize> blink::Tree for FastFair<N> {
     fn clear_behind<'a>(&'a self, node: &Locked<'a, N>) {
         node.node.clear_from(&self.medium, node.count);
     }
+
+    #[inline]
+    fn leaf_before(&self, key: u64) -> Option<u64> {
+        self.paths.as_ref()?.find(&key)
+    }
+
+    fn note_child(&self, child: &Node<'_, N>) {
+        if let Some(paths) = self.paths.as_ref().filter(|_| child.head.level() == 0) {
+            paths.add(&child.head.low(), child.at);
+        }
+    }
+
+    fn note_end(&self, node: &Node<'_, N>) {
+        if let Some(paths) = self.paths.as_ref().filter(|_| node.head.level() == 0) {
+            paths.forget(&node.head.low());
+        }
+    }
 }
 
 impl<const N: usize> FastFair<N> {

@@ -3,7 +3,7 @@
 use gabion_media::pmem::{Claim, Medium, Pool};
 
 use crate::fastfair::{self, FastFair};
-use crate::skiplist::{self, SkipList};
+use crate::skiplist::{self, SkipList, TALL_LEVEL};
 use crate::{OrderedIndex, Result, Seed};
 
 /// An index of words that a [`Layered`](super::Layered) one may lie on: [`FastFair`] or
@@ -30,6 +30,14 @@ pub trait Base: OrderedIndex<u64> + Sized + 'static {
     /// Whether the base at an offset durably refers to a block; asked before there is a pool.
     #[doc(hidden)]
     fn is_referenced(medium: &Medium, at: u64, claim: Claim) -> bool;
+
+    /// Keeps what leads to parts in DRAM from now on.
+    #[doc(hidden)]
+    fn cached(self) -> Result<Self>;
+
+    /// Bytes of DRAM that takes.
+    #[doc(hidden)]
+    fn dram_bytes(&self) -> u64;
 
     /// Where the first part behind `key` begins that deserves a buffer of its own, or did a moment
     /// ago.
@@ -62,18 +70,23 @@ impl<const N: usize> Base for FastFair<N> {
         fastfair::is_referenced::<N>(medium, at, claim)
     }
 
+    fn cached(self) -> Result<Self> {
+        FastFair::cached(self)
+    }
+
+    fn dram_bytes(&self) -> u64 {
+        FastFair::dram_bytes(self)
+    }
+
     fn next_part(&self, key: u64) -> Result<Option<u64>> {
         self.end_of_leaf(key)
     }
 }
 
-/// Level from which on nodes have buffers: those whose height is above two.
-const TALL: u32 = 2;
-
 /// A buffer for the nodes from each tall one on, of which there are as many as it has pairs.
 impl<const BITS: u32> Base for SkipList<u64, BITS> {
     const MAGIC: u64 = u64::from_le_bytes(*b"GbLaySk1");
-    const BUFFERED: usize = at_most_room(1 << (TALL * BITS));
+    const BUFFERED: usize = at_most_room(1 << (TALL_LEVEL * BITS as usize));
     const EMPTY_BYTES: u64 = Self::HEAD_BYTES;
 
     /// Zeros are an empty list.
@@ -87,9 +100,17 @@ impl<const BITS: u32> Base for SkipList<u64, BITS> {
         skiplist::is_referenced::<u64>(medium, at, claim)
     }
 
+    fn cached(self) -> Result<Self> {
+        SkipList::cached(self)
+    }
+
+    fn dram_bytes(&self) -> u64 {
+        SkipList::dram_bytes(self)
+    }
+
     fn next_part(&self, key: u64) -> Result<Option<u64>> {
         // Else the list is damaged.
-        let next = self.next_on(TALL as usize, &key)?;
+        let next = self.next_on(TALL_LEVEL, &key)?;
         Ok(next.filter(|next| *next > key))
     }
 }

@@ -1,9 +1,11 @@
 //! The invariants, checked; and what the registry knows of layered indexes.
 
+use gabion_media::pmem::Pool;
+
 use super::layout::{block_bytes, first_page_at};
-use super::{Base, Layered};
+use super::{Base, Layered, Options};
 use crate::fastfair::FastFair;
-use crate::index::{Checked, Makers, index_by_methods, visit_by_scans};
+use crate::index::{Checked, Makers, Plan, index_by_methods, visit_by_scans};
 use crate::registry::{Kind, Persists, Reads, Registered};
 use crate::skiplist::SkipList;
 use crate::{Error, Result};
@@ -84,16 +86,39 @@ index_by_methods!(
     compact
 );
 
-const fn makers<B: Base, const PAGE: usize>() -> Makers<u64> {
-    Makers {
-        pool_options: Layered::<B, PAGE>::pool_options,
-        create: |pool, plan| Ok(Box::new(Layered::<B, PAGE>::create(pool, plan)?)),
-        open: |pool| Ok(Box::new(Layered::<B, PAGE>::open(pool)?)),
-        create_ordered: Some(|pool, plan| Ok(Box::new(Layered::<B, PAGE>::create(pool, plan)?))),
+const fn options(caches_paths: bool) -> Options {
+    Options {
+        buffers: None,
+        caches_paths,
     }
 }
 
-const fn registered<B: Base, const PAGE: usize>(
+fn create<B: Base, const PAGE: usize, const IS_CACHED: bool>(
+    pool: &Pool,
+    plan: Plan,
+) -> Result<Box<Layered<B, PAGE>>> {
+    Ok(Box::new(Layered::create_with(
+        pool,
+        plan,
+        options(IS_CACHED),
+    )?))
+}
+
+const fn makers<B: Base, const PAGE: usize, const IS_CACHED: bool>() -> Makers<u64> {
+    Makers {
+        pool_options: Layered::<B, PAGE>::pool_options,
+        create: |pool, plan| Ok(create::<B, PAGE, IS_CACHED>(pool, plan)?),
+        open: |pool| {
+            Ok(Box::new(Layered::<B, PAGE>::open_with(
+                pool,
+                options(IS_CACHED),
+            )?))
+        },
+        create_ordered: Some(|pool, plan| Ok(create::<B, PAGE, IS_CACHED>(pool, plan)?)),
+    }
+}
+
+const fn registered<B: Base, const PAGE: usize, const IS_CACHED: bool>(
     name: &'static str,
     title: &'static str,
     kind: Kind,
@@ -110,19 +135,39 @@ const fn registered<B: Base, const PAGE: usize>(
             remove,
         },
         source: "X. Zhao, dissertation, UT Arlington 2022, section 4.3",
-        words: makers::<B, PAGE>(),
+        words: makers::<B, PAGE, IS_CACHED>(),
         strings: None,
     }
 }
 
 /// FAST&FAIR with a write buffer for each leaf.
-pub(crate) static BUFFERED_FASTFAIR: Registered =
-    registered::<FastFair<29>, 64>("fastfair-b", "FAST&FAIR with write buffers", Kind::Tree, 4);
+pub(crate) static BUFFERED_FASTFAIR: Registered = registered::<FastFair<29>, 64, false>(
+    "fastfair-b",
+    "FAST&FAIR with write buffers",
+    Kind::Tree,
+    4,
+);
 
 /// P-Skiplist with a write buffer for each tall node.
-pub(crate) static BUFFERED_SKIPLIST: Registered = registered::<SkipList<u64>, 64>(
+pub(crate) static BUFFERED_SKIPLIST: Registered = registered::<SkipList<u64>, 64, false>(
     "p-skiplist-b",
     "P-Skiplist with write buffers",
+    Kind::List,
+    3,
+);
+
+/// FAST&FAIR with write buffers, and with the ways to its leaves in DRAM.
+pub(crate) static CACHED_FASTFAIR: Registered = registered::<FastFair<29>, 64, true>(
+    "fastfair-bc",
+    "FAST&FAIR with write buffers, ways in DRAM",
+    Kind::Tree,
+    4,
+);
+
+/// P-Skiplist with write buffers, and with the ways to its tall nodes in DRAM.
+pub(crate) static CACHED_SKIPLIST: Registered = registered::<SkipList<u64>, 64, true>(
+    "p-skiplist-bc",
+    "P-Skiplist with write buffers, ways in DRAM",
     Kind::List,
     3,
 );
@@ -130,9 +175,19 @@ pub(crate) static BUFFERED_SKIPLIST: Registered = registered::<SkipList<u64>, 64
 /// Small nodes, buffers of two pairs and pages of seven records, for tests of few entries.
 #[cfg(test)]
 pub(crate) static TINY_FASTFAIR: Registered =
-    registered::<FastFair<5>, 8>("fastfair-b-tiny", "", Kind::Tree, 2);
+    registered::<FastFair<5>, 8, false>("fastfair-b-tiny", "", Kind::Tree, 2);
 
 /// As a list in which every fourth node has a buffer.
 #[cfg(test)]
 pub(crate) static TINY_SKIPLIST: Registered =
-    registered::<SkipList<u64, 1>, 8>("p-skiplist-b-tiny", "", Kind::List, 3);
+    registered::<SkipList<u64, 1>, 8, false>("p-skiplist-b-tiny", "", Kind::List, 3);
+
+/// The small tree with the ways to its leaves in DRAM.
+#[cfg(test)]
+pub(crate) static TINY_CACHED_FASTFAIR: Registered =
+    registered::<FastFair<5>, 8, true>("fastfair-bc-tiny", "", Kind::Tree, 2);
+
+/// The list with the ways to its tall nodes in DRAM.
+#[cfg(test)]
+pub(crate) static TINY_CACHED_SKIPLIST: Registered =
+    registered::<SkipList<u64, 1>, 8, true>("p-skiplist-bc-tiny", "", Kind::List, 3);

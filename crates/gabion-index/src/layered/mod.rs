@@ -24,6 +24,10 @@
 //! index is opened, and follows it later on (`merge.rs`). Nothing but the worth of a buffer depends
 //! on that.
 //!
+//! The base itself may have the ways to its parts in DRAM ([`Options::caches_paths`]). That is a
+//! matter of the base, which says why it is sound; nothing on the medium differs, nor does any
+//! flush or fence.
+//!
 //! # Invariants
 //! - I1. The ranges of nodes cover all words without gaps and without overlaps.
 //! - I2. The pairs of the keys of a node change, in its buffer, in the base or in the logs, only
@@ -80,6 +84,7 @@
 //! | write buffer (4.3.1) | `spoton/buffer.rs` |
 //! | nodes whose height is higher than two (4.3.1) | [`Base::next_part`] of a list |
 //! | in-place merging (4.3.2) | `merge.rs` |
+//! | caching internal nodes (4.3.3) | [`Options::caches_paths`]; `spoton/paths.rs` |
 //!
 //! Source: X. Zhao, "Designing large-scale key-value systems on high-speed storage devices",
 //! dissertation, University of Texas at Arlington, 2022, section 4.3.
@@ -105,9 +110,9 @@ use crate::spoton::log::Logs;
 use crate::spoton::mnode::Mnodes;
 use crate::sptree::router::Router;
 pub use base::Base;
-pub(crate) use check::{BUFFERED_FASTFAIR, BUFFERED_SKIPLIST};
+pub(crate) use check::{BUFFERED_FASTFAIR, BUFFERED_SKIPLIST, CACHED_FASTFAIR, CACHED_SKIPLIST};
 #[cfg(test)]
-pub(crate) use check::{TINY_FASTFAIR, TINY_SKIPLIST};
+pub(crate) use check::{TINY_CACHED_FASTFAIR, TINY_CACHED_SKIPLIST, TINY_FASTFAIR, TINY_SKIPLIST};
 
 /// An index of words below write buffers, in a pool of persistent memory. Pages of its logs have
 /// room for `PAGE` - 1 records.
@@ -155,12 +160,17 @@ pub struct Layered<B: Base, const PAGE: usize = 64> {
     round: Mutex<()>,
 }
 
-/// What a layered index is made for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// What a layered index is made for, and how it works from one opening to the next.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Options {
-    /// Write buffers, 1 at least. Each takes 264 bytes of DRAM while it is used, and the logs have
-    /// 96 bytes of the pool for each pair in it: 1.4 KiB.
-    pub buffers: u64,
+    /// Write buffers, 1 at least; by default one for each part of a base of the planned entries, as
+    /// far as the logs for them take no more than an eighth of the pool. Each takes 264 bytes of
+    /// DRAM while it is used, and the logs have 96 bytes of the pool for each pair in it: 1.4 KiB.
+    /// It is a fact of the index, from its making on; an opening does not look at this.
+    pub buffers: Option<u64>,
+    /// Whether the ways to the parts of the base are in DRAM as well, so that few searches read the
+    /// upper levels of the base. By default they are not.
+    pub caches_paths: bool,
 }
 
 impl<B: Base, const PAGE: usize> Layered<B, PAGE> {
@@ -169,9 +179,10 @@ impl<B: Base, const PAGE: usize> Layered<B, PAGE> {
         &self.pool
     }
 
-    /// Bytes of DRAM that nodes, router and buffers take.
+    /// Bytes of DRAM that nodes, router and buffers take, and the ways to the parts of the base.
     pub fn dram_bytes(&self) -> u64 {
-        self.nodes.bytes() + self.router.bytes() + self.buffers.bytes()
+        let layer = self.nodes.bytes() + self.router.bytes() + self.buffers.bytes();
+        layer + self.base.dram_bytes()
     }
 
     /// Bytes of the pool that the logs take.

@@ -70,22 +70,17 @@ impl<B: Base, const PAGE: usize> Layered<B, PAGE> {
     /// # Errors
     /// The pool has a root already, or no space.
     pub fn create(pool: &Pool, plan: Plan) -> Result<Self> {
-        let pairs = B::BUFFERED as u64;
-        let bytes_of_buffer = 3 * pairs * size_of::<Record>() as u64;
-        // Parts are two thirds full.
-        let wanted = plan.capacity.saturating_mul(2) / (3 * pairs);
-        let most = pool.len() / SHARE_OF_LOGS / bytes_of_buffer;
-        let buffers = wanted.min(most).max(BUFFERS_MIN);
-        Self::create_with(pool, plan, Options { buffers })
+        Self::create_with(pool, plan, Options::default())
     }
 
-    /// As [`Layered::create`], with so many buffers.
+    /// As [`Layered::create`], as the options say.
     ///
     /// # Errors
     /// As [`Layered::create`]; more buffers than the pool could have logs for.
     pub fn create_with(pool: &Pool, plan: Plan, options: Options) -> Result<Self> {
         let seed = plan.seed.unwrap_or_else(Seed::random);
-        let buffers = options.buffers.max(1);
+        let planned = || Self::planned_buffers(pool, plan.capacity);
+        let buffers = options.buffers.unwrap_or_else(planned).max(1);
         let pairs = buffers.saturating_mul(B::BUFFERED as u64);
         let bytes = pairs.saturating_mul(size_of::<Record>() as u64);
         if bytes > pool.len() {
@@ -112,7 +107,17 @@ impl<B: Base, const PAGE: usize> Layered<B, PAGE> {
         let page = PAGE as u64;
         let words = vec![B::MAGIC, seed, plan.capacity, buffers, page, pages, lanes];
         root::create_filled(pool, rest, fill, |_| words)?;
-        Self::open(pool)
+        Self::open_with(pool, options)
+    }
+
+    /// Buffers for so many entries.
+    fn planned_buffers(pool: &Pool, entries: u64) -> u64 {
+        let pairs = B::BUFFERED as u64;
+        let bytes_of_buffer = 3 * pairs * size_of::<Record>() as u64;
+        // Parts are two thirds full.
+        let wanted = entries.saturating_mul(2) / (3 * pairs);
+        let most = pool.len() / SHARE_OF_LOGS / bytes_of_buffer;
+        wanted.min(most).max(BUFFERS_MIN)
     }
 
     /// Finds the index that is the root of `pool`: costs a look at each page of the logs and at
@@ -121,6 +126,14 @@ impl<B: Base, const PAGE: usize> Layered<B, PAGE> {
     /// # Errors
     /// No such index there, one with pages of another size, or damage on the medium.
     pub fn open(pool: &Pool) -> Result<Self> {
+        Self::open_with(pool, Options::default())
+    }
+
+    /// As [`Layered::open`], as the options say.
+    ///
+    /// # Errors
+    /// As [`Layered::open`].
+    pub fn open_with(pool: &Pool, options: Options) -> Result<Self> {
         let (root, [_, seed, _, buffers, page, pages, lanes]) = root::find(pool, B::MAGIC)?;
         if page != PAGE as u64 {
             return Err(Error::OtherKind);
@@ -128,12 +141,17 @@ impl<B: Base, const PAGE: usize> Layered<B, PAGE> {
         let _within = pool.write_guard();
         let parts = pool.len() / PART_BYTES_MIN.max(32 * B::BUFFERED as u64) + 1;
         let reserve = Pages::of::<PAGE>(buffers * B::BUFFERED as u64, lanes).reserve;
+        let base = B::find(pool, root + BASE_AT, seed)?;
         let mut index = Layered {
             medium: Medium::clone(pool),
             pool: pool.clone(),
             root,
             seed: Seed::new(seed),
-            base: B::find(pool, root + BASE_AT, seed)?,
+            base: if options.caches_paths {
+                base.cached()?
+            } else {
+                base
+            },
             nodes: Mnodes::new(parts),
             router: Router::new(pool, parts)?,
             buffers: Buffers::new(buffers * BUFFER_BYTES, u64::MAX),

@@ -5,6 +5,7 @@ use std::collections::HashSet;
 
 use super::layout::LEVELS;
 use super::node::Node;
+use super::search::TALL_LEVEL;
 use super::{SkipList, damaged};
 use crate::index::{Checked, Makers, index_by_methods};
 use crate::registry::{Kind, Persists, Reads, Registered};
@@ -67,6 +68,14 @@ impl<K: Item + ?Sized, const BITS: u32> SkipList<K, BITS> {
             }
             below = on_level;
         }
+        if let Some(paths) = &self.paths {
+            paths.check(|key, at| {
+                let node = self.node(at).ok().filter(|node| !node.is_dead());
+                let tall = node.filter(|node| node.height() > TALL_LEVEL);
+                let of_node = tall.and_then(|node| node.key::<K>(&self.medium));
+                of_node.is_some_and(|of_node| of_node.borrow() == key)
+            })?;
+        }
         // The root and the nodes.
         let blocks = entries + 1;
         Ok(Checked { entries, blocks })
@@ -75,16 +84,29 @@ impl<K: Item + ?Sized, const BITS: u32> SkipList<K, BITS> {
 
 index_by_methods!([K: Item + ?Sized, const BITS: u32], SkipList<K, BITS>, K, |key| key);
 
-const fn makers<K: Item + ?Sized, const BITS: u32>() -> Makers<K> {
+/// A list as it is, or with the ways to its tall nodes in DRAM.
+fn as_told<K: Item + ?Sized, const BITS: u32, const IS_CACHED: bool>(
+    list: Result<SkipList<K, BITS>>,
+) -> Result<Box<SkipList<K, BITS>>> {
+    let list = if IS_CACHED { list?.cached()? } else { list? };
+    Ok(Box::new(list))
+}
+
+const fn makers<K: Item + ?Sized, const BITS: u32, const IS_CACHED: bool>() -> Makers<K> {
     Makers {
         pool_options: SkipList::<K, BITS>::pool_options,
-        create: |pool, plan| Ok(Box::new(SkipList::<K, BITS>::create(pool, plan)?)),
-        open: |pool| Ok(Box::new(SkipList::<K, BITS>::open(pool)?)),
-        create_ordered: Some(|pool, plan| Ok(Box::new(SkipList::<K, BITS>::create(pool, plan)?))),
+        create: |pool, plan| Ok(as_told::<K, BITS, IS_CACHED>(SkipList::create(pool, plan))?),
+        open: |pool| Ok(as_told::<K, BITS, IS_CACHED>(SkipList::open(pool))?),
+        create_ordered: Some(|pool, plan| {
+            Ok(as_told::<K, BITS, IS_CACHED>(SkipList::create(pool, plan))?)
+        }),
     }
 }
 
-const fn registered<const BITS: u32>(name: &'static str, title: &'static str) -> Registered {
+const fn registered<const BITS: u32, const IS_CACHED: bool>(
+    name: &'static str,
+    title: &'static str,
+) -> Registered {
     Registered {
         name,
         title,
@@ -96,14 +118,22 @@ const fn registered<const BITS: u32>(name: &'static str, title: &'static str) ->
             remove: 2,
         },
         source: "W. Pugh, CACM 1990; X. Zhao, dissertation, section 4.2",
-        words: makers::<u64, BITS>(),
-        strings: Some(makers::<[u8], BITS>()),
+        words: makers::<u64, BITS, IS_CACHED>(),
+        strings: Some(makers::<[u8], BITS, IS_CACHED>()),
     }
 }
 
 /// What the registry knows.
-pub(crate) static REGISTERED: Registered = registered::<2>("p-skiplist", "P-Skiplist");
+pub(crate) static REGISTERED: Registered = registered::<2, false>("p-skiplist", "P-Skiplist");
+
+/// What the registry knows of a list with the ways to its tall nodes in DRAM.
+pub(crate) static CACHED: Registered =
+    registered::<2, true>("p-skiplist-c", "P-Skiplist, ways in DRAM");
 
 /// A list in which every second node is on the next level, for tests of few entries.
 #[cfg(test)]
-pub(crate) static TALL: Registered = registered::<1>("p-skiplist-tall", "P-Skiplist (tall)");
+pub(crate) static TALL: Registered = registered::<1, false>("p-skiplist-tall", "P-Skiplist (tall)");
+
+/// The same with the ways to its tall nodes in DRAM.
+#[cfg(test)]
+pub(crate) static TALL_CACHED: Registered = registered::<1, true>("p-skiplist-c-tall", "");

@@ -9,7 +9,9 @@
 //! lock the nodes whose links change.
 //!
 //! # Layout
-//! See `layout.rs`. In DRAM there are only the locks of nodes, 32 KiB.
+//! See `layout.rs`. In DRAM there are only the locks of nodes, 32 KiB, and, if it is wanted
+//! ([`SkipList::cached`]), a radix tree with the keys of *tall* nodes, those on level 2, and where
+//! they are. Then lookups, and writes of nodes that are not tall, begin at a tall node, on level 1.
 //!
 //! ```text
 //!        ┌────┐                      ┌────┐
@@ -33,6 +35,9 @@
 //! - I4. A node that is taken out is durably out of each level before it leaves the one below, and
 //!   durably out of that before it says so. From the first of these steps on its links do not
 //!   change.
+//! - I5. The radix tree names tall nodes that are on level 0: one that is taken out goes from it
+//!   before the first of these steps. So a search that begins there begins at a node that was on
+//!   level 0 after the call.
 //!
 //! # Linearization point
 //! Insert and delete: the store of the link on level 0. Update: the store of the value. A lookup
@@ -55,8 +60,8 @@
 //! | delete | the links before it | 2, the 1st for the allocator's note; 1 per link above level 1 |
 //!
 //! # Recovery
-//! Nothing is read but the root. What a crash may leave is a node that is on the lower ones only of
-//! the levels that it is high enough for: a shortcut less.
+//! Nothing is read but the root, and level 2 if it is to be in DRAM. What a crash may leave is a
+//! node that is on the lower ones only of the levels that it is high enough for: a shortcut less.
 //!
 //! # Deviations from the paper
 //! - The dissertation says that its list is persistent and concurrent, and no more. This one locks
@@ -92,11 +97,13 @@ use std::marker::PhantomData;
 use gabion_media::pmem::{Medium, Pool};
 
 use crate::node_lock::NodeLocks;
+use crate::spoton::paths::Paths;
 use crate::{Error, Item, Seed};
-pub(crate) use check::REGISTERED;
+pub(crate) use check::{CACHED, REGISTERED};
 #[cfg(test)]
-pub(crate) use check::TALL;
+pub(crate) use check::{TALL, TALL_CACHED};
 pub(crate) use recovery::is_referenced;
+pub(crate) use search::TALL_LEVEL;
 
 /// A P-Skiplist from `K`, `u64` or `[u8]`, to words in a pool of persistent memory. One node in
 /// 2^`BITS` of a level is on the next.
@@ -110,6 +117,8 @@ pub struct SkipList<K: Item + ?Sized, const BITS: u32 = 2> {
     head: u64,
     seed: Seed,
     locks: NodeLocks,
+    /// The tall nodes by their keys, if these are in DRAM.
+    paths: Option<Paths<K>>,
     keys: PhantomData<fn(&K)>,
 }
 
@@ -117,6 +126,11 @@ impl<K: Item + ?Sized, const BITS: u32> SkipList<K, BITS> {
     /// The pool that the list lies in.
     pub fn pool(&self) -> &Pool {
         &self.pool
+    }
+
+    /// Bytes of DRAM that the ways to tall nodes take, see [`SkipList::cached`].
+    pub fn dram_bytes(&self) -> u64 {
+        self.paths.as_ref().map_or(0, Paths::bytes)
     }
 }
 

@@ -4,7 +4,6 @@ use std::borrow::Borrow;
 
 use super::node::Node;
 use super::{SkipList, damaged};
-use crate::stored::Parts;
 use crate::{Item, OrderedIndex, Result};
 
 impl<K: Item + ?Sized, const BITS: u32> SkipList<K, BITS> {
@@ -15,7 +14,7 @@ impl<K: Item + ?Sized, const BITS: u32> SkipList<K, BITS> {
     #[inline]
     pub fn get(&self, key: &K) -> Result<Option<u64>> {
         let _guard = self.pool.enter();
-        let (found, before) = self.find(&Parts::of(key))?;
+        let (found, before) = self.find(key)?;
         let value = found.map(|node| node.value());
         let busy = |node: &Option<Node<'_>>| node.is_some_and(|node| self.locks.is_locked(node.at));
         if busy(&found) || busy(&before) {
@@ -46,7 +45,7 @@ impl<K: Item + ?Sized, const BITS: u32> OrderedIndex<K> for SkipList<K, BITS> {
         }
         let _guard = self.pool.enter();
         let end = found.len().saturating_add(limit);
-        let path = self.find_path(&Parts::of(from))?;
+        let path = self.find_path(from)?;
         let mut next = path.next[0];
         let mut must_fence = false;
         while next != 0 && found.len() < end {

@@ -18,6 +18,9 @@ pub(super) struct Path<'a> {
     pub(super) found: Option<Node<'a>>,
 }
 
+/// Level from which on nodes are tall: they are known in DRAM, if any are.
+pub(crate) const TALL_LEVEL: usize = 2;
+
 impl<K: Item + ?Sized, const BITS: u32> SkipList<K, BITS> {
     #[inline]
     pub(super) fn head(&self) -> Node<'_> {
@@ -58,13 +61,32 @@ impl<K: Item + ?Sized, const BITS: u32> SkipList<K, BITS> {
         }
     }
 
+    /// The tall node of a key, or one before it, as it is known in DRAM, and how its key stands to
+    /// this one.
+    #[inline]
+    fn begin(&self, key: &K, parts: &Parts<'_>) -> Result<Option<(Node<'_>, Ordering)>> {
+        let Some(at) = self.paths.as_ref().and_then(|paths| paths.find(key)) else {
+            return Ok(None);
+        };
+        let node = self.node(at)?;
+        let order = node.stored().compare(&self.medium, parts);
+        // While others write, the node may be one behind the key.
+        Ok(Some((node, order)).filter(|_| order != Ordering::Greater))
+    }
+
     /// The node of a key, and the last one before it on level 0, unless the node was found on an
     /// upper level: then its place on level 0 is durable.
     #[inline]
-    pub(super) fn find(&self, key: &Parts<'_>) -> Result<(Option<Node<'_>>, Option<Node<'_>>)> {
-        let (mut node, mut known) = (self.head(), 0);
-        for level in (0..LEVELS).rev() {
-            let (before, next, found) = self.walk(node, level, key, known, |_| ())?;
+    pub(super) fn find(&self, key: &K) -> Result<(Option<Node<'_>>, Option<Node<'_>>)> {
+        let parts = &Parts::of(key);
+        let (mut node, top) = match self.begin(key, parts)? {
+            Some((tall, Ordering::Equal)) => return Ok((Some(tall), None)),
+            Some((tall, _)) => (tall, TALL_LEVEL),
+            None => (self.head(), LEVELS),
+        };
+        let mut known = 0;
+        for level in (0..top).rev() {
+            let (before, next, found) = self.walk(node, level, parts, known, |_| ())?;
             if found.is_some() {
                 return Ok((found, (level == 0).then_some(before)));
             }
@@ -77,8 +99,16 @@ impl<K: Item + ?Sized, const BITS: u32> SkipList<K, BITS> {
     pub(crate) fn next_on(&self, level: usize, key: &K) -> Result<Option<K::Owned>> {
         let _guard = self.pool.enter();
         let parts = Parts::of(key);
-        let (mut node, mut known) = (self.head(), 0);
-        for above in (level..LEVELS).rev() {
+        let tall = match level {
+            ..=TALL_LEVEL => self.begin(key, &parts)?,
+            _ => None,
+        };
+        let (mut node, mut known, top) = match tall {
+            Some((tall, Ordering::Equal)) => (tall, tall.next(level), level),
+            Some((tall, _)) => (tall, 0, TALL_LEVEL + 1),
+            None => (self.head(), 0, LEVELS),
+        };
+        for above in (level..top).rev() {
             let (before, next, found) = self.walk(node, above, &parts, known, |_| ())?;
             if let Some(found) = found {
                 known = found.next(level);
@@ -94,7 +124,8 @@ impl<K: Item + ?Sized, const BITS: u32> SkipList<K, BITS> {
     }
 
     /// The way to a key, for a writer: all of level 0 that was passed on it is durable.
-    pub(super) fn find_path(&self, key: &Parts<'_>) -> Result<Path<'_>> {
+    /// It has the levels that a node of the key can be on, and those below.
+    pub(super) fn find_path(&self, key: &K) -> Result<Path<'_>> {
         loop {
             let path = self.try_find_path(key)?;
             // Else it was taken out meanwhile, and perhaps inserted anew.
@@ -105,14 +136,21 @@ impl<K: Item + ?Sized, const BITS: u32> SkipList<K, BITS> {
         }
     }
 
-    fn try_find_path(&self, key: &Parts<'_>) -> Result<Path<'_>> {
-        let head = self.head();
+    fn try_find_path(&self, key: &K) -> Result<Path<'_>> {
+        let (head, parts) = (self.head(), &Parts::of(key));
         let mut path = Path {
             before: [head; LEVELS],
             next: [0; LEVELS],
             found: None,
         };
-        let (mut node, mut known) = (head, 0);
+        // The links of tall nodes are on levels that such a way does not have.
+        let tall = match self.height(key) {
+            ..=TALL_LEVEL => self.begin(key, parts)?,
+            _ => None,
+        };
+        let tall = tall.filter(|(_, order)| *order == Ordering::Less);
+        let (mut node, top) = tall.map_or((head, LEVELS), |(tall, _)| (tall, TALL_LEVEL));
+        let mut known = 0;
         let mut must_fence = false;
         let mut see = |node: &Node<'_>, level: usize| {
             if level == 0 && self.locks.is_locked(node.at) {
@@ -121,9 +159,9 @@ impl<K: Item + ?Sized, const BITS: u32> SkipList<K, BITS> {
                 must_fence = true;
             }
         };
-        for level in (0..LEVELS).rev() {
+        for level in (0..top).rev() {
             let passed = |node: &Node<'_>| see(node, level);
-            let (before, next, found) = self.walk(node, level, key, known, passed)?;
+            let (before, next, found) = self.walk(node, level, parts, known, passed)?;
             see(&before, level);
             path.before[level] = before;
             path.next[level] = next;

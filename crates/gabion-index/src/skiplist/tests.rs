@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use gabion_media::pmem::{PAtomicU64, POff, Pool};
 
 use super::layout::{FACE_BYTES, LEVELS};
-use super::{REGISTERED, SkipList};
+use super::{REGISTERED, SkipList, TALL_LEVEL};
 use crate::suite::words::{check, fill_the_pool, grow_by_threads};
 use crate::suite::{self, Keys, SMALL, interleaved, words};
 
@@ -56,6 +56,49 @@ fn a_full_pool_leaves_the_list_usable() {
 #[test]
 fn threads_agree() {
     words::threads_agree(&list(32 << 20));
+}
+
+/// The same where lookups begin at tall nodes.
+#[test]
+fn threads_agree_with_ways_in_dram() {
+    words::threads_agree(&list(32 << 20).cached().expect("memory"));
+}
+
+/// Tall nodes, and those that the ways in DRAM lead to.
+fn tall_nodes(list: &SkipList<u64>) -> (u64, u64) {
+    let mut tall = 0;
+    let mut next = list.head().next(TALL_LEVEL);
+    while next != 0 {
+        tall += 1;
+        next = list.node(next).expect("sound").next(TALL_LEVEL);
+    }
+    let paths = list.paths.as_ref().expect("ways in DRAM");
+    (tall, paths.check(|_, _| true).expect("sound"))
+}
+
+/// The ways in DRAM lead to all tall nodes, whether they came and went by and by or are found.
+#[test]
+fn ways_in_dram_lead_to_all_tall_nodes() {
+    let list = list(4 << 20).cached().expect("memory");
+    assert_eq!(tall_nodes(&list), (0, 0));
+    for key in 0..4000_u64 {
+        list.insert(&(key * 7 % 4000), key).expect("space");
+    }
+    check(&list, 4000);
+    let (many, known) = tall_nodes(&list);
+    assert!(many > 150 && known == many, "{known} of {many}");
+    assert!(list.dram_bytes() > 8 * many);
+    let found = SkipList::open(list.pool()).expect("a list");
+    assert_eq!(tall_nodes(&found.cached().expect("memory")), (many, many));
+    for key in 100..4000 {
+        assert!(list.remove(&key).expect("sound").is_some());
+    }
+    check(&list, 100);
+    let (few, known) = tall_nodes(&list);
+    assert!(few * 4 < many && known == few, "{known} of {few}");
+    for key in 0..4000 {
+        assert_eq!(list.get(&key).expect("sound").is_some(), key < 100);
+    }
 }
 
 /// A node that a crash left on fewer levels than it is high enough for can be found, passed and

@@ -7,7 +7,7 @@ use gabion_media::pmem::{Guard, POff};
 use super::SkipList;
 use super::layout::{KEY_BYTES_MAX, LEVELS};
 use super::node::{Node, image};
-use super::search::Path;
+use super::search::{Path, TALL_LEVEL};
 use crate::attempt::{Attempt, retry};
 use crate::node_lock::NodeLock;
 use crate::stored::Parts;
@@ -23,7 +23,7 @@ impl<K: Item + ?Sized, const BITS: u32> SkipList<K, BITS> {
         if parts.len > KEY_BYTES_MAX {
             return Err(Error::TooLong { bytes: parts.len });
         }
-        self.try_on_path(&parts, |path, _| match path.found {
+        self.try_on_path(key, |path, _| match path.found {
             Some(node) => Ok(self.replace(&node, value).map(Some)),
             None => {
                 let is_done = self.put(path, key, &parts, value)?;
@@ -37,7 +37,7 @@ impl<K: Item + ?Sized, const BITS: u32> SkipList<K, BITS> {
     /// # Errors
     /// Damage on the medium.
     pub fn update(&self, key: &K, value: u64) -> Result<Option<u64>> {
-        self.try_on_path(&Parts::of(key), |path, _| match path.found {
+        self.try_on_path(key, |path, _| match path.found {
             Some(node) => Ok(self.replace(&node, value).map(Some)),
             None => Ok(Some(None)),
         })
@@ -48,8 +48,8 @@ impl<K: Item + ?Sized, const BITS: u32> SkipList<K, BITS> {
     /// # Errors
     /// Damage on the medium.
     pub fn remove(&self, key: &K) -> Result<Option<u64>> {
-        self.try_on_path(&Parts::of(key), |path, guard| match path.found {
-            Some(node) => Ok(self.take_out(path, &node, guard)?.map(Some)),
+        self.try_on_path(key, |path, guard| match path.found {
+            Some(node) => Ok(self.take_out(path, key, &node, guard)?.map(Some)),
             None => Ok(Some(None)),
         })
     }
@@ -58,7 +58,7 @@ impl<K: Item + ?Sized, const BITS: u32> SkipList<K, BITS> {
     #[inline]
     fn try_on_path<T>(
         &self,
-        key: &Parts<'_>,
+        key: &K,
         mut attempt: impl FnMut(&Path<'_>, &Guard<'_>) -> Attempt<T>,
     ) -> Result<T> {
         retry(&self.pool, |guard| attempt(&self.find_path(key)?, guard))
@@ -79,7 +79,7 @@ impl<K: Item + ?Sized, const BITS: u32> SkipList<K, BITS> {
     }
 
     /// The height that the node of a key is to have.
-    fn height(&self, key: &K) -> usize {
+    pub(super) fn height(&self, key: &K) -> usize {
         let promotions = key.seeded_hash(&self.seed).trailing_zeros() / BITS;
         (promotions as usize + 1).min(LEVELS)
     }
@@ -143,11 +143,20 @@ impl<K: Item + ?Sized, const BITS: u32> SkipList<K, BITS> {
             self.medium.fence();
         }
         space.commit::<u8>();
+        if let Some(paths) = self.paths.as_ref().filter(|_| height > TALL_LEVEL) {
+            paths.add(key, at);
+        }
         Ok(true)
     }
 
     /// Takes a node out of the list, and returns its value.
-    fn take_out(&self, path: &Path<'_>, node: &Node<'_>, guard: &Guard<'_>) -> Attempt<u64> {
+    fn take_out(
+        &self,
+        path: &Path<'_>,
+        key: &K,
+        node: &Node<'_>,
+        guard: &Guard<'_>,
+    ) -> Attempt<u64> {
         let held = self.lock(path, Some(node), node.height());
         if held.len() != node.height() + 1 {
             return Ok(None);
@@ -155,6 +164,9 @@ impl<K: Item + ?Sized, const BITS: u32> SkipList<K, BITS> {
         let before = node.value();
         let space: POff<u8> = POff::new(node.at);
         let retiring = self.pool.retire(space, 0)?;
+        if let Some(paths) = self.paths.as_ref().filter(|_| node.height() > TALL_LEVEL) {
+            paths.forget(key);
+        }
         for level in (1..node.height()).rev() {
             // After a crash in the middle of its insert it is not on all of its levels.
             if path.next[level] == node.at {

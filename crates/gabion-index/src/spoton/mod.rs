@@ -5,9 +5,11 @@
 //! - `mnode.rs`, a node in DRAM for each part of an index: its range, its lock, its place on the
 //!   medium; `bloom.rs`, the filter of its keys (guideline C, with the router of
 //!   [`sptree`](crate::sptree)).
+//! - `paths.rs`, from a key to a node of an index that has its upper levels in the pool (guideline
+//!   C).
 //!
-//! [`sptree`](crate::sptree) is made of all of them. [`layered`](crate::layered) puts buffers and
-//! logs above an index that has none.
+//! [`sptree`](crate::sptree) is made of all but the last. [`layered`](crate::layered) puts buffers
+//! and logs above an index that has none.
 //!
 //! Source: X. Zhao, "Designing large-scale key-value systems on high-speed storage devices",
 //! dissertation, University of Texas at Arlington, 2022, chapter 4.
@@ -17,3 +19,4 @@ pub(crate) mod buffer;
 pub(crate) mod layout;
 pub(crate) mod log;
 pub(crate) mod mnode;
+pub(crate) mod paths;

@@ -10,10 +10,11 @@
 
 use std::cmp::Ordering;
 
-use gabion_media::pmem::{Medium, POff, Pool, PoolOptions, Region};
+use gabion_media::pmem::{Medium, POff, Pool};
 
 use super::item::{self, Bound, LEAST};
 use super::layout::ITEM_HINT;
+use crate::spoton::paths::trie;
 use crate::stored::Parts;
 use crate::{Art, Item};
 
@@ -48,39 +49,11 @@ pub(crate) struct Router<K: Item + ?Sized> {
     art: Art<K>,
 }
 
-/// Bytes of the router's pool for each leaf there may be: more than a radix tree takes for sparse
-/// keys. The system gives only what is touched.
-const BYTES_PER_LEAF: u64 = 320;
-/// What its pool takes at least.
-const BYTES_MIN: u64 = 192 << 10;
-/// Bytes of the tree's pool for one of the router's, for strings: a bound is in both, and no longer
-/// than the keys that it lies between, of which the tree has some dozens.
-const BYTES_PER_STRING_BYTE: u64 = 2;
-
 impl<K: Item + ?Sized> Router<K> {
     /// An empty router for a tree of so many leaves in `medium`.
     pub(crate) fn new(medium: &Medium, leaves: u64) -> crate::Result<Router<K>> {
-        let strings = if K::IS_WORD {
-            0
-        } else {
-            medium.len() / BYTES_PER_STRING_BYTE
-        };
-        let size = (leaves * BYTES_PER_LEAF + BYTES_MIN + strings).next_multiple_of(4096);
-        let options = Art::<K>::pool_options();
-        // An exploration opens trees by the million: a small region costs less than a mapping.
-        let pool = if medium.is_watched() {
-            let region = Region::new(usize::try_from(size).unwrap_or(usize::MAX));
-            let options = PoolOptions {
-                heaps: 1,
-                chunk_bytes: 4096,
-                ..options
-            };
-            Pool::create_in(&region, options)?
-        } else {
-            Pool::anonymous(PoolOptions { size, ..options })?
-        };
         Ok(Router {
-            art: Art::create(&pool)?,
+            art: trie(medium, leaves)?,
         })
     }
 

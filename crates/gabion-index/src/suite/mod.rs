@@ -36,16 +36,20 @@ use crate::index::{Index, Makers, OrderedIndex, Plan};
 
 /// Makes the tests of an index of the registry in a module of its own, for each of its kinds of
 /// keys. Its golden traces are in the directory `golden`.
-/// After the index come the flushes and fences that can be left out, each with the reason.
+/// After the index come the flushes and fences that can be left out, each with the reason. An index
+/// that makes durable what another one does, in the same steps, has its `traces`.
 macro_rules! index_suite {
     ($name:ident, $index:expr, [$($kind:ident),+], $survivors:expr) => {
+        index_suite!($name, $index, [$($kind),+], $survivors, traces of $name);
+    };
+    ($name:ident, $index:expr, [$($kind:ident),+], $survivors:expr, traces of $traces:ident) => {
         mod $name {
             $(index_suite!(
-                @keys $kind, $name, crate::suite::Keys::$kind(&$index), $survivors
+                @keys $kind, $traces, crate::suite::Keys::$kind(&$index), $survivors
             );)+
         }
     };
-    (@keys $kind:ident, $name:ident, $keys:expr, $survivors:expr) => {
+    (@keys $kind:ident, $traces:ident, $keys:expr, $survivors:expr) => {
         mod $kind {
             use crate::suite::{checkpoint, concurrent, crash, interleaved, model, refusal};
 
@@ -100,7 +104,7 @@ macro_rules! index_suite {
             fn the_persist_traces_are_golden() {
                 let golden = include_str!(concat!(
                     "golden/",
-                    stringify!($name),
+                    stringify!($traces),
                     "-",
                     stringify!($kind),
                     ".txt"
@@ -340,8 +344,30 @@ index_suite!(
     [words],
     &[]
 );
+index_suite!(
+    fastfair_c,
+    crate::fastfair::CACHED,
+    [words],
+    &[crate::suite::GROWTH_COMMIT],
+    traces of fastfair
+);
+index_suite!(
+    fastfair_c_tiny,
+    crate::fastfair::TINY_CACHED,
+    [words],
+    &[crate::suite::GROWTH_COMMIT],
+    traces of fastfair_tiny
+);
 index_suite!(skiplist, crate::skiplist::REGISTERED, [words], &[]);
 index_suite!(skiplist_tall, crate::skiplist::TALL, [words], &[]);
+index_suite!(skiplist_c, crate::skiplist::CACHED, [words], &[], traces of skiplist);
+index_suite!(
+    skiplist_c_tall,
+    crate::skiplist::TALL_CACHED,
+    [words],
+    &[],
+    traces of skiplist_tall
+);
 index_suite!(
     skiplist_strings,
     crate::skiplist::REGISTERED,
@@ -439,6 +465,38 @@ index_suite!(
         "flush in create_filled of root.rs: space.commit::<Root>();",
         crate::suite::COMMIT_SURVIVES
     )]
+);
+
+index_suite!(
+    fastfair_bc,
+    crate::layered::CACHED_FASTFAIR,
+    [words],
+    &[crate::suite::FLOOR_FENCE],
+    traces of fastfair_b
+);
+index_suite!(
+    fastfair_bc_tiny,
+    crate::layered::TINY_CACHED_FASTFAIR,
+    [words],
+    &[],
+    traces of fastfair_b_tiny
+);
+index_suite!(
+    skiplist_bc,
+    crate::layered::CACHED_SKIPLIST,
+    [words],
+    &[crate::suite::FLOOR_FENCE],
+    traces of skiplist_b
+);
+index_suite!(
+    skiplist_bc_tiny,
+    crate::layered::TINY_CACHED_SKIPLIST,
+    [words],
+    &[(
+        "flush in create_filled of root.rs: space.commit::<Root>();",
+        crate::suite::COMMIT_SURVIVES
+    )],
+    traces of skiplist_b_tiny
 );
 
 /// The forms with small pages have a history that misses it.
