@@ -10,6 +10,7 @@
 mod flextree;
 mod gains;
 mod hashes;
+mod layers;
 mod level;
 mod medium;
 mod places;
@@ -81,6 +82,21 @@ pub static STRUCTURE_FIGURES: &[StructureFigure] = &[
         name: "3.11",
         about: "the time in which TurboHash builds a shard anew, in DRAM",
         lines: shape::build_times,
+    },
+    StructureFigure {
+        name: "4.2",
+        about: "bytes that indexes write to a medium, with write buffers and without, on the model",
+        lines: layers::written,
+    },
+    StructureFigure {
+        name: "4.3",
+        about: "what inserts read and write with one layer of Spot-On more each time, on the model",
+        lines: layers::layered,
+    },
+    StructureFigure {
+        name: "4.4",
+        about: "latencies of indexes whose ways to leaves are in DRAM, and of others, on the model",
+        lines: layers::cached,
     },
     StructureFigure {
         name: "4.6",

@@ -20,7 +20,7 @@ use super::medium::counted;
 use super::{Scale, key_of};
 
 /// Pairs that the paper inserts, and the last-level cache of its processor.
-const ENTRIES: u64 = 120_000_000;
+pub(super) const ENTRIES: u64 = 120_000_000;
 const CACHE_BYTES: u64 = 28_835_840;
 /// Keys of the paper's largest recovery.
 const RECOVERED: u64 = 250_000_000;
@@ -149,14 +149,8 @@ fn measure<T: OrderedIndex<u64>>(
     measure_then(title, entries, options, make, |_| ())
 }
 
-/// All phases on a tree, which is looked at before its first scan.
-fn measure_then<T: OrderedIndex<u64>>(
-    title: &'static str,
-    entries: u64,
-    options: PoolOptions,
-    make: impl FnOnce(&Pool) -> Result<T>,
-    look: impl FnOnce(&T),
-) -> Result<Volumes> {
+/// The model of a medium below an index of so many pairs.
+pub(super) fn model_for(entries: u64) -> Arc<Mutex<Model>> {
     let way_bytes = Preset::OPTANE.cache_ways as u64 * 64;
     let ways = (CACHE_BYTES as f64 * entries as f64 / ENTRIES as f64 / way_bytes as f64).max(1.0);
     #[expect(
@@ -166,7 +160,18 @@ fn measure_then<T: OrderedIndex<u64>>(
     )]
     let ways = (ways as u64).next_power_of_two();
     let preset = Preset::OPTANE.with_cache(ways * way_bytes);
-    let model = Arc::new(Mutex::new(Model::new(preset)));
+    Arc::new(Mutex::new(Model::new(preset)))
+}
+
+/// All phases on a tree, which is looked at before its first scan.
+fn measure_then<T: OrderedIndex<u64>>(
+    title: &'static str,
+    entries: u64,
+    options: PoolOptions,
+    make: impl FnOnce(&Pool) -> Result<T>,
+    look: impl FnOnce(&T),
+) -> Result<Volumes> {
+    let model = model_for(entries);
     let pool = Pool::anonymous(PoolOptions {
         size: (64 << 20) + entries * 256,
         watcher: Some(model.clone()),

@@ -1,0 +1,196 @@
+//! FAST&FAIR and P-Skiplist with the layers of Spot-On, one more from row to row: what inserts and
+//! lookups read from the media and write to it, and how long they take on the model.
+//!
+//! The model is that of figure 4.6: behind a cache that is as much smaller than the paper's as the
+//! index is smaller, one thread, and nothing that lies in DRAM costs anything. CCEH, the paper's
+//! third index, has no layers here.
+//!
+//! Source: X. Zhao, dissertation, chapter 4, section 4.3.
+
+use gabion_index::registry::{self, Registered};
+use gabion_index::{Plan, Result};
+use gabion_media::pmem::model::Costs;
+use gabion_media::pmem::{Pool, PoolOptions};
+
+use super::medium::counted;
+use super::spoton::{ENTRIES, model_for};
+use super::{Scale, key_of};
+
+/// Bytes of a pool for each pair: the logs, which take no more than an eighth of it, have room for
+/// a buffer of each leaf.
+const POOL_BYTES: u64 = 1024;
+
+/// What an index costs per insert of a new pair, and per lookup of one that is there.
+struct Measured {
+    entries: u64,
+    inserts: Costs,
+    lookups: Costs,
+}
+
+/// What is shown of a phase, per operation.
+struct Each {
+    read: f64,
+    written: f64,
+    fences: f64,
+    ns: f64,
+}
+
+impl Measured {
+    fn insert(&self) -> Each {
+        Each::of(&self.inserts, self.entries)
+    }
+
+    fn lookup(&self) -> Each {
+        Each::of(&self.lookups, self.entries)
+    }
+}
+
+impl Each {
+    fn of(costs: &Costs, operations: u64) -> Each {
+        let each = |count: u64| count as f64 / operations as f64;
+        Each {
+            read: each(costs.bytes_media_read()),
+            written: each(costs.bytes_media_written()),
+            fences: each(costs.fences),
+            ns: each(costs.estimated_ns),
+        }
+    }
+}
+
+/// Both phases on a form of an index that the registry knows.
+fn measure(name: &str, entries: u64) -> Result<Measured> {
+    let form = registry::by_name(name);
+    let form: &Registered = form.expect("the names here are the registry's");
+    let model = model_for(entries);
+    let pool = Pool::anonymous(PoolOptions {
+        size: (64 << 20) + entries * POOL_BYTES,
+        watcher: Some(model.clone()),
+        ..(form.words.pool_options)()
+    })?;
+    let plan = Plan {
+        capacity: entries,
+        seed: Some(1),
+    };
+    let index = (form.words.create)(&pool, plan)?;
+    let begun = counted(&model);
+    for number in 0..entries {
+        index.insert(&key_of(number), number)?;
+    }
+    let inserted = counted(&model);
+    for number in 0..entries {
+        // Not in the order in which they came.
+        let some = key_of(!number) % entries;
+        let found = index.get(&key_of(some))?;
+        assert_eq!(found, Some(some), "the index has lost a key");
+    }
+    Ok(Measured {
+        entries,
+        inserts: inserted - begun,
+        lookups: counted(&model) - inserted,
+    })
+}
+
+/// The paper's names of the bases, and ours.
+const BASES: [[&str; 2]; 2] = [["FAST&FAIR", "fastfair"], ["P-Skiplist", "p-skiplist"]];
+
+/// Figure 4.2: what the media write, with buffers and without.
+pub(super) fn written(scale: Scale) -> Result<Vec<String>> {
+    let entries = scale.of(ENTRIES, 2000);
+    let mut lines = vec![
+        format!("{entries} inserts of 8 + 8 bytes; modelled bytes that the media write for each"),
+        format!(
+            "{:<12} {:>8} {:>13} {:>10}",
+            "", "plain", "with buffers", "times less"
+        ),
+    ];
+    for [title, name] in BASES {
+        let plain = measure(name, entries)?.insert().written;
+        let buffered = measure(&format!("{name}-b"), entries)?.insert().written;
+        let times = plain / buffered;
+        lines.push(format!(
+            "{:<12} {plain:>8.0} {buffered:>13.0} {times:>10.2}",
+            format!("{title}:")
+        ));
+    }
+    lines.push("paper: up to 4 times less".to_owned());
+    Ok(lines)
+}
+
+/// The layers of figure 4.3 above each base: the paper's names and ours.
+const LAYERS: [[&str; 2]; 3] = [["", ""], ["-B", "-b"], ["-BC", "-bc"]];
+
+/// Figure 4.3: what inserts read and write, and how many there are in a second, layer by layer.
+pub(super) fn layered(scale: Scale) -> Result<Vec<String>> {
+    let entries = scale.of(ENTRIES, 2000);
+    let mut lines = vec![
+        format!("{entries} inserts of 8 + 8 bytes; modelled bytes of the media for each, and ns"),
+        format!(
+            "{:<16} {:>8} {:>8} {:>8} {:>8}",
+            "", "read", "written", "fences", "ns"
+        ),
+    ];
+    for [title, name] in BASES {
+        for [layers, forms] in LAYERS {
+            let insert = measure(&format!("{name}{forms}"), entries)?.insert();
+            lines.push(format!(
+                "{:<16} {:>8.0} {:>8.0} {:>8.2} {:>8.0}",
+                format!("{title}{layers}:"),
+                insert.read,
+                insert.written,
+                insert.fences,
+                insert.ns
+            ));
+        }
+    }
+    lines.push("paper: each layer makes inserts faster; its bars have no numbers".to_owned());
+    Ok(lines)
+}
+
+/// Figure 4.4: latencies with the ways to the parts of an index in DRAM, and without.
+pub(super) fn cached(scale: Scale) -> Result<Vec<String>> {
+    let entries = scale.of(ENTRIES, 2000);
+    let mut lines = vec![
+        format!("{entries} pairs; modelled ns of an insert and of a lookup, bytes read for them"),
+        format!(
+            "{:<24} {:>8} {:>8} {:>8} {:>8}",
+            "", "insert", "lookup", "insert", "lookup"
+        ),
+    ];
+    for [title, name] in BASES {
+        for (layer, title) in [
+            ("", format!("{title}:")),
+            ("-c", format!("{title}, cached:")),
+        ] {
+            let measured = measure(&format!("{name}{layer}"), entries)?;
+            let (insert, lookup) = (measured.insert(), measured.lookup());
+            lines.push(format!(
+                "{title:<24} {:>8.0} {:>8.0} {:>8.0} {:>8.0}",
+                insert.ns, lookup.ns, insert.read, lookup.read
+            ));
+        }
+    }
+    lines.push("paper: both faster with cached inner nodes; its bars have no numbers".to_owned());
+    Ok(lines)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What does not depend on the size, in the direction that the paper tells.
+    #[test]
+    fn each_layer_saves_something() {
+        let forms = ["fastfair", "fastfair-b", "fastfair-bc"];
+        let inserts = forms.map(|name| measure(name, 20_000).unwrap().insert());
+        let [plain, buffered, cached] = inserts;
+        assert!(buffered.written * 3.0 < plain.written);
+        assert!(buffered.read < plain.read);
+        assert!(cached.read * 1.2 < buffered.read);
+        for base in ["fastfair", "p-skiplist"] {
+            let forms = [base.to_owned(), format!("{base}-c")];
+            let [plain, cached] = forms.map(|name| measure(&name, 20_000).unwrap());
+            assert!(cached.lookup().ns * 1.2 < plain.lookup().ns);
+            assert!(cached.insert().ns < plain.insert().ns);
+        }
+    }
+}
