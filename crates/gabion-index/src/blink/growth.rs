@@ -72,9 +72,15 @@ pub(crate) trait Growth: Tree {
                 continue;
             };
             // Whoever gives a node up has the lock of its parent, so it stays in use.
-            let known = parent.node.entry_upto(low);
-            let is_known = known.is_some_and(|(key, _)| key == low);
-            if is_known || node.head().range().is_dead() {
+            let known = parent.node.entry_upto(low).filter(|(key, _)| *key == low);
+            if node.head().range().is_dead() {
+                return Ok(());
+            }
+            if let Some((_, at)) = known {
+                if at == node.at() {
+                    // There may have been no memory to note it before.
+                    self.note_child(&node);
+                }
                 return Ok(());
             }
             if parent.count == Self::ROOM {

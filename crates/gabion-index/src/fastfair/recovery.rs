@@ -126,7 +126,8 @@ impl<const N: usize> FastFair<N> {
     }
 
     /// The same tree with the ways to its leaves in DRAM from now on: lookups and writes read no
-    /// inner node, unless an inner node changes. Reads those above the leaves.
+    /// inner node, unless an inner node changes. Reads those above the leaves. From now on all
+    /// writes must go through this handle: another one does not tell this one what goes.
     ///
     /// # Errors
     /// No memory, or damage on the medium.

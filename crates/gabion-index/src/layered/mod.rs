@@ -169,7 +169,8 @@ pub struct Options {
     /// It is a fact of the index, from its making on; an opening does not look at this.
     pub buffers: Option<u64>,
     /// Whether the ways to the parts of the base are in DRAM as well, so that few searches read the
-    /// upper levels of the base. By default they are not.
+    /// upper levels of the base. All writes must go through one handle then. By default they are
+    /// not.
     pub caches_paths: bool,
 }
 

@@ -82,7 +82,9 @@ impl<K: Item + ?Sized, const BITS: u32> SkipList<K, BITS> {
     }
 
     /// The same list with the ways to its tall nodes in DRAM from now on: searches read no level
-    /// above 1, but for those of writes of tall nodes. Reads the tall nodes, one in 16 of all.
+    /// above 1, but for those of writes of tall nodes and of scans that begin at a key whose node
+    /// is or would be tall. Reads the tall nodes, one in 16 of all. From now on all writes must go
+    /// through this handle: another one does not tell this one what goes.
     ///
     /// # Errors
     /// No memory, or damage on the medium.

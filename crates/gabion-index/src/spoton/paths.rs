@@ -16,9 +16,11 @@ use gabion_media::pmem::{Medium, Pool, PoolOptions, Region};
 
 use crate::{Art, Error, Index, Item, Result};
 
-/// Bytes for each key there may be: more than a radix tree takes for sparse keys. The system gives
-/// only what is touched.
+/// Bytes for each key there may be: more than a radix tree takes for sparse keys. Of a mapping the
+/// system gives only what is touched.
 const BYTES_PER_KEY: u64 = 320;
+/// Most bytes that are taken as a region.
+const REGION_MAX: u64 = 8 << 20;
 /// What a radix tree takes at least.
 const BYTES_MIN: u64 = 192 << 10;
 /// Bytes of an index for one of its radix tree's, for strings: a key here is in the index, too,
@@ -37,8 +39,9 @@ pub(crate) fn trie<K: Item + ?Sized>(medium: &Medium, keys: u64) -> Result<Art<K
     };
     let size = (keys * BYTES_PER_KEY + BYTES_MIN + strings).next_multiple_of(4096);
     let options = Art::<K>::pool_options();
-    // An exploration opens indexes by the million: a small region costs less than a mapping.
-    let pool = if medium.is_watched() {
+    // An exploration opens indexes by the million: a small region costs less than a mapping. All of
+    // it is touched.
+    let pool = if medium.is_watched() && size <= REGION_MAX {
         let region = Region::new(usize::try_from(size).unwrap_or(usize::MAX));
         let options = PoolOptions {
             heaps: 1,

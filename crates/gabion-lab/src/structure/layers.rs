@@ -119,7 +119,7 @@ pub(super) fn written(scale: Scale) -> Result<Vec<String>> {
 /// The layers of figure 4.3 above each base: the paper's names and ours.
 const LAYERS: [[&str; 2]; 3] = [["", ""], ["-B", "-b"], ["-BC", "-bc"]];
 
-/// Figure 4.3: what inserts read and write, and how many there are in a second, layer by layer.
+/// Figure 4.3: what inserts read and write, and how long they take, layer by layer.
 pub(super) fn layered(scale: Scale) -> Result<Vec<String>> {
     let entries = scale.of(ENTRIES, 2000);
     let mut lines = vec![
