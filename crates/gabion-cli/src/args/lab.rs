@@ -119,7 +119,7 @@ pub(crate) struct LabFigureArguments {
 /// Make all figures and tables of the papers that can be made, and show what holds of them.
 ///
 /// Each figure is made at a part of the paper's size that leaves it what it is about; --scale
-/// multiplies all of these parts. At scale 1 the whole takes half an hour on two processors, and
+/// multiplies all of these parts. At scale 1 the whole takes up to an hour on two processors, and
 /// asks for 10 GB of free space.
 ///
 /// What comes of each figure is kept in --dir as JSON. A run that ended early, however it did, goes

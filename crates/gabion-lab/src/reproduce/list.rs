@@ -1,6 +1,6 @@
 //! The figures in the order of the papers, and what the papers claim about them.
 //!
-//! Parts of the papers' sizes are chosen so that all figures together take half an hour on two
+//! Parts of the papers' sizes are chosen so that all figures together take up to an hour on two
 //! processors, and so that what a figure is about is still there: a log as long as the paper's, an
 //! index that does not fit into its model's cache.
 

@@ -4,7 +4,7 @@
 //! at which it is made, and with its [`Claim`]s: what the paper's text gives as numbers, and the
 //! rule by which ours holds beside it. How a figure is made stands where figures are:
 //! [`crate::figure`], [`crate::structure`] and [`crate::files`]. What comes of one is an
-//! [`Outcome`], and a directory of those is [`Kept`]: a reproduction takes half an hour, and
+//! [`Outcome`], and a directory of those is [`Kept`]: a reproduction takes up to an hour, and
 //! whatever ends it, the next one goes on behind the last figure that was kept.
 //! [`crate::page::reproduction`] shows them.
 //!
