@@ -5,14 +5,10 @@ use gabion_media::pmem::Pool;
 use super::layout::{block_bytes, first_page_at};
 use super::{Base, Layered, Options};
 use crate::fastfair::FastFair;
-use crate::index::{Checked, Makers, Plan, index_by_methods, visit_by_scans};
+use crate::index::{Checked, Makers, Plan, count_by_scans, index_by_methods};
 use crate::registry::{Kind, Persists, Reads, Registered};
 use crate::skiplist::SkipList;
 use crate::{Error, Result};
-
-fn violation(what: &'static str, offset: u64) -> Error {
-    Error::Damaged { what, offset }
-}
 
 impl<B: Base, const PAGE: usize> Layered<B, PAGE> {
     /// Number of entries; exact if nobody writes. Reads the whole base.
@@ -20,9 +16,7 @@ impl<B: Base, const PAGE: usize> Layered<B, PAGE> {
     /// # Errors
     /// Damage on the medium.
     pub fn len(&self) -> Result<u64> {
-        let mut count = 0;
-        visit_by_scans(self, &mut |_, _| count += 1)?;
-        Ok(count)
+        count_by_scans(self)
     }
 
     /// Whether there is no entry.
@@ -50,26 +44,26 @@ impl<B: Base, const PAGE: usize> Layered<B, PAGE> {
         let (last, _) = self.last_changes(&chain);
         for (key, (logged, page)) in &last {
             if self.get(*key)? != logged.value {
-                return Err(violation("what the logs have last of a key", *page));
+                return Err(Error::damaged("what the logs have last of a key", *page));
             }
         }
         let mut lkey = Some(0);
         while let Some(key) = lkey {
             let seen = self.see(key);
             if seen.node.lkey() != key || seen.bound.is_some_and(|bound| bound <= key) {
-                return Err(violation("the range of a node in DRAM", key));
+                return Err(Error::damaged("the range of a node in DRAM", key));
             }
             if let Some(buffer) = self.buffer_of(seen.node) {
                 for entry in buffer.entries() {
                     let is_below = seen.bound.is_none_or(|bound| entry.key < bound);
                     let is_last = last.get(&entry.key).and_then(|(logged, _)| logged.value);
                     if entry.key < key || !is_below || is_last != Some(entry.value) {
-                        return Err(violation("a pair in a write buffer", entry.key));
+                        return Err(Error::damaged("a pair in a write buffer", entry.key));
                     }
                     entries += u64::from(self.base.get(&entry.key)?.is_none());
                 }
                 if buffer.count() > B::BUFFERED {
-                    return Err(violation("the number of pairs in a write buffer", key));
+                    return Err(Error::damaged("the number of pairs in a write buffer", key));
                 }
             }
             lkey = seen.bound;

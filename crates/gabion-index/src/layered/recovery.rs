@@ -211,10 +211,10 @@ impl<B: Base, const PAGE: usize> Layered<B, PAGE> {
         self.floor.store(floor, Ordering::Relaxed);
         let chain = self.logs.chain()?;
         if (chain.len() as u64) < self.pages {
-            return Err(Error::Damaged {
-                what: "the number of pages of logs",
-                offset: self.root + MOVING_AT,
-            });
+            return Err(Error::damaged(
+                "the number of pages of logs",
+                self.root + MOVING_AT,
+            ));
         }
         let (last, changes) = self.last_changes(&chain);
         // ORDER: Relaxed: as above.

@@ -16,25 +16,15 @@ use crate::index::Plan;
 use crate::registry::by_name;
 use crate::skiplist::SkipList;
 use crate::spoton::buffer::Buffer;
-use crate::suite::{essay, words};
+use crate::suite::{self, SMALL, essay, words};
 use crate::{OrderedIndex, Seed};
-
-const PLAN: Plan = Plan {
-    capacity: 8,
-    seed: Some(7),
-};
 
 /// Small parts and pages, so that few entries take many of them.
 type TinyTree = Layered<FastFair<5>, 8>;
 type TinyList = Layered<SkipList<u64, 1>, 8>;
 
 fn pool<B: Base, const PAGE: usize>(size: u64) -> Pool {
-    let pool = Pool::anonymous(PoolOptions {
-        size,
-        heaps: 4,
-        ..Layered::<B, PAGE>::pool_options()
-    });
-    pool.expect("a pool in memory")
+    suite::pool(size, Layered::<B, PAGE>::pool_options())
 }
 
 fn with(buffers: u64) -> Options {
@@ -45,7 +35,7 @@ fn with(buffers: u64) -> Options {
 }
 
 fn index<B: Base, const PAGE: usize>(size: u64, buffers: u64) -> Layered<B, PAGE> {
-    Layered::create_with(&pool::<B, PAGE>(size), PLAN, with(buffers)).expect("space")
+    Layered::create_with(&pool::<B, PAGE>(size), SMALL, with(buffers)).expect("space")
 }
 
 /// The index as a crash of the process leaves it: what is in buffers is in the logs only.
@@ -439,12 +429,12 @@ fn a_round_needs_no_router() {
 fn absurd_numbers_of_buffers_are_refused() {
     let pool = pool::<FastFair<5>, 8>(1 << 20);
     for buffers in [1 << 20, 10_u64.pow(16), 1 << 60, u64::MAX / 2 + 1, u64::MAX] {
-        let made = TinyTree::create_with(&pool, PLAN, with(buffers));
+        let made = TinyTree::create_with(&pool, SMALL, with(buffers));
         assert!(made.is_err(), "{buffers}");
     }
     let plan = Plan {
         capacity: u64::MAX,
-        ..PLAN
+        ..SMALL
     };
     let index = TinyTree::create(&pool, plan).expect("space");
     index.insert(1, 2).expect("space");

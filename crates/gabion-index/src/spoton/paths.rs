@@ -100,10 +100,7 @@ impl<K: Item + ?Sized> Paths<K> {
             }
         })?;
         wrong.map_or(Ok(count), |offset| {
-            Err(Error::Damaged {
-                what: "a way in DRAM",
-                offset,
-            })
+            Err(Error::damaged("a way in DRAM", offset))
         })
     }
 
