@@ -5,6 +5,7 @@ use super::key::{self, Branch};
 use super::layout::Child;
 use super::node::Node;
 use super::writepath::is_as_seen;
+use crate::attempt::Attempt;
 use crate::leaf::LeafRef;
 use crate::{Error, Item, Result};
 
@@ -16,46 +17,54 @@ impl<K: Item + ?Sized> Art<K> {
     #[inline]
     pub fn get(&self, key: &K) -> Result<Option<u64>> {
         let _guard = self.pool.enter();
-        'root: loop {
-            let mut node = self.root();
-            // Whether what was seen on the way was flushed, and must be fenced.
-            let mut must_fence = false;
-            // The place in the key from which on the node's prefix is to be compared.
-            let mut from = 0;
-            let found = loop {
-                let level = node.level();
-                if level < from {
-                    return Err(damaged(node.at()));
-                }
-                if !has_prefix(&node, level, key, from) {
-                    break None;
-                }
-                let branch = key::branch(key, level);
-                node.prefetch(branch);
-                let child = node.find(branch).map_or(Child::NONE, |(_, child)| child);
-                let leaf = child.is_leaf().then(|| self.leaf(child)).transpose()?;
-                let found = leaf.filter(|leaf| leaf.has(key));
-                let value = found.map(|leaf| leaf.value());
-                if self.locks.is_locked(node.at()) {
-                    self.flush_seen(&node, branch, leaf);
-                    must_fence = true;
-                } else if found.map_or(node.is_dead(), |_| !is_as_seen(&node, branch, child)) {
-                    // The node's lock guards its children no more, or a leaf that is below another
-                    // node now.
-                    continue 'root;
-                }
-                if child.is_none() || leaf.is_some() {
-                    break value;
-                }
-                node = self.node(child)?;
-                from = level + 1;
-            };
-            if must_fence {
-                // DURABLE: what was seen of writers who are at work.
-                self.medium.fence();
+        loop {
+            if let Some(found) = self.try_get(key)? {
+                return Ok(found);
             }
-            return Ok(found);
         }
+    }
+
+    /// The value of `key`, looked for once; none if somebody was in the way.
+    #[inline]
+    pub(super) fn try_get(&self, key: &K) -> Attempt<Option<u64>> {
+        let mut node = self.root();
+        // Whether what was seen on the way was flushed, and must be fenced.
+        let mut must_fence = false;
+        // The place in the key from which on the node's prefix is to be compared.
+        let mut from = 0;
+        let found = loop {
+            let level = node.level();
+            if level < from {
+                return Err(damaged(node.at()));
+            }
+            if !has_prefix(&node, level, key, from) {
+                break None;
+            }
+            let branch = key::branch(key, level);
+            node.prefetch(branch);
+            let child = node.find(branch).map_or(Child::NONE, |(_, child)| child);
+            let leaf = child.is_leaf().then(|| self.leaf(child)).transpose()?;
+            let found = leaf.filter(|leaf| leaf.has(key));
+            let value = found.map(|leaf| leaf.value());
+            if self.locks.is_locked(node.at()) {
+                self.flush_seen(&node, branch, leaf);
+                must_fence = true;
+            } else if found.map_or(node.is_dead(), |_| !is_as_seen(&node, branch, child)) {
+                // The node's lock guards its children no more, or a leaf that is below another
+                // node now.
+                return Ok(None);
+            }
+            if child.is_none() || leaf.is_some() {
+                break value;
+            }
+            node = self.node(child)?;
+            from = level + 1;
+        };
+        if must_fence {
+            // DURABLE: what was seen of writers who are at work.
+            self.medium.fence();
+        }
+        Ok(Some(found))
     }
 
     /// Flushes what was seen under a lock that a writer holds.

@@ -9,6 +9,7 @@ use super::key::{self, Branch};
 use super::layout::{Child, Kind, NODE_ALIGN};
 use super::node::Node;
 use super::readpath::damaged;
+use super::recovery::some_key_below;
 use super::writepath::{Fork, is_as_seen};
 use crate::leaf;
 use crate::node_lock::NodeLock;
@@ -182,13 +183,7 @@ impl<K: Item + ?Sized> Art<K> {
 
     /// The key of some leaf below a child.
     pub(super) fn some_key(&self, child: Child) -> Result<K::Owned> {
-        let mut child = child;
-        while !child.is_leaf() {
-            let first = self.node(child)?.first();
-            child = first.ok_or_else(|| damaged(child.at()))?;
-        }
-        let key = self.leaf(child)?.key::<K>();
-        key.ok_or_else(|| damaged(child.at()))
+        some_key_below::<K>(&self.medium, child).ok_or_else(|| damaged(child.at()))
     }
 
     /// Gives nodes the size that suits their children, as far as deletes have not done so.

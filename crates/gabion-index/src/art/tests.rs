@@ -280,3 +280,56 @@ fn floors_are_those_of_a_map() {
     }
     assert!(twin.len() > 300);
 }
+
+/// Each wrong bit in each word that a node of each size uses: a check tells of it, or nothing is
+/// lost by it. In particular it ends, although lookups and scans wait for the writer whom a node
+/// that seems to be given up promises.
+#[test]
+fn a_wrong_bit_in_a_node_is_told_or_harmless() {
+    let trie: Art<[u8]> = trie(4 << 20);
+    let mut twin = BTreeMap::new();
+    for (first, children) in [(b'a', 3_u64), (b'b', 12), (b'c', 40), (b'd', 60)] {
+        for number in 0..children {
+            let mut key = vec![first; 12];
+            key.extend([(number * 4).to_le_bytes()[0]]);
+            trie.insert(&key, number).expect("space");
+            twin.insert(key, number);
+        }
+    }
+    let used = check(&trie);
+    let nodes: Vec<_> = std::iter::once(trie.root())
+        .chain(trie.root().children().iter().map(|(_, child)| {
+            let node = trie.node(*child);
+            node.expect("a node")
+        }))
+        .collect();
+    let mut kinds: Vec<_> = nodes.iter().map(|node| node.child.kind()).collect();
+    kinds.sort_unstable();
+    kinds.dedup();
+    assert_eq!(kinds.len(), 4);
+    let places = nodes
+        .iter()
+        .flat_map(|node| node.at()..node.at() + node.child.kind().bytes());
+    let (mut told, mut harmless) = (0, 0);
+    for (at, bit) in places.flat_map(|at| (0..8).map(move |bit| (at, bit))) {
+        suite::while_flipped(trie.pool(), at, 1 << bit, || {
+            let checked = match trie.check() {
+                Err(Error::Damaged { .. }) => return told += 1,
+                checked => checked.expect("no other error"),
+            };
+            harmless += 1;
+            if checked.entries != twin.len() as u64 || checked.blocks != used {
+                return;
+            }
+            let mut found = Vec::new();
+            trie.scan(b"", 1000, &mut found).expect("sound");
+            let found: BTreeMap<_, _> = found.into_iter().collect();
+            assert!(found == twin, "bit {bit} of {at}");
+            for (key, value) in &twin {
+                assert_eq!(trie.get(key).expect("sound"), Some(*value));
+            }
+        });
+    }
+    println!("{told} wrong bits told by the check, {harmless} by counts or harmless");
+    assert!(told > 3000 && harmless > 0, "{told}, {harmless}");
+}

@@ -21,7 +21,7 @@ use gabion_media::pmem::Pool;
 use parking_lot::{Condvar, Mutex, MutexGuard};
 
 use super::{Tending, TreeKey};
-use crate::{Item, OrderedIndex, Result};
+use crate::{Error, Item, OrderedIndex, Result};
 
 /// Leaves that wake the thread: enough that the waking does not count.
 const BATCH: usize = 64;
@@ -50,6 +50,16 @@ type Tree<K> = Box<dyn OrderedIndex<K>>;
 
 /// Leaves by their lkeys.
 pub(super) type Leaves<K> = Vec<(<K as Item>::Owned, u64)>;
+
+/// What a backup has.
+pub(super) struct Backed<K: TreeKey + ?Sized> {
+    /// Leaves that are in the tree.
+    pub(super) named: Leaves<K>,
+    /// Leaves that are not yet in it.
+    pub(super) waiting: Leaves<K>,
+    /// Blocks of the tree, the one that is in the root block not counted.
+    pub(super) blocks: u64,
+}
 
 struct Waiting<K: TreeKey + ?Sized> {
     leaves: VecDeque<(K::Owned, u64)>,
@@ -97,9 +107,14 @@ impl<K: TreeKey + ?Sized> Shared<K> {
 impl<K: TreeKey + ?Sized> Backup<K> {
     /// The backup with its header at `root`.
     pub(super) fn open(pool: &Pool, root: u64, tending: Tending) -> Result<Backup<K>> {
+        let tree = K::open_backup(pool, root).map_err(|error| match error {
+            // It is part of the tree's own root, which says of what kind it is.
+            Error::NoRoot | Error::OtherKind => Error::damaged("the backup of an SPTree", root),
+            error => error,
+        })?;
         let shared = Arc::new(Shared {
             pool: pool.clone(),
-            tree: Mutex::new(K::open_backup(pool, root)?),
+            tree: Mutex::new(tree),
             waiting: Mutex::new(Waiting {
                 leaves: VecDeque::new(),
                 is_over: false,
@@ -172,17 +187,22 @@ impl<K: TreeKey + ?Sized> Backup<K> {
         scan_all(&**self.shared.tree.lock())
     }
 
-    /// All leaves by their lkeys, those that are in the tree and those that wait. If there is a
-    /// thread for them, only those wait for which there is no room.
-    pub(super) fn all_leaves(&self) -> Result<[Leaves<K>; 2]> {
+    /// Everything, after a check of the tree. If there is a thread for them, only those leaves wait
+    /// for which there is no room.
+    pub(super) fn all(&self) -> Result<Backed<K>> {
         let _within = self.shared.pool.write_guard();
         let tree = self.shared.tree.lock();
         if self.has_thread() {
             self.shared.drain(&tree);
         }
-        let leaves = scan_all(&**tree)?;
+        let blocks = tree.check()?.blocks - 1;
+        let named = scan_all(&**tree)?;
         let waiting = self.shared.waiting.lock();
-        Ok([leaves, waiting.leaves.iter().cloned().collect()])
+        Ok(Backed {
+            named,
+            waiting: waiting.leaves.iter().cloned().collect(),
+            blocks,
+        })
     }
 
     /// Inserts what waits, as far as there is room, and counts as [`Backup::check`] does.

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 
 use gabion_media::pmem::Pool;
 
+use super::backup::Backed;
 use super::bloom::tag_of;
 use super::item::{LEAST, bound_key, key_of};
 use super::leaf::Leaf;
@@ -53,7 +54,11 @@ impl<K: TreeKey + ?Sized, const N: usize> SpTree<K, N> {
     /// # Errors
     /// The first violation.
     pub fn check(&self) -> Result<Checked> {
-        let [named, waiting] = self.backup.all_leaves()?;
+        let Backed {
+            named,
+            waiting,
+            blocks,
+        } = self.backup.all()?;
         let mut known: BTreeMap<K::Owned, u64> = named.into_iter().collect();
         for (lkey, leaf) in waiting {
             if known.insert(lkey, leaf).is_some() {
@@ -63,7 +68,7 @@ impl<K: TreeKey + ?Sized, const N: usize> SpTree<K, N> {
         let pages = self.logs.chain()?;
         let mut checked = Checked {
             entries: 0,
-            blocks: self.backup.check()? + pages.len() as u64,
+            blocks: blocks + pages.len() as u64,
         };
         // In the order of numbers, so that the last change of a key is what the map has.
         let mut records: Vec<Logged> = pages

@@ -147,6 +147,10 @@ impl<K: TreeKey + ?Sized, const N: usize> SpTree<K, N> {
             buffers: Buffers::new(options.buffer_bytes, leaves),
             logs: Logs::open(pool, root + MOVING_AT, seed),
         };
+        if holds.is_some() {
+            // Scans go by the backup's invariants: a damaged one could keep them for ever.
+            tree.backup.check()?;
+        }
         tree.recover(holds)?;
         tree.replay()?;
         Ok(tree)
