@@ -13,10 +13,14 @@
 //! | 32 | 8 | entries that the store was planned for |
 //! | 40 | 8 | hash of the bytes before under the seed 0 |
 //! | 48 | 16 | zero |
-//! | 64 | 8 | the hash table: bits 0 to 47 its offset, 48 to 55 the logarithm of its buckets |
+//! | 64 | 8 | the hash table: bits 0 to 47 offset, 48 to 55 logarithm of its buckets, 56 to 63 check |
 //! | 72 | 8 | the table that it moves to, likewise; 0 if it moves to none |
 //! | 80 | 8 | `GbClosed` if the page table tells ends and usage of all pages; else 0 |
 //! | 88 | 40 | zero |
+//!
+//! The check of a table's place is bit 63 and, in bits 56 to 62, all groups of seven bits below,
+//! exclusive or: a place that is a bit wrong would lead to zeros, which are an empty store. Stores
+//! from before it have 0 there, and are read.
 //!
 //! **Descriptor** of a page, 32 bytes each behind the header (the paper's page information table):
 //!
@@ -99,6 +103,8 @@ const TAG_MASK: u64 = 0x7fff;
 const CHECK_MASK: u64 = RECORD_HEAD_BYTES - 1;
 const CHECK_BITS: u32 = CHECK_MASK.count_ones();
 const CHAIN_BIT: u64 = 1 << 63;
+/// Where the check of a table's place begins.
+const TABLE_CHECK_SHIFT: u32 = 56;
 
 /// Most lines of a chain; all bits of the field would look like a bucket that has moved.
 pub(super) const LINES_MAX: u64 = TAG_MASK - 1;
@@ -228,7 +234,19 @@ impl TablePlace {
     pub(super) const NONE: TablePlace = TablePlace(0);
 
     pub(super) fn new(offset: u64, log2: u32) -> TablePlace {
-        TablePlace(offset | u64::from(log2) << ADDRESS_BITS)
+        let place = TablePlace(offset | u64::from(log2) << ADDRESS_BITS);
+        TablePlace(place.0 | place.check() << TABLE_CHECK_SHIFT)
+    }
+
+    /// The check of the offset and the size.
+    fn check(self) -> u64 {
+        let groups = (0..8).map(|group| self.0 >> (7 * group) & 0x7f);
+        0x80 | groups.fold(0, |check, group| check ^ group)
+    }
+
+    /// Whether the check is that of the rest, or there is none yet. What is not sound is damaged.
+    pub(super) fn is_sound(self) -> bool {
+        [0, self.check()].contains(&(self.0 >> TABLE_CHECK_SHIFT))
     }
 
     pub(super) fn is_none(self) -> bool {
@@ -463,6 +481,12 @@ mod tests {
             (4096, 1024, 8192)
         );
         assert_eq!(table.bucket_of(u64::MAX), 4096 + 1023 * 8);
+        for sound in [table, TablePlace::new(far, 40), TablePlace(4096 | 10 << 48)] {
+            assert!(sound.is_sound());
+        }
+        for place in [table, TablePlace::new(far, 40)] {
+            assert!((0..64).all(|bit| !TablePlace(place.0 ^ 1 << bit).is_sound()));
+        }
     }
 
     #[test]

@@ -286,7 +286,7 @@ fn read_table(medium: &Medium, word: &PAtomicU64, root: u64) -> Result<TablePlac
     // ORDER: Relaxed: nobody writes while a store is opened.
     let table = TablePlace(word.load(medium, Ordering::Relaxed));
     let is_sound = (TABLE_LOG2_MIN..=TABLE_LOG2_MAX).contains(&table.log2())
-        && table.0 >> 56 == 0
+        && table.is_sound()
         && usize::try_from(table.buckets()).is_ok_and(|buckets| {
             let words: POff<PAtomicU64> = POff::new(table.offset());
             medium.try_slice(words, buckets).is_some()

@@ -207,7 +207,8 @@ fn flipped_bits_of_the_header_are_found_or_harmless() {
         pool.region().write(at, &[image[at] ^ (1 << (bit % 8))]);
         match Scmkv::open(&pool, &small()) {
             Err(_) => refused += 1,
-            // Damage of what is not in use, of usage, or a word that leads elsewhere.
+            Ok(_) if (8 * 64..8 * 72).contains(&bit) => panic!("another table: bit {bit}"),
+            // Damage of what is not in use, or of usage.
             Ok(store) => match (store.check(), content(&store)) {
                 (Ok(_), found) => assert_eq!(found.as_ref(), Ok(&expected), "bit {bit}"),
                 (Err(_), _) => refused += 1,
