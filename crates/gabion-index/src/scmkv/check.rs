@@ -34,7 +34,7 @@ impl Volume {
         };
         let mut from = Some(0);
         while let Some(hash) = from {
-            let (table, bucket, entry) = self.bucket_and_table(hash);
+            let (table, bucket, entry) = self.bucket_and_table(hash)?;
             let size = 1_u64 << (64 - table.log2());
             if entry.is_chain() {
                 self.check_chain(entry, hash, size, &mut usage)?;

@@ -74,7 +74,7 @@ impl Volume {
         self.finish_enlarging()
     }
 
-    fn begin_enlarging(&self) -> Result<()> {
+    pub(super) fn begin_enlarging(&self) -> Result<()> {
         let _within = self.pool.write_guard();
         let log2 = self.table().log2() + 1;
         let bytes = TablePlace::new(0, log2).bytes();
@@ -198,7 +198,7 @@ impl Volume {
             // Hashes spread evenly, so that any buckets will do.
             let hash = index << (64 - table.log2());
             let _guard = self.pool.enter();
-            let (bucket, entry) = self.bucket(hash);
+            let (bucket, entry) = self.bucket(hash)?;
             found += entries(&self.medium, bucket, entry)?.count() as u64;
         }
         Ok(found / count)

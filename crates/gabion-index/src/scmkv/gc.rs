@@ -196,7 +196,7 @@ impl Volume {
         } else {
             for (address, chain) in self.pages.chains(start, end) {
                 let _stripe = self.stripes.lock(chain.hash());
-                let (_, entry) = self.bucket(chain.hash());
+                let (_, entry) = self.bucket(chain.hash())?;
                 let is_live = entry == Entry::chain(address, chain.lines());
                 page.count_to(address, chain.bytes(), is_live);
             }
@@ -334,7 +334,7 @@ impl Volume {
         let all: Vec<_> = self.pages.chains(page.start(), page.end()).collect();
         for (address, chain) in all {
             let _stripe = self.stripes.lock(chain.hash());
-            let (bucket, entry) = self.bucket(chain.hash());
+            let (bucket, entry) = self.bucket(chain.hash())?;
             if entry != Entry::chain(address, chain.lines()) {
                 continue;
             }

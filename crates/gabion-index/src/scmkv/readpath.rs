@@ -21,7 +21,7 @@ impl Volume {
     pub(super) fn get(&self, key: &[u8], value: &mut Vec<u8>) -> Result<bool> {
         let hash = self.seed.hash_bytes(key);
         let _guard = self.pool.enter();
-        let (bucket, entry) = self.bucket(hash);
+        let (bucket, entry) = self.bucket(hash)?;
         let found = self.search(entry, hash, key)?;
         self.settle_if_locked(hash, bucket, entry);
         let Some(record) = found else {
@@ -42,7 +42,7 @@ impl Volume {
     pub(super) fn contains(&self, key: &[u8]) -> Result<bool> {
         let hash = self.seed.hash_bytes(key);
         let _guard = self.pool.enter();
-        let (bucket, entry) = self.bucket(hash);
+        let (bucket, entry) = self.bucket(hash)?;
         let found = self.search(entry, hash, key)?;
         self.settle_if_locked(hash, bucket, entry);
         Ok(found.is_some())
@@ -59,7 +59,7 @@ impl Volume {
     /// The records of all keys whose hashes begin as `from` does, in the bucket that is there now,
     /// and where the next bucket begins; `None` behind the last one.
     fn records_of_bucket(&self, from: u64) -> Result<(Vec<Record>, Option<u64>)> {
-        let (table, bucket, entry) = self.bucket_and_table(from);
+        let (table, bucket, entry) = self.bucket_and_table(from)?;
         let mut records = Vec::new();
         for (_, entry) in entries(&self.medium, bucket, entry)? {
             records.push(self.record_at(entry.address())?);

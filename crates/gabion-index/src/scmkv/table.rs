@@ -54,6 +54,11 @@ fn sound(entry: Entry) -> Result<Entry> {
     }
 }
 
+#[cold]
+fn damaged_bucket(table: TablePlace, hash: u64) -> Error {
+    Error::damaged("a bucket of the hash table", table.bucket_of(hash))
+}
+
 /// The entries of a bucket, read one by one. Not for a bucket that has moved.
 pub(super) fn entries<'a>(
     medium: &'a Medium,
@@ -98,33 +103,42 @@ impl Volume {
     /// guard, writers the stripe.
     #[inline]
     #[track_caller]
-    pub(super) fn bucket(&self, hash: u64) -> (&PAtomicU64, Entry) {
-        let (_, bucket, entry) = self.bucket_and_table(hash);
-        (bucket, entry)
+    pub(super) fn bucket(&self, hash: u64) -> Result<(&PAtomicU64, Entry)> {
+        let (_, bucket, entry) = self.bucket_and_table(hash)?;
+        Ok((bucket, entry))
     }
 
-    /// As [`Volume::bucket`], with the table that the bucket is in.
+    /// As [`Volume::bucket`], with the table that the bucket is in. A bucket that says that it has
+    /// moved, where nothing has taken the place of its table and nothing is about to, is damaged.
     #[inline]
     #[track_caller]
-    pub(super) fn bucket_and_table(&self, hash: u64) -> (TablePlace, &PAtomicU64, Entry) {
+    pub(super) fn bucket_and_table(&self, hash: u64) -> Result<(TablePlace, &PAtomicU64, Entry)> {
         loop {
             let table = self.table();
             let bucket = self.word(table.bucket_of(hash));
             // ORDER: Acquire pairs with the Release of a publish: record or chain are there.
             let entry = Entry(bucket.load(&self.medium, Ordering::Acquire));
             if !entry.is_moved() {
-                return (table, bucket, entry);
+                return Ok((table, bucket, entry));
             }
             let next = self.next_table();
             // The next table is that of this one only if this one is still in use.
-            if next.is_none() || self.table() != table {
+            if self.table() != table {
                 continue;
+            }
+            if next.is_none() {
+                return Err(damaged_bucket(table, hash));
             }
             let bucket = self.word(next.bucket_of(hash));
             // ORDER: as above.
             let entry = Entry(bucket.load(&self.medium, Ordering::Acquire));
             if !entry.is_moved() {
-                return (next, bucket, entry);
+                return Ok((next, bucket, entry));
+            }
+            // Buckets of the next table move only when it has become the table. Who sees that one
+            // has moved sees that, too.
+            if self.table() == table {
+                return Err(damaged_bucket(next, hash));
             }
         }
     }
@@ -192,7 +206,7 @@ impl Volume {
         hash: u64,
         matches: impl Fn(Entry) -> Result<Option<Record>>,
     ) -> Result<Spot<'a>> {
-        let (bucket, entry) = self.bucket(hash);
+        let (bucket, entry) = self.bucket(hash)?;
         let words = if sound(entry)?.is_chain() {
             words_of_chain(&self.medium, entry)?
         } else {
@@ -229,7 +243,7 @@ impl Volume {
 
     /// Whether a bucket refers to this record, as seen without a lock.
     pub(super) fn refers_to(&self, record: &Record) -> Result<bool> {
-        let (bucket, entry) = self.bucket(record.hash);
+        let (bucket, entry) = self.bucket(record.hash)?;
         let mut all = entries(&self.medium, bucket, entry)?;
         Ok(all.any(|(_, entry)| entry.address() == record.address))
     }

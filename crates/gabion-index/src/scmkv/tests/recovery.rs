@@ -1,6 +1,6 @@
 //! Opening: what is refused, what is found after a crash, what a clean close saves.
 
-use super::super::layout::{Header, PAGE_HEAD_BYTES, RECORD_HEAD_BYTES, State};
+use super::super::layout::{Entry, Header, PAGE_HEAD_BYTES, RECORD_HEAD_BYTES, State};
 use super::super::{Durability, Options, Scmkv};
 use super::{check, content, key, pool, small, value};
 use crate::Error;
@@ -243,4 +243,48 @@ fn flipped_bits_of_records_are_found() {
         pool.write(record + bit / 8, &byte);
     }
     check(&store).expect("sound");
+}
+
+/// A bucket that says that it has moved, and nothing takes the place of its table: whoever came to
+/// it looked for the next table for ever. All ones are that mark.
+#[test]
+fn a_bucket_that_has_moved_nowhere_is_damage() {
+    let store = Scmkv::create(&pool(128 << 10), &small()).expect("space");
+    for number in 0..8 {
+        store.put(&key(number), &value(number)).expect("space");
+    }
+    let volume = &store.volume;
+    let hash = volume.seed.hash_bytes(&key(3));
+    let is_damage = |result: Result<(), Error>| matches!(result, Err(Error::Damaged { .. }));
+    let is_told = || {
+        is_damage(store.get(&key(3)).map(drop))
+            && is_damage(store.contains(&key(3)).map(drop))
+            && is_damage(store.put(&key(3), &value(4)).map(drop))
+            && is_damage(store.delete(&key(3)).map(drop))
+            && is_damage(store.len().map(drop))
+            && is_damage(store.check().map(drop))
+            && content(&store).is_err()
+    };
+    let while_moved = |places: &[u64], look: &dyn Fn()| {
+        let words = places.iter().map(|at| {
+            let mut word = [0; 8];
+            volume.medium.read(*at, &mut word);
+            volume.medium.write(*at, &Entry::MOVED.0.to_le_bytes());
+            (*at, word)
+        });
+        let words: Vec<_> = words.collect();
+        look();
+        for (at, word) in words {
+            volume.medium.write(at, &word);
+        }
+    };
+    let bucket = volume.table().bucket_of(hash);
+    while_moved(&[bucket], &|| assert!(is_told()));
+    check(&store).expect("sound");
+    // There is a next table, and its bucket says the same.
+    volume.begin_enlarging().expect("space");
+    let next = volume.next_table().bucket_of(hash);
+    while_moved(&[bucket, next], &|| assert!(is_told()));
+    store.enlarge().expect("space");
+    assert_eq!(check(&store), Ok(8));
 }
