@@ -13,7 +13,7 @@
 //! | 32 | 8 | entries that the store was planned for |
 //! | 40 | 8 | hash of the bytes before under the seed 0 |
 //! | 48 | 16 | zero |
-//! | 64 | 8 | the hash table: bits 0 to 47 offset, 48 to 55 logarithm of its buckets, 56 to 63 check |
+//! | 64 | 8 | the hash table: bits 0 to 47 offset, 48 to 55 logarithm of its size, 56 to 63 check |
 //! | 72 | 8 | the table that it moves to, likewise; 0 if it moves to none |
 //! | 80 | 8 | `GbClosed` if the page table tells ends and usage of all pages; else 0 |
 //! | 88 | 40 | zero |
