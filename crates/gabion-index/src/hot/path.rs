@@ -9,7 +9,11 @@ use super::layout::{Child, Top};
 use super::node::Node;
 use super::{Hot, damaged};
 use crate::leaf::LeafRef;
+use crate::line::LINE_BYTES;
 use crate::{Item, Result};
+
+/// Lines that are asked for of a node before its state tells how many it has: most have fewer.
+const PREFETCHED_LINES: u64 = 6;
 
 /// A word with a child: a slot of a node, or the root.
 #[derive(Clone, Copy)]
@@ -84,8 +88,13 @@ impl<K: Item + ?Sized> Hot<K> {
         Child(place.word.load(&self.medium, Ordering::Acquire))
     }
 
+    /// The node that a child is. Asks for its lines at once: where in it the search goes on is
+    /// told by the first one, and again by the partial keys.
     #[inline]
     pub(super) fn node(&self, child: Child) -> Result<Node<'_>> {
+        for line in 0..PREFETCHED_LINES {
+            self.medium.prefetch(child.at() + line * LINE_BYTES);
+        }
         let node = child.is_node().then(|| Node::new(&self.medium, child.at()));
         node.flatten().ok_or_else(|| damaged(child.at()))
     }
