@@ -9,7 +9,7 @@ use std::str::FromStr;
 
 use clap::builder::PossibleValuesParser;
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use gabion::{Compression, Durability, Engine, MemTableForm, TableReads};
+use gabion::{Compression, Durability, Engine, MemTableForm, Options, TableReads};
 use gabion_lab::workload::WORKLOADS;
 
 use crate::failure::Failure;
@@ -264,12 +264,21 @@ pub(crate) struct MakeArguments {
         value_parser = PossibleValuesParser::new(Engine::ALL.iter().map(|engine| engine.name())),
     )]
     engine: String,
+    /// Size of the file of a store of SCMKV or SPTree that is made, in bytes; it does not grow, and
+    /// takes space as it is filled [default: 8 GiB].
+    #[arg(long, value_name = "BYTES", value_parser = parse_count)]
+    pool_bytes: Option<u64>,
 }
 
 impl MakeArguments {
-    /// The engine.
-    pub(crate) fn engine(&self) -> Result<Engine, Failure> {
-        self.engine.parse().map_err(Failure::usage::<String>)
+    /// Options for a store of that engine and size.
+    pub(crate) fn options(&self) -> Result<Options, Failure> {
+        let engine = self.engine.parse().map_err(Failure::usage::<String>)?;
+        let options = Options::default().engine(engine);
+        Ok(match self.pool_bytes {
+            Some(bytes) => options.pool_bytes(bytes),
+            None => options,
+        })
     }
 }
 

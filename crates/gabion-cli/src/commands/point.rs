@@ -50,10 +50,8 @@ pub(crate) fn put(arguments: &PutArguments) -> Result<(), Failure> {
     let key = bytes_of(&arguments.key, arguments.notation)?;
     let value = bytes_of(&arguments.value, arguments.notation)?;
     let durability = arguments.durability.durability;
-    let db = Options::default()
-        .engine(arguments.make.engine()?)
-        .durability(durability)
-        .open(&arguments.store.db)?;
+    let options = arguments.make.options()?.durability(durability);
+    let db = options.open(&arguments.store.db)?;
     store::keyspace(&db, &arguments.store)?.put(&key, &value)?;
     Ok(db.close()?)
 }

@@ -17,7 +17,7 @@ mod summary;
 use std::io::IsTerminal;
 use std::time::{Duration, Instant};
 
-use gabion::{Db, Durability, Keyspace, Options, WriteBatch};
+use gabion::{Db, Durability, Keyspace, WriteBatch};
 use gabion_lab::measure::ProcessUse;
 use gabion_lab::text::{bytes_text, count_text};
 use indicatif::{ProgressBar, ProgressStyle};
@@ -53,8 +53,8 @@ pub(crate) fn run(arguments: &LoadArguments, output: &mut Output) -> Result<(), 
     let mut source = Source::open(&input, &form, None)?;
 
     let durability = arguments.durability.durability;
-    let options = Options::default()
-        .engine(arguments.make.engine()?)
+    let options = arguments.make.options()?;
+    let options = options
         .durability(durability)
         .compression(arguments.compression);
     let db = options.open(&arguments.store.db)?;

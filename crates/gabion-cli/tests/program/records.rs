@@ -86,6 +86,39 @@ fn a_keyspace_is_dropped_with_all_its_records() {
     }
 }
 
+/// The file of a mapped store is as large as was said when it was made, and no larger later.
+#[test]
+fn a_mapped_store_is_made_as_large_as_is_said() {
+    for engine in ["scmkv", "sptree"] {
+        let place = Place::new();
+        let size = || {
+            std::fs::metadata(place.db().join("store.pool"))
+                .unwrap()
+                .len()
+        };
+        let make = ["--engine", engine, "--pool-bytes"];
+        let put = |bytes| [&["put", "k", "v"][..], &make, &[bytes]].concat();
+        names(&place.fails(1, &put("1M")), &["pool_bytes", "64 MiB"]);
+        place.ok(&put("128M"));
+        let made = size();
+        assert!((120_000_000..=136_000_000).contains(&made), "{made}");
+        place.ok(&put("256M"));
+        assert_eq!(size(), made);
+
+        let place = Place::new();
+        let size = || {
+            std::fs::metadata(place.db().join("store.pool"))
+                .unwrap()
+                .len()
+        };
+        let file = place.file("lines.jsonl", "{\"key\":\"a\"}\n");
+        let load = ["load", file.to_str().unwrap()];
+        place.ok(&[&load[..], &make, &["128M"]].concat());
+        assert_eq!(size(), made);
+        assert_eq!(place.ok(&["get", "a"]), "{\"key\":\"a\"}\n");
+    }
+}
+
 /// The commands that a store of an ordered engine takes, on one in a mapped file.
 #[test]
 fn a_store_of_sptree_is_loaded_looked_at_and_dumped() {
