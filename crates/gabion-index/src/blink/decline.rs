@@ -7,10 +7,6 @@ use gabion_media::pmem::{Guard, POff, Retiring};
 use super::{Descent, Growth, Locked, Node, Tree};
 use crate::Result;
 
-/// Steps along a level to the left neighbour of a node: more are between the two only if many
-/// nodes there are unknown to their parent, and then another time will do.
-const LEFT_STEPS_MAX: u32 = 16;
-
 /// What came of an attempt to give a node up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
@@ -54,7 +50,7 @@ pub(crate) trait Decline: Tree {
     fn settle_child(&self, level: u64, low: u64, guard: &Guard<'_>) -> Result<()> {
         for level in (0..level).rev() {
             if self.unlink(level, low, guard)? != Outcome::Done {
-                let child = self.descend(level, low)?;
+                let child = self.descend_settled(level, low)?;
                 self.adopt(child.filter(|child| child.head().low() == low));
                 break;
             }
@@ -64,7 +60,7 @@ pub(crate) trait Decline: Tree {
 
     /// Takes a node that holds nothing out of its parent and of its level.
     fn unlink(&self, level: u64, low: u64, guard: &Guard<'_>) -> Result<Outcome> {
-        let parent = self.descend(level + 1, low)?;
+        let parent = self.descend_settled(level + 1, low)?;
         let Some(mut parent) = parent.and_then(|parent| self.lock(parent, low)) else {
             return Ok(Outcome::Kept);
         };
@@ -121,22 +117,6 @@ pub(crate) trait Decline: Tree {
         retiring.commit(guard);
     }
 
-    /// The node whose bound is `low`, from the node at `at` on along its level.
-    fn left_of(&self, low: u64, at: u64) -> Result<Option<Self::Node<'_>>> {
-        let mut node = self.node(at)?;
-        for _ in 0..LEFT_STEPS_MAX {
-            let range = node.head().range();
-            if range.is_dead() || range.is_last() || range.bound > low {
-                return Ok(None);
-            }
-            if range.bound == low {
-                return Ok(Some(node));
-            }
-            node = self.node(range.neighbour)?;
-        }
-        Ok(None)
-    }
-
     /// Gives the topmost node up as long as it has but one child.
     ///
     /// # Errors
@@ -177,7 +157,7 @@ pub(crate) trait Decline: Tree {
         let mut low = 0;
         loop {
             let guard = self.pool().enter();
-            let Some(leaf) = self.descend(0, low)? else {
+            let Some(leaf) = self.descend_settled(0, low)? else {
                 return Ok(());
             };
             let range = leaf.head().range();

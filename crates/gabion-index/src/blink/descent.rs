@@ -8,6 +8,10 @@ use crate::Result;
 /// Nodes that recovery looks at for one block: more than any sound tree needs.
 const FIND_STEPS_MAX: u32 = 10_000;
 
+/// Steps along a level to the left neighbour of a node: more are between the two only if many
+/// nodes there are unknown to their parent, and then another time will do.
+const LEFT_STEPS_MAX: u32 = 16;
+
 /// A locked leaf, and perhaps a node that its parent does not know.
 pub(crate) type LockedLeaf<'a, N> = (Locked<'a, N>, Option<N>);
 
@@ -71,6 +75,40 @@ pub(crate) trait Descent: Tree {
         }
     }
 
+    /// As [`Descent::descend`], for whoever makes something durable that rests on what was reached.
+    #[inline]
+    fn descend_settled(&self, level: u64, key: u64) -> Result<Option<Self::Node<'_>>> {
+        self.descend_by(level, key, |from, _| self.settle_link(from))
+    }
+
+    /// Makes the link of a node to its right neighbour durable, if its writer may not have come to
+    /// that yet.
+    #[track_caller]
+    fn settle_link(&self, from: Self::Node<'_>) {
+        if self.locks().is_locked(from.at()) {
+            // DURABLE: the link, before anything that is only reached over it.
+            self.medium().persist(from.head());
+        }
+    }
+
+    /// The node whose bound is `low`, from the node at `at` on along its level: reached by links
+    /// that are durable.
+    fn left_of(&self, low: u64, at: u64) -> Result<Option<Self::Node<'_>>> {
+        let mut node = self.node(at)?;
+        for _ in 0..LEFT_STEPS_MAX {
+            let range = node.head().range();
+            if range.is_dead() || range.is_last() || range.bound > low {
+                return Ok(None);
+            }
+            if range.bound == low {
+                return Ok(Some(node));
+            }
+            self.settle_link(node);
+            node = self.node(range.neighbour)?;
+        }
+        Ok(None)
+    }
+
     /// Locks the leaf that `key` belongs to. With it comes the last node that was
     /// reached from its left neighbour: its parent may not know of it.
     /// None if the tree is gone.
@@ -79,10 +117,7 @@ pub(crate) trait Descent: Tree {
             let mut stray = None;
             let leaf = self.descend_by(0, key, |from, to| {
                 stray = Some(to);
-                if self.locks().is_locked(from.at()) {
-                    // DURABLE: the link, before anything that is only reached over it.
-                    self.medium().persist(from.head());
-                }
+                self.settle_link(from);
             })?;
             let Some(leaf) = leaf else {
                 return Ok(None);
