@@ -53,8 +53,9 @@ pub(crate) fn run(arguments: &LoadArguments, output: &mut Output) -> Result<(), 
     let mut source = Source::open(&input, &form, None)?;
 
     let durability = arguments.durability.durability;
-    let options = arguments.make.options()?;
-    let options = options
+    let options = arguments
+        .make
+        .options()?
         .durability(durability)
         .compression(arguments.compression);
     let db = options.open(&arguments.store.db)?;

@@ -70,8 +70,7 @@ impl Bucket {
     }
 
     /// The first slot with this key, entry or not. No branch depends on which of them that is: it
-    /// would be foreseen wrongly as often as not, and the processor could not go on to other lines
-    /// while this one is on its way.
+    /// cannot be foreseen, and the processor would not go on to the lines of the next lookup.
     #[inline]
     pub(super) fn find(&self, key: u64) -> Option<usize> {
         let earlier = |found, slot| select_unpredictable(self.key(slot) == key, slot, found);

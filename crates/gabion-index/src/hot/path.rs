@@ -12,7 +12,7 @@ use crate::leaf::LeafRef;
 use crate::line::LINE_BYTES;
 use crate::{Item, Result};
 
-/// Lines that are asked for of a node before its state tells how many it has: most have fewer.
+/// Lines that are asked for of a node before its state tells how many it has.
 const PREFETCHED_LINES: u64 = 6;
 
 /// A word with a child: a slot of a node, or the root.
