@@ -282,8 +282,8 @@ fn floors_are_those_of_a_map() {
 }
 
 /// Each wrong bit in each word of a node of each size: a check or what it counts tells of it, or
-/// nothing is lost by it. In particular it ends, although lookups and scans wait for the writer whom
-/// a node that seems to be given up promises.
+/// nothing is lost by it. In particular it ends, although lookups and scans wait for the writer
+/// whom a node that seems to be given up promises.
 #[test]
 fn a_wrong_bit_in_a_node_is_told_or_harmless() {
     let trie: Art<[u8]> = trie(4 << 20);

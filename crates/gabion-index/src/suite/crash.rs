@@ -354,12 +354,6 @@ fn is_layered(name: &str) -> bool {
     name.starts_with("fastfair-b") || name.starts_with("p-skiplist-b")
 }
 
-/// Whether a look at an image of an index takes several times as long as at one of others, as was
-/// measured: their suites had a half of the time of all.
-fn is_slow(name: &str) -> bool {
-    name.starts_with("p-hot") || name.starts_with("p-bwtree")
-}
-
 /// Whether recovery of an index ends what was half done in its parts, without any block that comes
 /// or goes: what of that is lost in a second crash shows only after writes to those parts.
 fn ends_moves(name: &str) -> bool {
@@ -419,20 +413,15 @@ pub(crate) fn limits() -> Limits {
 /// As [`limits`], for the index with this name.
 pub(crate) fn limits_of(name: &str) -> Limits {
     let limits = limits();
-    let share: u8 = if std::env::var_os("GABION_CRASH_ALL").is_some() {
-        1
-    } else if leaves_locks(name) || is_layered(name) {
-        8
-    } else if is_slow(name) {
-        4
-    } else {
-        1
-    };
+    let is_long = std::env::var_os("GABION_CRASH_ALL").is_some();
+    if is_long || !leaves_locks(name) && !is_layered(name) {
+        return limits;
+    }
     Limits {
-        all: limits.all / u64::from(share),
-        sample: limits.sample / usize::from(share),
-        nested_all: limits.nested_all / u64::from(share),
-        nested_sample: limits.nested_sample / usize::from(share),
+        all: limits.all / 8,
+        sample: limits.sample / 8,
+        nested_all: limits.nested_all / 8,
+        nested_sample: limits.nested_sample / 8,
         ..limits
     }
 }
