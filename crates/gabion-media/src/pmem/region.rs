@@ -10,6 +10,7 @@
 //!   before the page is touched: otherwise touching it would end the process by a signal.
 
 use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
+use std::ffi::c_void;
 use std::fs::File;
 use std::io;
 use std::ptr::{self, NonNull};
@@ -22,7 +23,8 @@ use rustix::mm::{Advice, MapFlags, ProtFlags};
 /// Alignment of a region's start in bytes: a page of the system.
 pub(super) const ALIGNMENT: usize = 4096;
 
-/// Mappings begin at a multiple of this, so that the system can back them with large pages.
+/// Mappings begin at a multiple of this where they can, so that the system can back them with
+/// large pages.
 const HUGE_PAGE: usize = 2 << 20;
 
 /// Memory of fixed size for a pool.
@@ -37,8 +39,8 @@ pub struct Region {
 enum Origin {
     /// The allocator of the process.
     Allocated,
-    /// A mapping of the given address and length, which contains the region.
-    Mapped(usize, usize),
+    /// A mapping of its own.
+    Mapped,
 }
 
 // SAFETY: the memory belongs to the process, not to a thread.
@@ -75,14 +77,12 @@ impl Region {
     /// it can.
     pub(super) fn anonymous(len: usize) -> io::Result<Region> {
         let len = len.max(1).next_multiple_of(ALIGNMENT);
-        let (outer, start) = Region::reserve_addresses(len)?;
-        let flags = MapFlags::PRIVATE | MapFlags::NORESERVE | MapFlags::FIXED;
+        let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
         let protection = ProtFlags::READ | ProtFlags::WRITE;
-        // SAFETY: the addresses lie within the range reserved above, which nobody uses.
-        let mapped = unsafe {
-            rustix::mm::mmap_anonymous(ptr::without_provenance_mut(start), len, protection, flags)
-        };
-        let region = Region::mapped(mapped, len, outer)?;
+        let wish = Region::aligned_address(len)?;
+        // SAFETY: the system chooses an address that is free, so no existing memory changes.
+        let mapped = unsafe { rustix::mm::mmap_anonymous(wish, len, protection, flags) }?;
+        let region = Region::mapped(mapped, len)?;
         region.advise(Advice::LinuxHugepage);
         Ok(region)
     }
@@ -90,34 +90,33 @@ impl Region {
     /// Maps the first `len` bytes of a file. With `is_direct` the mapping is to the medium itself,
     /// without the page cache, or fails.
     pub(super) fn of_file(file: &File, len: usize, is_direct: bool) -> io::Result<Region> {
-        let (outer, start) = Region::reserve_addresses(len)?;
         let kind = if is_direct {
             MapFlags::SHARED_VALIDATE | MapFlags::SYNC
         } else {
             MapFlags::SHARED
         };
-        let protection = ProtFlags::READ | ProtFlags::WRITE;
-        let address = ptr::without_provenance_mut(start);
-        // SAFETY: the addresses lie within the range reserved above, which nobody uses.
-        let mapped =
-            unsafe { rustix::mm::mmap(address, len, protection, kind | MapFlags::FIXED, file, 0) };
-        Region::mapped(mapped, len, outer)
+        Region::map_file(file, len, kind)
     }
 
     /// Maps the first `len` bytes of a file as they are now. What is stored there stays in this
     /// process.
     pub(super) fn copy_of_file(file: &File, len: usize) -> io::Result<Region> {
-        let (outer, start) = Region::reserve_addresses(len)?;
-        let flags = MapFlags::PRIVATE | MapFlags::NORESERVE | MapFlags::FIXED;
-        let protection = ProtFlags::READ | ProtFlags::WRITE;
-        let address = ptr::without_provenance_mut(start);
-        // SAFETY: the addresses lie within the range reserved above, which nobody uses.
-        let mapped = unsafe { rustix::mm::mmap(address, len, protection, flags, file, 0) };
-        Region::mapped(mapped, len, outer)
+        Region::map_file(file, len, MapFlags::PRIVATE | MapFlags::NORESERVE)
     }
 
-    /// Takes a range of addresses that nobody else gets; its aligned part has `len` bytes.
-    fn reserve_addresses(len: usize) -> io::Result<((usize, usize), usize)> {
+    fn map_file(file: &File, len: usize, flags: MapFlags) -> io::Result<Region> {
+        let protection = ProtFlags::READ | ProtFlags::WRITE;
+        let wish = Region::aligned_address(len)?;
+        // SAFETY: the system chooses an address that is free, so no existing memory changes.
+        let mapped = unsafe { rustix::mm::mmap(wish, len, protection, flags, file, 0) }?;
+        Region::mapped(mapped, len)
+    }
+
+    /// An aligned address behind which `len` bytes were free a moment ago: a wish, never a demand.
+    /// A demanded address (`MAP_FIXED`) within a range that is kept free for it would not do: a
+    /// mapping that fails there leaves a hole, into which the system may put memory of another
+    /// thread, and who gives the range back then takes that away.
+    fn aligned_address(len: usize) -> io::Result<*mut c_void> {
         let too_large = || io::Error::from(io::ErrorKind::OutOfMemory);
         let outer_len = len.checked_add(HUGE_PAGE).ok_or_else(too_large)?;
         let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
@@ -125,29 +124,18 @@ impl Region {
         let outer = unsafe {
             rustix::mm::mmap_anonymous(ptr::null_mut(), outer_len, ProtFlags::empty(), flags)
         }?;
-        let outer = outer.expose_provenance();
-        Ok(((outer, outer_len), outer.next_multiple_of(HUGE_PAGE)))
+        unmap(outer, outer_len);
+        let aligned = outer.addr().next_multiple_of(HUGE_PAGE);
+        Ok(ptr::without_provenance_mut(aligned))
     }
 
-    fn mapped(
-        start: Result<*mut core::ffi::c_void, rustix::io::Errno>,
-        len: usize,
-        outer: (usize, usize),
-    ) -> io::Result<Region> {
-        let start = start.map(|start| NonNull::new(start.cast()));
-        match start {
-            Ok(Some(start)) => Ok(Region {
-                start,
-                len,
-                origin: Origin::Mapped(outer.0, outer.1),
-            }),
-            failed => {
-                unmap(outer.0, outer.1);
-                Err(failed
-                    .err()
-                    .map_or(io::ErrorKind::OutOfMemory.into(), Into::into))
-            }
-        }
+    fn mapped(start: *mut c_void, len: usize) -> io::Result<Region> {
+        let start = NonNull::new(start.cast()).ok_or(io::ErrorKind::OutOfMemory)?;
+        Ok(Region {
+            start,
+            len,
+            origin: Origin::Mapped,
+        })
     }
 
     /// Tells the system how the memory will be used.
@@ -287,9 +275,9 @@ pub(super) fn words_of(bytes: &[u8]) -> impl Iterator<Item = u64> {
     words.iter().map(|word| u64::from_le_bytes(*word))
 }
 
-fn unmap(start: usize, len: usize) {
-    // SAFETY: the range was mapped by this module, and nobody uses it any more.
-    let unmapped = unsafe { rustix::mm::munmap(ptr::with_exposed_provenance_mut(start), len) };
+fn unmap(start: *mut c_void, len: usize) {
+    // SAFETY: the range is a whole mapping of this module, and nobody uses it any more.
+    let unmapped = unsafe { rustix::mm::munmap(start, len) };
     debug_assert!(
         unmapped.is_ok(),
         "unmapping a mapped range failed: {unmapped:?}"
@@ -303,13 +291,15 @@ impl Drop for Region {
             Origin::Allocated => unsafe {
                 dealloc(self.start.as_ptr(), Region::layout(self.len));
             },
-            Origin::Mapped(start, len) => unmap(start, len),
+            Origin::Mapped => unmap(self.start.as_ptr().cast(), self.len),
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::AtomicBool;
+
     use super::*;
 
     #[test]
@@ -359,8 +349,38 @@ mod tests {
     fn anonymous_memory_is_zero_aligned_and_writable() {
         let region = Region::anonymous(3 * ALIGNMENT + 1).unwrap();
         assert_eq!(region.len(), 4 * ALIGNMENT);
-        assert_eq!(region.start().as_ptr() as usize % HUGE_PAGE, 0);
+        assert_eq!(region.start().as_ptr() as usize % ALIGNMENT, 0);
         region.write(3 * ALIGNMENT, b"end");
         assert!(region.equals(3 * ALIGNMENT, b"end\0"));
+        // Another thread may be faster and get the place that was found.
+        let begins_at_large_page = |()| {
+            let region = Region::anonymous(ALIGNMENT).unwrap();
+            region.start().addr().get().is_multiple_of(HUGE_PAGE)
+        };
+        assert!(std::iter::repeat_n((), 100).any(begins_at_large_page));
+    }
+
+    /// A mapping that the system refuses takes no memory away that another thread maps meanwhile.
+    #[test]
+    fn a_mapping_that_fails_leaves_the_memory_of_others_alone() {
+        const BYTES: usize = 4 << 20;
+        let file = tempfile::tempfile().unwrap();
+        file.set_len(BYTES as u64).unwrap();
+        let is_done = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                for _ in 0..5000 {
+                    // Most files cannot be mapped so; where one can, there is nothing to see.
+                    drop(Region::of_file(&file, BYTES, true));
+                }
+                is_done.store(true, Ordering::Relaxed);
+            });
+            while !is_done.load(Ordering::Relaxed) {
+                let region = Region::anonymous(BYTES).unwrap();
+                let mut places = (0..BYTES).step_by(1 << 20);
+                places.clone().for_each(|at| region.write(at, &[7]));
+                assert!(places.all(|at| region.equals(at, &[7])));
+            }
+        });
     }
 }
