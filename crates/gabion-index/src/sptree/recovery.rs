@@ -108,7 +108,7 @@ impl<K: TreeKey + ?Sized, const N: usize> SpTree<K, N> {
     }
 
     /// Finds the tree that is the root of `pool`, and makes what it has in DRAM: costs a look at
-    /// each leaf, at each item if keys are strings, and at each page of the logs, by all
+    /// the whole backup, at each leaf, at each item if keys are strings, and at each page of the logs, by all
     /// processors. If it had write buffers, it has none now, and its logs are given up.
     ///
     /// # Errors
@@ -147,10 +147,8 @@ impl<K: TreeKey + ?Sized, const N: usize> SpTree<K, N> {
             buffers: Buffers::new(options.buffer_bytes, leaves),
             logs: Logs::open(pool, root + MOVING_AT, seed),
         };
-        if holds.is_some() {
-            // Scans go by the backup's invariants: a damaged one could keep them for ever.
-            tree.backup.check()?;
-        }
+        // Scans go by the backup's invariants: a damaged one could keep them for ever.
+        tree.backup.check()?;
         tree.recover(holds)?;
         tree.replay()?;
         Ok(tree)

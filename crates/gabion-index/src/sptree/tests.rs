@@ -134,6 +134,38 @@ fn damage_is_told() {
     words::check(&SpTree::<u64, 8>::open(&pool).expect("a tree"), 1000);
 }
 
+/// Each bit that is wrong in the backup's header or first node: the tree is refused, or all is
+/// there as the chain of leaves has it.
+#[test]
+fn a_wrong_bit_of_the_backup_keeps_no_opening_for_ever() {
+    let tree: SpTree<u64, 8> = tree(4 << 20);
+    for number in 0..600 {
+        tree.insert(mixed(number), number).expect("space");
+    }
+    let (pool, root) = (tree.pool().clone(), tree.root);
+    drop(tree);
+    let backup = root + BACKUP_AT;
+    let (mut refused, mut found) = (0, 0);
+    for (place, bit) in
+        (backup..root + FIRST_LEAF_AT).flat_map(|place| (0..8).map(move |bit| (place, bit)))
+    {
+        let mut right = [0];
+        pool.read(place, &mut right);
+        pool.write(place, &[right[0] ^ 1 << bit]);
+        match SpTree::<u64, 8>::open(&pool) {
+            Err(Error::Damaged { .. }) => refused += 1,
+            Err(error) => panic!("{error}"),
+            Ok(tree) => {
+                let all = (0..600).all(|number| tree.get(mixed(number)).ok() == Some(Some(number)));
+                assert!(all, "bit {bit} of {place} from {backup}");
+                found += 1;
+            }
+        }
+        pool.write(place, &right);
+    }
+    assert!(refused > 100 && found > 0, "{refused} refused, {found} not");
+}
+
 #[test]
 fn what_is_no_tree_of_this_kind_is_refused() {
     let pool = Pool::anonymous(PoolOptions {
