@@ -73,9 +73,10 @@ impl Wip {
         }
     }
 
-    /// Moves the tail on when the log is larger than its limit.
+    /// Moves the tail on when the log is larger than its limit, which is not below what a store at
+    /// rest keeps.
     pub(super) fn relieve_log(&self) -> Result<()> {
-        if self.log_bytes() <= self.options.log_bytes_max {
+        if self.log_bytes() <= self.options.log_bytes_max.max(self.rest_bytes()) {
             return Ok(());
         }
         let tail = self.versions.lock().manifest.state().log_tail;

@@ -104,7 +104,7 @@ impl Wip {
     }
 
     /// The largest log that is left as it is: a segment.
-    fn rest_bytes(&self) -> u64 {
+    pub(super) fn rest_bytes(&self) -> u64 {
         let options = LogOptions::within(self.options.log_bytes_max);
         options.segment_bytes_max.max(REST_BYTES_MIN)
     }
@@ -118,4 +118,31 @@ impl Wip {
 /// What it takes at most to log the records of a MemTable again.
 fn relogged_bytes(table: &Arc<MemTable>) -> u64 {
     table.user_bytes() + table.items() as u64 * RECORD_HEAD_BYTES
+}
+
+#[cfg(test)]
+mod tests {
+    use gabion_media::{Disk, SimDisk};
+
+    use super::*;
+    use crate::Options;
+
+    /// A limit below the smallest segment moves nothing of a log that a store at rest keeps.
+    #[test]
+    fn what_rests_is_left_alone_whatever_the_limit() {
+        let options = Options::default()
+            .log_bytes_max(1 << 10)
+            .background_threads(0);
+        let engine = Wip::open(Disk::simulated(&SimDisk::new()), options).unwrap();
+        let keyspace = engine.create_keyspace("some").unwrap();
+        for number in 0..30 {
+            engine.put_for_tests(&keyspace, format!("key {number}").as_bytes(), &[7; 50]);
+        }
+        engine.wait_idle().unwrap();
+        let before = engine.log_bytes();
+        assert!((2 << 10..=REST_BYTES_MIN).contains(&before), "{before}");
+        // The log's thread may come at any time.
+        engine.relieve_log().unwrap();
+        assert_eq!(engine.log_bytes(), before);
+    }
 }
