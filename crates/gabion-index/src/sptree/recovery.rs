@@ -108,8 +108,9 @@ impl<K: TreeKey + ?Sized, const N: usize> SpTree<K, N> {
     }
 
     /// Finds the tree that is the root of `pool`, and makes what it has in DRAM: costs a look at
-    /// the whole backup, at each leaf, at each item if keys are strings, and at each page of the logs, by all
-    /// processors. If it had write buffers, it has none now, and its logs are given up.
+    /// the whole backup, at each leaf, at each item if keys are strings, and at each page of the
+    /// logs, by all processors. If it had write buffers, it has none now, and its logs are given
+    /// up.
     ///
     /// # Errors
     /// No tree there, one with leaves of another size, or damage on the medium.

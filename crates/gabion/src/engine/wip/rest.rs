@@ -139,10 +139,13 @@ mod tests {
             engine.put_for_tests(&keyspace, format!("key {number}").as_bytes(), &[7; 50]);
         }
         engine.wait_idle().unwrap();
+        engine.put_for_tests(&keyspace, b"last", b"value");
         let before = engine.log_bytes();
         assert!((2 << 10..=REST_BYTES_MIN).contains(&before), "{before}");
         // The log's thread may come at any time.
-        engine.relieve_log().unwrap();
-        assert_eq!(engine.log_bytes(), before);
+        for _ in 0..3 {
+            engine.relieve_log().unwrap();
+            assert_eq!(engine.log_bytes(), before);
+        }
     }
 }
