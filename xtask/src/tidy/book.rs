@@ -6,22 +6,24 @@ use super::{Finding, Rule};
 /// The list of the book's pages.
 const SUMMARY: &str = "docs/SUMMARY.md";
 
-/// What is below `docs` and no page of the book.
-const NO_PAGES: &[(&str, &str)] = &[
-    (SUMMARY, "lists the pages"),
-    ("docs/decisions/", "what was decided, for developers"),
-];
+/// The folder of the book's pages.
+const DOCS: &str = "docs/";
 
 pub(super) const RULES: &[Rule] = &[
     Rule {
         name: "book",
-        says: "docs/SUMMARY.md lists each page below docs once, and no decision",
+        says: "docs/SUMMARY.md lists each page below docs once, and nothing else",
         check: book,
     },
     Rule {
         name: "links",
         says: "links of Markdown files lead to files and headings that are there",
         check: links,
+    },
+    Rule {
+        name: "pages",
+        says: "links of the book's pages lead to Markdown of the book only",
+        check: within,
     },
 ];
 
@@ -97,9 +99,7 @@ fn book(tree: &Tree) -> Vec<Finding> {
     let listed: Vec<_> = targets(summary)
         .map(|(line, path, _)| (line, resolve(SUMMARY, path)))
         .collect();
-    let is_page = |path: &str| {
-        path.starts_with("docs/") && NO_PAGES.iter().all(|(no, _)| !path.starts_with(no))
-    };
+    let is_page = |path: &str| path.starts_with(DOCS) && path != SUMMARY;
     let mut found = Vec::new();
     for (file, _) in pages(tree).filter(|(file, _)| is_page(&file.path)) {
         let count = listed.iter().filter(|(_, path)| *path == file.path).count();
@@ -137,6 +137,21 @@ fn links(tree: &Tree) -> Vec<Finding> {
     found
 }
 
+/// Links to Markdown that is no page: mdBook makes them lead to HTML, which only pages have.
+fn within(tree: &Tree) -> Vec<Finding> {
+    let mut found = Vec::new();
+    for (file, text) in pages(tree).filter(|(file, _)| file.path.starts_with(DOCS)) {
+        for (line, path, _) in targets(text) {
+            let target = resolve(&file.path, path);
+            if target.ends_with(".md") && !target.starts_with(DOCS) {
+                let message = format!("{target} is no page of the book: name it without a link");
+                found.push(Finding::new(&file.path, line, message));
+            }
+        }
+    }
+    found
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -151,14 +166,14 @@ mod tests {
     fn the_summary_lists_each_page_once() {
         let a = ("docs/a.md", "# A\n");
         let b = ("docs/x/b.md", "# B\n");
-        let decision = ("docs/decisions/001-c.md", "# C\n");
-        let of = |summary| found(book, &[a, b, decision, (SUMMARY, summary)]);
+        let c = ("C.md", "# C\n");
+        let of = |summary| found(book, &[a, b, c, (SUMMARY, summary)]);
         assert!(of("- [A](a.md)\n  - [B](x/b.md)\n").is_empty());
         assert_eq!(of("- [A](a.md)\n"), [(b.0.to_owned(), 1)]);
         let twice = of("- [A](a.md)\n- [B](x/b.md)\n- [A](a.md)\n");
         assert_eq!(twice, [(a.0.to_owned(), 1)]);
-        let decided = of("- [A](a.md)\n- [B](x/b.md)\n- [C](decisions/001-c.md)\n");
-        assert_eq!(decided, [(SUMMARY.to_owned(), 3)]);
+        let more = of("- [A](a.md)\n- [B](x/b.md)\n- [C](../C.md)\n");
+        assert_eq!(more, [(SUMMARY.to_owned(), 3)]);
         assert_eq!(found(book, &[a]), [(SUMMARY.to_owned(), 1)]);
     }
 
@@ -176,5 +191,14 @@ mod tests {
         assert_eq!(of("[b](x/b.md#no-heading)\n"), line(1));
         assert_eq!(of("[b](#b)\n"), line(1));
         assert!(of("```text\n[b](b.md)\n```\n").is_empty());
+    }
+
+    #[test]
+    fn pages_link_to_no_other_markdown() {
+        let readme = ("R.md", "[a](docs/x/a.md)\n");
+        let of = |text| found(within, &[("docs/x/a.md", text), readme]);
+        assert!(of("[b](../b.md) [c](../../src/c.rs) [d](#d) [e](https://x.org/b.md)").is_empty());
+        assert_eq!(of("\n[r](../../R.md)\n"), [("docs/x/a.md".to_owned(), 2)]);
+        assert_eq!(of("[r](../../R.md#r)\n"), [("docs/x/a.md".to_owned(), 1)]);
     }
 }
