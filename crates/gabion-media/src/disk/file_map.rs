@@ -9,6 +9,8 @@
 //! - I1. `start` is the address of `len` mapped, readable bytes until the mapping is dropped.
 //! - I2. Nobody changes or cuts the file while it is mapped. Within a store this holds, because
 //!   only files that are complete are mapped, and the lock of the directory keeps other stores out.
+//!   A mapping may outlive the lock; no store changes a complete file even then, it removes it,
+//!   which leaves the bytes to the mapping.
 //!   A foreign program that writes into the file breaks it, as it breaks every program that maps
 //!   files: bytes change under the reader, who must not rely on more than their being bytes, and
 //!   behind the new end of a file that was cut, touching them ends the process by a signal.

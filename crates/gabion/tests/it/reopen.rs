@@ -1,5 +1,7 @@
 //! Closing and opening: at any point, twice, with other things still open.
 
+use std::path::Path;
+
 use gabion::{Db, Durability, Engine, Error, Iter, Keyspace, Options, Snapshot, WriteBatch};
 use gabion_media::{Disk, SimDisk};
 
@@ -219,6 +221,85 @@ fn assert_reads_are_refused(db: &Db, keyspace: &Keyspace, snapshot: &Snapshot) {
         );
     }
     assert_eq!(db.stats().read_only, None, "figures can still be had");
+}
+
+/// The keys of a store that is closed and put back while a scan of it goes on.
+fn keys() -> impl Iterator<Item = String> {
+    (0..3000).map(|number| format!("key {number:04}"))
+}
+
+/// A store of tables only, each of which a scan takes some of.
+fn store_at(path: &Path, value: &str) -> Db {
+    let db = small_options().open(path).unwrap();
+    keys().for_each(|key| db.put(key, value).unwrap());
+    db.compact::<&str>(..).unwrap();
+    db.wait_idle().unwrap();
+    db
+}
+
+/// Puts the files of one directory in the place of those of another.
+fn put_back(from: &Path, to: &Path) {
+    for entry in std::fs::read_dir(to).unwrap() {
+        std::fs::remove_file(entry.unwrap().path()).unwrap();
+    }
+    for entry in std::fs::read_dir(from).unwrap() {
+        let entry = entry.unwrap();
+        copy_with_holes(&entry.path(), &to.join(entry.file_name())).unwrap();
+    }
+}
+
+/// It deleted its tables by their names, whosever these were by then.
+#[test]
+fn a_scan_that_ends_after_its_store_removes_nothing_of_the_next_one() {
+    let dir = tempfile::tempdir().unwrap();
+    let (path, copy) = (dir.path().join("store"), dir.path().join("copy"));
+    let db = store_at(&path, "before");
+    let mut scan = db.iter();
+    assert!(scan.next().unwrap().is_ok());
+    std::fs::create_dir(&copy).unwrap();
+    put_back(&path, &copy);
+    // The scan is the last one that needs what the copy consists of.
+    keys().for_each(|key| db.put(key, "after").unwrap());
+    db.compact::<&str>(..).unwrap();
+    db.wait_idle().unwrap();
+    db.close().unwrap();
+    put_back(&copy, &path);
+    drop(scan);
+    let db = small_options().open(&path).unwrap();
+    let values = db.iter().map(|pair| pair.unwrap().1);
+    assert_eq!(values.filter(|value| **value == *b"before").count(), 3000);
+}
+
+/// It opened the other store's tables that had the names of its own.
+#[test]
+fn a_scan_that_goes_on_after_its_store_reads_nothing_of_the_next_one() {
+    let dir = tempfile::tempdir().unwrap();
+    let (path, other) = (dir.path().join("store"), dir.path().join("other"));
+    // All is done by this thread, so that both give the same names to their files.
+    store_at(&other, "other").close().unwrap();
+    let db = store_at(&path, "first");
+    let mut scan = db.iter();
+    assert!(scan.next().unwrap().is_ok());
+    db.close().unwrap();
+    put_back(&other, &path);
+    let (mut pairs, mut refused) = (1, false);
+    for pair in scan {
+        match pair {
+            Ok((key, value)) => {
+                assert_eq!(&*value, b"first", "{}", key.escape_ascii());
+                pairs += 1;
+            }
+            Err(error) => {
+                assert!(matches!(error, Error::Closed), "{error}");
+                refused = true;
+                break;
+            }
+        }
+    }
+    assert!(
+        pairs == 3000 || refused,
+        "{pairs} pairs, and nobody is told"
+    );
 }
 
 #[test]

@@ -288,7 +288,7 @@ impl Wip {
                 file: meta.file,
                 age,
             });
-            let file = TableFile::new(meta, age, &self.disk, &self.cache);
+            let file = TableFile::new(meta, age, &self.disk, &self.tenure, &self.cache);
             // Opens a table with range deletes, so that the bucket's index of them can be made.
             file.range_deletes()?;
             tables.push(Arc::new(file));

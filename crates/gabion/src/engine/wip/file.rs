@@ -1,4 +1,5 @@
-//! A table file as the levels hold it: opened at first use, deleted after last use.
+//! A table file as the levels hold it: opened at first use, deleted after last use, as long as the
+//! store has its directory.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -8,10 +9,11 @@ use gabion_media::Disk;
 use super::bucket::Bucket;
 use super::manifest::{FileAge, FileMeta};
 use super::table::{Sketch, Table, TableMeta};
+use super::tenure::Tenure;
 use crate::cache::BlockCache;
 use crate::engine::range_deletes::Fragments;
 use crate::names::table_name;
-use crate::{Result, Slice};
+use crate::{Error, Result, Slice};
 
 /// A table file that the manifest names. Its index and filter come into memory at first use, so
 /// that opening a store does not read every table.
@@ -21,6 +23,7 @@ pub(crate) struct TableFile {
     /// How old its entries are.
     pub(crate) age: FileAge,
     disk: Disk,
+    tenure: Arc<Tenure>,
     cache: Arc<BlockCache>,
     table: OnceLock<Arc<Table>>,
     retired: AtomicBool,
@@ -32,12 +35,14 @@ impl TableFile {
         meta: TableMeta,
         age: FileAge,
         disk: &Disk,
+        tenure: &Arc<Tenure>,
         cache: &Arc<BlockCache>,
     ) -> TableFile {
         TableFile {
             meta,
             age,
             disk: disk.clone(),
+            tenure: Arc::clone(tenure),
             cache: Arc::clone(cache),
             table: OnceLock::new(),
             retired: AtomicBool::new(false),
@@ -45,16 +50,22 @@ impl TableFile {
     }
 
     /// The open table. Two threads that come first may both open it; one of the two stays.
+    ///
+    /// # Errors
+    /// The store is closed, and the table was not open before.
     #[inline]
     pub(crate) fn table(&self) -> Result<&Arc<Table>> {
         match self.table.get() {
             Some(table) => Ok(table),
-            None => {
-                let table =
-                    Table::open(&self.disk, self.meta.file, self.meta.min_seq, &self.cache)?;
-                Ok(self.table.get_or_init(|| Arc::new(table)))
-            }
+            None => self.open(),
         }
+    }
+
+    #[cold]
+    fn open(&self) -> Result<&Arc<Table>> {
+        let _held = self.tenure.hold().ok_or(Error::Closed)?;
+        let table = Table::open(&self.disk, self.meta.file, self.meta.min_seq, &self.cache)?;
+        Ok(self.table.get_or_init(|| Arc::new(table)))
     }
 
     /// The range deletes of the table, which is opened if it has any; `None` for one without.
@@ -90,7 +101,8 @@ impl TableFile {
             .map_or(0, |table| table.memory_bytes() as u64)
     }
 
-    /// Says that the manifest names the file no more: it is deleted when its last reader is gone.
+    /// Says that the manifest names the file no more: it is deleted when its last reader is gone,
+    /// or by the next open if the store is closed before that.
     pub(crate) fn retire(&self) {
         // ORDER: Release pairs with the Acquire in `drop`, on whichever thread that runs.
         self.retired.store(true, Ordering::Release);
@@ -101,6 +113,7 @@ impl Drop for TableFile {
     fn drop(&mut self) {
         // ORDER: Acquire pairs with the Release of `retire`.
         if self.retired.load(Ordering::Acquire)
+            && let Some(_held) = self.tenure.hold()
             && let Err(error) = self.disk.remove(&table_name(self.meta.file))
         {
             // The next open removes files that the manifest does not name.

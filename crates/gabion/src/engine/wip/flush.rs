@@ -144,7 +144,13 @@ impl Wip {
         self.disk.sync_dir()?;
         let tail = self.log_tail(|_, table| Arc::ptr_eq(table, &job.table));
         self.syncer.sync().map_err(|error| self.fail(error))?;
-        let file = Arc::new(TableFile::new(meta, age, &self.disk, &self.cache));
+        let file = Arc::new(TableFile::new(
+            meta,
+            age,
+            &self.disk,
+            &self.tenure,
+            &self.cache,
+        ));
         let number = file.meta.file;
         // Opens a table with range deletes, so that what they concern is known below.
         file.range_deletes()?;

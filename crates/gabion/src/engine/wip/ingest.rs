@@ -154,10 +154,7 @@ impl Ingest<'_> {
         let router = self.keyspace.router.load();
         self.upper = router.route(key).upper().map(Into::into);
         // Who closes the store waits for this; after that its directory may be another's.
-        let lock = engine.lock.lock();
-        if lock.is_none() {
-            return Err(Error::Closed);
-        }
+        let _held = engine.tenure.hold().ok_or(Error::Closed)?;
         self.output = Some(engine.create_table(Purpose::Flush, Class::Usual)?);
         Ok(())
     }
@@ -201,14 +198,19 @@ impl Ingest<'_> {
     /// The tables as files, whose entries have the number `seq`.
     fn files(&self, seq: Seq) -> Vec<Arc<TableFile>> {
         let age = Wip::flushed_age(self.born, 0, 0);
-        let (disk, cache) = (&self.engine.disk, &self.engine.cache);
+        let Wip {
+            disk,
+            tenure,
+            cache,
+            ..
+        } = self.engine;
         let files = self.written.iter().map(|meta| {
             let meta = TableMeta {
                 min_seq: seq,
                 max_seq: seq,
                 ..meta.clone()
             };
-            Arc::new(TableFile::new(meta, age, disk, cache))
+            Arc::new(TableFile::new(meta, age, disk, tenure, cache))
         });
         files.collect()
     }

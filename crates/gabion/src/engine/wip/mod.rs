@@ -99,6 +99,7 @@ mod space;
 mod split;
 mod stats;
 mod table;
+mod tenure;
 mod throttle;
 mod verify;
 mod writepath;
@@ -108,7 +109,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use arc_swap::ArcSwap;
-use gabion_media::{DirLock, Disk};
+use gabion_media::Disk;
 use parking_lot::{Mutex, MutexGuard, RwLock};
 
 use super::counters::{Counter, Counters};
@@ -133,6 +134,7 @@ use grouped::MetTables;
 use idleness::Idleness;
 use manifest::{Edit, Manifest};
 use residency::Residency;
+use tenure::Tenure;
 use throttle::Throttle;
 use writepath::{Leader, Turns};
 
@@ -252,8 +254,7 @@ pub(crate) struct Wip {
     /// Bytes of all tables when they were last counted, shared ones counted for each bucket.
     table_bytes: Counter,
     pub(super) health: Health,
-    /// Held until the store is closed.
-    lock: Mutex<Option<DirLock>>,
+    tenure: Arc<Tenure>,
 }
 
 /// The manifest, and the numbers that were given out; changes with the store's structure.

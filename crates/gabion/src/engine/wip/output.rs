@@ -51,8 +51,7 @@ impl Wip {
     /// Removes a table that no manifest names, unless the store is closed: another program may have
     /// opened it since, and used the number again.
     pub(super) fn remove_unnamed(&self, file: u64) {
-        let lock = self.lock.lock();
-        if lock.is_some()
+        if let Some(_held) = self.tenure.hold()
             && let Err(error) = self.disk.remove(&table_name(file))
         {
             // The next open removes it.

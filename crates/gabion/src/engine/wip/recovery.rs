@@ -54,6 +54,7 @@ use super::manifest::{self, Directory, Edit, FileAge, Manifest, ManifestState, i
 use super::prefix_index::common_prefix_len;
 use super::readpath::has_newer;
 use super::residency::Residency;
+use super::tenure::Tenure;
 use super::throttle::Throttle;
 use super::writepath::{Leader, Turns};
 use super::{Install, Keyspace, Versions, Wip};
@@ -97,7 +98,7 @@ impl Wip {
             Directory::Free if !options.create_if_missing => return Err(no_store(&disk)),
             _ => {}
         }
-        let lock = disk.lock(LOCK)?;
+        let tenure = Arc::new(Tenure::new(disk.lock(LOCK)?));
         let mut manifest = open_manifest(&disk, &options)?;
         let maps_tables = options.table_reads == TableReads::Mapped;
         let budget = options.memtable_budget_bytes;
@@ -110,6 +111,7 @@ impl Wip {
         let parts = Parts {
             unknown_age: unknown_age(&options),
             disk: &disk,
+            tenure: &tenure,
             cache: &cache,
             pool: &pool,
             keep: KeepOrder::of(&options),
@@ -166,7 +168,7 @@ impl Wip {
             table_bytes: Counter::default(),
             unsettled: Unsettled::new(unsettled),
             health: Health::default(),
-            lock: Mutex::new(Some(lock)),
+            tenure,
         });
         engine.after_job();
         engine.start_threads();
@@ -182,7 +184,7 @@ impl Wip {
         self.pace.stop();
         self.schedule.stop();
         let result = self.close_log();
-        self.lock.lock().take();
+        self.tenure.end();
         result
     }
 
@@ -288,6 +290,7 @@ fn ages(state: &ManifestState, age: FileAge) -> Vec<Edit> {
 /// What building the buckets needs.
 struct Parts<'p> {
     disk: &'p Disk,
+    tenure: &'p Arc<Tenure>,
     cache: &'p Arc<BlockCache>,
     pool: &'p Arc<ChunkPool>,
     /// When the MemTables are in order.
@@ -373,7 +376,13 @@ impl Parts<'_> {
             let age = file.age.unwrap_or(self.unknown_age);
             files.insert(
                 *number,
-                Arc::new(TableFile::new(meta, age, self.disk, self.cache)),
+                Arc::new(TableFile::new(
+                    meta,
+                    age,
+                    self.disk,
+                    self.tenure,
+                    self.cache,
+                )),
             );
         }
         Ok(files)

@@ -1,0 +1,33 @@
+//! The directory of a store, as long as it is the store's.
+//!
+//! A scan may outlive the close of its store. From then on another program may have the directory
+//! and have put other files there, a copy of an older time for one: names say nothing any more
+//! about what the store knew by them. So what opens or removes a file by its name on a reader's
+//! behalf does it within [`Tenure::hold`], or not at all.
+
+use gabion_media::DirLock;
+use parking_lot::{MappedRwLockReadGuard, RwLock, RwLockReadGuard};
+
+/// The lock of the directory, until the store is closed.
+pub(crate) struct Tenure {
+    lock: RwLock<Option<DirLock>>,
+}
+
+impl Tenure {
+    pub(super) fn new(lock: DirLock) -> Tenure {
+        Tenure {
+            lock: RwLock::new(Some(lock)),
+        }
+    }
+
+    /// Keeps the directory the store's until the guard goes; `None` if it is not any more. A thread
+    /// may do so several times at once.
+    pub(super) fn hold(&self) -> Option<MappedRwLockReadGuard<'_, DirLock>> {
+        RwLockReadGuard::try_map(self.lock.read_recursive(), Option::as_ref).ok()
+    }
+
+    /// Gives the directory back, when nobody holds it.
+    pub(super) fn end(&self) {
+        self.lock.write().take();
+    }
+}
