@@ -74,7 +74,10 @@ pub use batch::WriteBatch;
 pub use capabilities::{Capabilities, Engine};
 pub use clock::Clock;
 pub use db::{DEFAULT_KEYSPACE, Db};
-pub use engine::{CheckReport, Problem, RepairReport, check, check_disk, repair, repair_disk};
+pub use engine::{
+    CheckReport, Problem, RepairReport, check, check_disk, destroy, destroy_disk, repair,
+    repair_disk,
+};
 pub use error::{Error, Result};
 pub use gabion_flex::ReaderWaits;
 pub use gabion_media::Error as MediaError;

@@ -53,6 +53,13 @@ fn parse_number(digits: &str) -> Option<u64> {
     u64::from_str_radix(digits, 16).ok()
 }
 
+/// Whether a file of that name is one of WipDB, beside CURRENT and the lock.
+pub(crate) fn is_file_of_wip(name: &str) -> bool {
+    [parse_table_name, parse_log_name, parse_manifest_name]
+        .iter()
+        .any(|parse| parse(name).is_some())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

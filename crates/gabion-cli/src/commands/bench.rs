@@ -1,9 +1,8 @@
 //! `bench`: turns the command line into settings and prints the results.
 
-use std::fs;
 use std::path::Path;
 
-use gabion::{DEFAULT_POOL_BYTES, Db, Engine, Options};
+use gabion::{DEFAULT_POOL_BYTES, Db, Engine, Error, Options};
 use gabion_lab::result::PhaseResult;
 use gabion_lab::run::{Runner, Settings, Subject};
 use gabion_lab::target::Store;
@@ -20,9 +19,6 @@ const MIB: u64 = 1 << 20;
 
 /// What a record takes in a mapped store beside its bytes, at most.
 const RECORD_OVERHEAD_BYTES: u64 = 96;
-
-/// The files by which a store is known.
-const ROOTS: [&str; 4] = ["CURRENT", "FLEXDB", "SCMKV", "SPTREE"];
 
 /// Runs the phases and prints their results.
 pub(crate) fn run(arguments: &BenchArguments, output: &mut Output) -> Result<(), Failure> {
@@ -117,57 +113,27 @@ fn options(arguments: &BenchArguments) -> Result<Options, Failure> {
 
 fn open(arguments: &BenchArguments) -> Result<Db, Failure> {
     let options = options(arguments)?;
-    if !arguments.keep && holds_store(&arguments.db) {
-        return Err(Failure::new(format!(
-            "{} holds a store; use --keep to measure it as it is, --fresh to delete it first, or \
-             another directory",
-            arguments.db.display()
-        )));
-    }
     if arguments.keep {
         crate::store::require(&arguments.db)?;
     }
-    Ok(options.open(&arguments.db)?)
+    options.open(&arguments.db).map_err(|error| match error {
+        Error::InvalidOption {
+            option: "error_if_exists",
+            ..
+        } => Failure::new(format!(
+            "{} holds a store; use --keep to measure it as it is, --fresh to delete it first, or \
+             another directory",
+            arguments.db.display()
+        )),
+        error => error.into(),
+    })
 }
 
-fn holds_store(dir: &Path) -> bool {
-    ROOTS.iter().any(|root| dir.join(root).exists())
-}
-
-/// Deletes the files of the store in `dir`, if it holds one that nobody uses.
+/// Deletes the store in `dir`, if it holds one.
 fn delete_store(dir: &Path) -> Result<(), Failure> {
-    if !holds_store(dir) {
-        return Ok(());
-    }
-    // Opening shows that this is a store, sound and not in use; anything else is not ours to
-    // delete.
-    Options::default()
-        .create_if_missing(false)
-        .open(dir)?
-        .close()?;
-    let entries = fs::read_dir(dir).map_err(|error| Failure::file("list", dir, &error))?;
-    for entry in entries {
-        let entry = entry.map_err(|error| Failure::file("list", dir, &error))?;
-        let name = entry.file_name();
-        if name.to_str().is_some_and(is_file_of_a_store) {
-            let path = entry.path();
-            fs::remove_file(&path).map_err(|error| Failure::file("delete", &path, &error))?;
-        }
-    }
-    Ok(())
-}
-
-fn is_file_of_a_store(name: &str) -> bool {
-    let is_number = |text: &str| text.len() == 16 && text.bytes().all(|b| b.is_ascii_hexdigit());
-    let is_space = |text: &str| text.len() == 8 && text.bytes().all(|b| b.is_ascii_hexdigit());
-    match name.split_once(['.', '-']) {
-        None => ROOTS.contains(&name) || name == "LOCK",
-        Some(("store", "pool" | "checkpoint")) => true,
-        Some(("manifest", number)) => is_number(number),
-        Some((number, "log" | "tbl")) => is_number(number),
-        // FlexDB has three files for each keyspace.
-        Some((space, "DATA" | "TREE")) => is_space(space),
-        Some((space, log)) => is_space(space) && log.strip_suffix(".log").is_some_and(is_number),
+    match gabion::destroy(dir) {
+        Err(Error::NotAStore { .. }) => Ok(()),
+        destroyed => Ok(destroyed?),
     }
 }
 
@@ -213,40 +179,5 @@ fn distribution(choice: DistributionChoice) -> Distribution {
         DistributionChoice::Sequential => Distribution::Sequential,
         DistributionChoice::ZipfianComposite => Distribution::ZipfianComposite,
         DistributionChoice::Exponential => Distribution::Exponential,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn only_files_of_a_store_are_deleted() {
-        for name in [
-            "CURRENT",
-            "LOCK",
-            "manifest-0000000000000001",
-            "00000000000000ff.log",
-            "00000000000000ff.tbl",
-            "000000ff-DATA",
-            "000000ff-TREE",
-            "000000ff-00000000000000ff.log",
-            "store.pool",
-        ] {
-            assert!(is_file_of_a_store(name), "{name}");
-        }
-        for name in [
-            "notes.txt",
-            "manifest",
-            "manifest-1",
-            "server.log",
-            "1.tbl",
-            "CURRENT.bak",
-            "MY-DATA",
-            "000000ff-1.log",
-            "000000ff-notes",
-        ] {
-            assert!(!is_file_of_a_store(name), "{name}");
-        }
     }
 }

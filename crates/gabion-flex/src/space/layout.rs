@@ -124,6 +124,11 @@ pub(crate) fn parse_log_name(name: &str) -> Option<u64> {
     (digits.len() == 16).then(|| u64::from_str_radix(digits, 16).ok())?
 }
 
+/// Whether a file of that name is one of a space; its lock is, too.
+pub fn is_file_of_space(name: &str) -> bool {
+    [DATA_NAME, TREE_NAME, LOCK_NAME].contains(&name) || parse_log_name(name).is_some()
+}
+
 /// Begins a checksum.
 pub(crate) fn seed_of(magic: &[u8; 8], space: u64) -> u32 {
     crc32c::crc32c_append(crc32c::crc32c(magic), &space.to_le_bytes())

@@ -89,6 +89,7 @@ mod writer;
 pub use self::check::{CheckReport, Content, Piece, Problem};
 pub use self::gc::Round;
 pub use self::handle::SpaceFile;
+pub use self::layout::is_file_of_space;
 pub use self::leaves::Fetched;
 pub use self::options::{
     DEFAULT_BLOCK_BYTES, DEFAULT_COMMIT_BYTES, DEFAULT_GARBAGE_PARTS, DEFAULT_LOG_BYTES,

@@ -122,7 +122,40 @@ impl Appender {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::MetadataExt;
+
     use super::*;
+    use crate::Disk;
+
+    #[test]
+    fn reserved_space_is_taken_and_too_much_is_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        let disk = Disk::system(dir.path()).unwrap();
+        let taken = |name: &str| {
+            let file = std::fs::metadata(dir.path().join(name)).unwrap();
+            (file.len(), file.blocks() * 512)
+        };
+        let mut file = disk.create_append("file", Purpose::Flush).unwrap();
+        file.reserve(0).unwrap();
+        file.reserve(1 << 20).unwrap();
+        let (len, bytes) = taken("file");
+        assert_eq!(len, 0);
+        if bytes == 0 {
+            println!("the file system below the temporary directory cannot reserve");
+            return;
+        }
+        assert!(bytes >= 1 << 20, "{bytes}");
+        file.append(b"what comes first").unwrap();
+        file.sync().unwrap();
+        assert_eq!(disk.read_all("file").unwrap(), b"what comes first");
+
+        let whole = rustix::fs::statvfs(dir.path()).unwrap();
+        let whole = whole.f_blocks * whole.f_frsize;
+        let large = disk.create_append("large", Purpose::Flush).unwrap();
+        let refused = large.reserve(whole + (1 << 30)).unwrap_err();
+        assert!(refused.is_no_space(), "{refused}");
+        assert_eq!(taken("large").0, 0);
+    }
 
     /// A device that is always full and cannot be synced.
     fn full_device() -> Appender {

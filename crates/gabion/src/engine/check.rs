@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use gabion_media::Disk;
 use serde::Serialize;
 
-use super::mapped::{self, PoolStore};
+use super::mapped;
 use super::scmkv::Scmkv;
 use super::sptree::Tree;
 use super::{flexdb, wip};
@@ -142,9 +142,9 @@ pub(super) fn engine_of_store(disk: &Disk) -> Result<Engine> {
         path: disk.path().to_owned(),
         why: format!(
             "it has none of the files {CURRENT}, {}, {} and {}",
-            flexdb::ROOT_NAME,
-            Scmkv::ROOT.name,
-            Tree::ROOT.name
+            Engine::Flex.root_name(),
+            Engine::Scmkv.root_name(),
+            Engine::Sptree.root_name()
         ),
     })
 }

@@ -5,11 +5,12 @@
 //!
 //! Each engine has a folder. What engines share stands beside them: `write` and its queue,
 //! `memtable`, `range_deletes`, `snapshots`, `keyspaces`, `schedule`, `idle`, `pace`, `health`,
-//! `unsettled`, `counters`, `root_file`, `check` and `repair`; and `mapped`, which is all of an
-//! engine but the structure in its pool.
+//! `unsettled`, `counters`, `root_file`, `check`, `repair` and `destroy`; and `mapped`, which is
+//! all of an engine but the structure in its pool.
 
 mod check;
 mod counters;
+mod destroy;
 pub(crate) mod flexdb;
 mod health;
 mod idle;
@@ -51,6 +52,7 @@ use wip::Wip;
 pub(crate) use scmkv::Walk;
 
 pub use check::{CheckReport, Problem, check, check_disk};
+pub use destroy::{destroy, destroy_disk};
 pub use repair::{RepairReport, repair, repair_disk};
 
 /// The longest key of any engine, in bytes.
@@ -404,18 +406,25 @@ impl Handle {
 
 /// The engine of the store on a disk; none if there is no store.
 fn engine_of(disk: &Disk) -> Result<Option<Engine>> {
-    let names = [
-        (flexdb::ROOT_NAME, Engine::Flex),
-        (scmkv::Scmkv::ROOT.name, Engine::Scmkv),
-        (sptree::Tree::ROOT.name, Engine::Sptree),
-        (names::CURRENT, Engine::Wip),
-    ];
-    for (name, engine) in names {
-        if disk.exists(name)? {
-            return Ok(Some(engine));
+    // CURRENT comes last: other stores have files of that name.
+    for engine in Engine::ALL.iter().rev() {
+        if disk.exists(engine.root_name())? {
+            return Ok(Some(*engine));
         }
     }
     Ok(None)
+}
+
+impl Engine {
+    /// The file by which a store of the engine is known.
+    fn root_name(self) -> &'static str {
+        match self {
+            Engine::Flex => flexdb::ROOT_NAME,
+            Engine::Scmkv => scmkv::Scmkv::ROOT.name,
+            Engine::Sptree => sptree::Tree::ROOT.name,
+            Engine::Wip => names::CURRENT,
+        }
+    }
 }
 
 /// There is no store where one should be opened, and none is to be made.

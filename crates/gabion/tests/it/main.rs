@@ -30,6 +30,7 @@ mod corruption;
 mod crash;
 mod damage;
 mod delete_range;
+mod destroy;
 mod drop_keyspace;
 mod examples;
 mod extremes;

@@ -39,6 +39,7 @@ use crate::engine::keyspaces::position;
 use crate::engine::root_file::{BODY_OFFSET, Decoded, RootFile};
 use crate::log::Malformed;
 use crate::log::codec::{Reader, put_bytes, put_varint};
+use crate::names::parse_log_name;
 use crate::types::{SEQ_MAX, Seq};
 
 /// Name of the root file.
@@ -190,6 +191,18 @@ impl Root {
 }
 
 /// Whether the directory holds a store of the engine. An error for one that can hold none.
+/// Fails unless there is a store's root.
+pub(crate) fn check_root(disk: &Disk) -> Result<()> {
+    Root::read(disk).map(drop)
+}
+
+/// Whether a file of that name is a store's, beside the root and the lock.
+pub(crate) fn is_own_file(name: &str) -> bool {
+    let of_space =
+        || parse_space_name(name).is_some_and(|(_, own)| gabion_flex::is_file_of_space(own));
+    parse_log_name(name).is_some() || of_space()
+}
+
 pub(super) fn exists(disk: &Disk) -> Result<bool> {
     FILE.exists(disk)
 }

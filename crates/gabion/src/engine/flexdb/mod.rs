@@ -113,7 +113,7 @@ use layout::Root;
 use partition::Partition;
 use writepath::Writer;
 
-pub(super) use layout::ROOT_NAME;
+pub(super) use layout::{ROOT_NAME, check_root, is_own_file};
 pub(super) use repair::repair;
 pub(crate) use scan::Scan;
 pub(super) use verify::check_disk;

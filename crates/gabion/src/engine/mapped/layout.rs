@@ -29,6 +29,7 @@ use std::path::{Path, PathBuf};
 
 use gabion_media::Disk;
 
+use super::PoolStore;
 use crate::Result;
 use crate::engine::root_file::{BODY_OFFSET, Decoded, RootFile};
 use crate::log::Malformed;
@@ -121,6 +122,16 @@ pub(super) fn remove_file(path: &Path) -> Result<()> {
         Err(error) if !error.is_not_found() => Err(error.into()),
         _ => Ok(()),
     }
+}
+
+/// Whether a file of that name is a store's, beside the root and the lock.
+pub(crate) fn is_own_file(name: &str) -> bool {
+    [POOL_NAME, CHECKPOINT_NAME].contains(&name)
+}
+
+/// Removes the pool, wherever it lies.
+pub(crate) fn remove_pool<S: PoolStore>(disk: &Disk) -> Result<()> {
+    remove_file(&Root::read(disk, &S::ROOT)?.pool_path(disk))
 }
 
 fn own_key(kind: u8, number: u32) -> [u8; 6] {

@@ -82,7 +82,7 @@ use crate::{Engine, Error, Options, Result};
 use gate::Gate;
 
 pub(crate) use gabion_index::scmkv::Durability as Flushed;
-pub(super) use layout::{end_of, key_of, with_key};
+pub(super) use layout::{end_of, is_own_file, key_of, remove_pool, with_key};
 pub(crate) use stats::Measured;
 pub(super) use verify::check_disk;
 

@@ -139,6 +139,7 @@ use throttle::Throttle;
 use writepath::{Leader, Turns};
 
 pub(crate) use ingest::Ingest;
+pub(super) use manifest::check_root;
 pub(super) use repair::repair;
 pub(crate) use scan::{OpenStore, Scan};
 pub(super) use verify::check_disk;

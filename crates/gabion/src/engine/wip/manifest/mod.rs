@@ -46,6 +46,6 @@ mod crash_tests;
 mod tests;
 
 pub(crate) use edit::{Edit, FileAge, FileMeta};
-pub(crate) use recovery::{Directory, inspect, read, read_damaged};
+pub(crate) use recovery::{Directory, check_root, inspect, read, read_damaged};
 pub(crate) use state::{BucketState, ManifestState};
 pub(crate) use writepath::{GROUP_BYTES_MAX, Manifest};

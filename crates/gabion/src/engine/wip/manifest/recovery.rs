@@ -226,6 +226,11 @@ fn refuse_cut(
     Ok(())
 }
 
+/// Fails unless CURRENT is a store's.
+pub(crate) fn check_root(disk: &Disk) -> Result<()> {
+    read_current(disk).map(drop)
+}
+
 fn read_current(disk: &Disk) -> Result<Header> {
     let bytes = disk.read_all(CURRENT)?;
     let corrupt = |what: String| {
