@@ -99,6 +99,20 @@ fn a_pool_that_lies_elsewhere_goes_too() {
     assert!(!pool.exists() && path.is_dir());
 }
 
+/// The store could not be removed at all.
+#[test]
+fn a_pool_that_is_gone_with_its_directory_is_not_missed() {
+    let dir = tempfile::tempdir().unwrap();
+    let (path, there) = (dir.path().join("store"), dir.path().join("there"));
+    std::fs::create_dir(&there).unwrap();
+    let options = small_options().engine(Engine::Scmkv);
+    let options = options.pool_path(Some(there.join("pool")));
+    options.open(&path).unwrap().close().unwrap();
+    std::fs::remove_dir_all(&there).unwrap();
+    destroy(&path).unwrap();
+    assert!(matches!(destroy(&path), Err(Error::NotAStore { .. })));
+}
+
 #[test]
 fn what_is_no_closed_store_is_left_alone() {
     let dir = tempfile::tempdir().unwrap();

@@ -129,9 +129,15 @@ pub(crate) fn is_own_file(name: &str) -> bool {
     [POOL_NAME, CHECKPOINT_NAME].contains(&name)
 }
 
-/// Removes the pool, wherever it lies.
+/// Removes the pool, wherever it lies, durably. It may be gone, and the directory of it too.
 pub(crate) fn remove_pool<S: PoolStore>(disk: &Disk) -> Result<()> {
-    remove_file(&Root::read(disk, &S::ROOT)?.pool_path(disk))
+    let path = Root::read(disk, &S::ROOT)?.pool_path(disk);
+    let Some(directory) = path.parent().filter(|directory| directory.is_dir()) else {
+        return Ok(());
+    };
+    remove_file(&path)?;
+    // DURABLE: nothing would lead to it after a loss of power that leaves no root.
+    Ok(Disk::system(directory)?.sync_dir()?)
 }
 
 fn own_key(kind: u8, number: u32) -> [u8; 6] {
