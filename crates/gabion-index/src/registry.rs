@@ -134,7 +134,9 @@ pub static FORMS: &[&Registered] = &[
     &skiplist::CACHED,
     &layered::BUFFERED_FASTFAIR,
     &layered::BUFFERED_SKIPLIST,
+    &layered::RENEWED_FASTFAIR,
     &layered::CACHED_FASTFAIR,
+    &layered::RENEWED_CACHED_FASTFAIR,
     &layered::CACHED_SKIPLIST,
 ];
 

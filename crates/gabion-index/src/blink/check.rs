@@ -1,6 +1,8 @@
 //! The rules of a tree, checked.
 
-use super::{Descent, NO_BOUND, Node, Range, Tree};
+use std::collections::BTreeSet;
+
+use super::{Descent, NO_BOUND, Node, Range, Tree, is_spent};
 use crate::{Error, Result};
 
 /// What is checked of every tree.
@@ -15,9 +17,15 @@ pub(crate) trait Checks: Tree {
         visit: &mut dyn FnMut(Self::Node<'a>) -> Result<()>,
     ) -> Result<u64> {
         let (mut first, mut nodes) = (self.top()?, 0);
+        // What the level above leads to.
+        let mut named = BTreeSet::new();
         loop {
             let (mut node, level) = (first, first.head().level());
-            let mut low = 0;
+            let (mut low, mut children) = (0, BTreeSet::new());
+            // Each counts once, so that a walk along a level comes to its end.
+            let mut spent = BTreeSet::new();
+            let mut is_new_spent =
+                |node: Self::Node<'a>| Self::RENEWS && is_spent(node) && spent.insert(node.at());
             loop {
                 let range = node.head().range();
                 if range.is_dead() || range.level() != level {
@@ -25,20 +33,26 @@ pub(crate) trait Checks: Tree {
                 }
                 let is_rising = match range.is_last() {
                     true => range.bound == NO_BOUND,
-                    false => range.bound > low,
+                    false => range.bound > low || is_new_spent(node),
                 };
                 if node.head().low() != low || !is_rising {
                     return Err(Error::damaged("the range of a node", node.at()));
                 }
-                self.check_children(node, range)?;
+                self.check_children(node, range, &mut children)?;
                 visit(node)?;
                 nodes += 1;
+                named.remove(&node.at());
                 if range.is_last() {
                     break;
                 }
                 low = range.bound;
                 node = self.node(range.neighbour)?;
             }
+            if let Some(at) = named.first() {
+                let what = "a child that its neighbours do not know";
+                return Err(Error::damaged(what, *at));
+            }
+            named = children;
             if level == 0 {
                 return Ok(nodes);
             }
@@ -50,8 +64,13 @@ pub(crate) trait Checks: Tree {
         }
     }
 
-    /// Checks the entries of an inner node.
-    fn check_children(&self, node: Self::Node<'_>, range: Range) -> Result<()> {
+    /// Checks the entries of an inner node, and says to what they lead.
+    fn check_children(
+        &self,
+        node: Self::Node<'_>,
+        range: Range,
+        children: &mut BTreeSet<u64>,
+    ) -> Result<()> {
         if range.level() == 0 {
             return Ok(());
         }
@@ -64,6 +83,7 @@ pub(crate) trait Checks: Tree {
             if child.head().low() != key || child.head().level() + 1 != range.level() {
                 return Err(Error::damaged("a child of a node", node.at()));
             }
+            children.insert(at);
         }
         Ok(())
     }

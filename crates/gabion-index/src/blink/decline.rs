@@ -4,7 +4,7 @@ use std::sync::atomic::Ordering;
 
 use gabion_media::pmem::{Guard, POff, Retiring};
 
-use super::{Descent, Growth, Locked, Node, Tree};
+use super::{Descent, Growth, Locked, Node, Tree, is_spent};
 use crate::Result;
 
 /// What came of an attempt to give a node up.
@@ -16,6 +16,8 @@ pub(crate) enum Outcome {
     IsFirst,
     /// It is in use, or somebody is at work there.
     Kept,
+    /// A leaf that handed its range over is still before it.
+    IsBehindSpent,
 }
 
 /// How nodes come to their end.
@@ -31,7 +33,7 @@ pub(crate) trait Decline: Tree {
             return Ok(());
         }
         match self.unlink(level, low, guard)? {
-            Outcome::Kept => return Ok(()),
+            Outcome::Kept | Outcome::IsBehindSpent => return Ok(()),
             Outcome::Done => self.settle_child(level, low, guard)?,
             Outcome::IsFirst => {}
         }
@@ -58,8 +60,19 @@ pub(crate) trait Decline: Tree {
         Ok(())
     }
 
-    /// Takes a node that holds nothing out of its parent and of its level.
+    /// Takes a node that holds nothing out of its parent and of its level, after the leaves before
+    /// it that handed their range over.
     fn unlink(&self, level: u64, low: u64, guard: &Guard<'_>) -> Result<Outcome> {
+        let outcome = self.try_unlink(level, low, guard)?;
+        if outcome == Outcome::IsBehindSpent {
+            self.pass_by(low)?;
+            return self.try_unlink(level, low, guard);
+        }
+        Ok(outcome)
+    }
+
+    /// As [`Decline::unlink`], with nothing but the node between its neighbours.
+    fn try_unlink(&self, level: u64, low: u64, guard: &Guard<'_>) -> Result<Outcome> {
         let parent = self.descend_settled(level + 1, low)?;
         let Some(mut parent) = parent.and_then(|parent| self.lock(parent, low)) else {
             return Ok(Outcome::Kept);
@@ -80,6 +93,9 @@ pub(crate) trait Decline: Tree {
         };
         if left.head().range().is_dead() || node.head().low() != low {
             return Ok(Outcome::Kept);
+        }
+        if is_spent(node) {
+            return Ok(Outcome::IsBehindSpent);
         }
         let left = self.tidy(left, left.head().range(), left_lock);
         let node = self.tidy(node, node.head().range(), lock);
@@ -149,7 +165,8 @@ pub(crate) trait Decline: Tree {
         }
     }
 
-    /// Gives up all nodes that hold nothing, and tells parents of nodes that they do not know.
+    /// Gives up all nodes that hold nothing, leaves without a range among them, and tells parents
+    /// of nodes that they do not know.
     ///
     /// # Errors
     /// Damage.
@@ -168,6 +185,9 @@ pub(crate) trait Decline: Tree {
             }
             if range.is_last() {
                 return Ok(());
+            }
+            if is_spent(self.node(range.neighbour)?) {
+                self.pass_by(range.bound)?;
             }
             low = range.bound;
         }

@@ -80,8 +80,15 @@ pub(crate) trait Growth: Tree {
                 if at == node.at() {
                     // There may have been no memory to note it before.
                     self.note_child(&node);
+                    return Ok(());
                 }
-                return Ok(());
+                drop(parent);
+                // Only leaves are replaced.
+                return if level == 1 {
+                    self.pass_by(low)
+                } else {
+                    Ok(())
+                };
             }
             if parent.count == Self::ROOM {
                 self.split(parent)?;

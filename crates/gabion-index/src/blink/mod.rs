@@ -25,6 +25,10 @@
 //!   unless it is the first child of its parent; its range goes to the left neighbour. A first
 //!   child waits until its parent is given up itself. What is not done because another thread has a
 //!   lock is left to later deletes and to [`Decline::give_up_all`].
+//! - A leaf whose entries are replaced ([`Renewal`]) hands its range over to its right neighbour,
+//!   which has the same low then, and is given up at once; or, if somebody is in the way, when
+//!   somebody comes there again. Until then it is on the way from its left neighbour, whether its
+//!   parent knows it or the one that has its range.
 //!
 //! Source: P. Lehman, S. B. Yao, "Efficient locking for concurrent operations on B-trees", TODS
 //! 1981; D. Hwang et al., FAST 2018, section 4 (FAIR).
@@ -33,6 +37,7 @@ mod check;
 mod decline;
 mod descent;
 mod growth;
+mod renewal;
 
 use std::mem::offset_of;
 use std::sync::atomic::Ordering;
@@ -46,6 +51,7 @@ pub(crate) use check::Checks;
 pub(crate) use decline::Decline;
 pub(crate) use descent::{Descent, find};
 pub(crate) use growth::Growth;
+pub(crate) use renewal::{Renewal, is_spent};
 
 /// The bound of a node without right neighbour.
 pub(crate) const NO_BOUND: u64 = u64::MAX;
@@ -241,6 +247,8 @@ pub(crate) trait Tree: Sized {
     const ROOM: usize;
     /// What offsets of nodes are multiples of.
     const ALIGN: u64;
+    /// Whether leaves hand their ranges over ([`Renewal`]).
+    const RENEWS: bool = false;
 
     /// The pool that the tree lies in.
     fn pool(&self) -> &Pool;
@@ -304,6 +312,14 @@ pub(crate) trait Tree: Sized {
     /// Is told of a node that is about to be given up, and to which nothing leads any more, under
     /// the lock of its parent.
     fn note_end(&self, _node: &Self::Node<'_>) {}
+
+    /// Is told that leaves without a range may be before the one with this low. No lock is held.
+    ///
+    /// # Errors
+    /// No room for a note of the allocator, or damage.
+    fn pass_by(&self, _low: u64) -> Result<()> {
+        Ok(())
+    }
 
     /// Forgets the entries of a node from its new bound on, if they are not forgotten by
     /// themselves. The head is made durable next.

@@ -41,8 +41,9 @@
 //! └─────────────────────┴──────┘└──────┴────┴────┴────┴──────┘└──────┴────┴────┴────┴──────┘
 //! ```
 //!
-//! A link without neighbour has the bound 2^64 - 1; every key in a node is below its bound. The
-//! first slot of an inner node has the node's low as its key.
+//! A link without neighbour has the bound 2^64 - 1; every key in a node is below its bound. A leaf
+//! whose bound is its low, which is not 0, holds nothing: its range is the neighbour's. The first
+//! slot of an inner node has the node's low as its key.
 
 use std::mem::offset_of;
 

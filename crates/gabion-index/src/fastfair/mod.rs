@@ -16,12 +16,13 @@
 //!
 //! # Invariants
 //! - I1. The ranges of a level's nodes, from low to bound, cover all words but the greatest,
-//!   without gaps and without overlaps: the bound of a node is the low of its right neighbour.
+//!   without gaps and without overlaps: the bound of a node is the low of its right neighbour. A
+//!   leaf whose range another one took has an empty one, until it is given up.
 //! - I2. Keys of a node never fall from slot to slot, up to the first one at or above the bound. Of
 //!   equal keys the rightmost counts; at most one slot is dead.
-//! - I3. The value in a slot of an inner node, dead slots aside, is the node of the next level with
-//!   the slot's key as its low. The first slot has the low of its own node. A node that no slot
-//!   names is still reached from its left neighbour.
+//! - I3. The value in a slot of an inner node, dead slots aside, is a node of the next level with
+//!   the slot's key as its low. The first slot has the low of its own node. Every node in use is
+//!   reached from its left neighbour, whether a slot names it or not.
 //! - I4. Links and slots name only nodes whose content is durable.
 //! - I5. A node is written to only under its lock. Who holds several locks has taken them from the
 //!   top down and from left to right, and all but the first without waiting.
@@ -31,14 +32,16 @@
 //!
 //! # Linearization point
 //! Insert: the store of the key. Update: the store of the value. Delete: the store of the next key
-//! over the entry's own. Reads: the loads of key and value in the last attempt. Splits and the end
-//! of nodes change no content.
+//! over the entry's own. Inserts out of place: for those of a leaf, the store of the old leaf's
+//! link. Reads: the loads of key and value in the last attempt. Splits and the end of nodes change
+//! no content.
 //!
 //! # Durability point
 //! The persist of the line with that store, before the lock is released. A reader who finds the
 //! leaf's lock taken after it has read flushes the leaf itself before it answers. A writer who went
 //! to the right over the link of a node that somebody has locked flushes the link first: the entry
-//! would be lost with it.
+//! would be lost with it. Readers do not, so what they find of keys that come out of place may not
+//! be durable: whoever stores these keeps readers from them (`renew.rs`).
 //!
 //! | operation | flushed lines | persists |
 //! |---|---|---|
@@ -46,6 +49,8 @@
 //! | update | 1 | 1 |
 //! | split | the new node, 8; the link, 1; an insert in the parent | 2 and those |
 //! | end of a node | a delete in the parent; free lines and link on the left | those and 2 |
+//! | many inserts in a leaf out of place | the new node, 8; 3 links | 4 |
+//! | the same, with two new nodes | 8 more; an insert in the parent | 4 and those |
 //!
 //! # Deletes
 //! A leaf without entries, and an inner node that is left with its first child alone, are given up,
@@ -59,7 +64,8 @@
 //! slot of its parent names gets one from the next writer who reaches it from the left. The radix
 //! tree is made anew from the nodes above the leaves; writers who begin at leaves reach no inner
 //! node from the left, so one that its parent does not know stays so until the tree is opened
-//! without.
+//! without. A leaf that handed its range over (`blink/renewal.rs`) goes when the one that has it is
+//! replaced or given up, when a writer comes along it, or with `compact`.
 //!
 //! # Deviations from the paper
 //! - A slot is dead if its key equals the next one. In the paper it is dead if its value equals the
@@ -101,6 +107,9 @@ mod layout;
 mod node;
 mod readpath;
 mod recovery;
+mod renew;
+#[cfg(test)]
+mod renewed;
 #[cfg(test)]
 mod tests;
 mod tree;
@@ -116,6 +125,8 @@ pub(crate) use check::{TINY, TINY_CACHED, TINY_PADDED};
 use layout::{Header, node_bytes, slots_at};
 use node::Node;
 pub(crate) use recovery::{floor_in_leaf, is_referenced};
+#[cfg(test)]
+pub(crate) use renewed::{TINY_RENEWED, TINY_RENEWED_CACHED};
 
 /// A FAST&FAIR tree from words to words in a pool of persistent memory. `SLOTS` is 29, which makes
 /// nodes of 512 bytes, or 13, for nodes of 256; 28 or 12 make padded nodes of these sizes.

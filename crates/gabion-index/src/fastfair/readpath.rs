@@ -41,9 +41,14 @@ impl<const N: usize> FastFair<N> {
     /// change that meanwhile.
     pub(crate) fn end_of_leaf(&self, key: u64) -> Result<Option<u64>> {
         let _guard = self.pool.enter();
-        let leaf = self.descend(0, key)?.ok_or_else(no_leaf)?;
-        let range = leaf.head.range();
-        Ok(Some(range.bound).filter(|bound| !range.is_last() && *bound > key))
+        loop {
+            let leaf = self.descend(0, key)?.ok_or_else(no_leaf)?;
+            let range = leaf.head.range();
+            // Else it was split, replaced or given up meanwhile.
+            if range.has(key) {
+                return Ok(Some(range.bound).filter(|_| !range.is_last()));
+            }
+        }
     }
 
     /// As [`FastFair::get`] in a leaf that somebody writes to; none if it is not the leaf of the

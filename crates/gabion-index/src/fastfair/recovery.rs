@@ -13,6 +13,10 @@ use crate::node_lock::NodeLocks;
 use crate::spoton::paths::Paths;
 use crate::{Error, Result, Seed};
 
+/// Leaves with the same low that recovery looks at for one block: more than there are if nobody is
+/// in the way again and again.
+const ROW_MAX: usize = 10_000;
+
 /// The first words of a header.
 fn constants(slots: usize) -> [u64; 3] {
     let bytes: Vec<u8> = [MAGIC, slots as u64]
@@ -160,15 +164,29 @@ impl<const N: usize> FastFair<N> {
 
 /// What recovery of the pool asks: whether the tree whose header is at `root` durably refers to a
 /// block. A block is a node, and tells its level and its low; if it is in use, the search for these
-/// ends there. The pool itself answers for its root.
+/// ends there, or, if it is spent, its left neighbour leads there. The pool itself answers for its
+/// root.
 pub(crate) fn is_referenced<const N: usize>(medium: &Medium, root: u64, claim: Claim) -> bool {
     let at = claim.block.raw();
     let is_aligned = at.is_multiple_of(node_align(N)) && claim.size >= node_bytes(N);
     let claimed = node_at::<N>(medium, at).filter(|_| is_aligned);
     claimed.is_some_and(|node| {
-        let found = find::<N>(medium, root, node.head.level(), node.head.low());
+        let (level, low) = (node.head.level(), node.head.low());
+        if blink::is_spent(node) {
+            let left = find::<N>(medium, root, 0, low - 1);
+            return left.is_some_and(|left| is_behind(medium, left, node));
+        }
+        let found = find::<N>(medium, root, level, low);
         found.is_some_and(|found| found.at == at)
     })
+}
+
+/// Whether the links from a leaf on lead to another one, along those with the same low.
+fn is_behind<'a, const N: usize>(medium: &'a Medium, left: Node<'a, N>, node: Node<'a, N>) -> bool {
+    let behind = |node: &Node<'a, N>| node_at::<N>(medium, node.head.range().neighbour);
+    let row = std::iter::successors(behind(&left), behind).take(ROW_MAX);
+    let mut row = row.take_while(|other| other.head.low() == node.head.low());
+    row.any(|other| other.at == node.at)
 }
 
 /// The last entry up to `key` in the leaf of that key, of the tree whose header is at `root`, while

@@ -1,12 +1,19 @@
 //! The tree in special situations, and the bugs that were published of others.
 
-use gabion_media::pmem::{Pool, PoolOptions};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use gabion_media::pmem::trace::{Event, LINE, Step, Trace};
+use gabion_media::pmem::{Claim, POff, Pool, PoolOptions, Region};
 
 use super::layout::Header;
-use super::{FastFair, REGISTERED, TINY};
-use crate::blink::Checks;
+use super::node::Node;
+use super::renewed::half_renewed;
+use super::{FastFair, REGISTERED, TINY, is_referenced};
+use crate::blink::{Checks, Descent, Growth, Node as _, Renewal, Tree, is_spent};
+use crate::suite::director::{Director, Place, flush, store};
 use crate::suite::{self, Keys, interleaved, while_flipped, words};
-use crate::{Error, OrderedIndex};
+use crate::{Error, OrderedIndex, Seed};
 
 fn tree<const N: usize>(size: u64) -> FastFair<N> {
     FastFair::create(&suite::pool(size, FastFair::<N>::pool_options())).expect("a tree")
@@ -172,6 +179,254 @@ fn ways_in_dram_lead_to_all_leaves() {
     assert!(few * 4 < many && known == few, "{known} of {few}");
     for key in 0..2000 {
         assert_eq!(tree.get(key).expect("sound").is_some(), key < 100);
+    }
+}
+
+/// Leaves that handed their range over.
+fn spent(tree: &FastFair<5>) -> u64 {
+    let mut spent = 0;
+    let counted = tree.check_levels(&mut |node| {
+        spent += u64::from(is_spent(node));
+        Ok(())
+    });
+    counted.expect("sound");
+    spent
+}
+
+/// Batches of random entries, as single inserts would store them.
+fn insert_batches(tree: &FastFair<5>, seed: u64) {
+    let random = Seed::new(seed);
+    let mut twin = BTreeMap::new();
+    for batch in 0..400 {
+        let drawn = |number| random.hash_u64(batch << 8 | number);
+        let first = drawn(0) % 4000;
+        let entries = (1..=drawn(1) % 6 + 1).map(|number| (first + drawn(number) % 40, batch));
+        let entries: BTreeMap<u64, u64> = entries.collect();
+        twin.extend(&entries);
+        let entries: Vec<(u64, u64)> = entries.into_iter().collect();
+        tree.insert_all(&entries).expect("space");
+        if batch % 3 == 0 {
+            let key = drawn(2) % 4000;
+            assert_eq!(tree.remove(key).expect("sound"), twin.remove(&key));
+        }
+    }
+    tree.pool().collect();
+    check(tree);
+    let mut found = Vec::new();
+    tree.scan(&0, usize::MAX, &mut found).expect("sound");
+    assert!(twin.into_iter().eq(found), "seed {seed}");
+    assert_eq!(spent(tree), 0);
+}
+
+#[test]
+fn batches_replace_leaves() {
+    for seed in 0..4 {
+        insert_batches(&tree::<5>(4 << 20), seed);
+        insert_batches(&tree::<5>(4 << 20).cached().expect("memory"), seed);
+    }
+}
+
+/// A tree with the keys 0, 10 to 1990, two to a leaf.
+fn tens(pool: &Pool) -> FastFair<5> {
+    let tree = FastFair::create(pool).expect("a tree");
+    for key in 0..200 {
+        tree.insert(10 * key, key).expect("space");
+    }
+    tree.compact().expect("sound");
+    tree
+}
+
+fn pool() -> Pool {
+    suite::pool(4 << 20, FastFair::<5>::pool_options())
+}
+
+/// The node of a level that a key belongs to.
+fn node(tree: &FastFair<5>, level: u64, key: u64) -> Node<'_, 5> {
+    tree.descend(level, key).expect("sound").expect("a node")
+}
+
+/// The key of the last entry of a node on a level that has others.
+fn last_of(tree: &FastFair<5>, level: u64) -> u64 {
+    let node = node(tree, level, 1000);
+    let entries = node.entries(node.head.range());
+    assert!(entries.len() > 1);
+    entries[entries.len() - 1].0
+}
+
+/// Stores entries in the leaf of a low while somebody has the lock of its left neighbour.
+fn insert_beside(tree: &FastFair<5>, low: u64, entries: &[(u64, u64)]) {
+    let lock = tree.locks.lock(node(tree, 0, low - 1).at);
+    tree.insert_all(entries).expect("space");
+    drop(lock);
+}
+
+/// Somebody has the lock of the left neighbour of a leaf that is replaced: it stays, without a
+/// range, until a writer or `compact` comes along it, and an opening finds it, too.
+#[test]
+fn a_leaf_without_a_range_is_passed_by_later() {
+    for is_compacted in [false, true] {
+        let tree = tens(&pool());
+        let guard = tree.pool().enter();
+        let low = node(&tree, 0, 1000).head.low();
+        insert_beside(&tree, low, &[(low + 1, 1), (low + 2, 2)]);
+        drop(guard);
+        assert_eq!(spent(&tree), 1);
+        check(&tree);
+        assert_eq!(tree.get(low + 2).expect("sound"), Some(2));
+        let found: FastFair<5> = FastFair::open(tree.pool()).expect("a tree");
+        assert_eq!(found.get(low).expect("sound"), Some(low / 10));
+        if is_compacted {
+            found.compact().expect("sound");
+        } else {
+            found.insert(low, 7).expect("space");
+        }
+        assert_eq!(spent(&found), 0);
+        found.pool().collect();
+        check(&found);
+    }
+}
+
+/// Recovery is asked about leaves without a range, and about the one that took it. The parent may
+/// know that one already. The next batch for it goes past all of them.
+#[test]
+fn recovery_keeps_leaves_without_a_range() {
+    let tree = tens(&pool());
+    let guard = tree.pool().enter();
+    let old = node(&tree, 0, 1000);
+    let low = old.head.low();
+    let left = node(&tree, 0, low - 1);
+    insert_beside(&tree, low, &[(low + 1, 1), (low + 2, 2)]);
+    let new = node(&tree, 0, low);
+    assert_ne!(old.at, new.at);
+    let is_kept = |at: u64| {
+        let claim = Claim {
+            block: POff::new(at),
+            size: 128,
+            hint: 0,
+        };
+        is_referenced::<5>(&tree.medium, tree.header.raw(), claim)
+    };
+    assert!(is_kept(old.at) && is_kept(new.at) && is_kept(left.at));
+    // Its parent was led past it, and a crash came before its left neighbour was.
+    let redirect = |to: u64| {
+        let parent = tree.lock(node(&tree, 1, low), low).expect("a parent");
+        tree.redirect(&parent, low, to);
+    };
+    redirect(new.at);
+    assert!(is_kept(old.at) && is_kept(new.at));
+    insert_beside(&tree, low, &[(low + 1, 3), (low + 2, 4)]);
+    assert_eq!(spent(&tree), 2);
+    assert!(is_kept(old.at) && is_kept(new.at));
+    tree.insert_all(&[(low + 1, 5), (low + 3, 6)])
+        .expect("space");
+    assert_eq!(spent(&tree), 0);
+    assert!(!is_kept(old.at) && !is_kept(new.at));
+    for (key, value) in [(low, low / 10), (low + 1, 5), (low + 2, 4), (low + 3, 6)] {
+        assert_eq!(tree.get(key).expect("sound"), Some(value));
+    }
+    drop(guard);
+    tree.pool().collect();
+    check(&tree);
+    // A parent that leads to what was given up would be damage.
+    let newest = node(&tree, 0, low).at;
+    redirect(old.at);
+    assert!(tree.check().is_err());
+    redirect(newest);
+    check(&tree);
+}
+
+/// A delete took the leaf without a range out that it found before a leaf, and then left the leaf
+/// where it was, though that was empty.
+#[test]
+fn an_empty_leaf_behind_one_without_a_range_is_given_up() {
+    let tree = tens(&pool());
+    let low = last_of(&tree, 1);
+    half_renewed(&tree, low, 1);
+    assert_eq!(spent(&tree), 1);
+    let leaf = node(&tree, 0, low);
+    for (key, value) in leaf.entries(leaf.head.range()) {
+        assert_eq!(tree.remove(key).expect("sound"), Some(value));
+    }
+    assert_eq!(spent(&tree), 0);
+    assert!(node(&tree, 0, low).head.low() < low, "it is still there");
+    tree.pool().collect();
+    check(&tree);
+}
+
+/// A batch whose way led to the right above the leaves did not tell the parent there, as an insert
+/// does.
+#[test]
+fn a_batch_tells_the_parent_of_an_inner_node() {
+    let tree = tens(&pool());
+    let guard = tree.pool().enter();
+    let low = last_of(&tree, 2);
+    let mut parent = tree.lock(node(&tree, 2, low), low).expect("in use");
+    tree.remove_entry(&mut parent, low);
+    drop(parent);
+    let is_known = || {
+        let entry = node(&tree, 2, low).entry_upto(low);
+        entry.is_some_and(|(key, _)| key == low)
+    };
+    assert!(!is_known());
+    tree.insert_all(&[(low + 1, 1), (low + 2, 2)])
+        .expect("space");
+    assert!(is_known());
+    drop(guard);
+    tree.pool().collect();
+    check(&tree);
+}
+
+/// Somebody splits the left neighbour of a leaf without a range, or its parent, and has not made
+/// the link to the new node durable: whoever comes over it and takes the leaf out does that first.
+/// Otherwise a crash left the link from before, over which the leaf was still in use, which had
+/// been given back.
+#[test]
+fn no_leaf_is_passed_by_over_a_link_that_is_not_durable() {
+    for level in [0, 1] {
+        let director = Arc::new(Director::default());
+        let region = Region::new(256 << 10);
+        *director.trace.lock() = Trace::new(region.to_vec());
+        let options = PoolOptions {
+            heaps: 1,
+            chunk_bytes: 4096,
+            watcher: Some(director.clone()),
+            ..FastFair::<5>::pool_options()
+        };
+        let tree = tens(&Pool::create_in(&region, options).expect("a pool in memory"));
+        let low = last_of(&tree, 1);
+        insert_beside(&tree, low, &[(low + 1, 1), (low + 2, 2)]);
+        assert_eq!(spent(&tree), 1);
+        let key = if level == 0 { low - 1 } else { low };
+        let at = node(&tree, level, key).at;
+        std::thread::scope(|scope| {
+            let split = || {
+                let _within = tree.pool().write_guard();
+                let _guard = tree.pool().enter();
+                let full = tree.lock(node(&tree, level, key), key).expect("in use");
+                tree.split(full).expect("space");
+            };
+            let behind_link = (store as Place, at..at + 8);
+            let splitter = director.start(scope, "splitter", behind_link, split);
+            let left = node(&tree, 0, low - 1).at;
+            director.trace.lock().clear();
+            let passed = tree.bypass(low, &tree.pool().enter());
+            let trace = std::mem::take(&mut *director.trace.lock());
+            director.finish("splitter");
+            splitter.join().expect("no panic");
+            passed.expect("sound");
+            let is_at = |offset: Option<u64>, node: u64| {
+                offset.is_some_and(|offset| offset / LINE == node / LINE)
+            };
+            let is_link = |event: &Event<'_>| is_at(store(event.step), left);
+            assert!(trace.iter().any(|event| is_link(&event)), "it is passed by");
+            let before = trace.iter().take_while(|event| !is_link(event));
+            let mut settled = before.skip_while(|event| !is_at(flush(event.step), at));
+            let is_durable = settled.any(|event| event.step == Step::Fence);
+            assert!(is_durable, "level {level}: the link may be lost");
+        });
+        assert_eq!(spent(&tree), 0);
+        tree.pool().collect();
+        check(&tree);
     }
 }
 

@@ -5,7 +5,7 @@ use gabion_media::pmem::{Medium, PAtomicU64, Pool};
 use super::layout::node_align;
 use super::node::{MOVES_LEFT, MOVES_RIGHT, Node, image};
 use super::{FastFair, node_at};
-use crate::blink::{self, Born, Range};
+use crate::blink::{self, Born, Range, Renewal};
 use crate::node_lock::{NodeLock, NodeLocks};
 use crate::{Error, Result};
 
@@ -34,6 +34,7 @@ impl<const N: usize> blink::Tree for FastFair<N> {
 
     const ROOM: usize = N;
     const ALIGN: u64 = node_align(N);
+    const RENEWS: bool = true;
 
     fn pool(&self) -> &Pool {
         &self.pool
@@ -101,6 +102,10 @@ impl<const N: usize> blink::Tree for FastFair<N> {
 
     fn clear_behind<'a>(&'a self, node: &Locked<'a, N>) {
         node.node.clear_from(&self.medium, node.count);
+    }
+
+    fn pass_by(&self, low: u64) -> Result<()> {
+        self.bypass(low, &self.pool.enter())
     }
 
     #[inline]

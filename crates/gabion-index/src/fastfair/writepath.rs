@@ -84,11 +84,11 @@ impl<const N: usize> FastFair<N> {
         Ok(Some(before))
     }
 
-    /// Stores another value in a slot and returns the one before.
-    fn replace(&self, leaf: &Locked<'_, N>, slot: usize, value: u64) -> u64 {
+    /// Stores another value in a slot, durably, and returns the one before.
+    pub(super) fn replace(&self, leaf: &Locked<'_, N>, slot: usize, value: u64) -> u64 {
         let before = leaf.node.value(slot);
         // ORDER: Release pairs with the acquire in `Node::value`.
-        // DURABLE: the update.
+        // DURABLE: the update, or the way to another child.
         let at = &leaf.node.slots[slot].value;
         at.store_persist(&self.medium, value, Ordering::Release);
         before

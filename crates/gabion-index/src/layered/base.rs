@@ -39,6 +39,11 @@ pub trait Base: OrderedIndex<u64> + Sized + 'static {
     #[doc(hidden)]
     fn dram_bytes(&self) -> u64;
 
+    /// Stores pairs, in the order of their keys, out of place if that saves persists. All are
+    /// durable when this returns. Nobody relies on what is found of these keys meanwhile.
+    #[doc(hidden)]
+    fn insert_all(&self, pairs: &[(u64, u64)]) -> Result<()>;
+
     /// Where the first part behind `key` begins that deserves a buffer of its own, or did a moment
     /// ago.
     #[doc(hidden)]
@@ -70,6 +75,10 @@ impl<const N: usize> Base for FastFair<N> {
         fastfair::is_referenced::<N>(medium, at, claim)
     }
 
+    fn insert_all(&self, pairs: &[(u64, u64)]) -> Result<()> {
+        FastFair::insert_all(self, pairs)
+    }
+
     fn cached(self) -> Result<Self> {
         FastFair::cached(self)
     }
@@ -98,6 +107,13 @@ impl<const BITS: u32> Base for SkipList<u64, BITS> {
 
     fn is_referenced(medium: &Medium, at: u64, claim: Claim) -> bool {
         skiplist::is_referenced::<u64>(medium, at, claim)
+    }
+
+    /// A node of a list is new in any case.
+    fn insert_all(&self, pairs: &[(u64, u64)]) -> Result<()> {
+        pairs
+            .iter()
+            .try_for_each(|(key, value)| self.insert(key, *value).map(drop))
     }
 
     fn cached(self) -> Result<Self> {

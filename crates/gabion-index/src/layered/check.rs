@@ -80,39 +80,40 @@ index_by_methods!(
     compact
 );
 
-const fn options(caches_paths: bool) -> Options {
+const fn options(merges_out_of_place: bool, caches_paths: bool) -> Options {
     Options {
         buffers: None,
+        merges_out_of_place,
         caches_paths,
     }
 }
 
-fn create<B: Base, const PAGE: usize, const IS_CACHED: bool>(
+fn create<B: Base, const PAGE: usize, const O: bool, const C: bool>(
     pool: &Pool,
     plan: Plan,
 ) -> Result<Box<Layered<B, PAGE>>> {
-    Ok(Box::new(Layered::create_with(
-        pool,
-        plan,
-        options(IS_CACHED),
-    )?))
+    let index = Layered::create_with(pool, plan, options(O, C))?;
+    Ok(Box::new(index))
 }
 
-const fn makers<B: Base, const PAGE: usize, const IS_CACHED: bool>() -> Makers<u64> {
+fn open<B: Base, const PAGE: usize, const O: bool, const C: bool>(
+    pool: &Pool,
+) -> Result<Box<Layered<B, PAGE>>> {
+    let index = Layered::open_with(pool, options(O, C))?;
+    Ok(Box::new(index))
+}
+
+/// With the layers O, merging out of place, and C, the ways in DRAM, as it is said.
+const fn makers<B: Base, const PAGE: usize, const O: bool, const C: bool>() -> Makers<u64> {
     Makers {
         pool_options: Layered::<B, PAGE>::pool_options,
-        create: |pool, plan| Ok(create::<B, PAGE, IS_CACHED>(pool, plan)?),
-        open: |pool| {
-            Ok(Box::new(Layered::<B, PAGE>::open_with(
-                pool,
-                options(IS_CACHED),
-            )?))
-        },
-        create_ordered: Some(|pool, plan| Ok(create::<B, PAGE, IS_CACHED>(pool, plan)?)),
+        create: |pool, plan| Ok(create::<B, PAGE, O, C>(pool, plan)?),
+        open: |pool| Ok(open::<B, PAGE, O, C>(pool)?),
+        create_ordered: Some(|pool, plan| Ok(create::<B, PAGE, O, C>(pool, plan)?)),
     }
 }
 
-const fn registered<B: Base, const PAGE: usize, const IS_CACHED: bool>(
+const fn registered<B: Base, const PAGE: usize, const O: bool, const C: bool>(
     name: &'static str,
     title: &'static str,
     kind: Kind,
@@ -129,13 +130,13 @@ const fn registered<B: Base, const PAGE: usize, const IS_CACHED: bool>(
             remove,
         },
         source: "X. Zhao, dissertation, UT Arlington 2022, section 4.3",
-        words: makers::<B, PAGE, IS_CACHED>(),
+        words: makers::<B, PAGE, O, C>(),
         strings: None,
     }
 }
 
 /// FAST&FAIR with a write buffer for each leaf.
-pub(crate) static BUFFERED_FASTFAIR: Registered = registered::<FastFair<29>, 64, false>(
+pub(crate) static BUFFERED_FASTFAIR: Registered = registered::<FastFair<29>, 64, false, false>(
     "fastfair-b",
     "FAST&FAIR with write buffers",
     Kind::Tree,
@@ -143,23 +144,40 @@ pub(crate) static BUFFERED_FASTFAIR: Registered = registered::<FastFair<29>, 64,
 );
 
 /// P-Skiplist with a write buffer for each tall node.
-pub(crate) static BUFFERED_SKIPLIST: Registered = registered::<SkipList<u64>, 64, false>(
+pub(crate) static BUFFERED_SKIPLIST: Registered = registered::<SkipList<u64>, 64, false, false>(
     "p-skiplist-b",
     "P-Skiplist with write buffers",
     Kind::List,
     3,
 );
 
+/// FAST&FAIR with write buffers that are merged out of place.
+pub(crate) static RENEWED_FASTFAIR: Registered = registered::<FastFair<29>, 64, true, false>(
+    "fastfair-bo",
+    "FAST&FAIR with write buffers, merged out of place",
+    Kind::Tree,
+    4,
+);
+
 /// FAST&FAIR with write buffers, and with the ways to its leaves in DRAM.
-pub(crate) static CACHED_FASTFAIR: Registered = registered::<FastFair<29>, 64, true>(
+pub(crate) static CACHED_FASTFAIR: Registered = registered::<FastFair<29>, 64, false, true>(
     "fastfair-bc",
     "FAST&FAIR with write buffers, ways in DRAM",
     Kind::Tree,
     4,
 );
 
+/// FAST&FAIR with write buffers that are merged out of place, and with the ways to its leaves in
+/// DRAM.
+pub(crate) static RENEWED_CACHED_FASTFAIR: Registered = registered::<FastFair<29>, 64, true, true>(
+    "fastfair-boc",
+    "FAST&FAIR with write buffers, merged out of place, ways in DRAM",
+    Kind::Tree,
+    4,
+);
+
 /// P-Skiplist with write buffers, and with the ways to its tall nodes in DRAM.
-pub(crate) static CACHED_SKIPLIST: Registered = registered::<SkipList<u64>, 64, true>(
+pub(crate) static CACHED_SKIPLIST: Registered = registered::<SkipList<u64>, 64, false, true>(
     "p-skiplist-bc",
     "P-Skiplist with write buffers, ways in DRAM",
     Kind::List,
@@ -169,19 +187,29 @@ pub(crate) static CACHED_SKIPLIST: Registered = registered::<SkipList<u64>, 64, 
 /// Small nodes, buffers of two pairs and pages of seven records, for tests of few entries.
 #[cfg(test)]
 pub(crate) static TINY_FASTFAIR: Registered =
-    registered::<FastFair<5>, 8, false>("fastfair-b-tiny", "", Kind::Tree, 2);
+    registered::<FastFair<5>, 8, false, false>("fastfair-b-tiny", "", Kind::Tree, 2);
 
 /// As a list in which every fourth node has a buffer.
 #[cfg(test)]
 pub(crate) static TINY_SKIPLIST: Registered =
-    registered::<SkipList<u64, 1>, 8, false>("p-skiplist-b-tiny", "", Kind::List, 3);
+    registered::<SkipList<u64, 1>, 8, false, false>("p-skiplist-b-tiny", "", Kind::List, 3);
+
+/// The small tree, merged out of place.
+#[cfg(test)]
+pub(crate) static TINY_RENEWED_FASTFAIR: Registered =
+    registered::<FastFair<5>, 8, true, false>("fastfair-bo-tiny", "", Kind::Tree, 2);
 
 /// The small tree with the ways to its leaves in DRAM.
 #[cfg(test)]
 pub(crate) static TINY_CACHED_FASTFAIR: Registered =
-    registered::<FastFair<5>, 8, true>("fastfair-bc-tiny", "", Kind::Tree, 2);
+    registered::<FastFair<5>, 8, false, true>("fastfair-bc-tiny", "", Kind::Tree, 2);
+
+/// The small tree, merged out of place, with the ways to its leaves in DRAM.
+#[cfg(test)]
+pub(crate) static TINY_RENEWED_CACHED_FASTFAIR: Registered =
+    registered::<FastFair<5>, 8, true, true>("fastfair-boc-tiny", "", Kind::Tree, 2);
 
 /// The list with the ways to its tall nodes in DRAM.
 #[cfg(test)]
 pub(crate) static TINY_CACHED_SKIPLIST: Registered =
-    registered::<SkipList<u64, 1>, 8, true>("p-skiplist-bc-tiny", "", Kind::List, 3);
+    registered::<SkipList<u64, 1>, 8, false, true>("p-skiplist-bc-tiny", "", Kind::List, 3);

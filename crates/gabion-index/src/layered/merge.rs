@@ -6,6 +6,11 @@
 //! that a crash in the middle loses nothing. If the base has no space the buffer stays as it is:
 //! what was inserted is what the buffer says.
 //!
+//! Out of place, if the options say so, the base gets all pairs at once, and FAST&FAIR replaces the
+//! leaf that they belong to. Who reads the base meanwhile and finds what is not durable yet does
+//! not return it: the node is locked. Pairs of other nodes, whose range is in the same leaf, are
+//! the same before and after.
+//!
 //! # Ranges
 //! A part of the base that was split gets a node of its own at the next merge of the node that it
 //! came from ([`Layered::cut`]). A node at whose begin there is no part any more is joined with its
@@ -31,7 +36,6 @@ use super::layout::{MOVING_AT, Moving};
 use super::readpath::bound_of;
 use super::{Base, Layered};
 use crate::Result;
-use crate::spoton::buffer::Tagged;
 use crate::spoton::mnode::{Born, Locked};
 use crate::sptree::router::Hint;
 
@@ -44,10 +48,15 @@ impl<B: Base, const PAGE: usize> Layered<B, PAGE> {
         let Some(buffer) = self.buffer_of(node) else {
             return Ok(());
         };
-        let mut entries: Vec<Tagged> = buffer.entries().collect();
-        entries.sort_unstable_by_key(|entry| entry.key);
-        for entry in entries {
-            self.base.insert(&entry.key, entry.value)?;
+        let pairs = buffer.entries().map(|entry| (entry.key, entry.value));
+        let mut pairs: Vec<(u64, u64)> = pairs.collect();
+        pairs.sort_unstable();
+        if self.merges_out_of_place {
+            self.base.insert_all(&pairs)?;
+        } else {
+            for (key, value) in pairs {
+                self.base.insert(&key, value)?;
+            }
         }
         buffer.clear();
         self.release_buffer(node);

@@ -62,7 +62,7 @@
 //! | insert, update | record | 1 |
 //! | insert, update without a buffer | as in the base; record, if the logs count | |
 //! | delete | as in the base, if that has the key; record, if the logs count | |
-//! | merge of a buffer | as in the base, for each pair | |
+//! | merge of a buffer | as in the base, for each pair, or for all at once | |
 //!
 //! # Recovery
 //! `recovery.rs`: the base is found as it is, which is sound by itself. Of each key in the logs the
@@ -84,6 +84,7 @@
 //! | write buffer (4.3.1) | `spoton/buffer.rs` |
 //! | nodes whose height is higher than two (4.3.1) | [`Base::next_part`] of a list |
 //! | in-place merging (4.3.2) | `merge.rs` |
+//! | out-of-place merging (4.3.2) | [`Options::merges_out_of_place`]; `fastfair/renew.rs` |
 //! | caching internal nodes (4.3.3) | [`Options::caches_paths`]; `spoton/paths.rs` |
 //!
 //! Source: X. Zhao, "Designing large-scale key-value systems on high-speed storage devices",
@@ -110,9 +111,15 @@ use crate::spoton::log::Logs;
 use crate::spoton::mnode::Mnodes;
 use crate::sptree::router::Router;
 pub use base::Base;
-pub(crate) use check::{BUFFERED_FASTFAIR, BUFFERED_SKIPLIST, CACHED_FASTFAIR, CACHED_SKIPLIST};
+pub(crate) use check::{
+    BUFFERED_FASTFAIR, BUFFERED_SKIPLIST, CACHED_FASTFAIR, CACHED_SKIPLIST,
+    RENEWED_CACHED_FASTFAIR, RENEWED_FASTFAIR,
+};
 #[cfg(test)]
-pub(crate) use check::{TINY_CACHED_FASTFAIR, TINY_CACHED_SKIPLIST, TINY_FASTFAIR, TINY_SKIPLIST};
+pub(crate) use check::{
+    TINY_CACHED_FASTFAIR, TINY_CACHED_SKIPLIST, TINY_FASTFAIR, TINY_RENEWED_CACHED_FASTFAIR,
+    TINY_RENEWED_FASTFAIR, TINY_SKIPLIST,
+};
 
 /// An index of words below write buffers, in a pool of persistent memory. Pages of its logs have
 /// room for `PAGE` - 1 records.
@@ -152,6 +159,7 @@ pub struct Layered<B: Base, const PAGE: usize = 64> {
     pages: u64,
     /// Empty pages below which the floor is raised.
     reserve: usize,
+    merges_out_of_place: bool,
     /// The number of the last change.
     changes: AtomicU64,
     /// As on the medium.
@@ -168,6 +176,10 @@ pub struct Options {
     /// DRAM while it is used, and the logs have 96 bytes of the pool for each pair in it: 1.4 KiB.
     /// It is a fact of the index, from its making on; an opening does not look at this.
     pub buffers: Option<u64>,
+    /// Whether buffers are merged out of place, which takes fewer persists: a leaf of FAST&FAIR is
+    /// replaced by a new one, or by two. For a list, where each pair has a node of its own, there
+    /// is no difference. By default they are merged in place.
+    pub merges_out_of_place: bool,
     /// Whether the ways to the parts of the base are in DRAM as well, so that few searches read the
     /// upper levels of the base. All writes must go through one handle then. By default they are
     /// not.

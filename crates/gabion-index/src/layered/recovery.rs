@@ -158,6 +158,7 @@ impl<B: Base, const PAGE: usize> Layered<B, PAGE> {
             logs: Logs::open_with(pool, root + MOVING_AT, Seed::new(seed), lanes),
             pages,
             reserve: usize::try_from(reserve).unwrap_or(usize::MAX),
+            merges_out_of_place: options.merges_out_of_place,
             changes: AtomicU64::new(0),
             floor: AtomicU64::new(0),
             round: Mutex::default(),

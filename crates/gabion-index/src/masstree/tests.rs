@@ -3,6 +3,7 @@
 use gabion_media::pmem::PAtomicU64;
 
 use super::{Masstree, REGISTERED};
+use crate::blink::{Born, Descent, Growth, Node as _};
 use crate::suite::words::{check, fill_the_pool, grow_by_threads};
 use crate::suite::{self, Keys, interleaved, while_flipped, words};
 use crate::{Item, OrderedIndex};
@@ -126,4 +127,39 @@ fn a_wrong_first_leaf_is_found() {
         assert!(checked.is_err(), "byte {at}");
     }
     check(&tree, 1);
+}
+
+/// The leaves of this tree are never replaced: one that handed its range over to its neighbour is
+/// damage, though every key is found.
+#[test]
+fn a_leaf_without_a_range_is_damage() {
+    let tree: Masstree<u64> = tree(1 << 20);
+    for key in 0..200 {
+        tree.insert(&key, key).expect("space");
+    }
+    let layer = tree.layer(tree.root);
+    let guard = tree.pool().enter();
+    let leaf = layer.descend(0, 100).expect("sound").expect("a leaf");
+    let (low, range) = (leaf.head().low(), leaf.head().range());
+    assert!(low > 0 && !range.is_last());
+    let born = Born {
+        level: 0,
+        low,
+        neighbour: range.neighbour,
+        bound: range.bound,
+    };
+    let copy = layer.build(&born, &leaf.entries(range)).expect("space");
+    let copy = copy.commit::<u8>().raw();
+    let mut state = [0; 8];
+    tree.pool().read(leaf.at, &mut state);
+    // The version, above bit 16, says which of two links holds.
+    let link = leaf.at + 8 + 16 * u64::from(state[2] & 1);
+    tree.pool().write(link, &copy.to_le_bytes());
+    tree.pool().write(link + 8, &low.to_le_bytes());
+    drop(guard);
+    for key in 0..200 {
+        assert_eq!(tree.get(&key).expect("sound"), Some(key));
+    }
+    let error = tree.check().expect_err("a leaf has no range");
+    assert!(error.to_string().contains("the range of a node"), "{error}");
 }
