@@ -1,11 +1,14 @@
 //! The invariants, checked; and what the registry knows of the tree.
 
+use gabion_media::pmem::Pool;
+
 use super::FastFair;
 use super::layout::is_padded;
 use super::node::Node;
 use crate::blink::{Checks, Decline, Tree};
 use crate::index::{Checked, Makers, count_by_scans, index_by_methods};
 use crate::registry::{Kind, Persists, Reads, Registered};
+use crate::spoton::paths::told;
 use crate::{Error, Result};
 
 impl<const N: usize> FastFair<N> {
@@ -78,20 +81,21 @@ impl<const N: usize> FastFair<N> {
 
 index_by_methods!([const N: usize], FastFair<N>, u64, |key| *key, compact);
 
-/// A tree as it is, or with the ways to its leaves in DRAM.
-fn as_told<const N: usize, const IS_CACHED: bool>(
-    tree: Result<FastFair<N>>,
-) -> Result<Box<FastFair<N>>> {
-    let tree = if IS_CACHED { tree?.cached()? } else { tree? };
-    Ok(Box::new(tree))
+fn create<const N: usize, const IS_CACHED: bool>(pool: &Pool) -> Result<Box<FastFair<N>>> {
+    told::<IS_CACHED, _>(FastFair::create(pool), FastFair::cached)
 }
 
 const fn makers<const N: usize, const IS_CACHED: bool>() -> Makers<u64> {
     Makers {
         pool_options: FastFair::<N>::pool_options,
-        create: |pool, _| Ok(as_told::<N, IS_CACHED>(FastFair::create(pool))?),
-        open: |pool| Ok(as_told::<N, IS_CACHED>(FastFair::open(pool))?),
-        create_ordered: Some(|pool, _| Ok(as_told::<N, IS_CACHED>(FastFair::create(pool))?)),
+        create: |pool, _| Ok(create::<N, IS_CACHED>(pool)?),
+        open: |pool| {
+            Ok(told::<IS_CACHED, FastFair<N>>(
+                FastFair::open(pool),
+                FastFair::cached,
+            )?)
+        },
+        create_ordered: Some(|pool, _| Ok(create::<N, IS_CACHED>(pool)?)),
     }
 }
 

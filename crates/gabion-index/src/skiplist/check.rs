@@ -3,13 +3,16 @@
 use std::borrow::Borrow;
 use std::collections::HashSet;
 
+use gabion_media::pmem::Pool;
+
 use super::layout::LEVELS;
 use super::node::Node;
 use super::search::TALL_LEVEL;
 use super::{SkipList, damaged};
 use crate::index::{Checked, Makers, index_by_methods};
 use crate::registry::{Kind, Persists, Reads, Registered};
-use crate::{Error, Item, Result};
+use crate::spoton::paths::told;
+use crate::{Error, Item, Plan, Result};
 
 impl<K: Item + ?Sized, const BITS: u32> SkipList<K, BITS> {
     /// Number of entries; exact if nobody writes. Reads all nodes.
@@ -84,22 +87,25 @@ impl<K: Item + ?Sized, const BITS: u32> SkipList<K, BITS> {
 
 index_by_methods!([K: Item + ?Sized, const BITS: u32], SkipList<K, BITS>, K, |key| key);
 
-/// A list as it is, or with the ways to its tall nodes in DRAM.
-fn as_told<K: Item + ?Sized, const BITS: u32, const IS_CACHED: bool>(
-    list: Result<SkipList<K, BITS>>,
+fn create<K: Item + ?Sized, const BITS: u32, const IS_CACHED: bool>(
+    pool: &Pool,
+    plan: Plan,
 ) -> Result<Box<SkipList<K, BITS>>> {
-    let list = if IS_CACHED { list?.cached()? } else { list? };
-    Ok(Box::new(list))
+    told::<IS_CACHED, _>(SkipList::create(pool, plan), SkipList::cached)
+}
+
+fn open<K: Item + ?Sized, const BITS: u32, const IS_CACHED: bool>(
+    pool: &Pool,
+) -> Result<Box<SkipList<K, BITS>>> {
+    told::<IS_CACHED, _>(SkipList::open(pool), SkipList::cached)
 }
 
 const fn makers<K: Item + ?Sized, const BITS: u32, const IS_CACHED: bool>() -> Makers<K> {
     Makers {
         pool_options: SkipList::<K, BITS>::pool_options,
-        create: |pool, plan| Ok(as_told::<K, BITS, IS_CACHED>(SkipList::create(pool, plan))?),
-        open: |pool| Ok(as_told::<K, BITS, IS_CACHED>(SkipList::open(pool))?),
-        create_ordered: Some(|pool, plan| {
-            Ok(as_told::<K, BITS, IS_CACHED>(SkipList::create(pool, plan))?)
-        }),
+        create: |pool, plan| Ok(create::<K, BITS, IS_CACHED>(pool, plan)?),
+        open: |pool| Ok(open::<K, BITS, IS_CACHED>(pool)?),
+        create_ordered: Some(|pool, plan| Ok(create::<K, BITS, IS_CACHED>(pool, plan)?)),
     }
 }
 

@@ -55,6 +55,15 @@ pub(crate) fn trie<K: Item + ?Sized>(medium: &Medium, keys: u64) -> Result<Art<K
     Art::create(&pool)
 }
 
+/// An index that was made or found, as it is or with its ways in DRAM.
+pub(crate) fn told<const IN_DRAM: bool, T>(
+    index: Result<T>,
+    cached: fn(T) -> Result<T>,
+) -> Result<Box<T>> {
+    let index = if IN_DRAM { cached(index?)? } else { index? };
+    Ok(Box::new(index))
+}
+
 /// Where searches may begin.
 pub(crate) struct Paths<K: Item + ?Sized> {
     art: Art<K>,

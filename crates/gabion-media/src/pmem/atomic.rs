@@ -10,7 +10,7 @@
 //! is seen too; `peek` is not, and is for loads that come in groups: tell the watcher of the group
 //! by [`Medium::touch`](super::Medium::touch).
 
-use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use super::medium::Medium;
 use super::trace::Step;
@@ -174,14 +174,6 @@ macro_rules! persistent_integer {
     };
 }
 
-persistent_integer! {
-    /// One byte on a medium.
-    PAtomicU8, AtomicU8, u8
-}
-persistent_integer! {
-    /// A 16-bit number on a medium.
-    PAtomicU16, AtomicU16, u16
-}
 persistent_integer! {
     /// A 32-bit number on a medium.
     PAtomicU32, AtomicU32, u32

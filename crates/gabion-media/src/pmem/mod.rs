@@ -59,7 +59,7 @@ mod pool;
 mod region;
 pub mod trace;
 
-pub use self::atomic::{Media, PAtomicU8, PAtomicU16, PAtomicU32, PAtomicU64};
+pub use self::atomic::{Media, PAtomicU32, PAtomicU64};
 pub use self::epoch::Guard;
 pub use self::gate::WriteGuard;
 pub use self::medium::Medium;
