@@ -89,6 +89,35 @@ fn what_is_no_table_is_refused() {
     check(&Cceh::<false>::open(&pool).expect("a table"), 100);
 }
 
+/// The directory of a table that is open is checked before it is followed: the check ended the
+/// process where an entry led out of the pool.
+#[test]
+fn a_directory_that_is_damaged_while_it_is_used_is_found() {
+    let pool = pool(1 << 20);
+    let table = Cceh::<false>::create(&pool, SMALL).expect("a table");
+    for key in 0..100 {
+        table.insert(&key, key).expect("space");
+    }
+    let directory = table.segments.directory();
+    // A count asks the first entry of a segment only.
+    let segment = |number: u64| table.segments.segment(number << (64 - directory.bits()));
+    let is_repeated = |number: u64| number > 0 && segment(number) == segment(number - 1);
+    let repeated: Vec<bool> = (0..directory.len()).map(is_repeated).collect();
+    for (number, is_repeated) in (0..).zip(repeated) {
+        let entry = directory.entry(number).raw();
+        for mask in (0..8).map(|bit| 1 << bit) {
+            let is_found = while_flipped(&pool, entry + 5, mask, || {
+                let is_told = matches!(table.check(), Err(Error::Damaged { .. }));
+                is_told && table.count().is_ok_and(|count| count == 100) == is_repeated
+            });
+            assert!(is_found, "{number}: {mask}");
+            // The depth, and two bits that say nothing.
+            let _ = while_flipped(&pool, entry + 6, mask, || table.check().map(|_| ()));
+        }
+    }
+    check(&table, 100);
+}
+
 /// The published readers return what they see. Here they make it durable first if a writer may be
 /// between publish and flush; without that, an answer is lost in a crash, and the explorer sees it.
 #[test]

@@ -287,13 +287,19 @@ impl Extendible {
     }
 
     /// Visits the segments, each with its least hash, while nobody splits one.
+    ///
+    /// # Errors
+    /// What a visit says, or an entry of the directory that names no segment.
     pub(crate) fn for_each_segment(
         &self,
         mut visit: impl FnMut(Segment, u64) -> Result<()>,
     ) -> Result<()> {
         let mut hash = Some(0);
         while let Some(from) = hash {
-            let segment = self.segment(from);
+            let (directory, segment) = (self.directory(), self.segment(from));
+            if !self.is_segment_of(directory, segment) {
+                return Err(self.damaged(directory.entry(directory.home(from)).raw()));
+            }
             visit(segment, from)?;
             hash = segment_end(segment, from);
         }

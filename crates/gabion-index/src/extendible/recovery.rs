@@ -98,7 +98,7 @@ impl Extendible {
             first = self.found_segment(directory, number, empty)?;
         }
         let damaged = || Err(self.damaged(directory.entry(number).raw()));
-        if first.0.bits() == 0 || first.depth() > directory.bits() || !self.is_segment(first) {
+        if !self.is_segment_of(directory, first) {
             return damaged();
         }
         let count = 1 << (directory.bits() - first.depth());
@@ -142,6 +142,12 @@ impl Extendible {
         if is_whole { Ok(count) } else { damaged() }
     }
 
+    /// Whether an entry of a directory may name this.
+    pub(super) fn is_segment_of(&self, directory: Directory, segment: Segment) -> bool {
+        let depths = 1..=directory.bits();
+        depths.contains(&segment.0.bits()) && self.is_segment(segment)
+    }
+
     fn is_segment(&self, segment: Segment) -> bool {
         let (offset, bytes) = (segment.offset(), self.segment_bytes);
         offset != 0
@@ -150,7 +156,7 @@ impl Extendible {
             && bytes <= self.medium.len() - offset
     }
 
-    fn damaged(&self, offset: u64) -> Error {
+    pub(super) fn damaged(&self, offset: u64) -> Error {
         Error::damaged("the directory of a hash table", offset)
     }
 }
