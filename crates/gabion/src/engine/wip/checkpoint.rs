@@ -12,7 +12,8 @@
 //! everything in front of the log's end in its place. The moment is when both are held: the
 //! checkpoint is what a recovery would find if the process ended then. Writers wait for a few
 //! instructions only, flushes and compactions until the log is copied. Tables are linked after
-//! that: a file lives as long as somebody holds it.
+//! that: a file lives as long as somebody holds it, and has its name as long as the store has its
+//! directory (`tenure.rs`).
 //!
 //! # Durability
 //! Files, then their names, then the manifest, then `CURRENT`: a directory with a `CURRENT` holds
@@ -26,10 +27,10 @@ use gabion_media::{Disk, Purpose};
 use super::Wip;
 use super::file::TableFile;
 use super::manifest::{Edit, Manifest, ManifestState};
-use crate::Result;
 use crate::log::{self, SealedLog};
 use crate::names::table_name;
 use crate::types::Seq;
+use crate::{Error, Result};
 
 /// What a checkpoint is made of.
 struct Moment {
@@ -49,14 +50,7 @@ impl Wip {
             flushed => flushed?,
         }
         let moment = self.take_moment(target)?;
-        for file in moment.tables.values() {
-            let name = table_name(file.meta.file);
-            if !self.disk.link_to(target, &name)? {
-                let bytes = file.meta.file_bytes;
-                self.disk
-                    .copy_to(target, &name, bytes, Purpose::Checkpoint)?;
-            }
-        }
+        self.give_tables(&moment, target)?;
         // DURABLE: the files were synced when they were written or copied, and now their names are.
         target.sync_dir()?;
         let last = [
@@ -69,6 +63,20 @@ impl Wip {
             },
         ];
         Manifest::create_closed(target, moment.state, &last)
+    }
+
+    /// Gives the tables of the moment names in another directory, or copies of them.
+    fn give_tables(&self, moment: &Moment, target: &Disk) -> Result<()> {
+        for file in moment.tables.values() {
+            let _held = self.tenure.hold().ok_or(Error::Closed)?;
+            let name = table_name(file.meta.file);
+            if !self.disk.link_to(target, &name)? {
+                let bytes = file.meta.file_bytes;
+                self.disk
+                    .copy_to(target, &name, bytes, Purpose::Checkpoint)?;
+            }
+        }
+        Ok(())
     }
 
     /// Takes the moment, and copies its log.
@@ -98,5 +106,33 @@ impl Wip {
             sealed,
             last_seq,
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use gabion_media::SimDisk;
+
+    use super::*;
+    use crate::Options;
+
+    /// Somebody closed the store after the moment was taken, and may have put other files in the
+    /// directory since: it named those.
+    #[test]
+    fn a_checkpoint_names_no_table_after_its_store_was_closed() {
+        let options = Options::default().background_threads(0);
+        let engine = Wip::open(Disk::simulated(&SimDisk::new()), options).unwrap();
+        let keyspace = engine.create_keyspace("keyspace").unwrap();
+        engine.put_for_tests(&keyspace, b"key", b"value");
+        engine.flush().unwrap();
+        let target = || Disk::simulated(&SimDisk::new());
+        let (before, after) = (target(), target());
+        let moment = engine.take_moment(&before).unwrap();
+        assert_eq!(moment.tables.len(), 1);
+        engine.give_tables(&moment, &before).unwrap();
+        engine.close().unwrap();
+        let given = engine.give_tables(&moment, &after);
+        assert!(matches!(given, Err(Error::Closed)), "{given:?}");
+        assert!(after.list().unwrap().is_empty());
     }
 }
