@@ -12,6 +12,7 @@ use super::FastFair;
 use crate::blink::{Descent, Renewal};
 use crate::index::{Checked, Makers, index_by_methods};
 use crate::registry::{Kind, Persists, Reads, Registered};
+use crate::spoton::paths::told;
 use crate::suite::Keys;
 use crate::suite::crash::{self, Op, Small};
 use crate::{Index, OrderedIndex, Result};
@@ -84,12 +85,12 @@ impl OrderedIndex<u64> for Renewed {
 }
 
 fn create<const IS_CACHED: bool>(pool: &Pool) -> Result<Box<Renewed>> {
-    told::<IS_CACHED>(FastFair::create(pool)?)
+    renewed::<IS_CACHED>(FastFair::create(pool))
 }
 
-fn told<const IS_CACHED: bool>(tree: FastFair<5>) -> Result<Box<Renewed>> {
-    let tree = if IS_CACHED { tree.cached()? } else { tree };
-    Ok(Box::new(Renewed::with(tree)))
+fn renewed<const IS_CACHED: bool>(tree: Result<FastFair<5>>) -> Result<Box<Renewed>> {
+    let tree = told::<IS_CACHED, _>(tree, FastFair::cached)?;
+    Ok(Box::new(Renewed::with(*tree)))
 }
 
 const fn registered<const IS_CACHED: bool>(name: &'static str) -> Registered {
@@ -107,7 +108,7 @@ const fn registered<const IS_CACHED: bool>(name: &'static str) -> Registered {
         words: Makers {
             pool_options: FastFair::<5>::pool_options,
             create: |pool, _| Ok(create::<IS_CACHED>(pool)?),
-            open: |pool| Ok(told::<IS_CACHED>(FastFair::open(pool)?)?),
+            open: |pool| Ok(renewed::<IS_CACHED>(FastFair::open(pool))?),
             create_ordered: Some(|pool, _| Ok(create::<IS_CACHED>(pool)?)),
         },
         strings: None,
