@@ -1,12 +1,21 @@
 //! The way down a tree, and to the right where a split is not known above.
+//!
+//! A search comes to its end, or says that there is damage, whatever the nodes hold: levels fall on
+//! the way down and stay on the way to the right, links that lead in a ring are found, and a search
+//! does not begin again without end.
 
 use std::sync::atomic::Ordering;
 
-use super::{Locked, Node, Tree, damaged};
+use super::{Locked, Node, Range, Tree, damaged};
 use crate::Result;
+use crate::atomic::yield_now;
 
 /// Nodes that recovery looks at for one block: more than any sound tree needs.
 const FIND_STEPS_MAX: u32 = 10_000;
+
+/// Searches that begin again before there must be damage: each of the others was led astray by
+/// somebody who changed a node at that moment, and nobody who stops in the middle leads any astray.
+const TURNS_MAX: u32 = 1000;
 
 /// Steps along a level to the left neighbour of a node: more are between the two only if many
 /// nodes there are unknown to their parent, and then another time will do.
@@ -28,27 +37,32 @@ pub(crate) trait Descent: Tree {
     /// if the tree has no such level any more, or is gone.
     #[inline]
     fn descend(&self, level: u64, key: u64) -> Result<Option<Self::Node<'_>>> {
-        self.descend_by(level, key, |_, _| ())
+        Ok(self
+            .descend_by(level, key, |_, _| ())?
+            .map(|(node, _)| node))
     }
 
-    /// As [`Descent::descend`], telling of each step to the right: from which node to which.
+    /// As [`Descent::descend`], telling of each step to the right: from which node to which. The
+    /// node comes with the range by which the key belonged there.
     #[inline]
     fn descend_by<'a>(
         &'a self,
         level: u64,
         key: u64,
         mut step: impl FnMut(Self::Node<'a>, Self::Node<'a>),
-    ) -> Result<Option<Self::Node<'a>>> {
+    ) -> Result<Option<(Self::Node<'a>, Range)>> {
         // If it turns out to be of no use, the way begins at the top.
         let mut begin = match level {
             0 => self.leaf_before(key),
             _ => None,
         };
+        let mut turns = 0;
         'top: loop {
             let mut node = match begin.take() {
                 Some(leaf) => self.node(leaf)?,
                 None => self.top()?,
             };
+            let mut links = Links::default();
             loop {
                 node.prefetch();
                 let range = node.head().range();
@@ -56,14 +70,19 @@ pub(crate) trait Descent: Tree {
                     if self.is_gone() {
                         return Ok(None);
                     }
+                    turn(&mut turns, node.at())?;
                     continue 'top;
                 }
                 if !range.is_below_bound(key) {
                     let neighbour = self.node(range.neighbour)?;
+                    if neighbour.head().level() != range.level() {
+                        return Err(damaged(neighbour.at()));
+                    }
+                    links.follow(neighbour.at())?;
                     step(node, neighbour);
                     node = neighbour;
                 } else if range.level() <= level {
-                    return Ok(Some(node).filter(|_| range.level() == level));
+                    return Ok(Some((node, range)).filter(|_| range.level() == level));
                 } else {
                     let child = self.node(node.child(key))?;
                     if child.head().level() + 1 != range.level() {
@@ -78,7 +97,8 @@ pub(crate) trait Descent: Tree {
     /// As [`Descent::descend`], for whoever makes something durable that rests on what was reached.
     #[inline]
     fn descend_settled(&self, level: u64, key: u64) -> Result<Option<Self::Node<'_>>> {
-        self.descend_by(level, key, |from, _| self.settle_link(from))
+        let found = self.descend_by(level, key, |from, _| self.settle_link(from))?;
+        Ok(found.map(|(node, _)| node))
     }
 
     /// Makes the link of a node to its right neighbour durable, if its writer may not have come to
@@ -119,7 +139,7 @@ pub(crate) trait Descent: Tree {
                 stray = Some(to);
                 self.settle_link(from);
             })?;
-            let Some(leaf) = leaf else {
+            let Some((leaf, _)) = leaf else {
                 return Ok(None);
             };
             if let Some(leaf) = self.lock(leaf, key) {
@@ -137,6 +157,46 @@ pub(crate) trait Descent: Tree {
 }
 
 impl<T: Tree> Descent for T {}
+
+/// Counts a search that begins again because of a node.
+///
+/// # Errors
+/// There were too many.
+#[cold]
+fn turn(turns: &mut u32, at: u64) -> Result<()> {
+    *turns += 1;
+    if *turns > TURNS_MAX {
+        return Err(damaged(at));
+    }
+    yield_now();
+    Ok(())
+}
+
+/// The links that a search follows to the right: each leads further, unless they are damaged.
+#[derive(Default)]
+struct Links {
+    count: u64,
+    /// A node that one of them led to: the last one of which the number is a power of two.
+    mark: u64,
+}
+
+impl Links {
+    /// Follows one to a node.
+    ///
+    /// # Errors
+    /// They go round in a ring.
+    #[inline]
+    fn follow(&mut self, to: u64) -> Result<()> {
+        if self.mark == to {
+            return Err(damaged(to));
+        }
+        self.count += 1;
+        if self.count.is_power_of_two() {
+            self.mark = to;
+        }
+        Ok(())
+    }
+}
 
 /// The node of a level that `low` belongs to, from the topmost on, while nobody writes. For
 /// recovery, which is asked about blocks before there is a tree.

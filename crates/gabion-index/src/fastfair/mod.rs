@@ -102,6 +102,8 @@
 //! B+-tree", FAST 2018.
 
 mod check;
+#[cfg(test)]
+mod damage_tests;
 mod greatest;
 mod layout;
 mod node;

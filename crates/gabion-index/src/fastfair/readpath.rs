@@ -41,14 +41,8 @@ impl<const N: usize> FastFair<N> {
     /// change that meanwhile.
     pub(crate) fn end_of_leaf(&self, key: u64) -> Result<Option<u64>> {
         let _guard = self.pool.enter();
-        loop {
-            let leaf = self.descend(0, key)?.ok_or_else(no_leaf)?;
-            let range = leaf.head.range();
-            // Else it was split, replaced or given up meanwhile.
-            if range.has(key) {
-                return Ok(Some(range.bound).filter(|_| !range.is_last()));
-            }
-        }
+        let (_, range) = self.descend_by(0, key, |_, _| ())?.ok_or_else(no_leaf)?;
+        Ok(Some(range.bound).filter(|_| !range.is_last()))
     }
 
     /// As [`FastFair::get`] in a leaf that somebody writes to; none if it is not the leaf of the
@@ -114,7 +108,7 @@ impl<const N: usize> OrderedIndex<u64> for FastFair<N> {
                 let range = self.copy_leaf(&mut leaf, from, &mut entries)?;
                 found.extend(entries.iter().take(end - found.len()));
                 from = range.bound;
-                if from == GREATEST || found.len() == end {
+                if range.is_last() || found.len() == end {
                     break;
                 }
                 leaf = self.node(range.neighbour)?;

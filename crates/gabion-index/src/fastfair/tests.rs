@@ -10,7 +10,7 @@ use super::layout::Header;
 use super::node::Node;
 use super::renewed::half_renewed;
 use super::{FastFair, REGISTERED, TINY, is_referenced};
-use crate::blink::{Checks, Descent, Growth, Node as _, Renewal, Tree, is_spent};
+use crate::blink::{Checks, Decline, Descent, Growth, Node as _, Renewal, Tree, is_spent};
 use crate::suite::director::{Director, Place, flush, store};
 use crate::suite::{self, Keys, interleaved, while_flipped, words};
 use crate::{Error, OrderedIndex, Seed};
@@ -180,6 +180,46 @@ fn ways_in_dram_lead_to_all_leaves() {
     for key in 0..2000 {
         assert_eq!(tree.get(key).expect("sound").is_some(), key < 100);
     }
+}
+
+/// A link of a leaf that leads back: searches went round for ever.
+#[test]
+fn links_in_a_ring_are_told() {
+    let tree = tens(&pool());
+    let leaf = node(&tree, 0, 1000);
+    let low = leaf.head.low();
+    let mut state = [0; 8];
+    tree.medium.read(leaf.at, &mut state);
+    let version = u64::from_le_bytes(state) >> 16;
+    let link = leaf.at + 8 + 16 * (version % 2);
+    let mut sound = [0; 16];
+    tree.medium.read(link, &mut sound);
+    for to in [leaf.at, node(&tree, 0, low - 1).at] {
+        let words = [to, low + 1].map(u64::to_le_bytes);
+        tree.medium.write(link, words.as_flattened());
+        let told = [tree.get(low + 1), tree.insert(low + 1, 1)];
+        let is_told = |said| matches!(said, Err(Error::Damaged { .. }));
+        assert!(told.into_iter().all(is_told));
+    }
+    tree.medium.write(link, &sound);
+    check(&tree);
+}
+
+/// An inner node that only its left neighbour knows, and whose level is wrong, was taken for a
+/// leaf.
+#[test]
+fn a_neighbour_of_another_level_is_told() {
+    let tree = tens(&pool());
+    let low = last_of(&tree, 2);
+    let mut parent = tree.lock(node(&tree, 2, low), low).expect("in use");
+    tree.remove_entry(&mut parent, low);
+    drop(parent);
+    let at = node(&tree, 1, low).at;
+    let told = while_flipped(&tree.medium, at, 1, || [tree.get(low), tree.insert(low, 1)]);
+    let is_told = |said| matches!(said, Err(Error::Damaged { .. }));
+    assert!(told.into_iter().all(is_told));
+    assert_eq!(tree.get(low).expect("sound"), Some(low / 10));
+    check(&tree);
 }
 
 /// Leaves that handed their range over.
@@ -376,55 +416,137 @@ fn a_batch_tells_the_parent_of_an_inner_node() {
     check(&tree);
 }
 
-/// Somebody splits the left neighbour of a leaf without a range, or its parent, and has not made
-/// the link to the new node durable: whoever comes over it and takes the leaf out does that first.
-/// Otherwise a crash left the link from before, over which the leaf was still in use, which had
-/// been given back.
+/// As [`tens`], of which a director stops threads.
+fn directed() -> (Arc<Director>, FastFair<5>) {
+    let director = Arc::new(Director::default());
+    let region = Region::new(256 << 10);
+    *director.trace.lock() = Trace::new(region.to_vec());
+    let options = PoolOptions {
+        heaps: 1,
+        chunk_bytes: 4096,
+        watcher: Some(director.clone()),
+        ..FastFair::<5>::pool_options()
+    };
+    let pool = Pool::create_in(&region, options).expect("a pool in memory");
+    (director, tens(&pool))
+}
+
+/// Something that is done to the leaf of a low.
+type Act = fn(&FastFair<5>, u64);
+
+/// Replaces a leaf, which stays without a range.
+fn spend(tree: &FastFair<5>, low: u64) {
+    insert_beside(tree, low, &[(low + 1, 1), (low + 2, 2)]);
+    assert_eq!(spent(tree), 1);
+}
+
+/// As [`spend`], and the parent knows neither leaf, as when the inner node that did was given up.
+fn spend_unknown(tree: &FastFair<5>, low: u64) {
+    spend(tree, low);
+    let mut parent = tree.lock(node(tree, 1, low), low).expect("in use");
+    tree.remove_entry(&mut parent, low);
+}
+
+fn pass_by(tree: &FastFair<5>, low: u64) {
+    tree.bypass(low, &tree.pool().enter()).expect("sound");
+}
+
+/// Deletes all entries of a leaf, which stays.
+fn empty(tree: &FastFair<5>, low: u64) {
+    let guard = tree.pool().enter();
+    let lock = tree.locks.lock(node(tree, 0, low - 1).at);
+    let leaf = node(tree, 0, low);
+    for (key, value) in leaf.entries(leaf.head.range()) {
+        assert_eq!(tree.remove(key).expect("sound"), Some(value));
+    }
+    drop(lock);
+    assert_eq!(node(tree, 0, low).at, leaf.at);
+    drop(guard);
+}
+
+fn give_up(tree: &FastFair<5>, low: u64) {
+    tree.give_up(0, low, &tree.pool().enter()).expect("sound");
+}
+
+/// Somebody splits the left neighbour of a leaf, or its parent, and has not made the link to the
+/// new node durable: whoever comes over it and takes the leaf out does that first. Otherwise a
+/// crash left the link from before, over which the leaf was still in use, which had been given
+/// back.
+fn take_out_beside_a_split(level: u64, prepare: Act, take_out: Act) {
+    let (director, tree) = directed();
+    // Three leaves below the parent: it is not the first one of a half that is taken out.
+    for key in 1001..1005 {
+        tree.insert(key, 0).expect("space");
+    }
+    let low = last_of(&tree, 1);
+    prepare(&tree, low);
+    let key = if level == 0 { low - 1 } else { low };
+    let at = node(&tree, level, key).at;
+    std::thread::scope(|scope| {
+        let split = || {
+            let _within = tree.pool().write_guard();
+            let _guard = tree.pool().enter();
+            let full = tree.lock(node(&tree, level, key), key).expect("in use");
+            tree.split(full).expect("space");
+        };
+        let behind_link = (store as Place, at..at + 8);
+        let splitter = director.start(scope, "splitter", behind_link, split);
+        let left = node(&tree, 0, low - 1).at;
+        director.trace.lock().clear();
+        take_out(&tree, low);
+        let trace = std::mem::take(&mut *director.trace.lock());
+        director.finish("splitter");
+        splitter.join().expect("no panic");
+        let is_at = |offset: Option<u64>, node: u64| {
+            offset.is_some_and(|offset| offset / LINE == node / LINE)
+        };
+        let is_link = |event: &Event<'_>| is_at(store(event.step), left);
+        assert!(trace.iter().any(|event| is_link(&event)), "it is taken out");
+        let before = trace.iter().take_while(|event| !is_link(event));
+        let mut settled = before.skip_while(|event| !is_at(flush(event.step), at));
+        let is_durable = settled.any(|event| event.step == Step::Fence);
+        assert!(is_durable, "level {level}: the link may be lost");
+    });
+    assert_eq!(spent(&tree), 0);
+    tree.pool().collect();
+    check(&tree);
+}
+
 #[test]
 fn no_leaf_is_passed_by_over_a_link_that_is_not_durable() {
-    for level in [0, 1] {
-        let director = Arc::new(Director::default());
-        let region = Region::new(256 << 10);
-        *director.trace.lock() = Trace::new(region.to_vec());
-        let options = PoolOptions {
-            heaps: 1,
-            chunk_bytes: 4096,
-            watcher: Some(director.clone()),
-            ..FastFair::<5>::pool_options()
-        };
-        let tree = tens(&Pool::create_in(&region, options).expect("a pool in memory"));
+    (0..2).for_each(|level| take_out_beside_a_split(level, spend, pass_by));
+}
+
+#[test]
+fn no_leaf_is_given_up_over_a_link_that_is_not_durable() {
+    (0..2).for_each(|level| take_out_beside_a_split(level, empty, give_up));
+}
+
+/// When the allocator hears that a leaf is to be free, no way in DRAM leads there any more: it
+/// waits for those who entered the pool before, and not for one who enters it then.
+#[test]
+fn a_way_in_dram_is_forgotten_before_its_leaf_is_given_back() {
+    let acts: [(Act, Act); 3] = [(empty, give_up), (spend, pass_by), (spend_unknown, pass_by)];
+    for (prepare, take_out) in acts {
+        let (director, tree) = directed();
+        let tree = tree.cached().expect("memory");
         let low = last_of(&tree, 1);
-        insert_beside(&tree, low, &[(low + 1, 1), (low + 2, 2)]);
-        assert_eq!(spent(&tree), 1);
-        let key = if level == 0 { low - 1 } else { low };
-        let at = node(&tree, level, key).at;
+        let leaf = node(&tree, 0, low).at;
+        let way = || tree.paths.as_ref().and_then(|paths| paths.find(&low));
+        assert_eq!(way(), Some(leaf));
+        prepare(&tree, low);
+        assert_eq!(way(), Some(leaf), "it is there yet");
         std::thread::scope(|scope| {
-            let split = || {
-                let _within = tree.pool().write_guard();
-                let _guard = tree.pool().enter();
-                let full = tree.lock(node(&tree, level, key), key).expect("in use");
-                tree.split(full).expect("space");
-            };
-            let behind_link = (store as Place, at..at + 8);
-            let splitter = director.start(scope, "splitter", behind_link, split);
-            let left = node(&tree, 0, low - 1).at;
-            director.trace.lock().clear();
-            let passed = tree.bypass(low, &tree.pool().enter());
-            let trace = std::mem::take(&mut *director.trace.lock());
-            director.finish("splitter");
-            splitter.join().expect("no panic");
-            passed.expect("sound");
-            let is_at = |offset: Option<u64>, node: u64| {
-                offset.is_some_and(|offset| offset / LINE == node / LINE)
-            };
-            let is_link = |event: &Event<'_>| is_at(store(event.step), left);
-            assert!(trace.iter().any(|event| is_link(&event)), "it is passed by");
-            let before = trace.iter().take_while(|event| !is_link(event));
-            let mut settled = before.skip_while(|event| !is_at(flush(event.step), at));
-            let is_durable = settled.any(|event| event.step == Step::Fence);
-            assert!(is_durable, "level {level}: the link may be lost");
+            let behind_mark = (store as Place, leaf..leaf + 8);
+            let taker = director.start(scope, "taker", behind_mark, || take_out(&tree, low));
+            // What it stores next is the allocator's.
+            assert!(director.advance("taker", store, 0..u64::MAX));
+            let found = way();
+            director.finish("taker");
+            taker.join().expect("no panic");
+            assert_ne!(found, Some(leaf), "a search may begin there");
         });
-        assert_eq!(spent(&tree), 0);
+        tree.compact().expect("sound");
         tree.pool().collect();
         check(&tree);
     }

@@ -21,7 +21,8 @@ pub(super) fn no_leaf() -> Error {
 impl<const N: usize> Locked<'_, N> {
     /// The slot of `key`, or the one where it would go.
     pub(super) fn locate(&self, key: u64) -> std::result::Result<usize, usize> {
-        let rank = self.node.rank(key);
+        // A damaged node may have keys behind those in use.
+        let rank = self.node.rank(key).min(self.count);
         match rank.checked_sub(1) {
             Some(slot) if self.node.key(slot) == key => Ok(slot),
             _ => Err(rank),
@@ -91,7 +92,9 @@ impl<const N: usize> blink::Tree for FastFair<N> {
     }
 
     fn insert_entry<'a>(&'a self, node: &Locked<'a, N>, entry: (u64, u64)) {
-        self.insert_at(node, node.node.rank(entry.0), entry);
+        if let Err(slot) = node.locate(entry.0) {
+            self.insert_at(node, slot, entry);
+        }
     }
 
     fn remove_entry<'a>(&'a self, node: &mut Locked<'a, N>, key: u64) {

@@ -4,6 +4,7 @@ use gabion_media::pmem::{Claim, Medium, Pool};
 
 use crate::fastfair::{self, FastFair};
 use crate::skiplist::{self, SkipList, TALL_LEVEL};
+use crate::spoton::buffer::ROOM;
 use crate::{OrderedIndex, Result, Seed};
 
 /// An index of words that a [`Layered`](super::Layered) one may lie on: [`FastFair`] or
@@ -49,9 +50,6 @@ pub trait Base: OrderedIndex<u64> + Sized + 'static {
     #[doc(hidden)]
     fn next_part(&self, key: u64) -> Result<Option<u64>>;
 }
-
-/// What a buffer of 256 bytes has room for.
-const ROOM: usize = 15;
 
 const fn at_most_room(pairs: usize) -> usize {
     if pairs < ROOM { pairs } else { ROOM }

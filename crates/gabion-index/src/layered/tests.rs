@@ -16,6 +16,7 @@ use crate::index::Plan;
 use crate::registry::by_name;
 use crate::skiplist::SkipList;
 use crate::spoton::buffer::Buffer;
+use crate::suite::damage::{ask_all, may_be};
 use crate::suite::{self, SMALL, essay, words};
 use crate::{OrderedIndex, Seed};
 
@@ -451,6 +452,25 @@ fn nodes_have_room_for_what_waits() {
     assert_eq!((starts, buffers), (vec![0, 12, 14, 16], 4));
     let (starts, buffers) = TinyList::starts_of(&[0, 11], &[]);
     assert_eq!((starts, buffers), (vec![0, 11], 0));
+}
+
+/// The opening went along the leaves of the base, and not to its end if one was damaged.
+#[test]
+fn a_wrong_bit_of_the_base_keeps_no_opening_for_ever() {
+    ask_all(
+        TinyTree::pool_options,
+        |pool| {
+            let index = TinyTree::create(pool, SMALL).expect("space");
+            for number in 0..40 {
+                index.insert(10 * (number * 7 % 40), number).expect("space");
+            }
+            index.base.words()
+        },
+        |wrong, pool| {
+            let opened = TinyTree::open(pool);
+            may_be(wrong, opened.and_then(|index| index.insert(5, 5)));
+        },
+    );
 }
 
 /// The table of the root block is that of the types.

@@ -23,7 +23,7 @@ use parking_lot::Mutex;
 use crate::tags;
 
 /// Pairs that a buffer has room for, so that it is 256 bytes, a line of Optane's media.
-const ROOM: usize = 15;
+pub(crate) const ROOM: usize = 15;
 
 /// An entry with the tag of its key.
 #[derive(Clone, Copy, Debug)]

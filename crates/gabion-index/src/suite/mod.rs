@@ -17,6 +17,7 @@
 pub(crate) mod checkpoint;
 pub(crate) mod concurrent;
 pub(crate) mod crash;
+pub(crate) mod damage;
 pub(crate) mod director;
 pub(crate) mod essay;
 pub(crate) mod interleaved;
