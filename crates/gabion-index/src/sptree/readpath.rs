@@ -60,11 +60,16 @@ impl<'a, 'k, K: TreeKey + ?Sized, const N: usize> Search<'a, 'k, K, N> {
         }
     }
 
+    /// Begins again where the router says; or with the first node, which is always there.
     #[cold]
     fn restart(&mut self) {
         self.steps = 0;
         self.turns += 1;
-        self.number = self.tree.route(self.key);
+        self.number = if self.turns <= TURNS_MAX {
+            self.tree.route(self.key)
+        } else {
+            0
+        };
     }
 
     /// The node whose range holds the key. Asked again, it looks again from there on.

@@ -33,6 +33,16 @@ use crate::{Error, Result, Seed, root};
 /// Leaves that are worth a thread.
 const LEAVES_PER_THREAD: usize = 1024;
 
+/// A tree that was found.
+pub(super) struct Found<K: TreeKey + ?Sized, const N: usize> {
+    pub(super) tree: SpTree<K, N>,
+    /// Blocks of its backup, unless that was told of leaves since they were counted.
+    pub(super) backup_blocks: Option<u64>,
+}
+
+/// Leaves that the backup names and whose lines are asked for before it is their turn.
+const AHEAD: usize = 2;
+
 /// What a thread has recovered.
 struct Run<'a, K: TreeKey + ?Sized> {
     /// Number of the first node.
@@ -104,7 +114,7 @@ impl<K: TreeKey + ?Sized, const N: usize> SpTree<K, N> {
         };
         let words = |_| vec![K::MAGIC, seed, plan.capacity, Self::PAIRS];
         root::create_filled(pool, rest, fill, words)?;
-        Self::find(pool, options, tending, None)
+        Ok(Self::find(pool, options, tending, None)?.tree)
     }
 
     /// Finds the tree that is the root of `pool`, and makes what it has in DRAM: costs a look at
@@ -115,7 +125,7 @@ impl<K: TreeKey + ?Sized, const N: usize> SpTree<K, N> {
     /// # Errors
     /// No tree there, one with leaves of another size, or damage on the medium.
     pub fn open(pool: &Pool) -> Result<Self> {
-        Self::find(pool, Options::default(), Tending::Thread, None)
+        Ok(Self::find(pool, Options::default(), Tending::Thread, None)?.tree)
     }
 
     /// Finds the tree. What `holds` denies of the key and the value of a pair is damage.
@@ -124,7 +134,7 @@ impl<K: TreeKey + ?Sized, const N: usize> SpTree<K, N> {
         options: Options,
         tending: Tending,
         holds: Option<Holds>,
-    ) -> Result<Self> {
+    ) -> Result<Found<K, N>> {
         let root = pool.root::<Moving>().raw();
         if root == 0 {
             return Err(Error::NoRoot);
@@ -149,10 +159,13 @@ impl<K: TreeKey + ?Sized, const N: usize> SpTree<K, N> {
             logs: Logs::open(pool, root + MOVING_AT, seed),
         };
         // Scans go by the backup's invariants: a damaged one could keep them for ever.
-        tree.backup.check()?;
-        tree.recover(holds)?;
+        let backup_blocks = tree.backup.check()?;
+        let is_backup_whole = tree.recover(holds)?;
         tree.replay()?;
-        Ok(tree)
+        Ok(Found {
+            tree,
+            backup_blocks: Some(backup_blocks).filter(|_| is_backup_whole),
+        })
     }
 
     /// Options of pools for trees: the layout id, and how recovery finds what is in use. Whoever
@@ -174,7 +187,8 @@ impl<K: TreeKey + ?Sized, const N: usize> SpTree<K, N> {
         std::thread::available_parallelism().map_or(1, |count| count.get())
     }
 
-    fn recover(&self, holds: Option<Holds>) -> Result<()> {
+    /// Recovers all leaves, and says whether the backup named them all.
+    fn recover(&self, holds: Option<Holds>) -> Result<bool> {
         let least = bound_key::<K>(&self.medium, LEAST)?;
         let mut starts = vec![(least, self.root + Self::FIRST_LEAF_AT)];
         starts.extend(self.backup.leaves()?);
@@ -190,6 +204,7 @@ impl<K: TreeKey + ?Sized, const N: usize> SpTree<K, N> {
             run.last.set_hkey(node.map_or(u64::MAX, |node| node.lkey()));
             run.last.link(node.map(|node| (next.first, node)));
         }
+        let is_backup_whole = runs.iter().all(|run| run.missing.is_empty());
         for run in runs {
             // Only now that all of the chain was found in order.
             for mend in run.mends {
@@ -200,7 +215,7 @@ impl<K: TreeKey + ?Sized, const N: usize> SpTree<K, N> {
                 self.backup.add(lkey, leaf);
             }
         }
-        Ok(())
+        Ok(is_backup_whole)
     }
 
     /// Recovers the leaves from the first of `starts` on, until the one at `end` or the last one.
@@ -210,6 +225,7 @@ impl<K: TreeKey + ?Sized, const N: usize> SpTree<K, N> {
         end: Option<(K::Owned, u64)>,
         holds: Option<Holds>,
     ) -> Result<Run<'_, K>> {
+        let mut ahead = starts.iter().skip(AHEAD);
         let mut starts = starts.iter().cloned().peekable();
         let (mut lkey, mut at) = starts.peek().cloned().ok_or_else(|| damaged(self.root))?;
         let (mut missing, mut mends) = (Vec::new(), Vec::new());
@@ -234,6 +250,9 @@ impl<K: TreeKey + ?Sized, const N: usize> SpTree<K, N> {
             }
             let start = (lkey, at);
             let is_known = starts.next_if_eq(&start).is_some();
+            if let Some((_, later)) = ahead.next().filter(|_| is_known) {
+                Leaf::<N>::prefetch_all(&self.medium, *later);
+            }
             let node = self.enlist(leaf, &start.0, kept, before.as_ref())?;
             if !is_known {
                 missing.push(start);
@@ -464,6 +483,6 @@ impl<const N: usize> SpTree<u64, N> {
     /// # Errors
     /// As [`SpTree::open`].
     pub fn open_with(pool: &Pool, options: Options) -> Result<Self> {
-        Self::find(pool, options, Tending::Thread, None)
+        Ok(Self::find(pool, options, Tending::Thread, None)?.tree)
     }
 }

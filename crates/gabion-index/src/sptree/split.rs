@@ -40,6 +40,9 @@ impl<K: TreeKey + ?Sized, const N: usize> SpTree<K, N> {
         let entry = |(slot, key, value)| Ok((key_of::<K>(&self.medium, [key, value])?, slot));
         let entries: Result<Vec<(K::Owned, usize)>> = leaf.entries().map(entry).collect();
         let mut entries = entries?;
+        if entries.len() <= N / 2 {
+            return Err(Error::damaged("the bitmap of a full leaf", leaf.at));
+        }
         let (lower, (first, _), _) = entries.select_nth_unstable(N / 2);
         let kept = lower.iter().fold(0, |bits, (_, slot)| bits | 1 << slot);
         let last = lower.iter().map(|(key, _)| key).max();

@@ -1,9 +1,12 @@
 //! The tree of strings, in special situations.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use gabion_media::pmem::explore::{Explorer, Run};
-use gabion_media::pmem::{Pool, PoolOptions};
+use gabion_media::pmem::trace::{self, Event, LINE, Watcher};
+use gabion_media::pmem::{Pool, PoolOptions, Region};
 
 use super::item::ItemRef;
 use super::layout::BACKUP_AT;
@@ -190,9 +193,13 @@ fn recovery_finds_what_the_backup_does_not_name() {
         |number| number < 4000,
         |_| true,
     ];
-    for rule in rules {
+    for (rule, tending) in rules
+        .into_iter()
+        .zip([Tending::Thread, Tending::Writers].repeat(2))
+    {
         forget(rule);
-        let tree = Strings::<8>::open(&pool).expect("a tree");
+        // What the backup is told of has its blocks, too, and none is missing or lost.
+        let tree = Strings::<8>::open_checked(&pool, tending, |_, _| true).expect("a tree");
         for number in 0..keys {
             let wanted = number.to_le_bytes().to_vec();
             assert_eq!(tree.get(&key(number)).expect("sound"), Some(wanted));
@@ -342,6 +349,72 @@ fn a_checked_tree_tells_what_an_unchecked_one_may_not() {
     }
     println!("{refused} damages are refused");
     assert!(refused > 600, "{refused}");
+}
+
+/// Counts loads of a line.
+#[derive(Default)]
+struct Loads {
+    at: AtomicU64,
+    count: AtomicU64,
+}
+
+// ORDER: Relaxed throughout: one thread is at work.
+impl Watcher for Loads {
+    fn event(&self, event: Event<'_>) {
+        if let trace::Step::Load { offset, .. } = event.step
+            && offset / LINE == self.at.load(Ordering::Relaxed) / LINE
+        {
+            self.count.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+}
+
+/// A checked opening looks at the backup no more often than another one, unless recovery has told
+/// it of leaves. It read all of it a second time.
+#[test]
+fn a_backup_that_is_whole_is_checked_once() {
+    let region = Region::new(1 << 20);
+    let loads = Arc::new(Loads::default());
+    let pool = || {
+        let options = PoolOptions {
+            heaps: 1,
+            watcher: Some(loads.clone()),
+            ..Strings::<8>::pool_options()
+        };
+        Pool::open_in(&region, options).expect("a pool that was closed")
+    };
+    {
+        let options = PoolOptions {
+            heaps: 1,
+            ..Strings::<8>::pool_options()
+        };
+        let pool = Pool::create_in(&region, options).expect("a pool in memory");
+        let tree = Strings::<8>::create_tended(&pool, SMALL, Tending::Writers).expect("a tree");
+        for number in 0..1000 {
+            tree.put(&key(number), b"value").expect("space");
+        }
+        tree.finish();
+        // Behind its header is the root node, by which each key of it is looked up in a check.
+        let node = tree.root + BACKUP_AT + LINE;
+        loads.at.store(node, Ordering::Relaxed);
+        drop(tree);
+        pool.close().expect("nobody else has it");
+    }
+    let count = |open: &dyn Fn(&Pool) -> crate::Result<Strings<8>>| {
+        let pool = pool();
+        let before = loads.count.load(Ordering::Relaxed);
+        let tree = open(&pool).expect("a tree");
+        let count = loads.count.load(Ordering::Relaxed) - before;
+        drop(tree);
+        pool.close().expect("nobody else has it");
+        count
+    };
+    let plain = count(&|pool| Strings::open(pool));
+    let checked = count(&|pool| Strings::open_checked(pool, Tending::Writers, |_, _| true));
+    assert!(
+        plain > 0 && checked == plain,
+        "{checked} loads, and {plain}"
+    );
 }
 
 /// What `reserve` grants can be put, however little space is left, and what it refuses changes

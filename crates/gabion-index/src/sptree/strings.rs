@@ -6,6 +6,7 @@ use gabion_media::pmem::Pool;
 
 use super::item::ItemRef;
 use super::layout::{ITEM_BYTES, ITEM_HINT, leaf_bytes};
+use super::recovery::Found;
 use super::scan::{Taking, Way};
 use super::writepath::Value;
 use super::{Holds, Options, SpTree, Tending};
@@ -31,10 +32,14 @@ impl<const N: usize> SpTree<[u8], N> {
     /// # Errors
     /// As [`SpTree::open`]; damage.
     pub fn open_checked(pool: &Pool, tending: Tending, holds: Holds) -> Result<Self> {
-        let tree = Self::find(pool, Options::default(), tending, Some(holds))?;
+        let Found {
+            tree,
+            backup_blocks,
+        } = Self::find(pool, Options::default(), tending, Some(holds))?;
+        let backup_blocks = backup_blocks.map_or_else(|| tree.backup.settle(), Ok)?;
         // An item for each pair, and one for the lkey of each leaf but the first one, which is in
         // the root's block.
-        let needed = tree.backup.settle()? + 2 * tree.leaves() - 1 + tree.len()?;
+        let needed = backup_blocks + 2 * tree.leaves() - 1 + tree.len()?;
         tree.collect();
         if needed != pool.stats().used_blocks {
             return Err(Error::damaged("what an SPTree refers to", tree.root));

@@ -1,10 +1,15 @@
 //! The tree in special situations.
 
+use std::mem::offset_of;
+use std::sync::mpsc;
+use std::time::Duration;
+
 use gabion_media::pmem::{Pool, PoolOptions};
 
-use super::layout::BACKUP_AT;
+use super::layout::{BACKUP_AT, Head, PAIRS_AT, leaf_bytes};
+use super::router::Hint;
 use super::{BUFFERED, REGISTERED, SpTree, TINY, TINY_BUFFERED};
-use crate::suite::{self, SMALL, essay, words};
+use crate::suite::{self, SMALL, essay, while_flipped, words};
 use crate::{Error, FastFair, OrderedIndex};
 
 const FIRST_LEAF_AT: u64 = SpTree::<u64, 8>::FIRST_LEAF_AT;
@@ -22,9 +27,24 @@ fn mixed(number: u64) -> u64 {
 #[test]
 fn the_table_is_that_of_the_types() {
     let rows = essay::table(include_str!("layout.rs"), "Leaf");
-    let ends: Vec<u64> = rows.iter().map(|(offset, bytes)| offset + bytes).collect();
-    assert_eq!(rows.len(), 8);
-    assert!(rows.iter().skip(1).zip(ends).all(|(row, end)| row.0 == end));
+    let (offsets, bytes): (Vec<u64>, Vec<u64>) = rows.into_iter().unzip();
+    let head = [
+        offset_of!(Head, bitmap),
+        offset_of!(Head, next),
+        offset_of!(Head, lkey),
+        offset_of!(Head, hkey),
+        offset_of!(Head, merged),
+        offset_of!(Head, unused),
+        size_of::<Head>(),
+    ];
+    let of_types = head.into_iter().map(|offset| offset as u64);
+    let of_types: Vec<u64> = of_types.chain([PAIRS_AT, leaf_bytes(64)]).collect();
+    assert_eq!(offsets, of_types[..8]);
+    let ends = offsets
+        .iter()
+        .zip(bytes)
+        .map(|(offset, bytes)| offset + bytes);
+    assert!(ends.eq(of_types[1..].iter().copied()));
 }
 
 #[test]
@@ -105,6 +125,53 @@ fn recovery_finds_what_the_backup_does_not_name() {
         }
         words::check(&tree, keys);
     }
+}
+
+/// The router may be wrong (I7): one that led to a node which is not in use was asked again for
+/// ever.
+#[test]
+fn a_router_that_leads_nowhere_keeps_nobody_for_ever() {
+    let tree: SpTree<u64, 8> = tree(1 << 20);
+    for number in 0..100 {
+        tree.insert(number, number).expect("space");
+    }
+    let unused = Hint {
+        node: tree.leaves() + 1,
+        leaf: 0,
+    };
+    let node = tree.nodes.get(unused.node).expect("memory of a node");
+    assert_eq!(node.look(), None);
+    tree.router.add(&50, unused);
+    let (told, hears) = mpsc::channel();
+    std::thread::spawn(move || {
+        for number in 50..100 {
+            assert_eq!(tree.get(number).expect("sound"), Some(number));
+            assert_eq!(tree.insert(number, 7).expect("space"), Some(number));
+        }
+        told.send(()).expect("a listener");
+    });
+    hears
+        .recv_timeout(Duration::from_secs(60))
+        .expect("an end, and no panic");
+}
+
+/// Bitmaps that are damaged while the tree is in use: a split found fewer entries than it was to
+/// move, and a delete one that nobody had counted.
+#[test]
+fn damaged_bitmaps_of_a_tree_in_use_are_told() {
+    let tree: SpTree<u64, 8> = tree(1 << 20);
+    for number in 0..8 {
+        tree.insert(number, number).expect("space");
+    }
+    let bitmap = tree.root + FIRST_LEAF_AT;
+    let told = while_flipped(tree.pool(), bitmap, 0xff, || tree.insert(8, 8));
+    assert!(matches!(told, Err(Error::Damaged { .. })), "{told:?}");
+    for number in 0..8 {
+        assert_eq!(tree.remove(number).expect("sound"), Some(number));
+    }
+    let told = while_flipped(tree.pool(), bitmap, 0xff, || tree.remove(5));
+    assert!(matches!(told, Err(Error::Damaged { .. })), "{told:?}");
+    words::check(&tree, 0);
 }
 
 /// A backup that names what is no leaf, and a chain that leads nowhere, are told as damage.

@@ -24,8 +24,8 @@ use super::mnode::Locked;
 use super::readpath::Search;
 use super::steps::{Step, is_made};
 use super::{SpTree, TreeKey};
-use crate::Result;
 use crate::stored::Parts;
+use crate::{Error, Result};
 
 /// Where a node has a key: at a place of its buffer, and then nobody has looked for it in the leaf,
 /// or in a slot of the leaf. The value is the second word of the pair.
@@ -141,9 +141,12 @@ impl<K: TreeKey + ?Sized, const N: usize> SpTree<K, N> {
         if found.value.is_none() {
             return Ok(None);
         }
+        let Some(left) = node.count().checked_sub(1) else {
+            return Err(Error::damaged("the bitmap of an empty leaf", leaf.at));
+        };
         self.take_out(&node, &leaf, key, found)?;
-        node.set_count(node.count() - 1);
-        if node.count() <= N / 4 {
+        node.set_count(left);
+        if left <= N / 4 {
             // Leaves that are not merged now can be later; the entry is gone either way.
             let _ = self.merge_around(node);
         }
