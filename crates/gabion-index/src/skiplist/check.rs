@@ -21,10 +21,11 @@ impl<K: Item + ?Sized, const BITS: u32> SkipList<K, BITS> {
     /// Damage on the medium.
     pub fn len(&self) -> Result<u64> {
         let _guard = self.pool.enter();
-        let (mut node, mut count) = (self.head(), 0);
-        while let Some(next) = self.next_of(&node, 0)? {
+        let (mut at, mut last, mut count) = (self.head().next(0), None, 0);
+        while at != 0 {
+            let node = self.node_behind(last, at)?;
+            (at, last) = (node.next(0), Some(node.stored()));
             count += 1;
-            node = next;
         }
         Ok(count)
     }

@@ -46,12 +46,12 @@ impl<K: Item + ?Sized, const BITS: u32> OrderedIndex<K> for SkipList<K, BITS> {
         let _guard = self.pool.enter();
         let end = found.len().saturating_add(limit);
         let path = self.find_path(from)?;
-        let mut next = path.next[0];
+        let (mut next, mut last) = (path.next[0], None);
         let mut must_fence = false;
         while next != 0 && found.len() < end {
-            let node = self.node(next)?;
+            let node = self.node_behind(last, next)?;
             let value = node.value();
-            next = node.next(0);
+            (next, last) = (node.next(0), Some(node.stored()));
             self.medium.prefetch(next);
             if self.locks.is_locked(node.at) {
                 let _within = self.pool.write_guard();

@@ -5,7 +5,7 @@ use std::cmp::Ordering;
 use super::layout::LEVELS;
 use super::node::Node;
 use super::{SkipList, damaged};
-use crate::stored::Parts;
+use crate::stored::{Parts, Stored};
 use crate::{Item, Result};
 
 /// Where a key is, or would go.
@@ -17,6 +17,10 @@ pub(super) struct Path<'a> {
     /// The node of the key.
     pub(super) found: Option<Node<'a>>,
 }
+
+/// Searches of a writer before there must be damage: each of the others found a node that was taken
+/// out before it came to level 0.
+const TURNS_MAX: u32 = 1000;
 
 /// Level from which on nodes are tall: they are known in DRAM, if any are.
 pub(crate) const TALL_LEVEL: usize = 2;
@@ -32,6 +36,21 @@ impl<K: Item + ?Sized, const BITS: u32> SkipList<K, BITS> {
         Node::new(&self.medium, at).ok_or_else(|| damaged(at))
     }
 
+    /// The node at an offset, to which the link of another one leads.
+    ///
+    /// # Errors
+    /// No node, or one whose key is not greater: links that are damaged can lead in a ring.
+    #[inline]
+    pub(super) fn node_behind(&self, before: Option<Stored>, at: u64) -> Result<Node<'_>> {
+        let node = self.node(at)?;
+        let stored = node.stored();
+        let rises = |before: Stored| before.order(&self.medium, &stored) == Ordering::Less;
+        before
+            .is_none_or(rises)
+            .then_some(node)
+            .ok_or_else(|| damaged(at))
+    }
+
     /// Goes from `node` along a level up to the last node before a key, telling of each link that
     /// leads on. Returns that node, what its link led to, and whether that is the node of the key.
     /// `known` is a node at or behind the key.
@@ -44,15 +63,17 @@ impl<K: Item + ?Sized, const BITS: u32> SkipList<K, BITS> {
         known: u64,
         mut step: impl FnMut(&Node<'a>),
     ) -> Result<(Node<'a>, u64, Option<Node<'a>>)> {
+        let mut last = None;
         loop {
             let at = node.next(level);
             if at == 0 || at == known {
                 return Ok((node, at, None));
             }
-            let next = self.node(at)?;
+            let next = self.node_behind(last, at)?;
             match next.stored().compare(&self.medium, key) {
                 Ordering::Less => {
                     step(&node);
+                    last = Some(next.stored());
                     node = next;
                 }
                 Ordering::Equal => return Ok((node, at, Some(next))),
@@ -126,7 +147,7 @@ impl<K: Item + ?Sized, const BITS: u32> SkipList<K, BITS> {
     /// The way to a key, for a writer: all of level 0 that was passed on it is durable.
     /// It has the levels that a node of the key can be on, and those below.
     pub(super) fn find_path(&self, key: &K) -> Result<Path<'_>> {
-        loop {
+        for _ in 0..TURNS_MAX {
             let path = self.try_find_path(key)?;
             // Else it was taken out meanwhile, and perhaps inserted anew.
             let is_there = |found: Node<'_>| path.next[0] == found.at;
@@ -134,6 +155,7 @@ impl<K: Item + ?Sized, const BITS: u32> SkipList<K, BITS> {
                 return Ok(path);
             }
         }
+        Err(damaged(self.head))
     }
 
     fn try_find_path(&self, key: &K) -> Result<Path<'_>> {

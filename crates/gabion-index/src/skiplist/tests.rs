@@ -8,6 +8,7 @@ use super::layout::{FACE_BYTES, LEVELS};
 use super::{REGISTERED, SkipList, TALL_LEVEL};
 use crate::suite::words::{check, fill_the_pool, grow_by_threads};
 use crate::suite::{self, Keys, SMALL, interleaved, words};
+use crate::{Error, OrderedIndex, Result};
 
 fn pool(size: u64) -> Pool {
     suite::pool(size, SkipList::<u64>::pool_options())
@@ -15,6 +16,41 @@ fn pool(size: u64) -> Pool {
 
 fn list(size: u64) -> SkipList<u64> {
     SkipList::create(&pool(size), SMALL).expect("a list")
+}
+
+/// Links that lead back: searches went round for ever, and so did the count of the entries.
+#[test]
+fn links_in_a_ring_are_told() {
+    let list = list(1 << 20);
+    for key in 0..40_u64 {
+        list.insert(&(10 * key), key).expect("space");
+    }
+    let mut nodes = vec![list.head().next(0)];
+    while let Some(next) = nodes
+        .last()
+        .map(|at| list.node(*at).expect("sound").next(0))
+        && next != 0
+    {
+        nodes.push(next);
+    }
+    // Searches below its key do not come to the last node that is on level 0 only.
+    let low = |at: &&u64| list.node(**at).expect("sound").height() == 1;
+    let last = *nodes.iter().rfind(low).expect("most are");
+    let key = list.node(last).expect("sound").stored().word;
+    let link = last + FACE_BYTES;
+    let sound = list.node(last).expect("sound").next(0);
+    for to in [last, nodes[0]] {
+        list.medium.write(link, &to.to_le_bytes());
+        let is_told = |said: Result<Option<u64>>| matches!(said, Err(Error::Damaged { .. }));
+        assert!(is_told(list.get(&(key + 1))));
+        assert!(is_told(list.insert(&(key + 1), 1)));
+        assert!(is_told(list.remove(&(key + 1))));
+        assert!(is_told(list.len().map(Some)));
+        let all = list.scan(&0, usize::MAX, &mut Vec::new());
+        assert!(is_told(all.map(|()| None)));
+    }
+    list.medium.write(link, &sound.to_le_bytes());
+    words::check(&list, 40);
 }
 
 /// One node in four is on the next level, so a search looks at few nodes.
