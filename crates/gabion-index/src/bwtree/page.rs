@@ -10,6 +10,14 @@ use super::layout::{
 };
 use crate::stored::{Parts, Stored, rest_len};
 
+/// Lines that are asked for of a page before its head tells how many there are: the head and, in
+/// most pages, all words of keys.
+const PREFETCHED_LINES: u64 = 8;
+
+/// Lines with deltas that are asked for at once, from the topmost one down: as many as pages have
+/// deltas, if keys are words.
+const PREFETCHED_DELTAS: u64 = 8;
+
 /// A page with its deltas. It does not change; the word of the cell does.
 #[derive(Clone, Copy)]
 pub(super) struct Page<'a> {
@@ -75,7 +83,8 @@ impl<'a> Delta<'a> {
 
 // ORDER: Relaxed throughout: as above.
 impl<'a> Page<'a> {
-    /// The page that a word of a cell leads to, if there can be one.
+    /// The page that a word of a cell leads to, if there can be one. Asks at once for the lines
+    /// that a search reads: else it would wait for each of them, and for each delta, in its turn.
     #[inline]
     pub(super) fn new(medium: &'a Medium, cell: u64, word: Word) -> Option<Page<'a>> {
         let base = word.base();
@@ -93,6 +102,9 @@ impl<'a> Page<'a> {
                 right: 0,
             });
         }
+        for line in 0..PREFETCHED_LINES {
+            medium.prefetch(base + line * LINE_BYTES);
+        }
         let head: &Head = medium.try_at(POff::new(base))?;
         medium.touch(head);
         let state = head.state.peek(Ordering::Relaxed);
@@ -103,6 +115,9 @@ impl<'a> Page<'a> {
         let (lines, place) = (state >> 8 & 0xff, head.deltas_at.peek(Ordering::Relaxed));
         let deltas_at = base.checked_add(place)?;
         let end = deltas_at.checked_add(lines * LINE_BYTES)?;
+        for line in 0..word.top().min(PREFETCHED_DELTAS) {
+            medium.prefetch(deltas_at + (word.top() - 1 - line) * LINE_BYTES);
+        }
         let is_within = place >= HEAD_BYTES + 8 * slots.len() as u64 && end <= medium.len();
         is_within.then_some(Page {
             medium,
@@ -136,7 +151,7 @@ impl<'a> Page<'a> {
         let rest = self.word.base() + (place & u64::from(u32::MAX));
         // What lies behind the medium is damage, and not read.
         let is_within = rest + rest_len(len) <= self.medium.len();
-        let len = if is_within { len } else { 0 };
+        let (len, rest) = if is_within { (len, rest) } else { (0, 0) };
         Stored { word, len, rest }
     }
 

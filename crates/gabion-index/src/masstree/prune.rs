@@ -40,6 +40,8 @@ impl<K: Item + ?Sized> Masstree<K> {
         // ORDER: Relaxed: these words do not change.
         let parent = above.first.load(&self.medium, Ordering::Relaxed);
         let word = above.slice.load(&self.medium, Ordering::Relaxed);
+        // Nobody has come over the layer above here.
+        Node::new(&self.medium, parent).ok_or_else(|| damaged(first))?;
         let layer = self.layer(parent);
         let Some((mut leaf, stray)) = layer.lock_leaf(word)? else {
             return Ok(None);

@@ -2,6 +2,7 @@
 
 use gabion_media::pmem::PAtomicU64;
 
+use super::layout::{NODE_BYTES, TO_LAYER};
 use super::{Masstree, REGISTERED};
 use crate::blink::{Born, Descent, Growth, Node as _};
 use crate::suite::words::{check, fill_the_pool, grow_by_threads};
@@ -162,4 +163,30 @@ fn a_leaf_without_a_range_is_damage() {
     }
     let error = tree.check().expect_err("a leaf has no range");
     assert!(error.to_string().contains("the range of a node"), "{error}");
+}
+
+/// Where a layer belongs is read from the medium when the layer has become empty, and was followed
+/// without a look.
+#[test]
+fn a_layer_that_belongs_nowhere_stays() {
+    let tree: Masstree<[u8]> = tree(1 << 20);
+    let keys = [&b"granite sand"[..], b"granite stone"];
+    for (key, value) in keys.into_iter().zip(0..) {
+        assert_eq!(tree.insert(key, value).expect("space"), None);
+    }
+    let guard = tree.pool.enter();
+    let word = super::slice::of(keys[0], 0);
+    let layer = tree.layer(tree.root);
+    let leaf = layer.descend(0, word).expect("sound").expect("a leaf");
+    let first = leaf.value(leaf.find(word).expect("a slot")) & !TO_LAYER;
+    drop(guard);
+    // An offset behind the end of the pool.
+    while_flipped(tree.pool(), first + NODE_BYTES + 5, 1, || {
+        for (key, value) in keys.into_iter().zip(0..) {
+            assert_eq!(tree.remove(key).expect("the entry is sound"), Some(value));
+        }
+    });
+    assert_eq!(tree.get(keys[0]).expect("sound"), None);
+    tree.compact().expect("sound");
+    assert_eq!(check(&tree, 0), 1);
 }
