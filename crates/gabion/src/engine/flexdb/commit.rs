@@ -73,9 +73,12 @@ const RANGES_PER_THREAD: usize = 4;
 
 impl Flex {
     /// Merges the oldest frozen generation, or ends the merge before if that failed; false when
-    /// there is nothing to merge.
+    /// there is nothing to merge, or the store is closed.
     pub(super) fn merge_oldest(&self) -> Result<bool> {
         let _lock = self.merge_lock.lock();
+        if !self.has_directory() {
+            return Ok(false);
+        }
         let view = self.view.load_full();
         let Some(generation) = view.frozen().last() else {
             return self.end_merge();

@@ -24,6 +24,7 @@
 //!   its space with the merge lock held, which step 4 holds.
 //! - X2: the number of a keyspace is never given out again, so records that the log still has of it
 //!   are no other one's, nor are files.
+//! - X3: files are removed while the directory is the store's: not by a reader that outlives it.
 //!
 //! # Linearization point
 //! The number's publication.
@@ -83,8 +84,12 @@ impl Flex {
     }
 
     /// Removes the files of dropped keyspaces that no reader is left for. The caller holds the
-    /// merge lock.
+    /// merge lock. Those of a closed store are left to the next open: the directory may be another
+    /// store's by now.
     pub(super) fn forget_dropped(&self) {
+        if !self.has_directory() {
+            return;
+        }
         let keyspaces = self.keyspaces.load();
         for keyspace in keyspaces.forgettable(self.visible(), || self.snapshots.oldest()) {
             self.past_waits
@@ -122,9 +127,11 @@ impl Flex {
         Ok(cut?)
     }
 
-    /// Keeps merges out, to work on a keyspace's space; an error if the keyspace was dropped.
+    /// Keeps merges out, to work on a keyspace's space; an error if the keyspace was dropped or the
+    /// store is closed.
     pub(super) fn lock_merges_of(&self, keyspace: &Keyspace) -> Result<MutexGuard<'_, ()>> {
         let lock = self.merge_lock.lock();
+        self.health.check_open()?;
         keyspace.dropped.check()?;
         Ok(lock)
     }

@@ -198,6 +198,8 @@ impl Flex {
         }
         self.check_writable()?;
         let mut root = self.root.lock();
+        // Whoever waited for the lock may find the store closed.
+        self.health.check_writable()?;
         if let Some(keyspace) = self.keyspaces.find(name) {
             return Ok(keyspace);
         }

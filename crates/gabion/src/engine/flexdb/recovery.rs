@@ -139,12 +139,22 @@ impl Flex {
         self.schedule.wake();
         self.schedule.stop();
         let result = self.close_log();
+        // Whoever changes a file holds one of these, and looks then whether the store is open.
+        let _no_merge = self.merge_lock.lock();
+        let _no_writer = self.writer.lock();
+        let _no_root = self.root.lock();
         let keyspaces = self.keyspaces.load();
         for keyspace in keyspaces.iter().chain(keyspaces.leaving()) {
             keyspace.partition.close();
         }
         self.lock.lock().take();
         result
+    }
+
+    /// Whether the directory is this store's still: not any more once the store is closed. It is
+    /// given back with the merge lock held, so who holds that one may look and then change files.
+    pub(super) fn has_directory(&self) -> bool {
+        self.lock.lock().is_some()
     }
 
     /// An error unless the store takes writes: with nothing of the opening left to do.
@@ -383,9 +393,12 @@ fn apply(chunk: &Chunk<'_>, root: &Root, generation: &Generation) {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicBool, Ordering};
+
     use gabion_media::SimDisk;
 
     use super::*;
+    use crate::Error;
 
     /// A space had a lock of its own, and opened each file for reading besides: six descriptors.
     #[test]
@@ -431,5 +444,55 @@ mod tests {
             assert_eq!(found, ["1", "2", "3", "4", "5"]);
             engine.close().unwrap();
         }
+    }
+
+    /// The last reader of a dropped keyspace removed its files, though the store was closed and its
+    /// directory perhaps another store's, which has files of these names; and a compaction that had
+    /// waited for a lock went on behind a close.
+    #[test]
+    fn nothing_changes_a_file_of_a_store_that_is_closed() {
+        let sim = SimDisk::new();
+        let options = Options::default().background_threads(0);
+        let engine = Flex::open(Disk::simulated(&sim), options).unwrap();
+        let keyspace = engine.create_keyspace("stays").unwrap();
+        engine.create_keyspace("goes").unwrap();
+        let snapshot = engine.begin_snapshot();
+        assert!(engine.drop_keyspace("goes").unwrap());
+        engine.close().unwrap();
+        let (names, ops) = (sim.names(), sim.ops());
+        assert!(names.iter().any(|name| name.starts_with("00000001-")));
+
+        let merges = engine.lock_merges_of(&keyspace).map(drop);
+        assert!(matches!(merges, Err(Error::Closed)), "{merges:?}");
+        assert!(!engine.merge_oldest().unwrap() && !engine.tidy().unwrap());
+        engine.end_snapshot(snapshot);
+        assert_eq!((sim.names(), sim.ops()), (names, ops));
+        let engine = Flex::open(Disk::simulated(&sim), Options::default()).unwrap();
+        assert!(!sim.names().iter().any(|name| name.starts_with("00000001-")));
+        engine.close().unwrap();
+    }
+
+    /// It had looked whether the store was open before it waited for the root.
+    #[test]
+    fn a_keyspace_is_not_made_behind_a_close() {
+        let options = Options::default().background_threads(0);
+        let engine = Flex::open(Disk::simulated(&SimDisk::new()), options).unwrap();
+        let root = engine.root.lock();
+        let is_begun = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            let late = scope.spawn(|| {
+                // ORDER: Relaxed: it only says that the thread runs.
+                is_begun.store(true, Ordering::Relaxed);
+                engine.create_keyspace("late").map(drop)
+            });
+            while !is_begun.load(Ordering::Relaxed) {
+                std::thread::yield_now();
+            }
+            // By now it waits for the lock; if not, it finds the store closed at once.
+            (0..1000).for_each(|_| std::thread::yield_now());
+            assert!(engine.health.close());
+            drop(root);
+            assert!(matches!(late.join().unwrap(), Err(Error::Closed)));
+        });
     }
 }

@@ -43,6 +43,9 @@ impl Flex {
     pub(super) fn tidy(&self) -> Result<bool> {
         let moved = {
             let _lock = self.merge_lock.lock();
+            if !self.has_directory() {
+                return Ok(false);
+            }
             self.forget_dropped();
             let keyspaces = self.keyspaces.load();
             if keyspaces.iter().any(|own| own.partition.is_used()) {
