@@ -201,6 +201,45 @@ fn a_checkpoint_goes_to_another_disk_when_this_one_is_full() {
     }
 }
 
+/// A checkpoint takes what an opening writes, which found no space: it is whole, or fails and
+/// leaves nothing in its place, which then takes one as soon as there is space.
+#[test]
+fn a_checkpoint_of_an_unsettled_store_is_whole_or_nothing() {
+    let (mut refused, mut taken) = (0, 0);
+    for engine in engines_on_disks() {
+        for (number, end) in (0..).zip(ENDS) {
+            let options = options_of(engine, 0);
+            let (left, twin) = left_by(end, &options, base_seed() + number);
+            for free in (0..1_200).step_by(37) {
+                let _context = Context(|| format!("{engine}, {end:?}, {free} free"));
+                let sim = copy_of(&left);
+                fill(&sim, free);
+                let subject = Subject::open(&Disk::simulated(&sim), &options).unwrap();
+                let target = Disk::simulated(&SimDisk::new());
+                match subject.db.checkpoint_on(&target) {
+                    Ok(()) => taken += 1,
+                    Err(error) => {
+                        assert_told("a checkpoint", &error);
+                        let names = target.list().unwrap();
+                        assert!(names.is_empty(), "{names:?}");
+                        assert_twin(&subject.db, &twin);
+                        refused += 1;
+                        sim.set_capacity(None);
+                        subject.db.checkpoint_on(&target).unwrap();
+                    }
+                }
+                let report = gabion::check_disk(&target).unwrap();
+                assert!(report.problems.is_empty(), "{:?}", report.problems);
+                let copy = Subject::open(&target, &options).unwrap();
+                assert_twin(&copy.db, &twin);
+                assert_twin(&subject.db, &twin);
+            }
+        }
+    }
+    println!("full disk: {refused} checkpoints refused, {taken} taken");
+    assert!(refused > 20 && taken > 20, "{refused}, {taken}");
+}
+
 /// A try to end the opening that may open no file is not the last one.
 #[test]
 fn a_store_on_a_full_disk_outlasts_a_lack_of_descriptors() {

@@ -1,6 +1,6 @@
 //! Repairs: what can be read is saved, what is lost is told, and nothing else is in the new store.
 
-use gabion::{Db, Engine, RepairReport, Result};
+use gabion::{Db, Engine, Error, RepairReport, Result};
 use gabion_media::{Disk, Fault, FaultKind, SimDisk};
 
 use crate::damage::{Specimen, problems};
@@ -224,4 +224,73 @@ fn the_directory_of_a_repair_is_new_and_the_store_stays() {
     assert!(taken.to_string().contains("exists already"), "{taken}");
     let none = gabion::repair(path("nothing"), path("else")).unwrap_err();
     assert!(none.to_string().contains("is not a Gabion store"), "{none}");
+}
+
+/// A store of a newer format was read as one of this program's, and written to a new one with what
+/// was understood of it.
+#[test]
+fn a_store_of_a_newer_format_is_not_repaired() {
+    let specimen = Specimen::new(Engine::Wip, true);
+    let is_table = |name: &&String| name.ends_with(".tbl");
+    let is_root = |name: &&String| *name == "CURRENT" || name.starts_with("manifest-");
+    let roots: Vec<_> = specimen.files.keys().filter(is_root).collect();
+    let first_table = specimen.files.keys().find(is_table).unwrap();
+    assert_eq!(roots.len(), 2);
+    for names in [roots, vec![first_table]] {
+        let sim = specimen.with(&[]);
+        for name in &names {
+            let mut bytes = sim.raw(name).unwrap();
+            match is_table(name) {
+                true => renumber_table(&mut bytes, name),
+                false => {
+                    bytes[8] = 9;
+                    let front = crc32c::crc32c(&bytes[..12]);
+                    let crc = crc32c::crc32c_append(front, &bytes[16..32]);
+                    bytes[12..16].copy_from_slice(&crc.to_le_bytes());
+                }
+            }
+            sim.set_raw(name, bytes);
+        }
+        let target = Disk::simulated(&SimDisk::new());
+        let error = gabion::repair_disk(&Disk::simulated(&sim), &target).unwrap_err();
+        let is_newer = matches!(error, Error::NewerFormat { found: 9, .. });
+        assert!(is_newer, "{names:?}: {error}");
+    }
+}
+
+/// Gives the footer of a table a version that no program has written yet.
+fn renumber_table(bytes: &mut [u8], name: &str) {
+    let file = u64::from_str_radix(name.trim_end_matches(".tbl"), 16).unwrap();
+    let at = bytes.len() - 64;
+    bytes[at + 8] = 9;
+    let place = u128::from(file) << 64 | at as u128;
+    let seed = crc32c::crc32c(&place.to_le_bytes());
+    let end = bytes.len() - 4;
+    let crc = crc32c::crc32c_append(seed, &bytes[at..end]);
+    bytes[end..].copy_from_slice(&crc.to_le_bytes());
+}
+
+/// The edit that named an ingest was the newest of a store that was not closed, and lost with the
+/// mark behind it: an opening takes it for one that a crash has interrupted, as it must. The repair
+/// said that nothing was lost.
+#[test]
+fn a_repair_tells_of_a_newest_edit_that_is_not_valid() {
+    let specimen = Specimen::new(Engine::Wip, false);
+    let (name, bytes) = specimen
+        .files
+        .iter()
+        .find(|(name, _)| name.starts_with("manifest-"))
+        .unwrap();
+    for lost in (17..60).chain([100, 120]) {
+        let _context = Context(|| format!("{lost} bytes"));
+        let mut bytes = bytes.clone();
+        let kept = bytes.len() - lost;
+        bytes[kept..].fill(0);
+        // It checks that what is missing is told.
+        let (report, _) = repaired(&specimen, &specimen.with(&[(name, Some(&bytes))])).unwrap();
+        let told = report.problems.iter().any(|problem| {
+            problem.file.to_string_lossy().contains(name.as_str()) && problem.offset.is_some()
+        });
+        assert!(told, "{:?}", report.problems);
+    }
 }

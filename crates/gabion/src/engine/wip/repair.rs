@@ -54,6 +54,10 @@ pub(crate) fn repair(disk: &Disk, target: &Disk) -> Result<RepairReport> {
                 }
                 report.entries += meta.entries;
             }
+            // A sound table that this program cannot read: another one can.
+            Err(error @ (Error::NewerFormat { .. } | Error::MissingFeature { .. })) => {
+                return Err(error);
+            }
             Err(error) => {
                 let path = disk.path_of(&table_name(number));
                 let before = report.problems.len();

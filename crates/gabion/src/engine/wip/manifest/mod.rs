@@ -30,6 +30,12 @@
 //! The state is what the valid frames say. After a clean close all bytes must be valid; else an
 //! invalid frame ends the manifest, unless a later mark proves that it was durable. What a crash
 //! leaves of manifests not in force is removed by the next open.
+//!
+//! # Limits of what can be detected
+//! Damage of the newest groups cannot be told from one that a crash has interrupted if it covers
+//! the marks behind them, too. An open takes the state before them then, and says so in the trace;
+//! a repair reports it. Lost is what only these groups named, such as an ingest. After a clean
+//! close the length in `CURRENT` covers everything.
 
 #[cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used))]
 mod edit;

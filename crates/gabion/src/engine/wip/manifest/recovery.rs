@@ -118,10 +118,19 @@ pub(crate) fn read(disk: &Disk) -> Result<Loaded> {
 }
 
 /// Reads what is left of the newest manifest: the state up to the first edit that is damaged.
-/// `lost` is told what is wrong. An error when nothing of the state can be read.
+/// `lost` is told what is wrong: also where that may be no more than an edit that a crash has
+/// interrupted. An error when nothing of the state can be read, or the format is a newer one.
 pub(crate) fn read_damaged(disk: &Disk, lost: &mut dyn FnMut(Error)) -> Result<ManifestState> {
     let error = match read(disk) {
-        Ok(loaded) => return Ok(loaded.state),
+        Ok(loaded) => {
+            if let Some(at) = loaded.torn {
+                let what = "the bytes are no valid edit: damage, or an edit that a crash has \
+                            interrupted";
+                lost(damage_of(disk, loaded.number)(at, what.to_owned()));
+            }
+            return Ok(loaded.state);
+        }
+        Err(error @ Error::NewerFormat { .. }) => return Err(error),
         Err(error) => error,
     };
     let newest = disk

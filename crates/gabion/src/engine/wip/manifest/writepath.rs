@@ -69,6 +69,14 @@ impl Manifest {
     pub(crate) fn open(disk: &Disk) -> Result<Manifest> {
         let loaded = read(disk)?;
         let old = loaded.number;
+        if let Some(at) = loaded.torn {
+            let name = manifest_name(old);
+            tracing::warn!(
+                name,
+                at,
+                "the last edit is not valid, as a crash leaves it, and is void"
+            );
+        }
         let mut highest = old;
         for name in disk.list()? {
             highest = highest.max(parse_manifest_name(&name).unwrap_or(0));
