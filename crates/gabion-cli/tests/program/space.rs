@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
-use crate::support::{Outcome, Place, outcome};
+use crate::support::{Outcome, Place, bare, names, outcome};
 
 struct Space {
     place: Place,
@@ -142,4 +142,31 @@ fn damage_is_named() {
     assert!(outcome.stdout.contains("DATA, offset 4096"), "{outcome:?}");
     let sentence = space.fails(1, &["read"]);
     assert!(sentence.contains("checksum"), "{sentence}");
+}
+
+/// A space was made among the files of a store, and the store's logs went with those that a space
+/// does not need any more.
+#[test]
+fn no_space_is_made_among_other_things() {
+    let place = Place::new();
+    place.ok(&["put", "k", "v"]);
+    let file = place.file("text", "x");
+    let (db, file) = (place.db(), file.to_str().unwrap().to_owned());
+    for arguments in [["insert", "0", "x"].as_slice(), &["import", &file]] {
+        let space = ["space"].iter().chain(arguments).copied();
+        let space = space.chain(["--space", db.to_str().unwrap()]);
+        let outcome = bare(&space.collect::<Vec<_>>());
+        assert_eq!(outcome.status, Some(1), "{outcome:?}");
+        names(&outcome.stderr, &["holds something else", "of its own"]);
+    }
+    assert_eq!(place.ok(&["get", "k"]), "v\n");
+    place.ok(&["check"]);
+    // What is left of a space whose making was interrupted is nothing else.
+    let space = Space::new();
+    std::fs::create_dir(space.dir()).unwrap();
+    for left in ["LOCK", "DATA", "TREE.tmp", "0000000000000001.log"] {
+        space.place.file(&format!("space/{left}"), "");
+    }
+    space.ok(&["insert", "0", "abc"]);
+    assert_eq!(space.ok(&["read"]), "abc");
 }

@@ -164,7 +164,7 @@ pub(crate) struct Inner {
 
 impl FlexSpace {
     /// Opens the space in a directory. Where there is none, one is made unless the options say
-    /// otherwise.
+    /// otherwise, or there are other files: a space has a directory of its own.
     pub fn open(path: impl AsRef<Path>, options: Options) -> Result<FlexSpace> {
         let path = path.as_ref();
         let disk = if options.create {

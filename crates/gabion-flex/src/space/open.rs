@@ -22,8 +22,13 @@ use crate::{Error, Gate, Result};
 impl Inner {
     pub(super) fn open(disk: Disk, options: Options) -> Result<Inner> {
         options.check()?;
-        if !options.create && !recovery::exists(&disk)? {
-            return Err(recovery::no_tree(&disk));
+        if !recovery::exists(&disk)? {
+            if !options.create {
+                return Err(recovery::no_tree(&disk));
+            }
+            if !options.managed {
+                recovery::check_alone(&disk)?;
+            }
         }
         let lock = match options.managed {
             true => None,

@@ -16,7 +16,7 @@ use gabion_media::{Disk, Purpose};
 use super::geometry::{Geometry, MARK};
 use super::layout::{
     DATA_HEADER_BYTES, DATA_NAME, DataHeader, FORMAT, HeaderError, LOG_HEADER_BYTES, LogHeader,
-    TREE_NAME, TreeHeader, log_name,
+    TREE_NAME, TreeHeader, is_file_of_space, log_name,
 };
 use super::leaves::NodeFile;
 use super::log::{Frames, Parsed, Record, RecordReader, Records, SumsRecord};
@@ -86,6 +86,19 @@ pub(super) fn no_tree(disk: &Disk) -> Error {
     Error::NotASpace {
         path: disk.path().to_path_buf(),
         why: format!("it has no file {}", disk.path_of(TREE_NAME).display()),
+    }
+}
+
+/// Makes sure that a new space comes to nobody's files: others have logs of such names, too, and an
+/// opening removes those that do not count any more.
+pub(super) fn check_alone(disk: &Disk) -> Result<()> {
+    let is_foreign = |name: &String| !is_file_of_space(name) && name != NEW_TREE_NAME;
+    match disk.list()?.into_iter().find(is_foreign) {
+        None => Ok(()),
+        Some(name) => Err(Error::NotASpace {
+            path: disk.path().to_path_buf(),
+            why: format!("it holds something else, {name}; a space has a directory of its own"),
+        }),
     }
 }
 

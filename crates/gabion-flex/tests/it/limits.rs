@@ -1,7 +1,7 @@
 //! What cannot be done is refused with an error that says so, and changes nothing.
 
 use gabion_flex::{Edit, Error, FlexSpace, Options, Round};
-use gabion_media::{Disk, SimDisk, Tear};
+use gabion_media::{Disk, Purpose, SimDisk, Tear};
 
 use crate::support::{bytes_of, read_all};
 
@@ -181,6 +181,28 @@ fn a_space_has_one_opener_and_options_are_checked() {
     }
     let error = open(&SimDisk::new(), Options::default().create(false)).unwrap_err();
     assert!(matches!(error, Error::NotASpace { .. }), "{error}");
+}
+
+/// A space was made among somebody's files, and their logs, which have such names, too, went with
+/// those that a space does not need any more.
+#[test]
+fn no_space_is_made_among_other_files() {
+    let sim = SimDisk::new();
+    let disk = Disk::simulated(&sim);
+    let names = ["0000000000000007.log", "MANIFEST"];
+    for name in names {
+        let mut file = disk.create_random(name).unwrap();
+        file.write_at(0, b"theirs", Purpose::Log).unwrap();
+        file.sync().unwrap();
+    }
+    let error = open(&sim, Options::default()).unwrap_err();
+    assert!(matches!(error, Error::NotASpace { .. }), "{error}");
+    assert!(error.to_string().contains("MANIFEST"), "{error}");
+    assert_eq!(disk.list().unwrap(), names);
+    disk.remove("MANIFEST").unwrap();
+    // What is left of a space whose making was interrupted is nobody else's.
+    disk.create_random("TREE.tmp").unwrap();
+    open(&sim, Options::default()).unwrap();
 }
 
 /// A space lost most of its bytes, a few in each segment stayed. More segments were in use than it
