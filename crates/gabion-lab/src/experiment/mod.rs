@@ -336,7 +336,8 @@ mod tests {
     #[test]
     fn what_a_trial_did_before_it_died_is_kept() {
         let script = format!(
-            "cat > /dev/null; echo 'a library says hello'; echo '{}'; kill -KILL $$",
+            "cat > /dev/null; echo 'a library says hello'; printf '\\377\\n'; echo '{}'; \
+             kill -KILL $$",
             line_of_a_phase()
         );
         let report = run_script(&script, &AtomicBool::new(false), LONG);

@@ -122,9 +122,13 @@ impl Drop for Process {
 fn lines_of(stdout: ChildStdout) -> mpsc::Receiver<String> {
     let (line, lines) = mpsc::channel();
     thread::spawn(move || {
-        for text in BufReader::new(stdout).lines() {
-            let Ok(text) = text else { break };
-            if line.send(text).is_err() {
+        // What is no text is no message, and no end.
+        for bytes in BufReader::new(stdout).split(b'\n') {
+            let Ok(bytes) = bytes else { break };
+            if line
+                .send(String::from_utf8_lossy(&bytes).into_owned())
+                .is_err()
+            {
                 break;
             }
         }

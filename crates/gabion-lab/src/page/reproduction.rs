@@ -123,8 +123,10 @@ fn whole(terms: &Terms, shown: &[Shown<'_>], notes: &[String]) -> Result<String,
     write!(
         out,
         "</main>\n<footer><p>Bars and lines are ours, marks and dots on them the paper's. A claim \
-         with a number holds within the band that stands beside it. Figures about structures are \
-         shown as <code>gabion lab figure</code> prints them. Made by gabion-lab {}.</p></footer>\n\
+         with a number holds within the band that stands beside it. Reasons are those that a \
+         measurement told when a claim was looked into; their numbers are of that one, not of this \
+         run. Figures about structures are shown as <code>gabion lab figure</code> prints them. \
+         Made by gabion-lab {}.</p></footer>\n\
          </body>\n</html>\n",
         escaped(&terms.version),
     )?;
@@ -518,6 +520,7 @@ mod tests {
             "6 us are too few in any build"
         );
         assert!(page.contains("would be 350 GB/s"));
+        assert!(page.contains("their numbers are of that one"));
         for line in &mut outcomes[0].lines {
             if line.contains(" 7168 buckets:") {
                 "  7168 buckets: 5.0".clone_into(line);

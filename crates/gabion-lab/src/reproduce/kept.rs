@@ -5,7 +5,7 @@
 //! and moved there, so that it is there whole or not at all, whenever the process ends: what is
 //! there needs not be made again. Figures of other terms are never put beside it.
 //!
-//! A lock on `terms.json` keeps a second process out. Stores of figures are made below `stores`,
+//! A lock on the directory keeps a second process out. Stores of figures are made below `stores`,
 //! which holds nothing of worth: what a process that was killed has left there goes at the next
 //! open.
 
@@ -89,6 +89,15 @@ impl Kept {
     /// another process has it open; [`Error::File`] if the system refuses something.
     pub fn open(dir: &Path, terms: Terms) -> Result<Kept, Error> {
         fs::create_dir_all(dir).map_err(|source| Error::file("make", dir, source))?;
+        let lock = File::open(dir).map_err(|source| Error::file("open", dir, source))?;
+        match lock.try_lock() {
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => {
+                let sentence = format!("another process has {} open", dir.display());
+                return Err(Error::Request(sentence));
+            }
+            Err(TryLockError::Error(source)) => return Err(Error::file("lock", dir, source)),
+        }
         let path = dir.join(TERMS);
         if !path.exists() {
             // A process that was killed at its very beginning leaves no more than this.
@@ -101,22 +110,14 @@ impl Kept {
             }
             put(&path, &terms)?;
         }
-        let found: Terms = take(&path)?;
+        // Without its terms, nobody knows what the directory holds.
+        let found: Terms = take(&path, "name another directory")?;
         let terms = terms.as_written();
         if let Some(differ) = found.differ(&terms) {
             return Err(Error::Request(format!(
                 "{} holds a reproduction of other terms ({differ}); name another directory",
                 dir.display()
             )));
-        }
-        let lock = File::open(&path).map_err(|source| Error::file("open", &path, source))?;
-        match lock.try_lock() {
-            Ok(()) => {}
-            Err(TryLockError::WouldBlock) => {
-                let sentence = format!("another process has {} open", dir.display());
-                return Err(Error::Request(sentence));
-            }
-            Err(TryLockError::Error(source)) => return Err(Error::file("lock", &path, source)),
         }
         let kept = Kept {
             dir: dir.to_owned(),
@@ -146,7 +147,7 @@ impl Kept {
         if !path.exists() {
             return Ok(None);
         }
-        take(&path).map(Some)
+        take(&path, "delete it, and it is made anew").map(Some)
     }
 
     /// Keeps what came of a figure; durable when it returns.
@@ -202,13 +203,12 @@ fn put(path: &Path, value: &impl Serialize) -> Result<(), Error> {
     write().map_err(|source| Error::file("write", path, source))
 }
 
-fn take<T: DeserializeOwned>(path: &Path) -> Result<T, Error> {
+/// Reads a file; `remedy` is for one that is damaged.
+fn take<T: DeserializeOwned>(path: &Path, remedy: &str) -> Result<T, Error> {
     let bytes = fs::read(path).map_err(|source| Error::file("read", path, source))?;
     serde_json::from_slice(&bytes).map_err(|error| {
-        Error::Request(format!(
-            "{} is damaged ({error}); delete it, and it is made anew",
-            path.display()
-        ))
+        let path = path.display();
+        Error::Request(format!("{path} is damaged ({error}); {remedy}"))
     })
 }
 
@@ -338,6 +338,15 @@ mod tests {
             "{sentence}"
         );
         assert!(sentence.contains("delete it"), "{sentence}");
+        drop(kept);
+        // To delete the terms would leave figures of which nobody knows whose they are.
+        let cut = |path: &Path| File::options().write(true).open(path).unwrap().set_len(5);
+        cut(&place.path().join(TERMS)).unwrap();
+        let sentence = refused(place.path(), terms(0.1));
+        assert!(sentence.contains("terms.json is damaged"), "{sentence}");
+        assert!(sentence.contains("name another directory"), "{sentence}");
+        let place = tempfile::tempdir().unwrap();
+        let kept = Kept::open(place.path(), terms(0.1)).unwrap();
         // What was written beside its place and not moved there is not taken for the figure.
         File::create(place.path().join("figure-2.7.new")).unwrap();
         assert!(kept.outcome("2.7").unwrap().is_none());

@@ -58,6 +58,11 @@ impl Pace {
         self.start + Duration::from_secs_f64(due.min(1e9))
     }
 
+    /// So many operations were done with the one that was due last.
+    pub(super) fn skip(&mut self, operations: u64) {
+        self.count += operations;
+    }
+
     /// Returns at `due`, at once if that has passed, or as soon as `is_stopped`.
     pub(super) fn wait_until(&self, due: Instant, is_stopped: impl Fn() -> bool) {
         const NAP: Duration = Duration::from_millis(50);

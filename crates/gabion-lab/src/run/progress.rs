@@ -45,9 +45,13 @@ impl Timeline {
         }
     }
 
-    /// How long after the start the next look is due.
+    /// How long after the start the next look is due: at the first even time behind the last look.
+    /// Times that went by meanwhile, as when threads kept the watch from running, are not made up
+    /// for: what was done in next to no time has no rate.
     pub(super) fn next_due(&self) -> Duration {
-        self.interval * u32::try_from(self.samples.len() + 1).unwrap_or(u32::MAX)
+        let looked = self.samples.last().map_or(0.0, |(at, _)| *at);
+        let intervals = (looked / self.interval.as_secs_f64() + 1e-6).floor() + 1.0;
+        self.interval.mul_f64(intervals)
     }
 
     /// Notes what the threads have done until now, and returns it.
@@ -112,6 +116,20 @@ mod tests {
                 .all(|moment| (moment.ops_per_s - 5000.0).abs() < 1.0)
         );
         assert_eq!(last.seconds.to_bits(), seconds.to_bits());
+    }
+
+    /// Looks that were missed were made up for one behind the other, in stretches of microseconds
+    /// in which nothing was done, or whatever a thread had just told.
+    #[test]
+    fn looks_that_are_late_are_not_made_up_for() {
+        let mut timeline = Timeline::new();
+        let late = 5 * INTERVAL_FIRST + INTERVAL_FIRST / 3;
+        timeline.note(late, 50);
+        assert_eq!(timeline.next_due(), 6 * INTERVAL_FIRST);
+        for look in 6..20 {
+            assert_eq!(timeline.next_due(), look * INTERVAL_FIRST);
+            timeline.note(look * INTERVAL_FIRST, u64::from(look) * 10);
+        }
     }
 
     #[test]

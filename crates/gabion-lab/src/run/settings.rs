@@ -6,6 +6,9 @@ use crate::Error;
 use crate::workload::keys::KeyShape;
 use crate::workload::{Distribution, ValueSizes};
 
+/// The longest value, that of Gabion's engines which take the longest ones.
+const VALUE_BYTES_MAX: usize = 1 << 30;
+
 /// What all phases of a run share.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Settings {
@@ -83,15 +86,21 @@ impl Settings {
 
     /// The form of the keys.
     pub(super) fn key_shape(&self) -> Result<KeyShape, Error> {
-        if self.num == 0 {
-            let why = "a run needs at least one record";
-            return Err(Error::Request(why.to_owned()));
-        }
-        if self.rate == Some(0) {
-            let why = "an open loop needs a rate of at least one operation per second";
-            return Err(Error::Request(why.to_owned()));
-        }
-        KeyShape::new(self.key_bytes, self.num).map_err(Error::Request)
+        let value_bytes = self.value_bytes;
+        let why = if self.num == 0 {
+            "a run needs at least one record".to_owned()
+        } else if self.batch == 0 {
+            "a write needs at least one record".to_owned()
+        } else if self.rate == Some(0) {
+            "an open loop needs a rate of at least one operation per second".to_owned()
+        } else if self.write_rate == 0 {
+            "a writer at a pace needs a rate of at least one put per second".to_owned()
+        } else if value_bytes > VALUE_BYTES_MAX {
+            format!("values of {value_bytes} bytes are too long; use at most {VALUE_BYTES_MAX}")
+        } else {
+            return KeyShape::new(self.key_bytes, self.num).map_err(Error::Request);
+        };
+        Err(Error::Request(why))
     }
 }
 
@@ -103,30 +112,26 @@ mod tests {
     fn settings_that_cannot_work_are_refused_with_a_reason() {
         let defaults = Settings::default();
         defaults.check().unwrap();
-        for (settings, word) in [
+        let refused = |change: fn(&mut Settings)| {
+            let mut settings = defaults.clone();
+            change(&mut settings);
+            settings.check().unwrap_err().to_string()
+        };
+        for (sentence, words) in [
+            (refused(|run| run.num = 0), "one record"),
+            (refused(|run| run.batch = 0), "one record"),
+            (refused(|run| run.rate = Some(0)), "an open loop"),
+            (refused(|run| run.write_rate = 0), "one put"),
+            (refused(|run| run.key_bytes = 7), "at least 8"),
+            (refused(|run| run.key_bytes = 1 << 16), "at most 65535"),
+            (refused(|run| run.key_bytes = usize::MAX), "at most 65535"),
+            // Its lowest 32 bits are 0, and so were the sizes of the values that were put.
             (
-                Settings {
-                    num: 0,
-                    ..defaults.clone()
-                },
-                "record",
-            ),
-            (
-                Settings {
-                    rate: Some(0),
-                    ..defaults.clone()
-                },
-                "rate",
-            ),
-            (
-                Settings {
-                    key_bytes: 7,
-                    ..defaults
-                },
-                "at least 8",
+                refused(|run| run.value_bytes = 1 << 32),
+                "at most 1073741824",
             ),
         ] {
-            assert!(settings.check().unwrap_err().to_string().contains(word));
+            assert!(sentence.contains(words), "{sentence}");
         }
     }
 }

@@ -146,6 +146,22 @@ fn an_open_loop_takes_the_time_that_its_rate_says() {
     assert_eq!(results[1].rate_per_s, None);
 }
 
+/// Batches came at the rate of single operations: a hundred times as many records with batches of a
+/// hundred.
+#[test]
+fn an_open_loop_counts_the_records_of_batches() {
+    let settings = Settings {
+        num: 200,
+        batch: 10,
+        rate: Some(2000),
+        ..settings()
+    };
+    let results = run(&empty::TARGET, &settings, &["fillseq"]);
+    assert_eq!(results[0].latency_us_by_operation["put"].calls, 20);
+    // The last batch of each of two threads is due 90 ms after its first.
+    assert!(results[0].seconds >= 0.089, "{}", results[0].seconds);
+}
+
 #[test]
 fn a_phase_that_hits_its_limit_says_so_and_keeps_what_it_did() {
     let settings = Settings {

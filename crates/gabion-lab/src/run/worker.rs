@@ -95,7 +95,7 @@ impl<'r> Worker<'r> {
         let (workload, settings) = (phase.workload, &run.settings);
         let (first, end) = part_of(thread as u64, phase.threads as u64, settings.num);
         let batch_len = match workload.workers {
-            Workers::Writers => settings.batch.max(1),
+            Workers::Writers => settings.batch,
             Workers::Threads => 1,
         };
         Ok(Worker {
@@ -258,6 +258,8 @@ impl<'r> Worker<'r> {
             let (part, done) = self.call(operations - self.done.operations)?;
             self.done.operations += done;
             self.done.latencies[part].record(due.elapsed());
+            // Those of a batch are due with its first one.
+            pace.skip(done - 1);
             shared.counter.set(self.done.operations);
         }
         Ok(())
@@ -265,7 +267,7 @@ impl<'r> Worker<'r> {
 
     /// Puts records at the run's pace until it is stopped.
     pub(super) fn put_at_pace(mut self, shared: Shared<'_>) -> Result<Done, Error> {
-        let rate = self.run.settings.write_rate.max(1) as f64;
+        let rate = self.run.settings.write_rate as f64;
         let mut pace = Pace::new(Instant::now(), rate, (0, 1), Wait::Sleep);
         loop {
             self.prepare();

@@ -17,16 +17,15 @@ use std::time::Instant;
 use gabion_index::index::Makers;
 use gabion_index::registry::{self, Registered};
 use gabion_index::{Index, Item, Plan, Result};
-use gabion_media::pmem::model::{Model, Preset};
+use gabion_media::pmem::model::Model;
 use gabion_media::pmem::{Pool, PoolOptions};
 use parking_lot::Mutex;
 
-use super::medium::counted;
+use super::medium::{counted, dissertation_model};
 use super::{Scale, key_of};
 
-/// Pairs that the paper inserts, and the last-level cache of its processor.
+/// Pairs that the paper inserts.
 const ENTRIES: u64 = 120_000_000;
-const CACHE_BYTES: u64 = 28_835_840;
 
 /// The paper's tables are made for a tenth of what comes, so that growing is part of the inserts.
 const PLANNED: u64 = 10;
@@ -109,14 +108,6 @@ impl<K: Item + ?Sized> Keys<K> {
     }
 }
 
-/// The model behind a cache that is as much smaller than the paper's as the tables are.
-fn model(scale: Scale) -> Arc<Mutex<Model>> {
-    let way_bytes = Preset::OPTANE.cache_ways as u64 * 64;
-    let ways = (scale.of(CACHE_BYTES, 1) / way_bytes).max(1);
-    let preset = Preset::OPTANE.with_cache(ways.next_power_of_two() * way_bytes);
-    Arc::new(Mutex::new(Model::new(preset)))
-}
-
 /// Figures 3.5 and 3.6, and what 3.4 has of other tables: latencies, throughput and volumes.
 pub(super) fn operations(scale: Scale) -> Result<Vec<String>> {
     let entries = scale.of(ENTRIES, 2000);
@@ -141,7 +132,7 @@ fn of_kind<K: Item + ?Sized>(
 ) -> Result<()> {
     lines.push(format!("{}:", keys.title));
     for (title, makers) in keys.made() {
-        let model = model(scale);
+        let model = dissertation_model(scale.0);
         let table = Keys::table(makers, entries, Some(&model))?;
         let mut phase = |name: &str, run: &dyn Fn(u64) -> Result<()>| -> Result<()> {
             let row = measure(&model, entries, run)?;
@@ -275,7 +266,7 @@ fn mixes_of_kind<K: Item + ?Sized>(
     let entries = scale.of(ENTRIES, 2000);
     lines.push(format!("{}:", keys.title));
     for (title, makers) in keys.made() {
-        let model = is_modelled.then(|| model(scale));
+        let model = is_modelled.then(|| dissertation_model(scale.0));
         let table = Keys::table(makers, entries, model.as_ref())?;
         let rate = |operations: u64, run: &mut dyn FnMut(u64) -> Result<()>| -> Result<f64> {
             let modelled_ns = || model.as_ref().map(|model| counted(model).estimated_ns);

@@ -16,14 +16,14 @@ use gabion_media::pmem::model::{Model, Preset, Times};
 use gabion_media::pmem::{Pool, PoolOptions};
 use parking_lot::Mutex;
 
-use super::medium::counted;
+use super::medium::{behind, counted};
 use super::{Scale, key_of};
 
 /// Entries at full scale.
 const ENTRIES: u64 = 64_000_000;
 
 /// Bytes of cache for each entry: a thirtieth of the table.
-const CACHE_BYTES_OF_ENTRY: u64 = 1;
+const CACHE_BYTES_OF_ENTRY: f64 = 1.0;
 
 /// Lines that an insert writes if the table grows, at least.
 const GROWTH_LINES_MIN: u64 = 64;
@@ -111,9 +111,7 @@ pub(super) fn baselines(scale: Scale) -> Result<Vec<String>> {
 }
 
 fn measure<T: Table>(preset: Preset, entries: u64, lines: &mut Vec<String>) -> Result<()> {
-    let way_bytes = preset.cache_ways as u64 * 64;
-    let ways = (entries * CACHE_BYTES_OF_ENTRY / way_bytes).max(1);
-    let preset = preset.with_cache(ways.next_power_of_two() * way_bytes);
+    let preset = behind(preset, entries as f64 * CACHE_BYTES_OF_ENTRY);
     let model = Arc::new(Mutex::new(Model::new(preset)));
     let pool = Pool::anonymous(PoolOptions {
         size: (64 << 20) + entries * 512,

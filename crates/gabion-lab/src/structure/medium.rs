@@ -1,4 +1,4 @@
-//! What the model of the medium counts.
+//! What the model of the medium counts, behind caches that are smaller with what is measured.
 
 use std::borrow::Borrow;
 use std::sync::Arc;
@@ -6,11 +6,35 @@ use std::sync::Arc;
 use gabion_index::turbo::Options;
 use gabion_index::{Item, Result, TurboHash};
 use gabion_media::pmem::model::{Costs, Model, Preset};
-use gabion_media::pmem::trace::Step;
+use gabion_media::pmem::trace::{LINE, Step};
 use gabion_media::pmem::{Pool, PoolOptions};
 use parking_lot::Mutex;
 
 use super::{Scale, key_of};
+
+/// The last-level cache of the dissertation's processor.
+const CACHE_BYTES: f64 = 28_835_840.0;
+/// Pairs of figure 3.4.
+const ENTRIES: u64 = 100_000_000;
+
+/// A medium behind a cache of about `bytes`: the number of its sets is a power of two.
+pub(super) fn behind(preset: Preset, bytes: f64) -> Preset {
+    let set_bytes = preset.cache_ways as u64 * LINE;
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "a part of a small number"
+    )]
+    let sets = (bytes / set_bytes as f64).max(1.0) as u64;
+    preset.with_cache(sets.next_power_of_two() * set_bytes)
+}
+
+/// The model of the dissertation's medium for a structure of this part of its size: behind a cache
+/// that is as much smaller than the dissertation's.
+pub(super) fn dissertation_model(part: f64) -> Arc<Mutex<Model>> {
+    let preset = behind(Preset::OPTANE, CACHE_BYTES * part);
+    Arc::new(Mutex::new(Model::new(preset)))
+}
 
 /// Figure 3.2: groups of accesses of 8 bytes to lines that lie at random or one behind the other.
 pub(super) fn accesses(scale: Scale) -> Result<Vec<String>> {
@@ -67,7 +91,7 @@ fn access(model: &mut Model, offset: u64, is_write: bool) {
 
 /// Figure 3.4, right half: bytes that operations read from the media and write to it.
 pub(super) fn volumes(scale: Scale) -> Result<Vec<String>> {
-    let entries = scale.of(100_000_000, 1000);
+    let entries = scale.of(ENTRIES, 1000);
     let mut lines = vec![
         "modelled bytes of the media per operation: read, written; persists (fences)".to_owned(),
         "the paper's text has no numbers for these bars".to_owned(),
@@ -86,12 +110,7 @@ fn measure<K: Item + ?Sized, V: Item + ?Sized>(
     value: fn(u64) -> V::Owned,
     lines: &mut Vec<String>,
 ) -> Result<()> {
-    // As much smaller than the table as the paper's cache is smaller than its tables.
-    let preset = Preset {
-        cache_bytes: 64 * 11 * 256,
-        ..Preset::OPTANE
-    };
-    let model = Arc::new(Mutex::new(Model::new(preset)));
+    let model = dissertation_model(entries as f64 / ENTRIES as f64);
     let pool = Pool::anonymous(PoolOptions {
         size: (64 << 20) + entries * 512,
         watcher: Some(model.clone()),
@@ -140,4 +159,21 @@ pub(super) fn counted(model: &Mutex<Model>) -> Costs {
     let mut model = model.lock();
     model.drain_all();
     model.costs()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The cache of figure 3.4 was the same at every scale.
+    #[test]
+    fn caches_shrink_with_what_is_measured() {
+        let bytes = |part: f64| behind(Preset::OPTANE, CACHE_BYTES * part).cache_bytes;
+        for part in [1.0, 0.3, 0.02, 0.004, 0.000_1] {
+            let times = bytes(part) as f64 / (CACHE_BYTES * part);
+            assert!((0.5..=2.0).contains(&times), "{part} {times}");
+        }
+        let set_bytes = Preset::OPTANE.cache_ways as u64 * LINE;
+        assert_eq!(bytes(0.0), set_bytes, "a set is the least");
+    }
 }

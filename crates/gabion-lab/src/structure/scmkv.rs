@@ -230,6 +230,8 @@ impl Objects {
             ..Masstree::<[u8]>::pool_options()
         })?)?;
         let drawn = ORDERS.map(|order| numbers(order, count, 1));
+        // Others than were written: those lie one behind the other in the order of the writes.
+        let to_read = ORDERS.map(|order| numbers(order, count, 2));
         let places =
             drawn.iter().map(Vec::len).sum::<usize>() + usize::try_from(count).unwrap_or(0);
         let mut values = vec![b'v'; self.value_bytes * places];
@@ -256,9 +258,9 @@ impl Objects {
         }
         let mut read = vec![0; self.value_bytes];
         let mut all = Vec::new();
-        for ((order, drawn), writes) in ORDERS.into_iter().zip(&drawn).zip(writes) {
+        for ((order, to_read), writes) in ORDERS.into_iter().zip(&to_read).zip(writes) {
             let start = Instant::now();
-            for &number in drawn {
+            for &number in to_read {
                 write_key(number, &mut key);
                 let at = tree.get(&key)?.and_then(|at| usize::try_from(at).ok());
                 let at = at.expect("the tree has every object");
@@ -269,7 +271,7 @@ impl Objects {
                 order,
                 threads: 1,
                 writes,
-                reads: rate(drawn.len(), start),
+                reads: rate(to_read.len(), start),
                 strict_writes: None,
             });
         }

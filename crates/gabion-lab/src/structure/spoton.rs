@@ -12,16 +12,15 @@ use std::time::Instant;
 
 use gabion_index::sptree::Options;
 use gabion_index::{FastFair, OrderedIndex, Plan, Result, SpTree};
-use gabion_media::pmem::model::{Costs, Model, Preset};
+use gabion_media::pmem::model::{Costs, Model};
 use gabion_media::pmem::{Pool, PoolOptions};
 use parking_lot::Mutex;
 
-use super::medium::counted;
+use super::medium::{counted, dissertation_model};
 use super::{Scale, key_of};
 
-/// Pairs that the paper inserts, and the last-level cache of its processor.
+/// Pairs that the paper inserts.
 pub(super) const ENTRIES: u64 = 120_000_000;
-const CACHE_BYTES: u64 = 28_835_840;
 /// Keys of the paper's largest recovery.
 const RECOVERED: u64 = 250_000_000;
 
@@ -151,16 +150,7 @@ fn measure<T: OrderedIndex<u64>>(
 
 /// The model of a medium below an index of so many pairs.
 pub(super) fn model_for(entries: u64) -> Arc<Mutex<Model>> {
-    let way_bytes = Preset::OPTANE.cache_ways as u64 * 64;
-    let ways = (CACHE_BYTES as f64 * entries as f64 / ENTRIES as f64 / way_bytes as f64).max(1.0);
-    #[expect(
-        clippy::cast_possible_truncation,
-        clippy::cast_sign_loss,
-        reason = "a part of a small number"
-    )]
-    let ways = (ways as u64).next_power_of_two();
-    let preset = Preset::OPTANE.with_cache(ways * way_bytes);
-    Arc::new(Mutex::new(Model::new(preset)))
+    dissertation_model(entries as f64 / ENTRIES as f64)
 }
 
 /// All phases on a tree, which is looked at before its first scan.

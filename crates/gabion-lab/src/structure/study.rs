@@ -22,16 +22,15 @@ use gabion_index::index::Makers;
 use gabion_index::registry::{self, INDEXES, Kind, Registered};
 use gabion_index::{BwTree, Index, Plan, Result};
 use gabion_media::pmem::model::{Costs, Model, Preset};
-use gabion_media::pmem::trace::{Step, Watcher};
+use gabion_media::pmem::trace::{LINE, Step, Watcher};
 use gabion_media::pmem::{Pool, PoolOptions};
 use parking_lot::Mutex;
 
-use super::medium::counted;
+use super::medium::{behind, counted};
 use super::{Scale, key_of};
 
 /// Pairs of the study's load.
 pub(super) const ENTRIES: u64 = 64_000_000;
-const CACHE_LINE_BYTES: u64 = 64;
 const PAGE_BYTES: usize = 4096;
 
 /// Bytes of a leaf of the benchmark's P-ART: value, length and key.
@@ -190,7 +189,7 @@ fn figure(scale: Scale, is_meant: fn(Kind) -> bool) -> Result<Vec<String>> {
             } = run;
             let divisor = if inserts == 0 { operations } else { inserts } as f64;
             let each = |count: u64| count as f64 / divisor;
-            let reads = costs.media_reads * (costs.media_line_bytes / CACHE_LINE_BYTES);
+            let reads = costs.media_reads * (costs.media_line_bytes / LINE);
             lines.push(format!(
                 "{:<30} {:>5} {:>15.2} {:>15.2} {:>15.2} {:>12.2}",
                 subject.title,
@@ -316,18 +315,14 @@ impl Measured {
         }
         let bytes = &[0; LEAF_BYTES];
         model.step(Step::Store { offset, bytes });
-        self.leaf_at += CACHE_LINE_BYTES;
+        self.leaf_at += LINE;
     }
 }
 
 /// A medium behind a cache that is to the index as the study's to its indexes.
 pub(super) fn model(scale: Scale) -> Model {
-    let cache_bytes = scale.of(Preset::OPTANE.cache_bytes, 1);
-    let way_bytes = Preset::OPTANE.cache_ways as u64 * CACHE_LINE_BYTES;
-    Model::new(Preset {
-        cache_bytes: (cache_bytes / way_bytes).next_power_of_two() * way_bytes,
-        ..Preset::OPTANE
-    })
+    let cache_bytes = Preset::OPTANE.cache_bytes as f64 * scale.0;
+    Model::new(behind(Preset::OPTANE, cache_bytes))
 }
 
 /// An index in a pool of its own.
@@ -422,7 +417,7 @@ mod tests {
         let (made, gets) = lines(Leaves::Made);
         assert_eq!(made, gets);
         let (with_pages, gets) = lines(Leaves::MadeInNewPages);
-        let lines_of_page = PAGE_BYTES as u64 / CACHE_LINE_BYTES;
+        let lines_of_page = PAGE_BYTES as u64 / LINE;
         assert!(
             with_pages.abs_diff(2 * gets) <= lines_of_page,
             "{with_pages}"

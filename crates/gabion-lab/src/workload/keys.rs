@@ -19,7 +19,9 @@ use super::rng::{Rng, below};
 use super::sizes::ValueSizes;
 
 /// The shortest key that holds the digits of any sensible number of records.
-pub(crate) const KEY_BYTES_MIN: usize = 8;
+const KEY_BYTES_MIN: usize = 8;
+/// The longest key, that of Gabion's engines.
+const KEY_BYTES_MAX: usize = 65_535;
 /// The byte of generation 0.
 const GENERATION_FIRST: u8 = b'0';
 /// The last byte of keys that no record has. It sorts before every generation.
@@ -68,6 +70,11 @@ impl KeyShape {
         if bytes < KEY_BYTES_MIN {
             return Err(format!(
                 "keys of {bytes} bytes cannot be numbered; use at least {KEY_BYTES_MIN}"
+            ));
+        }
+        if bytes > KEY_BYTES_MAX {
+            return Err(format!(
+                "keys of {bytes} bytes are too long; use at most {KEY_BYTES_MAX}"
             ));
         }
         let fits = |radix: u64| {

@@ -239,7 +239,7 @@ pub static WORKLOADS: &[Workload] = &[
     },
     Workload {
         name: "fillsync",
-        about: "put --num / 1000 records drawn at random, each batch durable before the next",
+        about: "put --num / 1000 records, at least 1000, at random, each batch durable at once",
         count: Count::Synced,
         synced: true,
         ..FILL

@@ -97,7 +97,7 @@ pub(super) const TREE: Entry = Entry {
             "append" 0.98 Ours::Ratio(large("FlexTree", 1), large(PLAIN, 1));
             "lookup" 0.99 Ours::Ratio(large("FlexTree", 2), large(PLAIN, 2));
             "range of 50" 0.99 Ours::Ratio(large("FlexTree", 3), large(PLAIN, 3)),
-                "It is faster, by which nothing is lost.";
+                "Where it is faster than that, nothing is lost by it.";
         ]
     },
     about: "In this machine's DRAM, one thread: ratios are compared. At part 1/100 the small \
