@@ -10,7 +10,7 @@ use std::str::FromStr;
 use clap::builder::PossibleValuesParser;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use gabion::{Compression, Durability, Engine, MemTableForm, Options, TableReads};
-use gabion_lab::workload::WORKLOADS;
+use gabion_lab::workload::{WORKLOADS, Workload};
 
 use crate::failure::Failure;
 
@@ -461,7 +461,7 @@ pub(crate) struct BenchArguments {
         required = true,
         value_delimiter = ',',
         hide_possible_values = true,
-        value_parser = PossibleValuesParser::new(WORKLOADS.iter().map(|workload| workload.name)),
+        value_parser = PossibleValuesParser::new(phases().map(|phase| phase.name)),
     )]
     pub(crate) phases: Vec<String>,
     /// Directory of the store to measure. It must not hold a store, unless --keep or --fresh.
@@ -589,10 +589,17 @@ pub(crate) enum DistributionChoice {
     Exponential,
 }
 
+/// The phases of `bench`: all but the one for which a process is killed, which `lab run` does.
+fn phases() -> impl Iterator<Item = &'static Workload> {
+    WORKLOADS.iter().filter(|workload| !workload.is_restart())
+}
+
 fn phase_help() -> String {
     let mut help = String::from("Phases:\n");
-    for workload in WORKLOADS {
-        help.push_str(&format!("  {:<13} {}\n", workload.name, workload.about));
+    let names = phases().map(|phase| phase.name.len());
+    let width = names.max().unwrap_or(0);
+    for phase in phases() {
+        help.push_str(&format!("  {:<width$}  {}\n", phase.name, phase.about));
     }
     help.push_str(
         "\nExample:\n  \

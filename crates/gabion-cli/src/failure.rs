@@ -5,6 +5,8 @@ use std::io;
 use std::path::Path;
 use std::process::ExitCode;
 
+use crate::output::tell;
+
 /// A reason to stop: one sentence for standard error, or silence.
 #[derive(Debug)]
 pub(crate) enum Failure {
@@ -44,11 +46,11 @@ impl Failure {
     pub(crate) fn report(&self) -> ExitCode {
         match self {
             Failure::Usage(_) => {
-                eprintln!("gabion: {self}; `gabion help` shows the usage");
+                tell(&format!("gabion: {self}; `gabion help` shows the usage"));
                 ExitCode::from(2)
             }
             Failure::Failed(_) => {
-                eprintln!("gabion: {self}");
+                tell(&format!("gabion: {self}"));
                 ExitCode::from(1)
             }
             Failure::BrokenPipe => ExitCode::SUCCESS,

@@ -1,10 +1,15 @@
-//! Standard output: buffered, and quiet when its reader goes away.
+//! Standard output, buffered, and standard error; both quiet when their readers go away.
 
 use std::io::{self, BufWriter, IsTerminal, StdoutLock, Write};
 
 use serde::Serialize;
 
 use crate::failure::Failure;
+
+/// Says a line on standard error. Who no longer listens there is not waited for, and ends nothing.
+pub(crate) fn tell(line: &str) {
+    let _ = writeln!(io::stderr(), "{line}");
+}
 
 /// Standard output.
 pub(crate) struct Output {

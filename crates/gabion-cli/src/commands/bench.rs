@@ -5,14 +5,14 @@ use std::path::Path;
 use gabion::{DEFAULT_POOL_BYTES, Db, Engine, Error, Options};
 use gabion_lab::result::PhaseResult;
 use gabion_lab::run::{Runner, Settings, Subject};
-use gabion_lab::target::Store;
+use gabion_lab::target::{Abilities, Store};
 use gabion_lab::targets::wip;
 use gabion_lab::workload::{Distribution, Workload};
 use serde_json::json;
 
 use crate::args::{BenchArguments, DistributionChoice, WorkArguments};
 use crate::failure::Failure;
-use crate::output::Output;
+use crate::output::{Output, tell};
 use crate::table::{table_header, table_row};
 
 const MIB: u64 = 1 << 20;
@@ -31,11 +31,21 @@ pub(crate) fn run(arguments: &BenchArguments, output: &mut Output) -> Result<(),
         .collect::<Result<Vec<_>, Failure>>()?;
     let settings = settings(&arguments.work);
     settings.check()?;
+    if !arguments.keep {
+        check_phases(
+            arguments.engine.parse().map_err(Failure::usage::<String>)?,
+            &phases,
+        )?;
+    }
     if arguments.fresh {
         delete_store(&arguments.db)?;
     }
-    let store = wip::opened(open(arguments)?, store_settings(arguments));
-    let results = measure(&*store, settings, arguments, &phases, output);
+    let db = open(arguments)?;
+    // That of a store that is kept, whatever the arguments say.
+    let engine = db.engine();
+    check_phases(engine, &phases)?;
+    let store = wip::opened(db, store_settings(arguments));
+    let results = measure(&*store, engine, settings, arguments, &phases, output);
     let results = results.and_then(|results| {
         store.close()?;
         Ok(results)
@@ -47,7 +57,23 @@ pub(crate) fn run(arguments: &BenchArguments, output: &mut Output) -> Result<(),
     }
     for result in &results {
         for note in &result.notes {
-            eprintln!("note: {}: {note}", result.phase);
+            tell(&format!("note: {}: {note}", result.phase));
+        }
+    }
+    Ok(())
+}
+
+/// Refuses phases that a store of this engine cannot do.
+fn check_phases(engine: Engine, phases: &[&Workload]) -> Result<(), Failure> {
+    let abilities = Abilities {
+        ordered: engine.capabilities().ordered,
+        synced_writes: true,
+        persistent: true,
+    };
+    for phase in phases {
+        if let Some(why) = phase.lacks(&abilities) {
+            let name = phase.name;
+            return Err(Failure::usage(format!("{engine} cannot run {name}: {why}")));
         }
     }
     Ok(())
@@ -55,6 +81,7 @@ pub(crate) fn run(arguments: &BenchArguments, output: &mut Output) -> Result<(),
 
 fn measure(
     store: &dyn Store,
+    engine: Engine,
     settings: Settings,
     arguments: &BenchArguments,
     phases: &[&Workload],
@@ -62,7 +89,7 @@ fn measure(
 ) -> Result<Vec<PhaseResult>, Failure> {
     let subject = Subject {
         store,
-        target: &arguments.engine,
+        target: engine.name(),
         dir: &arguments.db,
         existing: arguments.keep,
         repetition: 0,
@@ -144,7 +171,7 @@ pub(super) fn settings(work: &WorkArguments) -> Settings {
         reads: work.reads.unwrap_or(work.num),
         writers: work.writers,
         threads: work.threads,
-        batch: work.batch.max(1),
+        batch: work.batch,
         key_bytes: work.key_size,
         value_bytes: work.value_size,
         distribution: work.distribution.map(distribution),

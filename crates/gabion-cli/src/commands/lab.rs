@@ -27,7 +27,7 @@ use crate::args::lab::{
     LabArguments, LabCommand, LabFigureArguments, LabListArguments, LabRunArguments, TrialArguments,
 };
 use crate::failure::Failure;
-use crate::output::Output;
+use crate::output::{Output, tell};
 use crate::table::{beside_paper, borders, comparison};
 
 pub(super) const MIB: u64 = 1 << 20;
@@ -227,7 +227,7 @@ pub(super) fn conduct(
             silence_max,
         };
         let report = experiment.run(&registry, |event| {
-            tell(&event, plan.repetitions);
+            tell(&said(&event, plan.repetitions));
             match event {
                 Event::Phase(result) => each(result),
                 Event::Begin(_) | Event::Failed(_) => Ok(()),
@@ -243,15 +243,15 @@ pub(super) fn conduct(
     Ok(all)
 }
 
-/// Says on standard error what is going on.
-fn tell(event: &Event<'_>, repetitions: u32) {
+/// What is going on.
+fn said(event: &Event<'_>, repetitions: u32) -> String {
     match event {
-        Event::Begin(trial) => eprintln!(
+        Event::Begin(trial) => format!(
             "{}, repetition {} of {repetitions}",
             trial.target,
             trial.repetition + 1
         ),
-        Event::Phase(result) => eprintln!(
+        Event::Phase(result) => format!(
             "  {}, {}: {} operations in {:.2} s, {} operations/s",
             result.target,
             result.workload,
@@ -259,7 +259,7 @@ fn tell(event: &Event<'_>, repetitions: u32) {
             result.seconds,
             per_second(result.ops_per_s)
         ),
-        Event::Failed(sentence) => eprintln!("note: {sentence}"),
+        Event::Failed(sentence) => format!("note: {sentence}"),
     }
 }
 
@@ -279,7 +279,7 @@ fn tell_notes(results: &[PhaseResult]) {
         for note in &result.notes {
             let sentence = format!("note: {}: {}: {note}", result.target, result.phase);
             if !told.contains(&sentence) {
-                eprintln!("{sentence}");
+                tell(&sentence);
                 told.push(sentence);
             }
         }

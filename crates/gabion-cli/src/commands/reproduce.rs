@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 use super::lab::{MIB, conduct, registry, stopped_by_signals, write_to};
 use crate::args::lab::LabReproduceArguments;
 use crate::failure::Failure;
-use crate::output::Output;
+use crate::output::{Output, tell};
 
 /// Cache of each store, as in `lab figure`.
 const CACHE_BYTES: u64 = 1024 * MIB;
@@ -41,10 +41,10 @@ pub(super) fn run(arguments: &LabReproduceArguments, output: &mut Output) -> Res
     for (at, entry) in entries.iter().enumerate() {
         let place = format!("figure {} ({} of {})", entry.figure, at + 1, entries.len());
         if let Some(outcome) = kept.outcome(entry.figure)? {
-            eprintln!("{place}: kept");
+            tell(&format!("{place}: kept"));
             outcomes.push(outcome);
         } else if !is_stopped {
-            eprintln!("{place}: {}", entry.title());
+            tell(&format!("{place}: {}", entry.title()));
             match made(entry, &kept, arguments, &stop)? {
                 Ok(outcome) => {
                     // Before it is kept, so that none is kept that cannot be shown.

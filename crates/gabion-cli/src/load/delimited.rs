@@ -40,6 +40,7 @@ pub(super) struct Delimited<'a> {
 struct Parser {
     reader: csv::Reader<Marked>,
     budget: Rc<Cell<u64>>,
+    taken: Rc<Cell<u64>>,
     /// Lines end in carriage return and line feed. The parser stops between the two.
     crlf: bool,
     /// The file's place at which `reader` began.
@@ -61,13 +62,18 @@ struct Marked {
     input: Box<dyn BufRead>,
     mark: &'static [u8],
     budget: Rc<Cell<u64>>,
+    /// Bytes that came from the input, the mark's not among them.
+    taken: Rc<Cell<u64>>,
 }
 
 impl Read for Marked {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let read = match self.input.read(buffer)? {
             0 => self.mark.read(buffer)?,
-            read => read,
+            read => {
+                self.taken.set(self.taken.get() + read as u64);
+                read
+            }
         };
         match self.budget.get().checked_sub(read as u64) {
             Some(left) => self.budget.set(left),
@@ -153,15 +159,17 @@ impl<'a> Delimited<'a> {
     }
 
     fn behind_row(&self) -> Place {
-        let position = self.parser.reader.position();
-        let offset = self.parser.base.offset + position.byte();
+        let Parser {
+            reader,
+            taken,
+            base,
+            ..
+        } = &self.parser;
+        let position = reader.position();
         Place {
             // The last line may lack its end, which the end mark then gave it.
-            offset: self
-                .input
-                .length()
-                .map_or(offset, |length| offset.min(length)),
-            line: self.parser.base.line + position.line() - 1,
+            offset: base.offset + position.byte().min(taken.get()),
+            line: base.line + position.line() - 1,
         }
     }
 
@@ -263,10 +271,12 @@ impl Parser {
         let shown = || line_end.is_some_and(|at| at > 0 && sample[at - 1] == b'\r');
         let crlf = crlf.unwrap_or_else(shown);
         let budget = Rc::new(Cell::new(RECORD_BYTES_MAX));
+        let taken = Rc::new(Cell::new(0));
         let marked = Marked {
             input: bytes,
             mark: if crlf { END_LINE_CRLF } else { END_LINE },
             budget: Rc::clone(&budget),
+            taken: Rc::clone(&taken),
         };
         let reader = ReaderBuilder::new()
             .delimiter(columns.delimiter)
@@ -278,6 +288,7 @@ impl Parser {
         Ok(Parser {
             reader,
             budget,
+            taken,
             crlf,
             base: place,
         })

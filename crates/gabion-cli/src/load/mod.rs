@@ -24,7 +24,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::args::LoadArguments;
 use crate::failure::Failure;
-use crate::output::Output;
+use crate::output::{Output, tell};
 use crate::store;
 use progress::{Ledger, Progress};
 use source::{Place, Source};
@@ -70,12 +70,12 @@ pub(crate) fn run(arguments: &LoadArguments, output: &mut Output) -> Result<(), 
     };
     if let Some(earlier) = &earlier {
         source = Source::open(&input, &form, Some(earlier.place))?;
-        eprintln!(
+        tell(&format!(
             "gabion: going on where an earlier load of {} stopped, after {} records and {}",
             arguments.file.display(),
             count_text(earlier.records),
             bytes_text(earlier.place.offset)
-        );
+        ));
     }
 
     let process_before = ProcessUse::now();
@@ -142,10 +142,6 @@ fn progress_bar(length: Option<u64>, start: Place) -> ProgressBar {
     bar
 }
 
-fn record_bytes(record: &Record) -> usize {
-    record.key.len() + record.value.len()
-}
-
 /// A load under way.
 struct Load<'a> {
     db: &'a Db,
@@ -165,44 +161,38 @@ impl Load<'_> {
     fn all(&mut self, source: &mut Source, arguments: &LoadArguments) -> Result<(), Failure> {
         let mut record = Record::default();
         loop {
-            match self.one(source, &mut record) {
+            match source.next(&mut record) {
                 Ok(true) => {}
-                Ok(false) => return self.finish(),
-                Err(failure) => {
-                    self.write(false)?;
-                    self.bar.abandon();
-                    return Err(Failure::new(format!(
-                        "{failure}; {} records before it are in the store, and the same command \
-                         loads the rest once the file is mended",
-                        self.records_earlier + self.records
-                    )));
-                }
+                Ok(false) => return self.write(true),
+                Err(failure) => return Err(self.stopped(&failure)),
             }
+            let bytes = record.key.len() + record.value.len();
+            if !self.batch.is_empty() && self.batch_bytes + bytes > BATCH_BYTES_MAX {
+                self.write(false)?;
+            }
+            if let Err(error) = self.batch.put(self.keyspace, &record.key, &record.value) {
+                return Err(self.stopped(&source.wrong(&error.to_string())));
+            }
+            self.batch_bytes += bytes;
+            self.records += 1;
+            self.written_to = source.place();
             if self.batch.len() as u64 >= arguments.batch || self.batch_bytes >= BATCH_BYTES_MAX {
                 self.write(false)?;
             }
         }
     }
 
-    /// Takes the next record into the batch; `false` at the end of the file.
-    fn one(&mut self, source: &mut Source, record: &mut Record) -> Result<bool, Failure> {
-        if !source.next(record)? {
-            return Ok(false);
+    /// Writes what comes before a record that is not to be had; why the load ends.
+    fn stopped(&mut self, failure: &Failure) -> Failure {
+        if let Err(refused) = self.write(false) {
+            return refused;
         }
-        if !self.batch.is_empty() && self.batch_bytes + record_bytes(record) > BATCH_BYTES_MAX {
-            self.write(false)?;
-        }
-        self.batch
-            .put(self.keyspace, &record.key, &record.value)
-            .map_err(|error| source.wrong(&error.to_string()))?;
-        self.batch_bytes += record_bytes(record);
-        self.records += 1;
-        self.written_to = source.place();
-        Ok(true)
-    }
-
-    fn finish(&mut self) -> Result<(), Failure> {
-        self.write(true)
+        self.bar.abandon();
+        Failure::new(format!(
+            "{failure}; {} records before it are in the store, and the same command loads the \
+             rest once the file is mended",
+            self.records_earlier + self.records
+        ))
     }
 
     /// Writes the batch together with the progress that it makes. A load that is done leaves no

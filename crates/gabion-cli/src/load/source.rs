@@ -56,18 +56,21 @@ impl Input {
                 path.display()
             )));
         }
-        File::open(path).map_err(|error| refused(&error))?;
-        // A pipe has no length and cannot be read twice.
+        // A pipe has no length, and cannot be read twice: who opens and closes it takes its reader
+        // away from whoever has begun to write.
         let identity = match metadata.is_file() {
-            true => Some(Identity {
-                path: path.canonicalize().map_err(|error| refused(&error))?,
-                length: metadata.len(),
-                modified_ns: metadata
-                    .modified()
-                    .ok()
-                    .and_then(|time| time.duration_since(UNIX_EPOCH).ok())
-                    .map_or(0, |since| since.as_nanos()),
-            }),
+            true => {
+                File::open(path).map_err(|error| refused(&error))?;
+                Some(Identity {
+                    path: path.canonicalize().map_err(|error| refused(&error))?,
+                    length: metadata.len(),
+                    modified_ns: metadata
+                        .modified()
+                        .ok()
+                        .and_then(|time| time.duration_since(UNIX_EPOCH).ok())
+                        .map_or(0, |since| since.as_nanos()),
+                })
+            }
             false => None,
         };
         Ok(Input {
@@ -284,5 +287,39 @@ impl<'a> Source<'a> {
             Records::Json(_) | Records::Dump(_) => self.place().line - 1,
         };
         self.input.wrong(line, what)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::OpenOptionsExt;
+    use std::process::Command;
+    use std::thread;
+
+    /// Linux's number for an open that does not wait.
+    const O_NONBLOCK: i32 = 0o4000;
+
+    /// A pipe was opened to see whether it can be, closed, and opened again: a writer that came
+    /// between was killed, or had written all to nobody, and the load waited for another one.
+    #[test]
+    fn a_pipe_is_not_opened_before_it_is_read() {
+        let dir = tempfile::tempdir().unwrap();
+        let pipe = dir.path().join("pipe");
+        let made = Command::new("mkfifo").arg(&pipe).status().unwrap();
+        assert!(made.success());
+        // Fails unless somebody reads, or waits for a writer.
+        let mut write = File::options();
+        write.write(true).custom_flags(O_NONBLOCK);
+        thread::scope(|scope| {
+            // Who opens a pipe waits for its other end.
+            let opened = scope.spawn(|| Input::open(&pipe).unwrap());
+            let mut was_opened = false;
+            while !opened.is_finished() && !was_opened {
+                was_opened = write.open(&pipe).is_ok();
+            }
+            assert!(!was_opened, "nobody may open it yet");
+            assert_eq!(opened.join().unwrap().length(), None);
+        });
     }
 }

@@ -24,6 +24,12 @@ fn wrong_command_lines_are_usage_errors() {
         &["bench", "fillseq", "--key-size", "4"],
         &["bench", "fillseq", "--engine", "none"],
         &["bench", "fillseq", "--keep", "--fresh"],
+        &["bench", "fillseq", "--batch", "0"],
+        &["bench", "fillseq", "--write-rate", "0"],
+        &["bench", "fillseq", "--key-size", "70000"],
+        &["bench", "fillseq", "--value-size", "4294967296"],
+        &["bench", "restart"],
+        &["bench", "fillseq,scan50", "--engine", "scmkv"],
     ] {
         let outcome = place.run(arguments);
         assert_eq!(outcome.status, Some(2), "{arguments:?}: {outcome:?}");
@@ -256,4 +262,42 @@ fn a_full_disk_behind_the_output_is_an_error() {
             &["gabion: cannot write to standard output", "space"],
         );
     }
+}
+
+/// Nobody hears the sentence; the program ends as it does else.
+#[test]
+fn a_reader_of_errors_that_went_away_is_not_missed() {
+    let place = Place::new();
+    for (arguments, status) in [(&["get", "k"][..], 1), (&["put", "x", "0", "--hex"], 2)] {
+        let (reader, writer) = std::io::pipe().unwrap();
+        drop(reader);
+        let ended = place.command(arguments).stderr(writer).status().unwrap();
+        assert_eq!(ended.code(), Some(status), "{arguments:?}");
+    }
+}
+
+/// It was told how many records are in the store, with those of the batch that was refused, and to
+/// mend the file.
+#[test]
+fn a_store_without_room_is_not_the_file_s_fault() {
+    let place = Place::new();
+    let long = "x".repeat(900_000);
+    let lines: String = (0..80)
+        .map(|n| format!("{{\"key\":\"{n:02}\",\"v\":\"{long}\"}}\n"))
+        .collect();
+    place.file("a.jsonl", lines);
+    // Each record is more than the rest of a batch has room for.
+    let load = [
+        "load",
+        "a.jsonl",
+        "--engine",
+        "scmkv",
+        "--pool-bytes",
+        "68M",
+    ];
+    let message = place.fails(1, &load);
+    assert!(!message.contains("in the store"), "{message}");
+    assert!(!message.contains("mended"), "{message}");
+    let records = place.ok(&["dump"]).lines().count() - 2;
+    assert!((10..80).contains(&records), "{records}");
 }

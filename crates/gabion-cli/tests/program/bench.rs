@@ -254,3 +254,36 @@ fn a_fresh_store_takes_the_place_of_one_of_any_engine() {
         place.ok(&["check"]);
     }
 }
+
+/// The fill ran for as long as it takes, and with `--fresh` after a store had been deleted for it.
+#[test]
+fn what_a_store_cannot_do_is_refused_before_anything_is_done() {
+    let place = Place::new();
+    place.ok(&["put", "mine", "x"]);
+    let unordered = [
+        "bench",
+        "fillseq,scan50",
+        "--num",
+        "100",
+        "--engine",
+        "scmkv",
+    ];
+    names(
+        &place.fails(2, &[&unordered[..], &["--fresh"]].concat()),
+        &["scmkv cannot run scan50", "no order of keys"],
+    );
+    assert_eq!(place.ok(&["get", "mine"]), "x\n");
+}
+
+/// A store keeps its engine, and the figures are that engine's.
+#[test]
+fn a_store_that_is_kept_is_named_by_its_own_engine() {
+    let place = Place::new();
+    bench(&place, "fillseq", &["--num", "100", "--engine", "scmkv"]);
+    let results = bench(&place, "readrandom", &["--num", "100", "--keep"]);
+    assert_eq!(results[0]["target"], "scmkv");
+    names(
+        &place.fails(2, &["bench", "scan50", "--num", "100", "--keep"]),
+        &["scmkv cannot run scan50"],
+    );
+}

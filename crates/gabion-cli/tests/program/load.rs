@@ -141,6 +141,19 @@ fn the_file_may_come_through_a_pipe() {
     names(&outcome.stderr, &["--format"]);
 }
 
+/// A pipe has no length, and what marks its end for the parser was counted with it.
+#[test]
+fn the_bytes_of_a_pipe_are_its_own() {
+    for (bytes, records) in [(&b""[..], 0), (b"k,v\na,1\n", 1), (b"k,v\na,1", 1)] {
+        let place = Place::new();
+        let outcome = place.feed(&["load", "-", "--format", "csv", "--json"], bytes);
+        assert_eq!(outcome.status, Some(0), "{outcome:?}");
+        let figures: Value = serde_json::from_str(&outcome.stdout).unwrap();
+        assert_eq!(figures["bytes_in"], bytes.len());
+        assert_eq!(figures["records"], records);
+    }
+}
+
 /// The load is killed by signal 9 in the middle; the same command then loads exactly the rest.
 #[test]
 fn a_killed_load_goes_on_where_it_stopped() {
