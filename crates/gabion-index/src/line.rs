@@ -11,7 +11,8 @@
 //! before its token, and both lie in one line, whose stores reach the medium in their order on
 //! x86-64: one flush makes both durable. Elsewhere, and where a table does not promise that they
 //! lie in one line, the pair is persisted first ([`PairFlush`]). A value is replaced by one store
-//! of a word.
+//! of a word. Who has the lock of a whole line changes its tokens by plain stores; where the slots
+//! of a line have different locks, by atomic changes of one bit ([`Line::put_among`]).
 //!
 //! The word of the tokens has room for a lock above them, which counts how often it was taken and
 //! let go, and so is odd while it is held. Where tables have their locks elsewhere it is 0.
@@ -177,6 +178,25 @@ impl Line {
         key: u64,
         value: u64,
     ) {
+        self.fill(flush, medium, slot, key, value);
+        // ORDER: Relaxed: only the holder of the lock writes.
+        let tokens = self.tokens.peek(Ordering::Relaxed) | 1 << slot;
+        // DURABLE: the pair, by the order of stores to a line or before; the entry, by this.
+        self.tokens.store_persist(medium, tokens, Ordering::Release);
+    }
+
+    /// As [`Line::put`], while others change other slots of the line, which have other locks.
+    #[inline]
+    pub(crate) fn put_among(&self, medium: &Medium, slot: usize, key: u64, value: u64) {
+        self.fill(PairFlush::WithToken, medium, slot, key, value);
+        self.tokens.fetch_or(medium, 1 << slot, Ordering::Release);
+        // DURABLE: the pair, by the order of stores to a line or before; the entry, by this.
+        medium.persist(&self.tokens);
+    }
+
+    /// Writes the pair of a free slot.
+    #[inline(always)]
+    fn fill(&self, flush: PairFlush, medium: &Medium, slot: usize, key: u64, value: u64) {
         let pair = &self.pairs[slot];
         pair.value.store(medium, value, Ordering::Release);
         pair.key.store(medium, key, Ordering::Release);
@@ -184,10 +204,6 @@ impl Line {
             // DURABLE: the pair, before its token.
             medium.persist(pair);
         }
-        // ORDER: Relaxed: only the holder of the lock writes.
-        let tokens = self.tokens.peek(Ordering::Relaxed) | 1 << slot;
-        // DURABLE: the pair, by the order of stores to a line or before; the entry, by this.
-        self.tokens.store_persist(medium, tokens, Ordering::Release);
     }
 
     /// Puts an entry into the place of that in a slot, durably. The old one has an equal elsewhere,
@@ -230,6 +246,18 @@ impl Line {
         let tokens = self.tokens.peek(Ordering::Relaxed) & !(1 << slot);
         // DURABLE: the end of the entry, by this.
         self.tokens.store_persist(medium, tokens, Ordering::Release);
+        old
+    }
+
+    /// As [`Line::remove`], while others change other slots of the line, which have other locks.
+    #[inline]
+    pub(crate) fn remove_among(&self, medium: &Medium, slot: usize) -> u64 {
+        // ORDER: Relaxed: only the holder of the slot's lock writes its value.
+        let old = self.pairs[slot].value.peek(Ordering::Relaxed);
+        self.tokens
+            .fetch_and(medium, !(1 << slot), Ordering::Release);
+        // DURABLE: the end of the entry, by this.
+        medium.persist(&self.tokens);
         old
     }
 
@@ -391,6 +419,8 @@ mod tests {
             (line.get(0), line.get(5), line.free_slot()),
             (None, Some(51), Some(0))
         );
+        line.put_among(&pool, 0, 9, 90);
+        assert_eq!((line.get(9), line.remove_among(&pool, 0)), (Some(90), 90));
         line.swap(PairFlush::WithToken, &pool, 2, 8, 80);
         assert_eq!(line.entries().collect::<Vec<_>>(), [(5, 51), (8, 80)]);
         assert!(line.is_sound());

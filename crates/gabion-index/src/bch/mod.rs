@@ -47,6 +47,7 @@ impl Scheme for Cuckoo {
     const MOVES_MAX: usize = 5;
     /// As many as the buckets up to the last movement but one.
     const SEARCHED_MAX: usize = 2 * (1 + 3 + 9 + 27 + 81);
+    const SLOTS_HAVE_LOCKS: bool = false;
 
     fn lines(bits: u32) -> u64 {
         1 << bits

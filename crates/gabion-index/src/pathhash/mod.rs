@@ -64,6 +64,7 @@ impl Scheme for Paths {
     const BITS_MIN: u32 = 2;
     const MOVES_MAX: usize = 0;
     const SEARCHED_MAX: usize = 0;
+    const SLOTS_HAVE_LOCKS: bool = true;
 
     fn lines(bits: u32) -> u64 {
         (0..levels(bits))
@@ -106,4 +107,21 @@ pub(crate) static REGISTERED: Registered = registered::<Paths>(
 #[cfg(test)]
 mod tests {
     crate::twohash::tests::twohash_tests!(super::Paths, super::REGISTERED);
+
+    /// Cells 127 and 128 share a line, and stand below cells that no path has in common.
+    #[test]
+    fn cells_of_one_line_with_different_locks_keep_their_tokens() {
+        let plan = crate::Plan {
+            capacity: 700,
+            ..crate::suite::SMALL
+        };
+        let pool = crate::suite::pool(1 << 20, super::PathHash::pool_options());
+        let table = super::PathHash::create(&pool, plan).expect("a table");
+        assert_eq!(table.slots(), 1020, "four trees of 255 cells");
+        let keys = [[127, 300], [128, 511]].map(|places| {
+            let mut keys = tests::keys_of(&table, places);
+            keys.next().expect("there are enough")
+        });
+        tests::neighbours_keep_their_tokens(&table, keys);
+    }
 }

@@ -46,6 +46,7 @@ impl Scheme for Stashed {
     const BITS_MIN: u32 = 1;
     const MOVES_MAX: usize = 1;
     const SEARCHED_MAX: usize = 2;
+    const SLOTS_HAVE_LOCKS: bool = false;
 
     fn lines(bits: u32) -> u64 {
         1 << bits
@@ -78,5 +79,26 @@ pub(crate) static REGISTERED: Registered = registered::<Stashed>(
 
 #[cfg(test)]
 mod tests {
+    use crate::Index;
+
     crate::twohash::tests::twohash_tests!(super::Stashed, super::REGISTERED);
+
+    /// Six keys of two buckets fill them; the next one has its place in the stash.
+    #[test]
+    fn entries_of_one_line_of_the_stash_keep_their_tokens() {
+        let plan = crate::Plan {
+            capacity: 100,
+            ..crate::suite::SMALL
+        };
+        let pool = crate::suite::pool(1 << 20, super::Pfht::pool_options());
+        let table = super::Pfht::create(&pool, plan).expect("a table");
+        let keys = [[0, 1], [2, 3]].map(|places| {
+            let mut keys = tests::keys_of(&table, places);
+            for key in keys.by_ref().take(6) {
+                table.insert(&key, key).expect("space");
+            }
+            keys.next().expect("there are enough")
+        });
+        tests::neighbours_keep_their_tokens(&table, keys);
+    }
 }

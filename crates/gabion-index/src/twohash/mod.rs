@@ -24,7 +24,8 @@
 //!   of which is.
 //! - I3. What a hash leads to changes only under the lock of its stripe, and `table` only under all
 //!   of them. An operation holds the locks of both hashes of its key; a movement has no other. The
-//!   stash is filled under a lock of its own besides.
+//!   stash is filled under a lock of its own besides. Where slots of one line have different locks
+//!   (`SLOTS_HAVE_LOCKS`, and the stash), tokens change by atomic operations only.
 //!
 //! # Linearization point
 //! Insert and delete: the store of the tokens. Update: the store of the value. Reads: the load that
@@ -103,6 +104,10 @@ pub trait Scheme: Send + Sync + 'static {
 
     /// Places that an entry may be moved to are looked for in so many lines at most.
     const SEARCHED_MAX: usize;
+
+    /// Whether one line may have slots that no hash leads to together, and so slots with different
+    /// locks.
+    const SLOTS_HAVE_LOCKS: bool;
 
     /// Lines of a table, without its stash.
     fn lines(bits: u32) -> u64;

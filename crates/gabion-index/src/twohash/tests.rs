@@ -70,6 +70,42 @@ pub(crate) fn ends_movements<S: Scheme>() {
     }
 }
 
+/// Two keys that have slots of one line, and no lock in common: a thread for each puts it in and
+/// takes it out again, and always finds it as it left it.
+pub(crate) fn neighbours_keep_their_tokens<S: Scheme>(table: &TwoHash<S>, keys: [u64; 2]) {
+    let array = table.table();
+    let [one, other] = keys.map(|key| {
+        table.insert(&key, key).expect("space");
+        let hashes = table.hashes(key);
+        let at = table.find(array, hashes, key).expect("it is there").0;
+        (at, TwoHash::<S>::stripes_of(array, hashes))
+    });
+    assert!(std::ptr::eq(one.0, other.0), "they share a line");
+    assert!(one.1.iter().all(|stripe| !other.1.contains(stripe)));
+    std::thread::scope(|scope| {
+        for key in keys {
+            scope.spawn(move || {
+                for turn in 0..200_000 {
+                    assert_eq!(table.remove(&key).expect("sound"), Some(key), "{turn}");
+                    assert_eq!(table.get(&key).expect("sound"), None, "{turn}");
+                    assert_eq!(table.insert(&key, key).expect("space"), None, "{turn}");
+                    assert_eq!(table.get(&key).expect("sound"), Some(key), "{turn}");
+                }
+            });
+        }
+    });
+    assert_eq!(table.table(), array, "it has not grown");
+}
+
+/// Keys whose hashes lead to these two places of a table.
+pub(crate) fn keys_of<S: Scheme>(
+    table: &TwoHash<S>,
+    places: [u64; 2],
+) -> impl Iterator<Item = u64> {
+    let bits = table.table().bits();
+    (0..).filter(move |key| table.hashes(*key).map(|hash| hash >> (64 - bits)) == places)
+}
+
 pub(crate) fn refuses<S: Scheme>() {
     let pool = pool::<S>(1 << 20);
     assert!(matches!(TwoHash::<S>::open(&pool), Err(Error::NoRoot)));

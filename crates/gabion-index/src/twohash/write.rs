@@ -67,7 +67,10 @@ impl<S: Scheme> TwoHash<S> {
         let (table, locks) = self.lock(hashes);
         let (line, slot) = self.find(table, hashes, key)?;
         locks.first.count_remove();
-        Some(line.remove(&self.medium, slot))
+        Some(match S::SLOTS_HAVE_LOCKS || self.is_of_stash(table, line) {
+            true => line.remove_among(&self.medium, slot),
+            false => line.remove(&self.medium, slot),
+        })
     }
 
     /// Takes the locks of both hashes, the lower first, and returns the table, which stays while
@@ -96,7 +99,7 @@ impl<S: Scheme> TwoHash<S> {
 
     /// Where a key is.
     #[inline]
-    fn find(&self, table: Array, hashes: [u64; 2], key: u64) -> Option<(&Line, usize)> {
+    pub(super) fn find(&self, table: Array, hashes: [u64; 2], key: u64) -> Option<(&Line, usize)> {
         let spots = S::spots(table.bits(), hashes).map(|spot| spot.line);
         spots.chain(self.stash_in_use(table)).find_map(|number| {
             let line = self.line(table, number);
@@ -117,10 +120,21 @@ impl<S: Scheme> TwoHash<S> {
             let line = self.line(table, spot.line);
             Some((line, free_slot(line, spot)?))
         });
-        if let Some((line, slot)) = free {
-            line.put(&self.medium, slot, key, value);
+        match free {
+            Some((line, slot)) if S::SLOTS_HAVE_LOCKS => {
+                line.put_among(&self.medium, slot, key, value);
+            }
+            Some((line, slot)) => line.put(&self.medium, slot, key, value),
+            None => {}
         }
         free.is_some()
+    }
+
+    /// Whether a line is one of the stash.
+    #[inline]
+    fn is_of_stash(&self, table: Array, line: &Line) -> bool {
+        let first = table.line(S::lines(table.bits())).raw();
+        S::stash_lines(table.bits()) > 0 && self.medium.offset_of(line).raw() >= first
     }
 
     /// Puts a key for which there is no room into the stash, if there is one.
@@ -152,7 +166,7 @@ impl<S: Scheme> TwoHash<S> {
                 // ORDER: Release pairs with the acquire in `stash_in_use`; before the entry is
                 // there, so that nobody misses it.
                 used.fetch_max(number + 1, Ordering::Release);
-                line.put(&self.medium, slot, entry.0, entry.1);
+                line.put_among(&self.medium, slot, entry.0, entry.1);
                 return true;
             }
         }
