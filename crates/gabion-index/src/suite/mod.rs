@@ -135,11 +135,11 @@ index_suite!(
     [words],
     &[
         (
-            "flush in put_as of line.rs: medium.persist(pair);",
+            "flush in fill of line.rs: medium.persist(pair);",
             crate::suite::STUDIED
         ),
         (
-            "fence in put_as of line.rs: medium.persist(pair);",
+            "fence in fill of line.rs: medium.persist(pair);",
             crate::suite::STUDIED
         ),
         crate::suite::TABLE_COMMIT
