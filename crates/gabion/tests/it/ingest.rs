@@ -159,6 +159,46 @@ fn nothing_and_one_pair_can_be_ingested() {
     assert_eq!(db.iter().count(), 1);
 }
 
+/// The edit that names an ingest was the newest one. With the mark behind it cut off or zeroed, an
+/// opening took it for one that a crash had interrupted, and removed the tables: nothing else in
+/// the directory knows of them.
+#[test]
+fn what_was_ingested_is_in_no_edit_that_may_be_taken_for_torn() {
+    let sim = SimDisk::recording();
+    let options = small_options();
+    let db = open(&sim, &options);
+    db.put("before", "").unwrap();
+    let ingested = db.default_keyspace().ingest(pairs(0..100, "load"));
+    assert_eq!(ingested.unwrap(), 100);
+    let killed = || sim.process_kill(sim.ops());
+    let mut names = killed().names();
+    names.retain(|name| name.starts_with("manifest-"));
+    let [name] = &names[..] else {
+        panic!("one manifest: {names:?}");
+    };
+    let bytes = killed().raw(name).unwrap();
+    let (mut refused, mut read) = (0, 0);
+    for kept in 0..=bytes.len() {
+        for len in [kept, bytes.len()] {
+            let copy = killed();
+            let mut damaged = bytes[..kept].to_vec();
+            damaged.resize(len, 0);
+            copy.set_raw(name, damaged);
+            match Db::open_on(Disk::simulated(&copy), options.clone()) {
+                Ok(db) => {
+                    assert_eq!(db.iter().count(), 101, "{kept} bytes of {}", bytes.len());
+                    read += 1;
+                }
+                Err(error) => {
+                    assert!(matches!(error, Error::Corruption { .. }), "{error}");
+                    refused += 1;
+                }
+            }
+        }
+    }
+    assert!(refused > 100 && read >= 2, "{refused} refused, {read} read");
+}
+
 /// A range delete of an empty bucket leaves nothing in it but a record of the log. Replayed after
 /// an ingest it begins at a key that was ingested, in a MemTable, where it was taken for a
 /// tombstone of that key. Found by the model.

@@ -270,12 +270,18 @@ fn renumber_table(bytes: &mut [u8], name: &str) {
     bytes[end..].copy_from_slice(&crc.to_le_bytes());
 }
 
-/// The edit that named an ingest was the newest of a store that was not closed, and lost with the
+/// The edit that named a flush was the newest of a store that was not closed, and lost with the
 /// mark behind it: an opening takes it for one that a crash has interrupted, as it must. The repair
-/// said that nothing was lost.
+/// said nothing of it.
 #[test]
 fn a_repair_tells_of_a_newest_edit_that_is_not_valid() {
     let specimen = Specimen::new(Engine::Wip, false);
+    let sim = specimen.with(&[]);
+    let db = Db::open_on(Disk::simulated(&sim), specimen.options.clone()).unwrap();
+    db.flush().unwrap();
+    let raw = |name: String| sim.raw(&name).map(|bytes| (name, bytes));
+    let files = sim.names().into_iter().filter_map(raw).collect();
+    let specimen = Specimen { files, ..specimen };
     let (name, bytes) = specimen
         .files
         .iter()

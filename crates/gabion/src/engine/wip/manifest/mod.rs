@@ -34,8 +34,10 @@
 //! # Limits of what can be detected
 //! Damage of the newest groups cannot be told from one that a crash has interrupted if it covers
 //! the marks behind them, too. An open takes the state before them then, and says so in the trace;
-//! a repair reports it. Lost is what only these groups named, such as an ingest. After a clean
-//! close the length in `CURRENT` covers everything.
+//! a repair reports it. Of what a flush has named the log's first segment is missing then, which is
+//! found. An ingest has nothing in the log, so a new manifest is begun before it ends
+//! ([`Manifest::renew`]), unless there is no space for one. After a clean close the length in
+//! `CURRENT` covers everything.
 
 #[cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used))]
 mod edit;

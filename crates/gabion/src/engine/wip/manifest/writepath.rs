@@ -198,6 +198,16 @@ impl Manifest {
         self.failure.is_none()
     }
 
+    /// Begins a new manifest, unless there is no space for one. Its snapshot must be valid: what it
+    /// says is never taken for a group that a crash has interrupted, whatever becomes of the bytes
+    /// behind it. As after a group, the next one tells of a failure.
+    pub(crate) fn renew(&mut self) {
+        if self.is_usable() {
+            self.renewed_at = 0;
+            self.failure = self.renew_if_long().err();
+        }
+    }
+
     /// Lets the next group be followed by a new manifest.
     #[cfg(test)]
     pub(super) fn renew_next(&mut self) {
