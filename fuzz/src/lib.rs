@@ -3,7 +3,7 @@
 //! A target opens the store with that file, reads all of it, writes to it, and has it do its
 //! background work. Whatever the file holds, the store may refuse it or hold nonsense, but it must
 //! not panic, hang, or ask for memory beyond what the file could fill. Checksums are out of the
-//! way (`crc32c`).
+//! way (`gabion_media::crc32c`).
 
 use gabion::{Compression, Db, Durability, Engine, Options, Result};
 use gabion_media::{Disk, SimDisk};

@@ -23,6 +23,7 @@
 //! Every byte is counted under a [`Purpose`]; [`Disk::counts`] reads the counts.
 
 mod counts;
+pub mod crc32c;
 mod disk;
 mod error;
 mod pages;

@@ -72,6 +72,8 @@
 //! | 32 | 8 | bytes of the file, which never change: a shorter one was cut |
 //! | 40 | .. | frames (`log`), then zeros |
 
+use gabion_media::crc32c;
+
 use crate::tree::NODE_BYTES;
 
 /// The version that this program writes, and the newest that it reads.

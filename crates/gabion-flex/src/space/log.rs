@@ -37,6 +37,8 @@
 //! log was durable beyond that place, the bytes were there once: that is damage, and not the torn
 //! end of a crash.
 
+use gabion_media::crc32c;
+
 use super::geometry::MARK;
 use super::layout::{LOG_HEADER_BYTES, LOG_MAGIC, seed_of, u32_at, u64_at};
 use super::segments::{Class, State};

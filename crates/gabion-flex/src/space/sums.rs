@@ -3,6 +3,7 @@
 use std::cell::RefCell;
 
 use gabion_media::ReadFile;
+use gabion_media::crc32c;
 
 use super::geometry::{FOOTER_HEAD_BYTES, Geometry};
 use super::layout::{DATA_MAGIC, seed_of, u32_at};

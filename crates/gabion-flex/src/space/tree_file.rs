@@ -3,6 +3,7 @@
 
 use std::collections::BTreeSet;
 
+use gabion_media::crc32c;
 use gabion_media::{Disk, Purpose, RandomFile, ReadFile};
 
 use super::layout::{

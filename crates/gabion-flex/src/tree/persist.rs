@@ -357,6 +357,8 @@ pub(super) mod tests {
     use std::collections::BTreeMap;
     use std::convert::Infallible;
 
+    use gabion_media::crc32c;
+
     use super::*;
 
     /// A medium: nodes by slot.

@@ -2,6 +2,8 @@
 
 use proptest::prelude::*;
 
+use gabion_media::crc32c;
+
 use super::persist::tests::Slots;
 use super::{Extent, FlexTree, HOLE, Leaf, Leaves, Wanted};
 use crate::twin::{PlainTree, SortedArray};

@@ -40,6 +40,7 @@
 //! each by one atomic store.
 
 use super::atomic::PAtomicU64;
+use crate::crc32c;
 use crate::media_struct;
 
 /// First bytes of a pool.

@@ -11,6 +11,7 @@
 //!
 //! Numbers are little-endian.
 
+use gabion_media::crc32c;
 use gabion_media::{Disk, Purpose, TEMPORARY_SUFFIX};
 
 use crate::log::Malformed;

@@ -27,6 +27,8 @@
 
 use memchr::memmem;
 
+use gabion_media::crc32c;
+
 /// Bytes of a frame before its payload.
 pub(crate) const FRAME_HEADER_BYTES: usize = 8;
 

@@ -16,6 +16,8 @@
 
 use std::fmt;
 
+use gabion_media::crc32c;
+
 /// First bytes of a segment.
 pub(crate) const MAGIC: [u8; 8] = *b"GABIONLG";
 

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use gabion_media::crc32c;
 use gabion_media::{Disk, Fault, FaultKind, SimDisk, Tear};
 
 use super::frame::MARK_BYTES;

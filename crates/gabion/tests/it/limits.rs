@@ -3,6 +3,7 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use gabion::{Db, Durability, Engine, Error, Options, WriteBatch};
+use gabion_media::crc32c;
 use gabion_media::{Disk, SimDisk};
 
 use crate::damage::{Outcome, Specimen};

@@ -1,6 +1,7 @@
 //! Repairs: what can be read is saved, what is lost is told, and nothing else is in the new store.
 
 use gabion::{Db, Engine, Error, RepairReport, Result};
+use gabion_media::crc32c;
 use gabion_media::{Disk, Fault, FaultKind, SimDisk};
 
 use crate::damage::{Specimen, problems};

@@ -29,6 +29,7 @@ use std::sync::atomic::Ordering;
 
 use super::super::atomic::PAtomicU64;
 use super::super::medium::Medium;
+use crate::crc32c;
 use crate::media_struct;
 
 /// Intents of one heap.

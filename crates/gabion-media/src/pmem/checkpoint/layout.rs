@@ -27,6 +27,8 @@
 //! All numbers are little-endian. The first checkpoint in a file is a whole one: pages that are
 //! not in it are zero. Each later one has the pages that changed.
 
+use crate::crc32c;
+
 use super::super::dirty::PAGE;
 
 /// First bytes of a checkpoint file.

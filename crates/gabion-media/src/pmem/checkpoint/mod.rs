@@ -35,6 +35,7 @@ use std::collections::BTreeMap;
 
 pub(super) use self::layout::PAGE_BYTES;
 use self::layout::{ENTRY_BYTES, FileHeader, HEADER_BYTES, Head, PIECE_PAGES};
+use crate::crc32c;
 use crate::disk::{Appender, Disk, TEMPORARY_SUFFIX};
 use crate::{Error, Purpose, Result};
 

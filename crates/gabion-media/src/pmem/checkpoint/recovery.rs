@@ -8,6 +8,7 @@ use super::layout::{
     is_intact, u32_at, u64_at,
 };
 use super::{Checkpoint, Page, Place};
+use crate::crc32c;
 use crate::disk::{Disk, ReadFile};
 use crate::{Error, PoolFault, Purpose, Result};
 

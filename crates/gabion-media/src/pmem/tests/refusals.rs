@@ -6,6 +6,8 @@ use std::path::PathBuf;
 
 use proptest::prelude::*;
 
+use crate::crc32c;
+
 use super::*;
 
 /// A closed pool with a block in it.

@@ -36,6 +36,7 @@ use std::collections::BTreeMap;
 use gabion_index::index::Checked;
 use gabion_index::sptree::Tending;
 use gabion_index::{Error as IndexError, Plan, SpTree};
+use gabion_media::crc32c;
 use gabion_media::pmem::{Class, Pool, PoolOptions};
 
 use super::counters::Tally;

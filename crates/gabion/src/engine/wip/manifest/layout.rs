@@ -24,6 +24,8 @@
 //! # Versions
 //! 2 since there are range deletes, 3 since tables have ages, 4 since keyspaces can be dropped.
 
+use gabion_media::crc32c;
+
 /// First bytes of `CURRENT`.
 pub(super) const CURRENT_MAGIC: [u8; 8] = *b"GABIONCU";
 

@@ -1,5 +1,6 @@
 //! The manifest as a whole: against a naive twin, against damage, and against interrupted creation.
 
+use gabion_media::crc32c;
 use gabion_media::{Disk, Fault, FaultKind, SimDisk, Tear};
 use proptest::prelude::*;
 

@@ -40,6 +40,8 @@
 //!   file that was cut or extended is refused.
 #![cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used))]
 
+use gabion_media::crc32c;
+
 use super::codec::Encoding;
 use super::sketch::Sketch;
 use crate::engine::range_deletes::{Fragment, Fragments};
