@@ -88,13 +88,20 @@ impl<K: Item + ?Sized> Hot<K> {
         Child(place.word.load(&self.medium, Ordering::Acquire))
     }
 
+    /// Asks for the first line of a leaf, or the first ones of a node.
+    #[inline]
+    pub(super) fn prefetch(&self, child: Child) {
+        let lines = if child.is_node() { PREFETCHED_LINES } else { 1 };
+        for line in 0..lines {
+            self.medium.prefetch(child.at() + line * LINE_BYTES);
+        }
+    }
+
     /// The node that a child is. Asks for its lines at once: where in it the search goes on is
     /// told by the first one, and again by the partial keys.
     #[inline]
     pub(super) fn node(&self, child: Child) -> Result<Node<'_>> {
-        for line in 0..PREFETCHED_LINES {
-            self.medium.prefetch(child.at() + line * LINE_BYTES);
-        }
+        self.prefetch(child);
         let node = child.is_node().then(|| Node::new(&self.medium, child.at()));
         node.flatten().ok_or_else(|| damaged(child.at()))
     }

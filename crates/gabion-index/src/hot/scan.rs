@@ -1,6 +1,7 @@
 //! Scans: down to where the first key would be, then through all that is behind it.
 
 use std::borrow::Borrow;
+use std::ops::Range;
 
 use super::bits::differ;
 use super::form::Form;
@@ -9,6 +10,9 @@ use super::path::{Place, host};
 use super::{Hot, damaged};
 use crate::index::scan_on;
 use crate::{Item, OrderedIndex, Result};
+
+/// Leaves whose lines are asked for before it is their turn: their misses overlap.
+const AHEAD: usize = 8;
 
 /// How far a scan has come in a node, or at the root.
 #[derive(Clone, Copy)]
@@ -59,6 +63,9 @@ impl<K: Item + ?Sized> Hot<K> {
         let Some(mut cursors) = self.seek_scan(from)? else {
             return Ok(false);
         };
+        if let Some(cursor) = cursors.last() {
+            self.ask_for(cursor, 0..AHEAD.min(end - found.len()));
+        }
         let mut must_fence = false;
         let mut is_whole = true;
         while is_whole
@@ -72,13 +79,25 @@ impl<K: Item + ?Sized> Hot<K> {
             let place = self.place(cursor.node, cursor.next);
             cursor.next += 1;
             let child = self.child(&place);
+            let left = end - found.len();
             if !child.is_leaf() {
                 is_whole = self.vouch(&place, child, None, &mut must_fence);
                 if is_whole && !child.is_none() {
-                    let node = Some(self.node_below(&place, child)?);
-                    cursors.push(Cursor { node, next: 0 });
+                    let node = self.node_below(&place, child)?;
+                    if node.count() < left {
+                        self.ask_for(cursor, 0..1);
+                    }
+                    let cursor = Cursor {
+                        node: Some(node),
+                        next: 0,
+                    };
+                    self.ask_for(&cursor, 0..AHEAD.min(left));
+                    cursors.push(cursor);
                 }
                 continue;
+            }
+            if AHEAD < left {
+                self.ask_for(cursor, AHEAD - 1..AHEAD);
             }
             let leaf = self.leaf(child)?;
             let value = leaf.value();
@@ -98,6 +117,18 @@ impl<K: Item + ?Sized> Hot<K> {
             self.expect_replaced(&above, &self.place(last.node, 0))?;
         }
         Ok(is_whole)
+    }
+
+    /// Asks for the lines of children, counted from the next one on: of nodes as for a search, of
+    /// leaves the first, which has all of a key that is a word.
+    #[inline]
+    fn ask_for(&self, cursor: &Cursor<'_>, children: Range<usize>) {
+        let Some(node) = cursor.node else {
+            return;
+        };
+        for slot in children.start + cursor.next..(children.end + cursor.next).min(node.count()) {
+            self.prefetch(node.child(slot));
+        }
     }
 
     fn place<'a>(&'a self, node: Option<Node<'a>>, slot: usize) -> Place<'a> {
