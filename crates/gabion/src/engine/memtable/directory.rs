@@ -497,7 +497,7 @@ impl Directory {
     }
 
     /// Keeps the keys in order from here on. `each` calls what it is given for the newest version
-    /// of each key among the records up to `mark`.
+    /// of each key among the records up to `mark`; those behind it follow, in any order.
     pub(super) fn keep_order(
         &self,
         mark: &mut Mark,
@@ -663,6 +663,32 @@ mod tests {
             }
             assert_eq!(newest(&directory, keys, hash), None);
         }
+    }
+
+    /// A record with a block of its own is listed behind all others. So a large value that a small
+    /// one had replaced while a search put the table in order came last, and the order led to it:
+    /// the flush wrote it, and the small one was lost.
+    #[test]
+    fn the_order_leads_to_the_newest_version_wherever_it_lies() {
+        let directory = Directory::new(&ChunkPool::new(0), 0, 0, false);
+        let key = b"key";
+        let hash = crate::types::hash_key(key);
+        let insert =
+            |seq, value: &[u8]| assert!(directory.insert(key, hash, seq, Kind::Put, value));
+        let mut mark = Mark::default();
+        insert(1, b"small");
+        let listing = directory.list_since(&mut mark);
+        insert(2, &[0; 100_000]);
+        insert(3, b"small again");
+        directory.keep_order(&mut mark, |each| listing.iter().for_each(each));
+        let mut cursor = directory.order_cursor().expect("kept in order");
+        cursor.seek(key);
+        let mut found = Vec::new();
+        while cursor.valid() {
+            found.push(cursor.seq());
+            cursor.next();
+        }
+        assert_eq!(found, [3, 2, 1]);
     }
 
     #[test]

@@ -277,7 +277,8 @@ pub(super) struct Listing {
 unsafe impl Send for Listing {}
 
 impl Listing {
-    /// The records, each behind the older versions of its key.
+    /// The records in the order of their places: those with a block of their own come last, so a
+    /// newer version of a key may come before an older one.
     pub(super) fn iter(&self) -> Listed<'_> {
         Listed {
             spans: self.spans.iter(),

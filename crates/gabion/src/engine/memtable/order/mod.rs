@@ -112,7 +112,8 @@ impl Order {
         self.root.store(node.as_ptr(), Ordering::Release);
     }
 
-    /// Inserts the newest version of a key. `arena` is the table's, and holds the record.
+    /// Inserts a version of a key, unless there is a newer one. `arena` is the table's, and holds
+    /// the record.
     pub(super) fn insert(&self, arena: &mut ArenaWriter, record: Record<'_>) {
         let key = record.key();
         let entry = Entry {
@@ -142,8 +143,11 @@ impl Order {
         if let Some(rank) = passed.checked_sub(1) {
             let slot = places.slot(rank);
             let last = node.first_of(0, node.entry(slot));
-            if last.is_some_and(|last| last.key() == key) {
-                node.replace(slot, record);
+            if let Some(last) = last.filter(|last| last.key() == key) {
+                // Who puts a table in order meets versions in the order of their places (T3).
+                if last.seq() < record.seq() {
+                    node.replace(slot, record);
+                }
                 return;
             }
         }
