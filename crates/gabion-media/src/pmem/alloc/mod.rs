@@ -148,11 +148,17 @@ impl Allocator {
         // A block of no bytes has a place of its own, too.
         let size = size.max(1);
         let class = self.classes.class_for(size, align);
-        let mut reserved = self.try_reserve(class, size)?;
-        if reserved.is_none() {
-            self.reclaim();
-            reserved = self.try_reserve(class, size)?;
-        }
+        let reserved = match self.try_reserve(class, size) {
+            Ok(Some(reserved)) => Some(reserved),
+            Err(Refusal::Failed(error)) if !error.is_no_space() => {
+                return Err(Refusal::Failed(error));
+            }
+            // The pool is full, or its file system is.
+            Ok(None) | Err(_) => {
+                self.reclaim();
+                self.try_reserve(class, size)?
+            }
+        };
         let (block, count) = reserved.ok_or(Refusal::Full)?;
         let intent = Intent {
             block,

@@ -260,6 +260,29 @@ fn a_full_file_system_is_an_error_and_no_more() {
     allocator.reserve(8192, 16, 0).unwrap();
 }
 
+/// What was retired waits for its last readers in batches, and a full file system was told before
+/// anybody looked there.
+#[test]
+fn what_nobody_reads_any_more_is_had_on_a_full_file_system() {
+    let space = Arc::new(AtomicU64::new(3));
+    let allocator = allocator_with_space(&space);
+    let tickets: Vec<_> = (0..3)
+        .map(|_| {
+            let ticket = allocator.reserve(4096, 16, 0).unwrap();
+            allocator.commit(&ticket, State::Allocated);
+            ticket
+        })
+        .collect();
+    assert!(allocator.reserve(4096, 16, 0).is_err());
+    let Intent { block, count, .. } = tickets[1].intent;
+    let retired = allocator.prepare_retire(block, 0).unwrap();
+    allocator.commit(&retired, State::Retired);
+    let guard = allocator.epochs.enter();
+    allocator.epochs.defer(&guard, block, count);
+    drop(guard);
+    assert_eq!(allocator.reserve(4096, 16, 0).unwrap().intent.block, block);
+}
+
 #[test]
 fn too_many_operations_in_flight_are_refused() {
     let space = Arc::new(AtomicU64::new(1000));

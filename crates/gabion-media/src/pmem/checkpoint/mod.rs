@@ -51,8 +51,11 @@ pub(super) struct Checkpoint {
     disk: Disk,
     name: String,
     header: FileHeader,
-    /// The file with its finished checkpoints; none before the first one.
+    /// The file with its finished checkpoints; none before the first one, and while they are only
+    /// read.
     file: Option<Appender>,
+    /// Where the finished checkpoints ended when the file was read.
+    end: u64,
     /// Where the newest version of each page lies, and its checksum.
     index: BTreeMap<u64, Place>,
     /// Number of the last finished checkpoint.
@@ -85,6 +88,7 @@ impl Checkpoint {
             name: name.to_owned(),
             header: FileHeader { uuid, size },
             file: None,
+            end: 0,
             index: BTreeMap::new(),
             sequence: 0,
             pending: None,

@@ -25,41 +25,8 @@ struct Found {
 }
 
 impl Checkpoint {
-    /// Opens the checkpoints of a pool; none if there is no such file. What an unfinished
-    /// checkpoint left behind is cut off.
-    ///
-    /// If a sync failed since the system was started, what is read may be lost to the medium all
-    /// the same; the next checkpoint must then be an image.
-    pub(in super::super) fn open(disk: Disk, name: &str) -> Result<Option<Checkpoint>> {
-        let file = match disk.open_read(name) {
-            Err(error) if error.is_not_found() => return Ok(None),
-            opened => opened?,
-        };
-        let found = read_file(&file, &disk.path_of(name))?;
-        let len = file.len();
-        drop(file);
-        if found.end < len {
-            disk.truncate(name, found.end)?;
-        }
-        // What was read may be in the system's memory only, and so may the name.
-        disk.sync_file(name)?;
-        disk.sync_dir()?;
-        let file = disk.reopen_append(name, Purpose::Checkpoint)?;
-        Ok(Some(Checkpoint {
-            disk,
-            name: name.to_owned(),
-            header: found.header,
-            file: Some(file),
-            index: found.index,
-            sequence: found.sequence,
-            pending: None,
-            failure: None,
-        }))
-    }
-}
-
-impl Checkpoint {
-    /// As [`Checkpoint::open`], to read only: the file stays as it is.
+    /// Opens the checkpoints of a pool to read them; none if there is no such file, which stays as
+    /// it is until the pool [takes](Checkpoint::take) it.
     pub(in super::super) fn look(disk: Disk, name: &str) -> Result<Option<Checkpoint>> {
         let file = match disk.open_read(name) {
             Err(error) if error.is_not_found() => return Ok(None),
@@ -71,11 +38,29 @@ impl Checkpoint {
             name: name.to_owned(),
             header: found.header,
             file: None,
+            end: found.end,
             index: found.index,
             sequence: found.sequence,
             pending: None,
             failure: None,
         }))
+    }
+
+    /// Makes what was read the file that further checkpoints go to, and cuts off what an unfinished
+    /// one left behind. For who has the lock of the pool, and knows that the file is the pool's.
+    ///
+    /// If a sync failed since the system was started, what was read may be lost to the medium all
+    /// the same; the next checkpoint must then be an image.
+    pub(in super::super) fn take(&mut self) -> Result<()> {
+        let Checkpoint { disk, name, .. } = self;
+        if self.end < disk.open_read(name)?.len() {
+            disk.truncate(name, self.end)?;
+        }
+        // What was read may be in the system's memory only, and so may the name.
+        disk.sync_file(name)?;
+        disk.sync_dir()?;
+        self.file = Some(disk.reopen_append(name, Purpose::Checkpoint)?);
+        Ok(())
     }
 }
 

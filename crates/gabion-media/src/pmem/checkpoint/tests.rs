@@ -96,7 +96,7 @@ impl Twin {
             Step::Compact if self.checkpoint.len() > 0 => self.checkpoint.compact()?,
             Step::Compact => {}
             Step::Reopen => {
-                let reopened = Checkpoint::open(self.disk.clone(), NAME)?;
+                let reopened = reopen(self.disk.clone(), NAME)?;
                 self.checkpoint = reopened.unwrap_or_else(|| new_checkpoint(&self.disk));
             }
         }
@@ -108,9 +108,18 @@ fn at(page: u64) -> usize {
     usize::try_from(page).unwrap()
 }
 
+/// The checkpoints as a pool that is opened has them.
+fn reopen(disk: Disk, name: &str) -> Result<Option<Checkpoint>> {
+    let mut found = Checkpoint::look(disk, name)?;
+    if let Some(checkpoint) = &mut found {
+        checkpoint.take()?;
+    }
+    Ok(found)
+}
+
 /// What a restored pool holds; none if there is no checkpoint.
 fn restored(disk: &Disk) -> Result<Option<Memory>> {
-    let Some(checkpoint) = Checkpoint::open(disk.clone(), NAME)? else {
+    let Some(checkpoint) = reopen(disk.clone(), NAME)? else {
         return Ok(None);
     };
     assert_eq!(checkpoint.uuid(), UUID);
@@ -291,7 +300,7 @@ fn an_image_of_many_pieces_is_whole() {
         })
         .unwrap();
     checkpoint.commit().unwrap();
-    let checkpoint = Checkpoint::open(disk, NAME).unwrap().unwrap();
+    let checkpoint = reopen(disk, NAME).unwrap().unwrap();
     let mut found = BTreeSet::new();
     checkpoint
         .restore(|page, bytes| {
@@ -321,9 +330,7 @@ fn another_files_content_is_told() {
         ),
     ] {
         sim.set_raw(NAME, content);
-        let error = Checkpoint::open(disk.clone(), NAME)
-            .unwrap_err()
-            .to_string();
+        let error = reopen(disk.clone(), NAME).unwrap_err().to_string();
         assert!(error.contains(what), "{error}");
     }
 }

@@ -22,6 +22,9 @@ use super::sync::{self, Syncing};
 use super::{Pool, Shared};
 use crate::{Error, PoolFault, Result};
 
+/// Where the state line tells of the last checkpoint.
+const CHECKPOINT_AT: usize = std::mem::offset_of!(StateLine, checkpoint);
+
 /// Where the system lists devices of persistent memory.
 const DEVICES: &str = "/sys/bus/nd/devices";
 
@@ -207,10 +210,15 @@ impl Pool {
     /// layout id, a truncated or damaged one, one that another process has open, and one of class
     /// Process during whose use the system went down ([`PoolOptions::salvage`]).
     pub fn open(path: &Path, options: PoolOptions) -> Result<Pool> {
+        // The pool's lock comes first: the checkpoint may be in use, and be that of another pool.
+        let file = match PoolFile::open(path) {
+            Err(error) if !error.is_not_found() => return Err(error),
+            opened => opened,
+        };
         let checkpoint = match &options.checkpoint {
             Some(path) => {
                 let (disk, name) = sync::disk_of(path)?;
-                let opened = Checkpoint::open(disk.clone(), &name)?;
+                let opened = Checkpoint::look(disk.clone(), &name)?;
                 Some((disk, name, opened))
             }
             None => None,
@@ -218,8 +226,8 @@ impl Pool {
         let restorable = checkpoint
             .as_ref()
             .and_then(|(_, _, opened)| opened.as_ref());
-        let file = match PoolFile::open(path) {
-            Err(error) if error.is_not_found() && restorable.is_some() => PoolFile::create(path)?,
+        let file = match file {
+            Err(_) if restorable.is_some() => PoolFile::create(path)?,
             opened => opened?,
         };
         let was_restored = match restorable {
@@ -244,11 +252,16 @@ impl Pool {
             (true, None) => return Err(refused(PoolFault::CheckpointNeeded)),
             (true, Some((disk, name, opened))) => {
                 source.class = Class::PowerBySync;
-                let fresh = || Checkpoint::new(disk, &name, header.uuid, size);
-                let opened = opened.unwrap_or_else(fresh);
-                if opened.uuid() != header.uuid {
-                    return Err(refused(PoolFault::CheckpointOfAnother));
-                }
+                let opened = match opened {
+                    Some(known) if known.uuid() != header.uuid => {
+                        return Err(refused(PoolFault::CheckpointOfAnother));
+                    }
+                    Some(mut known) => {
+                        known.take()?;
+                        known
+                    }
+                    None => Checkpoint::new(disk, &name, header.uuid, size),
+                };
                 let (syncing, dirty) = new_syncing(opened, size);
                 if was_restored {
                     syncing.continue_from_checkpoint();
@@ -369,8 +382,12 @@ impl Pool {
             line.state
                 .store(&medium, seal(STATE_OPEN), Ordering::Relaxed);
         }
-        // DURABLE: the pool is open before anything in it changes.
         medium.persist(line);
+        if let Some(file) = source.file.as_ref().filter(|_| is_fragile && was_closed) {
+            file.sync()?;
+        }
+        // DURABLE: the pool is open before anything in it changes. Else a loss of power could leave
+        // a pool that seems to be closed, with some of the changes.
         let grow = source.grow(geometry);
         let allocator = Allocator::open(
             medium.clone(),
@@ -480,6 +497,8 @@ fn restore(file: &PoolFile, checkpoint: &Checkpoint) -> Result<bool> {
     if !needs_checkpoint(file, checkpoint)? {
         return Ok(false);
     }
+    // What cannot be read does not cost the file as it is.
+    checkpoint.restore(|_, _| Ok(()))?;
     // The header comes last: until then the file is no pool, and is restored again.
     file.set_len(0)?;
     file.set_len(checkpoint.size())?;
@@ -501,7 +520,10 @@ pub(super) fn needs_checkpoint(file: &PoolFile, checkpoint: &Checkpoint) -> Resu
                 let word = line.get(at..).and_then(|rest| rest.first_chunk());
                 u64::from_le_bytes(word.copied().unwrap_or_default())
             };
-            let is_closed = unseal(word(0)) == Some(STATE_CLOSED);
+            // A later checkpoint was made after the pool was opened again, which was lost.
+            let is_outdated = unseal(word(CHECKPOINT_AT))
+                .is_some_and(|sequence| sequence < checkpoint.sequence());
+            let is_closed = unseal(word(0)) == Some(STATE_CLOSED) && !is_outdated;
             let boot = [word(8), word(16)];
             if is_closed || (boot == file::boot_id() && boot != [0, 0]) {
                 return Ok(false);

@@ -150,6 +150,84 @@ fn a_closed_pool_is_found_and_goes_on_with_small_checkpoints() {
     assert_eq!(fills(&files.open())[..2], [1, 2]);
 }
 
+/// The loss of power may leave a file as it was when the pool was closed, though it was opened again
+/// and synced since: that sync counted for nothing.
+#[test]
+fn a_sync_after_a_pool_was_opened_again_is_not_lost_to_its_older_file() {
+    let files = Files::new();
+    let pool = new_pool(&files);
+    change(&pool, 0, 1);
+    pool.close().unwrap();
+    let mut closed = std::fs::read(&files.pool).unwrap();
+    // The system is started again.
+    closed[136..152].fill(0x5a);
+    let pool = files.open();
+    change(&pool, 0, 2);
+    pool.sync().unwrap();
+    drop(pool);
+    std::fs::write(&files.pool, closed).unwrap();
+    let seen = Pool::inspect(&files.pool, files.options()).unwrap();
+    assert_eq!(fills(&seen)[0], 2);
+    drop(seen);
+    let pool = files.open();
+    assert_eq!(fills(&pool)[0], 2);
+    change(&pool, 1, 3);
+    pool.sync().unwrap();
+    drop(pool);
+    files.lose_power();
+    assert_eq!(fills(&files.open())[..2], [2, 3]);
+}
+
+/// Who may not open a pool changed its checkpoint: what was being written to it was cut off.
+#[test]
+fn a_checkpoint_in_use_stays_as_it_is() {
+    let files = Files::new();
+    let pool = new_pool(&files);
+    change(&pool, 0, 1);
+    pool.sync().unwrap();
+    let mut unfinished = std::fs::read(&files.checkpoint).unwrap();
+    unfinished.extend([7; 5000]);
+    std::fs::write(&files.checkpoint, &unfinished).unwrap();
+    let open = |checkpoint: &PathBuf, pool: &PathBuf| {
+        let options = PoolOptions {
+            checkpoint: Some(checkpoint.clone()),
+            ..options()
+        };
+        Pool::open(pool, options).map(drop)
+    };
+    let refused = open(&files.checkpoint, &files.pool);
+    assert!(matches!(refused, Err(Error::Locked { .. })), "{refused:?}");
+    // Nor is that of another pool, whatever it is taken for.
+    let other = Files::new();
+    new_pool(&other).close().unwrap();
+    assert!(open(&files.checkpoint, &other.pool).is_err());
+    assert_eq!(std::fs::read(&files.checkpoint).unwrap(), unfinished);
+}
+
+/// A checkpoint that could not be read cost the pool's own file, too.
+#[test]
+fn a_damaged_checkpoint_leaves_the_file_of_the_pool() {
+    let files = Files::new();
+    let pool = new_pool(&files);
+    let within = pool.write_guard();
+    put(&pool, pool.root::<PAtomicU64>(), 16 << 10, 9);
+    drop(within);
+    pool.sync().unwrap();
+    change(&pool, 1, 2);
+    pool.sync().unwrap();
+    drop(pool);
+    files.lose_power();
+    let torn = std::fs::read(&files.pool).unwrap();
+    // A page that the second sync did not write.
+    let mut bytes = std::fs::read(&files.checkpoint).unwrap();
+    let at = bytes.windows(4096).position(|page| page == [9; 4096]);
+    bytes[at.unwrap()] ^= 1;
+    std::fs::write(&files.checkpoint, bytes).unwrap();
+    let damaged = Pool::open(&files.pool, files.options()).map(drop);
+    assert!(damaged.is_err());
+    assert!(std::fs::read(&files.pool).unwrap() == torn);
+}
+
 #[test]
 fn a_pool_in_lost_memory_comes_back_from_its_checkpoint() {
     let files = Files::new();
