@@ -31,8 +31,9 @@ const SMALL_NODES: usize = 1 << 10;
 /// Nodes of one kind. A number is used again after its node was freed.
 #[derive(Clone, Debug)]
 pub(super) struct Arena<T> {
-    chunks: Vec<Vec<T>>,
-    /// Freed numbers, by chunk, and how many these are.
+    /// The first ones are in use.
+    chunks: [Vec<T>; CHUNKS_MAX],
+    /// Freed numbers, by chunk in use, and how many these are.
     free: Vec<Vec<u32>>,
     freed: usize,
     /// Numbers given out so far, freed ones included.
@@ -51,15 +52,23 @@ pub(super) struct Ahead<T> {
     chunk: Option<Vec<T>>,
 }
 
+/// Bits of a name that are the node's place in its chunk; those above are the chunk. A search finds
+/// the next node by a shift and a mask, and not by a logarithm.
+const PLACE_BITS: u32 = 26;
+
+/// Chunks at most: so many have more nodes than there are names.
+const CHUNKS_MAX: usize = 32;
+
 /// The chunk of a node, and its place there.
 #[inline]
 fn place_of(id: u32) -> (usize, usize) {
-    place_of_number(id as usize)
+    let chunk = (id >> PLACE_BITS) as usize % CHUNKS_MAX;
+    (chunk, (id & ((1 << PLACE_BITS) - 1)) as usize)
 }
 
-#[inline]
-fn place_of_number(number: usize) -> (usize, usize) {
-    let number = number + FIRST_NODES;
+/// The chunk and the place there of the node that is made after so many others.
+fn place_after(nodes: usize) -> (usize, usize) {
+    let number = nodes + FIRST_NODES;
     let bits = number.ilog2();
     ((bits - FIRST_BITS) as usize, number - (1 << bits))
 }
@@ -68,7 +77,7 @@ impl<T: Clone> Arena<T> {
     /// An arena whose new nodes are copies of `empty`.
     pub(super) fn new(empty: T) -> Arena<T> {
         Arena {
-            chunks: Vec::new(),
+            chunks: [const { Vec::new() }; CHUNKS_MAX],
             free: Vec::new(),
             freed: 0,
             used: 0,
@@ -94,18 +103,17 @@ impl<T: Clone> Arena<T> {
             self[id] = self.empty.clone();
             return id;
         }
-        let id = id_of(self.used);
-        let (chunk, _) = place_of(id);
-        if chunk == self.chunks.len() {
+        let (chunk, at) = place_after(self.used);
+        assert!(at >> PLACE_BITS == 0, "128 GiB of leaves at most");
+        if chunk == self.free.len() {
             let next = self.next.take();
             let next = next.filter(|next| next.capacity() >= FIRST_NODES << chunk);
-            self.chunks
-                .push(next.unwrap_or_else(|| Self::new_chunk(chunk)));
+            self.chunks[chunk] = next.unwrap_or_else(|| Self::new_chunk(chunk));
             self.free.push(Vec::new());
         }
         self.chunks[chunk].push(self.empty.clone());
         self.used += 1;
-        id
+        id_of(chunk << PLACE_BITS | at)
     }
 
     /// Has the system give memory for the next nodes, if there is little; the arena does not know
@@ -117,9 +125,10 @@ impl<T: Clone> Arena<T> {
             return None;
         }
         let from = self.ready.max(self.used);
-        let (chunk, at) = place_of_number(from);
+        let (chunk, at) = place_after(from);
         let to = (at + AHEAD_MORE).min(FIRST_NODES << chunk);
-        let known = self.chunks.get(chunk).or(self.next.as_ref());
+        let known = self.chunks[..self.free.len()].get(chunk);
+        let known = known.or(self.next.as_ref());
         let made = known.is_none().then(|| Self::new_chunk(chunk));
         if let Some(nodes) = known.or(made.as_ref()) {
             gabion_media::populate(nodes, at..to);
@@ -147,7 +156,7 @@ impl<T: Clone> Arena<T> {
     /// The last chunk, if the others have room for the nodes of all and a quarter of them is left,
     /// so that it is not needed again soon.
     fn spare_chunk(&self) -> Option<usize> {
-        let last = self.chunks.len().checked_sub(1).filter(|last| *last > 0)?;
+        let last = self.free.len().checked_sub(1).filter(|last| *last > 0)?;
         let others = (FIRST_NODES << last) - FIRST_NODES;
         (self.len() <= others / 4 * 3).then_some(last)
     }
@@ -175,7 +184,7 @@ impl<T: Clone> Arena<T> {
             && self.free[last].len() == self.chunks[last].len()
         {
             gone.extend(self.next.take());
-            gone.extend(self.chunks.pop());
+            gone.push(std::mem::take(&mut self.chunks[last]));
             let freed = self.free.pop().map_or(0, |free| free.len());
             self.freed -= freed;
             self.used -= freed;
@@ -223,21 +232,23 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_and_places_belong_together_and_nodes_stay_where_they_are() {
+    fn names_and_places_belong_together_and_nodes_stay_where_they_are() {
         let mut arena = Arena::new(0_u64);
         let mut places = Vec::new();
-        for number in 0..5_000_u32 {
+        for number in 0..5_000_u64 {
             let id = arena.add();
-            assert_eq!((id, arena[id]), (number, 0));
-            arena[id] = u64::from(number) * 3;
-            places.push(std::ptr::from_ref(&arena[id]));
+            assert_eq!(arena[id], 0);
+            assert!(places.last().is_none_or(|(last, _)| *last < id));
+            arena[id] = number * 3;
+            places.push((id, std::ptr::from_ref(&arena[id])));
         }
-        for (number, place) in (0..).zip(places) {
-            assert_eq!(arena[number], u64::from(number) * 3);
-            assert!(std::ptr::eq(place, &raw const arena[number]));
+        for (number, (id, place)) in (0..).zip(&places) {
+            assert_eq!(arena[*id], number * 3);
+            assert!(std::ptr::eq(*place, &raw const arena[*id]));
         }
-        arena.remove(77);
-        assert_eq!((arena.len(), arena.add(), arena[77]), (4_999, 77, 0));
+        let (id, _) = places[77];
+        arena.remove(id);
+        assert_eq!((arena.len(), arena.add(), arena[id]), (4_999, id, 0));
         assert_eq!(arena.memory_bytes(), 40_000);
     }
 
@@ -309,7 +320,9 @@ mod tests {
             }
             assert!(arena.is_ahead());
         }
-        let chunks = arena.chunks.iter().map(|chunk| chunk.as_ptr().addr());
+        let chunks = arena.chunks[..arena.free.len()]
+            .iter()
+            .map(|chunk| chunk.as_ptr().addr());
         let chunks: Vec<usize> = chunks.skip_while(|chunk| *chunk != made[0]).collect();
         assert_eq!(chunks.len(), 5);
         assert_eq!(chunks, made);

@@ -261,7 +261,7 @@ impl Leaf {
         let (gone, count) = (last + 1 - first, self.count());
         if parts > gone {
             self.open(last + 1, parts - gone, delta);
-        } else {
+        } else if parts < gone || delta != 0 {
             let to = first + parts;
             self.entries.0.copy_within(last + 1..count, to);
             let left = count - (gone - parts);
