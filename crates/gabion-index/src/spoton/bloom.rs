@@ -10,6 +10,22 @@ use std::sync::atomic::{AtomicU64, Ordering};
 #[derive(Debug, Default)]
 pub(crate) struct Bloom([AtomicU64; 8]);
 
+/// What a filter is to hold.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Words([u64; 8]);
+
+impl Words {
+    /// Of keys, by their hashes.
+    pub(crate) fn of(hashes: impl Iterator<Item = u64>) -> Words {
+        let mut words = [0; 8];
+        for hash in hashes {
+            let (word, bits) = place(hash);
+            words[word] |= bits;
+        }
+        Words(words)
+    }
+}
+
 /// The word of a hash, and its bits in that word.
 #[inline]
 fn place(hash: u64) -> (usize, u64) {
@@ -44,12 +60,12 @@ impl Bloom {
 
     /// Takes all keys out and adds others.
     pub(crate) fn refill(&self, hashes: impl Iterator<Item = u64>) {
-        let mut words = [0; 8];
-        for hash in hashes {
-            let (word, bits) = place(hash);
-            words[word] |= bits;
-        }
-        for (cell, word) in self.0.iter().zip(words) {
+        self.set(Words::of(hashes));
+    }
+
+    /// Takes all keys out and adds those of other words.
+    pub(crate) fn set(&self, words: Words) {
+        for (cell, word) in self.0.iter().zip(words.0) {
             // ORDER: as above.
             cell.store(word, Ordering::Release);
         }

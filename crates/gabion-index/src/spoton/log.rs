@@ -378,11 +378,15 @@ impl<const N: usize> Logs<N> {
         (0..Self::RECORDS).filter_map(move |number| self.read(page, number))
     }
 
+    /// Says how many pages the chain has, before they are taken for use.
+    pub(crate) fn set_count(&self, pages: usize) {
+        // ORDER: Relaxed: a number, and no more.
+        self.count.store(pages as u64, Ordering::Relaxed);
+    }
+
     /// Takes the pages of the chain for use: those of which no record counts, and those that wait.
     pub(crate) fn adopt(&self, free: Vec<u64>, full: Vec<u64>) {
-        // ORDER: Relaxed: a number, and no more.
-        self.count
-            .store((free.len() + full.len()) as u64, Ordering::Relaxed);
+        self.set_count(free.len() + full.len());
         let mut pages = self.pages.lock();
         pages.free = free;
         pages.full = full.into();
@@ -443,6 +447,7 @@ impl<const N: usize> Logs<N> {
             // ORDER: Release: as in `grow`.
             start.store_persist(&self.medium, next, Ordering::Release);
             retiring.commit(&guard);
+            self.set_count(chain.len() - number - 1);
         }
         Ok(())
     }

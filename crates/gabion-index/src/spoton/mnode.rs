@@ -5,10 +5,18 @@
 //! follow any number, however old, and find out from the word whether what they read was still so.
 //!
 //! # The word
-//! Bit 0: somebody holds the lock. Bit 1: the node is not in use. Above: the version, which grows
-//! whenever the lock is let go. Readers look at the word, wait while it is locked, read, and look
-//! again (optimistic locking). Whoever holds the lock makes its changes of the medium durable
-//! before it lets go, so what a reader returns is durable.
+//! Bit 0: somebody holds the lock. Bit 1: the node is not in use. Bit 2: it is *raw*, see below.
+//! Above: the version, which grows whenever the lock is let go. Readers look at the word, wait
+//! while it is locked, read, and look again (optimistic locking). Whoever holds the lock makes its
+//! changes of the medium durable before it lets go, so what a reader returns is durable.
+//!
+//! # Raw nodes
+//! A raw node stands for a whole run of leaves that nobody has looked at yet since the index was
+//! opened: it has the run's first leaf, the range of all of them and the links to both sides, and
+//! nothing else of it means anything. Nobody reads, locks or merges it, but one: who recovers the
+//! run locks it, puts the other nodes of the run behind it and makes it one of them. So service may
+//! begin while most nodes are missing, and costs those nothing that are there: what readers ask of
+//! a word anyway tells raw nodes, too.
 //!
 //! # Links
 //! `next` and `prev` are numbers plus one. Both links between two neighbours are written by the
@@ -31,7 +39,8 @@ use crate::lock::Backoff;
 
 const LOCKED: u64 = 1;
 const DEAD: u64 = 2;
-const ONE_VERSION: u64 = 4;
+const RAW: u64 = 4;
+const ONE_VERSION: u64 = 8;
 
 /// A node: two cache lines, of which the second is the filter.
 #[derive(Debug)]
@@ -103,11 +112,11 @@ impl Default for Mnode {
 // ORDER: Acquire throughout: pairs with the releasing stores below, and keeps loads in their order
 // and before the second look at the word.
 impl Mnode {
-    /// The word once nobody holds the lock; none if the node is not in use.
+    /// The word once nobody holds the lock; none if the node is not in use, or raw.
     #[inline]
     pub(crate) fn look(&self) -> Option<u64> {
         let word = self.word.load(Ordering::Acquire);
-        if word & (LOCKED | DEAD) == 0 {
+        if word & (LOCKED | DEAD | RAW) == 0 {
             return Some(word);
         }
         self.look_again()
@@ -115,16 +124,37 @@ impl Mnode {
 
     #[cold]
     fn look_again(&self) -> Option<u64> {
+        let word = self.unlocked();
+        (word & (DEAD | RAW) == 0).then_some(word)
+    }
+
+    /// The word once nobody holds the lock, or the node is not in use.
+    fn unlocked(&self) -> u64 {
         let mut backoff = Backoff::default();
         loop {
             let word = self.word.load(Ordering::Acquire);
-            if word & DEAD != 0 {
-                return None;
-            }
-            if word & LOCKED == 0 {
-                return Some(word);
+            if word & LOCKED == 0 || word & DEAD != 0 {
+                return word;
             }
             backoff.wait();
+        }
+    }
+
+    /// Whether the node is raw, as far as one can say.
+    pub(crate) fn is_raw(&self) -> bool {
+        self.word.load(Ordering::Acquire) & (DEAD | RAW) == RAW
+    }
+
+    /// Takes the lock of a raw node, after who has it; none if it is not raw then.
+    pub(crate) fn lock_raw(&self, number: u64) -> Option<Locked<'_>> {
+        loop {
+            let word = self.unlocked();
+            if word & (DEAD | RAW) != RAW {
+                return None;
+            }
+            if let Some(locked) = self.lock_seen(number, word) {
+                return Some(locked);
+            }
         }
     }
 
@@ -212,10 +242,10 @@ impl Mnode {
         prefetch_line(std::ptr::from_ref(&self.bloom).cast());
     }
 
-    /// Takes the lock if the node is in use and nobody holds it.
+    /// Takes the lock if the node is in use, is not raw, and nobody holds it.
     pub(crate) fn try_lock(&self, number: u64) -> Option<Locked<'_>> {
         let word = self.word.load(Ordering::Acquire);
-        let is_free = word & (LOCKED | DEAD) == 0;
+        let is_free = word & (LOCKED | DEAD | RAW) == 0;
         is_free.then(|| self.lock_seen(number, word))?
     }
 
@@ -307,6 +337,14 @@ impl Locked<'_> {
         if let Some((_, node)) = next {
             node.prev.store(link_of(self.number + 1), Ordering::Release);
         }
+    }
+
+    /// Says whether the node is raw.
+    pub(crate) fn set_raw(&self, is_raw: bool) {
+        // ORDER: as above; readers wait for the lock.
+        let word = self.word.load(Ordering::Acquire) & !RAW;
+        let raw = if is_raw { RAW } else { 0 };
+        self.word.store(word | raw, Ordering::Release);
     }
 
     /// Says that the node is not in use from now on, and lets go of its lock.
@@ -437,7 +475,7 @@ impl Mnodes {
         let node = self.get(number)?;
         // ORDER: Relaxed: nobody writes to a node that is not in use. The release of the other
         // words, and of the lock, comes after it.
-        let version = node.word.load(Ordering::Relaxed) & !(DEAD | LOCKED);
+        let version = node.word.load(Ordering::Relaxed) & !(DEAD | LOCKED | RAW);
         node.word.store(version | LOCKED, Ordering::Relaxed);
         let locked = Locked { node, number };
         // ORDER: Release pairs with the acquires of readers that know the number from before.

@@ -144,6 +144,7 @@ impl<K: TreeKey + ?Sized> Backup<K> {
         } else if !self.shared.pool.is_watched() {
             let _within = self.shared.pool.write_guard();
             self.shared.drain(&self.shared.tree.lock());
+            self.shared.waiting.lock().is_over = true;
         }
     }
 
@@ -152,6 +153,10 @@ impl<K: TreeKey + ?Sized> Backup<K> {
         let mut waiting = self.shared.waiting.lock();
         waiting.leaves.push_back((lkey, leaf));
         let count = waiting.leaves.len();
+        if waiting.is_over {
+            // Whoever recovers it finds it again.
+            return;
+        }
         drop(waiting);
         let waiting_max = if self.has_thread() {
             WAITING_MAX

@@ -28,7 +28,7 @@ impl<K: TreeKey + ?Sized, const N: usize> SpTree<K, N> {
         loop {
             let _pins = self.pin();
             let mut search = Search::at(self, key.borrow(), number);
-            let seen = search.node();
+            let seen = search.node()?;
             let count = seen.node.count() as u64;
             if !seen.node.is_still(seen.word) {
                 continue;
@@ -49,11 +49,12 @@ impl<K: TreeKey + ?Sized, const N: usize> SpTree<K, N> {
         Ok(self.len()? == 0)
     }
 
-    /// Checks all invariants, while nobody writes.
+    /// Checks all invariants, while nobody writes; all of the tree is in memory then.
     ///
     /// # Errors
     /// The first violation.
     pub fn check(&self) -> Result<Checked> {
+        self.recover_all()?;
         let Backed {
             named,
             waiting,

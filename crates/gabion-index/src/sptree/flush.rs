@@ -47,7 +47,7 @@ impl<K: TreeKey + ?Sized, const N: usize> SpTree<K, N> {
     /// Damage on the medium.
     #[inline]
     pub(super) fn buffer_for(&self, node: &Locked<'_>) -> Result<Option<&Buffer>> {
-        if !self.buffers.are_some() {
+        if !self.buffers.are_some() || !self.recovery.is_over() {
             return Ok(None);
         }
         let heat = node.warm();
@@ -156,12 +156,25 @@ impl<K: TreeKey + ?Sized, const N: usize> SpTree<K, N> {
         Ok(())
     }
 
+    /// What a write does besides: a part of the recovery, and of the work that keeps the logs at
+    /// their limit. Whoever calls holds no lock.
+    ///
+    /// # Errors
+    /// Damage on the medium.
+    #[inline]
+    pub(super) fn tend(&self) -> Result<()> {
+        if !self.recovery.is_over() {
+            self.tend_recovery();
+        }
+        self.tend_logs()
+    }
+
     /// Keeps the logs at their limit. Whoever calls holds no lock.
     ///
     /// # Errors
     /// Damage on the medium.
     #[inline]
-    pub(super) fn tend_logs(&self) -> Result<()> {
+    fn tend_logs(&self) -> Result<()> {
         if !self.buffers.are_some() {
             return Ok(());
         }
@@ -195,7 +208,7 @@ impl<K: TreeKey + ?Sized, const N: usize> SpTree<K, N> {
         let key = K::rebuild(key, &[]);
         let mut search = Search::new(self, key.borrow());
         loop {
-            let seen = search.node();
+            let seen = search.node()?;
             let merged = seen.node.merged();
             if !seen.node.is_still(seen.word) {
                 continue;

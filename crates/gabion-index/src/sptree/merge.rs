@@ -63,13 +63,13 @@ impl<K: TreeKey + ?Sized, const N: usize> SpTree<K, N> {
         loop {
             let _within = self.pool.write_guard();
             let _pins = self.pin();
-            let node = Search::new(self, key.borrow()).lock();
+            let node = Search::new(self, key.borrow()).lock()?;
             let Some(right) = node.next().checked_sub(1) else {
                 return Ok(());
             };
             // Whoever holds a lock waits only for those on the right.
             let hkey = self.router.key(node.hkey())?;
-            let right = Search::at(self, hkey.borrow(), right).lock();
+            let right = Search::at(self, hkey.borrow(), right).lock()?;
             if Self::fit(&node, &right) {
                 key = self.router.key(node.lkey())?;
                 self.merge(&node, right)?;

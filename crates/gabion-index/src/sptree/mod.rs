@@ -85,9 +85,11 @@
 //! | delete | head | 2, the first for the allocator's note |
 //!
 //! # Recovery
-//! `recovery.rs`: a look at each leaf, in parallel. What a crash left of a split is finished, what
-//! it left of a merge is taken back, and leaves that the backup missed are found from their left
-//! neighbours. Then leaves take what the logs have for them (`replay.rs`).
+//! An opening reads the backup and the logs, and the tree is served (`recovery.rs`). Nodes are made
+//! run by run, of some leaves each, in the background and for those who come to a run first
+//! (`runs.rs`): what a crash left of a split is finished, what it left of a merge is taken back,
+//! leaves that the backup missed are found from their left neighbours (`walk.rs`), and leaves take
+//! what the logs have for them (`replay.rs`). All of that is durable before a node is there.
 //!
 //! # Deviations from the paper
 //! - A half-done split is finished where the paper drops the new leaf: both are right, as the two
@@ -106,7 +108,9 @@
 //!   record among others instead of a line of its own.
 //! - A leaf splits when it is full together with its buffer, not when a flush finds it full.
 //! - Keys and values may be strings; the paper has words.
-//! - Nobody is served before the tree is found again. With buffers the paper has that so, too.
+//! - While the tree is recovered, a key is looked up in the layers of DRAM as always, of which its
+//!   part is made first; the paper searches the backup until all of them are made. And a tree with
+//!   write buffers is served meanwhile, too, as one without.
 //!
 //! # The paper's terms
 //! | paper, section | here |
@@ -120,6 +124,7 @@
 //! | `cur_ver` equal to `sort_ver` (4.4.4) | `is_sorted` |
 //! | write buffer, minor compaction (4.4.1, 4.4.4) | `buffer.rs`, `flush.rs` |
 //! | write ahead log (4.4.1) | `log.rs` |
+//! | service during recovery (4.5.4) | `runs.rs` |
 //!
 //! Source: X. Zhao, "Designing large-scale key-value systems on high-speed storage devices",
 //! dissertation, University of Texas at Arlington, 2022, chapter 4.
@@ -127,6 +132,7 @@
 mod backup;
 #[cfg(test)]
 mod buffer_tests;
+mod build;
 mod check;
 mod flush;
 mod item;
@@ -134,11 +140,17 @@ mod kind;
 mod layout;
 mod leaf;
 mod merge;
+mod reachable;
 mod readpath;
 mod recovery;
 mod replay;
 pub(crate) mod router;
+mod runs;
 mod scan;
+#[cfg(test)]
+mod serve_crash_tests;
+#[cfg(test)]
+mod serve_tests;
 mod split;
 mod steps;
 #[cfg(test)]
@@ -146,7 +158,10 @@ mod string_tests;
 mod strings;
 #[cfg(test)]
 mod tests;
+mod walk;
 mod writepath;
+
+use std::sync::Arc;
 
 use gabion_media::pmem::{Medium, Pool};
 
@@ -162,6 +177,7 @@ pub use kind::TreeKey;
 use log::Logs;
 use mnode::Mnodes;
 use router::Router;
+use runs::{Recovery, Worker};
 
 /// An SPTree in a pool of persistent memory: from words to words, or from strings of bytes to
 /// strings. Leaves have so many pairs, at most 64 and a multiple of 8.
@@ -169,6 +185,8 @@ use router::Router;
 /// All operations take `&self` and may be called from any thread. A write is durable when it
 /// returns, as far as the class of the pool promises; see [`Pool`].
 pub struct SpTree<K: TreeKey + ?Sized = u64, const PAIRS: usize = 64> {
+    /// Before all else, so that it is dropped first.
+    worker: Worker,
     medium: Medium,
     pool: Pool,
     /// Where the root block is.
@@ -176,11 +194,12 @@ pub struct SpTree<K: TreeKey + ?Sized = u64, const PAIRS: usize = 64> {
     seed: Seed,
     /// Whether a line of the medium is only asked for when it is needed.
     saves_reads: bool,
-    nodes: Mnodes,
-    router: Router<K>,
-    backup: Backup<K>,
-    buffers: Buffers,
-    logs: Logs<PAIRS>,
+    nodes: Arc<Mnodes>,
+    router: Arc<Router<K>>,
+    backup: Arc<Backup<K>>,
+    buffers: Arc<Buffers>,
+    logs: Arc<Logs<PAIRS>>,
+    recovery: Arc<Recovery<K>>,
 }
 
 /// What a tree may take beside its pool.
@@ -192,10 +211,10 @@ pub struct Options {
     pub buffer_bytes: u64,
 }
 
-/// Who brings the backup of a tree up to date.
+/// Who brings the backup of a tree up to date, and recovers what nobody has asked for yet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Tending {
-    /// A thread of the tree's.
+    /// Threads of the tree's.
     #[default]
     Thread,
     /// Writers, now and then: there is no thread.
@@ -213,10 +232,15 @@ impl<K: TreeKey + ?Sized, const PAIRS: usize> SpTree<K, PAIRS> {
         Pins::new::<K>(&self.pool, self.router.pool())
     }
 
-    /// Brings the backup up to date and ends the tree's thread, if it has one, as the end of the
+    /// Brings the backup up to date and ends the tree's threads, if it has some, as the end of the
     /// tree does. For a tree that others still read, before its pool is closed: nobody
-    /// writes from here on.
+    /// writes from here on. All of it is in memory then, unless it was checked.
     pub fn finish(&self) {
+        if self.recovery.holds().is_none() {
+            // What is damaged is told to who needs it.
+            let _ = self.recover_all();
+        }
+        self.worker.finish();
         self.backup.finish();
     }
 
@@ -225,7 +249,7 @@ impl<K: TreeKey + ?Sized, const PAIRS: usize> SpTree<K, PAIRS> {
         &self.pool
     }
 
-    /// Bytes of DRAM that the tree takes.
+    /// Bytes of DRAM that the tree takes, without those for its recovery only.
     pub fn dram_bytes(&self) -> u64 {
         self.nodes.bytes() + self.router.bytes() + self.buffers.bytes()
     }
@@ -235,9 +259,10 @@ impl<K: TreeKey + ?Sized, const PAIRS: usize> SpTree<K, PAIRS> {
         self.logs.bytes()
     }
 
-    /// Number of leaves.
+    /// Number of leaves; while the tree is being recovered, without those of which its backup does
+    /// not know, unless it was checked.
     pub fn leaves(&self) -> u64 {
-        self.nodes.in_use()
+        self.nodes.in_use() + self.recovery.unbuilt()
     }
 
     /// Bytes of the pool that the leaves take.

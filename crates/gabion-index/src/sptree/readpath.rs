@@ -60,6 +60,19 @@ impl<'a, 'k, K: TreeKey + ?Sized, const N: usize> Search<'a, 'k, K, N> {
         }
     }
 
+    /// Has the run recovered that a raw node stands for, after which the router knows more. A node
+    /// that is not in use makes the search begin again.
+    #[cold]
+    fn wait_for(&mut self, node: &Mnode) -> Result<()> {
+        if node.is_raw() {
+            self.tree.recover_run(self.number)?;
+            self.number = self.tree.route(self.key);
+        } else {
+            self.restart();
+        }
+        Ok(())
+    }
+
     /// Begins again where the router says; or with the first node, which is always there.
     #[cold]
     fn restart(&mut self) {
@@ -73,8 +86,11 @@ impl<'a, 'k, K: TreeKey + ?Sized, const N: usize> Search<'a, 'k, K, N> {
     }
 
     /// The node whose range holds the key. Asked again, it looks again from there on.
+    ///
+    /// # Errors
+    /// Damage on the medium, in leaves that were not recovered yet.
     #[inline]
-    pub(super) fn node(&mut self) -> Seen<'a> {
+    pub(super) fn node(&mut self) -> Result<Seen<'a>> {
         self.node_with(|search, node, hkey, next| {
             if search.stands_to(node.lkey()) == Ordering::Less {
                 Some(node.prev())
@@ -87,7 +103,7 @@ impl<'a, 'k, K: TreeKey + ?Sized, const N: usize> Search<'a, 'k, K, N> {
     }
 
     /// The node whose range holds what is next below the key.
-    pub(super) fn node_before(&mut self) -> Seen<'a> {
+    pub(super) fn node_before(&mut self) -> Result<Seen<'a>> {
         self.node_with(|search, node, hkey, next| {
             let is_first = search.number == 0;
             if !is_first && search.stands_to(node.lkey()) != Ordering::Greater {
@@ -103,7 +119,10 @@ impl<'a, 'k, K: TreeKey + ?Sized, const N: usize> Search<'a, 'k, K, N> {
     /// The node at which `choose` does not want another one, which is told a node with its hkey and
     /// the link to its right neighbour.
     #[inline]
-    fn node_with(&mut self, choose: impl Fn(&Self, &Mnode, u64, u64) -> Option<u64>) -> Seen<'a> {
+    fn node_with(
+        &mut self,
+        choose: impl Fn(&Self, &Mnode, u64, u64) -> Option<u64>,
+    ) -> Result<Seen<'a>> {
         loop {
             let number = self.number;
             let Some(node) = self.tree.nodes.get(number) else {
@@ -111,18 +130,18 @@ impl<'a, 'k, K: TreeKey + ?Sized, const N: usize> Search<'a, 'k, K, N> {
                 continue;
             };
             let Some(word) = node.look() else {
-                self.restart();
+                self.wait_for(node)?;
                 continue;
             };
             let (hkey, next) = (node.hkey(), node.next());
             let Some(link) = choose(self, node, hkey, next) else {
-                return Seen {
+                return Ok(Seen {
                     node,
                     number,
                     word,
                     hkey,
                     next,
-                };
+                });
             };
             self.step(node, word, link);
         }
@@ -152,11 +171,11 @@ impl<'a, 'k, K: TreeKey + ?Sized, const N: usize> Search<'a, 'k, K, N> {
 
     /// The node whose range holds the key, locked.
     #[inline]
-    pub(super) fn lock(&mut self) -> Locked<'a> {
+    pub(super) fn lock(&mut self) -> Result<Locked<'a>> {
         loop {
-            let seen = self.node();
+            let seen = self.node()?;
             if let Some(locked) = seen.node.lock_seen(seen.number, seen.word) {
-                return locked;
+                return Ok(locked);
             }
         }
     }
@@ -196,7 +215,7 @@ impl<K: TreeKey + ?Sized, const N: usize> SpTree<K, N> {
         let hash = key.seeded_hash(&self.seed);
         let mut search = Search::new(self, key);
         loop {
-            let Seen { node, word, .. } = search.node();
+            let Seen { node, word, .. } = search.node()?;
             let mut found = Ok(None);
             if node.bloom.may_hold(hash) {
                 let buffer = self.buffer_of(node);

@@ -124,8 +124,8 @@ impl<K: TreeKey + ?Sized, const N: usize> SpTree<K, N> {
         let mut tries = 0;
         loop {
             let seen = match taking.way {
-                Way::Up => search.node(),
-                Way::Down => search.node_before(),
+                Way::Up => search.node()?,
+                Way::Down => search.node_before()?,
             };
             let further = seen.further(taking.way);
             Leaf::<N>::prefetch_all(&self.medium, seen.node.leaf());

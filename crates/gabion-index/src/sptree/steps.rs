@@ -25,6 +25,10 @@ pub(super) enum Step {
     Reclaim,
     /// Recovery ends a split and takes back a merge.
     Mend,
+    /// Who comes to a run that is not recovered recovers it first.
+    Run,
+    /// Runs meet where nothing is to be mended.
+    Border,
     /// Recovery brings the logs into the leaves.
     Replay,
     /// Of several records of a key, it is the last one that counts.
@@ -51,7 +55,7 @@ mod left_out {
     }
 
     impl Step {
-        pub(crate) const ALL: [Step; 13] = [
+        pub(crate) const ALL: [Step; 15] = [
             Step::Hkey,
             Step::Next,
             Step::Merged,
@@ -63,6 +67,8 @@ mod left_out {
             Step::DeleteOlder,
             Step::Reclaim,
             Step::Mend,
+            Step::Run,
+            Step::Border,
             Step::Replay,
             Step::LastOfKey,
         ];

@@ -6,12 +6,11 @@ use gabion_media::pmem::Pool;
 
 use super::item::ItemRef;
 use super::layout::{ITEM_BYTES, ITEM_HINT, leaf_bytes};
-use super::recovery::Found;
 use super::scan::{Taking, Way};
 use super::writepath::Value;
 use super::{Holds, Options, SpTree, Tending};
+use crate::Result;
 use crate::index::{Checked, Index, OrderedIndex, Plan, visit_by_scans};
-use crate::{Error, Result};
 
 /// Chunks of the pool that the backup's thread may take meanwhile.
 const SPARE_CHUNKS: u64 = 8;
@@ -25,26 +24,17 @@ impl<const N: usize> SpTree<[u8], N> {
         Self::make(pool, plan, Options::default(), tending)
     }
 
-    /// As [`SpTree::open`], for a medium that is not to be trusted: `holds` is asked of each pair,
-    /// the leaves' own of it is checked, too, and the pool has no block that nobody needs, or is
-    /// missing one. So what is damaged is told, unless it is in values and `holds` does not see it.
+    /// As [`SpTree::open`], for a medium that is not to be trusted: the pool has no block that
+    /// nobody needs, or is missing one, which a look at the head of each leaf tells; `holds` is
+    /// asked of each pair, and the leaves' own of it is checked, before anybody sees it. So what is
+    /// damaged is told, a pair that is missing by the opening and others by those who come to them,
+    /// unless it is in values and `holds` does not see it. After a crash in the middle of a split
+    /// or a merge all of it is done by the opening.
     ///
     /// # Errors
     /// As [`SpTree::open`]; damage.
     pub fn open_checked(pool: &Pool, tending: Tending, holds: Holds) -> Result<Self> {
-        let Found {
-            tree,
-            backup_blocks,
-        } = Self::find(pool, Options::default(), tending, Some(holds))?;
-        let backup_blocks = backup_blocks.map_or_else(|| tree.backup.settle(), Ok)?;
-        // An item for each pair, and one for the lkey of each leaf but the first one, which is in
-        // the root's block.
-        let needed = backup_blocks + 2 * tree.leaves() - 1 + tree.len()?;
-        tree.collect();
-        if needed != pool.stats().used_blocks {
-            return Err(Error::damaged("what an SPTree refers to", tree.root));
-        }
-        Ok(tree)
+        Self::find(pool, Options::default(), tending, Some(holds))
     }
 
     /// Bytes of the pool that a pair takes beside its place in a leaf.

@@ -85,10 +85,10 @@ impl<K: TreeKey + ?Sized, const N: usize> SpTree<K, N> {
         let tag = tag_of(hash);
         let new = New { key, value, tag };
         let _within = self.pool.write_guard();
-        self.tend_logs()?;
+        self.tend()?;
         let mut search = Search::new(self, key);
         loop {
-            let node = search.lock();
+            let node = search.lock()?;
             let leaf = self.leaf(node.leaf())?;
             let found = if node.bloom.may_hold(hash) {
                 self.find_in(&node, &leaf, key, tag)?
@@ -115,8 +115,8 @@ impl<K: TreeKey + ?Sized, const N: usize> SpTree<K, N> {
         let hash = key.seeded_hash(&self.seed);
         let tag = tag_of(hash);
         let _within = self.pool.write_guard();
-        self.tend_logs()?;
-        let Some(node) = self.lock_if_held(key, hash) else {
+        self.tend()?;
+        let Some(node) = self.lock_if_held(key, hash)? else {
             return Ok(None);
         };
         let leaf = self.leaf(node.leaf())?;
@@ -132,8 +132,8 @@ impl<K: TreeKey + ?Sized, const N: usize> SpTree<K, N> {
     pub(super) fn remove_value(&self, key: &K) -> Result<Option<u64>> {
         let hash = key.seeded_hash(&self.seed);
         let _within = self.pool.write_guard();
-        self.tend_logs()?;
-        let Some(node) = self.lock_if_held(key, hash) else {
+        self.tend()?;
+        let Some(node) = self.lock_if_held(key, hash)? else {
             return Ok(None);
         };
         let leaf = self.leaf(node.leaf())?;
@@ -155,18 +155,18 @@ impl<K: TreeKey + ?Sized, const N: usize> SpTree<K, N> {
 
     /// The node of a key, locked; none if its filter knows that the key is not there.
     #[inline]
-    fn lock_if_held(&self, key: &K, hash: u64) -> Option<Locked<'_>> {
+    fn lock_if_held(&self, key: &K, hash: u64) -> Result<Option<Locked<'_>>> {
         let mut search = Search::new(self, key);
         loop {
-            let seen = search.node();
+            let seen = search.node()?;
             if !seen.node.bloom.may_hold(hash) {
                 if seen.node.is_still(seen.word) {
-                    return None;
+                    return Ok(None);
                 }
                 continue;
             }
             if let Some(node) = seen.node.lock_seen(seen.number, seen.word) {
-                return Some(node);
+                return Ok(Some(node));
             }
         }
     }
