@@ -617,6 +617,53 @@ fn damage_bytes(engine: Engine) {
     );
 }
 
+/// A store of SPTree is open before all of it was looked at. A pair that is damaged is told to
+/// those who come to it and to a check, and keeps nobody from the others.
+#[test]
+fn damage_in_a_large_sptree_is_told_to_who_comes_to_it() {
+    let place = Place::of(Engine::Sptree);
+    let options = |threads| options_of(Engine::Sptree).background_threads(threads);
+    let key = |number: u64| format!("key {number:05}");
+    let value = |number: u64| format!("value of {number:05}");
+    let db = options(1).open(directory(&place)).unwrap();
+    for number in 0..20_000 {
+        db.put(key(number), value(number)).unwrap();
+    }
+    db.close().unwrap();
+    let pool = directory(&place).join("store.pool");
+    let (bytes, sought) = (std::fs::read(&pool).unwrap(), value(12_345));
+    let at = bytes
+        .windows(sought.len())
+        .position(|window| window == sought.as_bytes())
+        .expect("the value lies in the file") as u64;
+    for threads in [0, 1] {
+        change_byte(&pool, at, |byte| byte ^ 1);
+        let db = options(threads).open(directory(&place)).unwrap();
+        for number in (0..7000).chain(18_000..20_000) {
+            let found = db.get(key(number)).unwrap();
+            assert_eq!(found.as_deref(), Some(value(number).as_bytes()));
+        }
+        let is_told =
+            |error: Error| matches!(error, Error::Corruption { file, .. } if file == pool);
+        for _ in 0..2 {
+            assert!(is_told(db.get(key(12_345)).unwrap_err()));
+            let mut pairs = db.range(key(12_345)..);
+            assert!(pairs.next().expect("an error").is_err());
+            assert!(db.iter().any(|pair| pair.is_err()));
+        }
+        db.put(key(3), value(3)).unwrap();
+        db.close().unwrap();
+        let report = gabion::check(directory(&place)).unwrap();
+        assert!(!report.problems.is_empty());
+        change_byte(&pool, at, |byte| byte ^ 1);
+    }
+    let db = options(1).open(directory(&place)).unwrap();
+    // Closed before all was looked at, perhaps.
+    db.close().unwrap();
+    let report = gabion::check(directory(&place)).unwrap();
+    assert!(report.problems.is_empty(), "{report:?}");
+}
+
 /// A walk that somebody has forgotten once kept the pool, and its lock, until it was dropped.
 #[test]
 fn a_walk_does_not_keep_a_closed_store() {

@@ -16,7 +16,8 @@
 //! | 4 | CRC-32C of the pool's key and the value, little-endian |
 //!
 //! # Invariants
-//! - P1. The checksum of a pair is looked at when the store is opened, and whenever it is read.
+//! - P1. The checksum of a pair is looked at before anybody is given it or told that a key beside
+//!   it is not there, and whenever it is read.
 //! - P2. A scan has read what is below `lower` and what is from `upper` on (`scan`), each page of
 //!   it before each batch or after it.
 //!
@@ -25,8 +26,10 @@
 //! the leaf or the place of its item changes there: before it returns, whatever the level.
 //!
 //! # Recovery
-//! An opening looks at all pairs, by all processors: nodes and filters in memory are made of them.
-//! What is damaged in the file is told then.
+//! An opening looks at the heads of all leaves, and tells if a pair is missing. Then the store is
+//! there. All pairs are looked at by all processors meanwhile, and those that somebody needs before
+//! that: nodes and filters in memory are made of them. Who comes to something damaged is told, and
+//! so is a check. A close does not wait for what nobody has needed.
 
 mod scan;
 
