@@ -180,7 +180,12 @@ pub(super) fn recoveries(outcome: &Outcome) -> Vec<Curve> {
         hint: "seconds by keys, both scales logarithmic; the paper's point on 20 cores",
         units: (Unit::Count, Unit::Seconds),
         is_log: true,
-        lines: vec![column(0, "plain"), column(1, "buffers")],
+        lines: vec![
+            column(0, "plain, first answer"),
+            column(1, "plain, all"),
+            column(2, "buffers, first answer"),
+            column(3, "buffers, all"),
+        ],
         paper: vec![(250e6, 1.0)],
     }]
 }

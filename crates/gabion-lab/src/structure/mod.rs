@@ -105,7 +105,7 @@ pub static STRUCTURE_FIGURES: &[StructureFigure] = &[
     },
     StructureFigure {
         name: "4.8",
-        about: "the time in which SPTree is found again, by its size, in DRAM",
+        about: "the time in which SPTree is found again, by its size, in DRAM: first answer, all",
         lines: spoton::recoveries,
     },
     StructureFigure {
