@@ -5,45 +5,51 @@ use std::sync::atomic::Ordering;
 
 use super::ClhtTable;
 use super::form::Form;
-use super::table::{Table, damaged};
+use super::table::{Table, damaged, damaged_chain};
 use crate::index::{Checked, visit_by_hash};
 use crate::line::Line;
 use crate::{Error, Result};
 
 impl<F: Form> ClhtTable<F> {
     /// Visits the entries in the chain of a bucket, with their hashes.
+    ///
+    /// # Errors
+    /// Damaged links, which lead in a ring.
     pub(super) fn for_each_in(
         &self,
         table: Table<F>,
         number: u64,
         mut visit: impl FnMut(u64, u64, u64),
-    ) {
+    ) -> Result<()> {
         let mut next = Some(self.bucket(table, number));
-        // In a table that is damaged, links may lead in circles.
-        for _ in 0..(1 + table.spare_count()) * F::LINES {
+        for _ in 0..table.chain_lines_max() {
             let Some(line) = next else {
-                return;
+                break;
             };
             for (key, value) in line.entries() {
                 visit(self.seed.hash_u64(key), key, value);
             }
             next = self.next(table, line);
         }
+        match next {
+            None => Ok(()),
+            Some(_) => Err(damaged_chain(table.bucket(number).raw())),
+        }
     }
 
     /// Counts all entries, while nobody writes.
-    fn count(&self) -> u64 {
+    fn count(&self) -> Result<u64> {
         let _guard = self.enter();
         let (table, mut count) = (self.table(), 0);
-        (0..table.len()).for_each(|number| {
-            self.for_each_in(table, number, |_, _, _| count += 1);
-        });
-        count
+        for number in 0..table.len() {
+            self.for_each_in(table, number, |_, _, _| count += 1)?;
+        }
+        Ok(count)
     }
 
     /// Appends the entries under the lock of the hash `from`, without those whose hash is less, and
     /// returns the first hash of the next lock.
-    fn collect(&self, from: u64, entries: &mut Vec<(u64, u64)>) -> Option<u64> {
+    fn collect(&self, from: u64, entries: &mut Vec<(u64, u64)>) -> Result<Option<u64>> {
         let _within = self.pool.write_guard();
         let _guard = self.enter();
         let (table, _held) = self.lock(from);
@@ -55,22 +61,22 @@ impl<F: Form> ClhtTable<F> {
                 if hash >= from {
                     entries.push((key, value));
                 }
-            });
+            })?;
         }
-        (range + 1 < 1 << bits).then(|| (range + 1) << (64 - bits))
+        Ok((range + 1 < 1 << bits).then(|| (range + 1) << (64 - bits)))
     }
 
     /// Visits all entries.
     pub(super) fn visit(&self, visit: &mut dyn FnMut(&u64, u64)) -> Result<()> {
-        visit_by_hash(|from, entries| Ok(self.collect(from, entries)), visit)
+        visit_by_hash(|from, entries| self.collect(from, entries), visit)
     }
 
     /// The number of entries, exact if nobody writes. Where locks are in buckets it is counted.
     pub(super) fn entries(&self) -> Result<u64> {
         if Self::IN_BUCKETS {
-            return Ok(self.count());
+            return self.count();
         }
-        self.stripes.entries(|| Ok(self.count()))
+        self.stripes.entries(|| self.count())
     }
 
     /// Checks the invariants, while nobody writes.

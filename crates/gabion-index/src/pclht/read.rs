@@ -85,14 +85,15 @@ impl<F: Form> ClhtTable<F> {
     /// nothing.
     #[inline]
     fn search(&self, table: Table<F>, hash: u64, key: u64) -> Option<u64> {
-        let mut line = self.bucket(table, table.home(hash));
+        let (mut line, mut passed) = (self.bucket(table, table.home(hash)), 0);
         loop {
             if let Some(value) = line.get(key) {
                 return Some(value);
             }
             line = self.next(table, line)?;
-            // In a table that was given up, links may lead anywhere, in circles as well.
-            if self.table() != table {
+            passed += 1;
+            // In a table that was given up, links may lead anywhere, in rings as well.
+            if self.table() != table || passed >= table.chain_lines_max() {
                 return None;
             }
         }
@@ -100,10 +101,13 @@ impl<F: Form> ClhtTable<F> {
 
     /// Makes durable what a reader may have seen in the chain of `hash` while a writer was at work.
     #[cold]
-    fn settle(&self, table: Table<F>, hash: u64) {
+    pub(super) fn settle(&self, table: Table<F>, hash: u64) {
         let _within = self.pool.write_guard();
         let mut next = Some(self.bucket(table, table.home(hash)));
-        while let Some(line) = next {
+        for _ in 0..table.chain_lines_max() {
+            let Some(line) = next else {
+                break;
+            };
             self.medium.flush(line);
             next = self.next(table, line).filter(|_| self.table() == table);
         }

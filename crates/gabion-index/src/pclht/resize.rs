@@ -12,7 +12,7 @@ use gabion_media::pmem::POff;
 
 use super::ClhtTable;
 use super::form::Form;
-use super::table::Table;
+use super::table::{Table, damaged};
 use crate::line::{Array, Image, Line};
 use crate::lock::Backoff;
 use crate::{Error, Result};
@@ -38,6 +38,8 @@ pub(super) struct Job<F> {
     spares: AtomicU64,
     /// Whether the spares did not suffice.
     is_short: AtomicBool,
+    /// Whether a chain of `from` is damaged.
+    is_damaged: AtomicBool,
 }
 
 impl<F: Form> Job<F> {
@@ -50,6 +52,7 @@ impl<F: Form> Job<F> {
             done: AtomicU64::new(0),
             spares: AtomicU64::new(0),
             is_short: AtomicBool::new(false),
+            is_damaged: AtomicBool::new(false),
         }
     }
 
@@ -178,7 +181,7 @@ impl<F: Form> ClhtTable<F> {
                 .alloc_aligned(Table::<F>::new(0, bits).bytes(), 256, hint)?;
             let to = Table::new(space.offset::<Line>().raw(), bits);
             let retiring = self.pool.retire::<Line>(POff::new(from.offset()), hint)?;
-            let Some(spares) = self.fill(from, to) else {
+            let Some(spares) = self.fill(from, to)? else {
                 bits += 1;
                 continue;
             };
@@ -194,7 +197,7 @@ impl<F: Form> ClhtTable<F> {
 
     /// Copies all entries to another table, durably, and returns how many spares that took; none if
     /// there are too few.
-    fn fill(&self, from: Table<F>, to: Table<F>) -> Option<u64> {
+    fn fill(&self, from: Table<F>, to: Table<F>) -> Result<Option<u64>> {
         let job = Arc::new(Job::new(from, to));
         self.offer(Some(job.clone()));
         let done = self.work(&job);
@@ -208,8 +211,11 @@ impl<F: Form> ClhtTable<F> {
         }
         self.offer(None);
         // ORDER: Relaxed: all work is done.
+        if job.is_damaged.load(Ordering::Relaxed) {
+            return Err(damaged(from.offset()));
+        }
         if job.is_short.load(Ordering::Relaxed) {
-            return None;
+            return Ok(None);
         }
         let spares = job.spares.load(Ordering::Relaxed);
         let given = self.medium.offset_of(to.given(&self.medium)).raw();
@@ -217,7 +223,7 @@ impl<F: Form> ClhtTable<F> {
         // DURABLE: the table: what this thread copied, and the spares given out. And what the
         // allocator noted.
         self.medium.fence();
-        Some(spares)
+        Ok(Some(spares))
     }
 
     fn offer(&self, job: Option<Arc<Job<F>>>) {
@@ -266,7 +272,7 @@ impl<F: Form> ClhtTable<F> {
         for unit in units {
             chains.begin(1 << new, Self::LINES);
             for number in unit << old..(unit + 1) << old {
-                self.for_each_in(job.from, number, |hash, key, value| {
+                let copied = self.for_each_in(job.from, number, |hash, key, value| {
                     let bucket = job.to.home(hash).wrapping_sub(unit << new);
                     let is_ours = bucket < 1 << new;
                     debug_assert!(is_ours, "an entry lies in its home");
@@ -274,6 +280,10 @@ impl<F: Form> ClhtTable<F> {
                         chains.add(job, bucket, (key, value));
                     }
                 });
+                if copied.is_err() {
+                    // ORDER: Relaxed: read after `done`.
+                    job.is_damaged.store(true, Ordering::Relaxed);
+                }
             }
             let (buckets, spares) = chains.lines.split_at(Self::LINES << new);
             buckets.iter().for_each(|line| line.append_to(bytes));

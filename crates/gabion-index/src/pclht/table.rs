@@ -102,6 +102,13 @@ impl<F: Form> Table<F> {
         self.len() / 2
     }
 
+    /// Lines of a chain, at most: those of its bucket and of all spares. Where there are more,
+    /// damaged links lead in a ring.
+    #[inline]
+    pub(super) fn chain_lines_max(self) -> u64 {
+        (1 + self.spare_count()) * F::LINES
+    }
+
     /// Bytes of buckets, spares and the last line.
     pub(super) fn bytes(self) -> u64 {
         Self::bytes_of(self.len())
@@ -163,6 +170,12 @@ impl<F: Form> Table<F> {
 
 pub(super) fn damaged(offset: u64) -> Error {
     Error::damaged("the table of a P-CLHT", offset)
+}
+
+/// Links lead in a ring, in the chain of the bucket at this offset.
+#[cold]
+pub(super) fn damaged_chain(offset: u64) -> Error {
+    Error::damaged("the chain of a bucket", offset)
 }
 
 /// The spares of the table in use. Used under the lock of a stripe, so that the table stays.

@@ -1,5 +1,7 @@
 //! P-CLHT in special situations.
 
+use std::sync::atomic::Ordering;
+
 use gabion_media::pmem::{PAtomicU64, Pool};
 
 use super::table::Table;
@@ -94,6 +96,54 @@ fn leave_locks<F: Form>() {
         table.insert(&key, key + 1).expect("space");
     }
     check(&table, 40);
+}
+
+/// The link of a spare that led back to it kept lookups and writes of absent keys for ever, and
+/// growth would have copied the entries behind it again and again.
+#[test]
+fn links_in_a_ring_are_told() {
+    for_each_form!(lead_back);
+}
+
+fn lead_back<F: Form>() {
+    let table = ClhtTable::<F>::create(&pool_of::<F>(4 << 20), SMALL).expect("a table");
+    words::fill(&table, 3_000);
+    let in_use = table.table();
+    let chain = |number: u64| {
+        let first = Some(table.bucket(in_use, number));
+        std::iter::successors(first, |line| table.next(in_use, line))
+    };
+    let is_chained = |number: &u64| chain(*number).count() > ClhtTable::<F>::LINES;
+    let number = (0..in_use.len()).find(is_chained).expect("a chain");
+    let last = chain(number).last().expect("a line");
+    let spare = chain(number).nth(ClhtTable::<F>::LINES).expect("a spare");
+    let is_absent = |key: &u64| in_use.home(table.seed.hash_u64(*key)) == number;
+    let absent = (1 << 40..).find(is_absent).expect("a key");
+    let link_to = |at: u64| {
+        // ORDER: Relaxed: one thread has the table.
+        last.link
+            .store_persist(&table.medium, at, Ordering::Relaxed);
+    };
+    link_to(table.medium.offset_of(spare).raw());
+
+    assert_eq!(table.get(&absent).expect("its chain ends"), None);
+    assert_eq!(table.update(&absent, 1).expect("its chain ends"), None);
+    assert_eq!(table.remove(&absent).expect("its chain ends"), None);
+    table.settle(in_use, table.seed.hash_u64(absent));
+    let is_told = |said: crate::Result<()>| matches!(said, Err(Error::Damaged { .. }));
+    assert!(is_told(table.insert(&absent, 1).map(drop)));
+    assert!(is_told(table.for_each(&mut |_, _| ())));
+    assert!(is_told(table.compact()));
+    assert!(is_told(table.grow(in_use)));
+    assert!(is_told(table.check().map(drop)));
+    assert_eq!(table.table(), in_use);
+
+    link_to(0);
+    table.insert(&absent, 1).expect("space");
+    assert_eq!(table.remove(&absent).expect("sound"), Some(1));
+    check(&table, 3_000);
+    table.compact().expect("space");
+    check(&table, 3_000);
 }
 
 /// Forms differ in what lies in a pool, so one does not open another's.

@@ -4,7 +4,7 @@ use std::sync::atomic::Ordering;
 
 use super::ClhtTable;
 use super::form::Form;
-use super::table::Table;
+use super::table::{Table, damaged_chain};
 use crate::Result;
 use crate::line::{Image, Line, PairFlush};
 
@@ -16,6 +16,8 @@ enum Located<'a> {
     Vacant(&'a Line, usize),
     /// Nowhere, and the chain is full; this is its last line.
     Full(&'a Line),
+    /// Nowhere, but the chain is damaged, and leads in a ring.
+    Ring,
 }
 
 impl<F: Form> ClhtTable<F> {
@@ -47,6 +49,9 @@ impl<F: Form> ClhtTable<F> {
                         held.count_insert();
                         return Ok(None);
                     }
+                }
+                Located::Ring => {
+                    return Err(damaged_chain(table.bucket(table.home(hash)).raw()));
                 }
             }
             drop(held);
@@ -86,7 +91,7 @@ impl<F: Form> ClhtTable<F> {
     /// Looks for a key, and for the place where it would go.
     #[inline]
     fn locate(&self, table: Table<F>, hash: u64, key: u64) -> Located<'_> {
-        let mut line = self.bucket(table, table.home(hash));
+        let (mut line, mut passed) = (self.bucket(table, table.home(hash)), 0);
         let mut vacant = None;
         loop {
             if let Some(slot) = line.find(key) {
@@ -98,6 +103,10 @@ impl<F: Form> ClhtTable<F> {
             match self.next(table, line) {
                 Some(next) => line = next,
                 None => break,
+            }
+            passed += 1;
+            if passed >= table.chain_lines_max() {
+                return Located::Ring;
             }
         }
         match vacant {
