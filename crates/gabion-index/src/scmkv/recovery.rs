@@ -282,14 +282,15 @@ impl Scmkv {
 }
 
 /// Reads and checks the place of a hash table.
-fn read_table(medium: &Medium, word: &PAtomicU64, root: u64) -> Result<TablePlace> {
+fn read_table(pool: &Pool, word: &PAtomicU64, root: u64) -> Result<TablePlace> {
     // ORDER: Relaxed: nobody writes while a store is opened.
-    let table = TablePlace(word.load(medium, Ordering::Relaxed));
+    let table = TablePlace(word.load(pool, Ordering::Relaxed));
     let is_sound = (TABLE_LOG2_MIN..=TABLE_LOG2_MAX).contains(&table.log2())
         && table.is_sound()
+        && table.offset() >= pool.blocks_at()
         && usize::try_from(table.buckets()).is_ok_and(|buckets| {
             let words: POff<PAtomicU64> = POff::new(table.offset());
-            medium.try_slice(words, buckets).is_some()
+            pool.try_slice(words, buckets).is_some()
         });
     if is_sound {
         Ok(table)
@@ -368,10 +369,12 @@ impl Volume {
                 tail: end,
                 persisted: end,
             };
+            // A bound may be that of what the page was used for before.
+            let bound = (live & !AT_MOST).min(end) | AT_MOST;
             let live = match state {
                 State::Reserve => 0,
-                _ if was_closed => live,
-                _ => live | AT_MOST,
+                _ if was_closed && live & AT_MOST == 0 => live,
+                _ => bound,
             };
             match state {
                 State::Free => {
@@ -387,7 +390,8 @@ impl Volume {
                 .start
                 .checked_add(self.pages.bytes)
                 .is_some_and(|end| end <= medium.len());
-            if !fits || !has_end {
+            let has_live = live & !AT_MOST <= end;
+            if !fits || !has_end || !has_live {
                 return Err(bad());
             }
             if state != State::Reserve {

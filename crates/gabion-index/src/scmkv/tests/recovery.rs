@@ -1,6 +1,10 @@
 //! Opening: what is refused, what is found after a crash, what a clean close saves.
 
-use super::super::layout::{Entry, Header, PAGE_HEAD_BYTES, RECORD_HEAD_BYTES, State};
+use std::sync::atomic::Ordering;
+
+use super::super::layout::{
+    AT_MOST, Entry, Header, PAGE_HEAD_BYTES, RECORD_HEAD_BYTES, State, TablePlace,
+};
 use super::super::{Durability, Options, Scmkv};
 use super::{check, content, key, pool, small, value};
 use crate::Error;
@@ -217,6 +221,72 @@ fn flipped_bits_of_the_header_are_found_or_harmless() {
     }
     pool.region().write(0, &image);
     assert!(refused > 8 * 48, "{refused}");
+}
+
+/// A table that would begin in what describes the pool was opened: its header and its allocator
+/// were read as buckets, and written to as such.
+#[test]
+fn a_table_in_front_of_all_blocks_is_damage() {
+    let pool = pool(128 << 10);
+    let store = Scmkv::create(&pool, &small()).expect("space");
+    let log2 = store.volume.table().log2();
+    store.close().expect("it closes");
+    let header: &Header = pool.at(pool.root::<Header>());
+    for offset in [0, 4096, pool.blocks_at() - 8] {
+        for (at, log2) in [(&header.table, log2), (&header.next, log2 + 1)] {
+            let place = TablePlace::new(offset, log2);
+            // Stores from before the check have none.
+            for word in [place.0, place.0 & ((1 << 56) - 1)] {
+                // ORDER: Relaxed: one thread has the pool.
+                let before = at.load(&pool, Ordering::Relaxed);
+                at.store_persist(&pool, word, Ordering::Relaxed);
+                let opened = Scmkv::open(&pool, &small()).map(drop);
+                assert!(matches!(opened, Err(Error::Damaged { .. })), "{offset}");
+                at.store_persist(&pool, before, Ordering::Relaxed);
+            }
+        }
+    }
+    drop(Scmkv::open(&pool, &small()).expect("sound"));
+}
+
+/// Pages of which more is live than there is in them: sums of such numbers ended the process, or
+/// told the cleaner that all is well.
+#[test]
+fn more_live_bytes_than_there_are_is_damage() {
+    let pool = pool(128 << 10);
+    let store = Scmkv::create(&pool, &small()).expect("space");
+    for number in 0..40 {
+        store.put(&key(number), &value(number)).expect("space");
+    }
+    store.finish().expect("it closes");
+    let pages = &store.volume.pages;
+    let numbers: Vec<u32> = pages.numbers().collect();
+    assert!(numbers.len() > 3);
+    // ORDER: Relaxed throughout: one thread has the pool.
+    let set_live = |more: u64| {
+        let set = |number: &u32| {
+            let descriptor = pages.descriptor(*number);
+            let before = descriptor.live.load(&pool, Ordering::Relaxed);
+            let live = descriptor.end.load(&pool, Ordering::Relaxed) + more;
+            descriptor.live.store(&pool, live, Ordering::Relaxed);
+            (descriptor, before)
+        };
+        numbers.iter().map(set).collect::<Vec<_>>()
+    };
+    for more in [1, RECORD_HEAD_BYTES, u64::MAX >> 2] {
+        let before = set_live(more);
+        let opened = Scmkv::open(&pool, &small()).map(drop);
+        assert!(matches!(opened, Err(Error::Damaged { .. })), "{more}");
+        for (descriptor, live) in before {
+            descriptor.live.store(&pool, live, Ordering::Relaxed);
+        }
+    }
+    // Bounds may be of other times: no more is said of the page than that it is full.
+    set_live(AT_MOST | u64::MAX >> 2);
+    let again = Scmkv::open(&pool, &small()).expect("sound");
+    assert!(again.stats().live_bytes <= numbers.len() as u64 * 4096);
+    while again.collect_garbage().expect("sound").pages > 0 {}
+    assert_eq!(check(&again), Ok(40));
 }
 
 /// A flipped bit in a record is found when it is read.
