@@ -170,6 +170,14 @@ impl Error {
         self.is_no_space() || self.is_too_many_files()
     }
 
+    /// Whether a file is not damaged: another program than this one can read it.
+    pub(crate) fn needs_another_program(&self) -> bool {
+        matches!(
+            self,
+            Error::NewerFormat { .. } | Error::MissingFeature { .. }
+        )
+    }
+
     /// Whether the store is open elsewhere, in this process or another one. It can be opened when
     /// it is closed there, and of [`Engine::Scmkv`](crate::Engine::Scmkv) when its last walk over
     /// pairs has ended, too; where the process ends, the system sees to that.

@@ -1,5 +1,6 @@
 //! Repairing a closed store, whatever its engine.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use gabion_media::Disk;
@@ -9,7 +10,7 @@ use super::check::{Problem, engine_of_store, existing};
 use super::scmkv::ScmStore;
 use super::sptree::SpStore;
 use super::{flexdb, wip};
-use crate::log::Op;
+use crate::log::{Op, refuse_newer, replay_operations};
 use crate::new_dir::fill_new_dir;
 use crate::{Engine, Error, Result};
 
@@ -31,22 +32,27 @@ impl RepairReport {
         self.problems.push(Problem::of(error, file));
     }
 
-    /// Replays a log in `dir` by `replay` as far as it can be read, and writes its operations by
-    /// `write`. What cannot be read is lost; what cannot be written is an error.
-    pub(crate) fn replay<T>(
+    /// Replays the log from segment `tail` on as far as it can be read, and writes its operations
+    /// by `write`; they name keyspaces below `keyspaces`, and `sealed` are the lengths that the
+    /// store recorded. What cannot be read is lost, unless another program can read it; what cannot
+    /// be written is an error.
+    pub(crate) fn replay(
         &mut self,
-        dir: &Path,
-        replay: impl FnOnce(&mut dyn FnMut(Op<'_>) -> Result<()>) -> Result<T>,
+        disk: &Disk,
+        tail: u64,
+        sealed: &BTreeMap<u64, u64>,
+        keyspaces: u32,
         mut write: impl FnMut(Op<'_>) -> Result<()>,
     ) -> Result<()> {
+        refuse_newer(disk, tail, sealed)?;
         let mut failed = Ok(());
-        let replayed = replay(&mut |operation| {
+        let replayed = replay_operations(disk, tail, sealed, keyspaces, |_, operation| {
             self.log_operations += 1;
             write(operation).inspect_err(|error| failed = Err(error.clone()))
         });
         failed?;
         if let Err(error) = replayed {
-            self.lose(&error, dir);
+            self.lose(&error, disk.path());
         }
         Ok(())
     }
@@ -69,7 +75,7 @@ impl RepairReport {
 ///
 /// # Errors
 /// [`Error::NotAStore`]; [`Error::Corruption`] when nothing of what says which keyspaces there are
-/// can be read; [`Error::NewerFormat`] and [`Error::MissingFeature`] of a WipDB whose files another
+/// can be read; [`Error::NewerFormat`] and [`Error::MissingFeature`] of a store with files that another
 /// program can read; [`Error::Unsupported`] of engines without [it](crate::Capabilities::repair);
 /// [`Error::Media`] when the store is open, `to` exists, or the medium of `to` fails or is full;
 /// then nothing is left at `to`.

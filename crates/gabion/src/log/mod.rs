@@ -77,7 +77,7 @@ pub(crate) use copy::copy;
 pub(crate) use pending::PendingLog;
 #[cfg(test)]
 pub(crate) use recovery::replay;
-pub(crate) use recovery::{ReplayEnd, replay_operations};
+pub(crate) use recovery::{ReplayEnd, refuse_newer, replay_operations};
 pub(crate) use sync::LogSyncer;
 pub(crate) use writepath::Log;
 

@@ -172,17 +172,42 @@ pub(super) fn proven_by_headers(disk: &Disk, from: u64) -> Result<Lsn> {
         .into_iter()
         .filter(|segment| *segment >= from)
     {
-        let file = disk.open_read(&log_name(segment))?;
-        let mut front = [0; HEADER_BYTES];
-        if file.len() < front.len() as u64 {
-            continue;
-        }
-        file.read_exact_at(&mut front, 0)?;
-        if let HeaderState::Valid(header) = check_header(segment, &front) {
+        if let HeaderState::Valid(header) = read_header(disk, segment)? {
             proven = proven.max(header.durable);
         }
     }
     Ok(proven)
+}
+
+/// An error if any segment from `from` on that holds something has a newer format, also one that
+/// damage keeps a replay from. What cannot be read is left to the replay.
+pub(crate) fn refuse_newer(disk: &Disk, from: u64, sealed: &BTreeMap<u64, u64>) -> Result<()> {
+    for segment in present_segments(disk)? {
+        let is_void = segment < from || sealed.get(&segment) == Some(&0);
+        if !is_void && let Ok(HeaderState::Newer(found)) = read_header(disk, segment) {
+            return Err(newer(disk, segment, found));
+        }
+    }
+    Ok(())
+}
+
+/// What the header of a segment says.
+fn read_header(disk: &Disk, segment: u64) -> Result<HeaderState> {
+    let file = disk.open_read(&log_name(segment))?;
+    let mut front = [0; HEADER_BYTES];
+    if file.len() < front.len() as u64 {
+        return Ok(HeaderState::Invalid);
+    }
+    file.read_exact_at(&mut front, 0)?;
+    Ok(check_header(segment, &front))
+}
+
+fn newer(disk: &Disk, segment: u64, found: u32) -> Error {
+    Error::NewerFormat {
+        file: path_of(disk, segment),
+        found,
+        supported: VERSION,
+    }
 }
 
 /// Bytes of all segments in the directory.
@@ -288,14 +313,7 @@ impl<'a> Replay<'a> {
         let (mut reader, header) = SegmentReader::open(file, segment, sealed)?;
         let header = match header {
             HeaderState::Valid(header) => header,
-            HeaderState::Newer(found) => {
-                let file = path_of(self.disk, segment);
-                return Err(Error::NewerFormat {
-                    file,
-                    found,
-                    supported: VERSION,
-                });
-            }
+            HeaderState::Newer(found) => return Err(newer(self.disk, segment, found)),
             HeaderState::Blank | HeaderState::Invalid => {
                 let why = "the log segment has no valid header".to_owned();
                 let at = Lsn::new(segment, 0);

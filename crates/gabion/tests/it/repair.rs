@@ -243,12 +243,7 @@ fn a_store_of_a_newer_format_is_not_repaired() {
             let mut bytes = sim.raw(name).unwrap();
             match is_table(name) {
                 true => renumber_table(&mut bytes, name),
-                false => {
-                    bytes[8] = 9;
-                    let front = crc32c::crc32c(&bytes[..12]);
-                    let crc = crc32c::crc32c_append(front, &bytes[16..32]);
-                    bytes[12..16].copy_from_slice(&crc.to_le_bytes());
-                }
+                false => renumber_head(&mut bytes[..32]),
             }
             sim.set_raw(name, bytes);
         }
@@ -257,6 +252,65 @@ fn a_store_of_a_newer_format_is_not_repaired() {
         let is_newer = matches!(error, Error::NewerFormat { found: 9, .. });
         assert!(is_newer, "{names:?}: {error}");
     }
+}
+
+/// A repair counted a segment of the log, or a space, of a newer format as lost, and wrote a store
+/// without it. It is refused by name, also where damage keeps the log from being read up to it.
+#[test]
+fn a_log_or_a_space_of_a_newer_format_is_not_repaired() {
+    let mut kinds = std::collections::BTreeMap::new();
+    for engine in engines_on_disks() {
+        let specimen = Specimen::new(engine, false);
+        for (name, bytes) in &specimen.files {
+            let (kind, head) = match name.split(['-', '.']).collect::<Vec<_>>()[..] {
+                [_, "log"] => ("a log", 64),
+                [_, "DATA"] => ("DATA", 32),
+                [_, "TREE"] => ("TREE", 72),
+                [_, _, "log"] => ("the log of a space", 40),
+                _ => continue,
+            };
+            let _context = Context(|| format!("{engine}: {name}"));
+            let mut newer = bytes.clone();
+            if newer.iter().all(|byte| *byte == 0) {
+                continue;
+            }
+            renumber_head(&mut newer[..head]);
+            let refused = |sim: &SimDisk| {
+                let target = Disk::simulated(&SimDisk::new());
+                let error = gabion::repair_disk(&Disk::simulated(sim), &target).unwrap_err();
+                let is_newer = matches!(
+                    &error,
+                    Error::NewerFormat { found: 9, file, .. } if file.ends_with(name)
+                );
+                assert!(is_newer, "{error}");
+            };
+            refused(&specimen.with(&[(name, Some(&newer))]));
+            *kinds.entry(kind).or_insert(0) += 1;
+            let before = specimen.files.range::<String, _>(..name);
+            let before = before.rev().find(|(before, _)| is_log_name(before));
+            if kind == "a log"
+                && let Some((before, bytes)) = before
+            {
+                let mut damaged = bytes.clone();
+                damaged[64..].fill(0xdb);
+                let changes = [(&**name, Some(&*newer)), (&**before, Some(&*damaged))];
+                refused(&specimen.with(&changes));
+                *kinds.entry("behind damage").or_insert(0) += 1;
+            }
+        }
+    }
+    assert_eq!(kinds.len(), 5, "{kinds:?}");
+}
+
+fn is_log_name(name: &str) -> bool {
+    name.ends_with(".log") && !name.contains('-')
+}
+
+/// Gives the head of a log or of a file of a space such a version.
+fn renumber_head(head: &mut [u8]) {
+    head[8] = 9;
+    let crc = crc32c::crc32c_append(crc32c::crc32c(&head[..12]), &head[16..]);
+    head[12..16].copy_from_slice(&crc.to_le_bytes());
 }
 
 /// Gives the footer of a table a version that no program has written yet.

@@ -15,10 +15,9 @@ use super::interval::{PAIR_HEAD_BYTES_MAX, pair_head};
 use super::layout::{Root, RootKeyspace, space_prefix};
 use super::{Flex, Keyspace, Write};
 use crate::engine::{KEY_BYTES_MAX, RepairReport, VALUE_BYTES_MAX};
-use crate::log::{Op, replay_operations};
 use crate::names::LOCK;
 use crate::types::Kind;
-use crate::{Engine, Options, Result};
+use crate::{Engine, Error, Options, Result};
 
 /// Writes what can be read of the store on `disk` to an empty directory.
 pub(crate) fn repair(disk: &Disk, target: &Disk) -> Result<RepairReport> {
@@ -41,12 +40,7 @@ fn save(disk: &Disk, root: &Root, copy: &Flex, report: &mut RepairReport) -> Res
         keyspaces.insert(known.id, keyspace);
     }
     let (tail, given_out) = (root.log_tail, root.next_keyspace);
-    let log = |apply: &mut dyn FnMut(Op<'_>) -> Result<()>| {
-        replay_operations(disk, tail, &root.sealed, given_out, |_, operation| {
-            apply(operation)
-        })
-    };
-    report.replay(disk.path(), log, |operation| {
+    report.replay(disk, tail, &root.sealed, given_out, |operation| {
         // What a keyspace held that was dropped went with it.
         let Some(keyspace) = keyspaces.get(&operation.keyspace) else {
             return Ok(());
@@ -96,7 +90,13 @@ fn save_space(
             .problems
             .into_iter()
             .for_each(|problem| report.lose_at(problem.file, problem.offset, problem.what)),
-        Err(error) => report.lose(&error.into(), disk.path()),
+        Err(error) => {
+            let error = Error::from(error);
+            if error.needs_another_program() {
+                return Err(error);
+            }
+            report.lose(&error, disk.path());
+        }
     }
     Ok(())
 }

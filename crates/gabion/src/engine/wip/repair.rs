@@ -30,7 +30,7 @@ use super::table::{Table, TableMeta, TableOptions, TableWriter};
 use super::{Keyspace, Wip, Write};
 use crate::cache::BlockCache;
 use crate::engine::RepairReport;
-use crate::log::{Op, replay_operations};
+use crate::log::Op;
 use crate::names::{CURRENT, LOCK, table_name};
 use crate::types::{Kind, Seq, hash_key};
 use crate::{Error, Options, Result};
@@ -55,9 +55,7 @@ pub(crate) fn repair(disk: &Disk, target: &Disk) -> Result<RepairReport> {
                 report.entries += meta.entries;
             }
             // A sound table that this program cannot read: another one can.
-            Err(error @ (Error::NewerFormat { .. } | Error::MissingFeature { .. })) => {
-                return Err(error);
-            }
+            Err(error) if error.needs_another_program() => return Err(error),
             Err(error) => {
                 let path = disk.path_of(&table_name(number));
                 let before = report.problems.len();
@@ -83,12 +81,7 @@ pub(crate) fn repair(disk: &Disk, target: &Disk) -> Result<RepairReport> {
         Some((*id, (Tables::of(&keyspace), keyspace)))
     });
     let targets: BTreeMap<u32, _> = found.collect();
-    let log = |apply: &mut dyn FnMut(Op<'_>) -> Result<()>| {
-        replay_operations(disk, tail, &sealed, given_out, |_, operation| {
-            apply(operation)
-        })
-    };
-    let replayed = report.replay(disk.path(), log, |operation| {
+    let replayed = report.replay(disk, tail, &sealed, given_out, |operation| {
         // What a keyspace held that was dropped went with it.
         let Some((tables, keyspace)) = targets.get(&operation.keyspace) else {
             return Ok(());
