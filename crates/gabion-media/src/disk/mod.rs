@@ -391,6 +391,15 @@ impl Disk {
         }
     }
 
+    /// Whether a file of the disk and another one lie on the same file system, so that a sync
+    /// promises the same of both. A simulated disk is taken for that of any file.
+    pub(crate) fn shares_file_system(&self, name: &str, file: &std::fs::File) -> Result<bool> {
+        match &self.medium {
+            Medium::System(dir) => dir.shares_file_system(&self.full_name(name)?, file),
+            Medium::Simulated(_) => Ok(true),
+        }
+    }
+
     /// Makes a file also one of the directory `target`, under the same name there: a second name
     /// for the same bytes. False, and nothing done, where the two media do not allow that; an error
     /// if the name exists. It survives the loss of power after the next [`Disk::sync_dir`] of

@@ -158,6 +158,15 @@ impl SystemDir {
         Ok(stat.f_bavail.saturating_mul(stat.f_frsize))
     }
 
+    /// Whether the file of that name and another one lie on the same file system.
+    pub(super) fn shares_file_system(&self, name: &str, file: &File) -> Result<bool> {
+        let ours = rustix::fs::statat(&self.handle, name, AtFlags::empty());
+        let ours = ours.map_err(|source| self.failed("look at", name, source))?;
+        let other = rustix::fs::fstat(file);
+        let other = other.map_err(|source| self.failed("compare", name, source))?;
+        Ok(ours.st_dev == other.st_dev)
+    }
+
     fn failed(&self, operation: &'static str, name: &str, source: Errno) -> Error {
         Error::io(operation, &self.path.join(name), None, source)
     }

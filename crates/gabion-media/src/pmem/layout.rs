@@ -29,7 +29,8 @@
 //! | 136 | 16 | id of the boot of the system in which the pool was opened last |
 //! | 152 | 8 | number of chunks whose space is reserved, sealed |
 //! | 160 | 8 | process that opened the pool last; only for messages |
-//! | 168 | 8 | number of the last checkpoint when the pool was closed, sealed |
+//! | 168 | 8 | number of the last checkpoint when the pool was closed, sealed; all 48 bits are set |
+//! | | | if there was no space for one |
 //! | 176 | 16 | zero |
 //! | 192 | 8 | root offset, sealed |
 //! | 200 | 3896 | zero |
@@ -62,6 +63,9 @@ const FLAG_CHECKPOINTED: u32 = 1;
 pub(super) const STATE_OPEN: u64 = 0x4e45_504f;
 /// State of a pool that was closed.
 pub(super) const STATE_CLOSED: u64 = 0x4445_5334_4c43;
+
+/// What stands for the number of the last checkpoint of a pool that was closed without one.
+pub(super) const NO_CHECKPOINT: u64 = (1 << 48) - 1;
 
 /// Smallest and largest chunk size in bytes.
 pub(super) const CHUNK_BYTES_MIN: u64 = 4096;

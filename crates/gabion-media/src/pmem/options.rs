@@ -9,6 +9,7 @@ use super::atomic::PAtomicU64;
 use super::medium::Medium;
 use super::off::POff;
 use super::trace::Watcher;
+use crate::Disk;
 
 /// What a pool's memory survives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -59,6 +60,8 @@ pub struct PoolOptions {
     /// has class [`Class::PowerBySync`]. Best on another file system if the pool is in shared
     /// memory. Named whenever the pool is opened; a pool on persistent memory makes no use of it.
     pub checkpoint: Option<PathBuf>,
+    /// The disk that has this file, such as a simulated one; its directory if there is none.
+    pub checkpoint_disk: Option<Disk>,
     /// Open a pool of class Process that may be torn since the system went down while it was
     /// open. The structure in it must then check what it reads.
     pub salvage: bool,
@@ -80,6 +83,7 @@ impl Default for PoolOptions {
             chunk_bytes: 64 << 10,
             uuid: None,
             checkpoint: None,
+            checkpoint_disk: None,
             salvage: false,
             reachable: Reachable::Word,
             watcher: None,

@@ -106,6 +106,11 @@ impl Checkpoint {
         self.header.size
     }
 
+    /// Whether another file lies on the same file system.
+    pub(super) fn shares_file_system(&self, file: &std::fs::File) -> Result<bool> {
+        self.disk.shares_file_system(&self.name, file)
+    }
+
     /// Number of the last finished checkpoint.
     pub(super) fn sequence(&self) -> u64 {
         self.sequence

@@ -26,11 +26,8 @@ impl Pool {
     ///
     /// Refused as by [`Pool::open`].
     pub fn inspect(path: &Path, options: PoolOptions) -> Result<Pool> {
-        let checkpoint = match &options.checkpoint {
-            Some(path) => {
-                let (disk, name) = sync::disk_of(path)?;
-                Checkpoint::look(disk, &name)?
-            }
+        let checkpoint = match sync::disk_of(&options)? {
+            Some((disk, name)) => Checkpoint::look(disk, &name)?,
             None => None,
         };
         let file = match PoolFile::open(path) {

@@ -5,6 +5,8 @@
 //! - I2. The state says `OPEN`, durably, before anything else changes, and `CLOSED` only after
 //!   everything else is durable.
 //! - I3. The file is locked as long as the pool is open.
+//! - I4. A pool that was closed without space for a last checkpoint is in its file alone, which is
+//!   durable. A checkpoint is made of it before it is open again, when its file stops being so.
 //!
 //! # Recovery
 //! Opening a pool that was not closed resolves the allocator's intents; opening one that was closed
@@ -29,7 +31,9 @@ use super::atomic::{Media, PAtomicU64};
 use super::epoch::Guard;
 use super::file::PoolFile;
 use super::gate::WriteGuard;
-use super::layout::{ROOT_OFFSET, STATE_CLOSED, STATE_OFFSET, StateLine, seal, unseal};
+use super::layout::{
+    NO_CHECKPOINT, ROOT_OFFSET, STATE_CLOSED, STATE_OFFSET, StateLine, seal, unseal,
+};
 use super::medium::Medium;
 use super::off::POff;
 use super::options::Class;
@@ -311,19 +315,33 @@ impl Pool {
         }
     }
 
+    fn is_lasting_file(&self, syncing: &Syncing) -> bool {
+        let file = self.shared.file.as_deref();
+        file.is_some_and(|file| syncing.is_as_lasting(file).unwrap_or(false))
+    }
+
     /// Closes the pool: everything in it is then durable, whatever its class, if it has a file.
     /// No other clone may be in use.
+    ///
+    /// A pool with a checkpoint for whose last changes there is no space is durable in its own
+    /// file, whose space it has, if that lies on the same file system as the checkpoint. The next
+    /// opening then needs space for a checkpoint.
     pub fn close(self) -> Result<()> {
         let allocator = &self.shared.allocator;
         let within = self.write_guard();
         allocator.finish();
         drop(within);
         if let Some(syncing) = &self.shared.syncing {
-            self.sync()?;
+            let last = match self.sync() {
+                Ok(()) => syncing.sequence(),
+                // DURABLE: the file, by the sync below.
+                Err(error) if error.is_no_space() && self.is_lasting_file(syncing) => NO_CHECKPOINT,
+                Err(error) => return Err(error),
+            };
             let within = self.write_guard();
             let line: &StateLine = self.medium.at(POff::new(STATE_OFFSET));
             line.checkpoint
-                .store(&self.medium, seal(syncing.sequence()), Ordering::Relaxed);
+                .store(&self.medium, seal(last), Ordering::Relaxed);
             self.medium.flush(line);
             drop(within);
         }

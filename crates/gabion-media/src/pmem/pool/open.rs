@@ -11,8 +11,8 @@ use super::super::cpu::FlushInstruction;
 use super::super::dirty::DirtyPages;
 use super::super::file::{self, PoolFile};
 use super::super::layout::{
-    FIXED_BYTES, Geometry, Header, HeaderState, STATE_CLOSED, STATE_OFFSET, STATE_OPEN, StateLine,
-    VERSION, check_header, seal, unseal,
+    FIXED_BYTES, Geometry, Header, HeaderState, NO_CHECKPOINT, STATE_CLOSED, STATE_OFFSET,
+    STATE_OPEN, StateLine, VERSION, check_header, seal, unseal,
 };
 use super::super::medium::{FlushMode, Medium};
 use super::super::off::POff;
@@ -145,12 +145,11 @@ impl Pool {
         file.reserve_chunks(&geometry, 0, reserved)?;
         let mut source = Source::of_file(file, header.size, true)?;
         let mut syncing = None;
-        if let Some(checkpoint) = &options.checkpoint
+        if let Some((disk, name)) = sync::disk_of(options)?
             && source.class == Class::Process
         {
             header.is_checkpointed = true;
             source.class = Class::PowerBySync;
-            let (disk, name) = sync::disk_of(checkpoint)?;
             let checkpoint = Checkpoint::new(disk, &name, header.uuid, header.size);
             syncing = Some(new_syncing(checkpoint, header.size));
         }
@@ -209,15 +208,17 @@ impl Pool {
     /// Refused, each with its reason: what is no pool, one of another version, byte order or
     /// layout id, a truncated or damaged one, one that another process has open, and one of class
     /// Process during whose use the system went down ([`PoolOptions::salvage`]).
+    ///
+    /// A pool that was closed without space for a checkpoint needs space for one now: an error for
+    /// want of it leaves the pool as it was closed, and [`Pool::inspect`] reads it.
     pub fn open(path: &Path, options: PoolOptions) -> Result<Pool> {
         // The pool's lock comes first: the checkpoint may be in use, and be that of another pool.
         let file = match PoolFile::open(path) {
             Err(error) if !error.is_not_found() => return Err(error),
             opened => opened,
         };
-        let checkpoint = match &options.checkpoint {
-            Some(path) => {
-                let (disk, name) = sync::disk_of(path)?;
+        let checkpoint = match sync::disk_of(&options)? {
+            Some((disk, name)) => {
                 let opened = Checkpoint::look(disk.clone(), &name)?;
                 Some((disk, name, opened))
             }
@@ -334,7 +335,6 @@ impl Pool {
     ) -> Result<Pool> {
         let (syncing, was_restored) = syncing.unzip();
         let was_restored = was_restored.unwrap_or(false);
-        let within = syncing.as_ref().map(Syncing::pass);
         let geometry = geometry_of(&header, &source.path)?;
         let line: &StateLine = medium.at(POff::new(STATE_OFFSET));
         let damage = |what, offset| source.fault(PoolFault::Damaged { what, offset });
@@ -363,12 +363,18 @@ impl Pool {
             file.reserve_chunks(&geometry, 0, reserved)?;
         }
         let sequence = unseal(line.checkpoint.load(&medium, Ordering::Relaxed));
-        if let Some(syncing) = &syncing
-            && was_closed
-            && sequence == Some(syncing.sequence())
-        {
-            syncing.continue_from_checkpoint();
+        match &syncing {
+            Some(syncing) if was_closed && sequence == Some(syncing.sequence()) => {
+                syncing.continue_from_checkpoint();
+            }
+            Some(syncing) if was_closed && sequence == Some(NO_CHECKPOINT) && !was_restored => {
+                // DURABLE: what the pool was closed with, of which the file is the only copy, before
+                // anything in that changes.
+                syncing.sync(&medium, &geometry, || reserved)?;
+            }
+            _ => {}
         }
+        let within = syncing.as_ref().map(Syncing::pass);
         if let Some(file) = &source.file
             && source.class == Class::Power
             && !was_closed

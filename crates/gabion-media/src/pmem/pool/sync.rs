@@ -8,9 +8,11 @@ use parking_lot::Mutex;
 
 use super::super::checkpoint::{Checkpoint, PAGE_BYTES, Page};
 use super::super::dirty::{DirtyPages, PAGE};
+use super::super::file::PoolFile;
 use super::super::gate::{Gate, WriteGuard};
 use super::super::layout::Geometry;
 use super::super::medium::Medium;
+use super::super::options::PoolOptions;
 use super::super::region::Region;
 use crate::disk::Disk;
 use crate::{Error, Result};
@@ -71,6 +73,11 @@ impl Syncing {
     /// Says that the pool's content is that of its last checkpoint, but for the pages noted since.
     pub(super) fn continue_from_checkpoint(&self) {
         self.state.lock().needs_image = false;
+    }
+
+    /// Whether a sync of the pool's file promises as much as one of the checkpoint.
+    pub(super) fn is_as_lasting(&self, file: &PoolFile) -> Result<bool> {
+        self.state.lock().checkpoint.shares_file_system(file.file())
     }
 
     /// Number of the last checkpoint.
@@ -176,13 +183,16 @@ fn place(page: u64) -> usize {
     usize::try_from(page * PAGE).unwrap_or(usize::MAX)
 }
 
-/// The directory and the name of a checkpoint file.
-pub(super) fn disk_of(path: &Path) -> Result<(Disk, String)> {
+/// The disk and the name of the checkpoint file, if there is one.
+pub(super) fn disk_of(options: &PoolOptions) -> Result<Option<(Disk, String)>> {
+    let Some(path) = &options.checkpoint else {
+        return Ok(None);
+    };
     let name = path
         .file_name()
         .and_then(|name| name.to_str())
         .ok_or_else(|| {
-            let path = path.to_path_buf();
+            let path = path.clone();
             Error::InvalidName {
                 name: path.to_string_lossy().into_owned(),
                 path,
@@ -191,6 +201,9 @@ pub(super) fn disk_of(path: &Path) -> Result<(Disk, String)> {
     let parent = path
         .parent()
         .filter(|parent| !parent.as_os_str().is_empty());
-    let disk = Disk::system(parent.unwrap_or(Path::new(".")))?;
-    Ok((disk, name.to_owned()))
+    let disk = match &options.checkpoint_disk {
+        Some(disk) => disk.clone(),
+        None => Disk::system(parent.unwrap_or(Path::new(".")))?,
+    };
+    Ok(Some((disk, name.to_owned())))
 }

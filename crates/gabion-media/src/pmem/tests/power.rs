@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use super::*;
+use crate::disk::{Disk, Fault, FaultKind, SimDisk};
 
 struct Files {
     _dir: tempfile::TempDir,
@@ -270,6 +271,86 @@ fn checkpoints_are_named_and_belong_to_their_pool() {
         refusal(&plain.pool, plain.options()),
         PoolFault::CheckpointUnknown
     );
+}
+
+/// A pool on a full file system could not be closed: its last checkpoint found no space. The file
+/// has its space, and is durable by a sync of its own, until the pool is opened again; then there
+/// must be a checkpoint first, for the one before is older than what was closed.
+#[test]
+fn a_pool_without_space_for_a_checkpoint_is_closed_in_its_file() {
+    // Whether the last checkpoint before the close is of this opening.
+    for was_synced in [false, true] {
+        let files = Files::new();
+        let sim = SimDisk::new();
+        let options = || PoolOptions {
+            checkpoint_disk: Some(Disk::simulated(&sim)),
+            ..files.options()
+        };
+        let pool = Pool::create(&files.pool, options()).unwrap();
+        let within = pool.write_guard();
+        new_root(&pool, 8);
+        drop(within);
+        change(&pool, 0, 1);
+        pool.close().unwrap();
+        let pool = Pool::open(&files.pool, options()).unwrap();
+        if was_synced {
+            change(&pool, 1, 2);
+            pool.sync().unwrap();
+        }
+        change(&pool, 2, 3);
+        let expected = fills(&pool);
+        sim.set_capacity(Some(0));
+        assert!(pool.sync().unwrap_err().is_no_space());
+        pool.close().unwrap();
+
+        let closed = std::fs::read(&files.pool).unwrap();
+        for _ in 0..2 {
+            let refused = Pool::open(&files.pool, options()).unwrap_err();
+            assert!(refused.is_no_space(), "{refused}");
+            assert!(closed == std::fs::read(&files.pool).unwrap());
+            let seen = Pool::inspect(&files.pool, options()).unwrap();
+            assert!(seen.was_closed());
+            assert_eq!(fills(&seen), expected);
+        }
+        sim.set_capacity(None);
+        let pool = Pool::open(&files.pool, options()).unwrap();
+        assert_eq!(fills(&pool), expected);
+        change(&pool, 3, 4);
+        drop(pool);
+        files.lose_power();
+        let pool = Pool::open(&files.pool, options()).unwrap();
+        assert_eq!(fills(&pool), expected, "{was_synced}");
+        change(&pool, 4, 5);
+        let expected = fills(&pool);
+        pool.close().unwrap();
+        assert_eq!(
+            fills(&Pool::open(&files.pool, options()).unwrap()),
+            expected
+        );
+    }
+}
+
+/// What is no want of space is told, and so is one where the pool's file is not as lasting.
+#[test]
+fn a_close_that_fails_is_told() {
+    let files = Files::new();
+    let sim = SimDisk::new();
+    let options = PoolOptions {
+        checkpoint_disk: Some(Disk::simulated(&sim)),
+        ..files.options()
+    };
+    let pool = Pool::create(&files.pool, options).unwrap();
+    sim.inject(Fault::forever(sim.ops() + 1, FaultKind::Eio));
+    let within = pool.write_guard();
+    new_root(&pool, 8);
+    drop(within);
+    assert!(pool.close().is_err());
+    let disk = Disk::system(files.pool.parent().unwrap()).unwrap();
+    let other = std::fs::File::open("/proc/self/status").unwrap();
+    assert!(!disk.shares_file_system("pool", &other).unwrap());
+    let same = std::fs::File::open(&files.pool).unwrap();
+    assert!(disk.shares_file_system("pool", &same).unwrap());
+    assert!(disk.shares_file_system("nothing", &same).is_err());
 }
 
 /// Each change moves a unit from one word to another; a checkpoint that catches half of one would

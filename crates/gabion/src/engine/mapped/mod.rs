@@ -42,6 +42,8 @@
 //! or the third without a checkpoint. A checkpoint holds what has changed since the last one;
 //! writers that come together share one.
 //!
+//! A close makes everything durable, if need be without space for a checkpoint (`recovery`).
+//!
 //! The end of the process loses nothing in any of them. After a power loss, a store on a checkpoint
 //! is what it was at the last one, a prefix of the writes. On persistent memory what a write below
 //! `Sync` promises is the engine's own, but a batch is never there in part.
@@ -192,17 +194,32 @@ pub(crate) struct Mapped<S> {
 pub(crate) struct Opened<S> {
     pub(super) store: S,
     pool: Pool,
+    /// Why nothing can be changed: the opening found no space (`recovery`).
+    shortage: Option<Error>,
 }
 
 impl<S: PoolStore> Opened<S> {
     /// Whether there is any way to survive the loss of power.
     fn can_sync(&self) -> bool {
-        matches!(self.pool.class(), Class::Power | Class::PowerBySync)
+        self.shortage.is_some() || matches!(self.pool.class(), Class::Power | Class::PowerBySync)
     }
 
-    /// Makes everything written so far survive the loss of power, where that can be.
+    /// An error if nothing can be changed.
+    #[inline]
+    fn check_space(&self) -> Result<()> {
+        match &self.shortage {
+            None => Ok(()),
+            Some(error) => Err(error.clone()),
+        }
+    }
+
+    /// Makes everything written so far survive the loss of power, where that can be. What could not
+    /// be changed does already.
     fn persist(&self) -> Result<()> {
-        self.told(self.store.persist())
+        match &self.shortage {
+            None => self.told(self.store.persist()),
+            Some(_) => Ok(()),
+        }
     }
 
     /// A result of the structure in the pool, whose error names the pool's file.
@@ -255,6 +272,7 @@ impl<S: PoolStore> Mapped<S> {
         }
         let id = u32::try_from(self.keyspaces.load().len()).expect("fewer than 2^32 keyspaces");
         self.with(|opened| {
+            opened.check_space()?;
             let pass = self.gate.pass();
             self.health.check_writable()?;
             opened.put(&layout::name_key(id), name.as_bytes(), Flushed::Strict)?;

@@ -14,6 +14,13 @@
 //! # Close
 //! Stop the threads and keep writers out. Close the store in the pool, then the pool. Its file is
 //! released when the last reader has left.
+//!
+//! # Without space
+//! A close whose checkpoint finds no space makes the pool's own file durable, where that survives
+//! as much (`Pool::close`). The next opening makes the checkpoint before it changes anything; if
+//! there is still no space, the store is *looked at*: its pool is mapped so that nothing of the file
+//! changes, reads go on, and writes are refused for want of space until the store is opened again.
+//! So nothing that was closed can be lost to a power failure.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -161,15 +168,37 @@ fn pool_options<S: PoolStore>(options: &Options, checkpoint: Option<PathBuf>) ->
     PoolOptions {
         size: options.pool_bytes,
         checkpoint,
+        #[cfg(test)]
+        checkpoint_disk: tests::checkpoint_disk(),
         ..S::pool_options()
     }
 }
 
 fn open_pool<S: PoolStore>(disk: &Disk, root: &Root, options: &Options) -> Result<Opened<S>> {
     let pool_options = pool_options::<S>(options, root.checkpoint_path(disk));
-    let pool = Pool::open(&root.pool_path(disk), pool_options)?;
-    let store = S::open(&pool, options).map_err(|error| index_error(&pool, error))?;
-    Ok(Opened { store, pool })
+    let path = root.pool_path(disk);
+    let (pool, shortage) = match Pool::open(&path, pool_options.clone()) {
+        Err(error) if root.has_checkpoint && error.is_no_space() => {
+            tracing::warn!(%error, "the store is read only until it is opened with space");
+            (
+                Pool::inspect(&path, pool_options)?,
+                Some(Error::from(error)),
+            )
+        }
+        opened => (opened?, None),
+    };
+    // Nothing goes on in the background where nothing can be changed.
+    let threads = match &shortage {
+        Some(_) => 0,
+        None => options.background_threads,
+    };
+    let options = options.clone().background_threads(threads);
+    let store = S::open(&pool, &options).map_err(|error| index_error(&pool, error))?;
+    Ok(Opened {
+        store,
+        pool,
+        shortage,
+    })
 }
 
 /// An error of the store in a pool, with the pool's file.
@@ -222,7 +251,11 @@ fn make_pool<S: PoolStore>(disk: &Disk, root: Root, options: &Options) -> Result
     let pool_options = pool_options::<S>(options, root.checkpoint_path(disk));
     let pool = Pool::create(&root.pool_path(disk), pool_options)?;
     let store = S::create(&pool, options).map_err(|error| index_error(&pool, error))?;
-    let opened = Opened { store, pool };
+    let opened = Opened {
+        store,
+        pool,
+        shortage: None,
+    };
     if opened.can_sync() {
         opened.persist()?;
     }
@@ -237,7 +270,104 @@ fn make_pool<S: PoolStore>(disk: &Disk, root: Root, options: &Options) -> Result
 
 #[cfg(test)]
 mod tests {
+    use std::cell::RefCell;
+
+    use gabion_media::{Fault, FaultKind, SimDisk};
+
     use super::*;
+    use crate::engine::scmkv::Scmkv;
+    use crate::engine::sptree::Tree;
+    use crate::types::Kind;
+
+    thread_local! {
+        /// The disk that fills up, of the checkpoints of pools that this thread opens.
+        static CHECKPOINTS: RefCell<Option<SimDisk>> = const { RefCell::new(None) };
+    }
+
+    pub(super) fn checkpoint_disk() -> Option<Disk> {
+        CHECKPOINTS.with_borrow(|sim| sim.as_ref().map(Disk::simulated))
+    }
+
+    fn open<S: PoolStore>(dir: &std::path::Path, durability: Durability) -> Result<Arc<Mapped<S>>> {
+        let options = Options::default()
+            .engine(S::ENGINE)
+            .durability(durability)
+            .pool_bytes(32 << 20)
+            .checkpoints(true)
+            .records_planned(64)
+            .background_threads(1);
+        Mapped::open(Disk::system(dir)?, options)
+    }
+
+    fn put<S: PoolStore>(store: &Mapped<S>, key: &[u8], sync: bool) -> Result<()> {
+        let keyspace = &*store.create_keyspace("some")?;
+        let write = super::super::Write::Single {
+            keyspace,
+            kind: Kind::Put,
+            key,
+            value: key,
+        };
+        store.write(write, 0, sync)
+    }
+
+    fn has<S: PoolStore>(store: &Mapped<S>, key: &[u8]) -> bool {
+        let keyspace = store.create_keyspace("some").expect("it is there");
+        let found = store.get(&keyspace, key, None).expect("sound");
+        found.is_some_and(|value| value[..] == *key)
+    }
+
+    /// A close after writes on a full disk failed, though nothing was lost: its checkpoint found no
+    /// space. What was acknowledged is there after it, also when the power fails later.
+    #[test]
+    fn a_store_closes_without_space_for_its_checkpoint() {
+        close_without_space::<Scmkv>();
+        close_without_space::<Tree>();
+    }
+
+    fn close_without_space<S: PoolStore>() {
+        for durability in [
+            Durability::default(),
+            Durability::Buffered,
+            Durability::Sync,
+        ] {
+            let (dir, sim) = (tempfile::tempdir().expect("a directory"), SimDisk::new());
+            CHECKPOINTS.set(Some(sim.clone()));
+            let store = open::<S>(dir.path(), durability).expect("it opens");
+            put(&store, b"early", true).expect("space");
+            sim.set_capacity(Some(0));
+            put(&store, b"late", false).expect("the pool has space");
+            let refused = put(&store, b"synced", true).expect_err("no space");
+            assert!(refused.is_no_space(), "{refused}");
+            store.close().expect("it closes");
+            for _ in 0..2 {
+                let store = open::<S>(dir.path(), durability).expect("it opens");
+                assert!(has(&store, b"early") && has(&store, b"late"));
+                for sync in [false, true] {
+                    let refused = put(&store, b"later", sync).expect_err("no space");
+                    assert!(refused.is_no_space(), "{refused}");
+                }
+                let refused = store.create_keyspace("other").map(drop);
+                assert!(refused.is_err_and(|error| error.is_no_space()));
+                store.persist(Durability::Sync).expect("nothing is lost");
+                store.wait_idle().expect("nothing is due");
+                store.close().expect("it closes");
+            }
+            sim.set_capacity(None);
+            let store = open::<S>(dir.path(), durability).expect("it opens");
+            put(&store, b"later", false).expect("space");
+            // The power fails: the pool's file is gone, and the checkpoint stands in for it.
+            drop(store.opened.swap(None));
+            store.lock.lock().take();
+            std::fs::remove_file(dir.path().join(POOL_NAME)).expect("it is there");
+            let store = open::<S>(dir.path(), durability).expect("it opens");
+            assert!(has(&store, b"early") && has(&store, b"late") && !has(&store, b"later"));
+            // What is no want of space is told.
+            put(&store, b"more", false).expect("space");
+            sim.inject(Fault::forever(sim.ops() + 1, FaultKind::Eio));
+            store.close().expect_err("it fails");
+        }
+        CHECKPOINTS.set(None);
+    }
 
     /// Nothing is damaged where a limit is reached, and no copy has to be restored.
     #[test]

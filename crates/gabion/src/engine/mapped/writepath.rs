@@ -54,6 +54,7 @@ impl<S: PoolStore> Mapped<S> {
     pub(crate) fn write(&self, write: Write<'_>, user_bytes: u64, sync: bool) -> Result<()> {
         self.health.check_writable()?;
         self.with(|opened| {
+            opened.check_space()?;
             if sync && !opened.can_sync() {
                 return Err(Self::unsupported("synced writes without a checkpoint"));
             }
@@ -153,7 +154,7 @@ impl<S: PoolStore> Mapped<S> {
     /// Waits until no background work is due.
     pub(crate) fn wait_idle(&self) -> Result<()> {
         self.with(|opened| {
-            while opened.told(opened.store.work())? {}
+            while opened.shortage.is_none() && opened.told(opened.store.work())? {}
             Ok(())
         })
     }
@@ -167,6 +168,9 @@ impl<S: PoolStore> Mapped<S> {
         _upper: Option<&[u8]>,
     ) -> Result<()> {
         self.health.check_writable()?;
-        self.with(|opened| opened.told(opened.store.compact()))
+        self.with(|opened| {
+            opened.check_space()?;
+            opened.told(opened.store.compact())
+        })
     }
 }
