@@ -94,9 +94,31 @@ pub trait OrderedIndex<K: Item + ?Sized>: Index<K> {
 }
 
 /// Makes an ordered index what [`Index`] says by its own methods of the same names. They are told
-/// what `|key|` says of the key; `compact` comes last if it has that.
+/// what `|key|` says of the key; `compact` comes last if it has that. What says how an index is
+/// visited that is not always ordered stands in brackets behind that.
 macro_rules! index_by_methods {
     ([$($generics:tt)*], $index:ty, $key:ty, |$name:ident| $told:expr $(, $compact:ident)?) => {
+        $crate::index::index_by_methods!(
+            [$($generics)*],
+            $index,
+            $key,
+            |$name| $told,
+            [$($compact)?],
+            [
+                fn for_each(&self, visit: &mut dyn FnMut(&$key, u64)) -> $crate::Result<()> {
+                    $crate::index::visit_by_scans(self, visit)
+                }
+
+                fn ordered(&self) -> Option<&dyn $crate::OrderedIndex<$key>> {
+                    Some(self)
+                }
+            ]
+        );
+    };
+    (
+        [$($generics:tt)*], $index:ty, $key:ty, |$name:ident| $told:expr,
+        [$($compact:ident)?], [$($visits:tt)*]
+    ) => {
         impl<$($generics)*> $crate::Index<$key> for $index {
             fn get(&self, $name: &$key) -> $crate::Result<Option<u64>> {
                 <$index>::get(self, $told)
@@ -118,9 +140,7 @@ macro_rules! index_by_methods {
                 <$index>::len(self)
             }
 
-            fn for_each(&self, visit: &mut dyn FnMut(&$key, u64)) -> $crate::Result<()> {
-                $crate::index::visit_by_scans(self, visit)
-            }
+            $($visits)*
 
             $(fn $compact(&self) -> $crate::Result<()> {
                 <$index>::$compact(self)
@@ -132,10 +152,6 @@ macro_rules! index_by_methods {
 
             fn pool(&self) -> &gabion_media::pmem::Pool {
                 <$index>::pool(self)
-            }
-
-            fn ordered(&self) -> Option<&dyn $crate::OrderedIndex<$key>> {
-                Some(self)
             }
         }
     };
@@ -284,9 +300,9 @@ pub struct Makers<K: Item + ?Sized> {
     pub create_ordered: Option<OrderedMaker<K>>,
 }
 
-/// Visits the entries of a hash table whose order is that of the first bits of hashes. `collect`
-/// appends all entries of a range of hashes that begins at its argument or before, without those
-/// before it, and returns where the next range begins.
+/// Visits the entries of an index part by part: of a hash table, in the order of the first bits of
+/// hashes. `collect` appends all entries of a range of hashes that begins at its argument or before,
+/// without those before it, and returns where the next range begins.
 pub(crate) fn visit_by_hash<K: Item + ?Sized>(
     mut collect: impl FnMut(u64, &mut Vec<(K::Owned, u64)>) -> Result<Option<u64>>,
     visit: &mut dyn FnMut(&K, u64),

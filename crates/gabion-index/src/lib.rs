@@ -6,7 +6,7 @@
 //! [`registry`] lists them all: the hash tables [`TurboHash`], which can do more than the common
 //! traits say, [`PClht`], [`LevelHash`], [`Bch`], [`Pfht`], [`PathHash`], [`Cceh`], [`Dash`] and
 //! [`Clevel`], and the ordered [`FastFair`], [`Masstree`], [`BwTree`], [`Art`], [`Hot`],
-//! [`SkipList`] and [`SpTree`]. [`Layered`] puts write buffers above two of them. [`Scmkv`] is a
+//! [`SkipList`] and [`SpTree`]. [`Layered`] puts write buffers above three of them. [`Scmkv`] is a
 //! store of keys and values of many lengths.
 //!
 //! ```

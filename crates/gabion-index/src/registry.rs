@@ -132,6 +132,7 @@ pub static FORMS: &[&Registered] = &[
     &fastfair::PADDED,
     &fastfair::CACHED,
     &skiplist::CACHED,
+    &layered::BUFFERED_CCEH,
     &layered::BUFFERED_FASTFAIR,
     &layered::BUFFERED_SKIPLIST,
     &layered::RENEWED_FASTFAIR,

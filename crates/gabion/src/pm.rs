@@ -2,8 +2,8 @@
 //! [`TurboHash`], a hash table; [`FastFair`], a tree of words; [`Masstree`], [`BwTree`], [`Art`],
 //! [`Hot`] and [`SkipList`], two trees, two tries and a list of words or strings; [`SpTree`], a
 //! tree from words to words or from strings to strings, with only its leaves in the pool;
-//! [`Layered`], write buffers above [`FastFair`] or a [`SkipList`] of words. All but the first keep
-//! the order of their keys, see [`OrderedIndex`].
+//! [`Layered`], write buffers above [`FastFair`], a [`SkipList`] of words or [`Cceh`]. All but the
+//! first, and [`Layered`] above [`Cceh`], keep the order of their keys, see [`OrderedIndex`].
 //!
 //! Each of them lies in a [`Pool`]: a file that is mapped into memory. What was written when
 //! the process dies is there when the file is opened again, and the first read is answered at

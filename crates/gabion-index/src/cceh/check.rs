@@ -39,7 +39,7 @@ impl<const COPIES: bool> Cceh<COPIES> {
 
     /// Appends the entries of the segment to which the hash `from` leads, without those whose hash
     /// is less, and returns the first hash of the next segment.
-    fn collect(&self, from: u64, entries: &mut Vec<(u64, u64)>) -> Option<u64> {
+    pub(crate) fn collect(&self, from: u64, entries: &mut Vec<(u64, u64)>) -> Option<u64> {
         let (segment, _held) = self.lock(from);
         self.for_each_pair(segment, |key, value| {
             let hash = self.seed.hash_u64(key);

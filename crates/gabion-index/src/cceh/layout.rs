@@ -12,7 +12,7 @@ use crate::extendible::Segment;
 use crate::line::{LINE_BYTES, Pair};
 
 /// Pairs of a bucket.
-pub(super) const PAIRS: usize = 4;
+pub(crate) const PAIRS: usize = 4;
 
 /// Buckets that an entry may lie in, from its own on.
 pub(super) const PROBES: u64 = 4;
@@ -42,7 +42,7 @@ pub(super) fn bucket_of(segment: Segment, number: u64) -> POff<Bucket> {
 }
 
 /// Bits of the number of buckets of a segment, in a table that is planned for so many entries.
-pub(super) fn segment_bits(capacity: u64) -> u32 {
+pub(crate) fn segment_bits(capacity: u64) -> u32 {
     // A table has eight segments at least, unless it is very small.
     let bits = (capacity / 32).checked_ilog2().unwrap_or(0);
     bits.clamp(SEGMENT_BITS_MIN, SEGMENT_BITS_MAX)

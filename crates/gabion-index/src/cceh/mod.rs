@@ -56,6 +56,10 @@
 //! [`Cceh<false>`](Cceh) leaves the entries that moved where they are: they are none any more. With
 //! [`Cceh<true>`](Cceh) both halves are new segments, the paper's copy-on-write split.
 //!
+//! # As the base of a layered index
+//! [`Layered`](crate::Layered) puts write buffers above a table whose word `directory` lies in its
+//! root block. It knows of segments as ranges of hashes, and of nothing else.
+//!
 //! # Deviations from the paper
 //! - A segment has no header: its depth is in the directory. It is 16 KiB, not 16 KiB and a line.
 //! - No key is reserved for empty slots: an empty slot has a key of the other half of all hashes.
@@ -85,15 +89,16 @@ mod split;
 mod tests;
 mod write;
 
-use gabion_media::pmem::{Medium, Pool};
+use gabion_media::pmem::{Medium, PAtomicU64, POff, Pool};
 
-use crate::extendible::{Extendible, FirstHalf};
+use crate::extendible::{Extendible, FirstHalf, segment_end};
 use crate::index::{Plan, index_of_words};
 use crate::line::LINE_BYTES;
 use crate::registry::Registered;
 use crate::root::{Facts, ROOT_BYTES};
 use crate::{Result, Seed};
-use layout::{planned_depth, segment_bits};
+use layout::planned_depth;
+pub(crate) use layout::{PAIRS, segment_bits};
 
 /// A hash table of words in a pool of persistent memory. `COPIES` says how segments are split: with
 /// copies of both halves, or of one.
@@ -119,9 +124,7 @@ impl<const COPIES: bool> Cceh<COPIES> {
     pub fn create(pool: &Pool, plan: Plan) -> Result<Self> {
         let facts = Facts::create(pool, Self::LAYOUT, ROOT_BYTES, plan)?;
         let this = Self::with(pool, facts, Some(0))?;
-        let depth = planned_depth(plan.capacity, this.segment_bits);
-        let split = |segment, hash| this.split(segment, hash);
-        this.segments.presplit(depth, split)?;
+        this.presplit(plan.capacity)?;
         Ok(this)
     }
 
@@ -134,9 +137,22 @@ impl<const COPIES: bool> Cceh<COPIES> {
     }
 
     fn with(pool: &Pool, facts: Facts, entries: Option<u64>) -> Result<Self> {
-        let seed = Seed::new(facts.seed);
+        let word = facts.behind();
+        Self::at(pool, word, facts.seed, facts.capacity, entries)
+    }
+
+    /// Finds the table whose directory is named by the word at `word`, or makes one if that is 0;
+    /// `entries` if their number is known.
+    pub(crate) fn at(
+        pool: &Pool,
+        word: POff<PAtomicU64>,
+        seed: u64,
+        capacity: u64,
+        entries: Option<u64>,
+    ) -> Result<Self> {
+        let seed = Seed::new(seed);
         let filler = |bit| (0..).find(|key| seed.hash_u64(*key) >> 63 == bit);
-        let segment_bits = segment_bits(facts.capacity);
+        let segment_bits = segment_bits(capacity);
         let first_half = match COPIES {
             true => FirstHalf::IsCopied,
             false => FirstHalf::Stays,
@@ -144,7 +160,7 @@ impl<const COPIES: bool> Cceh<COPIES> {
         let bytes = LINE_BYTES << segment_bits;
         let this = Cceh {
             medium: Medium::clone(pool),
-            segments: Extendible::new(pool, facts.behind(), bytes, first_half, entries),
+            segments: Extendible::new(pool, word, bytes, first_half, entries),
             segment_bits,
             fillers: [0, 1].map(|bit| filler(bit).unwrap_or_default()),
             seed,
@@ -153,6 +169,31 @@ impl<const COPIES: bool> Cceh<COPIES> {
         let empty = |bit: u64| this.empty_segment(bit << 63);
         this.segments.recover(empty, |_| Ok(()))?;
         Ok(this)
+    }
+
+    /// Splits the segments of an empty table until there are as many as so many entries need.
+    pub(crate) fn presplit(&self, capacity: u64) -> Result<()> {
+        let depth = planned_depth(capacity, self.segment_bits);
+        let split = |segment, hash| self.split(segment, hash);
+        self.segments.presplit(depth, split)
+    }
+
+    /// The hash of a key: its first bits lead to a segment, its last ones to a bucket.
+    #[inline]
+    pub(crate) fn hash(&self, key: u64) -> u64 {
+        self.seed.hash_u64(key)
+    }
+
+    /// Binary logarithm of the number of buckets of a segment.
+    #[inline]
+    pub(crate) fn segment_bits(&self) -> u32 {
+        self.segment_bits
+    }
+
+    /// The first hash behind those of the segment to which `hash` leads, or did a moment ago, if
+    /// there is one.
+    pub(crate) fn end_of_segment(&self, hash: u64) -> Option<u64> {
+        segment_end(self.segments.segment(hash), hash)
     }
 }
 

@@ -8,7 +8,7 @@
 use std::marker::PhantomData;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use gabion_media::pmem::{Claim, Medium, PAtomicU64, POff, Pool, PoolOptions, Reachable};
+use gabion_media::pmem::{Claim, Medium, POff, Pool, PoolOptions, Reachable};
 
 use super::Dash;
 use super::layout::{Overflow, Shape, bits, bucket_of, tag_of};
@@ -29,10 +29,7 @@ pub(super) fn record_hint(hash: u64) -> u64 {
 /// What recovery of the pool asks: whether a table durably refers to a block.
 fn is_referenced(medium: &Medium, claim: Claim) -> bool {
     if claim.hint & 1 == 0 {
-        let word: Option<&PAtomicU64> = medium.try_at(POff::new(claim.hint));
-        // ORDER: Relaxed: nobody else has the pool while it is opened.
-        let word = word.map(|word| word.load(medium, Ordering::Relaxed));
-        return word.is_some_and(|word| word & ((1 << 48) - 1) == claim.block.raw());
+        return claim.is_in_word(medium);
     }
     let root = root_of(medium);
     let Ok([_, _, capacity, ..]) = read(medium, root, MAGIC) else {

@@ -4,11 +4,12 @@ use gabion_media::pmem::Pool;
 
 use super::layout::{block_bytes, first_page_at};
 use super::{Base, Layered, Options};
+use crate::cceh::Cceh;
 use crate::fastfair::FastFair;
-use crate::index::{Checked, Makers, Plan, count_by_scans, index_by_methods};
+use crate::index::{Checked, Makers, OrderedMaker, Plan, index_by_methods, visit_by_hash};
 use crate::registry::{Kind, Persists, Reads, Registered};
 use crate::skiplist::SkipList;
-use crate::{Error, Result};
+use crate::{Error, OrderedIndex, Result};
 
 impl<B: Base, const PAGE: usize> Layered<B, PAGE> {
     /// Number of entries; exact if nobody writes. Reads the whole base.
@@ -16,7 +17,9 @@ impl<B: Base, const PAGE: usize> Layered<B, PAGE> {
     /// # Errors
     /// Damage on the medium.
     pub fn len(&self) -> Result<u64> {
-        count_by_scans(self)
+        let mut count = 0;
+        self.visit_all(&mut |_, _| count += 1)?;
+        Ok(count)
     }
 
     /// Whether there is no entry.
@@ -25,6 +28,13 @@ impl<B: Base, const PAGE: usize> Layered<B, PAGE> {
     /// Damage on the medium.
     pub fn is_empty(&self) -> Result<bool> {
         Ok(self.len()? == 0)
+    }
+
+    /// Visits all entries, node by node.
+    fn visit_all(&self, visit: &mut dyn FnMut(&u64, u64)) -> Result<()> {
+        let collect =
+            |from, entries: &mut Vec<(u64, u64)>| self.scan_node(from, usize::MAX, entries);
+        visit_by_hash(collect, visit)
     }
 
     /// Checks all invariants, while nobody writes.
@@ -53,16 +63,19 @@ impl<B: Base, const PAGE: usize> Layered<B, PAGE> {
             if seen.node.lkey() != key || seen.bound.is_some_and(|bound| bound <= key) {
                 return Err(Error::damaged("the range of a node in DRAM", key));
             }
-            if let Some(buffer) = self.buffer_of(seen.node) {
+            for (way, buffer) in self.buffers_of(seen.node).enumerate() {
                 for entry in buffer.entries() {
-                    let is_below = seen.bound.is_none_or(|bound| entry.key < bound);
+                    let position = self.base.position(entry.key);
+                    let is_here = position >= key
+                        && seen.bound.is_none_or(|bound| position < bound)
+                        && self.base.way(position) == way;
                     let is_last = last.get(&entry.key).and_then(|(logged, _)| logged.value);
-                    if entry.key < key || !is_below || is_last != Some(entry.value) {
+                    if !is_here || is_last != Some(entry.value) {
                         return Err(Error::damaged("a pair in a write buffer", entry.key));
                     }
                     entries += u64::from(self.base.get(&entry.key)?.is_none());
                 }
-                if buffer.count() > B::BUFFERED {
+                if buffer.count() > self.shape.pairs {
                     return Err(Error::damaged("the number of pairs in a write buffer", key));
                 }
             }
@@ -77,7 +90,16 @@ index_by_methods!(
     Layered<B, PAGE>,
     u64,
     |key| *key,
-    compact
+    [compact],
+    [
+        fn for_each(&self, visit: &mut dyn FnMut(&u64, u64)) -> Result<()> {
+            self.visit_all(visit)
+        }
+
+        fn ordered(&self) -> Option<&dyn OrderedIndex<u64>> {
+            B::order_of(self)
+        }
+    ]
 );
 
 const fn options(merges_out_of_place: bool, caches_paths: bool) -> Options {
@@ -103,21 +125,54 @@ fn open<B: Base, const PAGE: usize, const O: bool, const C: bool>(
     Ok(Box::new(index))
 }
 
+/// How an index above an ordered base is made as one that is ordered.
+const fn in_order<B: Base + OrderedIndex<u64>, const PAGE: usize, const O: bool, const C: bool>()
+-> Option<OrderedMaker<u64>> {
+    Some(|pool, plan| Ok(create::<B, PAGE, O, C>(pool, plan)?))
+}
+
 /// With the layers O, merging out of place, and C, the ways in DRAM, as it is said.
-const fn makers<B: Base, const PAGE: usize, const O: bool, const C: bool>() -> Makers<u64> {
+const fn makers<B: Base, const PAGE: usize, const O: bool, const C: bool>(
+    create_ordered: Option<OrderedMaker<u64>>,
+) -> Makers<u64> {
     Makers {
         pool_options: Layered::<B, PAGE>::pool_options,
         create: |pool, plan| Ok(create::<B, PAGE, O, C>(pool, plan)?),
         open: |pool| Ok(open::<B, PAGE, O, C>(pool)?),
-        create_ordered: Some(|pool, plan| Ok(create::<B, PAGE, O, C>(pool, plan)?)),
+        create_ordered,
     }
 }
 
-const fn registered<B: Base, const PAGE: usize, const O: bool, const C: bool>(
+/// Layers above an ordered base.
+const fn registered<
+    B: Base + OrderedIndex<u64>,
+    const PAGE: usize,
+    const O: bool,
+    const C: bool,
+>(
     name: &'static str,
     title: &'static str,
     kind: Kind,
     remove: u64,
+) -> Registered {
+    let words = makers::<B, PAGE, O, C>(in_order::<B, PAGE, O, C>());
+    registered_as(name, title, kind, remove, words)
+}
+
+/// Layers above a hash table.
+const fn registered_hash<B: Base, const PAGE: usize, const O: bool, const C: bool>(
+    name: &'static str,
+    title: &'static str,
+) -> Registered {
+    registered_as(name, title, Kind::Hash, 1, makers::<B, PAGE, O, C>(None))
+}
+
+const fn registered_as(
+    name: &'static str,
+    title: &'static str,
+    kind: Kind,
+    remove: u64,
+    words: Makers<u64>,
 ) -> Registered {
     Registered {
         name,
@@ -130,7 +185,7 @@ const fn registered<B: Base, const PAGE: usize, const O: bool, const C: bool>(
             remove,
         },
         source: "X. Zhao, dissertation, UT Arlington 2022, section 4.3",
-        words: makers::<B, PAGE, O, C>(),
+        words,
         strings: None,
     }
 }
@@ -184,6 +239,10 @@ pub(crate) static CACHED_SKIPLIST: Registered = registered::<SkipList<u64>, 64, 
     3,
 );
 
+/// CCEH with a write buffer for each segment.
+pub(crate) static BUFFERED_CCEH: Registered =
+    registered_hash::<Cceh<false>, 64, false, false>("cceh-b", "CCEH with write buffers");
+
 /// Small nodes, buffers of two pairs and pages of seven records, for tests of few entries.
 #[cfg(test)]
 pub(crate) static TINY_FASTFAIR: Registered =
@@ -213,3 +272,8 @@ pub(crate) static TINY_RENEWED_CACHED_FASTFAIR: Registered =
 #[cfg(test)]
 pub(crate) static TINY_CACHED_SKIPLIST: Registered =
     registered::<SkipList<u64, 1>, 8, false, true>("p-skiplist-bc-tiny", "", Kind::List, 3);
+
+/// CCEH with small pages: its segments and buffers are small where few entries are planned.
+#[cfg(test)]
+pub(crate) static TINY_CCEH: Registered =
+    registered_hash::<Cceh<false>, 8, false, false>("cceh-b-tiny", "");

@@ -17,6 +17,7 @@
 //! |---|---|---|
 //! | FAST&FAIR | `GbLayFF1` | its header; the first leaf comes 256 bytes behind that |
 //! | P-Skiplist | `GbLaySk1` | its first node |
+//! | CCEH | `GbLayCc1` | the word that names its directory, in a line of its own |
 //!
 //! Behind that, from the next multiple of 256 on, are the first pages of the logs
 //! (`spoton/layout.rs`), as many as all buffers need.

@@ -2,9 +2,10 @@
 //!
 //! # Merge
 //! The pairs of a buffer are inserted into the base, one after the other in the order of their
-//! keys: in place, as the paper calls it. Each is durable by itself, and the logs have them all, so
-//! that a crash in the middle loses nothing. If the base has no space the buffer stays as it is:
-//! what was inserted is what the buffer says.
+//! positions: in place, as the paper calls it. Each is durable by itself, and the logs have them all,
+//! so that a crash in the middle loses nothing. If the base has no space the buffer stays as it is:
+//! what was inserted is what the buffer says. Of a node with several ways only the one that is full
+//! is merged, for each saves lines of its own.
 //!
 //! Out of place, if the options say so, the base gets all pairs at once, and FAST&FAIR replaces the
 //! leaf that they belong to. Who reads the base meanwhile and finds what is not durable yet does
@@ -36,50 +37,72 @@ use super::layout::{MOVING_AT, Moving};
 use super::readpath::bound_of;
 use super::{Base, Layered};
 use crate::Result;
+use crate::spoton::buffer::Buffer;
 use crate::spoton::mnode::{Born, Locked};
 use crate::sptree::router::Hint;
 
 impl<B: Base, const PAGE: usize> Layered<B, PAGE> {
-    /// Brings what is in the buffer of a node into the base, durably.
+    /// Brings what is in the buffers of a node into the base, durably.
     ///
     /// # Errors
-    /// No space, or damage on the medium: the buffer is as it was.
+    /// No space, or damage on the medium: what was not brought there is where it was.
     fn merge(&self, node: &Locked<'_>) -> Result<()> {
-        let Some(buffer) = self.buffer_of(node) else {
-            return Ok(());
-        };
-        let pairs = buffer.entries().map(|entry| (entry.key, entry.value));
-        let mut pairs: Vec<(u64, u64)> = pairs.collect();
-        pairs.sort_unstable();
         if self.merges_out_of_place {
-            self.base.insert_all(&pairs)?;
+            self.base
+                .insert_all(&self.pairs_of(self.buffers_of(node)))?;
+            self.buffers_of(node).for_each(Buffer::clear);
         } else {
-            for (key, value) in pairs {
-                self.base.insert(&key, value)?;
-            }
+            self.buffers_of(node)
+                .try_for_each(|buffer| self.merge_in_place(buffer))?;
         }
-        buffer.clear();
         self.release_buffer(node);
         Ok(())
     }
 
-    /// As [`Layered::merge`], with the range of the node after that of its part; false if the base
-    /// has no space.
-    pub(super) fn merge_if_room(&self, node: &Locked<'_>) -> Result<bool> {
-        match self.merge(node) {
+    /// The pairs of some buffers, in the order of their positions.
+    fn pairs_of<'a>(&self, buffers: impl Iterator<Item = &'a Buffer>) -> Vec<(u64, u64)> {
+        let entries = buffers.flat_map(Buffer::entries);
+        let mut pairs: Vec<(u64, u64)> = entries.map(|entry| (entry.key, entry.value)).collect();
+        pairs.sort_unstable_by_key(|(key, _)| self.base.position(*key));
+        pairs
+    }
+
+    /// Brings what is in one buffer into the base, pair by pair.
+    fn merge_in_place(&self, buffer: &Buffer) -> Result<()> {
+        for (key, value) in self.pairs_of(std::iter::once(buffer)) {
+            self.base.insert(&key, value)?;
+        }
+        buffer.clear();
+        Ok(())
+    }
+
+    /// Makes room in the buffer of a node for a pair with this position: merges what has to be, and
+    /// lets the range of the node follow that of its part. False if the base has no space.
+    pub(super) fn merge_if_room(&self, node: &Locked<'_>, position: u64) -> Result<bool> {
+        let merged = match self.buffer_of(node, position) {
+            Some(buffer) if !self.merges_out_of_place => self.merge_in_place(buffer),
+            _ => self.merge(node),
+        };
+        self.release_if_empty(node);
+        match merged {
             Ok(()) => self.cut(node).map(|()| true),
             Err(error) if error.is_no_space() => Ok(false),
             Err(error) => Err(error),
         }
     }
 
-    /// Gives what lies behind the first part of a node, whose buffer is empty, to a new one.
+    /// Gives what lies behind the first part of a node to a new one, after what waits, unless the
+    /// base has no space for that.
     fn cut(&self, node: &Locked<'_>) -> Result<()> {
         let lkey = self.base.next_part(node.lkey())?;
         let is_within = |lkey: &u64| bound_of(node).is_none_or(|bound| *lkey < bound);
         let Some(lkey) = lkey.filter(is_within) else {
             return Ok(());
         };
+        match self.merge(node) {
+            Err(error) if error.is_no_space() => return Ok(()),
+            merged => merged?,
+        }
         let born = Born {
             leaf: 0,
             lkey,
@@ -171,10 +194,10 @@ impl<B: Base, const PAGE: usize> Layered<B, PAGE> {
         Ok(())
     }
 
-    /// Settles the node of a key and joins those behind it that have no part of their own. Returns
+    /// Settles the node of a position and joins those behind it that have no part of their own. Returns
     /// where the next node begins.
-    pub(super) fn visit(&self, key: u64) -> Result<Option<u64>> {
-        let node = self.lock(key);
+    pub(super) fn visit(&self, position: u64) -> Result<Option<u64>> {
+        let node = self.lock(position);
         self.settle(&node)?;
         while let Some(bound) = bound_of(&node) {
             let part = self.base.next_part(node.lkey())?;
@@ -207,14 +230,13 @@ impl<B: Base, const PAGE: usize> Layered<B, PAGE> {
         }
     }
 
-    /// Empties the buffer of a node, or logs anew what the base has no space for.
+    /// Empties the buffers of a node, or logs anew what the base has no space for.
     fn settle(&self, node: &Locked<'_>) -> Result<()> {
         match self.merge(node) {
             Err(error) if error.is_no_space() => {}
             done => return done,
         }
-        let buffer = self.buffer_of(node).into_iter();
-        for entry in buffer.flat_map(|buffer| buffer.entries()) {
+        for entry in self.buffers_of(node).flat_map(Buffer::entries) {
             let slot = self.logs.slot()?;
             self.fill(node, slot, entry.key, Some(entry.value));
         }

@@ -12,24 +12,27 @@
 //!              router: radix tree in DRAM
 //!                │ key → node
 //!             ┌──▼───┐   ┌──────┐   ┌──────┐
-//!      DRAM   │ node │◄─►│ node │◄─►│ node │   ranges of keys
+//!      DRAM   │ node │◄─►│ node │◄─►│ node │   ranges of positions
 //!             └──┬───┘   └──┬───┘   └──────┘
 //!           write buffer  write buffer ╌╌╌╌╌╌╌► logs, in pages
 //!             ───────────────────────────────────────────────── medium
-//!              base: FAST&FAIR or P-Skiplist         floor
+//!              base: FAST&FAIR, P-Skiplist or CCEH    floor
 //! ```
 //! See `layout.rs` for what is on the medium. Nodes, buffers and logs are parts of `spoton`, the
 //! router is [`sptree`](crate::sptree)'s. A node stands for a *part* of the base: a leaf of
-//! FAST&FAIR, or what is between two tall nodes of a P-Skiplist. Its range is the part's when the
-//! index is opened, and follows it later on (`merge.rs`). Nothing but the worth of a buffer depends
-//! on that.
+//! FAST&FAIR, what is between two tall nodes of a P-Skiplist, or a segment of CCEH. Its range is the
+//! part's when the index is opened, and follows it later on (`merge.rs`). Nothing but the worth of a
+//! buffer depends on that. Ranges are of *positions*: a key's position is the key itself, or, in a
+//! base that has no order of keys, its hash, by whose first bits segments are ordered as leaves are
+//! by keys. So all that is said here of nodes, logs, floor and recovery is said of both.
 //!
 //! The base itself may have the ways to its parts in DRAM ([`Options::caches_paths`]). That is a
 //! matter of the base, which says why it is sound; nothing on the medium differs, nor does any
 //! flush or fence.
 //!
 //! # Invariants
-//! - I1. The ranges of nodes cover all words without gaps and without overlaps.
+//! - I1. The ranges of nodes cover all positions without gaps and without overlaps. A key has one
+//!   position for ever, and one way of its node's buffer.
 //! - I2. The pairs of the keys of a node change, in its buffer, in the base or in the logs, only
 //!   under its lock. All that was changed is durable before the lock is let go.
 //! - I3. Changes in the logs have numbers, which rise with the order in which they were made; one
@@ -76,7 +79,9 @@
 //! - There are as many buffers as the index was made for. Nodes have one while there is something
 //!   in it; writes to a node that gets none go to the base.
 //! - Buffers of FAST&FAIR have 14 pairs, half of a leaf; those of P-Skiplist 15 where the paper has
-//!   16, so that a buffer is 256 bytes.
+//!   16, so that a buffer is 256 bytes. Those of CCEH consist of 32 such, each for eight
+//!   buckets, so 480 pairs for a segment where half of it are 512; merged in place, each goes
+//!   by itself (`segments.rs`).
 //!
 //! # The paper's terms
 //! | paper, section | here |
@@ -97,6 +102,9 @@ mod merge;
 mod readpath;
 mod recovery;
 #[cfg(test)]
+mod segment_tests;
+mod segments;
+#[cfg(test)]
 mod tests;
 mod writepath;
 
@@ -110,19 +118,21 @@ use crate::spoton::buffer::Buffers;
 use crate::spoton::log::Logs;
 use crate::spoton::mnode::Mnodes;
 use crate::sptree::router::Router;
-pub use base::Base;
+pub use base::{Base, Shape};
 pub(crate) use check::{
-    BUFFERED_FASTFAIR, BUFFERED_SKIPLIST, CACHED_FASTFAIR, CACHED_SKIPLIST,
+    BUFFERED_CCEH, BUFFERED_FASTFAIR, BUFFERED_SKIPLIST, CACHED_FASTFAIR, CACHED_SKIPLIST,
     RENEWED_CACHED_FASTFAIR, RENEWED_FASTFAIR,
 };
 #[cfg(test)]
 pub(crate) use check::{
-    TINY_CACHED_FASTFAIR, TINY_CACHED_SKIPLIST, TINY_FASTFAIR, TINY_RENEWED_CACHED_FASTFAIR,
-    TINY_RENEWED_FASTFAIR, TINY_SKIPLIST,
+    TINY_CACHED_FASTFAIR, TINY_CACHED_SKIPLIST, TINY_CCEH, TINY_FASTFAIR,
+    TINY_RENEWED_CACHED_FASTFAIR, TINY_RENEWED_FASTFAIR, TINY_SKIPLIST,
 };
 
 /// An index of words below write buffers, in a pool of persistent memory. Pages of its logs have
 /// room for `PAGE` - 1 records.
+///
+/// It is ordered if its base is: [`Cceh`](crate::Cceh) is not.
 ///
 /// All operations take `&self` and may be called from any thread. A write is durable when it
 /// returns, as far as the class of the pool promises; see [`Pool`].
@@ -153,6 +163,8 @@ pub struct Layered<B: Base, const PAGE: usize = 64> {
     base: B,
     nodes: Mnodes,
     router: Router<u64>,
+    /// What buffers are for this base.
+    shape: Shape,
     buffers: Buffers,
     logs: Logs<PAGE>,
     /// The first pages of the logs, which lie in the root block.
@@ -174,6 +186,7 @@ pub struct Options {
     /// Write buffers, 1 at least; by default one for each part of a base of the planned entries, as
     /// far as the logs for them take no more than an eighth of the pool. Each takes 264 bytes of
     /// DRAM while it is used, and the logs have 96 bytes of the pool for each pair in it: 1.4 KiB.
+    /// A segment of CCEH has 32 of these, which count as one: 8.3 KiB of DRAM, and 45 KiB of logs.
     /// It is a fact of the index, from its making on; an opening does not look at this.
     pub buffers: Option<u64>,
     /// Whether buffers are merged out of place, which takes fewer persists: a leaf of FAST&FAIR is

@@ -8,17 +8,20 @@ use crate::spoton::buffer::Buffer;
 use crate::spoton::mnode::{Locked, Mnode};
 use crate::{OrderedIndex, Result};
 
+/// Where bits of hashes begin that tell keys of a buffer apart.
+const MIDDLE: u32 = 36;
+
 /// How often a search begins where the router says: one that leads astray has no memory for more.
 const TURNS_MAX: u32 = 4;
 
-/// A node whose range holds a key, as it was seen.
+/// A node whose range holds a position, as it was seen.
 #[derive(Clone, Copy)]
 pub(super) struct Seen<'a> {
     pub(super) node: &'a Mnode,
     pub(super) number: u64,
     /// Its word.
     pub(super) word: u64,
-    /// What all its keys are below, if there is a node behind it.
+    /// What all its positions are below, if there is a node behind it.
     pub(super) bound: Option<u64>,
 }
 
@@ -30,24 +33,24 @@ struct Copied {
 }
 
 impl<B: Base, const PAGE: usize> Layered<B, PAGE> {
-    /// The node whose range holds a key.
+    /// The node whose range holds a position.
     #[inline]
-    pub(super) fn see(&self, key: u64) -> Seen<'_> {
-        let mut number = self.router.find(&key).map_or(0, |hint| hint.node);
+    pub(super) fn see(&self, position: u64) -> Seen<'_> {
+        let mut number = self.router.find(&position).map_or(0, |hint| hint.node);
         let mut turns = 0;
         loop {
             let node = self.nodes.get(number);
             let Some((node, word)) = node.and_then(|node| Some((node, node.look()?))) else {
                 turns += 1;
                 // The first node is always there.
-                let hint = self.router.find(&key).filter(|_| turns < TURNS_MAX);
+                let hint = self.router.find(&position).filter(|_| turns < TURNS_MAX);
                 number = hint.map_or(0, |hint| hint.node);
                 continue;
             };
             let bound = bound_of(node);
-            let link = if key < node.lkey() {
+            let link = if position < node.lkey() {
                 node.prev()
-            } else if bound.is_some_and(|bound| key >= bound) {
+            } else if bound.is_some_and(|bound| position >= bound) {
                 node.next()
             } else {
                 return Seen {
@@ -63,25 +66,34 @@ impl<B: Base, const PAGE: usize> Layered<B, PAGE> {
         }
     }
 
-    /// The node whose range holds a key, locked.
+    /// The node whose range holds a position, locked.
     #[inline]
-    pub(super) fn lock(&self, key: u64) -> Locked<'_> {
+    pub(super) fn lock(&self, position: u64) -> Locked<'_> {
         loop {
-            let seen = self.see(key);
+            let seen = self.see(position);
             if let Some(node) = seen.node.lock_seen(seen.number, seen.word) {
                 return node;
             }
         }
     }
 
+    /// The buffer of a node that has the pairs with a position, if there is one.
     #[inline]
-    pub(super) fn buffer_of(&self, node: &Mnode) -> Option<&Buffer> {
-        self.buffers.get(node.buffer()?)
+    pub(super) fn buffer_of(&self, node: &Mnode, position: u64) -> Option<&Buffer> {
+        self.buffers.way(node.buffer()?, self.base.way(position))
     }
 
+    /// All buffers of a node.
+    pub(super) fn buffers_of(&self, node: &Mnode) -> impl Iterator<Item = &Buffer> {
+        let number = node.buffer().into_iter();
+        number.flat_map(|number| self.buffers.all_ways(number))
+    }
+
+    /// The tag of a key: bits in the middle of its hash. Where positions are hashes, the keys of a
+    /// buffer share the first bits and the last ones.
     #[inline]
     pub(super) fn tag(&self, key: u64) -> u8 {
-        tag_of(self.seed.hash_u64(key))
+        tag_of(self.seed.hash_u64(key).rotate_left(MIDDLE))
     }
 
     /// The value of `key`.
@@ -90,10 +102,10 @@ impl<B: Base, const PAGE: usize> Layered<B, PAGE> {
     /// Damage on the medium.
     #[inline]
     pub fn get(&self, key: u64) -> Result<Option<u64>> {
-        let tag = self.tag(key);
+        let (position, tag) = (self.base.position(key), self.tag(key));
         loop {
-            let Seen { node, word, .. } = self.see(key);
-            let buffer = self.buffer_of(node);
+            let Seen { node, word, .. } = self.see(position);
+            let buffer = self.buffer_of(node, position);
             let found = match buffer.and_then(|buffer| buffer.find(key, tag)) {
                 Some((_, value)) => Ok(Some(value)),
                 None => self.base.get(&key),
@@ -105,9 +117,14 @@ impl<B: Base, const PAGE: usize> Layered<B, PAGE> {
         }
     }
 
-    /// Appends entries of one node from `from` on until `found` has `end`. Returns where the scan
-    /// goes on, none if there is nothing more.
-    fn scan_node(&self, from: u64, end: usize, found: &mut Vec<(u64, u64)>) -> Result<Option<u64>> {
+    /// Appends entries of one node from a position on until `found` has `end`. Returns where the
+    /// scan goes on, none if there is nothing more.
+    pub(super) fn scan_node(
+        &self,
+        from: u64,
+        end: usize,
+        found: &mut Vec<(u64, u64)>,
+    ) -> Result<Option<u64>> {
         loop {
             let seen = self.see(from);
             let copied = self.copy(&seen, from, end - found.len());
@@ -119,41 +136,36 @@ impl<B: Base, const PAGE: usize> Layered<B, PAGE> {
         }
     }
 
-    /// Up to `limit` entries of a node from `from` on, in their order. Means nothing if somebody
-    /// writes meanwhile.
+    /// Up to `limit` entries of a node from a position on, in the order of their keys. Means nothing
+    /// if somebody writes meanwhile.
     fn copy(&self, seen: &Seen<'_>, from: u64, limit: usize) -> Result<Copied> {
         // As many as a part has, most often.
-        let wanted = limit.min(2 * B::BUFFERED + 2);
+        let wanted = limit.min(2 * self.shape.pairs + 2);
         let mut stored = Vec::with_capacity(wanted);
-        self.base.scan(&from, wanted, &mut stored)?;
-        let last = stored.last().map(|(key, _)| *key);
-        // What is in the base is known up to here.
-        let last = last.filter(|_| stored.len() == wanted);
-        let next = match (last.map(|last| last.checked_add(1)), seen.bound) {
-            (Some(Some(next)), Some(bound)) => Some(next.min(bound)),
-            (Some(next), None) => next,
-            (_, bound) => bound,
-        };
-        let is_known = |key: u64| next.is_none_or(|next| key < next);
+        // What is in the base is known up to there.
+        let known = self.base.collect(from, wanted, &mut stored)?;
+        let next = known.into_iter().chain(seen.bound).min();
         let mut entries: BTreeMap<u64, u64> = stored.into_iter().collect();
-        if let Some(buffer) = self.buffer_of(seen.node) {
-            let behind = buffer.entries().filter(|entry| entry.key >= from);
-            entries.extend(behind.map(|entry| (entry.key, entry.value)));
+        for buffer in self.buffers_of(seen.node) {
+            entries.extend(buffer.entries().map(|entry| (entry.key, entry.value)));
         }
-        entries.retain(|key, _| is_known(*key));
+        entries.retain(|key, _| {
+            let position = self.base.position(*key);
+            position >= from && next.is_none_or(|next| position < next)
+        });
         let entries = entries.into_iter().take(limit).collect();
         Ok(Copied { entries, next })
     }
 }
 
-/// What all keys of a node are below, if there is a node behind it.
+/// What all positions of a node are below, if there is a node behind it.
 #[inline]
 pub(super) fn bound_of(node: &Mnode) -> Option<u64> {
     let bound = node.hkey();
     (node.next() != 0).then_some(bound)
 }
 
-impl<B: Base, const PAGE: usize> OrderedIndex<u64> for Layered<B, PAGE> {
+impl<B: Base + OrderedIndex<u64>, const PAGE: usize> OrderedIndex<u64> for Layered<B, PAGE> {
     fn scan(&self, from: &u64, limit: usize, found: &mut Vec<(u64, u64)>) -> Result<()> {
         let end = found.len().saturating_add(limit);
         let mut from = Some(*from);

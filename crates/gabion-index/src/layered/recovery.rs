@@ -1,7 +1,7 @@
 //! Making a layered index, and finding it again.
 //!
 //! Recovery reads the logs and keeps the last change of each key that is above the floor. What of
-//! that the base does not have goes to buffers, in the order of keys. Nodes begin where parts of
+//! that the base does not have goes to buffers, in the order of positions. Nodes begin where parts of
 //! the base do, and where a part has more than a buffer takes; if that makes too many nodes or
 //! takes too many buffers, they begin at every second part, or at every fourth, and so on, and in
 //! the end only where a buffer is full.
@@ -24,7 +24,7 @@ use parking_lot::Mutex;
 use super::layout::{BASE_AT, MOVING_AT, Moving, block_bytes, first_page_at};
 use super::{Base, Layered, Options};
 use crate::index::{Plan, root_of};
-use crate::spoton::buffer::{BUFFER_BYTES, Buffers, Tagged};
+use crate::spoton::buffer::{Buffers, Tagged};
 use crate::spoton::layout::{PAGE_HINT, Record};
 use crate::spoton::log::{self, Logged, Logs};
 use crate::spoton::mnode::{Born, Locked, Mnodes};
@@ -81,7 +81,7 @@ impl<B: Base, const PAGE: usize> Layered<B, PAGE> {
         let seed = plan.seed.unwrap_or_else(Seed::random);
         let planned = || Self::planned_buffers(pool, plan.capacity);
         let buffers = options.buffers.unwrap_or_else(planned).max(1);
-        let pairs = buffers.saturating_mul(B::BUFFERED as u64);
+        let pairs = buffers.saturating_mul(B::shape(plan.capacity).pairs_of_node());
         let bytes = pairs.saturating_mul(size_of::<Record>() as u64);
         if bytes > pool.len() {
             return Err(Error::Limit {
@@ -107,17 +107,15 @@ impl<B: Base, const PAGE: usize> Layered<B, PAGE> {
         let page = PAGE as u64;
         let words = vec![B::MAGIC, seed, plan.capacity, buffers, page, pages, lanes];
         root::create_filled(pool, rest, fill, |_| words)?;
-        Self::open_with(pool, options)
+        Self::open_as(pool, options, true)
     }
 
     /// Buffers for so many entries.
     fn planned_buffers(pool: &Pool, entries: u64) -> u64 {
-        let pairs = B::BUFFERED as u64;
-        let bytes_of_buffer = 3 * pairs * size_of::<Record>() as u64;
-        // Parts are two thirds full.
-        let wanted = entries.saturating_mul(2) / (3 * pairs);
+        let shape = B::shape(entries);
+        let bytes_of_buffer = 3 * shape.pairs_of_node() * size_of::<Record>() as u64;
         let most = pool.len() / SHARE_OF_LOGS / bytes_of_buffer;
-        wanted.min(most).max(BUFFERS_MIN)
+        shape.parts.min(most).max(BUFFERS_MIN)
     }
 
     /// Finds the index that is the root of `pool`: costs a look at each page of the logs and at
@@ -134,14 +132,24 @@ impl<B: Base, const PAGE: usize> Layered<B, PAGE> {
     /// # Errors
     /// As [`Layered::open`].
     pub fn open_with(pool: &Pool, options: Options) -> Result<Self> {
-        let (root, [_, seed, _, buffers, page, pages, lanes]) = root::find(pool, B::MAGIC)?;
+        Self::open_as(pool, options, false)
+    }
+
+    /// Finds the index, which may have been made a moment ago.
+    fn open_as(pool: &Pool, options: Options, is_new: bool) -> Result<Self> {
+        let (root, words) = root::find(pool, B::MAGIC)?;
+        let [_, seed, entries, buffers, page, pages, lanes] = words;
         if page != PAGE as u64 {
             return Err(Error::OtherKind);
         }
         let _within = pool.write_guard();
-        let parts = pool.len() / PART_BYTES_MIN.max(32 * B::BUFFERED as u64) + 1;
-        let reserve = Pages::of::<PAGE>(buffers * B::BUFFERED as u64, lanes).reserve;
-        let base = B::find(pool, root + BASE_AT, seed)?;
+        let shape = B::shape(entries);
+        let parts = pool.len() / PART_BYTES_MIN.max(32 * shape.pairs_of_node()) + 1;
+        let reserve = Pages::of::<PAGE>(buffers * shape.pairs_of_node(), lanes).reserve;
+        let base = B::find(pool, root + BASE_AT, seed, entries)?;
+        if is_new {
+            base.grow(entries)?;
+        }
         let mut index = Layered {
             medium: Medium::clone(pool),
             pool: pool.clone(),
@@ -154,7 +162,8 @@ impl<B: Base, const PAGE: usize> Layered<B, PAGE> {
             },
             nodes: Mnodes::new(parts),
             router: Router::new(pool, parts)?,
-            buffers: Buffers::new(buffers * BUFFER_BYTES, u64::MAX),
+            shape,
+            buffers: Buffers::in_ways(buffers, shape.ways),
             logs: Logs::open_with(pool, root + MOVING_AT, Seed::new(seed), lanes),
             pages,
             reserve: usize::try_from(reserve).unwrap_or(usize::MAX),
@@ -224,16 +233,17 @@ impl<B: Base, const PAGE: usize> Layered<B, PAGE> {
         for (key, (logged, _)) in &last {
             let stored = self.base.get(key)?;
             match logged.value {
-                Some(value) if stored != Some(value) => pending.push((*key, value)),
+                Some(value) if stored != Some(value) => pending.push(self.waiting(*key, value)),
                 None if stored.is_some() => {
                     self.base.remove(key)?;
                 }
                 _ => {}
             }
         }
-        let needed = pending.len().div_ceil(B::BUFFERED);
+        pending.sort_by_key(|pair| pair.position);
+        let (_, needed) = starts_of(&[0], &pending, self.shape.pairs);
         if needed > self.buffers.limit() {
-            self.buffers = Buffers::new(needed as u64 * BUFFER_BYTES, u64::MAX);
+            self.buffers = Buffers::in_ways(needed as u64, self.shape.ways);
         }
         let starts = self.starts(&pending)?;
         self.make_nodes(&starts, &pending, changes)?;
@@ -243,14 +253,23 @@ impl<B: Base, const PAGE: usize> Layered<B, PAGE> {
         Ok(())
     }
 
+    fn waiting(&self, key: u64, value: u64) -> Waiting {
+        let (position, tag) = (self.base.position(key), self.tag(key));
+        Waiting {
+            position,
+            way: self.base.way(position),
+            entry: Tagged { key, value, tag },
+        }
+    }
+
     /// Where nodes are to begin, in their order.
-    fn starts(&self, pending: &[(u64, u64)]) -> Result<Vec<u64>> {
+    fn starts(&self, pending: &[Waiting]) -> Result<Vec<u64>> {
         let mut parts = vec![0];
         while let Some(next) = self.base.next_part(*parts.last().unwrap_or(&0))? {
             parts.push(next);
         }
         loop {
-            let (starts, buffers) = Self::starts_of(&parts, pending);
+            let (starts, buffers) = starts_of(&parts, pending, self.shape.pairs);
             let are_few = starts.len() <= self.nodes.room() && buffers <= self.buffers.limit();
             if are_few || parts.len() == 1 {
                 return Ok(starts);
@@ -259,26 +278,8 @@ impl<B: Base, const PAGE: usize> Layered<B, PAGE> {
         }
     }
 
-    /// Where nodes begin so that each part has its own and none more pairs than its buffer takes,
-    /// and the buffers for that.
-    pub(super) fn starts_of(parts: &[u64], pending: &[(u64, u64)]) -> (Vec<u64>, usize) {
-        let (mut starts, mut buffers, mut rest) = (Vec::new(), 0, pending);
-        for (number, part) in parts.iter().enumerate() {
-            let next = parts.get(number + 1);
-            let is_within = |key: u64| next.is_none_or(|next| key < *next);
-            let (within, behind) = rest.split_at(rest.partition_point(|(key, _)| is_within(*key)));
-            let chunks = within.chunks(B::BUFFERED);
-            buffers += chunks.len();
-            starts.push(*part);
-            let firsts = chunks.skip(1).filter_map(<[_]>::first);
-            starts.extend(firsts.map(|(key, _)| *key));
-            rest = behind;
-        }
-        (starts, buffers)
-    }
-
     /// Makes the nodes, and fills their buffers. Both lists are in order.
-    fn make_nodes(&self, starts: &[u64], pending: &[(u64, u64)], changes: u64) -> Result<()> {
+    fn make_nodes(&self, starts: &[u64], pending: &[Waiting], changes: u64) -> Result<()> {
         let mut before: Option<Locked<'_>> = None;
         let mut rest = pending;
         for (number, lkey) in starts.iter().enumerate() {
@@ -298,13 +299,11 @@ impl<B: Base, const PAGE: usize> Layered<B, PAGE> {
                 self.link(before, node.number + 1);
             }
             self.lead_to(&node);
-            let is_within = |key: u64| next.is_none_or(|next| key < *next);
-            let (within, behind) = rest.split_at(rest.partition_point(|(key, _)| is_within(*key)));
-            for &(key, value) in within {
-                let tag = self.tag(key);
-                let buffer = self.free_buffer(&node);
+            let (within, behind) = split_before(rest, next);
+            for pair in within {
+                let buffer = self.free_buffer(&node, pair.position);
                 let buffer = buffer.ok_or_else(|| self.too_many("write buffers"))?;
-                buffer.push(Tagged { key, value, tag });
+                buffer.push(pair.entry);
             }
             rest = behind;
             before = Some(node);
@@ -320,6 +319,44 @@ impl<B: Base, const PAGE: usize> Layered<B, PAGE> {
             limit: self.medium.len(),
         }
     }
+}
+
+/// A pair that the logs have and the base has not.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Waiting {
+    pub(super) position: u64,
+    /// Which way of a buffer it goes to.
+    pub(super) way: usize,
+    pub(super) entry: Tagged,
+}
+
+/// Those of some pairs, in the order of positions, that are before a position, and the others.
+fn split_before<'a>(pending: &'a [Waiting], end: Option<&u64>) -> (&'a [Waiting], &'a [Waiting]) {
+    let is_before = |pair: &Waiting| end.is_none_or(|end| pair.position < *end);
+    pending.split_at(pending.partition_point(is_before))
+}
+
+/// Where nodes begin so that each part has its own and none more pairs than each way of a buffer
+/// takes, and the buffers for that. Pairs that share a position stay together.
+pub(super) fn starts_of(parts: &[u64], pending: &[Waiting], room: usize) -> (Vec<u64>, usize) {
+    let (mut starts, mut buffers, mut rest) = (Vec::new(), 0, pending);
+    for (number, part) in parts.iter().enumerate() {
+        starts.push(*part);
+        let (within, behind) = split_before(rest, parts.get(number + 1));
+        let mut counts = BTreeMap::new();
+        for alike in within.chunk_by(|one, two| one.position == two.position) {
+            let count = counts.entry(alike[0].way).or_insert(0);
+            *count += alike.len();
+            if *count > room {
+                starts.push(alike[0].position);
+                buffers += 1;
+                counts = BTreeMap::from([(alike[0].way, alike.len())]);
+            }
+        }
+        buffers += usize::from(!within.is_empty());
+        rest = behind;
+    }
+    (starts, buffers)
 }
 
 /// What recovery of the pool asks: whether the logs or the base durably refer to a block. The pool

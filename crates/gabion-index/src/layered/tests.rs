@@ -10,25 +10,26 @@ use gabion_media::pmem::{Pool, PoolOptions};
 use parking_lot::Mutex;
 
 use super::layout::{BASE_AT, MOVING_AT, Moving};
+use super::recovery::{Waiting, starts_of};
 use super::{Base, Layered, Options};
+use crate::cceh::Cceh;
 use crate::fastfair::FastFair;
 use crate::index::Plan;
 use crate::registry::by_name;
 use crate::skiplist::SkipList;
-use crate::spoton::buffer::Buffer;
+use crate::spoton::buffer::{Buffer, Tagged};
 use crate::suite::damage::{ask_all, may_be};
 use crate::suite::{self, SMALL, essay, words};
-use crate::{OrderedIndex, Seed};
+use crate::{Index, Seed};
 
 /// Small parts and pages, so that few entries take many of them.
 type TinyTree = Layered<FastFair<5>, 8>;
-type TinyList = Layered<SkipList<u64, 1>, 8>;
 
-fn pool<B: Base, const PAGE: usize>(size: u64) -> Pool {
+pub(super) fn pool<B: Base, const PAGE: usize>(size: u64) -> Pool {
     suite::pool(size, Layered::<B, PAGE>::pool_options())
 }
 
-fn with(buffers: u64) -> Options {
+pub(super) fn with(buffers: u64) -> Options {
     Options {
         buffers: Some(buffers),
         ..Options::default()
@@ -40,13 +41,13 @@ fn index<B: Base, const PAGE: usize>(size: u64, buffers: u64) -> Layered<B, PAGE
 }
 
 /// The index as a crash of the process leaves it: what is in buffers is in the logs only.
-fn again<B: Base, const PAGE: usize>(index: Layered<B, PAGE>) -> Layered<B, PAGE> {
+pub(super) fn again<B: Base, const PAGE: usize>(index: Layered<B, PAGE>) -> Layered<B, PAGE> {
     let pool = index.pool().clone();
     drop(index);
     Layered::open(&pool).expect("an index")
 }
 
-fn nodes<B: Base, const PAGE: usize>(index: &Layered<B, PAGE>) -> u64 {
+pub(super) fn nodes<B: Base, const PAGE: usize>(index: &Layered<B, PAGE>) -> u64 {
     let (mut count, mut lkey) = (0, Some(0));
     while let Some(key) = lkey {
         count += 1;
@@ -56,7 +57,7 @@ fn nodes<B: Base, const PAGE: usize>(index: &Layered<B, PAGE>) -> u64 {
     count
 }
 
-fn parts<B: Base, const PAGE: usize>(index: &Layered<B, PAGE>) -> u64 {
+pub(super) fn parts<B: Base, const PAGE: usize>(index: &Layered<B, PAGE>) -> u64 {
     let (mut count, mut part) = (0, Some(0));
     while let Some(key) = part {
         count += 1;
@@ -65,30 +66,31 @@ fn parts<B: Base, const PAGE: usize>(index: &Layered<B, PAGE>) -> u64 {
     count
 }
 
+/// Pairs that may wait for one node.
+fn pairs_of_node<B: Base>() -> usize {
+    let shape = B::shape(SMALL.capacity);
+    shape.ways * shape.pairs
+}
+
 /// Keys of which pairs wait in buffers.
 fn keys_waiting<B: Base, const PAGE: usize>(index: &Layered<B, PAGE>) -> Vec<u64> {
     let (mut keys, mut lkey) = (Vec::new(), Some(0));
     while let Some(key) = lkey {
         let seen = index.see(key);
-        let buffer = index.buffer_of(seen.node);
-        keys.extend(
-            buffer
-                .into_iter()
-                .flat_map(Buffer::entries)
-                .map(|entry| entry.key),
-        );
+        let entries = index.buffers_of(seen.node).flat_map(Buffer::entries);
+        keys.extend(entries.map(|entry| entry.key));
         lkey = seen.bound;
     }
     keys
 }
 
 /// Pairs that wait in buffers.
-fn waiting<B: Base, const PAGE: usize>(index: &Layered<B, PAGE>) -> u64 {
+pub(super) fn waiting<B: Base, const PAGE: usize>(index: &Layered<B, PAGE>) -> u64 {
     keys_waiting(index).len() as u64
 }
 
 /// Random writes, each answer compared with a map's; all entries in the end.
-fn follow<B: Base, const PAGE: usize>(
+pub(super) fn follow<B: Base, const PAGE: usize>(
     index: &Layered<B, PAGE>,
     twin: &mut BTreeMap<u64, u64>,
     seed: u64,
@@ -113,10 +115,20 @@ fn follow<B: Base, const PAGE: usize>(
     compare(index, twin);
 }
 
-fn compare<B: Base, const PAGE: usize>(index: &Layered<B, PAGE>, twin: &BTreeMap<u64, u64>) {
+pub(super) fn compare<B: Base, const PAGE: usize>(
+    index: &Layered<B, PAGE>,
+    twin: &BTreeMap<u64, u64>,
+) {
     words::check(index, twin.len() as u64);
     let mut found = Vec::new();
-    index.scan(&0, usize::MAX, &mut found).expect("sound");
+    let mut visit = |key: &u64, value| found.push((*key, value));
+    index.for_each(&mut visit).expect("sound");
+    if let Some(ordered) = index.ordered() {
+        let mut scanned = Vec::new();
+        ordered.scan(&0, usize::MAX, &mut scanned).expect("sound");
+        assert_eq!(found, scanned);
+    }
+    found.sort_unstable();
     assert!(twin.iter().map(|(key, value)| (*key, *value)).eq(found));
 }
 
@@ -139,6 +151,9 @@ fn nothing_is_lost_from_opening_to_opening() {
     for buffers in [1, 4, 60, 1000] {
         reopen_again_and_again::<FastFair<5>, 8>(buffers);
         reopen_again_and_again::<SkipList<u64, 1>, 8>(buffers);
+    }
+    for buffers in [1, 4, 60] {
+        reopen_again_and_again::<Cceh<false>, 8>(buffers);
     }
     reopen_again_and_again::<FastFair, 64>(20);
     reopen_again_and_again::<SkipList<u64>, 64>(20);
@@ -179,6 +194,7 @@ fn ranges_follow_the_parts_of_the_base() {
 fn threads_grow_an_index_together() {
     words::grow_by_threads(&index::<FastFair, 64>(64 << 20, 2000));
     words::grow_by_threads(&index::<SkipList<u64>, 64>(64 << 20, 2000));
+    words::grow_by_threads(&index::<Cceh<false>, 64>(64 << 20, 2000));
 }
 
 /// Threads that insert, delete and scan all at once.
@@ -193,6 +209,7 @@ fn threads_agree() {
 fn a_full_pool_leaves_the_index_usable() {
     words::fill_the_pool(&index::<FastFair, 64>(512 << 10, 30));
     words::fill_the_pool(&index::<SkipList<u64>, 64>(512 << 10, 30));
+    words::fill_the_pool(&index::<Cceh<false>, 64>(512 << 10, 30));
 }
 
 /// Inserts random keys until the pool is full and the base has no space for so many pairs, and
@@ -226,8 +243,8 @@ fn fill_up<B: Base, const PAGE: usize>(index: &Layered<B, PAGE>, stuck: u64) -> 
 
 /// The base has no space for what is in the buffers, and the logs get no more pages: the floor is
 /// raised all the same, however often, and a crash loses nothing.
-fn raise_in_a_full_pool<B: Base, const PAGE: usize>() {
-    let mut index = index::<B, PAGE>(256 << 10, 40);
+fn raise_in_a_full_pool<B: Base, const PAGE: usize>(size: u64) {
+    let mut index = index::<B, PAGE>(size, 40);
     let mut twin = fill_up(&index, 1);
     // ORDER: Relaxed: nobody else is at work.
     let floor = index.floor.load(Ordering::Relaxed);
@@ -250,8 +267,10 @@ fn raise_in_a_full_pool<B: Base, const PAGE: usize>() {
 
 #[test]
 fn a_full_pool_does_not_keep_the_floor() {
-    raise_in_a_full_pool::<FastFair<5>, 8>();
-    raise_in_a_full_pool::<SkipList<u64, 1>, 8>();
+    raise_in_a_full_pool::<FastFair<5>, 8>(256 << 10);
+    raise_in_a_full_pool::<SkipList<u64, 1>, 8>(256 << 10);
+    // Directories of all sizes have chunks of their own.
+    raise_in_a_full_pool::<Cceh<false>, 8>(2 << 20);
 }
 
 /// A round logs anew what the base has no space for, and a crash comes before the floor is raised,
@@ -259,7 +278,7 @@ fn a_full_pool_does_not_keep_the_floor() {
 /// everything goes on.
 fn crash_late_in_a_round<B: Base, const PAGE: usize>(buffers: u64) {
     let mut index = index::<B, PAGE>(2 << 20, buffers);
-    let mut twin = fill_up(&index, buffers * B::BUFFERED as u64 * 9 / 10);
+    let mut twin = fill_up(&index, buffers * pairs_of_node::<B>() as u64 * 9 / 10);
     index = again(index);
     let stuck = keys_waiting(&index);
     let needed = stuck.len().div_ceil(PAGE - 1);
@@ -315,7 +334,7 @@ fn a_crash_late_in_a_round_takes_no_pages() {
 fn undo_in_a_full_pool<B: Base, const PAGE: usize>() {
     let (buffers, undone) = (20, 30);
     let mut index = index::<B, PAGE>(2 << 20, buffers);
-    let most = 20 * B::BUFFERED;
+    let most = 20 * pairs_of_node::<B>();
     let twin = fill_up(&index, most as u64 * 9 / 10);
     index = again(index);
     let stuck = keys_waiting(&index);
@@ -368,6 +387,7 @@ fn undo_an_insert<B: Base, const PAGE: usize>() {
 fn an_insert_without_record_is_undone() {
     undo_an_insert::<FastFair<5>, 8>();
     undo_an_insert::<SkipList<u64, 1>, 8>();
+    undo_an_insert::<Cceh<false>, 8>();
 }
 
 /// A base of small parts fills a pool, and there are more of them than nodes.
@@ -442,16 +462,34 @@ fn absurd_numbers_of_buffers_are_refused() {
     words::check(&index, 1);
 }
 
+fn waiting_at(position: u64, way: usize) -> Waiting {
+    let (key, value, tag) = (position, 0, 0);
+    let entry = Tagged { key, value, tag };
+    Waiting {
+        position,
+        way,
+        entry,
+    }
+}
+
 /// Where nodes begin: at parts, and where a buffer is full.
 #[test]
 fn nodes_have_room_for_what_waits() {
-    let pending: Vec<(u64, u64)> = (10..17).map(|key| (key, 0)).collect();
-    let (starts, buffers) = TinyTree::starts_of(&[0, 11, 20], &pending);
-    assert_eq!((starts, buffers), (vec![0, 11, 13, 15, 20], 4));
-    let (starts, buffers) = TinyTree::starts_of(&[0], &pending);
-    assert_eq!((starts, buffers), (vec![0, 12, 14, 16], 4));
-    let (starts, buffers) = TinyList::starts_of(&[0, 11], &[]);
-    assert_eq!((starts, buffers), (vec![0, 11], 0));
+    let pending: Vec<Waiting> = (10..17).map(|key| waiting_at(key, 0)).collect();
+    let found = starts_of(&[0, 11, 20], &pending, 2);
+    assert_eq!(found, (vec![0, 11, 13, 15, 20], 4));
+    let found = starts_of(&[0], &pending, 2);
+    assert_eq!(found, (vec![0, 12, 14, 16], 4));
+    assert_eq!(starts_of(&[0, 11], &[], 2), (vec![0, 11], 0));
+    // Each way has room of its own.
+    let pending: Vec<Waiting> = (10..17)
+        .map(|key| waiting_at(key, key as usize % 2))
+        .collect();
+    assert_eq!(starts_of(&[0], &pending, 2), (vec![0, 14], 2));
+    // What shares a position stays together.
+    let places = [10, 11, 11, 12, 12, 12, 13];
+    let pending: Vec<Waiting> = places.into_iter().map(|at| waiting_at(at, 0)).collect();
+    assert_eq!(starts_of(&[0], &pending, 3), (vec![0, 12, 13], 3));
 }
 
 /// The opening went along the leaves of the base, and not to its end if one was damaged.
@@ -535,6 +573,8 @@ fn layers_save_volume() {
         assert!(both[1] * 4 < buffered[1] * 3);
         assert!(cached[0] <= plain[0] * 21 / 20 && both[0] <= buffered[0] * 21 / 20);
     }
+    let [plain, buffered] = ["cceh", "cceh-b"].map(volumes);
+    assert!(buffered[0] * 2 < plain[0]);
     let [plain, renewed, cached] = ["fastfair", "fastfair-bo", "fastfair-boc"].map(volumes);
     assert!(renewed[0] * 2 < plain[0]);
     assert!(cached[1] * 4 < renewed[1] * 3 && cached[0] <= renewed[0] * 21 / 20);

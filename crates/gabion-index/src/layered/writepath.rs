@@ -47,8 +47,9 @@ impl<B: Base, const PAGE: usize> Layered<B, PAGE> {
     pub fn remove(&self, key: u64) -> Result<Option<u64>> {
         let _within = self.pool.write_guard();
         self.tend()?;
-        let node = self.lock(key);
-        let found = self.find(&node, key, self.tag(key))?;
+        let position = self.base.position(key);
+        let node = self.lock(position);
+        let found = self.find(&node, key, position, self.tag(key))?;
         if found.value.is_none() {
             return Ok(None);
         }
@@ -57,10 +58,10 @@ impl<B: Base, const PAGE: usize> Layered<B, PAGE> {
         if let Some(slot) = slot {
             self.fill(&node, slot, key, None);
         }
-        if let (Some(buffer), Some(place)) = (self.buffer_of(&node), found.place) {
+        if let (Some(buffer), Some(place)) = (self.buffer_of(&node, position), found.place) {
             buffer.remove(place);
             if buffer.count() == 0 {
-                self.release_buffer(&node);
+                self.release_if_empty(&node);
             }
         }
         Ok(found.value)
@@ -69,26 +70,26 @@ impl<B: Base, const PAGE: usize> Layered<B, PAGE> {
     /// Stores a value; only if the key is there, if `is_update`.
     #[inline]
     fn write(&self, key: u64, value: u64, is_update: bool) -> Result<Option<u64>> {
-        let tag = self.tag(key);
+        let (position, tag) = (self.base.position(key), self.tag(key));
         let entry = Tagged { key, value, tag };
         let _within = self.pool.write_guard();
         loop {
             self.tend()?;
-            let node = self.lock(key);
-            let found = self.find(&node, key, tag)?;
+            let node = self.lock(position);
+            let found = self.find(&node, key, position, tag)?;
             if is_update && found.value.is_none() {
                 return Ok(None);
             }
-            let buffer = self.buffer_of(&node);
-            let is_full = buffer.is_some_and(|buffer| buffer.count() == B::BUFFERED);
+            let buffer = self.buffer_of(&node, position);
+            let is_full = buffer.is_some_and(|buffer| buffer.count() == self.shape.pairs);
             if let (Some(buffer), Some(place)) = (buffer, found.place) {
                 let slot = self.logs.slot()?;
                 self.fill(&node, slot, key, Some(value));
                 buffer.set_value(place, value);
-            } else if is_full && self.merge_if_room(&node)? {
+            } else if is_full && self.merge_if_room(&node, position)? {
                 // The range of the node may have changed.
                 continue;
-            } else if let Some(buffer) = self.free_buffer(&node) {
+            } else if let Some(buffer) = self.free_buffer(&node, position) {
                 let slot = self.logs.slot()?;
                 self.fill(&node, slot, key, Some(value));
                 buffer.push(entry);
@@ -104,8 +105,8 @@ impl<B: Base, const PAGE: usize> Layered<B, PAGE> {
     }
 
     #[inline]
-    fn find(&self, node: &Locked<'_>, key: u64, tag: u8) -> Result<Found> {
-        let buffer = self.buffer_of(node);
+    fn find(&self, node: &Locked<'_>, key: u64, position: u64, tag: u8) -> Result<Found> {
+        let buffer = self.buffer_of(node, position);
         if let Some((place, value)) = buffer.and_then(|buffer| buffer.find(key, tag)) {
             return Ok(Found {
                 place: Some(place),
@@ -118,13 +119,20 @@ impl<B: Base, const PAGE: usize> Layered<B, PAGE> {
         })
     }
 
-    /// A buffer of the node with room for a pair: its own, or a free one.
-    pub(super) fn free_buffer(&self, node: &Locked<'_>) -> Option<&Buffer> {
+    /// A buffer of the node with room for a pair with this position: its own, or a free one.
+    pub(super) fn free_buffer(&self, node: &Locked<'_>, position: u64) -> Option<&Buffer> {
         if node.buffer().is_none() {
             node.set_buffer(self.buffers.take(node.number));
         }
-        let buffer = self.buffer_of(node);
-        buffer.filter(|buffer| buffer.count() < B::BUFFERED)
+        let buffer = self.buffer_of(node, position);
+        buffer.filter(|buffer| buffer.count() < self.shape.pairs)
+    }
+
+    /// Takes the buffer of a node away if nothing waits in any of its ways.
+    pub(super) fn release_if_empty(&self, node: &Locked<'_>) {
+        if self.buffers_of(node).all(|buffer| buffer.count() == 0) {
+            self.release_buffer(node);
+        }
     }
 
     /// Takes the empty buffer of a node away.

@@ -1,5 +1,6 @@
 //! Write buffers: in DRAM, each with some pairs of one leaf that are in the logs and not yet in the
-//! leaf.
+//! leaf. Where a leaf has more pairs than one buffer has room for, its node has several, its *ways*,
+//! and each key has its own one of them.
 //!
 //! # Who has one
 //! As many nodes as the budget allows. While there are free buffers, a node takes one
@@ -13,7 +14,7 @@
 //! - W1. Only the holder of the lock of a buffer's node writes to it, and readers look at the word
 //!   of the node before and after, so what they take from it is of one moment.
 //! - W2. Each pair of a buffer is in the logs, in a record that counts (L2 in `log.rs`).
-//! - W3. A buffer without a node is empty.
+//! - W3. A buffer without a node is empty, and so are all its ways.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -170,10 +171,12 @@ struct Slab {
     owners: [AtomicU64; SLAB],
 }
 
-/// All buffers.
+/// All buffers, by numbers that each stand for all ways of a node.
 #[derive(Debug)]
 pub(crate) struct Buffers {
     slabs: Box<[OnceLock<Box<Slab>>]>,
+    /// Ways of a node: a power of two, and no more than a slab has buffers.
+    ways: usize,
     limit: u32,
     /// Buffers that were ever given to a node: those with smaller numbers.
     used: AtomicU32,
@@ -186,12 +189,18 @@ pub(crate) struct Buffers {
 impl Buffers {
     /// Buffers for a budget in bytes, and no more than `leaves`.
     pub(crate) fn new(bytes: u64, leaves: u64) -> Buffers {
-        let limit = (bytes / BUFFER_BYTES).min(leaves);
-        let limit = u32::try_from(limit).unwrap_or(u32::MAX - 1);
+        Buffers::in_ways((bytes / BUFFER_BYTES).min(leaves), 1)
+    }
+
+    /// Buffers for so many nodes, each in ways.
+    pub(crate) fn in_ways(nodes: u64, ways: usize) -> Buffers {
+        debug_assert!(ways.is_power_of_two() && ways <= SLAB, "{ways}");
+        let limit = u32::try_from(nodes).unwrap_or(u32::MAX - 1);
         Buffers {
-            slabs: (0..(limit as usize).div_ceil(SLAB))
+            slabs: (0..(limit as usize * ways).div_ceil(SLAB))
                 .map(|_| OnceLock::new())
                 .collect(),
+            ways,
             limit,
             used: AtomicU32::new(0),
             free: Mutex::default(),
@@ -224,19 +233,38 @@ impl Buffers {
         slabs.count() as u64 * SLAB as u64 * (BUFFER_BYTES + size_of::<AtomicU64>() as u64)
     }
 
-    fn slab(&self, number: u32) -> Option<&Slab> {
-        let slab = self.slabs.get((number >> SLAB_LOG) as usize)?;
-        slab.get().map(|slab| &**slab)
+    /// The slab of a way of a number, and the place in it.
+    #[inline]
+    fn place(&self, number: u32, way: usize) -> (usize, usize) {
+        let place = number as usize * self.ways + way;
+        (place >> SLAB_LOG, place % SLAB)
     }
 
-    /// The buffer of a number that was given to a node.
+    fn slab(&self, slab: usize) -> Option<&Slab> {
+        self.slabs.get(slab)?.get().map(|slab| &**slab)
+    }
+
+    /// The first way of a number that was given to a node.
     #[inline]
     pub(crate) fn get(&self, number: u32) -> Option<&Buffer> {
-        self.slab(number)?.buffers.get(number as usize % SLAB)
+        self.way(number, 0)
+    }
+
+    /// A way of a number that was given to a node.
+    #[inline]
+    pub(crate) fn way(&self, number: u32, way: usize) -> Option<&Buffer> {
+        let (slab, place) = self.place(number, way);
+        self.slab(slab)?.buffers.get(place)
+    }
+
+    /// All ways of a number that was given to a node.
+    pub(crate) fn all_ways(&self, number: u32) -> impl Iterator<Item = &Buffer> {
+        (0..self.ways).filter_map(move |way| self.way(number, way))
     }
 
     fn owner(&self, number: u32) -> Option<&AtomicU64> {
-        self.slab(number)?.owners.get(number as usize % SLAB)
+        let (slab, place) = self.place(number, 0);
+        self.slab(slab)?.owners.get(place)
     }
 
     /// Says which node a buffer belongs to.
@@ -269,7 +297,7 @@ impl Buffers {
         if number >= self.limit {
             return None;
         }
-        let slab = self.slabs.get((number >> SLAB_LOG) as usize)?;
+        let slab = self.slabs.get(self.place(number, 0).0)?;
         slab.get_or_init(|| {
             Box::new(Slab {
                 buffers: (0..SLAB).map(|_| Buffer::default()).collect(),
@@ -359,5 +387,29 @@ mod tests {
         assert!(owners.contains(&(7, 99)) && owners.contains(&(69, 69)));
         assert!(!Buffers::new(255, 1000).are_some());
         assert_eq!(Buffers::new(u64::MAX, 5).limit, 5);
+    }
+
+    /// Each way of each number is another buffer, and all of a number are in one slab.
+    #[test]
+    fn ways_are_apart() {
+        let buffers = Buffers::in_ways(9, 16);
+        let taken: Vec<u32> = (0..20).filter_map(|node| buffers.take(node)).collect();
+        assert_eq!(taken, (0..9).collect::<Vec<u32>>());
+        for number in &taken {
+            for (way, buffer) in (0..).zip(buffers.all_ways(*number)) {
+                assert_eq!(buffer.count(), 0);
+                buffer.push(entry(u64::from(*number), way));
+            }
+        }
+        for number in taken {
+            for way in 0..16 {
+                let buffer = buffers.way(number, way).expect("a buffer");
+                let pairs: Vec<(u64, u64)> = buffer
+                    .entries()
+                    .map(|entry| (entry.key, entry.value))
+                    .collect();
+                assert_eq!(pairs, [(u64::from(number), way as u64)]);
+            }
+        }
     }
 }

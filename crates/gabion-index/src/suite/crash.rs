@@ -351,7 +351,8 @@ fn leaves_locks(name: &str) -> bool {
 /// Whether an index lies on another one, which has a suite of its own. Its images have all lines of
 /// both that are on their way, and take a look at each page of the logs.
 fn is_layered(name: &str) -> bool {
-    name.starts_with("fastfair-b") || name.starts_with("p-skiplist-b")
+    let bases = ["fastfair-b", "p-skiplist-b", "cceh-b"];
+    bases.iter().any(|base| name.starts_with(base))
 }
 
 /// Whether recovery of an index ends what was half done in its parts, without any block that comes

@@ -462,10 +462,19 @@ index_suite!(
     skiplist_b_tiny,
     crate::layered::TINY_SKIPLIST,
     [words],
-    &[(
-        "flush in create_filled of root.rs: space.commit::<Root>();",
-        crate::suite::COMMIT_SURVIVES
-    )]
+    &[crate::suite::ROOT_COMMIT]
+);
+index_suite!(
+    cceh_b,
+    crate::layered::BUFFERED_CCEH,
+    [words],
+    &[crate::suite::FLOOR_FENCE, crate::suite::ROOT_COMMIT]
+);
+index_suite!(
+    cceh_b_tiny,
+    crate::layered::TINY_CCEH,
+    [words],
+    &[crate::suite::ROOT_COMMIT]
 );
 
 index_suite!(
@@ -532,10 +541,7 @@ index_suite!(
     skiplist_bc_tiny,
     crate::layered::TINY_CACHED_SKIPLIST,
     [words],
-    &[(
-        "flush in create_filled of root.rs: space.commit::<Root>();",
-        crate::suite::COMMIT_SURVIVES
-    )],
+    &[crate::suite::ROOT_COMMIT],
     traces of skiplist_b_tiny
 );
 
@@ -568,6 +574,12 @@ const BACKUP_REMOVE: (&str, &str) = (
 /// Why no history here misses the flush of a block's state: the intent stands for the state until
 /// its slot is needed, and by then another block's state, in the same line, was flushed.
 const COMMIT_SURVIVES: &str = "the intent stands for the state until the line is flushed again";
+
+/// The state of the root block.
+const ROOT_COMMIT: (&str, &str) = (
+    "flush in create_filled of root.rs: space.commit::<Root>();",
+    COMMIT_SURVIVES,
+);
 
 /// The state of a new topmost node.
 const GROWTH_COMMIT: (&str, &str) = (

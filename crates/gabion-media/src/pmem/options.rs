@@ -117,6 +117,18 @@ pub struct Claim {
     pub hint: u64,
 }
 
+impl Claim {
+    /// Whether the hint is the offset of a word whose low 48 bits are the block's offset. For
+    /// recovery, when nobody else has the pool.
+    #[must_use]
+    pub fn is_in_word(&self, medium: &Medium) -> bool {
+        let word: Option<&PAtomicU64> = medium.try_at(POff::new(self.hint));
+        // ORDER: Relaxed: nobody else has the pool while it is opened.
+        let word = word.map(|word| word.load(medium, Ordering::Relaxed));
+        word.is_some_and(|word| word & ((1 << 48) - 1) == self.block.raw())
+    }
+}
+
 /// How recovery finds out whether the structure durably refers to a block.
 #[derive(Clone, Default)]
 pub enum Reachable {
@@ -142,12 +154,7 @@ impl Reachable {
 
     pub(super) fn ask(&self, medium: &Medium, claim: Claim) -> bool {
         match self {
-            Reachable::Word => {
-                let word: Option<&PAtomicU64> = medium.try_at(POff::new(claim.hint));
-                // ORDER: Relaxed: nobody else has the pool while it is opened.
-                let word = word.map(|word| word.load(medium, Ordering::Relaxed));
-                word.is_some_and(|word| word & ((1 << 48) - 1) == claim.block.raw())
-            }
+            Reachable::Word => claim.is_in_word(medium),
             Reachable::Ask(ask) => ask(medium, claim),
         }
     }
