@@ -318,6 +318,29 @@ pub(crate) fn visit_by_hash<K: Item + ?Sized>(
     Ok(())
 }
 
+/// Stores entries that are in the order of an index's parts, part by part: `renew` is told those that
+/// are left and stores all that belong to the part of the first one, out of place, and returns how
+/// many they are; 0 if that is not worth it. What it does not store goes to its place by itself.
+pub(crate) fn insert_by_parts(
+    index: &impl Index<u64>,
+    entries: &[(u64, u64)],
+    mut renew: impl FnMut(&[(u64, u64)]) -> Result<usize>,
+) -> Result<()> {
+    let mut rest = entries;
+    while let Some((key, value)) = rest.first() {
+        let done = match renew(rest) {
+            // There may be room in place.
+            Err(error) if error.is_no_space() => 0,
+            done => done?,
+        };
+        if done == 0 {
+            index.insert(key, *value)?;
+        }
+        rest = rest.get(done.max(1)..).unwrap_or_default();
+    }
+    Ok(())
+}
+
 /// The offset of a pool's root, by its word in the pool's header: the low 48 bits. For recovery,
 /// which is asked about blocks before there is a pool.
 pub(crate) fn root_of(medium: &Medium) -> u64 {

@@ -133,6 +133,7 @@ pub static FORMS: &[&Registered] = &[
     &fastfair::CACHED,
     &skiplist::CACHED,
     &layered::BUFFERED_CCEH,
+    &layered::RENEWED_CCEH,
     &layered::BUFFERED_FASTFAIR,
     &layered::BUFFERED_SKIPLIST,
     &layered::RENEWED_FASTFAIR,

@@ -47,6 +47,7 @@
 //! | insert, update, delete | the bucket | 1 |
 //! | split | the new segment, past the cache; its entries | 2; 4 if several lines |
 //! | doubling | the new directory, past the cache; the word `directory` | 2 |
+//! | replacement | the new segment, past the cache; its entries | 2; 3 if several lines |
 //!
 //! # Recovery
 //! Reads the directory. A split that its last entry shows is completed (I1); otherwise it did not
@@ -58,7 +59,8 @@
 //!
 //! # As the base of a layered index
 //! [`Layered`](crate::Layered) puts write buffers above a table whose word `directory` lies in its
-//! root block. It knows of segments as ranges of hashes, and of nothing else.
+//! root block. It knows of segments as ranges of hashes, and of nothing else. It may store many
+//! pairs at once, in a new segment that takes the place of the old one (`renew.rs`).
 //!
 //! # Deviations from the paper
 //! - A segment has no header: its depth is in the directory. It is 16 KiB, not 16 KiB and a line.
@@ -82,14 +84,16 @@
 //! Source: M. Nam and others, "Write-optimized dynamic hashing for persistent memory", FAST 2019.
 
 mod check;
+mod image;
 mod layout;
 mod read;
+mod renew;
 mod split;
 #[cfg(test)]
 mod tests;
 mod write;
 
-use gabion_media::pmem::{Medium, PAtomicU64, POff, Pool};
+use gabion_media::pmem::{Medium, POff, Pool};
 
 use crate::extendible::{Extendible, FirstHalf, segment_end};
 use crate::index::{Plan, index_of_words};
@@ -137,30 +141,36 @@ impl<const COPIES: bool> Cceh<COPIES> {
     }
 
     fn with(pool: &Pool, facts: Facts, entries: Option<u64>) -> Result<Self> {
-        let word = facts.behind();
-        Self::at(pool, word, facts.seed, facts.capacity, entries)
+        let first_half = match COPIES {
+            true => FirstHalf::MayBeCopied,
+            false => FirstHalf::Stays,
+        };
+        let segments = |bytes| Extendible::new(pool, facts.behind(), bytes, first_half, entries);
+        Self::of(pool, facts.seed, facts.capacity, segments)
     }
 
-    /// Finds the table whose directory is named by the word at `word`, or makes one if that is 0;
-    /// `entries` if their number is known.
-    pub(crate) fn at(
+    /// Finds the table whose directory is named by the word at `word`, or makes one if that is 0.
+    /// Its segments may be replaced as a whole.
+    pub(crate) fn at(pool: &Pool, word: u64, seed: u64, capacity: u64) -> Result<Self> {
+        let may_be = FirstHalf::MayBeCopied;
+        let segments = |bytes| Extendible::new(pool, POff::new(word), bytes, may_be, None);
+        Self::of(pool, seed, capacity, segments)
+    }
+
+    /// The table of segments of so many bytes.
+    fn of(
         pool: &Pool,
-        word: POff<PAtomicU64>,
         seed: u64,
         capacity: u64,
-        entries: Option<u64>,
+        segments: impl FnOnce(u64) -> Extendible,
     ) -> Result<Self> {
         let seed = Seed::new(seed);
         let filler = |bit| (0..).find(|key| seed.hash_u64(*key) >> 63 == bit);
         let segment_bits = segment_bits(capacity);
-        let first_half = match COPIES {
-            true => FirstHalf::IsCopied,
-            false => FirstHalf::Stays,
-        };
         let bytes = LINE_BYTES << segment_bits;
         let this = Cceh {
             medium: Medium::clone(pool),
-            segments: Extendible::new(pool, word, bytes, first_half, entries),
+            segments: segments(bytes),
             segment_bits,
             fillers: [0, 1].map(|bit| filler(bit).unwrap_or_default()),
             seed,

@@ -8,7 +8,7 @@ use std::sync::atomic::Ordering;
 
 use super::Dash;
 use super::layout::{BUCKET_WORDS, Bucket, Meta, Overflow, Shape, bits, tag_of};
-use crate::extendible::Segment;
+use crate::extendible::{Halves, Segment};
 use crate::{Item, Result};
 
 /// What a split moves.
@@ -84,7 +84,12 @@ impl<K: Item + ?Sized, const USABLE: u32> Dash<K, USABLE> {
     pub(super) fn split(&self, segment: Segment, hash: u64) -> Result<()> {
         let moved = self.what_moves(segment, segment.depth())?;
         let Moved { slots, image } = moved;
-        let images = || Ok([Vec::new(), image]);
+        let images = || {
+            Ok(Halves {
+                first: None,
+                second: image,
+            })
+        };
         self.segments
             .split(segment, hash, images, || self.clear(segment, &slots))
     }

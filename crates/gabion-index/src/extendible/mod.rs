@@ -11,15 +11,17 @@
 //!
 //! # Rules
 //! - The 2^(G-L) entries of the directory, which has G bits, for a segment of L bits are equal,
-//!   except while it is split (`split.rs`).
+//!   except while it is split (`split.rs`) or replaced (`renew.rs`).
 //! - A segment, and the entries that name it, change under the lock of its first stripe, and the
 //!   directory as a whole under `growth`. Readers take no lock; they look at the stripe's word and
 //!   at the entry of the directory before and after.
-//! - Segments stay where they are, unless splits copy both halves.
+//! - Segments stay where they are, unless splits copy both halves, or a new segment takes the place
+//!   of one (`renew.rs`).
 //!
 //! Source: R. Fagin and others, "Extendible hashing", ACM TODS 4(3), 1979.
 
 mod recovery;
+mod renew;
 mod split;
 #[cfg(test)]
 pub(crate) mod uneven;
@@ -126,8 +128,15 @@ pub(crate) enum FirstHalf {
     Stays,
     /// It is the first half, and what moved is taken out of it before the split is over.
     IsCleared,
-    /// Both halves are new.
-    IsCopied,
+    /// Both halves may be new. Then segments may be replaced as a whole, too.
+    MayBeCopied,
+}
+
+/// The bytes of the halves of a segment.
+pub(crate) struct Halves {
+    /// None if the first half stays where it is.
+    pub(crate) first: Option<Vec<u8>>,
+    pub(crate) second: Vec<u8>,
 }
 
 /// A split under way: the entries of the directory that change, and to what.

@@ -1,4 +1,5 @@
-//! Recovery: reads the directory, and ends a split that had begun.
+//! Recovery: reads the directory, ends a split that had begun, and takes back the replacement of a
+//! segment that had not come to its end.
 
 use std::sync::atomic::Ordering;
 
@@ -78,7 +79,7 @@ impl Extendible {
         Ok(segment)
     }
 
-    fn entry(&self, directory: Directory, number: u64) -> Segment {
+    pub(super) fn entry(&self, directory: Directory, number: u64) -> Segment {
         let entry = self.medium.at(directory.entry(number));
         // ORDER: Relaxed: nobody else has the table yet.
         Segment(Array(entry.load(&self.medium, Ordering::Relaxed)))
@@ -107,13 +108,13 @@ impl Extendible {
         }
         let last = self.entry(directory, number + count - 1);
         let entries = number..number + count;
-        if last != first {
+        if last.0.bits() != first.0.bits() {
             let middle = number + count / 2;
             let half = Segment::new(first.offset(), first.depth() + 1);
             let is_stage = |number: u64| {
                 let entry = self.entry(directory, number);
                 let is_copy =
-                    self.first_half == FirstHalf::IsCopied && entry.depth() == half.depth();
+                    self.first_half == FirstHalf::MayBeCopied && entry.depth() == half.depth();
                 entry == first
                     || if number < middle {
                         entry == half || is_copy
@@ -136,10 +137,11 @@ impl Extendible {
             self.end(&split);
             return Ok(count);
         }
-        let is_whole = entries
-            .into_iter()
-            .all(|number| self.entry(directory, number) == first);
-        if is_whole { Ok(count) } else { damaged() }
+        if self.take_back(directory, &entries, first) {
+            Ok(count)
+        } else {
+            damaged()
+        }
     }
 
     /// Whether an entry of a directory may name this.
@@ -148,7 +150,7 @@ impl Extendible {
         depths.contains(&segment.0.bits()) && self.is_segment(segment)
     }
 
-    fn is_segment(&self, segment: Segment) -> bool {
+    pub(super) fn is_segment(&self, segment: Segment) -> bool {
         let (offset, bytes) = (segment.offset(), self.segment_bytes);
         offset != 0
             && offset.is_multiple_of(LINE_BYTES)

@@ -16,26 +16,26 @@
 //! out of S, it does so in stage 2. Otherwise entries that lie in one line, up to eight, need one
 //! flush for all stages on x86-64, where the stores to a line reach the medium in their order.
 
+use std::ops::Range;
 use std::sync::atomic::Ordering;
 
 use gabion_media::pmem::{POff, Reserved};
 use parking_lot::MutexGuard;
 
-use super::{DEPTH_MAX, Directory, Extendible, FirstHalf, SEGMENT_ALIGN, Segment, Split};
+use super::{DEPTH_MAX, Directory, Extendible, FirstHalf, Halves, SEGMENT_ALIGN, Segment, Split};
 use crate::line::{LINE_BYTES, Line};
 use crate::lock::Stripes;
 use crate::{Error, Result};
 
 impl Extendible {
     /// Splits the segment to which `hash` leads, whose lock is held. `images` gives the bytes of
-    /// both halves, of which the first counts only if it is copied; `clear` takes what moved out
-    /// of the segment, if that is the table's way.
+    /// the halves; `clear` takes what moved out of the segment, if that is the table's way.
     #[cold]
     pub(crate) fn split(
         &self,
         segment: Segment,
         hash: u64,
-        images: impl FnOnce() -> Result<[Vec<u8>; 2]>,
+        images: impl FnOnce() -> Result<Halves>,
         clear: impl FnOnce() -> Result<()>,
     ) -> Result<()> {
         let depth = segment.depth();
@@ -47,7 +47,7 @@ impl Extendible {
         let stripe = Stripes::index(second, depth + 1);
         let is_other = stripe != Stripes::index(hash, depth);
         let _held = is_other.then(|| self.stripes.at(stripe).lock());
-        let [first_image, second_image] = images()?;
+        let images = images()?;
         let growth = self.growth.lock();
         // References to segments move, in the directory and with it.
         self.pool.settle();
@@ -59,20 +59,21 @@ impl Extendible {
         let hint = |number| directory.entry(number).raw();
         let (first_hint, last_hint) = (hint(entries.start), hint(entries.end - 1));
         let new = self.reserve_segment(last_hint)?;
-        let copy = match self.first_half {
-            FirstHalf::IsCopied => Some((
+        let copy = match images.first {
+            Some(image) => Some((
                 self.reserve_segment(first_hint)?,
                 self.pool
                     .retire::<Line>(POff::new(segment.offset()), first_hint)?,
+                image,
             )),
-            _ => None,
+            None => None,
         };
         let place = new.offset::<Line>().raw();
-        self.medium.write_past_cache(place, &second_image);
-        let halves = match &copy {
-            Some((copy, _)) => {
+        self.medium.write_past_cache(place, &images.second);
+        let first = match &copy {
+            Some((copy, _, image)) => {
                 let place = copy.offset::<Line>().raw();
-                self.medium.write_past_cache(place, &first_image);
+                self.medium.write_past_cache(place, image);
                 place
             }
             None => segment.offset(),
@@ -80,7 +81,7 @@ impl Extendible {
         let split = Split {
             directory,
             entries,
-            first: Segment::new(halves, depth + 1),
+            first: Segment::new(first, depth + 1),
             second: Segment::new(place, depth + 1),
         };
         // DURABLE: the new segments, and what the allocator noted, before an entry names them.
@@ -90,7 +91,7 @@ impl Extendible {
         let cleared = clear();
         self.end(&split);
         new.commit::<Line>();
-        if let Some((copy, retiring)) = copy {
+        if let Some((copy, retiring, _)) = copy {
             copy.commit::<Line>();
             retiring.commit(&self.pool.enter());
         }
@@ -99,9 +100,9 @@ impl Extendible {
 
     /// The first stage of a split.
     fn begin(&self, split: &Split) {
-        let last = self.medium.at(split.directory.entry(split.entries.end - 1));
-        // ORDER: Release pairs with the acquire in `segment`.
-        last.store(&self.medium, split.second.0.0, Ordering::Release);
+        let number = split.entries.end - 1;
+        self.name(split.directory, number, split.second);
+        let last = self.medium.at(split.directory.entry(number));
         if !split.directory.is_one_line(&split.entries) {
             // DURABLE: the split, by this: recovery ends what is left of it.
             self.medium.persist(last);
@@ -120,24 +121,34 @@ impl Extendible {
             } else {
                 split.second
             };
-            let entry = self.medium.at(directory.entry(number));
-            // ORDER: as in `begin`.
-            entry.store(&self.medium, half.0.0, Ordering::Release);
+            self.name(*directory, number, half);
         }
         if self.first_half == FirstHalf::IsCleared || !directory.is_one_line(entries) {
-            let others = directory.entry(entries.start + 1).raw();
-            let bytes = directory.entry(entries.end).raw() - others;
             // DURABLE: all entries but the first, before that one tells that the split is over, and
             // before anything is taken out of its segment.
-            self.medium.persist_range(others, bytes);
+            self.persist_others(*directory, entries);
         }
+    }
+
+    /// Lets an entry name a segment, of which all is durable.
+    pub(super) fn name(&self, directory: Directory, number: u64, segment: Segment) {
+        let entry = self.medium.at(directory.entry(number));
+        // ORDER: Release pairs with the acquire in `segment`.
+        entry.store(&self.medium, segment.0.0, Ordering::Release);
+    }
+
+    /// Makes some entries durable, but for the first.
+    pub(super) fn persist_others(&self, directory: Directory, entries: &Range<u64>) {
+        let others = directory.entry(entries.start + 1).raw();
+        let bytes = directory.entry(entries.end).raw() - others;
+        // DURABLE: as whoever calls says.
+        self.medium.persist_range(others, bytes);
     }
 
     /// The last stage of a split.
     pub(super) fn end(&self, split: &Split) {
+        self.name(split.directory, split.entries.start, split.first);
         let entry = self.medium.at(split.directory.entry(split.entries.start));
-        // ORDER: as in `begin`.
-        entry.store(&self.medium, split.first.0.0, Ordering::Release);
         let is_one_line = split.directory.is_one_line(&split.entries);
         // The others of one line are durable if the segment was cleared. Then recovery may end the
         // split once more, and what changes the line later makes the end durable with itself.

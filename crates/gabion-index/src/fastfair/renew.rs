@@ -16,6 +16,7 @@ use super::greatest::GREATEST;
 use super::tree::{Locked, no_leaf};
 use crate::Result;
 use crate::blink::{Descent, Growth, Renewal};
+use crate::index::insert_by_parts;
 
 /// Entries for a leaf that are worth a new one.
 const WORTH: usize = 2;
@@ -33,24 +34,13 @@ impl<const N: usize> FastFair<N> {
 
     /// As [`FastFair::insert_all`], with so many entries of a leaf worth a new one.
     pub(super) fn put_all(&self, entries: &[(u64, u64)], worth: usize) -> Result<()> {
-        let mut rest = entries;
-        while let Some(&(key, value)) = rest.first() {
-            let done = match self.renew_leaf(key, rest, worth) {
-                // There may be room in place.
-                Err(error) if error.is_no_space() => 0,
-                done => done?,
-            };
-            if done == 0 {
-                self.insert(key, value)?;
-            }
-            rest = &rest[done.max(1)..];
-        }
-        Ok(())
+        insert_by_parts(self, entries, |rest| self.renew_leaf(rest, worth))
     }
 
-    /// Stores those of `entries`, of which `key` is the first, that belong to the leaf of that, and
-    /// returns how many they are; 0 if nothing was done, because it is better done in place.
-    fn renew_leaf(&self, key: u64, entries: &[(u64, u64)], worth: usize) -> Result<usize> {
+    /// Stores those of `entries` that belong to the leaf of the first one, and returns how many they
+    /// are; 0 if nothing was done, because it is better done in place.
+    fn renew_leaf(&self, entries: &[(u64, u64)], worth: usize) -> Result<usize> {
+        let key = entries.first().map_or(GREATEST, |(key, _)| *key);
         if key == GREATEST {
             return Ok(0);
         }

@@ -163,8 +163,10 @@ const fn registered<
 const fn registered_hash<B: Base, const PAGE: usize, const O: bool, const C: bool>(
     name: &'static str,
     title: &'static str,
+    remove: u64,
 ) -> Registered {
-    registered_as(name, title, Kind::Hash, 1, makers::<B, PAGE, O, C>(None))
+    let words = makers::<B, PAGE, O, C>(None);
+    registered_as(name, title, Kind::Hash, remove, words)
 }
 
 const fn registered_as(
@@ -241,7 +243,14 @@ pub(crate) static CACHED_SKIPLIST: Registered = registered::<SkipList<u64>, 64, 
 
 /// CCEH with a write buffer for each segment.
 pub(crate) static BUFFERED_CCEH: Registered =
-    registered_hash::<Cceh<false>, 64, false, false>("cceh-b", "CCEH with write buffers");
+    registered_hash::<Cceh<false>, 64, false, false>("cceh-b", "CCEH with write buffers", 1);
+
+/// CCEH with write buffers that are merged out of place.
+pub(crate) static RENEWED_CCEH: Registered = registered_hash::<Cceh<false>, 64, true, false>(
+    "cceh-bo",
+    "CCEH with write buffers, merged out of place",
+    2,
+);
 
 /// Small nodes, buffers of two pairs and pages of seven records, for tests of few entries.
 #[cfg(test)]
@@ -276,4 +285,9 @@ pub(crate) static TINY_CACHED_SKIPLIST: Registered =
 /// CCEH with small pages: its segments and buffers are small where few entries are planned.
 #[cfg(test)]
 pub(crate) static TINY_CCEH: Registered =
-    registered_hash::<Cceh<false>, 8, false, false>("cceh-b-tiny", "");
+    registered_hash::<Cceh<false>, 8, false, false>("cceh-b-tiny", "", 1);
+
+/// The small table, merged out of place.
+#[cfg(test)]
+pub(crate) static TINY_RENEWED_CCEH: Registered =
+    registered_hash::<Cceh<false>, 8, true, false>("cceh-bo-tiny", "", 2);

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use super::tests::{again, compare, follow, nodes, parts, pool, waiting, with};
-use super::{Base, Layered};
+use super::tests::{compare, follow, nodes, parts, pool, waiting, with};
+use super::{Base, Layered, Options};
 use crate::cceh::Cceh;
 use crate::suite::{SMALL, words};
 use crate::{Plan, Seed};
@@ -17,9 +17,24 @@ const LARGE: Plan = Plan {
     ..SMALL
 };
 
-fn table(buffers: u64) -> Table {
+/// In place, and out of place.
+fn ways_to_merge(buffers: u64) -> [Options; 2] {
+    [false, true].map(|merges_out_of_place| Options {
+        merges_out_of_place,
+        ..with(buffers)
+    })
+}
+
+fn table(options: Options) -> Table {
     let pool = pool::<Cceh<false>, 64>(32 << 20);
-    Layered::create_with(&pool, LARGE, with(buffers)).expect("space")
+    Layered::create_with(&pool, LARGE, options).expect("space")
+}
+
+/// The table as a crash of the process leaves it, opened with these options.
+fn opened(table: Table, options: Options) -> Table {
+    let pool = table.pool().clone();
+    drop(table);
+    Layered::open_with(&pool, options).expect("a table")
 }
 
 /// A way is for eight neighbouring buckets, and all ways of a node are for half of a segment, but
@@ -28,7 +43,7 @@ fn table(buffers: u64) -> Table {
 fn ways_are_for_neighbouring_buckets() {
     let shape = <Cceh<false> as Base>::shape(LARGE.capacity);
     assert_eq!((shape.ways, shape.pairs), (32, 15));
-    let index = table(4);
+    let index = table(with(4));
     for number in 0..2000 {
         let position = Seed::new(3).hash_u64(number);
         let bucket = position % 256;
@@ -39,11 +54,12 @@ fn ways_are_for_neighbouring_buckets() {
 }
 
 /// Segments of 16 KiB split, and the directory is doubled, with pairs in all ways of many nodes,
-/// and with few buffers, so that some nodes have none.
+/// and with few buffers, so that some nodes have none. Each opening merges in the other way.
 #[test]
 fn large_segments_lose_nothing() {
     for buffers in [3, 200] {
-        let mut index = table(buffers);
+        let options = ways_to_merge(buffers);
+        let mut index = table(options[0]);
         let random = Seed::new(buffers);
         let mut twin = BTreeMap::new();
         for round in 0..4 {
@@ -58,7 +74,7 @@ fn large_segments_lose_nothing() {
             }
             let waited = waiting(&index);
             assert!(waited > 0);
-            index = again(index);
+            index = opened(index, options[usize::from(round % 2 == 0)]);
             assert!(waiting(&index) <= waited);
             compare(&index, &twin);
         }
@@ -69,7 +85,11 @@ fn large_segments_lose_nothing() {
 /// Each segment has a node of its own once there was a merge there.
 #[test]
 fn nodes_follow_segments() {
-    let index = table(200);
+    ways_to_merge(200).into_iter().for_each(follow_segments);
+}
+
+fn follow_segments(options: Options) {
+    let index = table(options);
     let begun = nodes(&index);
     assert!(begun > 8 && begun == parts(&index));
     for number in 0..60_000 {
@@ -81,13 +101,26 @@ fn nodes_follow_segments() {
     index.compact().expect("space");
     assert_eq!(waiting(&index), 0);
     let most = parts(&index);
-    let index = again(index);
+    let index = opened(index, options);
     assert_eq!(nodes(&index), most);
     words::check(&index, 60_000);
 }
 
 #[test]
 fn threads_agree_about_segments() {
-    words::threads_agree(&table(100));
-    words::grow_by_threads(&table(100));
+    for options in ways_to_merge(100) {
+        words::threads_agree(&table(options));
+        words::grow_by_threads(&table(options));
+    }
+}
+
+/// Segments are replaced as long as the pool has space for others, and pairs go to their places
+/// where they can afterwards.
+#[test]
+fn a_full_pool_is_merged_in_place() {
+    let pool = pool::<Cceh<false>, 64>(1 << 20);
+    for options in ways_to_merge(3).into_iter().skip(1) {
+        let index: Table = Layered::create_with(&pool, LARGE, options).expect("space");
+        words::fill_the_pool(&index);
+    }
 }

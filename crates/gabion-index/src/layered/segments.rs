@@ -11,12 +11,13 @@
 //! pairs that are to save lines of the medium must be near each other in these bits, and not in the
 //! first ones: each way of a buffer is for eight buckets, two lines of the medium, and has room for
 //! half of their pairs but one. It is merged by itself when it is full, so that a merge in place
-//! writes two lines or three. All ways of a node together are half of a segment, as in the paper,
-//! and the node's lock is that of all. Small segments have two ways.
+//! writes two lines or three. Out of place the segment is written as a whole, so all ways are merged
+//! when one is full. All ways of a node together are half of a segment, as in the paper, and the
+//! node's lock is that of all. Small segments have two ways.
 //!
 //! A segment that splits keeps its number of buckets, so a key keeps its way.
 
-use gabion_media::pmem::{Claim, Medium, POff, Pool};
+use gabion_media::pmem::{Claim, Medium, Pool};
 
 use super::base::Shape;
 use super::{Base, Layered};
@@ -54,7 +55,7 @@ impl Base for Cceh<false> {
     fn place(_medium: &Medium, _at: u64) {}
 
     fn find(pool: &Pool, at: u64, seed: u64, entries: u64) -> Result<Self> {
-        Cceh::at(pool, POff::new(at), seed, entries, None)
+        Cceh::at(pool, at, seed, entries)
     }
 
     fn grow(&self, entries: u64) -> Result<()> {
@@ -63,6 +64,10 @@ impl Base for Cceh<false> {
 
     fn is_referenced(medium: &Medium, _at: u64, claim: Claim) -> bool {
         claim.is_in_word(medium)
+    }
+
+    fn insert_all(&self, pairs: &[(u64, u64)]) -> Result<()> {
+        Cceh::insert_all(self, pairs)
     }
 
     fn cached(self) -> Result<Self> {

@@ -573,8 +573,8 @@ fn layers_save_volume() {
         assert!(both[1] * 4 < buffered[1] * 3);
         assert!(cached[0] <= plain[0] * 21 / 20 && both[0] <= buffered[0] * 21 / 20);
     }
-    let [plain, buffered] = ["cceh", "cceh-b"].map(volumes);
-    assert!(buffered[0] * 2 < plain[0]);
+    let [plain, buffered, renewed] = ["cceh", "cceh-b", "cceh-bo"].map(volumes);
+    assert!(buffered[0] * 2 < plain[0] && renewed[0] * 2 < plain[0]);
     let [plain, renewed, cached] = ["fastfair", "fastfair-bo", "fastfair-boc"].map(volumes);
     assert!(renewed[0] * 2 < plain[0]);
     assert!(cached[1] * 4 < renewed[1] * 3 && cached[0] <= renewed[0] * 21 / 20);

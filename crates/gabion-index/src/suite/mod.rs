@@ -476,6 +476,18 @@ index_suite!(
     [words],
     &[crate::suite::ROOT_COMMIT]
 );
+index_suite!(
+    cceh_bo,
+    crate::layered::RENEWED_CCEH,
+    [words],
+    &[crate::suite::FLOOR_FENCE, crate::suite::ROOT_COMMIT]
+);
+index_suite!(
+    cceh_bo_tiny,
+    crate::layered::TINY_RENEWED_CCEH,
+    [words],
+    &[crate::suite::ROOT_COMMIT]
+);
 
 index_suite!(
     fastfair_o_tiny,

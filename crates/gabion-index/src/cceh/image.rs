@@ -1,0 +1,79 @@
+//! A segment in DRAM, as it is to be written to a new place.
+
+use super::Cceh;
+use super::layout::{PAIRS, PROBES};
+use crate::extendible::{Halves, Segment};
+
+/// The entries of a segment, by their slots.
+#[derive(Clone)]
+pub(super) struct Image {
+    slots: Vec<Option<(u64, u64)>>,
+}
+
+impl Image {
+    /// Stores a pair as an insert does; whether its key is new, or none if it finds no room.
+    pub(super) fn put(&mut self, hash: u64, key: u64, value: u64) -> Option<bool> {
+        let last = (self.slots.len() / PAIRS) as u64 - 1;
+        let path = (0..PROBES).flat_map(|step| {
+            let bucket = (hash.wrapping_add(step) & last) as usize;
+            bucket * PAIRS..(bucket + 1) * PAIRS
+        });
+        let mut free = None;
+        for slot in path {
+            match &mut self.slots[slot] {
+                Some(entry) if entry.0 == key => {
+                    entry.1 = value;
+                    return Some(false);
+                }
+                None => free = free.or(Some(slot)),
+                Some(_) => {}
+            }
+        }
+        self.slots[free?] = Some((key, value));
+        Some(true)
+    }
+
+    /// The bytes of the segment, with a key that is no entry in each free slot.
+    pub(super) fn bytes(&self, filler: u64) -> Vec<u8> {
+        let pairs = self.slots.iter().map(|entry| entry.unwrap_or((filler, 0)));
+        let words = pairs.flat_map(|(key, value)| [key, value]);
+        words.flat_map(u64::to_le_bytes).collect()
+    }
+}
+
+impl<const COPIES: bool> Cceh<COPIES> {
+    /// What is in the segment to which `hash` leads, whose lock is held.
+    pub(super) fn image(&self, segment: Segment, hash: u64) -> Image {
+        let mut slots = Vec::with_capacity(PAIRS << self.segment_bits);
+        self.for_each_pair(segment, |key, value| {
+            let is_entry = segment.owns(hash, self.hash(key));
+            slots.push(is_entry.then_some((key, value)));
+        });
+        Image { slots }
+    }
+
+    /// Both halves of an image of the segment to which `hash` leads. Entries keep their slots.
+    pub(super) fn halve(&self, image: &Image, segment: Segment) -> [Image; 2] {
+        [false, true].map(|half| {
+            let is_of_half = |(key, _): &(u64, u64)| segment.is_second(self.hash(*key)) == half;
+            let slots = image.slots.iter().map(|entry| entry.filter(is_of_half));
+            Image {
+                slots: slots.collect(),
+            }
+        })
+    }
+
+    /// The bytes of halves; of the first one, if it is copied.
+    pub(super) fn halves_of(
+        &self,
+        [first, second]: &[Image; 2],
+        hash: u64,
+        copies: bool,
+    ) -> Halves {
+        let filler = self.filler(hash);
+        Halves {
+            first: copies.then(|| first.bytes(filler)),
+            second: second.bytes(filler),
+        }
+    }
+}
