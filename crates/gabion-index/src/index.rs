@@ -301,8 +301,8 @@ pub struct Makers<K: Item + ?Sized> {
 }
 
 /// Visits the entries of an index part by part: of a hash table, in the order of the first bits of
-/// hashes. `collect` appends all entries of a range of hashes that begins at its argument or before,
-/// without those before it, and returns where the next range begins.
+/// hashes. `collect` appends all entries of a range of hashes that begins at its argument or
+/// before, without those before it, and returns where the next range begins.
 pub(crate) fn visit_by_hash<K: Item + ?Sized>(
     mut collect: impl FnMut(u64, &mut Vec<(K::Owned, u64)>) -> Result<Option<u64>>,
     visit: &mut dyn FnMut(&K, u64),
@@ -318,9 +318,10 @@ pub(crate) fn visit_by_hash<K: Item + ?Sized>(
     Ok(())
 }
 
-/// Stores entries that are in the order of an index's parts, part by part: `renew` is told those that
-/// are left and stores all that belong to the part of the first one, out of place, and returns how
-/// many they are; 0 if that is not worth it. What it does not store goes to its place by itself.
+/// Stores entries that are in the order of an index's parts, part by part: `renew` is told those
+/// that are left and stores all that belong to the part of the first one, out of place, and returns
+/// how many they are; 0 if that is not worth it. What it does not store goes to its place by
+/// itself.
 pub(crate) fn insert_by_parts(
     index: &impl Index<u64>,
     entries: &[(u64, u64)],

@@ -15,7 +15,7 @@ impl Image {
     pub(super) fn put(&mut self, hash: u64, key: u64, value: u64) -> Option<bool> {
         let last = (self.slots.len() / PAIRS) as u64 - 1;
         let path = (0..PROBES).flat_map(|step| {
-            let bucket = (hash.wrapping_add(step) & last) as usize;
+            let bucket = usize::try_from(hash.wrapping_add(step) & last).unwrap_or(0);
             bucket * PAIRS..(bucket + 1) * PAIRS
         });
         let mut free = None;

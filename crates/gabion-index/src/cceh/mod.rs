@@ -24,7 +24,8 @@
 //! # Invariants
 //! - I1. The 2^(G-L) entries of the directory for a segment of depth L are equal, except while it
 //!   is split: then the last of them names the new segment, and the first names the old one until
-//!   all others are durable.
+//!   all others are durable. While a new segment takes the place of one, some name the one and some
+//!   the other, and the first one counts.
 //! - I2. A pair is an entry of its segment if the first L bits of its key's hash are those of the
 //!   segment. It lies in the bucket that the last bits name or in one of the three behind, in a
 //!   circle, and a key is there once.
@@ -51,7 +52,8 @@
 //!
 //! # Recovery
 //! Reads the directory. A split that its last entry shows is completed (I1); otherwise it did not
-//! begin, and its segment is free.
+//! begin, and its segment is free. Entries that name a segment which was to take the place of the
+//! first one's are led back.
 //!
 //! # Two ways to split
 //! [`Cceh<false>`](Cceh) leaves the entries that moved where they are: they are none any more. With
@@ -79,6 +81,8 @@
 //! | directory, global depth, segment, local depth | `extendible` |
 //! | lazy deletion | I2: `Segment::owns` |
 //! | segment split, directory doubling, MSB | `extendible/split.rs` |
+//! | out-of-place merging (Spot-On) | `cceh/renew.rs`, `extendible/renew.rs` |
+//! | caching the directory (Spot-On) | `extendible/mirror.rs` |
 //! | recovery of a split | `extendible/recovery.rs` |
 //!
 //! Source: M. Nam and others, "Write-optimized dynamic hashing for persistent memory", FAST 2019.
@@ -88,6 +92,8 @@ mod image;
 mod layout;
 mod read;
 mod renew;
+#[cfg(test)]
+mod renewed;
 mod split;
 #[cfg(test)]
 mod tests;
@@ -96,13 +102,16 @@ mod write;
 use gabion_media::pmem::{Medium, POff, Pool};
 
 use crate::extendible::{Extendible, FirstHalf, segment_end};
-use crate::index::{Plan, index_of_words};
+use crate::index::{Makers, Plan, index_of_words};
 use crate::line::LINE_BYTES;
 use crate::registry::Registered;
 use crate::root::{Facts, ROOT_BYTES};
+use crate::spoton::paths::told;
 use crate::{Result, Seed};
 use layout::planned_depth;
 pub(crate) use layout::{PAIRS, segment_bits};
+#[cfg(test)]
+pub(crate) use renewed::{TINY_RENEWED, TINY_RENEWED_CACHED};
 
 /// A hash table of words in a pool of persistent memory. `COPIES` says how segments are split: with
 /// copies of both halves, or of one.
@@ -181,6 +190,20 @@ impl<const COPIES: bool> Cceh<COPIES> {
         Ok(this)
     }
 
+    /// The table with its directory in DRAM as well, so that lookups read nothing of the pool but
+    /// buckets (Spot-On's guideline C). All writes must go through this handle then. What is in the
+    /// pool is the same. Reads the directory.
+    #[must_use]
+    pub fn cached(mut self) -> Self {
+        self.segments.keep_in_dram();
+        self
+    }
+
+    /// Bytes of DRAM that the directory takes there.
+    pub fn dram_bytes(&self) -> u64 {
+        self.segments.dram_bytes()
+    }
+
     /// Splits the segments of an empty table until there are as many as so many entries need.
     pub(crate) fn presplit(&self, capacity: u64) -> Result<()> {
         let depth = planned_depth(capacity, self.segment_bits);
@@ -220,3 +243,22 @@ pub(crate) static REGISTERED: Registered = registered::<false>("cceh", "CCEH");
 /// What the registry knows of the variant whose splits copy both halves.
 pub(crate) static COPYING: Registered =
     registered::<true>("cceh-cow", "CCEH with copy-on-write splits");
+
+/// What the registry knows of the table with its directory in DRAM.
+pub(crate) static CACHED: Registered = Registered::hash_of_words(
+    "cceh-c",
+    "CCEH, directory in DRAM",
+    "Nam and others, FAST 2019",
+    Makers {
+        pool_options: Cceh::<false>::pool_options,
+        create: |pool, plan| {
+            let table = Cceh::<false>::create(pool, plan);
+            Ok(told::<true, _>(table, |table| Ok(table.cached()))?)
+        },
+        open: |pool| {
+            let table = Cceh::<false>::open(pool);
+            Ok(told::<true, _>(table, |table| Ok(table.cached()))?)
+        },
+        create_ordered: None,
+    },
+);

@@ -51,8 +51,8 @@ impl<const COPIES: bool> Cceh<COPIES> {
         }
     }
 
-    /// Replaces a segment, whose lock is held, by one that has some entries more, or by two. Returns
-    /// how many keys are new; none if there is no room for one of them.
+    /// Replaces a segment, whose lock is held, by one that has some entries more, or by two.
+    /// Returns how many keys are new; none if there is no room for one of them.
     fn replace_with(
         &self,
         segment: Segment,
@@ -76,8 +76,8 @@ impl<const COPIES: bool> Cceh<COPIES> {
         Ok(Some(new))
     }
 
-    /// Stores entries in images, each in the one of its hash. Returns how many keys are new; none if
-    /// there is no room for one of them.
+    /// Stores entries in images, each in the one of its hash. Returns how many keys are new; none
+    /// if there is no room for one of them.
     fn put_all(
         &self,
         entries: &[(u64, u64)],

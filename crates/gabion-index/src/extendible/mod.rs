@@ -20,6 +20,7 @@
 //!
 //! Source: R. Fagin and others, "Extendible hashing", ACM TODS 4(3), 1979.
 
+mod mirror;
 mod recovery;
 mod renew;
 mod split;
@@ -37,6 +38,7 @@ use crate::index::Checked;
 use crate::line::{Array, LINE_BYTES};
 use crate::lock::{Held, Since, Stripe, Stripes};
 use crate::{Error, Result};
+use mirror::Mirror;
 
 /// Alignment of segments: what the papers' medium reads and writes at once.
 const SEGMENT_ALIGN: u64 = 256;
@@ -157,6 +159,8 @@ pub(crate) struct Extendible {
     word: POff<PAtomicU64>,
     /// The directory in use.
     directory: AtomicU64,
+    /// The entries of directories in DRAM, if they are wanted there.
+    mirror: Option<Mirror>,
     segment_bytes: u64,
     first_half: FirstHalf,
     /// Held by who changes the directory.
@@ -179,11 +183,27 @@ impl Extendible {
             stripes: Stripes::new(entries),
             word,
             directory: AtomicU64::new(0),
+            mirror: None,
             segment_bytes,
             first_half,
             growth: Mutex::default(),
             pool: pool.clone(),
         }
+    }
+
+    /// Keeps the entries of the directory in DRAM from now on. Whoever calls has the only handle,
+    /// after [`Extendible::recover`].
+    pub(crate) fn keep_in_dram(&mut self) {
+        let mirror = Mirror::new();
+        let directory = self.directory();
+        let entries = (0..directory.len()).map(|number| self.entry(directory, number));
+        mirror.add(directory, entries);
+        self.mirror = Some(mirror);
+    }
+
+    /// Bytes of DRAM of the entries of directories.
+    pub(crate) fn dram_bytes(&self) -> u64 {
+        self.mirror.as_ref().map_or(0, Mirror::bytes)
     }
 
     /// The number of entries; see [`Stripes::entries`].
@@ -209,8 +229,18 @@ impl Extendible {
     #[inline]
     pub(crate) fn segment(&self, hash: u64) -> Segment {
         let directory = self.directory();
-        let entry = self.medium.at(directory.entry(directory.home(hash)));
-        // ORDER: Acquire pairs with the release of the splitting store: the segment is there.
+        let number = directory.home(hash);
+        let mirror = self.mirror.as_ref();
+        mirror
+            .and_then(|mirror| mirror.get(directory, number))
+            .unwrap_or_else(|| self.entry(directory, number))
+    }
+
+    /// An entry of a directory in the pool.
+    #[inline]
+    fn entry(&self, directory: Directory, number: u64) -> Segment {
+        let entry = self.medium.at(directory.entry(number));
+        // ORDER: Acquire pairs with the release of `name`: the segment is there.
         Segment(Array(entry.load(&self.medium, Ordering::Acquire)))
     }
 
@@ -285,7 +315,8 @@ impl Extendible {
             }
             let directory = self.directory();
             for number in directory.entries_for(from, segment.depth()) {
-                if self.segment(number << (64 - directory.bits())) != segment {
+                let followed = self.segment(number << (64 - directory.bits()));
+                if followed != segment || self.entry(directory, number) != segment {
                     let what = "the entries of the directory for a segment";
                     return Err(Error::damaged(what, segment.offset()));
                 }

@@ -79,12 +79,6 @@ impl Extendible {
         Ok(segment)
     }
 
-    pub(super) fn entry(&self, directory: Directory, number: u64) -> Segment {
-        let entry = self.medium.at(directory.entry(number));
-        // ORDER: Relaxed: nobody else has the table yet.
-        Segment(Array(entry.load(&self.medium, Ordering::Relaxed)))
-    }
-
     /// Checks the entries of the segment whose first entry has this number, and returns how many
     /// they are. Ends the split of the segment if its last entry shows that it had begun.
     fn recover_segment(

@@ -11,10 +11,10 @@
 //! | 3 | S' | S' |
 //!
 //! Stage 2 is durable before the last one. The allocator is told that the first entry refers to S
-//! and to S'. So after a crash before stage 3 the space of S' is free, and recovery lets all entries
-//! name S again; afterwards that of S is. Nothing is lost in either: whoever adds something to S' has
-//! it elsewhere until this is over. Entries that lie in one line need one flush on x86-64, where the
-//! stores to a line reach the medium in their order.
+//! and to S'. So after a crash before stage 3 the space of S' is free, and recovery lets all
+//! entries name S again; afterwards that of S is. Nothing is lost in either: whoever adds something
+//! to S' has it elsewhere until this is over. Entries that lie in one line need one flush on
+//! x86-64, where the stores to a line reach the medium in their order.
 
 use std::ops::Range;
 

@@ -133,8 +133,11 @@ impl Extendible {
     /// Lets an entry name a segment, of which all is durable.
     pub(super) fn name(&self, directory: Directory, number: u64, segment: Segment) {
         let entry = self.medium.at(directory.entry(number));
-        // ORDER: Release pairs with the acquire in `segment`.
+        // ORDER: Release pairs with the acquire in `entry`.
         entry.store(&self.medium, segment.0.0, Ordering::Release);
+        if let Some(mirror) = &self.mirror {
+            mirror.set(directory, number, segment);
+        }
     }
 
     /// Makes some entries durable, but for the first.
@@ -175,20 +178,20 @@ impl Extendible {
             .alloc_aligned(Directory::bytes(depth), LINE_BYTES, hint)?;
         let retiring = self.pool.retire::<Line>(POff::new(old.offset()), hint)?;
         let new = Directory::new(space.offset::<Line>().raw(), depth);
-        let mut bytes = Vec::new();
-        for number in 0..old.len() {
-            let entry = self.medium.at(old.entry(number));
-            // ORDER: Relaxed: entries change under `growth`.
-            let entry = entry.load(&self.medium, Ordering::Relaxed).to_le_bytes();
-            bytes.extend_from_slice(&entry);
-            bytes.extend_from_slice(&entry);
-        }
+        // Entries change under `growth`.
+        let entries = || (0..old.len()).flat_map(|number| [self.entry(old, number); 2]);
+        let bytes: Vec<u8> = entries()
+            .flat_map(|entry| entry.0.0.to_le_bytes())
+            .collect();
         self.medium.write_past_cache(new.offset(), &bytes);
         // DURABLE: the directory, and what the allocator noted, before the root names it.
         self.medium.fence();
         // DURABLE: the doubling, by this.
         // ORDER: Relaxed: read by recovery only.
         word.store_persist(&self.medium, new.0.0, Ordering::Relaxed);
+        if let Some(mirror) = &self.mirror {
+            mirror.add(new, entries());
+        }
         self.adopt(new);
         space.commit::<Line>();
         retiring.commit(&self.pool.enter());

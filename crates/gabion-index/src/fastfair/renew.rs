@@ -37,8 +37,8 @@ impl<const N: usize> FastFair<N> {
         insert_by_parts(self, entries, |rest| self.renew_leaf(rest, worth))
     }
 
-    /// Stores those of `entries` that belong to the leaf of the first one, and returns how many they
-    /// are; 0 if nothing was done, because it is better done in place.
+    /// Stores those of `entries` that belong to the leaf of the first one, and returns how many
+    /// they are; 0 if nothing was done, because it is better done in place.
     fn renew_leaf(&self, entries: &[(u64, u64)], worth: usize) -> Result<usize> {
         let key = entries.first().map_or(GREATEST, |(key, _)| *key);
         if key == GREATEST {

@@ -6,89 +6,32 @@ use std::panic::Location;
 
 use gabion_media::pmem::Pool;
 use gabion_media::pmem::explore::{Act, Barrier, Explorer, Mutant, Outcome, Run, Stage, Subject};
-use parking_lot::{Mutex, MutexGuard};
 
 use super::FastFair;
 use crate::blink::{Descent, Renewal};
-use crate::index::{Checked, Makers, index_by_methods};
+use crate::index::Makers;
 use crate::registry::{Kind, Persists, Reads, Registered};
 use crate::spoton::paths::told;
 use crate::suite::Keys;
 use crate::suite::crash::{self, Op, Small};
+use crate::suite::renewed::{OutOfPlace, Renewed};
 use crate::{Index, OrderedIndex, Result};
 
-/// The tree, and locks for the keys: whoever stores many entries at once sees to it that nobody
-/// relies on what is found of their keys meanwhile.
-pub(crate) struct Renewed {
-    tree: FastFair<5>,
-    locks: [Mutex<()>; 16],
-}
-
-impl Renewed {
-    fn with(tree: FastFair<5>) -> Renewed {
-        Renewed {
-            tree,
-            locks: Default::default(),
-        }
+impl OutOfPlace for FastFair<5> {
+    fn put(&self, key: u64, value: u64) -> Result<()> {
+        self.put_all(&[(key, value)], 1)
     }
 
-    fn lock(&self, key: u64) -> MutexGuard<'_, ()> {
-        self.locks[usize::try_from(key % 16).unwrap_or(0)].lock()
-    }
-
-    fn get(&self, key: u64) -> Result<Option<u64>> {
-        let _lock = self.lock(key);
-        self.tree.get(key)
-    }
-
-    fn insert(&self, key: u64, value: u64) -> Result<Option<u64>> {
-        let _lock = self.lock(key);
-        let before = self.tree.get(key)?;
-        self.tree.put_all(&[(key, value)], 1)?;
-        Ok(before)
-    }
-
-    fn update(&self, key: u64, value: u64) -> Result<Option<u64>> {
-        let _lock = self.lock(key);
-        self.tree.update(key, value)
-    }
-
-    fn remove(&self, key: u64) -> Result<Option<u64>> {
-        let _lock = self.lock(key);
-        self.tree.remove(key)
-    }
-
-    fn len(&self) -> Result<u64> {
-        self.tree.len()
-    }
-
-    fn compact(&self) -> Result<()> {
-        self.tree.compact()
-    }
-
-    fn check(&self) -> Result<Checked> {
-        self.tree.check()
-    }
-
-    fn pool(&self) -> &Pool {
-        self.tree.pool()
+    fn order_of(renewed: &Renewed<Self>) -> Option<&dyn OrderedIndex<u64>> {
+        Some(renewed)
     }
 }
 
-index_by_methods!([], Renewed, u64, |key| *key, compact);
-
-impl OrderedIndex<u64> for Renewed {
-    fn scan(&self, from: &u64, limit: usize, found: &mut Vec<(u64, u64)>) -> Result<()> {
-        let _lock = self.lock(*from);
-        self.tree.scan(from, limit, found)
-    }
-}
-
-fn create<const IS_CACHED: bool>(pool: &Pool) -> Result<Box<Renewed>> {
+fn create<const IS_CACHED: bool>(pool: &Pool) -> Result<Box<Renewed<FastFair<5>>>> {
     renewed::<IS_CACHED>(FastFair::create(pool))
 }
 
-fn renewed<const IS_CACHED: bool>(tree: Result<FastFair<5>>) -> Result<Box<Renewed>> {
+fn renewed<const IS_CACHED: bool>(tree: Result<FastFair<5>>) -> Result<Box<Renewed<FastFair<5>>>> {
     let tree = told::<IS_CACHED, _>(tree, FastFair::cached)?;
     Ok(Box::new(Renewed::with(*tree)))
 }

@@ -65,8 +65,8 @@ pub trait Base: Index<u64> + Sized + 'static {
     }
 
     /// Stores pairs, in the order of their positions, out of place if that saves persists. All are
-    /// durable when this returns. Nobody relies on what is found of these keys meanwhile. By default
-    /// they go to their places one after the other.
+    /// durable when this returns. Nobody relies on what is found of these keys meanwhile. By
+    /// default they go to their places one after the other.
     #[doc(hidden)]
     fn insert_all(&self, pairs: &[(u64, u64)]) -> Result<()> {
         pairs

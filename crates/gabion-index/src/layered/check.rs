@@ -252,6 +252,13 @@ pub(crate) static RENEWED_CCEH: Registered = registered_hash::<Cceh<false>, 64, 
     2,
 );
 
+/// CCEH with write buffers that are merged out of place, and with its directory in DRAM.
+pub(crate) static RENEWED_CACHED_CCEH: Registered = registered_hash::<Cceh<false>, 64, true, true>(
+    "cceh-boc",
+    "CCEH with write buffers, merged out of place, directory in DRAM",
+    2,
+);
+
 /// Small nodes, buffers of two pairs and pages of seven records, for tests of few entries.
 #[cfg(test)]
 pub(crate) static TINY_FASTFAIR: Registered =
@@ -291,3 +298,8 @@ pub(crate) static TINY_CCEH: Registered =
 #[cfg(test)]
 pub(crate) static TINY_RENEWED_CCEH: Registered =
     registered_hash::<Cceh<false>, 8, true, false>("cceh-bo-tiny", "", 2);
+
+/// The small table, merged out of place, with its directory in DRAM.
+#[cfg(test)]
+pub(crate) static TINY_RENEWED_CACHED_CCEH: Registered =
+    registered_hash::<Cceh<false>, 8, true, true>("cceh-boc-tiny", "", 2);

@@ -2,10 +2,10 @@
 //!
 //! # Merge
 //! The pairs of a buffer are inserted into the base, one after the other in the order of their
-//! positions: in place, as the paper calls it. Each is durable by itself, and the logs have them all,
-//! so that a crash in the middle loses nothing. If the base has no space the buffer stays as it is:
-//! what was inserted is what the buffer says. Of a node with several ways only the one that is full
-//! is merged, for each saves lines of its own.
+//! positions: in place, as the paper calls it. Each is durable by itself, and the logs have them
+//! all, so that a crash in the middle loses nothing. If the base has no space the buffer stays as
+//! it is: what was inserted is what the buffer says. Of a node with several ways only the one that
+//! is full is merged, for each saves lines of its own.
 //!
 //! Out of place, if the options say so, the base gets all pairs at once, and FAST&FAIR replaces the
 //! leaf that they belong to. Who reads the base meanwhile and finds what is not durable yet does
@@ -194,8 +194,8 @@ impl<B: Base, const PAGE: usize> Layered<B, PAGE> {
         Ok(())
     }
 
-    /// Settles the node of a position and joins those behind it that have no part of their own. Returns
-    /// where the next node begins.
+    /// Settles the node of a position and joins those behind it that have no part of their own.
+    /// Returns where the next node begins.
     pub(super) fn visit(&self, position: u64) -> Result<Option<u64>> {
         let node = self.lock(position);
         self.settle(&node)?;

@@ -20,11 +20,11 @@
 //! ```
 //! See `layout.rs` for what is on the medium. Nodes, buffers and logs are parts of `spoton`, the
 //! router is [`sptree`](crate::sptree)'s. A node stands for a *part* of the base: a leaf of
-//! FAST&FAIR, what is between two tall nodes of a P-Skiplist, or a segment of CCEH. Its range is the
-//! part's when the index is opened, and follows it later on (`merge.rs`). Nothing but the worth of a
-//! buffer depends on that. Ranges are of *positions*: a key's position is the key itself, or, in a
-//! base that has no order of keys, its hash, by whose first bits segments are ordered as leaves are
-//! by keys. So all that is said here of nodes, logs, floor and recovery is said of both.
+//! FAST&FAIR, what is between two tall nodes of a P-Skiplist, or a segment of CCEH. Its range is
+//! the part's when the index is opened, and follows it later on (`merge.rs`). Nothing but the worth
+//! of a buffer depends on that. Ranges are of *positions*: a key's position is the key itself, or,
+//! in a base that has no order of keys, its hash, by whose first bits segments are ordered as
+//! leaves are by keys. So all that is said here of nodes, logs, floor and recovery is said of both.
 //!
 //! The base itself may have the ways to its parts in DRAM ([`Options::caches_paths`]). That is a
 //! matter of the base, which says why it is sound; nothing on the medium differs, nor does any
@@ -89,8 +89,10 @@
 //! | write buffer (4.3.1) | `spoton/buffer.rs` |
 //! | nodes whose height is higher than two (4.3.1) | [`Base::next_part`] of a list |
 //! | in-place merging (4.3.2) | `merge.rs` |
-//! | out-of-place merging (4.3.2) | [`Options::merges_out_of_place`]; `fastfair/renew.rs` |
+//! | write buffer of a segment (4.3.1) | the ways of a node's buffer; `segments.rs` |
+//! | out-of-place merging (4.3.2) | [`Options::merges_out_of_place`]; `renew.rs` of both bases |
 //! | caching internal nodes (4.3.3) | [`Options::caches_paths`]; `spoton/paths.rs` |
+//! | caching the directory (4.3.3) | the same; `extendible/mirror.rs` |
 //!
 //! Source: X. Zhao, "Designing large-scale key-value systems on high-speed storage devices",
 //! dissertation, University of Texas at Arlington, 2022, section 4.3.
@@ -121,11 +123,11 @@ use crate::sptree::router::Router;
 pub use base::{Base, Shape};
 pub(crate) use check::{
     BUFFERED_CCEH, BUFFERED_FASTFAIR, BUFFERED_SKIPLIST, CACHED_FASTFAIR, CACHED_SKIPLIST,
-    RENEWED_CACHED_FASTFAIR, RENEWED_CCEH, RENEWED_FASTFAIR,
+    RENEWED_CACHED_CCEH, RENEWED_CACHED_FASTFAIR, RENEWED_CCEH, RENEWED_FASTFAIR,
 };
 #[cfg(test)]
 pub(crate) use check::{
-    TINY_CACHED_FASTFAIR, TINY_CACHED_SKIPLIST, TINY_CCEH, TINY_FASTFAIR,
+    TINY_CACHED_FASTFAIR, TINY_CACHED_SKIPLIST, TINY_CCEH, TINY_FASTFAIR, TINY_RENEWED_CACHED_CCEH,
     TINY_RENEWED_CACHED_FASTFAIR, TINY_RENEWED_CCEH, TINY_RENEWED_FASTFAIR, TINY_SKIPLIST,
 };
 
@@ -190,8 +192,8 @@ pub struct Options {
     /// It is a fact of the index, from its making on; an opening does not look at this.
     pub buffers: Option<u64>,
     /// Whether buffers are merged out of place, which takes fewer persists: a leaf of FAST&FAIR is
-    /// replaced by a new one, or by two. For a list, where each pair has a node of its own, there
-    /// is no difference. By default they are merged in place.
+    /// replaced by a new one, or by two, and so is a segment of CCEH. For a list, where each pair
+    /// has a node of its own, there is no difference. By default they are merged in place.
     pub merges_out_of_place: bool,
     /// Whether the ways to the parts of the base are in DRAM as well, so that few searches read the
     /// upper levels of the base. All writes must go through one handle then. By default they are

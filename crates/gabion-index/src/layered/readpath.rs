@@ -136,8 +136,8 @@ impl<B: Base, const PAGE: usize> Layered<B, PAGE> {
         }
     }
 
-    /// Up to `limit` entries of a node from a position on, in the order of their keys. Means nothing
-    /// if somebody writes meanwhile.
+    /// Up to `limit` entries of a node from a position on, in the order of their keys. Means
+    /// nothing if somebody writes meanwhile.
     fn copy(&self, seen: &Seen<'_>, from: u64, limit: usize) -> Result<Copied> {
         // As many as a part has, most often.
         let wanted = limit.min(2 * self.shape.pairs + 2);

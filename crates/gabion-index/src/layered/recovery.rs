@@ -1,8 +1,8 @@
 //! Making a layered index, and finding it again.
 //!
 //! Recovery reads the logs and keeps the last change of each key that is above the floor. What of
-//! that the base does not have goes to buffers, in the order of positions. Nodes begin where parts of
-//! the base do, and where a part has more than a buffer takes; if that makes too many nodes or
+//! that the base does not have goes to buffers, in the order of positions. Nodes begin where parts
+//! of the base do, and where a part has more than a buffer takes; if that makes too many nodes or
 //! takes too many buffers, they begin at every second part, or at every fourth, and so on, and in
 //! the end only where a buffer is full.
 //!

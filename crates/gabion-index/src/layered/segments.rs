@@ -11,9 +11,9 @@
 //! pairs that are to save lines of the medium must be near each other in these bits, and not in the
 //! first ones: each way of a buffer is for eight buckets, two lines of the medium, and has room for
 //! half of their pairs but one. It is merged by itself when it is full, so that a merge in place
-//! writes two lines or three. Out of place the segment is written as a whole, so all ways are merged
-//! when one is full. All ways of a node together are half of a segment, as in the paper, and the
-//! node's lock is that of all. Small segments have two ways.
+//! writes two lines or three. Out of place the segment is written as a whole, so all ways are
+//! merged when one is full. All ways of a node together are half of a segment, as in the paper, and
+//! the node's lock is that of all. Small segments have two ways.
 //!
 //! A segment that splits keeps its number of buckets, so a key keeps its way.
 
@@ -71,11 +71,11 @@ impl Base for Cceh<false> {
     }
 
     fn cached(self) -> Result<Self> {
-        Ok(self)
+        Ok(Cceh::cached(self))
     }
 
     fn dram_bytes(&self) -> u64 {
-        0
+        Cceh::dram_bytes(self)
     }
 
     #[inline]
@@ -87,7 +87,7 @@ impl Base for Cceh<false> {
     fn way(&self, position: u64) -> usize {
         let bits = self.segment_bits();
         let bucket = position & ((1 << bits) - 1);
-        (bucket >> (bits - way_count_bits(bits))) as usize
+        usize::try_from(bucket >> (bits - way_count_bits(bits))).unwrap_or(0)
     }
 
     fn next_part(&self, position: u64) -> Result<Option<u64>> {

@@ -483,7 +483,7 @@ fn nodes_have_room_for_what_waits() {
     assert_eq!(starts_of(&[0, 11], &[], 2), (vec![0, 11], 0));
     // Each way has room of its own.
     let pending: Vec<Waiting> = (10..17)
-        .map(|key| waiting_at(key, key as usize % 2))
+        .map(|key| waiting_at(key, usize::from(key % 2 == 1)))
         .collect();
     assert_eq!(starts_of(&[0], &pending, 2), (vec![0, 14], 2));
     // What shares a position stays together.

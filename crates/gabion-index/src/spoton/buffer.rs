@@ -1,6 +1,6 @@
 //! Write buffers: in DRAM, each with some pairs of one leaf that are in the logs and not yet in the
-//! leaf. Where a leaf has more pairs than one buffer has room for, its node has several, its *ways*,
-//! and each key has its own one of them.
+//! leaf. Where a leaf has more pairs than one buffer has room for, its node has several, its
+//! *ways*, and each key has its own one of them.
 //!
 //! # Who has one
 //! As many nodes as the budget allows. While there are free buffers, a node takes one

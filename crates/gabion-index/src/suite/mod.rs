@@ -25,6 +25,7 @@ pub(crate) mod model;
 pub(crate) mod moved;
 mod persists;
 pub(crate) mod refusal;
+pub(crate) mod renewed;
 pub(crate) mod strings;
 pub(crate) mod words;
 
@@ -206,6 +207,44 @@ index_suite!(
     ]
 );
 index_suite!(
+    cceh_c,
+    crate::cceh::CACHED,
+    [words],
+    &[
+        crate::suite::SETTLE,
+        crate::suite::DIRECTORY_INTENT,
+        crate::suite::DIRECTORY_COMMIT
+    ],
+    traces of cceh
+);
+index_suite!(
+    cceh_o_tiny,
+    crate::cceh::TINY_RENEWED,
+    [words],
+    &[
+        crate::suite::DIRECTORY_INTENT,
+        crate::suite::DIRECTORY_COMMIT,
+        crate::suite::SEGMENT_COMMIT,
+        crate::suite::SEGMENT_RETIRED,
+        crate::suite::ENTRIES_FLUSH,
+        crate::suite::ENTRIES_FENCE
+    ]
+);
+index_suite!(
+    cceh_oc_tiny,
+    crate::cceh::TINY_RENEWED_CACHED,
+    [words],
+    &[
+        crate::suite::DIRECTORY_INTENT,
+        crate::suite::DIRECTORY_COMMIT,
+        crate::suite::SEGMENT_COMMIT,
+        crate::suite::SEGMENT_RETIRED,
+        crate::suite::ENTRIES_FLUSH,
+        crate::suite::ENTRIES_FENCE
+    ],
+    traces of cceh_o_tiny
+);
+index_suite!(
     cceh_cow,
     crate::cceh::COPYING,
     [words],
@@ -213,16 +252,33 @@ index_suite!(
         crate::suite::SETTLE,
         crate::suite::DIRECTORY_INTENT,
         crate::suite::DIRECTORY_COMMIT,
-        (
-            "flush in split of extendible/split.rs: new.commit::<Line>();",
-            crate::suite::SAME_LINE,
-        ),
+        crate::suite::SEGMENT_COMMIT,
         (
             "flush in split of extendible/split.rs: copy.commit::<Line>();",
             crate::suite::SAME_LINE,
         ),
     ]
 );
+
+/// A new segment, and one that was replaced.
+const SEGMENT_COMMIT: (&str, &str) = (
+    "flush in split of extendible/split.rs: new.commit::<Line>();",
+    SAME_LINE,
+);
+const SEGMENT_RETIRED: (&str, &str) = (
+    "flush in split of extendible/split.rs: retiring.commit(&self.pool.enter());",
+    COMMIT_SURVIVES,
+);
+/// What entries name but the first.
+const ENTRIES_FLUSH: (&str, &str) = (
+    "flush in persist_others of extendible/split.rs: self.medium.persist_range(others, bytes);",
+    LED_BY_FIRST,
+);
+const ENTRIES_FENCE: (&str, &str) = (
+    "fence in persist_others of extendible/split.rs: self.medium.persist_range(others, bytes);",
+    LED_BY_FIRST,
+);
+const LED_BY_FIRST: &str = "recovery leads the entries of a segment to where the first one leads";
 
 /// Why some flushes of the allocator's words can be left out.
 const SAME_LINE: &str = "the word of the next block, in the same line, is flushed after it";
@@ -481,6 +537,20 @@ index_suite!(
     crate::layered::RENEWED_CCEH,
     [words],
     &[crate::suite::FLOOR_FENCE, crate::suite::ROOT_COMMIT]
+);
+index_suite!(
+    cceh_boc,
+    crate::layered::RENEWED_CACHED_CCEH,
+    [words],
+    &[crate::suite::FLOOR_FENCE, crate::suite::ROOT_COMMIT],
+    traces of cceh_bo
+);
+index_suite!(
+    cceh_boc_tiny,
+    crate::layered::TINY_RENEWED_CACHED_CCEH,
+    [words],
+    &[crate::suite::ROOT_COMMIT],
+    traces of cceh_bo_tiny
 );
 index_suite!(
     cceh_bo_tiny,
