@@ -99,6 +99,16 @@ impl Line {
         Some(pair.value.peek(Ordering::Acquire))
     }
 
+    /// As [`Line::get`], while others change other slots of the line, which have other locks. The
+    /// token that led to the pair may have been that of an entry that has gone since, in whose slot
+    /// somebody is writing `key`, which is not there yet: so it is looked at again.
+    #[inline]
+    pub(crate) fn get_among(&self, key: u64) -> Option<u64> {
+        let slot = self.find(key)?;
+        let value = self.pairs[slot].value.peek(Ordering::Acquire);
+        (self.tokens() >> slot & 1 != 0).then_some(value)
+    }
+
     /// The slot of `key`. Only the holder of its lock can rely on it.
     #[inline]
     pub(crate) fn find(&self, key: u64) -> Option<usize> {
@@ -206,17 +216,11 @@ impl Line {
         }
     }
 
-    /// Puts an entry into the place of that in a slot, durably. The old one has an equal elsewhere,
+    /// Ends the entry in a slot that gets another one at once. The old one has an equal elsewhere,
     /// and recovery knows: its token may be found with any part of the new pair before it goes.
+    /// Readers must not find that; so they are made to look again before the new pair is written.
     #[inline]
-    pub(crate) fn swap(
-        &self,
-        flush: PairFlush,
-        medium: &Medium,
-        slot: usize,
-        key: u64,
-        value: u64,
-    ) {
+    pub(crate) fn vacate(&self, medium: &Medium, slot: usize) {
         // ORDER: Relaxed: only the holder of the lock writes.
         let others = self.tokens.peek(Ordering::Relaxed) & !(1 << slot);
         self.tokens.store(medium, others, Ordering::Release);
@@ -224,7 +228,6 @@ impl Line {
             // DURABLE: the end of the old entry, before its pair is written over.
             medium.persist(&self.tokens);
         }
-        self.put_as(flush, medium, slot, key, value);
     }
 
     /// Replaces the value of the entry in a slot, durably, and returns the value before.
@@ -420,8 +423,12 @@ mod tests {
             (None, Some(51), Some(0))
         );
         line.put_among(&pool, 0, 9, 90);
-        assert_eq!((line.get(9), line.remove_among(&pool, 0)), (Some(90), 90));
-        line.swap(PairFlush::WithToken, &pool, 2, 8, 80);
+        assert_eq!((line.get(9), line.get_among(9)), (Some(90), Some(90)));
+        assert_eq!(line.remove_among(&pool, 0), 90);
+        assert_eq!((line.get(9), line.get_among(9)), (None, None));
+        line.vacate(&pool, 2);
+        assert_eq!((line.get(6), line.free_slot()), (None, Some(0)));
+        line.put(&pool, 2, 8, 80);
         assert_eq!(line.entries().collect::<Vec<_>>(), [(5, 51), (8, 80)]);
         assert!(line.is_sound());
         assert!(line.try_hold(&pool) && !line.try_hold(&pool));

@@ -32,7 +32,8 @@
 //! # Linearization point
 //! Insert and delete: the store of the tokens. Update: the store of the value. Reads: the load that
 //! decided, if both stripes' words and the top are the same afterwards; a movement changes the
-//! words between its two halves.
+//! words twice: when the entry is in both of its places, and when the token of the first one is
+//! clear and the new pair is not yet written there.
 //!
 //! # Durability point
 //! The persist of that store, before the locks are released. A reader one of whose stripes is held

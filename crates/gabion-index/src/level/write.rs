@@ -127,8 +127,13 @@ impl<const PADDING: u64> LevelTable<PADDING> {
                     if let Some(mut held) = held {
                         held.step();
                     }
+                    line.vacate(&self.medium, slot);
+                    // Readers that have seen the token must look again before they find another
+                    // pair behind it: they would take the value for that of the entry, or the key
+                    // for one that is there already.
+                    groups.step();
                     let flush = self.pair_flush(line, slot);
-                    line.swap(flush, &self.medium, slot, key, value);
+                    line.put_as(flush, &self.medium, slot, key, value);
                     // ORDER: Relaxed: a number for statistics.
                     self.moves.fetch_add(1, Ordering::Relaxed);
                     return true;

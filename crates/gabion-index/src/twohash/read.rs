@@ -16,7 +16,7 @@ impl<S: Scheme> TwoHash<S> {
             let stripes = Self::stripes_of(table, hashes).map(|number| self.stripes.at(number));
             let seen = stripes.map(|stripe| stripe.look());
             let mut lines = self.seen_lines(table, hashes);
-            let found = lines.find_map(|line| line.get(key));
+            let found = lines.find_map(|line| line.get_among(key));
             let since = [stripes[0].since(seen[0]), stripes[1].since(seen[1])];
             // Tables change under all locks; so this was the one in use if it still is.
             if since.contains(&Since::Changed) || self.table() != table {
