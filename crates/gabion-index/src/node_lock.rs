@@ -127,6 +127,24 @@ impl NodeLocks {
             .any(|lock| std::ptr::eq(lock.borrow().word, word));
         (is_shared || try_take(word)).then(|| NodeLock { word, is_shared })
     }
+
+    /// As [`NodeLocks::try_beside`], for some nodes; none if somebody else has one of the locks.
+    ///
+    /// Who makes nodes holds their locks until the allocator knows that they are in use: before
+    /// that nobody can give them back to it, nor what came with them.
+    pub(crate) fn try_all_beside<'a>(
+        &'a self,
+        held: &[&NodeLock<'a>],
+        nodes: impl Iterator<Item = u64>,
+    ) -> Option<Vec<NodeLock<'a>>> {
+        let mut locks: Vec<NodeLock<'a>> = Vec::new();
+        for node in nodes {
+            let all: Vec<&NodeLock<'a>> = held.iter().copied().chain(&locks).collect();
+            let lock = self.try_beside(&all, node)?;
+            locks.push(lock);
+        }
+        Some(locks)
+    }
 }
 
 impl Default for NodeLocks {
@@ -218,6 +236,22 @@ mod tests {
         let locks = NodeLocks::new();
         let (one, two) = (AtomicU64::new(0), AtomicU64::new(0));
         std::thread::scope(|scope| {
+    /// Nodes with one word are no hindrance to each other, and a lock that somebody else has leaves
+    /// none behind.
+    #[test]
+    fn all_locks_are_taken_or_none() {
+        let locks = NodeLocks::new();
+        let held = locks.lock(64);
+        let nodes = [128, 64, 192, 128];
+        let all = locks.try_all_beside(&[&held], nodes.into_iter());
+        assert_eq!(all.expect("they are free").len(), 4);
+        assert!(locks.is_locked(64) && !locks.is_locked(128) && !locks.is_locked(192));
+        let other = locks.lock(192);
+        assert!(locks.try_all_beside(&[&held], nodes.into_iter()).is_none());
+        drop((held, other));
+        assert!(nodes.into_iter().all(|node| !locks.is_locked(node)));
+    }
+
             for _ in 0..3 {
                 scope.spawn(|| {
                     for _ in 0..10_000 {

@@ -18,7 +18,9 @@
 //! - A link and an entry of an inner node name only nodes whose content is durable.
 //! - A node changes only under its lock. Who holds several locks has taken them from the top down
 //!   and from left to right, and all but the first without waiting.
-//! - A node that is given up was durably out of entries and links before it says so.
+//! - A node that is given up was durably out of entries and links before it says so, and the
+//!   allocator knew that it was in use: who makes a node has the lock of its left neighbour until
+//!   then.
 //! - A node that no entry of its parent names gets one from the next writer who reaches it from the
 //!   left ([`Growth::adopt`]).
 //! - A node without entries, or an inner one that is left with its first child alone, is given up,

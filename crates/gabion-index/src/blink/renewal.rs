@@ -43,7 +43,7 @@ pub(crate) trait Renewal: Tree {
     /// Puts `entries`, one at least and in the order of their keys, in the place of those of a
     /// leaf, which is not the first one. It is a stray if its parent may not know it. Readers may
     /// see what is new before it is durable: whoever calls sees to it that none of them relies on
-    /// that.
+    /// that. False if somebody was in the way: nothing has changed then.
     ///
     /// # Errors
     /// No space: nothing has changed then. Or damage.
@@ -53,7 +53,7 @@ pub(crate) trait Renewal: Tree {
         is_stray: bool,
         entries: &[(u64, u64)],
         guard: &Guard<'_>,
-    ) -> Result<()> {
+    ) -> Result<bool> {
         let Locked { node, range, .. } = leaf;
         let low = node.head().low();
         let nodes = entries.len().div_ceil(Self::ROOM);
@@ -72,6 +72,13 @@ pub(crate) trait Renewal: Tree {
             plan.bound = plan.low;
             spaces.push(space);
         }
+        // The last one comes first. It is given up under the lock of its left neighbour, the others
+        // under theirs, and the first one under that of the old leaf.
+        let lefts = spaces.iter().skip(1);
+        let lefts = lefts.map(|space| space.offset::<u8>().raw());
+        let Some(locks) = self.locks().try_all_beside(&[&leaf.lock], lefts) else {
+            return Ok(false);
+        };
         // DURABLE: the new nodes, before the link to them.
         self.medium().fence();
         node.head().link(self.medium(), plan.neighbour, low);
@@ -82,13 +89,14 @@ pub(crate) trait Renewal: Tree {
             .rev()
             .map(|space| space.commit::<u8>().raw())
             .collect();
+        drop(locks);
         drop(leaf);
         // What is not done now is done later.
         let _ = self.bypass(low, guard);
         for at in new.into_iter().skip(usize::from(!is_stray)) {
             self.adopt(Some(self.node(at)?));
         }
-        Ok(())
+        Ok(true)
     }
 
     /// Leads the parent and the left neighbour of spent leaves with this low past them, as long as

@@ -60,9 +60,9 @@ impl<const N: usize> FastFair<N> {
         let all: Vec<(u64, u64)> = all.into_iter().collect();
         // What was reached from the left last may be an inner node instead.
         let is_stray = stray.is_some_and(|stray| stray.at == leaf.node.at);
-        self.renew(leaf, is_stray, &all, &guard)?;
+        let is_done = self.renew(leaf, is_stray, &all, &guard)?;
         self.adopt(stray.filter(|_| !is_stray));
-        Ok(count)
+        Ok(if is_done { count } else { 0 })
     }
 }
 

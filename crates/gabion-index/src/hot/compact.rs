@@ -69,7 +69,7 @@ impl<K: Item + ?Sized> Hot<K> {
                 place: Place::of(*node, slot),
                 child,
             });
-            let Some(_locks) = self.lock_nodes(&sides, step)? else {
+            let Some(locks) = self.lock_nodes(&sides, step)? else {
                 continue;
             };
             let mut made = Made::default();
@@ -89,8 +89,8 @@ impl<K: Item + ?Sized> Hot<K> {
             form.replace(slot, both);
             let height = self.height_over(form.children())?;
             let new = self.make_node(&mut made, &form, height)?;
-            self.publish(&step.place, new, made, &given_up, guard)?;
-            return Ok(true);
+            let held: Vec<_> = locks.iter().collect();
+            return self.publish(&step.place, new, made, &given_up, &held, guard);
         }
         Ok(false)
     }
@@ -104,7 +104,7 @@ impl<K: Item + ?Sized> Hot<K> {
             if !child.is_node() || node.count() + self.count(child)? > ROOM + 1 {
                 continue;
             }
-            let Some(_locks) = self.lock_nodes(&[Step { place, child }], step)? else {
+            let Some(locks) = self.lock_nodes(&[Step { place, child }], step)? else {
                 continue;
             };
             let mut form = Form::of(node);
@@ -112,8 +112,8 @@ impl<K: Item + ?Sized> Hot<K> {
             let height = self.height_over(form.children())?;
             let mut made = Made::default();
             let new = self.make_node(&mut made, &form, height)?;
-            self.publish(&step.place, new, made, &[step.child, child], guard)?;
-            return Ok(true);
+            let (gone, held): (_, Vec<_>) = ([step.child, child], locks.iter().collect());
+            return self.publish(&step.place, new, made, &gone, &held, guard);
         }
         Ok(false)
     }

@@ -33,6 +33,8 @@
 //! - I5. Who replaces nodes has the lock of the lowest first and takes those above it without
 //!   waiting.
 //! - I6. A node that is given up was durably out of the trie before it says so.
+//! - I7. Who makes nodes holds their locks until the allocator knows that they are in use, and with
+//!   them the leaf that came: nobody gives one of them up before.
 //!
 //! # Inserts
 //! The search for the new key ends at a leaf; the bit at which the two part tells the node that is

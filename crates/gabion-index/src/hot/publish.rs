@@ -13,7 +13,7 @@ use crate::{Item, Result, leaf};
 
 /// Blocks that are written and not published yet. Those that never are go back to the pool.
 #[derive(Default)]
-pub(super) struct Made<'a>(Vec<Reserved<'a>>);
+pub(super) struct Made<'a>(Vec<(Child, Reserved<'a>)>);
 
 impl<K: Item + ?Sized> Hot<K> {
     /// Writes a leaf, without a fence.
@@ -25,7 +25,7 @@ impl<K: Item + ?Sized> Hot<K> {
     ) -> Result<Child> {
         let leaf = leaf::write(&self.pool, key, value, Child::LEAF_HINT)?;
         let child = Child::leaf(leaf.offset::<u8>().raw());
-        made.0.push(leaf);
+        made.0.push((child, leaf));
         Ok(child)
     }
 
@@ -47,7 +47,7 @@ impl<K: Item + ?Sized> Hot<K> {
         let at = node.offset::<u8>().raw();
         self.medium.write(at, &image);
         self.medium.flush_range(at, bytes);
-        made.0.push(node);
+        made.0.push((Child::node(at), node));
         Ok(Child::node(at))
     }
 
@@ -66,15 +66,23 @@ impl<K: Item + ?Sized> Hot<K> {
     }
 
     /// Puts a child into a place, which is locked, and gives up what was in use instead: leaves,
-    /// and nodes, which are locked too.
-    pub(super) fn publish(
-        &self,
+    /// and nodes, which are locked too. `held` are all locks. False if somebody was in the way:
+    /// then nothing has changed.
+    pub(super) fn publish<'a>(
+        &'a self,
         place: &Place<'_>,
         child: Child,
         made: Made<'_>,
         given_up: &[Child],
+        held: &[&NodeLock<'a>],
         guard: &Guard<'_>,
-    ) -> Result<()> {
+    ) -> Result<bool> {
+        // What was made lies in a node that was made or in the place, and goes under that lock.
+        let nodes = made.0.iter().filter(|(child, _)| child.is_node());
+        let nodes = nodes.map(|(child, _)| child.at());
+        let Some(_new_locks) = self.locks.try_all_beside(held, nodes) else {
+            return Ok(false);
+        };
         let retire = |old: &Child| self.pool.retire(POff::<u8>::new(old.at()), old.hint());
         let retiring = given_up.iter().map(retire);
         let retiring = retiring.collect::<gabion_media::Result<Vec<_>>>()?;
@@ -89,13 +97,13 @@ impl<K: Item + ?Sized> Hot<K> {
         for old in given_up.iter().filter(|old| old.is_node()) {
             self.node(*old)?.give_up(&self.medium);
         }
-        for block in made.0 {
+        for (_, block) in made.0 {
             block.commit::<u8>();
         }
         for block in retiring {
             block.commit(guard);
         }
-        Ok(())
+        Ok(true)
     }
 
     /// Locks the place of a step, waiting for its holder; none if it is not as it was. The thread

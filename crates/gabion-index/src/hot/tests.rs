@@ -10,7 +10,9 @@ use super::form::Form;
 use super::layout::{Child, ROOM};
 use super::node::Node;
 use super::{Hot, REGISTERED};
-use crate::suite::{self, Keys, find_by_scan, interleaved, moved, strings, while_flipped, words};
+use crate::suite::{
+    self, Keys, find_by_scan, fresh, interleaved, moved, strings, while_flipped, words,
+};
 use crate::{Error, Item, OrderedIndex, Seed};
 
 fn trie<K: Item + ?Sized>(size: u64) -> Hot<K> {
@@ -282,6 +284,25 @@ fn keys_within_keys_and_long_prefixes() {
     let trie = trie::<[u8]>(16 << 20);
     strings::keys_within_keys(&trie);
     assert_eq!(check(&trie), 1);
+}
+
+/// A node that parts leaves two new ones below a third. Whoever deleted a key there at once was
+/// told that the pool has no such block: the allocator did not know yet that they are in use.
+#[test]
+fn what_has_just_come_can_go() {
+    let (director, pool) = fresh::directed_pool(96 << 10, Hot::<u64>::pool_options());
+    let trie: Hot<u64> = Hot::create(&pool).expect("a trie");
+    for key in (0..16).chain(32..48) {
+        trie.insert(&key, key).expect("space");
+    }
+    assert_eq!(nodes_on_way(&trie, &0), [(1, ROOM)]);
+    let root = pool.offset_of(trie.root().word).raw();
+    let come = || assert_eq!(trie.insert(&48, 48).expect("space"), None);
+    let went = fresh::go_at_once(&director, root, come, || trie.remove(&48));
+    assert_eq!(went.expect("it is there"), Some(48));
+    assert_eq!(nodes_on_way(&trie, &0), [(2, 2), (1, 16)]);
+    trie.pool().collect();
+    check(&trie);
 }
 
 /// Deletes leave small nodes, and `compact` puts them together.

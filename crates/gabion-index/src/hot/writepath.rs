@@ -27,6 +27,16 @@ enum Change {
     Crowded,
 }
 
+impl Change {
+    /// What became of a change that was published, if nobody was in the way.
+    fn of(is_done: bool) -> Change {
+        match is_done {
+            true => Change::Done,
+            false => Change::Lost,
+        }
+    }
+}
+
 /// Where a key parts from what is in its place.
 #[derive(Clone, Copy)]
 struct Fork {
@@ -136,13 +146,12 @@ impl<K: Item + ?Sized> Hot<K> {
 
     /// Puts the first leaf into an empty trie. False if somebody was in the way.
     fn plant(&self, step: &Step<'_>, key: &K, value: u64, guard: &Guard<'_>) -> Result<bool> {
-        let Some(_lock) = self.lock(step) else {
+        let Some(lock) = self.lock(step) else {
             return Ok(false);
         };
         let mut made = Made::default();
         let leaf = self.make_leaf(&mut made, key, value)?;
-        self.publish(&step.place, leaf, made, &[], guard)?;
-        Ok(true)
+        self.publish(&step.place, leaf, made, &[], &[&lock], guard)
     }
 
     /// Stores another value in a leaf and returns the one before.
@@ -185,22 +194,23 @@ impl<K: Item + ?Sized> Hot<K> {
         let mut made = Made::default();
         let new = self.make_leaf(&mut made, key, value)?;
         let (Some(node), Some(mut form)) = (step.place.node, form) else {
-            return self.push_down(step, fork, new, height + 1, made, guard);
+            return self.push_down(step, &lock, fork, new, made, guard);
         };
         if is_alone && node.height() > height + 1 {
-            return self.push_down(step, fork, new, height + 1, made, guard);
+            return self.push_down(step, &lock, fork, new, made, guard);
         }
         form.insert(around, fork.position, fork.has_one, new);
         if form.len() > ROOM {
             return self.split(path, depth, &lock, &form, made, guard);
         }
         let above = &path[depth - 1];
-        let Some(_above) = self.lock_beside(&[&lock], above) else {
+        let Some(above_lock) = self.lock_beside(&[&lock], above) else {
             return Ok(Change::Lost);
         };
         let child = self.make_node(&mut made, &form, node.height())?;
-        self.publish(&above.place, child, made, &[above.child], guard)?;
-        Ok(Change::Done)
+        let held = [&lock, &above_lock];
+        let is_done = self.publish(&above.place, child, made, &[above.child], &held, guard)?;
+        Ok(Change::of(is_done))
     }
 
     /// Makes a child and a new leaf a node of their own, in the place of the child, which is
@@ -208,16 +218,16 @@ impl<K: Item + ?Sized> Hot<K> {
     fn push_down<'a>(
         &'a self,
         step: &Step<'a>,
+        lock: &NodeLock<'a>,
         fork: Fork,
         new: Child,
-        height: u32,
         mut made: Made<'a>,
         guard: &Guard<'_>,
     ) -> Result<Change> {
         let form = fork.pair(step.child, new);
-        let child = self.make_node(&mut made, &form, height)?;
-        self.publish(&step.place, child, made, &[], guard)?;
-        Ok(Change::Done)
+        let child = self.make_node(&mut made, &form, self.height(step.child)? + 1)?;
+        let is_done = self.publish(&step.place, child, made, &[], &[lock], guard)?;
+        Ok(Change::of(is_done))
     }
 
     /// Makes both sides of the topmost bit of a form nodes of their own, and puts that bit above
@@ -256,18 +266,20 @@ impl<K: Item + ?Sized> Hot<K> {
             let pair = Form::pair(left, position, right);
             let height = left_height.max(right_height) + 1;
             let child = self.make_node(&mut made, &pair, height)?;
-            self.publish(&above.place, child, made, &[above.child], guard)?;
-            return Ok(Change::Done);
+            let held = [lock, &above_lock];
+            let is_done = self.publish(&above.place, child, made, &[above.child], &held, guard)?;
+            return Ok(Change::of(is_done));
         };
         let top = &path[depth - 2];
-        let Some(_top_lock) = self.lock_beside(&[lock, &above_lock], top) else {
+        let Some(top_lock) = self.lock_beside(&[lock, &above_lock], top) else {
             return Ok(Change::Lost);
         };
         let mut form = Form::of(&parent);
         form.part(above.place.slot, left, position, right);
         let child = self.make_node(&mut made, &form, parent.height())?;
-        self.publish(&top.place, child, made, &[above.child, top.child], guard)?;
-        Ok(Change::Done)
+        let (gone, held) = ([above.child, top.child], [lock, &above_lock, &top_lock]);
+        let is_done = self.publish(&top.place, child, made, &gone, &held, guard)?;
+        Ok(Change::of(is_done))
     }
 
     /// Splits the full node of a step, and before it those above it that are full too, unless
@@ -299,16 +311,18 @@ impl<K: Item + ?Sized> Hot<K> {
         let before = leaf.value();
         let mut made = Made::default();
         let (Some(node), Some(above)) = (step.place.node, above) else {
-            self.publish(&step.place, Child::NONE, made, &[step.child], guard)?;
-            return Ok(Some(before));
+            let gone = [step.child];
+            let is_done = self.publish(&step.place, Child::NONE, made, &gone, &[&lock], guard)?;
+            return Ok(is_done.then_some(before));
         };
-        let Some(_above) = self.lock_beside(&[&lock], above) else {
+        let Some(above_lock) = self.lock_beside(&[&lock], above) else {
             return Ok(None);
         };
         let mut form = Form::of(&node);
         form.remove(step.place.slot);
         let child = self.make_node(&mut made, &form, node.height())?;
-        self.publish(&above.place, child, made, &[above.child, step.child], guard)?;
-        Ok(Some(before))
+        let (gone, held) = ([above.child, step.child], [&lock, &above_lock]);
+        let is_done = self.publish(&above.place, child, made, &gone, &held, guard)?;
+        Ok(is_done.then_some(before))
     }
 }

@@ -6,7 +6,7 @@ use super::layout::{NODE_BYTES, TO_LAYER};
 use super::{Masstree, REGISTERED};
 use crate::blink::{Born, Descent, Growth, Node as _};
 use crate::suite::words::{check, fill_the_pool, grow_by_threads};
-use crate::suite::{self, Keys, interleaved, while_flipped, words};
+use crate::suite::{self, Keys, fresh, interleaved, while_flipped, words};
 use crate::{Item, OrderedIndex};
 
 fn tree<K: Item + ?Sized>(size: u64) -> Masstree<K> {
@@ -107,6 +107,41 @@ fn threads_agree_about_layers() {
     assert_eq!(check(&tree, 0), 1);
 }
 
+/// Where the value is that a slice has in the leaf of a layer with one.
+fn value_at(tree: &Masstree<[u8]>, first: u64, word: u64) -> u64 {
+    let layer = tree.layer(first);
+    let leaf = layer.first_leaf();
+    let slot = leaf.find(word).expect("a slot");
+    tree.pool.offset_of(&leaf.body.slots[slot].value).raw()
+}
+
+/// The layer that a slice of the first one leads to.
+fn layer_below(tree: &Masstree<[u8]>, word: u64) -> u64 {
+    let mut reference = [0; 8];
+    tree.pool
+        .read(value_at(tree, tree.root, word), &mut reference);
+    let reference = u64::from_le_bytes(reference);
+    assert!(reference & TO_LAYER != 0, "to a record");
+    reference & !TO_LAYER
+}
+
+/// The record that was written for a new layer came into sight with it, and whoever deleted the key
+/// at once, under the lock of the layer's leaf, was told that the pool has no such block: the
+/// allocator did not know yet that it is in use.
+#[test]
+fn what_has_just_come_can_go() {
+    let (director, pool) = fresh::directed_pool(96 << 10, Masstree::<[u8]>::pool_options());
+    let tree: Masstree<[u8]> = Masstree::create(&pool).expect("a tree");
+    let keys = [&b"granite sandstone, red"[..], b"granite stone"];
+    tree.insert(keys[0], 1).expect("space");
+    let word = super::slice::of(keys[0], 0);
+    let at = value_at(&tree, tree.root, word);
+    let come = || assert_eq!(tree.insert(keys[1], 2).expect("space"), None);
+    let went = fresh::go_at_once(&director, at, come, || tree.remove(keys[0]));
+    assert_eq!(went.expect("it is there"), Some(1));
+    check(&tree, 1);
+}
+
 /// The published reader answers with what it sees. Here it first makes that durable if a writer may
 /// be between store and flush; without that, an answer is lost in a crash.
 #[test]
@@ -174,12 +209,7 @@ fn a_layer_that_belongs_nowhere_stays() {
     for (key, value) in keys.into_iter().zip(0..) {
         assert_eq!(tree.insert(key, value).expect("space"), None);
     }
-    let guard = tree.pool.enter();
-    let word = super::slice::of(keys[0], 0);
-    let layer = tree.layer(tree.root);
-    let leaf = layer.descend(0, word).expect("sound").expect("a leaf");
-    let first = leaf.value(leaf.find(word).expect("a slot")) & !TO_LAYER;
-    drop(guard);
+    let first = layer_below(&tree, super::slice::of(keys[0], 0));
     // An offset behind the end of the pool.
     while_flipped(tree.pool(), first + NODE_BYTES + 5, 1, || {
         for (key, value) in keys.into_iter().zip(0..) {

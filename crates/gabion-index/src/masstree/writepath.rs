@@ -239,7 +239,8 @@ impl<K: Item + ?Sized> Masstree<K> {
         Ok(record)
     }
 
-    /// Puts a layer with the key of a record in the place of that record.
+    /// Puts a layer with the key of a record in the place of that record, unless somebody is in the
+    /// way.
     #[cold]
     fn deepen(
         &self,
@@ -256,6 +257,11 @@ impl<K: Item + ?Sized> Masstree<K> {
             .pool
             .alloc_aligned(FIRST_BYTES, NODE_ALIGN, HINT_LAYER)?;
         let first = space.offset::<u8>().raw();
+        // Nobody takes the record of the new layer away before the allocator knows that it is in
+        // use.
+        let Some(_layer_lock) = self.locks.try_beside(&[&leaf.lock], first) else {
+            return Ok(());
+        };
         let (shorter, value) = if slice::is_last::<K>(word) {
             (None, record.value())
         } else {

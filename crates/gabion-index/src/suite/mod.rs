@@ -20,6 +20,7 @@ pub(crate) mod crash;
 pub(crate) mod damage;
 pub(crate) mod director;
 pub(crate) mod essay;
+pub(crate) mod fresh;
 pub(crate) mod interleaved;
 pub(crate) mod model;
 pub(crate) mod moved;

@@ -6,12 +6,12 @@
 //! its answer would be lost in a crash.
 
 use std::ops::Range;
-use std::sync::Arc;
 
-use gabion_media::pmem::trace::{Event, LINE, Step, Trace};
-use gabion_media::pmem::{Pool, PoolOptions, Region};
+use gabion_media::pmem::trace::{Event, LINE, Step};
+use gabion_media::pmem::{Pool, PoolOptions};
 
-use super::director::{Director, Place, flush, load, store};
+use super::director::{Place, flush, load, store};
+use super::fresh::directed_pool;
 use crate::Index;
 
 /// The key of the leaf, and one that parts from it where the leaf is.
@@ -25,16 +25,7 @@ pub(crate) fn answers_are_durable<T: Index<u64>>(
     leaf_of: fn(&T) -> u64,
     read: fn(&T) -> Option<u64>,
 ) {
-    let director = Arc::new(Director::default());
-    let region = Region::new(96 << 10);
-    *director.trace.lock() = Trace::new(region.to_vec());
-    let options = PoolOptions {
-        heaps: 1,
-        chunk_bytes: 4096,
-        watcher: Some(director.clone()),
-        ..options
-    };
-    let pool = Pool::create_in(&region, options).expect("a pool in memory");
+    let (director, pool) = directed_pool(96 << 10, options);
     let trie = create(&pool).expect("a trie");
     let [key, other] = KEYS;
     trie.insert(&key, 1).expect("space");
