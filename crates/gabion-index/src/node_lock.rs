@@ -165,6 +165,17 @@ fn try_take(word: &AtomicU64) -> bool {
 }
 
 impl NodeLock<'_> {
+    /// Makes readers that looked before read again, who may have seen half of what was done so far
+    /// and would not be told by the one word of a hold that something else is done now.
+    pub(crate) fn step(&self) {
+        // ORDER: Relaxed: only the holder changes the word.
+        let word = self.word.load(Ordering::Relaxed);
+        // ORDER: Release pairs with the acquire in `NodeLocks::stamp`: who sees this sees what was
+        // done. The stores of what follows are releases and come after.
+        self.word
+            .store(word.wrapping_add(ONE_HOLD), Ordering::Release);
+    }
+
     /// Says in which direction, 0 or 1, entries move from now on, for readers that look at them
     /// one after the other and must not miss those that pass them by.
     #[inline]
@@ -211,6 +222,11 @@ mod tests {
         assert!(locks.is_locked(64));
         lock.set_turn(1);
         lock.set_turn(1);
+        let turned = locks.stamp(64);
+        lock.step();
+        let stepped = locks.stamp(64);
+        assert!(stepped.is_locked() && stepped != turned);
+        assert_eq!(stepped.turns(), turned.turns());
         drop(lock);
         let after = locks.stamp(64);
         assert!(!after.is_locked() && after != before);
@@ -218,6 +234,22 @@ mod tests {
         locks.lock(64).set_turn(0);
         assert_ne!(locks.stamp(64).turns(), before.turns());
         assert_eq!(locks.stamp(64).turn(), 0);
+    }
+
+    /// Nodes with one word are no hindrance to each other, and a lock that somebody else has leaves
+    /// none behind.
+    #[test]
+    fn all_locks_are_taken_or_none() {
+        let locks = NodeLocks::new();
+        let held = locks.lock(64);
+        let nodes = [128, 64, 192, 128];
+        let all = locks.try_all_beside(&[&held], nodes.into_iter());
+        assert_eq!(all.expect("they are free").len(), 4);
+        assert!(locks.is_locked(64) && !locks.is_locked(128) && !locks.is_locked(192));
+        let other = locks.lock(192);
+        assert!(locks.try_all_beside(&[&held], nodes.into_iter()).is_none());
+        drop((held, other));
+        assert!(nodes.into_iter().all(|node| !locks.is_locked(node)));
     }
 
     #[test]
@@ -236,22 +268,6 @@ mod tests {
         let locks = NodeLocks::new();
         let (one, two) = (AtomicU64::new(0), AtomicU64::new(0));
         std::thread::scope(|scope| {
-    /// Nodes with one word are no hindrance to each other, and a lock that somebody else has leaves
-    /// none behind.
-    #[test]
-    fn all_locks_are_taken_or_none() {
-        let locks = NodeLocks::new();
-        let held = locks.lock(64);
-        let nodes = [128, 64, 192, 128];
-        let all = locks.try_all_beside(&[&held], nodes.into_iter());
-        assert_eq!(all.expect("they are free").len(), 4);
-        assert!(locks.is_locked(64) && !locks.is_locked(128) && !locks.is_locked(192));
-        let other = locks.lock(192);
-        assert!(locks.try_all_beside(&[&held], nodes.into_iter()).is_none());
-        drop((held, other));
-        assert!(nodes.into_iter().all(|node| !locks.is_locked(node)));
-    }
-
             for _ in 0..3 {
                 scope.spawn(|| {
                     for _ in 0..10_000 {

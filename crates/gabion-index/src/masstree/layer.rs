@@ -116,6 +116,9 @@ impl blink::Tree for Layer<'_> {
         slot.slice.store(self.medium, entry.0, Ordering::Release);
         slot.value.store(self.medium, entry.1, Ordering::Release);
         // DURABLE: the slot, before the permutation names it, and what the value leads to.
+            // Readers that have the permutation from before must look again before one of these
+            // slots is written: they would go astray by its slice.
+            lock.step();
         self.medium.persist(slot);
         let permutation = permutation.with(node.rank(permutation, entry.0));
         let word = &node.body.permutation;
