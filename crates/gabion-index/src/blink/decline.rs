@@ -141,17 +141,17 @@ pub(crate) trait Decline: Tree {
         loop {
             let top_lock = self.locks().lock(self.top_lock());
             let top = self.top()?;
+            let Some(_lock) = self.locks().try_beside(&[&top_lock], top.at()) else {
+                return Ok(());
+            };
+            // Before the lock somebody may have been splitting it.
             let range = top.head().range();
             if range.level() == 0 || !range.is_last() {
                 return Ok(());
             }
-            let lock = self.locks().try_beside(&[&top_lock], top.at());
             let [(_, child)] = top.entries(range)[..] else {
                 return Ok(());
             };
-            if lock.is_none() {
-                return Ok(());
-            }
             let space: POff<u8> = POff::new(top.at());
             let retiring = self.pool().retire(space, self.hint())?;
             // DURABLE: what the allocator noted.
