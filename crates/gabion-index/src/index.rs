@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 
 use gabion_media::pmem::{Medium, PAtomicU64, POff, Pool, PoolOptions, ROOT_HINT};
 
-use crate::{Item, Result};
+use crate::{Error, Item, Result};
 
 /// An index from keys `K`, which are `u64` or `[u8]`, to words.
 ///
@@ -247,6 +247,13 @@ pub(crate) fn visit_by_scans<K: Item + ?Sized>(
         }
         let last = found.last().filter(|_| found.len() == VISITED_AT_ONCE);
         from = last.and_then(|(key, _)| key.borrow().successor());
+        if from
+            .as_ref()
+            .is_some_and(|next| next.borrow() <= key.borrow())
+        {
+            // Keys of a damaged index that do not rise could lead in a circle.
+            return Err(Error::damaged("the order of keys", 0));
+        }
     }
     Ok(())
 }

@@ -188,7 +188,7 @@ impl<K: Item + ?Sized, const ENTRIES: usize, const DELTAS: u64> BwTree<K, ENTRIE
                 let Some(page) = self.tend(level, key.borrow(), &guard)? else {
                     return self.lower(&guard);
                 };
-                from = page.bound().and_then(|bound| bound.key::<K>(&self.medium));
+                from = self.bound_behind(&page, key.borrow())?;
             }
         }
         Ok(())

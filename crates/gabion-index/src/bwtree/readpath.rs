@@ -88,6 +88,18 @@ impl<K: Item + ?Sized, const ENTRIES: usize, const DELTAS: u64> BwTree<K, ENTRIE
         Ok(!to.word.is_dead() && Word(word) == from.word)
     }
 
+    /// The bound of the page that a key belongs to, where the next page begins; none if it is the
+    /// last one.
+    pub(super) fn bound_behind(&self, page: &Page<'_>, key: &K) -> Result<Option<K::Owned>> {
+        let Some(bound) = page.bound() else {
+            return Ok(None);
+        };
+        let bound = bound.key::<K>(&self.medium);
+        // Else a wrong bit could lead in a circle: the place of a bound says how it compares.
+        let bound = bound.filter(|bound| bound.borrow() > key);
+        Ok(Some(bound.ok_or_else(|| damaged(page.cell))?))
+    }
+
     /// The value of `key`.
     ///
     /// # Errors
@@ -117,7 +129,7 @@ impl<K: Item + ?Sized, const ENTRIES: usize, const DELTAS: u64> OrderedIndex<K>
                 let key = key.key::<K>(&self.medium);
                 found.push((key.ok_or_else(|| damaged(page.cell))?, value));
             }
-            start = page.bound().and_then(|bound| bound.key::<K>(&self.medium));
+            start = self.bound_behind(&page, low.borrow())?;
         }
         Ok(())
     }

@@ -8,9 +8,10 @@ use super::layout::KEY_BYTES_MAX;
 use super::{BwTree, REGISTERED};
 use crate::root::ROOT_BYTES;
 use crate::stored::Parts;
+use crate::suite::damage::{ask_bits, may_be};
 use crate::suite::words::{check, fill_the_pool, grow_by_threads};
 use crate::suite::{self, Keys, interleaved, while_flipped, words};
-use crate::{Error, Item, OrderedIndex};
+use crate::{Error, Index, Item, OrderedIndex};
 
 type Tiny = BwTree<u64, 6, 3>;
 
@@ -219,6 +220,57 @@ fn a_place_behind_the_medium_is_not_read() {
             let _ = tree.check();
         });
     }
+}
+
+/// Where each page says that its range ends.
+fn bounds(tree: &Tiny) -> Vec<u64> {
+    let _guard = tree.pool.enter();
+    let mut bounds = Vec::new();
+    let (mut level, mut from) = (0, 0);
+    while let Some(way) = tree.descend(level, &Parts::of(&from)).expect("sound") {
+        let head = way.page.word.base();
+        bounds.extend([head + 32, head + 40]);
+        match tree.bound_behind(&way.page, &from).expect("sound") {
+            Some(bound) => from = bound,
+            None => (level, from) = (level + 1, 0),
+        }
+    }
+    bounds
+}
+
+/// The place of a bound tells the bytes of a key, and a word with one of them is greater than the
+/// same word without: a page had a key that was its own bound, and whoever went on behind that came
+/// back to the page, for ever.
+#[test]
+fn a_wrong_bit_of_a_bound_keeps_nobody_for_ever() {
+    // The bytes of the key are in the upper half of a place.
+    ask_bits(
+        (28..44).collect(),
+        Tiny::pool_options,
+        |pool| {
+            let tree = Tiny::create(pool).expect("a tree");
+            for key in 0..40 {
+                tree.insert(&key, key).expect("space");
+            }
+            let bounds = bounds(&tree);
+            assert!(bounds.len() > 10);
+            bounds
+        },
+        |wrong, pool| {
+            let tree = match Tiny::open(pool) {
+                Ok(tree) => tree,
+                Err(error) => return may_be::<()>(wrong, Err(error)),
+            };
+            may_be(wrong, tree.scan(&0, 1000, &mut Vec::new()));
+            may_be(wrong, tree.len());
+            may_be(wrong, Index::for_each(&tree, &mut |_, _| ()));
+            for key in 0..40 {
+                may_be(wrong, tree.get(&key));
+            }
+            may_be(wrong, tree.compact());
+            may_be(wrong, tree.check());
+        },
+    );
 }
 
 /// The published reader answers with what it sees. Here it first makes that durable if a writer may
