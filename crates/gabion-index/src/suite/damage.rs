@@ -66,12 +66,22 @@ pub(crate) fn ask_all(
     make: impl FnOnce(&Pool) -> Vec<u64> + Send + 'static,
     ask: impl Fn(Wrong, &Pool) + Send + 'static,
 ) {
+    ask_bits(BITS.to_vec(), layout, make, ask);
+}
+
+/// As [`ask_all`], with these bits of the words.
+pub(crate) fn ask_bits(
+    bits: Vec<u32>,
+    layout: fn() -> PoolOptions,
+    make: impl FnOnce(&Pool) -> Vec<u64> + Send + 'static,
+    ask: impl Fn(Wrong, &Pool) + Send + 'static,
+) {
     let (told, hears) = mpsc::channel();
     // One that goes on for ever would keep this thread, too.
     let thread = std::thread::spawn(move || {
         let closed = Closed::new(layout(), make);
-        let bits = |place: &u64| BITS.map(|bit| (*place, bit));
-        for wrong in closed.words.iter().flat_map(bits) {
+        let wrong = |place: &u64| bits.iter().map(|bit| (*place, *bit)).collect::<Vec<_>>();
+        for wrong in closed.words.iter().flat_map(wrong) {
             told.send(wrong).expect("a listener");
             ask(wrong, &closed.open(layout(), wrong));
         }

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use gabion_media::pmem::Pool;
 
-use super::layout::{ALL_SLOTS, Place};
+use super::layout::Place;
 use super::probe::{Path, bits, bucket_at, tag_of};
 use super::{Options, TurboHash};
 use crate::index::{Checked, Index, Makers, Plan};
@@ -43,10 +43,7 @@ impl<K: Item + ?Sized, V: Item + ?Sized> TurboHash<K, V> {
             let bucket = bucket_at(&self.medium, place, index);
             let meta = bucket.meta();
             let offset = self.medium.offset_of(bucket).raw();
-            let has_odd_bits = (meta.valid() | meta.deleted()) & !ALL_SLOTS != 0;
-            if meta.empty() == 0 || has_odd_bits || meta.deleted() & !meta.valid() != 0 {
-                return Err(Error::damaged("the metadata of a bucket", offset));
-            }
+            self.expect_sound(bucket, meta)?;
             for slot in bits(meta.live()) {
                 let at = bucket.slot(slot);
                 let hash = K::hash_of_slot(at.key(), &self.seed);

@@ -171,13 +171,13 @@ impl Meta {
     /// Slots that were given an entry, as bits.
     #[inline]
     pub(super) fn valid(self) -> u16 {
-        (self.0 & 0xffff) as u16
+        (self.0 & 0xffff) as u16 & ALL_SLOTS
     }
 
     /// Slots whose entry was deleted, as bits.
     #[inline]
     pub(super) fn deleted(self) -> u16 {
-        (self.0 >> 16 & 0xffff) as u16
+        (self.0 >> 16 & 0xffff) as u16 & ALL_SLOTS
     }
 
     /// Slots that hold an entry, as bits.
@@ -190,6 +190,15 @@ impl Meta {
     #[inline]
     pub(super) fn empty(self) -> u16 {
         !self.valid() & ALL_SLOTS
+    }
+
+    /// Whether it says nothing of slots that there are not, leaves a slot for the next update, and
+    /// no entry was deleted that never was.
+    #[inline]
+    pub(super) fn is_sound(self) -> bool {
+        let all = u64::from(ALL_SLOTS);
+        let is_of_slots = self.0 & 0xffff_ffff & !(all | all << 16) == 0;
+        is_of_slots && self.empty() != 0 && self.deleted() & !self.valid() == 0
     }
 
     /// Whether no entry can lie behind this bucket on a path that leads through it.

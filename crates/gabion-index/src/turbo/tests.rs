@@ -2,14 +2,16 @@
 
 use std::collections::BTreeMap;
 
-use gabion_media::pmem::Pool;
+use gabion_media::pmem::{POff, Pool};
 use proptest::prelude::*;
 
-use super::layout::Place;
+use super::layout::{BUCKET_BYTES, Bucket, Place};
 use super::probe::Path;
+use super::shard::Shard;
 use super::{Options, TurboHash};
+use crate::suite::damage::{ask_bits, may_be};
 use crate::suite::{self, Keys, interleaved, while_flipped};
-use crate::{Error, Item};
+use crate::{Error, Index, Item};
 
 fn pool(size: u64) -> Pool {
     suite::pool(size, TurboHash::<u64, u64>::pool_options())
@@ -374,6 +376,59 @@ fn a_damaged_header_or_directory_is_refused() {
         });
     }
     assert!(refused > 8 * 64 - 64, "{refused}");
+}
+
+/// The words of metadata of all buckets.
+fn metadata(table: &TurboHash<u64, u64>) -> Vec<u64> {
+    let places = table.shards.iter().map(Shard::place);
+    let bucket =
+        |place: Place| (0..place.count()).map(move |index| place.offset() + index * BUCKET_BYTES);
+    places.flat_map(bucket).collect()
+}
+
+/// A wrong bit in the metadata of a bucket made writers write over an entry, as what seemed free
+/// was none of its slots, and an update found no free slot where one is always left.
+#[test]
+fn a_wrong_bit_in_metadata_is_told_or_harmless() {
+    const KEYS: u64 = 100;
+    ask_bits(
+        (0..32).collect(),
+        TurboHash::<u64, u64>::pool_options,
+        |pool| {
+            let table = TurboHash::<u64, u64>::create(pool, &small()).expect("a table");
+            let is_full = |at: &u64| {
+                let bucket: &Bucket = pool.at(POff::new(*at));
+                bucket.meta().empty().count_ones() == 1
+            };
+            let mut keys = 0..KEYS;
+            while !metadata(&table).iter().any(is_full) {
+                let key = keys.next().expect("some bucket is full before");
+                table.put(&key, &key).expect("space");
+            }
+            metadata(&table)
+        },
+        |wrong, pool| {
+            let table = TurboHash::<u64, u64>::open(pool, &small()).expect("a sound header");
+            may_be(wrong, table.check());
+            may_be(wrong, Index::for_each(&table, &mut |_, _| ()));
+            for key in 0..KEYS {
+                let found = table.get(&key).expect("words are always sound");
+                assert!(found.is_none_or(|value| value == key), "{wrong:?}: {key}");
+                may_be(wrong, table.update(&key, &key));
+            }
+            for key in 0..KEYS {
+                // What was there before is there, or the entry that a wrong bit has ended.
+                let found = table.get(&key).expect("words are always sound");
+                assert!(found.is_none_or(|value| value == key), "{wrong:?}: {key}");
+            }
+            for key in 0..KEYS {
+                may_be(wrong, table.insert(&(key + KEYS), &0));
+                may_be(wrong, table.remove(&key));
+            }
+            may_be(wrong, table.compact());
+            may_be(wrong, table.check());
+        },
+    );
 }
 
 /// The paper's reader returns what it sees. Here it first makes it durable if a writer may be

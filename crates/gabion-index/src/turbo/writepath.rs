@@ -7,7 +7,7 @@ use super::TurboHash;
 use super::layout::{Bucket, Meta, Place};
 use super::probe::{Path, SCOPE, bits, bucket_at, choose_slot, home_at, prefetch_lines, tag_of};
 use super::shard::Locked;
-use crate::{Item, Result};
+use crate::{Error, Item, Result};
 
 /// Buckets on an insert's path from which on it is asked whether deleted slots are to blame.
 const LONG_PATH: u64 = 4;
@@ -193,6 +193,7 @@ impl<K: Item + ?Sized, V: Item + ?Sized> TurboHash<K, V> {
         hash: u64,
     ) -> Result<Located<'a>> {
         let meta = home.meta();
+        self.expect_sound(home, meta)?;
         if let Some(present) = self.locate_in(home, meta, key, hash)? {
             return Ok(present);
         }
@@ -209,6 +210,17 @@ impl<K: Item + ?Sized, V: Item + ?Sized> TurboHash<K, V> {
             slot: choose_slot(free, hash),
         };
         Ok(Located::Vacant { spot, path: 1 })
+    }
+
+    /// Tells of damage if the metadata of a bucket is not as writers leave it: by a wrong bit they
+    /// would write over an entry, or where there is no slot.
+    #[inline(always)]
+    pub(super) fn expect_sound(&self, bucket: &Bucket, meta: Meta) -> Result<()> {
+        if meta.is_sound() {
+            return Ok(());
+        }
+        let offset = self.medium.offset_of(bucket).raw();
+        Err(Error::damaged("the metadata of a bucket", offset))
     }
 
     /// Looks for a key in a bucket.
@@ -242,6 +254,7 @@ impl<K: Item + ?Sized, V: Item + ?Sized> TurboHash<K, V> {
         for (index, path) in Path::new(place, hash).zip(1..) {
             let bucket = bucket_at(&self.medium, place, index);
             let meta = bucket.meta();
+            self.expect_sound(bucket, meta)?;
             if let Some(present) = self.locate_in(bucket, meta, key, hash)? {
                 return Ok(present);
             }
@@ -286,7 +299,7 @@ impl<K: Item + ?Sized, V: Item + ?Sized> TurboHash<K, V> {
         let (spot, old) = match located {
             Located::Present { spot, value } => (spot, Some(value)),
             Located::Vacant { spot, .. } => (spot, None),
-            Located::Full => return Err(crate::Error::ShardLimit),
+            Located::Full => return Err(Error::ShardLimit),
         };
         let word = key.slot_word(hash);
         if !Self::HAS_RECORDS {
