@@ -24,7 +24,7 @@ impl<K: Item + ?Sized> Art<K> {
                 if child.is_leaf() {
                     count += 1;
                 } else {
-                    nodes.push(self.node(child)?);
+                    nodes.push(self.node_below(&node, child)?);
                 }
             }
         }

@@ -85,7 +85,7 @@ fn floor<K: Item + ?Sized>(medium: &Medium, root: Child, key: &K) -> Option<u64>
             return None;
         }
         match side::<K>(medium, &node, key, from)? {
-            Ordering::Less => return last_below::<K>(medium, node.child),
+            Ordering::Less => return last_below(medium, node.child),
             Ordering::Greater => return before_path(medium, &path, key),
             Ordering::Equal => {}
         }
@@ -156,22 +156,23 @@ fn before_path<K: Item + ?Sized>(medium: &Medium, path: &Path, key: &K) -> Optio
         let node = Node::new(medium, child)?;
         let byte = key::branch(key, node.level())?;
         let before = node.child_before(usize::from(byte));
-        last_below::<K>(medium, before.or_else(|| end(&node))?)
+        last_below(medium, before.or_else(|| end(&node))?)
     })
 }
 
 /// The value of the greatest key below a child.
-fn last_below<K: Item + ?Sized>(medium: &Medium, mut child: Child) -> Option<u64> {
-    let mut depth = 0;
-    while !K::IS_WORD || depth <= DEPTH {
-        if child.is_leaf() {
-            return Some(LeafRef::new(medium, child.at())?.value());
-        }
+fn last_below(medium: &Medium, mut child: Child) -> Option<u64> {
+    let mut from = 0;
+    while !child.is_leaf() {
         let node = Node::new(medium, child)?;
+        // Levels rise, or the trie is damaged.
+        if node.level() < from {
+            return None;
+        }
+        from = node.level() + 1;
         child = node.child_before(1 << 8).or_else(|| end(&node))?;
-        depth += 1;
     }
-    None
+    Some(LeafRef::new(medium, child.at())?.value())
 }
 
 /// The leaf of the key that ends at a node: the least of those below it.

@@ -90,6 +90,17 @@ impl<K: Item + ?Sized> Art<K> {
         Node::new(&self.medium, child).ok_or_else(|| damaged(child.at()))
     }
 
+    /// The node that a child of another one is.
+    #[inline]
+    pub(super) fn node_below(&self, above: &Node<'_>, child: Child) -> Result<Node<'_>> {
+        let node = self.node(child)?;
+        // Else a wrong bit could lead in a circle.
+        if node.level() <= above.level() {
+            return Err(damaged(node.at()));
+        }
+        Ok(node)
+    }
+
     #[inline]
     pub(super) fn leaf(&self, child: Child) -> Result<LeafRef<'_>> {
         LeafRef::new(&self.medium, child.at()).ok_or_else(|| damaged(child.at()))

@@ -99,7 +99,7 @@ impl<'a, K: Item + ?Sized> Scan<'a, '_, K> {
                 return Ok(true);
             }
             above = level;
-            node = self.trie.node(child)?;
+            node = self.trie.node_below(&node, child)?;
         }
     }
 
@@ -118,11 +118,11 @@ impl<'a, K: Item + ?Sized> Scan<'a, '_, K> {
                 }
                 continue;
             };
+            let (node, stamp) = (visit.node, visit.stamp);
             if !child.is_leaf() {
-                self.enter(self.trie.node(child)?);
+                self.enter(self.trie.node_below(&node, child)?);
                 continue;
             }
-            let (node, stamp) = (visit.node, visit.stamp);
             let leaf = self.trie.leaf(child)?;
             let value = leaf.value();
             let key = leaf.key::<K>().ok_or_else(|| damaged(child.at()))?;

@@ -196,7 +196,7 @@ impl<K: Item + ?Sized> Art<K> {
                 if child.is_leaf() {
                     continue;
                 }
-                let node = self.node(child)?;
+                let node = self.node_below(&parent, child)?;
                 let branch = Some(byte);
                 let lock = self.locks.lock(node.at());
                 let form = Form {
@@ -219,7 +219,7 @@ impl<K: Item + ?Sized> Art<K> {
                 // What took its place is looked at in its turn.
                 let now = parent.find(branch).map(|(_, child)| child);
                 match now.filter(|now| is_done && !now.is_leaf()) {
-                    Some(now) => nodes.push(self.node(now)?),
+                    Some(now) => nodes.push(self.node_below(&parent, now)?),
                     None if is_done => {}
                     None => nodes.push(node),
                 }

@@ -5,9 +5,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::floor_at;
 use super::layout::Header;
+use super::node::Node;
 use super::{Art, REGISTERED};
+use crate::suite::damage::{ask_all, may_be};
 use crate::suite::{self, Keys, find_by_scan, interleaved, moved, strings, words};
-use crate::{Error, Item, OrderedIndex, Seed};
+use crate::{Error, Index, Item, OrderedIndex, Seed};
 
 fn trie<K: Item + ?Sized>(size: u64) -> Art<K> {
     Art::create(&suite::pool(size, Art::<K>::pool_options())).expect("a trie")
@@ -279,6 +281,46 @@ fn floors_are_those_of_a_map() {
         }
     }
     assert!(twin.len() > 300);
+}
+
+/// A child that leads back to its own node was followed for ever by whoever visits all entries or
+/// looks for the place of a key.
+#[test]
+fn a_node_below_itself_keeps_nobody_for_ever() {
+    const KEYS: [&[u8]; 4] = [b"granite", b"gravel", b"greywacke", b"gypsum"];
+    fn node(trie: &Art<[u8]>) -> Node<'_> {
+        let (_, child) = trie.root().children()[0];
+        trie.node(child).expect("a node")
+    }
+    ask_all(
+        Art::<[u8]>::pool_options,
+        |pool| {
+            let trie: Art<[u8]> = Art::create(pool).expect("a trie");
+            for key in KEYS {
+                trie.insert(key, 1).expect("space");
+            }
+            let node = node(&trie);
+            let (below, _) = node.find(Some(b'y')).expect("a child");
+            vec![pool.offset_of(below).raw()]
+        },
+        |wrong, pool| {
+            let trie: Art<[u8]> = Art::open(pool).expect("a sound header");
+            let ring = node(&trie).child;
+            pool.write(wrong.0, &ring.0.to_le_bytes());
+            assert!(trie.scan(b"", 1000, &mut Vec::new()).is_err());
+            assert!(trie.len().is_err());
+            assert!(Index::for_each(&trie, &mut |_, _| ()).is_err());
+            assert!(trie.compact().is_err());
+            assert!(trie.check().is_err());
+            assert_eq!(trie.floor_hint(b"h"), None);
+            assert_eq!(trie.floor_hint(b"gs"), Some(1));
+            for key in [KEYS[3], KEYS[0]] {
+                may_be(wrong, trie.get(key));
+                may_be(wrong, trie.insert(key, 2));
+                may_be(wrong, trie.remove(key));
+            }
+        },
+    );
 }
 
 /// Each wrong bit in each word of a node of each size: a check or what it counts tells of it, or

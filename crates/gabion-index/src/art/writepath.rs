@@ -152,7 +152,7 @@ impl<K: Item + ?Sized> Art<K> {
             }
             parent = Some(node);
             above = level;
-            node = self.node(child)?;
+            node = self.node_below(&node, child)?;
         }
     }
 
