@@ -1,8 +1,6 @@
 //! The invariants, checked; and what the registry knows of the tree.
 
-use std::sync::atomic::Ordering;
-
-use super::layer::{Layer, above};
+use super::layer::Layer;
 use super::node::Node;
 use super::readpath::Target;
 use super::{Masstree, slice};
@@ -97,15 +95,7 @@ impl<K: Item + ?Sized> Masstree<K> {
                     checked.blocks += 1;
                 }
                 Target::Layer(first) => {
-                    let above = above(&self.medium, first);
-                    // ORDER: Relaxed: these words do not change.
-                    let words = above.map(|above| {
-                        let first = above.first.load(&self.medium, Ordering::Relaxed);
-                        (first, above.slice.load(&self.medium, Ordering::Relaxed))
-                    });
-                    if words != Some((layer.first, word)) {
-                        return Err(Error::damaged("the place of a layer", leaf.at));
-                    }
+                    layer.expect_below(word, first)?;
                     layers.push(first);
                 }
             }

@@ -7,9 +7,9 @@ use gabion_media::pmem::{Medium, PAtomicU64, POff, Pool};
 use super::damaged;
 use super::layout::{Above, HINT_NODE, NODE_ALIGN, NODE_BYTES, SLOTS};
 use super::node::{Node, image};
-use crate::Result;
 use crate::blink::{self, Born, Head, Range};
 use crate::node_lock::{NodeLock, NodeLocks};
+use crate::{Error, Result};
 
 /// A layer. What it refers to lies in the tree that it is a layer of.
 #[derive(Clone, Copy)]
@@ -30,6 +30,23 @@ impl<'t> Layer<'t> {
     pub(super) fn first_leaf(&self) -> Node<'t> {
         let node = Node::new(self.medium, self.first);
         node.expect("the leaf was there when the layer was found")
+    }
+}
+
+impl Layer<'_> {
+    /// Tells of damage if a layer that a slice of this one leads to does not say that it belongs
+    /// there: else a wrong bit could lead in a circle.
+    pub(super) fn expect_below(&self, word: u64, first: u64) -> Result<()> {
+        let above = above(self.medium, first);
+        // ORDER: Relaxed: these words do not change.
+        let words = above.map(|above| {
+            let first = above.first.load(self.medium, Ordering::Relaxed);
+            (first, above.slice.load(self.medium, Ordering::Relaxed))
+        });
+        if words != Some((self.first, word)) {
+            return Err(Error::damaged("the place of a layer", first));
+        }
+        Ok(())
     }
 }
 
@@ -99,6 +116,9 @@ impl blink::Tree for Layer<'_> {
             let word = &node.body.permutation;
             // DURABLE: that slots are free, before they are used.
             word.store_persist(self.medium, permutation.0, Ordering::Release);
+            // Readers that have the permutation from before must look again before one of these
+            // slots is written: they would go astray by its slice.
+            lock.step();
         }
         let count = permutation.count();
         Locked {
@@ -116,9 +136,6 @@ impl blink::Tree for Layer<'_> {
         slot.slice.store(self.medium, entry.0, Ordering::Release);
         slot.value.store(self.medium, entry.1, Ordering::Release);
         // DURABLE: the slot, before the permutation names it, and what the value leads to.
-            // Readers that have the permutation from before must look again before one of these
-            // slots is written: they would go astray by its slice.
-            lock.step();
         self.medium.persist(slot);
         let permutation = permutation.with(node.rank(permutation, entry.0));
         let word = &node.body.permutation;

@@ -90,14 +90,12 @@ impl<K: Item + ?Sized> Masstree<K> {
                 let Some(copy) = self.copy(&layer, start)? else {
                     break;
                 };
-                let below = copy
-                    .entries
-                    .into_iter()
-                    .filter_map(|(_, content)| match content {
-                        Content::Layer(below) => Some(below),
-                        _ => None,
-                    });
-                layers.extend(below);
+                for (word, content) in copy.entries {
+                    if let Content::Layer(below) = content {
+                        layer.expect_below(word, below)?;
+                        layers.push(below);
+                    }
+                }
                 from = copy.next;
             }
         }

@@ -118,6 +118,7 @@ impl<K: Item + ?Sized> Masstree<K> {
                     }
                 }
                 Content::Layer(first) => {
+                    self.layer(frame.first).expect_below(word, first)?;
                     before.push(word);
                     let start = match is_bounded {
                         true => slice::of(from, depth + 1),

@@ -5,9 +5,10 @@ use gabion_media::pmem::PAtomicU64;
 use super::layout::{NODE_BYTES, TO_LAYER};
 use super::{Masstree, REGISTERED};
 use crate::blink::{Born, Descent, Growth, Node as _};
+use crate::suite::damage::{ask_all, may_be};
 use crate::suite::words::{check, fill_the_pool, grow_by_threads};
 use crate::suite::{self, Keys, fresh, interleaved, while_flipped, words};
-use crate::{Item, OrderedIndex};
+use crate::{Index, Item, OrderedIndex};
 
 fn tree<K: Item + ?Sized>(size: u64) -> Masstree<K> {
     Masstree::create(&suite::pool(size, Masstree::<K>::pool_options())).expect("a tree")
@@ -150,6 +151,38 @@ fn a_reader_that_answers_before_the_answer_is_durable_is_caught() {
     interleaved::catch_readers(keys, |file| {
         file.ends_with("masstree/readpath.rs") || file.ends_with("masstree/node.rs")
     });
+}
+
+/// A reference to the layer that it is in was followed for ever by whoever visits all entries.
+#[test]
+fn a_layer_below_itself_keeps_nobody_for_ever() {
+    const KEYS: [&[u8]; 2] = [b"granite sandstone, red", b"granite stone, green"];
+    let slice = |depth| super::slice::of(KEYS[0], depth);
+    ask_all(
+        Masstree::<[u8]>::pool_options,
+        move |pool| {
+            let tree: Masstree<[u8]> = Masstree::create(pool).expect("a tree");
+            for key in KEYS {
+                tree.insert(key, 1).expect("space");
+            }
+            vec![value_at(&tree, layer_below(&tree, slice(0)), slice(1))]
+        },
+        move |wrong, pool| {
+            let tree: Masstree<[u8]> = Masstree::open(pool).expect("a sound root");
+            let layer = layer_below(&tree, slice(0));
+            pool.write(wrong.0, &(layer | TO_LAYER).to_le_bytes());
+            assert!(tree.scan(b"", 1000, &mut Vec::new()).is_err());
+            assert!(tree.len().is_err());
+            assert!(Index::for_each(&tree, &mut |_, _| ()).is_err());
+            assert!(tree.compact().is_err());
+            assert!(tree.check().is_err());
+            for key in KEYS {
+                may_be(wrong, tree.get(key));
+                may_be(wrong, tree.insert(key, 2));
+                may_be(wrong, tree.remove(key));
+            }
+        },
+    );
 }
 
 /// The permutation of the first leaf, and the offset of the topmost node.
