@@ -133,7 +133,9 @@ impl<const COPIES: bool> Cceh<COPIES> {
     /// pool without root.
     ///
     /// # Errors
-    /// The pool has a root already, or no space.
+    /// The pool has a root already, or no space. A pool without space for all planned segments has
+    /// its root all the same, which another `create` finds; [`Self::open`] finds a table of fewer
+    /// segments there, if there was space for the first two.
     pub fn create(pool: &Pool, plan: Plan) -> Result<Self> {
         let facts = Facts::create(pool, Self::LAYOUT, ROOT_BYTES, plan)?;
         let this = Self::with(pool, facts, Some(0))?;

@@ -172,7 +172,9 @@ impl<S: Scheme> TwoHash<S> {
     /// pool without root.
     ///
     /// # Errors
-    /// The pool has a root already, or no space.
+    /// The pool has a root already, or no space. A pool without space for the planned table has its
+    /// root all the same and is of no use: another `create` finds that root, and [`Self::open`]
+    /// asks for the same space.
     pub fn create(pool: &Pool, plan: Plan) -> Result<Self> {
         let facts = Facts::create(pool, Self::LAYOUT, size_of::<State>() as u64, plan)?;
         Self::with(pool, facts, Some(0))
