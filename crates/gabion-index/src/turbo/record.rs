@@ -55,15 +55,18 @@ impl<K: Item + ?Sized, V: Item + ?Sized> TurboHash<K, V> {
             return Ok(V::rebuild(value, &[]));
         }
         let parts = self.parts_of(value)?;
-        let bytes = self.bytes_at(parts.value_at, parts.value_len);
         if V::IS_WORD {
-            let word = bytes.as_slice().try_into().map(u64::from_le_bytes);
-            return match word {
-                Ok(word) => Ok(V::rebuild(word, &[])),
-                Err(_) => Err(self.damaged_record(value)),
-            };
+            let mut word = [0; 8];
+            if parts.value_len != word.len() as u64 {
+                return Err(self.damaged_record(value));
+            }
+            self.medium.read(parts.value_at, &mut word);
+            return Ok(V::rebuild(u64::from_le_bytes(word), &[]));
         }
-        Ok(V::rebuild(0, &bytes))
+        Ok(V::rebuild(
+            0,
+            &self.bytes_at(parts.value_at, parts.value_len),
+        ))
     }
 
     /// The key of the entry whose slot holds `word` and `value`.
