@@ -229,7 +229,7 @@ mod tests {
 
     use super::super::index::{New, Seek};
     use super::super::interval::{parse, put_pair};
-    use super::super::{Flex, Write};
+    use super::super::{Flex, Keyspace, Write};
     use super::*;
     use crate::Options;
     use crate::engine::memtable::ChunkPool;
@@ -351,6 +351,38 @@ mod tests {
         );
         assert!(dense <= roomy / 100 * 95);
         assert_eq!(misses(), 0, "only room has gone");
+        engine.close().unwrap();
+    }
+
+    /// The forms of a keyspace that was dropped were counted for as long as the store was open.
+    /// Past the budget each step of a merge then went round through all leaves in vain.
+    #[test]
+    fn the_forms_of_a_dropped_keyspace_go_with_it() {
+        let options = Options::default()
+            .background_threads(0)
+            .cache_bytes(64 << 20);
+        let engine = Flex::open(Disk::simulated(&SimDisk::new()), options).unwrap();
+        let kept = engine.create_keyspace("kept").unwrap();
+        let gone = engine.create_keyspace("gone").unwrap();
+        let fill = |keyspace: &Arc<Keyspace>, records: u32| {
+            for number in 0..records {
+                let write = Write::Single {
+                    keyspace,
+                    kind: Kind::Put,
+                    key: &number.swap_bytes().to_le_bytes(),
+                    value: &[7; 100],
+                };
+                engine.write(write, 104, false).unwrap();
+            }
+            engine.flush().unwrap();
+            engine.cache.bytes()
+        };
+        let before = fill(&kept, 1_000);
+        let both = fill(&gone, 40_000);
+        assert!(before > 0 && both > before + (1 << 20), "{before}, {both}");
+        assert!(engine.drop_keyspace("gone").unwrap());
+        drop(gone);
+        assert_eq!(engine.cache.bytes(), before);
         engine.close().unwrap();
     }
 }

@@ -313,6 +313,12 @@ impl Leaf {
         items
     }
 
+    /// Memory of the forms in bytes.
+    pub(super) fn form_bytes(&self) -> u64 {
+        let forms = self.forms.iter();
+        forms.map(|form| memory_of(form.read().as_ref())).sum()
+    }
+
     /// Memory of the leaf in bytes, without the forms.
     pub(super) fn memory_bytes(&self) -> usize {
         size_of::<Leaf>() + self.keys.memory_bytes() + self.end().map_or(0, <[u8]>::len)

@@ -699,5 +699,17 @@ impl Index {
     }
 }
 
+impl Drop for Index {
+    /// The forms go with the index, and nobody puts one in any more (I4).
+    fn drop(&mut self) {
+        let top = self.top.load();
+        for branch in &top.branches {
+            let node = branch.node.load();
+            let forms: u64 = node.leaves.iter().map(|leaf| leaf.form_bytes()).sum();
+            self.cached.subtract(forms);
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests;
