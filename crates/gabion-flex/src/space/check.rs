@@ -1,6 +1,8 @@
 //! Verifying every byte of a space.
 
+use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 use std::path::PathBuf;
 
 use gabion_media::{Disk, ReadFile};
@@ -9,8 +11,8 @@ use super::geometry::MARK;
 use super::layout::{DATA_NAME, LOCK_NAME};
 use super::recovery::{self, DurablePoint, Found, Known};
 use super::sums::{SumTable, Sums};
-use crate::tree::Wanted;
-use crate::{Error, FlexTree, Result};
+use crate::tree::Absent;
+use crate::{Error, Extent, Result};
 
 /// What a check found.
 #[derive(Debug, Default)]
@@ -68,6 +70,14 @@ pub enum Content<'p> {
     Damaged,
 }
 
+/// A part of the address space, as the tree has it.
+#[derive(Debug)]
+enum Part {
+    Known(Extent),
+    /// The leaf cannot be read that says what is in this range.
+    Unknown(Range<u64>),
+}
+
 /// Verifies the space of a disk, which has come as far as `reached`, and hands its content out.
 /// Damage is part of the report; an error means that the check could not be done.
 pub(super) fn check(
@@ -80,17 +90,24 @@ pub(super) fn check(
     }
     let _lock = disk.lock(LOCK_NAME)?;
     let mut report = CheckReport::default();
-    match recovery::find(disk, reached, Wanted::All) {
+    match recovery::find(disk, reached) {
         Ok(found) => report.check_found(disk, found, visit)?,
         Err(error) => report.add(error)?,
     }
     Ok(report)
 }
 
+/// The extents among the parts of a space that refer to data.
+fn data_of(parts: &[Part]) -> impl Iterator<Item = &Extent> {
+    parts.iter().filter_map(|part| match part {
+        Part::Known(extent) => Some(extent).filter(|extent| !extent.is_hole()),
+        Part::Unknown(_) => None,
+    })
+}
+
 /// Where two extents refer to the same byte, in the order of the addresses.
-fn overlaps(tree: &FlexTree) -> Vec<u64> {
-    let data = tree.iter().filter(|extent| !extent.is_hole());
-    let mut ranges: Vec<(u64, u64)> = data
+fn overlaps(parts: &[Part]) -> Vec<u64> {
+    let mut ranges: Vec<(u64, u64)> = data_of(parts)
         .map(|extent| (extent.address & !MARK, extent.len))
         .collect();
     ranges.sort_unstable();
@@ -112,15 +129,23 @@ impl CheckReport {
         self.extents = found.tree.extent_count();
         self.log_operations = found.repeated;
         let file = disk.open_read(DATA_NAME)?;
+        let parts = self.read_parts(&found)?;
+        for extent in data_of(&parts) {
+            if let Err(error) = found.check_written(disk, extent) {
+                self.add(error)?;
+            }
+        }
         let Found {
             sums,
-            tree,
             segments,
             live,
             ..
         } = found;
-        self.check_live(&file, &sums, &tree, &live);
-        for address in overlaps(&tree) {
+        // What a damaged leaf refers to is in use as well.
+        if parts.iter().all(|part| matches!(part, Part::Known(_))) {
+            self.check_live(&file, &sums, &parts, &live);
+        }
+        for address in overlaps(&parts) {
             let (segment, within) = sums.geometry.split(address);
             self.problems.push(Problem {
                 file: file.path().to_path_buf(),
@@ -129,8 +154,7 @@ impl CheckReport {
             });
         }
         // The log still names segments that are free by now, and may have been written again.
-        let data = tree.iter().filter(|extent| !extent.is_hole());
-        let used: BTreeSet<u32> = data
+        let used: BTreeSet<u32> = data_of(&parts)
             .map(|extent| sums.geometry.split(extent.address).0)
             .collect();
         let mut tables = BTreeMap::new();
@@ -143,7 +167,34 @@ impl CheckReport {
                 }
             }
         }
-        hand_out(&tree, &sums, &tables, &file, visit)
+        hand_out(&parts, &sums, &tables, &file, visit)
+    }
+
+    /// All parts of the space in order. A leaf of the tree that cannot be read costs what it says,
+    /// and no more.
+    fn read_parts(&mut self, found: &Found) -> Result<Vec<Part>> {
+        let parts = RefCell::new(Vec::new());
+        let mut extents = 0;
+        let known = |extent| {
+            extents += 1;
+            parts.borrow_mut().push(Part::Known(extent));
+            true
+        };
+        let mut is_whole = true;
+        let unknown = |absent: &Absent, error| {
+            is_whole = false;
+            let range = absent.offset..absent.offset + absent.len;
+            parts.borrow_mut().push(Part::Unknown(range));
+            self.add(error)
+        };
+        let tree = &found.tree;
+        found
+            .nodes
+            .for_each_but(tree, 0, u64::MAX, known, unknown)?;
+        if is_whole && extents != tree.extent_count() {
+            self.add(found.nodes.miscounted(&found.header))?;
+        }
+        Ok(parts.into_inner())
     }
 
     /// What the log says that is in use of each segment must be what the extents refer to.
@@ -151,11 +202,11 @@ impl CheckReport {
         &mut self,
         file: &ReadFile,
         sums: &Sums,
-        tree: &FlexTree,
+        parts: &[Part],
         live: &BTreeMap<u32, u64>,
     ) {
         let mut counted = BTreeMap::<u32, u64>::new();
-        for extent in tree.iter().filter(|extent| !extent.is_hole()) {
+        for extent in data_of(parts) {
             let (segment, _) = sums.geometry.split(extent.address);
             *counted.entry(segment).or_default() += extent.len;
         }
@@ -223,16 +274,28 @@ impl CheckReport {
     }
 }
 
-/// Calls `visit` with each extent of the space and what is there. Damage was told before.
+/// Calls `visit` with each part of the space and what is there. Damage was told before.
 fn hand_out(
-    tree: &FlexTree,
+    parts: &[Part],
     sums: &Sums,
     tables: &BTreeMap<u32, SumTable>,
     file: &ReadFile,
     mut visit: impl FnMut(&Piece<'_>),
 ) -> Result<()> {
     let mut bytes = Vec::new();
-    for extent in tree {
+    for part in parts {
+        let extent = match part {
+            Part::Known(extent) => extent,
+            Part::Unknown(range) => {
+                visit(&Piece {
+                    offset: range.start,
+                    len: range.end - range.start,
+                    is_marked: false,
+                    content: Content::Damaged,
+                });
+                continue;
+            }
+        };
         let (segment, within) = sums.geometry.split(extent.address);
         let content = if extent.is_hole() {
             Content::Hole
@@ -261,6 +324,12 @@ fn hand_out(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::FlexTree;
+
+    fn overlaps(tree: &FlexTree) -> Vec<u64> {
+        let parts: Vec<Part> = tree.iter().map(Part::Known).collect();
+        super::overlaps(&parts)
+    }
 
     #[test]
     fn data_that_two_extents_refer_to_is_found() {

@@ -49,7 +49,8 @@ use super::tree_file::{node_sum, slot_offset};
 use super::writepath::Edit;
 use super::writer::Session;
 use crate::tree::{
-    Absent, Leaf, Leaves, LoadError, MOVE_STEPS, NODE_BYTES, NodeBytes, NodePlace, Outline, Wanted,
+    Absent, Leaf, Leaves, LoadError, MISCOUNTED, MOVE_STEPS, NODE_BYTES, NodeBytes, NodePlace,
+    Outline,
 };
 use crate::{Error, Extent, FlexTree, Result};
 
@@ -120,8 +121,8 @@ impl NodeFile {
         self.fetched.load(Ordering::Relaxed)
     }
 
-    /// Loads the tree of a header; also returns the slots that it takes.
-    pub(super) fn load(&self, header: &TreeHeader, wanted: Wanted) -> Result<(FlexTree, Vec<u32>)> {
+    /// Loads the tree of a header, without its leaves; also returns the slots that it takes.
+    pub(super) fn load(&self, header: &TreeHeader) -> Result<(FlexTree, Vec<u32>)> {
         let outline = Outline {
             root: NodePlace {
                 slot: header.root,
@@ -131,13 +132,16 @@ impl NodeFile {
             len: header.len,
             extents: header.extents,
         };
-        let loaded = FlexTree::load(self.extent_max, &outline, wanted, &mut |place| {
-            self.node(place)
-        });
+        let loaded = FlexTree::load(self.extent_max, &outline, &mut |place| self.node(place));
         loaded.map_err(|error| match error {
             LoadError::Read(error) => error,
             LoadError::Malformed(slot, what) => self.malformed(slot, what),
         })
+    }
+
+    /// The tree of a header has another number of extents than that says.
+    pub(super) fn miscounted(&self, header: &TreeHeader) -> Error {
+        self.malformed(header.root, MISCOUNTED)
     }
 
     fn malformed(&self, slot: u32, what: &str) -> Error {

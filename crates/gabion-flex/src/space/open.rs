@@ -16,7 +16,6 @@ use super::sums::SumTable;
 use super::tree_file::TreeFile;
 use super::writer::{Staged, Totals, Writer};
 use super::{Inner, Options};
-use crate::tree::Wanted;
 use crate::{Error, Gate, Result};
 
 impl Inner {
@@ -38,7 +37,7 @@ impl Inner {
         if is_new && options.reached == DurablePoint::default() {
             recovery::create(&disk, &options, RandomState::new().hash_one(disk.path()))?;
         }
-        let mut found = recovery::find(&disk, options.reached, Wanted::None)?;
+        let mut found = recovery::find(&disk, options.reached)?;
         options.check_capacity(&found.sums.geometry)?;
         let (sums, repeated) = (found.sums, found.repeated);
         let mut data_file = disk.open_random(DATA_NAME)?;

@@ -26,7 +26,6 @@ use super::sums::{SumTable, Sums};
 use super::tree_file::TreeFile;
 use super::writepath::LEN_MAX;
 use super::writer::Log;
-use crate::tree::Wanted;
 use crate::{Error, Extent, FlexTree, HOLE, Result};
 
 /// Version of the tree that a space is made with.
@@ -60,6 +59,8 @@ pub(super) struct Found {
     pub(super) sums: Sums,
     pub(super) header: TreeHeader,
     pub(super) tree: FlexTree,
+    /// Reads what the tree has not in memory.
+    pub(super) nodes: NodeFile,
     /// Slots of the tree file that the saved tree takes.
     pub(super) used: Vec<u32>,
     pub(super) segments: BTreeMap<u32, Known>,
@@ -155,9 +156,8 @@ pub(super) fn create(disk: &Disk, options: &Options, space: u64) -> Result<()> {
 
 /// Reads the state of a space, which must have come as far as `reached`. Writes nothing.
 ///
-/// The leaves of the tree that are `wanted`, and those that the log's operations touch, are in
-/// memory.
-pub(super) fn find(disk: &Disk, reached: DurablePoint, wanted: Wanted) -> Result<Found> {
+/// Of the leaves of the tree, only those that the log's operations touch are in memory.
+pub(super) fn find(disk: &Disk, reached: DurablePoint) -> Result<Found> {
     let sums = read_data_header(disk)?;
     let geometry = sums.0.geometry;
     let (header, invalid) = TreeFile::read_header(disk)?;
@@ -185,7 +185,7 @@ pub(super) fn find(disk: &Disk, reached: DurablePoint, wanted: Wanted) -> Result
         ));
     }
     let nodes = NodeFile::open(disk, header.space, geometry.extent_max())?;
-    let (tree, used) = nodes.load(&header, wanted)?;
+    let (tree, used) = nodes.load(&header)?;
     let mut replay = Replay {
         disk,
         nodes,
@@ -211,6 +211,7 @@ pub(super) fn find(disk: &Disk, reached: DurablePoint, wanted: Wanted) -> Result
     };
     let Replay {
         tree,
+        nodes,
         segments,
         repeated,
         ..
@@ -220,6 +221,7 @@ pub(super) fn find(disk: &Disk, reached: DurablePoint, wanted: Wanted) -> Result
         sums: sums.0,
         header,
         tree,
+        nodes,
         used,
         segments,
         repeated,
@@ -280,26 +282,27 @@ impl Found {
     /// Every extent that is in memory must refer to data that was written. Of the others that is
     /// seen when they are read.
     fn check_extents(&self, disk: &Disk) -> Result<()> {
-        let geometry = &self.sums.geometry;
         let mut extents = Vec::new();
         self.tree.for_each_present(|extent| extents.push(extent));
-        for extent in extents {
-            if extent.is_hole() {
-                continue;
-            }
-            let (segment, within) = geometry.split(extent.address);
-            let written = match self.segments.get(&segment) {
-                None => 0,
-                Some(known) => known
-                    .table
-                    .as_ref()
-                    .map_or(geometry.room(), |table| table.written),
-            };
-            if u64::from(within) + extent.len > u64::from(written) {
-                let offset = geometry.file_offset(segment, within);
-                let what = "the tree refers to data that was never written there";
-                return Err(damaged(disk, DATA_NAME, offset, what));
-            }
+        let mut data = extents.iter().filter(|extent| !extent.is_hole());
+        data.try_for_each(|extent| self.check_written(disk, extent))
+    }
+
+    /// An extent, which is no hole, must refer to data that was written.
+    pub(super) fn check_written(&self, disk: &Disk, extent: &Extent) -> Result<()> {
+        let geometry = &self.sums.geometry;
+        let (segment, within) = geometry.split(extent.address);
+        let written = match self.segments.get(&segment) {
+            None => 0,
+            Some(known) => known
+                .table
+                .as_ref()
+                .map_or(geometry.room(), |table| table.written),
+        };
+        if u64::from(within) + extent.len > u64::from(written) {
+            let offset = geometry.file_offset(segment, within);
+            let what = "the tree refers to data that was never written there";
+            return Err(damaged(disk, DATA_NAME, offset, what));
         }
         Ok(())
     }

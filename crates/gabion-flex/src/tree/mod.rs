@@ -62,7 +62,7 @@ pub(crate) use self::absent::{Absent, Leaves, MOVE_STEPS};
 pub use self::extent::{Extent, HOLE};
 pub(crate) use self::leaf::Leaf;
 pub(crate) use self::persist::{
-    LoadError, NODE_BYTES, NodeBytes, NodePlace, Outline, Saving, Wanted,
+    LoadError, MISCOUNTED, NODE_BYTES, NodeBytes, NodePlace, Outline, Saving,
 };
 pub use self::pieces::Pieces;
 

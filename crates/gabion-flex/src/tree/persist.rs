@@ -11,6 +11,9 @@ pub(crate) const NODE_BYTES: usize = 1024;
 const HEAD_BYTES: usize = NODE_BYTES - ENTRIES_MAX * ENTRY_BYTES;
 const ENTRY_BYTES: usize = 16;
 
+/// What is wrong with a tree whose leaves have more extents or less than were counted.
+pub(crate) const MISCOUNTED: &str = "the nodes below the root are not those that the header counts";
+
 /// A node as bytes.
 pub(crate) type NodeBytes = [u8; NODE_BYTES];
 
@@ -135,12 +138,10 @@ impl FlexTree {
     }
 
     /// Builds a tree from saved nodes; also returns the slots that they take. `read` returns the
-    /// bytes of a slot if they have this checksum. Only those leaves are read and in memory that
-    /// are `wanted`, and a root.
+    /// bytes of a slot if they have this checksum. No leaf is read and in memory, but a root.
     pub(crate) fn load<E>(
         extent_max: u32,
         outline: &Outline,
-        wanted: Wanted,
         read: &mut impl FnMut(NodePlace) -> Result<NodeBytes, E>,
     ) -> Result<(FlexTree, Vec<u32>), LoadError<E>> {
         let mut tree = FlexTree::new(extent_max);
@@ -153,7 +154,6 @@ impl FlexTree {
         let mut loader = Loader {
             tree,
             read,
-            wanted,
             slots: Vec::new(),
         };
         let root = loader.node(outline.root, height, outline.len)?;
@@ -167,8 +167,7 @@ impl FlexTree {
             tree.extents = outline.extents;
         }
         if tree.extents != outline.extents {
-            let what = "the nodes below the root are not those that the header counts";
-            return Err(LoadError::Malformed(outline.root.slot, what));
+            return Err(LoadError::Malformed(outline.root.slot, MISCOUNTED));
         }
         if height > 0 && tree.inners[root].count < 2 {
             return Err(LoadError::Malformed(
@@ -180,17 +179,9 @@ impl FlexTree {
     }
 }
 
-/// Which leaves a tree has in memory when it is loaded.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Wanted {
-    All,
-    None,
-}
-
 struct Loader<'r, R> {
     tree: FlexTree,
     read: &'r mut R,
-    wanted: Wanted,
     slots: Vec<u32>,
 }
 
@@ -231,8 +222,7 @@ impl<R> Loader<'_, R> {
             if begin >= end || (at == 0 && begin != 0) {
                 return Err(malformed("the shifts of the children are not ascending"));
             }
-            let stays_away = level == 1 && self.wanted == Wanted::None;
-            if stays_away && !is_absent(child.slot) {
+            if level == 1 && !is_absent(child.slot) {
                 inner.insert(at, begin, NONE);
                 inner.put_away(at, child);
                 self.tree.absent += 1;
@@ -398,21 +388,37 @@ pub(super) mod tests {
             }
         }
 
-        fn load(&self, outline: &Outline) -> Result<(FlexTree, Vec<u32>), LoadError<u32>> {
-            self.load_some(100, outline, Wanted::All)
+        /// Loads a tree with all its leaves, by what `read` makes of their places.
+        fn load(
+            outline: &Outline,
+            read: &mut impl FnMut(NodePlace) -> Result<NodeBytes, u32>,
+        ) -> Result<(FlexTree, Vec<u32>), LoadError<u32>> {
+            let (mut tree, slots) = FlexTree::load(100, outline, read)?;
+            for absent in tree.absent_in(0, u64::MAX, usize::MAX, |_| false) {
+                let bytes = read(absent.place).map_err(LoadError::Read)?;
+                let leaf = Leaf::decode(&bytes, absent.place, absent.len, 100);
+                let malformed = |what| LoadError::Malformed(absent.place.slot, what);
+                assert!(tree.admit(&absent, &leaf.map_err(malformed)?));
+            }
+            match tree.iter().count() as u64 == outline.extents {
+                true => Ok((tree, slots)),
+                false => Err(LoadError::Malformed(outline.root.slot, MISCOUNTED)),
+            }
         }
 
+        fn read(&self, place: NodePlace) -> Result<NodeBytes, u32> {
+            let bytes = self.nodes.get(&place.slot).ok_or(place.slot)?;
+            assert_eq!(crc32c::crc32c(bytes), place.crc);
+            Ok(*bytes)
+        }
+
+        /// Loads a tree without its leaves.
         pub(in crate::tree) fn load_some(
             &self,
             extent_max: u32,
             outline: &Outline,
-            wanted: Wanted,
         ) -> Result<(FlexTree, Vec<u32>), LoadError<u32>> {
-            FlexTree::load(extent_max, outline, wanted, &mut |place| {
-                let bytes = self.nodes.get(&place.slot).ok_or(place.slot)?;
-                assert_eq!(crc32c::crc32c(bytes), place.crc);
-                Ok(*bytes)
-            })
+            FlexTree::load(extent_max, outline, &mut |place| self.read(place))
         }
     }
 
@@ -421,7 +427,13 @@ pub(super) mod tests {
         let mut slots = Slots::default();
         let mut tree = FlexTree::new(100);
         let empty = slots.save(&mut tree);
-        assert_eq!(slots.load(&empty).unwrap().0.len(), 0);
+        assert_eq!(
+            Slots::load(&empty, &mut |place| slots.read(place))
+                .unwrap()
+                .0
+                .len(),
+            0
+        );
         for round in 0..40_u64 {
             for number in 0..2000 {
                 let place = (round * 2000 + number) * 7919 % (tree.len() + 1);
@@ -433,7 +445,7 @@ pub(super) mod tests {
                 }
             }
             let outline = slots.save(&mut tree);
-            let (loaded, mut used) = slots.load(&outline).unwrap();
+            let (loaded, mut used) = Slots::load(&outline, &mut |place| slots.read(place)).unwrap();
             loaded.check().unwrap();
             assert!(loaded.iter().eq(tree.iter()));
             used.sort_unstable();
@@ -441,7 +453,7 @@ pub(super) mod tests {
                 used.iter().eq(slots.nodes.keys()),
                 "other slots are kept than used"
             );
-            let (lazy, mut used) = slots.load_some(100, &outline, Wanted::None).unwrap();
+            let (lazy, mut used) = slots.load_some(100, &outline).unwrap();
             lazy.check().unwrap();
             used.sort_unstable();
             assert!(used.iter().eq(slots.nodes.keys()), "without the leaves");
@@ -468,7 +480,7 @@ pub(super) mod tests {
             for at in 0..NODE_BYTES {
                 let good = slots.nodes[&slot];
                 slots.nodes.get_mut(&slot).unwrap()[at] ^= 0x41;
-                let loaded = FlexTree::load(100, &outline, Wanted::All, &mut |place| {
+                let loaded = Slots::load(&outline, &mut |place| {
                     slots.nodes.get(&place.slot).copied().ok_or(place.slot)
                 });
                 match loaded {

@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use gabion_media::crc32c;
 
 use super::persist::tests::Slots;
-use super::{Extent, FlexTree, HOLE, Leaf, Leaves, Wanted};
+use super::{Extent, FlexTree, HOLE, Leaf, Leaves};
 use crate::twin::{PlainTree, SortedArray};
 
 /// A change; places and lengths are fractions of what is there.
@@ -277,7 +277,7 @@ proptest! {
                 let outline = pair.medium.save(&mut pair.tree);
                 prop_assert_eq!(pair.tree.dirty_count(), 0);
                 if number % 3 == 0 {
-                    let loaded = pair.medium.load_some(100, &outline, Wanted::None);
+                    let loaded = pair.medium.load_some(100, &outline);
                     pair.tree = loaded.unwrap().0;
                     pair.tree.mark_use(number % 2 == 0);
                 }

@@ -1,11 +1,15 @@
 //! Repairs: what can be read is saved, what is lost is told, and nothing else is in the new store.
 
-use gabion::{Db, Engine, Error, RepairReport, Result};
+use std::collections::BTreeMap;
+
+use gabion::{Db, Engine, Error, Options, RepairReport, Result};
 use gabion_media::crc32c;
 use gabion_media::{Disk, Fault, FaultKind, SimDisk};
 
 use crate::damage::{Specimen, problems};
-use crate::support::{Context, Random, assert_sound, base_seed, engines_on_disks, setting};
+use crate::support::{
+    Context, Random, assert_sound, base_seed, bytes_of, engines_on_disks, setting,
+};
 
 /// Repairs a disk and reads all of the new store. Returns how many pairs are as they were.
 fn repaired(specimen: &Specimen, sim: &SimDisk) -> Result<(RepairReport, usize)> {
@@ -99,6 +103,81 @@ fn a_wrong_byte_of_flexdb_costs_an_interval() {
     assert!(!of_data.is_empty(), "{:?}", specimen.files.keys());
     let mean = of_data.iter().sum::<usize>() / of_data.len();
     assert!(mean >= all * 8 / 10, "{mean} of {all}");
+}
+
+/// A wrong byte in one leaf of a space's tree: nothing of the keyspace was saved, and mostly the
+/// store did not open.
+#[test]
+fn a_wrong_byte_in_a_leaf_of_flexdbs_tree_costs_what_that_refers_to() {
+    let options = Options::default()
+        .engine(Engine::Flex)
+        .background_threads(0)
+        .memtable_budget_bytes(256 << 10);
+    let sim = SimDisk::new();
+    let db = Db::open_on(Disk::simulated(&sim), options.clone()).unwrap();
+    let pairs: BTreeMap<[u8; 8], Vec<u8>> = (0..20_000_u64)
+        .map(|number| {
+            let key = number
+                .wrapping_mul(0x9e37_79b9_7f4a_7c15)
+                .swap_bytes()
+                .to_le_bytes();
+            (key, bytes_of(number, 50).to_vec())
+        })
+        .collect();
+    for number in 0..20_000_u64 {
+        let key = number
+            .wrapping_mul(0x9e37_79b9_7f4a_7c15)
+            .swap_bytes()
+            .to_le_bytes();
+        db.put(key, &pairs[&key]).unwrap();
+    }
+    db.close().unwrap();
+    let is_tree = |name: &String| name.ends_with("TREE");
+    let name = sim.names().into_iter().find(is_tree).unwrap();
+    let tree = sim.raw(&name).unwrap();
+    let word = |at: usize| u32::from_le_bytes(tree[at..at + 4].try_into().unwrap());
+    // Behind two headers nodes follow each other, which begin with a count and a level.
+    let nodes = (8192..tree.len()).step_by(1024);
+    let leaves: Vec<usize> = nodes
+        .filter(|at| (1..=60).contains(&word(*at)) && word(at + 4) == 0)
+        .collect();
+    assert!(leaves.len() > 50, "{} leaves", leaves.len());
+    let mut in_use = 0;
+    for leaf in leaves.iter().copied().step_by(leaves.len() / 12) {
+        let damaged = SimDisk::new();
+        for own in sim.names() {
+            let mut bytes = sim.raw(&own).unwrap();
+            if own == name {
+                bytes[leaf + 64 + 3] ^= 1;
+            }
+            damaged.set_raw(&own, bytes);
+        }
+        let target = SimDisk::new();
+        let disk = Disk::simulated(&damaged);
+        let report = gabion::repair_disk(&disk, &Disk::simulated(&target)).unwrap();
+        let repaired = Db::open_on(Disk::simulated(&target), options.clone()).unwrap();
+        let damaged = Db::open_on(disk, options.clone()).unwrap();
+        let (mut saved, mut read) = (0, 0);
+        for (key, value) in &pairs {
+            let found = repaired.get(key).unwrap();
+            assert!(found.as_ref().is_none_or(|found| found[..] == value[..]));
+            saved += usize::from(found.is_some());
+            // It may say that there is damage, but not that there is no such key.
+            if let Ok(found) = damaged.get(key) {
+                assert_eq!(found.as_deref(), Some(&value[..]));
+                read += 1;
+            }
+        }
+        println!("repair: a leaf is damaged: {saved} saved and {read} read of 20000");
+        assert!(saved >= 16_000 && read >= 16_000, "{saved}, {read}");
+        let told = |problem: &gabion::Problem| {
+            problem.file.to_string_lossy().contains(&name) && problem.offset == Some(leaf as u64)
+        };
+        assert_eq!(report.problems.iter().any(told), saved < pairs.len());
+        assert_eq!(report.problems.len(), usize::from(saved < pairs.len()));
+        in_use += usize::from(saved < pairs.len());
+    }
+    assert!(in_use > 3, "{in_use} leaves were in use");
 }
 
 /// A file, the place of a wrong byte in it, and how many pairs were saved; `None` where the repair

@@ -92,7 +92,17 @@ impl Partition {
         let mut anchors = Vec::new();
         let stride = stride_of(self.space.len());
         let mut at = from;
-        while let Some(offset) = self.space.next_mark(at)?.filter(|offset| *offset < to) {
+        while at < to {
+            let offset = match self.space.next_mark(at) {
+                Ok(Some(offset)) if offset < to => offset,
+                Ok(_) => break,
+                // A leaf of the space's tree is damaged. It goes on behind it.
+                Err(gabion_flex::Error::Corruption { .. }) => {
+                    at += stride;
+                    continue;
+                }
+                Err(error) => return Err(error.into()),
+            };
             match self.key_at(offset) {
                 Ok(key) => anchors.push((offset, key)),
                 // The damage is told when the pair is read; its interval only is longer.
