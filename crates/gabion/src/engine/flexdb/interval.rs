@@ -161,10 +161,8 @@ pub(super) fn parse(bytes: &[u8]) -> Result<Vec<Pair>, Malformed> {
     while at < bytes.len() {
         let malformed = |what| Malformed { at, what };
         let (head, key_len, len) = pair_head(&bytes[at..])?;
-        let end = at + len;
-        if end > bytes.len() {
-            return Err(malformed("a pair reaches beyond its interval"));
-        }
+        let end = at.checked_add(len).filter(|end| *end <= bytes.len());
+        let end = end.ok_or_else(|| malformed("a pair reaches beyond its interval"))?;
         let key = &bytes[at + head..at + head + key_len];
         if last.is_some_and(|last| last >= key) {
             return Err(malformed("a key is not above the one before it"));
@@ -615,6 +613,18 @@ mod tests {
         let mut bytes = Vec::new();
         put_pair(&mut bytes, &vec![1; 64 << 10], b"");
         assert!(parse(&bytes).is_err(), "the length of the key");
+    }
+
+    /// The end of the second pair wrapped around to a place in front of it.
+    #[test]
+    fn a_length_that_leads_beyond_all_memory_is_refused() {
+        let mut bytes = Vec::new();
+        put_pair(&mut bytes, b"a", b"1");
+        put_varint(&mut bytes, 1);
+        put_varint(&mut bytes, u64::MAX - 12);
+        bytes.push(b'b');
+        let malformed = parse(&bytes).unwrap_err();
+        assert_eq!(malformed.at, 4);
     }
 
     #[test]
