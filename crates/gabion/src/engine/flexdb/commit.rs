@@ -222,7 +222,7 @@ impl Flex {
             let lock = self.lock_merges_of(keyspace)?;
             let held = keyspace.partition.interval(Seek::At(&key), Reader::Merge)?;
             let done = keyspace.partition.defragment(&held);
-            let done = done.map_err(|error| self.record(error))?;
+            let done = done.map_err(|error| self.fail_unless_short(error))?;
             changed |= done;
             at = held.place.upper().map(<[u8]>::to_vec);
             drop(lock);
@@ -234,7 +234,7 @@ impl Flex {
         let _lock = self.lock_merges_of(keyspace)?;
         // What is free goes back to the file system with a checkpoint only.
         let saved = keyspace.partition.checkpoint();
-        saved.map_err(|error| self.record(error))?;
+        saved.map_err(|error| self.fail_unless_short(error))?;
         if changed {
             self.counters.compactions.add(1);
         }
@@ -247,7 +247,7 @@ impl Flex {
             self.health.check_writable()?;
             let lock = self.lock_merges_of(keyspace)?;
             let moved = keyspace.partition.collect(COMPACTED);
-            let moved = moved.map_err(|error| self.record(error))?;
+            let moved = moved.map_err(|error| self.fail_unless_short(error))?;
             drop(lock);
             match moved {
                 Some(moved) => self.pay(Class::Usual, moved),

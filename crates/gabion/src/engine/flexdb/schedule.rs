@@ -125,7 +125,13 @@ impl Flex {
 
     /// As [`Flex::tidy`]. A shortage means that nothing was won, and is no failure of the store.
     fn tidy_checked(&self) -> Result<bool> {
-        self.tidy().map_err(|error| match error.is_shortage() {
+        self.tidy().map_err(|error| self.fail_unless_short(error))
+    }
+
+    /// Keeps an error of what nobody who writes waits for: all but a shortage ends writing. Passes
+    /// it on.
+    pub(super) fn fail_unless_short(&self, error: Error) -> Error {
+        match error.is_shortage() {
             true => error,
             false => self.record(error),
         })
@@ -150,7 +156,7 @@ impl Flex {
     }
 
     /// Keeps an error of a merge: a shortage is tried again, all else ends writing. Passes it on.
-    pub(super) fn record(&self, error: Error) -> Error {
+    fn record(&self, error: Error) -> Error {
         if error.is_shortage() {
             tracing::warn!(%error, "a merge will be tried again");
             self.schedule.set_shortage(Some(error.clone()));
@@ -434,6 +440,30 @@ mod tests {
 
     /// A flush waited until its generation had left the view and for the lock of the merge. One
     /// whose sync, or whose root, then found no space said that all was well, and nobody did what
+    /// A compaction that found no space noted that, and the next writer that had to wait for a
+    /// merge was refused, though there was space by then and the merge would have gone well.
+    #[test]
+    fn a_compaction_without_space_refuses_no_later_write() {
+        let sim = SimDisk::new();
+        let options = Options::default()
+            .background_threads(0)
+            .memtable_budget_bytes(64 << 10);
+        let engine = Flex::open(Disk::simulated(&sim), options).unwrap();
+        let keyspace = engine.create_keyspace("keyspace").unwrap();
+        for number in 0..2_000_u32 {
+            let key = number.wrapping_mul(0x9e37_79b1).to_le_bytes();
+            put_at(&engine, &keyspace, &key, &[7; 100]);
+        }
+        engine.flush().unwrap();
+        sim.inject(Fault::forever(sim.ops(), FaultKind::NoSpace));
+        let refused = engine.compact_range(&keyspace, &[], None).unwrap_err();
+        assert!(refused.is_no_space(), "{refused}");
+        sim.clear_faults();
+        engine.schedule.check_shortage().unwrap();
+        engine.compact_range(&keyspace, &[], None).unwrap();
+        engine.close().unwrap();
+    }
+
     /// was left until the next merge; one that failed otherwise said so only if it had noted its
     /// failure before the flush got the lock.
     #[test]
