@@ -279,10 +279,8 @@ impl Wip {
         let share = MEMTABLE_SHARE_BYTES.min(options.bucket_bytes / 32).max(1);
         let buckets_max = (options.memtable_budget_bytes / share).max(1);
         let grown = total.saturating_mul(2) / buckets_max;
-        grown.clamp(
-            options.bucket_bytes,
-            options.bucket_bytes * CAPACITY_GROWTH_MAX,
-        )
+        let most = options.bucket_bytes.saturating_mul(CAPACITY_GROWTH_MAX);
+        grown.clamp(options.bucket_bytes, most)
     }
 }
 
@@ -290,7 +288,7 @@ impl Wip {
 fn varied(base: u64, bucket: u64) -> u64 {
     // The multiplier is 2^64 divided by the golden ratio: neighbouring numbers spread evenly.
     let spread = bucket.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 56;
-    base / 4 * 3 + base / 512 * spread
+    (base / 4 * 3).saturating_add(base / 512 * spread)
 }
 
 /// Whether two runs that reach beyond the bucket overlap inside it.
@@ -397,6 +395,26 @@ mod tests {
         let engine = Wip::open(Disk::simulated(&SimDisk::new()), options).unwrap();
         let keyspace = engine.create_keyspace("keyspace").unwrap();
         let put = |keys| engine.put_run_for_tests(&keyspace, keys, 7);
+    /// What says that buckets are never to be split ended the process.
+    #[test]
+    fn buckets_may_be_as_large_as_can_be() {
+        for bucket_bytes in [1 << 58, 1 << 60, u64::MAX] {
+            let options = Options::default()
+                .background_threads(0)
+                .bucket_bytes(bucket_bytes);
+            let engine = Wip::open(Disk::simulated(&SimDisk::new()), options).unwrap();
+            let keyspace = engine.create_keyspace("keyspace").unwrap();
+            engine.put_for_tests(&keyspace, b"key", b"value");
+            engine.flush().unwrap();
+            let found = engine.get(&keyspace, b"key", None).unwrap();
+            assert_eq!(found.as_deref(), Some(&b"value"[..]));
+            let base = engine.capacity_base(u64::MAX);
+            assert!(base >= bucket_bytes);
+            assert!((0..100).all(|bucket| varied(base, bucket) >= base / 4 * 3));
+            engine.close().unwrap();
+        }
+    }
+
         put(0..1000);
         put(1000..1250);
         let due = || engine.most_pressing(true).unwrap();
