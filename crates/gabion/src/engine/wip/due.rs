@@ -81,29 +81,36 @@ enum Job {
         ways: usize,
     },
     Compact(Compaction),
-    /// A compaction that a user waits for.
-    OnDemand(Compaction),
+    /// A compaction that a user waits for, of what is there when it begins (`demand`, D1).
+    OnDemand,
 }
 
 impl Wip {
     /// Does what is most pressing in a bucket that is reserved; false when nothing is due.
     pub(super) fn serve(&self, keyspace: &Arc<Keyspace>, bucket: &Arc<Bucket>) -> Result<bool> {
         let due = self.due(bucket, &self.circumstances(self.has_leisure()))?;
-        match due.map(|due| due.job) {
-            Some(Job::Split { ways }) => {
+        let done = due.map(|due| self.carry_out(keyspace, bucket, due.job));
+        done.transpose().map(|done| done.is_some())
+    }
+
+    /// Does a job in a bucket that is reserved.
+    fn carry_out(&self, keyspace: &Arc<Keyspace>, bucket: &Arc<Bucket>, job: Job) -> Result<()> {
+        match job {
+            Job::Split { ways } => {
                 if !self.split(keyspace, bucket, ways)? {
                     bucket.set_unsplittable(&bucket.state.load());
                 }
-                Ok(true)
+                Ok(())
             }
-            Some(Job::Compact(job)) => self.compact(&job).map(|()| true),
-            Some(Job::OnDemand(job)) => {
+            Job::Compact(job) => self.compact(&job),
+            Job::OnDemand => {
                 bucket.demand.begin();
+                let levels = Arc::clone(&bucket.state.load().levels);
+                let job = Compaction::rewriting(bucket, &levels, Purpose::Compaction);
                 let result = self.compact(&job);
                 bucket.demand.end(result.is_ok());
-                result.map(|()| true)
+                result
             }
-            None => Ok(false),
         }
     }
 
@@ -202,8 +209,7 @@ impl Wip {
             }
         }
         if demanded {
-            let job = Job::OnDemand(Compaction::rewriting(bucket, levels, Purpose::Compaction));
-            return Ok(Some(of_bucket(Urgency::Demanded, job)));
+            return Ok(Some(of_bucket(Urgency::Demanded, Job::OnDemand)));
         }
         if self.is_overdue(garbage_since(levels)) {
             let job = Job::Compact(Compaction::rewriting(bucket, levels, Purpose::Compaction));
@@ -389,12 +395,6 @@ mod tests {
         }
     }
 
-    #[test]
-    fn what_is_much_read_becomes_one_run_sooner() {
-        let options = Options::default().background_threads(0);
-        let engine = Wip::open(Disk::simulated(&SimDisk::new()), options).unwrap();
-        let keyspace = engine.create_keyspace("keyspace").unwrap();
-        let put = |keys| engine.put_run_for_tests(&keyspace, keys, 7);
     /// What says that buckets are never to be split ended the process.
     #[test]
     fn buckets_may_be_as_large_as_can_be() {
@@ -415,6 +415,12 @@ mod tests {
         }
     }
 
+    #[test]
+    fn what_is_much_read_becomes_one_run_sooner() {
+        let options = Options::default().background_threads(0);
+        let engine = Wip::open(Disk::simulated(&SimDisk::new()), options).unwrap();
+        let keyspace = engine.create_keyspace("keyspace").unwrap();
+        let put = |keys| engine.put_run_for_tests(&keyspace, keys, 7);
         put(0..1000);
         put(1000..1250);
         let due = || engine.most_pressing(true).unwrap();
@@ -539,6 +545,29 @@ mod tests {
         let keyspace = engine.create_keyspace("keyspace").unwrap();
         let found = engine.get(&keyspace, &key, None).unwrap();
         assert_eq!(*found.unwrap(), [4; 100]);
+        engine.close().unwrap();
+    }
+
+    /// A job took the runs before it took the mark. What was flushed, and asked for, between the
+    /// two was not merged, and who had asked was told that it was.
+    #[test]
+    fn a_compaction_on_demand_merges_all_that_was_there_when_it_was_asked_for() {
+        let options = Options::default().background_threads(0);
+        let engine = Wip::open(Disk::simulated(&SimDisk::new()), options).unwrap();
+        let keyspace = engine.create_keyspace("keyspace").unwrap();
+        let bucket = Arc::clone(&keyspace.router.load().buckets()[0]);
+        assert!(bucket.reserve());
+        engine.put_run_for_tests(&keyspace, 0..100, 1);
+        bucket.demand.ask();
+        let due = engine.due(&bucket, &engine.circumstances(false)).unwrap();
+        let job = due.expect("somebody asks for it").job;
+        assert!(matches!(job, Job::OnDemand));
+        engine.put_run_for_tests(&keyspace, 50..150, 2);
+        bucket.demand.ask();
+        engine.carry_out(&keyspace, &bucket, job).unwrap();
+        let runs = bucket.state.load().levels.runs().count();
+        assert!(bucket.demand.is_open() || runs == 1, "{runs} runs");
+        bucket.release();
         engine.close().unwrap();
     }
 }
