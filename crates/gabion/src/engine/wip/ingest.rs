@@ -155,8 +155,6 @@ impl Ingest<'_> {
         self.table_bytes_max = (engine.capacity_base(total) / parts).max(1);
         let router = self.keyspace.router.load();
         self.upper = router.route(key).upper().map(Into::into);
-        // Who closes the store waits for this; after that its directory may be another's.
-        let _held = engine.tenure.hold().ok_or(Error::Closed)?;
         self.output = Some(engine.create_table(Purpose::Flush, Class::Usual)?);
         Ok(())
     }

@@ -12,14 +12,16 @@ use super::Wip;
 use super::bucket::Bucket;
 use super::gentle::Gentle;
 use super::table::{TableMeta, TableOptions, TableWriter};
-use crate::Result;
 use crate::engine::pace::{Class, STEP_BYTES};
 use crate::names::table_name;
 use crate::types::{Kind, Seq};
+use crate::{Error, Result};
 
 impl Wip {
-    /// A writer for a new table file, as fast as jobs of the class may go.
+    /// A writer for a new table file, as fast as jobs of the class may go. Once the store is closed
+    /// its directory may be another's, so there is none.
     pub(super) fn create_table(&self, purpose: Purpose, class: Class) -> Result<TableOutput<'_>> {
+        let _held = self.tenure.hold().ok_or(Error::Closed)?;
         let file = self.versions.lock().take_file_number();
         let appender = self.disk.create_append(&table_name(file), purpose)?;
         let options = TableOptions {
@@ -140,5 +142,34 @@ impl Drop for TableOutput<'_> {
         if self.writer.take().is_some() {
             self.remove();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use gabion_media::{Disk, SimDisk};
+
+    use super::*;
+    use crate::Options;
+
+    /// A store without threads flushes in its writers' threads. One that was late made a table in
+    /// the directory of a closed store, which another program may have opened since.
+    #[test]
+    fn a_closed_store_makes_no_table() {
+        let sim = SimDisk::new();
+        let options = Options::default().background_threads(0);
+        let engine = Wip::open(Disk::simulated(&sim), options).unwrap();
+        let keyspace = engine.create_keyspace("keyspace").unwrap();
+        engine.put_for_tests(&keyspace, b"key", b"value");
+        {
+            let _alone = engine.leader.write();
+            let buckets = engine.buckets();
+            engine.freeze_all(buckets.iter().map(|(keyspace, bucket)| (keyspace, bucket)));
+        }
+        engine.close().unwrap();
+        let (names, operations) = (sim.names(), sim.ops());
+        let late = engine.flush_one();
+        assert!(matches!(late, Err(Error::Closed)), "{late:?}");
+        assert_eq!((sim.names(), sim.ops()), (names, operations));
     }
 }
