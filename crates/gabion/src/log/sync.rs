@@ -186,9 +186,18 @@ impl LogSyncer {
         self.rested.load(Ordering::Relaxed) == self.appended_lsn().0
     }
 
+    /// As [`LogSyncer::prepare_next`], where there is something to do. A failure concerns nobody
+    /// yet: the writer tries again when it needs the segment.
+    pub(crate) fn prepare_next_or_warn(&self) {
+        if self.needs_next()
+            && let Err(error) = self.prepare_next()
+        {
+            tracing::warn!(%error, "the log's next segment could not be prepared");
+        }
+    }
+
     /// Creates the next segment ahead of need, so that the writer does not wait for it, and lets
-    /// go of full ones. For a background thread. A failure concerns nobody yet: the writer
-    /// tries again when it needs the segment.
+    /// go of full ones. For a background thread.
     pub(crate) fn prepare_next(&self) -> Result<()> {
         self.segments.rest_retired();
         self.segments.prepare_next()

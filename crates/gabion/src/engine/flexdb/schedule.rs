@@ -268,12 +268,7 @@ impl Flex {
     /// Prepares segments of the log ahead, and syncs full ones, so that a merge has little to sync
     /// before it begins.
     fn tend_log(&self) {
-        if self.syncer.needs_next()
-            && let Err(error) = self.syncer.prepare_next()
-        {
-            // The writer tries again when it needs the segment.
-            tracing::warn!(%error, "the log's next segment could not be prepared");
-        }
+        self.syncer.prepare_next_or_warn();
         let (durable, appended) = (self.syncer.durable_lsn(), self.syncer.appended_lsn());
         if durable.segment() < appended.segment() {
             self.sync_appended();

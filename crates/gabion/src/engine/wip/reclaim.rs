@@ -64,15 +64,6 @@ impl Wip {
         self.syncer.live_bytes()
     }
 
-    /// Prepares the next segment if it is wanted.
-    pub(super) fn prepare_segment(&self) -> Result<()> {
-        if self.syncer.needs_next() {
-            self.syncer.prepare_next()
-        } else {
-            Ok(())
-        }
-    }
-
     /// Moves the tail on when the log is larger than its limit, which is not below what a store at
     /// rest keeps.
     pub(super) fn relieve_log(&self) -> Result<()> {

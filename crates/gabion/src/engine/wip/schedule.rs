@@ -225,7 +225,10 @@ impl Wip {
         }
         let result = match self.is_at_rest() {
             true => self.rest_log(),
-            false => self.prepare_segment(),
+            false => {
+                self.syncer.prepare_next_or_warn();
+                Ok(())
+            }
         };
         if let Err(error) = result.and_then(|()| self.relieve_log()) {
             self.record(error);
@@ -244,7 +247,7 @@ impl Wip {
 
 #[cfg(test)]
 mod tests {
-    use gabion_media::{Disk, SimDisk};
+    use gabion_media::{Disk, Fault, FaultKind, SimDisk};
 
     use super::*;
     use crate::Options;
@@ -275,6 +278,29 @@ mod tests {
 
     /// Two threads that had done a job told writers of the runs, and the one that had looked first
     /// told last: of runs that were merged meanwhile. No job was left, and writers waited for ever.
+    /// A store turned read-only, or refused writes that had to wait, when the next segment of the
+    /// log could not be made ahead, though nobody needed it yet.
+    #[test]
+    fn a_segment_that_cannot_be_prepared_concerns_nobody_yet() {
+        for kind in [FaultKind::NoSpace, FaultKind::Eio] {
+            let sim = SimDisk::new();
+            let options = Options::default().background_threads(0);
+            let engine = Wip::open(Disk::simulated(&sim), options).unwrap();
+            let keyspace = engine.create_keyspace("keyspace").unwrap();
+            engine.put_for_tests(&keyspace, b"key", b"value");
+            assert!(engine.syncer.needs_next() && !engine.is_at_rest());
+            let before = sim.ops();
+            sim.inject(Fault::forever(before, kind));
+            engine.tend_log();
+            assert!(sim.ops() > before || engine.syncer.needs_next());
+            sim.clear_faults();
+            engine.check_progress().unwrap();
+            engine.tend_log();
+            assert!(!engine.syncer.needs_next());
+            engine.close().unwrap();
+        }
+    }
+
     #[test]
     fn a_stalled_writer_does_not_wait_for_runs_that_are_gone() {
         let options = Options::default().background_threads(0);
