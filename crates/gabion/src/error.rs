@@ -137,6 +137,16 @@ pub enum Error {
         operation: &'static str,
     },
 
+    /// A thread of the store could not be started, so that this was not opened; or it has panicked,
+    /// which is a bug, and ends writing.
+    #[error("the thread {name} of the store {what}")]
+    Thread {
+        /// Name of the thread.
+        name: String,
+        /// What became of it, and the remedy if there is one.
+        what: String,
+    },
+
     /// The store was closed by [`crate::Db::close`].
     #[error("the store is closed; open it again to use it")]
     Closed,

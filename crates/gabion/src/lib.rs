@@ -68,6 +68,7 @@ mod slice;
 mod snapshot;
 mod stats;
 mod stripe;
+mod threads;
 mod types;
 
 pub use batch::WriteBatch;

@@ -6,6 +6,9 @@
 //! may be something, or for a while. Two more threads tend the log: one prepares its segments, one
 //! syncs it at intervals if the durability says so.
 
+use std::any::Any;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -18,6 +21,13 @@ const RETRY_AFTER: Duration = Duration::from_millis(200);
 
 /// How long a thread sleeps at most when nothing wakes it.
 const LOOK_AGAIN: Duration = Duration::from_millis(500);
+
+/// What a panic said.
+fn message_of(panic: &(dyn Any + Send)) -> &str {
+    let text = panic.downcast_ref::<String>().map(String::as_str);
+    text.or_else(|| panic.downcast_ref::<&str>().copied())
+        .unwrap_or("without a message")
+}
 
 /// Where background threads and those who wait for them meet.
 #[derive(Default)]
@@ -66,13 +76,34 @@ impl Schedule {
         self.log.notify_all();
     }
 
-    /// Starts a thread, which ends when one of the loops below does.
-    pub(crate) fn spawn(&self, name: &str, body: impl FnOnce() + Send + 'static) {
+    /// Starts a thread of an engine, which ends when one of the loops below does. If it panics,
+    /// `fail` is told why: else everybody would wait for ever for what it does.
+    pub(crate) fn spawn<E: Send + Sync + 'static>(
+        &self,
+        name: &str,
+        engine: &Arc<E>,
+        body: impl FnOnce(&E) + Send + 'static,
+        fail: impl FnOnce(&E, Error) + Send + 'static,
+    ) -> Result<()> {
+        let error = |name: &str, what| Error::Thread {
+            name: name.to_owned(),
+            what,
+        };
+        let (engine, own_name) = (Arc::clone(engine), name.to_owned());
+        let guarded = move || {
+            let ended = catch_unwind(AssertUnwindSafe(|| body(&engine)));
+            if let Err(panic) = ended {
+                let what = format!("has panicked: {}", message_of(&*panic));
+                fail(&engine, error(&own_name, what));
+            }
+        };
         let thread = std::thread::Builder::new().name(name.to_owned());
-        match thread.spawn(body) {
-            Ok(thread) => self.threads.lock().push(thread),
-            Err(error) => tracing::error!(%error, "a background thread could not be started"),
-        }
+        let thread = thread.spawn(guarded).map_err(|refused| {
+            let remedy = "let the process have more threads or memory";
+            error(name, format!("could not be started: {refused}; {remedy}"))
+        })?;
+        self.threads.lock().push(thread);
+        Ok(())
     }
 
     /// Ends the threads and waits for what they do.
@@ -184,5 +215,35 @@ impl Schedule {
     pub(crate) fn wait(&self, time: Duration) {
         let mut state = self.state.lock();
         self.rest.wait_for(&mut state, time);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::engine::health::Health;
+
+    #[derive(Default)]
+    struct Engine {
+        schedule: Schedule,
+        health: Health,
+    }
+
+    /// A thread that had panicked was still counted as one at work: who waited for the store to
+    /// come to rest, or for a flush, waited for ever.
+    #[test]
+    fn a_thread_that_panics_makes_the_store_fail() {
+        let engine = Arc::new(Engine::default());
+        let body = |engine: &Engine| engine.schedule.work(|| panic!("a step of {}", "a thread"));
+        let fail = |engine: &Engine, error| engine.health.fail(&error);
+        let started = engine.schedule.spawn("gabion-test", &engine, body, fail);
+        started.unwrap();
+        while engine.health.failure().is_none() {
+            std::thread::yield_now();
+        }
+        let failure = engine.health.check_writable().unwrap_err().to_string();
+        let expected = "the thread gabion-test of the store has panicked: a step of a thread";
+        assert!(failure.contains(expected), "{failure}");
+        engine.schedule.stop();
     }
 }

@@ -47,6 +47,7 @@ use crate::engine::pace::{Class, STEP_BYTES};
 use crate::engine::range_deletes::{Fragment, Fragments};
 use crate::engine::snapshots::Protected;
 use crate::log::LogSyncer;
+use crate::threads::side_by_side;
 use crate::types::{Kind, SEQ_MAX, Seq};
 use crate::{Result, Slice};
 
@@ -330,17 +331,7 @@ fn run_all(merges: &[Merge<'_>], threads: usize) -> Result<()> {
         }
         Ok(())
     };
-    let results: Vec<Result<()>> = std::thread::scope(|scope| {
-        let others = 1..threads.min(merges.len());
-        let others: Vec<_> = others.map(|_| scope.spawn(work)).collect();
-        let own = work();
-        let joined = others.into_iter().map(|thread| {
-            thread
-                .join()
-                .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
-        });
-        std::iter::once(own).chain(joined).collect()
-    });
+    let results = side_by_side(0..threads.min(merges.len()), |_| work());
     results.into_iter().collect()
 }
 

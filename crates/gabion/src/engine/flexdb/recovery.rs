@@ -50,6 +50,7 @@ use crate::engine::{no_store, store_exists};
 use crate::log::{Chunk, Log, LogOptions, PendingLog, ReplayEnd, replay_chunks, replay_threads};
 use crate::memory::Memory;
 use crate::names::{LOCK, parse_log_name};
+use crate::threads::side_by_side;
 use crate::types::{SEQ_MAX, Seq, hash_key};
 use crate::{Options, Result};
 
@@ -126,7 +127,9 @@ impl Flex {
             lock: Mutex::new(Some(lock)),
         });
         engine.fit_memory();
-        engine.start_threads();
+        // Those that were started hold the store.
+        let started = engine.start_threads();
+        started.inspect_err(|_| drop(engine.close()))?;
         Ok(engine)
     }
 
@@ -292,17 +295,7 @@ fn open_keyspaces(
     // Each one waits for some syncs, and the medium takes several at a time.
     let parts = root.keyspaces.chunks(spaces.div_ceil(OPENERS_MAX));
     let open_part = |part: &[RootKeyspace]| part.iter().map(open).collect::<Result<Vec<_>>>();
-    let opened: Result<Vec<_>> = std::thread::scope(|scope| {
-        let threads: Vec<_> = parts
-            .map(|part| scope.spawn(move || open_part(part)))
-            .collect();
-        let joined = threads.into_iter().map(|thread| {
-            thread
-                .join()
-                .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
-        });
-        joined.collect()
-    });
+    let opened: Result<Vec<_>> = side_by_side(parts, open_part).into_iter().collect();
     Ok(opened?.concat())
 }
 

@@ -64,27 +64,34 @@ impl Flex {
     }
 
     /// Starts the background threads.
-    pub(super) fn start_threads(self: &Arc<Flex>) {
+    pub(super) fn start_threads(self: &Arc<Flex>) -> Result<()> {
         if self.options.background_threads == 0 {
-            return;
+            return Ok(());
         }
-        let engine = Arc::clone(self);
-        self.schedule.spawn("gabion-merge", move || {
+        self.spawn("gabion-merge", |engine| {
             engine.schedule.work(|| {
                 engine.settle_or_record() && (engine.merge_or_record() || engine.tidy_or_record())
             });
-        });
-        let engine = Arc::clone(self);
-        self.schedule.spawn("gabion-log", move || {
+        })?;
+        self.spawn("gabion-log", |engine| {
             engine.schedule.tend_log(|| engine.tend_log());
-        });
+        })?;
         if let Durability::Interval(interval) = self.options.durability {
-            let engine = Arc::clone(self);
-            self.schedule.spawn("gabion-sync", move || {
+            self.spawn("gabion-sync", move |engine| {
                 let sync = || engine.sync_appended();
                 engine.schedule.sync_at_intervals(interval, sync);
-            });
+            })?;
         }
+        Ok(())
+    }
+
+    fn spawn(
+        self: &Arc<Flex>,
+        name: &str,
+        body: impl FnOnce(&Flex) + Send + 'static,
+    ) -> Result<()> {
+        let fail = |engine: &Flex, error| drop(engine.fail(error));
+        self.schedule.spawn(name, self, body, fail)
     }
 
     /// Settles the store if it is not; false if it cannot be.
@@ -134,7 +141,7 @@ impl Flex {
         match error.is_shortage() {
             true => error,
             false => self.record(error),
-        })
+        }
     }
 
     /// Lets a job that has written `bytes` go on when the limit on what the background writes
@@ -433,8 +440,6 @@ mod tests {
         engine.close().unwrap();
     }
 
-    /// A flush waited until its generation had left the view and for the lock of the merge. One
-    /// whose sync, or whose root, then found no space said that all was well, and nobody did what
     /// A compaction that found no space noted that, and the next writer that had to wait for a
     /// merge was refused, though there was space by then and the merge would have gone well.
     #[test]
@@ -459,6 +464,8 @@ mod tests {
         engine.close().unwrap();
     }
 
+    /// A flush waited until its generation had left the view and for the lock of the merge. One
+    /// whose sync, or whose root, then found no space said that all was well, and nobody did what
     /// was left until the next merge; one that failed otherwise said so only if it had noted its
     /// failure before the flush got the lock.
     #[test]

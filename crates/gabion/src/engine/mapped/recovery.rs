@@ -108,25 +108,29 @@ impl<S: PoolStore> Mapped<S> {
             }));
         }
         engine.opened.store(Some(Arc::new(opened)));
-        engine.start_threads();
+        // Those that were started hold the store.
+        let started = engine.start_threads();
+        started.inspect_err(|_| drop(engine.close()))?;
         Ok(engine)
     }
 
-    fn start_threads(self: &Arc<Self>) {
+    fn start_threads(self: &Arc<Self>) -> Result<()> {
         let can_sync = self.with(|opened| Ok(opened.can_sync()));
-        if let (Durability::Interval(interval), Ok(true)) = (self.options.durability, can_sync) {
-            let engine = Arc::clone(self);
-            self.schedule.spawn("gabion-sync", move || {
-                engine.schedule.sync_at_intervals(interval, || {
-                    // What fails makes the store read-only, unless it only needs space.
-                    let synced =
-                        engine.with(|opened| opened.persist().map_err(|error| engine.fail(error)));
-                    if let Err(error) = synced {
-                        tracing::warn!(%error, "a sync failed");
-                    }
-                });
+        let (Durability::Interval(interval), Ok(true)) = (self.options.durability, can_sync) else {
+            return Ok(());
+        };
+        let sync = move |engine: &Self| {
+            engine.schedule.sync_at_intervals(interval, || {
+                // What fails makes the store read-only, unless it only needs space.
+                let synced =
+                    engine.with(|opened| opened.persist().map_err(|error| engine.fail(error)));
+                if let Err(error) = synced {
+                    tracing::warn!(%error, "a sync failed");
+                }
             });
-        }
+        };
+        let fail = |engine: &Self, error| drop(engine.fail(error));
+        self.schedule.spawn("gabion-sync", self, sync, fail)
     }
 
     /// Closes the store; a second call does nothing.

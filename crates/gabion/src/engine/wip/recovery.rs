@@ -171,7 +171,9 @@ impl Wip {
             tenure,
         });
         engine.after_job();
-        engine.start_threads();
+        // Those that were started hold the store.
+        let started = engine.start_threads();
+        started.inspect_err(|_| drop(engine.close()))?;
         Ok(engine)
     }
 

@@ -19,31 +19,33 @@ const KEYSPACES_PER_JOB: usize = 64;
 
 impl Wip {
     /// Starts the background threads.
-    pub(super) fn start_threads(self: &Arc<Wip>) {
+    pub(super) fn start_threads(self: &Arc<Wip>) -> Result<()> {
         let count = self.options.background_threads;
         if count == 0 {
-            return;
+            return Ok(());
         }
         for number in 0..count {
             let flushes_only = number == 0 && count > 1;
-            let engine = Arc::clone(self);
-            let step = move |engine: &Wip| engine.do_one_or_record(flushes_only);
-            self.schedule
-                .spawn(&format!("gabion-work-{number}"), move || {
-                    engine.schedule.work(|| step(&engine));
-                });
+            self.spawn(&format!("gabion-work-{number}"), move |engine| {
+                let step = || engine.do_one_or_record(flushes_only);
+                engine.schedule.work(step);
+            })?;
         }
-        let engine = Arc::clone(self);
-        self.schedule.spawn("gabion-log", move || {
+        self.spawn("gabion-log", |engine| {
             engine.schedule.tend_log(|| engine.tend_log());
-        });
+        })?;
         if let Durability::Interval(interval) = self.options.durability {
-            let engine = Arc::clone(self);
-            self.schedule.spawn("gabion-sync", move || {
+            self.spawn("gabion-sync", move |engine| {
                 let sync = || engine.sync_appended();
                 engine.schedule.sync_at_intervals(interval, sync);
-            });
+            })?;
         }
+        Ok(())
+    }
+
+    fn spawn(self: &Arc<Wip>, name: &str, body: impl FnOnce(&Wip) + Send + 'static) -> Result<()> {
+        let fail = |engine: &Wip, error| drop(engine.fail(error));
+        self.schedule.spawn(name, self, body, fail)
     }
 
     /// Does one thing that is due; false when there was none or it failed.
@@ -276,8 +278,6 @@ mod tests {
         engine.close().unwrap();
     }
 
-    /// Two threads that had done a job told writers of the runs, and the one that had looked first
-    /// told last: of runs that were merged meanwhile. No job was left, and writers waited for ever.
     /// A store turned read-only, or refused writes that had to wait, when the next segment of the
     /// log could not be made ahead, though nobody needed it yet.
     #[test]
@@ -301,6 +301,8 @@ mod tests {
         }
     }
 
+    /// Two threads that had done a job told writers of the runs, and the one that had looked first
+    /// told last: of runs that were merged meanwhile. No job was left, and writers waited for ever.
     #[test]
     fn a_stalled_writer_does_not_wait_for_runs_that_are_gone() {
         let options = Options::default().background_threads(0);

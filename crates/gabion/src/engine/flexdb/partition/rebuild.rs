@@ -12,6 +12,7 @@ use super::Partition;
 use crate::engine::flexdb::index::{Index, New};
 use crate::engine::flexdb::interval::pair_head;
 use crate::log::Malformed;
+use crate::threads::side_by_side;
 use crate::{Error, Result};
 
 /// Bytes between the places at which a recovery looks for a pair (the paper's stride), at least and
@@ -47,20 +48,8 @@ impl Partition {
         let len = self.space.len();
         let threads = (len / THREAD_BYTES).clamp(1, THREADS_MAX);
         let part = len.div_ceil(threads).max(1);
-        let this = &*self;
-        let parts: Vec<Result<Anchors>> = std::thread::scope(|scope| {
-            let spawned: Vec<_> = (0..threads)
-                .map(|number| {
-                    let (from, to) = (number * part, ((number + 1) * part).min(len));
-                    scope.spawn(move || this.anchors(from, to))
-                })
-                .collect();
-            let joined = spawned.into_iter().map(|thread| {
-                thread
-                    .join()
-                    .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
-            });
-            joined.collect()
+        let parts: Vec<Result<Anchors>> = side_by_side(0..threads, |number| {
+            self.anchors(number * part, ((number + 1) * part).min(len))
         });
         let mut intervals = Vec::new();
         let (mut last, mut from) = (New::first(), 0);
