@@ -430,8 +430,8 @@ struct Target {
     id: u32,
     router: Arc<Router>,
     /// What is in the tables of each bucket, by its position in the router: all up to the first
-    /// number, and nothing above the second, which is larger only where pairs were ingested or
-    /// buckets joined.
+    /// number, and nothing above the second, which is larger only where pairs were ingested, or an
+    /// older program has joined buckets.
     in_tables: Vec<(Seq, Seq)>,
 }
 
