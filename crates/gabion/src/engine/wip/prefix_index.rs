@@ -63,9 +63,29 @@ impl PrefixIndex {
             return if key < common { 0 } else { self.prefixes.len() };
         }
         let prefix = prefix_after(key, common.len());
-        let mut low = self.prefixes.partition_point(|other| *other < prefix);
-        while low < self.prefixes.len() && self.prefixes[low] == prefix && comes_before(low) {
-            low += 1;
+        let first = self.prefixes.partition_point(|other| *other < prefix);
+        match self.prefixes.get(first) {
+            Some(other) if *other == prefix => self.count_among_ties(first, prefix, comes_before),
+            _ => first,
+        }
+    }
+
+    /// The same, where the keys from `first` on have the prefix of the one that is looked for.
+    fn count_among_ties(
+        &self,
+        first: usize,
+        prefix: u64,
+        comes_before: impl Fn(usize) -> bool,
+    ) -> usize {
+        let ties = self.prefixes[first..].partition_point(|other| *other == prefix);
+        let (mut low, mut high) = (first, first + ties);
+        while low < high {
+            let middle = low.midpoint(high);
+            if comes_before(middle) {
+                low = middle + 1;
+            } else {
+                high = middle;
+            }
         }
         low
     }
@@ -78,8 +98,38 @@ pub(crate) fn common_prefix_len(a: &[u8], b: &[u8]) -> usize {
 
 #[cfg(test)]
 mod tests {
+    use std::cell::Cell;
+
     use super::*;
     use proptest::prelude::*;
+
+    /// Keys whose difference begins behind the eight bytes that are indexed were compared one after
+    /// the other.
+    #[test]
+    fn few_keys_are_looked_at_where_many_prefixes_are_equal() {
+        let keys: Vec<String> = ["a prefix", "b prefix"]
+            .iter()
+            .flat_map(|group| (0..1_000).map(move |number| format!("{group} {number:04}")))
+            .collect();
+        let index = PrefixIndex::new(&keys);
+        let looks = Cell::new(0);
+        let key_at = |at: usize| {
+            looks.set(looks.get() + 1);
+            keys[at].as_bytes()
+        };
+        let mut probes: Vec<String> = keys.iter().map(|key| format!("{key}x")).collect();
+        probes.extend(keys.iter().cloned());
+        probes.extend(["", "a prefix", "b prefix", "b prefix 9", "c"].map(String::from));
+        for probe in &probes {
+            looks.set(0);
+            let probe = probe.as_bytes();
+            let expected = keys.partition_point(|key| key.as_bytes() <= probe);
+            assert_eq!(index.count_not_above(probe, key_at), expected);
+            let expected = keys.partition_point(|key| key.as_bytes() < probe);
+            assert_eq!(index.count_below(probe, key_at), expected);
+            assert!(looks.get() <= 2 * 10, "{} keys were looked at", looks.get());
+        }
+    }
 
     proptest! {
         #[test]
