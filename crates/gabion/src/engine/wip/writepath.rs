@@ -289,11 +289,13 @@ impl Wip {
         drop(lane);
         self.turns.wake();
 
-        let full = self.is_freeze_due(table);
+        let full = self.is_freeze_due(table).then(|| Arc::clone(bucket));
         drop((state, router, leader));
-        if full {
+        if let Some(bucket) = full {
             let _alone = self.leader.write();
-            self.freeze_due(&mut self.lock_install());
+            // Others that have seen the same may have come first.
+            let state = bucket.state.load();
+            self.freeze_if_due(&mut self.lock_install(), &state.active);
         }
         Ok(true)
     }
