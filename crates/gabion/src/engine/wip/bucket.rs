@@ -95,6 +95,16 @@ impl Router {
         rest.take_while(move |bucket| upper.is_none_or(|upper| bucket.lower() < upper))
     }
 
+    /// The buckets whose range lies in `[lower, upper)`.
+    pub(crate) fn within<'r>(
+        &'r self,
+        lower: &'r [u8],
+        upper: Option<&'r [u8]>,
+    ) -> impl Iterator<Item = &'r Arc<Bucket>> {
+        let touched = self.touching(lower, upper);
+        touched.filter(move |bucket| bucket.is_within(lower, upper))
+    }
+
     /// All buckets, ordered by their keys.
     pub(crate) fn buckets(&self) -> &[Arc<Bucket>] {
         &self.buckets
@@ -178,7 +188,7 @@ impl Bucket {
     }
 
     /// Whether the bucket's range lies in `[lower, upper)`.
-    pub(crate) fn is_within(&self, lower: &[u8], upper: Option<&[u8]>) -> bool {
+    fn is_within(&self, lower: &[u8], upper: Option<&[u8]>) -> bool {
         *self.lower >= *lower
             && match (self.upper(), upper) {
                 (_, None) => true,

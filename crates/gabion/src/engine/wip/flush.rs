@@ -32,7 +32,7 @@ use super::file::file_meta;
 use super::manifest::{Edit, FileAge};
 use super::retain::Retain;
 use super::table::TableMeta;
-use super::{Frozen, Keyspace, Wip};
+use super::{Keyspace, Wip};
 use crate::Result;
 use crate::engine::memtable::MemTable;
 use crate::engine::pace::Class;
@@ -82,14 +82,13 @@ impl Wip {
     fn take_frozen(&self) -> Option<Job> {
         let mut install = self.lock_install();
         let ready = install.frozen.iter().position(|frozen| {
+            let router = frozen.keyspace.router.load();
+            let mut holders = router.within(&frozen.lower, frozen.upper.as_deref());
             !frozen.flushing
-                && holders(frozen).all(|bucket| {
-                    bucket
-                        .state
-                        .load()
-                        .frozen
-                        .last()
-                        .is_some_and(|t| Arc::ptr_eq(t, &frozen.table))
+                && holders.all(|bucket| {
+                    let state = bucket.state.load();
+                    let oldest = state.frozen.last();
+                    oldest.is_some_and(|table| Arc::ptr_eq(table, &frozen.table))
                 })
         })?;
         let frozen = &mut install.frozen[ready];
@@ -158,11 +157,8 @@ impl Wip {
         let mut versions = self.versions.lock();
         job.keyspace.dropped.check()?;
         let router = job.keyspace.router.load_full();
-        let buckets: Vec<&Arc<Bucket>> = router
-            .buckets()
-            .iter()
-            .filter(|bucket| bucket.is_within(&job.lower, job.upper.as_deref()))
-            .collect();
+        let holders = router.within(&job.lower, job.upper.as_deref());
+        let buckets: Vec<&Arc<Bucket>> = holders.collect();
         let overlaps = |bucket: &Bucket| file.concerns(bucket);
         let mut edits = vec![
             Edit::NewFile {
@@ -240,19 +236,6 @@ impl Wip {
         drop(alone);
         assert!(self.flush_one().unwrap());
     }
-}
-
-/// The buckets that hold a frozen MemTable.
-fn holders(frozen: &Frozen) -> impl Iterator<Item = Arc<Bucket>> {
-    let router = frozen.keyspace.router.load_full();
-    let (lower, upper) = (frozen.lower.clone(), frozen.upper.clone());
-    let buckets: Vec<_> = router
-        .buckets()
-        .iter()
-        .filter(|bucket| bucket.is_within(&lower, upper.as_deref()))
-        .cloned()
-        .collect();
-    buckets.into_iter()
 }
 
 #[cfg(test)]
