@@ -48,12 +48,12 @@
 //! | insert, update, delete | the bucket | 1 |
 //! | split | the new segment, past the cache; its entries | 2; 4 if several lines |
 //! | doubling | the new directory, past the cache; the word `directory` | 2 |
-//! | replacement | the new segment, past the cache; its entries | 2; 3 if several lines |
+//! | replacement | the new segment, past the cache; its entries | 2 |
 //!
 //! # Recovery
 //! Reads the directory. A split that its last entry shows is completed (I1); otherwise it did not
-//! begin, and its segment is free. Entries that name a segment which was to take the place of the
-//! first one's are led back.
+//! begin, and its segment is free. Entries that name another segment of the same depth are led to
+//! where the first one leads.
 //!
 //! # Two ways to split
 //! [`Cceh<false>`](Cceh) leaves the entries that moved where they are: they are none any more. With

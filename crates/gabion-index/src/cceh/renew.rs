@@ -5,7 +5,7 @@
 //! not make room either, it is split as it is, and the halves get what is theirs.
 //!
 //! A new segment is written as a whole, so a few entries are better stored in place: each costs a
-//! line of the medium and a persist there. Out of place it is two persists, or three.
+//! line of the medium and a persist there. Out of place it is two persists for all of them.
 
 use super::Cceh;
 use super::image::Image;

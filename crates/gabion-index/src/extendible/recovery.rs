@@ -1,5 +1,4 @@
-//! Recovery: reads the directory, ends a split that had begun, and takes back the replacement of a
-//! segment that had not come to its end.
+//! Recovery: reads the directory, and ends a split or the replacement of a segment that had begun.
 
 use std::sync::atomic::Ordering;
 
@@ -131,7 +130,7 @@ impl Extendible {
             self.end(&split);
             return Ok(count);
         }
-        if self.take_back(directory, &entries, first) {
+        if self.follow_first(directory, &entries, first) {
             Ok(count)
         } else {
             damaged()

@@ -1,20 +1,11 @@
 //! A new segment in the place of one.
 //!
 //! The new segment S' has the depth of the old one, S, and all that this has, so the entries of the
-//! directory may name either while they change:
-//!
-//! | stage | the first entry | all others |
-//! |---|---|---|
-//! | before | S | S |
-//! | 1 | S | S' or S |
-//! | 2 | S | S' |
-//! | 3 | S' | S' |
-//!
-//! Stage 2 is durable before the last one. The allocator is told that the first entry refers to S
-//! and to S'. So after a crash before stage 3 the space of S' is free, and recovery lets all
-//! entries name S again; afterwards that of S is. Nothing is lost in either: whoever adds something
-//! to S' has it elsewhere until this is over. Entries that lie in one line need one flush on
-//! x86-64, where the stores to a line reach the medium in their order.
+//! directory may name either while they change. The first entry decides: the allocator is told that
+//! it refers to S and to S', so after a crash the space of one of them is free, and recovery lets
+//! all entries name the other one. Nothing is lost if that is S: whoever adds something to S' has it
+//! elsewhere until this is over. So all entries take one persist, in whatever order they become
+//! durable, and there are never more than two segments that they name.
 
 use std::ops::Range;
 
@@ -51,24 +42,20 @@ impl Extendible {
         Ok(())
     }
 
-    /// Lets entries name a segment, the first one last.
+    /// Lets entries name a segment, durably.
     fn lead_to(&self, directory: Directory, entries: &Range<u64>, segment: Segment) {
-        for number in entries.start + 1..entries.end {
+        for number in entries.clone() {
             self.name(directory, number, segment);
         }
-        if !directory.is_one_line(entries) {
-            // DURABLE: all entries but the first, before that one tells that they name it.
-            self.persist_others(directory, entries);
-        }
-        self.name(directory, entries.start, segment);
-        let first = self.medium.at(directory.entry(entries.start));
-        // DURABLE: the new segment is in use, by this.
-        self.medium.persist(first);
+        let first = directory.entry(entries.start).raw();
+        let bytes = directory.entry(entries.end).raw() - first;
+        // DURABLE: that the segment is in use and the other one is not, by this.
+        self.medium.persist_range(first, bytes);
     }
 
-    /// Lets all entries of a segment name it again that name another one, which was to take its
-    /// place; false if they do not look as a crash in between leaves them.
-    pub(super) fn take_back(
+    /// Lets all entries of a segment, which the first one names, name it that name another one, its
+    /// successor or its predecessor; false if they do not look as a crash in between leaves them.
+    pub(super) fn follow_first(
         &self,
         directory: Directory,
         entries: &Range<u64>,
@@ -84,11 +71,7 @@ impl Extendible {
             && self.is_segment(other)
             && others().all(|named| named == other);
         if is_renewal {
-            for number in entries.start + 1..entries.end {
-                self.name(directory, number, segment);
-            }
-            // DURABLE: that no entry names the other segment, whose space is free.
-            self.persist_others(directory, entries);
+            self.lead_to(directory, entries, segment);
         }
         is_renewal
     }

@@ -16,7 +16,6 @@
 //! out of S, it does so in stage 2. Otherwise entries that lie in one line, up to eight, need one
 //! flush for all stages on x86-64, where the stores to a line reach the medium in their order.
 
-use std::ops::Range;
 use std::sync::atomic::Ordering;
 
 use gabion_media::pmem::{POff, Reserved};
@@ -124,9 +123,11 @@ impl Extendible {
             self.name(*directory, number, half);
         }
         if self.first_half == FirstHalf::IsCleared || !directory.is_one_line(entries) {
+            let others = directory.entry(entries.start + 1).raw();
+            let bytes = directory.entry(entries.end).raw() - others;
             // DURABLE: all entries but the first, before that one tells that the split is over, and
             // before anything is taken out of its segment.
-            self.persist_others(*directory, entries);
+            self.medium.persist_range(others, bytes);
         }
     }
 
@@ -138,14 +139,6 @@ impl Extendible {
         if let Some(mirror) = &self.mirror {
             mirror.set(directory, number, segment);
         }
-    }
-
-    /// Makes some entries durable, but for the first.
-    pub(super) fn persist_others(&self, directory: Directory, entries: &Range<u64>) {
-        let others = directory.entry(entries.start + 1).raw();
-        let bytes = directory.entry(entries.end).raw() - others;
-        // DURABLE: as whoever calls says.
-        self.medium.persist_range(others, bytes);
     }
 
     /// The last stage of a split.

@@ -226,9 +226,7 @@ index_suite!(
         crate::suite::DIRECTORY_INTENT,
         crate::suite::DIRECTORY_COMMIT,
         crate::suite::SEGMENT_COMMIT,
-        crate::suite::SEGMENT_RETIRED,
-        crate::suite::ENTRIES_FLUSH,
-        crate::suite::ENTRIES_FENCE
+        crate::suite::SEGMENT_RETIRED
     ]
 );
 index_suite!(
@@ -239,9 +237,7 @@ index_suite!(
         crate::suite::DIRECTORY_INTENT,
         crate::suite::DIRECTORY_COMMIT,
         crate::suite::SEGMENT_COMMIT,
-        crate::suite::SEGMENT_RETIRED,
-        crate::suite::ENTRIES_FLUSH,
-        crate::suite::ENTRIES_FENCE
+        crate::suite::SEGMENT_RETIRED
     ],
     traces of cceh_o_tiny
 );
@@ -270,17 +266,6 @@ const SEGMENT_RETIRED: (&str, &str) = (
     "flush in split of extendible/split.rs: retiring.commit(&self.pool.enter());",
     COMMIT_SURVIVES,
 );
-/// What entries name but the first.
-const ENTRIES_FLUSH: (&str, &str) = (
-    "flush in persist_others of extendible/split.rs: self.medium.persist_range(others, bytes);",
-    LED_BY_FIRST,
-);
-const ENTRIES_FENCE: (&str, &str) = (
-    "fence in persist_others of extendible/split.rs: self.medium.persist_range(others, bytes);",
-    LED_BY_FIRST,
-);
-const LED_BY_FIRST: &str = "recovery leads the entries of a segment to where the first one leads";
-
 /// Why some flushes of the allocator's words can be left out.
 const SAME_LINE: &str = "the word of the next block, in the same line, is flushed after it";
 const LEVEL_SETTLE: (&str, &str) = (
