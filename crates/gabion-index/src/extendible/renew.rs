@@ -3,7 +3,7 @@
 //! The new segment S' has the depth of the old one, S, and all that this has, so the entries of the
 //! directory may name either while they change. The first entry decides: the allocator is told that
 //! it refers to S and to S', so after a crash the space of one of them is free, and recovery lets
-//! all entries name the other one. Nothing is lost if that is S: whoever adds something to S' has it
+//! all entries name the other one. Nothing is lost if that is S: who adds something to S' has it
 //! elsewhere until this is over. So all entries take one persist, in whatever order they become
 //! durable, and there are never more than two segments that they name.
 

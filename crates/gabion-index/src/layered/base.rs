@@ -132,6 +132,26 @@ fn collect_by_scan(
     Ok(last.and_then(|(key, _)| key.checked_add(1)))
 }
 
+/// What ordered bases say of their order.
+macro_rules! in_order {
+    () => {
+        fn collect(
+            &self,
+            from: u64,
+            wanted: usize,
+            found: &mut Vec<(u64, u64)>,
+        ) -> Result<Option<u64>> {
+            collect_by_scan(self, from, wanted, found)
+        }
+
+        fn order_of<const PAGE: usize>(
+            index: &Layered<Self, PAGE>,
+        ) -> Option<&dyn OrderedIndex<u64>> {
+            Some(index)
+        }
+    };
+}
+
 const fn at_most_room(pairs: usize) -> usize {
     if pairs < ROOM { pairs } else { ROOM }
 }
@@ -173,18 +193,7 @@ impl<const N: usize> Base for FastFair<N> {
         self.end_of_leaf(position)
     }
 
-    fn collect(
-        &self,
-        from: u64,
-        wanted: usize,
-        found: &mut Vec<(u64, u64)>,
-    ) -> Result<Option<u64>> {
-        collect_by_scan(self, from, wanted, found)
-    }
-
-    fn order_of<const PAGE: usize>(index: &Layered<Self, PAGE>) -> Option<&dyn OrderedIndex<u64>> {
-        Some(index)
-    }
+    in_order!();
 }
 
 /// A buffer for the nodes from each tall one on, of which there are as many as it has pairs. A node
@@ -222,16 +231,5 @@ impl<const BITS: u32> Base for SkipList<u64, BITS> {
         Ok(next.filter(|next| *next > position))
     }
 
-    fn collect(
-        &self,
-        from: u64,
-        wanted: usize,
-        found: &mut Vec<(u64, u64)>,
-    ) -> Result<Option<u64>> {
-        collect_by_scan(self, from, wanted, found)
-    }
-
-    fn order_of<const PAGE: usize>(index: &Layered<Self, PAGE>) -> Option<&dyn OrderedIndex<u64>> {
-        Some(index)
-    }
+    in_order!();
 }
