@@ -1,8 +1,8 @@
 //! Checksums: CRC-32C (Castagnoli), the one of all formats that are checksummed by 32 bits.
 //!
-//! Where a fuzzer writes the bytes (`--cfg fuzzing`, which its tool sets) all checksums are the same,
-//! or it would never come behind one; so what is made of bytes that are checksummed rightly, but make
-//! no sense, can be seen.
+//! Where a fuzzer writes the bytes (`--cfg fuzzing`, which its tool sets) all checksums are the
+//! same, or it would never come behind one; so what is made of bytes that are checksummed rightly,
+//! but make no sense, can be seen.
 
 use crc_fast::{CrcAlgorithm, Digest};
 

@@ -217,6 +217,7 @@ impl<F: Form> ClhtTable<F> {
         if job.is_short.load(Ordering::Relaxed) {
             return Ok(None);
         }
+        // ORDER: as above.
         let spares = job.spares.load(Ordering::Relaxed);
         let given = self.medium.offset_of(to.given(&self.medium)).raw();
         self.medium.write_past_cache(given, &spares.to_le_bytes());

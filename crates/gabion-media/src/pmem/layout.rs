@@ -29,7 +29,7 @@
 //! | 136 | 16 | id of the boot of the system in which the pool was opened last |
 //! | 152 | 8 | number of chunks whose space is reserved, sealed |
 //! | 160 | 8 | process that opened the pool last; only for messages |
-//! | 168 | 8 | number of the last checkpoint when the pool was closed, sealed; all 48 bits are set |
+//! | 168 | 8 | number of the last checkpoint when the pool was closed, sealed; all bits are set |
 //! | | | if there was no space for one |
 //! | 176 | 16 | zero |
 //! | 192 | 8 | root offset, sealed |

@@ -368,8 +368,8 @@ impl Pool {
                 syncing.continue_from_checkpoint();
             }
             Some(syncing) if was_closed && sequence == Some(NO_CHECKPOINT) && !was_restored => {
-                // DURABLE: what the pool was closed with, of which the file is the only copy, before
-                // anything in that changes.
+                // DURABLE: what the pool was closed with, of which the file is the only copy,
+                // before anything in that changes.
                 syncing.sync(&medium, &geometry, || reserved)?;
             }
             _ => {}

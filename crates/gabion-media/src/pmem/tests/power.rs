@@ -151,8 +151,8 @@ fn a_closed_pool_is_found_and_goes_on_with_small_checkpoints() {
     assert_eq!(fills(&files.open())[..2], [1, 2]);
 }
 
-/// The loss of power may leave a file as it was when the pool was closed, though it was opened again
-/// and synced since: that sync counted for nothing.
+/// The loss of power may leave a file as it was when the pool was closed, though it was opened
+/// again and synced since: that sync counted for nothing.
 #[test]
 fn a_sync_after_a_pool_was_opened_again_is_not_lost_to_its_older_file() {
     let files = Files::new();

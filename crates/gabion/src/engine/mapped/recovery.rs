@@ -18,9 +18,9 @@
 //! # Without space
 //! A close whose checkpoint finds no space makes the pool's own file durable, where that survives
 //! as much (`Pool::close`). The next opening makes the checkpoint before it changes anything; if
-//! there is still no space, the store is *looked at*: its pool is mapped so that nothing of the file
-//! changes, reads go on, and writes are refused for want of space until the store is opened again.
-//! So nothing that was closed can be lost to a power failure.
+//! there is still no space, the store is *looked at*: its pool is mapped so that nothing of the
+//! file changes, reads go on, and writes are refused for want of space until the store is opened
+//! again. So nothing that was closed can be lost to a power failure.
 
 use std::path::PathBuf;
 use std::sync::Arc;
