@@ -93,7 +93,7 @@ impl<F: Form> ClhtTable<F> {
             line = self.next(table, line)?;
             passed += 1;
             // In a table that was given up, links may lead anywhere, in rings as well.
-            if self.table() != table || passed >= table.chain_lines_max() {
+            if self.table() != table || table.is_ring(passed) {
                 return None;
             }
         }

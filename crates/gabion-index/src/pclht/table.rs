@@ -10,6 +10,9 @@ use super::form::Form;
 use crate::line::{Array, LINE_BYTES, Line};
 use crate::{Error, Result};
 
+/// Lines of a chain that are passed before it may be taken for a ring.
+const LONG_CHAIN_LINES: u64 = 64;
+
 /// Where a table is and how large: the word of the root that names it is that of its buckets, each
 /// of so many lines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -107,6 +110,13 @@ impl<F: Form> Table<F> {
     #[inline]
     pub(super) fn chain_lines_max(self) -> u64 {
         (1 + self.spare_count()) * F::LINES
+    }
+
+    /// Whether links lead in a ring, after so many lines of a chain.
+    #[inline]
+    pub(super) fn is_ring(self, passed: u64) -> bool {
+        // Nearly all chains are short: the size of the table is asked for none of them.
+        passed > LONG_CHAIN_LINES && passed >= self.chain_lines_max()
     }
 
     /// Bytes of buckets, spares and the last line.

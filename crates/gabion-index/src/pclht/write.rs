@@ -105,7 +105,7 @@ impl<F: Form> ClhtTable<F> {
                 None => break,
             }
             passed += 1;
-            if passed >= table.chain_lines_max() {
+            if table.is_ring(passed) {
                 return Located::Ring;
             }
         }

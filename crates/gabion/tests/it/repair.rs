@@ -333,6 +333,44 @@ fn a_store_of_a_newer_format_is_not_repaired() {
     }
 }
 
+/// Tables do not say of which keyspace they are, nor which of them are in use. So there is nothing
+/// to repair without a word of the manifest, and who is refused is told why.
+#[test]
+fn a_store_without_a_word_of_its_manifest_is_refused_with_the_reason() {
+    for closed in [false, true] {
+        let specimen = Specimen::new(Engine::Wip, closed);
+        let is_manifest = |(name, _): &(&String, _)| name.starts_with("manifest-");
+        let (name, bytes) = specimen.files.iter().find(is_manifest).unwrap();
+        let damaged = |from: usize, to: usize| {
+            let mut bytes = bytes.clone();
+            bytes[from..to].fill(0xdb);
+            Some(bytes)
+        };
+        let all = bytes.len();
+        let cut = Some(bytes[..100].to_vec());
+        for content in [
+            damaged(80, 81),
+            damaged(0, all),
+            damaged(64, all),
+            cut,
+            None,
+        ] {
+            let sim = specimen.with(&[(name, content.as_deref())]);
+            let target = SimDisk::new();
+            let repaired = gabion::repair_disk(&Disk::simulated(&sim), &Disk::simulated(&target));
+            let error = repaired.unwrap_err();
+            let Error::Corruption { file, what, .. } = &error else {
+                panic!("{error}");
+            };
+            assert!(file.ends_with(name), "{error}");
+            for word in ["keyspace", "no repair", "copy"] {
+                assert!(what.contains(word), "{error}");
+            }
+            assert_eq!(target.names(), Vec::<String>::new());
+        }
+    }
+}
+
 /// A repair counted a segment of the log, or a space, of a newer format as lost, and wrote a store
 /// without it. It is refused by name, also where damage keeps the log from being read up to it.
 #[test]

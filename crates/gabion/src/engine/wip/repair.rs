@@ -14,6 +14,17 @@
 //! # What is lost
 //! What lay in damaged blocks. If that was the newest version of a key, an older one may be found
 //! instead of it, also one that was deleted: the report names each part that is lost.
+//!
+//! # What is refused
+//! A store whose manifest says nothing any more, as its snapshot is damaged or it is missing. The
+//! tables are whole, but they do not make a store:
+//! - A table does not say of which keyspace it is, and those of several have the same keys. One
+//!   that was ingested does not say its sequence number either.
+//! - A file may be there that is not in use, until its last reader is gone or a crash's leavings
+//!   are removed; and of one that several buckets share, the part of some may have been merged
+//!   away. Tombstones that these entries had above them are gone once they have been merged to the
+//!   last level. So keys that were deleted would be back, and nobody could tell which.
+//! - A dropped keyspace is one of which only the manifest does not speak.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;

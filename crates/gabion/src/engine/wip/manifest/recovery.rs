@@ -143,11 +143,23 @@ pub(crate) fn read_damaged(disk: &Disk, lost: &mut dyn FnMut(Error)) -> Result<M
         (Err(_), Some(newest)) => newest,
         (Err(_), None) => return Err(error),
     };
+    let damage = damage_of(disk, number);
+    let nothing_said = |at, what: String| damage(at, format!("{what}. {NO_REPAIR_WITHOUT}"));
+    let bytes = match disk.read_all(&manifest_name(number)) {
+        Err(error) if error.is_not_found() => {
+            return Err(nothing_said(0, "the manifest is missing".to_owned()));
+        }
+        read => read?,
+    };
+    let (state, _) = fold(number, &bytes, &nothing_said)?;
     lost(error);
-    let bytes = disk.read_all(&manifest_name(number))?;
-    let (state, _) = fold(number, &bytes, &damage_of(disk, number))?;
     Ok(state)
 }
+
+/// What is told where nothing of the state can be read; the essay of `wip::repair` has the reasons.
+const NO_REPAIR_WITHOUT: &str = "Nothing else says of which keyspace a table is, and which tables \
+                                 are in use: there is no repair without it. Restore the store \
+                                 from a copy or a checkpoint";
 
 /// Makes errors of a manifest's damage: at an offset, and what does not hold.
 fn damage_of(disk: &Disk, number: u64) -> impl Fn(u64, String) -> Error {
