@@ -332,6 +332,7 @@ impl Pool {
         allocator.finish();
         drop(within);
         if let Some(syncing) = &self.shared.syncing {
+            // Not asked for from within: a sync that holds the number waits for who is.
             let last = match self.sync() {
                 Ok(()) => syncing.sequence(),
                 // DURABLE: the file, by the sync below.

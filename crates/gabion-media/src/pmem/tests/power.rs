@@ -3,6 +3,7 @@
 use std::fs::OpenOptions;
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use super::*;
@@ -415,4 +416,31 @@ fn statistics_do_not_wait_for_a_sync_that_waits_for_who_asks() {
     sync.join().unwrap().unwrap();
     ask.join().unwrap().unwrap();
     assert_eq!(told, Ok(syncs));
+}
+
+/// A sync holds what a close asks for the number of the last checkpoint, and waits for whoever may
+/// change the pool. A close that asked from within waited for a sync that waited for it.
+#[test]
+fn a_close_beside_syncs_comes_to_its_end() {
+    for round in 0..40 {
+        let files = Files::new();
+        let pool = new_pool(&files);
+        change(&pool, 0, round + 1);
+        pool.sync().unwrap();
+        let is_closed = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            let other = pool.clone();
+            let is_closed = &is_closed;
+            scope.spawn(move || {
+                // ORDER: Relaxed; the thread only has to end.
+                while !is_closed.load(Ordering::Relaxed) {
+                    other.sync().unwrap();
+                }
+            });
+            pool.close().unwrap();
+            // ORDER: as above.
+            is_closed.store(true, Ordering::Relaxed);
+        });
+        assert_eq!(fills(&files.open())[0], round + 1);
+    }
 }
