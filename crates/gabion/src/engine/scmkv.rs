@@ -120,10 +120,10 @@ impl PoolStore for Scmkv {
     }
 
     /// Empties all pages that hold garbage now.
-    fn compact(&self) -> IndexResult<()> {
+    fn compact(&self, stops: &dyn Fn() -> bool) -> IndexResult<()> {
         // Writers make garbage meanwhile, without end.
         for _ in 0..2 * self.stats().pages {
-            if self.collect_garbage()?.pages == 0 {
+            if stops() || self.collect_garbage()?.pages == 0 {
                 break;
             }
         }

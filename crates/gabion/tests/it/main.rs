@@ -22,6 +22,7 @@
 
 mod aging;
 mod checkpoint;
+mod closing;
 mod cold_scans;
 mod committers;
 mod compact;

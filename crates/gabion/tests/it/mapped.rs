@@ -11,12 +11,12 @@ use gabion_media::{Disk, SimDisk};
 
 use crate::support::{Context, Place, Random, base_seed, bytes_of, copy_with_holes, small_options};
 
-fn options_of(engine: Engine) -> Options {
+pub(crate) fn options_of(engine: Engine) -> Options {
     small_options().engine(engine).checkpoints(true)
 }
 
 /// Runs a test with each engine that maps a file.
-fn on_each_engine(test: impl Fn(Engine)) {
+pub(crate) fn on_each_engine(test: impl Fn(Engine)) {
     let all = Engine::ALL.iter().copied();
     for engine in all.filter(|engine| engine.capabilities().mapped) {
         let _context = Context(|| format!("engine {engine}"));
@@ -25,7 +25,7 @@ fn on_each_engine(test: impl Fn(Engine)) {
 }
 
 /// The directory of a place for a mapped store.
-fn directory(place: &Place) -> &Path {
+pub(crate) fn directory(place: &Place) -> &Path {
     match place {
         Place::Directory(dir) => dir.path(),
         Place::Simulated(_) => unreachable!("the engine needs a directory"),

@@ -14,12 +14,19 @@ use parking_lot::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use crate::stripe::Striped;
 
+/// Lanes by which many pass side by side, or one alone. Nobody passes twice at a time.
+#[derive(Debug, Default)]
+pub(super) struct Lanes(Striped<RwLock<()>>);
+
 /// The gate.
 #[derive(Debug, Default)]
 pub(super) struct Gate {
-    lanes: Striped<RwLock<()>>,
+    lanes: Lanes,
     applied: AtomicU64,
 }
+
+/// One of many is within.
+pub(super) type Pass<'a> = RwLockReadGuard<'a, ()>;
 
 /// Nobody else is within.
 pub(super) struct Alone<'a>(#[expect(dead_code, reason = "held")] Vec<RwLockWriteGuard<'a, ()>>);
@@ -27,16 +34,29 @@ pub(super) struct Alone<'a>(#[expect(dead_code, reason = "held")] Vec<RwLockWrit
 /// A batch is being applied.
 pub(super) struct Applying<'a>(&'a AtomicU64);
 
-impl Gate {
-    /// Keeps batches out.
+impl Lanes {
+    /// Keeps out who wants to be alone.
     #[inline]
-    pub(super) fn pass(&self) -> RwLockReadGuard<'_, ()> {
-        self.lanes.own().read()
+    pub(super) fn pass(&self) -> Pass<'_> {
+        self.0.own().read()
     }
 
     /// Keeps everybody else out.
     pub(super) fn close(&self) -> Alone<'_> {
-        Alone(self.lanes.all().map(|lane| lane.write()).collect())
+        Alone(self.0.all().map(|lane| lane.write()).collect())
+    }
+}
+
+impl Gate {
+    /// Keeps batches out.
+    #[inline]
+    pub(super) fn pass(&self) -> Pass<'_> {
+        self.lanes.pass()
+    }
+
+    /// Keeps everybody else out.
+    pub(super) fn close(&self) -> Alone<'_> {
+        self.lanes.close()
     }
 
     /// Says that a batch is being applied, to whoever reads until the result is dropped.

@@ -28,8 +28,10 @@
 //!   stands in the pool, too.
 //! - I2. At most one batch is being written. Until all of it is in the pool, a copy of it is, and
 //!   nobody else writes (`gate`, B1). A delete of a range is such a batch.
-//! - I3. Writes end before the store closes: they look whether it is open after they passed the
-//!   gate.
+//! - I3. Whoever changes the pool or makes it durable ends before the store closes, and looks
+//!   whether it is open after it passed what a close waits for: a single write or a batch the
+//!   gate, all else (syncs, collections of garbage) [`Mapped::stay`]. That comes before the gate,
+//!   and is held by no thread twice. The threads of the engine are joined.
 //!
 //! # Durability
 //! | class of the pool | `Sync` | `Interval` | `Buffered` |
@@ -63,6 +65,9 @@ mod stats;
 mod verify;
 mod writepath;
 
+#[cfg(test)]
+mod tests;
+
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
@@ -81,7 +86,7 @@ use super::write;
 use crate::types::Seq;
 use crate::{Engine, Error, Options, Result};
 
-use gate::Gate;
+use gate::{Gate, Lanes, Pass};
 
 pub(crate) use gabion_index::scmkv::Durability as Flushed;
 pub(super) use layout::{end_of, is_own_file, key_of, remove_pool, with_key};
@@ -146,8 +151,8 @@ pub(crate) trait PoolStore: Sized + Send + Sync + 'static {
     /// Does a piece of the background's work; false if none is due.
     fn work(&self) -> IndexResult<bool>;
 
-    /// Gives back what space can be given back.
-    fn compact(&self) -> IndexResult<()>;
+    /// Gives back what space can be given back, or some of it, if it is told to stop.
+    fn compact(&self, stops: &dyn Fn() -> bool) -> IndexResult<()>;
 
     /// Reads all pairs and checks all invariants, while nobody writes.
     fn check(&self) -> IndexResult<Checked>;
@@ -181,6 +186,8 @@ pub(crate) struct Mapped<S> {
     /// Held by whoever makes a keyspace.
     making: Mutex<()>,
     gate: Gate,
+    /// Passed by those who keep the store from closing, but single writes and batches.
+    stays: Lanes,
     schedule: Schedule,
     counters: Counters,
     /// Writes since the last one that did the background's work.
@@ -252,6 +259,13 @@ impl<S: PoolStore> Mapped<S> {
         }
     }
 
+    /// Keeps the store from closing as long as the result is held; an error if it is closed.
+    fn stay(&self) -> Result<Pass<'_>> {
+        let pass = self.stays.pass();
+        self.health.check_open()?;
+        Ok(pass)
+    }
+
     /// Does something with what is open.
     #[inline]
     pub(super) fn with<R>(&self, act: impl FnOnce(&Opened<S>) -> Result<R>) -> Result<R> {
@@ -273,6 +287,7 @@ impl<S: PoolStore> Mapped<S> {
         let id = u32::try_from(self.keyspaces.load().len()).expect("fewer than 2^32 keyspaces");
         self.with(|opened| {
             opened.check_space()?;
+            let _stay = self.stay()?;
             let pass = self.gate.pass();
             self.health.check_writable()?;
             opened.put(&layout::name_key(id), name.as_bytes(), Flushed::Strict)?;

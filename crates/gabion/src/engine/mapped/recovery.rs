@@ -12,8 +12,8 @@
 //! is ever removed.
 //!
 //! # Close
-//! Stop the threads and keep writers out. Close the store in the pool, then the pool. Its file is
-//! released when the last reader has left.
+//! Stop the threads, wait for those who stay and keep writers out. Close the store in the pool,
+//! then the pool. Its file is released when the last reader has left.
 //!
 //! # Without space
 //! A close whose checkpoint finds no space makes the pool's own file durable, where that survives
@@ -31,7 +31,7 @@ use gabion_media::Disk;
 use gabion_media::pmem::{Pool, PoolOptions};
 use parking_lot::Mutex;
 
-use super::gate::Gate;
+use super::gate::{Gate, Lanes};
 use super::layout::{CHECKPOINT_NAME, POOL_NAME, Root, name_key, remove_file};
 use super::{Keyspace, Mapped, Opened, PoolStore};
 use crate::engine::counters::Counters;
@@ -91,6 +91,7 @@ impl<S: PoolStore> Mapped<S> {
             keyspaces: Keyspaces::new(Vec::new()),
             making: Mutex::new(()),
             gate: Gate::default(),
+            stays: Lanes::default(),
             schedule: Schedule::default(),
             counters: Counters::default(),
             unattended: AtomicU64::new(0),
@@ -139,10 +140,11 @@ impl<S: PoolStore> Mapped<S> {
             return Ok(());
         }
         self.schedule.stop();
-        let alone = self.gate.close();
+        let alone = (self.stays.close(), self.gate.close());
         let Some(opened) = self.opened.swap(None) else {
             return Ok(());
         };
+        // Whoever passes from here on finds that the store is closed (I3).
         drop(alone);
         let finished = opened.told(opened.store.finish());
         // DURABLE: everything that was written.

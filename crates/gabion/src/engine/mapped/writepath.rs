@@ -2,6 +2,8 @@
 
 use std::sync::atomic::Ordering;
 
+use gabion_media::pmem::Class;
+
 use super::{Flushed, Mapped, Opened, PoolStore, Write, layout};
 use crate::options::Durability;
 use crate::types::Kind;
@@ -58,6 +60,9 @@ impl<S: PoolStore> Mapped<S> {
             if sync && !opened.can_sync() {
                 return Err(Self::unsupported("synced writes without a checkpoint"));
             }
+            // On persistent memory a sync is a fence, which changes nothing.
+            let is_checkpointed = sync && opened.pool.class() == Class::PowerBySync;
+            let stay = is_checkpointed.then(|| self.stay()).transpose()?;
             match write {
                 Write::Single {
                     keyspace,
@@ -78,8 +83,10 @@ impl<S: PoolStore> Mapped<S> {
             if sync {
                 self.sync(opened)?;
             }
+            drop(stay);
             self.counters.count_write(user_bytes);
-            self.work_inline(opened)
+            self.work_inline(opened);
+            Ok(())
         })
     }
 
@@ -118,7 +125,8 @@ impl<S: PoolStore> Mapped<S> {
 
     /// Brings everything acknowledged to a durability.
     pub(crate) fn persist(&self, durability: Durability) -> Result<()> {
-        self.health.check_writable()?;
+        let _stay = self.stay()?;
+        self.health.check()?;
         self.with(|opened| match durability {
             Durability::Buffered => Ok(()),
             Durability::Sync if !opened.can_sync() => {
@@ -137,24 +145,30 @@ impl<S: PoolStore> Mapped<S> {
 
     /// Does the background's work now and then, for a store without threads.
     #[inline]
-    fn work_inline(&self, opened: &Opened<S>) -> Result<()> {
+    fn work_inline(&self, opened: &Opened<S>) {
         if self.options.background_threads > 0 {
-            return Ok(());
+            return;
         }
         // ORDER: Relaxed: any of the writers will do.
         let unattended = self.unattended.fetch_add(1, Ordering::Relaxed);
         if !unattended.is_multiple_of(WRITES_UNATTENDED) {
-            return Ok(());
+            return;
         }
         // The write is done; what fails here fails for whoever needs it as well, and is told there.
-        while opened.store.work().unwrap_or(false) {}
-        Ok(())
+        while self.step(opened).unwrap_or(false) {}
+    }
+
+    /// Does a piece of the background's work; false if none is due. A close waits for no more than
+    /// that.
+    fn step(&self, opened: &Opened<S>) -> Result<bool> {
+        let _stay = self.stay()?;
+        opened.told(opened.store.work())
     }
 
     /// Waits until no background work is due.
     pub(crate) fn wait_idle(&self) -> Result<()> {
         self.with(|opened| {
-            while opened.shortage.is_none() && opened.told(opened.store.work())? {}
+            while opened.shortage.is_none() && self.step(opened)? {}
             Ok(())
         })
     }
@@ -167,10 +181,13 @@ impl<S: PoolStore> Mapped<S> {
         _lower: &[u8],
         _upper: Option<&[u8]>,
     ) -> Result<()> {
+        let _stay = self.stay()?;
         self.health.check_writable()?;
         self.with(|opened| {
             opened.check_space()?;
-            opened.told(opened.store.compact())
-        })
+            let stops = || self.health.check_open().is_err();
+            opened.told(opened.store.compact(&stops))
+        })?;
+        self.health.check_open()
     }
 }

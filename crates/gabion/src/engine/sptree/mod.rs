@@ -256,8 +256,8 @@ impl PoolStore for Tree {
         Ok(false)
     }
 
-    /// Merges small leaves with their neighbours.
-    fn compact(&self) -> IndexResult<()> {
+    /// Merges small leaves with their neighbours, all of them: it goes by leaves, not by bytes.
+    fn compact(&self, _stops: &dyn Fn() -> bool) -> IndexResult<()> {
         self.tree.compact()?;
         self.tree.collect();
         Ok(())
