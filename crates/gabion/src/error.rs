@@ -69,7 +69,8 @@ pub enum Error {
         feature: &'static str,
     },
 
-    /// A write failed earlier, so the store takes no more writes. Reads go on.
+    /// A write failed earlier, so the store takes no more writes. Reads go on, unless it was a
+    /// batch of a mapped engine that is there in part.
     #[error(
         "the store is read-only since an earlier failure: {cause}. Nothing acknowledged is lost; \
          mend the cause and open the store again"

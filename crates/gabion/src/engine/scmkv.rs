@@ -217,7 +217,7 @@ impl Walk {
             };
             (self.entries, self.from) = self
                 .engine
-                .with(|opened| opened.told(opened.store.entries_from(from)))?;
+                .read(|opened| opened.told(opened.store.entries_from(from)))?;
         }
     }
 }

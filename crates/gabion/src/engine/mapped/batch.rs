@@ -15,9 +15,12 @@
 //! - A2. The operations are durable before the first piece is gone: a delete makes its log durable.
 //! - A3. Space for the copy and for the operations is set aside before either is written. A batch
 //!   that finds none has done nothing.
-//! - A4. Pieces without a first one are 1, 2, 3 and so on without gaps; the next opening deletes
+//! - A4. A batch that fails while it is applied is not seen at all: nothing is read until the next
+//!   opening has applied it (`gate`, B2).
+//! - A5. Pieces without a first one are 1, 2, 3 and so on without gaps; the next opening deletes
 //!   them.
 
+use super::gate::Alone;
 use super::layout::piece_key;
 use super::writepath::Change;
 use super::{Flushed, Mapped, Opened, PoolStore};
@@ -59,11 +62,16 @@ impl<S: PoolStore> Mapped<S> {
         sizes.extend(payload.chunks(PIECE_BYTES).map(|piece| piece.len() as u64));
         opened.told(opened.store.reserve(&sizes))?;
         announce(opened, &payload)?;
-        let applying = self.gate.apply(&alone);
-        let applied = apply(opened, &payload);
-        drop(applying);
-        let done = applied.and_then(|()| forget(opened, pieces_of(&payload)));
-        // Nobody may write before the batch is whole.
+        self.complete(opened, &payload, &alone)
+    }
+
+    /// Applies the batch whose copy is in the pool, and takes the copy out of it. If that fails,
+    /// nobody may write before the batch is whole, nor read a part of it: the next opening tries
+    /// again.
+    fn complete(&self, opened: &Opened<S>, payload: &[u8], alone: &Alone<'_>) -> Result<()> {
+        let applying = self.gate.apply(alone);
+        let applied = apply(opened, payload).map(|()| applying.end());
+        let done = applied.and_then(|()| forget(opened, pieces_of(payload)));
         done.inspect_err(|error| self.health.fail(error))
     }
 
@@ -83,12 +91,9 @@ impl<S: PoolStore> Mapped<S> {
             }
             return delete_pieces(opened, pieces);
         };
-        let applied = apply(opened, &payload);
-        match applied.and_then(|()| forget(opened, pieces_of(&payload))) {
-            Err(error) if error.is_no_space() => {
-                self.health.fail(&error);
-                Ok(())
-            }
+        match self.complete(opened, &payload, &self.gate.close()) {
+            // The store opens, and tells whoever reads or writes of it.
+            Err(error) if error.is_no_space() => Ok(()),
             done => done,
         }
     }

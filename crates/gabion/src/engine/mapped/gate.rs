@@ -6,7 +6,7 @@
 //!   older than the batch, and a recovery may apply the batch again.
 //! - B2. `applied` is odd while a batch is applied. A reader that finds it even and unchanged
 //!   around its reads has seen no part of a batch; else it reads again while no batch can be
-//!   applied.
+//!   applied. If it is odd even then, a batch has failed in the middle, and nothing is read.
 
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 
@@ -31,7 +31,8 @@ pub(super) type Pass<'a> = RwLockReadGuard<'a, ()>;
 /// Nobody else is within.
 pub(super) struct Alone<'a>(#[expect(dead_code, reason = "held")] Vec<RwLockWriteGuard<'a, ()>>);
 
-/// A batch is being applied.
+/// A batch is being applied, and is there in part unless [`Applying::end`] is called.
+#[must_use]
 pub(super) struct Applying<'a>(&'a AtomicU64);
 
 impl Lanes {
@@ -59,7 +60,7 @@ impl Gate {
         self.lanes.close()
     }
 
-    /// Says that a batch is being applied, to whoever reads until the result is dropped.
+    /// Says that a batch is being applied, to whoever reads until the end of it.
     pub(super) fn apply(&self, _alone: &Alone<'_>) -> Applying<'_> {
         // ORDER: Relaxed, with the fence: who reads anything that is stored from here on finds the
         // odd number behind it; it pairs with the fence in `read`.
@@ -68,9 +69,10 @@ impl Gate {
         Applying(&self.applied)
     }
 
-    /// Reads something that must not be parts of a batch: again if it may have been.
+    /// Reads something that must not be parts of a batch: again if it may have been. `None` if a
+    /// batch is there in part, and stays so.
     #[inline]
-    pub(super) fn read<R>(&self, mut read: impl FnMut() -> R) -> R {
+    pub(super) fn read<R>(&self, mut read: impl FnMut() -> R) -> Option<R> {
         // ORDER: Acquire pairs with the Release of the end of a batch: all of it is seen.
         let before = self.applied.load(Ordering::Acquire);
         if before.is_multiple_of(2) {
@@ -79,16 +81,19 @@ impl Gate {
             // number is seen here.
             fence(Ordering::Acquire);
             if self.applied.load(Ordering::Relaxed) == before {
-                return found;
+                return Some(found);
             }
         }
         let _no_batch = self.pass();
-        read()
+        // ORDER: Relaxed: the gate orders it, in which batches change it.
+        let is_whole = self.applied.load(Ordering::Relaxed).is_multiple_of(2);
+        is_whole.then(read)
     }
 }
 
-impl Drop for Applying<'_> {
-    fn drop(&mut self) {
+impl Applying<'_> {
+    /// All of the batch is there.
+    pub(super) fn end(self) {
         // ORDER: Release pairs with the Acquire in `read`.
         self.0.fetch_add(1, Ordering::Release);
     }
@@ -111,7 +116,7 @@ mod tests {
                     first.store(round, Ordering::Relaxed);
                     std::thread::yield_now();
                     second.store(round, Ordering::Relaxed);
-                    drop(applying);
+                    applying.end();
                 }
                 is_done.store(1, Ordering::Relaxed);
             });
@@ -119,11 +124,16 @@ mod tests {
                 scope.spawn(|| {
                     while is_done.load(Ordering::Relaxed) == 0 {
                         let load = |word: &AtomicU64| word.load(Ordering::Relaxed);
-                        let (one, two) = gate.read(|| (load(&first), load(&second)));
+                        let both = gate.read(|| (load(&first), load(&second)));
+                        let (one, two) = both.expect("no batch fails");
                         assert_eq!(one, two);
                     }
                 });
             }
         });
+        let alone = gate.close();
+        let _left = gate.apply(&alone);
+        drop(alone);
+        assert_eq!(gate.read(|| ()), None);
     }
 }

@@ -4,7 +4,7 @@ use std::cell::RefCell;
 
 use super::{Keyspace, Mapped, Opened, PoolStore, layout};
 use crate::types::Seq;
-use crate::{Result, Slice};
+use crate::{Error, Result, Slice};
 
 /// Memory that a thread keeps for the values that it reads, in bytes.
 const SCRATCH_BYTES_MAX: usize = 64 << 10;
@@ -14,13 +14,28 @@ thread_local! {
 }
 
 impl<S: PoolStore> Mapped<S> {
-    /// Reads something of what is open, before each batch or after it. It may be read again.
+    /// Reads something of what is open, before each batch or after it. It may be read again. An
+    /// error if a batch has failed in the middle: the next opening completes it.
     #[inline]
     pub(in crate::engine) fn read<R>(
         &self,
         mut read: impl FnMut(&Opened<S>) -> Result<R>,
     ) -> Result<R> {
-        self.with(|opened| self.gate.read(|| read(opened)))
+        self.with(|opened| {
+            let found = self.gate.read(|| read(opened));
+            found.unwrap_or_else(|| Err(self.in_part()))
+        })
+    }
+
+    #[cold]
+    fn in_part(&self) -> Error {
+        let cause = self
+            .health
+            .failure()
+            .unwrap_or("it did not come to its end");
+        Error::ReadOnly {
+            cause: format!("a batch is there in part, so that nothing is read: {cause}"),
+        }
     }
 
     /// The value of a key now.

@@ -15,6 +15,7 @@ use super::*;
 use crate::Durability;
 use crate::engine::scmkv::Scmkv;
 use crate::engine::sptree::Tree;
+use crate::log::BatchEncoder;
 use crate::types::Kind;
 
 thread_local! {
@@ -139,6 +140,84 @@ fn open_with<S: PoolStore>(
     let store = Mapped::open(disk, options).expect("it opens");
     let keyspace = store.create_keyspace("some").expect("space");
     (store, keyspace)
+}
+
+const KEYS: [&[u8]; 3] = [b"one", b"two", b"three"];
+
+/// Puts to all keys, and their number.
+fn puts_of(keyspace: u32, value: &[u8]) -> BatchEncoder {
+    let mut operations = BatchEncoder::default();
+    for key in KEYS {
+        operations.op(Kind::Put, keyspace, key, value);
+    }
+    operations
+}
+
+/// The values of all keys, if all of them can be read.
+fn values<S: PoolStore>(store: &Mapped<S>, keyspace: &Keyspace) -> Result<Vec<Vec<u8>>> {
+    let value = |key: &[u8]| {
+        let found = store.get(keyspace, key, None)?;
+        Ok(found.expect("it is there").to_vec())
+    };
+    KEYS.iter().map(|key| value(key)).collect()
+}
+
+/// A batch that failed while it was applied was seen in part: the store took no more writes, and
+/// gave the values of some of its keys and not of others, until it was opened again.
+#[test]
+fn a_batch_that_fails_in_the_middle_is_not_seen_in_part() {
+    for lacks_space in [false, true] {
+        fail_in_the_middle::<Scmkv>(lacks_space);
+        fail_in_the_middle::<Tree>(lacks_space);
+    }
+}
+
+fn fail_in_the_middle<S: PoolStore>(lacks_space: bool) {
+    LACKS_SPACE.set(lacks_space);
+    // One put is that of the copy.
+    for puts in 0..4 {
+        let dir = tempfile::tempdir().expect("a directory");
+        let (store, keyspace) = open::<S>(dir.path());
+        let write = |value: &[u8]| {
+            let operations = puts_of(keyspace.id, value);
+            store.write(Write::Batch(&operations), 1, false)
+        };
+        write(b"before").expect("space");
+        PUTS_LEFT.set(Some(puts));
+        write(b"after").expect_err("a put fails");
+        PUTS_LEFT.set(None);
+        let (before, after) = (vec![b"before".to_vec(); 3], vec![b"after".to_vec(); 3]);
+        if puts == 0 {
+            // The copy was not there: nothing has happened.
+            assert_eq!(values(&store, &keyspace).expect("sound"), before);
+            write(b"after").expect("it takes writes");
+        } else {
+            let refused = values(&store, &keyspace).expect_err("a part is there");
+            assert!(matches!(&refused, Error::ReadOnly { .. }), "{refused}");
+            assert!(refused.to_string().contains("a batch"), "{refused}");
+            let keys = store.multi_get_now(&keyspace, &KEYS);
+            assert!(matches!(keys, Err(Error::ReadOnly { .. })));
+            assert!(matches!(write(b"more"), Err(Error::ReadOnly { .. })));
+        }
+        let closed = store.close();
+        assert_eq!(closed.is_ok(), puts == 0);
+        drop(store);
+        if lacks_space && puts > 0 {
+            // The next opening fails to apply it, too.
+            PUTS_LEFT.set(Some(puts - 1));
+            let options = Options::default().engine(S::ENGINE).background_threads(0);
+            let disk = Disk::create_system(dir.path()).expect("a directory");
+            let store = Mapped::<Watched<S>>::open(disk, options.durability(Durability::Buffered));
+            let store = store.expect("it opens");
+            PUTS_LEFT.set(None);
+            let refused = values(&store, &keyspace).expect_err("a part is there");
+            assert!(matches!(&refused, Error::ReadOnly { .. }), "{refused}");
+            store.close().expect_err("it is read-only");
+        }
+        let (store, keyspace) = open::<S>(dir.path());
+        assert_eq!(values(&store, &keyspace).expect("sound"), after);
+        store.close().expect("it closes");
+    }
 }
 
 type Work<S> = fn(&Mapped<Watched<S>>, &Keyspace) -> Result<()>;
