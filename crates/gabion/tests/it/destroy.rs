@@ -1,5 +1,8 @@
 //! A closed store is removed: all of it, nothing else, and however often it is interrupted.
 
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+
 use gabion::{Db, Engine, Error, destroy, destroy_disk};
 use gabion_media::{Disk, Fault, FaultKind, SimDisk, Tear};
 
@@ -86,17 +89,21 @@ fn a_store_goes_as_a_whole_and_what_is_beside_it_stays() {
     }
 }
 
+/// One whose name is no UTF-8 stayed behind.
 #[test]
 fn a_pool_that_lies_elsewhere_goes_too() {
-    let dir = tempfile::tempdir().unwrap();
-    let (path, pool) = (dir.path().join("store"), dir.path().join("there.pool"));
-    let options = small_options()
-        .engine(Engine::Scmkv)
-        .pool_path(Some(pool.clone()));
-    options.open(&path).unwrap().close().unwrap();
-    assert!(pool.exists());
-    destroy(&path).unwrap();
-    assert!(!pool.exists() && path.is_dir());
+    for name in [&b"there.pool"[..], b"there\xff.pool"] {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("store");
+        let pool = dir.path().join(OsStr::from_bytes(name));
+        let options = small_options()
+            .engine(Engine::Scmkv)
+            .pool_path(Some(pool.clone()));
+        options.open(&path).unwrap().close().unwrap();
+        assert!(pool.exists());
+        destroy(&path).unwrap();
+        assert!(!pool.exists() && path.is_dir());
+    }
 }
 
 /// The store could not be removed at all.

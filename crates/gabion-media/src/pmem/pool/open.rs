@@ -136,6 +136,17 @@ impl Pool {
         })
     }
 
+    /// Removes the file of a pool, which is not open. It may be gone, and has any name that the
+    /// system allows. It stays away after a loss of power once its directory is synced.
+    pub fn remove(path: &Path) -> Result<()> {
+        match std::fs::remove_file(path) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                Err(Error::io("remove", path, None, error))
+            }
+            _ => Ok(()),
+        }
+    }
+
     fn create_file(file: PoolFile, mut header: Header, options: &PoolOptions) -> Result<Pool> {
         let path = file.path().to_path_buf();
         let geometry = geometry_of(&header, &path)?;

@@ -25,9 +25,10 @@
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use gabion_media::Disk;
+use gabion_media::pmem::Pool;
 
 use super::PoolStore;
 use crate::Result;
@@ -112,18 +113,6 @@ impl Root {
     }
 }
 
-/// Removes a file, if it is there.
-pub(super) fn remove_file(path: &Path) -> Result<()> {
-    let (Some(directory), Some(name)) = (path.parent(), path.file_name().and_then(OsStr::to_str))
-    else {
-        return Ok(());
-    };
-    match Disk::system(directory)?.remove(name) {
-        Err(error) if !error.is_not_found() => Err(error.into()),
-        _ => Ok(()),
-    }
-}
-
 /// Whether a file of that name is a store's, beside the root and the lock.
 pub(crate) fn is_own_file(name: &str) -> bool {
     [POOL_NAME, CHECKPOINT_NAME].contains(&name)
@@ -135,7 +124,7 @@ pub(crate) fn remove_pool<S: PoolStore>(disk: &Disk) -> Result<()> {
     let Some(directory) = path.parent().filter(|directory| directory.is_dir()) else {
         return Ok(());
     };
-    remove_file(&path)?;
+    Pool::remove(&path)?;
     // DURABLE: nothing would lead to it after a loss of power that leaves no root.
     Ok(Disk::system(directory)?.sync_dir()?)
 }

@@ -32,7 +32,7 @@ use gabion_media::pmem::{Pool, PoolOptions};
 use parking_lot::Mutex;
 
 use super::gate::{Gate, Lanes};
-use super::layout::{CHECKPOINT_NAME, POOL_NAME, Root, name_key, remove_file};
+use super::layout::{CHECKPOINT_NAME, POOL_NAME, Root, name_key};
 use super::{Keyspace, Mapped, Opened, PoolStore};
 use crate::engine::counters::Counters;
 use crate::engine::health::Health;
@@ -69,8 +69,8 @@ impl<S: PoolStore> Mapped<S> {
         let opened = match Root::read(&disk, &S::ROOT) {
             Ok(root) if root.is_made => open_pool::<S>(&disk, &root, &options)?,
             Ok(root) => {
-                remove_file(&root.pool_path(&disk))?;
-                remove_file(&disk.path_of(CHECKPOINT_NAME))?;
+                Pool::remove(&root.pool_path(&disk))?;
+                Pool::remove(&disk.path_of(CHECKPOINT_NAME))?;
                 make_pool(&disk, root, &options)?
             }
             Err(Error::Media(error)) if error.is_not_found() => make(&disk, &options)?,
