@@ -74,7 +74,7 @@ pub use gabion_index::scmkv::{
     Durability as ScmkvDurability, Entry as ScmkvEntry, Iter as ScmkvIter, Options as ScmkvOptions,
     Scmkv, ScmkvStats,
 };
-pub use gabion_index::sptree::Options as SpTreeOptions;
+pub use gabion_index::sptree::{Limit as SpTreeLimit, Options as SpTreeOptions};
 pub use gabion_index::turbo::{Iter as TurboIter, Options as TurboOptions, TurboHash, TurboStats};
 pub use gabion_index::{
     Art, Bch, BwTree, Cceh, Clevel, Dash, Error as IndexError, FastFair, Hot, Index, Item, Layered,

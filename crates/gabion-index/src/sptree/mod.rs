@@ -178,6 +178,7 @@ use log::Logs;
 use mnode::Mnodes;
 use router::Router;
 use runs::{Recovery, Worker};
+pub use scan::Limit;
 
 /// An SPTree in a pool of persistent memory: from words to words, or from strings of bytes to
 /// strings. Leaves have so many pairs, at most 64 and a multiple of 8.

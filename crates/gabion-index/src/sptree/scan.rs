@@ -26,14 +26,62 @@ pub(super) enum Way {
     Down,
 }
 
+/// How much a scan takes: it ends with the pair that reaches one of them.
+#[derive(Clone, Copy, Debug)]
+pub struct Limit {
+    /// Number of pairs.
+    pub pairs: usize,
+    /// Bytes of keys and values.
+    pub bytes: usize,
+}
+
+/// So many pairs, however large they are.
+impl From<usize> for Limit {
+    fn from(pairs: usize) -> Limit {
+        Limit {
+            pairs,
+            bytes: usize::MAX,
+        }
+    }
+}
+
 /// What a scan takes, and where to.
 pub(super) struct Taking<'t, T, F> {
-    pub(super) way: Way,
-    /// What becomes of the two words of a pair.
-    pub(super) make: F,
-    /// Number of entries in `found` at which it ends.
-    pub(super) end: usize,
-    pub(super) found: &'t mut Vec<T>,
+    way: Way,
+    /// What becomes of the two words of a pair, and its bytes.
+    make: F,
+    /// How much is left to be taken.
+    left: Limit,
+    found: &'t mut Vec<T>,
+}
+
+impl<'t, T, F: Fn([u64; 2]) -> Result<(T, usize)>> Taking<'t, T, F> {
+    pub(super) fn new(way: Way, limit: Limit, found: &'t mut Vec<T>, make: F) -> Self {
+        Taking {
+            way,
+            make,
+            left: limit,
+            found,
+        }
+    }
+
+    fn is_full(&self) -> bool {
+        self.left.pairs == 0 || self.left.bytes == 0
+    }
+
+    /// Takes pairs until there are enough.
+    fn take(&mut self, pairs: impl Iterator<Item = [u64; 2]>) -> Result<()> {
+        for pair in pairs {
+            if self.is_full() {
+                break;
+            }
+            let (entry, bytes) = (self.make)(pair)?;
+            self.found.push(entry);
+            self.left.pairs -= 1;
+            self.left.bytes = self.left.bytes.saturating_sub(bytes);
+        }
+        Ok(())
+    }
 }
 
 impl<K: TreeKey + ?Sized, const N: usize> SpTree<K, N> {
@@ -60,7 +108,7 @@ impl<K: TreeKey + ?Sized, const N: usize> SpTree<K, N> {
 
     /// Appends the entries of a leaf on one side of a key until there are enough. Means nothing if
     /// somebody writes meanwhile.
-    fn copy<T, F: Fn([u64; 2]) -> Result<T>>(
+    fn copy<T, F: Fn([u64; 2]) -> Result<(T, usize)>>(
         &self,
         seen: &Seen<'_>,
         key: &Parts<'_>,
@@ -87,15 +135,11 @@ impl<K: TreeKey + ?Sized, const N: usize> SpTree<K, N> {
             Ordering::Less => self.first_from(leaf, live, key)?,
             Ordering::Equal | Ordering::Greater => 0,
         };
-        let left = taking.end.saturating_sub(taking.found.len());
         let (below, above) = live.split_at(place);
-        let mut take = |slot: &usize| {
-            taking.found.push((taking.make)(leaf.pair(*slot))?);
-            Ok(())
-        };
+        let pair = |slot: &usize| leaf.pair(*slot);
         match taking.way {
-            Way::Up => above.iter().take(left).try_for_each(&mut take),
-            Way::Down => below.iter().rev().take(left).try_for_each(&mut take),
+            Way::Up => taking.take(above.iter().map(pair)),
+            Way::Down => taking.take(below.iter().rev().map(pair)),
         }
     }
 
@@ -114,13 +158,13 @@ impl<K: TreeKey + ?Sized, const N: usize> SpTree<K, N> {
 
     /// Appends what a leaf has of a scan. Returns the bound at which it goes on, and the number of
     /// a node there or near; none if it was the last leaf on its way.
-    fn scan_leaf<T, F: Fn([u64; 2]) -> Result<T>>(
+    fn scan_leaf<T, F: Fn([u64; 2]) -> Result<(T, usize)>>(
         &self,
         search: &mut Search<'_, '_, K, N>,
         key: &Parts<'_>,
         taking: &mut Taking<'_, T, F>,
     ) -> Result<Option<(u64, u64)>> {
-        let begin = taking.found.len();
+        let (begin, left) = (taking.found.len(), taking.left);
         let mut tries = 0;
         loop {
             let seen = match taking.way {
@@ -150,19 +194,21 @@ impl<K: TreeKey + ?Sized, const N: usize> SpTree<K, N> {
                 return copied.map(|()| further);
             }
             taking.found.truncate(begin);
+            taking.left = left;
             tries += 1;
         }
     }
 
-    /// Appends what becomes of the entries on one side of a key.
-    pub(super) fn scan_with<T, F: Fn([u64; 2]) -> Result<T>>(
+    /// Appends what becomes of the entries on one side of a key, and tells whether it ended for its
+    /// limit: there may be more then.
+    pub(super) fn scan_with<T, F: Fn([u64; 2]) -> Result<(T, usize)>>(
         &self,
         key: &K,
         mut taking: Taking<'_, T, F>,
-    ) -> Result<()> {
+    ) -> Result<bool> {
         // The bound at which the next leaf begins or ends, and the number of its node.
         let mut next: Option<(K::Owned, u64)> = None;
-        while taking.found.len() < taking.end {
+        while !taking.is_full() {
             // Not for long: a leaf at a time.
             let _pins = self.pin();
             let key = next.as_ref().map_or(key, |(key, _)| key.borrow());
@@ -178,7 +224,7 @@ impl<K: TreeKey + ?Sized, const N: usize> SpTree<K, N> {
             };
             next = Some((self.router.key(bound)?, number));
         }
-        Ok(())
+        Ok(taking.is_full())
     }
 }
 
@@ -194,12 +240,8 @@ impl Seen<'_> {
 
 impl<const N: usize> OrderedIndex<u64> for SpTree<u64, N> {
     fn scan(&self, from: &u64, limit: usize, found: &mut Vec<(u64, u64)>) -> Result<()> {
-        let taking = Taking {
-            way: Way::Up,
-            make: |[key, value]: [u64; 2]| Ok((key, value)),
-            end: found.len().saturating_add(limit),
-            found,
-        };
-        self.scan_with(from, taking)
+        let make = |[key, value]: [u64; 2]| Ok(((key, value), 0));
+        self.scan_with(from, Taking::new(Way::Up, limit.into(), found, make))?;
+        Ok(())
     }
 }

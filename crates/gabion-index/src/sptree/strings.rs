@@ -6,7 +6,7 @@ use gabion_media::pmem::Pool;
 
 use super::item::ItemRef;
 use super::layout::{ITEM_BYTES, ITEM_HINT, leaf_bytes};
-use super::scan::{Taking, Way};
+use super::scan::{Limit, Taking, Way};
 use super::writepath::Value;
 use super::{Holds, Options, SpTree, Tending};
 use crate::Result;
@@ -132,31 +132,31 @@ impl<const N: usize> SpTree<[u8], N> {
         Ok(self.remove_value(key)?.is_some())
     }
 
-    /// Appends up to `limit` pairs from `from` on, in the order of keys, to `found`.
+    /// Appends pairs from `from` on, in the order of keys, to `found`, up to a limit: a number of
+    /// pairs, or also one of bytes. Tells whether it ended for that, so that there may be more.
     ///
     /// # Errors
     /// Damage on the medium.
     pub fn pairs_from(
         &self,
         from: &[u8],
-        limit: usize,
+        limit: impl Into<Limit>,
         found: &mut Vec<(Vec<u8>, Vec<u8>)>,
-    ) -> Result<()> {
-        self.pairs(from, Way::Up, limit, found)
+    ) -> Result<bool> {
+        self.pairs(from, Way::Up, limit.into(), found)
     }
 
-    /// Appends up to `limit` pairs whose keys are below `before`, the greatest one first, to
-    /// `found`.
+    /// As [`SpTree::pairs_from`], of pairs whose keys are below `before`, the greatest one first.
     ///
     /// # Errors
     /// Damage on the medium.
     pub fn pairs_before(
         &self,
         before: &[u8],
-        limit: usize,
+        limit: impl Into<Limit>,
         found: &mut Vec<(Vec<u8>, Vec<u8>)>,
-    ) -> Result<()> {
-        self.pairs(before, Way::Down, limit, found)
+    ) -> Result<bool> {
+        self.pairs(before, Way::Down, limit.into(), found)
     }
 
     /// Appends up to `limit` keys from `from` on, in their order, to `found`.
@@ -164,32 +164,25 @@ impl<const N: usize> SpTree<[u8], N> {
     /// # Errors
     /// Damage on the medium.
     pub fn keys_from(&self, from: &[u8], limit: usize, found: &mut Vec<Vec<u8>>) -> Result<()> {
-        let taking = Taking {
-            way: Way::Up,
-            make: |[_, at]: [u64; 2]| Ok(ItemRef::new(&self.medium, at)?.key()),
-            end: found.len().saturating_add(limit),
-            found,
-        };
-        self.scan_with(from, taking)
+        let make = |[_, at]: [u64; 2]| Ok((ItemRef::new(&self.medium, at)?.key(), 0));
+        self.scan_with(from, Taking::new(Way::Up, limit.into(), found, make))?;
+        Ok(())
     }
 
     fn pairs(
         &self,
         key: &[u8],
         way: Way,
-        limit: usize,
+        limit: Limit,
         found: &mut Vec<(Vec<u8>, Vec<u8>)>,
-    ) -> Result<()> {
-        let taking = Taking {
-            way,
-            make: |[_, at]: [u64; 2]| {
-                let item = ItemRef::new(&self.medium, at)?;
-                Ok((item.key(), item.value()))
-            },
-            end: found.len().saturating_add(limit),
-            found,
+    ) -> Result<bool> {
+        let make = |[_, at]: [u64; 2]| {
+            let item = ItemRef::new(&self.medium, at)?;
+            let (key, value) = (item.key(), item.value());
+            let bytes = key.len() + value.len();
+            Ok(((key, value), bytes))
         };
-        self.scan_with(key, taking)
+        self.scan_with(key, Taking::new(way, limit, found, make))
     }
 
     /// The value of an item that was found, as a word.
@@ -250,15 +243,11 @@ impl<const N: usize> Index<[u8]> for SpTree<[u8], N> {
 
 impl<const N: usize> OrderedIndex<[u8]> for SpTree<[u8], N> {
     fn scan(&self, from: &[u8], limit: usize, found: &mut Vec<(Vec<u8>, u64)>) -> Result<()> {
-        let taking = Taking {
-            way: Way::Up,
-            make: |[_, at]: [u64; 2]| {
-                let item = ItemRef::new(&self.medium, at)?;
-                Ok((item.key(), item.word()?))
-            },
-            end: found.len().saturating_add(limit),
-            found,
+        let make = |[_, at]: [u64; 2]| {
+            let item = ItemRef::new(&self.medium, at)?;
+            Ok(((item.key(), item.word()?), 0))
         };
-        self.scan_with(from, taking)
+        self.scan_with(from, Taking::new(Way::Up, limit.into(), found, make))?;
+        Ok(())
     }
 }

@@ -37,7 +37,7 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 
 use gabion_index::index::Checked;
-use gabion_index::sptree::Tending;
+use gabion_index::sptree::{Limit, Tending};
 use gabion_index::{Error as IndexError, Plan, SpTree};
 use gabion_media::crc32c;
 use gabion_media::pmem::{Class, Pool, PoolOptions};
@@ -130,25 +130,25 @@ impl Tree {
         }
     }
 
-    /// Appends up to `limit` pairs of the pool from a key on, or before it, to `found`, without
-    /// their checksums.
+    /// Appends pairs of the pool from a key on, or before it, to `found`, up to a limit, without
+    /// their checksums. Tells whether there may be more.
     fn read_pairs(
         &self,
         way: scan::Way,
         key: &[u8],
-        limit: usize,
+        limit: Limit,
         found: &mut Vec<(Vec<u8>, Vec<u8>)>,
-    ) -> IndexResult<()> {
+    ) -> IndexResult<bool> {
         let begin = found.len();
-        match way {
+        let may_be_more = match way {
             scan::Way::Up => self.tree.pairs_from(key, limit, found)?,
             scan::Way::Down => self.tree.pairs_before(key, limit, found)?,
-        }
-        found.iter_mut().skip(begin).try_for_each(|(key, value)| {
+        };
+        for (key, value) in found.iter_mut().skip(begin) {
             let len = unsealed(key, value).ok_or_else(damaged)?.len();
             value.truncate(len);
-            Ok(())
-        })
+        }
+        Ok(may_be_more)
     }
 }
 

@@ -4,6 +4,8 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
+use gabion_index::sptree::Limit;
+
 use super::SpStore;
 use crate::engine::keyspaces::Named;
 use crate::engine::mapped::{Keyspace, end_of, with_key};
@@ -12,7 +14,8 @@ use crate::{Result, Slice};
 /// Pairs of the first page of an end, and of the largest.
 const PAGE_MIN: usize = 4;
 const PAGE_MAX: usize = 128;
-/// Bytes of a page that is large enough.
+/// Bytes with which a page ends, whatever the number of its pairs. So a step copies no more than
+/// these and the pair that reaches them.
 const PAGE_BYTES: usize = 64 << 10;
 
 /// Where a page is read to.
@@ -56,17 +59,9 @@ impl End {
         }
     }
 
-    /// Takes a page, and chooses the size of the next one.
+    /// Takes a page. The next one is larger.
     fn fill(&mut self, page: Vec<Pair>) {
-        let bytes: usize = page
-            .iter()
-            .map(|(key, value)| key.len() + value.len())
-            .sum();
-        self.limit = if bytes > PAGE_BYTES {
-            (self.limit / 2).max(1)
-        } else {
-            (self.limit * 2).min(PAGE_MAX)
-        };
+        self.limit = (self.limit * 2).min(PAGE_MAX);
         self.pairs.extend(page);
     }
 }
@@ -152,22 +147,27 @@ impl Scan {
 
     /// Reads the next page of an end.
     fn read(&mut self, way: Way) -> Result<()> {
-        let (key, limit) = match way {
+        let (key, pairs) = match way {
             Way::Up => (&self.lower, self.front.limit),
             Way::Down => (&self.upper, self.back.limit),
         };
-        let mut page = self.engine.read(|opened| {
-            let mut page = Vec::with_capacity(limit);
-            opened.told(opened.store.read_pairs(way, key, limit, &mut page))?;
-            Ok(page)
+        let limit = Limit {
+            pairs,
+            bytes: PAGE_BYTES,
+        };
+        let (mut page, may_be_more) = self.engine.read(|opened| {
+            let mut page = Vec::with_capacity(pairs);
+            let read = opened.store.read_pairs(way, key, limit, &mut page);
+            Ok((page, opened.told(read)?))
         })?;
         let is_within = |(key, _): &Pair| match way {
             Way::Up => *key < self.upper,
             Way::Down => *key >= self.lower,
         };
         let count = page.iter().take_while(|pair| is_within(pair)).count();
+        let may_be_more = may_be_more && count == page.len();
         page.truncate(count);
-        let last = page.last().filter(|_| count == limit).map(|(key, _)| key);
+        let last = page.last().filter(|_| may_be_more).map(|(key, _)| key);
         match (way, last) {
             // What is next above the last key.
             (Way::Up, Some(last)) => self.lower = [&last[..], &[0]].concat(),
@@ -180,5 +180,64 @@ impl Scan {
             Way::Down => self.back.fill(page),
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use gabion_media::Disk;
+
+    use super::*;
+    use crate::engine::write::Write;
+    use crate::types::Kind;
+    use crate::{Durability, Engine, Options};
+
+    /// Pages of many small pairs were followed by one of as many large ones: a step of a scan
+    /// copied all of them, which may be gigabytes.
+    #[test]
+    fn a_page_ends_where_it_has_bytes_enough() {
+        const SMALL: u64 = 200;
+        const LARGE: u64 = 30;
+        const LARGE_BYTES: usize = 1 << 20;
+        let dir = tempfile::tempdir().expect("a directory");
+        let options = Options::default()
+            .engine(Engine::Sptree)
+            .durability(Durability::Buffered)
+            .pool_bytes(64 << 20)
+            .checkpoints(false)
+            .background_threads(0);
+        let disk = Disk::create_system(dir.path()).expect("a directory");
+        let store = SpStore::open(disk, options).expect("it opens");
+        let keyspace = store.create_keyspace("some").expect("space");
+        let put = |key: String, bytes: usize| {
+            let write = Write::Single {
+                keyspace: &*keyspace,
+                kind: Kind::Put,
+                key: key.as_bytes(),
+                value: &vec![7; bytes],
+            };
+            store.write(write, 1, false).expect("space");
+        };
+        for number in 0..SMALL {
+            put(format!("a {number:05}"), 10);
+            put(format!("c {number:05}"), 10);
+        }
+        for number in 0..LARGE {
+            put(format!("b {number:05}"), LARGE_BYTES);
+        }
+        for way in [Way::Up, Way::Down] {
+            let mut scan = Scan::new(&store, &keyspace, Some((Vec::new(), None)));
+            let (mut count, mut most) = (0, 0);
+            while let Some((_, value)) = scan.take(way).expect("sound") {
+                let ends = [&scan.front, &scan.back];
+                let pairs = ends.iter().flat_map(|end| &end.pairs);
+                let held: usize = pairs.map(|(key, value)| key.len() + value.len()).sum();
+                most = most.max(held + value.len());
+                count += 1;
+            }
+            assert_eq!(count, 2 * SMALL + LARGE);
+            assert!(most < PAGE_BYTES + 2 * LARGE_BYTES, "{way:?}: {most}");
+        }
+        store.close().expect("it closes");
     }
 }
