@@ -69,7 +69,8 @@ mod writepath;
 mod tests;
 
 pub(crate) use batch::{
-    BATCH_HEAD_BYTES, BatchEncoder, Op, OpHead, RelogEncoder, batch_head, decode as decode_batch,
+    BATCH_HEAD_BYTES, BatchEncoder, Op, OpHead, Ops, RelogEncoder, batch_head,
+    decode as decode_batch,
 };
 pub(crate) use chunks::{Chunk, replay_chunks, replay_threads};
 pub(crate) use codec::Malformed;

@@ -24,8 +24,7 @@ use super::gate::Alone;
 use super::layout::piece_key;
 use super::writepath::Change;
 use super::{Flushed, Mapped, Opened, PoolStore};
-use crate::log::{BatchEncoder, Malformed, batch_head, decode_batch};
-use crate::types::Kind;
+use crate::log::{BatchEncoder, Malformed, Ops, batch_head, decode_batch};
 use crate::{Error, Result};
 
 /// Bytes of a piece, at most.
@@ -34,32 +33,39 @@ const PIECE_BYTES: usize = 1 << 20;
 /// Bytes before the first piece.
 const COUNT_BYTES: usize = 4;
 
+/// Bytes of the pool's pair of a piece besides the piece, at most: its key, and those above.
+const PIECE_HEAD_BYTES: u64 = (piece_key(0).len() + COUNT_BYTES) as u64;
+
 /// The number of an operation in the pool's copy: any will do.
 const FIRST_SEQ: u64 = 1;
 
 impl<S: PoolStore> Mapped<S> {
-    /// Performs a batch.
+    /// Performs a batch. One operation needs no copy.
     pub(super) fn write_batch(&self, opened: &Opened<S>, operations: &BatchEncoder) -> Result<()> {
+        if operations.count() < 2 {
+            return for_each_change(opened, operations.ops(FIRST_SEQ), |change| {
+                self.write_one(opened, change, true)
+            });
+        }
+        self.write_copied(opened, operations)
+    }
+
+    /// Performs a batch of which a copy is in the pool meanwhile.
+    fn write_copied(&self, opened: &Opened<S>, operations: &BatchEncoder) -> Result<()> {
+        let mut sizes = Vec::new();
+        for_each_change(opened, operations.ops(FIRST_SEQ), |change| {
+            sizes.push(change.pool_bytes());
+            change.check::<S>()
+        })?;
         let payload = [
             &batch_head(FIRST_SEQ, operations.count())[..],
             operations.bytes(),
         ]
         .concat();
-        let mut sizes = Vec::new();
-        let mut has_range = false;
-        for_each_change(opened, &payload, |change| {
-            sizes.push((change.key.len() + change.value.len()) as u64);
-            has_range |= change.kind == Kind::DeleteRange;
-            change.check::<S>()
-        })?;
-        if operations.count() < 2 && !has_range {
-            return for_each_change(opened, &payload, |change| {
-                self.write_one(opened, change, true)
-            });
-        }
         let alone = self.gate.close();
         self.health.check_writable()?;
-        sizes.extend(payload.chunks(PIECE_BYTES).map(|piece| piece.len() as u64));
+        let piece_bytes = |piece: &[u8]| PIECE_HEAD_BYTES + piece.len() as u64;
+        sizes.extend(payload.chunks(PIECE_BYTES).map(piece_bytes));
         opened.told(opened.store.reserve(&sizes))?;
         announce(opened, &payload)?;
         self.complete(opened, &payload, &alone)
@@ -79,7 +85,7 @@ impl<S: PoolStore> Mapped<S> {
     pub(super) fn write_range_delete(&self, opened: &Opened<S>, change: Change<'_>) -> Result<()> {
         let mut operations = BatchEncoder::default();
         operations.op(change.kind, change.keyspace, change.key, change.value);
-        self.write_batch(opened, &operations)
+        self.write_copied(opened, &operations)
     }
 
     /// Applies the batch that was being written when the store was left.
@@ -151,7 +157,8 @@ fn bad_copy<S>(opened: &Opened<S>) -> Error {
 }
 
 fn apply<S: PoolStore>(opened: &Opened<S>, payload: &[u8]) -> Result<()> {
-    for_each_change(opened, payload, |change| {
+    let operations = decode_batch(payload).map_err(|what| malformed(opened, what))?;
+    for_each_change(opened, operations, |change| {
         change.apply(opened, Flushed::Relaxed)
     })
 }
@@ -169,15 +176,18 @@ fn delete_pieces<S: PoolStore>(opened: &Opened<S>, end: u32) -> Result<()> {
     pieces.try_for_each(|number| opened.delete(&piece_key(number)))
 }
 
+fn malformed<S>(opened: &Opened<S>, what: Malformed) -> Error {
+    what.in_file(opened.pool.path().to_owned(), 0)
+}
+
 /// Calls `act` with each operation of a batch.
 fn for_each_change<S>(
     opened: &Opened<S>,
-    payload: &[u8],
+    operations: Ops<'_>,
     mut act: impl FnMut(Change<'_>) -> Result<()>,
 ) -> Result<()> {
-    let bad = |malformed: Malformed| malformed.in_file(opened.pool.path().to_owned(), 0);
-    for operation in decode_batch(payload).map_err(bad)? {
-        let operation = operation.map_err(bad)?;
+    for operation in operations {
+        let operation = operation.map_err(|what| malformed(opened, what))?;
         act(Change {
             keyspace: operation.keyspace,
             kind: operation.kind,
@@ -198,6 +208,7 @@ mod tests {
     use super::*;
     use crate::engine::scmkv::Scmkv;
     use crate::engine::sptree::Tree;
+    use crate::types::Kind;
     use crate::{Durability, Options};
 
     fn open<S: PoolStore>(path: &std::path::Path) -> (Arc<Mapped<S>>, Arc<Keyspace>) {
@@ -323,7 +334,7 @@ mod tests {
                         }
                         announce(opened, &payload)?;
                         let mut left = steps - 1;
-                        for_each_change(opened, &payload, |change| {
+                        for_each_change(opened, operations.ops(FIRST_SEQ), |change| {
                             let is_due = left > 0;
                             left = left.saturating_sub(1);
                             if is_due {

@@ -129,7 +129,7 @@ pub(crate) fn remove_pool<S: PoolStore>(disk: &Disk) -> Result<()> {
     Ok(Disk::system(directory)?.sync_dir()?)
 }
 
-fn own_key(kind: u8, number: u32) -> [u8; 6] {
+const fn own_key(kind: u8, number: u32) -> [u8; 6] {
     let [a, b, c, d] = number.to_le_bytes();
     [OWN_KEYS, kind, a, b, c, d]
 }
@@ -140,7 +140,7 @@ pub(super) fn name_key(keyspace: u32) -> [u8; 6] {
 }
 
 /// The key of a piece of the batch that is being written.
-pub(super) fn piece_key(piece: u32) -> [u8; 6] {
+pub(super) const fn piece_key(piece: u32) -> [u8; 6] {
     own_key(b'B', piece)
 }
 

@@ -220,6 +220,35 @@ fn fail_in_the_middle<S: PoolStore>(lacks_space: bool) {
     }
 }
 
+/// Space was reserved for keys without the number of their keyspace and for pieces without their
+/// keys, which is less than what is put.
+#[test]
+fn a_batch_reserves_what_it_puts() {
+    reserve::<Scmkv>();
+    reserve::<Tree>();
+}
+
+fn reserve<S: PoolStore>() {
+    for keyspace in [0, 126, 127, 20_000, u32::MAX - 1] {
+        let dir = tempfile::tempdir().expect("a directory");
+        let (store, _) = open::<S>(dir.path());
+        RESERVED.take();
+        PUT.take();
+        // Of several pieces.
+        let operations = puts_of(keyspace, &vec![7; 1_000_000]);
+        store
+            .write(Write::Batch(&operations), 1, false)
+            .expect("space");
+        let (mut reserved, mut put) = (RESERVED.take(), PUT.take());
+        reserved.sort_unstable();
+        put.sort_unstable();
+        assert!(put.len() > KEYS.len() + 1 && put.len() == reserved.len());
+        let is_enough = put.iter().zip(&reserved).all(|(put, had)| put <= had);
+        assert!(is_enough, "{keyspace}: {put:?} of {reserved:?}");
+        store.close().expect("it closes");
+    }
+}
+
 type Work<S> = fn(&Mapped<Watched<S>>, &Keyspace) -> Result<()>;
 
 /// Compactions, persists and the work that writers do or somebody waits for went on after a close

@@ -36,6 +36,12 @@ impl Change<'_> {
         Ok(())
     }
 
+    /// Bytes of key and value in the pool.
+    pub(super) fn pool_bytes(&self) -> u64 {
+        let head = layout::with_key(self.keyspace, &[], <[u8]>::len);
+        (head + self.key.len() + self.value.len()) as u64
+    }
+
     pub(super) fn apply<S: PoolStore>(&self, opened: &Opened<S>, flushed: Flushed) -> Result<()> {
         layout::with_key(self.keyspace, self.key, |key| match self.kind {
             Kind::Put => opened.put(key, self.value, flushed),
