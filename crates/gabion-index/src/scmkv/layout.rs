@@ -18,18 +18,24 @@
 //! | 80 | 8 | `GbClosed` if the page table tells ends and usage of all pages; else 0 |
 //! | 88 | 40 | zero |
 //!
-//! The check of a table's place is bit 63 and, in bits 56 to 62, all groups of seven bits below,
-//! exclusive or: a place that is a bit wrong would lead to zeros, which are an empty store. Stores
-//! from before it have 0 there, and are read.
+//! The check of a place is bit 63 and, in bits 56 to 62, all groups of seven bits below, exclusive
+//! or: a table's that is a bit wrong would lead to zeros, which are an empty store. Stores from
+//! before it have 0 there, and are read.
 //!
 //! **Descriptor** of a page, 32 bytes each behind the header (the paper's page information table):
 //!
 //! | offset | bytes | meaning |
 //! |---|---|---|
-//! | 0 | 8 | bits 0 to 47 offset of the page, 48 to 55 its state; 0 if there is none |
+//! | 0 | 8 | 0 if there is none; bits 0 to 47 offset of the page, 48 to 55 its state, 56 on check |
 //! | 8 | 8 | generation: no two pages ever have the same one |
-//! | 16 | 8 | bytes in use from its start on, once the page is full |
-//! | 24 | 8 | live bytes among them when this was written; bit 63: at most so many |
+//! | 16 | 8 | bits 0 to 31 bytes in use from its start on, once the page is full; 32 to 62 check |
+//! | 24 | 8 | bits 0 to 31 live bytes among them when it was written, 32 to 62 check, 63 at most |
+//!
+//! The check of a number of bytes is bit 62 and, below, bits of a hash of the number, of which of
+//! the two it is, and of the generation: the next put would go over live records if the end were
+//! wrong, and the page would be given back with all that lies in it if none seemed live. Bit 63
+//! says that the number is a bound. Stores from before these checks have 0 there, and are read; the
+//! next close writes them.
 //!
 //! States: 1 log that grows, 2 full log, 3 chains that grow, 4 full chains, 5 kept for cleaning.
 //!
@@ -70,6 +76,7 @@ use std::mem::offset_of;
 
 use gabion_media::media_struct;
 use gabion_media::pmem::PAtomicU64;
+use xxhash_rust::xxh3::xxh3_64;
 
 /// `GbScmkv2`, as the first word of a header.
 pub(super) const MAGIC: u64 = u64::from_le_bytes(*b"GbScmkv2");
@@ -103,8 +110,11 @@ const TAG_MASK: u64 = 0x7fff;
 const CHECK_MASK: u64 = RECORD_HEAD_BYTES - 1;
 const CHECK_BITS: u32 = CHECK_MASK.count_ones();
 const CHAIN_BIT: u64 = 1 << 63;
-/// Where the check of a table's place begins.
-const TABLE_CHECK_SHIFT: u32 = 56;
+/// Where the check of a place begins.
+const PLACE_CHECK_SHIFT: u32 = 56;
+/// The bits of a number of bytes that are no check, and where the check begins.
+const NOTED_MASK: u64 = AT_MOST | 0xffff_ffff;
+const NOTED_CHECK_SHIFT: u32 = 32;
 
 /// Most lines of a chain; all bits of the field would look like a bucket that has moved.
 pub(super) const LINES_MAX: u64 = TAG_MASK - 1;
@@ -211,19 +221,74 @@ impl State {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct PagePlace(pub(super) u64);
 
+/// A place of this offset and of what stands above it, with their check.
+fn checked_place(offset: u64, above: u64) -> u64 {
+    let place = offset | above << ADDRESS_BITS;
+    place | check_of_place(place) << PLACE_CHECK_SHIFT
+}
+
+/// The check of what is below it in a place.
+fn check_of_place(place: u64) -> u64 {
+    let groups = (0..8).map(|group| place >> (7 * group) & 0x7f);
+    0x80 | groups.fold(0, |check, group| check ^ group)
+}
+
+/// Whether the check is that of the rest, or there is none yet. What is not sound is damaged.
+fn is_sound_place(place: u64) -> bool {
+    [0, check_of_place(place)].contains(&(place >> PLACE_CHECK_SHIFT))
+}
+
 impl PagePlace {
     pub(super) fn new(offset: u64, state: State) -> PagePlace {
-        PagePlace(offset | u64::from(state as u8) << ADDRESS_BITS)
+        PagePlace(checked_place(offset, u64::from(state as u8)))
     }
 
     pub(super) fn offset(self) -> u64 {
         self.0 & ADDRESS_MASK
     }
 
+    /// The state; `None` if the place is damaged.
     pub(super) fn state(self) -> Option<State> {
-        let number = u8::try_from(self.0 >> ADDRESS_BITS).ok()?;
-        State::from_u8(number).filter(|state| (*state == State::Free) == (self.0 == 0))
+        let number = u8::try_from(self.0 >> ADDRESS_BITS & 0xff).ok()?;
+        let state = State::from_u8(number).filter(|_| is_sound_place(self.0))?;
+        ((state == State::Free) == (self.0 == 0)).then_some(state)
     }
+}
+
+/// Which of the two numbers of bytes in a descriptor it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub(super) enum Noted {
+    /// Bytes in use.
+    End = 2,
+    /// Live bytes, maybe [`AT_MOST`] so many.
+    Live = 3,
+}
+
+impl Noted {
+    /// The word of a descriptor for a number of bytes of a page of this generation.
+    pub(super) fn word(self, bytes: u64, generation: u64) -> u64 {
+        let bytes = bytes & NOTED_MASK;
+        bytes | self.check_of(bytes, generation) << NOTED_CHECK_SHIFT
+    }
+
+    /// The number in a word, if its check is right or there is none yet.
+    pub(super) fn bytes_of(self, word: u64, generation: u64) -> Option<u64> {
+        let bytes = word & NOTED_MASK;
+        let is_sound = !has_check(word) || word == self.word(bytes, generation);
+        is_sound.then_some(bytes)
+    }
+
+    fn check_of(self, bytes: u64, generation: u64) -> u64 {
+        let words = [bytes, u64::from(self as u8), generation];
+        let bytes: Vec<u8> = words.into_iter().flat_map(u64::to_le_bytes).collect();
+        1 << 30 | xxh3_64(&bytes) >> 34
+    }
+}
+
+/// Whether the word of a number of bytes has a check; those of older stores have none.
+pub(super) fn has_check(word: u64) -> bool {
+    word & !NOTED_MASK != 0
 }
 
 /// Where a hash table is, and how large.
@@ -234,19 +299,12 @@ impl TablePlace {
     pub(super) const NONE: TablePlace = TablePlace(0);
 
     pub(super) fn new(offset: u64, log2: u32) -> TablePlace {
-        let place = TablePlace(offset | u64::from(log2) << ADDRESS_BITS);
-        TablePlace(place.0 | place.check() << TABLE_CHECK_SHIFT)
+        TablePlace(checked_place(offset, u64::from(log2)))
     }
 
-    /// The check of the offset and the size.
-    fn check(self) -> u64 {
-        let groups = (0..8).map(|group| self.0 >> (7 * group) & 0x7f);
-        0x80 | groups.fold(0, |check, group| check ^ group)
-    }
-
-    /// Whether the check is that of the rest, or there is none yet. What is not sound is damaged.
+    /// As [`is_sound_place`].
     pub(super) fn is_sound(self) -> bool {
-        [0, self.check()].contains(&(self.0 >> TABLE_CHECK_SHIFT))
+        is_sound_place(self.0)
     }
 
     pub(super) fn is_none(self) -> bool {
@@ -475,6 +533,19 @@ mod tests {
         assert_eq!(PagePlace(0).state(), Some(State::Free));
         assert_eq!(PagePlace(64).state(), None);
         assert_eq!(PagePlace(6 << 48 | 64).state(), None);
+        assert_eq!(PagePlace(1 << 48 | 64).state(), Some(State::LogOpen));
+        assert!((0..64).all(|bit| PagePlace(place.0 ^ 1 << bit).state().is_none()));
+        for bytes in [0, 64, PAGE_BYTES_MAX, AT_MOST, AT_MOST | PAGE_BYTES_MAX] {
+            let word = Noted::Live.word(bytes, 7);
+            assert!(has_check(word) && !has_check(bytes));
+            for word in [word, bytes] {
+                assert_eq!(Noted::Live.bytes_of(word, 7), Some(bytes));
+            }
+            assert_eq!(Noted::Live.bytes_of(word, 8), None);
+            assert_eq!(Noted::End.bytes_of(word, 7), None);
+            let is_told = |bit: u32| Noted::Live.bytes_of(word ^ 1_u64 << bit, 7).is_none();
+            assert!((0..64).all(is_told), "{bytes}");
+        }
         let table = TablePlace::new(4096, 10);
         assert_eq!(
             (table.offset(), table.buckets(), table.bytes()),

@@ -21,8 +21,8 @@ use parking_lot::Mutex;
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::layout::{
-    AT_MOST, ChainHead, Descriptor, LINE_BYTES, PAGE_HEAD_BYTES, PAGE_MAGIC, PageHead, PagePlace,
-    State,
+    AT_MOST, ChainHead, Descriptor, LINE_BYTES, Noted, PAGE_HEAD_BYTES, PAGE_MAGIC, PageHead,
+    PagePlace, State,
 };
 use crate::{Error, Result};
 
@@ -352,10 +352,7 @@ impl Pages {
         descriptor
             .generation
             .store(medium, generation, Ordering::Relaxed);
-        descriptor
-            .end
-            .store(medium, PAGE_HEAD_BYTES, Ordering::Relaxed);
-        descriptor.live.store(medium, 0, Ordering::Relaxed);
+        self.note(descriptor, generation, PAGE_HEAD_BYTES, 0);
         medium.flush(descriptor);
         // DURABLE: the page's head, its zeros and its generation, before it is in the page table.
         medium.fence();
@@ -374,6 +371,16 @@ impl Pages {
         };
         self.know(number, place, &head, 0);
         head
+    }
+
+    /// Writes down end and live bytes of a page of this generation. The caller flushes them.
+    fn note(&self, descriptor: &Descriptor, generation: u64, end: u64, live: u64) {
+        let medium = self.medium();
+        let end = Noted::End.word(end, generation);
+        let live = Noted::Live.word(live, generation);
+        // ORDER: Relaxed: read by recovery.
+        descriptor.end.store(medium, end, Ordering::Relaxed);
+        descriptor.live.store(medium, live, Ordering::Relaxed);
     }
 
     /// Notes what is known of a page.
@@ -440,11 +447,8 @@ impl Pages {
         let page = self.page(head.number);
         let descriptor = self.descriptor(head.number);
         medium.flush_range(head.start + head.persisted, head.tail - head.persisted);
-        // ORDER: Relaxed: read by recovery.
-        descriptor.end.store(medium, head.tail, Ordering::Relaxed);
-        descriptor
-            .live
-            .store(medium, head.tail | AT_MOST, Ordering::Relaxed);
+        let bound = head.tail | AT_MOST;
+        self.note(descriptor, head.generation, head.tail, bound);
         medium.flush(descriptor);
         // DURABLE: all records or chains of the page, and where they end, before it counts as full
         // and recovery does not look at it any more.
@@ -499,16 +503,16 @@ impl Pages {
                 .chain(spare_heads.clone())
                 .find(is_same);
             let end = open.map_or(page.end_bytes(), |head| head.tail);
-            // ORDER: Relaxed: read by recovery.
-            let bound = descriptor.live.load(medium, Ordering::Relaxed) | AT_MOST;
+            let generation = page.generation();
             let live = if page.is_counted() {
                 page.live()
             } else {
-                bound
+                // ORDER: Relaxed: read by recovery.
+                let noted = descriptor.live.load(medium, Ordering::Relaxed);
+                let noted = Noted::Live.bytes_of(noted, generation);
+                noted.unwrap_or(end) | AT_MOST
             };
-            // ORDER: Relaxed: read by recovery.
-            descriptor.end.store(medium, end, Ordering::Relaxed);
-            descriptor.live.store(medium, live, Ordering::Relaxed);
+            self.note(descriptor, generation, end, live);
             medium.flush(descriptor);
         }
         // DURABLE: the page table, before the header says so.

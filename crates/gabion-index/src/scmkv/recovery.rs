@@ -28,8 +28,8 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use super::cleaner::Cleaner;
 use super::layout::{
-    AT_MOST, CLOSED, Descriptor, Header, LAYOUT, LINE_BYTES, MAGIC, PAGE_BYTES_MAX, PAGE_BYTES_MIN,
-    PAGE_HEAD_BYTES, PagePlace, RECORD_HEAD_BYTES, State, TablePlace,
+    AT_MOST, CLOSED, Descriptor, Header, LAYOUT, LINE_BYTES, MAGIC, Noted, PAGE_BYTES_MAX,
+    PAGE_BYTES_MIN, PAGE_HEAD_BYTES, PagePlace, RECORD_HEAD_BYTES, State, TablePlace, has_check,
 };
 use super::log::Logs;
 use super::pages::{Head, Pages, RESERVE_PAGES, page_mark};
@@ -346,59 +346,19 @@ impl Volume {
 
     /// Reads the page table, and recovers what needs it.
     fn start(&self, header: &Header) -> Result<()> {
-        let medium = &self.medium;
         // ORDER: Relaxed: nobody else writes while a store is opened.
-        let was_closed = header.closed.load(medium, Ordering::Relaxed) == CLOSED;
+        let was_closed = header.closed.load(&self.medium, Ordering::Relaxed) == CLOSED;
         let (mut unused, mut reserve, mut open) = (Vec::new(), Vec::new(), Vec::new());
         let mut newest = 0;
         for number in 0..self.pages.count() {
-            let descriptor = self.pages.descriptor(number);
-            medium.touch(descriptor);
-            // ORDER: as above.
-            let place = PagePlace(descriptor.place.peek(Ordering::Relaxed));
-            let generation = descriptor.generation.peek(Ordering::Relaxed);
-            let end = descriptor.end.peek(Ordering::Relaxed);
-            let live = descriptor.live.peek(Ordering::Relaxed);
-            newest = newest.max(generation);
-            let bad = || Error::damaged("the page table", medium.offset_of(descriptor).raw());
-            let state = place.state().ok_or_else(bad)?;
-            let head = Head {
-                number,
-                start: place.offset(),
-                generation,
-                tail: end,
-                persisted: end,
-            };
-            // A bound may be that of what the page was used for before.
-            let bound = (live & !AT_MOST).min(end) | AT_MOST;
-            let live = match state {
-                State::Reserve => 0,
-                _ if was_closed && live & AT_MOST == 0 => live,
-                _ => bound,
-            };
+            let (state, head) = self.read_page(number, was_closed)?;
+            newest = newest.max(head.generation);
             match state {
-                State::Free => {
-                    unused.push(number);
-                    continue;
-                }
+                State::Free => unused.push(number),
                 State::Reserve => reserve.push(number),
                 State::LogOpen | State::ChainsOpen => open.push((state, head)),
                 State::LogFull | State::ChainsFull => {}
             }
-            let has_end = (PAGE_HEAD_BYTES..=self.pages.bytes).contains(&end);
-            let fits = head
-                .start
-                .checked_add(self.pages.bytes)
-                .is_some_and(|end| end <= medium.len());
-            let has_live = live & !AT_MOST <= end;
-            if !fits || !has_end || !has_live {
-                return Err(bad());
-            }
-            if state != State::Reserve {
-                page_mark(medium, head.start, number, generation)
-                    .ok_or_else(|| Error::damaged("the head of a page", head.start))?;
-            }
-            self.pages.know(number, place, &head, live);
         }
         unused.reverse();
         if was_closed {
@@ -415,6 +375,77 @@ impl Volume {
             Err(error) if !error.is_no_space() => Err(error),
             _ => Ok(()),
         }
+    }
+
+    /// Reads and checks what the page table says of a page, and takes note of it.
+    fn read_page(&self, number: u32, was_closed: bool) -> Result<(State, Head)> {
+        let medium = &self.medium;
+        let descriptor = self.pages.descriptor(number);
+        medium.touch(descriptor);
+        // ORDER: Relaxed: nobody else writes while a store is opened.
+        let place = PagePlace(descriptor.place.peek(Ordering::Relaxed));
+        let generation = descriptor.generation.peek(Ordering::Relaxed);
+        let end_word = descriptor.end.peek(Ordering::Relaxed);
+        let live_word = descriptor.live.peek(Ordering::Relaxed);
+        let bad = || Error::damaged("the page table", medium.offset_of(descriptor).raw());
+        let state = place.state().ok_or_else(bad)?;
+        let (end, live) = match state {
+            // Nothing is there. What a page was about to be used for may be noted in part.
+            State::Free | State::Reserve => (PAGE_HEAD_BYTES, 0),
+            _ => {
+                let end = Noted::End.bytes_of(end_word, generation).ok_or_else(bad)?;
+                let live = Noted::Live.bytes_of(live_word, generation);
+                (end, live.ok_or_else(bad)?)
+            }
+        };
+        let head = Head {
+            number,
+            start: place.offset(),
+            generation,
+            tail: end,
+            persisted: end,
+        };
+        if state == State::Free {
+            return Ok((state, head));
+        }
+        // A bound may be that of what the page was used for before.
+        let live = if state == State::Reserve || was_closed && live & AT_MOST == 0 {
+            live
+        } else {
+            (live & !AT_MOST).min(end) | AT_MOST
+        };
+        let has_end = (PAGE_HEAD_BYTES..=self.pages.bytes).contains(&end);
+        let fits = head
+            .start
+            .checked_add(self.pages.bytes)
+            .is_some_and(|end| end <= medium.len());
+        let has_live = live & !AT_MOST <= end;
+        if !fits || !has_end || !has_live {
+            return Err(bad());
+        }
+        if state != State::Reserve {
+            page_mark(medium, head.start, number, generation)
+                .ok_or_else(|| Error::damaged("the head of a page", head.start))?;
+        }
+        // What the next record or chain would go over has no check in an older store.
+        let is_open = matches!(state, State::LogOpen | State::ChainsOpen);
+        if was_closed && is_open && !has_check(end_word) && end != self.end_of(state, &head) {
+            return Err(bad());
+        }
+        self.pages.know(number, place, &head, live);
+        Ok((state, head))
+    }
+
+    /// Where the last record or chain of a page ends, in bytes from its start on.
+    fn end_of(&self, state: State, head: &Head) -> u64 {
+        if !state.is_log() {
+            return self.end_of_chains(head);
+        }
+        let end = head.start + self.pages.bytes;
+        let last = records(&self.medium, head.start, end, head.generation).last();
+        last.map_or(PAGE_HEAD_BYTES, |last| {
+            last.address + last.bytes() - head.start
+        })
     }
 
     /// Says whether the store is closed.

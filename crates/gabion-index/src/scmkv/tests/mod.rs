@@ -15,15 +15,19 @@ use gabion_media::pmem::{Pool, PoolOptions};
 use super::{Options, Scmkv};
 use crate::Result;
 
-/// A pool in memory with chunks for the smallest pages.
-fn pool(size: u64) -> Pool {
-    Pool::anonymous(PoolOptions {
+/// Options of pools with chunks for the smallest pages.
+fn pool_options(size: u64) -> PoolOptions {
+    PoolOptions {
         size,
         heaps: 4,
         chunk_bytes: 4096,
         ..Scmkv::pool_options()
-    })
-    .expect("memory")
+    }
+}
+
+/// A pool in memory with such chunks.
+fn pool(size: u64) -> Pool {
+    Pool::anonymous(pool_options(size)).expect("memory")
 }
 
 /// A store of small pages with few buckets and no thread of its own.
