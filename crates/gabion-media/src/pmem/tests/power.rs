@@ -37,6 +37,13 @@ impl Files {
         Pool::open(&self.pool, self.options()).unwrap()
     }
 
+    /// Another time's bytes in the place of a file's.
+    fn put_back(path: &PathBuf, bytes: &[u8]) {
+        let file = OpenOptions::new().write(true).open(path).unwrap();
+        file.set_len(bytes.len() as u64).unwrap();
+        file.write_all_at(bytes, 0).unwrap();
+    }
+
     /// The system went down: some pages of the pool's file are of another time.
     fn lose_power(&self) {
         let file = OpenOptions::new()
@@ -167,7 +174,7 @@ fn a_sync_after_a_pool_was_opened_again_is_not_lost_to_its_older_file() {
     change(&pool, 0, 2);
     pool.sync().unwrap();
     drop(pool);
-    std::fs::write(&files.pool, closed).unwrap();
+    Files::put_back(&files.pool, &closed);
     let seen = Pool::inspect(&files.pool, files.options()).unwrap();
     assert_eq!(fills(&seen)[0], 2);
     drop(seen);
@@ -189,7 +196,7 @@ fn a_checkpoint_in_use_stays_as_it_is() {
     pool.sync().unwrap();
     let mut unfinished = std::fs::read(&files.checkpoint).unwrap();
     unfinished.extend([7; 5000]);
-    std::fs::write(&files.checkpoint, &unfinished).unwrap();
+    Files::put_back(&files.checkpoint, &unfinished);
     let open = |checkpoint: &PathBuf, pool: &PathBuf| {
         let options = PoolOptions {
             checkpoint: Some(checkpoint.clone()),
@@ -224,7 +231,7 @@ fn a_damaged_checkpoint_leaves_the_file_of_the_pool() {
     let mut bytes = std::fs::read(&files.checkpoint).unwrap();
     let at = bytes.windows(4096).position(|page| page == [9; 4096]);
     bytes[at.unwrap()] ^= 1;
-    std::fs::write(&files.checkpoint, bytes).unwrap();
+    Files::put_back(&files.checkpoint, &bytes);
     let damaged = Pool::open(&files.pool, files.options()).map(drop);
     assert!(damaged.is_err());
     assert!(std::fs::read(&files.pool).unwrap() == torn);
