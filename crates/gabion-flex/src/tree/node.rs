@@ -101,10 +101,10 @@ impl Clone for Used {
     }
 }
 
-/// A node number. Node counts stay far below the limit: 2^31 leaves are 2 TiB of memory.
+/// A node number, which leaves room for the mark of absent ones.
 pub(super) fn id_of(index: usize) -> u32 {
     let id = u32::try_from(index).ok().filter(|id| !is_absent(*id));
-    id.expect("fewer than 2^31 nodes fit into memory")
+    id.expect("a number of 31 bits")
 }
 
 #[cfg(test)]

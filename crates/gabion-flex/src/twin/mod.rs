@@ -2,7 +2,8 @@
 //! its tests and its rivals in measurements.
 //!
 //! [`SortedArray`] is as simple as can be. [`PlainTree`] is a B+-tree of the same nodes and the
-//! same search without shifts, so that the difference to a FlexTree is the shifts alone.
+//! same search without shifts, so that the difference to a FlexTree is the shifts, and that its
+//! nodes lie in one vector of each kind.
 
 mod array;
 mod plain;

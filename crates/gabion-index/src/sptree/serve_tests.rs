@@ -31,6 +31,12 @@ fn holds(key: &[u8], value: &[u8]) -> bool {
     key == value
 }
 
+/// The entries of a tree that is checked.
+fn entries(pool: &Pool) -> u64 {
+    let tree = open_checked(pool).expect("a tree");
+    tree.check().expect("sound").entries
+}
+
 fn open_checked(pool: &Pool) -> Result<Strings> {
     Strings::open_checked(pool, Tending::Writers, holds as Holds)
 }
@@ -340,14 +346,7 @@ fn a_checked_tree_tells_of_pairs_when_they_are_needed() {
     pool.write(leaf, &[bitmap[0] & !(1 << slot)]);
     assert!(is_damage(open_checked(&pool)));
     pool.write(leaf, &bitmap);
-    assert_eq!(
-        open_checked(&pool)
-            .expect("a tree")
-            .check()
-            .expect("sound")
-            .entries,
-        keys
-    );
+    assert_eq!(entries(&pool), keys);
 }
 
 /// Readers who stay longer than the tree's owner find all that there is, and write nothing.
@@ -380,14 +379,7 @@ fn late_readers_of_a_checked_tree_write_nothing() {
     assert_eq!(raw(&tree), 0);
     assert!(before == image(), "a reader wrote to the pool");
     drop(tree);
-    assert_eq!(
-        open_checked(&pool)
-            .expect("a tree")
-            .check()
-            .expect("sound")
-            .entries,
-        3000
-    );
+    assert_eq!(entries(&pool), 3000);
 }
 
 /// A merge that a crash left half done, between the leaves of two runs but for R2: the left leaf
