@@ -45,8 +45,11 @@ impl PoolFile {
             file,
             path: path.into(),
         };
-        file.lock()?;
-        file.sync_name()?;
+        let made = file.lock().and_then(|()| file.sync_name());
+        made.inspect_err(|_| {
+            // The first error is the one to tell.
+            let _ = std::fs::remove_file(path);
+        })?;
         Ok(file)
     }
 

@@ -32,6 +32,9 @@ enum Op {
     GiveUp(u64),
     /// Announces that a block will go, and keeps it.
     Keep(usize),
+    /// Fills an empty word on another thread, which frees first what can be freed, while this one
+    /// has reserved blocks that it gives up afterwards.
+    PutMeanwhile { slot: usize, size: u64, fill: u8 },
     /// Frees what can be freed.
     Collect,
 }
@@ -92,6 +95,19 @@ impl Boxes {
             old.commit(&pool.enter());
         }
         Ok(())
+    }
+
+    fn put_meanwhile(pool: &Pool, slot: usize, size: u64, fill: u8) -> Result<(), Error> {
+        let hint = pool.offset_of(&words(pool)[0]).raw();
+        let reserved: Result<Vec<_>, Error> = (0..4).map(|_| pool.alloc(40, hint)).collect();
+        let reserved = reserved?;
+        let put = || {
+            pool.collect();
+            Boxes::put(pool, slot, size, fill)
+        };
+        let done = std::thread::scope(|scope| scope.spawn(put).join());
+        drop(reserved);
+        done.unwrap()
     }
 
     fn take(pool: &Pool, slot: usize, is_now: bool) -> Result<(), Error> {
@@ -174,6 +190,7 @@ impl Subject for Boxes {
                 let block = POff::<u8>::new(word.load(pool, Ordering::Acquire));
                 pool.retire(block, pool.offset_of(word).raw()).map(drop)
             }
+            Op::PutMeanwhile { slot, size, fill } => Boxes::put_meanwhile(pool, slot, size, fill),
             Op::Collect => {
                 pool.collect();
                 Ok(())
@@ -225,7 +242,9 @@ impl Subject for Boxes {
 
     fn expect(&self, content: &mut Content, op: &Op) {
         match *op {
-            Op::Put { slot, size, fill } => content[slot] = Some((size, fill)),
+            Op::Put { slot, size, fill } | Op::PutMeanwhile { slot, size, fill } => {
+                content[slot] = Some((size, fill));
+            }
             Op::Take(slot) | Op::TakeNow(slot) => content[slot] = None,
             Op::Move(from, to) => content.swap(from, to),
             Op::GiveUp(_) | Op::Keep(_) | Op::Collect => {}
@@ -240,6 +259,7 @@ impl Subject for Boxes {
             Op::Move(..) => "move",
             Op::GiveUp(_) => "give up",
             Op::Keep(_) => "keep",
+            Op::PutMeanwhile { .. } => "put meanwhile",
             Op::Collect => "collect",
         }
     }
@@ -329,6 +349,38 @@ fn moved_elsewhere() -> Vec<Act<Op>> {
         Act::Op(Op::Keep(2)),
         Act::Elsewhere(Op::Move(2, 1)),
     ]
+}
+
+/// The intent of a block's retirement gives its slot to another thread's, which has flushed its own
+/// and not fenced yet when the block is free and comes again elsewhere.
+fn overwritten_intent() -> Vec<Act<Op>> {
+    vec![
+        put(0, 5000, 1),
+        Act::Elsewhere(Op::Put {
+            slot: 2,
+            size: 48,
+            fill: 2,
+        }),
+        Act::Elsewhere(Op::Put {
+            slot: 3,
+            size: 48,
+            fill: 3,
+        }),
+        Act::Elsewhere(Op::Take(0)),
+        Act::Op(Op::Move(2, 0)),
+        Act::Op(Op::PutMeanwhile {
+            slot: 1,
+            size: 5000,
+            fill: 3,
+        }),
+    ]
+}
+
+#[test]
+fn an_intent_that_is_being_overwritten_is_gone_before_its_block_comes_again() {
+    let run = Run::record(&SOUND, "overwritten", &[], &overwritten_intent()).unwrap();
+    let report = Explorer::new(&SOUND, Limits::default()).explore(&run);
+    assert!(report.is_clean(), "{report}");
 }
 
 /// CCEH: entries move while splits and inserts are half done. That is what settling is for.

@@ -22,7 +22,8 @@
 //! a flush and a fence of another; until then the intent must stay. An intent whose fence came may
 //! stay too: it is *stale*. Recovery finds that the state is what the intent asks for, and so it
 //! harms nothing until the block, or the memory of its hint, is free for other uses; before that
-//! it is erased. The same holds for a block that was reserved and given up. [`Ring`] tracks which
+//! it is erased, or what another thread has written over it is flushed again. The same holds for a
+//! block that was reserved and given up. [`Ring`] tracks which
 //! are which.
 
 use std::sync::atomic::Ordering;
@@ -139,8 +140,8 @@ enum Slot {
     Blank,
     /// An intent that counts no more.
     Stale,
-    /// An operation is in flight.
-    Announced { time: u64 },
+    /// An operation of `thread` is in flight.
+    Announced { time: u64, thread: u64 },
     /// The operation has changed the state of its block and flushed it.
     Committed {
         time: u64,
@@ -150,21 +151,27 @@ enum Slot {
 }
 
 impl Ring {
-    /// Takes a slot for a new intent; none if all of them are needed.
-    pub(crate) fn announce(&mut self) -> Option<usize> {
+    /// Takes a slot for a new intent of `thread`; none if all of them are needed.
+    pub(crate) fn announce(&mut self, thread: u64) -> Option<usize> {
         let index = self
             .slots
             .iter()
             .position(|slot| matches!(slot, Slot::Blank | Slot::Stale))?;
         self.clock += 1;
-        self.slots[index] = Slot::Announced { time: self.clock };
+        self.slots[index] = Slot::Announced {
+            time: self.clock,
+            thread,
+        };
         Some(index)
     }
 
     /// Takes note that the state of the block was changed and flushed by `thread`, which has
     /// fenced since it announced the intent. So the thread's earlier changes are durable.
     pub(crate) fn commit(&mut self, index: usize, thread: u64, intent: Intent) {
-        let Some(Slot::Announced { time: announced }) = self.slots.get(index).copied() else {
+        let Some(Slot::Announced {
+            time: announced, ..
+        }) = self.slots.get(index).copied()
+        else {
             debug_assert!(false, "an announced intent is committed once");
             return;
         };
@@ -205,6 +212,15 @@ impl Ring {
     pub(crate) fn committed(&self) -> impl Iterator<Item = (u64, Intent)> {
         self.slots.iter().filter_map(|slot| match slot {
             Slot::Committed { thread, intent, .. } => Some((*thread, *intent)),
+            _ => None,
+        })
+    }
+
+    /// The slots of operations in flight on other threads than `this`.
+    pub(crate) fn announced_by_others(&self, this: u64) -> impl Iterator<Item = usize> {
+        let slots = self.slots.iter().enumerate();
+        slots.filter_map(move |(index, slot)| match slot {
+            Slot::Announced { thread, .. } if *thread != this => Some(index),
             _ => None,
         })
     }

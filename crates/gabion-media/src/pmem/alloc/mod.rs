@@ -330,7 +330,7 @@ impl Allocator {
             if parts.ring.is_full() {
                 self.settle_heap(&mut parts);
             }
-            if let Some(slot) = parts.ring.announce() {
+            if let Some(slot) = parts.ring.announce(self.thread_number()) {
                 self.slot(heap, slot).write(&self.medium, intent);
                 return Ok(Ticket {
                     intent,
@@ -435,9 +435,14 @@ impl Allocator {
 
     /// Erases the intents of all operations that are over. The caller fences.
     fn erase_finished(&self) {
+        let this_thread = self.thread_number();
         for heap in 0..self.heaps.len() {
             let mut parts = self.heap(heap);
             self.settle_heap(&mut parts);
+            // One that is over may lie on the medium still where another thread has written over it.
+            for slot in parts.ring.announced_by_others(this_thread) {
+                self.medium.flush(self.slot(heap, slot));
+            }
             for slot in parts.ring.take_stale() {
                 self.slot(heap, slot).erase(&self.medium);
             }

@@ -224,6 +224,10 @@ impl Watcher for Lens {
         let mut sight = self.0.lock();
         if sight.steps_left == 0 {
             drop(sight);
+            // What unwinding drops has steps too, and a second panic would be the end of all.
+            if std::thread::panicking() {
+                return;
+            }
             resume_unwind(Box::new(Endless));
         }
         sight.steps_left -= 1;
