@@ -70,6 +70,7 @@ mod lock;
 mod loom_tests;
 pub mod masstree;
 mod node_lock;
+mod parts;
 pub mod pathhash;
 pub mod pclht;
 mod pending;

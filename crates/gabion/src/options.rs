@@ -576,8 +576,11 @@ impl Options {
         }
     }
 
-    /// Checks every value that could not work.
-    pub(crate) fn check(&self) -> Result<()> {
+    /// Checks every value that could not work, as [`Db::open`](crate::Db::open) does first.
+    ///
+    /// # Errors
+    /// [`Error::InvalidOption`](crate::Error::InvalidOption) with the first of them.
+    pub fn check(&self) -> Result<()> {
         let rules: [(&'static str, bool, &'static str); 12] = [
             (
                 "pool_bytes",

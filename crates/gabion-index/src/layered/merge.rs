@@ -220,14 +220,7 @@ impl<B: Base, const PAGE: usize> Layered<B, PAGE> {
     /// The right neighbour of a node, locked. By its number: a search for it by key may come along
     /// the node itself, whose lock is held. Whoever calls holds `round`, so nobody else buries it.
     fn lock_right(&self, node: &Locked<'_>) -> Option<Locked<'_>> {
-        let number = node.next().checked_sub(1)?;
-        let right = self.nodes.get(number)?;
-        loop {
-            let word = right.look()?;
-            if let Some(right) = right.lock_seen(number, word) {
-                return Some(right);
-            }
-        }
+        self.nodes.lock(node.next().checked_sub(1)?)
     }
 
     /// Empties the buffers of a node, or logs anew what the base has no space for.

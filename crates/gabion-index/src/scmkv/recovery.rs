@@ -39,6 +39,7 @@ use super::step::Step;
 use super::stripes::Stripes;
 use super::{Durability, KEY_BYTES_MAX, Options, Scmkv, Volume};
 use crate::index::root_of;
+use crate::parts::by_threads;
 use crate::{Error, Result, Seed};
 
 /// The hint of the hash table's block. Those of pages are their numbers, which are smaller.
@@ -502,20 +503,10 @@ impl Volume {
     /// Reads all open pages of logs, each on a thread of its own; but one after the other where
     /// someone watches each step, so that the steps have an order.
     fn scan_all(&self, logs: &[Head]) -> Result<Vec<Scan>> {
-        if logs.len() < 2 || self.medium.is_watched() {
+        if self.medium.is_watched() {
             return logs.iter().map(|head| self.scan(head)).collect();
         }
-        std::thread::scope(|scope| {
-            let threads: Vec<_> = logs
-                .iter()
-                .map(|head| scope.spawn(move || self.scan(head)))
-                .collect();
-            let joined = threads.into_iter().map(|thread| match thread.join() {
-                Ok(scan) => scan,
-                Err(panic) => std::panic::resume_unwind(panic),
-            });
-            joined.collect()
-        })
+        by_threads(logs.iter().collect(), |head| self.scan(head))
     }
 
     fn scan(&self, head: &Head) -> Result<Scan> {

@@ -446,6 +446,17 @@ impl Mnodes {
         self.slabs.len() * SLAB
     }
 
+    /// Locks the node of a number, after who has it; none if it is raw or not in use.
+    pub(crate) fn lock(&self, number: u64) -> Option<Locked<'_>> {
+        let node = self.get(number)?;
+        loop {
+            let word = node.look()?;
+            if let Some(locked) = node.lock_seen(number, word) {
+                return Some(locked);
+            }
+        }
+    }
+
     /// The node of a number, if there ever was one.
     #[inline]
     pub(crate) fn get(&self, number: u64) -> Option<&Mnode> {

@@ -13,8 +13,9 @@
 
 use std::borrow::Borrow;
 use std::collections::VecDeque;
+use std::io;
 use std::sync::Arc;
-use std::thread::JoinHandle;
+use std::thread::{Builder, JoinHandle};
 use std::time::Duration;
 
 use gabion_media::pmem::Pool;
@@ -123,7 +124,9 @@ impl<K: TreeKey + ?Sized> Backup<K> {
         });
         let worker = Arc::clone(&shared);
         let has_thread = tending == Tending::Thread && !pool.is_watched();
-        let thread = has_thread.then(|| std::thread::spawn(move || worker.work()));
+        // Where the system gives none, those who write do its work.
+        let thread = has_thread.then(|| Builder::new().spawn(move || worker.work()));
+        let thread = thread.and_then(io::Result::ok);
         Ok(Backup {
             shared,
             thread: Mutex::new(thread),

@@ -64,12 +64,17 @@ impl<K: TreeKey + ?Sized, const N: usize> SpTree<K, N> {
             let _within = self.pool.write_guard();
             let _pins = self.pin();
             let node = Search::new(self, key.borrow()).lock()?;
-            let Some(right) = node.next().checked_sub(1) else {
+            let Some(number) = node.next().checked_sub(1) else {
                 return Ok(());
             };
-            // Whoever holds a lock waits only for those on the right.
-            let hkey = self.router.key(node.hkey())?;
-            let right = Search::at(self, hkey.borrow(), right).lock()?;
+            // Whoever holds a lock waits only for those on the right. By its number: a search for it
+            // by key may come along the node itself, whose lock is held.
+            let Some(right) = self.nodes.lock(number) else {
+                // It is raw; nobody else merges it into this one.
+                drop(node);
+                self.recover_run(number)?;
+                continue;
+            };
             if Self::fit(&node, &right) {
                 key = self.router.key(node.lkey())?;
                 self.merge(&node, right)?;

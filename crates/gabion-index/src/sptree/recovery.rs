@@ -152,28 +152,6 @@ impl<K: TreeKey + ?Sized, const N: usize> SpTree<K, N> {
     }
 }
 
-/// What a function makes of all parts, each in a thread of its own if there are several.
-pub(super) fn by_threads<P: Send, T: Send>(
-    parts: Vec<P>,
-    make: impl Fn(P) -> Result<T> + Sync,
-) -> Result<Vec<T>> {
-    if parts.len() <= 1 {
-        return parts.into_iter().map(make).collect();
-    }
-    std::thread::scope(|scope| {
-        let make = &make;
-        let threads: Vec<_> = parts
-            .into_iter()
-            .map(|part| scope.spawn(move || make(part)))
-            .collect();
-        let joined = threads.into_iter().map(|thread| {
-            let made = thread.join();
-            made.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
-        });
-        joined.collect()
-    })
-}
-
 impl<const N: usize> SpTree<u64, N> {
     /// As [`SpTree::create`], with write buffers.
     ///

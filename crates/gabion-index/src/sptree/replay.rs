@@ -12,11 +12,11 @@ use super::flush::Absorbed;
 use super::leaf::Tagged;
 use super::log::Logged;
 use super::mnode::Locked;
-use super::recovery::by_threads;
 use super::runs::Run;
 use super::steps::{Step, is_made};
 use super::{SpTree, TreeKey};
 use crate::Result;
+use crate::parts::by_threads;
 
 /// Pages that are worth a thread.
 const PAGES_PER_THREAD: usize = 64;

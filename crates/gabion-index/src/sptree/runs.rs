@@ -36,17 +36,17 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::thread::JoinHandle;
+use std::thread::{Builder, JoinHandle};
 
 use parking_lot::Mutex;
 
 use super::backup::Leaves;
 use super::log::Logged;
-use super::recovery::by_threads;
 use super::steps::{Step, is_made};
 use super::walk::damaged;
 use super::{Holds, SpTree, TreeKey};
 use crate::Result;
+use crate::parts::by_threads;
 
 /// Leaves of a run, if the backup names them all: so many that a run costs no more beside them than
 /// a hundredth, and so few that who waits for one waits for a fraction of a millisecond.
@@ -226,7 +226,12 @@ impl<K: TreeKey + ?Sized, const N: usize> SpTree<K, N> {
             let tree = self.share();
             // Who needs what could not be recovered is told.
             let work = move || drop(tree.recover_by_threads());
-            *self.worker.thread.get_mut() = Some(std::thread::spawn(work));
+            let Ok(thread) = Builder::new().spawn(work) else {
+                // The system gives none. Who needs what could not be recovered is told here, too.
+                let _ = self.recover_by_threads();
+                return Ok(());
+            };
+            *self.worker.thread.get_mut() = Some(thread);
         }
         Ok(())
     }

@@ -106,6 +106,28 @@ fn the_first_answer_needs_one_run_and_no_more() {
     words::check(&tree, keys);
 }
 
+/// A node whose neighbour is raw is locked, and the router leads to it for the keys of the neighbour:
+/// it forgets what it has no memory for.
+#[test]
+fn a_compaction_never_waits_for_what_it_holds() {
+    let pool = of_words(20_000, Options::default());
+    let tree: Words = open(&pool, Options::default());
+    tree.get(0).expect("sound");
+    for number in 1..tree.nodes.in_use() {
+        let node = tree.nodes.get(number).expect("in use");
+        if node.is_raw() {
+            tree.router.remove(&node.lkey());
+        }
+    }
+    let (ended, ends) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        let done = tree.compact().map(|()| raw(&tree));
+        let _ = ended.send(done);
+    });
+    let left = ends.recv_timeout(std::time::Duration::from_secs(120));
+    assert_eq!(left.expect("it ends").expect("sound"), 0);
+}
+
 /// What `mixed` multiplies by, undone.
 fn inverse(keys: u64) -> u64 {
     (1..keys)

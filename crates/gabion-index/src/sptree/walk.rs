@@ -11,9 +11,9 @@ use super::bloom::{Words, tag_of};
 use super::item::{ItemRef, bound_key, compare, key_of};
 use super::layout::leaf_bytes;
 use super::leaf::{Leaf, slots};
-use super::recovery::by_threads;
 use super::runs::{Checking, Run};
 use super::{Holds, SpTree, TreeKey};
+use crate::parts::by_threads;
 use crate::stored::{Parts, word_of};
 use crate::{Error, Result};
 

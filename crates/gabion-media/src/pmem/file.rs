@@ -45,8 +45,9 @@ impl PoolFile {
             file,
             path: path.into(),
         };
-        let made = file.lock().and_then(|()| file.sync_name());
-        made.inspect_err(|_| {
+        // Who cannot lock it leaves it to the one who has.
+        file.lock()?;
+        file.sync_name().inspect_err(|_| {
             // The first error is the one to tell.
             let _ = std::fs::remove_file(path);
         })?;

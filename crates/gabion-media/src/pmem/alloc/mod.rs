@@ -470,8 +470,10 @@ impl Allocator {
         if blocks.is_empty() {
             return;
         }
-        self.erase_finished();
+        // From here on, as others take the slots of erased intents for blank, while the fence that
+        // makes them so has not come.
         let mut central = self.central.lock();
+        self.erase_finished();
         let blocks = blocks
             .iter()
             .filter_map(|(block, count)| Some((self.geometry.chunk_of(*block)?, *block, *count)));

@@ -519,7 +519,13 @@ fn restore(file: &PoolFile, checkpoint: &Checkpoint) -> Result<bool> {
     // The header comes last: until then the file is no pool, and is restored again.
     file.set_len(0)?;
     file.set_len(checkpoint.size())?;
-    checkpoint.restore(|page, bytes| file.write_page(page, bytes))?;
+    checkpoint.restore(|page, bytes| {
+        if page == 0 {
+            // DURABLE: all others, before a header that may say that the pool was closed.
+            file.sync()?;
+        }
+        file.write_page(page, bytes)
+    })?;
     Ok(true)
 }
 

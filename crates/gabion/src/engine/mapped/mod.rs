@@ -221,11 +221,12 @@ impl<S: PoolStore> Opened<S> {
     }
 
     /// Makes everything written so far survive the loss of power, where that can be. What could not
-    /// be changed does already.
+    /// be changed does already if the store was closed.
     fn persist(&self) -> Result<()> {
         match &self.shortage {
             None => self.told(self.store.persist()),
-            Some(_) => Ok(()),
+            Some(_) if self.pool.was_closed() => Ok(()),
+            Some(shortage) => Err(shortage.clone()),
         }
     }
 

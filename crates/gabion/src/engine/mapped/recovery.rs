@@ -375,6 +375,37 @@ mod tests {
         CHECKPOINTS.set(None);
     }
 
+    /// A store that was not closed, and is opened without space, does not say that all is durable.
+    #[test]
+    fn what_was_not_closed_is_not_durable() {
+        durable_without_space::<Scmkv>();
+        durable_without_space::<Tree>();
+    }
+
+    fn durable_without_space<S: PoolStore>() {
+        let mut short = 0;
+        for operation in 1..20 {
+            let (dir, sim) = (tempfile::tempdir().expect("a directory"), SimDisk::new());
+            CHECKPOINTS.set(Some(sim.clone()));
+            let store = open::<S>(dir.path(), Durability::Buffered).expect("it opens");
+            put(&store, b"early", true).expect("space");
+            put(&store, b"late", false).expect("space");
+            // The process is killed.
+            drop(store.opened.swap(None));
+            store.lock.lock().take();
+            sim.inject(Fault::once(sim.ops() + operation, FaultKind::NoSpace));
+            let store = open::<S>(dir.path(), Durability::Buffered).expect("it opens");
+            assert!(has(&store, b"early") && has(&store, b"late"));
+            if put(&store, b"later", false).is_err_and(|error| error.is_no_space()) {
+                short += 1;
+                let told = store.persist(Durability::Sync);
+                assert!(told.is_err_and(|error| error.is_no_space()));
+            }
+        }
+        CHECKPOINTS.set(None);
+        assert!(short > 0);
+    }
+
     /// Nothing is damaged where a limit is reached, and no copy has to be restored.
     #[test]
     fn a_chain_that_is_too_long_is_a_limit() {
