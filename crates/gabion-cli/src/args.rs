@@ -376,7 +376,7 @@ pub(crate) struct CompactArguments {
     #[command(flatten)]
     pub(crate) range: RangeArguments,
     /// How the blocks of new tables are compressed: `none`, `lz4` or `zstd:LEVEL` (1 to 19).
-    /// So a whole store changes from one to another: name the method again to keep it.
+    /// So a keyspace changes from one to another: name the method again to keep it.
     #[arg(
         long,
         value_name = "METHOD",
@@ -560,7 +560,7 @@ pub(crate) struct WorkArguments {
     /// Where the random numbers start. The same seed gives the same requests.
     #[arg(long, value_name = "S", default_value_t = 1)]
     pub(crate) seed: u64,
-    /// Puts per second of the extra writer of the phase `mixed`.
+    /// Puts per second of the extra writer of the phases `mixed` and `readwhilewriting`.
     #[arg(long, value_name = "N", default_value = "20k", value_parser = parse_count)]
     pub(crate) write_rate: u64,
 }

@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::io::{self, Write};
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::time::Duration;
 
@@ -179,10 +180,13 @@ fn sectors_written(stats: &str, (major, minor): (u32, u32)) -> Option<u64> {
     })
 }
 
+/// Bytes of the blocks that the system counts for a file, whatever those of the file system.
+const BLOCK_BYTES: u64 = 512;
+
 /// What the files of a directory take.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Space {
-    /// Lengths of all files.
+    /// What all files take: a hole takes nothing, and what is kept ready for a file is a part of it.
     pub bytes: u64,
     /// Number of files.
     pub files: u64,
@@ -200,7 +204,7 @@ impl Space {
             let below = match entry.metadata() {
                 Ok(metadata) if metadata.is_dir() => Space::of(&entry.path()),
                 Ok(metadata) => Ok(Space {
-                    bytes: metadata.len(),
+                    bytes: metadata.blocks() * BLOCK_BYTES,
                     files: 1,
                 }),
                 Err(error) => Err(error),
@@ -291,18 +295,18 @@ mod tests {
     fn space_is_that_of_all_files_below() {
         let dir = tempfile::tempdir().unwrap();
         fs::create_dir(dir.path().join("below")).unwrap();
-        for (name, bytes) in [("a", 10), ("below/b", 5)] {
-            let file = fs::File::create(dir.path().join(name)).unwrap();
-            file.set_len(bytes).unwrap();
+        let mut taken = 0;
+        for (name, bytes) in [("a", 100_000), ("below/b", 5)] {
+            let mut file = fs::File::create(dir.path().join(name)).unwrap();
+            file.write_all(&vec![1; bytes]).unwrap();
+            file.sync_all().unwrap();
+            taken += file.metadata().unwrap().blocks() * BLOCK_BYTES;
+            // Nothing is behind what was written.
+            file.set_len(1 << 40).unwrap();
         }
         let space = Space::of(dir.path()).unwrap();
-        assert_eq!(
-            space,
-            Space {
-                bytes: 15,
-                files: 2
-            }
-        );
+        assert_eq!((space.bytes, space.files), (taken, 2));
+        assert!((100_005..1 << 30).contains(&space.bytes));
         assert!(Space::of(&dir.path().join("missing")).is_err());
     }
 

@@ -11,6 +11,7 @@
 //! A target may take part more than once, to compare settings or to see what two equal stores
 //! differ by: `wip,wip` or `wip#old,wip#new`. What follows the `#` is only a label.
 
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
@@ -144,6 +145,16 @@ impl Plan {
             return request("a restart needs a phase before it that fills the store".to_owned());
         }
         Ok(())
+    }
+
+    /// Checks the plan, makes its directory, and looks whether there is enough space.
+    ///
+    /// # Errors
+    /// Those of [`Plan::check`] and [`Plan::check_space`], and that the directory cannot be made.
+    pub fn prepare(&self, registry: &Registry) -> Result<(), Error> {
+        self.check(registry)?;
+        fs::create_dir_all(&self.dir).map_err(|source| Error::file("make", &self.dir, source))?;
+        self.check_space(registry)
     }
 
     /// Whether the file system below the plan's directory, which must exist, has enough space.
@@ -309,6 +320,7 @@ impl Trial {
             write_buffer_bytes: self.resources.write_buffer_bytes,
             hold_flushes: self.resources.hold_flushes,
             background_threads: self.resources.background_threads,
+            sessions: self.settings.threads.max(self.settings.writers),
             records: self.settings.num,
             record_bytes: self.settings.record_bytes(),
         }

@@ -54,6 +54,8 @@ pub struct StoreOptions {
     pub hold_flushes: bool,
     /// Threads that a store may use in the background.
     pub background_threads: usize,
+    /// Sessions that are open at a time, at most.
+    pub sessions: usize,
     /// Records that the run is about: some stores want to know how large they will grow.
     pub records: u64,
     /// Size of a key and a value together, in bytes.

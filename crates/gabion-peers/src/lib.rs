@@ -154,6 +154,7 @@ mod tests {
             write_buffer_bytes: Some(1 << 20),
             hold_flushes: false,
             background_threads: 2,
+            sessions: 2,
             records: 10_000,
             record_bytes: 116,
         }

@@ -94,7 +94,7 @@ impl Sqlite {
     fn open(asked: &StoreOptions) -> Result<Sqlite, Error> {
         check_existing(NAME, asked, FILE)?;
         let file = asked.dir.join(FILE);
-        let cache_bytes_per_session = asked.cache_bytes / asked.background_threads.max(1) as u64;
+        let cache_bytes_per_session = asked.cache_bytes / asked.sessions.max(1) as u64;
         let checkpoint_pages = (write_buffer_bytes(asked) / PAGE_BYTES).max(1);
         let main = connect(&file, cache_bytes_per_session, checkpoint_pages)?;
         main.execute(CREATE, []).map_err(fail)?;

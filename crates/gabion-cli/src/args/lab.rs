@@ -198,7 +198,8 @@ pub(crate) struct TrialArguments {
     /// structure alone need none.
     #[arg(long, value_name = "DIR")]
     pub(crate) dir: Option<PathBuf>,
-    /// File for all results as a JSON array.
+    /// File for all results as a JSON array. Beside the first of these files each result is kept as
+    /// it comes, in one whose name ends with `.partial.jsonl`.
     #[arg(long, value_name = "FILE")]
     pub(crate) json: Option<PathBuf>,
     /// File for all results as comma-separated values.

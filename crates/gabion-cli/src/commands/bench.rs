@@ -17,7 +17,7 @@ use crate::table::{table_header, table_row};
 
 const MIB: u64 = 1 << 20;
 
-/// What a record takes in a mapped store beside its bytes, at most.
+/// What a record takes in a mapped store beside its bytes, about.
 const RECORD_OVERHEAD_BYTES: u64 = 96;
 
 /// Runs the phases and prints their results.
@@ -37,6 +37,8 @@ pub(crate) fn run(arguments: &BenchArguments, output: &mut Output) -> Result<(),
             &phases,
         )?;
     }
+    // Before an old store goes.
+    options(arguments)?.check()?;
     if arguments.fresh {
         delete_store(&arguments.db)?;
     }
@@ -44,7 +46,7 @@ pub(crate) fn run(arguments: &BenchArguments, output: &mut Output) -> Result<(),
     // That of a store that is kept, whatever the arguments say.
     let engine = db.engine();
     check_phases(engine, &phases)?;
-    let store = wip::opened(db, store_settings(arguments));
+    let store = wip::opened(db, store_settings(arguments, engine));
     let results = measure(&*store, engine, settings, arguments, &phases, output);
     let results = results.and_then(|results| {
         store.close()?;
@@ -116,7 +118,6 @@ fn options(arguments: &BenchArguments) -> Result<Options, Failure> {
     let record_bytes = (work.key_size + work.value_size) as u64 + RECORD_OVERHEAD_BYTES;
     let mut options = Options::default()
         .engine(engine)
-        .pool_bytes(DEFAULT_POOL_BYTES.max(work.num.saturating_mul(3 * record_bytes)))
         .records_planned(work.num)
         .durability(arguments.durability.durability)
         .cache_bytes(arguments.cache_mb.saturating_mul(MIB))
@@ -126,6 +127,10 @@ fn options(arguments: &BenchArguments) -> Result<Options, Failure> {
         .background_bytes_per_second_max(arguments.background_mb_per_s.saturating_mul(MIB))
         .error_if_exists(!arguments.keep)
         .create_if_missing(!arguments.keep);
+    if engine.capabilities().mapped {
+        let records_bytes = work.num.saturating_mul(3 * record_bytes);
+        options = options.pool_bytes(DEFAULT_POOL_BYTES.max(records_bytes));
+    }
     if let Some(mib) = arguments.memtable_mb {
         options = options.memtable_budget_bytes(mib.saturating_mul(MIB));
     }
@@ -182,19 +187,22 @@ pub(super) fn settings(work: &WorkArguments) -> Settings {
 }
 
 /// How the store is opened, for the report.
-fn store_settings(arguments: &BenchArguments) -> serde_json::Value {
-    json!({
+fn store_settings(arguments: &BenchArguments, engine: Engine) -> serde_json::Value {
+    let mut settings = json!({
         "durability": arguments.durability.durability.to_string(),
         "cache_mb": arguments.cache_mb,
         "table_reads": arguments.table_reads.to_string(),
         "memtable_form": arguments.memtable_form.to_string(),
-        "compression": arguments.compression.to_string(),
-        "block_bytes": arguments.block_bytes,
         "background_mb_per_s": arguments.background_mb_per_s,
         "memtable_mb": arguments.memtable_mb,
-        "bucket_mb": arguments.bucket_mb,
         "existing": arguments.keep,
-    })
+    });
+    if engine == Engine::Wip {
+        settings["compression"] = json!(arguments.compression.to_string());
+        settings["block_bytes"] = json!(arguments.block_bytes);
+        settings["bucket_mb"] = json!(arguments.bucket_mb);
+    }
+    settings
 }
 
 /// The lab's word for a distribution of the command line.

@@ -39,6 +39,13 @@ pub(crate) fn run(arguments: &DumpArguments, output: &mut Output) -> Result<(), 
 
 fn to_file(keyspace: &Keyspace, path: &Path) -> Result<(), Failure> {
     let file = File::create_new(path).map_err(|error| Failure::file("make", path, &error))?;
+    fill(keyspace, path, file).inspect_err(|_| {
+        // A part of a dump is of no use. The first error is the one to tell.
+        let _ = std::fs::remove_file(path);
+    })
+}
+
+fn fill(keyspace: &Keyspace, path: &Path, file: File) -> Result<(), Failure> {
     let mut file = BufWriter::with_capacity(1 << 20, file);
     let refused = |error: &std::io::Error| Failure::file("write to", path, error);
     lines(keyspace, |line| {

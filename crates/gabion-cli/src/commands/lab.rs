@@ -73,10 +73,13 @@ fn compare(arguments: &LabRunArguments, output: &mut Output) -> Result<(), Failu
     let workloads = unfolded(&arguments.workload);
     let plan = plan(&arguments.trials, &arguments.target, workloads, settings)?;
     let (report, reports) = carry_out(&[plan], &arguments.trials)?;
-    output.bytes(comparison(&Summary::of(&report.results)).as_bytes())?;
-    output.flush()?;
+    let shown = output
+        .bytes(comparison(&Summary::of(&report.results)).as_bytes())
+        .and_then(|()| output.flush());
     tell_notes(&report.results);
-    finish(&report, &reports)
+    // Whether all went well counts for more than whether somebody read on.
+    finish(&report, &reports)?;
+    shown
 }
 
 /// Runs the parts of a figure and shows the paper's numbers beside ours.
@@ -129,11 +132,11 @@ fn check_alone(name: &str, about: &str, arguments: &LabFigureArguments) -> Resul
     let has_report = [&trials.json, &trials.csv, &trials.html]
         .iter()
         .any(|path| path.is_some());
-    if arguments.target.is_empty() && !has_report {
+    if arguments.target.is_empty() && !has_report && trials.repeat == 1 && trials.turns.is_none() {
         return Ok(());
     }
     Err(Failure::usage(format!(
-        "figure {name} is about {about}: it has no targets and makes no report"
+        "figure {name} is about {about}: it has no targets, repetitions and turns, and makes no report"
     )))
 }
 
@@ -179,8 +182,9 @@ fn carry_out<'a>(
     trials: &'a TrialArguments,
 ) -> Result<(Report, Reports<'a>), Failure> {
     let registry = registry();
+    // Before the files: a run that is refused leaves the reports of an earlier one as they are.
     for plan in plans {
-        plan.check(&registry)?;
+        plan.prepare(&registry)?;
     }
     let mut reports = Reports::create(trials)?;
     let silence_max = Duration::from_secs(trials.hang_seconds_max);
@@ -193,7 +197,8 @@ fn carry_out<'a>(
 /// A flag that is set when the process is told to end. Told a second time, it ends at once.
 pub(super) fn stopped_by_signals() -> Result<Arc<AtomicBool>, Failure> {
     let stop = Arc::new(AtomicBool::new(false));
-    for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
+    use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+    for signal in [SIGINT, SIGTERM, SIGHUP] {
         // In this order: the second one looks at what an earlier signal has left.
         signal_hook::flag::register_conditional_shutdown(signal, 1, Arc::clone(&stop))
             .and_then(|_| signal_hook::flag::register(signal, Arc::clone(&stop)))
@@ -328,7 +333,7 @@ impl Reports<'_> {
             .flatten()
             .next()
             .map(|first| {
-                let path = first.with_extension("jsonl");
+                let path = first.with_extension("partial.jsonl");
                 let file = create(&path)?;
                 Ok::<_, Failure>((path, file))
             })

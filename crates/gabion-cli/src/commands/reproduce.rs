@@ -33,7 +33,7 @@ enum Missing {
 pub(super) fn run(arguments: &LabReproduceArguments, output: &mut Output) -> Result<(), Failure> {
     check_scale(arguments.scale)?;
     let entries = chosen(&arguments.only)?;
-    let kept = Kept::open(&arguments.dir, Terms::of(arguments.scale))?;
+    let kept = Kept::open(&arguments.dir, Terms::of(arguments.scale, &registry()))?;
     let stop = stopped_by_signals()?;
     let mut outcomes = Vec::new();
     let mut failed = Vec::new();

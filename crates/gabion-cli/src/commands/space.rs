@@ -5,7 +5,7 @@ use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-use gabion_flex::{FlexSpace, Options};
+use gabion_flex::{CheckReport, FlexSpace, Options};
 use gabion_lab::text::{bytes_text, count_text};
 use serde_json::json;
 
@@ -115,18 +115,20 @@ fn import(arguments: &SpaceFileArguments) -> Result<(), Failure> {
         match input.read(&mut buffer) {
             Ok(0) => break Ok(()),
             Ok(count) => {
-                space.append(&buffer[..count])?;
+                if let Err(error) = space.append(&buffer[..count]) {
+                    break Err(error.into());
+                }
             }
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             Err(error) => break Err(Failure::file("read", path, &error)),
         }
     };
     if copied.is_err() {
-        // A part of a file is of no use; the space is empty again.
-        space.set_len(0)?;
+        // A part of a file is of no use; the space is empty again. The first error is the one to tell.
+        let _ = space.set_len(0);
+        return copied;
     }
-    space.checkpoint()?;
-    copied
+    Ok(space.checkpoint()?)
 }
 
 fn export(arguments: &SpaceFileArguments, output: &mut Output) -> Result<(), Failure> {
@@ -137,10 +139,14 @@ fn export(arguments: &SpaceFileArguments, output: &mut Output) -> Result<(), Fai
     }
     let failed = |error: io::Error| Failure::file("write", path, &error);
     let mut file = File::create_new(path).map_err(failed)?;
-    copy_out(&space, 0, u64::MAX, |bytes| {
+    let copied = copy_out(&space, 0, u64::MAX, |bytes| {
         file.write_all(bytes).map_err(failed)
-    })?;
-    file.sync_all().map_err(failed)
+    });
+    let copied = copied.and_then(|()| file.sync_all().map_err(failed));
+    copied.inspect_err(|_| {
+        // A part of it is of no use. The first error is the one to tell.
+        let _ = std::fs::remove_file(path);
+    })
 }
 
 fn stats(arguments: &SpaceFiguresArguments, output: &mut Output) -> Result<(), Failure> {
@@ -194,6 +200,24 @@ fn stats(arguments: &SpaceFiguresArguments, output: &mut Output) -> Result<(), F
 
 fn check(arguments: &SpaceFiguresArguments, output: &mut Output) -> Result<(), Failure> {
     let report = gabion_flex::check(&arguments.dir.space)?;
+    let shown = show_check(&report, arguments, output);
+    // The verdict counts for more than whether somebody read it to its end.
+    match report.problems.len() {
+        0 => shown,
+        1 => Err(Failure::new(
+            "the space has a damaged part; restore its file from a copy",
+        )),
+        many => Err(Failure::new(format!(
+            "the space has {many} damaged parts; restore their files from a copy"
+        ))),
+    }
+}
+
+fn show_check(
+    report: &CheckReport,
+    arguments: &SpaceFiguresArguments,
+    output: &mut Output,
+) -> Result<(), Failure> {
     if arguments.json {
         let problem = |problem: &gabion_flex::Problem| {
             json!({
@@ -227,11 +251,5 @@ fn check(arguments: &SpaceFiguresArguments, output: &mut Output) -> Result<(), F
             count_text(report.log_operations)
         ))?;
     }
-    output.flush()?;
-    match report.problems.len() {
-        0 => Ok(()),
-        many => Err(Failure::new(format!(
-            "the space has {many} damaged parts; restore their files from a copy"
-        ))),
-    }
+    output.flush()
 }

@@ -12,8 +12,11 @@ use crate::commands::dump;
 use crate::escape::unescape;
 use crate::failure::Failure;
 
-/// The longest line: a value of a few hundred megabytes. A longer one is a file of another form.
-const LINE_BYTES_MAX: usize = 1 << 30;
+/// The longest line with a JSON object: a value of a few hundred megabytes. A longer one is a file of
+/// another form.
+const JSON_BYTES_MAX: u64 = 1 << 30;
+/// The longest line of a dump: the longest pair, with four bytes for each of its bytes.
+const DUMP_BYTES_MAX: u64 = (1 << 32) + (1 << 20);
 /// The field that is the key unless the command says otherwise.
 const KEY_FIELD: &str = "key";
 
@@ -23,16 +26,19 @@ struct Lines<'a> {
     reader: Box<dyn BufRead>,
     place: Place,
     line: Vec<u8>,
+    /// Bytes of a line at which the file cannot be what it was taken for.
+    bytes_max: u64,
 }
 
 impl<'a> Lines<'a> {
-    fn open(input: &'a Input, place: Option<Place>) -> Result<Lines<'a>, Failure> {
+    fn open(input: &'a Input, place: Option<Place>, bytes_max: u64) -> Result<Lines<'a>, Failure> {
         let place = place.unwrap_or(Place::START);
         Ok(Lines {
             input,
             reader: input.reader(place.offset)?,
             place,
             line: Vec::new(),
+            bytes_max,
         })
     }
 
@@ -43,15 +49,17 @@ impl<'a> Lines<'a> {
         let read = self
             .reader
             .by_ref()
-            .take(LINE_BYTES_MAX as u64)
+            .take(self.bytes_max)
             .read_until(b'\n', &mut self.line)
             .map_err(|error| self.input.unreadable(&error))?;
         if read == 0 {
             return Ok(None);
         }
         let number = self.place.line;
-        if read == LINE_BYTES_MAX {
-            return Err(self.input.wrong(number, "the line is longer than 1 GiB"));
+        if read as u64 == self.bytes_max {
+            let gib = self.bytes_max >> 30;
+            let what = format!("the line is longer than {gib} GiB");
+            return Err(self.input.wrong(number, &what));
         }
         self.place.offset += read as u64;
         self.place.line += 1;
@@ -81,7 +89,7 @@ impl<'a> JsonLines<'a> {
         place: Option<Place>,
     ) -> Result<JsonLines<'a>, Failure> {
         Ok(JsonLines {
-            lines: Lines::open(input, place)?,
+            lines: Lines::open(input, place, JSON_BYTES_MAX)?,
             key,
             value,
         })
@@ -201,14 +209,14 @@ impl<'a> DumpLines<'a> {
     /// The records from `place` on.
     pub(super) fn open(input: &'a Input, place: Option<Place>) -> Result<DumpLines<'a>, Failure> {
         let mut dump = DumpLines {
-            lines: Lines::open(input, None)?,
+            lines: Lines::open(input, None, DUMP_BYTES_MAX)?,
             framed: false,
             ended: false,
         };
         if let Some(place) = place {
             dump.lines.advance()?;
             dump.framed = dump.lines.line == dump::FIRST_LINE.as_bytes();
-            dump.lines = Lines::open(input, Some(place))?;
+            dump.lines = Lines::open(input, Some(place), DUMP_BYTES_MAX)?;
         }
         Ok(dump)
     }

@@ -85,7 +85,7 @@ fn targets_take_turns_and_every_report_is_written() {
         }
     }
     assert_eq!(order, expected);
-    let lines = std::fs::read_to_string(place.path("r.jsonl")).unwrap();
+    let lines = std::fs::read_to_string(place.path("r.partial.jsonl")).unwrap();
     let lines: Vec<Value> = lines
         .lines()
         .map(|line| serde_json::from_str(line).unwrap())
@@ -366,7 +366,7 @@ fn a_trial_that_fails_ends_neither_the_run_nor_what_was_done() {
         &[
             "btreemap, repetition 1, ended early in readrandom",
             "no record at all",
-            "r.jsonl",
+            "r.partial.jsonl",
         ],
     );
     let results = results(&place, "r.json");
@@ -399,7 +399,7 @@ fn an_interrupted_run_reports_what_it_has() {
         .spawn()
         .unwrap();
     // One phase takes no time, the other ten seconds: the first result comes long before the end.
-    let lines = place.path("r.jsonl");
+    let lines = place.path("r.partial.jsonl");
     while std::fs::metadata(&lines).map_or(0, |metadata| metadata.len()) == 0 {
         assert_eq!(child.try_wait().unwrap(), None, "the run ended by itself");
         std::thread::sleep(Duration::from_millis(5));
@@ -414,7 +414,10 @@ fn an_interrupted_run_reports_what_it_has() {
     assert_eq!(output.status.code(), Some(1), "{stderr}");
     names(
         &stderr,
-        &["gabion: the run was interrupted; the results of", "r.jsonl"],
+        &[
+            "gabion: the run was interrupted; the results of",
+            "r.partial.jsonl",
+        ],
     );
     assert!(!results(&place, "r.json").is_empty());
     assert_eq!(place.path("trials").read_dir().unwrap().count(), 0);

@@ -96,9 +96,7 @@ impl Experiment<'_> {
         registry: &Registry,
         mut each: impl FnMut(Event<'_>) -> Result<(), Error>,
     ) -> Result<Report, Error> {
-        self.plan.check(registry)?;
-        make_dir(&self.plan.dir)?;
-        self.plan.check_space(registry)?;
+        self.plan.prepare(registry)?;
         let mut report = Report::default();
         for table in self.plan.tables() {
             if self.is_stopped() {

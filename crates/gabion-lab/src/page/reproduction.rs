@@ -153,6 +153,7 @@ fn header(out: &mut String, terms: &Terms, shown: &[Shown<'_>], notes: &[String]
         ("scale", terms.scale.to_string()),
         ("time", Unit::Seconds.text(seconds)),
         ("machine", terms.machine.clone()),
+        ("peers", terms.peers.clone()),
         ("version", terms.version.clone()),
     ];
     write!(out, "<dl class=\"facts\">")?;
@@ -446,6 +447,7 @@ mod tests {
             scale: 0.5,
             version: "1.2 & 3".to_owned(),
             machine: "a <machine>".to_owned(),
+            peers: "none".to_owned(),
         }
     }
 

@@ -20,6 +20,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use super::Outcome;
+use crate::targets::Registry;
 use crate::{Error, measure};
 
 const TERMS: &str = "terms.json";
@@ -39,6 +40,9 @@ pub struct Terms {
     pub version: String,
     /// The machine.
     pub machine: String,
+    /// The peers that the program was built with.
+    #[serde(default)]
+    pub peers: String,
 }
 
 /// A directory of outcomes.
@@ -51,12 +55,17 @@ pub struct Kept {
 }
 
 impl Terms {
-    /// Those of this program on this machine, at a scale.
-    pub fn of(scale: f64) -> Terms {
+    /// Those of this program, which has these targets, on this machine, at a scale.
+    pub fn of(scale: f64, registry: &Registry) -> Terms {
+        let peers: Vec<&str> = registry.peers().collect();
         Terms {
             scale,
             version: env!("CARGO_PKG_VERSION").to_owned(),
             machine: measure::machine(),
+            peers: match &*peers {
+                [] => "none".to_owned(),
+                peers => peers.join(" "),
+            },
         }
     }
 
@@ -72,6 +81,7 @@ impl Terms {
             ("scale", self.scale.to_string(), others.scale.to_string()),
             ("version", self.version.clone(), others.version.clone()),
             ("machine", self.machine.clone(), others.machine.clone()),
+            ("peers", self.peers.clone(), others.peers.clone()),
         ];
         let differs = differs.into_iter().filter(|(_, one, other)| one != other);
         let told: Vec<String> = differs
@@ -90,13 +100,21 @@ impl Kept {
     pub fn open(dir: &Path, terms: Terms) -> Result<Kept, Error> {
         fs::create_dir_all(dir).map_err(|source| Error::file("make", dir, source))?;
         let lock = File::open(dir).map_err(|source| Error::file("open", dir, source))?;
-        match lock.try_lock() {
-            Ok(()) => {}
-            Err(TryLockError::WouldBlock) => {
-                let sentence = format!("another process has {} open", dir.display());
-                return Err(Error::Request(sentence));
+        // A process that the last run was starting has its lock until it executes its program.
+        let mut tries = CLEARINGS;
+        loop {
+            match lock.try_lock() {
+                Ok(()) => break,
+                Err(TryLockError::WouldBlock) if tries > 1 => {
+                    tries -= 1;
+                    std::thread::sleep(CLEARING);
+                }
+                Err(TryLockError::WouldBlock) => {
+                    let sentence = format!("another process has {} open", dir.display());
+                    return Err(Error::Request(sentence));
+                }
+                Err(TryLockError::Error(source)) => return Err(Error::file("lock", dir, source)),
             }
-            Err(TryLockError::Error(source)) => return Err(Error::file("lock", dir, source)),
         }
         let path = dir.join(TERMS);
         if !path.exists() {
@@ -222,6 +240,7 @@ mod tests {
             scale,
             version: "1".to_owned(),
             machine: "one".to_owned(),
+            peers: "none".to_owned(),
         }
     }
 
@@ -275,11 +294,12 @@ mod tests {
         let other = Terms {
             version: "2".to_owned(),
             machine: "two".to_owned(),
+            peers: "redb".to_owned(),
             ..terms(0.1)
         };
         let sentence = refused(place.path(), other);
         assert!(
-            sentence.contains("version 1, not 2; machine one, not two"),
+            sentence.contains("version 1, not 2; machine one, not two; peers none, not redb"),
             "{sentence}"
         );
         Kept::open(place.path(), terms(0.1)).unwrap();

@@ -18,6 +18,7 @@ mod turns;
 mod watch;
 mod worker;
 
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Barrier, Mutex, MutexGuard, PoisonError, mpsc};
@@ -159,7 +160,7 @@ impl<'a> Runner<'a> {
             && let Some(count) = self.complete(&phase, &outcome)?
         {
             self.store.settle()?;
-            result.records_live = self.records_live();
+            self.measure_space(&mut result)?;
             result.notes.push(format!(
                 "the {count} records that it had not come to were put after it, unmeasured"
             ));
@@ -241,14 +242,18 @@ impl<'a> Runner<'a> {
                 .map(|thread| {
                     let (start, shared, ended) = (&start, shared(thread), ended.clone());
                     scope.spawn(move || {
-                        let worker = Worker::new(self, phase, thread);
+                        // A store that panics must not keep those who wait for this thread.
+                        let worker = caught(|| Worker::new(self, phase, thread));
                         start.wait();
                         let begin = Instant::now();
-                        let done = worker.and_then(|worker| self.drive(worker, phase, shared));
+                        let done = worker.and_then(|worker| {
+                            caught(|| worker.and_then(|worker| self.drive(worker, phase, shared)))
+                        });
                         let end = Instant::now();
                         // The watcher waits for the end of every worker.
-                        let _ = ended.send(done.is_ok());
+                        let _ = ended.send(matches!(done, Ok(Ok(_))));
                         shared.gate.leave();
+                        let done = done.unwrap_or_else(|panic| resume_unwind(panic));
                         done.map(|done| (done, begin, end))
                     })
                 })
@@ -256,9 +261,11 @@ impl<'a> Runner<'a> {
             let pacer = workload.paced_writer.then(|| {
                 let (start, shared) = (&start, shared(threads));
                 scope.spawn(move || {
-                    let worker = Worker::paced(self, phase);
+                    let worker = caught(|| Worker::paced(self, phase));
                     start.wait();
-                    worker?.put_at_pace(shared)
+                    worker
+                        .unwrap_or_else(|panic| resume_unwind(panic))?
+                        .put_at_pace(shared)
                 })
             });
             start.wait();
@@ -277,10 +284,10 @@ impl<'a> Runner<'a> {
             gate.end();
             let done: Vec<_> = workers
                 .into_iter()
-                .map(|worker| worker.join().expect("a worker does not panic"))
+                .map(|worker| worker.join().unwrap_or_else(|panic| resume_unwind(panic)))
                 .collect();
             let paced = pacer
-                .map(|pacer| pacer.join().expect("the paced writer does not panic"))
+                .map(|pacer| pacer.join().unwrap_or_else(|panic| resume_unwind(panic)))
                 .transpose()?;
             let done = done.into_iter().collect::<Result<Vec<_>, Error>>()?;
             let seen = seen?;
@@ -335,16 +342,7 @@ impl<'a> Runner<'a> {
         let bytes_written_process = since(process_before.bytes_written, process.bytes_written);
         let distribution = workload.distribution(settings.distribution).name();
         let seconds_of = |was, is| since(was, is).map(|nanos| nanos as f64 / 1e9);
-        let space = Space::of(self.subject.dir).map_err(|source| Error::File {
-            action: "list",
-            path: self.subject.dir.to_owned(),
-            source,
-        })?;
-        let bytes_live = self
-            .records_live()
-            .map(|records| records * settings.record_bytes())
-            .filter(|bytes| *bytes > 0 && space.files > 0);
-        Ok(PhaseResult {
+        let mut result = PhaseResult {
             target: self.subject.target.to_owned(),
             workload: format!("{} {distribution}", workload.name),
             phase: workload.name.to_owned(),
@@ -370,7 +368,7 @@ impl<'a> Runner<'a> {
             wa_without_log,
             wa_with_log,
             wa_process: bytes_written_process.and_then(|b| amplification(b, bytes_user)),
-            space_bytes: space.bytes,
+            space_bytes: 0,
             stall_s: seconds_of(was.stall_ns, is.stall_ns),
             slowdown_s: seconds_of(was.slowdown_ns, is.slowdown_ns),
             settle_s,
@@ -382,9 +380,9 @@ impl<'a> Runner<'a> {
                 .filter(|_| !workload.is_walk())
                 .map(|rate| rate as f64),
             bytes_read_process: since(process_before.bytes_read, process.bytes_read),
-            space_amplification: bytes_live.map(|live| space.bytes as f64 / live as f64),
-            files: space.files,
-            records_live: self.records_live(),
+            space_amplification: None,
+            files: 0,
+            records_live: None,
             restart_log_bytes: None,
             throughput: outcome.throughput.clone(),
             borders: outcome.borders.clone(),
@@ -411,7 +409,27 @@ impl<'a> Runner<'a> {
                 written.map(|w| w.total),
                 bytes_written_process,
             ),
-        })
+        };
+        self.measure_space(&mut result)?;
+        Ok(result)
+    }
+
+    /// Puts down what the store takes now, and for how many records.
+    fn measure_space(&self, result: &mut PhaseResult) -> Result<(), Error> {
+        let space = Space::of(self.subject.dir).map_err(|source| Error::File {
+            action: "list",
+            path: self.subject.dir.to_owned(),
+            source,
+        })?;
+        result.records_live = self.records_live();
+        let live = result
+            .records_live
+            .map(|records| records * self.settings.record_bytes());
+        let live = live.filter(|bytes| *bytes > 0 && space.files > 0);
+        result.space_bytes = space.bytes;
+        result.files = space.files;
+        result.space_amplification = live.map(|live| space.bytes as f64 / live as f64);
+        Ok(())
     }
 
     /// What a reader of the figures must know.
@@ -434,6 +452,14 @@ impl<'a> Runner<'a> {
                 outcome.operations
             ));
         }
+        let wanted = self.settings.write_rate as f64 * outcome.seconds;
+        if workload.paced_writer && (outcome.paced as f64) < 0.98 * wanted {
+            notes.push(format!(
+                "the writer beside the readers did {:.0} of the {} puts per second that it was to do",
+                outcome.paced as f64 / outcome.seconds.max(1e-9),
+                self.settings.write_rate
+            ));
+        }
         if outcome.is_sampled {
             notes.push(format!(
                 "operations are so short that only one in {} was timed; throughput counts all",
@@ -442,6 +468,11 @@ impl<'a> Runner<'a> {
         }
         notes
     }
+}
+
+/// What `act` returns, or how it panicked.
+fn caught<R>(act: impl FnOnce() -> R) -> thread::Result<R> {
+    catch_unwind(AssertUnwindSafe(act))
 }
 
 /// What a counter grew by, where there is one.

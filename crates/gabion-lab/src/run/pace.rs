@@ -2,7 +2,8 @@
 //!
 //! An operation that is due while the thread is still busy with the one before starts late, and its
 //! latency counts from the moment at which it was due. So a store that stops for a while is charged
-//! for every operation that it delays, not only for the one that it held.
+//! for every operation that it delays, not only for the one that it held; and when a phase ends, for
+//! those that it has not come to, by what they have waited so far.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -63,6 +64,14 @@ impl Pace {
         self.count += operations;
     }
 
+    /// How long the operation that is due at `due` has waited until `now`, if it was due before;
+    /// then `due` is when the next one is.
+    pub(super) fn overdue(&mut self, due: &mut Instant, now: Instant) -> Option<Duration> {
+        let late = now.checked_duration_since(*due)?;
+        *due = self.next_due();
+        Some(late)
+    }
+
     /// Returns at `due`, at once if that has passed, or as soon as `is_stopped`.
     pub(super) fn wait_until(&self, due: Instant, is_stopped: impl Fn() -> bool) {
         const NAP: Duration = Duration::from_millis(50);
@@ -100,6 +109,17 @@ mod tests {
             let wanted = start + Duration::from_millis(1) * at;
             assert!(due.max(wanted) - due.min(wanted) < Duration::from_nanos(100));
         }
+    }
+
+    #[test]
+    fn what_is_overdue_is_told_one_by_one() {
+        let start = Instant::now();
+        let mut pace = Pace::new(start, 1.0, (0, 1), Wait::Spin);
+        let mut due = pace.next_due();
+        let now = start + Duration::from_millis(2_500);
+        let waits: Vec<_> = std::iter::from_fn(|| pace.overdue(&mut due, now)).collect();
+        assert_eq!(waits, [2_500, 1_500, 500].map(Duration::from_millis));
+        assert_eq!(due, start + Duration::from_secs(3));
     }
 
     #[test]

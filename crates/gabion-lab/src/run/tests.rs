@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use super::*;
-use crate::target::{StoreOptions, Target};
+use crate::target::{Session, StoreOptions, Target};
 use crate::targets::{btreemap, empty, wip};
 use crate::workload::WORKLOADS;
 
@@ -40,6 +40,7 @@ fn open(target: &Target, dir: &Path, settings: &Settings) -> Box<dyn Store> {
         write_buffer_bytes: None,
         hold_flushes: false,
         background_threads: 1,
+        sessions: 2,
         records: settings.num,
         record_bytes: settings.record_bytes(),
     })
@@ -256,4 +257,47 @@ fn calls_are_counted_whether_they_are_timed_or_not() {
     let results = run(&empty::TARGET, &settings, &["readrandom"]);
     assert_eq!(results[0].operations, 2_000_000);
     assert_eq!(results[0].latency_us_by_operation["read"].calls, 2_000_000);
+}
+
+/// A store that panics where a session begins.
+struct Panics;
+
+impl Store for Panics {
+    fn session(&self) -> Result<Box<dyn Session + '_>, Error> {
+        panic!("no session")
+    }
+
+    fn settle(&self) -> Result<(), Error> {
+        Ok(())
+    }
+
+    fn counters(&self) -> Result<Counters, Error> {
+        Ok(Counters::default())
+    }
+
+    fn settings(&self) -> serde_json::Value {
+        json!({})
+    }
+
+    fn close(self: Box<Self>) -> Result<(), Error> {
+        Ok(())
+    }
+}
+
+/// The panic of a store ends the phase, and is what is told.
+#[test]
+fn a_store_that_panics_keeps_nobody_waiting() {
+    let dir = tempfile::tempdir().unwrap();
+    let subject = Subject {
+        store: &Panics,
+        target: "panics",
+        dir: dir.path(),
+        existing: false,
+        repetition: 0,
+    };
+    let runner = Runner::new(subject, settings()).unwrap();
+    let reads = Workload::named("readrandom").unwrap();
+    let ended = std::panic::catch_unwind(AssertUnwindSafe(|| runner.run(reads)));
+    let panic = ended.unwrap_err();
+    assert_eq!(panic.downcast_ref::<&str>(), Some(&"no session"));
 }

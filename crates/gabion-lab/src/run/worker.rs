@@ -253,6 +253,7 @@ impl<'r> Worker<'r> {
             let due = pace.next_due();
             pace.wait_until(due, || shared.gate.is_ended());
             if shared.gate.is_ended() {
+                self.charge_overdue(&mut pace, due, operations - self.done.operations);
                 break;
             }
             let (part, done) = self.call(operations - self.done.operations)?;
@@ -274,12 +275,27 @@ impl<'r> Worker<'r> {
             let due = pace.next_due();
             pace.wait_until(due, || shared.gate.is_ended());
             if shared.gate.is_ended() {
+                self.charge_overdue(&mut pace, due, u64::MAX);
                 return Ok(self.done);
             }
             let at = self.requests.take();
             self.put_key(at)?;
             self.done.latencies[0].record(due.elapsed());
             self.done.calls[0] += 1;
+        }
+    }
+
+    /// At the end of a phase, charges for at most `left` operations that were due, the first of them
+    /// at `due`, and were not begun: they have waited until now.
+    fn charge_overdue(&mut self, pace: &mut Pace, mut due: Instant, left: u64) {
+        let now = Instant::now();
+        for _ in 0..left {
+            let Some(late) = pace.overdue(&mut due, now) else {
+                break;
+            };
+            self.prepare();
+            let at = self.requests.take();
+            self.done.latencies[self.requests.part(at)].record(late);
         }
     }
 

@@ -76,10 +76,18 @@ impl Registry {
         &self.targets
     }
 
+    /// Peers that this program was built with.
+    pub fn peers(&self) -> impl Iterator<Item = &'static str> {
+        PEERS.into_iter().filter(|name| self.has(name))
+    }
+
     /// Peers that this program was built without.
     pub fn absent_peers(&self) -> impl Iterator<Item = &'static str> {
-        let is_absent = |name: &&str| !self.targets.iter().any(|target| target.name == *name);
-        PEERS.into_iter().filter(is_absent)
+        PEERS.into_iter().filter(|name| !self.has(name))
+    }
+
+    fn has(&self, name: &str) -> bool {
+        self.targets.iter().any(|target| target.name == name)
     }
 
     /// The target of that name.
@@ -115,6 +123,7 @@ mod tests {
             write_buffer_bytes: None,
             hold_flushes: false,
             background_threads: 1,
+            sessions: 1,
             records: 100,
             record_bytes: 10,
         }

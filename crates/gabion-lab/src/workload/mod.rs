@@ -483,6 +483,9 @@ impl Workload {
         if self.is_restart() && !abilities.persistent {
             return Some("what it holds is gone with its process");
         }
+        if self.is_restart() && !abilities.ordered {
+            return Some("it keeps no order of keys, in which what is left would be counted");
+        }
         (self.synced && !abilities.synced_writes)
             .then_some("its writes are not on storage when they return")
     }
@@ -556,6 +559,7 @@ mod tests {
         let lacks = |name| Workload::named(name).unwrap().lacks(&hash);
         assert!(lacks("ycsb-e").unwrap().contains("order"));
         assert!(lacks("fillsync").unwrap().contains("storage"));
+        assert!(lacks("restart").unwrap().contains("counted"));
         assert_eq!(lacks("ycsb-a"), None);
     }
 
