@@ -559,7 +559,13 @@ mod tests {
         let lacks = |name| Workload::named(name).unwrap().lacks(&hash);
         assert!(lacks("ycsb-e").unwrap().contains("order"));
         assert!(lacks("fillsync").unwrap().contains("storage"));
-        assert!(lacks("restart").unwrap().contains("counted"));
+        assert!(lacks("restart").unwrap().contains("gone"));
+        let kept = Abilities {
+            persistent: true,
+            ..hash
+        };
+        let restart = Workload::named("restart").unwrap();
+        assert!(restart.lacks(&kept).unwrap().contains("counted"));
         assert_eq!(lacks("ycsb-a"), None);
     }
 
