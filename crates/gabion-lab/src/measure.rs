@@ -186,7 +186,7 @@ const BLOCK_BYTES: u64 = 512;
 /// What the files of a directory take.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Space {
-    /// What all files take: a hole takes nothing, and what is kept ready for a file is a part of it.
+    /// What all files take: a hole takes nothing, what is kept ready for a file is a part of it.
     pub bytes: u64,
     /// Number of files.
     pub files: u64,

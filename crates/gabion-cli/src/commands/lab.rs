@@ -136,7 +136,8 @@ fn check_alone(name: &str, about: &str, arguments: &LabFigureArguments) -> Resul
         return Ok(());
     }
     Err(Failure::usage(format!(
-        "figure {name} is about {about}: it has no targets, repetitions and turns, and makes no report"
+        "figure {name} is about {about}: it has no targets, repetitions and turns, and makes no \
+         report"
     )))
 }
 

@@ -12,8 +12,8 @@ use crate::commands::dump;
 use crate::escape::unescape;
 use crate::failure::Failure;
 
-/// The longest line with a JSON object: a value of a few hundred megabytes. A longer one is a file of
-/// another form.
+/// The longest line with a JSON object: a value of a few hundred megabytes. A longer one is a file
+/// of another form.
 const JSON_BYTES_MAX: u64 = 1 << 30;
 /// The longest line of a dump: the longest pair, with four bytes for each of its bytes.
 const DUMP_BYTES_MAX: u64 = (1 << 32) + (1 << 20);

@@ -67,8 +67,8 @@ impl<K: TreeKey + ?Sized, const N: usize> SpTree<K, N> {
             let Some(number) = node.next().checked_sub(1) else {
                 return Ok(());
             };
-            // Whoever holds a lock waits only for those on the right. By its number: a search for it
-            // by key may come along the node itself, whose lock is held.
+            // Whoever holds a lock waits only for those on the right. By its number: a search for
+            // it by key may come along the node itself, whose lock is held.
             let Some(right) = self.nodes.lock(number) else {
                 // It is raw; nobody else merges it into this one.
                 drop(node);

@@ -106,8 +106,8 @@ fn the_first_answer_needs_one_run_and_no_more() {
     words::check(&tree, keys);
 }
 
-/// A node whose neighbour is raw is locked, and the router leads to it for the keys of the neighbour:
-/// it forgets what it has no memory for.
+/// A node whose neighbour is raw is locked, and the router leads to it for the keys of the
+/// neighbour: it forgets what it has no memory for.
 #[test]
 fn a_compaction_never_waits_for_what_it_holds() {
     let pool = of_words(20_000, Options::default());

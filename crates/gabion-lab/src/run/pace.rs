@@ -2,8 +2,8 @@
 //!
 //! An operation that is due while the thread is still busy with the one before starts late, and its
 //! latency counts from the moment at which it was due. So a store that stops for a while is charged
-//! for every operation that it delays, not only for the one that it held; and when a phase ends, for
-//! those that it has not come to, by what they have waited so far.
+//! for every operation that it delays, not only for the one that it held; and when a phase ends,
+//! for those that it has not come to, by what they have waited so far.
 
 use std::thread;
 use std::time::{Duration, Instant};

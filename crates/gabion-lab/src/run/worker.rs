@@ -285,8 +285,8 @@ impl<'r> Worker<'r> {
         }
     }
 
-    /// At the end of a phase, charges for at most `left` operations that were due, the first of them
-    /// at `due`, and were not begun: they have waited until now.
+    /// At the end of a phase, charges for at most `left` operations that were due, the first of
+    /// them at `due`, and were not begun: they have waited until now.
     fn charge_overdue(&mut self, pace: &mut Pace, mut due: Instant, left: u64) {
         let now = Instant::now();
         for _ in 0..left {

@@ -439,7 +439,7 @@ impl Allocator {
         for heap in 0..self.heaps.len() {
             let mut parts = self.heap(heap);
             self.settle_heap(&mut parts);
-            // One that is over may lie on the medium still where another thread has written over it.
+            // One that is over may be on the medium still where another thread writes over it.
             for slot in parts.ring.announced_by_others(this_thread) {
                 self.medium.flush(self.slot(heap, slot));
             }
