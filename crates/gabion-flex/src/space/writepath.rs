@@ -320,6 +320,7 @@ impl Session<'_> {
             wanted += edit.data().len() as u64;
         }
         self.prepare(wanted)?;
+        self.prefetch(edits, before);
         let data: Vec<&[u8]> = edits.iter().map(Edit::data).collect();
         let placed = self.place_all(Class::User, &data)?;
         if self.may_miss()
@@ -348,6 +349,19 @@ impl Session<'_> {
         placed.iter().for_each(|placed| writer.unstage(placed));
         writer.totals.user_bytes += wanted;
         Ok(held)
+    }
+
+    /// Asks for the memory of the leaves that some edits of a space of `len` bytes change, so that
+    /// the change waits for all of them at the same time, and readers less for it.
+    fn prefetch(&self, edits: &[Edit<'_>], len: u64) {
+        let shared = self.space.shared.share();
+        let mut now = len;
+        for edit in edits {
+            let (at, removed, added) = edit.effect(now);
+            // About where it lies before the group: exactly, if those in front of it come first.
+            shared.tree.prefetch(at.wrapping_add(len).wrapping_sub(now));
+            now = now - removed + added;
+        }
     }
 
     /// Refuses what does not fit, and commits if much waits for it: both before anything changes.
@@ -383,6 +397,11 @@ impl Session<'_> {
                 .for_each(|(_, placed)| self.unplace(&[*placed]));
             return Err(error);
         }
+        let shared = self.space.shared.share();
+        for (offset, _) in moves {
+            shared.tree.prefetch(*offset);
+        }
+        drop(shared);
         let writer = &mut *self.writer;
         let mut shared = self.space.shared.alone();
         let mut target = Target {

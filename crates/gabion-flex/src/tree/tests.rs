@@ -205,7 +205,23 @@ impl Pair {
         );
     }
 
+    /// A walk gives what the iterator does, also one that is ended.
+    fn assert_walks(&self, offset: u64, len: u64) {
+        let all: Vec<Extent> = self.tree.range(offset, len).collect();
+        for most in [1, all.len() / 2 + 1, usize::MAX] {
+            let mut walked = Vec::new();
+            let is_all = self.tree.range(offset, len).walk(|extent| {
+                walked.push(extent);
+                walked.len() < most
+            });
+            assert_eq!(walked, all[..all.len().min(most)]);
+            assert_eq!(is_all, walked.len() < most);
+        }
+    }
+
     fn assert_reads(&self, offset: u64, len: u64) {
+        self.assert_walks(offset, len);
+        self.tree.prefetch(offset);
         let found = self.range(offset, len);
         let expected = self.twin.range(offset, len);
         assert_eq!(joined(found), joined(expected), "{len} bytes at {offset}");
