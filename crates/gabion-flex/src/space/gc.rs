@@ -350,8 +350,8 @@ impl Session<'_> {
                 address: piece.address + first,
                 len: piece.len - first,
             };
-            moves.push((offset, marked));
-            moves.push((offset + first, rest));
+            let parts = [(offset, marked), (offset + first, rest)];
+            moves.extend(parts.iter().filter(|(_, part)| part.len > 0));
             offset += piece.len;
         }
     }

@@ -193,7 +193,7 @@ impl NodeFile {
         let mut from = offset;
         while from < end {
             let mut pieces = tree.range_with(from, end - from, None);
-            if !pieces.by_ref().all(&mut each) {
+            if !pieces.walk(&mut each) {
                 return Ok(());
             }
             let Some(at) = pieces.missing_from() else {

@@ -79,6 +79,10 @@ impl Edit<'_> {
         }
     }
 
+    fn inserts_marked_at(&self, place: u64) -> bool {
+        matches!(self, Edit::InsertMarked { offset, .. } if *offset == place)
+    }
+
     /// Where it begins to change a space of `len` bytes, how many bytes go there, how many come.
     pub(super) fn effect(&self, len: u64) -> (u64, u64, u64) {
         match *self {
@@ -153,12 +157,50 @@ impl Target<'_> {
         }
     }
 
-    /// Inserts with a mark at the first byte. The tree cuts what is longer than an extent, and
-    /// would mark each part.
-    fn insert_marked(&mut self, offset: u64, len: u64, address: u64) {
-        let first = len.min(self.extent_max);
-        self.insert(offset, first, address | MARK);
-        self.insert(offset + first, len - first, address + first);
+    /// Inserts pieces one behind the other.
+    fn insert_all(&mut self, mut offset: u64, placed: &[Placed]) {
+        for piece in placed {
+            self.insert(offset, piece.len, piece.address);
+            offset += piece.len;
+        }
+    }
+
+    /// Inserts pieces with a mark at the first byte. The tree cuts what is longer than an extent,
+    /// and would mark each part.
+    fn insert_marked(&mut self, offset: u64, placed: &[Placed]) {
+        if let Some((first, rest)) = placed.split_first() {
+            let len = first.len.min(self.extent_max);
+            self.insert(offset, len, first.address | MARK);
+            self.insert(offset + len, first.len - len, first.address + len);
+            self.insert_all(offset + first.len, rest);
+        }
+    }
+
+    /// Removes a range and inserts pieces with a mark in its place. The tree does both in one step
+    /// as a rule; the records are those of two.
+    fn replace_marked(&mut self, offset: u64, removed: u64, placed: &[Placed]) {
+        let Some((first, rest)) = placed.split_first().filter(|_| removed > 0) else {
+            self.collapse(offset, removed);
+            return self.insert_marked(offset, placed);
+        };
+        let len = first.len.min(self.extent_max);
+        let address = first.address | MARK;
+        let segments = &mut *self.segments;
+        self.tree
+            .replace(offset, removed, (len, address), |extent| {
+                segments.release(&extent);
+            });
+        self.records.push(&Record::Collapse {
+            offset,
+            len: removed,
+        });
+        self.records.push(&Record::Insert {
+            offset,
+            len,
+            address,
+        });
+        self.insert(offset + len, first.len - len, first.address + len);
+        self.insert_all(offset + first.len, rest);
     }
 
     fn collapse(&mut self, offset: u64, len: u64) {
@@ -183,29 +225,27 @@ impl Target<'_> {
         }
     }
 
+    /// Applies edits, whose data is at these places.
+    fn apply_all(&mut self, edits: &[Edit<'_>], mut places: Places<'_>) {
+        let mut rest = edits.iter().peekable();
+        while let Some(edit) = rest.next() {
+            if let Edit::Collapse { offset, len } = *edit
+                && let Some(next) = rest.next_if(|next| next.inserts_marked_at(offset))
+            {
+                self.replace_marked(offset, len, places.take(next.data().len() as u64));
+            } else {
+                self.apply(edit, places.take(edit.data().len() as u64));
+            }
+        }
+    }
+
     fn apply(&mut self, edit: &Edit<'_>, placed: &[Placed]) {
         match *edit {
             Edit::InsertHole { offset, len } => self.insert(offset, len, HOLE),
             Edit::Collapse { offset, len } => self.collapse(offset, len),
             Edit::Punch { offset, len } => self.map(offset, len, HOLE),
-            Edit::Insert { offset, .. } => {
-                let mut at = offset;
-                for piece in placed {
-                    self.insert(at, piece.len, piece.address);
-                    at += piece.len;
-                }
-            }
-            Edit::InsertMarked { offset, .. } => {
-                let mut at = offset;
-                for piece in placed {
-                    if at == offset {
-                        self.insert_marked(at, piece.len, piece.address);
-                    } else {
-                        self.insert(at, piece.len, piece.address);
-                    }
-                    at += piece.len;
-                }
-            }
+            Edit::Insert { offset, .. } => self.insert_all(offset, placed),
+            Edit::InsertMarked { offset, .. } => self.insert_marked(offset, placed),
             Edit::Write { offset, data } => {
                 let len = self.tree.len();
                 if offset > len && !data.is_empty() {
@@ -320,6 +360,7 @@ impl Session<'_> {
             wanted += edit.data().len() as u64;
         }
         self.prepare(wanted)?;
+        self.prefetch(edits, before);
         let data: Vec<&[u8]> = edits.iter().map(Edit::data).collect();
         let placed = self.place_all(Class::User, &data)?;
         if self.may_miss()
@@ -337,10 +378,7 @@ impl Session<'_> {
             records: &mut writer.pending,
             extent_max: self.space.sums.geometry.extent_max().into(),
         };
-        let mut places = Places::new(&placed);
-        for edit in edits {
-            target.apply(edit, places.take(edit.data().len() as u64));
-        }
+        target.apply_all(edits, Places::new(&placed));
         // ORDER: Release pairs with the load in `Inner::changes`: who sees the new number and then
         // takes the lock sees the change; the lock itself orders the rest.
         self.space.changes.fetch_add(1, Ordering::Release);
@@ -348,6 +386,19 @@ impl Session<'_> {
         placed.iter().for_each(|placed| writer.unstage(placed));
         writer.totals.user_bytes += wanted;
         Ok(held)
+    }
+
+    /// Asks for the memory of the leaves that some edits of a space of `len` bytes change, so that
+    /// the change waits for all of them at the same time, and readers less for it.
+    fn prefetch(&self, edits: &[Edit<'_>], len: u64) {
+        let shared = self.space.shared.share();
+        let mut now = len;
+        for edit in edits {
+            let (at, removed, added) = edit.effect(now);
+            // About where it lies before the group: exactly, if those in front of it come first.
+            shared.tree.prefetch(at.wrapping_add(len).wrapping_sub(now));
+            now = now - removed + added;
+        }
     }
 
     /// Refuses what does not fit, and commits if much waits for it: both before anything changes.
@@ -383,6 +434,11 @@ impl Session<'_> {
                 .for_each(|(_, placed)| self.unplace(&[*placed]));
             return Err(error);
         }
+        let shared = self.space.shared.share();
+        for (offset, _) in moves {
+            shared.tree.prefetch(*offset);
+        }
+        drop(shared);
         let writer = &mut *self.writer;
         let mut shared = self.space.shared.alone();
         let mut target = Target {

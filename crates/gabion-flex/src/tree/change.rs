@@ -1,4 +1,5 @@
-//! Changing the tree: insert, collapse, remap, and the splits and merges of nodes that they need.
+//! Changing the tree: insert, collapse, remap and replace, and the splits and merges of nodes that
+//! they need.
 
 use super::inner::Inner;
 use super::leaf::{Leaf, Piece};
@@ -81,11 +82,40 @@ impl FlexTree {
         self.assert_range(offset, len);
         self.assert_addresses(len, address);
         self.for_each_piece(offset, len, address, |tree, offset, piece| {
-            if !tree.remap_in_leaf(offset, piece, &mut freed) {
-                tree.collapse(offset, u64::from(piece.len), &mut freed);
+            let len = u64::from(piece.len);
+            if !tree.replace_in_leaf(offset, len, piece, &mut freed) {
+                tree.collapse(offset, len, &mut freed);
                 tree.insert_piece(offset, piece);
             }
         });
+    }
+
+    /// Removes the `removed` bytes from `offset` on and inserts `len` bytes, which are at
+    /// `address`, in their place: as [`FlexTree::collapse`] and [`FlexTree::insert`], but in one
+    /// step where what goes lies in one leaf and what comes is one extent.
+    ///
+    /// # Panics
+    /// As these.
+    pub fn replace(
+        &mut self,
+        offset: u64,
+        removed: u64,
+        (len, address): (u64, u64),
+        mut freed: impl FnMut(Extent),
+    ) {
+        self.assert_range(offset, removed);
+        self.assert_addresses(len, address);
+        let longest = self.longest(address);
+        let short = u32::try_from(len).ok().filter(|len| *len <= longest);
+        let piece = short.map(|len| Piece { len, address });
+        let is_one_step = removed > 0 && len > 0 && (self.len - removed).checked_add(len).is_some();
+        if let Some(piece) = piece.filter(|_| is_one_step)
+            && self.replace_in_leaf(offset, removed, piece, &mut freed)
+        {
+            return;
+        }
+        self.collapse(offset, removed, freed);
+        self.insert(offset, len, address);
     }
 
     #[inline]
@@ -168,23 +198,36 @@ impl FlexTree {
         self.len += delta;
     }
 
-    /// Remaps within one leaf; false if the range leaves it.
-    fn remap_in_leaf(&mut self, offset: u64, piece: Piece, freed: &mut impl FnMut(Extent)) -> bool {
+    /// Lets a piece be in the place of the `removed` bytes from `offset` on; false if these do not
+    /// lie in one leaf.
+    fn replace_in_leaf(
+        &mut self,
+        offset: u64,
+        removed: u64,
+        piece: Piece,
+        freed: &mut impl FnMut(Extent),
+    ) -> bool {
         let path = self.descend(offset);
-        let len = u64::from(piece.len);
-        if path.x + len > path.span {
+        if path.x + removed > path.span {
             return false;
         }
         let extent_max = self.longest(piece.address);
         let leaf = &mut self.leaves[path.leaf];
         let before = leaf.count() as u64;
         let base = offset - path.x;
-        leaf.replace(path.x, len, Some(piece), extent_max, &mut |mut extent| {
-            extent.offset += base;
-            freed(extent);
-        });
+        leaf.replace(
+            path.x,
+            removed,
+            Some(piece),
+            extent_max,
+            &mut |mut extent| {
+                extent.offset += base;
+                freed(extent);
+            },
+        );
         self.extents = self.extents - before + leaf.count() as u64;
         self.set_dirty(&path);
+        self.move_behind(&path, u64::from(piece.len).wrapping_sub(removed));
         self.shrink(&path);
         true
     }
@@ -210,12 +253,21 @@ impl FlexTree {
         });
         self.extents = self.extents - before + leaf.count() as u64;
         self.set_dirty(&path);
-        for &(node, at) in &path.steps[..self.height] {
-            self.inners[node].shift_from(at + 1, removed.wrapping_neg());
-        }
-        self.len -= removed;
+        self.move_behind(&path, removed.wrapping_neg());
         self.shrink(&path);
         removed
+    }
+
+    /// Moves what is behind the leaf of a path by `delta`, which may be negative in two's
+    /// complement: the leaf has become so much longer.
+    fn move_behind(&mut self, path: &Path, delta: u64) {
+        if delta == 0 {
+            return;
+        }
+        for &(node, at) in &path.steps[..self.height] {
+            self.inners[node].shift_from(at + 1, delta);
+        }
+        self.len = self.len.wrapping_add(delta);
     }
 
     /// Finds the leaf that covers `offset`, and splits it first if it is full, and the nodes above

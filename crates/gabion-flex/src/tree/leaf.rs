@@ -60,6 +60,15 @@ impl Leaf {
         self.count as usize
     }
 
+    /// Asks for the memory of all of it.
+    #[inline]
+    pub(super) fn prefetch(&self) {
+        gabion_media::prefetch_line(std::ptr::from_ref(self).cast());
+        for line in self.entries.0.as_chunks::<LINE_ENTRIES>().0 {
+            gabion_media::prefetch_line(std::ptr::from_ref(line).cast());
+        }
+    }
+
     /// Whether an operation that splits an extent may not fit.
     #[inline]
     pub(crate) fn is_full(&self) -> bool {

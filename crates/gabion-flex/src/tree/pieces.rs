@@ -59,12 +59,26 @@ impl FlexTree {
         }
     }
 
+    /// Asks for the memory of the leaf that covers an offset, if there is one in memory. The nodes
+    /// above it are looked at.
+    pub(crate) fn prefetch(&self, offset: u64) {
+        if offset < self.len {
+            let (_, child, _) = self.child_at(offset);
+            if !is_absent(child) {
+                self.leaves[child].prefetch();
+            }
+        }
+    }
+
     /// Calls `each` with the extents of the leaves that are in memory.
     pub(crate) fn for_each_present(&self, mut each: impl FnMut(Extent)) {
         let mut from = 0;
         loop {
             let mut pieces = self.range_with(from, u64::MAX, None);
-            pieces.by_ref().for_each(&mut each);
+            pieces.walk(|extent| {
+                each(extent);
+                true
+            });
             match pieces.missing_from() {
                 Some(at) => from = self.spot(at).end,
                 None => return,
@@ -166,6 +180,47 @@ impl FlexTree {
 }
 
 impl Pieces<'_> {
+    /// Calls `each` with the rest of the extents in order, as long as it returns true; says whether
+    /// it always did. It goes leaf by leaf, and asks for the memory of the next leaf ahead, which a
+    /// walk over many waits for.
+    pub(crate) fn walk(&mut self, mut each: impl FnMut(Extent) -> bool) -> bool {
+        while let Some(first) = self.next() {
+            if !each(first) {
+                return false;
+            }
+            let (leaf, from) = (self.leaf, self.at);
+            if from == leaf.count() || self.offset == self.end {
+                continue;
+            }
+            // Where the leaf begins in the address space.
+            let base = self.offset - leaf.entry(from).offset;
+            if base + leaf.span() > self.end {
+                continue;
+            }
+            self.prefetch_next();
+            for at in from..leaf.count() {
+                let mut extent = leaf.entry(at);
+                extent.offset += base;
+                if !each(extent) {
+                    return false;
+                }
+            }
+            self.at = leaf.count();
+            self.offset = base + leaf.span();
+        }
+        true
+    }
+
+    /// Asks for the memory of the leaf behind this one, if both have the same parent.
+    fn prefetch_next(&self) {
+        if let Some((inner, at)) = self.parent
+            && at + 1 < inner.count
+            && !is_absent(inner.children[at + 1])
+        {
+            self.tree.leaves[inner.children[at + 1]].prefetch();
+        }
+    }
+
     /// Where the walk ended because a leaf is not in memory, if so.
     pub(crate) fn missing_from(&self) -> Option<u64> {
         self.misses.then_some(self.offset)

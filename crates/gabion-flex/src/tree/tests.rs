@@ -37,6 +37,18 @@ enum Step {
         len: u64,
         address: Option<u64>,
     },
+    Replace {
+        place: u16,
+        removed: u64,
+        len: u64,
+        address: Option<u64>,
+    },
+    /// Puts what continues the extent before `place` there in the place of some bytes.
+    ReplaceContinued {
+        place: u16,
+        removed: u64,
+        len: u64,
+    },
 }
 
 fn address() -> impl Strategy<Value = u64> {
@@ -55,6 +67,15 @@ fn step() -> impl Strategy<Value = Step> {
         1 => any::<u16>().prop_map(|place| Step::CollapseMost { place }),
         3 => (any::<u16>(), short(), address_or_hole())
             .prop_map(|(place, len, address)| Step::Remap { place, len, address }),
+        3 => (any::<u16>(), 0..300_u64, 0..200_u64, address_or_hole())
+            .prop_map(|(place, removed, len, address)| Step::Replace {
+                place,
+                removed,
+                len,
+                address,
+            }),
+        1 => (any::<u16>(), 1..100_u64, 1..50_u64)
+            .prop_map(|(place, removed, len)| Step::ReplaceContinued { place, removed, len }),
     ]
 }
 
@@ -145,6 +166,17 @@ impl Pair {
         assert_eq!(joined(freed), joined(expected));
     }
 
+    fn replace(&mut self, offset: u64, removed: u64, (len, address): (u64, u64)) {
+        let (mut freed, mut expected) = (Vec::new(), Vec::new());
+        self.admit(offset, removed);
+        self.tree
+            .replace(offset, removed, (len, address), |extent| freed.push(extent));
+        self.twin
+            .collapse(offset, removed, |extent| expected.push(extent));
+        self.twin.insert(offset, len, address);
+        assert_eq!(joined(freed), joined(expected));
+    }
+
     fn apply(&mut self, step: &Step) {
         let all = self.twin.len();
         match *step {
@@ -193,6 +225,30 @@ impl Pair {
                     .remap(offset, len, address, |extent| expected.push(extent));
                 assert_eq!(joined(freed), joined(expected));
             }
+            Step::Replace {
+                place,
+                removed,
+                len,
+                address,
+            } => {
+                let offset = offset_of(place, all);
+                let removed = removed.min(all - offset);
+                self.replace(offset, removed, (len, address.unwrap_or(HOLE)));
+            }
+            Step::ReplaceContinued {
+                place,
+                removed,
+                len,
+            } => {
+                let Some(extent) = self.twin.lookup(offset_of(place, all)) else {
+                    return;
+                };
+                let end = extent.behind(extent.len).address;
+                if end < HOLE - 1000 {
+                    let removed = removed.min(all - extent.end());
+                    self.replace(extent.end(), removed, (len, end));
+                }
+            }
         }
     }
 
@@ -205,7 +261,23 @@ impl Pair {
         );
     }
 
+    /// A walk gives what the iterator does, also one that is ended.
+    fn assert_walks(&self, offset: u64, len: u64) {
+        let all: Vec<Extent> = self.tree.range(offset, len).collect();
+        for most in [1, all.len() / 2 + 1, usize::MAX] {
+            let mut walked = Vec::new();
+            let is_all = self.tree.range(offset, len).walk(|extent| {
+                walked.push(extent);
+                walked.len() < most
+            });
+            assert_eq!(walked, all[..all.len().min(most)]);
+            assert_eq!(is_all, walked.len() < most);
+        }
+    }
+
     fn assert_reads(&self, offset: u64, len: u64) {
+        self.assert_walks(offset, len);
+        self.tree.prefetch(offset);
         let found = self.range(offset, len);
         let expected = self.twin.range(offset, len);
         assert_eq!(joined(found), joined(expected), "{len} bytes at {offset}");

@@ -1,9 +1,9 @@
 //! Marks: where units begin, whatever becomes of the extents.
 //!
-//! Units of random lengths, some longer than an extent or a segment, are inserted between others
-//! and removed, in a space so small that its garbage is collected all the time. Every mark must be
-//! where a unit begins, and the marks must not be few, also after defragmentation and after opening
-//! anew.
+//! Units of random lengths, some longer than an extent or a segment, are inserted between others,
+//! replaced and removed, in a space so small that its garbage is collected all the time. Every mark
+//! must be where a unit begins, and the marks must not be few, also after defragmentation and after
+//! opening anew.
 
 use gabion_flex::{Edit, FlexSpace, Options};
 use gabion_media::seeded::Random;
@@ -50,6 +50,18 @@ fn assert_marks(space: &FlexSpace, units: &[Unit]) -> usize {
     marks
 }
 
+/// A unit, short as a rule, and its bytes.
+fn new_unit(random: &mut Random, step: u64) -> (Unit, Vec<u8>) {
+    let len = match random.below(50) {
+        0 => 1 + random.below(10_000),
+        1..=5 => 1 + random.below(600),
+        _ => 1 + random.below(60),
+    };
+    let byte = u8::try_from(step % 251).unwrap();
+    let data = vec![byte; usize::try_from(len).unwrap()];
+    (Unit { byte, len }, data)
+}
+
 #[test]
 fn marks_are_where_units_begin() {
     for seed in 0..4 {
@@ -63,20 +75,22 @@ fn marks_are_where_units_begin() {
             let offset: u64 = units[..at].iter().map(|unit| unit.len).sum();
             let grows = space.len() < 100 << 10;
             if at == units.len() || (grows && random.one_in(2)) {
-                let len = match random.below(50) {
-                    0 => 1 + random.below(10_000),
-                    1..=5 => 1 + random.below(600),
-                    _ => 1 + random.below(60),
-                };
-                let byte = u8::try_from(step % 251).unwrap();
-                let data = vec![byte; usize::try_from(len).unwrap()];
-                space
-                    .apply(&[Edit::InsertMarked {
-                        offset,
-                        data: &data,
-                    }])
-                    .unwrap();
-                units.insert(at, Unit { byte, len });
+                let (unit, data) = new_unit(&mut random, step);
+                let data = &data;
+                space.apply(&[Edit::InsertMarked { offset, data }]).unwrap();
+                units.insert(at, unit);
+            } else if random.one_in(2) {
+                // One comes in the place of one or two.
+                let gone = units.drain(at..units.len().min(at + 1 + random.index(2)));
+                let len = gone.map(|unit| unit.len).sum();
+                let (unit, data) = new_unit(&mut random, step);
+                let data = &data;
+                let edits = [
+                    Edit::Collapse { offset, len },
+                    Edit::InsertMarked { offset, data },
+                ];
+                space.apply(&edits).unwrap();
+                units.insert(at, unit);
             } else {
                 let len = units.remove(at).len;
                 space.collapse_range(offset, len).unwrap();

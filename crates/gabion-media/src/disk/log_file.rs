@@ -20,6 +20,10 @@
 //! the first [`CALLED_BYTES_MAX`] bytes after a sync are written by calls, which make single pages
 //! dirty. Who syncs each record never stores into the mapping.
 //!
+//! A sync takes the right to store from each page that the process has mapped, and interrupts the
+//! other processors for each of them. So pages that are full are unmapped, many with one call: the
+//! sync then finds them dirty and mapped nowhere.
+//!
 //! # Several writers
 //! Threads that share a file reserve the space of their records, one compare-and-swap each, and
 //! fill it at the same time ([`LogFile::reserve`]). The number of reservations is counted in the
@@ -59,6 +63,10 @@ const POSITION_BITS: u32 = 32;
 /// these are some hundred microseconds of calls for each sync; and a sync of a mapped unit of 64
 /// KiB, which the next one writes again, writes at most five times what was appended.
 const CALLED_BYTES_MAX: u64 = 16 << 10;
+
+/// Bytes whose pages are unmapped together when they are full. More would leave the sync more of
+/// the last ones; for less, a call would cost more than what it does.
+const FORGOTTEN_BYTES: usize = 256 << 10;
 
 /// Length of the reads that bring a new file into memory, and of the stretches in which they come.
 /// The system makes units of up to four pages in the first mebibyte of a stretch and of sixteen
@@ -379,6 +387,11 @@ impl LogSpace<'_> {
                     // here; so only this thread writes these.
                     unsafe { mapping.write(at, part) };
                     at += part.len();
+                }
+                let full = at - at % FORGOTTEN_BYTES;
+                if full > at - bytes {
+                    let begun = (at - bytes) / FORGOTTEN_BYTES * FORGOTTEN_BYTES;
+                    mapping.forget(begun..full);
                 }
             }
             Writer::Mapped(_) | Writer::Called => match parts {

@@ -14,9 +14,13 @@
 
 use std::fs::File;
 use std::io;
+use std::ops::Range;
 use std::ptr::{self, NonNull};
 
 use rustix::mm::{Advice, MapFlags, ProtFlags};
+
+/// A multiple of the sizes that systems have for plain pages.
+const PAGES_BYTES: usize = 64 << 10;
 
 /// The first bytes of a file, mapped for writing.
 #[derive(Debug)]
@@ -48,12 +52,23 @@ impl Mapping {
 
     /// Lets the process forget the pages; the file keeps their content.
     pub(super) fn rest(&mut self) {
-        let start = self.start.as_ptr().cast();
+        self.forget(0..self.len);
+    }
+
+    /// Lets the process forget the pages of some bytes; the file keeps their content. Who stores
+    /// into one of them meanwhile or later maps it again.
+    pub(super) fn forget(&self, bytes: Range<usize>) {
+        let from = bytes.start.next_multiple_of(PAGES_BYTES);
+        let to = bytes.end.min(self.len);
+        if from >= to {
+            return;
+        }
+        let start = self.start.as_ptr().wrapping_add(from).cast();
         // SAFETY: the range is a shared mapping of a file (I1): the next access finds in the file
         // what was stored, and nobody holds a reference (I2).
-        let rested = unsafe { rustix::mm::madvise(start, self.len, Advice::LinuxDontNeed) };
+        let forgotten = unsafe { rustix::mm::madvise(start, to - from, Advice::LinuxDontNeed) };
         // Only a matter of memory and speed.
-        let _ = rested;
+        let _ = forgotten;
     }
 
     /// Copies bytes to `offset`.

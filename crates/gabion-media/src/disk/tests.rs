@@ -419,3 +419,35 @@ fn a_trace_tells_what_was_announced_before_it_was_read() {
     sim.set_forgets(true);
     assert!(!a.is_in_memory(0) && a.read_exact_at(&mut [0; 5], 0).is_ok());
 }
+
+/// A sync interrupted the other processors for each page of a log that the process had mapped.
+#[cfg(all(target_os = "linux", not(miri)))]
+#[test]
+fn full_pages_of_a_log_file_are_unmapped_and_keep_their_content() {
+    let (dir, disk) = system_disk();
+    let capacity = 3 << 20;
+    let mut log = disk.create_log("log", capacity).unwrap();
+    let mut expected = Vec::new();
+    for number in 0_usize.. {
+        let record = number.to_le_bytes().repeat(1 + number % 50);
+        if log.append(&[&record]).is_err() {
+            break;
+        }
+        expected.extend_from_slice(&record);
+    }
+    // What the process has mapped of the file, by the system's count.
+    let maps = std::fs::read_to_string("/proc/self/smaps").unwrap();
+    let path = dir.path().join("log");
+    let of_log = maps
+        .lines()
+        .skip_while(|line| !line.ends_with(path.to_str().unwrap()));
+    let resident = of_log.filter_map(|line| line.strip_prefix("Rss:")).next();
+    if let Some(resident) = resident {
+        let kib: u64 = resident.trim().trim_end_matches(" kB").parse().unwrap();
+        assert!(kib <= 512, "{kib} KiB of 3 MiB are mapped");
+    }
+    log.sync_handle().sync().unwrap();
+    let position = usize::try_from(log.position()).unwrap();
+    assert_eq!(position, expected.len());
+    assert_eq!(std::fs::read(path).unwrap()[..position], expected);
+}

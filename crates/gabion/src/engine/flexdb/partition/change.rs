@@ -143,24 +143,23 @@ impl Partition {
             self.prepare(&first.place, &last.place)?;
         }
         let wanted = self.read_wanted(wanted)?;
-        let mut plans = Vec::with_capacity(wanted.len());
+        let mut plans = Plans::new(wanted.len(), changes.len());
         for (number, (held, range)) in wanted.iter().enumerate() {
             let rewrites = self.is_fragmented(&held.place, &held.interval)?;
-            let plan = Plan::new(&held.interval, changes, range.clone(), rewrites);
-            plans.extend(plan.map(|plan| (number, plan)));
+            plans.add(number, &held.interval, changes, range.clone(), rewrites);
         }
-        if plans.is_empty() {
+        if plans.list.is_empty() {
             return Ok(0);
         }
-        let new_of = |(number, plan): &(usize, Plan<'_>)| {
+        let new_of = |plan: &Plan| {
             let whole = plan.whole.as_ref().filter(|_| !plan.splices_form)?;
-            let (held, _) = &wanted[*number];
+            let (held, _) = &wanted[plan.number];
             let mut new = self.result_of(held, whole);
             let extents = plan.extents(held.place.leaf.extents(held.place.at));
             new.iter_mut().for_each(|new| new.extents = extents);
             Some(new)
         };
-        let new: Vec<Option<Vec<New>>> = plans.iter().map(new_of).collect();
+        let new: Vec<Option<Vec<New>>> = plans.list.iter().map(new_of).collect();
         let held = wanted.into_iter().map(|(held, _)| held);
         let (places, read): (Vec<Place>, Vec<_>) =
             held.map(|held| (held.place, Some(held.interval))).unzip();
@@ -176,17 +175,17 @@ impl Partition {
         )?;
         let made = self.index.make(&mut alone, ready);
         drop(alone);
-        if let Some((first, _)) = plans.first().filter(|_| made.is_large) {
-            self.index.cut_branch(places[*first].lower());
+        if let Some(first) = plans.list.first().filter(|_| made.is_large) {
+            self.index.cut_branch(places[first.number].lower());
         }
         drop(made);
-        for (number, plan) in plans.iter().rev() {
+        for plan in plans.list.iter().rev() {
             if plan.count > 0 && plan.count < PAIRS_MAX / 4 {
-                self.join_with_next(places[*number].lower());
+                self.join_with_next(places[plan.number].lower());
             }
         }
         self.cache.shrink();
-        Ok(plans.iter().map(|(_, plan)| plan.written() as u64).sum())
+        Ok(plans.written())
     }
 
     /// What the index does with intervals for which there are plans, and what some of them become.
@@ -195,17 +194,18 @@ impl Partition {
         &'p self,
         places: &'p [Place],
         mut read: Vec<Option<Arc<Interval>>>,
-        plans: &'p [(usize, Plan<'p>)],
+        plans: &'p Plans<'p>,
         new: Vec<Option<Vec<New>>>,
     ) -> Vec<Altered<'p, impl FnOnce(&mut Option<Arc<Interval>>)>> {
-        let altered = |((number, plan), new): (&'p (usize, Plan<'p>), Option<Vec<New>>)| {
-            let place = &places[*number];
-            let read = read[*number].take();
+        let altered = |(plan, new): (&'p Plan, Option<Vec<New>>)| {
+            let place = &places[plan.number];
+            let read = read[plan.number].take();
             let becomes = match new {
                 Some(new) => Becomes::Others(1, new),
                 None => {
                     let extents = plan.extents(place.leaf.extents(place.at));
-                    let splice = |form: &mut _| self.splice(form, read, &plan.splices);
+                    let splices = &plans.splices[plan.splices.clone()];
+                    let splice = |form: &mut _| self.splice(form, read, splices);
                     Becomes::Edited((plan.len as u64, extents), Some(splice))
                 }
             };
@@ -214,7 +214,7 @@ impl Partition {
                 becomes,
             }
         };
-        plans.iter().zip(new).map(altered).collect()
+        plans.list.iter().zip(new).map(altered).collect()
     }
 
     /// Intervals with what they hold.
@@ -274,17 +274,16 @@ impl Partition {
     fn edits<'p>(
         &self,
         places: &[Place],
-        plans: &'p [(usize, Plan<'_>)],
+        plans: &'p Plans<'_>,
         changes: &'p Changes,
     ) -> Vec<Edit<'p>> {
         let _share = self.index.share();
-        let steps: usize = plans.iter().map(|(_, plan)| plan.steps.len()).sum();
-        let mut edits = Vec::with_capacity(2 * steps);
+        let mut edits = Vec::with_capacity(2 * plans.steps.len());
         let mut moved = 0_u64;
         // The leaf that was looked at last, and where it begins.
         let mut known: Option<(Arc<Leaf>, u64)> = None;
-        for (number, plan) in plans {
-            let place = &places[*number];
+        for plan in &plans.list {
+            let place = &places[plan.number];
             let of_known = known
                 .as_ref()
                 .filter(|own| Arc::ptr_eq(&own.0, &place.leaf));
@@ -298,7 +297,7 @@ impl Partition {
                     (len, offset)
                 }
             };
-            plan.add_edits(offset.wrapping_add(moved), changes, &mut edits);
+            plans.add_edits(plan, offset.wrapping_add(moved), changes, &mut edits);
             moved = moved.wrapping_add(plan.len as u64).wrapping_sub(len);
         }
         edits
@@ -415,10 +414,21 @@ impl Partition {
     }
 }
 
-/// What becomes of an interval, and how.
-struct Plan<'c> {
+/// What becomes of some intervals, and how. Their steps lie together, since memory for a few bytes
+/// each costs more than what is done with them.
+struct Plans<'c> {
+    list: Vec<Plan>,
     splices: Vec<Splice<'c>>,
     steps: Vec<Step>,
+}
+
+/// What becomes of an interval, and how.
+struct Plan {
+    /// Which of the intervals it is.
+    number: usize,
+    /// Its part of all splices, and of all steps.
+    splices: Range<usize>,
+    steps: Range<usize>,
     /// Pairs and bytes of the interval afterwards.
     count: usize,
     len: usize,
@@ -445,25 +455,28 @@ struct Step {
     inserted: Range<usize>,
 }
 
-impl<'c> Plan<'c> {
-    /// The plan for some changes; `None` if they change nothing.
-    fn new(
+impl<'c> Plans<'c> {
+    /// Room for the plans of so many intervals and changes.
+    fn new(intervals: usize, changes: usize) -> Plans<'c> {
+        Plans {
+            list: Vec::with_capacity(intervals),
+            splices: Vec::with_capacity(changes),
+            steps: Vec::with_capacity(changes),
+        }
+    }
+
+    /// Adds the plan for some changes of an interval, if they change anything.
+    fn add(
+        &mut self,
+        number: usize,
         interval: &Interval,
         changes: &'c Changes,
         range: Range<usize>,
         rewrites: bool,
-    ) -> Option<Plan<'c>> {
+    ) {
         let old_len = interval.start(interval.len());
-        let mut plan = Plan {
-            splices: Vec::with_capacity(range.len()),
-            steps: Vec::with_capacity(range.len()),
-            count: interval.len(),
-            len: old_len,
-            old_len,
-            splices_form: false,
-            rewrites,
-            whole: None,
-        };
+        let first = (self.splices.len(), self.steps.len());
+        let (mut count, mut len) = (interval.len(), old_len);
         let (mut puts, mut put_bytes) = (0, 0);
         for number in range {
             let key = changes.key(number);
@@ -488,46 +501,104 @@ impl<'c> Plan<'c> {
             puts += usize::from(change.is_put);
             put_bytes += inserted.len();
             // What is in front has changed already.
-            let offset = interval.start(at) + plan.len - old_len;
-            plan.count = plan.count + usize::from(change.is_put) - usize::from(removes);
-            plan.len = plan.len + inserted.len() - removed;
-            plan.add_step(offset, removed, inserted);
-            plan.splices.push(Splice { at, removes, put });
+            let offset = interval.start(at) + len - old_len;
+            count = count + usize::from(change.is_put) - usize::from(removes);
+            len = len + inserted.len() - removed;
+            add_step(&mut self.steps, first.1, (offset, removed, inserted));
+            self.splices.push(Splice { at, removes, put });
         }
-        if plan.splices.is_empty() {
-            return None;
-        }
-        let is_cut = plan.count > PAIRS_MAX || (plan.count > 1 && plan.len > BYTES_MAX);
-        plan.splices_form = !is_cut && plan.count > 0 && interval.takes(puts, put_bytes);
-        if rewrites || !plan.splices_form {
-            plan.whole = Some(plan.whole_of(interval));
-        }
-        Some(plan)
-    }
-
-    /// Adds a step, or makes the last one longer, if it is at the same place.
-    fn add_step(&mut self, offset: usize, removed: usize, inserted: Range<usize>) {
-        if let Some(last) = self.steps.last_mut()
-            && last.offset + last.inserted.len() == offset
-            && (inserted.is_empty()
-                || last.inserted.is_empty()
-                || last.inserted.end == inserted.start)
-        {
-            last.removed += removed;
-            last.inserted = match (last.inserted.is_empty(), inserted.is_empty()) {
-                (_, true) => last.inserted.clone(),
-                (true, false) => inserted,
-                (false, false) => last.inserted.start..inserted.end,
-            };
+        let splices = first.0..self.splices.len();
+        if splices.is_empty() {
             return;
         }
-        self.steps.push(Step {
-            offset,
-            removed,
-            inserted,
+        let is_cut = count > PAIRS_MAX || (count > 1 && len > BYTES_MAX);
+        let splices_form = !is_cut && count > 0 && interval.takes(puts, put_bytes);
+        let needs_whole = rewrites || !splices_form;
+        let whole =
+            needs_whole.then(|| Whole::of(interval, &self.splices[splices.clone()], count, len));
+        self.list.push(Plan {
+            number,
+            splices,
+            steps: first.1..self.steps.len(),
+            count,
+            len,
+            old_len,
+            splices_form,
+            rewrites,
+            whole,
         });
     }
 
+    /// Bytes that go into the space.
+    fn written(&self) -> u64 {
+        let inserted = |steps: &Range<usize>| {
+            let steps = self.steps[steps.clone()].iter();
+            steps.map(|step| step.inserted.len()).sum()
+        };
+        let written = |plan: &Plan| match plan.rewrites {
+            true => plan.len,
+            false => inserted(&plan.steps),
+        };
+        self.list.iter().map(|plan| written(plan) as u64).sum()
+    }
+
+    /// Adds the edits of an interval that begins at an offset.
+    fn add_edits<'p>(
+        &self,
+        plan: &'p Plan,
+        begin: u64,
+        changes: &'p Changes,
+        edits: &mut Vec<Edit<'p>>,
+    ) {
+        let mut add = |offset: usize, removed: usize, data: &'p [u8]| {
+            let offset = begin + offset as u64;
+            if removed > 0 {
+                let len = removed as u64;
+                edits.push(Edit::Collapse { offset, len });
+            }
+            if !data.is_empty() {
+                edits.push(Edit::InsertMarked { offset, data });
+            }
+        };
+        match plan.whole.as_ref().filter(|_| plan.rewrites) {
+            Some(whole) => add(0, plan.old_len, &whole.bytes),
+            None => {
+                for step in &self.steps[plan.steps.clone()] {
+                    let data = &changes.pairs[step.inserted.clone()];
+                    add(step.offset, step.removed, data);
+                }
+            }
+        }
+    }
+}
+
+/// Adds a step of the interval whose steps begin at `first`, or makes its last one longer, if it is
+/// at the same place.
+fn add_step(
+    steps: &mut Vec<Step>,
+    first: usize,
+    (offset, removed, inserted): (usize, usize, Range<usize>),
+) {
+    if let Some(last) = steps[first..].last_mut()
+        && last.offset + last.inserted.len() == offset
+        && (inserted.is_empty() || last.inserted.is_empty() || last.inserted.end == inserted.start)
+    {
+        last.removed += removed;
+        last.inserted = match (last.inserted.is_empty(), inserted.is_empty()) {
+            (_, true) => last.inserted.clone(),
+            (true, false) => inserted,
+            (false, false) => last.inserted.start..inserted.end,
+        };
+        return;
+    }
+    steps.push(Step {
+        offset,
+        removed,
+        inserted,
+    });
+}
+
+impl Plan {
     /// In how many extents the interval lies at most afterwards, about: each step cuts one in two
     /// and adds one.
     fn extents(&self, before: u8) -> u8 {
@@ -538,23 +609,17 @@ impl<'c> Plan<'c> {
             before.saturating_add(more)
         }
     }
+}
 
-    /// Bytes that go into the space.
-    fn written(&self) -> usize {
-        match self.rewrites {
-            true => self.len,
-            false => self.steps.iter().map(|step| step.inserted.len()).sum(),
-        }
-    }
-
-    /// All pairs as they will be.
-    fn whole_of(&self, interval: &Interval) -> Whole {
+impl Whole {
+    /// All pairs, so many and so long, as they will be after some changes.
+    fn of(interval: &Interval, splices: &[Splice<'_>], count: usize, len: usize) -> Whole {
         let mut whole = Whole {
-            bytes: Vec::with_capacity(self.len),
-            pairs: Vec::with_capacity(self.count),
+            bytes: Vec::with_capacity(len),
+            pairs: Vec::with_capacity(count),
         };
         let mut kept = 0;
-        for splice in &self.splices {
+        for splice in splices {
             whole.keep(interval, kept..splice.at);
             kept = splice.at + usize::from(splice.removes);
             if let Some((bytes, pair)) = splice.put {
@@ -567,34 +632,6 @@ impl<'c> Plan<'c> {
         whole
     }
 
-    /// Adds the edits of an interval that begins at an offset.
-    fn add_edits<'p>(&'p self, begin: u64, changes: &'p Changes, edits: &mut Vec<Edit<'p>>) {
-        let mut add = |offset: usize, removed: usize, data: &'p [u8]| {
-            let offset = begin + offset as u64;
-            if removed > 0 {
-                let len = removed as u64;
-                edits.push(Edit::Collapse { offset, len });
-            }
-            if !data.is_empty() {
-                edits.push(Edit::InsertMarked { offset, data });
-            }
-        };
-        match self.whole.as_ref().filter(|_| self.rewrites) {
-            Some(whole) => add(0, self.old_len, &whole.bytes),
-            None => {
-                for step in &self.steps {
-                    add(
-                        step.offset,
-                        step.removed,
-                        &changes.pairs[step.inserted.clone()],
-                    );
-                }
-            }
-        }
-    }
-}
-
-impl Whole {
     /// Takes over pairs of the interval.
     fn keep(&mut self, interval: &Interval, range: Range<usize>) {
         if range.is_empty() {
