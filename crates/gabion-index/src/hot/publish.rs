@@ -40,12 +40,12 @@ impl<K: Item + ?Sized> Hot<K> {
             return Ok(only);
         }
         let image = form.image(height);
-        let bytes = image.len() as u64;
+        let bytes = image.bytes().len() as u64;
         let node = self
             .pool
             .alloc_aligned(bytes, NODE_ALIGN, Child::NODE_HINT)?;
         let at = node.offset::<u8>().raw();
-        self.medium.write(at, &image);
+        self.medium.write(at, image.bytes());
         self.medium.flush_range(at, bytes);
         made.0.push((Child::node(at), node));
         Ok(Child::node(at))
