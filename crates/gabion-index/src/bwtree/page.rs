@@ -196,6 +196,11 @@ impl<'a> Page<'a> {
     /// The number of entries of the base up to a key.
     #[inline]
     fn rank(&self, key: &Parts<'_>) -> usize {
+        if self.slots.len() == 2 * self.count {
+            // Keys are words.
+            let words = &self.slots[..self.count];
+            return words.partition_point(|word| word.peek(Ordering::Relaxed) <= key.word);
+        }
         let (mut first, mut count) = (0, self.count);
         while count > 0 {
             let half = count / 2;
@@ -258,14 +263,33 @@ impl<'a> Page<'a> {
     /// page below.
     #[inline]
     pub(super) fn floor(&self, key: &Parts<'_>) -> Option<u64> {
-        let rank = self.rank(key);
-        if self.word.top() == 0 {
-            return Some(self.value(rank.checked_sub(1)?));
+        // The delta with the last key, of those with one key the newest.
+        let mut best: Option<(Stored, Delta<'a>)> = None;
+        for delta in self.deltas() {
+            let stored = delta.key();
+            let is_better = |best: &Stored| best.order(self.medium, &stored) == cmp::Ordering::Less;
+            if stored.compare(self.medium, key) != cmp::Ordering::Greater
+                && best.as_ref().is_none_or(|(best, _)| is_better(best))
+            {
+                best = Some((stored, delta));
+            }
         }
-        self.floor_with_deltas(key, rank)
+        let rank = self.rank(key);
+        let is_base = |delta: &Stored| {
+            rank > 0 && self.key(rank - 1).order(self.medium, delta) == cmp::Ordering::Greater
+        };
+        match best {
+            Some((stored, delta)) if !is_base(&stored) => match delta.value() {
+                None => self.floor_beside_deletes(key, rank),
+                value => value,
+            },
+            _ => Some(self.value(rank.checked_sub(1)?)),
+        }
     }
 
-    fn floor_with_deltas(&self, key: &Parts<'_>, rank: usize) -> Option<u64> {
+    /// As [`Page::floor`], where the last key up to that one is deleted.
+    #[cold]
+    fn floor_beside_deletes(&self, key: &Parts<'_>, rank: usize) -> Option<u64> {
         let same = |one: &Stored, two: &Stored| one.order(self.medium, two) == cmp::Ordering::Equal;
         let is_known = |key: &Stored| self.deltas().any(|delta| same(&delta.key(), key));
         // The last entry of the base that no delta changes.
