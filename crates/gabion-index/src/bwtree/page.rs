@@ -85,8 +85,14 @@ impl<'a> Delta<'a> {
 impl<'a> Page<'a> {
     /// The page that a word of a cell leads to, if there can be one. Asks at once for the lines
     /// that a search reads: else it would wait for each of them, and for each delta, in its turn.
+    /// Where the lines for deltas begin is told by the head, and before that by a guess.
     #[inline]
-    pub(super) fn new(medium: &'a Medium, cell: u64, word: Word) -> Option<Page<'a>> {
+    pub(super) fn new(
+        medium: &'a Medium,
+        cell: u64,
+        word: Word,
+        guessed_place: u64,
+    ) -> Option<Page<'a>> {
         let base = word.base();
         if base == 0 {
             return Some(Page {
@@ -102,7 +108,14 @@ impl<'a> Page<'a> {
                 right: 0,
             });
         }
-        for line in 0..PREFETCHED_LINES {
+        let ask_for_deltas = |place: u64| {
+            for line in 0..word.top().min(PREFETCHED_DELTAS) {
+                medium.prefetch(place.wrapping_add((word.top() - 1 - line) * LINE_BYTES));
+            }
+        };
+        medium.prefetch(base);
+        ask_for_deltas(base + guessed_place);
+        for line in 1..PREFETCHED_LINES {
             medium.prefetch(base + line * LINE_BYTES);
         }
         let head: &Head = medium.try_at(POff::new(base))?;
@@ -115,8 +128,8 @@ impl<'a> Page<'a> {
         let (lines, place) = (state >> 8 & 0xff, head.deltas_at.peek(Ordering::Relaxed));
         let deltas_at = base.checked_add(place)?;
         let end = deltas_at.checked_add(lines * LINE_BYTES)?;
-        for line in 0..word.top().min(PREFETCHED_DELTAS) {
-            medium.prefetch(deltas_at + (word.top() - 1 - line) * LINE_BYTES);
+        if place != guessed_place {
+            ask_for_deltas(deltas_at);
         }
         let is_within = place >= HEAD_BYTES + 8 * slots.len() as u64 && end <= medium.len();
         is_within.then_some(Page {
