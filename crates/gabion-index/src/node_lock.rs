@@ -121,10 +121,17 @@ impl NodeLocks {
         held: &[impl Borrow<NodeLock<'a>>],
         node: u64,
     ) -> Option<NodeLock<'a>> {
+        self.try_beside_all(held.iter().map(Borrow::borrow), node)
+    }
+
+    #[inline]
+    fn try_beside_all<'a: 'h, 'h>(
+        &'a self,
+        mut held: impl Iterator<Item = &'h NodeLock<'a>>,
+        node: u64,
+    ) -> Option<NodeLock<'a>> {
         let word = self.word(node);
-        let is_shared = held
-            .iter()
-            .any(|lock| std::ptr::eq(lock.borrow().word, word));
+        let is_shared = held.any(|lock| std::ptr::eq(lock.word, word));
         (is_shared || try_take(word)).then(|| NodeLock { word, is_shared })
     }
 
@@ -139,8 +146,7 @@ impl NodeLocks {
     ) -> Option<Vec<NodeLock<'a>>> {
         let mut locks: Vec<NodeLock<'a>> = Vec::new();
         for node in nodes {
-            let all: Vec<&NodeLock<'a>> = held.iter().copied().chain(&locks).collect();
-            let lock = self.try_beside(&all, node)?;
+            let lock = self.try_beside_all(held.iter().copied().chain(&locks), node)?;
             locks.push(lock);
         }
         Some(locks)

@@ -12,14 +12,16 @@ pub(super) struct Plan {
     pub(super) low: Stored,
     /// The low of the right neighbour and its cell, if there is one.
     pub(super) right: Option<(Stored, u64)>,
+    /// Where the lines for deltas begin, unless the entries reach further.
+    pub(super) deltas_at: u64,
     /// Lines for deltas.
     pub(super) lines: u64,
     /// Whether keys are strings.
     pub(super) of_strings: bool,
 }
 
-/// The bytes of a new page up to its lines for deltas.
-pub(super) fn page(medium: &Medium, plan: &Plan, entries: &[(Stored, u64)]) -> Vec<u8> {
+/// The bytes of a new page before its lines for deltas, and how many it has with these.
+pub(super) fn page(medium: &Medium, plan: &Plan, entries: &[(Stored, u64)]) -> (Vec<u8>, u64) {
     let count = entries.len() as u64;
     let parts = if plan.of_strings { 3 } else { 2 };
     let mut rests = Vec::new();
@@ -39,7 +41,8 @@ pub(super) fn page(medium: &Medium, plan: &Plan, entries: &[(Stored, u64)]) -> V
     let places: Vec<u64> = entries.iter().map(|(key, _)| place(key)).collect();
     let places = if plan.of_strings { places } else { Vec::new() };
     let deltas_at = HEAD_BYTES + parts * 8 * count + rests.len() as u64;
-    let deltas_at = deltas_at.next_multiple_of(LINE_BYTES);
+    let deltas_at = deltas_at.next_multiple_of(LINE_BYTES).max(plan.deltas_at);
+    let page_bytes = deltas_at + plan.lines * LINE_BYTES;
     let kind = if plan.of_strings { OF_STRINGS } else { 0 };
     let head = [
         plan.level | plan.lines << 8 | kind | count << 32,
@@ -49,14 +52,14 @@ pub(super) fn page(medium: &Medium, plan: &Plan, entries: &[(Stored, u64)]) -> V
         bound,
         bound_place,
         deltas_at,
-        deltas_at + plan.lines * LINE_BYTES,
+        page_bytes,
     ];
     let words = head.into_iter();
     let words = words.chain(entries.iter().map(|(key, _)| key.word));
     let words = words.chain(entries.iter().map(|(_, value)| *value));
     let mut bytes: Vec<u8> = words.chain(places).flat_map(u64::to_le_bytes).collect();
     bytes.extend_from_slice(&rests);
-    bytes
+    (bytes, page_bytes)
 }
 
 /// Lines that the delta of a key with so many bytes needs.

@@ -85,8 +85,14 @@ impl<'a> Delta<'a> {
 impl<'a> Page<'a> {
     /// The page that a word of a cell leads to, if there can be one. Asks at once for the lines
     /// that a search reads: else it would wait for each of them, and for each delta, in its turn.
+    /// Where the lines for deltas begin is told by the head, and before that by a guess.
     #[inline]
-    pub(super) fn new(medium: &'a Medium, cell: u64, word: Word) -> Option<Page<'a>> {
+    pub(super) fn new(
+        medium: &'a Medium,
+        cell: u64,
+        word: Word,
+        guessed_place: u64,
+    ) -> Option<Page<'a>> {
         let base = word.base();
         if base == 0 {
             return Some(Page {
@@ -102,7 +108,14 @@ impl<'a> Page<'a> {
                 right: 0,
             });
         }
-        for line in 0..PREFETCHED_LINES {
+        let ask_for_deltas = |place: u64| {
+            for line in 0..word.top().min(PREFETCHED_DELTAS) {
+                medium.prefetch(place.wrapping_add((word.top() - 1 - line) * LINE_BYTES));
+            }
+        };
+        medium.prefetch(base);
+        ask_for_deltas(base + guessed_place);
+        for line in 1..PREFETCHED_LINES {
             medium.prefetch(base + line * LINE_BYTES);
         }
         let head: &Head = medium.try_at(POff::new(base))?;
@@ -115,8 +128,8 @@ impl<'a> Page<'a> {
         let (lines, place) = (state >> 8 & 0xff, head.deltas_at.peek(Ordering::Relaxed));
         let deltas_at = base.checked_add(place)?;
         let end = deltas_at.checked_add(lines * LINE_BYTES)?;
-        for line in 0..word.top().min(PREFETCHED_DELTAS) {
-            medium.prefetch(deltas_at + (word.top() - 1 - line) * LINE_BYTES);
+        if place != guessed_place {
+            ask_for_deltas(deltas_at);
         }
         let is_within = place >= HEAD_BYTES + 8 * slots.len() as u64 && end <= medium.len();
         is_within.then_some(Page {
@@ -196,6 +209,11 @@ impl<'a> Page<'a> {
     /// The number of entries of the base up to a key.
     #[inline]
     fn rank(&self, key: &Parts<'_>) -> usize {
+        if self.slots.len() == 2 * self.count {
+            // Keys are words.
+            let words = &self.slots[..self.count];
+            return words.partition_point(|word| word.peek(Ordering::Relaxed) <= key.word);
+        }
         let (mut first, mut count) = (0, self.count);
         while count > 0 {
             let half = count / 2;
@@ -258,14 +276,33 @@ impl<'a> Page<'a> {
     /// page below.
     #[inline]
     pub(super) fn floor(&self, key: &Parts<'_>) -> Option<u64> {
-        let rank = self.rank(key);
-        if self.word.top() == 0 {
-            return Some(self.value(rank.checked_sub(1)?));
+        // The delta with the last key, of those with one key the newest.
+        let mut best: Option<(Stored, Delta<'a>)> = None;
+        for delta in self.deltas() {
+            let stored = delta.key();
+            let is_better = |best: &Stored| best.order(self.medium, &stored) == cmp::Ordering::Less;
+            if stored.compare(self.medium, key) != cmp::Ordering::Greater
+                && best.as_ref().is_none_or(|(best, _)| is_better(best))
+            {
+                best = Some((stored, delta));
+            }
         }
-        self.floor_with_deltas(key, rank)
+        let rank = self.rank(key);
+        let is_base = |delta: &Stored| {
+            rank > 0 && self.key(rank - 1).order(self.medium, delta) == cmp::Ordering::Greater
+        };
+        match best {
+            Some((stored, delta)) if !is_base(&stored) => match delta.value() {
+                None => self.floor_beside_deletes(key, rank),
+                value => value,
+            },
+            _ => Some(self.value(rank.checked_sub(1)?)),
+        }
     }
 
-    fn floor_with_deltas(&self, key: &Parts<'_>, rank: usize) -> Option<u64> {
+    /// As [`Page::floor`], where the last key up to that one is deleted.
+    #[cold]
+    fn floor_beside_deletes(&self, key: &Parts<'_>, rank: usize) -> Option<u64> {
         let same = |one: &Stored, two: &Stored| one.order(self.medium, two) == cmp::Ordering::Equal;
         let is_known = |key: &Stored| self.deltas().any(|delta| same(&delta.key(), key));
         // The last entry of the base that no delta changes.

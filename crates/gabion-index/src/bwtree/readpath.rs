@@ -34,7 +34,8 @@ impl<K: Item + ?Sized, const ENTRIES: usize, const DELTAS: u64> BwTree<K, ENTRIE
         if self.pending.is_marked(at) {
             self.settle(cell);
         }
-        Page::new(&self.medium, at, word).ok_or_else(|| damaged(at))
+        let page = Page::new(&self.medium, at, word, Self::DELTAS_AT);
+        page.ok_or_else(|| damaged(at))
     }
 
     /// Makes durable what was seen of a writer who is at work.

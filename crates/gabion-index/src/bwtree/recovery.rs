@@ -78,7 +78,7 @@ fn is_referenced(medium: &Medium, claim: Claim) -> bool {
     let at = claim.block.raw();
     match claim.hint {
         HINT_PAGE if at.is_multiple_of(LINE_BYTES) => {
-            let page = Page::new(medium, 0, Word::of_page(at));
+            let page = Page::new(medium, 0, Word::of_page(at), 0);
             let page = page.filter(|page| page.bytes() <= claim.size);
             let found = page.and_then(|page| find(medium, page.level, page.low()));
             found.is_some_and(|found| found.word.base() == at)
@@ -97,7 +97,7 @@ fn read(medium: &Medium, at: u64) -> Option<Page<'_>> {
     let cell: &PAtomicU64 = medium.try_at(POff::new(at))?;
     // ORDER: Relaxed: for recovery, when nobody writes.
     let word = Word(cell.load(medium, Ordering::Relaxed));
-    Page::new(medium, at, word)
+    Page::new(medium, at, word, 0)
 }
 
 /// The page of a level that a low belongs to, while nobody writes.

@@ -54,7 +54,15 @@ const FAN_OUT_MIN: usize = 8;
 impl<K: Item + ?Sized, const ENTRIES: usize, const DELTAS: u64> BwTree<K, ENTRIES, DELTAS> {
     /// Bytes of the block of a page whose keys are words: of the same size for each, so that one
     /// that is given back serves for any other.
-    const PAGE_BYTES: u64 = HEAD_BYTES + 16 * (ENTRIES as u64 + DELTAS) + LINE_BYTES * DELTAS;
+    const PAGE_BYTES: u64 = Self::WORDS_END + LINE_BYTES * DELTAS;
+
+    /// The first line behind the entries of such a page.
+    const WORDS_END: u64 =
+        (HEAD_BYTES + 16 * (ENTRIES as u64 + DELTAS)).next_multiple_of(LINE_BYTES);
+
+    /// Where the lines for deltas begin at least: if keys are words, in the same place in each
+    /// page, so that they can be asked for together with the head that says it.
+    pub(super) const DELTAS_AT: u64 = if K::IS_WORD { Self::WORDS_END } else { 0 };
 
     /// Whether entries are too many, or their keys too long, for a page.
     pub(super) fn is_large(level: u64, entries: &[(Stored, u64)]) -> bool {
@@ -227,6 +235,7 @@ impl<K: Item + ?Sized, const ENTRIES: usize, const DELTAS: u64> BwTree<K, ENTRIE
             level: page.level,
             low: page.low(),
             right: page.bound().map(|bound| (bound, page.right)),
+            deltas_at: Self::DELTAS_AT,
             lines: Self::lines(lines),
             of_strings: !K::IS_WORD,
         }
@@ -234,9 +243,8 @@ impl<K: Item + ?Sized, const ENTRIES: usize, const DELTAS: u64> BwTree<K, ENTRIE
 
     /// Reserves space for a page and writes it, without a fence.
     pub(super) fn build(&self, plan: &Plan, entries: &[(Stored, u64)]) -> Result<Reserved<'_>> {
-        let bytes = image::page(&self.medium, plan, entries);
-        let deltas_at = (bytes.len() as u64).next_multiple_of(LINE_BYTES);
-        let page = self.reserve(deltas_at + plan.lines * LINE_BYTES)?;
+        let (bytes, page_bytes) = image::page(&self.medium, plan, entries);
+        let page = self.reserve(page_bytes)?;
         let at = page.offset::<u8>().raw();
         self.medium.write(at, &bytes);
         self.medium.flush_range(at, bytes.len() as u64);

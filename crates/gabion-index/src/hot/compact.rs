@@ -2,12 +2,12 @@
 
 use gabion_media::pmem::Guard;
 
-use super::Hot;
 use super::form::Form;
 use super::layout::{Child, ROOM};
 use super::node::Node;
 use super::path::{Place, Step};
 use super::publish::Made;
+use super::{Hot, damaged};
 use crate::node_lock::NodeLock;
 use crate::{Item, Result};
 
@@ -54,10 +54,11 @@ impl<K: Item + ?Sized> Hot<K> {
     fn join<'a>(&'a self, step: &Step<'a>, node: &Node<'a>, guard: &Guard<'_>) -> Result<bool> {
         let mut form = Form::of(node);
         for slot in 0..node.count() - 1 {
-            let positions = form.positions();
-            let position = positions[slot];
-            let other = |at: Option<usize>| at.and_then(|at| positions.get(at));
-            let is_above = |at| other(at).is_none_or(|other| *other < position);
+            let Some(position) = form.position(slot) else {
+                return Err(damaged(node.at));
+            };
+            let other = |at: Option<usize>| at.and_then(|at| form.position(at));
+            let is_above = |at| other(at).is_none_or(|other| other < position);
             let is_one_bit = is_above(slot.checked_sub(1)) && is_above(Some(slot + 1));
             let [left, right] = [form.children()[slot], form.children()[slot + 1]];
             let is_fitting = self.count(left)? + self.count(right)? <= ROOM;

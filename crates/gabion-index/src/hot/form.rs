@@ -18,60 +18,40 @@
 //! So a key can be below a child only if it has all its 1s, and of the children that pass this the
 //! last one is the right one: the way to each other one leaves the key's way to the left, at a bit
 //! that is 1.
+//!
+//! A form keeps the partial keys as numbers of 32 bits, which hold all bits that a node can look
+//! at. So a new inner node is one more 1 in those on its right side, and where it looks at a bit
+//! that no other one does, those behind that bit stay and those before it move up by one place.
 
-use super::bits::{Position, bit_in_window, end_of_window, first_position, window_of};
-use super::layout::{Child, ROOM, Shape, WINDOW_WORDS};
-use super::node::Node;
 use std::ops::Range;
 
-/// Up to one child more than a node has room for, and where neighbours among them part.
-#[derive(Clone, Debug, PartialEq, Eq)]
+use super::bits::{Position, bit_in_window, end_of_window, extract, first_position, window_of};
+use super::layout::{Child, ROOM, Shape, WINDOW_WORDS, WORDS_MAX};
+use super::node::Node;
+
+/// Up to one child more than a node has room for, and their partial keys.
+#[derive(Clone, Debug)]
 pub(super) struct Form {
     count: usize,
     children: [Child; ROOM + 1],
-    positions: [Position; ROOM],
+    /// The partial keys; 0 behind the last one.
+    lanes: [u32; ROOM + 1],
+    /// Number of bits of a partial key.
+    bits: usize,
+    /// Which bits of keys these are: the first one, and highest in a lane, first. Each of them
+    /// parts children, so they are fewer than those.
+    columns: [Position; ROOM],
 }
 
-/// What a form has a node look at: offsets of windows, masks, and how many bits later masks select.
-struct Windows {
-    windows: [(u64, u64, u32); ROOM],
+/// The bytes of a node.
+pub(super) struct Image {
+    words: [[u8; 8]; WORDS_MAX],
     count: usize,
-    bits: u32,
 }
 
-impl Windows {
-    fn of(positions: &[Position]) -> Windows {
-        let mut windows = [(0, 0, 0); ROOM];
-        let (mut count, mut bits, mut covered) = (0, 0, 0);
-        while let Some(first) = positions.iter().filter(|at| **at >= covered).min() {
-            let offset = window_of(*first);
-            let range = *first..end_of_window(offset);
-            let within = positions.iter().filter(|at| range.contains(at));
-            let mask = within.fold(0, |mask, at| mask | bit_in_window(offset, *at));
-            windows[count] = (offset, mask, 0);
-            covered = range.end;
-            count += 1;
-        }
-        for (_, mask, later) in windows[..count].iter_mut().rev() {
-            *later = bits;
-            bits += mask.count_ones();
-        }
-        Windows {
-            windows,
-            count,
-            bits,
-        }
-    }
-
-    /// The bit of a partial key for a position.
-    fn bit(&self, position: Position) -> u32 {
-        let windows = self.windows[..self.count].iter();
-        let behind = |(offset, ..): &&(u64, u64, u32)| position < end_of_window(*offset);
-        let found = windows.clone().find(behind);
-        found.map_or(0, |(offset, mask, later)| {
-            let bit = bit_in_window(*offset, position);
-            1 << (later + (mask & (bit - 1)).count_ones())
-        })
+impl Image {
+    pub(super) fn bytes(&self) -> &[u8] {
+        self.words[..self.count].as_flattened()
     }
 }
 
@@ -79,17 +59,20 @@ impl Form {
     /// Two children.
     pub(super) fn pair(left: Child, position: Position, right: Child) -> Form {
         let mut form = Form::empty();
-        form.children[..2].copy_from_slice(&[left, right]);
-        form.positions[0] = position;
-        form.count = 2;
+        form.children[0] = left;
+        form.count = 1;
+        form.part(0, position, right);
         form
     }
 
-    fn empty() -> Form {
+    /// No child.
+    pub(super) fn empty() -> Form {
         Form {
             count: 0,
             children: [Child::NONE; ROOM + 1],
-            positions: [0; ROOM],
+            lanes: [0; ROOM + 1],
+            bits: 0,
+            columns: [0; ROOM],
         }
     }
 
@@ -97,25 +80,22 @@ impl Form {
     pub(super) fn of(node: &Node<'_>) -> Form {
         let mut form = Form::empty();
         let Shape { children, bits, .. } = node.shape();
-        // The positions of the bits of a partial key, from the highest on.
-        let mut columns = [0; ROOM];
-        let mut free = columns.iter_mut();
+        (form.count, form.bits) = (children, bits);
+        let mut free = form.columns[..bits].iter_mut();
+        let mut covered = 0;
         for (offset, mut mask) in node.windows() {
             while mask != 0
                 && let Some(column) = free.next()
             {
-                *column = first_position(offset, mask);
+                // They are in order even where they are damaged.
+                *column = first_position(offset, mask).max(covered);
+                covered = *column;
                 mask &= !(1 << (u64::BITS - 1) >> mask.leading_zeros());
             }
         }
-        form.count = children;
+        node.read_lanes(&mut form.lanes[..children]);
         for (slot, child) in form.children[..children].iter_mut().enumerate() {
             *child = node.child(slot);
-        }
-        for (slot, position) in form.positions[..children - 1].iter_mut().enumerate() {
-            let parted = node.lane(slot) ^ node.lane(slot + 1);
-            let column = (parted.leading_zeros() as usize).wrapping_sub(32 - bits);
-            *position = columns.get(column).copied().unwrap_or(0);
         }
         form
     }
@@ -130,9 +110,11 @@ impl Form {
         &self.children[..self.count]
     }
 
-    /// Where neighbours part.
-    pub(super) fn positions(&self) -> &[Position] {
-        &self.positions[..self.count.saturating_sub(1)]
+    /// Where a child and the next one part; none if there are not both.
+    pub(super) fn position(&self, slot: usize) -> Option<Position> {
+        let two = self.lanes[..self.count].get(slot..slot + 2)?;
+        let low = (two[0] ^ two[1]).checked_ilog2()? as usize;
+        self.columns[..self.bits].iter().nth_back(low).copied()
     }
 
     /// The only child, if there is one.
@@ -143,12 +125,13 @@ impl Form {
     /// The children next to one, with it, that part behind a bit: below the inner node that is to
     /// part at that bit.
     pub(super) fn around(&self, slot: usize, position: Position) -> Range<usize> {
-        let positions = self.positions();
-        let before = positions[..slot].iter().rev();
-        let behind = positions[slot..].iter();
-        let parted = |at: &&Position| **at > position;
-        let first = slot - before.take_while(parted).count();
-        first..slot + 1 + behind.take_while(parted).count()
+        let columns = self.columns[..self.bits].iter();
+        let behind = columns.filter(|column| **column > position).count();
+        let way = |lane: &u32| u64::from(*lane) >> behind;
+        let is_around = |lane: &&u32| way(lane) == way(&self.lanes[slot]);
+        let lanes = &self.lanes[..self.count];
+        let first = slot - lanes[..slot].iter().rev().take_while(is_around).count();
+        first..slot + 1 + lanes[slot + 1..].iter().take_while(is_around).count()
     }
 
     /// Puts another child in the place of one.
@@ -156,13 +139,22 @@ impl Form {
         self.children[slot] = child;
     }
 
-    fn put(&mut self, slot: usize, child: Child, between: usize, position: Position) {
-        self.children.copy_within(slot..self.count, slot + 1);
-        self.children[slot] = child;
-        self.positions
-            .copy_within(between..self.count - 1, between + 1);
-        self.positions[between] = position;
-        self.count += 1;
+    /// The bit of lanes for a position. Makes room for one if there is none.
+    fn bit(&mut self, position: Position) -> u32 {
+        let columns = &self.columns[..self.bits];
+        let before = columns.iter().filter(|column| **column < position).count();
+        let behind = self.bits - before;
+        if columns.get(before) == Some(&position) {
+            return 1 << (behind - 1);
+        }
+        self.columns.copy_within(before..self.bits, before + 1);
+        self.columns[before] = position;
+        self.bits += 1;
+        let low = (1 << behind) - 1;
+        for lane in &mut self.lanes {
+            *lane = (*lane & !low) << 1 | *lane & low;
+        }
+        1 << behind
     }
 
     /// Parts children that are [`Form::around`] a bit from a new one, which has a 1 there or not.
@@ -173,90 +165,141 @@ impl Form {
         has_one: bool,
         child: Child,
     ) {
-        if has_one {
-            self.put(around.end, child, around.end - 1, position);
+        let bit = self.bit(position);
+        // Above the inner node all ways are the same, below it the new child's goes to the left.
+        let way = self.lanes[around.start] & !(bit | (bit - 1));
+        let (slot, lane) = if has_one {
+            (around.end, way | bit)
         } else {
-            self.put(around.start, child, around.start, position);
-        }
+            self.lanes[around.clone()]
+                .iter_mut()
+                .for_each(|lane| *lane |= bit);
+            (around.start, way)
+        };
+        self.children.copy_within(slot..self.count, slot + 1);
+        self.lanes.copy_within(slot..self.count, slot + 1);
+        self.children[slot] = child;
+        self.lanes[slot] = lane;
+        self.count += 1;
     }
 
-    /// Puts two children in the place of one.
-    pub(super) fn part(&mut self, slot: usize, left: Child, position: Position, right: Child) {
-        self.children[slot] = left;
-        self.put(slot + 1, right, slot, position);
+    /// Puts a new child behind one, from which it parts at a bit.
+    pub(super) fn part(&mut self, slot: usize, position: Position, child: Child) {
+        self.insert(self.around(slot, position), position, true, child);
     }
 
     /// Puts the children of a node in the place of that node.
     pub(super) fn absorb(&mut self, slot: usize, below: &Form) {
-        self.children[slot] = below.children[0];
-        let rest = below.children[1..].iter().zip(below.positions());
-        for (number, (child, position)) in rest.enumerate() {
-            self.put(slot + 1 + number, *child, slot + number, *position);
+        self.replace(slot, below.children[0]);
+        for (before, child) in below.children()[1..].iter().enumerate() {
+            let position = below.position(before).unwrap_or(0);
+            self.part(slot + before, position, *child);
         }
     }
 
     /// Takes a child out, and with it the inner node right above it: of those that part it from its
     /// neighbours the lower one.
     pub(super) fn remove(&mut self, slot: usize) {
-        let positions = self.positions();
-        let before = slot.checked_sub(1).and_then(|at| positions.get(at));
-        let between = if before > positions.get(slot) {
-            slot - 1
-        } else {
-            slot
-        };
-        self.children.copy_within(slot + 1..self.count, slot);
-        let last = self.count.saturating_sub(1);
-        if between + 1 < last {
-            self.positions.copy_within(between + 1..last, between);
+        let before = slot.checked_sub(1).and_then(|slot| self.position(slot));
+        if let Some(position) = self.position(slot).filter(|at| Some(*at) > before) {
+            let other_side = self.around(slot + 1, position);
+            let bit = self.bit(position);
+            self.lanes[other_side]
+                .iter_mut()
+                .for_each(|lane| *lane &= !bit);
         }
-        self.count = last;
+        self.children.copy_within(slot + 1..self.count, slot);
+        self.lanes.copy_within(slot + 1..self.count, slot);
+        self.count -= 1;
+        self.lanes[self.count] = 0;
+        self.drop_unused_bits();
+    }
+
+    /// Drops the bits by which no children part any more.
+    fn drop_unused_bits(&mut self) {
+        let used = self.lanes.iter().fold(0, |used, lane| used | *lane);
+        let bits = self.bits;
+        self.bits = 0;
+        for column in 0..bits {
+            if used >> (bits - 1 - column) & 1 == 1 {
+                self.columns[self.bits] = self.columns[column];
+                self.bits += 1;
+            }
+        }
+        for lane in &mut self.lanes[..self.count] {
+            let (bits, _) = extract(u64::from(*lane), u64::from(used));
+            // Bits of a lane are no more than a lane has.
+            *lane = (bits & 0xffff_ffff) as u32;
+        }
     }
 
     /// Both sides of the topmost inner node, and its bit.
     pub(super) fn split(&self) -> (Form, Position, Form) {
-        let positions = self.positions().iter().enumerate();
-        let topmost = positions.min_by_key(|(_, position)| **position);
-        let (at, position) = topmost.map_or((0, 0), |(at, position)| (at, *position));
-        let side = |children: Range<usize>| {
+        let topmost = 1 << (self.bits - 1);
+        let lanes = self.lanes[..self.count].iter();
+        let middle = lanes.take_while(|lane| **lane & topmost == 0).count();
+        // That neither side is empty goes without saying unless the lanes are damaged.
+        let middle = middle.clamp(1, self.count - 1);
+        let side = |range: Range<usize>| {
             let mut form = Form::empty();
-            form.count = children.len();
-            let parts = children.start..children.end.saturating_sub(1);
-            form.positions[..parts.len()].copy_from_slice(&self.positions[parts]);
-            form.children[..children.len()].copy_from_slice(&self.children[children]);
+            form.count = range.len();
+            (form.bits, form.columns) = (self.bits, self.columns);
+            form.children[..range.len()].copy_from_slice(&self.children[range.clone()]);
+            for (lane, old) in form.lanes.iter_mut().zip(&self.lanes[range]) {
+                *lane = old & !topmost;
+            }
+            form.drop_unused_bits();
             form
         };
-        (side(0..at + 1), position, side(at + 1..self.count))
+        (side(0..middle), self.columns[0], side(middle..self.count))
     }
 
     /// The bytes of a node of these children.
-    pub(super) fn image(&self, height: u32) -> Vec<u8> {
-        let windows = Windows::of(self.positions());
+    pub(super) fn image(&self, height: u32) -> Image {
+        let mut image = Image {
+            words: [[0; 8]; WORDS_MAX],
+            count: 0,
+        };
+        let words = &mut image.words;
+        let mut windows = 0;
+        let (mut offset, mut mask, mut covered) = (0, 0, 0);
+        for position in &self.columns[..self.bits] {
+            if *position >= covered {
+                (offset, mask) = (window_of(*position), 0);
+                covered = end_of_window(offset);
+                words[1 + WINDOW_WORDS * windows] = offset.to_le_bytes();
+                windows += 1;
+            }
+            mask |= bit_in_window(offset, *position);
+            words[WINDOW_WORDS * windows] = mask.to_le_bytes();
+        }
         let shape = Shape {
             children: self.count,
-            windows: windows.count,
-            bits: windows.bits as usize,
+            windows,
+            bits: self.bits,
         };
-        let mut bytes = Vec::with_capacity(8 * shape.words());
-        bytes.extend(shape.state(height).to_le_bytes());
-        for (offset, mask, _) in &windows.windows[..windows.count] {
-            bytes.extend(offset.to_le_bytes());
-            bytes.extend(mask.to_le_bytes());
+        words[0] = shape.state(height).to_le_bytes();
+        let lanes = &self.lanes[..self.count];
+        let space = &mut words[shape.lanes_at()..];
+        match shape.lane_bits() {
+            8 => pack::<8>(lanes, space),
+            16 => pack::<16>(lanes, space),
+            _ => pack::<32>(lanes, space),
         }
-        debug_assert_eq!(bytes.len(), 8 * (1 + WINDOW_WORDS * windows.count));
-        let lane_bytes = shape.lane_bits() / 8;
-        let mut partial = 0_u32;
-        bytes.extend(&partial.to_le_bytes()[..lane_bytes]);
-        for position in self.positions() {
-            let bit = windows.bit(*position);
-            // Above the inner node the way is that of the child before; below it goes to the left.
-            partial = partial & !(bit | (bit - 1)) | bit;
-            bytes.extend(&partial.to_le_bytes()[..lane_bytes]);
+        let space = words[shape.children_at()..].iter_mut();
+        for (word, child) in space.zip(self.children()) {
+            *word = child.0.to_le_bytes();
         }
-        bytes.resize(8 * shape.children_at(), 0xff);
-        for child in self.children() {
-            bytes.extend(child.0.to_le_bytes());
-        }
-        bytes
+        image.count = shape.words();
+        image
+    }
+}
+
+/// Puts lanes of so many bits into words, with 1s behind the last one.
+fn pack<const BITS: usize>(lanes: &[u32], words: &mut [[u8; 8]]) {
+    for (word, lanes) in words.iter_mut().zip(lanes.chunks(64 / BITS)) {
+        let lanes = lanes.iter().rev();
+        let packed = lanes.fold(u64::MAX, |word, lane| word << BITS | u64::from(*lane));
+        *word = packed.to_le_bytes();
     }
 }

@@ -48,6 +48,9 @@ const HEIGHT_SHIFT: u32 = 32;
 /// Words of a window.
 pub(super) const WINDOW_WORDS: usize = 2;
 
+/// Words of a node, at most: a window for each bit, and lanes of 32 bits.
+pub(super) const WORDS_MAX: usize = 1 + WINDOW_WORDS * (ROOM - 1) + ROOM / 2 + ROOM;
+
 media_struct! {
     /// What lies behind the root.
     pub(super) struct Top {
@@ -81,7 +84,7 @@ impl Shape {
             bits: byte(BITS_SHIFT),
         };
         let is_sound = (2..=ROOM).contains(&shape.children)
-            && (1..ROOM).contains(&shape.bits)
+            && (1..shape.children).contains(&shape.bits)
             && (1..=shape.bits).contains(&shape.windows);
         is_sound.then_some(shape)
     }
@@ -193,8 +196,8 @@ mod tests {
             (2, 1, 1, 1 + 2 + 1 + 2),
             (32, 1, 5, 1 + 2 + 4 + 32),
             (9, 2, 8, 1 + 4 + 2 + 9),
-            (9, 2, 9, 1 + 4 + 3 + 9),
-            (32, 31, 31, 1 + 62 + 16 + 32),
+            (10, 2, 9, 1 + 4 + 3 + 10),
+            (32, 31, 31, WORDS_MAX),
         ] {
             let shape = Shape {
                 children,
@@ -208,7 +211,7 @@ mod tests {
             assert_eq!(shape.words(), words);
         }
         for state in [
-            0, 1, 0x01_01_01, 0x01_01_21, 0x20_01_02, 0x01_02_02, 0x01_00_02,
+            0, 1, 0x01_01_01, 0x01_01_21, 0x02_01_02, 0x01_02_02, 0x01_00_02,
         ] {
             assert_eq!(Shape::of(state), None, "{state:x}");
         }

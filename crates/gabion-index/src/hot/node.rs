@@ -95,14 +95,14 @@ impl<'a> Node<'a> {
         first.map_or(0, |(offset, mask)| first_position(offset, mask))
     }
 
-    /// The partial key of a child.
-    pub(super) fn lane(&self, slot: usize) -> u32 {
-        let bits = self.shape.lane_bits();
-        let lanes_in_word = 64 / bits;
-        let word = load(&self.words[self.shape.lanes_at() + slot / lanes_in_word]);
-        let lane = word >> (slot % lanes_in_word * bits) & (u64::MAX >> (64 - bits));
-        // A lane has at most 32 bits.
-        (lane & 0xffff_ffff) as u32
+    /// Reads the partial keys of the children.
+    pub(super) fn read_lanes(&self, lanes: &mut [u32]) {
+        let words = &self.words[self.shape.lanes_at()..self.shape.children_at()];
+        match self.shape.lane_bits() {
+            8 => unpack::<8>(words, lanes),
+            16 => unpack::<16>(words, lanes),
+            _ => unpack::<32>(words, lanes),
+        }
     }
 
     /// The slot of the only child that a key can be below.
@@ -158,4 +158,17 @@ fn last_within<const BITS: u32>(lanes: &[PAtomicU64], partial: u64) -> usize {
         }
     }
     0
+}
+
+/// Takes lanes of so many bits out of words.
+fn unpack<const BITS: u32>(words: &[PAtomicU64], lanes: &mut [u32]) {
+    let chunks = lanes.chunks_mut((u64::BITS / BITS) as usize);
+    for (word, lanes) in words.iter().zip(chunks) {
+        let mut word = load(word);
+        for lane in lanes {
+            // A lane has at most 32 bits.
+            *lane = (word & (u64::MAX >> (u64::BITS - BITS)) & 0xffff_ffff) as u32;
+            word >>= BITS;
+        }
+    }
 }

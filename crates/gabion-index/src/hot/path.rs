@@ -15,6 +15,10 @@ use crate::{Item, Result};
 /// Lines that are asked for of a node before its state tells how many it has.
 const PREFETCHED_LINES: u64 = 6;
 
+/// Steps that a way has room for at first: as many as it has in a trie of some millions of random
+/// words, and few enough that the memory is given by the thread's own cache of `malloc`.
+const STEPS: usize = 8;
+
 /// A word with a child: a slot of a node, or the root.
 #[derive(Clone, Copy)]
 pub(super) struct Place<'a> {
@@ -171,7 +175,7 @@ impl<K: Item + ?Sized> Hot<K> {
     /// The way down to the only leaf that can be that of `key`, whose last child is this leaf, or
     /// none if the trie is empty; what it goes along is durable. None if a node on it was given up.
     pub(super) fn seek(&self, key: &K) -> Result<Option<Vec<Step<'_>>>> {
-        let mut path = Vec::with_capacity(16);
+        let mut path = Vec::with_capacity(STEPS);
         let mut must_fence = false;
         let mut place = self.root();
         let is_whole = loop {

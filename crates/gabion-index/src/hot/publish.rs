@@ -11,6 +11,9 @@ use super::path::{Place, Step};
 use crate::node_lock::NodeLock;
 use crate::{Item, Result, leaf};
 
+/// Blocks that one step gives up, at most: a node and two below it that become one.
+const GIVEN_UP_MAX: usize = 3;
+
 /// Blocks that are written and not published yet. Those that never are go back to the pool.
 #[derive(Default)]
 pub(super) struct Made<'a>(Vec<(Child, Reserved<'a>)>);
@@ -40,12 +43,12 @@ impl<K: Item + ?Sized> Hot<K> {
             return Ok(only);
         }
         let image = form.image(height);
-        let bytes = image.len() as u64;
+        let bytes = image.bytes().len() as u64;
         let node = self
             .pool
             .alloc_aligned(bytes, NODE_ALIGN, Child::NODE_HINT)?;
         let at = node.offset::<u8>().raw();
-        self.medium.write(at, &image);
+        self.medium.write(at, image.bytes());
         self.medium.flush_range(at, bytes);
         made.0.push((Child::node(at), node));
         Ok(Child::node(at))
@@ -83,9 +86,15 @@ impl<K: Item + ?Sized> Hot<K> {
         let Some(_new_locks) = self.locks.try_all_beside(held, nodes) else {
             return Ok(false);
         };
-        let retire = |old: &Child| self.pool.retire(POff::<u8>::new(old.at()), old.hint());
-        let retiring = given_up.iter().map(retire);
-        let retiring = retiring.collect::<gabion_media::Result<Vec<_>>>()?;
+        debug_assert!(
+            given_up.len() <= GIVEN_UP_MAX,
+            "there is room for all notes"
+        );
+        let mut retiring = [const { None }; GIVEN_UP_MAX];
+        for (note, old) in retiring.iter_mut().zip(given_up) {
+            let block = POff::<u8>::new(old.at());
+            *note = Some(self.pool.retire(block, old.hint())?);
+        }
         // DURABLE: all that was made, and what the allocator noted of it and of what goes, before
         // anything leads to it.
         self.medium.fence();
@@ -100,7 +109,7 @@ impl<K: Item + ?Sized> Hot<K> {
         for (_, block) in made.0 {
             block.commit::<u8>();
         }
-        for block in retiring {
+        for block in retiring.into_iter().flatten() {
             block.commit(guard);
         }
         Ok(true)

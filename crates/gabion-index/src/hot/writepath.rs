@@ -125,6 +125,10 @@ impl<K: Item + ?Sized> Hot<K> {
         if last.child.is_none() {
             return Ok(self.plant(last, key, value, guard)?.then_some(None));
         }
+        if let Some(node) = last.place.node {
+            // Most often this is the node that goes; its note is far away, as the leaf is.
+            self.pool.prefetch_note(node.at);
+        }
         let leaf = self.leaf(last.child)?;
         if leaf.has(key) {
             return Ok(self.replace_value(last, leaf, value).map(Some));
@@ -180,9 +184,10 @@ impl<K: Item + ?Sized> Hot<K> {
         let Some(lock) = self.lock(step) else {
             return Ok(Change::Lost);
         };
-        let form = step.place.node.map(|node| Form::of(&node));
-        let around = match &form {
-            Some(form) => form.around(step.place.slot, fork.position),
+        let node = step.place.node;
+        let mut form = node.map_or_else(Form::empty, |node| Form::of(&node));
+        let around = match node {
+            Some(_) => form.around(step.place.slot, fork.position),
             None => 0..1,
         };
         let height = self.height(step.child)?;
@@ -193,7 +198,7 @@ impl<K: Item + ?Sized> Hot<K> {
         }
         let mut made = Made::default();
         let new = self.make_leaf(&mut made, key, value)?;
-        let (Some(node), Some(mut form)) = (step.place.node, form) else {
+        let Some(node) = node else {
             return self.push_down(step, &lock, fork, new, made, guard);
         };
         if is_alone && node.height() > height + 1 {
@@ -275,7 +280,8 @@ impl<K: Item + ?Sized> Hot<K> {
             return Ok(Change::Lost);
         };
         let mut form = Form::of(&parent);
-        form.part(above.place.slot, left, position, right);
+        form.replace(above.place.slot, left);
+        form.part(above.place.slot, position, right);
         let child = self.make_node(&mut made, &form, parent.height())?;
         let (gone, held) = ([above.child, top.child], [lock, &above_lock, &top_lock]);
         let is_done = self.publish(&top.place, child, made, &gone, &held, guard)?;

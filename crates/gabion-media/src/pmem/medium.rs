@@ -155,6 +155,7 @@ impl Medium {
     }
 
     /// The number of this thread among those that a watcher sees.
+    #[inline]
     pub(super) fn watched_thread(&self) -> Option<u32> {
         let watched = self.watched.as_ref()?;
         Some(number_of_thread(&mut watched.threads.lock()))

@@ -215,9 +215,11 @@ impl Central {
         };
         let class = slab.class;
         slab.give((offset - chunks.geometry.chunk_at(chunk)) / classes.size(class));
-        let is_empty = slab.free == slab.total;
+        let (was_full, is_empty) = (slab.free == 1, slab.free == slab.total);
         let partial = &mut self.by_class[class].partial;
-        partial.insert(chunk);
+        if was_full {
+            partial.insert(chunk);
+        }
         if is_empty && partial.len() > 1 {
             self.drop_slab(chunks, chunk, class);
         }

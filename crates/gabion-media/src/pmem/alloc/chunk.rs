@@ -146,6 +146,14 @@ impl<'a> Chunks<'a> {
         )
     }
 
+    /// Asks for the state of the block at `offset` in a slab.
+    #[inline]
+    pub(crate) fn prefetch_state(self, chunk: u64, offset: u64) {
+        let granule = (offset - self.geometry.chunk_at(chunk)) / GRANULE;
+        let word = self.geometry.states_of(chunk) + granule / BLOCKS_PER_WORD * 8;
+        self.medium.prefetch(word);
+    }
+
     /// State of the block at `offset` in a slab.
     pub(crate) fn slab_state(self, chunk: u64, offset: u64) -> State {
         let (word, shift) = self.state_word(chunk, offset);

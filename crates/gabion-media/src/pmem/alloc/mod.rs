@@ -62,12 +62,16 @@ use super::epoch::Epochs;
 use super::layout::{GRANULE, Geometry, STATE_OFFSET, StateLine, seal};
 use super::medium::Medium;
 use super::off::POff;
+use super::trace::LINE;
 use crate::Result;
 
 /// Bytes of free blocks of one class that a heap keeps, and the fewest and most blocks.
 const CACHE_BYTES: u64 = 16 << 10;
 const CACHE_BLOCKS_MIN: u64 = 2;
 const CACHE_BLOCKS_MAX: u64 = 128;
+
+/// Lines of the next block of a cache that are asked for, at most.
+const PREFETCHED_LINES: u64 = 8;
 
 /// Reserves the space of the chunks from the first number to the second.
 pub(super) type Grow = Box<dyn Fn(u64, u64) -> Result<()> + Send + Sync>;
@@ -242,9 +246,15 @@ impl Allocator {
             return Ok(chunk.map(|chunk| (self.geometry.chunk_at(chunk), count)));
         };
         let index = self.heap_index();
-        if let Some(block) = self.heap(index).cache(class).pop() {
+        let mut heap = self.heap(index);
+        let cache = heap.cache(class);
+        if let Some(block) = cache.pop() {
+            if let Some(next) = cache.last() {
+                self.prefetch_block(*next, self.classes.size(class));
+            }
             return Ok(Some((block, 0)));
         }
+        drop(heap);
         self.drain();
         let mut blocks = Vec::new();
         let mut central = self.central.lock();
@@ -276,6 +286,23 @@ impl Allocator {
         let block = blocks.pop();
         self.heap(index).cache(class).append(&mut blocks);
         Ok(block.map(|block| (block, 0)))
+    }
+
+    /// Asks for the first lines of a block that will be written to soon, and for its state.
+    #[inline]
+    fn prefetch_block(&self, block: u64, size: u64) {
+        for line in 0..size.div_ceil(LINE).min(PREFETCHED_LINES) {
+            self.medium.prefetch(block + line * LINE);
+        }
+        self.prefetch_state(block);
+    }
+
+    /// Asks for the state of a block.
+    #[inline]
+    pub(super) fn prefetch_state(&self, block: u64) {
+        if let Some(chunk) = self.geometry.chunk_of(block) {
+            self.chunks().prefetch_state(chunk, block);
+        }
     }
 
     fn cache_blocks(&self, class: usize) -> usize {
@@ -316,15 +343,15 @@ impl Allocator {
     /// Writes an intent into a slot of this thread's heap, or of another one where there is none.
     #[track_caller]
     fn announce(&self, intent: Intent, size: u64) -> Result<Ticket, Refusal> {
-        let first = self.heap_index();
         if !self.has_intents {
             return Ok(Ticket {
                 intent,
                 size,
-                heap: first,
+                heap: 0,
                 slot: None,
             });
         }
+        let first = self.heap_index();
         for heap in (first..self.heaps.len()).chain(0..first) {
             let mut parts = self.heap(heap);
             if parts.ring.is_full() {
@@ -435,6 +462,9 @@ impl Allocator {
 
     /// Erases the intents of all operations that are over. The caller fences.
     fn erase_finished(&self) {
+        if !self.has_intents {
+            return;
+        }
         let this_thread = self.thread_number();
         for heap in 0..self.heaps.len() {
             let mut parts = self.heap(heap);

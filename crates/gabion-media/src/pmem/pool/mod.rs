@@ -216,6 +216,12 @@ impl Pool {
         })
     }
 
+    /// Asks for what the allocator notes of a block, before it is retired.
+    #[inline]
+    pub fn prefetch_note(&self, block: u64) {
+        self.shared.allocator.prefetch_state(block);
+    }
+
     #[cold]
     fn refused(&self, refusal: Refusal, wanted: u64, offset: u64) -> Error {
         match refusal {
