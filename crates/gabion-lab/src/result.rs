@@ -216,7 +216,7 @@ pub struct PhaseResult {
     pub wa_with_log: Option<f64>,
     /// Write amplification by the system's count.
     pub wa_process: Option<f64>,
-    /// Size of the store's files at the end.
+    /// What the store's files take at the end.
     pub space_bytes: u64,
     /// Time for which writers were stopped, where the store tells.
     pub stall_s: Option<f64>,

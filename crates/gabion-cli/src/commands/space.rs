@@ -125,7 +125,7 @@ fn import(arguments: &SpaceFileArguments) -> Result<(), Failure> {
     };
     if copied.is_err() {
         // A part of a file is of no use; the space is empty again. The first error is to be told.
-        let _ = space.set_len(0);
+        let _ = space.set_len(0).and_then(|()| space.checkpoint());
         return copied;
     }
     Ok(space.checkpoint()?)

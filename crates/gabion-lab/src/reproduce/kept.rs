@@ -41,8 +41,12 @@ pub struct Terms {
     /// The machine.
     pub machine: String,
     /// The peers that the program was built with.
-    #[serde(default)]
+    #[serde(default = "unknown")]
     pub peers: String,
+}
+
+fn unknown() -> String {
+    "unknown".to_owned()
 }
 
 /// A directory of outcomes.

@@ -4,7 +4,8 @@
 //! open nobody takes a lock.
 
 use std::sync::atomic::{AtomicU8, Ordering};
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::Instant;
 
 const OPEN: u8 = 0;
 const CLOSED: u8 = 1;
@@ -18,6 +19,8 @@ pub(super) struct Gate {
     /// Threads that work.
     working: Mutex<usize>,
     changed: Condvar,
+    /// When the phase was ended.
+    ended_at: OnceLock<Instant>,
 }
 
 // ORDER: Relaxed throughout; what a thread did before it stopped working is handed over by the
@@ -29,6 +32,7 @@ impl Gate {
             state: AtomicU8::new(OPEN),
             working: Mutex::new(threads),
             changed: Condvar::new(),
+            ended_at: OnceLock::new(),
         }
     }
 
@@ -107,7 +111,13 @@ impl Gate {
     /// Ends the phase.
     pub(super) fn end(&self) {
         let _working = self.working();
+        self.ended_at.get_or_init(Instant::now);
         self.change(ENDED);
+    }
+
+    /// When the phase was ended; now, if it was not.
+    pub(super) fn ended_at(&self) -> Instant {
+        self.ended_at.get().copied().unwrap_or_else(Instant::now)
     }
 }
 

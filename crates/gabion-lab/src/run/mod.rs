@@ -453,7 +453,7 @@ impl<'a> Runner<'a> {
             ));
         }
         let wanted = self.settings.write_rate as f64 * outcome.seconds;
-        if workload.paced_writer && (outcome.paced as f64) < 0.98 * wanted {
+        if workload.paced_writer && (outcome.paced as f64) < 0.98 * wanted - 1.0 {
             notes.push(format!(
                 "the writer beside the readers did {:.0} of the {} puts per second that were due",
                 outcome.paced as f64 / outcome.seconds.max(1e-9),

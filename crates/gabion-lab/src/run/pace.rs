@@ -64,12 +64,33 @@ impl Pace {
         self.count += operations;
     }
 
-    /// How long the operation that is due at `due` has waited until `now`, if it was due before;
-    /// then `due` is when the next one is.
-    pub(super) fn overdue(&mut self, due: &mut Instant, now: Instant) -> Option<Duration> {
-        let late = now.checked_duration_since(*due)?;
-        *due = self.next_due();
-        Some(late)
+    /// How long those of at most `calls_max` calls had waited at `end` that were due then, the
+    /// first of them at `due`, each of so many operations: each time with the number of calls for
+    /// which it stands, few times however many they are.
+    pub(super) fn overdue(
+        &self,
+        due: Instant,
+        end: Instant,
+        operations: u64,
+        calls_max: u64,
+    ) -> impl Iterator<Item = (Duration, u64)> {
+        const TIMES: u64 = 1000;
+        let late_s = end.saturating_duration_since(due).as_secs_f64();
+        let interval_s = self.interval_s * operations as f64;
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "it is not negative, and too many are as many as there can be"
+        )]
+        let calls = ((late_s / interval_s).ceil() as u64).min(calls_max);
+        let step = calls.div_ceil(TIMES).max(1);
+        (0..calls.div_ceil(step)).map(move |number| {
+            let first = number * step;
+            let stands_for = step.min(calls - first);
+            let middle = first as f64 + (stands_for - 1) as f64 / 2.0;
+            let wait = Duration::from_secs_f64((late_s - middle * interval_s).max(0.0));
+            (wait, stands_for)
+        })
     }
 
     /// Returns at `due`, at once if that has passed, or as soon as `is_stopped`.
@@ -112,14 +133,30 @@ mod tests {
     }
 
     #[test]
-    fn what_is_overdue_is_told_one_by_one() {
+    fn what_is_overdue_at_the_end_is_told() {
         let start = Instant::now();
-        let mut pace = Pace::new(start, 1.0, (0, 1), Wait::Spin);
-        let mut due = pace.next_due();
-        let now = start + Duration::from_millis(2_500);
-        let waits: Vec<_> = std::iter::from_fn(|| pace.overdue(&mut due, now)).collect();
-        assert_eq!(waits, [2_500, 1_500, 500].map(Duration::from_millis));
-        assert_eq!(due, start + Duration::from_secs(3));
+        let pace = Pace::new(start, 1.0, (0, 1), Wait::Spin);
+        let overdue = |millis: u64, operations: u64, calls_max: u64| {
+            let end = start + Duration::from_millis(millis);
+            let told = pace.overdue(start, end, operations, calls_max);
+            told.map(|(wait, calls)| (wait.as_millis(), calls))
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(
+            overdue(2_500, 1, u64::MAX),
+            [(2_500, 1), (1_500, 1), (500, 1)]
+        );
+        assert_eq!(overdue(2_500, 1, 2), [(2_500, 1), (1_500, 1)]);
+        assert_eq!(overdue(2_500, 2, u64::MAX), [(2_500, 1), (500, 1)]);
+        assert_eq!(overdue(0, 1, u64::MAX), []);
+        // Many are told in a few steps, all of them, and none waited longer than the first.
+        let many = overdue(10_000_000, 1, u64::MAX);
+        assert!(many.len() <= 1000 && many[0].0 <= 10_000_000);
+        assert_eq!(many.iter().map(|(_, calls)| calls).sum::<u64>(), 10_000);
+        let end = start + Duration::from_secs(3600);
+        let pace = Pace::new(start, 1e9, (0, 1), Wait::Sleep);
+        let told: Vec<_> = pace.overdue(start, end, 1, u64::MAX).collect();
+        assert!(told.len() <= 1000 && told.iter().map(|(_, calls)| calls).sum::<u64>() > 1 << 40);
     }
 
     #[test]

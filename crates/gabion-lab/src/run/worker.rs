@@ -253,7 +253,8 @@ impl<'r> Worker<'r> {
             let due = pace.next_due();
             pace.wait_until(due, || shared.gate.is_ended());
             if shared.gate.is_ended() {
-                self.charge_overdue(&mut pace, due, operations - self.done.operations);
+                let left = (operations - self.done.operations).div_ceil(self.batch_len);
+                self.charge_overdue(&pace, due, left, shared);
                 break;
             }
             let (part, done) = self.call(operations - self.done.operations)?;
@@ -275,7 +276,7 @@ impl<'r> Worker<'r> {
             let due = pace.next_due();
             pace.wait_until(due, || shared.gate.is_ended());
             if shared.gate.is_ended() {
-                self.charge_overdue(&mut pace, due, u64::MAX);
+                self.charge_overdue(&pace, due, u64::MAX, shared);
                 return Ok(self.done);
             }
             let at = self.requests.take();
@@ -285,17 +286,19 @@ impl<'r> Worker<'r> {
         }
     }
 
-    /// At the end of a phase, charges for at most `left` operations that were due, the first of
-    /// them at `due`, and were not begun: they have waited until now.
-    fn charge_overdue(&mut self, pace: &mut Pace, mut due: Instant, left: u64) {
-        let now = Instant::now();
-        for _ in 0..left {
-            let Some(late) = pace.overdue(&mut due, now) else {
-                break;
-            };
-            self.prepare();
-            let at = self.requests.take();
-            self.done.latencies[self.requests.part(at)].record(late);
+    /// Charges for at most `calls_max` calls that were due when the phase ended, the first of them
+    /// at `due`, and were not begun: for what they had waited then, each part of the mix for its
+    /// share.
+    fn charge_overdue(&mut self, pace: &Pace, due: Instant, calls_max: u64, shared: Shared<'_>) {
+        let end = shared.gate.ended_at();
+        let mut charged = 0;
+        for (wait, calls) in pace.overdue(due, end, self.batch_len, calls_max) {
+            let share = |calls: u64, percent: u32| calls * u64::from(percent) / 100;
+            for (latencies, (_, percent)) in self.done.latencies.iter_mut().zip(self.workload.mix) {
+                let count = share(charged + calls, *percent) - share(charged, *percent);
+                latencies.record_many(wait, count);
+            }
+            charged += calls;
         }
     }
 

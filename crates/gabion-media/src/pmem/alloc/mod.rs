@@ -23,9 +23,9 @@
 //! - I1. A block whose state is "allocated" and that no intent names is referred to by a durable
 //!   structure, and each block that a durable structure refers to is "allocated", or an intent
 //!   names it.
-//! - I2. The intent of an operation that took effect is erased, and that is durable, before its
-//!   block can be reserved again, and before the memory of its hint can. So is any other intent
-//!   before the memory of its hint can.
+//! - I2. The intent of an operation that took effect is erased or overwritten, and that is durable,
+//!   before its block can be reserved again, and before the memory of its hint can. So is any other
+//!   intent before the memory of its hint can.
 //! - I3. State "allocated" becomes durable after the publish did; so recovery never takes it back
 //!   on account of an intent to allocate.
 //!

@@ -116,8 +116,8 @@ impl<S: PoolStore> Mapped<S> {
     }
 
     fn start_threads(self: &Arc<Self>) -> Result<()> {
-        let can_sync = self.with(|opened| Ok(opened.can_sync()));
-        let (Durability::Interval(interval), Ok(true)) = (self.options.durability, can_sync) else {
+        let syncs = self.with(|opened| Ok(opened.shortage.is_none() && opened.can_sync()));
+        let (Durability::Interval(interval), Ok(true)) = (self.options.durability, syncs) else {
             return Ok(());
         };
         let sync = move |engine: &Self| {
