@@ -107,6 +107,15 @@ fn figure(arguments: &LabFigureArguments, output: &mut Output) -> Result<(), Fai
     });
     let plans = parts.collect::<Result<Vec<Plan>, Failure>>()?;
     let (report, reports) = carry_out(&plans, &arguments.trials)?;
+    let shown = show_figure(figure, &report, output);
+    tell_notes(&report.results);
+    // Whether all went well counts for more than whether somebody read on.
+    finish(&report, &reports)?;
+    shown
+}
+
+/// Shows what came of a figure's parts, and the paper's numbers beside it.
+fn show_figure(figure: &Figure, report: &Report, output: &mut Output) -> Result<(), Failure> {
     output.bytes(comparison(&Summary::of(&report.results)).as_bytes())?;
     let borders = borders(&report.results);
     if !borders.is_empty() {
@@ -121,9 +130,7 @@ fn figure(arguments: &LabFigureArguments, output: &mut Output) -> Result<(), Fai
     if !figure.says.is_empty() {
         output.line(&format!("\nThe paper: {}", figure.says))?;
     }
-    output.flush()?;
-    tell_notes(&report.results);
-    finish(&report, &reports)
+    output.flush()
 }
 
 /// Refuses what a figure that is computed here, and has no targets, cannot do.
