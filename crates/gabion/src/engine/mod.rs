@@ -261,6 +261,7 @@ impl Handle {
     /// Performs a write of so many bytes of keys and values.
     #[inline]
     pub(crate) fn write(&self, write: Write<'_>, user_bytes: u64, sync: bool) -> Result<()> {
+        write.prefetch();
         match self {
             Handle::Wip(engine) => {
                 engine.write(write.with_keyspace(Keyspace::wip), user_bytes, sync)

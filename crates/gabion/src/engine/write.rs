@@ -17,6 +17,8 @@ use std::sync::Arc;
 
 use parking_lot::{Condvar, Mutex};
 
+use gabion_media::prefetch_bytes;
+
 use super::keyspaces::Named;
 use crate::log::{BatchEncoder, OpHead, batch_head};
 use crate::types::{Kind, SEQ_MAX, Seq};
@@ -25,6 +27,9 @@ use crate::{Error, Result};
 /// Bytes of waiting writes that one leader takes at most, so that the first of them does not wait
 /// for a gigabyte of others.
 const GROUP_BYTES_MAX: usize = 4 << 20;
+
+/// Bytes of a value that are asked for ahead; who reads on is ahead of the memory by then.
+const PREFETCH_BYTES_MAX: usize = 256;
 
 /// One write, with the keyspaces of an engine or of the facade.
 pub(crate) enum Write<'w, K> {
@@ -64,6 +69,14 @@ impl<'w, K> Write<'w, K> {
                 value,
             },
             Write::Batch(operations) => Write::Batch(operations),
+        }
+    }
+
+    /// Asks for the memory of the value of a single write: it comes while the write is admitted.
+    #[inline]
+    pub(crate) fn prefetch(&self) {
+        if let Write::Single { value, .. } = self {
+            prefetch_bytes(&value[..value.len().min(PREFETCH_BYTES_MAX)]);
         }
     }
 

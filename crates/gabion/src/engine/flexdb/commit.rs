@@ -626,6 +626,7 @@ mod tests {
     use super::super::Write;
     use super::*;
     use crate::Options;
+    use crate::types::hash_key;
 
     /// Where nobody read, all of the past was let go of, also what was merged since somebody had
     /// looked: a snapshot that was taken meanwhile showed newer values.
@@ -641,7 +642,10 @@ mod tests {
                 key: b"key",
                 value,
             };
-            engine.write_now(&mut engine.writer.lock(), write).unwrap();
+            let mut writer = engine.writer.lock();
+            engine
+                .write_now(&mut writer, write, hash_key(b"key"))
+                .unwrap();
         };
         put(b"old");
         let oldest = engine.readers().last_of(0);

@@ -33,11 +33,15 @@ use crate::engine::keyspaces::position;
 use crate::engine::memtable::{KeepOrder, MemTable};
 use crate::engine::range_deletes::Fragments;
 use crate::engine::snapshots::Protected;
+use crate::log::Op;
 use crate::memory::{Memory, TableMemory};
-use crate::types::{Kind, SEQ_MAX, Seq};
+use crate::types::{Kind, SEQ_MAX, Seq, hash_key};
 
 /// Memory that a version takes beside its key and value, roughly.
 const VERSION_BYTES: u64 = 48;
+
+/// Inserts whose memory is asked for together.
+const PREFETCH_OPERATIONS: usize = 16;
 
 /// Images that are read under one lock, at most: 30 us by estimate.
 const IMAGES_MAX: usize = 256;
@@ -348,13 +352,48 @@ impl Generation {
         if self.with_layer(keyspace, insert).is_none() {
             insert(&self.layer_for_writing(keyspace));
         }
-        let bytes = (key.len() + value.len()) as u64 + VERSION_BYTES;
-        // ORDER: Relaxed; figures for the writer, who alone changes them.
-        self.bytes.fetch_add(bytes, Ordering::Relaxed);
-        // ORDER: Relaxed; those who ask come after the generation was frozen.
-        self.min_seq.fetch_min(seq, Ordering::Relaxed);
-        // ORDER: Release pairs with the Acquire in `max_seq`.
-        self.max_seq.fetch_max(seq, Ordering::Release);
+        // One thread at a time changes these, so plain stores do.
+        let bytes = self.bytes() + (key.len() + value.len()) as u64 + VERSION_BYTES;
+        // ORDER: Relaxed; figures for the writer.
+        self.bytes.store(bytes, Ordering::Relaxed);
+        if seq < self.min_seq() {
+            // ORDER: Relaxed; those who ask come after the generation was frozen.
+            self.min_seq.store(seq, Ordering::Relaxed);
+        }
+        if seq > self.max_seq() {
+            // ORDER: Release pairs with the Acquire in `max_seq`.
+            self.max_seq.store(seq, Ordering::Release);
+        }
+    }
+
+    /// Inserts writes, each as by [`Generation::insert`]. The memory that some of them begin with
+    /// is asked for together.
+    pub(super) fn insert_all<'o>(
+        &self,
+        operations: impl Iterator<Item = Op<'o>>,
+        protected: impl Fn() -> Protected,
+    ) {
+        let mut operations = operations.map(|operation| (hash_key(operation.key), operation));
+        let mut next = Vec::with_capacity(PREFETCH_OPERATIONS);
+        loop {
+            next.extend(operations.by_ref().take(PREFETCH_OPERATIONS));
+            if next.is_empty() {
+                return;
+            }
+            for (hash, operation) in &next {
+                self.prefetch(operation.keyspace, *hash);
+            }
+            for (hash, operation) in next.drain(..) {
+                let change = (operation.kind, operation.key, operation.value);
+                self.insert(operation.keyspace, change, hash, operation.seq, &protected);
+            }
+        }
+    }
+
+    /// Asks for the memory that an insert of a key of that hash begins with.
+    #[inline]
+    pub(super) fn prefetch(&self, keyspace: u32, hash: u64) {
+        self.with_layer(keyspace, |layer| layer.table.prefetch(hash));
     }
 
     /// Bytes of the writes, with what they take beside keys and values.
@@ -460,6 +499,17 @@ impl View {
         }
         folded.reverse();
         folded
+    }
+
+    /// Bytes of the writes that are not merged.
+    pub(super) fn waiting_bytes(&self) -> u64 {
+        self.waiting.iter().map(|waiting| waiting.bytes()).sum()
+    }
+
+    /// Bytes of the writes that no merge has put into the spaces yet, about.
+    pub(super) fn debt(&self) -> u64 {
+        let debts = self.waiting.iter().map(|waiting| waiting.bytes_to_merge());
+        debts.sum()
     }
 
     /// What waits to be merged, the oldest last.

@@ -51,7 +51,7 @@ use crate::log::{Chunk, Log, LogOptions, PendingLog, ReplayEnd, replay_chunks, r
 use crate::memory::Memory;
 use crate::names::{LOCK, parse_log_name};
 use crate::threads::side_by_side;
-use crate::types::{SEQ_MAX, Seq, hash_key};
+use crate::types::{SEQ_MAX, Seq};
 use crate::{Options, Result};
 
 /// Threads that open spaces.
@@ -337,9 +337,6 @@ fn remove_orphans(disk: &Disk, keyspaces: &[Arc<Keyspace>]) -> Result<()> {
     Ok(())
 }
 
-/// Inserts whose cache lines are asked for together.
-const PREFETCH_OPERATIONS: usize = 16;
-
 /// Replays the log into a generation, by another thread if there may be one; returns where it ended
 /// and the last sequence number.
 fn replay_log(
@@ -363,25 +360,9 @@ fn replay_log(
 
 /// Applies a part of the log.
 fn apply(chunk: &Chunk<'_>, root: &Root, generation: &Generation) {
-    let mut operations = chunk
-        .operations()
-        .filter(|operation| root.has(operation.keyspace))
-        .map(|operation| (hash_key(operation.key), operation));
-    let mut next = Vec::with_capacity(PREFETCH_OPERATIONS);
-    loop {
-        next.extend(operations.by_ref().take(PREFETCH_OPERATIONS));
-        if next.is_empty() {
-            return;
-        }
-        for (hash, operation) in &next {
-            generation.with_layer(operation.keyspace, |layer| layer.table.prefetch(*hash));
-        }
-        for (hash, operation) in next.drain(..) {
-            let change = (operation.kind, operation.key, operation.value);
-            let newest = || Protected::only(SEQ_MAX);
-            generation.insert(operation.keyspace, change, hash, operation.seq, newest);
-        }
-    }
+    let operations = chunk.operations();
+    let known = operations.filter(|operation| root.has(operation.keyspace));
+    generation.insert_all(known, || Protected::only(SEQ_MAX));
 }
 
 #[cfg(test)]

@@ -184,28 +184,24 @@ impl Flex {
 
     /// Bytes of the generations that take writes or wait.
     pub(super) fn waiting_bytes(&self) -> u64 {
-        let view = self.view.load();
-        view.waiting
-            .iter()
-            .map(|generation| generation.bytes())
-            .sum()
+        self.view.load().waiting_bytes()
     }
 
     /// Bytes of the generations that take writes or wait which no merge has put into the spaces.
     fn debt(&self) -> u64 {
-        let view = self.view.load();
-        view.waiting
-            .iter()
-            .map(|generation| generation.bytes_to_merge())
-            .sum()
+        self.view.load().debt()
     }
 
     /// Lets a write pass, after a while if merges fall behind; an error if they cannot go on.
     pub(super) fn admit(&self) -> Result<()> {
         let budget = self.budget();
         let stop = stop_bytes(budget);
-        if self.waiting_bytes() <= stop {
-            let delay = delay(self.debt(), budget);
+        let (waiting, debt) = {
+            let view = self.view.load();
+            (view.waiting_bytes(), view.debt())
+        };
+        if waiting <= stop {
+            let delay = delay(debt, budget);
             // Without background threads nothing is merged meanwhile.
             if !delay.is_zero() && self.options.background_threads > 0 {
                 let began = Instant::now();
@@ -299,7 +295,7 @@ mod tests {
     use super::super::{Keyspace, Write};
     use super::*;
     use crate::Options;
-    use crate::types::Kind;
+    use crate::types::{Kind, hash_key};
 
     fn put(engine: &Flex, keyspace: &Arc<Keyspace>, value: &[u8]) {
         put_at(engine, keyspace, b"key", value);
@@ -312,7 +308,9 @@ mod tests {
             key,
             value,
         };
-        engine.write_now(&mut engine.writer.lock(), write).unwrap();
+        let hash = hash_key(key);
+        let mut writer = engine.writer.lock();
+        engine.write_now(&mut writer, write, hash).unwrap();
     }
 
     #[test]

@@ -19,7 +19,7 @@
 
 use std::sync::Arc;
 
-use super::generation::Generation;
+use super::generation::{Generation, View};
 use super::{Flex, Write};
 use crate::engine::memtable::KeepOrder;
 use crate::engine::write::Waiter;
@@ -40,25 +40,40 @@ impl Flex {
     ///
     /// `user_bytes` are the bytes of its keys and values.
     pub(crate) fn write(&self, write: Write<'_>, user_bytes: u64, sync: bool) -> Result<()> {
+        let hash = self.prefetch(write);
         self.check_writable()?;
         self.admit()?;
         if sync {
             self.queue.perform(write, true, |own, _, group| {
-                self.commit_group(&mut self.writer.lock(), own, group)
+                self.commit_group(&mut self.writer.lock(), own, hash, group)
             })?;
         } else {
-            self.write_now(&mut self.writer.lock(), write)?;
+            self.write_now(&mut self.writer.lock(), write, hash)?;
         }
         self.counters.count_write(user_bytes);
         self.run_inline();
         Ok(())
     }
 
-    pub(super) fn write_now(&self, writer: &mut Writer, write: Write<'_>) -> Result<()> {
+    /// Asks for the memory that the insert of a single write waits for, so that it comes while the
+    /// write is admitted and logged. Returns the hash of the key; 0 for a batch.
+    #[inline]
+    fn prefetch(&self, write: Write<'_>) -> u64 {
+        let Write::Single { keyspace, key, .. } = write else {
+            return 0;
+        };
+        let hash = hash_key(key);
+        self.view.load().active().prefetch(keyspace.id, hash);
+        hash
+    }
+
+    /// Performs a write; `hash` is that of the key of a single one.
+    pub(super) fn write_now(&self, writer: &mut Writer, write: Write<'_>, hash: u64) -> Result<()> {
         let first = self.log_write(writer, write)?;
-        self.insert(write, first);
+        let view = self.view.load();
+        self.insert(view.active(), write, hash, first);
         self.publish(writer.next_seq - 1);
-        self.freeze_if_full(writer);
+        self.freeze_if_full(&view, writer);
         Ok(())
     }
 
@@ -68,6 +83,7 @@ impl Flex {
         &self,
         writer: &mut Writer,
         own: Write<'_>,
+        hash: u64,
         group: &[Arc<Waiter>],
     ) -> Result<()> {
         let own_logged = self.log_write(writer, own);
@@ -82,16 +98,18 @@ impl Flex {
                 .for_each(|waiter| waiter.end(Err(error.clone())));
             return Err(error);
         }
-        if let Ok(first) = &own_logged {
-            self.insert(own, *first);
-        }
-        for (waiter, logged) in group.iter().zip(&logged) {
+        let view = self.view.load();
+        let insert = |write: Write<'_>, logged: &Result<Seq>| {
             if let Ok(first) = logged {
-                self.insert(waiter.write(), *first);
+                self.insert(view.active(), write, hash, *first);
             }
+        };
+        insert(own, &own_logged);
+        for (waiter, logged) in group.iter().zip(&logged) {
+            insert(waiter.write(), logged);
         }
         self.publish(writer.next_seq - 1);
-        self.freeze_if_full(writer);
+        self.freeze_if_full(&view, writer);
         for (waiter, logged) in group.iter().zip(logged) {
             waiter.end(logged.map(|_| ()));
         }
@@ -121,10 +139,9 @@ impl Flex {
         Ok(first)
     }
 
-    /// Inserts a logged write into the generation that takes writes.
-    fn insert(&self, write: Write<'_>, first: Seq) {
-        let view = self.view.load();
-        let active = view.active();
+    /// Inserts a logged write into the generation that takes writes; `hash` is that of the key of a
+    /// single one.
+    fn insert(&self, active: &Generation, write: Write<'_>, hash: u64, first: Seq) {
         let protected = || self.snapshots.protect(|| self.visible());
         match write {
             Write::Single {
@@ -134,14 +151,10 @@ impl Flex {
                 value,
             } => {
                 let change = (kind, key, value);
-                active.insert(keyspace.id, change, hash_key(key), first, protected);
+                active.insert(keyspace.id, change, hash, first, protected);
             }
             Write::Batch(operations) => {
-                for operation in operations.ops(first).map_while(Result::ok) {
-                    let hash = hash_key(operation.key);
-                    let change = (operation.kind, operation.key, operation.value);
-                    active.insert(operation.keyspace, change, hash, operation.seq, protected);
-                }
+                active.insert_all(operations.ops(first).map_while(Result::ok), protected);
             }
         }
     }
@@ -151,8 +164,7 @@ impl Flex {
         self.budget() / 5 * 2
     }
 
-    fn freeze_if_full(&self, writer: &Writer) {
-        let view = self.view.load();
+    fn freeze_if_full(&self, view: &View, writer: &Writer) {
         // As long as another one is merged, this one grows, and the log may shrink without it.
         if view.frozen().is_empty()
             && (view.active().bytes() > self.active_bytes_max()

@@ -208,17 +208,25 @@ impl Run {
         let Some(first) = items.first() else {
             return position;
         };
-        let has_key = |item: &Item<'_>| {
-            item.prefix == first.prefix && item.record.key() == first.record.key()
-        };
+        let has_prefix = |item: &Item<'_>| item.prefix == first.prefix;
         let mut step = 1;
-        while items.get(step).is_some_and(has_key) {
+        while items.get(step).is_some_and(has_prefix) {
             step *= 2;
         }
-        // The last doubling went from a record that has the key to one that has not.
+        // The last doubling went from an item that has the prefix to one that has not.
         let from = step / 2;
         let to = step.min(items.len());
-        position + from + items[from..to].partition_point(has_key)
+        let end = from + items[from..to].partition_point(has_prefix);
+        // Records are far away. Mostly these are all of the key, so the last one tells; of two, the
+        // first one knows the second.
+        let has_key = |item: &Item<'_>| item.record.key() == first.record.key();
+        position
+            + match &items[1..end] {
+                [] => 1,
+                [second] if first.record.is_after(second.record) => 2,
+                [.., last] if has_key(last) => end,
+                others => 1 + others.partition_point(has_key),
+            }
     }
 
     /// Asks for the memory of the record at `position`.
@@ -226,6 +234,21 @@ impl Run {
     pub(super) fn prefetch(&self, position: usize) {
         if let Some(record) = self.get(position) {
             record.prefetch();
+        }
+    }
+
+    /// Asks for the memory of the record at `position`, which has about so many bytes, unless it
+    /// seems to be an older version of the key before.
+    #[inline]
+    pub(super) fn prefetch_newest(&self, position: usize, bytes: usize) {
+        let items = self.list.items();
+        let before = position.checked_sub(1).map(|before| items.get(before));
+        if let Some(item) = items.get(position)
+            && before
+                .flatten()
+                .is_none_or(|before| before.prefix != item.prefix)
+        {
+            item.record.prefetch_bytes(bytes);
         }
     }
 }

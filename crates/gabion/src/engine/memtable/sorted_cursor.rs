@@ -33,8 +33,10 @@ pub(crate) struct SortedCursor {
     /// The run of the current record.
     current: Option<usize>,
     rival: Rival,
-    /// Records that were asked for ahead.
+    /// Records that are asked for ahead.
     ahead: usize,
+    /// For each run, the position behind the last record that was asked for on the way forward.
+    asked: [usize; RUNS_MAX],
 }
 
 /// The second smallest record at the counts.
@@ -56,6 +58,7 @@ impl SortedCursor {
             current: None,
             rival: Rival::Unknown,
             ahead: 0,
+            asked: [0; RUNS_MAX],
         }
     }
 
@@ -98,13 +101,10 @@ impl SortedCursor {
     #[inline]
     pub(super) fn next(&mut self) {
         let current = self.current.expect("the cursor is valid");
+        let bytes = self.at(current).map_or(0, Record::footprint);
         self.before[current] += 1;
-        let run = &self.sorted.runs()[current];
-        run.prefetch(self.before[current] + self.ahead);
-        if self.ahead < PREFETCH_DISTANCE {
-            self.ahead += 1;
-            run.prefetch(self.before[current] + self.ahead);
-        }
+        self.ahead = PREFETCH_DISTANCE.min(self.ahead + 1);
+        self.prefetch_near(current, bytes);
         let stays = self.at(current).is_some_and(|record| match self.rival {
             Rival::Unknown => false,
             Rival::None => true,
@@ -118,7 +118,7 @@ impl SortedCursor {
     }
 
     /// Moves past all records of the current run that have the current key. A key that was written
-    /// a thousand times costs ten comparisons. The cursor must be valid.
+    /// a thousand times costs ten steps over its items. The cursor must be valid.
     pub(super) fn next_key(&mut self) {
         let current = self.current.expect("the cursor is valid");
         let run = &self.sorted.runs()[current];
@@ -182,11 +182,24 @@ impl SortedCursor {
     /// Asks for the first records that steps forward will come to.
     fn prefetch_forward(&mut self) {
         self.ahead = PREFETCH_FIRST;
+        self.asked = self.before.map(|before| before + PREFETCH_FIRST + 1);
         for (before, run) in self.before.iter().zip(self.sorted.runs()) {
             for position in 0..=PREFETCH_FIRST {
                 run.prefetch(before + position);
             }
         }
+    }
+
+    /// Asks for the records of a run that are near now and were not before, which have about so
+    /// many bytes.
+    #[inline]
+    fn prefetch_near(&mut self, run: usize, bytes: usize) {
+        let before = self.before[run];
+        let to = before + self.ahead + 1;
+        for position in self.asked[run].clamp(before, to)..to {
+            self.sorted.runs()[run].prefetch_newest(position, bytes);
+        }
+        self.asked[run] = to;
     }
 
     /// The record at the count of a run.

@@ -2,10 +2,11 @@
 //!
 //! # Idea
 //! A short single write that needs no sync goes its own way, side by side with others of its kind:
-//! it reserves its place in the log, which gives its sequence number, inserts into its MemTable,
-//! fills the place, and publishes when all numbers below its own are published. Nothing of this
-//! takes a lock that writers of different buckets share for writing; but where processors are few,
-//! these writers go one behind the other ([`Options::writers_side_by_side`]).
+//! it reserves its place in the log, which gives its sequence number, inserts into its MemTable and
+//! fills the place, in this order or the other, and publishes when all numbers below its own are
+//! published. Nothing of this takes a lock that writers of different buckets share for writing; but
+//! where processors are few, these writers go one behind the other
+//! ([`Options::writers_side_by_side`]).
 //!
 //! All other writes queue; the head of the queue leads, with everybody else kept out. The leader
 //! appends one frame for each waiting write to the log, syncs the log once if any of them asked for
@@ -276,13 +277,25 @@ impl Wip {
             return Ok(false);
         };
         let seq = leader.base.wrapping_add(place.number());
-        table.insert(key, hash, seq, kind, value);
-        table.pin_once(segment);
-        drop(turn);
+        let insert = || {
+            table.insert(key, hash, seq, kind, value);
+            table.pin_once(segment);
+        };
         let head = batch_head(seq, 1);
-        let filled =
-            STAGING.with_borrow_mut(|staging| place.fill(staging, &[&head, operation, key, value]));
-        let end = filled?;
+        let parts = [&head, operation, key, value];
+        let fill = || STAGING.with_borrow_mut(|staging| place.fill(staging, &parts));
+        let end = if lane.is_none() {
+            insert();
+            // Others wait for it.
+            drop(turn);
+            fill()?
+        } else {
+            drop(turn);
+            // The memory that the insert waits for comes while the log is written.
+            let end = fill()?;
+            insert();
+            end
+        };
         self.await_turn(log, seq)?;
         log.set_appended(end);
         self.publish(seq, segment);

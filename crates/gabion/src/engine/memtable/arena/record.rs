@@ -26,6 +26,9 @@ pub(super) const RECORD_ALIGN: usize = 8;
 /// Bytes in front of the key.
 const HEADER_BYTES: usize = size_of::<Header>();
 
+/// Bytes of a record that are asked for ahead at most.
+const PREFETCH_BYTES_MAX: usize = 256;
+
 const KEY_LEN_SHIFT: u32 = 48;
 const ADDRESS_MASK: usize = (1 << KEY_LEN_SHIFT) - 1;
 
@@ -211,9 +214,15 @@ impl<'a> Record<'a> {
         NonNull::new(older).map(|at| unsafe { Record::from_raw(at) })
     }
 
+    /// Whether `other` is the next older version of this one's key.
+    #[inline]
+    pub(in super::super) fn is_after(self, other: Record<'_>) -> bool {
+        self.older().is_some_and(|older| older.at == other.at)
+    }
+
     /// Bytes from this record to the one behind it.
     #[inline]
-    pub(super) fn footprint(self) -> usize {
+    pub(in super::super) fn footprint(self) -> usize {
         footprint(self.key_len(), self.header().value_len as usize)
     }
 
@@ -230,5 +239,16 @@ impl<'a> Record<'a> {
     pub(in super::super) fn prefetch(self) {
         prefetch_line(self.as_ptr());
         prefetch_line(self.as_ptr().wrapping_add(64));
+    }
+
+    /// As [`Record::prefetch`], for a record that has about so many bytes: four of its lines, and a
+    /// part of one, at most.
+    #[inline]
+    pub(in super::super) fn prefetch_bytes(self, bytes: usize) {
+        let bytes = bytes.clamp(HEADER_BYTES, PREFETCH_BYTES_MAX);
+        for offset in (0..bytes).step_by(64) {
+            prefetch_line(self.as_ptr().wrapping_add(offset));
+        }
+        prefetch_line(self.as_ptr().wrapping_add(bytes - 1));
     }
 }
