@@ -42,7 +42,7 @@ use super::partition::{Changes, Partition, Reader, Wanted};
 use super::{Flex, Keyspace};
 use crate::bytes::assign;
 use crate::engine::keyspaces::All;
-use crate::engine::memtable::MemCursor;
+use crate::engine::memtable::{MemCursor, Newest};
 use crate::engine::pace::{Class, STEP_BYTES};
 use crate::engine::range_deletes::{Fragment, Fragments};
 use crate::engine::snapshots::Protected;
@@ -281,12 +281,14 @@ impl Job<'_> {
     /// Merges all layers, by several threads if they are large.
     fn merge_layers(&self, keyspaces: &All<Keyspace>, threads: usize) -> Result<()> {
         let layers = self.generation.layers();
+        let written = layers.iter().filter(|layer| !layer.is_empty());
+        // Nobody needs what was written to one that is gone.
+        let known: Vec<_> = written
+            .filter_map(|layer| Some((layer, keyspaces.of_reader(layer.keyspace)?)))
+            .map(|(layer, keyspace)| (layer, layer.table.newest(), keyspace))
+            .collect();
         let mut merges = Vec::new();
-        for layer in layers.iter().filter(|layer| !layer.is_empty()) {
-            // Nobody needs what was written to one that is gone.
-            let Some(keyspace) = keyspaces.of_reader(layer.keyspace) else {
-                continue;
-            };
+        for (layer, newest, keyspace) in &known {
             // Small ones are not worth a thread; besides, a store without threads stays
             // deterministic.
             let borders = match threads > 1 && layer.table.items() >= SHARED_MIN {
@@ -302,6 +304,7 @@ impl Job<'_> {
                 job: self,
                 keyspace,
                 layer,
+                newest,
                 begin,
                 end,
             }));
@@ -341,6 +344,7 @@ struct Merge<'m> {
     job: &'m Job<'m>,
     keyspace: &'m Arc<Keyspace>,
     layer: &'m Layer,
+    newest: &'m Newest<'m>,
     begin: Vec<u8>,
     end: Option<Vec<u8>>,
 }
@@ -351,7 +355,7 @@ impl Merge<'_> {
     }
 
     fn run(&self) -> Result<()> {
-        let mut cursor = self.layer.table.sorted();
+        let mut cursor = self.newest.cursor();
         cursor.seek(&self.begin);
         let deletes = self.layer.deletes();
         let mut at = self.begin.clone();

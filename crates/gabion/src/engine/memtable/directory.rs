@@ -380,6 +380,7 @@ impl Directory {
                 });
                 // ORDER: Release pairs with the Acquire in `newest`: the record is there.
                 slot.store(tagged(at.as_ptr(), place.tag), Ordering::Release);
+                newest.supersede();
                 at
             }
             Found::Free(slot) => {

@@ -120,6 +120,23 @@ impl KeepOrder {
     }
 }
 
+/// The newest version of each key of a table. Cursors may stand on older ones as well.
+pub(crate) struct Newest<'t> {
+    table: &'t MemTable,
+    /// None if the table has them.
+    sorted: Option<Arc<Sorted>>,
+}
+
+impl Newest<'_> {
+    /// A cursor over them.
+    pub(crate) fn cursor(&self) -> MemCursor {
+        match &self.sorted {
+            Some(sorted) => MemCursor::Sorted(SortedCursor::new(Arc::clone(sorted))),
+            None => self.table.sorted(),
+        }
+    }
+}
+
 /// How far the records are sorted.
 #[derive(Default)]
 struct Covered {
@@ -246,6 +263,20 @@ impl MemTable {
     #[inline]
     pub(crate) fn search(&self) -> MemCursor {
         self.cursor(true)
+    }
+
+    /// The newest version of each key, of a table that takes no inserts any more. Sorts them, if the
+    /// table has them neither sorted nor in order.
+    pub(crate) fn newest(&self) -> Newest<'_> {
+        let is_sorted = || self.sorted.load().len() >= self.items();
+        let sorted = (!self.directory.is_in_order() && !is_sorted()).then(|| {
+            let listing = self.directory.list_since(&mut Mark::default());
+            Arc::new(Sorted::newest(&listing))
+        });
+        Newest {
+            table: self,
+            sorted,
+        }
     }
 
     #[inline]

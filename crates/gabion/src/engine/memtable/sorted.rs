@@ -24,7 +24,7 @@ use std::cmp::{Ordering, Reverse};
 use std::ops::Range;
 use std::sync::Arc;
 
-use super::arena::{FENCE_ITEMS, Item, Listed, Listing, Record, RecordList};
+use super::arena::{FENCE_ITEMS, Item, Listing, Record, RecordList};
 use crate::types::prefix_of;
 use gabion_media::prefetch_line;
 
@@ -86,6 +86,15 @@ impl Sorted {
         Sorted { runs, records }
     }
 
+    /// The newest version of each key in a listing of all records.
+    pub(super) fn newest(listing: &Listing) -> Sorted {
+        let run = Run::sort_some(listing, |record| !record.is_superseded());
+        Sorted {
+            records: run.len(),
+            runs: vec![Arc::new(run)],
+        }
+    }
+
     /// The runs, each a part of the records.
     #[inline]
     pub(super) fn runs(&self) -> &[Arc<Run>] {
@@ -100,8 +109,13 @@ impl Sorted {
 
 impl Run {
     fn sort(listing: &Listing) -> Run {
+        Run::sort_some(listing, |_| true)
+    }
+
+    /// The records that are wanted.
+    fn sort_some(listing: &Listing, is_wanted: impl Fn(Record<'_>) -> bool + Copy) -> Run {
         let (list, common) = RecordList::build(listing, |records, items| {
-            let common = gather(records, items);
+            let common = gather(records.filter(|record| is_wanted(*record)), items);
             sort_items(items, common);
             common
         });
@@ -260,7 +274,10 @@ fn common_len(a: &[u8], b: &[u8]) -> usize {
 
 /// Puts all records into `items` and returns the length of their keys' common beginning, which the
 /// prefixes stand behind.
-fn gather<'x>(records: Listed<'x>, items: &mut Vec<Item<'x>>) -> usize {
+fn gather<'x>(
+    records: impl Iterator<Item = Record<'x>> + Clone,
+    items: &mut Vec<Item<'x>>,
+) -> usize {
     let Some(first) = records.clone().next() else {
         return 0;
     };

@@ -47,6 +47,12 @@ impl Twin {
             .map(|((k, Reverse(s)), (kind, v))| (k.clone(), *s, *kind, v.clone()))
             .collect()
     }
+
+    fn newest(&self) -> Vec<Version> {
+        let mut newest = self.list();
+        newest.dedup_by(|older, newer| older.0 == newer.0);
+        newest
+    }
 }
 
 fn list(cursor: &mut MemCursor) -> Vec<Version> {
@@ -216,10 +222,11 @@ fn run(steps: Vec<Step>, hash: impl Fn(&[u8]) -> u64, (expected_keys, keep): (us
                 assert_eq!(entry.map(|e| (e.seq, e.kind, e.value)), twin.get(&key, seq));
             }
             Step::Sorted => {
+                // Before somebody has them sorted, and after.
+                assert_eq!(list_keys(&mut table.newest().cursor()), twin.newest());
                 assert_eq!(list(&mut table.search()), twin.list());
-                let mut newest = twin.list();
-                newest.dedup_by(|older, newer| older.0 == newer.0);
-                assert_eq!(list_keys(&mut table.sorted()), newest);
+                assert_eq!(list_keys(&mut table.sorted()), twin.newest());
+                assert_eq!(list_keys(&mut table.newest().cursor()), twin.newest());
             }
             Step::Walk { key, moves } => walk(&mut table.search(), &twin, &key, &moves),
         }
@@ -227,6 +234,7 @@ fn run(steps: Vec<Step>, hash: impl Fn(&[u8]) -> u64, (expected_keys, keep): (us
     let seqs = || twin.records.keys().map(|(_, Reverse(seq))| *seq);
     let mut keys: Vec<_> = twin.records.keys().map(|(key, _)| key).collect();
     keys.dedup();
+    assert_eq!(list_keys(&mut table.newest().cursor()), twin.newest());
     assert_eq!(table.items(), twin.records.len());
     assert_eq!(table.is_empty(), twin.records.is_empty());
     assert_eq!(table.keys(), keys.len());
@@ -463,6 +471,8 @@ fn a_hot_key_takes_one_slot_and_keeps_its_versions() {
         assert_eq!(table.get(b"hot", hash, seq).unwrap().seq, seq);
     }
     assert_eq!(table.get(b"hot", hash, 0), None);
+    // As nobody has sorted it, older versions are left out.
+    assert_eq!(list(&mut table.newest().cursor()).len(), 1);
     let seqs: Vec<_> = list(&mut table.sorted())
         .iter()
         .map(|(_, seq, ..)| *seq)

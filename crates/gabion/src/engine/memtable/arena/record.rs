@@ -4,17 +4,19 @@
 //! | offset | size | field |
 //! |---|---|---|
 //! | 0 | 8 | key length << 48, address of the next older version of the key (0: none) |
-//! | 8 | 8 | sequence number << 8, kind |
+//! | 8 | 8 | sequence number << 8, whether there is a newer version << 7, kind |
 //! | 16 | 4 | value length |
 //! | 20 | 4 | lower 32 bits of the key's hash |
 //! | 24 | key length | key |
 //! | 24 + key length | value length | value |
 //!
-//! A record starts at a multiple of eight. It never changes once it has been published.
+//! A record starts at a multiple of eight. Once it has been published nothing of it changes but the
+//! bit which says that there is a newer version.
 
-use std::cmp::Ordering;
+use std::cmp;
 use std::marker::PhantomData;
 use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::Arena;
 use crate::types::{Kind, SEQ_MAX, Seq};
@@ -32,6 +34,9 @@ const PREFETCH_BYTES_MAX: usize = 256;
 const KEY_LEN_SHIFT: u32 = 48;
 const ADDRESS_MASK: usize = (1 << KEY_LEN_SHIFT) - 1;
 
+/// Set in the word of sequence number and kind once the key has a newer version.
+const SUPERSEDED: u64 = 1 << 7;
+
 const _: () = assert!(
     size_of::<usize>() == 8,
     "tagged pointers need 64-bit addresses"
@@ -42,7 +47,7 @@ const _: () = assert!(HEADER_BYTES == 24 && align_of::<Header>() == RECORD_ALIGN
 struct Header {
     /// The older version, with the key's length in the upper 16 bits.
     older: *mut u8,
-    seq_kind: u64,
+    seq_kind: AtomicU64,
     value_len: u32,
     hash_bits: u32,
 }
@@ -91,7 +96,7 @@ impl NewRecord<'_> {
         let older = self.older.map_or(std::ptr::null_mut(), Record::as_ptr);
         let header = Header {
             older: older.map_addr(|address| address | self.key.len() << KEY_LEN_SHIFT),
-            seq_kind: self.seq << 8 | self.kind as u64,
+            seq_kind: AtomicU64::new(self.seq << 8 | self.kind as u64),
             value_len,
             hash_bits: self.hash_bits,
         };
@@ -127,7 +132,8 @@ pub(in super::super) struct Record<'a> {
     arena: PhantomData<&'a Arena>,
 }
 
-// SAFETY: a published record is never written again, so any thread may read it.
+// SAFETY: a published record is never written again, but for what is atomic, so any thread may
+// read it.
 unsafe impl Send for Record<'_> {}
 // SAFETY: as above.
 unsafe impl Sync for Record<'_> {}
@@ -154,8 +160,8 @@ impl<'a> Record<'a> {
 
     #[inline]
     fn header(self) -> &'a Header {
-        // SAFETY: a record starts with its header, is aligned for it, is not written any more and
-        // outlives 'a.
+        // SAFETY: a record starts with its header, is aligned for it, is not written any more, but
+        // for what is atomic, and outlives 'a.
         unsafe { self.at.cast::<Header>().as_ref() }
     }
 
@@ -187,13 +193,33 @@ impl<'a> Record<'a> {
     /// The sequence number.
     #[inline]
     pub(in super::super) fn seq(self) -> Seq {
-        self.header().seq_kind >> 8
+        self.seq_kind() >> 8
+    }
+
+    #[inline]
+    fn seq_kind(self) -> u64 {
+        // ORDER: Relaxed; what is read of it never changes but for `SUPERSEDED`.
+        self.header().seq_kind.load(Ordering::Relaxed)
+    }
+
+    /// Notes that the key has a newer version. For the writer.
+    #[inline]
+    pub(in super::super) fn supersede(self) {
+        // ORDER: Relaxed; the writer alone changes it, and who asks has its lock behind it.
+        let word = self.seq_kind() | SUPERSEDED;
+        self.header().seq_kind.store(word, Ordering::Relaxed);
+    }
+
+    /// Whether the key has a newer version.
+    #[inline]
+    pub(in super::super) fn is_superseded(self) -> bool {
+        self.seq_kind() & SUPERSEDED != 0
     }
 
     /// The kind.
     #[inline]
     pub(in super::super) fn kind(self) -> Kind {
-        let [number, ..] = self.header().seq_kind.to_le_bytes();
+        let [number, ..] = (self.seq_kind() & !SUPERSEDED).to_le_bytes();
         Kind::from_u8(number).expect("a record holds the kind that it was made of")
     }
 
@@ -228,7 +254,7 @@ impl<'a> Record<'a> {
 
     /// Order within tables: by key, then newest first.
     #[inline]
-    pub(in super::super) fn order(self, other: Record<'_>) -> Ordering {
+    pub(in super::super) fn order(self, other: Record<'_>) -> cmp::Ordering {
         self.key()
             .cmp(other.key())
             .then_with(|| other.seq().cmp(&self.seq()))
