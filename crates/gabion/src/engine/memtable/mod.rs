@@ -265,7 +265,7 @@ impl MemTable {
         self.cursor(true)
     }
 
-    /// The newest version of each key, of a table that takes no inserts any more. Sorts them, if the
+    /// The newest version of each key, of a table that takes no inserts any more. Sorts them if the
     /// table has them neither sorted nor in order.
     pub(crate) fn newest(&self) -> Newest<'_> {
         let is_sorted = || self.sorted.load().len() >= self.items();
