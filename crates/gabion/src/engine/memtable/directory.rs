@@ -25,8 +25,9 @@
 //! - D2: in a line of the directory the slots in use come before the free ones; an overflow line is
 //!   full, and so is every line in front of a link when it is made.
 //! - D3: a key has one slot, in its line or in an overflow line behind it, but for the moment of a
-//!   spill. A new version replaces the slot's address and links to the version before, so a key
-//!   that is updated for ever takes one slot, and a reader of an old snapshot follows the links.
+//!   spill. A new version replaces the slot's address and links to the version before, which it
+//!   marks, so a key that is updated for ever takes one slot, a reader of an old snapshot follows
+//!   the links, and who wants the newest versions alone sees at a record whether it is one.
 //! - D4: a reader that looks for a key that was inserted before it began finds it, whatever the
 //!   writer does meanwhile:
 //!   - append and replace store one word;

@@ -243,27 +243,21 @@ impl Run {
             }
     }
 
-    /// Asks for the memory of the record at `position`.
+    /// Asks for the memory of the record at `position`, which has about so many bytes.
     #[inline]
-    pub(super) fn prefetch(&self, position: usize) {
+    pub(super) fn prefetch(&self, position: usize, bytes: usize) {
         if let Some(record) = self.get(position) {
-            record.prefetch();
+            record.prefetch_bytes(bytes);
         }
     }
 
-    /// Asks for the memory of the record at `position`, which has about so many bytes, unless it
-    /// seems to be an older version of the key before.
+    /// Whether the record at `position` seems to be an older version of the key before, as far as
+    /// can be told without reading it.
     #[inline]
-    pub(super) fn prefetch_newest(&self, position: usize, bytes: usize) {
-        let items = self.list.items();
-        let before = position.checked_sub(1).map(|before| items.get(before));
-        if let Some(item) = items.get(position)
-            && before
-                .flatten()
-                .is_none_or(|before| before.prefix != item.prefix)
-        {
-            item.record.prefetch_bytes(bytes);
-        }
+    pub(super) fn seems_older(&self, position: usize) -> bool {
+        let prefix = |position: usize| self.list.items().get(position).map(|item| item.prefix);
+        let before = position.checked_sub(1);
+        before.is_some_and(|before| prefix(before) == prefix(position))
     }
 }
 

@@ -22,6 +22,8 @@ use crate::types::{Kind, Seq};
 
 /// Records that a step asks for ahead, when there have been some steps.
 const PREFETCH_DISTANCE: usize = 6;
+/// Bytes of a record that are asked for where nothing is known of its length.
+const PREFETCH_BYTES: usize = 128;
 /// Records that a search asks for ahead: it may end where it began.
 const PREFETCH_FIRST: usize = 1;
 
@@ -101,10 +103,17 @@ impl SortedCursor {
     #[inline]
     pub(super) fn next(&mut self) {
         let current = self.current.expect("the cursor is valid");
+        self.move_to(current, self.before[current] + 1, false);
+    }
+
+    /// Moves forward in the current run. With `passes_older` older versions are passed over: nobody
+    /// waits for their memory.
+    #[inline]
+    fn move_to(&mut self, current: usize, position: usize, passes_older: bool) {
         let bytes = self.at(current).map_or(0, Record::footprint);
-        self.before[current] += 1;
+        self.before[current] = position;
         self.ahead = PREFETCH_DISTANCE.min(self.ahead + 1);
-        self.prefetch_near(current, bytes);
+        self.prefetch_near(current, bytes, passes_older);
         let stays = self.at(current).is_some_and(|record| match self.rival {
             Rival::Unknown => false,
             Rival::None => true,
@@ -124,9 +133,7 @@ impl SortedCursor {
         let run = &self.sorted.runs()[current];
         let first = self.before[current];
         let end = run.end_of_key(first);
-        // The last step goes by the rival, as any other does.
-        self.before[current] = end - 1;
-        self.next();
+        self.move_to(current, end, true);
     }
 
     /// Moves to the previous record. The cursor must be valid.
@@ -185,7 +192,7 @@ impl SortedCursor {
         self.asked = self.before.map(|before| before + PREFETCH_FIRST + 1);
         for (before, run) in self.before.iter().zip(self.sorted.runs()) {
             for position in 0..=PREFETCH_FIRST {
-                run.prefetch(before + position);
+                run.prefetch(before + position, PREFETCH_BYTES);
             }
         }
     }
@@ -193,11 +200,14 @@ impl SortedCursor {
     /// Asks for the records of a run that are near now and were not before, which have about so
     /// many bytes.
     #[inline]
-    fn prefetch_near(&mut self, run: usize, bytes: usize) {
+    fn prefetch_near(&mut self, run: usize, bytes: usize, passes_older: bool) {
         let before = self.before[run];
         let to = before + self.ahead + 1;
+        let own = &self.sorted.runs()[run];
         for position in self.asked[run].clamp(before, to)..to {
-            self.sorted.runs()[run].prefetch_newest(position, bytes);
+            if !(passes_older && own.seems_older(position)) {
+                own.prefetch(position, bytes);
+            }
         }
         self.asked[run] = to;
     }
@@ -252,7 +262,7 @@ impl SortedCursor {
         if let Some(current) = current {
             self.before[current] -= 1;
             let ahead = self.before[current].wrapping_sub(PREFETCH_DISTANCE);
-            self.sorted.runs()[current].prefetch(ahead);
+            self.sorted.runs()[current].prefetch(ahead, PREFETCH_BYTES);
         }
     }
 }
