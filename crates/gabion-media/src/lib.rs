@@ -38,4 +38,4 @@ pub use disk::{
 };
 pub use error::{Error, PoolFault, Result};
 pub use pages::{populate, prefer_large_pages};
-pub use prefetch::{prefetch_bytes, prefetch_line};
+pub use prefetch::{prefetch_bytes, prefetch_line, prefetch_range};

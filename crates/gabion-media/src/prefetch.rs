@@ -23,7 +23,18 @@ pub fn prefetch_line(address: *const u8) {
 /// Asks for all cache lines of `bytes`, so that their misses overlap instead of adding up.
 #[inline]
 pub fn prefetch_bytes(bytes: &[u8]) {
-    for line in bytes.chunks(LINE_BYTES) {
-        prefetch_line(line.as_ptr());
+    prefetch_range(bytes.as_ptr(), bytes.len());
+}
+
+/// As [`prefetch_bytes`], for so many bytes from `address` on, which need not be valid.
+#[inline]
+pub fn prefetch_range(address: *const u8, bytes: usize) {
+    let Some(last) = bytes.checked_sub(1) else {
+        return;
+    };
+    for offset in (0..last).step_by(LINE_BYTES) {
+        prefetch_line(address.wrapping_add(offset));
     }
+    // The last line is another one where the first does not begin with `address`.
+    prefetch_line(address.wrapping_add(last));
 }

@@ -283,10 +283,11 @@ impl Job<'_> {
         let layers = self.generation.layers();
         let written = layers.iter().filter(|layer| !layer.is_empty());
         // Nobody needs what was written to one that is gone.
-        let known: Vec<_> = written
-            .filter_map(|layer| Some((layer, keyspaces.of_reader(layer.keyspace)?)))
-            .map(|(layer, keyspace)| (layer, layer.table.newest(), keyspace))
-            .collect();
+        let known = written.filter_map(|layer| {
+            let keyspace = keyspaces.of_reader(layer.keyspace)?;
+            Some((layer, layer.table.newest(), keyspace))
+        });
+        let known: Vec<_> = known.collect();
         let mut merges = Vec::new();
         for (layer, newest, keyspace) in &known {
             // Small ones are not worth a thread; besides, a store without threads stays

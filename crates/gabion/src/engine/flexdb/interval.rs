@@ -20,7 +20,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use gabion_media::{prefetch_bytes, prefetch_line};
+use gabion_media::{prefetch_bytes, prefetch_range};
 
 use crate::Slice;
 use crate::engine::KEY_BYTES_MAX;
@@ -62,9 +62,6 @@ const SHARED_HEAD_BYTES: usize = 2 * size_of::<usize>();
 
 /// Bytes of pairs that are asked for ahead at most.
 const PREFETCHED_MAX: usize = 2 << 10;
-
-/// Bytes of a cache line.
-const LINE_BYTES: usize = 64;
 
 // Places within an interval of several pairs fit 16 bits.
 const _: () = assert!(BYTES_READ_MAX < u16::MAX as usize && KEY_BYTES_MAX <= u16::MAX as u64);
@@ -294,11 +291,7 @@ impl Interval {
 
     /// Asks for the memory of what stands here, but for the pairs.
     pub(super) fn prefetch(&self) {
-        let begin = std::ptr::from_ref(self).cast::<u8>();
-        (0..size_of::<Interval>())
-            .step_by(LINE_BYTES)
-            .chain([size_of::<Interval>() - 1])
-            .for_each(|line| prefetch_line(begin.wrapping_add(line)));
+        prefetch_range(std::ptr::from_ref(self).cast(), size_of::<Interval>());
     }
 
     /// Asks for the memory of the pairs, or of the first of them.

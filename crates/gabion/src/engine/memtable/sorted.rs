@@ -222,42 +222,25 @@ impl Run {
         let Some(first) = items.first() else {
             return position;
         };
-        let has_prefix = |item: &Item<'_>| item.prefix == first.prefix;
+        let has_key = |item: &Item<'_>| {
+            item.prefix == first.prefix && item.record.key() == first.record.key()
+        };
         let mut step = 1;
-        while items.get(step).is_some_and(has_prefix) {
+        while items.get(step).is_some_and(has_key) {
             step *= 2;
         }
-        // The last doubling went from an item that has the prefix to one that has not.
+        // The last doubling went from a record that has the key to one that has not.
         let from = step / 2;
         let to = step.min(items.len());
-        let end = from + items[from..to].partition_point(has_prefix);
-        // Records are far away. Mostly these are all of the key, so the last one tells; of two, the
-        // first one knows the second.
-        let has_key = |item: &Item<'_>| item.record.key() == first.record.key();
-        position
-            + match &items[1..end] {
-                [] => 1,
-                [second] if first.record.is_after(second.record) => 2,
-                [.., last] if has_key(last) => end,
-                others => 1 + others.partition_point(has_key),
-            }
+        position + from + items[from..to].partition_point(has_key)
     }
 
     /// Asks for the memory of the record at `position`, which has about so many bytes.
     #[inline]
     pub(super) fn prefetch(&self, position: usize, bytes: usize) {
         if let Some(record) = self.get(position) {
-            record.prefetch_bytes(bytes);
+            record.prefetch(bytes);
         }
-    }
-
-    /// Whether the record at `position` seems to be an older version of the key before, as far as
-    /// can be told without reading it.
-    #[inline]
-    pub(super) fn seems_older(&self, position: usize) -> bool {
-        let prefix = |position: usize| self.list.items().get(position).map(|item| item.prefix);
-        let before = position.checked_sub(1);
-        before.is_some_and(|before| prefix(before) == prefix(position))
     }
 }
 

@@ -16,14 +16,12 @@
 use std::cmp::Ordering;
 use std::sync::Arc;
 
-use super::arena::Record;
+use super::arena::{PREFETCH_BYTES, Record};
 use super::sorted::{RUNS_MAX, Sorted};
 use crate::types::{Kind, Seq};
 
 /// Records that a step asks for ahead, when there have been some steps.
 const PREFETCH_DISTANCE: usize = 6;
-/// Bytes of a record that are asked for where nothing is known of its length.
-const PREFETCH_BYTES: usize = 128;
 /// Records that a search asks for ahead: it may end where it began.
 const PREFETCH_FIRST: usize = 1;
 
@@ -35,10 +33,8 @@ pub(crate) struct SortedCursor {
     /// The run of the current record.
     current: Option<usize>,
     rival: Rival,
-    /// Records that are asked for ahead.
+    /// Records that were asked for ahead.
     ahead: usize,
-    /// For each run, the position behind the last record that was asked for on the way forward.
-    asked: [usize; RUNS_MAX],
 }
 
 /// The second smallest record at the counts.
@@ -60,7 +56,6 @@ impl SortedCursor {
             current: None,
             rival: Rival::Unknown,
             ahead: 0,
-            asked: [0; RUNS_MAX],
         }
     }
 
@@ -103,17 +98,15 @@ impl SortedCursor {
     #[inline]
     pub(super) fn next(&mut self) {
         let current = self.current.expect("the cursor is valid");
-        self.move_to(current, self.before[current] + 1, false);
-    }
-
-    /// Moves forward in the current run. With `passes_older` older versions are passed over: nobody
-    /// waits for their memory.
-    #[inline]
-    fn move_to(&mut self, current: usize, position: usize, passes_older: bool) {
+        // Those to come are likely as long as this one.
         let bytes = self.at(current).map_or(0, Record::footprint);
-        self.before[current] = position;
-        self.ahead = PREFETCH_DISTANCE.min(self.ahead + 1);
-        self.prefetch_near(current, bytes, passes_older);
+        self.before[current] += 1;
+        let run = &self.sorted.runs()[current];
+        run.prefetch(self.before[current] + self.ahead, bytes);
+        if self.ahead < PREFETCH_DISTANCE {
+            self.ahead += 1;
+            run.prefetch(self.before[current] + self.ahead, bytes);
+        }
         let stays = self.at(current).is_some_and(|record| match self.rival {
             Rival::Unknown => false,
             Rival::None => true,
@@ -127,13 +120,15 @@ impl SortedCursor {
     }
 
     /// Moves past all records of the current run that have the current key. A key that was written
-    /// a thousand times costs ten steps over its items. The cursor must be valid.
+    /// a thousand times costs ten comparisons. The cursor must be valid.
     pub(super) fn next_key(&mut self) {
         let current = self.current.expect("the cursor is valid");
         let run = &self.sorted.runs()[current];
         let first = self.before[current];
         let end = run.end_of_key(first);
-        self.move_to(current, end, true);
+        // The last step goes by the rival, as any other does.
+        self.before[current] = end - 1;
+        self.next();
     }
 
     /// Moves to the previous record. The cursor must be valid.
@@ -189,27 +184,11 @@ impl SortedCursor {
     /// Asks for the first records that steps forward will come to.
     fn prefetch_forward(&mut self) {
         self.ahead = PREFETCH_FIRST;
-        self.asked = self.before.map(|before| before + PREFETCH_FIRST + 1);
         for (before, run) in self.before.iter().zip(self.sorted.runs()) {
             for position in 0..=PREFETCH_FIRST {
                 run.prefetch(before + position, PREFETCH_BYTES);
             }
         }
-    }
-
-    /// Asks for the records of a run that are near now and were not before, which have about so
-    /// many bytes.
-    #[inline]
-    fn prefetch_near(&mut self, run: usize, bytes: usize, passes_older: bool) {
-        let before = self.before[run];
-        let to = before + self.ahead + 1;
-        let own = &self.sorted.runs()[run];
-        for position in self.asked[run].clamp(before, to)..to {
-            if !(passes_older && own.seems_older(position)) {
-                own.prefetch(position, bytes);
-            }
-        }
-        self.asked[run] = to;
     }
 
     /// The record at the count of a run.

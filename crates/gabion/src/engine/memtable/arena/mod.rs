@@ -24,19 +24,17 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 
-use gabion_media::prefetch_line;
+use gabion_media::prefetch_range;
 
 pub(crate) use pool::ChunkPool;
 pub(super) use pool::{BLOCK_ALIGN, Block};
-pub(super) use record::{NewRecord, Record};
+use record::PREFETCH_BYTES_MAX;
+pub(super) use record::{NewRecord, PREFETCH_BYTES, Record};
 
 use pool::CHUNK_SIZES;
 
 /// Records above this size get a block of their own.
 const LARGE_RECORD_BYTES: usize = CHUNK_SIZES[CHUNK_SIZES.len() - 1] / 4;
-
-/// Most bytes ahead of the last record that the writer asks for.
-const PREFETCH_BYTES_MAX: usize = 256;
 
 /// Items of a sorted list per fence.
 pub(super) const FENCE_ITEMS: usize = 32;
@@ -156,11 +154,7 @@ impl ArenaWriter {
     /// is written, the lines are near; else the unlocking after it would wait for them.
     #[inline]
     fn prefetch_low(&self, bytes: usize) {
-        let bytes = bytes.min(PREFETCH_BYTES_MAX);
-        for offset in (0..bytes).step_by(64) {
-            prefetch_line(self.low.wrapping_add(offset));
-        }
-        prefetch_line(self.low.wrapping_add(bytes));
+        prefetch_range(self.low, bytes.min(PREFETCH_BYTES_MAX) + 1);
     }
 
     /// Room for cache lines, of `bytes` bytes together: aligned as blocks are, not initialised. It

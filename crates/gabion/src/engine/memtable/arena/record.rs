@@ -20,7 +20,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::Arena;
 use crate::types::{Kind, SEQ_MAX, Seq};
-use gabion_media::prefetch_line;
+use gabion_media::prefetch_range;
 
 /// Alignment of a record.
 pub(super) const RECORD_ALIGN: usize = 8;
@@ -28,8 +28,9 @@ pub(super) const RECORD_ALIGN: usize = 8;
 /// Bytes in front of the key.
 const HEADER_BYTES: usize = size_of::<Header>();
 
-/// Bytes of a record that are asked for ahead at most.
-const PREFETCH_BYTES_MAX: usize = 256;
+/// Bytes of a record that are asked for ahead where nothing is known of its length, and at most.
+pub(in super::super) const PREFETCH_BYTES: usize = 128;
+pub(super) const PREFETCH_BYTES_MAX: usize = 256;
 
 const KEY_LEN_SHIFT: u32 = 48;
 const ADDRESS_MASK: usize = (1 << KEY_LEN_SHIFT) - 1;
@@ -240,12 +241,6 @@ impl<'a> Record<'a> {
         NonNull::new(older).map(|at| unsafe { Record::from_raw(at) })
     }
 
-    /// Whether `other` is the next older version of this one's key.
-    #[inline]
-    pub(in super::super) fn is_after(self, other: Record<'_>) -> bool {
-        self.older().is_some_and(|older| older.at == other.at)
-    }
-
     /// Bytes from this record to the one behind it.
     #[inline]
     pub(in super::super) fn footprint(self) -> usize {
@@ -260,21 +255,10 @@ impl<'a> Record<'a> {
             .then_with(|| other.seq().cmp(&self.seq()))
     }
 
-    /// Asks for the record's first two cache lines.
+    /// Asks for the cache lines of a record that has about so many bytes, as far as they are within
+    /// its first [`PREFETCH_BYTES_MAX`].
     #[inline]
-    pub(in super::super) fn prefetch(self) {
-        prefetch_line(self.as_ptr());
-        prefetch_line(self.as_ptr().wrapping_add(64));
-    }
-
-    /// As [`Record::prefetch`], for a record that has about so many bytes: four of its lines, and a
-    /// part of one, at most.
-    #[inline]
-    pub(in super::super) fn prefetch_bytes(self, bytes: usize) {
-        let bytes = bytes.clamp(HEADER_BYTES, PREFETCH_BYTES_MAX);
-        for offset in (0..bytes).step_by(64) {
-            prefetch_line(self.as_ptr().wrapping_add(offset));
-        }
-        prefetch_line(self.as_ptr().wrapping_add(bytes - 1));
+    pub(in super::super) fn prefetch(self, bytes: usize) {
+        prefetch_range(self.as_ptr(), bytes.clamp(HEADER_BYTES, PREFETCH_BYTES_MAX));
     }
 }

@@ -15,7 +15,7 @@
 use std::ptr::NonNull;
 use std::sync::Arc;
 
-use super::super::arena::{Arena, Record};
+use super::super::arena::{Arena, PREFETCH_BYTES, Record};
 use super::node::{Node, NodeData, SLOTS, Wanted};
 use crate::types::{Kind, Seq};
 
@@ -246,7 +246,7 @@ impl OrderCursor {
     fn prefetch_record(&self, rank: usize) {
         let records = &self.leaf.records[..self.leaf.count];
         if let Some(record) = records.get(rank).and_then(|at| self.record_of(*at)) {
-            record.prefetch();
+            record.prefetch(PREFETCH_BYTES);
         }
     }
 
