@@ -64,6 +64,30 @@ impl RandomFile {
         .map_err(|source| Error::io("free the space of", &self.path, Some(offset), source))
     }
 
+    /// Reserves the space of a range, so that a write to it finds room, and lengthens the file to
+    /// it; new bytes read as zeros. False, and nothing done, where the file system cannot reserve.
+    ///
+    /// If this fails, the length is as before, and nothing behind it is taken.
+    pub fn reserve(&mut self, offset: u64, len: u64) -> Result<bool> {
+        self.check()?;
+        match &self.file {
+            File::System(file) => system::reserve_range(file, offset, len),
+            File::Simulated(file) => file.reserve(offset, len).map(|()| true),
+        }
+        .map_err(|source| Error::io("reserve the space of", &self.path, Some(offset), source))
+    }
+
+    /// Cuts the file to `len` bytes, which gives the space behind them back. It survives the loss
+    /// of power after [`RandomFile::sync`].
+    pub fn cut(&mut self, len: u64) -> Result<()> {
+        self.check()?;
+        let cut = match &self.file {
+            File::System(file) => system::set_len(file, len),
+            File::Simulated(file) => file.set_len(len),
+        };
+        cut.map_err(|source| Error::io("set the length of", &self.path, Some(len), source))
+    }
+
     /// Lets the system begin to write `len` bytes from `offset` on to the medium, so that a later
     /// sync finds less to do. Does not wait for the medium, and makes nothing durable. Of use for
     /// ranges that are complete.
@@ -167,6 +191,34 @@ mod tests {
         file.sync().unwrap();
         let cut = |style| sim.power_cut(sim.ops(), 1, style).raw("a").unwrap();
         assert_eq!(cut(crate::Tear::DropAll), seen);
+    }
+
+    #[test]
+    fn what_is_reserved_is_taken_and_what_is_punched_or_cut_is_given_back() {
+        let sim = SimDisk::new();
+        sim.set_capacity(Some(100 << 10));
+        let disk = Disk::simulated(&sim);
+        let mut file = disk.create_random("a").unwrap();
+        assert!(file.reserve(0, 60 << 10).unwrap());
+        assert_eq!(disk.free_bytes().unwrap(), 40 << 10);
+        let refused = file.reserve(50 << 10, 51 << 10).unwrap_err();
+        assert!(refused.is_no_space(), "{refused}");
+        assert_eq!(disk.len_of("a").unwrap(), 60 << 10);
+        file.write_at(0, &[7; 60 << 10], Purpose::Flush).unwrap();
+        file.punch(4 << 10, 16 << 10).unwrap();
+        assert_eq!(disk.free_bytes().unwrap(), 56 << 10);
+        // A hole takes space again when it is written.
+        let mut other = disk.create_random("b").unwrap();
+        other.reserve(0, 50 << 10).unwrap();
+        let full = file.write_at(4 << 10, &[8; 16 << 10], Purpose::Flush);
+        assert!(full.unwrap_err().is_no_space());
+        other.cut(0).unwrap();
+        file.reserve(0, 60 << 10).unwrap();
+        assert_eq!(disk.free_bytes().unwrap(), 40 << 10);
+        let bytes = disk.read_all("a").unwrap();
+        assert_eq!((bytes[4095], bytes[20 << 10]), (7, 7));
+        file.cut(1).unwrap();
+        assert_eq!(disk.read_all("a").unwrap(), [7]);
     }
 
     #[test]

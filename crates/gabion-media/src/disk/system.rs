@@ -202,6 +202,22 @@ pub(super) fn reserve(file: &File, len: u64, path: &Path) -> Result<bool> {
     }
 }
 
+/// Reserves the space of a range and lengthens the file to it. False where the file system cannot
+/// reserve. A failure leaves the length as it was, and nothing behind it.
+pub(super) fn reserve_range(file: &File, offset: u64, len: u64) -> io::Result<bool> {
+    let before = file.metadata()?.len();
+    match retry_on_intr(|| rustix::fs::fallocate(file, FallocateFlags::empty(), offset, len)) {
+        Ok(()) => Ok(true),
+        Err(Errno::OPNOTSUPP | Errno::NOSYS) => Ok(false),
+        Err(source) => {
+            // A part of it may have been taken, and the file be longer. The first error is the one
+            // to tell.
+            let _ = set_len(file, before);
+            Err(source.into())
+        }
+    }
+}
+
 /// Reserves the space of so many bytes from the beginning of a file on, whose length stays, where
 /// the file system can.
 pub(super) fn reserve_behind_end(file: &File, len: u64) -> io::Result<()> {

@@ -22,6 +22,8 @@ enum Step {
     OpenRandom(usize),
     WriteAt(usize, u64, Vec<u8>),
     Punch(usize, u64, u64),
+    Reserve(usize, u64, u64),
+    Cut(usize, u64),
     SyncRandom(usize),
     FinishLog(usize),
     OpenRead(usize),
@@ -60,6 +62,9 @@ fn step() -> impl Strategy<Value = Step> {
             .prop_map(|(open, at, bytes)| Step::WriteAt(open, at, bytes)),
         2 => (open.clone(), 0..9000_u64, 1..9000_u64)
             .prop_map(|(open, at, len)| Step::Punch(open, at, len)),
+        1 => (open.clone(), 0..9000_u64, 1..9000_u64)
+            .prop_map(|(open, at, len)| Step::Reserve(open, at, len)),
+        1 => (open.clone(), 0..9000_u64).prop_map(|(open, len)| Step::Cut(open, len)),
         1 => open.clone().prop_map(Step::SyncRandom),
         2 => name.clone().prop_map(Step::OpenRead),
         4 => (open, 0..7000_u64, 0..5000_usize).prop_map(|(o, at, size)| Step::Read(o, at, size)),
@@ -147,6 +152,14 @@ impl Side {
             Step::Punch(open, at, len) => on(&mut self.randoms, *open, |file| {
                 outcome(file.punch(*at, *len).map(drop))
             }),
+            Step::Reserve(open, at, len) => on(&mut self.randoms, *open, |file| {
+                outcome(file.reserve(*at, *len).map(drop))
+            }),
+            Step::Cut(open, len) => {
+                // As for `truncate` below.
+                self.logs.clear();
+                on(&mut self.randoms, *open, |file| outcome(file.cut(*len)))
+            }
             Step::SyncRandom(open) => on(&mut self.randoms, *open, |file| outcome(file.sync())),
             Step::OpenRead(name) => {
                 let opened = disk.open_read(NAMES[*name]);

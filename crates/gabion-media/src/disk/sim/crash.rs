@@ -126,7 +126,9 @@ fn torn_content(file: &File, random: &mut Random, sector_bytes: u64) -> Content 
         }
         match change {
             Change::SetLen(len) if index < moment => content.set_len(*len),
-            Change::SetLen(_) => {}
+            Change::Reserve { .. } if index < moment => change.apply(&mut content),
+            Change::SetLen(_) | Change::Reserve { .. } => {}
+            Change::GiveBack { .. } => change.apply(&mut content),
             Change::Write { offset, bytes, .. } => {
                 while let Some(piece) = pieces.next_if(|piece| piece.change == index) {
                     let start = to_usize(piece.offset - offset);

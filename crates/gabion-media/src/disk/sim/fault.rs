@@ -46,7 +46,7 @@ pub enum FaultKind {
     /// The operation does nothing and reports an I/O error. A sync that is struck behaves like
     /// `SyncFails { keep: false }`.
     Eio,
-    /// Creating, appending, renaming or syncing reports a full disk. Of an append a part may have
+    /// Creating, reserving, appending, renaming or syncing reports a full disk. Of an append a part may have
     /// been written, of a sync nothing was, and the data stays to be written.
     NoSpace,
     /// Of an append only a first part is written before it reports an I/O error.
@@ -76,16 +76,17 @@ pub(super) enum Operation {
     Rename,
     Remove,
     Truncate,
+    Reserve,
     Punch,
     Read,
 }
 
 impl FaultKind {
     fn strikes(self, operation: Operation) -> bool {
-        use Operation::{Append, AppendLog, Create, Read, Rename, Sync};
+        use Operation::{Append, AppendLog, Create, Read, Rename, Reserve, Sync};
         match self {
             FaultKind::Eio => !matches!(operation, AppendLog | Read),
-            FaultKind::NoSpace => matches!(operation, Create | Append | Rename | Sync),
+            FaultKind::NoSpace => matches!(operation, Create | Reserve | Append | Rename | Sync),
             FaultKind::ShortWrite => operation == Append,
             FaultKind::SyncFails { .. } => operation == Sync,
             FaultKind::ReadEio | FaultKind::BitFlip { .. } => operation == Read,

@@ -73,6 +73,18 @@ fn in_words(effect: &Effect) -> String {
         } => {
             format!("set the length of file {inode} to {len}")
         }
+        Effect::Change {
+            inode,
+            change: Change::Reserve { offset, len },
+        } => {
+            format!("reserve {len} bytes at {offset} of file {inode}")
+        }
+        Effect::Change {
+            inode,
+            change: Change::GiveBack { offset, len },
+        } => {
+            format!("give back {len} bytes at {offset} of file {inode}")
+        }
         Effect::Sync { inode } => format!("sync file {inode}"),
         Effect::Forget { inode } => format!("fail to sync file {inode} and forget its changes"),
         Effect::Rename { from, to } => format!("rename {from} to {to}"),

@@ -17,7 +17,7 @@
 //! - A log file reads as zeros up to its capacity. If it was never synced, a crash leaves it with
 //!   any length it had, without bytes that did not reach the medium.
 //! - Each operation counts one: create, append or write, append to a log, sync of a file or of the
-//!   directory, rename, remove, truncate, punch; so does one that a fault strikes. An operation
+//!   directory, rename, remove, truncate, reserve, punch; so does one that a fault strikes. An operation
 //!   that is refused for its arguments (a name that exists, or does not) counts none. Reads count
 //!   by themselves; listing names and reading lengths counts nothing and does not fail.
 
@@ -415,11 +415,8 @@ impl SimFile {
     pub(super) fn append(&self, offset: u64, bytes: &[u8]) -> io::Result<()> {
         let mut inner = self.sim.0.lock();
         let struck = inner.begin(Operation::Append).err();
-        let old_len = inner
-            .state
-            .content(self.inode)
-            .map_or(0, |content| content.len());
-        let growth = (offset + bytes.len() as u64).saturating_sub(old_len);
+        let content = inner.state.content(self.inode);
+        let growth = content.map_or(0, |content| content.growth(offset, bytes.len() as u64));
         let missing = growth.saturating_sub(inner.free_bytes());
         let whole = bytes.len();
         let (written, failure) = match struck {
@@ -449,8 +446,8 @@ impl SimFile {
         failure.map_or(Ok(()), |errno| Err(errno.into()))
     }
 
-    /// Lets a range read as zeros, as far as it lies in the file. The simulated disk gives no space
-    /// back, so a full one stays full.
+    /// Lets a range read as zeros, as far as it lies in the file, and gives the space of its whole
+    /// pages back.
     pub(super) fn punch(&self, offset: u64, len: u64) -> io::Result<()> {
         let mut inner = self.sim.0.lock();
         inner.begin(Operation::Punch).map_err(FaultKind::errno)?;
@@ -466,11 +463,32 @@ impl SimFile {
                 bytes: Arc::from(vec![0; size]),
                 mapped: false,
             };
-            inner.record(Effect::Change {
-                inode: self.inode,
-                change,
-            });
+            let given_back = Change::GiveBack {
+                offset,
+                len: end - offset,
+            };
+            for change in [change, given_back] {
+                inner.record(Effect::Change {
+                    inode: self.inode,
+                    change,
+                });
+            }
         }
+        Ok(())
+    }
+
+    /// Reserves the space of a range, and lengthens the file to it.
+    pub(super) fn reserve(&self, offset: u64, len: u64) -> io::Result<()> {
+        let mut inner = self.sim.0.lock();
+        inner.begin(Operation::Reserve).map_err(FaultKind::errno)?;
+        let content = inner.state.content(self.inode);
+        if content.map_or(0, |content| content.growth(offset, len)) > inner.free_bytes() {
+            return Err(Errno::NOSPC.into());
+        }
+        inner.record(Effect::Change {
+            inode: self.inode,
+            change: Change::Reserve { offset, len },
+        });
         Ok(())
     }
 

@@ -65,6 +65,16 @@ pub(super) enum Change {
         mapped: bool,
     },
     SetLen(u64),
+    /// Reserves the space of a range, which may lie behind the end.
+    Reserve {
+        offset: u64,
+        len: u64,
+    },
+    /// Gives the space of a range back, which reads as zeros by now.
+    GiveBack {
+        offset: u64,
+        len: u64,
+    },
 }
 
 /// A change of the directory. It carries the inode, so that it makes sense even where an earlier
@@ -168,7 +178,7 @@ impl State {
             .files
             .iter()
             .filter(|&(&inode, file)| reachable(inode, file));
-        files.map(|(_, file)| file.live.len()).sum()
+        files.map(|(_, file)| file.live.used_bytes()).sum()
     }
 
     pub(super) fn open(&mut self, inode: Inode) {
@@ -307,6 +317,8 @@ impl Change {
         match self {
             Change::Write { offset, bytes, .. } => content.write(*offset, bytes),
             Change::SetLen(len) => content.set_len(*len),
+            Change::Reserve { offset, len } => content.reserve(*offset, *len),
+            Change::GiveBack { offset, len } => content.give_back(*offset, *len),
         }
     }
 
@@ -315,6 +327,11 @@ impl Change {
         match self {
             Change::Write { offset, bytes, .. } => len.max(offset + bytes.len() as u64),
             Change::SetLen(len) => *len,
+            Change::Reserve {
+                offset,
+                len: reserved,
+            } => len.max(offset + reserved),
+            Change::GiveBack { .. } => len,
         }
     }
 }
