@@ -55,7 +55,7 @@ impl Session<'_> {
     /// Makes everything done so far durable and the log empty.
     pub(crate) fn checkpoint(&mut self) -> Result<()> {
         self.save()?;
-        self.punch();
+        self.punch_free();
         Ok(())
     }
 
@@ -115,23 +115,30 @@ impl Session<'_> {
         Ok(())
     }
 
-    /// Gives the space of segments that stay free back to the file system. Only a matter of space:
-    /// what cannot be given back now is tried again after the next checkpoint.
-    fn punch(&mut self) {
-        let geometry = self.space.sums.geometry;
-        let writer = &mut *self.writer;
-        for segment in writer.segments.to_punch() {
-            self.space.shared.alone().forget(segment);
-            let offset = geometry.file_offset(segment, 0);
-            match writer.data.punch(offset, geometry.segment_bytes()) {
-                Ok(true) => {
-                    writer.segments.get_mut(segment).punched = true;
-                    writer.data_dirty = true;
-                    writer.totals.punched += 1;
-                }
-                Ok(false) | Err(_) => return,
+    /// Gives the space of segments that stay free back to the file system.
+    fn punch_free(&mut self) {
+        for segment in self.writer.segments.to_punch() {
+            if !self.punch(segment) {
+                return;
             }
         }
+    }
+
+    /// Gives the space of a free segment back to the file system. Only a matter of space: what
+    /// cannot be given back now, false, is tried again after the next checkpoint.
+    pub(super) fn punch(&mut self, segment: u32) -> bool {
+        self.space.shared.alone().forget(segment);
+        let geometry = self.space.sums.geometry;
+        let offset = geometry.file_offset(segment, 0);
+        let writer = &mut *self.writer;
+        let punched = writer.data.punch(offset, geometry.segment_bytes());
+        if !matches!(punched, Ok(true)) {
+            return false;
+        }
+        writer.segments.get_mut(segment).punched = true;
+        writer.data_dirty = true;
+        writer.totals.punched += 1;
+        true
     }
 }
 

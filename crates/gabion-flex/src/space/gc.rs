@@ -397,10 +397,7 @@ impl Session<'_> {
         let mut moves: Vec<(u64, Placed)> = Vec::new();
         let placed = self.place(Class::Moved, &data)?;
         // All of it now: what is moved in several steps is moved as a whole.
-        if let Err(error) = self.admit([first.saturating_sub(1)..=first + wanted]) {
-            self.unplace(&placed);
-            return Err(error);
-        }
+        self.admit([first.saturating_sub(1)..=first + wanted])?;
         if let Some(first) = run.first() {
             self.note_moves(&mut moves, first, &placed);
         }

@@ -96,6 +96,7 @@ impl Inner {
             pending: Records::default(),
             data_dirty: false,
             staged,
+            begun: Vec::new(),
             spare: Vec::new(),
             failure: None,
             totals: Totals::default(),
@@ -120,12 +121,15 @@ impl Inner {
     }
 }
 
-/// Gives the segments that are full by the log their footers, which may not have been written.
-/// Where there is no space for one, the table of its segment stays in the log.
+/// Gives the segments that are full by the log their footers, which may not have been written, if
+/// anything in them is in use. Where there is no space for one, the table of its segment stays in
+/// the log.
 fn end_full_segments(found: &mut Found, data: &mut RandomFile) -> Result<()> {
     let sums = found.sums;
     let room = sums.geometry.room();
-    for (number, known) in &mut found.segments {
+    let is_used = |number| found.live.get(number).is_some_and(|live| *live > 0);
+    let full = found.segments.iter_mut();
+    for (number, known) in full.filter(|(number, _)| is_used(number)) {
         if let Some(table) = known.table.take_if(|table| table.written == room) {
             let offset = sums.geometry.file_offset(*number, room);
             match data.write_at(offset, &sums.footer(*number, &table), Purpose::Metadata) {

@@ -298,12 +298,26 @@ impl Segments {
             return;
         }
         let (number, _) = self.geometry.split(extent.address);
-        self.live -= extent.len;
+        self.release_bytes(number, extent.len);
+    }
+
+    /// So many bytes of a segment are no longer in use.
+    pub(crate) fn release_bytes(&mut self, number: u32, len: u64) {
+        self.live -= len;
         let segment = self.get_mut(number);
-        segment.valid -= u32::try_from(extent.len).unwrap_or(u32::MAX);
+        segment.valid -= u32::try_from(len).unwrap_or(u32::MAX);
         if segment.valid == 0 && matches!(segment.state, State::Full | State::Left) {
             self.dying.push(number);
         }
+    }
+
+    /// A segment that was begun has come to nothing: no extent has ever referred to it in this use.
+    pub(crate) fn abandon(&mut self, number: u32) {
+        let segment = self.get_mut(number);
+        debug_assert_eq!(segment.valid, 0, "nothing refers to it");
+        segment.state = State::Free;
+        self.free.insert(number);
+        self.dying.retain(|dying| *dying != number);
     }
 
     /// A commit is durable: what was dying is free. Returns these segments.

@@ -363,11 +363,8 @@ impl Session<'_> {
         self.prefetch(edits, before);
         let data: Vec<&[u8]> = edits.iter().map(Edit::data).collect();
         let placed = self.place_all(Class::User, &data)?;
-        if self.may_miss()
-            && let Err(error) = self.admit(touched(edits, before))
-        {
-            self.unplace(&placed);
-            return Err(error);
+        if self.may_miss() {
+            self.admit(touched(edits, before))?;
         }
         let writer = &mut *self.writer;
         let held = lock();
@@ -421,18 +418,13 @@ impl Session<'_> {
     }
 
     /// Lets data that stays the same be somewhere else: some ranges of the address space, each now
-    /// at placed addresses. If this fails, nothing was placed.
+    /// at placed addresses.
     pub(crate) fn remap(&mut self, moves: &[(u64, Placed)]) -> Result<()> {
         let around = |(offset, placed): &(u64, Placed)| {
             offset.saturating_sub(1)..=offset.saturating_add(placed.len)
         };
-        if self.may_miss()
-            && let Err(error) = self.admit(moves.iter().map(around))
-        {
-            moves
-                .iter()
-                .for_each(|(_, placed)| self.unplace(&[*placed]));
-            return Err(error);
+        if self.may_miss() {
+            self.admit(moves.iter().map(around))?;
         }
         let shared = self.space.shared.share();
         for (offset, _) in moves {

@@ -10,7 +10,7 @@ use super::segments::{Class, Segments};
 use super::shared::Buffer;
 use super::sums::SumTable;
 use super::tree_file::TreeFile;
-use crate::{Error, Extent, Result};
+use crate::{Error, Result};
 
 /// Data that is copied under the lock of the readers at a time, in bytes: some 20 us.
 const COPY_BYTES_MAX: usize = 128 << 10;
@@ -63,8 +63,8 @@ impl Staged {
         own.map_or(0, |(_, bytes)| *bytes)
     }
 
-    fn clear(&mut self) {
-        self.0.clear();
+    fn is_empty(&self) -> bool {
+        self.0.is_empty()
     }
 }
 
@@ -79,8 +79,11 @@ pub(crate) struct Writer {
     pub(crate) pending: Records,
     /// Whether data was written since it was synced.
     pub(crate) data_dirty: bool,
-    /// Bytes of the operation under way, by segment, which no extent refers to yet.
+    /// Bytes of the operation under way, by segment, which no extent refers to yet. Those that are
+    /// left when its session ends are let go of.
     pub(crate) staged: Staged,
+    /// Segments that the operation under way has begun, and that no extent has referred to.
+    pub(crate) begun: Vec<u32>,
     /// Memory of the last buffer, for the next one.
     pub(crate) spare: Vec<u8>,
     pub(crate) failure: Option<String>,
@@ -89,10 +92,11 @@ pub(crate) struct Writer {
 }
 
 impl Writer {
-    /// Extents refer to placed data now, or it was let go of.
+    /// Extents refer to placed data now.
     pub(crate) fn unstage(&mut self, placed: &Placed) {
         let (segment, _) = self.geometry.split(placed.address);
         self.staged.subtract(segment, placed.len);
+        self.begun.retain(|begun| *begun != segment);
     }
 }
 
@@ -103,20 +107,17 @@ pub(crate) struct Placed {
     pub(crate) len: u64,
 }
 
-impl Placed {
-    fn extent(&self) -> Extent {
-        Extent {
-            offset: 0,
-            len: self.len,
-            address: self.address,
-        }
-    }
-}
-
-/// A writer at work.
+/// A writer at work. What it has placed and no extent refers to when it ends is undone, however it
+/// ends: by an error, or by the panic of a closure that was given to the change.
 pub(crate) struct Session<'s> {
     pub(crate) space: &'s Inner,
     pub(crate) writer: MutexGuard<'s, Writer>,
+}
+
+impl Drop for Session<'_> {
+    fn drop(&mut self) {
+        self.undo_placing();
+    }
 }
 
 impl Inner {
@@ -146,7 +147,6 @@ impl Inner {
             false => session.save(),
         };
         let result = settled.and_then(|()| change(&mut session));
-        session.writer.staged.clear();
         if let Err(Error::Media(error)) = &result {
             let fatal = match error {
                 gabion_media::Error::Poisoned { .. } => true,
@@ -162,35 +162,15 @@ impl Inner {
 }
 
 impl Session<'_> {
-    /// Puts data into segments. No extent refers to it yet; if this fails, its space is garbage.
+    /// Puts data into segments. No extent refers to it yet, and if none does when the session ends,
+    /// it is let go of.
     pub(crate) fn place(&mut self, class: Class, data: &[u8]) -> Result<Vec<Placed>> {
         self.place_all(class, &[data])
     }
 
     /// As [`Session::place`], one piece of data behind the other: where they are together.
     pub(crate) fn place_all(&mut self, class: Class, pieces: &[&[u8]]) -> Result<Vec<Placed>> {
-        let mut placed = Vec::new();
-        if let Err(error) = self.place_into(class, pieces, &mut placed) {
-            self.unplace(&placed);
-            return Err(error);
-        }
-        Ok(placed)
-    }
-
-    /// Lets go of placed data that no extent will refer to.
-    pub(crate) fn unplace(&mut self, placed: &[Placed]) {
-        for placed in placed.iter().filter(|placed| placed.len > 0) {
-            self.writer.unstage(placed);
-            self.writer.segments.release(&placed.extent());
-        }
-    }
-
-    fn place_into(
-        &mut self,
-        class: Class,
-        pieces: &[&[u8]],
-        placed: &mut Vec<Placed>,
-    ) -> Result<()> {
+        let mut placed: Vec<Placed> = Vec::new();
         let geometry = self.space.sums.geometry;
         let room = geometry.room() as usize;
         let mut pieces = pieces.iter().peekable();
@@ -199,7 +179,7 @@ impl Session<'_> {
         loop {
             while pieces.next_if(|data| data.is_empty()).is_some() {}
             if pieces.peek().is_none() {
-                return Ok(());
+                return Ok(placed);
             }
             self.open_buffer(class)?;
             let mut shared = self.space.shared.alone();
@@ -234,6 +214,31 @@ impl Session<'_> {
         }
     }
 
+    /// Lets go of placed data that no extent refers to. Segments that were begun for it alone are
+    /// free at once, as nothing on the medium leads to them, and their space goes back.
+    fn undo_placing(&mut self) {
+        let writer = &mut *self.writer;
+        let begun = std::mem::take(&mut writer.begun);
+        if writer.staged.is_empty() && begun.is_empty() {
+            return;
+        }
+        for (segment, bytes) in std::mem::take(&mut writer.staged).0 {
+            writer.segments.release_bytes(segment, bytes);
+        }
+        for segment in begun {
+            let mut shared = self.space.shared.alone();
+            for class in Class::ALL {
+                let buffer = shared.buffer_mut(class);
+                if let Some(own) = buffer.take_if(|buffer| buffer.segment == segment) {
+                    self.writer.spare = own.bytes;
+                }
+            }
+            drop(shared);
+            self.writer.segments.abandon(segment);
+            self.punch(segment);
+        }
+    }
+
     /// Sees to it that there is a buffer with room.
     fn open_buffer(&mut self, class: Class) -> Result<()> {
         let room = self.space.sums.geometry.room() as usize;
@@ -249,6 +254,7 @@ impl Session<'_> {
             None => {}
         }
         let (segment, generation) = self.take_segment(class)?;
+        self.writer.begun.push(segment);
         let mut bytes = std::mem::take(&mut self.writer.spare);
         bytes.clear();
         bytes.reserve_exact(room);

@@ -63,7 +63,8 @@ impl FlexTree {
     /// Takes time logarithmic in the number of extents, for each leaf that the range touches.
     ///
     /// # Panics
-    /// If the range reaches behind the end.
+    /// If the range reaches behind the end. If `freed` panics, the tree is sound; a first part of
+    /// the range may be gone, and `freed` was called for all of that.
     pub fn collapse(&mut self, offset: u64, len: u64, mut freed: impl FnMut(Extent)) {
         self.assert_range(offset, len);
         let mut left = len;
@@ -77,7 +78,8 @@ impl FlexTree {
     /// included.
     ///
     /// # Panics
-    /// If the range reaches behind the end, or the addresses become too large.
+    /// If the range reaches behind the end, or the addresses become too large. If `freed` panics,
+    /// the tree is sound; a first part of the range may have moved, and a part behind it be gone.
     pub fn remap(&mut self, offset: u64, len: u64, address: u64, mut freed: impl FnMut(Extent)) {
         self.assert_range(offset, len);
         self.assert_addresses(len, address);

@@ -93,10 +93,11 @@ impl SortedArray {
     /// Removes `len` bytes and tells what goes.
     pub fn collapse(&mut self, offset: u64, len: u64, mut freed: impl FnMut(Extent)) {
         let (from, to) = (self.cut(offset), self.cut(offset + len));
-        self.extents.drain(from..to).for_each(&mut freed);
+        let gone: Vec<Extent> = self.extents.drain(from..to).collect();
         for extent in &mut self.extents[from..] {
             extent.offset -= len;
         }
+        gone.into_iter().for_each(&mut freed);
     }
 
     /// Lets `len` bytes be at `address`, and tells where they were.

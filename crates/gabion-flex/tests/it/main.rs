@@ -24,3 +24,4 @@ mod marks;
 mod model;
 mod reads;
 mod support;
+mod unwinding;
