@@ -13,8 +13,9 @@
 
 use gabion_media::{Disk, LogFile, ReadFile};
 
+use super::geometry::Geometry;
 use super::layout::{LOG_HEADER_BYTES, LogHeader, log_name};
-use super::log::{FRAME_HEAD_BYTES, Frames, Record, Records, SumsRecord};
+use super::log::{FRAME_HEAD_BYTES, Frames, RECORD_BYTES, Record, Records, SumsRecord};
 use super::segments::{Class, Segments, State};
 use super::shared::Shared;
 use super::sums::Sums;
@@ -29,8 +30,12 @@ const SETTLED_MAX: usize = 512;
 const LOG_ROOM_MIN: u64 = 4 << 10;
 
 impl Session<'_> {
-    /// Makes everything done so far durable.
+    /// Makes everything done so far durable, on a full disk in the place of the reserve.
     pub(crate) fn commit(&mut self) -> Result<()> {
+        self.with_reserve(Session::try_commit)
+    }
+
+    fn try_commit(&mut self) -> Result<()> {
         self.sync_data()?;
         if self.writer.pending.is_empty() {
             return Ok(());
@@ -49,20 +54,66 @@ impl Session<'_> {
         writer.pending.clear();
         writer.totals.commits += 1;
         writer.segments.bury();
+        if writer.reserve.is_lost() {
+            self.punch_free();
+            self.settle_reserve();
+        }
         Ok(())
     }
 
-    /// Makes everything done so far durable and the log empty.
+    /// Makes everything done so far durable, the log empty, and gives space back.
     pub(crate) fn checkpoint(&mut self) -> Result<()> {
+        self.drop_unused_buffers();
         self.save()?;
-        self.punch_free();
+        self.give_back();
         Ok(())
+    }
+
+    /// Lets go of segments that are being filled with nothing in use, which then need not be
+    /// written: they die with the save that follows.
+    fn drop_unused_buffers(&mut self) {
+        for class in Class::ALL {
+            let mut shared = self.space.shared.alone();
+            let segments = &mut self.writer.segments;
+            let buffer = shared.buffer_mut(class);
+            if let Some(unused) = buffer.take_if(|own| segments.get_mut(own.segment).valid == 0) {
+                segments.fill(unused.segment);
+                // A read that is under way begins again, and finds it gone.
+                shared.forget(unused.segment);
+                self.writer.spare = unused.bytes;
+            }
+        }
     }
 
     /// As [`Session::checkpoint`], without giving space back.
     pub(super) fn save(&mut self) -> Result<()> {
-        self.sync_data()?;
-        self.save_tree()
+        self.with_reserve(|session| {
+            session.sync_data()?;
+            session.save_tree()
+        })
+    }
+
+    /// Gives back what the space does not need, just after a save: the log must name no segment but
+    /// those that are in use, since a recovery wants all of them within the data file.
+    pub(super) fn give_back(&mut self) {
+        self.punch_free();
+        self.writer.tree_file.cut_free();
+        let segments = &mut self.writer.segments;
+        let before = segments.count();
+        let count = segments.cut_free();
+        if count < before {
+            let mut shared = self.space.shared.alone();
+            (count..before).for_each(|segment| shared.forget(segment));
+            drop(shared);
+            self.cut_data(self.space.sums.geometry.file_offset(count, 0));
+        }
+        self.settle_reserve();
+    }
+
+    /// Cuts the data file behind the last segment. Only a matter of space: what cannot be cut now
+    /// the next opening cuts.
+    pub(super) fn cut_data(&mut self, end: u64) {
+        self.writer.data_dirty |= self.writer.data.cut(end).is_ok();
     }
 
     fn sync_data(&mut self) -> Result<()> {
@@ -112,11 +163,14 @@ impl Session<'_> {
         let _ = space
             .disk
             .remove(&log_name(writer.tree_file.header().version - 1));
+        if writer.reserve.is_lost() {
+            self.give_back();
+        }
         Ok(())
     }
 
     /// Gives the space of segments that stay free back to the file system.
-    fn punch_free(&mut self) {
+    pub(super) fn punch_free(&mut self) {
         for segment in self.writer.segments.to_punch() {
             if !self.punch(segment) {
                 return;
@@ -154,6 +208,11 @@ pub(super) fn save_tree(
     let written = tree_file.write_nodes(tree)?;
     let header = tree_file.next_header(tree, &written.saving);
     let log = Log::create(disk, header.space, header.version, records, log_bytes);
+    // Where there is no room for a log that lasts long, a short one does.
+    let log = log.or_else(|error| match error.may_try_again() {
+        true => Log::create(disk, header.space, header.version, records, 0),
+        false => Err(error),
+    });
     match log.and_then(|log| tree_file.switch(header).map(|()| log)) {
         Ok(log) => Ok((log, written)),
         Err(error) => {
@@ -175,6 +234,10 @@ pub(super) fn segment_records(
     let mut records = Records::default();
     for (number, segment) in segments.iter() {
         let generation = segment.generation;
+        // One that is dying is free once this log is in effect.
+        if matches!(segment.state, State::Full | State::Left) && segment.valid == 0 {
+            continue;
+        }
         if segment.state != State::Free {
             records.push(&Record::Segment {
                 segment: number,
@@ -205,6 +268,20 @@ pub(super) fn segment_records(
     Ok(records)
 }
 
+/// Bytes of the shortest log that can continue a tree now, by estimate and not less.
+pub(super) fn log_bytes_least(segments: &Segments, geometry: &Geometry) -> u64 {
+    let with_sums = u64::from(segments.left_max()) + Class::ALL.len() as u64;
+    let sums = (u64::from(geometry.blocks()) * 4).next_multiple_of(8) + RECORD_BYTES as u64;
+    let records = u64::from(segments.count()) * RECORD_BYTES as u64 + with_sums * sums;
+    capacity_of(records, 0)
+}
+
+/// Capacity of a log that begins with so many bytes of records.
+fn capacity_of(records: u64, log_bytes: u64) -> u64 {
+    let needed = (LOG_HEADER_BYTES + FRAME_HEAD_BYTES) as u64 + records;
+    log_bytes.max(2 * needed + LOG_ROOM_MIN)
+}
+
 impl Log {
     /// Makes the log that continues a version of the tree. It and its name are durable.
     pub(crate) fn create(
@@ -219,8 +296,7 @@ impl Log {
             Err(error) if !error.is_not_found() => return Err(error.into()),
             _ => {}
         }
-        let needed = (LOG_HEADER_BYTES + FRAME_HEAD_BYTES + records.as_bytes().len()) as u64;
-        let capacity = log_bytes.max(2 * needed + LOG_ROOM_MIN);
+        let capacity = capacity_of(records.as_bytes().len() as u64, log_bytes);
         let header = LogHeader {
             space,
             version,

@@ -21,6 +21,7 @@
 //! back to the old addresses, whose segments are untouched.
 
 use super::geometry::MARK;
+use super::reserve::Added;
 use super::segments::Class;
 use super::victims::{SegmentSet, Wanted, choose};
 use super::writepath::Places;
@@ -247,6 +248,10 @@ impl Session<'_> {
         };
         let read = group.iter().zip(places).filter_map(data_of);
         let (extents, data): (Vec<Extent>, Vec<&[u8]>) = read.unzip();
+        self.keep_aside(Added {
+            bytes: 0,
+            nodes: 2 * extents.len() as u64,
+        })?;
         let placed = self.place_all(Class::Moved, &data)?;
         let mut places = Places::new(&placed);
         let mut moves = Vec::with_capacity(2 * extents.len());
@@ -364,7 +369,8 @@ impl Session<'_> {
             .min(self.space.shared.share().tree.len());
         let longest = u64::from(self.space.sums.geometry.extent_max());
         let mut at = offset;
-        while at < end {
+        while let Some(data) = self.data_behind(at, end)? {
+            at = data;
             // About a segment's data at a time: the room for it is made before. Extents are taken
             // whole, since a cut would mark what lies behind it.
             let part = (end - at).min(self.space.sums.geometry.room().into());
@@ -378,6 +384,19 @@ impl Session<'_> {
             at = extents.last().map_or(end, Extent::end).max(at + part);
         }
         Ok(())
+    }
+
+    /// The first byte in `from..end` that is in no hole.
+    fn data_behind(&self, from: u64, end: u64) -> Result<Option<u64>> {
+        let mut data = None;
+        let look = |extent: Extent| {
+            data = (!extent.is_hole()).then_some(extent.offset);
+            data.is_none()
+        };
+        let shared = self.space.shared.share();
+        let len = end.saturating_sub(from);
+        self.space.nodes.for_each(&shared.tree, from, len, look)?;
+        Ok(data)
     }
 
     fn defrag_run(&mut self, run: &[Extent]) -> Result<()> {
@@ -395,6 +414,10 @@ impl Session<'_> {
             data.extend(self.read_extent(extent)?);
         }
         let mut moves: Vec<(u64, Placed)> = Vec::new();
+        self.keep_aside(Added {
+            bytes: 0,
+            nodes: 2 * run.len() as u64,
+        })?;
         let placed = self.place(Class::Moved, &data)?;
         // All of it now: what is moved in several steps is moved as a whole.
         self.admit([first.saturating_sub(1)..=first + wanted])?;

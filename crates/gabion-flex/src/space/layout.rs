@@ -99,6 +99,8 @@ pub(crate) const LOG_HEADER_BYTES: usize = 40;
 pub(crate) const DATA_NAME: &str = "DATA";
 pub(crate) const TREE_NAME: &str = "TREE";
 pub(crate) const LOCK_NAME: &str = "LOCK";
+/// A file without content, see `reserve`.
+pub(crate) const RESERVE_NAME: &str = "RESERVE";
 const LOG_SUFFIX: &str = ".log";
 
 const FORMAT_OFFSET: usize = 8;
@@ -128,7 +130,8 @@ pub(crate) fn parse_log_name(name: &str) -> Option<u64> {
 
 /// Whether a file of that name is one of a space; its lock is, too.
 pub fn is_file_of_space(name: &str) -> bool {
-    [DATA_NAME, TREE_NAME, LOCK_NAME].contains(&name) || parse_log_name(name).is_some()
+    [DATA_NAME, TREE_NAME, LOCK_NAME, RESERVE_NAME].contains(&name)
+        || parse_log_name(name).is_some()
 }
 
 /// Begins a checksum.

@@ -8,7 +8,8 @@
 //!
 //! # Files
 //! `DATA` has the segments, `TREE` the saved nodes and two headers, a file named by the tree's
-//! version the log since then (`layout`, `log`); `LOCK` keeps a second opener out.
+//! version the log since then (`layout`, `log`); `LOCK` keeps a second opener out, `RESERVE` keeps
+//! room aside.
 //!
 //! # Rooms
 //! | file | journey |
@@ -16,6 +17,7 @@
 //! | `writepath`, `writer` | an edit: checked, placed in segments, applied |
 //! | `reading`, `shared`, `sums` | a read: tree, buffer or checked blocks |
 //! | `commit`, `tree_file` | what was done becomes durable |
+//! | `reserve` | room for that on a full disk |
 //! | `gc`, `victims`, `segments` | space is won back |
 //! | `leaves` | leaves of the tree come and go |
 //! | `recovery`, `check` | what is there after a crash, and whether it is sound |
@@ -77,6 +79,7 @@ mod open;
 mod options;
 mod reading;
 mod recovery;
+mod reserve;
 mod segments;
 mod shared;
 mod stats;
@@ -381,7 +384,10 @@ impl FlexSpace {
         self.0.write(|session| session.collect_some(round))
     }
 
-    /// Bytes that can be inserted or written before the space must collect garbage for them.
+    /// Bytes of data that can be written, at least, before the space must collect garbage for them,
+    /// as far as the medium has the room: by one append, or by insertions and writes anywhere. What
+    /// an edit frees counts from the next commit on, when its segments are free; so a write over
+    /// other bytes needs room as an insertion does. Holes need none.
     pub fn room(&self) -> u64 {
         self.0.room()
     }

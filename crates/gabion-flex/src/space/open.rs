@@ -10,11 +10,12 @@ use super::layout::{DATA_NAME, LOCK_NAME, TREE_NAME, log_name, parse_log_name};
 use super::leaves::NodeFile;
 use super::log::Records;
 use super::recovery::{self, DurablePoint, Found};
+use super::reserve::Reserve;
 use super::segments::{Class, Segments, State};
 use super::shared::{Buffer, Shared};
 use super::sums::SumTable;
 use super::tree_file::TreeFile;
-use super::writer::{Staged, Totals, Writer};
+use super::writer::{Session, Staged, Totals, Writer};
 use super::{Inner, Options};
 use crate::{Error, Gate, Result};
 
@@ -60,8 +61,13 @@ impl Inner {
         let records = super::commit::segment_records(&segments, &staged, &shared, &sums, &data)?;
         let extents = shared.tree.extent_count();
         let log_bytes = options.log_bytes_for(options.index_bytes, extents);
-        let saved =
-            super::commit::save_tree(&disk, &mut tree_file, &shared.tree, &records, log_bytes);
+        let mut reserve = Reserve::find(&disk, !options.managed)?;
+        let mut save =
+            || super::commit::save_tree(&disk, &mut tree_file, &shared.tree, &records, log_bytes);
+        let saved = save().or_else(|error| match error.may_try_again() {
+            true if reserve.give_up(&disk) => save(),
+            _ => Err(error),
+        });
         let log = match saved {
             Ok((log, mut written)) => {
                 let released = shared.tree.settle(&mut written.saving, usize::MAX);
@@ -97,6 +103,7 @@ impl Inner {
             data_dirty: false,
             staged,
             begun: Vec::new(),
+            reserve,
             spare: Vec::new(),
             failure: None,
             totals: Totals::default(),
@@ -117,7 +124,27 @@ impl Inner {
             index_bytes: AtomicU64::new(0),
         };
         space.set_index_bytes(index_bytes);
+        space.give_back_unused()?;
         Ok(space)
+    }
+
+    /// Gives back what an earlier process has left of the data file, if the tree is saved: nothing
+    /// leads to it any more.
+    fn give_back_unused(&self) -> Result<()> {
+        let mut session = Session {
+            space: self,
+            writer: self.writer.lock(),
+        };
+        if session.writer.log.is_some() {
+            session.writer.segments.doubt_free();
+            session.give_back();
+            let count = session.writer.segments.count();
+            let end = self.sums.geometry.file_offset(count, 0);
+            if self.disk.len_of(DATA_NAME)? > end {
+                session.cut_data(end);
+            }
+        }
+        Ok(())
     }
 }
 

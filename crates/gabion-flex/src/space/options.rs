@@ -72,8 +72,9 @@ impl Default for Options {
 }
 
 impl Options {
-    /// Bytes that the data file may take, eight segments at least; `None` is no limit. Of them data
-    /// takes neither the reserve for the collection of garbage nor two of 32 parts of the rest.
+    /// Bytes that the data file may take, eight segments at least; `None` is no limit. It never has
+    /// more, whatever happens to the space. Of them data takes neither the 4 KiB of the header, nor
+    /// the reserve for the collection of garbage, nor two of 32 parts of the rest.
     #[must_use]
     pub fn capacity_bytes(mut self, bytes: Option<u64>) -> Options {
         self.capacity_bytes = bytes;

@@ -8,6 +8,7 @@
 use std::collections::BTreeSet;
 
 use super::geometry::Geometry;
+use super::layout::DATA_HEADER_BYTES;
 use crate::Extent;
 
 /// Who fills a segment. Data that a collection moves is older than what users write, and is kept
@@ -84,6 +85,8 @@ pub(crate) struct Segments {
     garbage_parts: u64,
     /// Segments that a space without a capacity may have whatever is live, see [`Segments::widen`].
     widened: u32,
+    /// Segments that the opening has left, at most: their tables stand in the log.
+    left_max: u32,
 }
 
 /// Segments that are kept for the collection of garbage, at most: the paper's choice.
@@ -103,7 +106,8 @@ impl Segments {
         garbage_parts: u32,
     ) -> Segments {
         let most = u64::from(geometry.segments_max());
-        let segments = |bytes: u64| (bytes / geometry.segment_bytes()).min(most);
+        let data = |bytes: u64| bytes.saturating_sub(DATA_HEADER_BYTES);
+        let segments = |bytes: u64| (data(bytes) / geometry.segment_bytes()).min(most);
         Segments {
             geometry,
             all: Vec::new(),
@@ -115,6 +119,19 @@ impl Segments {
                 .map(|bytes| u32::try_from(segments(bytes)).unwrap_or(u32::MAX)),
             garbage_parts: garbage_parts.into(),
             widened: 0,
+            left_max: 0,
+        }
+    }
+
+    /// Segments whose tables stand in the log although they are not open, at most.
+    pub(crate) fn left_max(&self) -> u32 {
+        self.left_max
+    }
+
+    /// Takes it that free segments have space: an earlier process may not have given it back.
+    pub(crate) fn doubt_free(&mut self) {
+        for number in &self.free {
+            self.all[*number as usize].punched = false;
         }
     }
 
@@ -135,6 +152,7 @@ impl Segments {
         known.state = state;
         known.generation = generation;
         known.punched = false;
+        self.left_max += u32::from(state == State::Left);
         self.free.remove(&segment);
         self.generation = self.generation.max(generation);
     }
@@ -335,15 +353,37 @@ impl Segments {
         dead
     }
 
-    /// Free segments whose space may be given back to the file system: all but as many as the
-    /// reserve has, the last ones first.
+    /// Free segments that keep their space, so that a collection finds it: one for sixteen that are
+    /// in use now, whatever was in use before.
+    fn kept_unpunched(&self) -> usize {
+        let used = self.count() - self.free_count();
+        (used / 16).min(RESERVE_MAX) as usize
+    }
+
+    /// Free segments whose space may be given back to the file system: all but the first ones.
     pub(crate) fn to_punch(&self) -> Vec<u32> {
-        let kept = self.reserve() as usize;
         let unpunched = self
             .free
             .iter()
             .filter(|number| !self.all[**number as usize].punched);
-        unpunched.skip(kept).copied().collect()
+        unpunched.skip(self.kept_unpunched()).copied().collect()
+    }
+
+    /// Segments whose space is given back.
+    pub(crate) fn punched_count(&self) -> u32 {
+        let free = self.free.iter();
+        let punched = free.filter(|number| self.all[**number as usize].punched);
+        u32::try_from(punched.count()).unwrap_or(u32::MAX)
+    }
+
+    /// Cuts off the last segments that are free and take no space, and returns how many are left.
+    pub(crate) fn cut_free(&mut self) -> u32 {
+        let is_cut = |segment: &Segment| segment.state == State::Free && segment.punched;
+        while self.all.pop_if(|segment| is_cut(segment)).is_some() {
+            self.free
+                .remove(&u32::try_from(self.all.len()).unwrap_or(u32::MAX));
+        }
+        self.count()
     }
 }
 
@@ -380,13 +420,16 @@ mod tests {
 
     #[test]
     fn a_capacity_is_kept() {
-        let mut segments = Segments::new(Geometry::new(4096, 256), Some(8 * 4096), 8);
-        assert!(segments.live_max() < 8 * 4096 * 30 / 32);
-        let mut taken = 0;
-        while segments.take(Class::User).is_some() {
-            taken += 1;
+        // The header of the file takes as much as a segment.
+        for (capacity, most) in [(8 * 4096, 7), (9 * 4096 - 1, 7), (9 * 4096, 8)] {
+            let mut segments = Segments::new(Geometry::new(4096, 256), Some(capacity), 8);
+            assert!(segments.live_max() < most * 4096 * 30 / 32);
+            let mut taken = 0;
+            while segments.take(Class::User).is_some() {
+                taken += 1;
+            }
+            assert_eq!(taken, most);
         }
-        assert_eq!(taken, 8);
     }
 
     #[test]

@@ -24,6 +24,8 @@ pub struct SpaceStats {
     pub segments_free: u32,
     /// Bytes of a segment.
     pub segment_bytes: u64,
+    /// Bytes that segments take on the medium: free ones may have given theirs back.
+    pub data_file_bytes: u64,
     /// Nodes of the tree.
     pub tree_nodes: u64,
     /// Those of them that are not in memory.
@@ -91,7 +93,8 @@ impl Inner {
     pub(super) fn room(&self) -> u64 {
         let segments = &self.writer.lock().segments;
         let free = segments.available().saturating_sub(segments.kept_free());
-        u64::from(free) * u64::from(self.sums.geometry.room())
+        let room = u64::from(free) * u64::from(self.sums.geometry.room());
+        room.min(segments.live_max().saturating_sub(segments.live()))
     }
 
     pub(super) fn stats(&self) -> SpaceStats {
@@ -105,6 +108,8 @@ impl Inner {
             segments: writer.segments.count(),
             segments_free: writer.segments.free_count(),
             segment_bytes: self.sums.geometry.segment_bytes(),
+            data_file_bytes: u64::from(writer.segments.count() - writer.segments.punched_count())
+                * self.sums.geometry.segment_bytes(),
             tree_nodes: shared.tree.node_count() as u64,
             tree_nodes_absent: shared.tree.absent_count() as u64,
             tree_leaves_dirty: shared.tree.dirty_count() as u64,

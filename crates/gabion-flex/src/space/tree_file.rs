@@ -246,6 +246,20 @@ impl TreeFile {
         Ok(())
     }
 
+    /// Cuts off free slots at the end of the file, if they are more than all that are in use, just
+    /// after a save: the header before leads nowhere any more. Only a matter of space.
+    pub(crate) fn cut_free(&mut self) {
+        let used = self.slots - u32::try_from(self.free.len()).unwrap_or(u32::MAX);
+        let mut end = self.slots;
+        while end > 0 && self.free.contains(&(end - 1)) {
+            end -= 1;
+        }
+        if self.slots - end > used && self.file.cut(slot_offset(end)).is_ok() {
+            self.free.split_off(&end);
+            self.slots = end;
+        }
+    }
+
     /// The slots of the version before are free, now that a newer one is in effect.
     pub(crate) fn release(&mut self, slots: Vec<u32>) {
         self.free.extend(slots);

@@ -127,7 +127,7 @@ mod tests {
     fn segments(live: &[u64]) -> (Segments, u32) {
         let geometry = Geometry::new(65536, 256);
         let room = geometry.room();
-        let mut segments = Segments::new(geometry, Some(1000 * 65536), 8);
+        let mut segments = Segments::new(geometry, Some(1001 * 65536), 8);
         for live in live {
             let (number, _) = segments.take(Class::User).unwrap();
             segments.add(number, room.into());

@@ -10,6 +10,7 @@ use super::Inner;
 use super::geometry::MARK;
 use super::leaves::touched;
 use super::log::{Record, Records};
+use super::reserve::{Added, allow_no_space};
 use super::segments::{Class, Segments};
 use super::writer::{Placed, Session};
 use crate::{Error, Extent, FlexTree, HOLE, Result};
@@ -76,6 +77,24 @@ impl Edit<'_> {
             | Edit::InsertMarked { data, .. }
             | Edit::Write { data, .. } => data,
             _ => &[],
+        }
+    }
+
+    /// Whether the space is not larger after it, on the medium.
+    fn only_removes(&self) -> bool {
+        matches!(self, Edit::Collapse { .. } | Edit::Punch { .. }) || self.is_empty()
+    }
+
+    /// Whether it does nothing.
+    fn is_empty(&self) -> bool {
+        self.data().is_empty() && self.hole_bytes() == 0
+    }
+
+    /// Bytes of the hole that it inserts.
+    fn hole_bytes(&self) -> u64 {
+        match self {
+            Edit::InsertHole { len, .. } => *len,
+            _ => 0,
         }
     }
 
@@ -360,6 +379,7 @@ impl Session<'_> {
             wanted += edit.data().len() as u64;
         }
         self.prepare(wanted)?;
+        self.keep_room_for(edits, wanted)?;
         self.prefetch(edits, before);
         let data: Vec<&[u8]> = edits.iter().map(Edit::data).collect();
         let placed = self.place_all(Class::User, &data)?;
@@ -404,7 +424,30 @@ impl Session<'_> {
         if wanted > 0 && segments.live().saturating_add(wanted) > segments.live_max() {
             return Err(self.full(wanted));
         }
-        self.tidy_if_due()
+        match wanted {
+            0 => allow_no_space(self.tidy_if_due()),
+            _ => self.tidy_if_due(),
+        }
+    }
+
+    /// Sees to it that what some edits add can be saved whatever the disk has left then. Those that
+    /// only remove are never refused for that.
+    fn keep_room_for(&mut self, edits: &[Edit<'_>], wanted: u64) -> Result<()> {
+        if !self.writer.reserve.is_kept() {
+            return Ok(());
+        }
+        let extent_max = u64::from(self.space.sums.geometry.extent_max());
+        let holes = edits.iter().map(Edit::hole_bytes);
+        let extents = wanted / extent_max + holes.sum::<u64>() / u64::from(u32::MAX);
+        let added = Added {
+            bytes: wanted,
+            // Two leaves at each place, and those of new extents, of which a split leaves half.
+            nodes: 2 * edits.len() as u64 + extents / 30,
+        };
+        match edits.iter().all(Edit::only_removes) {
+            true => self.keep_aside_if_possible(added),
+            false => self.keep_aside(added),
+        }
     }
 
     /// Commits if much waits for it, keeps the index within its budget, and has memory for what a

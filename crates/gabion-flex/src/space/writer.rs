@@ -6,6 +6,7 @@ use parking_lot::MutexGuard;
 use super::Inner;
 use super::geometry::Geometry;
 use super::log::{Frames, Record, Records, SumsRecord};
+use super::reserve::Reserve;
 use super::segments::{Class, Segments};
 use super::shared::Buffer;
 use super::sums::SumTable;
@@ -84,6 +85,7 @@ pub(crate) struct Writer {
     pub(crate) staged: Staged,
     /// Segments that the operation under way has begun, and that no extent has referred to.
     pub(crate) begun: Vec<u32>,
+    pub(crate) reserve: Reserve,
     /// Memory of the last buffer, for the next one.
     pub(crate) spare: Vec<u8>,
     pub(crate) failure: Option<String>,
@@ -97,6 +99,15 @@ impl Writer {
         let (segment, _) = self.geometry.split(placed.address);
         self.staged.subtract(segment, placed.len);
         self.begun.retain(|begun| *begun != segment);
+    }
+
+    /// Why nothing more can be written after an error, if so.
+    pub(crate) fn failure_of(&self, error: &Error) -> Option<String> {
+        let Error::Media(cause) = error else {
+            return None;
+        };
+        let is_fatal = error.is_of_sync() || self.tree_file.is_uncertain();
+        is_fatal.then(|| cause.to_string())
     }
 }
 
@@ -147,15 +158,10 @@ impl Inner {
             false => session.save(),
         };
         let result = settled.and_then(|()| change(&mut session));
-        if let Err(Error::Media(error)) = &result {
-            let fatal = match error {
-                gabion_media::Error::Poisoned { .. } => true,
-                gabion_media::Error::Io { operation, .. } => operation.starts_with("sync"),
-                _ => false,
-            };
-            if fatal || session.writer.tree_file.is_uncertain() {
-                session.writer.failure = Some(error.to_string());
-            }
+        if let Err(error) = &result
+            && let Some(cause) = session.writer.failure_of(error)
+        {
+            session.writer.failure = Some(cause);
         }
         result
     }
@@ -255,6 +261,12 @@ impl Session<'_> {
         }
         let (segment, generation) = self.take_segment(class)?;
         self.writer.begun.push(segment);
+        if class == Class::Moved && self.writer.reserve.is_kept() {
+            // What extents refer to once it is moved must find its way to the medium.
+            let geometry = self.space.sums.geometry;
+            let offset = geometry.file_offset(segment, 0);
+            self.writer.data.reserve(offset, geometry.segment_bytes())?;
+        }
         let mut bytes = std::mem::take(&mut self.writer.spare);
         bytes.clear();
         bytes.reserve_exact(room);
