@@ -8,9 +8,9 @@ use std::path::PathBuf;
 use gabion_media::{Disk, ReadFile};
 
 use super::geometry::MARK;
-use super::layout::{DATA_NAME, LOCK_NAME};
+use super::layout::DATA_NAME;
 use super::recovery::{self, DurablePoint, Found, Known};
-use super::sums::{SumTable, Sums};
+use super::sums::{Soundness, SumTable, Sums};
 use crate::tree::Absent;
 use crate::{Error, Extent, Result};
 
@@ -67,7 +67,13 @@ pub enum Content<'p> {
     /// Zeros that take no space.
     Hole,
     /// Bytes that do not pass their checks; the report says so.
-    Damaged,
+    Damaged {
+        /// They as they stand there, if they can be read: nothing says that they are right.
+        bytes: &'p [u8],
+        /// With another byte in each of their blocks, which `bytes` have, these would pass the
+        /// checks: likely what was written.
+        is_put_right: bool,
+    },
 }
 
 /// A part of the address space, as the tree has it.
@@ -88,7 +94,6 @@ pub(super) fn check(
     if !recovery::exists(disk)? {
         return Err(recovery::no_tree(disk));
     }
-    let _lock = disk.lock(LOCK_NAME)?;
     let mut report = CheckReport::default();
     match recovery::find(disk, reached) {
         Ok(found) => report.check_found(disk, found, visit)?,
@@ -243,7 +248,13 @@ impl CheckReport {
     ) -> Result<SumTable> {
         let table = match known.table {
             Some(table) => table,
-            None => sums.read_footer(file, number, known.generation)?,
+            None => match sums.read_footer(file, number, known.generation) {
+                Err(error @ Error::Corruption { .. }) => {
+                    self.add(error)?;
+                    sums.read_damaged_footer(file, number, known.generation)?
+                }
+                read => read?,
+            },
         };
         let block_bytes = sums.geometry.block_bytes();
         let mut block = vec![0; block_bytes as usize];
@@ -291,32 +302,90 @@ fn hand_out(
                     offset: range.start,
                     len: range.end - range.start,
                     is_marked: false,
-                    content: Content::Damaged,
+                    content: UNREADABLE,
                 });
                 continue;
             }
         };
         let (segment, within) = sums.geometry.split(extent.address);
-        let content = if extent.is_hole() {
-            Content::Hole
-        } else if let Some(table) = tables.get(&segment) {
-            // An extent is shorter than its segment.
-            bytes.resize(usize::try_from(extent.len).unwrap_or_default(), 0);
-            match sums.read(file, segment, table, within, &mut bytes) {
-                Ok(()) => Content::Data(&bytes),
-                Err(Error::Corruption { .. })
-                | Err(Error::Media(gabion_media::Error::ShortRead { .. })) => Content::Damaged,
-                Err(error) => return Err(error),
-            }
-        } else {
-            Content::Damaged
-        };
-        visit(&Piece {
+        let whole = |content| Piece {
             offset: extent.offset,
             len: extent.len,
             is_marked: !extent.is_hole() && extent.address & MARK != 0,
             content,
+        };
+        if extent.is_hole() {
+            visit(&whole(Content::Hole));
+        } else if let Some(table) = tables.get(&segment) {
+            // An extent is shorter than its segment.
+            bytes.resize(usize::try_from(extent.len).unwrap_or_default(), 0);
+            match sums.read(file, segment, table, within, &mut bytes) {
+                Ok(()) => visit(&whole(Content::Data(&bytes))),
+                Err(error) if is_damage(&error) => {
+                    by_blocks(&whole(UNREADABLE), (segment, within), sums, table, file, &mut visit)?;
+                }
+                Err(error) => return Err(error),
+            }
+        } else {
+            visit(&whole(UNREADABLE));
+        }
+    }
+    Ok(())
+}
+
+const UNREADABLE: Content<'static> = Content::Damaged {
+    bytes: &[],
+    is_put_right: false,
+};
+
+/// Whether a part of a file is not there, or not as it was written.
+fn is_damage(error: &Error) -> bool {
+    let is_short = |error: &_| matches!(error, gabion_media::Error::ShortRead { .. });
+    match error {
+        Error::Corruption { .. } => true,
+        Error::Media(error) => is_short(error),
+        _ => false,
+    }
+}
+
+/// Hands out an extent in which a block is damaged, block by block.
+fn by_blocks(
+    extent: &Piece<'_>,
+    (segment, within): (u32, u32),
+    sums: &Sums,
+    table: &SumTable,
+    file: &ReadFile,
+    visit: &mut impl FnMut(&Piece<'_>),
+) -> Result<()> {
+    let block_bytes = u64::from(sums.geometry.block_bytes());
+    let (begin, end) = (u64::from(within), u64::from(within) + extent.len);
+    let mut at = begin;
+    while at < end {
+        let block = at / block_bytes;
+        let to = end.min((block + 1) * block_bytes);
+        // Blocks of a segment are counted with 32 bits.
+        let number = u32::try_from(block).unwrap_or(u32::MAX);
+        let read = match sums.read_block(file, segment, table, number) {
+            Err(error) if is_damage(&error) => (Vec::new(), Soundness::Damaged),
+            read => read?,
+        };
+        let skipped = at - block * block_bytes;
+        let range = usize::try_from(skipped).unwrap_or(usize::MAX)
+            ..usize::try_from(to - block * block_bytes).unwrap_or(usize::MAX);
+        let bytes = read.0.get(range).unwrap_or_default();
+        visit(&Piece {
+            offset: extent.offset + (at - begin),
+            len: to - at,
+            is_marked: extent.is_marked && at == begin,
+            content: match read.1 {
+                Soundness::Sound if !bytes.is_empty() => Content::Data(bytes),
+                soundness => Content::Damaged {
+                    bytes,
+                    is_put_right: soundness == Soundness::PutRight,
+                },
+            },
         });
+        at = to;
     }
     Ok(())
 }

@@ -118,18 +118,20 @@ use self::writer::Writer;
 use crate::{Extent, Gate, ReaderWaits, Result};
 
 /// Verifies every byte of the space in a directory; no one may have it open. Damage is part of the
-/// report; an error means that the check could not be done.
+/// report; an error means that the check could not be done. Writes nothing.
 pub fn check(path: impl AsRef<Path>) -> Result<CheckReport> {
     check_disk(&Disk::system(path.as_ref())?)
 }
 
 /// Verifies the space of a disk, as [`check`](fn@check) does.
 pub fn check_disk(disk: &Disk) -> Result<CheckReport> {
+    let _lock = disk.lock_shared(layout::LOCK_NAME)?;
     check_content(disk, DurablePoint::default(), |_| {})
 }
 
 /// Verifies the space of a disk, which is known to have reached a moment, and calls `visit` with
-/// its whole content, piece by piece and in order, if the space is sound enough to have one.
+/// its whole content, piece by piece and in order, if the space is sound enough to have one. The
+/// caller sees to it that nobody has the space open.
 pub fn check_content(
     disk: &Disk,
     reached: DurablePoint,

@@ -73,15 +73,59 @@ impl Sums {
             let what = format!("the checksums of segment {segment} are damaged");
             return Err(corruption(file, offset, what));
         }
-        let (sums, _) = bytes
-            .get(FOOTER_HEAD_BYTES..)
-            .unwrap_or_default()
-            .as_chunks::<4>();
-        Ok(SumTable {
+        Ok(self.table_in(&bytes, generation))
+    }
+
+    /// The table of a full segment whose footer does not pass its check. A block that passes the
+    /// checksum that stands there is sound all the same: the two agree, and nothing else does.
+    pub(crate) fn read_damaged_footer(
+        &self,
+        file: &ReadFile,
+        segment: u32,
+        generation: u32,
+    ) -> Result<SumTable> {
+        let geometry = &self.geometry;
+        let offset = geometry.file_offset(segment, geometry.room());
+        let mut bytes = vec![0; FOOTER_HEAD_BYTES + geometry.blocks() as usize * 4];
+        file.read_exact_at(&mut bytes, offset)?;
+        Ok(self.table_in(&bytes, generation))
+    }
+
+    /// The table that a footer's bytes have.
+    fn table_in(&self, footer: &[u8], generation: u32) -> SumTable {
+        let sums = footer.get(FOOTER_HEAD_BYTES..).unwrap_or_default();
+        SumTable {
             generation,
-            written: geometry.room(),
-            sums: sums.iter().map(|sum| u32::from_le_bytes(*sum)).collect(),
-        })
+            written: self.geometry.room(),
+            sums: sums
+                .as_chunks::<4>()
+                .0
+                .iter()
+                .map(|sum| u32::from_le_bytes(*sum))
+                .collect(),
+        }
+    }
+
+    /// Reads one block, or the part of it that is written, and says whether it passes its check.
+    /// Of one that does not, but would with one other byte, that byte is [put right](put_right).
+    pub(crate) fn read_block(
+        &self,
+        file: &ReadFile,
+        segment: u32,
+        table: &SumTable,
+        block: u32,
+    ) -> Result<(Vec<u8>, Soundness)> {
+        let from = block * self.geometry.block_bytes();
+        let len = table.written.saturating_sub(from);
+        let mut bytes = vec![0; len.min(self.geometry.block_bytes()) as usize];
+        file.read_exact_at(&mut bytes, self.geometry.file_offset(segment, from))?;
+        let sum = self.block(segment, table.generation, block, &bytes);
+        let soundness = match table.sums.get(block as usize) {
+            Some(wanted) if *wanted == sum => Soundness::Sound,
+            Some(wanted) if put_right(&mut bytes, sum ^ wanted) => Soundness::PutRight,
+            _ => Soundness::Damaged,
+        };
+        Ok((bytes, soundness))
     }
 
     /// Reads data of a segment and checks every block that it touches.
@@ -142,10 +186,102 @@ impl Sums {
     }
 }
 
+/// What a checksum says of a block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Soundness {
+    Sound,
+    /// One byte was wrong, by all appearances, and is as it was. That is good evidence, and no
+    /// proof: of 4,096 damaged blocks one passes with some byte that was not wrong.
+    PutRight,
+    Damaged,
+}
+
+/// What one byte makes of a checksum, by the byte.
+const STEPS: [u32; 256] = {
+    let mut steps = [0; 256];
+    let (mut at, mut first) = (0, 0_u32);
+    while at < 256 {
+        let (mut step, mut bit) = (first, 0);
+        while bit < 8 {
+            step = step >> 1 ^ 0x82f6_3b78 * (step & 1);
+            bit += 1;
+        }
+        steps[at] = step;
+        (at, first) = (at + 1, first + 1);
+    }
+    steps
+};
+
+/// The byte whose step begins with a byte: no two steps begin with the same.
+const BY_TOP: [u8; 256] = {
+    let mut by_top = [0; 256];
+    let (mut at, mut byte) = (0, 0_u8);
+    while at < 256 {
+        by_top[(STEPS[at] >> 24) as usize] = byte;
+        (at, byte) = (at + 1, byte.wrapping_add(1));
+    }
+    by_top
+};
+
+/// Changes the one byte that makes up for the difference of two CRC-32C, if there is exactly one
+/// such byte.
+///
+/// A CRC is linear: what a wrong byte adds to it goes through a step for each byte behind it.
+/// Undone from the end on, the steps lead to a number of one byte where the wrong one stands.
+fn put_right(bytes: &mut [u8], difference: u32) -> bool {
+    let mut found = None;
+    let mut left = difference;
+    for at in (0..bytes.len()).rev() {
+        let step = BY_TOP[(left >> 24) as usize];
+        left = (left ^ STEPS[usize::from(step)]) << 8 | u32::from(step);
+        if let Ok(wrong) = u8::try_from(left) {
+            if found.is_some() {
+                return false;
+            }
+            found = Some((at, wrong));
+        }
+    }
+    match found {
+        Some((at, wrong)) => {
+            bytes[at] ^= wrong;
+            true
+        }
+        None => false,
+    }
+}
+
 pub(crate) fn corruption(file: &ReadFile, offset: u64, what: String) -> Error {
     Error::Corruption {
         file: file.path().to_path_buf(),
         offset,
         what,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_wrong_byte_is_put_right_and_several_are_not() {
+        let sum = |bytes: &[u8]| crc32c::crc32c_append(0x1234_5678, bytes);
+        for len in [1_usize, 2, 3, 4, 5, 100, 4096] {
+            let sound: Vec<u8> = (0..len).map(|at: usize| at.to_le_bytes()[0]).collect();
+            for at in (0..len).step_by(1 + len / 100) {
+                for wrong in [1, 0x80, 0xff] {
+                    let mut bytes = sound.clone();
+                    bytes[at] ^= wrong;
+                    let difference = sum(&bytes) ^ sum(&sound);
+                    assert!(put_right(&mut bytes, difference), "byte {at} of {len}");
+                    assert_eq!(bytes, sound);
+                }
+            }
+            if len == 4096 {
+                let mut bytes = sound.clone();
+                bytes[1000..1512].fill(0);
+                let difference = sum(&bytes) ^ sum(&sound);
+                assert!(!put_right(&mut bytes, difference));
+            }
+        }
     }
 }

@@ -4,9 +4,13 @@
 //! the process ends in whatever way; so a lock file that a dead process left behind locks nothing.
 //! The file's content, the holder's process id, only serves the message to the others; on a full
 //! disk it is not there.
+//!
+//! Who only reads shares the lock with others that do, and leaves no trace: it makes no lock file
+//! and writes nothing to one. Where there is none, it locks the directory itself.
 
 use std::fs::File;
 use std::io::{Read, Write};
+use std::path::PathBuf;
 
 use rustix::fs::{FlockOperation, flock, ftruncate};
 
@@ -26,6 +30,8 @@ pub struct DirLock {
 #[derive(Debug)]
 enum Held {
     System(File),
+    /// With others that only read.
+    Shared(File),
     /// Released when it is dropped.
     Simulated(#[expect(dead_code, reason = "held for its release")] SimLock),
 }
@@ -37,15 +43,7 @@ impl DirLock {
         let file = dir.open_lock(name)?;
         match flock(&file, FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => {}
-            Err(rustix::io::Errno::WOULDBLOCK) => {
-                let mut content = String::new();
-                // An unreadable holder is told as an unknown one; the refusal is what counts.
-                let _ = (&file).take(HOLDER_BYTES_MAX).read_to_string(&mut content);
-                return Err(Error::Locked {
-                    holder: content.trim().parse().ok(),
-                    path,
-                });
-            }
+            Err(rustix::io::Errno::WOULDBLOCK) => return Err(locked(&file, path)),
             Err(source) => return Err(failed(source.into())),
         }
         let told = || -> std::io::Result<()> {
@@ -61,6 +59,22 @@ impl DirLock {
         Ok(DirLock {
             held: Held::System(file),
         })
+    }
+
+    /// Shares the lock with others that only read, and writes nothing.
+    pub(super) fn system_shared(dir: &SystemDir, name: &str) -> Result<DirLock> {
+        let path = dir.path().join(name);
+        let file = match dir.open_read(name) {
+            Err(error) if error.is_not_found() => dir.open_itself()?,
+            opened => opened?,
+        };
+        match flock(&file, FlockOperation::NonBlockingLockShared) {
+            Ok(()) => Ok(DirLock {
+                held: Held::Shared(file),
+            }),
+            Err(rustix::io::Errno::WOULDBLOCK) => Err(locked(&file, path)),
+            Err(source) => Err(Error::io("lock", &path, None, source)),
+        }
     }
 
     pub(super) fn simulated(lock: SimLock) -> DirLock {
@@ -80,8 +94,22 @@ impl Drop for DirLock {
                 let _ = ftruncate(file, 0);
                 let _ = flock(file, FlockOperation::Unlock);
             }
+            Held::Shared(file) => {
+                let _ = flock(file, FlockOperation::Unlock);
+            }
             Held::Simulated(_) => {}
         }
+    }
+}
+
+/// Somebody else holds the lock of that file, or of the directory where it is that.
+fn locked(file: &File, path: PathBuf) -> Error {
+    let mut content = String::new();
+    // An unreadable holder is told as an unknown one; the refusal is what counts.
+    let _ = file.take(HOLDER_BYTES_MAX).read_to_string(&mut content);
+    Error::Locked {
+        holder: content.trim().parse().ok(),
+        path,
     }
 }
 
@@ -121,5 +149,29 @@ mod tests {
         drop(copy);
         assert!(matches!(disk.lock("LOCK"), Err(Error::Locked { .. })));
         drop(again);
+    }
+
+    /// A check made the lock file, and so it needed a directory that it could write to.
+    #[test]
+    fn who_only_reads_shares_the_lock_and_leaves_no_trace() {
+        let dir = tempfile::tempdir().unwrap();
+        let sim = crate::SimDisk::new();
+        for disk in [Disk::system(dir.path()).unwrap(), Disk::simulated(&sim)] {
+            let reader = disk.lock_shared("LOCK").unwrap();
+            drop((disk.lock_shared("LOCK").unwrap(), reader));
+            assert_eq!(disk.list().unwrap(), Vec::<String>::new());
+
+            let writer = disk.lock("LOCK").unwrap();
+            let refused = disk.lock_shared("LOCK");
+            let is_told = matches!(&refused, Err(Error::Locked { holder, .. })
+                if *holder == Some(std::process::id()));
+            assert!(is_told, "{refused:?}");
+            drop(writer);
+            let reader = disk.lock_shared("LOCK").unwrap();
+            assert!(matches!(disk.lock("LOCK"), Err(Error::Locked { .. })));
+            drop(reader);
+            disk.lock("LOCK").unwrap();
+        }
+        assert_eq!(sim.ops(), 1, "the creation of the lock file");
     }
 }

@@ -511,6 +511,16 @@ impl Disk {
         }
     }
 
+    /// Shares the lock of the directory with others that only read: [`Disk::lock`] is refused
+    /// meanwhile, and this is while somebody has that. Writes nothing, and makes no file.
+    pub fn lock_shared(&self, name: &str) -> Result<DirLock> {
+        let name = &*self.full_name(name)?;
+        match &self.medium {
+            Medium::System(dir) => DirLock::system_shared(dir, name),
+            Medium::Simulated(sim) => Ok(DirLock::simulated(sim.lock_shared(name)?)),
+        }
+    }
+
     /// Bytes that can still be written to the medium.
     pub fn free_bytes(&self) -> Result<u64> {
         match &self.medium {

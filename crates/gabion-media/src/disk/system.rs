@@ -89,6 +89,12 @@ impl SystemDir {
         opened.map_err(|source| self.failed("open for reading", name, source))
     }
 
+    /// The directory itself.
+    pub(super) fn open_itself(&self) -> Result<File> {
+        let opened = self.openat(".", OFlags::RDONLY | OFlags::DIRECTORY);
+        opened.map_err(|source| Error::io("open", &self.path, None, source))
+    }
+
     pub(super) fn open_lock(&self, name: &str) -> Result<File> {
         let opened = self.openat(name, OFlags::RDWR | OFlags::CREATE);
         opened.map_err(|source| self.failed("open the lock file", name, source))

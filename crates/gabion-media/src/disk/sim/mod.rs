@@ -29,7 +29,7 @@ mod journal;
 mod state;
 mod trace;
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::io;
 use std::ops::Range;
 use std::path::Path;
@@ -70,7 +70,8 @@ struct Inner {
     capacity: Option<u64>,
     /// Handles that may be open at a time.
     open_max: Option<u64>,
-    locks: BTreeSet<Arc<str>>,
+    /// Those that are held, and by how many that share each; 0 for a holder alone.
+    locks: BTreeMap<Arc<str>, usize>,
     journal: Option<Journal>,
     /// What readers did since the trace began.
     trace: Option<Vec<ReadStep>>,
@@ -112,7 +113,7 @@ impl SimDisk {
 
     fn with_state(state: State, capacity: Option<u64>, recording: bool) -> SimDisk {
         let journal = recording.then(|| Journal::new(state.clone()));
-        let locks = BTreeSet::new();
+        let locks = BTreeMap::new();
         let faults = Vec::new();
         SimDisk(Arc::new(Mutex::new(Inner {
             state,
@@ -366,11 +367,8 @@ impl SimDisk {
 
     pub(super) fn lock(&self, name: &str) -> Result<SimLock> {
         let mut inner = self.0.lock();
-        if inner.locks.contains(name) {
-            return Err(Error::Locked {
-                path: path_of(name),
-                holder: Some(std::process::id()),
-            });
+        if inner.locks.contains_key(name) {
+            return Err(locked(name));
         }
         let name: Arc<str> = name.into();
         if inner.state.inode_of(&name).is_none() {
@@ -382,7 +380,21 @@ impl SimDisk {
                 inode,
             });
         }
-        inner.locks.insert(Arc::clone(&name));
+        inner.locks.insert(Arc::clone(&name), 0);
+        drop(inner);
+        Ok(SimLock {
+            sim: self.clone(),
+            name,
+        })
+    }
+
+    pub(super) fn lock_shared(&self, name: &str) -> Result<SimLock> {
+        let mut inner = self.0.lock();
+        if inner.locks.get(name) == Some(&0) {
+            return Err(locked(name));
+        }
+        let name: Arc<str> = name.into();
+        *inner.locks.entry(Arc::clone(&name)).or_default() += 1;
         drop(inner);
         Ok(SimLock {
             sim: self.clone(),
@@ -591,7 +603,18 @@ impl Drop for SimFile {
 
 impl Drop for SimLock {
     fn drop(&mut self) {
-        self.sim.0.lock().locks.remove(&self.name);
+        let mut inner = self.sim.0.lock();
+        match inner.locks.get_mut(&self.name) {
+            Some(sharing) if *sharing > 1 => *sharing -= 1,
+            _ => drop(inner.locks.remove(&self.name)),
+        }
+    }
+}
+
+fn locked(name: &str) -> Error {
+    Error::Locked {
+        path: path_of(name),
+        holder: Some(std::process::id()),
     }
 }
 
