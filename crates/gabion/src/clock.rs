@@ -5,8 +5,10 @@
 //! passed, and what it sees does not depend on the machine. Statistics of how long something took
 //! measure for themselves.
 //!
-//! # Invariant
+//! # Invariants
 //! - I1: [`Clock::now`] never goes back. [`Clock::unix_time`] may, when the system's time is set.
+//! - I2: every wait lets go of the lock that it is called with, whatever its deadline. Whoever waits
+//!   in a loop for something that others do under that lock waits for what can happen.
 
 use std::fmt;
 use std::sync::Arc;
@@ -17,6 +19,10 @@ use parking_lot::{Condvar, MutexGuard};
 
 /// How long a wait by a clock that is moved by hand lasts before it looks at the clock again.
 const LOOK_AGAIN: Duration = Duration::from_millis(1);
+
+/// No wait is shorter, even one whose deadline has passed: in a loop that comes too late each time,
+/// the others have the lock meanwhile (I2), and the loop costs no processor.
+const PAUSE_MIN: Duration = Duration::from_micros(50);
 
 /// Where a store gets the time from. Clones are the same clock.
 #[derive(Clone)]
@@ -98,7 +104,7 @@ impl Clock {
     }
 
     /// Waits until [`Clock::now`] has come to `deadline` or somebody notifies `condvar`; may also
-    /// return for no reason.
+    /// return for no reason. Lets go of the lock for [`PAUSE_MIN`] at least (I2).
     pub(crate) fn wait_until<T>(
         &self,
         condvar: &Condvar,
@@ -106,11 +112,9 @@ impl Clock {
         deadline: Duration,
     ) {
         let left = deadline.saturating_sub(self.now());
-        if left.is_zero() {
-            return;
-        }
         let pause = match &self.0 {
-            Source::System(_) => left,
+            Source::System(_) => left.max(PAUSE_MIN),
+            Source::Manual(_) if left.is_zero() => PAUSE_MIN,
             Source::Manual(_) => LOOK_AGAIN,
         };
         condvar.wait_for(guard, pause);
@@ -136,6 +140,7 @@ impl fmt::Debug for Clock {
 mod tests {
     use super::*;
     use parking_lot::Mutex;
+    use std::sync::atomic::AtomicBool;
 
     #[test]
     fn a_manual_clock_moves_by_hand_only() {
@@ -179,5 +184,35 @@ mod tests {
             clock.advance(deadline);
         });
         assert_eq!(clock.now(), deadline);
+    }
+    /// A wait whose deadline had passed returned with the lock held all the time. Whoever waited in
+    /// a loop for something else then kept everybody out who could have brought it about.
+    #[test]
+    fn a_wait_lets_go_of_the_lock_even_if_its_deadline_has_passed() {
+        /// Longer than any machine takes to hand a lock over.
+        const PATIENCE: Duration = Duration::from_secs(60);
+        for clock in [Clock::system(), Clock::manual()] {
+            let shared = Arc::new((Mutex::new(0_u64), Condvar::new(), AtomicBool::new(false)));
+            let (own, passed) = (Arc::clone(&shared), clock.now());
+            let waiter = std::thread::spawn(move || {
+                let (lock, condvar, ends) = &*own;
+                let mut waits = lock.lock();
+                // ORDER: Relaxed; a flag that orders nothing.
+                while !ends.load(Ordering::Relaxed) {
+                    *waits += 1;
+                    clock.wait_until(condvar, &mut waits, passed);
+                }
+            });
+            let (lock, _, ends) = &*shared;
+            let is_let_in = || lock.try_lock_for(PATIENCE).map(|waits| *waits);
+            while is_let_in() == Some(0) {
+                std::thread::yield_now();
+            }
+            let found = is_let_in();
+            // ORDER: Relaxed, as above.
+            ends.store(true, Ordering::Relaxed);
+            assert!(found.is_some(), "nobody gets the lock of who waits");
+            waiter.join().unwrap();
+        }
     }
 }

@@ -11,7 +11,12 @@
 //! Flushes, which writers wait for, and FlexDB's merges, which are its flushes, with the
 //! collections that the same thread does between them; then compactions of levels that are full;
 //! then everything else, what is done at leisure last. Nobody is let on while somebody more urgent
-//! waits.
+//! waits, who tells the others once it does not wait any more.
+//!
+//! Writers that bring as much as the limit allows keep flushes waiting for good, and everybody else
+//! behind them. So patience has an end: whoever has waited for [`PATIENCE_STEPS`] times as long as
+//! its bytes take at the rate, and for the longest debt, goes on in front of everybody, at the
+//! expense of those who come later. Each of the less urgent gets a tenth of the rate by that.
 //!
 //! # What counts
 //! Bytes of tables that flushes, compactions and splits write, and what is logged again; bytes that
@@ -30,6 +35,9 @@
 //! - P1: over any time, what was let on without overdrawing is at most the rate times that time, a
 //!   tenth of a second's worth, and a step.
 //! - P2: a wait ends when the store is closed or fails.
+//! - P3: a wait ends when its patience does, whoever else waits.
+//! - P4: whoever waits does so without the lock, and is counted among those who wait only as long as
+//!   it does.
 
 use std::time::Duration;
 
@@ -45,6 +53,8 @@ const DEBT_SECONDS: i128 = 1;
 const BURST_PARTS: i128 = 10;
 /// Parts of a byte that tokens are counted in: with them a nanosecond is worth the rate.
 const NANOS: i128 = 1_000_000_000;
+/// Whoever waits has patience for so many times what its bytes take at the rate.
+const PATIENCE_STEPS: i128 = 10;
 /// How long who waits sleeps at most before it looks whether writers are pressed.
 const LOOK_AGAIN: Duration = Duration::from_millis(10);
 
@@ -114,10 +124,7 @@ impl Tokens {
     /// Takes `bytes` if the class may go on at this time.
     fn try_take(&mut self, class: Class, bytes: u64, now: Duration, overdraws: bool) -> bool {
         self.refill(now);
-        let first = self.waiting[..class as usize]
-            .iter()
-            .all(|count| *count == 0);
-        if self.balance > 0 && first {
+        if self.balance > 0 && self.is_first(class) {
             self.spend(bytes);
             return true;
         }
@@ -130,7 +137,14 @@ impl Tokens {
     }
 
     fn spend(&mut self, bytes: u64) {
-        self.balance -= i128::from(bytes) * NANOS;
+        self.balance = self.balance.saturating_sub(i128::from(bytes) * NANOS);
+    }
+
+    /// Whether nobody more urgent waits.
+    fn is_first(&self, class: Class) -> bool {
+        self.waiting[..class as usize]
+            .iter()
+            .all(|count| *count == 0)
     }
 
     fn refill(&mut self, now: Duration) {
@@ -145,8 +159,30 @@ impl Tokens {
     /// When the balance will be above nothing, if nobody takes anything.
     fn ready_at(&self) -> Duration {
         let missing = 1 - self.balance.min(1);
-        let nanos = (missing + self.rate - 1) / self.rate.max(1);
-        self.at + Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
+        self.at.saturating_add(self.time_of(missing))
+    }
+
+    /// How long somebody who waits for `bytes` has patience.
+    fn patience(&self, bytes: u64) -> Duration {
+        let bytes = i128::from(bytes) * NANOS * PATIENCE_STEPS;
+        self.time_of(bytes.saturating_add(self.rate * NANOS * DEBT_SECONDS))
+    }
+
+    /// The time in which so many billionths of a byte come, rounded up.
+    fn time_of(&self, tokens: i128) -> Duration {
+        let rate = self.rate.max(1);
+        let nanos = tokens.saturating_add(rate - 1) / rate;
+        Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
+    }
+
+    /// When somebody who waits looks again, unless it is told to before. What it waits for comes
+    /// with time only if nobody more urgent waits.
+    fn look_again_at(&self, class: Class, now: Duration) -> Duration {
+        let latest = now.saturating_add(LOOK_AGAIN);
+        match self.is_first(class) {
+            true => latest.min(self.ready_at()),
+            false => latest,
+        }
     }
 }
 
@@ -193,17 +229,17 @@ impl Pace {
         if !tokens.stopped && tokens.try_take(class, bytes, began, overdraws()) {
             return Ok(());
         }
+        let patient_until = began.saturating_add(tokens.patience(bytes));
         tokens.waiting[class as usize] += 1;
         let result = loop {
             if tokens.stopped {
                 break Err(Error::Closed);
             }
             let now = self.clock.now();
-            if tokens.try_take(class, bytes, now, overdraws()) {
+            if tokens.try_take(class, bytes, now, now >= patient_until || overdraws()) {
                 break Ok(());
             }
-            let deadline = tokens.ready_at().max(now + Duration::from_nanos(1));
-            let deadline = deadline.min(now + LOOK_AGAIN);
+            let deadline = tokens.look_again_at(class, now).min(patient_until);
             self.clock.wait_until(&self.changed, &mut tokens, deadline);
         };
         tokens.waiting[class as usize] -= 1;
@@ -338,6 +374,25 @@ mod tests {
         assert_eq!(tokens.ready_at() - SECOND, SECOND + Duration::from_nanos(1));
     }
 
+    /// No rate, amount or time is too large to reckon with.
+    #[test]
+    fn the_largest_figures_do_not_overflow() {
+        for rate in [1, 1 << 20, u64::MAX] {
+            let mut tokens = Tokens::new(rate, SECOND);
+            let most = Duration::from_nanos(u64::MAX);
+            for now in [SECOND, most, Duration::MAX] {
+                for bytes in [0, 1, u64::MAX, u64::MAX] {
+                    for overdraws in [false, true] {
+                        tokens.try_take(Class::Leisure, bytes, now, overdraws);
+                    }
+                    assert!(tokens.ready_at() >= tokens.at);
+                    assert!(tokens.patience(bytes) >= SECOND);
+                    assert!(tokens.look_again_at(Class::Flush, now) >= tokens.at.min(now));
+                }
+            }
+        }
+    }
+
     #[test]
     fn who_can_help_pressed_writers_overdraws() {
         let (_, pace) = paced(1000, 2);
@@ -378,6 +433,52 @@ mod tests {
                 pace.spend(1 << 40);
             }
         }
+    }
+
+    /// A compaction that waited behind a flush found tokens there, and so a deadline that had
+    /// passed: it went round and round with the lock held. The flush could not take its tokens, and
+    /// nothing of the store that asks for the limit ever came back, `stats` and `close` among it.
+    #[test]
+    fn who_waits_behind_somebody_more_urgent_keeps_nobody_out() {
+        /// Longer than any machine takes to hand a lock over.
+        const A_HANG: Duration = Duration::from_secs(20);
+        let options = Options::default().background_bytes_per_second_max(1 << 30);
+        let pace = std::sync::Arc::new(Pace::new(&options));
+        let own = std::sync::Arc::clone(&pace);
+        // As of a flush that waits.
+        pace.tokens.lock().waiting[Class::Flush as usize] += 1;
+        let waiter = std::thread::spawn(move || own.take(Class::Usual, 1 << 30, || NOT));
+        let tokens = || pace.tokens.try_lock_for(A_HANG);
+        while tokens().is_some_and(|tokens| tokens.waiting[Class::Usual as usize] == 0) {
+            std::thread::yield_now();
+        }
+        let mut tokens = tokens().expect("who waits does so without the lock");
+        tokens.waiting[Class::Flush as usize] -= 1;
+        drop(tokens);
+        pace.changed.notify_all();
+        waiter.join().unwrap().unwrap();
+    }
+
+    /// Where flushes always waited, nothing else ever went on: a compaction of the caller's under
+    /// steady writes did not end.
+    #[test]
+    fn patience_has_an_end() {
+        let (clock, pace) = paced(1000, 2);
+        pace.spend(5000);
+        pace.tokens.lock().waiting[Class::Flush as usize] += 1;
+        for class in [Class::Urgent, Class::Usual, Class::Leisure] {
+            let patience = pace.tokens.lock().patience(100);
+            assert_eq!(patience, 2 * SECOND);
+            std::thread::scope(|scope| {
+                let waiter = scope.spawn(|| pace.take(class, 100, || NOT));
+                while pace.tokens.lock().waiting[class as usize] == 0 {
+                    std::thread::yield_now();
+                }
+                clock.advance(patience);
+                waiter.join().unwrap().unwrap();
+            });
+        }
+        assert_eq!(pace.waited(), 6 * SECOND);
     }
 
     /// The clock stands still, so only what is said to the waiter can end its wait.

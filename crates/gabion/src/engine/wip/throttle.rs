@@ -171,11 +171,14 @@ impl Throttle {
         self.runs_max.load(Ordering::Relaxed) as f64 >= self.runs_stop
     }
 
-    /// Whether writers are half way between their first delay and a stop, or beyond.
+    /// Whether writers are half way between their first delay and a stop, or beyond. Who holds all
+    /// of them back waits for flushes.
     pub(crate) fn pressed(&self) -> Pressed {
         let [by_memory, by_runs, by_space] = self.pressures().map(|pressure| pressure >= 0.5);
+        // ORDER: Relaxed, as in `admit`.
+        let are_held = self.holders.load(Ordering::Relaxed) > 0;
         Pressed {
-            by_memory,
+            by_memory: by_memory || are_held,
             by_merges: by_runs || by_space,
         }
     }
@@ -335,5 +338,26 @@ impl Drop for Held<'_> {
         // ORDER: Relaxed, as in `admit`.
         self.0.holders.fetch_sub(1, Ordering::Relaxed);
         self.0.wake();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// An ingest that waits for flushes holds all writers back. Under a limit on what the background
+    /// writes these flushes went at its pace, though it gives way where writers are stopped.
+    #[test]
+    fn who_holds_writers_back_presses_for_flushes() {
+        let throttle = Throttle::new(&Options::default());
+        assert!(!throttle.pressed().by_memory);
+        let held = throttle.hold();
+        let Pressed {
+            by_memory,
+            by_merges,
+        } = throttle.pressed();
+        assert!(by_memory && !by_merges);
+        drop(held);
+        assert!(!throttle.pressed().by_memory);
     }
 }
