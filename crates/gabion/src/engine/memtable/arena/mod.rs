@@ -26,6 +26,7 @@ use parking_lot::Mutex;
 
 use gabion_media::prefetch_range;
 
+use pool::Chunk;
 pub(crate) use pool::ChunkPool;
 pub(super) use pool::{BLOCK_ALIGN, Block};
 use record::PREFETCH_BYTES_MAX;
@@ -42,9 +43,18 @@ pub(super) const FENCE_ITEMS: usize = 32;
 /// The memory of one MemTable.
 pub(super) struct Arena {
     pool: Arc<ChunkPool>,
-    blocks: Mutex<Vec<Block>>,
-    /// Sum of the blocks.
+    held: Mutex<Held>,
+    /// Sum of what is held.
     bytes: AtomicU64,
+}
+
+/// What an arena holds.
+#[derive(Default)]
+struct Held {
+    /// The pool's.
+    chunks: Vec<Chunk>,
+    /// Its own: directories, and records that are too large for a chunk.
+    blocks: Vec<Block>,
 }
 
 impl Arena {
@@ -54,26 +64,34 @@ impl Arena {
         self.bytes.load(Ordering::Relaxed)
     }
 
-    /// Holds a block that is counted already until the arena is dropped.
-    fn keep_counted(&self, block: Block) -> NonNull<u8> {
-        let start = block.start();
-        // ORDER: Relaxed; a statistic that orders nothing.
-        self.bytes
-            .fetch_add(block.bytes() as u64, Ordering::Relaxed);
-        self.blocks.lock().push(block);
+    /// Holds a chunk, which the pool has counted, until the arena is dropped.
+    fn keep_chunk(&self, chunk: Chunk) -> NonNull<u8> {
+        let start = chunk.start();
+        self.count(chunk.bytes());
+        self.held.lock().chunks.push(chunk);
         start
     }
 
     /// Holds a block until the arena is dropped, counts it, and returns its first byte.
     pub(super) fn keep(&self, block: Block) -> NonNull<u8> {
+        let start = block.start();
         self.pool.charge(block.bytes());
-        self.keep_counted(block)
+        self.count(block.bytes());
+        self.held.lock().blocks.push(block);
+        start
+    }
+
+    fn count(&self, bytes: usize) {
+        // ORDER: Relaxed; a statistic that orders nothing.
+        self.bytes.fetch_add(bytes as u64, Ordering::Relaxed);
     }
 }
 
 impl Drop for Arena {
     fn drop(&mut self) {
-        self.pool.give_back(std::mem::take(self.blocks.get_mut()));
+        let Held { chunks, blocks } = std::mem::take(self.held.get_mut());
+        self.pool.release(blocks.iter().map(Block::bytes).sum());
+        self.pool.give_back(chunks);
     }
 }
 
@@ -119,7 +137,7 @@ impl ArenaWriter {
     pub(super) fn new(pool: &Arc<ChunkPool>) -> (Arc<Arena>, ArenaWriter) {
         let arena = Arc::new(Arena {
             pool: Arc::clone(pool),
-            blocks: Mutex::default(),
+            held: Mutex::default(),
             bytes: AtomicU64::new(0),
         });
         let writer = ArenaWriter {
@@ -212,7 +230,7 @@ impl ArenaWriter {
         }
         let chunk = self.arena.pool.take(class);
         let len = chunk.bytes();
-        let start = self.arena.keep_counted(chunk);
+        let start = self.arena.keep_chunk(chunk);
         self.low = start.as_ptr();
         // SAFETY: one past the end of the block.
         self.high = unsafe { self.low.add(len) };
@@ -522,5 +540,33 @@ mod tests {
         }
         drop(list);
         assert_eq!(pool.allocated_bytes(), 0);
+    }
+    /// The pool kept every block that had the length of a chunk by chance, for tables that never
+    /// asked for it: a store whose small tables had directories of 4 or 16 KiB, or records of just
+    /// 64 KiB, came to hold its whole budget in memory of no use.
+    #[test]
+    fn only_what_the_pool_gave_out_is_kept_for_the_next_table() {
+        let pool = ChunkPool::new(64 << 20);
+        let mut waited = Vec::new();
+        for round in 0..20 {
+            let (arena, mut writer) = ArenaWriter::new(&pool);
+            for bytes in CHUNK_SIZES {
+                arena.keep(Block::zeroed(bytes));
+                let (key, head) = ([1], record(&[1], &[], 1).footprint());
+                let value = vec![0; bytes - head - 8];
+                (0..2).for_each(|seq| _ = writer.push(&record(&key, &value, seq)));
+            }
+            drop((arena, writer));
+            let (waiting, walked) = pool.waiting_bytes_for_tests();
+            assert_eq!((waiting, pool.allocated_bytes()), (walked, 0));
+            assert!(waiting > 0, "round {round}");
+            waited.push(waiting);
+        }
+        waited.dedup();
+        assert_eq!(
+            waited.len(),
+            1,
+            "more waits from table to table: {waited:?}"
+        );
     }
 }

@@ -9,10 +9,15 @@
 //! The first chunks of a table are smaller than the later ones, so that thousands of nearly empty
 //! tables do not hold megabytes that they do not use.
 //!
+//! What is no chunk goes back to the system: a directory or a record may be as long as a chunk by
+//! chance, but nobody takes its block for the next one of its kind. So a [`Chunk`] is a type of its
+//! own, which only the pool makes.
+//!
 //! # Invariants
 //! - P1: [`ChunkPool::allocated_bytes`] is the sum of what tables hold: chunks, records too large
 //!   for a chunk, directories and sorted lists. Chunks that wait to be recycled are not in it.
 //! - P2: chunks wait only as far as they and what tables hold are below the limit together.
+//! - P3: of each size no more chunks wait than were in use at the same time, or stocked.
 
 use std::alloc::{Layout, alloc, alloc_zeroed, dealloc, handle_alloc_error};
 use std::ptr::NonNull;
@@ -105,6 +110,29 @@ impl Drop for Block {
     }
 }
 
+/// A block of one of the [`CHUNK_SIZES`] that a pool gave out, and takes back (P3).
+pub(in super::super) struct Chunk {
+    block: Block,
+    class: usize,
+}
+
+impl Chunk {
+    fn new(class: usize) -> Chunk {
+        let block = Block::new(CHUNK_SIZES[class]);
+        Chunk { block, class }
+    }
+
+    /// The first byte; the pointer is good for the whole chunk.
+    pub(super) fn start(&self) -> NonNull<u8> {
+        self.block.start()
+    }
+
+    /// The length in bytes.
+    pub(super) fn bytes(&self) -> usize {
+        self.block.bytes()
+    }
+}
+
 /// The memory of all MemTables of a store.
 pub(crate) struct ChunkPool {
     /// Bytes that tables hold.
@@ -119,7 +147,7 @@ pub(crate) struct ChunkPool {
 /// Chunks that no table uses, by their size.
 #[derive(Default)]
 struct Waiting {
-    chunks: [Vec<Block>; CHUNK_SIZES.len()],
+    chunks: [Vec<Chunk>; CHUNK_SIZES.len()],
 }
 
 impl ChunkPool {
@@ -211,7 +239,7 @@ impl ChunkPool {
     }
 
     /// A chunk of one of the [`CHUNK_SIZES`], counted as used.
-    pub(super) fn take(&self, class: usize) -> Block {
+    pub(super) fn take(&self, class: usize) -> Chunk {
         let size = CHUNK_SIZES[class];
         let recycled = {
             let mut waiting = self.waiting.lock();
@@ -223,7 +251,7 @@ impl ChunkPool {
             chunk
         };
         self.charge(size);
-        recycled.unwrap_or_else(|| Block::new(size))
+        recycled.unwrap_or_else(|| Chunk::new(class))
     }
 
     /// Sees to it that so many chunks of the largest size wait whose memory is there, as far as the
@@ -240,35 +268,31 @@ impl ChunkPool {
         }
         let mut made = Vec::with_capacity(missing);
         for _ in 0..missing {
-            let mut chunk = Block::new(CHUNK_SIZES[class]);
-            chunk.touch();
+            let mut chunk = Chunk::new(class);
+            chunk.block.touch();
             made.push(chunk);
         }
         self.keep_waiting(made);
     }
 
-    /// Takes back what a table used; chunks are kept for the next table as far as the limit allows.
-    pub(super) fn give_back(&self, blocks: Vec<Block>) {
-        self.release(blocks.iter().map(Block::bytes).sum());
-        self.keep_waiting(blocks);
+    /// Takes back chunks; they are kept for the next table as far as the limit allows.
+    pub(super) fn give_back(&self, chunks: Vec<Chunk>) {
+        self.release(chunks.iter().map(Chunk::bytes).sum());
+        self.keep_waiting(chunks);
     }
 
-    /// Keeps chunks until they are taken, and frees blocks of other sizes and what is too much.
-    fn keep_waiting(&self, blocks: Vec<Block>) {
+    /// Keeps chunks until they are taken, and frees what is too much.
+    fn keep_waiting(&self, chunks: Vec<Chunk>) {
         let mut waiting = self.waiting.lock();
         let mut excess = Vec::new();
-        for block in blocks {
-            let bytes = block.bytes();
-            match CHUNK_SIZES.iter().position(|size| *size == bytes) {
-                // ORDER: Relaxed (both); figures that order nothing.
-                Some(class)
-                    if self.held_bytes() + bytes as u64 <= self.limit.load(Ordering::Relaxed) =>
-                {
-                    self.waiting_bytes
-                        .fetch_add(bytes as u64, Ordering::Relaxed);
-                    waiting.chunks[class].push(block);
-                }
-                _ => excess.push(block),
+        for chunk in chunks {
+            let bytes = chunk.bytes() as u64;
+            // ORDER: Relaxed (both); figures that order nothing.
+            if self.held_bytes() + bytes <= self.limit.load(Ordering::Relaxed) {
+                self.waiting_bytes.fetch_add(bytes, Ordering::Relaxed);
+                waiting.chunks[chunk.class].push(chunk);
+            } else {
+                excess.push(chunk);
             }
         }
         drop(waiting);
@@ -283,7 +307,7 @@ mod tests {
     #[test]
     fn counts_what_is_out_and_recycles_up_to_the_limit() {
         let pool = ChunkPool::new(CHUNK_SIZES[2] + CHUNK_SIZES[0]);
-        let chunks: Vec<Block> = [2, 2, 0].map(|class| pool.take(class)).into();
+        let chunks: Vec<Chunk> = [2, 2, 0].map(|class| pool.take(class)).into();
         let first = chunks[0].start();
         assert_eq!(
             pool.allocated_bytes(),
