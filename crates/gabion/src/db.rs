@@ -116,6 +116,19 @@ impl fmt::Debug for Db {
     }
 }
 
+/// How names begin that are for notes of tools about a store.
+const RESERVED: &str = "gabion.";
+
+/// An error if users' keyspaces cannot have that name.
+fn refuse_reserved(name: &str) -> Result<()> {
+    match name.starts_with(RESERVED) {
+        true => Err(Error::ReservedName {
+            name: name.to_owned(),
+        }),
+        false => Ok(()),
+    }
+}
+
 impl Db {
     /// Opens the store in the directory `path` with [`Options::default`]; makes it if the directory
     /// is missing or empty.
@@ -192,9 +205,42 @@ impl Db {
     /// The keyspace of that name, made durably if it does not exist, which takes some syncs.
     ///
     /// # Errors
-    /// [`Error::Limit`] for a name that is empty or longer than 255 bytes, and the errors of
-    /// writes.
+    /// [`Error::Limit`] for a name that is empty or longer than 255 bytes, [`Error::ReservedName`]
+    /// for one that begins with `gabion.`, and the errors of writes.
     pub fn keyspace(&self, name: &str) -> Result<Keyspace> {
+        refuse_reserved(name)?;
+        self.made_keyspace(name)
+    }
+
+    /// A keyspace for what a tool notes down about the store, beside the keyspaces of its users:
+    /// no name that is given to [`Db::keyspace`] leads to it, [`Db::keyspace_names`] leaves it out,
+    /// and a batch may write to it together with others. Made durably if it does not exist.
+    ///
+    /// The figures of the store count it under the name `gabion.` and `name`;
+    /// [`Db::drop_keyspace`] takes that name.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// use gabion::{Error, WriteBatch};
+    ///
+    /// let db = gabion::Db::open(dir.path())?;
+    /// let notes = db.hidden_keyspace("copied")?;
+    /// let mut batch = WriteBatch::new();
+    /// batch.put(db.default_keyspace(), "stone", "granite")?;
+    /// batch.put(&notes, "up to", "stone")?;
+    /// db.write(batch)?;
+    /// assert_eq!(db.keyspace_names(), ["default"]);
+    /// assert!(matches!(db.keyspace("gabion.copied"), Err(Error::ReservedName { .. })));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Db::keyspace`]; the name may have seven bytes less.
+    pub fn hidden_keyspace(&self, name: &str) -> Result<Keyspace> {
+        self.made_keyspace(&format!("{RESERVED}{name}"))
+    }
+
+    fn made_keyspace(&self, name: &str) -> Result<Keyspace> {
         let inner = self.handle().create_keyspace(name)?;
         Ok(Keyspace {
             store: Arc::clone(self.store()),
@@ -205,8 +251,9 @@ impl Db {
     /// The keyspace of that name.
     ///
     /// # Errors
-    /// [`Error::NoSuchKeyspace`].
+    /// [`Error::NoSuchKeyspace`]; [`Error::ReservedName`] as [`Db::keyspace`].
     pub fn existing_keyspace(&self, name: &str) -> Result<Keyspace> {
+        refuse_reserved(name)?;
         match self.handle().find_keyspace(name) {
             Some(inner) => Ok(Keyspace {
                 store: Arc::clone(self.store()),
@@ -268,13 +315,26 @@ impl Db {
     fn no_such_keyspace(&self, name: &str) -> Error {
         Error::NoSuchKeyspace {
             name: name.to_owned(),
-            existing: self.keyspace_names().join(", "),
+            existing: self.shown_names().join(", "),
         }
     }
 
-    /// The names of all keyspaces, in the order in which they were made.
+    /// The names of all keyspaces but [hidden](Db::hidden_keyspace) ones, in the order in which
+    /// they were made.
     pub fn keyspace_names(&self) -> Vec<String> {
-        self.handle().keyspace_names()
+        let mut names = self.handle().keyspace_names();
+        names.retain(|name| !name.starts_with(RESERVED));
+        names
+    }
+
+    /// As [`Db::keyspace_names`], for a sentence: a name may hold anything, also what a terminal
+    /// takes for a command.
+    fn shown_names(&self) -> Vec<String> {
+        let names = self.keyspace_names();
+        names
+            .iter()
+            .map(|name| name.escape_debug().to_string())
+            .collect()
     }
 
     /// As [`Keyspace::put`] on the default keyspace.

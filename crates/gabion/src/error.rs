@@ -117,8 +117,18 @@ pub enum Error {
     NoSuchKeyspace {
         /// The name asked for.
         name: String,
-        /// The names that exist, separated by commas.
+        /// The names that exist, escaped, separated by commas.
         existing: String,
+    },
+
+    /// A keyspace of users cannot have the name.
+    #[error(
+        "the name {name:?} is reserved: names that begin with \"gabion.\" are for what tools note \
+         down about a store; choose another"
+    )]
+    ReservedName {
+        /// The name asked for.
+        name: String,
     },
 
     /// The keyspace was dropped by [`crate::Db::drop_keyspace`], also if there is another one of

@@ -31,7 +31,23 @@ impl fmt::Debug for Keyspace {
 }
 
 impl Keyspace {
-    pub(crate) fn id(&self) -> u32 {
+    /// The number of the keyspace in its store. No other keyspace of the store ever has it, also
+    /// none that gets the same name after this one was [dropped](crate::Db::drop_keyspace): what is
+    /// noted down about a keyspace is told by it from what was true of an earlier one.
+    ///
+    /// A [checkpoint](crate::Db::checkpoint) has the same numbers, a [repaired](crate::repair)
+    /// store may have others.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// # let db = gabion::Db::open(dir.path())?;
+    /// let id = db.keyspace("drafts")?.id();
+    /// assert_eq!(db.keyspace("drafts")?.id(), id);
+    /// db.drop_keyspace("drafts")?;
+    /// assert_ne!(db.keyspace("drafts")?.id(), id);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn id(&self) -> u32 {
         self.inner.id()
     }
 
