@@ -134,15 +134,20 @@ fn parse_count(text: &str) -> Result<u64, String> {
 /// none of that name, and the value is the whole line. A dump holds keys and values as
 /// `gabion dump` wrote them. A key that the file has twice keeps the later value.
 ///
+/// Files that gzip or Zstandard packed are read as they are, and so is UTF-16 text that begins with
+/// a byte order mark. A record may have 64 KiB of key and 1 GiB of value, a line of JSON 1 GiB.
+///
 /// The store remembers how far a file has been loaded, together with the records themselves. When
-/// a load is interrupted, even by kill -9, the same command on the unchanged file goes on where it
-/// stopped. A line that cannot be read stops the load; all records before it are in the store.
+/// a load is interrupted, even by kill -9, the same command goes on where it stopped, if the file
+/// still begins with what was read of it and the keyspace is still the same. A line that cannot be
+/// read stops the load; all records before it are in the store. Of a dump that is damaged or cut
+/// off, nothing is loaded, unless it comes through a pipe.
 #[derive(Args, Debug)]
 #[command(after_long_help = "\
 Examples:
   gabion load cities.csv --db /data/cities --key name
   gabion load UnicodeData.txt --db ucd --delimiter ';' --no-header
-  zcat events.jsonl.gz | gabion load - --format jsonl --db /data/events --key id")]
+  gabion load events.jsonl.gz --db /data/events --key id")]
 pub(crate) struct LoadArguments {
     /// File to load; `-` is standard input, which cannot be resumed.
     #[arg(value_name = "FILE")]
@@ -168,6 +173,10 @@ pub(crate) struct LoadArguments {
     /// Character between columns, one ASCII character or `\t`, when it is neither comma nor tab.
     #[arg(long, value_name = "CHAR", value_parser = parse_delimiter)]
     pub(crate) delimiter: Option<u8>,
+    /// Take the file's bytes as they are. Without it, what gzip or Zstandard packed is unpacked,
+    /// UTF-16 text that begins with a byte order mark is read as UTF-8, and the mark is left out.
+    #[arg(long)]
+    pub(crate) raw: bool,
     /// Records per write. A write is atomic, and at most 1 MiB of records goes into one.
     #[arg(long, value_name = "N", default_value = "1000", value_parser = parse_count)]
     pub(crate) batch: u64,
@@ -204,7 +213,8 @@ fn parse_delimiter(text: &str) -> Result<u8, String> {
 /// Forms of files that `load` reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Format {
-    /// By the name's ending (.csv, .tsv, .jsonl, .ndjson, .dump), then by the first line.
+    /// By the name's ending (.csv, .tsv, .jsonl, .ndjson, .dump, each also with .gz or .zst behind
+    /// it), then by the first line.
     Auto,
     /// Columns separated by commas or --delimiter, quoted by ".
     Csv,
@@ -323,9 +333,11 @@ pub(crate) struct ScanArguments {
 
 /// Write all records of a keyspace to a file that `load` reads back.
 ///
-/// The first line is `#gabion-dump 1`, then one line per record in key order, if the store has
-/// one: key, tab, value, with every byte that is not printable text escaped. The last line holds
-/// the number of records, so that a dump cut short is noticed.
+/// The first line is `#gabion-dump 2`, then one line per record in key order, if the store has
+/// one: key, tab, value, with every byte that is not printable text escaped, and a `#` that begins
+/// a key. The last line holds the number of records and a checksum of all before it, so that a
+/// dump that was cut short or damaged is noticed. A file is written under its name with
+/// `.incomplete` behind it, and gets its name when it is whole.
 #[derive(Args, Debug)]
 pub(crate) struct DumpArguments {
     /// File to write, which must not exist; `-` is standard output.

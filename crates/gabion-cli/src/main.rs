@@ -6,12 +6,15 @@
 
 mod args;
 mod commands;
+mod dump;
 mod escape;
 mod failure;
 mod load;
+mod new_file;
 mod output;
 mod store;
 mod table;
+mod text;
 
 use std::process::ExitCode;
 

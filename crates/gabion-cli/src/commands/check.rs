@@ -1,13 +1,14 @@
 //! `check`: whether every byte of a store is what was written.
 
 use gabion::{CheckReport, Problem};
-use gabion_lab::text::{bytes_text, count_text};
+use gabion_lab::text::bytes_text;
 use serde_json::json;
 
 use crate::args::CheckArguments;
 use crate::failure::Failure;
 use crate::output::Output;
 use crate::store;
+use crate::text::counted;
 
 /// Verifies a store and prints what is damaged.
 pub(crate) fn run(arguments: &CheckArguments, output: &mut Output) -> Result<(), Failure> {
@@ -43,12 +44,12 @@ fn show(
     } else {
         print_problems(&report.problems, output)?;
         output.line(&format!(
-            "checked: {} tables with {} entries in {}, {} log segments with {} operations",
-            count_text(report.tables),
-            count_text(report.entries),
+            "checked: {} with {} in {}, {} with {}",
+            counted(report.tables, "table", "tables"),
+            counted(report.entries, "entry", "entries"),
             bytes_text(report.table_bytes),
-            count_text(report.log_segments),
-            count_text(report.log_operations)
+            counted(report.log_segments, "log segment", "log segments"),
+            counted(report.log_operations, "operation", "operations")
         ))?;
     }
     output.flush()

@@ -8,6 +8,7 @@ use crate::args::TwoStoresArguments;
 use crate::failure::Failure;
 use crate::output::Output;
 use crate::store;
+use crate::text::counted;
 
 /// Writes the checkpoint and says where it is and how large its files are.
 pub(crate) fn run(arguments: &TwoStoresArguments, output: &mut Output) -> Result<(), Failure> {
@@ -27,9 +28,10 @@ pub(crate) fn run(arguments: &TwoStoresArguments, output: &mut Output) -> Result
         output.json(&json!({ "files": files, "bytes": bytes }))?;
     } else {
         output.line(&format!(
-            "checkpoint of {} in {}: {files} files with {}",
+            "checkpoint of {} in {}: {} with {}",
             arguments.db.display(),
             arguments.to.display(),
+            counted(files, "file", "files"),
             bytes_text(bytes)
         ))?;
     }

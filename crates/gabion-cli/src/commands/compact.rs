@@ -1,7 +1,7 @@
 //! `compact`: merge what a store holds in a range of keys.
 
 use gabion::{Db, Options};
-use gabion_lab::text::{bytes_text, count_text};
+use gabion_lab::text::bytes_text;
 use serde_json::json;
 
 use super::range;
@@ -9,6 +9,7 @@ use crate::args::CompactArguments;
 use crate::failure::Failure;
 use crate::output::Output;
 use crate::store;
+use crate::text::counted;
 
 /// Compacts the range that the arguments name and says what that gained.
 pub(crate) fn run(arguments: &CompactArguments, output: &mut Output) -> Result<(), Failure> {
@@ -30,10 +31,10 @@ pub(crate) fn run(arguments: &CompactArguments, output: &mut Output) -> Result<(
         }))?;
     } else {
         output.line(&format!(
-            "compacted: {} tables with {} became {} tables with {}",
-            count_text(before.0),
+            "compacted: {} with {} became {} with {}",
+            counted(before.0, "table", "tables"),
             bytes_text(before.1),
-            count_text(after.0),
+            counted(after.0, "table", "tables"),
             bytes_text(after.1)
         ))?;
     }

@@ -1,12 +1,12 @@
 //! `drop`: remove a keyspace.
 
-use gabion::{DEFAULT_KEYSPACE, Options};
+use gabion::Options;
 use gabion_lab::text::bytes_text;
 use serde_json::json;
 
 use crate::args::DropArguments;
+use crate::escape::escaped;
 use crate::failure::Failure;
-use crate::load::progress;
 use crate::output::Output;
 use crate::store;
 
@@ -14,11 +14,6 @@ use crate::store;
 pub(crate) fn run(arguments: &DropArguments, output: &mut Output) -> Result<(), Failure> {
     let db = store::open_existing(&arguments.db, Options::default())?;
     let before = db.stats().table_bytes;
-    let is_refused = arguments.keyspace == DEFAULT_KEYSPACE;
-    if db.engine().capabilities().drop_keyspace && !is_refused {
-        // First: a drop makes durable what was written before it.
-        progress::forget(&db, &arguments.keyspace)?;
-    }
     db.drop_keyspace(&arguments.keyspace)?;
     let after = db.stats().table_bytes;
     let keyspaces = db.keyspace_names();
@@ -33,7 +28,11 @@ pub(crate) fn run(arguments: &DropArguments, output: &mut Output) -> Result<(), 
             "dropped: tables with {} became tables with {}; the keyspaces are {}",
             bytes_text(before),
             bytes_text(after),
-            keyspaces.join(", ")
+            keyspaces
+                .iter()
+                .map(|name| escaped(name.as_bytes()))
+                .collect::<Vec<_>>()
+                .join(", ")
         ))?;
     }
     Ok(db.close()?)

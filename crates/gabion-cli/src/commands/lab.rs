@@ -29,6 +29,7 @@ use crate::args::lab::{
 use crate::failure::Failure;
 use crate::output::{Output, tell};
 use crate::table::{beside_paper, borders, comparison};
+use crate::text::counted;
 
 pub(super) const MIB: u64 = 1 << 20;
 
@@ -264,10 +265,10 @@ fn said(event: &Event<'_>, repetitions: u32) -> String {
             trial.repetition + 1
         ),
         Event::Phase(result) => format!(
-            "  {}, {}: {} operations in {:.2} s, {} operations/s",
+            "  {}, {}: {} in {:.2} s, {} operations/s",
             result.target,
             result.workload,
-            count_text(result.operations),
+            counted(result.operations, "operation", "operations"),
             result.seconds,
             per_second(result.ops_per_s)
         ),
@@ -305,8 +306,8 @@ fn finish(report: &Report, reports: &Reports) -> Result<(), Failure> {
     }
     let kept = match reports.lines.as_ref() {
         Some((path, _)) => format!(
-            "; the results of {} phases are in {}",
-            report.results.len(),
+            "; the results of {} are in {}",
+            counted(report.results.len() as u64, "phase", "phases"),
             path.display()
         ),
         None => String::new(),

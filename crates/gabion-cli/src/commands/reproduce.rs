@@ -17,6 +17,7 @@ use super::lab::{MIB, conduct, registry, stopped_by_signals, write_to};
 use crate::args::lab::LabReproduceArguments;
 use crate::failure::Failure;
 use crate::output::{Output, tell};
+use crate::text::counted;
 
 /// Cache of each store, as in `lab figure`.
 const CACHE_BYTES: u64 = 1024 * MIB;
@@ -174,14 +175,16 @@ fn print(outcomes: &[Outcome], output: &mut Output) -> Result<(), Failure> {
     let score = score(outcomes)?;
     let not_run = match score.not_run {
         0 => String::new(),
+        1 => ", 1 was not run".to_owned(),
         count => format!(", {count} were not run"),
     };
+    let hold = if score.held == 1 { "holds" } else { "hold" };
     let seconds: f64 = outcomes.iter().map(|outcome| outcome.seconds).sum();
     output.line(&format!(
-        "{} of {} claims hold{not_run}; {} figures in {}",
+        "{} of {} {hold}{not_run}; {} in {}",
         score.held,
-        score.claims,
-        outcomes.len(),
+        counted(score.claims as u64, "claim", "claims"),
+        counted(outcomes.len() as u64, "figure", "figures"),
         Unit::Seconds.text(seconds)
     ))
 }

@@ -4,16 +4,18 @@ use gabion::{KeyspaceStats, MappedStats, Options, Stats};
 use gabion_lab::text::{bytes_text, count_text};
 
 use crate::args::StatsArguments;
+use crate::escape::escaped;
 use crate::failure::Failure;
 use crate::output::Output;
 use crate::store;
+use crate::text::counted;
 
 /// Prints the figures of a store.
 pub(crate) fn run(arguments: &StatsArguments, output: &mut Output) -> Result<(), Failure> {
     let db = store::open_existing(&arguments.db, Options::default())?;
     let stats = db.stats();
     match arguments.json {
-        true => output.line(&stats.to_json())?,
+        true => output.json_text(&stats.to_json())?,
         false => print(&stats, output)?,
     }
     Ok(db.close()?)
@@ -40,11 +42,11 @@ fn print(stats: &Stats, output: &mut Output) -> Result<(), Failure> {
         (
             "garbage, about",
             format!(
-                "{} old versions, {} deleted ranges, {} of split buckets, {} tombstones",
+                "{} old versions, {} deleted ranges, {} of split buckets, {}",
                 bytes_text(garbage.old_version_bytes),
                 bytes_text(garbage.deleted_range_bytes),
                 bytes_text(garbage.shared_bytes),
-                count_text(garbage.tombstones)
+                counted(garbage.tombstones, "tombstone", "tombstones")
             ),
         ),
         ("log", bytes_text(stats.log_bytes)),
@@ -108,7 +110,7 @@ fn print_mapped(stats: &Stats, mapped: &MappedStats, output: &mut Output) -> Res
         }
     }
     for keyspace in &stats.keyspaces {
-        output.line(&format!("keyspace {}", keyspace.name))?;
+        output.line(&format!("keyspace {}", escaped(keyspace.name.as_bytes())))?;
     }
     Ok(())
 }
@@ -137,7 +139,7 @@ fn figures_of_pages(stats: &Stats, mapped: &MappedStats) -> [(&'static str, Stri
         ("buckets of the hash table", count_text(mapped.hash_buckets)),
         (
             "lost with the power",
-            format!("{} records", count_text(mapped.rolled_back)),
+            counted(mapped.rolled_back, "record", "records"),
         ),
     ]
 }
@@ -176,10 +178,10 @@ fn print_keyspace(keyspace: &KeyspaceStats, output: &mut Output) -> Result<(), F
         .flatten()
         .sum();
     output.line(&format!(
-        "keyspace {}: {} in {} buckets",
-        keyspace.name,
+        "keyspace {}: {} in {}",
+        escaped(keyspace.name.as_bytes()),
         bytes_text(bytes),
-        count_text(buckets.len() as u64)
+        counted(buckets.len() as u64, "bucket", "buckets")
     ))?;
     let deepest = buckets
         .iter()
@@ -191,9 +193,9 @@ fn print_keyspace(keyspace: &KeyspaceStats, output: &mut Output) -> Result<(), F
         let bytes = sublevels().flatten().sum();
         let runs = sublevels().map(Vec::len).sum::<usize>();
         output.line(&format!(
-            "  level {level}: {} in {} runs",
+            "  level {level}: {} in {}",
             bytes_text(bytes),
-            count_text(runs as u64)
+            counted(runs as u64, "run", "runs")
         ))?;
     }
     Ok(())

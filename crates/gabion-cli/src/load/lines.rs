@@ -1,75 +1,107 @@
 //! Files of one record per line: JSON lines and dumps.
 
 use std::fmt;
-use std::io::{BufRead, Read};
+use std::io;
 
+use memchr::memchr;
 use serde::de::{Deserializer, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
 use super::Record;
-use super::source::{Input, Place};
-use crate::commands::dump;
-use crate::escape::unescape;
+use super::input::{Input, Place, Text};
+use crate::dump;
 use crate::failure::Failure;
 
-/// The longest line with a JSON object: a value of a few hundred megabytes. A longer one is a file
-/// of another form.
-const JSON_BYTES_MAX: u64 = 1 << 30;
+/// The longest line with a JSON object: as long as the longest value, which it may become.
+const JSON_BYTES_MAX: usize = 1 << 30;
 /// The longest line of a dump: the longest pair, with four bytes for each of its bytes.
-const DUMP_BYTES_MAX: u64 = (1 << 32) + (1 << 20);
+const DUMP_BYTES_MAX: usize = (1 << 32) + (1 << 20);
 /// The field that is the key unless the command says otherwise.
 const KEY_FIELD: &str = "key";
 
 /// Lines with their places.
 struct Lines<'a> {
     input: &'a Input,
-    reader: Box<dyn BufRead>,
-    place: Place,
+    text: Text,
+    /// The line that comes next, counted from 1.
+    number: u64,
     line: Vec<u8>,
-    /// Bytes of a line at which the file cannot be what it was taken for.
-    bytes_max: u64,
+    /// Bytes that a line may have.
+    bytes_max: usize,
 }
 
 impl<'a> Lines<'a> {
-    fn open(input: &'a Input, place: Option<Place>, bytes_max: u64) -> Result<Lines<'a>, Failure> {
-        let place = place.unwrap_or(Place::START);
-        Ok(Lines {
+    fn open(input: &'a Input, text: Text, bytes_max: usize) -> Lines<'a> {
+        Lines {
             input,
-            reader: input.reader(place.offset)?,
-            place,
+            text,
+            number: 1,
             line: Vec::new(),
             bytes_max,
-        })
+        }
     }
 
-    /// Reads the next line into `self.line`, without its end, and gives its number; `None` at the
-    /// end of the file.
-    fn advance(&mut self) -> Result<Option<u64>, Failure> {
+    fn place(&self) -> Place {
+        self.text.place(self.number)
+    }
+
+    /// Goes on to a place that an earlier load came to.
+    fn go_on(&mut self, place: Place) -> Result<(), Failure> {
+        let gone = self.text.skip_to(place.offset);
+        gone.map_err(|error| self.input.unreadable(place.line, &error))?;
+        self.number = place.line;
+        Ok(())
+    }
+
+    /// A sentence about the line read last.
+    fn wrong(&self, what: &str) -> Failure {
+        self.input.wrong((self.number - 1).max(1), what)
+    }
+
+    /// The byte that comes next; `None` at the end of the file.
+    fn peek(&mut self) -> Result<Option<u8>, Failure> {
+        match self.text.fill() {
+            Ok(bytes) => Ok(bytes.first().copied()),
+            Err(error) => Err(self.input.unreadable(self.number, &error)),
+        }
+    }
+
+    /// Reads the next line into `self.line`, with its end if it has one; `false` at the end of the
+    /// file.
+    fn advance(&mut self) -> Result<bool, Failure> {
         self.line.clear();
-        let read = self
-            .reader
-            .by_ref()
-            .take(self.bytes_max)
-            .read_until(b'\n', &mut self.line)
-            .map_err(|error| self.input.unreadable(&error))?;
-        if read == 0 {
-            return Ok(None);
+        let read = self.read_line();
+        read.map_err(|error| self.input.unreadable(self.number, &error))?;
+        if self.line.is_empty() {
+            return Ok(false);
         }
-        let number = self.place.line;
-        if read as u64 == self.bytes_max {
-            let gib = self.bytes_max >> 30;
-            let what = format!("the line is longer than {gib} GiB");
-            return Err(self.input.wrong(number, &what));
+        self.number += 1;
+        if self.content().len() > self.bytes_max {
+            let most = self.bytes_max >> 30;
+            return Err(self.wrong(&format!(
+                "the line is longer than {most} GiB, the most that a line of this form may have"
+            )));
         }
-        self.place.offset += read as u64;
-        self.place.line += 1;
-        if self.line.last() == Some(&b'\n') {
-            self.line.pop();
-            if self.line.last() == Some(&b'\r') {
-                self.line.pop();
+        Ok(true)
+    }
+
+    /// The line read last, without its end.
+    fn content(&self) -> &[u8] {
+        let line = self.line.strip_suffix(b"\n").unwrap_or(&self.line);
+        line.strip_suffix(b"\r").unwrap_or(line)
+    }
+
+    fn read_line(&mut self) -> io::Result<()> {
+        while self.line.last() != Some(&b'\n') {
+            let bytes = self.text.fill()?;
+            let count = memchr(b'\n', bytes).map_or(bytes.len(), |end| end + 1);
+            self.line.extend_from_slice(&bytes[..count]);
+            self.text.consume(count)?;
+            if count == 0 || self.content().len() > self.bytes_max {
+                break;
             }
         }
-        Ok(Some(number))
+        Ok(())
     }
 }
 
@@ -81,41 +113,45 @@ pub(super) struct JsonLines<'a> {
 }
 
 impl<'a> JsonLines<'a> {
-    /// The records from `place` on, whose keys are in the field `key`.
+    /// The records of a text, whose keys are in the field `key`.
     pub(super) fn open(
         input: &'a Input,
+        text: Text,
         key: Option<String>,
         value: Option<String>,
-        place: Option<Place>,
-    ) -> Result<JsonLines<'a>, Failure> {
-        Ok(JsonLines {
-            lines: Lines::open(input, place, JSON_BYTES_MAX)?,
+    ) -> JsonLines<'a> {
+        JsonLines {
+            lines: Lines::open(input, text, JSON_BYTES_MAX),
             key,
             value,
-        })
+        }
+    }
+
+    pub(super) fn text(&self) -> &Text {
+        &self.lines.text
     }
 
     /// Where the next record starts.
     pub(super) fn place(&self) -> Place {
-        self.lines.place
+        self.lines.place()
+    }
+
+    /// Goes on to a place that an earlier load came to.
+    pub(super) fn go_on(&mut self, place: Place) -> Result<(), Failure> {
+        self.lines.go_on(place)
     }
 
     /// Reads the next record; `false` at the end.
     pub(super) fn next(&mut self, record: &mut Record) -> Result<bool, Failure> {
-        loop {
-            let Some(number) = self.lines.advance()? else {
-                return Ok(false);
-            };
-            let mut text = self.lines.line.as_slice();
-            if number == 1 {
-                text = text.strip_prefix(b"\xef\xbb\xbf").unwrap_or(text);
-            }
+        while self.lines.advance()? {
+            let text = self.lines.content();
             if !text.trim_ascii().is_empty() {
                 fill(record, text, self.key.as_deref(), self.value.as_deref())
-                    .map_err(|what| self.lines.input.wrong(number, &what))?;
+                    .map_err(|what| self.lines.wrong(&what))?;
                 return Ok(true);
             }
         }
+        Ok(false)
     }
 }
 
@@ -126,26 +162,40 @@ fn fill(
     key: Option<&str>,
     value: Option<&str>,
 ) -> Result<(), String> {
-    let mut json = serde_json::Deserializer::from_slice(text);
+    let text = std::str::from_utf8(text).map_err(|error| {
+        format!(
+            "column {} is not UTF-8 text; convert the file, for instance with iconv",
+            error.valid_up_to() + 1
+        )
+    })?;
+    let mut json = serde_json::Deserializer::from_str(text);
     let fields = (&mut json).deserialize_map(FieldsVisitor);
     let fields = fields
         .and_then(|fields| json.end().map(|()| fields))
         .map_err(|error| {
-            let problem = error.to_string();
-            let problem = problem.replace(" at line 1 column ", " at column ");
+            let problem = problem(&error, true);
             match error.is_eof() {
                 true => format!("the line is cut off: {problem}"),
                 false => format!("not a JSON object: {problem}"),
             }
         })?;
-    // Of a name that is there twice the later field counts, as everywhere in JSON.
-    let named = |name: &str| fields.iter().rev().find(|(field, _)| field == name);
+    // What is there twice says two things, of which one would be lost.
+    let named = |name: &str| {
+        let mut found = fields.iter().filter(|(field, _)| field == name);
+        match (found.next(), found.next()) {
+            (_, Some(_)) => Err(format!("the object has the field {name:?} twice")),
+            (found, None) => Ok(found.map(|(_, value)| *value)),
+        }
+    };
     let missing = |name: &str| format!("the object has no field {name:?}");
-    let (_, key) = match key {
-        Some(name) => named(name).ok_or_else(|| missing(name))?,
-        None => named(KEY_FIELD)
-            .or(fields.first())
-            .ok_or("the object has no field that could be the key")?,
+    let key = match key {
+        Some(name) => named(name)?.ok_or_else(|| missing(name))?,
+        None => {
+            let first = fields.first().map(|(name, _)| name.as_str());
+            let first = first.ok_or("the object has no field that could be the key")?;
+            let key = named(KEY_FIELD)?;
+            key.or(named(first)?).ok_or_else(|| missing(first))?
+        }
     };
     record.key.clear();
     record
@@ -153,9 +203,9 @@ fn fill(
         .extend_from_slice(plain(key).as_deref().map_err(Clone::clone)?.as_bytes());
     record.value.clear();
     match value {
-        None => record.value.extend_from_slice(text),
+        None => record.value.extend_from_slice(text.as_bytes()),
         Some(name) => {
-            let (_, value) = named(name).ok_or_else(|| missing(name))?;
+            let value = named(name)?.ok_or_else(|| missing(name))?;
             match plain(value) {
                 Ok(value) => record.value.extend_from_slice(value.as_bytes()),
                 Err(_) => record.value.extend_from_slice(value.get().as_bytes()),
@@ -165,12 +215,23 @@ fn fill(
     Ok(())
 }
 
+/// What the parser says, which knows of one line only: with the column if that is the line's.
+fn problem(error: &serde_json::Error, is_of_line: bool) -> String {
+    let said = error.to_string();
+    match said.rsplit_once(" at line ") {
+        Some((what, _)) if is_of_line => format!("{what} at column {}", error.column()),
+        Some((what, _)) => what.to_owned(),
+        None => said,
+    }
+}
+
 /// A string without quotes and escapes, or a number or truth value as it stands in the file.
 fn plain(value: &RawValue) -> Result<String, String> {
     match value.get() {
-        text if text.starts_with('"') => {
-            serde_json::from_str(text).map_err(|error| format!("not a string: {error}"))
-        }
+        text if text.starts_with('"') => serde_json::from_str(text).map_err(|error| {
+            let problem = problem(&error, false);
+            format!("{text} is no string that could be kept: {problem}")
+        }),
         text if text.starts_with(['{', '[']) || text == "null" => {
             Err("the key must be a string or a number".to_owned())
         }
@@ -200,91 +261,95 @@ impl<'de> Visitor<'de> for FieldsVisitor {
 /// Records from a dump.
 pub(super) struct DumpLines<'a> {
     lines: Lines<'a>,
-    /// The file began with the line that promises a last line.
-    framed: bool,
-    ended: bool,
+    /// Records that came before the line that comes next.
+    records: u64,
 }
 
 impl<'a> DumpLines<'a> {
-    /// The records from `place` on.
-    pub(super) fn open(input: &'a Input, place: Option<Place>) -> Result<DumpLines<'a>, Failure> {
-        let mut dump = DumpLines {
-            lines: Lines::open(input, None, DUMP_BYTES_MAX)?,
-            framed: false,
-            ended: false,
-        };
-        if let Some(place) = place {
-            dump.lines.advance()?;
-            dump.framed = dump.lines.line == dump::FIRST_LINE.as_bytes();
-            dump.lines = Lines::open(input, Some(place), DUMP_BYTES_MAX)?;
+    /// The records of a text.
+    pub(super) fn open(input: &'a Input, text: Text) -> Result<DumpLines<'a>, Failure> {
+        let mut lines = Lines::open(input, text, DUMP_BYTES_MAX);
+        let is_there = lines.advance()?;
+        let first = lines.line.strip_suffix(b"\n");
+        if first != Some(dump::FIRST_LINE.as_bytes()) {
+            let version = dump::FIRST_LINE;
+            return Err(lines.wrong(&match is_there {
+                true if lines.line.starts_with(dump::NAME.as_bytes()) => format!(
+                    "the dump is of another version than this program reads, or damaged; its first \
+                     line would be {version}"
+                ),
+                true => format!("no dump: the first line of one is {version}"),
+                false => "the dump is cut off: there is nothing in it".to_owned(),
+            }));
         }
-        Ok(dump)
+        Ok(DumpLines { lines, records: 0 })
+    }
+
+    pub(super) fn text(&self) -> &Text {
+        &self.lines.text
     }
 
     /// Where the next record starts.
     pub(super) fn place(&self) -> Place {
-        self.lines.place
+        self.lines.place()
     }
 
-    /// Reads the next record; `false` at the end.
+    /// Goes on to a place that an earlier load came to, after that many records.
+    pub(super) fn go_on(&mut self, place: Place, records: u64) -> Result<(), Failure> {
+        self.records = records;
+        self.lines.go_on(place)
+    }
+
+    /// Reads the next record; `false` at the end, if the dump is whole.
     pub(super) fn next(&mut self, record: &mut Record) -> Result<bool, Failure> {
-        loop {
-            let Some(number) = self.lines.advance()? else {
-                return match self.framed && !self.ended {
-                    true => Err(self.lines.input.wrong(
-                        self.lines.place.line,
-                        "the dump is cut off: its last line is missing",
-                    )),
-                    false => Ok(false),
-                };
-            };
-            let line = self.lines.line.as_slice();
-            if number == 1 && line == dump::FIRST_LINE.as_bytes() {
-                self.framed = true;
-                continue;
-            }
-            if self.framed && line.starts_with(dump::LAST_LINE.as_bytes()) {
-                self.check_count(number)?;
-                self.ended = true;
-                continue;
-            }
-            if self.ended {
-                return Err(self
-                    .lines
-                    .input
-                    .wrong(number, "there is more after the dump's end"));
-            }
-            fill_unescaped(record, line).map_err(|what| self.lines.input.wrong(number, &what))?;
-            return Ok(true);
+        let next = self.lines.peek()?;
+        let checksum = match next {
+            Some(dump::MARK) => Some(self.lines.text.checksum()),
+            _ => None,
+        };
+        if !self.lines.advance()? {
+            let number = self.lines.number;
+            let what = "the dump is cut off: its last line is missing";
+            return Err(self.lines.input.wrong(number, what));
         }
+        let line = self.lines.line.strip_suffix(b"\n");
+        if let Some(checksum) = checksum {
+            return self.end(checksum);
+        }
+        let Some(line) = line else {
+            return Err(self.lines.wrong("the dump is cut off inside this line"));
+        };
+        record.key.clear();
+        record.value.clear();
+        dump::read_record(line, &mut record.key, &mut record.value)
+            .map_err(|what| self.lines.wrong(&format!("the dump is damaged: {what}")))?;
+        self.records += 1;
+        Ok(true)
     }
 
-    /// Holds the number of records in the last line against the lines before it.
-    fn check_count(&self, number: u64) -> Result<(), Failure> {
-        let line = &self.lines.line[dump::LAST_LINE.len()..];
-        let claimed = std::str::from_utf8(line)
-            .ok()
-            .and_then(|count| count.parse::<u64>().ok());
-        let records = number - 2;
-        match claimed {
-            Some(claimed) if claimed == records => Ok(()),
-            _ => Err(self.lines.input.wrong(
-                number,
-                &format!("the dump has {records} records, its last line says otherwise"),
-            )),
+    /// Holds the line read last, before which the text has that checksum, against the last line of
+    /// a dump with these records, behind which there is nothing.
+    fn end(&mut self, checksum: u64) -> Result<bool, Failure> {
+        let last_line = dump::last_line(self.records, checksum);
+        let line = self.lines.line.trim_ascii_end();
+        if line != last_line.as_bytes() {
+            return Err(self
+                .lines
+                .wrong(&match last_line.as_bytes().starts_with(line) {
+                    true => "the dump is cut off inside its last line".to_owned(),
+                    false => format!(
+                        "the dump is damaged: by what came before, this line would be {last_line}"
+                    ),
+                }));
+        }
+        match self.lines.peek()? {
+            None => Ok(false),
+            Some(_) => {
+                self.lines.advance()?;
+                Err(self.lines.wrong("there is more after the dump's end"))
+            }
         }
     }
-}
-
-fn fill_unescaped(record: &mut Record, line: &[u8]) -> Result<(), String> {
-    let tab = line
-        .iter()
-        .position(|byte| *byte == b'\t')
-        .ok_or("no tab between key and value")?;
-    record.key.clear();
-    record.value.clear();
-    unescape(&line[..tab], &mut record.key)?;
-    unescape(&line[tab + 1..], &mut record.value)
 }
 
 #[cfg(test)]
@@ -336,6 +401,9 @@ mod tests {
             ("{}", "no field that could be the key"),
             (r#"{"key": null}"#, "must be a string or a number"),
             (r#"{"key": [1]}"#, "must be a string or a number"),
+            (r#"{"key": 1, "key": 2}"#, "\"key\" twice"),
+            (r#"{"a": 1, "a": 2}"#, "\"a\" twice"),
+            (r#"{"key": "\ud800"}"#, "no string that could be kept"),
         ] {
             let error = json(text, None, None).unwrap_err();
             assert!(error.contains(reason), "{text}: {error}");

@@ -1,33 +1,46 @@
 //! `load`: a file's records into a store.
 //!
-//! [`source`] opens the file and chooses its form; [`delimited`] and [`lines`] read the forms;
-//! [`progress`] remembers how far a file has been loaded.
+//! [`input`] opens the file, and [`unpack`] makes text of its bytes; [`source`] chooses its form;
+//! [`delimited`] and [`lines`] read the forms; [`progress`] remembers how far a file has been
+//! loaded.
 //!
 //! I1. The records of a batch and the progress that covers them are one atomic write, so what the
 //!     store says about a file is true after any crash.
 //! I2. A record that cannot be read or kept stops the load only after everything before it has
 //!     been written.
+//! I3. Of a dump that can be read twice, nothing is written before all of it has been checked. What
+//!     comes through a pipe is checked at its end.
+//! I4. The end of the file is its end, and a place in it is known by all bytes before it: nothing
+//!     that stands in a file is a mark of the loader's.
 
+mod columns;
 mod delimited;
+mod input;
 mod lines;
 pub(crate) mod progress;
 mod source;
 mod summary;
+mod unpack;
+
+#[cfg(test)]
+mod tests;
 
 use std::io::IsTerminal;
 use std::time::{Duration, Instant};
 
 use gabion::{Db, Durability, Keyspace, WriteBatch};
 use gabion_lab::measure::ProcessUse;
-use gabion_lab::text::{bytes_text, count_text};
+use gabion_lab::text::bytes_text;
 use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::args::LoadArguments;
 use crate::failure::Failure;
 use crate::output::{Output, tell};
 use crate::store;
+use crate::text::counted;
+use input::{Input, Place};
 use progress::{Ledger, Progress};
-use source::{Place, Source};
+use source::{Form, Source};
 use summary::Summary;
 
 /// A batch holds at most this many bytes of keys and values, or one record.
@@ -47,10 +60,15 @@ pub(crate) fn run(arguments: &LoadArguments, output: &mut Output) -> Result<(), 
     if arguments.batch == 0 {
         return Err(Failure::usage("--batch must be at least 1"));
     }
-    let input = source::Input::open(&arguments.file)?;
-    let form = source::Form::of(&input, arguments)?;
+    let input = Input::open(&arguments.file, arguments.raw)?;
+    let form = Form::of(&input, arguments)?;
     // What cannot be loaded at all is refused before a store is made for it.
-    let mut source = Source::open(&input, &form, None)?;
+    let mut source = Source::open(&input, &form)?;
+    let is_checked = form == Form::Dump && input.canonical().is_some();
+    if is_checked {
+        check(source)?;
+        source = Source::open(&input, &form)?;
+    }
 
     let durability = arguments.durability.durability;
     let options = arguments
@@ -60,27 +78,37 @@ pub(crate) fn run(arguments: &LoadArguments, output: &mut Output) -> Result<(), 
         .compression(arguments.compression);
     let db = options.open(&arguments.store.db)?;
     let keyspace = store::keyspace(&db, &arguments.store)?;
-    let ledger = match input.identity() {
-        Some(identity) => Some(Ledger::open(&db, &keyspace, identity, &form)?),
+    let ledger = match input.canonical() {
+        Some(path) => {
+            let settings = format!("{form:?}, raw: {}", input.is_raw());
+            Some(Ledger::open(&db, &keyspace, path, settings)?)
+        }
         None => None,
     };
-    let earlier = match &ledger {
+    let mut earlier = match &ledger {
         Some(ledger) => ledger.read()?,
         None => None,
     };
-    if let Some(earlier) = &earlier {
-        source = Source::open(&input, &form, Some(earlier.place))?;
-        tell(&format!(
-            "gabion: going on where an earlier load of {} stopped, after {} records and {}",
-            arguments.file.display(),
-            count_text(earlier.records),
-            bytes_text(earlier.place.offset)
-        ));
+    if let Some(progress) = &earlier {
+        if source.go_on(progress)? {
+            tell(&format!(
+                "gabion: going on where an earlier load of {} stopped, after {} and {}",
+                arguments.file.display(),
+                counted(progress.records, "record", "records"),
+                bytes_text(progress.place.offset)
+            ));
+        } else {
+            tell(&format!(
+                "gabion: {} has changed since an earlier load of it stopped; all of it is loaded",
+                arguments.file.display()
+            ));
+            earlier = None;
+            source = Source::open(&input, &form)?;
+        }
     }
 
     let process_before = ProcessUse::now();
     let begin = Instant::now();
-    let start = earlier.map_or(Place::START, |earlier| earlier.place);
     let mut load = Load {
         db: &db,
         keyspace: &keyspace,
@@ -89,8 +117,11 @@ pub(crate) fn run(arguments: &LoadArguments, output: &mut Output) -> Result<(), 
         batch_bytes: 0,
         records: 0,
         records_earlier: earlier.map_or(0, |earlier| earlier.records),
-        written_to: source.place(),
-        bar: progress_bar(input.length(), start),
+        value_bytes_max: db.engine().capabilities().value_bytes_max,
+        is_unchecked: form == Form::Dump && !is_checked,
+        reached: source.place(),
+        read: source.text().read(),
+        bar: progress_bar(input.length()),
     };
     load.all(&mut source, arguments)?;
     load.bar.finish_and_clear();
@@ -107,7 +138,7 @@ pub(crate) fn run(arguments: &LoadArguments, output: &mut Output) -> Result<(), 
         records: load.records,
         records_earlier: load.records_earlier,
         seconds,
-        bytes_in: source.place().offset - start.offset,
+        bytes_in: source.text().read(),
         durability: durability.to_string(),
         stats: db.stats(),
         process: (process_before, ProcessUse::now()),
@@ -116,8 +147,23 @@ pub(crate) fn run(arguments: &LoadArguments, output: &mut Output) -> Result<(), 
     Ok(db.close()?)
 }
 
+/// Reads a dump to its end, to see whether it is whole.
+fn check(mut source: Source) -> Result<(), Failure> {
+    let mut record = Record::default();
+    loop {
+        match source.next(&mut record) {
+            Ok(true) => {}
+            Ok(false) => return Ok(()),
+            Err(failure) => {
+                let sentence = format!("{failure}; nothing of the dump was loaded");
+                return Err(Failure::new(sentence));
+            }
+        }
+    }
+}
+
 /// A bar on standard error if a person watches it.
-fn progress_bar(length: Option<u64>, start: Place) -> ProgressBar {
+fn progress_bar(length: Option<u64>) -> ProgressBar {
     if !std::io::stderr().is_terminal() {
         return ProgressBar::hidden();
     }
@@ -131,7 +177,6 @@ fn progress_bar(length: Option<u64>, start: Place) -> ProgressBar {
             "{spinner} {bytes} {bytes_per_sec} {msg}",
         ),
     };
-    let bar = bar.with_position(start.offset);
     bar.set_draw_target(indicatif::ProgressDrawTarget::stderr_with_hz(
         BAR_REDRAWS_PER_SECOND,
     ));
@@ -151,8 +196,14 @@ struct Load<'a> {
     batch_bytes: usize,
     records: u64,
     records_earlier: u64,
+    /// Bytes that a value may have in the store.
+    value_bytes_max: u64,
+    /// It is a dump whose end has not been seen.
+    is_unchecked: bool,
     /// Everything before this place of the file is in the store or in the batch.
-    written_to: Place,
+    reached: Place,
+    /// Bytes that were read of the file.
+    read: u64,
     bar: ProgressBar,
 }
 
@@ -170,16 +221,30 @@ impl Load<'_> {
             if !self.batch.is_empty() && self.batch_bytes + bytes > BATCH_BYTES_MAX {
                 self.write(false)?;
             }
-            if let Err(error) = self.batch.put(self.keyspace, &record.key, &record.value) {
-                return Err(self.stopped(&source.wrong(&error.to_string())));
+            if let Err(what) = self.take(&record) {
+                return Err(self.stopped(&source.wrong(&what)));
             }
             self.batch_bytes += bytes;
             self.records += 1;
-            self.written_to = source.place();
+            self.reached = source.place();
+            self.read = source.text().read();
             if self.batch.len() as u64 >= arguments.batch || self.batch_bytes >= BATCH_BYTES_MAX {
                 self.write(false)?;
             }
         }
+    }
+
+    /// Adds a record to the batch, or says what is wrong with it.
+    fn take(&mut self, record: &Record) -> Result<(), String> {
+        let size = record.value.len() as u64;
+        if size > self.value_bytes_max {
+            return Err(format!(
+                "the value has {size} bytes, the limit of the store's engine is {}",
+                self.value_bytes_max
+            ));
+        }
+        let put = self.batch.put(self.keyspace, &record.key, &record.value);
+        put.map_err(|error| error.to_string())
     }
 
     /// Writes what comes before a record that is not to be had; why the load ends.
@@ -188,11 +253,20 @@ impl Load<'_> {
             return refused;
         }
         self.bar.abandon();
-        Failure::new(format!(
-            "{failure}; {} records before it are in the store, and the same command loads the \
-             rest once the file is mended",
-            self.records_earlier + self.records
-        ))
+        let records = self.records_earlier + self.records;
+        let are = if records == 1 { "is" } else { "are" };
+        let records = counted(records, "record", "records");
+        Failure::new(match self.is_unchecked {
+            true => format!(
+                "{failure}; {records} before it {are} in the store, and may not be what was \
+                 dumped: of a dump that is loaded from a file instead of a pipe, nothing is \
+                 loaded unless all of it is whole"
+            ),
+            false => format!(
+                "{failure}; {records} before it {are} in the store, and the same command loads the \
+                 rest once the file is mended"
+            ),
+        })
     }
 
     /// Writes the batch together with the progress that it makes. A load that is done leaves no
@@ -208,7 +282,7 @@ impl Load<'_> {
                 false => ledger.record(
                     &mut batch,
                     &Progress {
-                        place: self.written_to,
+                        place: self.reached,
                         records: self.records_earlier + self.records,
                     },
                 )?,
@@ -216,9 +290,9 @@ impl Load<'_> {
         }
         self.db.write(batch)?;
         self.batch_bytes = 0;
-        self.bar.set_position(self.written_to.offset);
-        self.bar
-            .set_message(format!("{} records", self.records_earlier + self.records));
+        self.bar.set_position(self.read);
+        let records = self.records_earlier + self.records;
+        self.bar.set_message(counted(records, "record", "records"));
         Ok(())
     }
 }

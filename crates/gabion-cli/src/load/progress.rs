@@ -1,32 +1,27 @@
-//! How far a file has been loaded: a ledger in a keyspace of its own.
+//! How far a file has been loaded: a ledger in a hidden keyspace.
 //!
-//! Key: name of the keyspace loaded into, a zero byte, the file's absolute path. Value: a JSON
-//! object with the file's identity (length and time of last change), the settings that decide what
-//! a record is, the place where the next record starts, and the records so far. An entry counts
-//! only if identity and settings are those of the load at hand; otherwise the load starts anew.
+//! Key: the number of the keyspace loaded into, and the file's absolute path. Value: a JSON object
+//! with the settings that decide what a record is, the place where the next record starts, the
+//! checksum of the text up to there, and the records so far.
+//!
+//! An entry counts only for the very keyspace that the records went to: the number of one that was
+//! dropped never comes again, so a keyspace that was made anew under its name gets all records. And
+//! it counts only if the settings are those of the load at hand and the file still begins with what
+//! was read of it, byte by byte; otherwise the load starts anew.
 
 use std::os::unix::ffi::OsStrExt;
-use std::path::PathBuf;
+use std::path::Path;
 
 use gabion::{Db, Keyspace, WriteBatch};
 use serde::{Deserialize, Serialize};
 
-use super::source::{Form, Place};
+use super::input::Place;
 use crate::failure::Failure;
 
-/// The keyspace that holds the ledger.
-const KEYSPACE: &str = "gabion.load";
-
-/// What makes a file the same file as before.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Identity {
-    /// Absolute path without links.
-    pub(super) path: PathBuf,
-    /// Length in bytes.
-    pub(super) length: u64,
-    /// Time of the last change, in nanoseconds since 1970.
-    pub(super) modified_ns: u128,
-}
+/// The hidden keyspace that holds the ledger.
+const KEYSPACE: &str = "load";
+/// Bytes of the number at the front of a key.
+const ID_BYTES: usize = 4;
 
 /// How far a load has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,70 +35,65 @@ pub(super) struct Progress {
 /// An entry of the ledger.
 #[derive(Debug, Deserialize, Serialize)]
 struct Entry {
-    length: u64,
-    modified: String,
+    keyspace: String,
     settings: String,
     offset: u64,
     line: u64,
+    checksum: u64,
     records: u64,
 }
 
 /// The entry of one file in the ledger.
 pub(super) struct Ledger {
-    keyspace: Keyspace,
+    ledger: Keyspace,
+    target: String,
     key: Vec<u8>,
-    identity: Identity,
     settings: String,
 }
 
-/// Forgets how far any file has been loaded into the keyspace of that name: who drops it and loads
-/// such a file again wants all of it. The next sync of the log makes that durable.
-pub(crate) fn forget(db: &Db, keyspace: &str) -> Result<(), Failure> {
-    match db.existing_keyspace(KEYSPACE) {
-        Ok(ledger) => {
-            let end = |byte| [keyspace.as_bytes(), &[byte]].concat();
-            Ok(ledger.delete_range(end(0)..end(1))?)
-        }
-        Err(gabion::Error::NoSuchKeyspace { .. }) => Ok(()),
+/// Forgets how far files were loaded into a store: after a repair, records may be missing before
+/// such places.
+pub(crate) fn forget(db: &Db) -> Result<(), Failure> {
+    match db.drop_keyspace(&format!("gabion.{KEYSPACE}")) {
+        Ok(()) | Err(gabion::Error::NoSuchKeyspace { .. }) => Ok(()),
         Err(error) => Err(error.into()),
     }
 }
 
 impl Ledger {
-    /// The entry for loading the file of that identity and form into `target`.
+    /// The entry for loading the file of that path by those settings into `target`.
     pub(super) fn open(
         db: &Db,
         target: &Keyspace,
-        identity: Identity,
-        form: &Form,
+        path: &Path,
+        settings: String,
     ) -> Result<Ledger, Failure> {
-        let mut key = target.name().as_bytes().to_vec();
-        key.push(0);
-        key.extend_from_slice(identity.path.as_os_str().as_bytes());
+        let mut key = number(target.id()).to_vec();
+        key.extend_from_slice(path.as_os_str().as_bytes());
+        let ledger = db.hidden_keyspace(KEYSPACE)?;
+        sweep(db, &ledger)?;
         Ok(Ledger {
-            keyspace: db.keyspace(KEYSPACE)?,
+            ledger,
+            target: target.name().to_owned(),
             key,
-            identity,
-            settings: format!("{form:?}"),
+            settings,
         })
     }
 
-    /// How far this very load has come; `None` if it has not begun, or if file or settings have
-    /// changed since.
+    /// How far such a load came into this very keyspace; `None` if there was none.
     pub(super) fn read(&self) -> Result<Option<Progress>, Failure> {
-        let Some(value) = self.keyspace.get(&self.key)? else {
+        let Some(value) = self.ledger.get(&self.key)? else {
             return Ok(None);
         };
         let Ok(entry) = serde_json::from_slice::<Entry>(&value) else {
             return Ok(None);
         };
-        let same = entry.length == self.identity.length
-            && entry.modified == self.identity.modified_ns.to_string()
-            && entry.settings == self.settings;
+        let same = entry.settings == self.settings && entry.keyspace == self.target;
         Ok(same.then_some(Progress {
             place: Place {
                 offset: entry.offset,
                 line: entry.line,
+                checksum: entry.checksum,
             },
             records: entry.records,
         }))
@@ -116,19 +106,44 @@ impl Ledger {
         progress: &Progress,
     ) -> Result<(), Failure> {
         let entry = Entry {
-            length: self.identity.length,
-            modified: self.identity.modified_ns.to_string(),
+            keyspace: self.target.clone(),
             settings: self.settings.clone(),
             offset: progress.place.offset,
             line: progress.place.line,
+            checksum: progress.place.checksum,
             records: progress.records,
         };
         let value = serde_json::to_vec(&entry).expect("numbers and strings have a JSON form");
-        Ok(batch.put(&self.keyspace, &self.key, value)?)
+        Ok(batch.put(&self.ledger, &self.key, value)?)
     }
 
     /// Adds the removal of the entry to `batch`.
     pub(super) fn clear(&self, batch: &mut WriteBatch) -> Result<(), Failure> {
-        Ok(batch.delete(&self.keyspace, &self.key)?)
+        Ok(batch.delete(&self.ledger, &self.key)?)
     }
+}
+
+/// The number of a keyspace as the front of a key.
+fn number(id: u32) -> [u8; ID_BYTES] {
+    id.to_le_bytes()
+}
+
+/// Removes the entries of keyspaces that are gone.
+fn sweep(db: &Db, ledger: &Keyspace) -> Result<(), Failure> {
+    let mut gone = Vec::new();
+    for pair in ledger.pairs() {
+        let (key, value) = pair?;
+        let entry = serde_json::from_slice::<Entry>(&value);
+        let is_there = entry.is_ok_and(|entry| {
+            let target = db.existing_keyspace(&entry.keyspace);
+            target.is_ok_and(|target| key.starts_with(&number(target.id())))
+        });
+        if !is_there {
+            gone.push(key);
+        }
+    }
+    for key in gone {
+        ledger.delete(key)?;
+    }
+    Ok(())
 }

@@ -1,128 +1,16 @@
-//! The file to load: opening it, its form, and its records one by one.
-
-use std::fs::File;
-use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom};
-use std::path::{Path, PathBuf};
-use std::time::UNIX_EPOCH;
+//! The form of the file to load, and its records one by one.
 
 use super::Record;
 use super::delimited::Delimited;
+use super::input::{Input, Place, Text};
 use super::lines::{DumpLines, JsonLines};
-use super::progress::Identity;
+use super::progress::Progress;
 use crate::args::{Format, LoadArguments};
-use crate::commands::dump;
+use crate::dump;
 use crate::failure::Failure;
 
-/// Bytes read from the file at once.
-const READ_BYTES: usize = 1 << 20;
-/// Bytes at the start of a file that decide on its form.
-const SAMPLE_BYTES: u64 = 64 << 10;
-
-/// A place between two records of a file.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Place {
-    /// Bytes before it.
-    pub(super) offset: u64,
-    /// The line that starts here, counted from 1.
-    pub(super) line: u64,
-}
-
-impl Place {
-    /// The start of a file.
-    pub(super) const START: Place = Place { offset: 0, line: 1 };
-}
-
-/// The file, or standard input.
-#[derive(Debug)]
-pub(super) struct Input {
-    path: PathBuf,
-    identity: Option<Identity>,
-}
-
-impl Input {
-    /// The file at `path`; `-` is standard input.
-    pub(super) fn open(path: &Path) -> Result<Input, Failure> {
-        if path == Path::new("-") {
-            return Ok(Input {
-                path: PathBuf::from("standard input"),
-                identity: None,
-            });
-        }
-        let refused = |error: &io::Error| Failure::file("read", path, error);
-        let metadata = std::fs::metadata(path).map_err(|error| refused(&error))?;
-        if metadata.is_dir() {
-            return Err(Failure::new(format!(
-                "{} is a directory; name a file to load",
-                path.display()
-            )));
-        }
-        // A pipe has no length, and cannot be read twice: who opens and closes it takes its reader
-        // away from whoever has begun to write.
-        let identity = match metadata.is_file() {
-            true => {
-                File::open(path).map_err(|error| refused(&error))?;
-                Some(Identity {
-                    path: path.canonicalize().map_err(|error| refused(&error))?,
-                    length: metadata.len(),
-                    modified_ns: metadata
-                        .modified()
-                        .ok()
-                        .and_then(|time| time.duration_since(UNIX_EPOCH).ok())
-                        .map_or(0, |since| since.as_nanos()),
-                })
-            }
-            false => None,
-        };
-        Ok(Input {
-            path: path.to_owned(),
-            identity,
-        })
-    }
-
-    /// What makes the file the same next time; `None` for what can be read once only.
-    pub(super) fn identity(&self) -> Option<Identity> {
-        self.identity.clone()
-    }
-
-    /// Length in bytes, where it is known.
-    pub(super) fn length(&self) -> Option<u64> {
-        self.identity.as_ref().map(|identity| identity.length)
-    }
-
-    /// The bytes from `offset` on. What can be read once only must be read from its start.
-    pub(super) fn reader(&self, offset: u64) -> Result<Box<dyn BufRead>, Failure> {
-        let refused = |error: &io::Error| Failure::file("read", &self.path, error);
-        if self.identity.is_none() && self.path == Path::new("standard input") {
-            return Ok(Box::new(BufReader::with_capacity(READ_BYTES, io::stdin())));
-        }
-        let mut file = File::open(&self.path).map_err(|error| refused(&error))?;
-        if offset > 0 {
-            file.seek(SeekFrom::Start(offset))
-                .map_err(|error| refused(&error))?;
-        }
-        Ok(Box::new(BufReader::with_capacity(READ_BYTES, file)))
-    }
-
-    /// A sentence about a line of the file.
-    pub(super) fn wrong(&self, line: u64, what: &str) -> Failure {
-        Failure::new(format!("{}, line {line}: {what}", self.path.display()))
-    }
-
-    /// The system refused to read.
-    pub(super) fn unreadable(&self, error: &io::Error) -> Failure {
-        Failure::file("read", &self.path, error)
-    }
-
-    /// The first line, cut after some thousand bytes.
-    fn first_line(&self) -> Result<Vec<u8>, Failure> {
-        let mut line = Vec::new();
-        self.reader(0)?
-            .take(SAMPLE_BYTES)
-            .read_until(b'\n', &mut line)
-            .map_err(|error| self.unreadable(&error))?;
-        Ok(line)
-    }
-}
+/// Bytes at the start of a text that decide on its form.
+const SAMPLE_BYTES: usize = 64 << 10;
 
 /// Everything that decides what the records of a file are. Its text form is part of the ledger.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -192,12 +80,9 @@ impl Form {
 
 /// The format that the name's ending or the first line suggests.
 fn guess(input: &Input, arguments: &LoadArguments) -> Result<Format, Failure> {
-    let extension = arguments
-        .file
-        .extension()
-        .and_then(|extension| extension.to_str());
+    let (_, extension) = input.endings();
     let by_name = extension.and_then(|extension| {
-        Some(match extension.to_ascii_lowercase().as_str() {
+        Some(match extension.as_str() {
             "csv" => Format::Csv,
             "tsv" | "tab" => Format::Tsv,
             "jsonl" | "ndjson" => Format::Jsonl,
@@ -211,23 +96,46 @@ fn guess(input: &Input, arguments: &LoadArguments) -> Result<Format, Failure> {
     if arguments.delimiter.is_some() {
         return Ok(Format::Csv);
     }
-    if input.identity.is_none() {
+    if input.canonical().is_none() {
         return Err(Failure::usage(
             "what comes through a pipe has no name to tell its form; say --format",
         ));
     }
-    let line = input.first_line()?;
+    let line = first_line(input)?;
     let text = line.trim_ascii();
     match text {
         text if text == dump::FIRST_LINE.as_bytes() => Ok(Format::Dump),
         [b'{', ..] => Ok(Format::Jsonl),
         text if text.contains(&b'\t') => Ok(Format::Tsv),
         text if text.contains(&b',') => Ok(Format::Csv),
-        _ => Err(Failure::usage(format!(
-            "{}: neither the name nor the first line tells the form; say --format or --delimiter",
-            input.path.display()
-        ))),
+        _ => Err(Failure::usage(
+            input
+                .wrong_file(
+                    "neither the name nor the first line tells the form; say --format or \
+                     --delimiter",
+                )
+                .to_string(),
+        )),
     }
+}
+
+/// The first line, cut after some thousand bytes.
+fn first_line(input: &Input) -> Result<Vec<u8>, Failure> {
+    let mut text = input.text()?;
+    let mut line = Vec::new();
+    while line.len() < SAMPLE_BYTES && !line.contains(&b'\n') {
+        let bytes = text.fill().map_err(|error| input.unreadable(1, &error))?;
+        let count = bytes.len().min(SAMPLE_BYTES);
+        if count == 0 {
+            break;
+        }
+        line.extend_from_slice(&bytes[..count]);
+        text.consume(count)
+            .map_err(|error| input.unreadable(1, &error))?;
+    }
+    let end = memchr::memchr(b'\n', &line).unwrap_or(line.len());
+    line.truncate(end);
+    Ok(line)
 }
 
 /// The records of a file, one after the other.
@@ -243,23 +151,38 @@ enum Records<'a> {
 }
 
 impl<'a> Source<'a> {
-    /// The records from `place` on, or all.
-    pub(super) fn open(
-        input: &'a Input,
-        form: &Form,
-        place: Option<Place>,
-    ) -> Result<Source<'a>, Failure> {
+    /// All records.
+    pub(super) fn open(input: &'a Input, form: &Form) -> Result<Source<'a>, Failure> {
+        Source::of(input, input.text()?, form)
+    }
+
+    /// The records of a text.
+    pub(super) fn of(input: &'a Input, text: Text, form: &Form) -> Result<Source<'a>, Failure> {
         let records = match form {
             Form::Delimited(columns) => {
-                Records::Delimited(Box::new(Delimited::open(input, columns.clone(), place)?))
+                Records::Delimited(Box::new(Delimited::open(input, text, columns.clone())?))
             }
             Form::Json { key, value } => {
                 let (key, value) = (key.clone(), value.clone());
-                Records::Json(JsonLines::open(input, key, value, place)?)
+                Records::Json(JsonLines::open(input, text, key, value))
             }
-            Form::Dump => Records::Dump(DumpLines::open(input, place)?),
+            Form::Dump => Records::Dump(DumpLines::open(input, text)?),
         };
         Ok(Source { input, records })
+    }
+
+    /// Goes on to where an earlier load came; `false` if the text is another one up to there. Who
+    /// gets that has no use for the source.
+    pub(super) fn go_on(&mut self, progress: &Progress) -> Result<bool, Failure> {
+        let place = progress.place;
+        match &mut self.records {
+            Records::Delimited(records) => records.go_on(place)?,
+            Records::Json(records) => records.go_on(place)?,
+            Records::Dump(records) => records.go_on(place, progress.records)?,
+        }
+        // What ends without a line end may have ended inside a line.
+        let is_line_end = matches!(self.text().last(), Some(b'\n' | b'\r'));
+        Ok(is_line_end && self.place() == place)
     }
 
     /// Reads the next record; `false` at the end.
@@ -280,46 +203,21 @@ impl<'a> Source<'a> {
         }
     }
 
+    /// The text that the records are of.
+    pub(super) fn text(&self) -> &Text {
+        match &self.records {
+            Records::Delimited(records) => records.text(),
+            Records::Json(records) => records.text(),
+            Records::Dump(records) => records.text(),
+        }
+    }
+
     /// A sentence about the record read last.
     pub(super) fn wrong(&self, what: &str) -> Failure {
         let line = match &self.records {
             Records::Delimited(records) => records.line(),
-            Records::Json(_) | Records::Dump(_) => self.place().line - 1,
+            Records::Json(_) | Records::Dump(_) => (self.place().line - 1).max(1),
         };
         self.input.wrong(line, what)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use std::os::unix::fs::OpenOptionsExt;
-    use std::process::Command;
-    use std::thread;
-
-    /// Linux's number for an open that does not wait.
-    const O_NONBLOCK: i32 = 0o4000;
-
-    /// A pipe was opened to see whether it can be, closed, and opened again: a writer that came
-    /// between was killed, or had written all to nobody, and the load waited for another one.
-    #[test]
-    fn a_pipe_is_not_opened_before_it_is_read() {
-        let dir = tempfile::tempdir().unwrap();
-        let pipe = dir.path().join("pipe");
-        let made = Command::new("mkfifo").arg(&pipe).status().unwrap();
-        assert!(made.success());
-        // Fails unless somebody reads, or waits for a writer.
-        let mut write = File::options();
-        write.write(true).custom_flags(O_NONBLOCK);
-        thread::scope(|scope| {
-            // Who opens a pipe waits for its other end.
-            let opened = scope.spawn(|| Input::open(&pipe).unwrap());
-            let mut was_opened = false;
-            while !opened.is_finished() && !was_opened {
-                was_opened = write.open(&pipe).is_ok();
-            }
-            assert!(!was_opened, "nobody may open it yet");
-            assert_eq!(opened.join().unwrap().length(), None);
-        });
     }
 }

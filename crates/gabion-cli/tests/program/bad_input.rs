@@ -148,22 +148,13 @@ fn a_line_that_is_cut_off_names_file_and_line_and_loses_nothing() {
             "line 3",
             "not a JSON object",
         ),
-        ("cut.dump", "#gabion-dump 1\n1\tx\n2", "line 3", "no tab"),
-        ("cut2.dump", "#gabion-dump 1\n1\tx\n", "line 3", "cut off"),
-        ("escape.dump", "1\tx\n2\t\\q\n", "line 2", "\\q"),
-        (
-            "count.dump",
-            "#gabion-dump 1\n1\tx\n#gabion-dump end, records: 2\n",
-            "line 3",
-            "1 rec",
-        ),
     ] {
         place.file(file, bytes);
         let keyspace = ["--keyspace", file];
         let load = ["load", file, keyspace[0], keyspace[1]];
         names(
             &place.fails(1, &load),
-            &[file, line, words, "1 records before it are in the store"],
+            &[file, line, words, "1 record before it is in the store"],
         );
         let scan = place.ok(&["scan", "--keys-only", keyspace[0], keyspace[1]]);
         assert_eq!(scan, "1\n", "{file}");
@@ -175,14 +166,119 @@ fn a_line_that_is_cut_off_names_file_and_line_and_loses_nothing() {
     );
 }
 
+/// What stands before the wrong place of a dump would be loaded, and what is wrong there as well if
+/// only the end tells of it.
+#[test]
+fn a_dump_that_is_not_whole_is_refused_before_anything_of_it_is_loaded() {
+    let place = Place::new();
+    place.ok(&["put", "1", "x"]);
+    place.ok(&["put", "2", "y"]);
+    let dump = place.ok(&["dump"]);
+    let end = dump.lines().last().unwrap();
+    for (bytes, line, words, loaded) in [
+        ("", "line 1", "nothing in it", 0),
+        ("1\tx\n", "line 1", "no dump", 0),
+        ("#gabion-dump 1\n1\tx\n", "line 1", "another version", 0),
+        (&dump.replace("\tx", "\tz"), "line 4", "damaged", 2),
+        (&dump.replace("2\ty\n", ""), "line 3", "damaged", 1),
+        (&dump.replace("2\ty", "2"), "line 3", "no tab", 1),
+        (&dump.replace("2\ty", "2\t\\q"), "line 3", "\\q", 1),
+        (&dump.replace(end, ""), "line 4", "no tab", 2),
+        (
+            &dump.replace(&format!("{end}\n"), ""),
+            "line 4",
+            "cut off",
+            2,
+        ),
+        ("#gabion-dump 2\n1\tx\n2\ty", "line 3", "cut off", 1),
+        (&dump[..dump.len() - 2], "line 4", "cut off", 2),
+        (&format!("{dump}3\tz\n"), "line 5", "more after", 2),
+    ] {
+        place.file("a.dump", bytes);
+        let load = ["load", "a.dump", "--keyspace", "new"];
+        names(&place.fails(1, &load), &["a.dump", line, words]);
+        names(
+            &place.fails(1, &["scan", "--keyspace", "new"]),
+            &["no keyspace"],
+        );
+        let piped = Place::new();
+        let load = ["load", "-", "--format", "dump"];
+        let outcome = piped.feed(&load, bytes.as_bytes());
+        assert_eq!(outcome.status, Some(1), "{outcome:?}");
+        names(&outcome.stderr, &[line, words]);
+        if piped.db().exists() {
+            names(&outcome.stderr, &["in the store, and may not be what was"]);
+            assert_eq!(piped.ok(&["scan"]).lines().count(), loaded, "{bytes:?}");
+        }
+    }
+}
+
+#[test]
+fn a_packed_file_that_is_cut_off_loses_nothing_before_the_cut() {
+    let place = Place::new();
+    let lines: String = (0..100_000)
+        .map(|n| format!("{n:06},text of {n}\n"))
+        .collect();
+    let mut packed = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+    std::io::Write::write_all(&mut packed, lines.as_bytes()).unwrap();
+    let packed = packed.finish().unwrap();
+    place.file("a.csv.gz", &packed[..packed.len() / 2]);
+    let load = ["load", "a.csv.gz", "--no-header"];
+    let told = place.fails(1, &load);
+    names(
+        &told,
+        &["a.csv.gz, line ", "cut off", "before it are in the store"],
+    );
+    let found = place.ok(&["scan", "--keys-only"]).lines().count();
+    assert!((1000..100_000).contains(&found), "{found}");
+    place.file("a.csv.gz", &packed);
+    let outcome = place.run(&load);
+    assert_eq!(outcome.status, Some(0), "{outcome:?}");
+    names(&outcome.stderr, &["going on where an earlier load"]);
+    assert_eq!(place.ok(&["scan", "--keys-only"]).lines().count(), 100_000);
+    // Zeros that the name promises more of.
+    place.file("b.csv.gz", "k,v\n1,2\n");
+    names(
+        &place.fails(1, &["load", "b.csv.gz"]),
+        &["promises gzip", "--raw"],
+    );
+    place.file("c.csv", b"PK\x03\x04....");
+    names(&place.fails(1, &["load", "c.csv"]), &["zip", "unzip -p"]);
+}
+
+#[test]
+fn a_value_over_the_limit_of_the_engine_names_its_line() {
+    let place = Place::new();
+    let long = "x".repeat((16 << 20) + 1);
+    place.file("a.csv", format!("k,v\na,1\n\nb,{long}\nc,3\n"));
+    let load = ["load", "a.csv", "--value", "v", "--engine", "sptree"];
+    let told = place.fails(1, &load);
+    let words = ["a.csv, line 4", "limit", "1 record before it is"];
+    names(&told, &words);
+    assert_eq!(place.ok(&["scan", "--keys-only"]), "a\n");
+}
+
 #[test]
 fn a_mended_file_is_loaded_by_the_same_command() {
     let place = Place::new();
     place.file("a.csv", "k,v\n1,x\n2\n");
     place.fails(1, &["load", "a.csv"]);
     place.file("a.csv", "k,v\n1,x\n2,y\n");
-    place.ok(&["load", "a.csv"]);
+    let outcome = place.run(&["load", "a.csv"]);
+    assert_eq!(outcome.status, Some(0), "{outcome:?}");
+    names(&outcome.stderr, &["after 1 record and"]);
     assert_eq!(place.ok(&["scan", "--keys-only"]), "1\n2\n");
+    // What comes before the place is another text, of the same length: all of it is loaded.
+    place.file("b.csv", "k,v\n1,x\n2\n");
+    place.fails(1, &["load", "b.csv"]);
+    place.file("b.csv", "k,v\n7,x\n2,y\n");
+    let outcome = place.run(&["load", "b.csv"]);
+    assert_eq!(outcome.status, Some(0), "{outcome:?}");
+    names(
+        &outcome.stderr,
+        &["b.csv has changed", "all of it is loaded"],
+    );
+    assert_eq!(place.ok(&["scan", "--keys-only"]), "1\n2\n7\n");
 }
 
 #[test]
@@ -235,7 +331,7 @@ fn a_key_over_the_limit_names_its_line() {
             "a.csv, line 3",
             "65536 bytes",
             "limit is 65535",
-            "1 records before it",
+            "1 record before it is",
         ],
     );
     assert_eq!(place.ok(&["scan", "--keys-only"]), "a\n");

@@ -162,6 +162,55 @@ fn kill_writers(engine: Engine, rounds: u64) {
     assert!(report.problems.is_empty(), "{report:?}");
 }
 
+/// A keyspace is dropped between kills: what was loaded into it before is not taken for loaded.
+#[test]
+fn a_load_that_is_killed_ends_complete_whatever_was_dropped_meanwhile() {
+    const RECORDS: usize = 20_000;
+    let place = Place::new();
+    let lines: String = (0..RECORDS)
+        .map(|n| format!("{n:09},text of {n}\n"))
+        .collect();
+    place.file("a.csv", lines);
+    let arguments = [
+        "load",
+        "a.csv",
+        "--no-header",
+        "--batch",
+        "3",
+        "--keyspace",
+        "K",
+    ];
+    let (mut begun, mut dropped) = (0, 0);
+    for round in 0..rounds().div_ceil(4) {
+        let mut program = place
+            .command(&arguments)
+            .stderr(Stdio::null())
+            .stdout(Stdio::null())
+            .spawn()
+            .unwrap();
+        std::thread::sleep(Duration::from_millis(10 + scattered(round, 60)));
+        program.kill().unwrap();
+        program.wait().unwrap();
+        if !place.db().join("CURRENT").exists() {
+            continue;
+        }
+        let db = Db::open(place.db()).unwrap();
+        if let Ok(keyspace) = db.existing_keyspace("K") {
+            begun += u64::from(keyspace.iter().next().is_some());
+            if round % 3 == 0 {
+                db.drop_keyspace("K").unwrap();
+                dropped += 1;
+            }
+        }
+        db.close().unwrap();
+    }
+    assert!(begun > 0 && dropped > 0, "{begun} {dropped}");
+    place.ok(&arguments);
+    let db = Db::open(place.db()).unwrap();
+    let keyspace = db.existing_keyspace("K").unwrap();
+    assert_eq!(keyspace.iter().count(), RECORDS);
+}
+
 #[test]
 fn a_load_killed_again_and_again_is_always_a_prefix_and_ends_complete() {
     const RECORDS: u64 = 60_000;

@@ -154,6 +154,63 @@ fn the_bytes_of_a_pipe_are_its_own() {
     }
 }
 
+#[test]
+fn packed_files_and_utf_16_are_read_as_they_are() {
+    let csv = "k,v\nä,1\nb,2\n";
+    let expected = "b\t{\"v\":\"2\"}\nä\t{\"v\":\"1\"}\n";
+    let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+    std::io::Write::write_all(&mut gzip, csv.as_bytes()).unwrap();
+    let gzip = gzip.finish().unwrap();
+    let zstd = zstd::bulk::compress(csv.as_bytes(), 3).unwrap();
+    let units = std::iter::once(0xfeff).chain(csv.encode_utf16());
+    let utf16: Vec<u8> = units.flat_map(u16::to_le_bytes).collect();
+    for (file, bytes) in [
+        ("a.csv", csv.as_bytes()),
+        ("a.csv.gz", &gzip),
+        ("b.csv", &gzip),
+        ("a.csv.zst", &zstd),
+        ("c.csv", &utf16),
+    ] {
+        assert_eq!(scan_after(file, file, bytes, &[]), expected, "{file}");
+        let place = Place::new();
+        let outcome = place.feed(&["load", "-", "--format", "csv"], bytes);
+        assert_eq!(outcome.status, Some(0), "{outcome:?}");
+        assert_eq!(place.ok(&["scan"]), expected, "{file}");
+    }
+    // Who has keys that begin so says that they are keys.
+    let raw = b"\xff\xfea,1\nb,2\n";
+    let loaded = scan_after("raw", "a.csv", raw, &["--raw", "--no-header"]);
+    assert_eq!(loaded, "b\t2\n\\xff\\xfea\t1\n");
+}
+
+/// The load "went on" in a keyspace that a program had dropped since, so that the first part of the
+/// file was missing, with exit status 0.
+#[test]
+fn a_load_begins_anew_in_a_keyspace_that_a_program_dropped() {
+    for engine in ["wip", "flex"] {
+        let place = Place::new();
+        let good: String = (0..100).map(|n| format!("{{\"key\":{n}}}\n")).collect();
+        place.file("a.jsonl", format!("{good}no record\n"));
+        let load = ["load", "a.jsonl", "--keyspace", "K", "--engine", engine];
+        let count = || place.ok(&["scan", "--keyspace", "K"]).lines().count();
+        for is_made_again in [false, true] {
+            names(&place.fails(1, &load), &["100 records before it are"]);
+            assert_eq!(count(), 100);
+            let db = gabion::Db::open(place.db()).unwrap();
+            db.drop_keyspace("K").unwrap();
+            if is_made_again {
+                db.keyspace("K").unwrap();
+            }
+            db.close().unwrap();
+        }
+        names(&place.fails(1, &load), &["100 records before it are"]);
+        place.file("a.jsonl", format!("{good}{{\"key\":\"last\"}}\n"));
+        let outcome = place.run(&load);
+        names(&outcome.stderr, &["going on", "after 100 records"]);
+        assert_eq!(count(), 101);
+    }
+}
+
 /// The load is killed by signal 9 in the middle; the same command then loads exactly the rest.
 #[test]
 fn a_killed_load_goes_on_where_it_stopped() {

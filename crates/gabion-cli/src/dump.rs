@@ -1,0 +1,80 @@
+//! The form of dumps: all records of a keyspace as lines of text.
+//!
+//! ```text
+//! #gabion-dump 2
+//! <escaped key> TAB <escaped value>      one line per record, in key order if there is one
+//! #gabion-dump end, records: <count>, checksum: <16 hexadecimal digits>
+//! ```
+//!
+//! Text is escaped as [`escape`](crate::escape) tells, so that a line end ends a line and a tab
+//! ends a key; and a `#` that begins a key is written `\x23`, so that a line which begins with `#`
+//! is a mark whatever the records hold. The checksum is XXH3 (64 bits) of all bytes before the last
+//! line. A dump ends with that line: one that lacks it is cut off, one that says otherwise than
+//! what came before it is damaged, and nothing comes after it.
+
+use xxhash_rust::xxh3::Xxh3Default;
+
+use crate::escape::{escape, unescape};
+use crate::failure::Failure;
+
+/// The first line of every dump. The number is the version of the form.
+pub(crate) const FIRST_LINE: &str = "#gabion-dump 2";
+/// How the first line of a dump of any version begins.
+pub(crate) const NAME: &str = "#gabion-dump ";
+/// The byte that begins a line which is no record.
+pub(crate) const MARK: u8 = b'#';
+
+/// The last line of a dump with that many records, where `checksum` is that of all before it.
+pub(crate) fn last_line(records: u64, checksum: u64) -> String {
+    format!("{NAME}end, records: {records}, checksum: {checksum:016x}")
+}
+
+/// Gives every line of a dump of these records to `write`, with its end.
+pub(crate) fn write<K: AsRef<[u8]>, V: AsRef<[u8]>>(
+    records: impl Iterator<Item = Result<(K, V), Failure>>,
+    mut write: impl FnMut(&[u8]) -> Result<(), Failure>,
+) -> Result<(), Failure> {
+    let mut checksum = Xxh3Default::new();
+    let mut emit = |line: &str| {
+        checksum.update(line.as_bytes());
+        write(line.as_bytes())
+    };
+    emit(&format!("{FIRST_LINE}\n"))?;
+    let mut line = String::new();
+    let mut count = 0;
+    for record in records {
+        let (key, value) = record?;
+        line.clear();
+        push_record(key.as_ref(), value.as_ref(), &mut line);
+        emit(&line)?;
+        count += 1;
+    }
+    let last_line = last_line(count, checksum.digest());
+    write(format!("{last_line}\n").as_bytes())
+}
+
+/// Appends the line of a record, with its end.
+fn push_record(key: &[u8], value: &[u8], line: &mut String) {
+    let rest = match key {
+        [MARK, rest @ ..] => {
+            line.push_str("\\x23");
+            rest
+        }
+        key => key,
+    };
+    escape(rest, line);
+    line.push('\t');
+    escape(value, line);
+    line.push('\n');
+}
+
+/// Appends key and value of a record's line, which is without its end, or says what is wrong.
+pub(crate) fn read_record(
+    line: &[u8],
+    key: &mut Vec<u8>,
+    value: &mut Vec<u8>,
+) -> Result<(), String> {
+    let tab = memchr::memchr(b'\t', line).ok_or("no tab between key and value")?;
+    unescape(&line[..tab], key)?;
+    unescape(&line[tab + 1..], value)
+}
