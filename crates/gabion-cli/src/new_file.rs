@@ -155,6 +155,10 @@ mod tests {
         names
     }
 
+    fn fill(path: &Path, bytes: &[u8]) {
+        File::create(path).unwrap().write_all(bytes).unwrap();
+    }
+
     /// A dump that was killed left its part under the final name, where nothing told it from a
     /// whole one.
     #[test]
@@ -177,7 +181,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let (path, part) = (dir.path().join("a"), dir.path().join("a.incomplete"));
         for left in [&b""[..], b"#ma", b"#mark 1\nhalf a li"] {
-            fs::write(&part, left).unwrap();
+            fill(&part, left);
             let mut file = NewFile::create(&path, MARK).unwrap();
             file.write(b"#mark 1\n").unwrap();
             file.finish().unwrap();
@@ -185,7 +189,7 @@ mod tests {
             assert_eq!(fs::read(&path).unwrap(), b"#mark 1\n");
             fs::remove_file(&path).unwrap();
         }
-        fs::write(&part, "precious").unwrap();
+        fill(&part, b"precious");
         let refused = NewFile::create(&path, MARK).err().unwrap();
         assert!(refused.to_string().contains("in the way"), "{refused}");
         assert_eq!(fs::read(&part).unwrap(), b"precious");
@@ -198,7 +202,7 @@ mod tests {
         drop(NewFile::create(&path, MARK).unwrap());
         assert_eq!(names(dir.path()), Vec::<String>::new());
         let file = NewFile::create(&path, MARK).unwrap();
-        fs::write(&path, "precious").unwrap();
+        fill(&path, b"precious");
         let refused = file.finish().unwrap_err();
         assert!(refused.to_string().contains("exists"), "{refused}");
         assert_eq!(names(dir.path()), ["a"]);

@@ -70,9 +70,14 @@ impl<'a> Delimited<'a> {
         &self.text
     }
 
-    /// Where the next record starts.
-    pub(super) fn place(&self) -> Place {
-        self.text.place(self.rows.line)
+    /// The text, and the line that comes next.
+    pub(super) fn position(&mut self) -> (&mut Text, u64) {
+        (&mut self.text, self.rows.line)
+    }
+
+    /// The line that comes next.
+    pub(super) fn line_behind(&self) -> u64 {
+        self.rows.line
     }
 
     /// Goes on to a place that an earlier load came to.

@@ -198,6 +198,8 @@ pub(super) struct Text {
     offset: u64,
     checksum: Xxh3Default,
     last: Option<u8>,
+    /// Those numbers at the mark.
+    marked: (u64, Xxh3Default),
 }
 
 impl Text {
@@ -208,6 +210,7 @@ impl Text {
             offset: 0,
             checksum: Xxh3Default::new(),
             last: None,
+            marked: (0, Xxh3Default::new()),
         }
     }
 
@@ -246,6 +249,21 @@ impl Text {
             self.consume(count)?;
         }
         Ok(())
+    }
+
+    /// Marks the place that is reached: a copy of the sum costs less than its end result.
+    pub(super) fn mark(&mut self) {
+        self.marked.0 = self.offset;
+        self.marked.1.clone_from(&self.checksum);
+    }
+
+    /// The place that was marked last, at which `line` starts.
+    pub(super) fn marked(&self, line: u64) -> Place {
+        Place {
+            offset: self.marked.0,
+            line,
+            checksum: self.marked.1.digest(),
+        }
     }
 
     /// The place that is reached, at which `line` starts.

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::io;
 
+use gabion_lab::text::bytes_text;
 use memchr::memchr;
 use serde::de::{Deserializer, MapAccess, Visitor};
 use serde_json::value::RawValue;
@@ -41,10 +42,6 @@ impl<'a> Lines<'a> {
         }
     }
 
-    fn place(&self) -> Place {
-        self.text.place(self.number)
-    }
-
     /// Goes on to a place that an earlier load came to.
     fn go_on(&mut self, place: Place) -> Result<(), Failure> {
         let gone = self.text.skip_to(place.offset);
@@ -77,9 +74,9 @@ impl<'a> Lines<'a> {
         }
         self.number += 1;
         if self.content().len() > self.bytes_max {
-            let most = self.bytes_max >> 30;
+            let most = bytes_text(self.bytes_max as u64);
             return Err(self.wrong(&format!(
-                "the line is longer than {most} GiB, the most that a line of this form may have"
+                "the line is longer than {most}, the most that a line of this form may have"
             )));
         }
         Ok(true)
@@ -131,9 +128,14 @@ impl<'a> JsonLines<'a> {
         &self.lines.text
     }
 
-    /// Where the next record starts.
-    pub(super) fn place(&self) -> Place {
-        self.lines.place()
+    /// The text, and the line that comes next.
+    pub(super) fn position(&mut self) -> (&mut Text, u64) {
+        (&mut self.lines.text, self.lines.number)
+    }
+
+    /// The line that comes next.
+    pub(super) fn line_behind(&self) -> u64 {
+        self.lines.number
     }
 
     /// Goes on to a place that an earlier load came to.
@@ -289,9 +291,14 @@ impl<'a> DumpLines<'a> {
         &self.lines.text
     }
 
-    /// Where the next record starts.
-    pub(super) fn place(&self) -> Place {
-        self.lines.place()
+    /// The text, and the line that comes next.
+    pub(super) fn position(&mut self) -> (&mut Text, u64) {
+        (&mut self.lines.text, self.lines.number)
+    }
+
+    /// The line that comes next.
+    pub(super) fn line_behind(&self) -> u64 {
+        self.lines.number
     }
 
     /// Goes on to a place that an earlier load came to, after that many records.
@@ -367,6 +374,23 @@ mod tests {
             String::from_utf8(record.key).unwrap(),
             String::from_utf8(record.value).unwrap(),
         ))
+    }
+
+    #[test]
+    fn a_line_over_the_limit_is_told_by_its_number_and_ends_there() {
+        let text = [&b"abc\r\nab\n"[..], &[b'x'; 5000]].concat();
+        for (bytes_max, whole) in [(2, 0), (3, 2), (4999, 2), (5000, 3)] {
+            let input = Input::in_memory();
+            let mut lines = Lines::open(&input, Text::of(&text, 10), bytes_max);
+            let is_whole = |lines: &mut Lines| lines.advance().is_ok_and(|more| more);
+            let found = (0..3).take_while(|_| is_whole(&mut lines)).count();
+            assert_eq!(found, whole, "{bytes_max}");
+            if whole < 3 {
+                let said = lines.wrong("x").to_string();
+                assert!(said.contains(&format!("line {}", whole + 1)), "{said}");
+                assert!(lines.line.len() <= bytes_max + 10 + 2);
+            }
+        }
     }
 
     #[test]

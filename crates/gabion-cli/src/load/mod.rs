@@ -66,7 +66,7 @@ pub(crate) fn run(arguments: &LoadArguments, output: &mut Output) -> Result<(), 
     let mut source = Source::open(&input, &form)?;
     let is_checked = form == Form::Dump && input.canonical().is_some();
     if is_checked {
-        check(source)?;
+        check(source, input.length())?;
         source = Source::open(&input, &form)?;
     }
 
@@ -119,8 +119,6 @@ pub(crate) fn run(arguments: &LoadArguments, output: &mut Output) -> Result<(), 
         records_earlier: earlier.map_or(0, |earlier| earlier.records),
         value_bytes_max: db.engine().capabilities().value_bytes_max,
         is_unchecked: form == Form::Dump && !is_checked,
-        reached: source.place(),
-        read: source.text().read(),
         bar: progress_bar(input.length()),
     };
     load.all(&mut source, arguments)?;
@@ -148,13 +146,19 @@ pub(crate) fn run(arguments: &LoadArguments, output: &mut Output) -> Result<(), 
 }
 
 /// Reads a dump to its end, to see whether it is whole.
-fn check(mut source: Source) -> Result<(), Failure> {
+fn check(mut source: Source, length: Option<u64>) -> Result<(), Failure> {
+    let bar = progress_bar(length);
+    bar.set_message("checked");
     let mut record = Record::default();
     loop {
         match source.next(&mut record) {
-            Ok(true) => {}
-            Ok(false) => return Ok(()),
+            Ok(true) => bar.set_position(source.text().read()),
+            Ok(false) => {
+                bar.finish_and_clear();
+                return Ok(());
+            }
             Err(failure) => {
+                bar.abandon();
                 let sentence = format!("{failure}; nothing of the dump was loaded");
                 return Err(Failure::new(sentence));
             }
@@ -200,10 +204,6 @@ struct Load<'a> {
     value_bytes_max: u64,
     /// It is a dump whose end has not been seen.
     is_unchecked: bool,
-    /// Everything before this place of the file is in the store or in the batch.
-    reached: Place,
-    /// Bytes that were read of the file.
-    read: u64,
     bar: ProgressBar,
 }
 
@@ -214,22 +214,21 @@ impl Load<'_> {
         loop {
             match source.next(&mut record) {
                 Ok(true) => {}
-                Ok(false) => return self.write(true),
-                Err(failure) => return Err(self.stopped(&failure)),
+                Ok(false) => return self.write(source, None),
+                Err(failure) => return Err(self.stopped(source, &failure)),
             }
             let bytes = record.key.len() + record.value.len();
             if !self.batch.is_empty() && self.batch_bytes + bytes > BATCH_BYTES_MAX {
-                self.write(false)?;
+                self.write(source, Some(source.place_before()))?;
             }
             if let Err(what) = self.take(&record) {
-                return Err(self.stopped(&source.wrong(&what)));
+                let failure = source.wrong(&what);
+                return Err(self.stopped(source, &failure));
             }
             self.batch_bytes += bytes;
             self.records += 1;
-            self.reached = source.place();
-            self.read = source.text().read();
             if self.batch.len() as u64 >= arguments.batch || self.batch_bytes >= BATCH_BYTES_MAX {
-                self.write(false)?;
+                self.write(source, Some(source.place()))?;
             }
         }
     }
@@ -248,8 +247,8 @@ impl Load<'_> {
     }
 
     /// Writes what comes before a record that is not to be had; why the load ends.
-    fn stopped(&mut self, failure: &Failure) -> Failure {
-        if let Err(refused) = self.write(false) {
+    fn stopped(&mut self, source: &Source, failure: &Failure) -> Failure {
+        if let Err(refused) = self.write(source, Some(source.place_before())) {
             return refused;
         }
         self.bar.abandon();
@@ -269,28 +268,23 @@ impl Load<'_> {
         })
     }
 
-    /// Writes the batch together with the progress that it makes. A load that is done leaves no
-    /// progress behind: the same command later loads the file again.
-    fn write(&mut self, done: bool) -> Result<(), Failure> {
-        if self.batch.is_empty() && !done {
+    /// Writes the batch together with the place that the load comes to by it. A load that is done
+    /// has none and leaves no progress behind: the same command later loads the file again.
+    fn write(&mut self, source: &Source, place: Option<Place>) -> Result<(), Failure> {
+        if self.batch.is_empty() && place.is_some() {
             return Ok(());
         }
         let mut batch = std::mem::replace(&mut self.batch, WriteBatch::new());
         if let Some(ledger) = &self.ledger {
-            match done {
-                true => ledger.clear(&mut batch)?,
-                false => ledger.record(
-                    &mut batch,
-                    &Progress {
-                        place: self.reached,
-                        records: self.records_earlier + self.records,
-                    },
-                )?,
+            let records = self.records_earlier + self.records;
+            match place {
+                None => ledger.clear(&mut batch)?,
+                Some(place) => ledger.record(&mut batch, &Progress { place, records })?,
             }
         }
         self.db.write(batch)?;
         self.batch_bytes = 0;
-        self.bar.set_position(self.read);
+        self.bar.set_position(source.text().read());
         let records = self.records_earlier + self.records;
         self.bar.set_message(counted(records, "record", "records"));
         Ok(())

@@ -142,6 +142,8 @@ fn first_line(input: &Input) -> Result<Vec<u8>, Failure> {
 pub(super) struct Source<'a> {
     input: &'a Input,
     records: Records<'a>,
+    /// The line at which the text is marked.
+    marked_line: u64,
 }
 
 enum Records<'a> {
@@ -168,7 +170,11 @@ impl<'a> Source<'a> {
             }
             Form::Dump => Records::Dump(DumpLines::open(input, text)?),
         };
-        Ok(Source { input, records })
+        Ok(Source {
+            input,
+            records,
+            marked_line: 1,
+        })
     }
 
     /// Goes on to where an earlier load came; `false` if the text is another one up to there. Who
@@ -187,6 +193,13 @@ impl<'a> Source<'a> {
 
     /// Reads the next record; `false` at the end.
     pub(super) fn next(&mut self, record: &mut Record) -> Result<bool, Failure> {
+        let (text, line) = match &mut self.records {
+            Records::Delimited(records) => records.position(),
+            Records::Json(records) => records.position(),
+            Records::Dump(records) => records.position(),
+        };
+        text.mark();
+        self.marked_line = line;
         match &mut self.records {
             Records::Delimited(records) => records.next(record),
             Records::Json(records) => records.next(record),
@@ -196,10 +209,21 @@ impl<'a> Source<'a> {
 
     /// Where the next record starts.
     pub(super) fn place(&self) -> Place {
+        self.text().place(self.line_behind())
+    }
+
+    /// Where the record read last starts, or what was to be one and is none. Of the first record it
+    /// says nothing: columns are looked at before it is asked for.
+    pub(super) fn place_before(&self) -> Place {
+        self.text().marked(self.marked_line)
+    }
+
+    /// The line that comes next.
+    fn line_behind(&self) -> u64 {
         match &self.records {
-            Records::Delimited(records) => records.place(),
-            Records::Json(records) => records.place(),
-            Records::Dump(records) => records.place(),
+            Records::Delimited(records) => records.line_behind(),
+            Records::Json(records) => records.line_behind(),
+            Records::Dump(records) => records.line_behind(),
         }
     }
 
@@ -216,7 +240,7 @@ impl<'a> Source<'a> {
     pub(super) fn wrong(&self, what: &str) -> Failure {
         let line = match &self.records {
             Records::Delimited(records) => records.line(),
-            Records::Json(_) | Records::Dump(_) => (self.place().line - 1).max(1),
+            Records::Json(_) | Records::Dump(_) => (self.line_behind() - 1).max(1),
         };
         self.input.wrong(line, what)
     }

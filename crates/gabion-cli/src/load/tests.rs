@@ -175,7 +175,9 @@ fn a_load_goes_on_from_every_place_of_the_same_text() {
         let mut source = Source::of(&input, Text::of(&text, 7), &form).unwrap();
         let mut record = Record::default();
         for done in 1..=all.len() {
+            let before = source.place();
             assert!(source.next(&mut record).unwrap());
+            assert_eq!(source.place_before(), before);
             let progress = Progress {
                 place: source.place(),
                 records: done as u64,
