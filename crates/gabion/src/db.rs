@@ -440,8 +440,7 @@ impl Db {
             "the batch's keyspaces belong to another store"
         );
         let write = Write::Batch(&batch.operations);
-        self.handle()
-            .write(write, batch.user_bytes, durability.is_sync())
+        self.handle().write(write, batch.user_bytes, durability)
     }
 
     /// A view of all keyspaces as they are now. Copies nothing and waits for nobody. Whether there

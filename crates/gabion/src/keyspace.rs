@@ -191,9 +191,7 @@ impl Keyspace {
             key,
             value,
         };
-        self.store
-            .engine
-            .write(write, user_bytes, durability.is_sync())
+        self.store.engine.write(write, user_bytes, durability)
     }
 
     /// The value of `key`; `None` when it is not there. Waits for no writer, but that with

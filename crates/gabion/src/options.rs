@@ -45,6 +45,9 @@ pub const DEFAULT_FILTER_BITS_PER_KEY: u32 = 10;
 /// everything else.
 pub const DEFAULT_BACKGROUND_THREADS: usize = 2;
 
+/// More background threads than this gain nothing on any machine, and a system may refuse them.
+const BACKGROUND_THREADS_MAX: usize = 1024;
+
 /// Up to this number of processors single writes run one behind the other by default. With two, and
 /// one of them busy with the background's work, a writer that the system interrupts holds up the
 /// other so often that two side by side reach half of what they reach one behind the other.
@@ -91,6 +94,15 @@ pub enum Durability {
     /// share a sync.
     Sync,
     /// Process death always; power loss except for the last writes, at most this long ago.
+    ///
+    /// A sync begins by the age of the oldest write that it is for, and earlier by the time that
+    /// the last syncs took. On a medium that takes more than half of the interval for a sync, the
+    /// last writes are at most two syncs old, since one that comes just after a sync has begun
+    /// waits for the next; and a sync that takes longer than those before it adds the difference.
+    ///
+    /// A thread of the store syncs. Without [threads](Options::background_threads) the next write
+    /// does, of any level, once the interval has passed; a store that nobody writes to any more is
+    /// synced by its close, or by [`Db::persist`](crate::Db::persist).
     Interval(Duration),
     /// Process death always; power loss as far as the system has written on its own.
     Buffered,
@@ -331,7 +343,8 @@ pub struct Options {
     pub error_if_exists: bool,
     /// The engine of a new store; one that exists keeps its own. Default: [`Engine::Wip`].
     pub engine: Engine,
-    /// What writes survive unless they ask for more. Default: [`DEFAULT_SYNC_INTERVAL`].
+    /// What writes survive unless they ask for something else, such as by
+    /// [`Keyspace::put_with`](crate::Keyspace::put_with). Default: [`DEFAULT_SYNC_INTERVAL`].
     pub durability: Durability,
 
     /// How long old versions and deleted keys stay in tables at most, if no snapshot needs them:
@@ -412,8 +425,8 @@ pub struct Options {
     /// [`DEFAULT_FILTER_BITS_PER_KEY`].
     pub filter_bits_per_key: u32,
     /// Threads for flushes, compactions and splits. With 0 the thread that writes does the
-    /// background work as it falls due, which makes a store deterministic. Default:
-    /// [`DEFAULT_BACKGROUND_THREADS`].
+    /// background work as it falls due, which makes a store deterministic, and syncs for
+    /// [`Durability::Interval`]. At most 1,024. Default: [`DEFAULT_BACKGROUND_THREADS`].
     pub background_threads: usize,
     /// Bytes that flushes, compactions and splits, or merges and collections of garbage, may
     /// write per second; 0: no limit. Flushes come first, then compactions of full levels. The
@@ -581,7 +594,7 @@ impl Options {
     /// # Errors
     /// [`Error::InvalidOption`](crate::Error::InvalidOption) with the first of them.
     pub fn check(&self) -> Result<()> {
-        let rules: [(&'static str, bool, &'static str); 12] = [
+        let rules: [(&'static str, bool, &'static str); 13] = [
             (
                 "pool_bytes",
                 (64 << 20..=1 << 47).contains(&self.pool_bytes),
@@ -627,6 +640,11 @@ impl Options {
                 "filter_bits_per_key",
                 self.filter_bits_per_key <= 32,
                 "at most 32 bits are useful",
+            ),
+            (
+                "background_threads",
+                self.background_threads <= BACKGROUND_THREADS_MAX,
+                "at most 1024 threads; more than there are processors gain little",
             ),
             (
                 "split_ways",
@@ -686,6 +704,10 @@ mod tests {
             ),
             (Options::default().block_bytes(1 << 20), "block_bytes"),
             (Options::default().pool_bytes(1 << 20), "pool_bytes"),
+            (
+                Options::default().background_threads(usize::MAX),
+                "background_threads",
+            ),
             (Options::default().split_ways(1), "split_ways"),
             (Options::default().sublevels_min(9), "sublevels_min"),
             (Options::default().sublevels_max(100), "sublevels_max"),

@@ -258,16 +258,26 @@ impl Handle {
         }
     }
 
-    /// Performs a write of so many bytes of keys and values.
+    /// Performs a write of so many bytes of keys and values, at a durability.
     #[inline]
-    pub(crate) fn write(&self, write: Write<'_>, user_bytes: u64, sync: bool) -> Result<()> {
+    pub(crate) fn write(
+        &self,
+        write: Write<'_>,
+        user_bytes: u64,
+        durability: Durability,
+    ) -> Result<()> {
         write.prefetch();
+        let sync = durability.is_sync();
         match self {
             Handle::Wip(engine) => {
-                engine.write(write.with_keyspace(Keyspace::wip), user_bytes, sync)
+                engine.write(write.with_keyspace(Keyspace::wip), user_bytes, sync)?;
+                engine.promise(durability);
+                Ok(())
             }
             Handle::Flex(engine) => {
-                engine.write(write.with_keyspace(Keyspace::flex), user_bytes, sync)
+                engine.write(write.with_keyspace(Keyspace::flex), user_bytes, sync)?;
+                engine.promise(durability);
+                Ok(())
             }
             Handle::Scmkv(engine) => {
                 engine.write(write.with_keyspace(Keyspace::mapped), user_bytes, sync)

@@ -4,17 +4,20 @@
 //! No queue of jobs is kept: what is due follows from the state of the store, so it is looked for
 //! whenever a thread is free, and a thread that finds nothing sleeps until somebody says that there
 //! may be something, or for a while. Two more threads tend the log: one prepares its segments, one
-//! syncs it at intervals if the durability says so.
+//! syncs it for the writes that were promised that ([`Durability::Interval`]), and sleeps until
+//! there is one.
+//!
+//! [`Durability::Interval`]: crate::Durability::Interval
 
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex, MutexGuard};
 
-use crate::{Error, Result};
+use crate::{Clock, Error, Result};
 
 /// How long the background waits before it tries again after it found no space.
 const RETRY_AFTER: Duration = Duration::from_millis(200);
@@ -39,6 +42,8 @@ pub(crate) struct Schedule {
     rest: Condvar,
     /// The log needs attention.
     log: Condvar,
+    /// The log must be synced earlier than was known.
+    sync: Condvar,
     threads: Mutex<Vec<JoinHandle<()>>>,
 }
 
@@ -76,6 +81,13 @@ impl Schedule {
         self.log.notify_all();
     }
 
+    /// The log must be synced earlier than was known.
+    pub(crate) fn wake_sync(&self) {
+        // Whoever looked before that, with the lock held, sleeps by now.
+        drop(self.state.lock());
+        self.sync.notify_all();
+    }
+
     /// Starts a thread of an engine, which ends when one of the loops below does. If it panics,
     /// `fail` is told why: else everybody would wait for ever for what it does.
     pub(crate) fn spawn<E: Send + Sync + 'static>(
@@ -111,6 +123,7 @@ impl Schedule {
         self.state.lock().stop = true;
         self.work.notify_all();
         self.log.notify_all();
+        self.sync.notify_all();
         let threads = std::mem::take(&mut *self.threads.lock());
         for thread in threads {
             if thread.join().is_err() {
@@ -170,19 +183,43 @@ impl Schedule {
         state
     }
 
-    /// Calls `sync` at intervals of at most `interval`.
+    /// Calls `sync` whenever the time has come that `begins_at` tells, if it tells one.
+    /// [`Schedule::wake_sync`] follows when it tells an earlier one than before.
+    pub(crate) fn sync_when_due(
+        &self,
+        clock: &Clock,
+        begins_at: impl Fn() -> Option<Duration>,
+        sync: impl Fn(),
+    ) {
+        let mut state = self.state.lock();
+        while !state.stop {
+            match begins_at() {
+                None => self.sync.wait(&mut state),
+                Some(at) if at > clock.now() => clock.wait_until(&self.sync, &mut state, at),
+                Some(_) => MutexGuard::unlocked(&mut state, &sync),
+            }
+        }
+    }
+
+    /// Calls `sync` so often that what comes at any time is durable within `interval`, or within
+    /// two syncs if these take longer: what comes just after one has begun waits for the next.
     pub(crate) fn sync_at_intervals(&self, interval: Duration, sync: impl Fn()) {
+        let mut took = Duration::ZERO;
+        let mut state = self.state.lock();
         loop {
-            {
-                let mut state = self.state.lock();
-                if !state.stop {
-                    self.log.wait_for(&mut state, interval);
-                }
-                if state.stop {
-                    return;
+            let until = Instant::now().checked_add(interval.saturating_sub(2 * took));
+            while !state.stop && until.is_none_or(|until| Instant::now() < until) {
+                match until {
+                    Some(until) => _ = self.sync.wait_until(&mut state, until),
+                    None => self.sync.wait(&mut state),
                 }
             }
-            sync();
+            if state.stop {
+                return;
+            }
+            let began = Instant::now();
+            MutexGuard::unlocked(&mut state, &sync);
+            took = began.elapsed();
         }
     }
 

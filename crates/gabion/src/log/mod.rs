@@ -51,6 +51,7 @@ mod chunks;
 #[cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used))]
 pub(crate) mod codec;
 mod copy;
+mod deadline;
 #[cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used))]
 pub(crate) mod frame;
 #[cfg_attr(not(test), deny(clippy::indexing_slicing, clippy::unwrap_used))]

@@ -17,8 +17,8 @@ use gabion_media::Disk;
 use super::recovery::ReplayEnd;
 use super::sync::LogSyncer;
 use super::{Log, LogOptions, SealedLog};
-use crate::Result;
 use crate::names::log_name;
+use crate::{Clock, Result};
 
 /// A log that was replayed and takes no appends yet.
 #[derive(Debug)]
@@ -31,8 +31,13 @@ pub(crate) struct PendingLog {
 
 impl PendingLog {
     /// The log that a replay of `disk` found.
-    pub(crate) fn new(disk: &Disk, end: ReplayEnd, options: &LogOptions) -> PendingLog {
-        let shared = LogSyncer::behind(disk, &end, options);
+    pub(crate) fn new(
+        disk: &Disk,
+        end: ReplayEnd,
+        options: &LogOptions,
+        clock: &Clock,
+    ) -> PendingLog {
+        let shared = LogSyncer::behind(disk, &end, options, clock);
         PendingLog {
             end,
             shared: Arc::new(shared),

@@ -2,15 +2,17 @@
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use gabion_media::{Disk, LogSync};
 use parking_lot::Mutex;
 
 use super::LogOptions;
+use super::deadline::{Begun, Deadline};
 use super::layout::Lsn;
 use super::recovery::ReplayEnd;
 use super::segments::Segments;
-use crate::{Error, Result};
+use crate::{Clock, Error, Result};
 
 /// What the log's writer shares with the threads that work for it: group commit and the interval
 /// thread sync, a background thread prepares segments and removes old ones.
@@ -29,6 +31,8 @@ pub(crate) struct LogSyncer {
     failure: OnceLock<Error>,
     /// One sync at a time. Never taken by the writer.
     syncing: Mutex<()>,
+    /// When the next sync must begin.
+    deadline: Deadline,
     /// Held for moments only, not while a file is synced.
     unsynced: Mutex<Vec<Unsynced>>,
     segments: Segments,
@@ -46,7 +50,12 @@ struct Unsynced {
 
 impl LogSyncer {
     /// That of a log that ends where a replay ended and rests until its next segment is begun.
-    pub(super) fn behind(disk: &Disk, end: &ReplayEnd, options: &LogOptions) -> LogSyncer {
+    pub(super) fn behind(
+        disk: &Disk,
+        end: &ReplayEnd,
+        options: &LogOptions,
+        clock: &Clock,
+    ) -> LogSyncer {
         let segments = Segments::new(disk.clone(), end, options);
         let end = end.end;
         LogSyncer {
@@ -54,6 +63,7 @@ impl LogSyncer {
             durable: AtomicU64::new(end.0),
             failure: OnceLock::new(),
             syncing: Mutex::new(()),
+            deadline: Deadline::new(clock),
             unsynced: Mutex::new(Vec::new()),
             segments,
             rested: AtomicU64::new(end.0),
@@ -125,17 +135,53 @@ impl LogSyncer {
         if durable >= wanted {
             return Ok(durable);
         }
-        // Later appends are taken along. The segments are listed after the position is read, so
-        // the list holds all segments up to that position (I2).
+        self.sync_begun(&self.deadline.begin())
+    }
+
+    /// As [`LogSyncer::sync`], when [`LogSyncer::sync_begins_at`] has come.
+    pub(crate) fn sync_due(&self) -> Result<Lsn> {
+        let _one_at_a_time = self.syncing.lock();
+        let begun = self.deadline.begin();
+        self.check()?;
+        self.sync_begun(&begun)
+    }
+
+    /// The sync itself, one at a time.
+    fn sync_begun(&self, begun: &Begun) -> Result<Lsn> {
+        // What was appended until here is taken along, and what was asked for until `begun` was
+        // appended before. The segments are listed after the position is read, so the list holds
+        // all segments up to that position (I2).
         let target = self.appended_lsn();
-        let unsynced = self.unsynced.lock().clone();
-        self.sync_files(&unsynced)
-            .map_err(|error| self.fail(error))?;
-        self.forget(&unsynced);
-        // DURABLE: the bytes of all segments before `target`, and the names of these segments.
-        // ORDER: Release, partner of the Acquire in `durable_lsn`.
-        self.durable.store(target.0, Ordering::Release);
+        let has_work = self.durable_lsn() < target;
+        if has_work {
+            let unsynced = self.unsynced.lock().clone();
+            self.sync_files(&unsynced)
+                .map_err(|error| self.fail(error))?;
+            self.forget(&unsynced);
+            // DURABLE: the bytes of all segments before `target`, and the names of these segments.
+            // ORDER: Release, partner of the Acquire in `durable_lsn`.
+            self.durable.store(target.0, Ordering::Release);
+        }
+        let has_left = self.appended_lsn() > target;
+        self.deadline.end(begun, has_work, has_left);
         Ok(target)
+    }
+
+    /// What the caller has appended must be durable within `time`. Whether
+    /// [`LogSyncer::sync_begins_at`] has changed by that, and who waits for it must be told.
+    #[inline]
+    pub(crate) fn ask(&self, time: Duration) -> bool {
+        self.deadline.ask(time)
+    }
+
+    /// When somebody must call [`LogSyncer::sync_due`], if anybody must.
+    pub(crate) fn sync_begins_at(&self) -> Option<Duration> {
+        self.deadline.begins_at()
+    }
+
+    /// Whether that is now.
+    pub(crate) fn is_sync_due(&self) -> bool {
+        self.deadline.is_due()
     }
 
     fn sync_files(&self, unsynced: &[Unsynced]) -> Result<()> {

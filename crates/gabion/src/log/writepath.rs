@@ -46,7 +46,9 @@ impl Log {
         end: &ReplayEnd,
         options: &super::LogOptions,
     ) -> Result<Log> {
-        Log::begin(&Arc::new(LogSyncer::behind(disk, end, options)), end)
+        let clock = crate::Clock::system();
+        let shared = LogSyncer::behind(disk, end, options, &clock);
+        Log::begin(&Arc::new(shared), end)
     }
 
     /// Begins the segment behind what a replay found, whose seals are recorded durably. Where there

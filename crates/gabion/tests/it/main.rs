@@ -32,6 +32,7 @@ mod crash;
 mod damage;
 mod delete_range;
 mod destroy;
+mod durability;
 mod drop_keyspace;
 mod examples;
 mod extremes;

@@ -81,7 +81,7 @@ impl Flex {
         let log_options = LogOptions {
             segment_bytes_max: SEGMENT_BYTES_MAX.min((options.log_bytes_max / 16).max(1)),
         };
-        let mut pending = PendingLog::new(&disk, end, &log_options);
+        let mut pending = PendingLog::new(&disk, end, &log_options, &options.clock);
         let syncer = pending.syncer();
         let (log, unsettled) = match settle(&disk, &mut root, &mut pending, last_seq, &keyspaces) {
             Err(error) if error.is_no_space() => {

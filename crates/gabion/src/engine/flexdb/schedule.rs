@@ -76,13 +76,11 @@ impl Flex {
         self.spawn("gabion-log", |engine| {
             engine.schedule.tend_log(|| engine.tend_log());
         })?;
-        if let Durability::Interval(interval) = self.options.durability {
-            self.spawn("gabion-sync", move |engine| {
-                let sync = || engine.sync_appended();
-                engine.schedule.sync_at_intervals(interval, sync);
-            })?;
-        }
-        Ok(())
+        self.spawn("gabion-sync", |engine| {
+            let begins_at = || engine.syncer.sync_begins_at();
+            let (clock, sync) = (&engine.options.clock, || engine.sync_due());
+            engine.schedule.sync_when_due(clock, begins_at, sync);
+        })
     }
 
     fn spawn(
@@ -278,7 +276,31 @@ impl Flex {
         }
     }
 
+    /// Sees to it that what was written at `durability` comes to be durable in the time that this
+    /// names, whatever the store's own durability is. Without threads it is the next write after
+    /// that time which syncs.
+    #[inline]
+    pub(crate) fn promise(&self, durability: Durability) {
+        if let Durability::Interval(time) = durability
+            && self.syncer.ask(time)
+        {
+            self.schedule.wake_sync();
+        }
+        if self.options.background_threads == 0 && self.syncer.is_sync_due() {
+            self.sync_due();
+        }
+    }
+
     /// Bounds what power loss costs.
+    fn sync_due(&self) {
+        if let Err(error) = self.syncer.sync_due()
+            && self.health.failure().is_none()
+        {
+            self.fail(error);
+        }
+    }
+
+    /// Leaves a merge less to sync.
     fn sync_appended(&self) {
         if self.health.failure().is_none()
             && let Err(error) = self.syncer.sync()

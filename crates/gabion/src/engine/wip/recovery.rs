@@ -120,7 +120,7 @@ impl Wip {
         let (end, last_seq) = replay_log(&disk, manifest.state(), &keyspaces, &pool, threads)?;
 
         let log_options = LogOptions::within(options.log_bytes_max);
-        let mut pending = PendingLog::new(&disk, end, &log_options);
+        let mut pending = PendingLog::new(&disk, end, &log_options, &options.clock);
         let (syncer, segment) = (pending.syncer(), pending.next_segment());
         let age = parts.unknown_age;
         let (log, unsettled) = match settle(&disk, &mut manifest, &mut pending, last_seq, age) {
