@@ -9,6 +9,7 @@
 //! | `GABION_SEED` | where all random choices begin | 1 |
 //! | `GABION_CASES` | sequences of operations per option set, in `model` | 30 |
 //! | `GABION_WRITES` | writes per writer, in `concurrent` | 3000 |
+//! | `GABION_LIVENESS` | option sets of each engine, in `liveness` | 4, mapped ones 2 |
 //! | `GABION_COMMITTER_RUNS` | stores that several committers merge into, in `committers` | 6 |
 //! | `GABION_CRASH_POINTS` | disk images reopened, in `crash` | 30000 |
 //! | `GABION_FAULT_WORKLOADS` | workloads with a fault at every operation, in `faults` | 54 |
@@ -32,8 +33,8 @@ mod crash;
 mod damage;
 mod delete_range;
 mod destroy;
-mod durability;
 mod drop_keyspace;
+mod durability;
 mod examples;
 mod extremes;
 mod faults;
@@ -41,9 +42,11 @@ mod full_disk;
 mod held;
 mod ingest;
 mod limits;
+mod liveness;
 mod mapped;
 mod model;
 mod multi_get;
+mod odd_options;
 mod pace;
 mod reopen;
 mod repair;

@@ -95,14 +95,34 @@ fn the_store_equals_its_twin_odd_option_sets() {
     assert_covered(&run_part(Engine::Wip, 1, 2));
 }
 
+fn run_drawn(engine: Engine, sets: u64) -> Totals {
+    let first = 100 * base_seed();
+    let sets = (first..first + sets).map(|seed| drawn_options(engine, seed));
+    run_sets(engine, sets.enumerate(), action::action)
+}
+
 #[test]
 fn the_store_equals_its_twin_under_drawn_options() {
-    let first = 100 * base_seed();
-    let sets = (first..first + 8).map(drawn_options).enumerate();
-    let totals = run_sets(Engine::Wip, sets, action::action);
+    let totals = run_drawn(Engine::Wip, 8);
     let cases = setting("GABION_CASES", 30);
     assert!(totals.flushes > 50 * cases, "{totals:?}");
     assert!(totals.compactions > 20 * cases, "{totals:?}");
+}
+
+#[test]
+fn a_flex_store_equals_its_twin_under_drawn_options() {
+    let totals = run_drawn(Engine::Flex, 6);
+    let cases = setting("GABION_CASES", 30);
+    assert!(totals.flushes > 20 * cases, "{totals:?}");
+}
+
+#[test]
+fn mapped_stores_equal_their_twins_under_drawn_options() {
+    for engine in [Engine::Scmkv, Engine::Sptree] {
+        let totals = run_drawn(engine, 3);
+        let cases = setting("GABION_CASES", 30);
+        assert!(totals.writes > 50 * cases, "{totals:?}");
+    }
 }
 
 #[test]

@@ -8,7 +8,7 @@ use gabion::{Cursor, Error, Iter, Keyspace, Options, Slice, Snapshot};
 
 use super::action::{Action, Key, Part, Range, Value};
 use crate::support::{
-    Bounds, Change, KEYSPACES, Operation, Pairs, Place, Subject, Totals, Twin, assert_twin,
+    Bounds, Change, KEYSPACES, Operation, Pairs, Place, Subject, Ticker, Totals, Twin, assert_twin,
     bytes_of, log_number,
 };
 
@@ -31,9 +31,12 @@ struct Machine<'o> {
 /// Runs a sequence from an empty disk; panics at the first difference.
 pub(super) fn run(options: &Options, actions: &[Action]) -> Totals {
     let place = Place::of(options.engine);
-    let subject = Subject::open(&place.disk(), options).expect("an empty disk opens");
+    let _ticker = Ticker::of(options);
+    let new = options.clone().create_if_missing(true);
+    let subject = Subject::open(&place.disk(), &new).expect("an empty disk opens");
+    let existing = options.clone().error_if_exists(false);
     let mut machine = Machine {
-        options,
+        options: &existing,
         place,
         subject,
         twin: Twin::new(KEYSPACES.len()),

@@ -1,6 +1,16 @@
 //! Option sets so small that every mechanism of the engine runs all the time.
 
-use gabion::{Compression, Durability, Engine, MemTableForm, Options, TableReads};
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use gabion::{
+    Clock, Compression, DEFAULT_GARBAGE_AGE_MAX, Durability, Engine, MemTableForm, Options,
+    TableReads,
+};
 
 use super::Random;
 
@@ -200,49 +210,181 @@ fn wip_option_sets() -> Vec<Options> {
         .collect()
 }
 
-/// An option set of WipDB that a seed draws: each option by itself, so that what no list of sets
-/// has side by side comes together.
-pub(crate) fn drawn_options(seed: u64) -> Options {
+/// An option set of an engine that a seed draws: each option by itself, so that what no list of
+/// sets has side by side comes together.
+///
+/// Where the background may write so little that a test would wait for it, and sometimes else, the
+/// clock is one that is moved by hand, by a [`Ticker`].
+pub(crate) fn drawn_options(engine: Engine, seed: u64) -> Options {
     let mut random = Random::new(seed);
     let random = &mut random;
+    let mapped = engine.capabilities().mapped;
+    let checkpoints = one_of(random, &[true, true, false]);
+    let options = drawn_memory(random);
+    let options = drawn_background(random, options);
+    drawn_forms(random, options)
+        .engine(engine)
+        .create_if_missing(one_of(random, &[true, false]))
+        .error_if_exists(one_of(random, &[true, false]))
+        .checkpoints(checkpoints)
+        .durability(drawn_durability(random, mapped, checkpoints))
+        .records_planned(one_of(random, &[0, 1, 64, 4096]))
+        .pool_bytes(one_of(random, &[64 << 20, (64 << 20) + 12_345, 96 << 20]))
+        // Others have no such file, and no use for the path.
+        .pool_path((!mapped && random.below(2) == 0).then(|| PathBuf::from("no such place")))
+}
+
+fn drawn_memory(random: &mut Random) -> Options {
     let memtables = one_of(random, &[4 << 10, 16 << 10, 64 << 10, 256 << 10]);
     // None that matters, or one that leaves the MemTables less than their budget.
     let ceiling = one_of(random, &[0, memtables / 4, memtables / 2]);
+    small_options()
+        .memtable_budget_bytes(memtables)
+        .memory_bytes_max(ceiling)
+        .cache_bytes(one_of(random, &[0, 1 << 10, 64 << 10]))
+        .log_bytes_max(one_of(random, &[1 << 10, 2 << 10, 16 << 10, 1 << 20]))
+        .bucket_bytes(one_of(random, &[1 << 10, 4 << 10, 8 << 10, 64 << 10]))
+        .block_bytes(one_of(random, &[64, 128, 256, 4 << 10, 32 << 10]))
+}
+
+fn drawn_background(random: &mut Random, options: Options) -> Options {
     let sublevels_min = one_of(random, &[2, 3, 4]);
+    let rate = one_of(random, &[0, 0, 1_000, 50_000, 1 << 20, u64::MAX]);
+    let by_hand = (1..u64::MAX).contains(&rate) || random.below(4) == 0;
+    let ages = [
+        Duration::from_secs(1),
+        DEFAULT_GARBAGE_AGE_MAX,
+        Duration::MAX,
+    ];
+    options
+        .clock(if by_hand {
+            Clock::manual()
+        } else {
+            Clock::system()
+        })
+        .background_threads(one_of(random, &[0, 0, 1, 2, 3]))
+        .background_bytes_per_second_max(rate)
+        .sublevels_min(sublevels_min)
+        .sublevels_max(sublevels_min + one_of(random, &[0, 1, 4]))
+        .split_ways(one_of(random, &[2, 3, 4, 8, 64]))
+        .read_weight(one_of(random, &[0, 1, 100, u32::MAX]))
+        .garbage_age_max(one_of(random, &ages))
+        .space_amplification_max(one_of(random, &[1.25, 2.0, f64::MAX, f64::INFINITY]))
+}
+
+fn drawn_forms(random: &mut Random, options: Options) -> Options {
     let forms = [
         MemTableForm::Adaptive,
         MemTableForm::Ordered,
         MemTableForm::Hash,
     ];
-    let durabilities = [
-        Durability::Buffered,
-        Durability::default(),
-        Durability::Sync,
-    ];
     let compressions: Vec<_> = Compression::available().collect();
-    small_options()
-        .memtable_budget_bytes(memtables)
-        .memory_bytes_max(ceiling)
-        .sublevels_min(sublevels_min)
-        .sublevels_max(sublevels_min + one_of(random, &[0, 1, 4]))
-        .cache_bytes(one_of(random, &[0, 1 << 10, 64 << 10]))
-        .log_bytes_max(one_of(random, &[1 << 10, 2 << 10, 16 << 10, 1 << 20]))
-        .bucket_bytes(one_of(random, &[1 << 10, 4 << 10, 8 << 10, 64 << 10]))
-        .block_bytes(one_of(random, &[64, 128, 256, 4 << 10, 32 << 10]))
-        .background_threads(one_of(random, &[0, 0, 1, 2, 3]))
-        .split_ways(one_of(random, &[2, 3, 4, 8, 64]))
-        .searches_until_ordered(one_of(random, &[0, 1, 100]))
-        .read_weight(one_of(random, &[0, 1, 100]))
+    options
+        .memtable_form(one_of(random, &forms))
+        .searches_until_ordered(one_of(random, &[0, 1, 100, u32::MAX]))
+        .table_reads(one_of(random, &[TableReads::Cached, TableReads::Mapped]))
+        .compression(one_of(random, &compressions))
         .filter_bits_per_key(one_of(random, &[0, 1, 10, 32]))
         .paranoid_checks(one_of(random, &[false, true]))
         .writers_side_by_side(one_of(random, &[false, true]))
-        .space_amplification_max(one_of(random, &[1.25, 2.0, f64::INFINITY]))
-        .memtable_form(one_of(random, &forms))
-        .table_reads(one_of(random, &[TableReads::Cached, TableReads::Mapped]))
-        .durability(one_of(random, &durabilities))
-        .compression(one_of(random, &compressions))
+}
+
+/// Mapped stores write a checkpoint for each sync, and have no `Sync` without checkpoints.
+fn drawn_durability(random: &mut Random, mapped: bool, checkpoints: bool) -> Durability {
+    let least = match mapped {
+        true => Duration::from_millis(1),
+        false => Duration::from_nanos(1),
+    };
+    let levels = [
+        Durability::Buffered,
+        Durability::default(),
+        Durability::Interval(least),
+        Durability::Interval(Duration::MAX),
+        Durability::Sync,
+    ];
+    let usable = if mapped && !checkpoints { 4 } else { 5 };
+    one_of(random, &levels[..usable])
 }
 
 fn one_of<T: Copy>(random: &mut Random, values: &[T]) -> T {
     values[random.index(values.len())]
+}
+
+/// Moves a clock on that is moved by hand, from a thread of its own, as long as it lives: fast
+/// enough for a limit on what the background writes.
+pub(crate) struct Ticker {
+    ends: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Ticker {
+    /// That of a store's clock; it does nothing where this is the system's.
+    pub(crate) fn of(options: &Options) -> Ticker {
+        let ends = Arc::new(AtomicBool::new(false));
+        let clock = options.clock.clone();
+        let step = match options.background_bytes_per_second_max {
+            0 => Duration::from_millis(1),
+            // A job asks for 64 KiB at once: it waits for some steps.
+            rate => Duration::from_millis((20_000_000 / rate).clamp(1, 20_000)),
+        };
+        let own = Arc::clone(&ends);
+        let tick = move || {
+            // ORDER: Relaxed; a flag that orders nothing.
+            while !own.load(Ordering::Relaxed) {
+                clock.advance(step);
+                std::thread::sleep(Duration::from_micros(200));
+            }
+        };
+        let is_manual = format!("{:?}", options.clock).starts_with("Clock::manual");
+        Ticker {
+            ends,
+            thread: is_manual.then(|| std::thread::spawn(tick)),
+        }
+    }
+}
+
+impl Drop for Ticker {
+    fn drop(&mut self) {
+        // ORDER: Relaxed, as above.
+        self.ends.store(true, Ordering::Relaxed);
+        if let Some(thread) = self.thread.take() {
+            thread.join().expect("a ticker only ticks");
+        }
+    }
+}
+
+/// The fields of options as they print themselves, each with its value.
+fn printed_fields(options: &Options) -> BTreeMap<String, String> {
+    let text = format!("{options:#?}");
+    let mut fields: Vec<(String, String)> = Vec::new();
+    for line in text.lines().filter_map(|line| line.strip_prefix("    ")) {
+        match line.split_once(": ") {
+            Some((name, value)) if !line.starts_with(' ') => {
+                fields.push((name.to_owned(), value.to_owned()));
+            }
+            // A value of several lines.
+            _ => fields.last_mut().expect("a field comes first").1 += line,
+        }
+    }
+    fields.into_iter().collect()
+}
+
+/// The limit on what the background writes was in no set of options that a test drew, and a store
+/// with it hung within seconds. What is new in [`Options`] is to be drawn, too.
+#[test]
+fn every_option_is_drawn() {
+    let mut values: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+    for engine in Engine::ALL {
+        for seed in 0..64 {
+            for (name, value) in printed_fields(&drawn_options(*engine, seed)) {
+                values.entry(name).or_default().insert(value);
+            }
+        }
+    }
+    let all = printed_fields(&Options::default());
+    assert!(all.len() > 25 && all.keys().eq(values.keys()), "{all:?}");
+    for (name, values) in values {
+        let drawn = values.len();
+        assert!(drawn > 1, "drawn_options does not draw {name}: {values:?}");
+    }
 }
