@@ -10,7 +10,8 @@
 //! For all keys of the range, the first one included, a bucket's state has an index of all range
 //! deletes in it: [`Deletes`], which is empty in most buckets, so that a get pays for one test. The
 //! index is of facts that are true for ever, so it may know more than the MemTables and tables
-//! still hold.
+//! still hold. In FlexDB that index is all there is: a generation has one for each keyspace, which a
+//! merge makes one set of.
 //!
 //! # Layout
 //! [`Fragments`] are ranges that do not overlap, each with the numbers of the deletes that cover
@@ -150,6 +151,8 @@ impl Fragments {
                     upper = Some(Arc::clone(bound));
                 }
             }
+            #[cfg(test)]
+            WORK.set(WORK.get() + 1);
             united.push(Fragment {
                 lower: from,
                 upper: upper.clone(),
@@ -266,6 +269,20 @@ impl Fragments {
     }
 }
 
+#[cfg(test)]
+thread_local! {
+    /// Fragments that unions of this thread have made.
+    static WORK: std::cell::Cell<u64> = const { std::cell::Cell::new(0) };
+}
+
+/// How many fragments the unions that `work` makes on this thread have.
+#[cfg(test)]
+pub(crate) fn united_by(work: impl FnOnce()) -> u64 {
+    let before = WORK.get();
+    work();
+    WORK.get() - before
+}
+
 /// Numbers in any order, as a fragment has them (R1, R2).
 fn thinned(mut seqs: Vec<Seq>, protected: &Protected) -> Vec<Seq> {
     seqs.sort_unstable_by(|a, b| b.cmp(a));
@@ -343,6 +360,11 @@ impl Deletes {
         Deletes {
             tiers: Some(tiers.into()),
         }
+    }
+
+    /// All of them as one set.
+    pub(crate) fn united(&self, protected: &Protected) -> Fragments {
+        Fragments::union(self.tiers().iter().map(|tier| &**tier), protected)
     }
 
     /// Whether there is no range delete.

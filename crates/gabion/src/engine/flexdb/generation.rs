@@ -28,10 +28,10 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use arc_swap::ArcSwap;
 use parking_lot::RwLock;
 
+use super::layers::Layers;
 use crate::Slice;
-use crate::engine::keyspaces::position;
 use crate::engine::memtable::{KeepOrder, MemTable};
-use crate::engine::range_deletes::Fragments;
+use crate::engine::range_deletes::{Deletes, Fragments};
 use crate::engine::snapshots::Protected;
 use crate::log::Op;
 use crate::memory::{Memory, TableMemory};
@@ -58,7 +58,7 @@ pub(super) enum Said {
 pub(super) struct Layer {
     pub(super) keyspace: u32,
     pub(super) table: MemTable,
-    deletes: ArcSwap<Fragments>,
+    deletes: ArcSwap<Deletes>,
     has_deletes: AtomicBool,
     images: Arc<Images>,
 }
@@ -143,9 +143,9 @@ impl Layer {
         self.has_deletes.load(Ordering::Acquire)
     }
 
-    /// The deleted ranges.
-    pub(super) fn deletes(&self) -> Arc<Fragments> {
-        self.deletes.load_full()
+    /// The deleted ranges, as those see them who read all that was written.
+    pub(super) fn deletes(&self) -> Fragments {
+        self.deletes.load().united(&Protected::only(SEQ_MAX))
     }
 
     /// The newest delete of a range with `key` that a reader at `seq` sees; 0 for none.
@@ -154,8 +154,7 @@ impl Layer {
         if !self.has_deletes() {
             return 0;
         }
-        let deletes = self.deletes.load();
-        deletes.find(key).map_or(0, |found| found.newest(seq))
+        self.deletes.load().newest(key, seq)
     }
 
     /// The newest that a reader at `seq` may know of `key`.
@@ -217,8 +216,7 @@ pub(super) struct Generation {
     pub(super) first_segment: u64,
     memory: Arc<Memory>,
     keep: KeepOrder,
-    /// Ascending by the numbers of their keyspaces.
-    layers: ArcSwap<Vec<Arc<Layer>>>,
+    layers: Layers<Layer>,
     /// Keys, values and what comes with them.
     bytes: AtomicU64,
     /// What of these the merge under way has put into the spaces, about.
@@ -242,7 +240,7 @@ impl Generation {
             first_segment,
             memory: Arc::clone(memory),
             keep,
-            layers: ArcSwap::default(),
+            layers: Layers::default(),
             bytes: AtomicU64::new(0),
             merged: AtomicU64::new(0),
             images: Arc::new(memory.hold_table(0)),
@@ -254,23 +252,19 @@ impl Generation {
     /// What of a merged generation is of use to readers of moments before all of its writes: its
     /// images.
     pub(super) fn without_writes(&self) -> Generation {
-        let layers = self.layers.load();
-        let layers = layers.iter().map(|layer| {
-            let images = Arc::clone(&layer.images);
-            let keyspace = layer.keyspace;
-            Arc::new(Layer::with_images(
-                keyspace,
-                &self.memory,
-                self.keep,
-                images,
-            ))
-        });
+        let layers = Layers::default();
+        for layer in self.layers.all() {
+            layers.get_or_add(layer.keyspace, || {
+                let images = Arc::clone(&layer.images);
+                Layer::with_images(layer.keyspace, &self.memory, self.keep, images)
+            });
+        }
         Generation {
             number: self.number,
             first_segment: self.first_segment,
             memory: Arc::clone(&self.memory),
             keep: self.keep,
-            layers: ArcSwap::from_pointee(layers.collect()),
+            layers,
             bytes: AtomicU64::new(0),
             merged: AtomicU64::new(0),
             images: Arc::clone(&self.images),
@@ -282,7 +276,7 @@ impl Generation {
     /// Takes over the images of the next newer generation, which is merged, too. No reader stands
     /// between the writes of the two, and this one has none of its own any more.
     pub(super) fn absorb(&self, newer: &Generation) {
-        for layer in newer.layers().iter() {
+        for layer in newer.layers() {
             if !layer.images.is_empty() {
                 let own = self.layer_for_writing(layer.keyspace);
                 self.images.add(own.images.absorb(&layer.images));
@@ -296,35 +290,23 @@ impl Generation {
     /// The writes of a keyspace, if there may be any.
     #[inline]
     pub(super) fn layer(&self, keyspace: u32) -> Option<Arc<Layer>> {
-        let layers = self.layers.load();
-        let at = position(&layers, keyspace, |layer| layer.keyspace).ok()?;
-        layers.get(at).cloned()
+        self.layers.with(keyspace, Arc::clone)
     }
 
     /// Calls `read` with the writes of a keyspace, if there may be any.
     #[inline]
     pub(super) fn with_layer<T>(&self, keyspace: u32, read: impl FnOnce(&Layer) -> T) -> Option<T> {
-        let layers = self.layers.load();
-        let at = position(&layers, keyspace, |layer| layer.keyspace).ok()?;
-        layers.get(at).map(|layer| read(layer))
+        self.layers.with(keyspace, |layer| read(layer))
     }
 
     /// The layers, ascending by the numbers of their keyspaces.
-    pub(super) fn layers(&self) -> Arc<Vec<Arc<Layer>>> {
-        self.layers.load_full()
+    pub(super) fn layers(&self) -> Vec<Arc<Layer>> {
+        self.layers.all()
     }
 
     fn layer_for_writing(&self, keyspace: u32) -> Arc<Layer> {
-        let mut layers = self.layers.load().to_vec();
-        match position(&layers, keyspace, |layer| layer.keyspace) {
-            Ok(at) => Arc::clone(&layers[at]),
-            Err(at) => {
-                let layer = Arc::new(Layer::new(keyspace, &self.memory, self.keep));
-                layers.insert(at, Arc::clone(&layer));
-                self.layers.store(Arc::new(layers));
-                layer
-            }
-        }
+        let make = || Layer::new(keyspace, &self.memory, self.keep);
+        self.layers.get_or_add(keyspace, make)
     }
 
     /// Inserts a write. One thread at a time does. `protected` are the readers for whom older
@@ -341,9 +323,12 @@ impl Generation {
             Kind::DeleteRange => {
                 let upper = (!value.is_empty()).then_some(value);
                 let range = Fragments::of_range(key, upper, seq);
-                let deletes = layer.deletes.load();
-                let united = Fragments::union([&**deletes, &range], &protected());
-                layer.deletes.store(Arc::new(united));
+                if range.is_empty() {
+                    return;
+                }
+                // One thread at a time changes them.
+                let deletes = layer.deletes.load().with(range, &protected());
+                layer.deletes.store(Arc::new(deletes));
                 // ORDER: Release pairs with the Acquire in `has_deletes`.
                 layer.has_deletes.store(true, Ordering::Release);
             }
@@ -405,7 +390,7 @@ impl Generation {
     /// Begins a merge, or begins it again; returns how many bytes [`Generation::note_merged`] is
     /// told for each key.
     pub(super) fn begin_merge(&self) -> u64 {
-        let layers = self.layers.load();
+        let layers = self.layers();
         let keys: usize = layers.iter().map(|layer| layer.table.keys()).sum();
         // ORDER: Relaxed, a figure.
         self.merged.store(0, Ordering::Relaxed);

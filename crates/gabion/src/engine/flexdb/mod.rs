@@ -17,7 +17,7 @@
 //! |---|---|
 //! | `writepath` | a write: log, MemTable, publication |
 //! | `readpath`, `scan` | a get, a range scan |
-//! | `generation` | MemTables, and what is kept for readers of earlier moments |
+//! | `generation`, `layers` | MemTables, and what is kept for readers of earlier moments |
 //! | `commit` | a frozen generation is merged into the spaces, the log's tail moves on |
 //! | `partition`, `index`, `interval`, `cache` | a space of pairs, and finding them |
 //! | `schedule` | threads, and writers that wait for them |
@@ -73,6 +73,7 @@ mod drop;
 mod generation;
 mod index;
 mod interval;
+mod layers;
 mod layout;
 mod partition;
 mod readpath;
