@@ -8,7 +8,7 @@ use crate::{Error, Result};
 /// The first failure of a store, and whether it is closed.
 #[derive(Debug, Default)]
 pub(crate) struct Health {
-    failure: OnceLock<String>,
+    failure: OnceLock<(Error, String)>,
     closed: AtomicBool,
 }
 
@@ -16,12 +16,22 @@ impl Health {
     /// The failure that made the store read-only.
     #[inline]
     pub(crate) fn failure(&self) -> Option<&str> {
-        self.failure.get().map(String::as_str)
+        self.failure.get().map(|(_, text)| text.as_str())
+    }
+
+    /// An error of this store as another one tells it that this one is a copy of, or is made from:
+    /// where this store is read-only, what made it so. Nobody writes to a copy but who makes it,
+    /// and that the copy is read-only reads as if the other store were.
+    pub(crate) fn told_by_another(&self, error: Error) -> Error {
+        match (error, self.failure.get()) {
+            (Error::ReadOnly { .. }, Some((first, _))) => first.clone(),
+            (error, _) => error,
+        }
     }
 
     /// Keeps the first failure.
     pub(crate) fn fail(&self, error: &Error) {
-        if self.failure.set(error.to_string()).is_ok() {
+        if self.failure.set((error.clone(), error.to_string())).is_ok() {
             tracing::error!(%error, "the store is read-only from here on");
         }
     }

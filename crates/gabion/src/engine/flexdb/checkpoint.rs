@@ -2,7 +2,8 @@
 //!
 //! Spaces are changed in place, so their files cannot be shared between two stores. The pairs of a
 //! snapshot are written to a new store in the order of their keys, which leaves it without garbage
-//! and costs about twice the live bytes: its log and its spaces.
+//! and costs about twice the live bytes: its log and its spaces. What fails is the copy: this store
+//! goes on, and the error is what happened to the copy first.
 
 use std::ops::Bound;
 use std::sync::Arc;
@@ -38,7 +39,8 @@ impl Flex {
         self.end_snapshot(seq);
         // DURABLE: a store that is closed is on the medium.
         let closed = copy.close();
-        copied.and(closed)
+        let result = copied.and(closed);
+        result.map_err(|error| copy.health.told_by_another(error))
     }
 
     /// Writes all pairs at a registered number to another store.
