@@ -76,7 +76,7 @@ pub use capabilities::{Capabilities, Engine};
 pub use clock::Clock;
 pub use db::{DEFAULT_KEYSPACE, Db};
 pub use engine::{
-    CheckReport, Problem, RepairReport, check, check_disk, destroy, destroy_disk, repair,
+    CheckReport, Lost, Problem, RepairReport, check, check_disk, destroy, destroy_disk, repair,
     repair_disk,
 };
 pub use error::{Error, Result};

@@ -58,6 +58,18 @@ pub struct Piece<'p> {
     pub content: Content<'p>,
 }
 
+impl<'p> Piece<'p> {
+    /// The piece at an offset, with its length and whether it is marked.
+    pub fn new(offset: u64, (len, is_marked): (u64, bool), content: Content<'p>) -> Piece<'p> {
+        Piece {
+            offset,
+            len,
+            is_marked,
+            content,
+        }
+    }
+}
+
 /// What a check finds in a part of a space.
 #[derive(Debug)]
 #[non_exhaustive]
@@ -322,7 +334,14 @@ fn hand_out(
             match sums.read(file, segment, table, within, &mut bytes) {
                 Ok(()) => visit(&whole(Content::Data(&bytes))),
                 Err(error) if is_damage(&error) => {
-                    by_blocks(&whole(UNREADABLE), (segment, within), sums, table, file, &mut visit)?;
+                    by_blocks(
+                        &whole(UNREADABLE),
+                        (segment, within),
+                        sums,
+                        table,
+                        file,
+                        &mut visit,
+                    )?;
                 }
                 Err(error) => return Err(error),
             }

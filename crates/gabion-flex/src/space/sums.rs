@@ -203,7 +203,7 @@ const STEPS: [u32; 256] = {
     while at < 256 {
         let (mut step, mut bit) = (first, 0);
         while bit < 8 {
-            step = step >> 1 ^ 0x82f6_3b78 * (step & 1);
+            step = (step >> 1) ^ (0x82f6_3b78 * (step & 1));
             bit += 1;
         }
         steps[at] = step;

@@ -53,7 +53,7 @@ pub(crate) use scmkv::Walk;
 
 pub use check::{CheckReport, Problem, check, check_disk};
 pub use destroy::{destroy, destroy_disk};
-pub use repair::{RepairReport, repair, repair_disk};
+pub use repair::{Lost, RepairReport, repair, repair_disk};
 
 /// The longest key of any engine, in bytes.
 pub(crate) const KEY_BYTES_MAX: u64 = (64 << 10) - 1;

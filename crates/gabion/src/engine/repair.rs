@@ -24,6 +24,36 @@ pub struct RepairReport {
     pub log_operations: u64,
     /// What could not be read, in the order in which it was found.
     pub problems: Vec<Problem>,
+    /// What is lost, or may be, in the order in which it was found. There can be problems without a
+    /// loss: what is damaged may be of no use any more, or a part that is made anew.
+    pub lost: Vec<Lost>,
+}
+
+/// Entries that a repair could not save.
+#[non_exhaustive]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Lost {
+    /// The keyspace that they were in, if that is known.
+    pub keyspace: Option<String>,
+    /// The keys of all of them are above this one, if there is such a key.
+    pub above: Option<Vec<u8>>,
+    /// The keys of all of them are below this one, if there is such a key.
+    pub below: Option<Vec<u8>>,
+    /// How many there are, if they can be counted: as by the lengths that stand in a damaged block,
+    /// where all that follows bears these out.
+    pub entries: Option<u64>,
+    /// How many there are at most, if that is known.
+    pub entries_max: Option<u64>,
+}
+
+impl Lost {
+    /// Nobody knows what of a keyspace.
+    pub(crate) fn of_keyspace(name: &str) -> Lost {
+        Lost {
+            keyspace: Some(name.to_owned()),
+            ..Lost::default()
+        }
+    }
 }
 
 impl RepairReport {
@@ -53,6 +83,8 @@ impl RepairReport {
         failed?;
         if let Err(error) = replayed {
             self.lose(&error, disk.path());
+            // Writes to any keyspace may have followed.
+            self.lost.push(Lost::default());
         }
         Ok(())
     }
@@ -64,12 +96,13 @@ impl RepairReport {
 }
 
 /// Writes what can be read of the store in the directory `from`, which must not be open, to a new
-/// store in the directory `to`, which must not exist. The store in `from` stays as it is; on the
-/// same file system, the two share tables that are sound. The new store is on the medium when this
-/// returns.
+/// store in the directory `to`, which must not exist. The store in `from` stays as it is, and is
+/// not written to; on the same file system, the two share tables that are sound. The new store is
+/// on the medium when this returns.
 ///
-/// What lies in a damaged part is lost, for there is no second copy of it, and
-/// [`RepairReport::problems`] names each such part. If the newest version of a key is lost, an
+/// What lies in a damaged part is lost, for there is no second copy of it.
+/// [`RepairReport::problems`] names each such part, and [`RepairReport::lost`] says between which
+/// keys what is missing lay, and how much that is. If the newest version of a key is lost, an
 /// older one may be found instead of it, also one that was deleted since: a copy of the store is
 /// better, where there is one.
 ///

@@ -1,6 +1,8 @@
 //! Repairs: what can be read is saved, what is lost is told, and nothing else is in the new store.
 
 use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::Write;
 
 use gabion::{Db, Engine, Error, Options, RepairReport, Result};
 use gabion_media::crc32c;
@@ -33,7 +35,8 @@ fn repaired(specimen: &Specimen, sim: &SimDisk) -> Result<(RepairReport, usize)>
             same += usize::from(specimen.twin.pairs(keyspace).get(key) == Some(value));
         }
     }
-    if report.problems.is_empty() {
+    assert!(report.lost.is_empty() || !report.problems.is_empty());
+    if report.lost.is_empty() {
         let difference = specimen.twin.difference(&found);
         assert!(
             specimen.twin.equals(&found),
@@ -92,7 +95,7 @@ fn a_wrong_byte_of_wipdb_costs_a_block() {
 }
 
 #[test]
-fn a_wrong_byte_of_flexdb_costs_an_interval() {
+fn a_wrong_byte_of_flexdb_costs_a_block() {
     let (specimen, repairs) = flip_bytes(Engine::Flex, 2_401);
     let all = pairs_of(&specimen);
     let of_data: Vec<_> = repairs
@@ -103,6 +106,194 @@ fn a_wrong_byte_of_flexdb_costs_an_interval() {
     assert!(!of_data.is_empty(), "{:?}", specimen.files.keys());
     let mean = of_data.iter().sum::<usize>() / of_data.len();
     assert!(mean >= all * 8 / 10, "{mean} of {all}");
+}
+
+/// All pairs of the extent were lost with which one byte was wrong, and the report had neither keys
+/// nor counts.
+#[test]
+fn a_wrong_byte_of_flexdb_costs_a_block_and_what_is_lost_is_told() {
+    let options = Options::default()
+        .engine(Engine::Flex)
+        .background_threads(0)
+        .memtable_budget_bytes(64 << 10);
+    // Of segments of 8 KiB, see `partition`.
+    let block_bytes = 1 << 10;
+    let (sim, pairs) = small_flex_store(&options);
+    let pair_bytes = |(key, value): (&Vec<u8>, &Vec<u8>)| key.len() + value.len() + 4;
+    let longest = pairs.values().flatten().map(pair_bytes).max().unwrap();
+    let stride = usize::try_from(setting("GABION_REPAIR_STRIDE", 23)).unwrap();
+    let (mut random, mut repairs, mut losses) = (Random::new(base_seed()), 0, 0);
+    for name in sim.names() {
+        let sound = sim.raw(&name).unwrap();
+        for at in (0..sound.len()).step_by(stride) {
+            let _context = Context(|| format!("byte {at} of {name}"));
+            let damaged = sim.process_kill(sim.ops());
+            let mut bytes = sound.clone();
+            // A bit, a byte, or all of half a block.
+            let len = [1, 1, 512][random.index(3)].min(bytes.len() - at);
+            let wrong = [1 << random.below(8), 0xff, 0x76][random.index(3)];
+            bytes[at..at + len]
+                .iter_mut()
+                .for_each(|byte| *byte ^= wrong);
+            damaged.set_raw(&name, bytes);
+            let target = SimDisk::new();
+            let report = gabion::repair_disk(&Disk::simulated(&damaged), &Disk::simulated(&target));
+            let report = match report {
+                Ok(report) => report,
+                Err(error) => {
+                    assert!(
+                        name == "FLEXDB" && error.to_string().contains(&*name),
+                        "{error}"
+                    );
+                    continue;
+                }
+            };
+            repairs += 1;
+            losses += u64::from(!report.lost.is_empty());
+            let missing = check_lost(&report, &pairs, &target, &options);
+            if name.ends_with("DATA") {
+                let bytes: usize = missing
+                    .iter()
+                    .map(|(key, value)| pair_bytes((key, value)))
+                    .sum();
+                // Each end of what is damaged may lie within a pair, and a few more are lost where
+                // nothing says where the next one begins.
+                let most = match len {
+                    1 => block_bytes + 2 * longest,
+                    _ => 2 * block_bytes + 12 * longest,
+                };
+                assert!(bytes <= most, "{bytes} bytes are lost");
+            }
+        }
+    }
+    println!("repair: {repairs} damaged stores of flex, {losses} with losses");
+    assert!(losses > 100 && repairs > losses, "{losses} of {repairs}");
+}
+
+/// The pairs of keyspaces by their names.
+type ByName = BTreeMap<String, BTreeMap<Vec<u8>, Vec<u8>>>;
+
+/// Two keyspaces, closed, one of which was written in order.
+fn small_flex_store(options: &Options) -> (SimDisk, ByName) {
+    let sim = SimDisk::recording();
+    let db = Db::open_on(Disk::simulated(&sim), options.clone()).unwrap();
+    let mut pairs = BTreeMap::new();
+    for (keyspace, count) in [("default", 300_u64), ("words", 60)] {
+        let handle = db.keyspace(keyspace).unwrap();
+        let own: &mut BTreeMap<Vec<u8>, Vec<u8>> = pairs.entry(keyspace.to_owned()).or_default();
+        for number in 0..count {
+            let key = match keyspace {
+                "default" => format!("{number:05}").into_bytes(),
+                // In another order, and in two rounds.
+                _ => bytes_of(number * 31 % count, 12).to_vec(),
+            };
+            let value = bytes_of(number, usize::try_from(number * 7 % 60).unwrap()).to_vec();
+            handle.put(&key, &value).unwrap();
+            own.insert(key, value);
+            if number == count / 2 {
+                db.flush().unwrap();
+            }
+        }
+    }
+    db.close().unwrap();
+    (sim, pairs)
+}
+
+/// Nothing is in the new store that was not in the other one, and all that is missing is in the
+/// ranges that the report names, as often as it says. Returns what is missing.
+fn check_lost(
+    report: &RepairReport,
+    pairs: &ByName,
+    target: &SimDisk,
+    options: &Options,
+) -> Vec<(Vec<u8>, Vec<u8>)> {
+    let db = Db::open_on(Disk::simulated(target), options.clone()).unwrap();
+    let mut all_missing = Vec::new();
+    let mut told = vec![0; report.lost.len()];
+    for (name, pairs) in pairs {
+        let keyspace = db.existing_keyspace(name).unwrap();
+        let found: BTreeMap<Vec<u8>, Vec<u8>> = keyspace
+            .iter()
+            .map(|pair| {
+                pair.map(|(key, value)| (key.to_vec(), value.to_vec()))
+                    .unwrap()
+            })
+            .collect();
+        for pair in &found {
+            assert_eq!(pairs.get_key_value(pair.0), Some(pair));
+        }
+        for (key, value) in pairs.iter().filter(|(key, _)| !found.contains_key(*key)) {
+            let holds = |lost: &gabion::Lost| {
+                lost.keyspace.as_ref().is_none_or(|own| own == name)
+                    && lost.above.as_ref().is_none_or(|above| above < key)
+                    && lost.below.as_ref().is_none_or(|below| key < below)
+            };
+            let range = report.lost.iter().position(holds);
+            let range = range.unwrap_or_else(|| panic!("{} is not told", key.escape_ascii()));
+            told[range] += 1;
+            all_missing.push((key.clone(), value.clone()));
+        }
+    }
+    for (lost, count) in report.lost.iter().zip(told) {
+        assert!(count > 0, "{lost:?}: nothing is");
+        assert!(
+            lost.entries.is_none_or(|entries| entries == count),
+            "{lost:?}: {count}"
+        );
+        assert!(
+            lost.entries_max.is_none_or(|most| most >= count),
+            "{lost:?}: {count}"
+        );
+    }
+    all_missing
+}
+
+/// A check made lock files, and a repair left them; a store on a medium that takes no writes could
+/// be neither checked nor repaired.
+#[test]
+fn neither_a_check_nor_a_repair_writes_to_the_store() {
+    for engine in engines_on_disks() {
+        for closed in [true, false] {
+            let specimen = Specimen::new(engine, closed);
+            let content = specimen.files.keys().filter(|name| *name != "LOCK");
+            let names: Vec<Option<&String>> = content.map(Some).chain([None]).collect();
+            for damaged in names {
+                let _context = Context(|| format!("{engine}: {damaged:?} is damaged"));
+                let dir = tempfile::tempdir().unwrap();
+                let store = dir.path().join("store");
+                std::fs::create_dir(&store).unwrap();
+                for (name, bytes) in &specimen.files {
+                    let mut bytes = bytes.clone();
+                    let middle = bytes.len() / 2;
+                    if damaged == Some(name) {
+                        bytes[middle] ^= 0x55;
+                    }
+                    if name != "LOCK" {
+                        let mut file = File::create(store.join(name)).unwrap();
+                        file.write_all(&bytes).unwrap();
+                    }
+                }
+                let before = files_of(&store);
+                let _ = gabion::check(&store).unwrap();
+                assert!(files_of(&store) == before, "a check has changed something");
+                let _ = gabion::repair(&store, dir.path().join("new"));
+                assert!(files_of(&store) == before, "a repair has changed something");
+            }
+        }
+    }
+}
+
+type Found = (std::time::SystemTime, Vec<u8>);
+
+/// The names of the files in a directory, when each was changed last, and what is in it.
+fn files_of(dir: &std::path::Path) -> BTreeMap<std::ffi::OsString, Found> {
+    let files = std::fs::read_dir(dir).unwrap().map(|file| {
+        let file = file.unwrap();
+        let changed = file.metadata().unwrap().modified().unwrap();
+        let content = std::fs::read(file.path()).unwrap();
+        (file.file_name(), (changed, content))
+    });
+    files.collect()
 }
 
 /// A wrong byte in one leaf of a space's tree: nothing of the keyspace was saved, and mostly the
@@ -274,7 +465,11 @@ fn a_full_new_disk_is_an_error_and_no_loss() {
             let target = SimDisk::new();
             target.inject(Fault::forever(op, FaultKind::NoSpace));
             match repair(&target) {
-                Err(_) => refused += 1,
+                // It said that the store was read-only: the new one was.
+                Err(error) => {
+                    assert!(matches!(error, Error::Media(_)), "{error}");
+                    refused += 1;
+                }
                 Ok(report) => assert!(report.problems.is_empty(), "{:?}", report.problems),
             }
         }

@@ -23,7 +23,7 @@
 //! | `schedule` | threads, and writers that wait for them |
 //! | `ceiling`, `rest` | memory; garbage is collected, and an idle store gives space back |
 //! | `recovery`, `layout` | open and close, the root |
-//! | `repair` | what can be read of a damaged store becomes another store |
+//! | `repair`, `salvage` | what is whole of a damaged store becomes another store |
 //! | `checkpoint` | the store of a moment as another store |
 //! | `drop` | a keyspace goes, with its space |
 //! | `verify`, `stats` | what there is |
@@ -80,6 +80,7 @@ mod readpath;
 mod recovery;
 mod repair;
 mod rest;
+mod salvage;
 mod scan;
 mod schedule;
 mod stats;

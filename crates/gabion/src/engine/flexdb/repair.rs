@@ -1,33 +1,37 @@
 //! Repair: a new store from what can be read of a damaged one, which stays as it is.
 //!
-//! The pairs of sound extents are written to a new store, then the writes of the log as far as it
-//! can be read. Behind damage, reading goes on at the next mark, where a pair begins. A damaged
-//! extent of a space has no second copy, so that what was in it is lost; the writes of the log were
-//! made after those in the spaces or are among them.
+//! The pairs that lie in sound blocks are written to a new store, then the writes of the log as far
+//! as it can be read. How pairs are found behind a damaged block is told by `salvage`. A block of a
+//! space has no second copy, so that what was in it is lost; the writes of the log were made after
+//! those in the spaces or are among them.
+//!
+//! Nothing is written to the damaged store, not even its lock file: it is evidence, and perhaps on
+//! a medium that takes no writes any more.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use gabion_flex::{Content, Piece, check_content};
+use gabion_flex::check_content;
 use gabion_media::Disk;
 
-use super::interval::{PAIR_HEAD_BYTES_MAX, pair_head};
 use super::layout::{Root, RootKeyspace, space_prefix};
+use super::salvage::Salvage;
 use super::{Flex, Keyspace, Write};
-use crate::engine::{KEY_BYTES_MAX, RepairReport, VALUE_BYTES_MAX};
+use crate::engine::{Lost, RepairReport};
 use crate::names::LOCK;
 use crate::types::Kind;
 use crate::{Engine, Error, Options, Result};
 
 /// Writes what can be read of the store on `disk` to an empty directory.
 pub(crate) fn repair(disk: &Disk, target: &Disk) -> Result<RepairReport> {
-    let _lock = disk.lock(LOCK)?;
+    let _lock = disk.lock_shared(LOCK)?;
     let mut report = RepairReport::default();
     let root = Root::read(disk)?;
     let copy = Flex::open(target.clone(), Options::default().engine(Engine::Flex))?;
     let saved = save(disk, &root, &copy, &mut report);
     let closed = copy.close();
-    saved.and(closed).map(|()| report)
+    let result = saved.and(closed).map(|()| report);
+    result.map_err(|error| copy.health.told_by_another(error))
 }
 
 /// Writes what can be read of all spaces and of the log.
@@ -65,7 +69,7 @@ fn put(copy: &Flex, keyspace: &Keyspace, kind: Kind, key: &[u8], value: &[u8]) -
     copy.write(write, (key.len() + value.len()) as u64, false)
 }
 
-/// Writes the pairs of sound extents of a space.
+/// Writes the pairs of a space that are whole.
 fn save_space(
     disk: &Disk,
     known: &RootKeyspace,
@@ -73,83 +77,34 @@ fn save_space(
     keyspace: &Arc<Keyspace>,
     report: &mut RepairReport,
 ) -> Result<()> {
-    let mut pairs = Pairs::default();
-    let (mut saved, mut failed) = (0, Ok(()));
+    let mut salvage = Salvage::new(&known.name);
+    let mut write = |key: &[u8], value: &[u8]| put(copy, keyspace, Kind::Put, key, value);
+    let mut written = Ok(());
     let checked = check_content(disk, known.reached, |piece| {
-        pairs.read(piece, &mut |key, value| {
-            if failed.is_ok() {
-                failed = put(copy, keyspace, Kind::Put, key, value);
-                saved += 1;
-            }
-        });
+        if written.is_ok() {
+            written = salvage.read(piece, &mut write);
+        }
     });
-    failed?;
+    written?;
+    let (saved, lost) = salvage.end(&mut write)?;
     report.entries += saved;
     match checked {
-        Ok(found) => found
-            .problems
-            .into_iter()
-            .for_each(|problem| report.lose_at(problem.file, problem.offset, problem.what)),
+        Ok(found) => {
+            report.lost.extend(lost);
+            let problems = found.problems.into_iter();
+            problems.for_each(|problem| {
+                report.lose_at(problem.file, problem.offset, problem.what);
+            });
+        }
         Err(error) => {
             let error = Error::from(error);
             if error.needs_another_program() {
                 return Err(error);
             }
             report.lose(&error, disk.path());
+            // Nothing says what there is behind the last pair.
+            report.lost.push(Lost::of_keyspace(&known.name));
         }
     }
     Ok(())
-}
-
-/// Finds the whole pairs among the pieces of a space.
-#[derive(Default)]
-struct Pairs {
-    /// What was read of the pair at hand.
-    front: Vec<u8>,
-    /// Nothing can be told before the next mark.
-    lost: bool,
-}
-
-impl Pairs {
-    fn read(&mut self, piece: &Piece<'_>, found: &mut dyn FnMut(&[u8], &[u8])) {
-        if piece.is_marked {
-            self.front.clear();
-            self.lost = false;
-        }
-        match piece.content {
-            Content::Data(bytes) if !self.lost => {
-                self.front.extend_from_slice(bytes);
-                self.lost = !self.take_pairs(found);
-            }
-            Content::Data(_) => {}
-            _ => self.lost = true,
-        }
-        if self.lost {
-            self.front.clear();
-        }
-    }
-
-    /// Takes the whole pairs out; false where the bytes are none.
-    fn take_pairs(&mut self, found: &mut dyn FnMut(&[u8], &[u8])) -> bool {
-        let mut at = 0;
-        loop {
-            let rest = &self.front[at..];
-            let (head, key, all) = match pair_head(rest) {
-                Ok(lens) => lens,
-                Err(_) if rest.len() < PAIR_HEAD_BYTES_MAX => break,
-                Err(_) => return false,
-            };
-            if key as u64 > KEY_BYTES_MAX || (all - head - key) as u64 > VALUE_BYTES_MAX {
-                return false;
-            }
-            let Some(pair) = rest.get(head..all) else {
-                break;
-            };
-            let (key, value) = pair.split_at(key);
-            found(key, value);
-            at += all;
-        }
-        self.front.drain(..at);
-        true
-    }
 }

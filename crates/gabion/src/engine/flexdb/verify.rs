@@ -7,7 +7,8 @@
 //!   keys. A mark is only where a pair begins: recoveries rely on it.
 //! - The log is whole up to its end, and names keyspaces that the root knows.
 //!
-//! Behind damage, the check goes on at the next mark.
+//! Behind damage, the check goes on at the next mark. It writes nothing, so a medium that takes no
+//! writes will do.
 
 use std::path::PathBuf;
 
@@ -23,7 +24,7 @@ use crate::names::LOCK;
 
 /// Reads every byte of the store's files and checks it. Damage is part of the report.
 pub(crate) fn check_disk(disk: &Disk) -> Result<CheckReport> {
-    let _lock = disk.lock(LOCK)?;
+    let _lock = disk.lock_shared(LOCK)?;
     let mut report = CheckReport::default();
     match Root::read(disk) {
         Ok(root) => {

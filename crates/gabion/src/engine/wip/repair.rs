@@ -12,7 +12,8 @@
 //! concerns.
 //!
 //! # What is lost
-//! What lay in damaged blocks. If that was the newest version of a key, an older one may be found
+//! What lay in damaged blocks. The manifest says how many entries a table has, so how many are lost
+//! is known; the entries around a block say between which keys. If that was the newest version of a key, an older one may be found
 //! instead of it, also one that was deleted: the report names each part that is lost.
 //!
 //! # What is refused
@@ -26,6 +27,7 @@
 //!   last level. So keys that were deleted would be back, and nobody could tell which.
 //! - A dropped keyspace is one of which only the manifest does not speak.
 
+use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::sync::Arc;
@@ -39,8 +41,9 @@ use super::readpath::has_newer;
 use super::scan::{OpenStore, Scan};
 use super::table::{Table, TableMeta, TableOptions, TableWriter};
 use super::{Keyspace, Wip, Write};
+use crate::bytes::assign;
 use crate::cache::BlockCache;
-use crate::engine::RepairReport;
+use crate::engine::{Lost, RepairReport};
 use crate::log::Op;
 use crate::names::{CURRENT, LOCK, table_name};
 use crate::types::{Kind, Seq, hash_key};
@@ -48,10 +51,14 @@ use crate::{Error, Options, Result};
 
 /// Writes what can be read of the store on `disk` to an empty directory.
 pub(crate) fn repair(disk: &Disk, target: &Disk) -> Result<RepairReport> {
-    let _lock = disk.lock(LOCK)?;
+    let _lock = disk.lock_shared(LOCK)?;
     let mut report = RepairReport::default();
     let current = disk.path_of(CURRENT);
-    let mut state = read_damaged(disk, &mut |error| report.lose(&error, &current))?;
+    let mut state = read_damaged(disk, &mut |error| {
+        report.lose(&error, &current);
+        // Edits behind that may have named any table.
+        report.lost.push(Lost::default());
+    })?;
     let files: Vec<_> = state.files.keys().copied().collect();
     for number in files {
         let Some(meta) = state.files.get(&number).map(|file| file.meta.clone()) else {
@@ -70,7 +77,13 @@ pub(crate) fn repair(disk: &Disk, target: &Disk) -> Result<RepairReport> {
             Err(error) => {
                 let path = disk.path_of(&table_name(number));
                 let before = report.problems.len();
-                let saved = save_table(disk, target, (number, meta.min_seq), &mut report)?;
+                let keyspace = keyspace_of(&state, number);
+                let table = Damaged {
+                    number,
+                    meta: &meta,
+                    keyspace,
+                };
+                let saved = save_table(disk, target, &table, &mut report)?;
                 if report.problems.len() == before {
                     // Blocks are sound; what they amount to is not what the table says.
                     report.lose(&error, &path);
@@ -110,7 +123,8 @@ pub(crate) fn repair(disk: &Disk, target: &Disk) -> Result<RepairReport> {
     });
     drop(targets);
     let closed = engine.close();
-    replayed.and(closed).map(|()| report)
+    let result = replayed.and(closed).map(|()| report);
+    result.map_err(|error| engine.health.told_by_another(error))
 }
 
 fn write(engine: &Wip, keyspace: &Keyspace, kind: Kind, part: &Part<'_>) -> Result<()> {
@@ -170,14 +184,63 @@ fn check_table(disk: &Disk, number: u64, meta: &FileMeta) -> Result<()> {
     })
 }
 
+/// A table that does not pass its checks.
+struct Damaged<'t> {
+    number: u64,
+    /// What the manifest says of it.
+    meta: &'t FileMeta,
+    keyspace: Option<String>,
+}
+
+/// The name of the keyspace that a table is of.
+fn keyspace_of(state: &ManifestState, number: u64) -> Option<String> {
+    let mut buckets = state.buckets.values();
+    let bucket = buckets.find(|bucket| bucket.tables.iter().any(|table| table.file == number))?;
+    state.keyspaces.get(&bucket.keyspace).cloned()
+}
+
+/// Keys around what is lost, if there are some: all of it is above the first one and below the
+/// second one.
+type Around = (Option<Vec<u8>>, Option<Vec<u8>>);
+
+/// The keys around the blocks of a table that are lost.
+#[derive(Default)]
+struct LostBlocks {
+    last: Option<Vec<u8>>,
+    /// Whether a block is lost behind that key.
+    is_open: bool,
+    ranges: Vec<Around>,
+}
+
+impl LostBlocks {
+    fn lose(&mut self) {
+        if !std::mem::replace(&mut self.is_open, true) {
+            self.ranges.push((self.last.clone(), None));
+        }
+    }
+
+    fn find(&mut self, key: &[u8]) {
+        if std::mem::take(&mut self.is_open)
+            && let Some((_, below)) = self.ranges.last_mut()
+        {
+            *below = Some(key.to_vec());
+        }
+        match &mut self.last {
+            Some(last) => assign(last, key),
+            None => self.last = Some(key.to_vec()),
+        }
+    }
+}
+
 /// Writes what can be read of a damaged table to a table of the same number; `None` when that is
-/// nothing. `seq` is the smallest sequence number that the manifest says.
+/// nothing.
 fn save_table(
     disk: &Disk,
     target: &Disk,
-    (number, seq): (u64, Seq),
+    table: &Damaged<'_>,
     report: &mut RepairReport,
 ) -> Result<Option<TableMeta>> {
+    let number = table.number;
     let name = table_name(number);
     let path = disk.path_of(&name);
     let options = TableOptions {
@@ -187,19 +250,37 @@ fn save_table(
     let appender = target.create_append(&name, Purpose::Checkpoint)?;
     let mut writer = TableWriter::new(appender, number, &options);
     let mut failed = None;
-    let mut lost = Vec::new();
-    let read = Table::salvage(disk, number, &mut |error| lost.push(error), &mut |entry| {
+    let mut problems = Vec::new();
+    let blocks = RefCell::new(LostBlocks::default());
+    let mut lost = |error, is_block| {
+        problems.push(error);
+        if is_block {
+            blocks.borrow_mut().lose();
+        }
+    };
+    let read = Table::salvage(disk, number, &mut lost, &mut |entry| {
         // What says 0 leaves its number to the manifest; the properties may be lost that say so.
-        let seq = if entry.seq() == 0 { seq } else { entry.seq() };
+        let seq = if entry.seq() == 0 {
+            table.meta.min_seq
+        } else {
+            entry.seq()
+        };
+        blocks.borrow_mut().find(entry.key());
         let added = writer.add(entry.key(), seq, entry.kind(), entry.value_bytes());
         added.inspect_err(|error| failed = Some(error.clone()))
     });
-    lost.iter().for_each(|error| report.lose(error, &path));
+    problems.iter().for_each(|error| report.lose(error, &path));
     match (read, failed) {
         (Err(_), Some(error)) => return Err(error),
-        (Err(error), None) => report.lose(&error, &path),
+        (Err(error), None) => {
+            report.lose(&error, &path);
+            blocks.borrow_mut().lose();
+        }
         (Ok(()), _) => {}
     }
+    let missing = table.meta.entries.saturating_sub(writer.entries());
+    let ranges = blocks.into_inner().ranges;
+    report.lost.extend(lost_of(table, ranges, missing));
     if writer.entries() == 0 {
         drop(writer);
         target.remove(&name)?;
@@ -207,6 +288,27 @@ fn save_table(
     }
     report.entries += writer.entries();
     Ok(Some(writer.finish()?))
+}
+
+/// What is lost of a table: as many entries as are missing, in these ranges. A key at the end of one
+/// may have versions in it, too.
+fn lost_of(table: &Damaged<'_>, mut ranges: Vec<Around>, missing: u64) -> Vec<Lost> {
+    if missing == 0 {
+        return Vec::new();
+    }
+    if ranges.is_empty() {
+        // The table is not the one that the manifest describes.
+        ranges.push((None, None));
+    }
+    let entries = (ranges.len() == 1).then_some(missing);
+    let lost = ranges.into_iter().map(|(above, below)| Lost {
+        keyspace: table.keyspace.clone(),
+        above,
+        below,
+        entries,
+        entries_max: Some(missing),
+    });
+    lost.collect()
 }
 
 /// The tables of a keyspace before anything of the log is written to it.

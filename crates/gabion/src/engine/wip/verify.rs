@@ -15,7 +15,7 @@ use crate::names::{CURRENT, LOCK, table_name};
 /// Verifies the store of a disk. Damage is part of the report; an error means that the check could
 /// not be done.
 pub(crate) fn check_disk(disk: &Disk) -> Result<CheckReport> {
-    let _lock = disk.lock(LOCK)?;
+    let _lock = disk.lock_shared(LOCK)?;
     let mut report = CheckReport::default();
     match manifest::read(disk) {
         Ok(loaded) => {
