@@ -435,11 +435,12 @@ pub(crate) struct TwoStoresArguments {
 
 /// Save what can be read of a damaged store into a new one.
 ///
-/// The damaged store stays as it is, and nothing is written to it. Prints what is damaged, with file
-/// and offset, and what is lost: how many entries, of which keyspace, between which keys; there is
-/// no second copy of them. Ends with 1 where anything is lost. Where the newest value of a key is lost, an older one may be found in the
-/// new store, also one that was deleted; a checkpoint or another copy of the store is better, if
-/// there is one. A store of SCMKV or SPTree cannot be repaired.
+/// The damaged store stays as it is, and nothing is written to it. Prints what is damaged, with
+/// file and offset, and what is lost: how many entries, of which keyspace, between which keys;
+/// there is no second copy of them. Ends with 1 where anything is lost. Where the newest value of a
+/// key is lost, an older one may be found in the new store, also one that was deleted; a checkpoint
+/// or another copy of the store is better, if there is one. A store of SCMKV or SPTree cannot be
+/// repaired.
 #[derive(Args, Debug)]
 pub(crate) struct RepairArguments {
     #[command(flatten)]

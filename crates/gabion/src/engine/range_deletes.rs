@@ -10,8 +10,8 @@
 //! For all keys of the range, the first one included, a bucket's state has an index of all range
 //! deletes in it: [`Deletes`], which is empty in most buckets, so that a get pays for one test. The
 //! index is of facts that are true for ever, so it may know more than the MemTables and tables
-//! still hold. In FlexDB that index is all there is: a generation has one for each keyspace, which a
-//! merge makes one set of.
+//! still hold. In FlexDB that index is all there is: a generation has one for each keyspace, which
+//! a merge makes one set of.
 //!
 //! # Layout
 //! [`Fragments`] are ranges that do not overlap, each with the numbers of the deletes that cover

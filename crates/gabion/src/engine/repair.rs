@@ -35,9 +35,10 @@ pub struct RepairReport {
 pub struct Lost {
     /// The keyspace that they were in, if that is known.
     pub keyspace: Option<String>,
-    /// The keys of all of them are above this one, if there is such a key.
+    /// The keys of all of them are above this one, if there is such a key; of a WipDB, versions of
+    /// it may be among them.
     pub above: Option<Vec<u8>>,
-    /// The keys of all of them are below this one, if there is such a key.
+    /// The same for the keys below which they are.
     pub below: Option<Vec<u8>>,
     /// How many there are, if they can be counted: as by the lengths that stand in a damaged block,
     /// where all that follows bears these out.

@@ -13,8 +13,9 @@
 //!
 //! # What is lost
 //! What lay in damaged blocks. The manifest says how many entries a table has, so how many are lost
-//! is known; the entries around a block say between which keys. If that was the newest version of a key, an older one may be found
-//! instead of it, also one that was deleted: the report names each part that is lost.
+//! is known; the entries around a block say between which keys. If that was the newest version of
+//! a key, an older one may be found instead of it, also one that was deleted: the report names each
+//! part that is lost.
 //!
 //! # What is refused
 //! A store whose manifest says nothing any more, as its snapshot is damaged or it is missing. The
@@ -290,8 +291,7 @@ fn save_table(
     Ok(Some(writer.finish()?))
 }
 
-/// What is lost of a table: as many entries as are missing, in these ranges. A key at the end of one
-/// may have versions in it, too.
+/// What is lost of a table: as many entries as are missing, in these ranges.
 fn lost_of(table: &Damaged<'_>, mut ranges: Vec<Around>, missing: u64) -> Vec<Lost> {
     if missing == 0 {
         return Vec::new();

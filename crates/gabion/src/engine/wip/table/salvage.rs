@@ -13,8 +13,8 @@ use crate::{Error, Result};
 impl Table {
     /// Calls `visit` with each entry of table number `file` that lies in a block that passes its
     /// checks, in order, and `lost` with what is wrong with each part that does not, and whether
-    /// that is a block. Blocks are found by the footer and the index: an error when one of these two
-    /// is damaged. Filter and properties are not needed.
+    /// that is a block. Blocks are found by the footer and the index: an error when one of these
+    /// two is damaged. Filter and properties are not needed.
     pub(crate) fn salvage(
         disk: &Disk,
         file: u64,
