@@ -40,6 +40,7 @@ mod extremes;
 mod faults;
 mod full_disk;
 mod held;
+mod hidden;
 mod ingest;
 mod limits;
 mod liveness;
