@@ -1,12 +1,4 @@
-//! Words for people.
-
-use gabion_lab::text::count_text;
-
-/// A count and what it counts: `one` of them, or `many`.
-pub(crate) fn counted(count: u64, one: &str, many: &str) -> String {
-    let word = if count == 1 { one } else { many };
-    format!("{} {word}", count_text(count))
-}
+//! Text for people and their terminals.
 
 /// `text` without what a terminal takes for a command: control characters but line ends and tabs
 /// are escaped by `escape`.

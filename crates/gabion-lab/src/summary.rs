@@ -233,7 +233,8 @@ fn label(key: &Key, groups: &[(Key, Vec<&PhaseResult>)]) -> String {
     };
     let mut label = key.workload.to_owned();
     if differs(|a, b| a.records == b.records) {
-        label += &format!(", {} records", key.records);
+        let plural = if key.records == 1 { "" } else { "s" };
+        label += &format!(", {} record{plural}", key.records);
     }
     if differs(|a, b| a.threads == b.threads) {
         let plural = if key.threads == 1 { "" } else { "s" };

@@ -111,9 +111,22 @@ pub fn count_text(count: u64) -> String {
     text
 }
 
+/// A count and what it counts: `one` of them, or `many`.
+pub fn counted(count: u64, one: &str, many: &str) -> String {
+    let word = if count == 1 { one } else { many };
+    format!("{} {word}", count_text(count))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn one_thing_is_not_told_as_many() {
+        let entries = |count| counted(count, "entry", "entries");
+        let told = [0, 1, 2, 1001].map(entries);
+        assert_eq!(told, ["0 entries", "1 entry", "2 entries", "1,001 entries"]);
+    }
 
     #[test]
     fn figures_have_three_digits_and_a_unit() {

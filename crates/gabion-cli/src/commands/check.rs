@@ -1,14 +1,13 @@
 //! `check`: whether every byte of a store is what was written.
 
 use gabion::{CheckReport, Problem};
-use gabion_lab::text::bytes_text;
+use gabion_lab::text::{bytes_text, counted};
 use serde_json::json;
 
 use crate::args::CheckArguments;
 use crate::failure::Failure;
 use crate::output::Output;
 use crate::store;
-use crate::text::counted;
 
 /// Verifies a store and prints what is damaged.
 pub(crate) fn run(arguments: &CheckArguments, output: &mut Output) -> Result<(), Failure> {

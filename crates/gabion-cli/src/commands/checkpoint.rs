@@ -1,14 +1,13 @@
 //! `checkpoint`: the store of a moment as another store.
 
 use gabion::Options;
-use gabion_lab::text::bytes_text;
+use gabion_lab::text::{bytes_text, counted};
 use serde_json::json;
 
 use crate::args::TwoStoresArguments;
 use crate::failure::Failure;
 use crate::output::Output;
 use crate::store;
-use crate::text::counted;
 
 /// Writes the checkpoint and says where it is and how large its files are.
 pub(crate) fn run(arguments: &TwoStoresArguments, output: &mut Output) -> Result<(), Failure> {

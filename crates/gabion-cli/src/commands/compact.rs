@@ -1,7 +1,7 @@
 //! `compact`: merge what a store holds in a range of keys.
 
 use gabion::{Db, Options};
-use gabion_lab::text::bytes_text;
+use gabion_lab::text::{bytes_text, counted};
 use serde_json::json;
 
 use super::range;
@@ -9,7 +9,6 @@ use crate::args::CompactArguments;
 use crate::failure::Failure;
 use crate::output::Output;
 use crate::store;
-use crate::text::counted;
 
 /// Compacts the range that the arguments name and says what that gained.
 pub(crate) fn run(arguments: &CompactArguments, output: &mut Output) -> Result<(), Failure> {

@@ -18,7 +18,7 @@ use gabion_lab::run::Settings;
 use gabion_lab::structure::{STRUCTURE_FIGURES, StructureFigure};
 use gabion_lab::summary::Summary;
 use gabion_lab::targets::{Registry, peer_feature};
-use gabion_lab::text::count_text;
+use gabion_lab::text::{count_text, counted};
 use gabion_lab::workload::{PRESETS, SIZES, Size, WORKLOADS, unfolded};
 use serde_json::json;
 
@@ -29,7 +29,6 @@ use crate::args::lab::{
 use crate::failure::Failure;
 use crate::output::{Output, tell};
 use crate::table::{beside_paper, borders, comparison};
-use crate::text::counted;
 
 pub(super) const MIB: u64 = 1 << 20;
 

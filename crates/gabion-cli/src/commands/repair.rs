@@ -1,6 +1,7 @@
 //! `repair`: what can be read of a damaged store becomes another store.
 
 use gabion::{Db, Lost};
+use gabion_lab::text::counted;
 use serde_json::json;
 
 use super::check::print_problems;
@@ -10,7 +11,6 @@ use crate::failure::Failure;
 use crate::load::progress;
 use crate::output::Output;
 use crate::store;
-use crate::text::counted;
 
 /// Repairs a store and says what was saved and what is lost. That something is lost is a failure,
 /// though the new store is there.

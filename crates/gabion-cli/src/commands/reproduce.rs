@@ -10,14 +10,13 @@ use gabion_lab::figure::Figure;
 use gabion_lab::page::reproduction::{page, score};
 use gabion_lab::plan::{Plan, Resources};
 use gabion_lab::reproduce::{ENTRIES, Entry, Kept, Making, Outcome, Terms, Verdict, check_scale};
-use gabion_lab::text::Unit;
+use gabion_lab::text::{Unit, counted};
 use serde_json::{Value, json};
 
 use super::lab::{MIB, conduct, registry, stopped_by_signals, write_to};
 use crate::args::lab::LabReproduceArguments;
 use crate::failure::Failure;
 use crate::output::{Output, tell};
-use crate::text::counted;
 
 /// Cache of each store, as in `lab figure`.
 const CACHE_BYTES: u64 = 1024 * MIB;

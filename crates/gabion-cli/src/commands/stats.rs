@@ -1,14 +1,13 @@
 //! `stats`: what a store consists of.
 
 use gabion::{KeyspaceStats, MappedStats, Options, Stats};
-use gabion_lab::text::{bytes_text, count_text};
+use gabion_lab::text::{bytes_text, count_text, counted};
 
 use crate::args::StatsArguments;
 use crate::escape::escaped;
 use crate::failure::Failure;
 use crate::output::Output;
 use crate::store;
-use crate::text::counted;
 
 /// Prints the figures of a store.
 pub(crate) fn run(arguments: &StatsArguments, output: &mut Output) -> Result<(), Failure> {

@@ -1,11 +1,12 @@
 //! Files of columns: CSV, TSV and their relatives.
 
+use gabion_lab::text::{bytes_text, counted};
+
 use super::Record;
 use super::columns::{NoRow, Row, Rows};
 use super::input::{Input, Place, Text};
 use super::source::Columns;
 use crate::failure::Failure;
-use crate::text::counted;
 
 /// Bytes that the columns of a record may have: those of the longest key and the longest value.
 /// What is longer cannot be kept; mostly it is a quote that is not closed and swallows the rest of
@@ -130,9 +131,9 @@ impl<'a> Delimited<'a> {
                     None => String::new(),
                 };
                 let what = format!(
-                    "the record that starts here has more than {} MiB, the most that a key and a \
+                    "the record that starts here is longer than {}, the most that a key and a \
                      value may have{stray}",
-                    RECORD_BYTES_MAX >> 20
+                    bytes_text(RECORD_BYTES_MAX as u64)
                 );
                 self.input.wrong(line, &what)
             }

@@ -7,7 +7,7 @@
 use std::cell::Cell;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read};
-use std::path::{Path, PathBuf};
+use std::path::{Display, Path, PathBuf};
 use std::rc::Rc;
 
 use xxhash_rust::xxh3::Xxh3Default;
@@ -78,6 +78,11 @@ impl Input {
         let canonical = path.canonicalize().map_err(|error| refused(&error))?;
         let length = metadata.len();
         Ok(input(path, Kind::File { canonical, length }))
+    }
+
+    /// How sentences name it.
+    pub(super) fn name(&self) -> Display<'_> {
+        self.path.display()
     }
 
     /// The absolute path of what can be read again; `None` for what can be read once only.
@@ -218,11 +223,13 @@ impl Text {
     pub(super) fn fill(&mut self) -> io::Result<&[u8]> {
         loop {
             match self.bytes.fill_buf() {
+                Ok([]) => return Ok(&[]),
                 Ok(_) => break,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) => return Err(error),
             }
         }
+        // They are there now, so this reads nothing.
         self.bytes.fill_buf()
     }
 

@@ -92,9 +92,12 @@ impl<'a> Lines<'a> {
         while self.line.last() != Some(&b'\n') {
             let bytes = self.text.fill()?;
             let count = memchr(b'\n', bytes).map_or(bytes.len(), |end| end + 1);
+            if count == 0 {
+                break;
+            }
             self.line.extend_from_slice(&bytes[..count]);
             self.text.consume(count)?;
-            if count == 0 || self.content().len() > self.bytes_max {
+            if self.content().len() > self.bytes_max {
                 break;
             }
         }

@@ -30,14 +30,13 @@ use std::time::{Duration, Instant};
 
 use gabion::{Db, Durability, Keyspace, WriteBatch};
 use gabion_lab::measure::ProcessUse;
-use gabion_lab::text::bytes_text;
+use gabion_lab::text::{bytes_text, counted};
 use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::args::LoadArguments;
 use crate::failure::Failure;
 use crate::output::{Output, tell};
 use crate::store;
-use crate::text::counted;
 use input::{Input, Place};
 use progress::{Ledger, Progress};
 use source::{Form, Source};
@@ -85,27 +84,14 @@ pub(crate) fn run(arguments: &LoadArguments, output: &mut Output) -> Result<(), 
         }
         None => None,
     };
-    let mut earlier = match &ledger {
+    let earlier = match &ledger {
         Some(ledger) => ledger.read()?,
         None => None,
     };
-    if let Some(progress) = &earlier {
-        if source.go_on(progress)? {
-            tell(&format!(
-                "gabion: going on where an earlier load of {} stopped, after {} and {}",
-                arguments.file.display(),
-                counted(progress.records, "record", "records"),
-                bytes_text(progress.place.offset)
-            ));
-        } else {
-            tell(&format!(
-                "gabion: {} has changed since an earlier load of it stopped; all of it is loaded",
-                arguments.file.display()
-            ));
-            earlier = None;
-            source = Source::open(&input, &form)?;
-        }
-    }
+    let (mut source, earlier) = match earlier {
+        Some(earlier) => go_on(source, &earlier, &input, &form)?,
+        None => (source, None),
+    };
 
     let process_before = ProcessUse::now();
     let begin = Instant::now();
@@ -116,7 +102,7 @@ pub(crate) fn run(arguments: &LoadArguments, output: &mut Output) -> Result<(), 
         batch: WriteBatch::new(),
         batch_bytes: 0,
         records: 0,
-        records_earlier: earlier.map_or(0, |earlier| earlier.records),
+        records_earlier: earlier.unwrap_or(0),
         value_bytes_max: db.engine().capabilities().value_bytes_max,
         is_unchecked: form == Form::Dump && !is_checked,
         bar: progress_bar(input.length()),
@@ -143,6 +129,30 @@ pub(crate) fn run(arguments: &LoadArguments, output: &mut Output) -> Result<(), 
     };
     summary.print(arguments.json, output)?;
     Ok(db.close()?)
+}
+
+/// The source behind what an earlier load came to, and the records before that; the source from its
+/// start if the file begins otherwise by now.
+fn go_on<'a>(
+    mut source: Source<'a>,
+    earlier: &Progress,
+    input: &'a Input,
+    form: &Form,
+) -> Result<(Source<'a>, Option<u64>), Failure> {
+    if source.go_on(earlier)? {
+        tell(&format!(
+            "gabion: going on where an earlier load of {} stopped, after {} and {}",
+            input.name(),
+            counted(earlier.records, "record", "records"),
+            bytes_text(earlier.place.offset)
+        ));
+        return Ok((source, Some(earlier.records)));
+    }
+    tell(&format!(
+        "gabion: {} has changed since an earlier load of it stopped; all of it is loaded",
+        input.name()
+    ));
+    Ok((Source::open(input, form)?, None))
 }
 
 /// Reads a dump to its end, to see whether it is whole.

@@ -1,4 +1,4 @@
-//! get, put, del, scan, dump, stats, check.
+//! get, put, del, scan, drop, stats, check, repair.
 
 use std::fs::{File, OpenOptions};
 use std::io::{BufRead, BufReader, Read, Write};
@@ -207,150 +207,6 @@ fn scan_takes_ranges_prefixes_directions_and_limits() {
     assert_eq!(keys(&["--from", "c", "--to", "a"]), "");
     assert_eq!(keys(&["--limit", "0"]), "");
     assert_eq!(place.ok(&["scan", "--prefix", "c"]), "c\tC\n");
-}
-
-#[test]
-fn a_dump_is_loaded_back_byte_by_byte() {
-    let place = Place::new();
-    place.ok(&["put", "00ff0a", "5c09", "--hex"]);
-    place.ok(&["put", "", "empty"]);
-    place.ok(&["put", "Grüße", "世界"]);
-    place.ok(&["dump", "all.dump"]);
-    let dump = place.ok(&["dump"]);
-    names(
-        &dump,
-        &[
-            "#gabion-dump 2\n",
-            "\\x00\\xff\\n\t\\\\\\t\n",
-            "\n#gabion-dump end, records: 3, checksum: ",
-        ],
-    );
-
-    let copy = Place::new();
-    let dump_path = place.path("all.dump");
-    copy.ok(&["load", dump_path.to_str().unwrap()]);
-    assert_eq!(copy.ok(&["dump"]), dump);
-    assert_eq!(std::fs::read_to_string(dump_path).unwrap(), dump);
-    let piped = Place::new();
-    let outcome = piped.feed(&["load", "-", "--format", "dump"], dump.as_bytes());
-    assert_eq!(outcome.status, Some(0), "{outcome:?}");
-    assert_eq!(piped.ok(&["dump"]), dump);
-}
-
-#[test]
-fn a_dump_overwrites_no_file() {
-    let place = Place::new();
-    place.ok(&["put", "k", "v"]);
-    let kept = place.file("kept", "precious");
-    names(&place.fails(1, &["dump", "kept"]), &["kept", "exists"]);
-    assert_eq!(std::fs::read(kept).unwrap(), b"precious");
-    let kept = place.file("new.incomplete", "precious");
-    let sentence = place.fails(1, &["dump", "new"]);
-    names(&sentence, &["new.incomplete is in the way"]);
-    assert_eq!(std::fs::read(kept).unwrap(), b"precious");
-}
-
-/// The part that a killed dump had written stood under the final name, and the same command was
-/// refused because of it.
-#[test]
-fn a_killed_dump_leaves_nothing_under_the_name_and_is_made_again() {
-    let place = Place::new();
-    let db = gabion::Db::open(place.db()).unwrap();
-    for n in 0..20_000 {
-        db.put(format!("{n:05}"), "x".repeat(1000)).unwrap();
-    }
-    db.close().unwrap();
-    let mut child = place.command(&["dump", "all"]).spawn().unwrap();
-    let part = place.path("all.incomplete");
-    while std::fs::metadata(&part).map_or(0, |part| part.len()) == 0 {
-        assert!(
-            child.try_wait().unwrap().is_none(),
-            "it ended before the kill"
-        );
-        std::thread::yield_now();
-    }
-    child.kill().unwrap();
-    child.wait().unwrap();
-    assert!(part.exists() && !place.path("all").exists());
-    // Under another name it would be known for a part.
-    std::fs::copy(&part, place.path("part.dump")).unwrap();
-    let copy = Place::new();
-    let as_whole = copy.fails(1, &["load", place.path("part.dump").to_str().unwrap()]);
-    names(&as_whole, &["cut off", "nothing of the dump was loaded"]);
-    place.ok(&["dump", "all"]);
-    assert!(!part.exists());
-    let all = place.path("all");
-    copy.ok(&["load", all.to_str().unwrap()]);
-    assert_eq!(copy.ok(&["scan"]), place.ok(&["scan"]));
-}
-
-/// Keys that began like the last line of a dump made one that could not be loaded, or of which a
-/// part was left out with exit status 0.
-#[test]
-fn keys_that_look_like_marks_are_dumped_and_loaded() {
-    for key in [
-        "#gabion-dump end, records: 0",
-        "#gabion-dump end, records: 7",
-        "#gabion-dump 2",
-        "#",
-        "\\x23",
-    ] {
-        let place = Place::new();
-        place.ok(&["put", key, ""]);
-        place.ok(&["put", "zebra", key]);
-        place.ok(&["dump", "a.dump"]);
-        let copy = Place::new();
-        copy.ok(&["load", place.path("a.dump").to_str().unwrap()]);
-        assert_eq!(copy.ok(&["scan"]), place.ok(&["scan"]));
-        let dump = std::fs::read(place.path("a.dump")).unwrap();
-        let piped = Place::new();
-        let outcome = piped.feed(&["load", "-", "--format", "dump"], &dump);
-        assert_eq!(outcome.status, Some(0), "{outcome:?}");
-        assert_eq!(piped.ok(&["scan"]), place.ok(&["scan"]));
-    }
-}
-
-/// Any bytes as keys and values, in keyspaces of any names.
-#[test]
-fn keyspaces_with_any_bytes_are_dumped_and_loaded() {
-    let mut rng = gabion_lab::workload::Rng::new(1, 0);
-    let mut bytes = |most: u64| -> Vec<u8> {
-        let len = rng.below(most);
-        let of = |rng: &mut gabion_lab::workload::Rng| match rng.below(3) {
-            0 => b"#\\\t\n\r\0\x1b"[usize::try_from(rng.below(7)).unwrap()],
-            _ => u8::try_from(rng.below(256)).unwrap(),
-        };
-        (0..len).map(|_| of(&mut rng)).collect()
-    };
-    let place = Place::new();
-    let keyspaces = ["default", "#gabion-dump 2", "a\nb\t\u{1b}[31m", "gabion"];
-    let db = gabion::Db::open(place.db()).unwrap();
-    for name in keyspaces {
-        let keyspace = db.keyspace(name).unwrap();
-        for _ in 0..200 {
-            keyspace.put(bytes(12), bytes(100)).unwrap();
-        }
-    }
-    db.close().unwrap();
-    let copy = Place::new();
-    for (at, name) in keyspaces.into_iter().enumerate() {
-        let file = format!("{at}.dump");
-        place.ok(&["dump", &file, "--keyspace", name]);
-        let file = place.path(&file);
-        copy.ok(&["load", file.to_str().unwrap(), "--keyspace", name]);
-    }
-    let (one, other) = (
-        gabion::Db::open(place.db()).unwrap(),
-        gabion::Db::open(copy.db()).unwrap(),
-    );
-    for name in keyspaces {
-        let pairs = |db: &gabion::Db| {
-            let pairs = db.existing_keyspace(name).unwrap().iter();
-            pairs.collect::<Result<Vec<_>, _>>().unwrap()
-        };
-        assert!(pairs(&one).len() > 100);
-        assert_eq!(pairs(&one), pairs(&other), "{name:?}");
-    }
 }
 
 /// A terminal took what stood in a name of a keyspace for commands.
@@ -564,6 +420,42 @@ fn names_in(dir: &std::path::Path) -> Vec<std::ffi::OsString> {
     let mut names: Vec<_> = files.map(|file| file.unwrap().file_name()).collect();
     names.sort();
     names
+}
+
+/// A repair may lose records that were loaded. What the store noted down about the load would keep
+/// the same command from loading them again.
+#[test]
+fn a_load_into_a_repaired_store_begins_anew() {
+    let place = Place::new();
+    let good: String = (0..50)
+        .map(|n| format!("{{\"key\":\"{n:02}\"}}\n"))
+        .collect();
+    place.file("a.jsonl", format!("{good}no record\n"));
+    place.fails(1, &["load", "a.jsonl"]);
+    place.ok(&["compact"]);
+    for entry in std::fs::read_dir(place.db()).unwrap() {
+        let path = entry.unwrap().path();
+        if path.extension().is_some_and(|suffix| suffix == "tbl") {
+            let mut file = OpenOptions::new().write(true).open(path).unwrap();
+            file.write_all(b"damage").unwrap();
+        }
+    }
+    place.run(&["repair", "new"]);
+    let new = place.path("new");
+    let on_new = |arguments: &[&str]| {
+        let path = place.path("a.jsonl");
+        let all = [arguments, &["--db", new.to_str().unwrap()]].concat();
+        let all: Vec<_> = all
+            .iter()
+            .map(|word| word.replace("FILE", path.to_str().unwrap()))
+            .collect();
+        bare(&all.iter().map(String::as_str).collect::<Vec<_>>())
+    };
+    assert_eq!(on_new(&["scan"]).stdout, "");
+    place.file("a.jsonl", &good);
+    let outcome = on_new(&["load", "FILE"]);
+    assert_eq!(outcome.status, Some(0), "{outcome:?}");
+    assert_eq!(on_new(&["scan"]).stdout.lines().count(), 50);
 }
 
 #[test]

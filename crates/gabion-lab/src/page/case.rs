@@ -93,14 +93,17 @@ pub(super) fn write(out: &mut String, summary: &Summary, index: usize, case: &Ca
 /// What the case asked for, and who did it best.
 fn about(summary: &Summary, case: &Case) -> String {
     let example = case.example;
-    let plural = if example.threads == 1 { "" } else { "s" };
+    let plural = |count: u64| if count == 1 { "" } else { "s" };
     let mut about = format!(
-        "{} records of {} + {} B, {} operations by {} thread{plural}",
+        "{} record{} of {} + {} B, {} operation{} by {} thread{}",
         Unit::Count.tick(example.records as f64),
+        plural(example.records),
         example.key_bytes,
         example.value_bytes,
         Unit::Count.tick(example.operations as f64),
+        plural(example.operations),
         example.threads,
+        plural(example.threads as u64),
     );
     if let Some(rate) = example.rate_per_s {
         about += &format!(", due at {}", Unit::PerSecond.tick(rate));

@@ -31,6 +31,7 @@ use crate::Error;
 use crate::measure::{self, ProcessUse, Space};
 use crate::result::{PhaseResult, amplification, counts_note};
 use crate::target::{Counters, Store};
+use crate::text::counted;
 use crate::workload::generators::Items;
 use crate::workload::keys::{KeyShape, ValuePool};
 use crate::workload::{Distribution, Workers, Workload};
@@ -162,7 +163,8 @@ impl<'a> Runner<'a> {
             self.store.settle()?;
             self.measure_space(&mut result)?;
             result.notes.push(format!(
-                "the {count} records that it had not come to were put after it, unmeasured"
+                "what it had not come to, {}, was put after it, unmeasured",
+                counted(count, "record", "records")
             ));
         }
         Ok(result)

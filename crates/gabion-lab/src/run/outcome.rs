@@ -6,6 +6,7 @@ use super::worker::Done;
 use crate::Error;
 use crate::measure::Latencies;
 use crate::result::{Borders, Moment, OperationLatency};
+use crate::text::counted;
 use crate::workload::{Operation, Workload};
 
 /// What all threads of a phase did, and in what time.
@@ -36,14 +37,15 @@ pub(super) fn check(workload: &Workload, wanted: u64, outcome: &Outcome) -> Resu
     let name = workload.name;
     if outcome.operations != wanted && !outcome.is_capped {
         return Err(Error::Meaningless(format!(
-            "{name} did {} of {wanted} operations; its figures would mean nothing",
-            outcome.operations
+            "{name} did {} of {}; its figures would mean nothing",
+            outcome.operations,
+            counted(wanted, "operation", "operations")
         )));
     }
     if workload.reads_only_missing() && outcome.found > 0 {
         return Err(Error::Meaningless(format!(
-            "{name} found {} keys that are never written; the store holds other data",
-            outcome.found
+            "{name} found {} never written; the store holds other data",
+            counted(outcome.found, "key that is", "keys that are")
         )));
     }
     let reads = workload.mix.iter().any(|(op, _)| op.must_find());

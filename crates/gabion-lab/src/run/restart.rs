@@ -12,6 +12,7 @@ use crate::Error;
 use crate::measure::{Latencies, ProcessUse};
 use crate::result::PhaseResult;
 use crate::target::Counters;
+use crate::text::counted;
 use crate::workload::Workload;
 
 /// Records that are counted at once.
@@ -40,7 +41,8 @@ impl Runner<'_> {
         let found = self.count_records()?;
         if let Some(records) = records.filter(|records| *records != found) {
             return Err(Error::Meaningless(format!(
-                "{records} records were in the store before the restart, {found} are there after it"
+                "the store had {} before the restart and has {found} after it",
+                counted(records, "record", "records")
             )));
         }
         let mut latencies = Latencies::new();

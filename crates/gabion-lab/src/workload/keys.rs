@@ -17,6 +17,7 @@
 
 use super::rng::{Rng, below};
 use super::sizes::ValueSizes;
+use crate::text::counted;
 
 /// The shortest key that holds the digits of any sensible number of records.
 const KEY_BYTES_MIN: usize = 8;
@@ -69,7 +70,8 @@ impl KeyShape {
     pub(crate) fn new(bytes: usize, num: u64) -> Result<KeyShape, String> {
         if bytes < KEY_BYTES_MIN {
             return Err(format!(
-                "keys of {bytes} bytes cannot be numbered; use at least {KEY_BYTES_MIN}"
+                "keys of {} cannot be numbered; use at least {KEY_BYTES_MIN}",
+                counted(bytes as u64, "byte", "bytes")
             ));
         }
         if bytes > KEY_BYTES_MAX {
