@@ -7,8 +7,8 @@
 //!
 //! # Invariants
 //! - I1: [`Clock::now`] never goes back. [`Clock::unix_time`] may, when the system's time is set.
-//! - I2: every wait lets go of the lock that it is called with, whatever its deadline. Whoever waits
-//!   in a loop for something that others do under that lock waits for what can happen.
+//! - I2: every wait lets go of the lock that it is called with, whatever its deadline. So others
+//!   can do under that lock what somebody waits for in a loop.
 
 use std::fmt;
 use std::sync::Arc;

@@ -36,8 +36,8 @@
 //!   tenth of a second's worth, and a step.
 //! - P2: a wait ends when the store is closed or fails.
 //! - P3: a wait ends when its patience does, whoever else waits.
-//! - P4: whoever waits does so without the lock, and is counted among those who wait only as long as
-//!   it does.
+//! - P4: whoever waits does so without the lock, and is counted among those who wait only as long
+//!   as it does.
 
 use std::time::Duration;
 

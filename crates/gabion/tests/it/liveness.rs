@@ -84,8 +84,8 @@ impl Drop for Ends<'_> {
     }
 }
 
-fn key(number: u64) -> [u8; 8] {
-    number.to_be_bytes()
+fn key(number: u64) -> String {
+    format!("{number:08}")
 }
 
 /// The keyspace that is dropped and made again all the time, or the one that always is there.

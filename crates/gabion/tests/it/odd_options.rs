@@ -67,24 +67,25 @@ const NUMBERS: [(&str, Setter); 20] = [
     }),
 ];
 
+fn key(number: u32) -> String {
+    format!("{number:08}")
+}
+
 /// Writes, reads, flushes, compacts and opens again.
 fn use_store(options: &Options) -> Result<()> {
     let place = Place::of(options.engine);
     for round in 0..2_u8 {
         let db = gabion::Db::open_on(place.disk(), options.clone())?;
         for number in 0..300_u32 {
-            db.put(number.to_be_bytes(), [round; 50])?;
+            db.put(key(number), [round; 50])?;
         }
         if db.engine().capabilities().ingest {
-            let pairs = (0..300_u32).map(|number| (number.to_be_bytes(), [round; 60]));
+            let pairs = (0..300_u32).map(|number| (key(number), [round; 60]));
             db.default_keyspace().ingest(pairs)?;
         }
         db.flush()?;
         db.compact::<&[u8]>(..)?;
-        assert!(
-            db.get(7_u32.to_be_bytes())?
-                .is_some_and(|value| value[0] == round)
-        );
+        assert!(db.get(key(7))?.is_some_and(|value| value[0] == round));
         assert_eq!(db.default_keyspace().pairs().count(), 300);
         assert!(db.stats().writes >= 300);
         db.close()?;

@@ -345,8 +345,8 @@ impl Drop for Held<'_> {
 mod tests {
     use super::*;
 
-    /// An ingest that waits for flushes holds all writers back. Under a limit on what the background
-    /// writes these flushes went at its pace, though it gives way where writers are stopped.
+    /// An ingest that waits for flushes holds all writers back. Under a limit on what the
+    /// background writes they went at its pace, though it gives way where writers are stopped.
     #[test]
     fn who_holds_writers_back_presses_for_flushes() {
         let throttle = Throttle::new(&Options::default());
