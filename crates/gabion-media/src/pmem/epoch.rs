@@ -18,6 +18,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use parking_lot::Mutex;
 use seize::{Collector, Guard as _, LocalGuard};
 
+use super::alloc::thread;
+
+/// The header of the pool, which is no block: an entry that only fills a batch.
+const NO_BLOCK: u64 = 0;
+
 /// Keeps what its holder finds from being reused. Hold it for an operation, not for long: while it
 /// is held, no block that is retired meanwhile becomes free.
 pub struct Guard<'a>(LocalGuard<'a>);
@@ -85,6 +90,16 @@ impl Epochs {
         unsafe { guard.0.defer_retire(retired, reclaim) };
     }
 
+    /// Hands over what waits for a batch to fill. A batch needs an entry for each thread that has a
+    /// guard: those that lack are made up.
+    #[cold]
+    pub(super) fn hand_over(&self, guard: &Guard<'_>) {
+        for _ in 0..thread::most() {
+            self.defer(guard, NO_BLOCK, 0);
+        }
+        guard.0.flush();
+    }
+
     /// Hands over what waits only for a batch to fill, if no other guard is in its way.
     pub(super) fn flush(&self) {
         if let Some(collector) = self.collector.get() {
@@ -100,12 +115,44 @@ impl Epochs {
 unsafe fn reclaim(retired: *mut Retired, _: &Collector) {
     // SAFETY: the caller's promise.
     let retired = unsafe { Box::from_raw(retired) };
-    retired.ready.put(retired.block, retired.count);
+    if retired.block != NO_BLOCK {
+        retired.ready.put(retired.block, retired.count);
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// A batch waited for its thread to fill it, however short space was, or for one entry more than
+    /// there were threads with a guard.
+    #[test]
+    fn what_is_handed_over_waits_for_guards_only() {
+        let epochs = Epochs::default();
+        let readers: Vec<_> = (0..3).map(|_| std::sync::mpsc::channel::<()>()).collect();
+        std::thread::scope(|scope| {
+            let (enters, entered) = std::sync::mpsc::channel();
+            let mut ends = Vec::new();
+            for (end, wait) in readers {
+                let (epochs, enters) = (&epochs, enters.clone());
+                scope.spawn(move || {
+                    let reader = epochs.enter();
+                    enters.send(()).expect("heard");
+                    let _ = wait.recv();
+                    drop(reader);
+                });
+                ends.push(end);
+            }
+            (0..ends.len()).for_each(|_| entered.recv().expect("told"));
+            let guard = epochs.enter();
+            epochs.defer(&guard, 16, 0);
+            epochs.hand_over(&guard);
+            drop(guard);
+            assert!(epochs.ready.take().is_empty());
+            drop(ends);
+        });
+        assert_eq!(epochs.ready.take(), [(16, 0)]);
+    }
 
     #[test]
     fn a_block_waits_for_the_guards_of_its_time() {

@@ -59,6 +59,7 @@ mod pool;
 mod region;
 pub mod trace;
 
+pub use self::alloc::Part;
 pub use self::atomic::{Media, PAtomicU32, PAtomicU64};
 pub use self::epoch::Guard;
 pub use self::gate::WriteGuard;

@@ -67,6 +67,9 @@ pub struct PoolOptions {
     pub salvage: bool,
     /// How recovery finds out what refers to a block.
     pub reachable: Reachable,
+    /// Keep one block of each size back for [`Pool::alloc_instead`](super::Pool::alloc_instead),
+    /// so that a full pool can be emptied by a structure whose deletes replace blocks.
+    pub keeps_back: bool,
     /// Who is told of each step on the medium.
     pub watcher: Option<Arc<dyn Watcher>>,
     /// Flush and fence even where the pool's class does not need it, to measure what that costs.
@@ -86,6 +89,7 @@ impl Default for PoolOptions {
             checkpoint_disk: None,
             salvage: false,
             reachable: Reachable::Word,
+            keeps_back: false,
             watcher: None,
             always_flush: false,
         }

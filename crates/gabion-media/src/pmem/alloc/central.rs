@@ -6,6 +6,8 @@
 //! - I2. A slab is durably a slab before any of its blocks leaves it, and it is durably free before
 //!   its chunk is used for anything else.
 //! - I3. Chunks from `reserved` on have no space yet and are not touched.
+//! - I4. Where blocks are kept back, each class with a block in use has a free one in `kept`, or
+//!   that one was lent to who frees another block of the class.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -19,6 +21,8 @@ use super::recovery::mark_known;
 /// Slabs and runs.
 #[derive(Debug)]
 pub(crate) struct Central {
+    /// Whether a block of each class is kept back.
+    keeps_back: bool,
     pub(crate) extents: Extents,
     /// Chunks whose space is reserved.
     pub(crate) reserved: u64,
@@ -32,6 +36,10 @@ struct ClassList {
     partial: BTreeSet<u64>,
     /// Slabs whose states were not read since the pool was opened.
     unread: Vec<u64>,
+    /// Slabs whose states were read.
+    slabs: usize,
+    /// A free block that is in no mask, kept back for who replaces one of this class.
+    kept: Option<u64>,
 }
 
 /// A slab whose states were read.
@@ -74,6 +82,19 @@ impl Slab {
         Some(index as u64 * 64 + u64::from(bit))
     }
 
+    /// Takes the last free block.
+    fn take_last(&mut self) -> Option<u64> {
+        let group = self.filled.iter().rposition(|words| *words != 0)?;
+        let index = group * 64 + self.filled[group].ilog2() as usize;
+        let bit = self.mask[index].ilog2();
+        self.mask[index] &= !(1 << bit);
+        if self.mask[index] == 0 {
+            self.filled[group] &= !(1 << (index % 64));
+        }
+        self.free -= 1;
+        Some(index as u64 * 64 + u64::from(bit))
+    }
+
     fn give(&mut self, block: u64) {
         let index = usize::try_from(block / 64).unwrap_or(usize::MAX);
         let bit = 1 << (block % 64);
@@ -86,8 +107,9 @@ impl Slab {
 
 impl Central {
     /// Nothing is known of any chunk.
-    pub(crate) fn new(classes: usize, reserved: u64) -> Central {
+    pub(crate) fn new(classes: usize, reserved: u64, keeps_back: bool) -> Central {
         Central {
+            keeps_back,
             extents: Extents::default(),
             reserved,
             slabs: HashMap::new(),
@@ -95,13 +117,22 @@ impl Central {
         }
     }
 
+    /// Free blocks of each class in slabs whose states were read.
+    pub(crate) fn free_by_class(&self) -> Vec<u64> {
+        let mut free = vec![0; self.by_class.len()];
+        for slab in self.slabs.values() {
+            free[slab.class] += u64::from(slab.free);
+        }
+        free
+    }
+
     /// Takes note of a slab that recovery found.
     pub(crate) fn found_slab(&mut self, chunk: u64, class: usize) {
         self.by_class[class].unread.push(chunk);
     }
 
-    /// Takes up to `wanted` blocks of a class from one slab and adds their offsets to `blocks`.
-    /// False if no slab has any.
+    /// Takes up to `wanted` blocks of a class from one slab and adds their offsets to `blocks`,
+    /// once one is kept back. False if no slab has any.
     pub(crate) fn take_blocks(
         &mut self,
         chunks: Chunks<'_>,
@@ -125,13 +156,41 @@ impl Central {
             };
             let base = chunks.geometry.chunk_at(chunk);
             let size = classes.size(class);
+            let list = &mut self.by_class[class];
+            if self.keeps_back && list.kept.is_none() {
+                // The last one, so that the others follow each other.
+                list.kept = slab.take_last().map(|block| base + block * size);
+            }
+            let count = blocks.len();
             let taken = std::iter::from_fn(|| slab.take()).take(wanted);
             blocks.extend(taken.map(|block| base + block * size));
             if slab.free == 0 {
-                self.by_class[class].partial.remove(&chunk);
+                list.partial.remove(&chunk);
             }
-            return true;
+            if blocks.len() > count {
+                return true;
+            }
         }
+    }
+
+    /// Lends the block of a class that is kept back, or the last one that there is. It comes back
+    /// with the next block of the class that is free.
+    pub(crate) fn lend(
+        &mut self,
+        chunks: Chunks<'_>,
+        classes: &Classes,
+        known: &[AtomicU64],
+        class: usize,
+    ) -> Option<u64> {
+        if self.by_class[class].kept.is_none() {
+            // A pool that was opened keeps none before a block of the class is asked for.
+            let mut last = Vec::new();
+            self.take_blocks(chunks, classes, known, class, 1, &mut last);
+            if let Some(block) = last.pop() {
+                self.give_block(chunks, classes, block);
+            }
+        }
+        self.by_class[class].kept.take()
     }
 
     /// Reads the states of a slab unless they were read before.
@@ -180,6 +239,11 @@ impl Central {
         if slab.free > 0 {
             self.by_class[class].partial.insert(chunk);
         }
+        self.insert_slab(chunk, slab);
+    }
+
+    fn insert_slab(&mut self, chunk: u64, slab: Slab) {
+        self.by_class[slab.class].slabs += 1;
         self.slabs.insert(chunk, slab);
     }
 
@@ -198,7 +262,7 @@ impl Central {
         chunks.medium.fence();
         let mut slab = empty_slab(chunks, classes, class);
         (0..u64::from(slab.total)).for_each(|block| slab.give(block));
-        self.slabs.insert(chunk, slab);
+        self.insert_slab(chunk, slab);
         self.by_class[class].partial.insert(chunk);
     }
 
@@ -214,24 +278,63 @@ impl Central {
             return;
         };
         let class = slab.class;
-        slab.give((offset - chunks.geometry.chunk_at(chunk)) / classes.size(class));
-        let (was_full, is_empty) = (slab.free == 1, slab.free == slab.total);
-        let partial = &mut self.by_class[class].partial;
-        if was_full {
-            partial.insert(chunk);
+        let list = &mut self.by_class[class];
+        if self.keeps_back && list.kept.is_none() {
+            list.kept = Some(offset);
+        } else {
+            slab.give((offset - chunks.geometry.chunk_at(chunk)) / classes.size(class));
+            list.partial.insert(chunk);
         }
-        if is_empty && partial.len() > 1 {
-            self.drop_slab(chunks, chunk, class);
+        if list.partial.len() > 1 && self.is_empty(chunks, chunk) {
+            self.drop_slab(chunks, classes, chunk, class);
         }
     }
 
-    fn drop_slab(&mut self, chunks: Chunks<'_>, chunk: u64, class: usize) {
+    /// Whether no block of a slab is in use or in a cache.
+    fn is_empty(&self, chunks: Chunks<'_>, chunk: u64) -> bool {
+        self.slabs.get(&chunk).is_some_and(|slab| {
+            let kept = self.by_class[slab.class].kept;
+            let has_kept = kept.and_then(|kept| chunks.geometry.chunk_of(kept)) == Some(chunk);
+            slab.free + u32::from(has_kept) == slab.total
+        })
+    }
+
+    /// Makes an empty slab a free chunk, unless what is kept back would have no other place though
+    /// blocks of the class are in use. False then.
+    fn drop_slab(
+        &mut self,
+        chunks: Chunks<'_>,
+        classes: &Classes,
+        chunk: u64,
+        class: usize,
+    ) -> bool {
+        let list = &mut self.by_class[class];
+        let was_partial = list.partial.remove(&chunk);
+        if list.kept.and_then(|kept| chunks.geometry.chunk_of(kept)) == Some(chunk) {
+            let other = list.partial.first().copied();
+            let moved = other.and_then(|other| {
+                let slab = self.slabs.get_mut(&other)?;
+                let block = slab.take()?;
+                if slab.free == 0 {
+                    list.partial.remove(&other);
+                }
+                Some(chunks.geometry.chunk_at(other) + block * classes.size(class))
+            });
+            if moved.is_none() && list.slabs > 1 {
+                if was_partial {
+                    list.partial.insert(chunk);
+                }
+                return false;
+            }
+            list.kept = moved;
+        }
+        list.slabs -= 1;
         self.slabs.remove(&chunk);
-        self.by_class[class].partial.remove(&chunk);
         chunks.set_descriptor(chunk, Descriptor::Free);
         // DURABLE: the chunk is free before it is used for anything else.
         chunks.medium.fence();
         self.extents.give(chunk, 1);
+        true
     }
 
     /// Makes all slabs without a block in use free chunks. True if there were any.
@@ -246,14 +349,17 @@ impl Central {
                 self.know_slab(chunks, classes, known, chunk, class);
             }
         }
-        let is_empty = |slab: &Slab| slab.free == slab.total;
-        let empty = self.slabs.iter().filter(|(_, slab)| is_empty(slab));
-        let mut empty: Vec<_> = empty.map(|(chunk, slab)| (*chunk, slab.class)).collect();
+        let slabs = self.slabs.iter().map(|(chunk, slab)| (*chunk, slab.class));
+        let mut empty: Vec<_> = slabs
+            .filter(|(chunk, _)| self.is_empty(chunks, *chunk))
+            .collect();
         empty.sort_unstable();
-        for (chunk, class) in &empty {
-            self.drop_slab(chunks, *chunk, *class);
+        let mut any = false;
+        for (chunk, class) in empty {
+            // What is kept back may have moved into it meanwhile.
+            any |= self.is_empty(chunks, chunk) && self.drop_slab(chunks, classes, chunk, class);
         }
-        !empty.is_empty()
+        any
     }
 }
 
@@ -281,7 +387,7 @@ mod tests {
 
     /// Blocks are taken from the lowest on, whatever was taken and given back before.
     #[test]
-    fn a_slab_gives_its_first_free_block() {
+    fn a_slab_gives_its_first_free_block_or_its_last() {
         const BLOCKS: u64 = 9_000;
         let mut slab = Slab::empty(0, BLOCKS);
         (0..BLOCKS).for_each(|block| slab.give(block));
@@ -294,8 +400,11 @@ mod tests {
             // Long runs of each, so that the slab is empty and full now and then.
             let is_take = (random >> 40) % 100 < if step / 20_000 % 2 == 0 { 90 } else { 10 };
             if is_take {
-                let block = slab.take();
-                assert_eq!(block, twin.pop_first());
+                let (block, expected) = match random >> 60 {
+                    0 => (slab.take_last(), twin.pop_last()),
+                    _ => (slab.take(), twin.pop_first()),
+                };
+                assert_eq!(block, expected);
                 taken.extend(block);
             } else if !taken.is_empty() {
                 let at = usize::try_from(random >> 33).unwrap() % taken.len();

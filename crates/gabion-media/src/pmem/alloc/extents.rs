@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Free runs of chunks. Neighbouring runs are joined.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Extents {
     /// Length of each run by its first chunk.
     runs: BTreeMap<u64, u64>,

@@ -35,6 +35,17 @@
 //! retired is free. Then the intents are erased. Repeating any part of this gives the same.
 //! Costs a look at each descriptor; after a clean close there are no intents.
 //!
+//! # A full pool
+//! A structure whose deletes replace blocks by smaller ones could not delete in a full pool, for
+//! sizes do not mix within a slab, and what deletes free is of other sizes than what they need. So
+//! where a pool is opened to, it keeps a free block of each class back, if the class has one in use
+//! ([`PoolOptions::keeps_back`](super::PoolOptions::keeps_back)). It is lent to whoever replaces a
+//! block of that class ([`Allocator::reserve_instead`]), and the block that he frees takes its
+//! place. So however blocks are used, each of them can be replaced by one of at most its size, one
+//! after the other, without end; the cost is one block for each class. As long as space is short,
+//! each retired block is handed to the collector at once and not in batches. Large blocks, of whole
+//! chunks, have no such reserve.
+//!
 //! Reserve, then publish is the way of other persistent allocators too (nvm_malloc, ADMS 2015);
 //! here recovery puts a question to the structure, where they log the words that will change.
 
@@ -45,12 +56,15 @@ pub(crate) mod classes;
 mod crash_tests;
 pub(crate) mod extents;
 pub(crate) mod intent;
+#[cfg(test)]
+mod kept_tests;
 pub(crate) mod recovery;
+mod room;
 #[cfg(test)]
 mod tests;
 pub(crate) mod thread;
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use parking_lot::{Mutex, MutexGuard};
 
@@ -58,7 +72,8 @@ use self::central::Central;
 use self::chunk::{Chunks, Descriptor, State};
 use self::classes::Classes;
 use self::intent::{Intent, IntentSlot, Ring, SLOTS};
-use super::epoch::Epochs;
+pub use self::room::Part;
+use super::epoch::{Epochs, Guard};
 use super::layout::{GRANULE, Geometry, STATE_OFFSET, StateLine, seal};
 use super::medium::Medium;
 use super::off::POff;
@@ -88,6 +103,8 @@ pub(super) struct Allocator {
     known: Box<[AtomicU64]>,
     /// Whether a crash must be survived: else there are no intents.
     has_intents: bool,
+    /// Whether there was no space a moment ago.
+    is_short: AtomicBool,
     grow: Grow,
 }
 
@@ -127,6 +144,16 @@ pub(super) enum Refusal {
     Failed(crate::Error),
 }
 
+impl Refusal {
+    fn is_no_space(&self) -> bool {
+        match self {
+            Refusal::Full => true,
+            Refusal::Failed(error) => error.is_no_space(),
+            Refusal::Busy | Refusal::NotABlock => false,
+        }
+    }
+}
+
 impl Allocator {
     pub(super) fn chunks(&self) -> Chunks<'_> {
         Chunks {
@@ -154,11 +181,10 @@ impl Allocator {
         let class = self.classes.class_for(size, align);
         let reserved = match self.try_reserve(class, size) {
             Ok(Some(reserved)) => Some(reserved),
-            Err(Refusal::Failed(error)) if !error.is_no_space() => {
-                return Err(Refusal::Failed(error));
-            }
+            Err(refusal) if !refusal.is_no_space() => return Err(refusal),
             // The pool is full, or its file system is.
             Ok(None) | Err(_) => {
+                self.set_short();
                 self.reclaim();
                 self.try_reserve(class, size)?
             }
@@ -172,6 +198,83 @@ impl Allocator {
         };
         self.announce(intent, self.rounded(size, align))
             .inspect_err(|_| self.give(block, count))
+    }
+
+    /// As [`Allocator::reserve`], for a block that takes the place of `old`, which the caller
+    /// retires next: where there is no space, the block that is kept back of the class of `old`, if
+    /// that is as large as is asked for.
+    #[track_caller]
+    pub(super) fn reserve_instead(
+        &self,
+        old: u64,
+        size: u64,
+        align: u64,
+        hint: u64,
+    ) -> Result<Ticket, Refusal> {
+        // What is free at once, then what is kept back, and only then what takes a search: the pool
+        // may be full for many deletes.
+        let class = self.classes.class_for(size.max(1), align);
+        let (block, size) = match class.and_then(|class| self.try_reserve(Some(class), size).ok()) {
+            Some(Some((block, _))) => (block, self.rounded(size, align)),
+            _ => match self.lend(old, size, align) {
+                Some(lent) => lent,
+                None => match self.reserve(size, align, hint) {
+                    Err(refusal) if refusal.is_no_space() => {
+                        self.lend(old, size, align).ok_or(refusal)?
+                    }
+                    reserved => return reserved,
+                },
+            },
+        };
+        let intent = Intent {
+            block,
+            hint,
+            count: 0,
+            is_retire: false,
+        };
+        self.announce(intent, size)
+            .inspect_err(|_| self.give(block, 0))
+    }
+
+    /// The block that is kept back of the class of `old`, with its size, if that will do.
+    #[cold]
+    fn lend(&self, old: u64, size: u64, align: u64) -> Option<(u64, u64)> {
+        let chunk = self.geometry.chunk_of(old)?;
+        let Some(Descriptor::Slab { class }) = self.chunks().descriptor(chunk) else {
+            return None;
+        };
+        let lent_bytes = self.classes.size(class);
+        if lent_bytes < size || !lent_bytes.is_multiple_of(align) {
+            return None;
+        }
+        self.set_short();
+        self.drain();
+        let mut central = self.central.lock();
+        let block = central.lend(self.chunks(), &self.classes, &self.known, class)?;
+        Some((block, lent_bytes))
+    }
+
+    fn set_short(&self) {
+        // ORDER: Relaxed: a hint.
+        self.is_short.store(true, Ordering::Relaxed);
+    }
+
+    /// Takes note of free chunks, if there are any: space is not short then.
+    fn note_room(&self, central: &Central) {
+        if central.extents.free() > 0 {
+            // ORDER: Relaxed: a hint.
+            self.is_short.store(false, Ordering::Relaxed);
+        }
+    }
+
+    /// Lets a retired block become free when all guards of now are gone: offset, and number of
+    /// chunks or 0.
+    pub(super) fn defer(&self, guard: &Guard<'_>, block: u64, count: u64) {
+        self.epochs.defer(guard, block, count);
+        // ORDER: Relaxed: a hint.
+        if self.is_short.load(Ordering::Relaxed) {
+            self.epochs.hand_over(guard);
+        }
     }
 
     /// Announces that an allocated block is about to be retired.
@@ -321,7 +424,15 @@ impl Allocator {
         if missing > left {
             return Ok(None);
         }
+        self.reserve_chunks(central, missing)?;
+        Ok(central.extents.take(count))
+    }
+
+    /// Reserves the space of `missing` chunks more, and of some besides if there is enough: there
+    /// are so many.
+    fn reserve_chunks(&self, central: &mut Central, missing: u64) -> Result<(), Refusal> {
         // A sixteenth of what there is: reserving stays rare, and little is reserved in vain.
+        let left = self.geometry.chunks - central.reserved;
         let step = missing.max(central.reserved / 16).min(left);
         let from = central.reserved;
         let (step, grown) = match (self.grow)(from, from + step) {
@@ -337,7 +448,7 @@ impl Allocator {
         line.reserved_chunks
             .store_persist(&self.medium, seal(central.reserved), Ordering::Relaxed);
         central.extents.give(from, step);
-        Ok(central.extents.take(count))
+        Ok(())
     }
 
     /// Writes an intent into a slot of this thread's heap, or of another one where there is none.
@@ -520,6 +631,7 @@ impl Allocator {
                 central.give_block(self.chunks(), &self.classes, block);
             }
         }
+        self.note_room(&central);
     }
 
     /// Finds space that is free but not at hand: in caches of heaps, in empty slabs, and behind
@@ -534,9 +646,9 @@ impl Allocator {
                 central.give_block(self.chunks(), &self.classes, block);
             }
         }
-        self.central
-            .lock()
-            .drop_empty_slabs(self.chunks(), &self.classes, &self.known);
+        let mut central = self.central.lock();
+        central.drop_empty_slabs(self.chunks(), &self.classes, &self.known);
+        self.note_room(&central);
     }
 
     /// Number of chunks whose space is reserved; the others hold nothing.

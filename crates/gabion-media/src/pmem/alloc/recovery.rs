@@ -1,6 +1,6 @@
 //! Finding again what is free when a pool is opened. See the allocator's head for the rules.
 
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicBool, AtomicU64};
 
 use parking_lot::Mutex;
 
@@ -32,6 +32,7 @@ impl Allocator {
         reserved: u64,
         has_intents: bool,
         reachable: &Reachable,
+        keeps_back: bool,
         grow: Grow,
     ) -> Result<Allocator, Damage> {
         let classes = Classes::new(geometry.chunk_bytes);
@@ -42,7 +43,8 @@ impl Allocator {
         resolve_intents(chunks, &classes, reserved, reachable)?;
         let words = usize::try_from(geometry.chunks.div_ceil(64)).unwrap_or(usize::MAX);
         let known: Box<[AtomicU64]> = (0..words).map(|_| AtomicU64::new(0)).collect();
-        let central = walk(chunks, &classes, reserved)?;
+        let central = Central::new(classes.count(), reserved, keeps_back);
+        let central = walk(chunks, &classes, central)?;
         let heaps = (0..geometry.heaps).map(|_| Heap::default()).collect();
         Ok(Allocator {
             medium,
@@ -53,14 +55,15 @@ impl Allocator {
             central: Mutex::new(central),
             known,
             has_intents,
+            is_short: AtomicBool::new(false),
             grow,
         })
     }
 }
 
 /// Lists the slabs and the free runs, and frees the runs that were retired.
-fn walk(chunks: Chunks<'_>, classes: &Classes, reserved: u64) -> Result<Central, Damage> {
-    let mut central = Central::new(classes.count(), reserved);
+fn walk(chunks: Chunks<'_>, classes: &Classes, mut central: Central) -> Result<Central, Damage> {
+    let reserved = central.reserved;
     let mut freed = false;
     let mut chunk = 0;
     while chunk < reserved {

@@ -45,6 +45,11 @@ pub(crate) fn small_number() -> u32 {
     NUMBERS.try_with(|numbers| numbers.small).unwrap_or(0)
 }
 
+/// The most threads that ever ran at the same time and had numbers.
+pub(crate) fn most() -> u32 {
+    FREE.lock().0
+}
+
 /// A number that no other thread of the process ever has.
 pub(crate) fn unique_number() -> u64 {
     NUMBERS

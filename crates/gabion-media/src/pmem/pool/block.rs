@@ -75,9 +75,7 @@ impl Retiring<'_> {
         self.is_open = false;
         let allocator = &self.pool.shared.allocator;
         allocator.commit(&self.ticket, State::Retired);
-        allocator
-            .epochs
-            .defer(guard, self.ticket.intent.block, self.ticket.intent.count);
+        allocator.defer(guard, self.ticket.intent.block, self.ticket.intent.count);
     }
 
     /// As [`Retiring::commit`] for a block that no other thread can be reading: it is free now.

@@ -26,7 +26,7 @@ use std::sync::atomic::Ordering;
 pub use self::block::{Reserved, Retiring};
 
 use self::sync::Syncing;
-use super::alloc::{Allocator, Refusal};
+use super::alloc::{Allocator, Part, Refusal};
 use super::atomic::{Media, PAtomicU64};
 use super::epoch::Guard;
 use super::file::PoolFile;
@@ -188,6 +188,46 @@ impl Pool {
     #[track_caller]
     pub fn alloc_aligned(&self, size: u64, align: u64, hint: u64) -> Result<Reserved<'_>> {
         let ticket = self.shared.allocator.reserve(size, align, hint);
+        let ticket = ticket.map_err(|refusal| self.refused(refusal, size, 0))?;
+        Ok(Reserved {
+            pool: self,
+            ticket,
+            is_open: true,
+            thread: PhantomData,
+        })
+    }
+
+    /// Sees to it that all of some blocks can be had, in any order, as long as nobody else asks for
+    /// one: before the first of several is reserved that make one thing only together.
+    ///
+    /// # Errors
+    /// As [`Pool::alloc`]; nothing has changed then.
+    pub fn expect_room(&self, parts: &[Part]) -> Result<()> {
+        let expected = self.shared.allocator.expect_room(parts);
+        expected.map_err(|refusal| {
+            let bytes = parts
+                .iter()
+                .map(|part| part.bytes.saturating_mul(part.count));
+            self.refused(refusal, bytes.fold(0, u64::saturating_add), 0)
+        })
+    }
+
+    /// As [`Pool::alloc_aligned`], for a block that takes the place of `old`, which is at least as
+    /// large: the same thread retires `old` next, and both commit. In a pool that
+    /// [keeps blocks back](super::PoolOptions::keeps_back) there is space for that though it is full, if
+    /// `old` is no larger than half of a chunk, unless another thread is about to replace a block of
+    /// that size or readers keep what such a thread gave up: it comes back when their guards are
+    /// gone.
+    #[track_caller]
+    pub fn alloc_instead<T: ?Sized>(
+        &self,
+        old: POff<T>,
+        size: u64,
+        align: u64,
+        hint: u64,
+    ) -> Result<Reserved<'_>> {
+        let allocator = &self.shared.allocator;
+        let ticket = allocator.reserve_instead(old.raw(), size, align, hint);
         let ticket = ticket.map_err(|refusal| self.refused(refusal, size, 0))?;
         Ok(Reserved {
             pool: self,

@@ -328,6 +328,7 @@ impl Pool {
             reserved,
             has_intents,
             &Reachable::Word,
+            options.keeps_back,
             grow,
         );
         let allocator = allocator.map_err(|damage| source.fault(damage.into()))?;
@@ -412,6 +413,7 @@ impl Pool {
             reserved,
             true,
             &options.reachable,
+            options.keeps_back,
             grow,
         );
         let allocator = allocator.map_err(|damage| source.fault(damage.into()))?;
