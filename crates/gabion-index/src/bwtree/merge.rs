@@ -119,7 +119,12 @@ impl<K: Item + ?Sized, const ENTRIES: usize, const DELTAS: u64> BwTree<K, ENTRIE
             low: left.low(),
             ..self.plan_like(node, 1)
         };
-        let new = self.build(&plan, &entries)?;
+        let old = if left.bytes() > node.bytes() {
+            left
+        } else {
+            node
+        };
+        let new = self.build_instead(&plan, &entries, old)?;
         let gone = [
             self.retire(left.word.base(), HINT_PAGE)?,
             self.retire(node.word.base(), HINT_PAGE)?,

@@ -55,6 +55,7 @@ impl<K: Item + ?Sized, const ENTRIES: usize, const DELTAS: u64> BwTree<K, ENTRIE
         PoolOptions {
             layout: Self::MAGIC,
             reachable: Reachable::ask_fn(is_referenced),
+            keeps_back: true,
             ..PoolOptions::default()
         }
     }

@@ -245,17 +245,45 @@ impl<K: Item + ?Sized, const ENTRIES: usize, const DELTAS: u64> BwTree<K, ENTRIE
     pub(super) fn build(&self, plan: &Plan, entries: &[(Stored, u64)]) -> Result<Reserved<'_>> {
         let (bytes, page_bytes) = image::page(&self.medium, plan, entries);
         let page = self.reserve(page_bytes)?;
-        let at = page.offset::<u8>().raw();
-        self.medium.write(at, &bytes);
-        self.medium.flush_range(at, bytes.len() as u64);
+        self.write_page(&page, &bytes);
         Ok(page)
+    }
+
+    /// As [`BwTree::build`], in the place of a page that is at least as large and given up next: in
+    /// a full pool, too.
+    pub(super) fn build_instead(
+        &self,
+        plan: &Plan,
+        entries: &[(Stored, u64)],
+        old: &Page<'_>,
+    ) -> Result<Reserved<'_>> {
+        let (bytes, page_bytes) = image::page(&self.medium, plan, entries);
+        let (old, page_bytes) = (
+            POff::<u8>::new(old.word.base()),
+            Self::block_bytes(page_bytes),
+        );
+        let page = self
+            .pool
+            .alloc_instead(old, page_bytes, LINE_BYTES, HINT_PAGE)?;
+        self.write_page(&page, &bytes);
+        Ok(page)
+    }
+
+    fn write_page(&self, page: &Reserved<'_>, bytes: &[u8]) {
+        let at = page.offset::<u8>().raw();
+        self.medium.write(at, bytes);
+        self.medium.flush_range(at, bytes.len() as u64);
     }
 
     /// Reserves space for a page.
     fn reserve(&self, bytes: u64) -> Result<Reserved<'_>> {
-        let least = if K::IS_WORD { Self::PAGE_BYTES } else { 0 };
-        let bytes = bytes.max(least);
+        let bytes = Self::block_bytes(bytes);
         Ok(self.pool.alloc_aligned(bytes, LINE_BYTES, HINT_PAGE)?)
+    }
+
+    /// Bytes of the block of a page of so many.
+    fn block_bytes(page_bytes: u64) -> u64 {
+        page_bytes.max(if K::IS_WORD { Self::PAGE_BYTES } else { 0 })
     }
 
     /// Reserves space for a cell and writes its word, without a fence.
@@ -307,12 +335,63 @@ impl<K: Item + ?Sized, const ENTRIES: usize, const DELTAS: u64> BwTree<K, ENTRIE
         guard: &Guard<'_>,
     ) -> Result<Option<After<K::Owned>>> {
         let new = self.build(&self.plan_like(page, lines), entries)?;
+        self.put_in_place(page, new, entries.len(), guard)
+    }
+
+    /// Deletes an entry by a page without it in the place of the one that has it: what a delete does
+    /// if there is no space for a page with room for its delta. That one takes no more than the old
+    /// one, as a delta takes no less than an entry; so the pool keeps space back for it. Returns the
+    /// value; none if the entry is not there any more.
+    #[cold]
+    pub(super) fn cut_out(
+        &self,
+        cell: u64,
+        key: &Parts<'_>,
+        guard: &Guard<'_>,
+    ) -> Result<Option<u64>> {
+        let lock = self.locks.lock(cell);
+        let page = self.load(cell)?;
+        if page.word.is_dead() || !page.has(key) {
+            return Ok(None);
+        }
+        let page = self.freeze(cell)?;
+        let mut entries = page.entries();
+        let is_it = |(stored, _): &(Stored, u64)| {
+            stored.compare(&self.medium, key) == std::cmp::Ordering::Equal
+        };
+        let Some(place) = entries.iter().position(is_it) else {
+            return self.melt(&page).map(|()| None);
+        };
+        let (_, value) = entries.remove(place);
+        let mut plan = self.plan_like(&page, delta_lines(key.len));
+        let lines = std::mem::replace(&mut plan.lines, 0);
+        let (_, page_bytes) = image::page(&self.medium, &plan, &entries);
+        plan.lines = lines.min(page.bytes().saturating_sub(page_bytes) / LINE_BYTES);
+        let new = self.build_instead(&plan, &entries, &page);
+        let done = new.and_then(|new| self.put_in_place(&page, new, entries.len(), guard));
+        let after = match done {
+            Ok(after) => after.unwrap_or(After::Nothing),
+            Err(error) => return self.melt(&page).and(Err(error)),
+        };
+        drop(lock);
+        self.follow(after, guard);
+        Ok(Some(value))
+    }
+
+    /// Puts a new page of so many entries in the place of a frozen one.
+    fn put_in_place(
+        &self,
+        page: &Page<'_>,
+        new: Reserved<'_>,
+        count: usize,
+        guard: &Guard<'_>,
+    ) -> Result<Option<After<K::Owned>>> {
         let old = self.retire(page.word.base(), HINT_PAGE)?;
         let low = page.low().key::<K>(&self.medium);
         let low = low.ok_or_else(|| damaged(page.cell))?;
         self.install(page, word_of(&new), [new], [old], guard)?;
         let level = page.level;
-        let is_small = entries.len() * 4 < ENTRIES && (page.cell != self.root || level > 0);
+        let is_small = count * 4 < ENTRIES && (page.cell != self.root || level > 0);
         Ok(Some(match is_small {
             true => After::Small { level, low },
             false => After::Nothing,

@@ -2,11 +2,14 @@
 
 use std::sync::atomic::Ordering;
 
+use gabion_media::pmem::Guard;
+
 use super::image::{delta, delta_lines};
 use super::layout::{KEY_BYTES_MAX, Word};
 use super::page::Page;
 use super::shape::Need;
 use super::{BwTree, damaged};
+use crate::attempt::retry_delete;
 use crate::stored::Parts;
 use crate::{Error, Item, Result};
 
@@ -46,10 +49,14 @@ impl<K: Item + ?Sized, const ENTRIES: usize, const DELTAS: u64> BwTree<K, ENTRIE
     /// Deletes `key` and returns its value.
     ///
     /// # Errors
-    /// No space in the pool: nothing has changed then. As long as nobody else uses the pool, and
-    /// keys are words, there is always enough for a delete.
+    /// Damage on the medium. No space in the pool, if it is full and a reader keeps what another
+    /// delete gave up, or if keys are so long that a page takes more than half of a chunk: nothing
+    /// has changed then.
     pub fn remove(&self, key: &K) -> Result<Option<u64>> {
-        self.write(key, Change::Remove)
+        let parts = Parts::of(key);
+        retry_delete(&self.pool, |guard| {
+            self.attempt(&parts, Change::Remove, guard).map(Some)
+        })
     }
 
     fn write(&self, key: &K, change: Change) -> Result<Option<u64>> {
@@ -62,18 +69,17 @@ impl<K: Item + ?Sized, const ENTRIES: usize, const DELTAS: u64> BwTree<K, ENTRIE
                 limit: KEY_BYTES_MAX,
             });
         }
-        match self.attempt(&parts, change) {
+        match self.attempt(&parts, change, &self.pool.enter()) {
             Err(error) if error.is_no_space() => {
                 // What was replaced a moment ago is free when no guard is in its way.
                 self.pool.collect();
-                self.attempt(&parts, change)
+                self.attempt(&parts, change, &self.pool.enter())
             }
             other => other,
         }
     }
 
-    fn attempt(&self, key: &Parts<'_>, change: Change) -> Result<Option<u64>> {
-        let guard = self.pool.enter();
+    fn attempt(&self, key: &Parts<'_>, change: Change, guard: &Guard<'_>) -> Result<Option<u64>> {
         let lines = delta_lines(key.len);
         let mut taken: Option<Taken> = None;
         loop {
@@ -97,7 +103,14 @@ impl<K: Item + ?Sized, const ENTRIES: usize, const DELTAS: u64> BwTree<K, ENTRIE
             let (word, line) = match mine {
                 Some(taken) => (page.word, taken.line),
                 None if !Self::takes(&page, need) => {
-                    self.renew(cell, need, &guard)?;
+                    match (self.renew(cell, need, guard), change) {
+                        (Err(error), Change::Remove) if error.is_no_space() => {
+                            if let Some(before) = self.cut_out(cell, key, guard)? {
+                                return Ok(Some(before));
+                            }
+                        }
+                        (renewed, _) => renewed?,
+                    }
                     continue;
                 }
                 None => {
@@ -112,12 +125,12 @@ impl<K: Item + ?Sized, const ENTRIES: usize, const DELTAS: u64> BwTree<K, ENTRIE
             if self.post(&page, word, word.with_top(line), key, value)? {
                 if way.is_stray {
                     // As in `follow`.
-                    let _ = self.adopt_page(&page, &guard);
+                    let _ = self.adopt_page(&page, guard);
                 }
                 // A page of so few entries may not be written to again, and not be written anew.
                 let is_little = (page.base_count() as u64) <= DELTAS && cell != self.root;
                 if value.is_none() && is_little && page.entries().len() == 1 {
-                    self.give_up(&page, &guard);
+                    self.give_up(&page, guard);
                 }
                 return Ok(before);
             }

@@ -39,14 +39,40 @@ impl<K: Item + ?Sized> Hot<K> {
         form: &Form,
         height: u32,
     ) -> Result<Child> {
+        let reserve = |bytes| self.pool.alloc_aligned(bytes, NODE_ALIGN, Child::NODE_HINT);
+        self.make_node_in(made, form, height, reserve)
+    }
+
+    /// As [`Hot::make_node`], in the place of `old`, which is at least as large and given up next:
+    /// in a full pool, too.
+    pub(super) fn make_node_instead<'a>(
+        &'a self,
+        made: &mut Made<'a>,
+        form: &Form,
+        height: u32,
+        old: Child,
+    ) -> Result<Child> {
+        let old = POff::<u8>::new(old.at());
+        let reserve = |bytes| {
+            self.pool
+                .alloc_instead(old, bytes, NODE_ALIGN, Child::NODE_HINT)
+        };
+        self.make_node_in(made, form, height, reserve)
+    }
+
+    fn make_node_in<'a>(
+        &'a self,
+        made: &mut Made<'a>,
+        form: &Form,
+        height: u32,
+        reserve: impl FnOnce(u64) -> gabion_media::Result<Reserved<'a>>,
+    ) -> Result<Child> {
         if let Some(only) = form.only() {
             return Ok(only);
         }
         let image = form.image(height);
         let bytes = image.bytes().len() as u64;
-        let node = self
-            .pool
-            .alloc_aligned(bytes, NODE_ALIGN, Child::NODE_HINT)?;
+        let node = reserve(bytes)?;
         let at = node.offset::<u8>().raw();
         self.medium.write(at, image.bytes());
         self.medium.flush_range(at, bytes);

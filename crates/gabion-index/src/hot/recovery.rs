@@ -67,6 +67,7 @@ impl<K: Item + ?Sized> Hot<K> {
         PoolOptions {
             layout: MAGIC_OF_WORDS,
             reachable: Reachable::ask_fn(is_referenced::<K>),
+            keeps_back: true,
             ..PoolOptions::default()
         }
     }

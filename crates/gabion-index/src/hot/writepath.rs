@@ -12,7 +12,7 @@ use super::node::Node;
 use super::path::{Step, host};
 use super::publish::Made;
 use super::{Hot, damaged};
-use crate::attempt::{Attempt, retry};
+use crate::attempt::{Attempt, retry, retry_delete};
 use crate::leaf::LeafRef;
 use crate::node_lock::NodeLock;
 use crate::{Error, Item, Result};
@@ -89,9 +89,10 @@ impl<K: Item + ?Sized> Hot<K> {
     /// Deletes `key` and returns its value.
     ///
     /// # Errors
-    /// No space in the pool: nothing has changed then. Damage on the medium.
+    /// Damage on the medium. No space in the pool, if it is full and a reader keeps what another
+    /// delete gave up: nothing has changed then.
     pub fn remove(&self, key: &K) -> Result<Option<u64>> {
-        retry(&self.pool, |guard| {
+        retry_delete(&self.pool, |guard| {
             let Some(path) = self.seek(key)? else {
                 return Ok(None);
             };
@@ -326,7 +327,7 @@ impl<K: Item + ?Sized> Hot<K> {
         };
         let mut form = Form::of(&node);
         form.remove(step.place.slot);
-        let child = self.make_node(&mut made, &form, node.height())?;
+        let child = self.make_node_instead(&mut made, &form, node.height(), above.child)?;
         let (gone, held) = ([above.child, step.child], [&lock, &above_lock]);
         let is_done = self.publish(&above.place, child, made, &gone, &held, guard)?;
         Ok(is_done.then_some(before))

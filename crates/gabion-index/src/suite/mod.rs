@@ -21,6 +21,7 @@ pub(crate) mod damage;
 pub(crate) mod director;
 pub(crate) mod essay;
 pub(crate) mod fresh;
+mod full;
 pub(crate) mod interleaved;
 pub(crate) mod model;
 pub(crate) mod moved;
