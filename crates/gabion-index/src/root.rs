@@ -11,7 +11,7 @@
 use std::sync::atomic::Ordering;
 
 use gabion_media::media_struct;
-use gabion_media::pmem::{Medium, POff, Pool, ROOT_HINT};
+use gabion_media::pmem::{Medium, POff, Part, Pool, ROOT_HINT};
 
 use crate::index::Plan;
 use crate::{Error, Result, Seed};
@@ -39,6 +39,31 @@ fn check_of(words: &[u64; WORDS]) -> u64 {
 
 fn damaged(offset: u64) -> Error {
     Error::damaged("the root of an index", offset)
+}
+
+/// Sees to it that a pool without root has room for a root with `rest` bytes behind it, and for all
+/// that is made before the index is whole: so a creation that fails has changed nothing.
+pub(crate) fn expect_room(
+    pool: &Pool,
+    rest: u64,
+    others: impl IntoIterator<Item = Part>,
+) -> Result<()> {
+    let _within = pool.write_guard();
+    if !pool.root::<Root>().is_null() {
+        return Err(Error::RootTaken);
+    }
+    let root = part(ROOT_BYTES + rest, ROOT_BYTES);
+    let parts: Vec<Part> = std::iter::once(root).chain(others).collect();
+    Ok(pool.expect_room(&parts)?)
+}
+
+/// One block of so many bytes.
+pub(crate) fn part(bytes: u64, align: u64) -> Part {
+    Part {
+        bytes,
+        align,
+        count: 1,
+    }
 }
 
 /// Makes the root of `pool`, with `rest` bytes of zeros behind it, and returns where it is. `words`

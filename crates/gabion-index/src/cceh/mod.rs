@@ -99,13 +99,13 @@ mod split;
 mod tests;
 mod write;
 
-use gabion_media::pmem::{Medium, POff, Pool};
+use gabion_media::pmem::{Medium, POff, Part, Pool};
 
-use crate::extendible::{Extendible, FirstHalf, segment_end};
+use crate::extendible::{self, Extendible, FirstHalf, segment_end};
 use crate::index::{Makers, Plan, index_of_words};
 use crate::line::LINE_BYTES;
 use crate::registry::Registered;
-use crate::root::{Facts, ROOT_BYTES};
+use crate::root::{self, Facts, ROOT_BYTES};
 use crate::spoton::paths::told;
 use crate::{Result, Seed};
 use layout::planned_depth;
@@ -133,10 +133,9 @@ impl<const COPIES: bool> Cceh<COPIES> {
     /// pool without root.
     ///
     /// # Errors
-    /// The pool has a root already, or no space. A pool without space for all planned segments has
-    /// its root all the same, which another `create` finds; [`Self::open`] finds a table of fewer
-    /// segments there, if there was space for the first two.
+    /// The pool has a root already, or no space for all planned segments: nothing has changed then.
     pub fn create(pool: &Pool, plan: Plan) -> Result<Self> {
+        root::expect_room(pool, ROOT_BYTES, Self::planned_parts(plan.capacity))?;
         let facts = Facts::create(pool, Self::LAYOUT, ROOT_BYTES, plan)?;
         let this = Self::with(pool, facts, Some(0))?;
         this.presplit(plan.capacity)?;
@@ -158,6 +157,12 @@ impl<const COPIES: bool> Cceh<COPIES> {
         };
         let segments = |bytes| Extendible::new(pool, facts.behind(), bytes, first_half, entries);
         Self::of(pool, facts.seed, facts.capacity, segments)
+    }
+
+    /// What a table of so many entries has in the beginning.
+    pub(crate) fn planned_parts(capacity: u64) -> Vec<Part> {
+        let bits = segment_bits(capacity);
+        extendible::planned_parts(planned_depth(capacity, bits), LINE_BYTES << bits)
     }
 
     /// Finds the table whose directory is named by the word at `word`, or makes one if that is 0.

@@ -186,7 +186,8 @@ impl<K: Item + ?Sized, const USED: usize> Index<K> for Clevel<K, USED> {
     }
 
     /// While this goes on, no bucket is moved. `visit` may change the table, but not visit, count
-    /// or compact it: these would wait for this visit.
+    /// or compact it: these would wait for this visit. A key that others delete and insert again
+    /// meanwhile may be visited twice, in its old slot and in its new one.
     fn for_each(&self, visit: &mut dyn FnMut(&K, u64)) -> Result<()> {
         self.visit(visit)
     }

@@ -11,7 +11,7 @@ use super::layout::{BUCKET_BYTES, Bucket, LEVELS, State, Word};
 use super::places::{BITS_MAX, BITS_MIN, Context, homes, planned_bits};
 use crate::index::{Plan, root_of};
 use crate::pending::Pending;
-use crate::root::{ROOT_BYTES, create, find};
+use crate::root::{ROOT_BYTES, create, expect_room, find, part};
 use crate::{Error, Item, Result, Seed};
 
 /// The hint of an item: its hash with the lowest bit set, by which no level chooses a bucket. That
@@ -83,9 +83,11 @@ impl<K: Item + ?Sized, const USED: usize> Clevel<K, USED> {
     /// pool without root.
     ///
     /// # Errors
-    /// The pool has a root already, or no space. If the space was enough for the root but not for
-    /// the levels, the root stays, and [`Clevel::open`] adds them when there is space.
+    /// The pool has a root already, or no space for the planned table: nothing has changed then.
     pub fn create(pool: &Pool, plan: Plan) -> Result<Self> {
+        let bits = planned_bits(plan.capacity, USED);
+        let levels = [bits, bits + 1].map(|bits| part(BUCKET_BYTES << bits, BUCKET_BYTES));
+        expect_room(pool, size_of::<State>() as u64, levels)?;
         let seed = plan.seed.unwrap_or_else(Seed::random);
         let words = |_| vec![Self::MAGIC, seed, plan.capacity];
         let root = create(pool, size_of::<State>() as u64, words)?;

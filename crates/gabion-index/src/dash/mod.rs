@@ -148,9 +148,7 @@ impl<K: Item + ?Sized> Dash<K> {
     /// pool without root.
     ///
     /// # Errors
-    /// The pool has a root already, or no space. A pool without space for all planned segments has
-    /// its root all the same, which another `create` finds; [`Self::open`] finds a table of fewer
-    /// segments there, if there was space for the first two.
+    /// The pool has a root already, or no space for all planned segments: nothing has changed then.
     pub fn create(pool: &Pool, plan: Plan) -> Result<Self> {
         Self::make(pool, plan)
     }

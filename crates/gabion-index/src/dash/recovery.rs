@@ -12,9 +12,9 @@ use gabion_media::pmem::{Claim, Medium, POff, Pool, PoolOptions, Reachable};
 
 use super::Dash;
 use super::layout::{Overflow, Shape, bits, bucket_of, tag_of};
-use crate::extendible::{Directory, Extendible, FirstHalf, Segment, find_segment};
+use crate::extendible::{Directory, Extendible, FirstHalf, Segment, find_segment, planned_parts};
 use crate::index::{Plan, root_of};
-use crate::root::{ROOT_BYTES, create, find, read};
+use crate::root::{ROOT_BYTES, create, expect_room, find, read};
 use crate::{Error, Item, Result, Seed};
 
 /// The magic of the root, and what kind of structure the pool is told that it holds.
@@ -116,11 +116,13 @@ impl<K: Item + ?Sized, const USABLE: u32> Dash<K, USABLE> {
 
     /// See [`Dash::create`].
     pub(super) fn make(pool: &Pool, plan: Plan) -> Result<Self> {
+        let shape = Shape::planned(plan.capacity);
+        let depth = shape.planned_depth(plan.capacity);
+        expect_room(pool, ROOT_BYTES, planned_parts(depth, shape.bytes()))?;
         let seed = plan.seed.unwrap_or_else(Seed::random);
         let words = |_| vec![MAGIC, seed, plan.capacity, Self::KIND];
         let root = create(pool, ROOT_BYTES, words)?;
         let this = Self::with(pool, root, seed, plan.capacity, Some(0))?;
-        let depth = this.shape.planned_depth(plan.capacity);
         let split = |segment, hash| this.split(segment, hash);
         this.segments.presplit(depth, split)?;
         Ok(this)

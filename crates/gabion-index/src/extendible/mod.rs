@@ -31,17 +31,29 @@ use std::collections::HashSet;
 use std::ops::{Deref, Range};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use gabion_media::pmem::{Medium, PAtomicU64, POff, Pool};
+use gabion_media::pmem::{Medium, PAtomicU64, POff, Part, Pool};
 use parking_lot::Mutex;
 
 use crate::index::Checked;
 use crate::line::{Array, LINE_BYTES};
 use crate::lock::{Held, Since, Stripe, Stripes};
-use crate::{Error, Result};
+use crate::{Error, Result, root};
 use mirror::Mirror;
 
 /// Alignment of segments: what the papers' medium reads and writes at once.
 const SEGMENT_ALIGN: u64 = 256;
+
+/// The blocks of a new table whose segments, of so many bytes each, all have one depth: with the
+/// directories on the way there, and the copies that are made of one segment.
+pub(crate) fn planned_parts(depth: u32, segment_bytes: u64) -> Vec<Part> {
+    let segments = Part {
+        bytes: segment_bytes,
+        align: SEGMENT_ALIGN,
+        count: (1 << depth) + if depth > 1 { 2 } else { 0 },
+    };
+    let directories = (1..=depth).map(|depth| root::part(Directory::bytes(depth), LINE_BYTES));
+    directories.chain([segments]).collect()
+}
 
 /// Most bits of a segment: hashes that share so many are the work of somebody who knows the seed.
 pub(crate) const DEPTH_MAX: u32 = 40;

@@ -1,6 +1,6 @@
 //! What an index must have to be the base of a layered one.
 
-use gabion_media::pmem::{Claim, Medium, Pool};
+use gabion_media::pmem::{Claim, Medium, Part, Pool};
 
 use super::Layered;
 use crate::fastfair::{self, FastFair};
@@ -35,6 +35,13 @@ pub trait Base: Index<u64> + Sized + 'static {
     #[doc(hidden)]
     fn grow(&self, _entries: u64) -> Result<()> {
         Ok(())
+    }
+
+    /// What an empty base takes of the pool when it is found first and has as many parts as so many
+    /// entries need.
+    #[doc(hidden)]
+    fn planned_parts(_entries: u64) -> Vec<Part> {
+        Vec::new()
     }
 
     /// Whether the base at an offset durably refers to a block; asked before there is a pool.

@@ -93,6 +93,7 @@ impl<B: Base, const PAGE: usize> Layered<B, PAGE> {
         let lanes = log::lanes_of(pool) as u64;
         let pages = Pages::of::<PAGE>(pairs, lanes).all;
         let rest = block_bytes::<PAGE>(B::EMPTY_BYTES, pages) - root::ROOT_BYTES;
+        root::expect_room(pool, rest, B::planned_parts(plan.capacity))?;
         let fill = |behind: u64| {
             let root = behind - root::ROOT_BYTES;
             pool.zero(behind, BASE_AT + B::EMPTY_BYTES - root::ROOT_BYTES);

@@ -17,7 +17,7 @@
 //!
 //! A segment that splits keeps its number of buckets, so a key keeps its way.
 
-use gabion_media::pmem::{Claim, Medium, Pool};
+use gabion_media::pmem::{Claim, Medium, Part, Pool};
 
 use super::base::Shape;
 use super::{Base, Layered};
@@ -56,6 +56,10 @@ impl Base for Cceh<false> {
 
     fn find(pool: &Pool, at: u64, seed: u64, entries: u64) -> Result<Self> {
         Cceh::at(pool, at, seed, entries)
+    }
+
+    fn planned_parts(entries: u64) -> Vec<Part> {
+        Cceh::<false>::planned_parts(entries)
     }
 
     fn grow(&self, entries: u64) -> Result<()> {

@@ -104,8 +104,9 @@ use crate::index::{Plan, index_of_words};
 use crate::line::Line;
 use crate::lock::Stripes;
 use crate::registry::Registered;
-use crate::root::Facts;
+use crate::root::{self, Facts};
 use crate::{Result, Seed};
+use places::{LEVEL_ALIGN, planned_bits};
 
 media_struct! {
     /// What changes behind the root.
@@ -157,10 +158,12 @@ impl<const PADDING: u64> LevelTable<PADDING> {
     /// pool without root.
     ///
     /// # Errors
-    /// The pool has a root already, or no space. A pool without space for the planned table has its
-    /// root all the same and is of no use: another `create` finds that root, and [`Self::open`]
-    /// asks for the same space.
+    /// The pool has a root already, or no space for the planned table: nothing has changed then.
     pub fn create(pool: &Pool, plan: Plan) -> Result<Self> {
+        let bits = planned_bits(plan.capacity);
+        let levels = [bits - 1, bits].map(|bits| Self::bytes_of_level(1 << bits));
+        let levels = levels.map(|bytes| root::part(bytes, LEVEL_ALIGN));
+        root::expect_room(pool, size_of::<State>() as u64, levels)?;
         let facts = Facts::create(pool, Self::LAYOUT, size_of::<State>() as u64, plan)?;
         Self::with(pool, facts, Some(0))
     }

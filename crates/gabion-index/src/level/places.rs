@@ -8,6 +8,9 @@ use super::LevelTable;
 use crate::line::{Array, LINE_BYTES, Line, PairFlush};
 use crate::lock::{Held, Stripes};
 
+/// What offsets of levels are multiples of.
+pub(super) const LEVEL_ALIGN: u64 = 256;
+
 /// Bits of the top level, at least: so that the bottom has two buckets.
 pub(super) const TOP_BITS_MIN: u32 = 2;
 

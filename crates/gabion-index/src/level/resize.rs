@@ -9,7 +9,7 @@ use std::sync::atomic::Ordering;
 use gabion_media::pmem::{POff, Retiring};
 
 use super::LevelTable;
-use super::places::planned_bits;
+use super::places::{LEVEL_ALIGN, planned_bits};
 use crate::line::{Array, Image, Line};
 use crate::{Error, Result};
 
@@ -54,7 +54,7 @@ impl<const PADDING: u64> LevelTable<PADDING> {
         let state = self.state();
         let hint = self.medium.offset_of(&state.top).raw();
         let bytes = Self::bytes_of_level(1 << bits);
-        let space = self.pool.alloc_aligned(bytes, 256, hint)?;
+        let space = self.pool.alloc_aligned(bytes, LEVEL_ALIGN, hint)?;
         let level = Array::new(space.offset::<Line>().raw(), bits);
         let retiring = match bottom {
             Some(bottom) => {

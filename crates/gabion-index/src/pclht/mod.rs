@@ -118,11 +118,11 @@ use crate::index::{Plan, index_of_words};
 use crate::line::Line;
 use crate::lock::Stripes;
 use crate::registry::Registered;
-use crate::root::Facts;
+use crate::root::{self, Facts};
 use crate::{Result, Seed};
 pub use form::{Best, Coalesced, Evicting, EvictingWide, Form, LockPlace, Published, Wide};
 use resize::Job;
-use table::{Spares, Table};
+use table::{Spares, TABLE_ALIGN, Table};
 
 /// A hash table of words in a pool of persistent memory.
 pub type PClht = ClhtTable<Best>;
@@ -154,6 +154,9 @@ impl<F: Form> ClhtTable<F> {
     /// # Errors
     /// The pool has a root already, or no space.
     pub fn create(pool: &Pool, plan: Plan) -> Result<Self> {
+        let bits = Table::<F>::planned_bits(plan.capacity);
+        let table = root::part(Table::<F>::new(0, bits).bytes(), TABLE_ALIGN);
+        root::expect_room(pool, size_of::<Line>() as u64, [table])?;
         let facts = Facts::create(pool, Self::LAYOUT, size_of::<Line>() as u64, plan)?;
         Self::with(pool, facts, Some(0))
     }

@@ -12,7 +12,7 @@ use gabion_media::pmem::POff;
 
 use super::ClhtTable;
 use super::form::Form;
-use super::table::{Table, damaged};
+use super::table::{TABLE_ALIGN, Table, damaged};
 use crate::line::{Array, Image, Line};
 use crate::lock::Backoff;
 use crate::{Error, Result};
@@ -122,7 +122,7 @@ impl<F: Form> ClhtTable<F> {
         let hint = self.facts.behind::<u64>().raw();
         let space = self
             .pool
-            .alloc_aligned(Table::<F>::new(0, bits).bytes(), 256, hint)?;
+            .alloc_aligned(Table::<F>::new(0, bits).bytes(), TABLE_ALIGN, hint)?;
         let table = Table::new(space.offset::<Line>().raw(), bits);
         self.medium.zero(table.offset(), table.bytes());
         // DURABLE: the table, before it is named.
@@ -176,9 +176,9 @@ impl<F: Form> ClhtTable<F> {
             if bits > Array::BITS_MAX {
                 return Err(Error::ShardLimit);
             }
-            let space = self
-                .pool
-                .alloc_aligned(Table::<F>::new(0, bits).bytes(), 256, hint)?;
+            let space =
+                self.pool
+                    .alloc_aligned(Table::<F>::new(0, bits).bytes(), TABLE_ALIGN, hint)?;
             let to = Table::new(space.offset::<Line>().raw(), bits);
             let retiring = self.pool.retire::<Line>(POff::new(from.offset()), hint)?;
             let Some(spares) = self.fill(from, to)? else {

@@ -10,6 +10,9 @@ use super::form::Form;
 use crate::line::{Array, LINE_BYTES, Line};
 use crate::{Error, Result};
 
+/// What offsets of tables are multiples of.
+pub(super) const TABLE_ALIGN: u64 = 256;
+
 /// Lines of a chain that are passed before it may be taken for a ring.
 const LONG_CHAIN_LINES: u64 = 64;
 

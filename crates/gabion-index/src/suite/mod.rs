@@ -17,6 +17,7 @@
 pub(crate) mod checkpoint;
 pub(crate) mod concurrent;
 pub(crate) mod crash;
+mod creation;
 pub(crate) mod damage;
 pub(crate) mod director;
 pub(crate) mod essay;

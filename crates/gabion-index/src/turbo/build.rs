@@ -84,13 +84,26 @@ impl Image {
 /// bits, so that arrays come in few sizes, those of the allocator. Rounding up always would give
 /// some tables an eighth more buckets than they need, more than 32 bytes per entry.
 pub(super) fn suitable_count(live: u64) -> u64 {
+    unlimited_count(live).min(BUCKETS_MAX)
+}
+
+fn unlimited_count(live: u64) -> u64 {
+    // More than any shard has room for, and few enough to count with.
+    let live = live.min(1 << 48);
     let (entries, of_bucket) = (live * 100, u64::from(USABLE_SLOTS) * LOAD_AFTER_BUILD);
     let count = entries.div_ceil(of_bucket);
-    let count = match 1 << count.checked_ilog2().unwrap_or(0).saturating_sub(3) {
+    match 1 << count.checked_ilog2().unwrap_or(0).saturating_sub(3) {
         1 => count,
         step => (entries + of_bucket * step / 2) / (of_bucket * step) * step,
-    };
-    count.min(BUCKETS_MAX)
+    }
+}
+
+/// Bytes of the array that a shard begins with, unless a table for `capacity` entries would have
+/// shards that are too large.
+pub(super) fn planned_bytes(capacity: u64, shard_bits: u32) -> Result<u64> {
+    let count = unlimited_count(capacity >> shard_bits).max(1);
+    let place = Place::new(0, count, 0).ok_or(Error::ShardLimit)?;
+    Ok(place.bytes())
 }
 
 /// Buckets that a shard begins with in a table for `capacity` entries: what suits its share.

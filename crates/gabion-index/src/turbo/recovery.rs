@@ -5,13 +5,14 @@ use std::sync::atomic::Ordering;
 
 use gabion_media::pmem::{Medium, POff, Pool, PoolOptions, ROOT_HINT, Reachable};
 
+use super::build::planned_bytes;
 use super::layout::{
-    Descriptor, Header, KIND_BYTE_KEYS, KIND_BYTE_VALUES, LAYOUT, LINE_BYTES, MAGIC, Place,
-    SHARD_BITS_MAX, Slot,
+    BUCKET_BYTES, Descriptor, Header, KIND_BYTE_KEYS, KIND_BYTE_VALUES, LAYOUT, LINE_BYTES, MAGIC,
+    Place, SHARD_BITS_MAX, Slot,
 };
 use super::shard::{Counts, Shard};
 use super::{Options, TurboHash};
-use crate::{Error, Item, Result, Seed};
+use crate::{Error, Item, Result, Seed, root};
 
 /// What a header says.
 #[derive(Clone, Copy, Debug)]
@@ -70,7 +71,8 @@ impl<K: Item + ?Sized, V: Item + ?Sized> TurboHash<K, V> {
     /// but time.
     ///
     /// # Errors
-    /// The pool has a root already, or no space.
+    /// The pool has a root already, or no space for the directory and the array of one shard: no
+    /// entry could come in. A plan of larger shards than there can be.
     pub fn create(pool: &Pool, options: &Options) -> Result<TurboHash<K, V>> {
         let _within = pool.write_guard();
         if !pool.root::<Header>().is_null() {
@@ -80,6 +82,11 @@ impl<K: Item + ?Sized, V: Item + ?Sized> TurboHash<K, V> {
         let directory_bytes = (size_of::<Descriptor>() as u64) << shard_bits;
         let header_bytes = size_of::<Header>() as u64;
         let bytes = header_bytes + directory_bytes;
+        let array_bytes = planned_bytes(options.capacity, shard_bits)?;
+        pool.expect_room(&[
+            root::part(bytes, LINE_BYTES),
+            root::part(array_bytes, BUCKET_BYTES),
+        ])?;
         let space = pool.alloc_aligned(bytes, LINE_BYTES, ROOT_HINT)?;
         let root = space.offset::<Header>();
         let plan = Plan {

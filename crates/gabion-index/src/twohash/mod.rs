@@ -63,10 +63,10 @@ use gabion_media::pmem::{Medium, PAtomicU64, POff, Pool};
 use parking_lot::Mutex;
 
 use crate::index::{Plan, index_of_words};
-use crate::line::{Array, Line, PAIRS};
+use crate::line::{Array, LINE_BYTES, Line, PAIRS};
 use crate::lock::Stripes;
 use crate::registry::Registered;
-use crate::root::Facts;
+use crate::root::{self, Facts};
 use crate::{Result, Seed};
 
 /// Slots of one line that a key may be in.
@@ -172,10 +172,11 @@ impl<S: Scheme> TwoHash<S> {
     /// pool without root.
     ///
     /// # Errors
-    /// The pool has a root already, or no space. A pool without space for the planned table has its
-    /// root all the same and is of no use: another `create` finds that root, and [`Self::open`]
-    /// asks for the same space.
+    /// The pool has a root already, or no space for the planned table: nothing has changed then.
     pub fn create(pool: &Pool, plan: Plan) -> Result<Self> {
+        let bytes = bytes_of_table::<S>(rebuild::planned_bits::<S>(plan.capacity));
+        let table = root::part(bytes, LINE_BYTES);
+        root::expect_room(pool, size_of::<State>() as u64, [table])?;
         let facts = Facts::create(pool, Self::LAYOUT, size_of::<State>() as u64, plan)?;
         Self::with(pool, facts, Some(0))
     }
@@ -255,7 +256,7 @@ impl<S: Scheme> TwoHash<S> {
 
 /// Bytes of a table with so many bits.
 fn bytes_of_table<S: Scheme>(bits: u32) -> u64 {
-    (S::lines(bits) + S::stash_lines(bits)) * crate::line::LINE_BYTES
+    (S::lines(bits) + S::stash_lines(bits)) * LINE_BYTES
 }
 
 index_of_words!([S: Scheme], TwoHash<S>);
