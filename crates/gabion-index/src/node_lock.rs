@@ -135,6 +135,11 @@ impl NodeLocks {
         (is_shared || try_take(word)).then(|| NodeLock { word, is_shared })
     }
 
+    /// Whether two nodes have one lock.
+    pub(crate) fn are_one(&self, one: u64, two: u64) -> bool {
+        std::ptr::eq(self.word(one), self.word(two))
+    }
+
     /// As [`NodeLocks::try_beside`], for some nodes; none if somebody else has one of the locks.
     ///
     /// Who makes nodes holds their locks until the allocator knows that they are in use: before

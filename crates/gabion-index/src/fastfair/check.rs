@@ -28,7 +28,8 @@ impl<const N: usize> FastFair<N> {
         Ok(self.len()? == 0)
     }
 
-    /// Gives up all nodes that hold nothing, as far as deletes have not done so.
+    /// Gives up all nodes that hold nothing, as far as deletes have not done so. Nodes of which
+    /// little is left stay as they are.
     ///
     /// # Errors
     /// Damage on the medium.

@@ -26,7 +26,8 @@ impl<K: Item + ?Sized> Masstree<K> {
         Ok(self.len()? == 0)
     }
 
-    /// Gives up all nodes and layers that hold nothing, as far as deletes have not done so.
+    /// Gives up all nodes and layers that hold nothing, as far as deletes have not done so. Nodes
+    /// of which little is left stay as they are.
     ///
     /// # Errors
     /// Damage on the medium.
@@ -40,8 +41,8 @@ impl<K: Item + ?Sized> Masstree<K> {
     /// The first violation.
     pub fn check(&self) -> Result<Checked> {
         let mut checked = Checked::default();
-        let mut layers = vec![self.root];
-        while let Some(first) = layers.pop() {
+        let mut layers = vec![(self.root, 0)];
+        while let Some((first, depth)) = layers.pop() {
             let layer = self.layer(first);
             // The first leaf of all lies in the block of the root, which counts in its place.
             checked.blocks += layer.check_levels(&mut |node| {
@@ -50,7 +51,7 @@ impl<K: Item + ?Sized> Masstree<K> {
                 }
                 self.check_order(node)?;
                 if node.head().level() == 0 {
-                    self.check_leaf(&layer, node, &mut checked, &mut layers)?;
+                    self.check_leaf((&layer, depth), node, &mut checked, &mut layers)?;
                 }
                 Ok(())
             })?;
@@ -73,22 +74,22 @@ impl<K: Item + ?Sized> Masstree<K> {
         Err(Error::damaged("the order of a node", node.at))
     }
 
-    /// Checks and counts what the entries of a leaf lead to.
+    /// Checks and counts what the entries of a leaf, in a layer of a depth, lead to.
     fn check_leaf(
         &self,
-        layer: &Layer<'_>,
+        (layer, depth): (&Layer<'_>, usize),
         leaf: Node<'_>,
         checked: &mut Checked,
-        layers: &mut Vec<u64>,
+        layers: &mut Vec<(u64, usize)>,
     ) -> Result<()> {
         for (word, value) in leaf.entries(leaf.head().range()) {
             if slice::is_last::<K>(word) {
                 checked.entries += 1;
                 continue;
             }
-            match Target::new(&self.medium, value)? {
+            match Target::new(&self.medium, value, depth)? {
                 Target::Rest(record) => {
-                    if record.slice() != word || record.rest(&self.medium).is_empty() {
+                    if record.slice(&self.medium) != word || record.rest(&self.medium).is_empty() {
                         return Err(Error::damaged("a record", leaf.at));
                     }
                     checked.entries += 1;
@@ -96,7 +97,7 @@ impl<K: Item + ?Sized> Masstree<K> {
                 }
                 Target::Layer(first) => {
                     layer.expect_below(word, first)?;
-                    layers.push(first);
+                    layers.push((first, depth + 1));
                 }
             }
         }

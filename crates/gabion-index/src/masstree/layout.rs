@@ -38,8 +38,10 @@
 //! |---|---|---|
 //! | 0 | 8 | value |
 //! | 8 | 8 | the slice that leads here |
-//! | 16 | 8 | bytes of the key behind that slice |
-//! | 24 | | these bytes |
+//! | 16 | 4 | bytes of the key behind that slice |
+//! | 20 | 4 | if layers came above the record since it was made: the depth of the layer that it was |
+//! | | | made for, and 1; else 0 |
+//! | 24 | | these bytes; the first ones are those of the slices of these layers |
 
 use std::mem::offset_of;
 
@@ -62,6 +64,9 @@ pub(super) const FIRST_BYTES: u64 = NODE_BYTES + 16;
 
 /// Bytes of a record before those of the key.
 pub(super) const RECORD_BYTES: u64 = 24;
+
+/// Where the depth lies in the word with the length of a record.
+pub(super) const ORIGIN_SHIFT: u32 = 32;
 
 /// Bytes of a key, at most.
 pub(super) const KEY_BYTES_MAX: u64 = u32::MAX as u64;

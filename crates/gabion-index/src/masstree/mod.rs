@@ -52,7 +52,7 @@
 //! | delete | the first line | 1 |
 //! | insert or delete of a long key | those, and the record | 2 |
 //! | split | the new node, 5; the first line; an insert in the parent | 2 and those |
-//! | a layer behind a slice | its leaf, perhaps a record; the slot | 2 |
+//! | layers behind a slice, eight at a time | their leaves, the length of a record; the slot | 2 |
 //!
 //! # Recovery
 //! Nothing is read but the root. What a crash leaves half done is sound as it is: entries behind

@@ -78,28 +78,28 @@ impl<K: Item + ?Sized> Masstree<K> {
     pub(super) fn prune_all(&self) -> Result<()> {
         let _within = self.pool.write_guard();
         // Layers, each behind those that it is below.
-        let mut layers = vec![self.root];
+        let mut layers = vec![(self.root, 0)];
         let mut number = 0;
         let guard = self.pool.enter();
-        while let Some(&first) = layers.get(number) {
+        while let Some(&(first, depth)) = layers.get(number) {
             number += 1;
             let layer = self.layer(first);
             layer.give_up_all()?;
             let mut from = Some(0);
             while let Some(start) = from {
-                let Some(copy) = self.copy(&layer, start)? else {
+                let Some(copy) = self.copy(&layer, depth, start)? else {
                     break;
                 };
                 for (word, content) in copy.entries {
                     if let Content::Layer(below) = content {
                         layer.expect_below(word, below)?;
-                        layers.push(below);
+                        layers.push((below, depth + 1));
                     }
                 }
                 from = copy.next;
             }
         }
-        for first in layers.into_iter().rev() {
+        for (first, _) in layers.into_iter().rev() {
             self.prune(first, 0, &guard)?;
         }
         Ok(())

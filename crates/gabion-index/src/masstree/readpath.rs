@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use gabion_media::pmem::{Medium, POff};
 
 use super::layer::Layer;
-use super::layout::{RECORD_BYTES, Record, TO_LAYER};
+use super::layout::{ORIGIN_SHIFT, RECORD_BYTES, Record, TO_LAYER};
 use super::node::Node;
 use super::{Masstree, damaged, slice};
 use crate::blink::{Descent, Range};
@@ -20,12 +20,15 @@ pub(super) enum Target<'a> {
     Layer(u64),
 }
 
-/// A record.
+/// A record, as it is read in the layer of some depth.
 #[derive(Clone, Copy)]
 pub(super) struct Rest<'a> {
     pub(super) record: &'a Record,
     pub(super) at: u64,
+    /// Bytes of the key in the record.
     len: u64,
+    /// How many of them stand in slices of layers that came above the record since.
+    skip: u64,
 }
 
 /// What a layer knows of a key.
@@ -39,8 +42,8 @@ pub(super) enum Known {
 }
 
 impl<'a> Target<'a> {
-    /// What a reference leads to.
-    pub(super) fn new(medium: &'a Medium, reference: u64) -> Result<Target<'a>> {
+    /// What a reference in the layer of a depth leads to.
+    pub(super) fn new(medium: &'a Medium, reference: u64, depth: usize) -> Result<Target<'a>> {
         if reference & TO_LAYER != 0 {
             let first = reference & !TO_LAYER;
             let node = Node::new(medium, first).filter(|_| reference > TO_LAYER);
@@ -48,7 +51,7 @@ impl<'a> Target<'a> {
                 .map(|_| Target::Layer(first))
                 .ok_or_else(|| damaged(first));
         }
-        Rest::new(medium, reference)
+        Rest::new(medium, reference, depth)
             .map(Target::Rest)
             .ok_or_else(|| damaged(reference))
     }
@@ -57,13 +60,41 @@ impl<'a> Target<'a> {
 // ORDER: Acquire throughout: pairs with the release that made the record reachable, and for values
 // with that of an update.
 impl<'a> Rest<'a> {
-    /// The record at an offset, if there can be one.
-    pub(super) fn new(medium: &'a Medium, at: u64) -> Option<Rest<'a>> {
+    /// The record at an offset, to which the layer of a depth refers, if there can be one.
+    pub(super) fn new(medium: &'a Medium, at: u64, depth: usize) -> Option<Rest<'a>> {
         let record: &Record = medium.try_at(POff::new(at))?;
         medium.touch(record);
-        let len = record.len.peek(Ordering::Acquire);
+        let (len, origin) = unpack(record.len.peek(Ordering::Acquire));
+        let above = match origin {
+            Some(origin) => (depth as u64).checked_sub(origin)?,
+            None => 0,
+        };
+        let skip = above.checked_mul(slice::PIECE as u64)?;
         let end = at.checked_add(RECORD_BYTES)?.checked_add(len)?;
-        (at != 0 && end <= medium.len()).then_some(Rest { record, at, len })
+        (at != 0 && end <= medium.len() && skip <= len).then_some(Rest {
+            record,
+            at,
+            len,
+            skip,
+        })
+    }
+
+    /// The depth of the layer that the record was made for, if another one refers to it.
+    pub(super) fn origin(medium: &'a Medium, at: u64) -> Option<u64> {
+        let record: &Record = medium.try_at(POff::new(at))?;
+        unpack(record.len.load(medium, Ordering::Acquire)).1
+    }
+
+    /// Says of which depth the layer is that refers to the record, before another one does. The
+    /// caller fences before that.
+    pub(super) fn note_origin(&self, medium: &Medium, depth: usize) {
+        let (len, origin) = unpack(self.record.len.peek(Ordering::Acquire));
+        if origin.is_none() {
+            let word = len | (depth as u64 + 1) << ORIGIN_SHIFT;
+            // ORDER: Release: pairs with the acquire of readers.
+            self.record.len.store(medium, word, Ordering::Release);
+            medium.flush(&self.record.len);
+        }
     }
 
     /// Bytes of the record.
@@ -77,21 +108,46 @@ impl<'a> Rest<'a> {
     }
 
     /// The slice that leads here.
-    pub(super) fn slice(&self) -> u64 {
-        self.record.slice.peek(Ordering::Acquire)
+    pub(super) fn slice(&self, medium: &Medium) -> u64 {
+        let piece = slice::PIECE as u64;
+        let Some(before) = self.skip.checked_sub(piece) else {
+            return self.record.slice.peek(Ordering::Acquire);
+        };
+        let mut bytes = [0; slice::PIECE + 1];
+        let count = (self.len - before).min(piece + 1) as usize;
+        medium.read(self.at + RECORD_BYTES + before, &mut bytes[..count]);
+        slice::of_bytes(&bytes[..count])
+    }
+
+    /// The record as a layer so many more levels below has it; none if the key is no longer.
+    pub(super) fn below(self) -> Option<Rest<'a>> {
+        let skip = self.skip + slice::PIECE as u64;
+        (skip <= self.len).then_some(Rest { skip, ..self })
     }
 
     /// Whether these bytes are the rest of the key.
     pub(super) fn is(&self, medium: &Medium, rest: &[u8]) -> bool {
-        self.len == rest.len() as u64 && medium.equals(self.at + RECORD_BYTES, rest)
+        self.len - self.skip == rest.len() as u64 && medium.equals(self.rest_at(), rest)
     }
 
     /// The rest of the key.
     pub(super) fn rest(&self, medium: &Medium) -> Vec<u8> {
-        let mut bytes = vec![0; usize::try_from(self.len).unwrap_or(0)];
-        medium.read(self.at + RECORD_BYTES, &mut bytes);
+        let mut bytes = vec![0; usize::try_from(self.len - self.skip).unwrap_or(0)];
+        medium.read(self.rest_at(), &mut bytes);
         bytes
     }
+
+    fn rest_at(&self) -> u64 {
+        self.at + RECORD_BYTES + self.skip
+    }
+}
+
+/// The bytes of a record, and the depth of the layer that it was made for, if that is told.
+fn unpack(word: u64) -> (u64, Option<u64>) {
+    (
+        word & ((1 << ORIGIN_SHIFT) - 1),
+        (word >> ORIGIN_SHIFT).checked_sub(1),
+    )
 }
 
 /// A leaf as a reader found it.
@@ -120,12 +176,13 @@ impl<'t> Layer<'t> {
         range == glance.range && self.locks.stamp(glance.leaf.at) == glance.stamp
     }
 
-    /// What this layer knows of a key with this slice; `rest` is what the key has behind the slice,
-    /// if that is not its last. None if the layer is gone. Sets `must_fence` if what was seen was
+    /// What this layer, which is of a depth, knows of a key with this slice; `rest` is what the key
+    /// has behind the slice, if that is not its last. None if the layer is gone. Sets `must_fence` if what was seen was
     /// flushed, and must be fenced before anybody relies on it.
     #[inline]
     pub(super) fn look(
         &self,
+        depth: usize,
         slice: u64,
         rest: Option<&[u8]>,
         must_fence: &mut bool,
@@ -146,7 +203,7 @@ impl<'t> Layer<'t> {
             let (known, record) = match (value, rest) {
                 (None, _) => (Known::Nothing, None),
                 (Some(value), None) => (Known::Value(value), None),
-                (Some(value), Some(rest)) => match Target::new(self.medium, value)? {
+                (Some(value), Some(rest)) => match Target::new(self.medium, value, depth)? {
                     Target::Layer(first) => (Known::Below(first), None),
                     Target::Rest(record) if record.is(self.medium, rest) => {
                         (Known::Value(record.value()), Some(record))
@@ -185,7 +242,7 @@ impl<K: Item + ?Sized> Masstree<K> {
             let value = loop {
                 let word = slice::of(key, depth);
                 let rest = (!slice::is_last::<K>(word)).then(|| slice::rest(key, depth));
-                match self.layer(first).look(word, rest, &mut must_fence)? {
+                match self.layer(first).look(depth, word, rest, &mut must_fence)? {
                     None => continue 'root,
                     Some(Known::Nothing) => break None,
                     Some(Known::Value(value)) => break Some(value),

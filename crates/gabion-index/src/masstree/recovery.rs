@@ -19,7 +19,7 @@ use crate::root::{self, ROOT_BYTES};
 use crate::{Error, Item, Result};
 
 /// Layers that recovery looks at for one block, at the most.
-const LAYERS_MAX: u32 = 1 << 20;
+const LAYERS_MAX: usize = 1 << 30;
 
 impl<K: Item + ?Sized> Masstree<K> {
     const MAGIC: u64 = u64::from_le_bytes(if K::IS_WORD {
@@ -85,41 +85,57 @@ fn is_referenced(medium: &Medium, claim: Claim) -> bool {
     let at = claim.block.raw();
     let first = claim.hint & !HINT_BITS;
     match claim.hint & HINT_BITS {
-        HINT_LAYER => claim.size >= FIRST_BYTES && is_layer_in_use(medium, at),
+        HINT_LAYER => claim.size >= FIRST_BYTES && depth_of(medium, at).is_some(),
         HINT_NODE => {
             let claimed = Node::new(medium, at).filter(|_| claim.size >= NODE_BYTES);
             let found = claimed
                 .and_then(|node| find(medium, first, node.head().level(), node.head().low()));
-            found.is_some_and(|node| node.at == at) && is_layer_in_use(medium, first)
+            found.is_some_and(|node| node.at == at) && depth_of(medium, first).is_some()
         }
         HINT_RECORD => {
-            let claimed = Rest::new(medium, at).filter(|record| claim.size >= record.bytes());
-            let is_there = |record: Rest<'_>| entry(medium, first, record.slice()) == Some(at);
-            claimed.is_some_and(is_there) && is_layer_in_use(medium, first)
+            let depth = depth_of(medium, first);
+            depth.is_some_and(|depth| is_record_in_use(medium, at, claim.size, first, depth))
         }
         _ => false,
     }
 }
 
-/// Whether the layer with this first leaf is reached from the layer of first slices.
-fn is_layer_in_use(medium: &Medium, mut first: u64) -> bool {
-    let root = root_of(medium) + ROOT_BYTES;
-    for _ in 0..LAYERS_MAX {
-        if first == root {
-            return true;
+/// Whether the layer with this first leaf, which is of a depth, or one below it durably refers to a
+/// record: layers may have come between since an operation said where the record is.
+fn is_record_in_use(medium: &Medium, at: u64, size: u64, first: u64, depth: usize) -> bool {
+    // A record that was not moved was made for this layer; else it says for which one.
+    let origin = Rest::origin(medium, at).and_then(|origin| usize::try_from(origin).ok());
+    let record = Rest::new(medium, at, depth.max(origin.unwrap_or(0)));
+    let mut record = record.filter(|record| size >= record.bytes());
+    let mut first = first;
+    while let Some(here) = record {
+        match entry(medium, first, here.slice(medium)) {
+            Some(reference) if reference == at => return true,
+            Some(reference) if reference & TO_LAYER != 0 => first = reference & !TO_LAYER,
+            _ => return false,
         }
-        let Some(above) = above(medium, first) else {
-            return false;
-        };
+        record = here.below();
+    }
+    false
+}
+
+/// The depth of the layer with this first leaf, if it is reached from the layer of first slices.
+fn depth_of(medium: &Medium, mut first: u64) -> Option<usize> {
+    let root = root_of(medium) + ROOT_BYTES;
+    for depth in 0..LAYERS_MAX {
+        if first == root {
+            return Some(depth);
+        }
+        let above = above(medium, first)?;
         // ORDER: Relaxed: for recovery, when nobody writes.
         let parent = above.first.load(medium, Ordering::Relaxed);
         let slice = above.slice.load(medium, Ordering::Relaxed);
         if entry(medium, parent, slice) != Some(first | TO_LAYER) {
-            return false;
+            return None;
         }
         first = parent;
     }
-    false
+    None
 }
 
 /// The node of a level of a layer that `low` belongs to, while nobody writes.

@@ -39,8 +39,14 @@ struct Frame {
 }
 
 impl<K: Item + ?Sized> Masstree<K> {
-    /// The entries of the leaf of a slice, from that on; none if the layer is gone.
-    pub(super) fn copy(&self, layer: &Layer<'_>, from: u64) -> Result<Option<Copied>> {
+    /// The entries of the leaf of a slice, from that on, in a layer of a depth; none if the layer is
+    /// gone.
+    pub(super) fn copy(
+        &self,
+        layer: &Layer<'_>,
+        depth: usize,
+        from: u64,
+    ) -> Result<Option<Copied>> {
         let mut tries = 0;
         loop {
             let Some(leaf) = layer.descend(0, from)? else {
@@ -64,7 +70,7 @@ impl<K: Item + ?Sized> Masstree<K> {
             entries.retain(|(slice, _)| *slice >= from);
             let entries = entries
                 .into_iter()
-                .map(|(slice, value)| Ok((slice, self.content(slice, value)?)));
+                .map(|(slice, value)| Ok((slice, self.content(depth, slice, value)?)));
             let entries = entries.collect::<Result<Vec<_>>>()?;
             if is_quiet() {
                 let next = (!glance.range.is_last()).then_some(glance.range.bound);
@@ -73,11 +79,11 @@ impl<K: Item + ?Sized> Masstree<K> {
         }
     }
 
-    fn content(&self, slice: u64, value: u64) -> Result<Content> {
+    fn content(&self, depth: usize, slice: u64, value: u64) -> Result<Content> {
         if slice::is_last::<K>(slice) {
             return Ok(Content::Value(value));
         }
-        Ok(match Target::new(&self.medium, value)? {
+        Ok(match Target::new(&self.medium, value, depth)? {
             Target::Layer(first) => Content::Layer(first),
             Target::Rest(record) => Content::Rest(record.rest(&self.medium), record.value()),
         })
@@ -100,7 +106,7 @@ impl<K: Item + ?Sized> Masstree<K> {
                     before.pop();
                     continue;
                 };
-                let Some(mut copy) = self.copy(&self.layer(frame.first), start)? else {
+                let Some(mut copy) = self.copy(&self.layer(frame.first), depth, start)? else {
                     return Ok(false);
                 };
                 copy.entries.reverse();

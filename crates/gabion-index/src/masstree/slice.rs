@@ -9,7 +9,7 @@ use crate::Item;
 use crate::stored::{bytes_of, word_of};
 
 /// Bytes of a string in a slice.
-const PIECE: usize = 7;
+pub(super) const PIECE: usize = 7;
 /// In the lowest byte of a slice: the string goes on.
 const MORE: u64 = 8;
 
@@ -46,9 +46,12 @@ pub(super) fn rest<K: Item + ?Sized>(key: &K, depth: usize) -> &[u8] {
     key.bytes().get(PIECE * (depth + 1)..).unwrap_or_default()
 }
 
-/// What is behind the first slice of a string, if anything is.
-pub(super) fn rest_of_bytes(bytes: &[u8]) -> &[u8] {
-    bytes.get(PIECE..).unwrap_or_default()
+/// How many slices two different strings have in common.
+pub(super) fn common(one: &[u8], two: &[u8]) -> usize {
+    let equal = std::iter::zip(one, two).take_while(|(one, two)| one == two);
+    // A slice tells whether more follows.
+    let shorter = one.len().min(two.len()).saturating_sub(1);
+    equal.count().min(shorter) / PIECE
 }
 
 /// The key of a slice, those before it, and what is behind it.
@@ -93,6 +96,12 @@ mod tests {
                     one.cmp(two),
                     "{one:?} {two:?}"
                 );
+            }
+        }
+        for one in &strings {
+            for two in strings.iter().filter(|two| *two != one) {
+                let equal = std::iter::zip(slices(one), slices(two)).take_while(|(a, b)| a == b);
+                assert_eq!(common(one, two), equal.count(), "{one:?} {two:?}");
             }
         }
         assert_eq!(rest(&b"granite stone"[..], 0), b" stone");

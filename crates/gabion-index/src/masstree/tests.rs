@@ -253,3 +253,92 @@ fn a_layer_that_belongs_nowhere_stays() {
     tree.compact().expect("sound");
     assert_eq!(check(&tree, 0), 1);
 }
+
+/// Counts what is done to a medium: steps, and the lines that they concern.
+#[derive(Default)]
+struct Work(std::sync::atomic::AtomicU64);
+
+impl gabion_media::pmem::trace::Watcher for Work {
+    fn event(&self, event: gabion_media::pmem::trace::Event<'_>) {
+        use gabion_media::pmem::trace::Step;
+        let bytes = match event.step {
+            Step::Store { bytes, .. } | Step::NtStore { bytes, .. } => bytes.len() as u64,
+            Step::Load { len, .. } => len,
+            _ => 0,
+        };
+        // ORDER: Relaxed: one thread.
+        self.0
+            .fetch_add(1 + bytes / 64, std::sync::atomic::Ordering::Relaxed);
+    }
+}
+
+/// The second of two keys that begin alike made a layer for each seven bytes, and for each layer
+/// went all the way down again and copied the rest of the first key: 2 s for 64 KiB. All that is
+/// done to them is in proportion to their length.
+#[test]
+fn long_common_beginnings_cost_what_they_are_long() {
+    let work = std::sync::Arc::new(Work::default());
+    let pool = gabion_media::pmem::Pool::anonymous(gabion_media::pmem::PoolOptions {
+        size: 64 << 20,
+        heaps: 1,
+        watcher: Some(work.clone()),
+        ..Masstree::<[u8]>::pool_options()
+    });
+    let tree = Masstree::<[u8]>::create(&pool.expect("memory")).expect("a tree");
+    let costs = |length: usize| {
+        let key = |last| [vec![7; length], vec![last]].concat();
+        let middle = [vec![7; length / 2], vec![9]].concat();
+        let count = |step: &dyn Fn()| {
+            // ORDER: Relaxed: one thread.
+            let before = work.0.load(std::sync::atomic::Ordering::Relaxed);
+            step();
+            work.0.load(std::sync::atomic::Ordering::Relaxed) - before
+        };
+        tree.insert(&key(1), 1).expect("space");
+        let costs = [
+            count(&|| assert_eq!(tree.insert(&key(2), 2).expect("space"), None)),
+            count(&|| assert_eq!(tree.insert(&middle, 3).expect("space"), None)),
+            count(&|| assert_eq!(tree.get(&key(2)).expect("sound"), Some(2))),
+            count(&|| assert_eq!(tree.len().expect("sound"), 3)),
+            count(&|| assert_eq!(tree.check().expect("sound").entries, 3)),
+            count(&|| assert_eq!(tree.remove(&key(1)).expect("sound"), Some(1))),
+            count(&|| tree.compact().expect("space")),
+            count(&|| assert_eq!(tree.remove(&middle).expect("sound"), Some(3))),
+            count(&|| assert_eq!(tree.remove(&key(2)).expect("sound"), Some(2))),
+        ];
+        assert_eq!(check(&tree, 0), 1);
+        costs
+    };
+    let (one, four) = (costs(4 << 10), costs(16 << 10));
+    for (number, (one, four)) in one.into_iter().zip(four).enumerate() {
+        assert!(
+            four <= 5 * one,
+            "step {number}: {one}, and {four} for four times the length"
+        );
+    }
+}
+
+/// A record stays where it is when layers come above it: it is found, read, changed and given up
+/// there, and after a restart.
+#[test]
+fn records_stay_where_they_are() {
+    let tree: Masstree<[u8]> = tree(4 << 20);
+    let key = |common: usize, rest: u8| [vec![5; common], vec![rest; 100]].concat();
+    tree.insert(&key(200, 0), 0).expect("space");
+    for (number, common) in [10, 60, 61, 62, 63, 64, 130, 199].into_iter().enumerate() {
+        let value = number as u64 + 1;
+        assert_eq!(tree.insert(&key(common, 9), value).expect("space"), None);
+        assert_eq!(tree.get(&key(200, 0)).expect("sound"), Some(value - 1));
+        assert_eq!(
+            tree.update(&key(200, 0), value).expect("sound"),
+            Some(value - 1)
+        );
+        check(&tree, value + 1);
+    }
+    let again = Masstree::<[u8]>::open(tree.pool()).expect("the tree");
+    let mut found = Vec::new();
+    again.scan(&key(200, 0), 1, &mut found).expect("sound");
+    assert_eq!(found, [(key(200, 0), 8)]);
+    assert_eq!(again.remove(&key(200, 0)).expect("sound"), Some(8));
+    check(&again, 8);
+}

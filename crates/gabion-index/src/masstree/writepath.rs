@@ -2,23 +2,37 @@
 
 use std::sync::atomic::Ordering;
 
-use gabion_media::pmem::{Guard, POff, Reserved};
+use gabion_media::pmem::{Guard, PAtomicU64, POff, Reserved};
 
 use super::layer::{Layer, Locked};
 use super::layout::{
     FIRST_BYTES, HINT_LAYER, HINT_RECORD, KEY_BYTES_MAX, NODE_ALIGN, RECORD_BYTES, SLOTS, TO_LAYER,
 };
-use super::node::image;
+use super::node::{Node, image};
 use super::readpath::{Known, Rest, Target};
-use super::{Masstree, slice};
+use super::{Masstree, damaged, slice};
 use crate::blink::{Born, Descent, Growth, Tree};
+use crate::node_lock::NodeLock;
 use crate::{Error, Item, Result};
+
+/// Layers that come above a record in one step: each of them is a note of the allocator.
+const LAYERS_AT_ONCE: usize = 8;
+
+/// What refers to a record: the entry of a slice in a leaf that is locked.
+struct Spot<'a> {
+    /// First leaf of the layer.
+    first: u64,
+    slice: u64,
+    reference: &'a PAtomicU64,
+}
 
 /// A key at the layer where it is, or would be.
 #[derive(Clone, Copy)]
 struct Place<'k> {
     /// First leaf of the layer.
     first: u64,
+    /// Layers above it.
+    depth: usize,
     slice: u64,
     /// What the key has behind the slice, if that is not its last.
     rest: Option<&'k [u8]>,
@@ -156,13 +170,14 @@ impl<K: Item + ?Sized> Masstree<K> {
                 let rest = (!slice::is_last::<K>(word)).then(|| slice::rest(key, depth));
                 let place = Place {
                     first,
+                    depth,
                     slice: word,
                     rest,
                 };
                 if rest.is_none() {
                     break place;
                 }
-                match self.layer(first).look(word, rest, &mut must_fence)? {
+                match self.layer(first).look(depth, word, rest, &mut must_fence)? {
                     None => continue 'root,
                     Some(Known::Below(below)) => first = below,
                     Some(_) => break place,
@@ -185,11 +200,13 @@ impl<K: Item + ?Sized> Masstree<K> {
         let Some(rest) = place.rest else {
             return Ok(Found::Slot(slot));
         };
-        Ok(match Target::new(&self.medium, leaf.node.value(slot))? {
-            Target::Layer(_) => Found::Layer,
-            Target::Rest(record) if record.is(&self.medium, rest) => Found::Record(record),
-            Target::Rest(record) => Found::Other(slot, record),
-        })
+        Ok(
+            match Target::new(&self.medium, leaf.node.value(slot), place.depth)? {
+                Target::Layer(_) => Found::Layer,
+                Target::Rest(record) if record.is(&self.medium, rest) => Found::Record(record),
+                Target::Rest(record) => Found::Other(slot, record),
+            },
+        )
     }
 
     /// Stores another value in the place of a key that is there, and returns the one before.
@@ -239,8 +256,11 @@ impl<K: Item + ?Sized> Masstree<K> {
         Ok(record)
     }
 
-    /// Puts a layer with the key of a record in the place of that record, unless somebody is in the
-    /// way.
+    /// Puts layers in the place of a record: those of the slices that its key and that of a place
+    /// have in common, and one in which they part. If somebody is in the way, there are fewer.
+    ///
+    /// Neither key is looked at again in between, and the record stays where it is: so the work is
+    /// in proportion to what the keys have in common.
     #[cold]
     fn deepen(
         &self,
@@ -251,47 +271,100 @@ impl<K: Item + ?Sized> Masstree<K> {
         guard: &Guard<'_>,
     ) -> Result<()> {
         debug_assert!(place.rest.is_some(), "there is more behind the slice");
-        let rest = record.rest(&self.medium);
-        let word = slice::of_bytes(&rest);
-        let space = self
-            .pool
-            .alloc_aligned(FIRST_BYTES, NODE_ALIGN, HINT_LAYER)?;
-        let first = space.offset::<u8>().raw();
-        // Nobody takes the record of the new layer away before the allocator knows that it is in
-        // use.
-        let Some(_layer_lock) = self.locks.try_beside(&[&leaf.lock], first) else {
-            return Ok(());
+        let there = record.rest(&self.medium);
+        let count = slice::common(&there, place.rest.unwrap_or_default()) + 1;
+        let pieces = there.chunks(slice::PIECE).take(count).enumerate();
+        let slices: Vec<u64> = pieces
+            .map(|(number, _)| slice::of_bytes(&there[number * slice::PIECE..]))
+            .collect();
+        let mut spot = Spot {
+            first: place.first,
+            slice: place.slice,
+            reference: &leaf.node.body.slots[slot].value,
         };
-        let (shorter, value) = if slice::is_last::<K>(word) {
-            (None, record.value())
-        } else {
-            let rest = slice::rest_of_bytes(&rest);
-            let shorter = self.new_record(first, word, record.value(), rest)?;
-            let at = shorter.offset::<u8>().raw();
-            (Some(shorter), at)
-        };
-        let mut bytes = image(&Born::lone(0), first, &[(word, value)]);
-        bytes.extend(
-            [place.first, place.slice]
-                .into_iter()
-                .flat_map(u64::to_le_bytes),
-        );
-        self.medium.write(first, &bytes);
-        self.medium.flush_range(first, FIRST_BYTES);
-        let old: POff<u8> = POff::new(record.at);
-        let retiring = self.pool.retire(old, place.first | HINT_RECORD)?;
-        // DURABLE: the layer and its record, before anything leads to them; what the allocator
-        // noted.
-        self.medium.fence();
-        let reference = &leaf.node.body.slots[slot].value;
-        // ORDER: Release pairs with the acquire in `Node::value`.
-        // DURABLE: the layer.
-        reference.store_persist(&self.medium, first | TO_LAYER, Ordering::Release);
-        space.commit::<u8>();
-        if let Some(shorter) = shorter {
-            shorter.commit::<u8>();
+        record.note_origin(&self.medium, place.depth);
+        // That of the last layer so far, where the record is now.
+        let mut lock: Option<(u64, NodeLock<'_>)> = None;
+        for slices in slices.chunks(LAYERS_AT_ONCE) {
+            let last = lock.iter().map(|(_, lock)| lock);
+            let held: Vec<&NodeLock<'_>> = std::iter::once(&leaf.lock).chain(last).collect();
+            let Some(added) = self.add_layers(&held, &spot, slices, record, guard)? else {
+                return Ok(());
+            };
+            spot = added.0;
+            // A lock that is held already stays with its holder.
+            let is_one = |(first, _): &(u64, _)| self.locks.are_one(*first, spot.first);
+            if !lock.as_ref().is_some_and(is_one) {
+                lock = Some((spot.first, added.1));
+            }
         }
-        retiring.commit(guard);
         Ok(())
+    }
+
+    /// Puts the layers of some slices of the key of a record between what refers to it and the
+    /// record. Returns what refers to it then, with its lock; none if somebody is in the way.
+    fn add_layers<'a>(
+        &'a self,
+        held: &[&NodeLock<'a>],
+        spot: &Spot<'_>,
+        slices: &[u64],
+        record: Rest<'_>,
+        guard: &Guard<'_>,
+    ) -> Result<Option<(Spot<'a>, NodeLock<'a>)>> {
+        let reserve = |_| self.pool.alloc_aligned(FIRST_BYTES, NODE_ALIGN, HINT_LAYER);
+        let spaces = slices.iter().map(reserve);
+        let spaces: Vec<Reserved<'_>> = spaces.collect::<gabion_media::Result<_>>()?;
+        let firsts: Vec<u64> = spaces
+            .iter()
+            .map(|space| space.offset::<u8>().raw())
+            .collect();
+        let (Some(&top), Some(&last), Some(&slice)) =
+            (firsts.first(), firsts.last(), slices.last())
+        else {
+            return Ok(None);
+        };
+        // Nobody takes the record of the last layer away, and then the layers, before the allocator
+        // knows that they are in use.
+        let Some(lock) = self.locks.try_beside(held, last) else {
+            return Ok(None);
+        };
+        let is_end = slice::is_last::<K>(slice);
+        let end = if is_end { record.value() } else { record.at };
+        let below = firsts
+            .iter()
+            .skip(1)
+            .map(|first| first | TO_LAYER)
+            .chain([end]);
+        let mut above = [spot.first, spot.slice];
+        for ((&first, &slice), value) in firsts.iter().zip(slices).zip(below) {
+            let mut bytes = image(&Born::lone(0), first, &[(slice, value)]);
+            bytes.extend(above.into_iter().flat_map(u64::to_le_bytes));
+            self.medium.write(first, &bytes);
+            self.medium.flush_range(first, FIRST_BYTES);
+            above = [first, slice];
+        }
+        let old: POff<u8> = POff::new(record.at);
+        let retiring = is_end.then(|| self.pool.retire(old, spot.first | HINT_RECORD));
+        let retiring = retiring.transpose()?;
+        // DURABLE: the layers, and for which one the record was made, before anything leads to
+        // them; what the allocator noted.
+        self.medium.fence();
+        // ORDER: Release pairs with the acquire in `Node::value`.
+        // DURABLE: the layers.
+        spot.reference
+            .store_persist(&self.medium, top | TO_LAYER, Ordering::Release);
+        for space in spaces {
+            space.commit::<u8>();
+        }
+        if let Some(retiring) = retiring {
+            retiring.commit(guard);
+        }
+        let node = Node::new(&self.medium, last).ok_or_else(|| damaged(last))?;
+        let spot = Spot {
+            first: last,
+            slice,
+            reference: &node.body.slots[0].value,
+        };
+        Ok(Some((spot, lock)))
     }
 }
