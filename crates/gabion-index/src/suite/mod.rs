@@ -26,6 +26,7 @@ mod full;
 pub(crate) mod interleaved;
 pub(crate) mod model;
 pub(crate) mod moved;
+mod panics;
 mod persists;
 pub(crate) mod refusal;
 pub(crate) mod renewed;
