@@ -55,6 +55,6 @@ pub use space::{
     CheckReport, Content, DEFAULT_BLOCK_BYTES, DEFAULT_COMMIT_BYTES, DEFAULT_GARBAGE_PARTS,
     DEFAULT_LOG_BYTES, DEFAULT_SEGMENT_BYTES, DurablePoint, Edit, Fetched, FlexSpace, Options,
     Piece, Problem, Reading, Round, SpaceFile, SpaceStats, check, check_content, check_disk,
-    is_file_of_space,
+    check_reached, exists, is_file_of_space, remove,
 };
 pub use tree::{Extent, FlexTree, HOLE, Pieces};

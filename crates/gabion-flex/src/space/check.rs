@@ -28,6 +28,9 @@ pub struct CheckReport {
     pub segments: u64,
     /// Bytes of data that were read.
     pub data_bytes: u64,
+    /// Where the history of the space ends by its files: 0 if it could not be found. A check that
+    /// is given a [later moment](DurablePoint) tells what is missing.
+    pub reached: DurablePoint,
     /// What does not hold.
     pub problems: Vec<Problem>,
 }
@@ -145,6 +148,7 @@ impl CheckReport {
         self.len = found.tree.len();
         self.extents = found.tree.extent_count();
         self.log_operations = found.repeated;
+        self.reached = found.reached;
         let file = disk.open_read(DATA_NAME)?;
         let parts = self.read_parts(&found)?;
         for extent in data_of(&parts) {

@@ -13,6 +13,7 @@
 
 use gabion_media::{Disk, LogFile, ReadFile};
 
+use super::Inner;
 use super::geometry::Geometry;
 use super::layout::{LOG_HEADER_BYTES, LogHeader, log_name};
 use super::log::{FRAME_HEAD_BYTES, Frames, RECORD_BYTES, Record, Records, SumsRecord};
@@ -28,6 +29,19 @@ const SETTLED_MAX: usize = 512;
 
 /// Room of a log beyond what it begins with, at least.
 const LOG_ROOM_MIN: u64 = 4 << 10;
+
+impl Inner {
+    /// Ends all changes, and gives back what the last commit has left free.
+    pub(super) fn end(&self) {
+        if let Ok(mut session) = self.session() {
+            // Before it is saved, the medium may need what is free here.
+            if session.writer.log.is_some() && self.opened_by == std::process::id() {
+                session.punch_free();
+            }
+            session.writer.failure = Some("it was closed".to_owned());
+        }
+    }
+}
 
 impl Session<'_> {
     /// Makes everything done so far durable, on a full disk in the place of the reserve.

@@ -111,16 +111,39 @@ use gabion_media::{DirLock, Disk, ReadFile};
 use parking_lot::Mutex;
 
 use self::geometry::MARK;
+use self::layout::LOCK_NAME;
 use self::leaves::NodeFile;
 use self::shared::Shared;
 use self::sums::Sums;
 use self::writer::Writer;
 use crate::{Extent, Gate, ReaderWaits, Result};
 
+/// Whether there is a space in a directory.
+pub fn exists(path: impl AsRef<Path>) -> Result<bool> {
+    match Disk::system(path.as_ref()) {
+        Err(error) if error.is_not_found() => Ok(false),
+        disk => recovery::exists(&disk?),
+    }
+}
+
+/// Removes the space in a directory, which no one may have open, or what there is of one. Other
+/// files of the directory stay, and so does the directory.
+pub fn remove(path: impl AsRef<Path>) -> Result<()> {
+    let disk = Disk::system(path.as_ref())?;
+    let _lock = disk.lock(LOCK_NAME)?;
+    recovery::remove(&disk)
+}
+
 /// Verifies every byte of the space in a directory; no one may have it open. Damage is part of the
 /// report; an error means that the check could not be done. Writes nothing.
 pub fn check(path: impl AsRef<Path>) -> Result<CheckReport> {
     check_disk(&Disk::system(path.as_ref())?)
+}
+
+/// Verifies the space in a directory, as [`check`](fn@check) does, which is known to have reached a
+/// moment: one that ends before it is damaged.
+pub fn check_reached(path: impl AsRef<Path>, reached: DurablePoint) -> Result<CheckReport> {
+    check_content(&Disk::system(path.as_ref())?, reached, |_| {})
 }
 
 /// Verifies the space of a disk, as [`check`](fn@check) does.
@@ -164,6 +187,8 @@ pub(crate) struct Inner {
     pub(crate) changes: AtomicU64,
     /// Operations that the opening repeated.
     pub(crate) repeated: u64,
+    /// The process that opened it. A fork of that must not change what the medium has.
+    pub(crate) opened_by: u32,
     lock: Mutex<Option<DirLock>>,
 }
 
@@ -402,13 +427,10 @@ impl FlexSpace {
     }
 
     /// Ends all changes and lets others open the space, whatever still refers to it. What was not
-    /// synced is lost, as when the space is dropped. Reads are of no use any more once somebody
-    /// else has opened the space.
+    /// synced is lost, as when the space is dropped. The space of free segments goes back to the
+    /// file system. Reads are of no use any more once somebody else has opened the space.
     pub fn close(&self) {
-        let mut writer = self.0.writer.lock();
-        if writer.failure.is_none() {
-            writer.failure = Some("it was closed".to_owned());
-        }
+        self.0.end();
         self.0.lock.lock().take();
     }
 

@@ -120,6 +120,7 @@ impl Inner {
             writer: Mutex::new(writer),
             changes: AtomicU64::new(0),
             repeated,
+            opened_by: std::process::id(),
             lock: Mutex::new(lock),
             index_bytes: AtomicU64::new(0),
         };

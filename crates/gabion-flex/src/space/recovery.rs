@@ -68,6 +68,8 @@ pub(super) struct Found {
     pub(super) live: BTreeMap<u32, u64>,
     /// Operations that were repeated.
     pub(super) repeated: u64,
+    /// Where the history ends that was found.
+    pub(super) reached: DurablePoint,
 }
 
 /// Whether there is a space, complete or not.
@@ -109,6 +111,18 @@ pub(super) fn check_alone(disk: &Disk) -> Result<()> {
 pub(super) fn is_unused(disk: &Disk) -> Result<bool> {
     let (header, invalid) = TreeFile::read_header(disk)?;
     Ok(header.version == FIRST_VERSION && invalid.is_none())
+}
+
+/// Removes the files of a space, of which the tree goes first: what is left is none. Others stay.
+pub(super) fn remove(disk: &Disk) -> Result<()> {
+    let names = disk.list()?;
+    let is_own = |name: &&String| is_file_of_space(name) || *name == NEW_TREE_NAME;
+    let mut own: Vec<&String> = names.iter().filter(is_own).collect();
+    own.sort_by_key(|name| *name != TREE_NAME);
+    for name in own {
+        disk.remove(name)?;
+    }
+    Ok(disk.sync_dir()?)
 }
 
 /// Makes an empty space with this number, in place of one that is unused. It exists from the
@@ -225,6 +239,10 @@ pub(super) fn find(disk: &Disk, reached: DurablePoint) -> Result<Found> {
         used,
         segments,
         repeated,
+        reached: DurablePoint {
+            tree_version: header.version,
+            log_offset: end,
+        },
     };
     found.check_segments(disk)?;
     found.check_extents(disk)?;

@@ -158,10 +158,14 @@ impl Inner {
             false => session.save(),
         };
         let result = settled.and_then(|()| change(&mut session));
-        if let Err(error) = &result
-            && let Some(cause) = session.writer.failure_of(error)
-        {
-            session.writer.failure = Some(cause);
+        if let Err(error) = &result {
+            match session.writer.failure_of(error) {
+                Some(cause) => session.writer.failure = Some(cause),
+                None => {
+                    session.undo_placing();
+                    session.settle_reserve();
+                }
+            }
         }
         result
     }

@@ -25,5 +25,6 @@ mod limits;
 mod marks;
 mod model;
 mod reads;
+mod space_back;
 mod support;
 mod unwinding;

@@ -46,8 +46,8 @@ pub enum FaultKind {
     /// The operation does nothing and reports an I/O error. A sync that is struck behaves like
     /// `SyncFails { keep: false }`.
     Eio,
-    /// Creating, reserving, appending, renaming or syncing reports a full disk. Of an append a part may have
-    /// been written, of a sync nothing was, and the data stays to be written.
+    /// Creating, reserving, appending, renaming or syncing reports a full disk. Of an append a part
+    /// may have been written, of a sync nothing was, and the data stays to be written.
     NoSpace,
     /// Of an append only a first part is written before it reports an I/O error.
     ShortWrite,

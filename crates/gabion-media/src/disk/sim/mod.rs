@@ -17,9 +17,9 @@
 //! - A log file reads as zeros up to its capacity. If it was never synced, a crash leaves it with
 //!   any length it had, without bytes that did not reach the medium.
 //! - Each operation counts one: create, append or write, append to a log, sync of a file or of the
-//!   directory, rename, remove, truncate, reserve, punch; so does one that a fault strikes. An operation
-//!   that is refused for its arguments (a name that exists, or does not) counts none. Reads count
-//!   by themselves; listing names and reading lengths counts nothing and does not fail.
+//!   directory, rename, remove, truncate, reserve, punch; so does one that a fault strikes. An
+//!   operation that is refused for its arguments (a name that exists, or does not) counts none.
+//!   Reads count by themselves; listing names and reading lengths counts nothing and does not fail.
 
 mod content;
 mod crash;
