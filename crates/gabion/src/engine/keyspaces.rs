@@ -9,13 +9,18 @@
 //! from it on is told. So a keyspace that was dropped *leaves*: no name leads to it and no job
 //! works on it any more, but readers that are registered below the number of the drop find it until
 //! the last of them is gone.
+//!
+//! There may be very many. So they stand in lists of which a change copies a small part only, and
+//! each change, each search and each look for those that nobody reads any more takes about the same
+//! time however many there are.
 
-use std::ops::Deref;
+use std::cmp::Ordering;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{self, AtomicU64};
 
 use arc_swap::{ArcSwap, Guard};
 
+use super::ordered::Ordered;
 use super::write::Write;
 use crate::types::Seq;
 use crate::{Error, Result};
@@ -50,7 +55,7 @@ impl Dropped {
     /// The keyspace is dropped, for those who read at `seq` or later.
     pub(crate) fn set(&self, seq: Seq) {
         // ORDER: Release pairs with the Acquire in `at`.
-        self.0.store(seq, Ordering::Release);
+        self.0.store(seq, atomic::Ordering::Release);
     }
 
     /// The number of the drop; above all numbers where there is none.
@@ -58,7 +63,7 @@ impl Dropped {
     pub(crate) fn at(&self) -> Seq {
         // ORDER: Acquire pairs with the Release in `set`: who finds what a drop has left, or its
         // number published, finds its number here.
-        self.0.load(Ordering::Acquire)
+        self.0.load(atomic::Ordering::Acquire)
     }
 
     /// Whether there was one.
@@ -86,14 +91,16 @@ impl Dropped {
 /// All keyspaces. Readers take no lock.
 pub(crate) struct Keyspaces<K>(ArcSwap<All<K>>);
 
-/// The keyspaces at one moment: as a slice those that there are, in the order in which they were
-/// made, which is that of their numbers.
+/// The keyspaces at one moment.
 pub(crate) struct All<K> {
-    live: Vec<Arc<K>>,
-    /// Their numbers in the order of their names.
-    by_name: Vec<u32>,
-    /// Dropped ones that readers of earlier moments may need.
-    leaving: Vec<Arc<K>>,
+    /// Those that there are, in the order in which they were made, which is that of their numbers.
+    live: Ordered<K>,
+    /// The same in the order of their names.
+    by_name: Ordered<K>,
+    /// Dropped ones that readers of earlier moments may need, in the order of their numbers.
+    leaving: Ordered<K>,
+    /// The same in the order of their drops.
+    by_drop: Ordered<K>,
     /// Any was dropped since the store was opened: else no handle is of a dropped one.
     any_dropped: bool,
 }
@@ -104,17 +111,31 @@ impl<K> Clone for All<K> {
             live: self.live.clone(),
             by_name: self.by_name.clone(),
             leaving: self.leaving.clone(),
+            by_drop: self.by_drop.clone(),
             any_dropped: self.any_dropped,
         }
     }
 }
 
-impl<K> Deref for All<K> {
-    type Target = [Arc<K>];
+impl<K> All<K> {
+    /// Those that there are, in the order of their numbers.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Arc<K>> {
+        self.live.iter()
+    }
 
-    #[inline]
-    fn deref(&self) -> &[Arc<K>] {
-        &self.live
+    /// Number of those that there are.
+    pub(crate) fn len(&self) -> usize {
+        self.live.len()
+    }
+
+    /// Those that leave, in the order of their numbers.
+    pub(crate) fn leaving(&self) -> impl Iterator<Item = &Arc<K>> {
+        self.leaving.iter()
+    }
+
+    /// Whether any leaves.
+    pub(crate) fn has_leaving(&self) -> bool {
+        self.leaving.len() > 0
     }
 }
 
@@ -122,47 +143,33 @@ impl<K: Named> All<K> {
     /// The keyspace of that number, if there is one.
     #[inline]
     pub(crate) fn live(&self, id: u32) -> Option<&Arc<K>> {
-        let at = position(self, id, |keyspace| keyspace.id()).ok()?;
-        self.live.get(at)
-    }
-
-    /// Where the number of the keyspace of that name stands among those in the order of names, or
-    /// would stand.
-    fn place_of(&self, name: &str) -> Result<usize, usize> {
-        let name_of = |id: &u32| self.live(*id).map(|keyspace| keyspace.name());
-        self.by_name
-            .binary_search_by(|id| name_of(id).cmp(&Some(name)))
+        self.live.find_number(id, |keyspace| keyspace.id())
     }
 
     /// As [`All::live`], for who may read of an earlier moment.
     #[inline]
     pub(crate) fn of_reader(&self, id: u32) -> Option<&Arc<K>> {
-        let leaving = || self.leaving.iter().find(|keyspace| keyspace.id() == id);
+        let leaving = || self.leaving.find_number(id, |keyspace| keyspace.id());
         self.live(id).or_else(leaving)
-    }
-
-    /// Those that leave.
-    pub(crate) fn leaving(&self) -> &[Arc<K>] {
-        &self.leaving
     }
 }
 
 impl<K: Droppable> All<K> {
     /// Those that no reader is left for, where `visible` was the newest number that readers see
     /// before `oldest` looks for the oldest that is registered: who registers later reads at
-    /// `visible` or above it.
+    /// `visible` or above it. No others are looked at but one.
     pub(crate) fn forgettable(
         &self,
         visible: Seq,
         oldest: impl FnOnce() -> Option<Seq>,
     ) -> impl Iterator<Item = &Arc<K>> {
-        let oldest = match self.leaving.is_empty() {
-            true => None,
-            false => oldest(),
+        let oldest = match self.has_leaving() {
+            true => oldest(),
+            false => None,
         };
         let is_over = move |seq| seq <= visible && oldest.is_none_or(|oldest| seq <= oldest);
-        let leaving = self.leaving.iter();
-        leaving.filter(move |keyspace| is_over(keyspace.dropped().at()))
+        let leaving = self.by_drop.iter();
+        leaving.take_while(move |keyspace| is_over(keyspace.dropped().at()))
     }
 }
 
@@ -180,12 +187,13 @@ pub(crate) fn position<T>(list: &[T], id: u32, id_of: impl Fn(&T) -> u32) -> Res
 impl<K: Named> Keyspaces<K> {
     /// These keyspaces, ascending by their numbers.
     pub(crate) fn new(keyspaces: Vec<Arc<K>>) -> Keyspaces<K> {
-        let mut names: Vec<_> = keyspaces.iter().map(|own| (own.name(), own.id())).collect();
-        names.sort_unstable();
+        let mut by_name = keyspaces.clone();
+        by_name.sort_unstable_by(|a, b| a.name().cmp(b.name()));
         Keyspaces(ArcSwap::from_pointee(All {
-            by_name: names.into_iter().map(|(_, id)| id).collect(),
-            live: keyspaces,
-            leaving: Vec::new(),
+            live: Ordered::new(keyspaces),
+            by_name: Ordered::new(by_name),
+            leaving: Ordered::default(),
+            by_drop: Ordered::default(),
             any_dropped: false,
         }))
     }
@@ -199,8 +207,7 @@ impl<K: Named> Keyspaces<K> {
     /// The keyspace of that name.
     pub(crate) fn find(&self, name: &str) -> Option<Arc<K>> {
         let all = self.load();
-        let at = all.place_of(name).ok()?;
-        all.live(all.by_name[at]).cloned()
+        all.by_name.find(|other| other.name().cmp(name)).cloned()
     }
 
     /// The names of all keyspaces.
@@ -216,25 +223,12 @@ impl<K: Named> Keyspaces<K> {
         self.change(|all| {
             let last = all.live.last().map(|last| last.id());
             debug_assert!(last < Some(keyspace.id()), "numbers ascend");
-            let at = all.place_of(keyspace.name()).unwrap_or_else(|at| at);
-            all.by_name.insert(at, keyspace.id());
-            all.live.push(Arc::clone(keyspace));
+            all.by_name.insert(Arc::clone(keyspace), |other| {
+                other.name().cmp(keyspace.name())
+            });
+            all.live
+                .insert(Arc::clone(keyspace), |other| other.id().cmp(&keyspace.id()));
         });
-    }
-
-    /// Lets a keyspace leave, which was dropped.
-    pub(crate) fn leave(&self, keyspace: &Arc<K>) {
-        self.change(|all| {
-            all.by_name.retain(|id| *id != keyspace.id());
-            all.live.retain(|live| live.id() != keyspace.id());
-            all.leaving.push(Arc::clone(keyspace));
-            all.any_dropped = true;
-        });
-    }
-
-    /// Forgets a keyspace that has left.
-    pub(crate) fn forget(&self, keyspace: &K) {
-        self.change(|all| all.leaving.retain(|left| left.id() != keyspace.id()));
     }
 
     fn change(&self, change: impl Fn(&mut All<K>)) {
@@ -244,6 +238,37 @@ impl<K: Named> Keyspaces<K> {
             all
         });
     }
+}
+
+impl<K: Droppable> Keyspaces<K> {
+    /// Lets a keyspace leave, which was dropped: its drop has the largest number of all.
+    pub(crate) fn leave(&self, keyspace: &Arc<K>) {
+        let by_number = |other: &K| other.id().cmp(&keyspace.id());
+        self.change(|all| {
+            all.by_name
+                .remove(|other| other.name().cmp(keyspace.name()));
+            all.live.remove(by_number);
+            all.leaving.insert(Arc::clone(keyspace), by_number);
+            all.by_drop
+                .insert(Arc::clone(keyspace), by_drop_of(&**keyspace));
+            all.any_dropped = true;
+        });
+    }
+
+    /// Forgets a keyspace that has left.
+    pub(crate) fn forget(&self, keyspace: &K) {
+        self.change(|all| {
+            all.leaving.remove(|other| other.id().cmp(&keyspace.id()));
+            all.by_drop.remove(by_drop_of(keyspace));
+        });
+    }
+}
+
+/// How others compare with a keyspace that was dropped, in the order of their drops.
+fn by_drop_of<K: Droppable>(keyspace: &K) -> impl Fn(&K) -> Ordering {
+    let key = |of: &K| (of.dropped().at(), of.id());
+    let own = key(keyspace);
+    move |other| key(other).cmp(&own)
 }
 
 impl<K: Droppable> Keyspaces<K> {
@@ -322,7 +347,7 @@ mod tests {
         assert_eq!([0, 1, 2, 3, 4].map(live), expected);
         assert_eq!(all.load().of_reader(1).map(|found| found.id()), Some(1));
         all.forget(&one);
-        assert!(all.load().of_reader(1).is_none() && all.load().leaving().is_empty());
+        assert!(all.load().of_reader(1).is_none() && !all.load().has_leaving());
     }
 
     #[test]

@@ -17,6 +17,7 @@ mod idle;
 mod keyspaces;
 mod mapped;
 pub(crate) mod memtable;
+mod ordered;
 mod pace;
 mod range_deletes;
 mod repair;

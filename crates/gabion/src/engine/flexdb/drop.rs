@@ -107,7 +107,7 @@ impl Flex {
     /// As [`Flex::forget_dropped`], for a reader that has ended, and does not wait for a merge: who
     /// does that one does this.
     pub(super) fn forget_dropped_if_free(&self) {
-        if self.keyspaces.load().leaving().is_empty() {
+        if !self.keyspaces.load().has_leaving() {
             return;
         }
         match self.merge_lock.try_lock() {
