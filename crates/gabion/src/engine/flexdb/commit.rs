@@ -196,7 +196,8 @@ impl Flex {
 
     /// Lets go of past generations that no reader needs.
     pub(super) fn forget_past(&self) {
-        self.forget_past_up_to(self.readers().last_of(0));
+        let oldest = self.snapshots.oldest_protected(|| self.visible());
+        self.forget_past_up_to(oldest);
     }
 
     /// Lets go of past generations without a write above `oldest`, at which or above which all
