@@ -397,29 +397,31 @@ impl MemTable {
         (pin != NOT_PINNED).then_some(pin)
     }
 
-    /// Sets the pin unless there is one.
+    /// Sets the pin unless there is one; whether it did.
     #[inline]
-    pub(crate) fn pin_once(&self, segment: u64) {
+    pub(crate) fn pin_once(&self, segment: u64) -> bool {
         // ORDER: Relaxed; only whether there is one matters, and it is never taken away.
-        if self.pin.load(Ordering::Relaxed) == NOT_PINNED {
-            // ORDER: Release pairs with the Acquire in `pin`. On failure the first one stays.
-            let _ = self.pin.compare_exchange(
-                NOT_PINNED,
-                segment,
-                Ordering::Release,
-                Ordering::Relaxed,
-            );
+        if self.pin.load(Ordering::Relaxed) != NOT_PINNED {
+            return false;
         }
+        // ORDER: Release pairs with the Acquire in `pin`. On failure the first one stays.
+        let (order, failed) = (Ordering::Release, Ordering::Relaxed);
+        let set = self
+            .pin
+            .compare_exchange(NOT_PINNED, segment, order, failed);
+        set.is_ok()
     }
 
-    /// Sets the pin unless it is that of an older segment: where records come in any order.
+    /// Sets the pin unless it is that of an older segment: where records come in any order. Whether
+    /// there was none before.
     #[inline]
-    pub(crate) fn pin_no_later(&self, segment: u64) {
+    pub(crate) fn pin_no_later(&self, segment: u64) -> bool {
         // ORDER: Relaxed; the pin only moves to older segments here, and then by what follows.
-        if self.pin.load(Ordering::Relaxed) > segment {
-            // ORDER: Release pairs with the Acquire in `pin`.
-            self.pin.fetch_min(segment, Ordering::Release);
+        if self.pin.load(Ordering::Relaxed) <= segment {
+            return false;
         }
+        // ORDER: Release pairs with the Acquire in `pin`.
+        self.pin.fetch_min(segment, Ordering::Release) == NOT_PINNED
     }
 
     /// Sets the pin, whatever it was: the records were logged again.

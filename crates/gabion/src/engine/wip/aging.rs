@@ -14,11 +14,11 @@
 //!
 //! # Times
 //! Seconds of the system's clock since 1970, plus one; 0 is none. Tables of older versions of the
-//! format get the time of the open. The age of a MemTable counts from when the background saw it
-//! first, at most half a second late; after an open, from then on.
+//! format get the time of the open. The age of a MemTable counts from its first entry; after an
+//! open, from then on.
 //!
 //! # Invariants
-//! - A1: a table's `born` is not later than the insertion of its first entry was seen, and if it
+//! - A1: a table's `born` is not later than the insertion of its first entry, and if it
 //!   holds garbage of its own, `garbage_since` is not later than it could first have been garbage,
 //!   or than the last full compaction of its bucket.
 //!
@@ -47,31 +47,24 @@ impl Wip {
 
     /// Freezes MemTables whose entries are as old as garbage may become; false when there is none.
     pub(super) fn freeze_aged(&self) -> Result<bool> {
-        let aged = self.aged_memtables();
-        if aged.is_empty() {
+        if !self.has_aged_memtables() {
             return Ok(false);
         }
+        let aged = self
+            .written
+            .buckets_since(|since| self.is_overdue(Some(since)));
+        self.count_visits(aged.len());
         let _alone = self.leader.write();
         let mut install = self.lock_install();
-        for (keyspace, bucket) in &aged {
-            self.freeze(&mut install, keyspace, bucket);
+        for bucket in &aged {
+            self.freeze_bucket(&mut install, bucket);
         }
-        Ok(true)
+        Ok(!aged.is_empty())
     }
 
     /// Whether [`Wip::freeze_aged`] has something to do.
     pub(super) fn has_aged_memtables(&self) -> bool {
-        !self.aged_memtables().is_empty()
-    }
-
-    fn aged_memtables(&self) -> Vec<(std::sync::Arc<super::Keyspace>, std::sync::Arc<Bucket>)> {
-        let now = self.time();
-        let mut buckets = self.buckets();
-        buckets.retain(|(_, bucket)| {
-            !bucket.state.load().active.is_empty()
-                && self.is_overdue(Some(bucket.written_since(now)))
-        });
-        buckets
+        self.written.has_since(|since| self.is_overdue(Some(since)))
     }
 
     /// The age of what a flush has written: the entries of a MemTable since `born`.
@@ -108,25 +101,24 @@ impl Wip {
 }
 
 impl Bucket {
-    /// Since when the active MemTable holds entries, which it does at `now`.
-    pub(super) fn written_since(&self, now: u64) -> u64 {
-        // ORDER: Relaxed (all of this file); a time orders nothing.
-        match self
-            .written
-            .compare_exchange(0, now, Ordering::Relaxed, Ordering::Relaxed)
-        {
-            Ok(_) => now,
-            Err(since) => since,
-        }
+    /// Since when the active MemTable holds entries, if it does.
+    pub(super) fn written_since(&self) -> Option<u64> {
+        // ORDER: Relaxed (all of this file); it changes with the list of `written` locked.
+        let since = self.written.load(Ordering::Relaxed);
+        (since > 0).then_some(since)
     }
 
-    /// As [`Bucket::written_since`]; the MemTable is replaced by an empty one.
-    pub(super) fn end_written(&self, now: u64) -> u64 {
+    /// The active MemTable holds entries since then.
+    pub(super) fn set_written(&self, since: u64) {
         // ORDER: Relaxed, as above.
-        match self.written.swap(0, Ordering::Relaxed) {
-            0 => now,
-            since => since,
-        }
+        self.written.store(since, Ordering::Relaxed);
+    }
+
+    /// As [`Bucket::written_since`]; from now on it holds none.
+    pub(super) fn take_written(&self) -> Option<u64> {
+        // ORDER: Relaxed, as above.
+        let since = self.written.swap(0, Ordering::Relaxed);
+        (since > 0).then_some(since)
     }
 }
 

@@ -122,6 +122,8 @@ impl Router {
 pub(crate) struct Bucket {
     /// The bucket's number in the manifest.
     pub(crate) id: u64,
+    /// The number of its keyspace.
+    pub(crate) keyspace: u32,
     lower: Box<[u8]>,
     upper: Option<Box<[u8]>>,
     /// Bytes that every key of the bucket begins with.
@@ -134,13 +136,15 @@ pub(crate) struct Bucket {
     busy: AtomicBool,
     /// The keyspace was dropped.
     dropped: AtomicBool,
+    /// The bucket is on the list of those that have changed (`agenda`).
+    touched: AtomicBool,
     /// Number of table files when the bucket could not be split; 0 if that was never tried.
     unsplittable_files: AtomicUsize,
     /// How often the bucket is read.
     pub(crate) reads: Reads,
     /// Whether somebody waits for a full compaction.
     pub(crate) demand: Demand,
-    /// Since when the active MemTable holds entries, once somebody looked (`aging`); else 0.
+    /// Since when the active MemTable holds entries (`written`); 0 while it holds none.
     pub(super) written: AtomicU64,
     /// What the last full compaction left.
     pub(crate) settled: Mutex<Option<Settled>>,
@@ -148,10 +152,16 @@ pub(crate) struct Bucket {
 
 impl Bucket {
     /// A bucket of the keys from `lower` up to but without `upper`.
-    pub(crate) fn new(id: u64, lower: &[u8], upper: Option<&[u8]>, state: BucketState) -> Bucket {
+    pub(crate) fn new(
+        (keyspace, id): (u32, u64),
+        lower: &[u8],
+        upper: Option<&[u8]>,
+        state: BucketState,
+    ) -> Bucket {
         let common = upper.map_or(0, |upper| common_prefix_len(lower, upper));
         Bucket {
             id,
+            keyspace,
             lower: lower.into(),
             upper: upper.map(Into::into),
             common,
@@ -159,6 +169,7 @@ impl Bucket {
             turns: Mutex::default(),
             busy: AtomicBool::new(false),
             dropped: AtomicBool::new(false),
+            touched: AtomicBool::new(false),
             unsplittable_files: AtomicUsize::new(0),
             reads: Reads::default(),
             demand: Demand::default(),
@@ -213,17 +224,18 @@ impl Bucket {
     }
 
     /// Deletes the keys of a range as far as they are the bucket's, by an entry in its MemTable. A
-    /// bucket that holds nothing is left as it is. The caller has the install lock (I5).
+    /// bucket that holds nothing is left as it is. The caller has the install lock (I5). Returns
+    /// whether it is the MemTable's first entry.
     pub(crate) fn delete_range(
         &self,
         (lower, upper): (&[u8], Option<&[u8]>),
         seq: Seq,
         segment: u64,
         protected: &Protected,
-    ) {
+    ) -> bool {
         let state = self.state.load_full();
         if state.is_empty() {
-            return;
+            return false;
         }
         let lower = lower.max(self.lower());
         let upper = match (upper, self.upper()) {
@@ -232,14 +244,28 @@ impl Bucket {
         };
         // A record that is replayed a second time is there already.
         if !state.active.insert_range(lower, upper, seq) {
-            return;
+            return false;
         }
-        state.active.pin_once(segment);
+        let is_first = state.active.pin_once(segment);
         let range = Fragments::of_range(lower, upper, seq);
         self.state.store(Arc::new(BucketState {
             deletes: state.deletes.with(range, protected),
             ..BucketState::clone(&state)
         }));
+        is_first
+    }
+
+    /// Puts the bucket on the list of those that have changed; false if it is there.
+    pub(super) fn set_touched(&self) -> bool {
+        // ORDER: AcqRel, with that of `clear_touched`: who takes the bucket off the list finds
+        // what was changed before somebody found it on the list.
+        !self.touched.swap(true, Ordering::AcqRel)
+    }
+
+    /// Takes the bucket off the list.
+    pub(super) fn clear_touched(&self) {
+        // ORDER: AcqRel, as above.
+        self.touched.swap(false, Ordering::AcqRel);
     }
 
     /// Reserves the bucket for one compaction or split.
@@ -507,8 +533,14 @@ pub(super) mod tests {
     fn a_range_touches_the_buckets_that_its_keys_may_be_in() {
         let bounds: [&[u8]; 4] = [b"", b"c", b"f", b"m"];
         let upper = |at: usize| bounds.get(at + 1).copied();
-        let buckets =
-            (0..4).map(|at| Arc::new(Bucket::new(at as u64, bounds[at], upper(at), empty_state())));
+        let buckets = (0..4).map(|at| {
+            Arc::new(Bucket::new(
+                (0, at as u64),
+                bounds[at],
+                upper(at),
+                empty_state(),
+            ))
+        });
         let router = Router::new(buckets.collect());
         for (lower, end) in [("", None), ("c", Some("f")), ("d", Some("fa")), ("x", None)] {
             let end = end.map(str::as_bytes);

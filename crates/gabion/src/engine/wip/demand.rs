@@ -87,9 +87,12 @@ impl Wip {
         {
             // Splits install the children with this lock held: none of them is missed (D1).
             let _install = self.lock_install();
-            touched().iter().for_each(|bucket| bucket.demand.ask());
+            for bucket in touched() {
+                bucket.demand.ask();
+                self.touch(&bucket);
+            }
         }
-        self.schedule.wake();
+        self.after_job();
         let is_dropped = || keyspace.dropped.is_set();
         self.wait_until(|| is_dropped() || !touched().iter().any(|of| of.awaits_demand()))?;
         keyspace.dropped.check()

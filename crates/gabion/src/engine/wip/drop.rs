@@ -32,6 +32,7 @@
 //! The number's publication.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use super::bucket::{Bucket, Router};
 use super::manifest::Edit;
@@ -65,7 +66,13 @@ impl Wip {
     fn drop_alone(&self, versions: &mut Versions, keyspace: &Arc<Keyspace>) -> Result<()> {
         let mut leader = self.leader.write();
         leader.check()?;
-        let tail = self.log_tail(|of, _| of.id == keyspace.id);
+        let buckets = keyspace.router.load_full();
+        let states: Vec<_> = buckets
+            .buckets()
+            .iter()
+            .map(|of| of.state.load_full())
+            .collect();
+        let tail = self.log_tail(states.iter().flat_map(|state| state.memtables()));
         self.syncer.sync().map_err(|error| self.fail(error))?;
         let seq = leader.take_number()?;
         let edits = [
@@ -79,11 +86,17 @@ impl Wip {
             keyspace.dropped.set(seq);
             for bucket in keyspace.router.load().buckets() {
                 bucket.set_dropped();
-                retire_all(bucket.state.load().levels.files());
+                let state = bucket.state.load();
+                retire_all(state.levels.files());
+                state
+                    .frozen
+                    .iter()
+                    .for_each(|table| install.remove_frozen(table));
+                self.written.forget(bucket);
+                self.touch(bucket);
+                // ORDER: Relaxed; a figure that orders nothing.
+                self.bucket_count.fetch_sub(1, Ordering::Relaxed);
             }
-            install
-                .frozen
-                .retain(|frozen| frozen.keyspace.id != keyspace.id);
             self.keyspaces.leave(keyspace);
         }
         // A number that nothing has is published all the same: writers wait for it.
@@ -95,7 +108,7 @@ impl Wip {
     pub(super) fn forget_dropped(&self) {
         let keyspaces = self.keyspaces.load();
         for keyspace in keyspaces.forgettable(self.visible(), || self.snapshots.oldest()) {
-            let nothing = Bucket::new(NO_BUCKET, &[], None, self.empty_state());
+            let nothing = Bucket::new((keyspace.id, NO_BUCKET), &[], None, self.empty_state());
             let router = Router::new(vec![Arc::new(nothing)]);
             keyspace.router.store(Arc::new(router));
             self.keyspaces.forget(keyspace);

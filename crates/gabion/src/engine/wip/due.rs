@@ -34,13 +34,14 @@
 //! the MemTable budget has memory for; a bucket that may not split stays one and grows.
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use gabion_media::Purpose;
 
 use super::aging::garbage_since;
 use super::bucket::{Bucket, BucketState, Run};
 use super::compact::{Compaction, range_deletes_of};
-use super::priority::{self, Claim, Urgency};
+use super::priority::{Claim, Urgency};
 use super::space::Need;
 use super::split::slice_bytes;
 use super::{Keyspace, Wip};
@@ -114,25 +115,87 @@ impl Wip {
         }
     }
 
-    /// The bucket in which something is most pressing, of those that no job has reserved.
+    /// The bucket in which something is most pressing, of those that no job has reserved; all are
+    /// looked at for that.
     pub(super) fn most_pressing(
         &self,
         leisure: bool,
     ) -> Result<Option<(Arc<Keyspace>, Arc<Bucket>)>> {
-        let circumstances = self.circumstances(leisure);
-        let mut claims = Vec::new();
-        let mut places = Vec::new();
-        for (keyspace, bucket) in self.buckets() {
-            if bucket.is_busy() {
-                continue;
-            }
-            if let Some(due) = self.due(&bucket, &circumstances)? {
-                claims.push(due.claim);
-                places.push((keyspace, bucket));
+        self.look_at_all(leisure)?;
+        let first = self.agenda.first_due();
+        Ok(first.and_then(|bucket| self.with_keyspace(bucket)))
+    }
+
+    /// As [`Wip::most_pressing`], for a step of the background: looks at those that were touched,
+    /// or at all if `all`, and takes the one that it finds off the agenda.
+    pub(super) fn next_pressing(
+        &self,
+        leisure: bool,
+        all: bool,
+    ) -> Result<Option<(Arc<Keyspace>, Arc<Bucket>)>> {
+        match all {
+            true => self.look_at_all(leisure)?,
+            false => self.look_at_unjudged(leisure)?,
+        }
+        while let Some(bucket) = self.agenda.take_due() {
+            self.count_visits(1);
+            if !bucket.is_busy()
+                && let Some(found) = self.with_keyspace(bucket)
+            {
+                return Ok(Some(found));
             }
         }
-        let first = priority::first(&claims, self.options.read_weight);
-        Ok(first.map(|position| places.swap_remove(position)))
+        Ok(None)
+    }
+
+    /// Looks for what is due in all buckets.
+    fn look_at_all(&self, leisure: bool) -> Result<()> {
+        let began = Instant::now();
+        let circumstances = self.circumstances(leisure);
+        // What is touched from here on is looked at again.
+        drop(self.agenda.take_unjudged());
+        let mut due = Vec::new();
+        for (_, bucket) in self.buckets() {
+            if !bucket.is_busy()
+                && let Some(found) = self.due(&bucket, &circumstances)?
+            {
+                due.push((found.claim, bucket));
+            }
+        }
+        let look = (leisure, circumstances.need, began);
+        self.agenda.set_due(due, self.options.read_weight, look);
+        Ok(())
+    }
+
+    /// Looks for what is due in the buckets that were touched.
+    fn look_at_unjudged(&self, leisure: bool) -> Result<()> {
+        let unjudged = self.agenda.take_unjudged();
+        if unjudged.is_empty() {
+            return Ok(());
+        }
+        self.count_visits(unjudged.len());
+        let circumstances = self.circumstances(leisure);
+        for bucket in &unjudged {
+            if !bucket.is_busy()
+                && let Some(found) = self.due(bucket, &circumstances)?
+            {
+                let weight = self.options.read_weight;
+                self.agenda.add_due(&found.claim, bucket, weight);
+            }
+        }
+        Ok(())
+    }
+
+    /// A bucket with its keyspace, unless one of them is there no more.
+    pub(super) fn with_keyspace(
+        &self,
+        bucket: Arc<Bucket>,
+    ) -> Option<(Arc<Keyspace>, Arc<Bucket>)> {
+        let keyspaces = self.keyspaces.load();
+        let keyspace = keyspaces.live(bucket.keyspace)?;
+        keyspace
+            .has(&bucket)
+            .then(|| (Arc::clone(keyspace), bucket))
     }
 
     fn circumstances(&self, leisure: bool) -> Circumstances {
@@ -270,9 +333,8 @@ impl Wip {
             .min(self.options.bucket_bytes / 32)
             .max(1);
         let buckets_max = self.throttle.limits().active_bytes_max / least;
-        let keyspaces = self.keyspaces.load();
-        let routers = keyspaces.iter().map(|keyspace| keyspace.router.load());
-        let split: usize = routers.map(|router| router.buckets().len() - 1).sum();
+        let keyspaces = self.keyspaces.load().len();
+        let split = self.bucket_count().saturating_sub(keyspaces);
         usize::try_from(buckets_max)
             .unwrap_or(usize::MAX)
             .saturating_sub(split)

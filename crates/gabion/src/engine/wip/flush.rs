@@ -65,8 +65,7 @@ impl Wip {
         self.check_writable()?;
         let frozen = {
             let _alone = self.leader.write();
-            let buckets = self.buckets();
-            self.freeze_all(buckets.iter().map(|(keyspace, bucket)| (keyspace, bucket)))
+            self.freeze_everything()
         };
         self.wait_flushed(&frozen)
     }
@@ -141,7 +140,7 @@ impl Wip {
 
     fn install_flush(&self, job: &Job, meta: TableMeta, age: FileAge) -> Result<Arc<TableFile>> {
         self.disk.sync_dir()?;
-        let tail = self.log_tail(|_, table| Arc::ptr_eq(table, &job.table));
+        let tail = self.log_tail([&job.table]);
         self.syncer.sync().map_err(|error| self.fail(error))?;
         let file = Arc::new(TableFile::new(
             meta,
@@ -186,7 +185,7 @@ impl Wip {
         self.apply(&mut versions, &edits)?;
 
         let mut install = self.lock_install();
-        for bucket in buckets {
+        for bucket in &buckets {
             let state = bucket.state.load();
             let mut levels = Levels::clone(&state.levels);
             if overlaps(bucket) {
@@ -204,11 +203,11 @@ impl Wip {
                 deletes: state.deletes.clone(),
             }));
         }
-        install
-            .frozen
-            .retain(|frozen| !Arc::ptr_eq(&frozen.table, &job.table));
+        install.remove_frozen(&job.table);
+        self.written.end(&job.table);
         drop(install);
         drop(versions);
+        buckets.iter().for_each(|bucket| self.touch(bucket));
         self.throttle.flushed(self.pool.allocated_bytes());
         Ok(file)
     }

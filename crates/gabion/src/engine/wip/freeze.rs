@@ -16,6 +16,7 @@
 
 use std::sync::{Arc, Weak};
 
+use super::agenda::BUCKETS_PER_STEP;
 use super::bucket::{Bucket, BucketState};
 use super::{Frozen, Install, Keyspace, Wip};
 use crate::Result;
@@ -33,12 +34,21 @@ impl Wip {
         }
         let (common, expected) = (bucket.common_prefix_len(), state.active.keys());
         let frozen = self.queue_frozen(install, keyspace, bucket, &state);
+        let active = self.new_memtable(&state.active, common, expected);
         bucket.state.store(Arc::new(BucketState {
-            active: self.new_memtable(&state.active, common, expected),
+            active,
             frozen,
             levels: Arc::clone(&state.levels),
             deletes: state.deletes.clone(),
         }));
+    }
+
+    /// As [`Wip::freeze`], of a bucket that was found without its keyspace.
+    pub(super) fn freeze_bucket(&self, install: &mut Install, bucket: &Bucket) {
+        let keyspaces = self.keyspaces.load();
+        if let Some(keyspace) = keyspaces.live(bucket.keyspace) {
+            self.freeze(install, keyspace, bucket);
+        }
     }
 
     /// Queues a state's active MemTable for its flush; returns the frozen ones with it in front.
@@ -57,7 +67,7 @@ impl Wip {
             keyspace: Arc::clone(keyspace),
             lower: bucket.lower().into(),
             upper: bucket.upper().map(Into::into),
-            born: bucket.end_written(self.time()),
+            born: self.written.freeze(bucket).unwrap_or_else(|| self.time()),
             flushing: false,
         });
         self.schedule.wake();
@@ -84,7 +94,7 @@ impl Wip {
 
     /// Freezes MemTables when they use more memory than their share, after inserts into many.
     pub(super) fn freeze_if_over(&self, install: &mut Install) {
-        if self.throttle.must_look(self.pool.allocated_bytes()) {
+        if self.must_look_at_memory() {
             self.freeze_due(install);
         }
     }
@@ -101,34 +111,61 @@ impl Wip {
     #[inline]
     pub(super) fn is_freeze_due(&self, table: &MemTable) -> bool {
         // The first of the two tells the throttle, too, what is allocated.
-        self.throttle.must_look(self.pool.allocated_bytes())
-            || table.memory_bytes() > self.throttle.limits().table_bytes_max
+        self.must_look_at_memory() || table.memory_bytes() > self.throttle.limits().table_bytes_max
     }
 
-    /// Freezes each MemTable that is too large, and the largest ones until the rest fits (F1).
+    /// Whether the active MemTables may use more memory than their share. Tells the throttle what
+    /// all of them use.
+    #[inline]
+    pub(super) fn must_look_at_memory(&self) -> bool {
+        self.throttle.set_memory_seen(self.pool.allocated_bytes());
+        self.throttle.must_look(self.pool.taken_bytes())
+    }
+
+    /// Freezes each MemTable that is too large, and the largest ones until the rest fits (F1): of
+    /// very many small ones at least so many that a look at all of them costs each frozen one a
+    /// look at [`BUCKETS_PER_STEP`].
     pub(super) fn freeze_due(&self, install: &mut Install) {
         self.fit_memory();
         let limits = self.throttle.limits();
-        let mut tables: Vec<_> = self
-            .buckets()
-            .into_iter()
-            .map(|(keyspace, bucket)| {
-                let bytes = bucket.state.load().active.memory_bytes();
-                (bytes, keyspace, bucket)
-            })
-            .collect();
-        tables.sort_by_key(|(bytes, ..)| *bytes);
-        let mut active: u64 = tables.iter().map(|(bytes, ..)| bytes).sum();
-        while let Some((bytes, keyspace, bucket)) = tables.pop() {
-            if bytes <= limits.table_bytes_max && active <= limits.active_bytes_max {
+        let memory = |bucket: Arc<Bucket>| (bucket.state.load().active.memory_bytes(), bucket);
+        let mut tables: Vec<_> = self.written.buckets().into_iter().map(memory).collect();
+        self.count_visits(tables.len());
+        tables.sort_by_key(|(bytes, _)| *bytes);
+        let mut active: u64 = tables.iter().map(|(bytes, _)| bytes).sum();
+        let least = match active > limits.active_bytes_max {
+            true => tables.len() / BUCKETS_PER_STEP,
+            false => 0,
+        };
+        let mut frozen = 0;
+        while let Some((bytes, bucket)) = tables.pop() {
+            let fits = bytes <= limits.table_bytes_max && active <= limits.active_bytes_max;
+            if fits && frozen >= least {
                 break;
             }
-            self.freeze(install, &keyspace, &bucket);
+            self.freeze_bucket(install, &bucket);
             active -= bytes;
+            frozen += 1;
         }
         let room = limits.active_bytes_max.saturating_sub(active);
-        self.throttle
-            .look_again_at(self.pool.allocated_bytes() + room);
+        self.throttle.look_again_at(self.pool.taken_bytes() + room);
+    }
+
+    /// Freezes all that is in memory (F1); returns what waits for its flush then, as
+    /// [`Wip::freeze_all`].
+    pub(super) fn freeze_everything(&self) -> Vec<Weak<MemTable>> {
+        let mut install = self.lock_install();
+        let written = self.written.buckets();
+        self.count_visits(written.len());
+        for bucket in &written {
+            self.freeze_bucket(&mut install, bucket);
+        }
+        let waiting = install.frozen.iter();
+        sorted(
+            waiting
+                .map(|frozen| Arc::downgrade(&frozen.table))
+                .collect(),
+        )
     }
 
     /// Freezes what buckets have in memory (F1); returns what of them waits for its flush then, in
@@ -144,10 +181,7 @@ impl Wip {
             frozen.extend(bucket.state.load().frozen.iter().map(Arc::downgrade));
         }
         drop(install);
-        // After a split several buckets hold the same one.
-        frozen.sort_unstable_by_key(Weak::as_ptr);
-        frozen.dedup_by_key(|table| table.as_ptr());
-        frozen
+        sorted(frozen)
     }
 
     /// Waits until these MemTables, of [`Wip::freeze_all`], are tables (F2).
@@ -172,4 +206,11 @@ impl Wip {
         self.freeze(&mut install, keyspace, &router.buckets()[0]);
         install.frozen.back_mut().unwrap().flushing = true;
     }
+}
+
+/// In the order of their addresses, each once: after a split several buckets hold the same one.
+pub(super) fn sorted(mut tables: Vec<Weak<MemTable>>) -> Vec<Weak<MemTable>> {
+    tables.sort_unstable_by_key(Weak::as_ptr);
+    tables.dedup_by_key(|table| table.as_ptr());
+    tables
 }

@@ -79,6 +79,8 @@ pub(super) struct MetTables {
     met: Vec<usize>,
     /// Positions with a list.
     listed: Vec<usize>,
+    /// Positions whose tables got their first records.
+    begun: Vec<usize>,
 }
 
 /// What is known of a bucket.
@@ -177,6 +179,7 @@ impl MetTables {
     /// Returns the memory of the largest table that it met.
     pub(super) fn insert(&mut self, window: &mut Window<'_>, segment: u64) -> u64 {
         let mut largest = 0;
+        let mut begun = std::mem::take(&mut self.begun);
         let mut ahead = self.in_order(&window.entries);
         ahead
             .by_ref()
@@ -201,15 +204,23 @@ impl MetTables {
                 at = entry.next;
             }
             drop(inserts);
-            table.pin_no_later(segment);
+            if table.pin_no_later(segment) {
+                begun.push(*position);
+            }
             largest = largest.max(table.memory_bytes());
         }
+        self.begun = begun;
         for position in self.listed.drain(..) {
             self.places[position].first = END;
         }
         window.entries.clear();
         window.bytes = 0;
         largest
+    }
+
+    /// The positions whose tables got their first records since this was asked for last.
+    pub(super) fn take_begun(&mut self) -> impl Iterator<Item = usize> {
+        self.begun.drain(..)
     }
 
     /// Forgets all tables: they are others now, or those of another keyspace come.
@@ -272,6 +283,10 @@ impl Wip {
                 next = operations.next();
             }
             let largest = met.insert(&mut window, segment);
+            for position in met.take_begun() {
+                let bucket = &router.buckets()[position];
+                self.begin_written(bucket, &bucket.state.load().active);
+            }
             let is_large = largest > self.throttle.limits().table_bytes_max;
             if let Some(range) = next
                 && range.keyspace == id
@@ -281,7 +296,7 @@ impl Wip {
                 next = operations.next();
             }
             let is_last = next.is_none_or(|next| next.keyspace != id);
-            let must_freeze = is_large || self.throttle.must_look(self.pool.allocated_bytes());
+            let must_freeze = is_large || self.must_look_at_memory();
             if is_last || must_freeze {
                 met.forget();
             }

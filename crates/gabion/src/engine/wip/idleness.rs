@@ -87,14 +87,25 @@ impl Wip {
             let rests = self.schedule.rests_since();
             rests.is_some()
                 && !self.has_frozen()
-                && matches!(self.most_pressing(true), Ok(None))
+                && self.agenda.is_empty()
                 && !self.may_rest_log()
                 && !self.has_aged_memtables()
-                && matches!(self.may_join(), Ok(false))
+                && !self.is_anything_due()
                 && self.schedule.rests_since() == rests
         });
         self.idleness.lock().idle.end_wait();
         result
+    }
+
+    /// Whether anything is due in any bucket, or any buckets may be joined, once the store is at
+    /// rest. Looks at all of them; the background is told of what is found.
+    fn is_anything_due(&self) -> bool {
+        let is_due = !matches!(self.most_pressing(true), Ok(None));
+        let is_due = is_due || !matches!(self.may_join(), Ok(false));
+        if is_due {
+            self.schedule.wake();
+        }
+        is_due
     }
 
     /// Runs `work` as if somebody waited for the store to rest.
@@ -155,15 +166,9 @@ impl Wip {
         decided.unwrap_or_else(|| idleness.idle.is_quiet(visible, now))
     }
 
-    /// Reads that asked the tables of the buckets of now, in gets.
+    /// Reads that asked tables, in gets.
     pub(super) fn reads_of_tables(&self) -> u64 {
-        let keyspaces = self.keyspaces.load();
-        let routers = keyspaces.iter().map(|keyspace| keyspace.router.load());
-        let sum = |router: &super::Router| {
-            let buckets = router.buckets().iter();
-            buckets.map(|bucket| bucket.reads.in_gets()).sum::<u64>()
-        };
-        routers.map(|router| sum(&router)).sum()
+        self.table_reads.get()
     }
 }
 

@@ -309,6 +309,7 @@ impl Ingest<'_> {
                 levels: Arc::new(levels),
                 ..BucketState::clone(&state)
             }));
+            engine.touch(bucket);
         }
         Ok(())
     }

@@ -30,7 +30,6 @@
 //! buckets or the new one: as with a split, the old ones get a last state.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use gabion_media::Purpose;
 
@@ -50,45 +49,85 @@ const JOINED_MAX: usize = 16;
 
 impl Wip {
     /// Joins neighbours somewhere, or does a part of what it takes; false when there is nothing to
-    /// join.
-    pub(super) fn join_some(&self) -> Result<bool> {
-        for keyspace in self.keyspaces.load().iter() {
-            let Some(row) = self.small_neighbours(keyspace)? else {
+    /// join. Looks at all buckets if `all`, else around those that were touched.
+    pub(super) fn join_some(&self, all: bool) -> Result<bool> {
+        if all {
+            while self.agenda.take_joinable().is_some() {}
+            for keyspace in self.keyspaces.load().iter() {
+                let row = self.small_neighbours(keyspace, None)?;
+                if self.join_row(keyspace, row)? {
+                    return Ok(true);
+                }
+            }
+            return Ok(false);
+        }
+        while let Some(bucket) = self.agenda.take_joinable() {
+            let Some((keyspace, bucket)) = self.with_keyspace(bucket) else {
                 continue;
             };
-            let reserved = row.iter().take_while(|bucket| bucket.reserve()).count();
-            let mine = reserved == row.len() && row.iter().all(|bucket| keyspace.has(bucket));
-            let result = match mine {
-                true => self.join(keyspace, &row),
-                false => Ok(false),
-            };
-            // Buckets that were replaced stay reserved for ever.
-            let left = row[..reserved].iter().filter(|bucket| keyspace.has(bucket));
-            left.for_each(|bucket| bucket.release());
-            if result? {
+            let row = self.small_neighbours(&keyspace, Some(&bucket))?;
+            if self.join_row(&keyspace, row)? {
                 return Ok(true);
             }
         }
         Ok(false)
     }
 
-    /// Whether there is anything to join.
+    fn join_row(&self, keyspace: &Arc<Keyspace>, row: Option<Vec<Arc<Bucket>>>) -> Result<bool> {
+        let Some(row) = row else {
+            return Ok(false);
+        };
+        let reserved = row.iter().take_while(|bucket| bucket.reserve()).count();
+        let mine = reserved == row.len() && row.iter().all(|bucket| keyspace.has(bucket));
+        let result = match mine {
+            true => self.join(keyspace, &row),
+            false => Ok(false),
+        };
+        // Buckets that were replaced stay reserved for ever.
+        let left = row[..reserved].iter().filter(|bucket| keyspace.has(bucket));
+        left.for_each(|bucket| bucket.release());
+        if !matches!(result, Ok(false)) {
+            row.iter().for_each(|bucket| self.touch(bucket));
+        }
+        result
+    }
+
+    /// Whether there is anything to join; all buckets are looked at.
     pub(super) fn may_join(&self) -> Result<bool> {
         for keyspace in self.keyspaces.load().iter() {
-            if self.small_neighbours(keyspace)?.is_some() {
+            if let Some(row) = self.small_neighbours(keyspace, None)? {
+                self.agenda.add_joinable(&row[0]);
                 return Ok(true);
             }
         }
         Ok(false)
     }
 
-    /// Neighbours that are small together, and that no job works on.
-    fn small_neighbours(&self, keyspace: &Keyspace) -> Result<Option<Vec<Arc<Bucket>>>> {
+    /// Neighbours that are small together, and that no job works on: around a bucket, or anywhere
+    /// in the keyspace.
+    fn small_neighbours(
+        &self,
+        keyspace: &Keyspace,
+        around: Option<&Bucket>,
+    ) -> Result<Option<Vec<Arc<Bucket>>>> {
         let options = &self.options;
         let limit = options.bucket_bytes / 4 * 3 / (2 * options.split_ways as u64);
         let router = keyspace.router.load_full();
+        let buckets = router.buckets();
+        let buckets = match around {
+            None => buckets,
+            Some(bucket) => {
+                let at = router.position(bucket.lower());
+                let end = (at + JOINED_MAX).min(buckets.len());
+                &buckets[at.saturating_sub(JOINED_MAX - 1)..end]
+            }
+        };
+        if buckets.len() < 2 {
+            return Ok(None);
+        }
+        self.count_visits(buckets.len());
         let (mut row, mut sum) = (Vec::new(), 0);
-        for bucket in router.buckets() {
+        for bucket in buckets {
             let state = bucket.state.load_full();
             let memory: u64 = state.memtables().map(|table| table.user_bytes()).sum();
             let bytes = self.space_of(bucket, &state)?.bytes + memory;
@@ -186,7 +225,12 @@ impl Wip {
         edits.push(versions.next_file_edit());
         edits.push(versions.next_bucket_edit());
 
-        let joined = Bucket::new(id, first.lower(), last.upper(), self.empty_state());
+        let joined = Bucket::new(
+            (keyspace.id, id),
+            first.lower(),
+            last.upper(),
+            self.empty_state(),
+        );
         let mut levels = Levels::default();
         if !tables.is_empty() {
             levels.add(INITIAL_LEVELS - 1, Run::new(run, tables));
@@ -198,34 +242,26 @@ impl Wip {
             levels: Arc::new(levels),
             ..self.empty_state()
         };
-        states
-            .iter()
-            .for_each(|old| copy(&old.active, &state.active));
+        for old in states {
+            copy(&old.active, &state.active);
+        }
         let protected = self.snapshots.protect(|| self.visible());
         state.deletes = state.index_deletes(&protected)?;
         joined.state.store(Arc::new(state));
-        if let Some(since) = self.written_since(row, states) {
-            // ORDER: Relaxed; a time orders nothing.
-            joined.written.store(since, Ordering::Relaxed);
-        }
         if row.iter().any(|bucket| bucket.demand.is_open()) {
             joined.demand.ask();
         }
         self.apply(versions, &edits)?;
 
-        keyspace.exchange(row, [Arc::new(joined)]);
+        let joined = Arc::new(joined);
+        let since = row.iter().filter_map(|bucket| bucket.written_since()).min();
+        if let Some(since) = since {
+            let active = Arc::clone(&joined.state.load().active);
+            self.written.begin(&joined, &active, since);
+        }
+        row.iter().for_each(|bucket| self.written.forget(bucket));
+        self.exchange(keyspace, row, vec![joined]);
         Ok(())
-    }
-
-    /// Since when any of the active MemTables holds entries; `None` when all are empty.
-    fn written_since(&self, row: &[Arc<Bucket>], states: &[Arc<BucketState>]) -> Option<u64> {
-        let now = self.time();
-        let written = row
-            .iter()
-            .zip(states)
-            .filter(|(_, state)| !state.active.is_empty())
-            .map(|(bucket, _)| bucket.written_since(now));
-        written.min()
     }
 }
 

@@ -24,6 +24,7 @@
 //! | `drop` | a keyspace goes, with all that it held |
 //! | `demand` | a compaction that a user asks for |
 //! | `due`, `priority`, `reads` | which of these comes next |
+//! | `agenda`, `ledger`, `written` | which buckets are looked at: those that have changed |
 //! | `schedule` | the threads that do them |
 //! | `idleness` | how little is written: leisure, and rest |
 //! | `space` | how much garbage there is, and the cap on it |
@@ -62,6 +63,7 @@
 //! | minor compaction | flush |
 //! | splitter | pivot, cut key |
 
+mod agenda;
 mod aging;
 mod bucket;
 mod ceiling;
@@ -79,6 +81,7 @@ mod grouped;
 mod idleness;
 mod ingest;
 mod join;
+mod ledger;
 mod manifest;
 mod merge;
 mod multi_get;
@@ -93,6 +96,8 @@ mod repair;
 mod residency;
 mod rest;
 mod retain;
+#[cfg(test)]
+mod scale_tests;
 mod scan;
 mod schedule;
 mod space;
@@ -103,6 +108,7 @@ mod tenure;
 mod throttle;
 mod verify;
 mod writepath;
+mod written;
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -112,7 +118,7 @@ use arc_swap::ArcSwap;
 use gabion_media::Disk;
 use parking_lot::{Mutex, MutexGuard, RwLock};
 
-use super::counters::{Counter, Counters};
+use super::counters::{Counter, Counters, Tally};
 use super::health::Health;
 use super::keyspaces::{Droppable, Dropped, Keyspaces, Named};
 use super::memtable::{ChunkPool, KeepOrder, MemTable};
@@ -128,15 +134,18 @@ use crate::memory::Memory;
 use crate::types::Seq;
 use crate::{Error, Options, Result};
 
+use agenda::Agenda;
 use bucket::{Bucket, BucketState, Router};
 use file::TableFile;
 use grouped::MetTables;
 use idleness::Idleness;
+use ledger::Ledger;
 use manifest::{Edit, Manifest};
 use residency::Residency;
 use tenure::Tenure;
 use throttle::Throttle;
 use writepath::{Leader, Turns};
+use written::Written;
 
 pub(crate) use ingest::Ingest;
 pub(super) use manifest::check_root;
@@ -249,8 +258,19 @@ pub(crate) struct Wip {
     residency: Residency,
     /// What the opening found no space for.
     unsettled: Unsettled,
-    /// Jobs since all buckets were looked at.
-    unlooked: AtomicUsize,
+    /// Which buckets are to be looked at.
+    agenda: Agenda,
+    /// Sums over all buckets.
+    ledger: Mutex<Ledger>,
+    /// Which buckets hold writes in memory.
+    written: Written,
+    /// Number of buckets of all keyspaces.
+    bucket_count: AtomicUsize,
+    /// Reads that asked the tables of buckets, in gets.
+    table_reads: Tally,
+    /// Buckets that the background, flushes and whoever freezes have looked at.
+    #[cfg(test)]
+    visits: AtomicUsize,
     counters: Counters,
     /// Bytes of all tables when they were last counted, shared ones counted for each bucket.
     table_bytes: Counter,
@@ -272,6 +292,16 @@ struct Install {
     frozen: VecDeque<Frozen>,
     /// Memory for the inserts of a batch; empty between them.
     met: MetTables,
+}
+
+impl Install {
+    /// A MemTable waits for its flush no more. It is among the oldest, unless others overtook it.
+    fn remove_frozen(&mut self, table: &Arc<MemTable>) {
+        let is_it = |frozen: &Frozen| Arc::ptr_eq(&frozen.table, table);
+        if let Some(at) = self.frozen.iter().position(is_it) {
+            self.frozen.remove(at);
+        }
+    }
 }
 
 /// A MemTable that takes no more writes. After a split several buckets hold the same one.
@@ -314,7 +344,7 @@ impl Wip {
                 },
             ],
         )?;
-        let bucket = Bucket::new(bucket, &[], None, self.empty_state());
+        let bucket = Bucket::new((id, bucket), &[], None, self.empty_state());
         let router = ArcSwap::from_pointee(Router::new(vec![Arc::new(bucket)]));
         let keyspace = Arc::new(Keyspace {
             id,
@@ -322,6 +352,8 @@ impl Wip {
             router,
             dropped: Dropped::default(),
         });
+        // ORDER: Relaxed; a figure that orders nothing.
+        self.bucket_count.fetch_add(1, Ordering::Relaxed);
         self.keyspaces.add(&keyspace);
         Ok(keyspace)
     }
@@ -345,15 +377,20 @@ impl Wip {
     /// Counts a read that asks all runs of a bucket. Exactly where the store is deterministic.
     #[inline]
     fn count_read(&self, bucket: &Bucket) {
-        bucket.reads.count(self.options.background_threads == 0);
+        let counted = bucket.reads.count(self.options.background_threads == 0);
+        if counted > 0 {
+            self.table_reads.add(counted);
+        }
     }
 
     /// As [`Wip::count_read`], for a scan that enters a bucket.
     #[inline]
     fn count_scan(&self, bucket: &Bucket) {
-        bucket
-            .reads
-            .count_scan(self.options.background_threads == 0);
+        let exactly = self.options.background_threads == 0;
+        let counted = bucket.reads.count_scan(exactly);
+        if counted > 0 {
+            self.table_reads.add(counted);
+        }
     }
 
     /// The newest sequence number that readers see.
@@ -404,6 +441,30 @@ impl Wip {
         }
     }
 
+    /// Puts buckets of the same keys into the place of `old`, as [`Keyspace::exchange`] does. What
+    /// the old ones hold in memory is not theirs any more.
+    fn exchange(&self, keyspace: &Keyspace, old: &[Arc<Bucket>], new: Vec<Arc<Bucket>>) {
+        // ORDER: Relaxed (both); a figure that orders nothing.
+        self.bucket_count.fetch_add(new.len(), Ordering::Relaxed);
+        self.bucket_count.fetch_sub(old.len(), Ordering::Relaxed);
+        keyspace.exchange(old, new.iter().cloned());
+        old.iter().chain(&new).for_each(|bucket| self.touch(bucket));
+    }
+
+    /// Number of buckets of all keyspaces.
+    fn bucket_count(&self) -> usize {
+        // ORDER: Relaxed; a figure that orders nothing.
+        self.bucket_count.load(Ordering::Relaxed)
+    }
+
+    /// So many buckets are looked at.
+    #[inline]
+    fn count_visits(&self, _buckets: usize) {
+        // ORDER: Relaxed; a figure that orders nothing.
+        #[cfg(test)]
+        self.visits.fetch_add(_buckets, Ordering::Relaxed);
+    }
+
     /// All buckets of all keyspaces.
     fn buckets(&self) -> Vec<(Arc<Keyspace>, Arc<Bucket>)> {
         let keyspaces = self.keyspaces.load();
@@ -416,6 +477,7 @@ impl Wip {
                 .map(|b| (Arc::clone(keyspace), Arc::clone(b)));
             buckets.extend(pairs);
         }
+        self.count_visits(buckets.len());
         buckets
     }
 
@@ -460,11 +522,8 @@ impl Versions {
 
     /// Bytes and number of the table files.
     fn file_bytes_and_count(&self) -> (u64, u64) {
-        let files = &self.manifest.state().files;
-        (
-            files.values().map(|file| file.meta.file_bytes).sum(),
-            files.len() as u64,
-        )
+        let state = self.manifest.state();
+        (state.file_bytes(), state.files.len() as u64)
     }
 
     /// Whether a bucket is the only one that refers to a file.

@@ -44,32 +44,32 @@ pub(super) struct Claim {
     pub(super) sublevels: usize,
 }
 
-/// The position of the claim that comes first; the first of several that are equal.
-pub(super) fn first(claims: &[Claim], read_weight: u32) -> Option<usize> {
-    let urgency = claims.iter().map(|claim| claim.urgency).max()?;
-    let most_urgent = || claims.iter().filter(|claim| claim.urgency == urgency);
-    let read_weight = match urgency {
-        Urgency::Full | Urgency::Garbage => 0.0,
-        _ => f64::from(read_weight),
-    };
-    let reads_sum: f64 = most_urgent().map(|claim| number(claim.reads)).sum();
-    let sublevels = |claim: &Claim| number(claim.sublevels as u64);
-    let sublevels_sum: f64 = most_urgent().map(sublevels).sum();
-    // The averages have the same divisor, the number of claims, which changes no order.
-    let priority = |claim: &Claim| {
-        read_weight * number(claim.reads) / reads_sum.max(1.0)
-            + sublevels(claim) / sublevels_sum.max(1.0)
-    };
-    let mut best: Option<(usize, f64)> = None;
-    for (position, claim) in claims.iter().enumerate() {
-        if claim.urgency == urgency {
-            let priority = priority(claim);
-            if best.is_none_or(|(_, other)| priority > other) {
-                best = Some((position, priority));
-            }
-        }
+/// Number of kinds of jobs.
+const KINDS: usize = Urgency::Full as usize + 1;
+
+/// The reads and the sublevels of all claims of each kind: what a priority is relative to.
+#[derive(Default)]
+pub(super) struct Sums([(f64, f64); KINDS]);
+
+impl Sums {
+    /// Adds a claim.
+    pub(super) fn add(&mut self, claim: &Claim) {
+        let (reads, sublevels) = &mut self.0[claim.urgency as usize];
+        *reads += number(claim.reads);
+        *sublevels += number(claim.sublevels as u64);
     }
-    best.map(|(position, _)| position)
+
+    /// The priority of a claim among those of its kind.
+    pub(super) fn priority(&self, claim: &Claim, read_weight: u32) -> f64 {
+        let (reads, sublevels) = self.0[claim.urgency as usize];
+        let read_weight = match claim.urgency {
+            Urgency::Full | Urgency::Garbage => 0.0,
+            _ => f64::from(read_weight),
+        };
+        // The averages have the same divisor, the number of claims, which changes no order.
+        read_weight * number(claim.reads) / reads.max(1.0)
+            + number(claim.sublevels as u64) / sublevels.max(1.0)
+    }
 }
 
 #[expect(
@@ -83,6 +83,22 @@ fn number(count: u64) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// The position of the claim that comes first; the first of several that are equal.
+    fn first(claims: &[Claim], read_weight: u32) -> Option<usize> {
+        let mut sums = Sums::default();
+        claims.iter().for_each(|claim| sums.add(claim));
+        let rank = |at: &usize| {
+            (
+                claims[*at].urgency,
+                sums.priority(&claims[*at], read_weight),
+            )
+        };
+        (0..claims.len()).rev().max_by(|a, b| {
+            let ((urgency, priority), (other, others)) = (rank(a), rank(b));
+            urgency.cmp(&other).then(priority.total_cmp(&others))
+        })
+    }
 
     fn level(reads: u64, sublevels: usize) -> Claim {
         Claim {

@@ -49,29 +49,33 @@ impl Reads {
     }
 
     /// Counts one read of the calling thread, or lets a later one stand for it unless `exactly`.
+    /// Returns what was counted, in gets.
     #[inline]
-    pub(crate) fn count(&self, exactly: bool) {
-        self.add(exactly, false);
+    pub(crate) fn count(&self, exactly: bool) -> u64 {
+        self.add(exactly, false)
     }
 
     /// Counts one scan of the calling thread, in the same way.
     #[inline]
-    pub(crate) fn count_scan(&self, exactly: bool) {
-        self.add(exactly, true);
+    pub(crate) fn count_scan(&self, exactly: bool) -> u64 {
+        self.add(exactly, true)
     }
 
     #[inline]
-    fn add(&self, exactly: bool, is_scan: bool) {
+    fn add(&self, exactly: bool, is_scan: bool) -> u64 {
         let reads = match exactly {
             true => 1,
             false if is_sampled() => u64::from(SAMPLE_ONE_IN),
-            false => return,
+            false => return 0,
         };
-        // ORDER: Relaxed (both), see the type.
+        // ORDER: Relaxed, see the type.
         self.total.fetch_add(reads, Ordering::Relaxed);
-        if is_scan {
-            self.scans.fetch_add(reads, Ordering::Relaxed);
+        if !is_scan {
+            return reads;
         }
+        // ORDER: Relaxed, see the type.
+        self.scans.fetch_add(reads, Ordering::Relaxed);
+        reads * GETS_PER_SCAN
     }
 
     /// Reads since the bucket exists.
@@ -157,7 +161,7 @@ mod tests {
         // Reads of three buckets in turn: each of them gets its third.
         let buckets: [Reads; 3] = Default::default();
         for number in 0..300_000 {
-            buckets[number % 3].count(false);
+            let _ = buckets[number % 3].count(false);
         }
         for bucket in &buckets {
             let total = bucket.total();
@@ -168,15 +172,15 @@ mod tests {
     #[test]
     fn a_compaction_of_a_level_begins_its_count_anew() {
         let reads = Reads::default();
-        (0..10).for_each(|_| reads.count(true));
+        (0..10).for_each(|_| assert_eq!(reads.count(true), 1));
         reads.compacted(1);
-        (0..5).for_each(|_| reads.count(true));
+        (0..5).for_each(|_| assert_eq!(reads.count(true), 1));
         assert_eq!([0, 1, 2].map(|level| reads.of_level(level)), [15, 5, 15]);
         assert_eq!((reads.of_bucket(), reads.total()), (15, 15));
-        reads.count_scan(true);
+        assert_eq!(reads.count_scan(true), GETS_PER_SCAN);
         assert_eq!((reads.total(), reads.in_gets()), (16, 23));
         assert_eq!([0, 1, 2].map(|level| reads.of_level(level)), [23, 13, 23]);
-        (0..2).for_each(|_| reads.count_scan(true));
+        (0..2).for_each(|_| assert!(reads.count_scan(true) > 0));
         let part = Reads::of_part(&reads, 3);
         assert_eq!([0, 1, 2].map(|level| part.of_level(level)), [13, 10, 13]);
     }

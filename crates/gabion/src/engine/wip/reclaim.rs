@@ -3,7 +3,7 @@
 //!
 //! # Idea
 //! Each MemTable knows the log segment of its oldest record, its pin. The smallest pin of all
-//! MemTables bounds the tail: segments before it hold nothing that is not in a table.
+//! MemTables (`written`) bounds the tail: segments before it hold nothing that is not in a table.
 //!
 //! A MemTable that takes few writes pins the tail for long. When the log is larger than its limit,
 //! the MemTables that pin the tail are flushed; or, if one is so small that its table would be a
@@ -32,22 +32,13 @@ use crate::{Result, Slice};
 const RELOG_BYTES_MAX: u64 = 32 << 10;
 
 impl Wip {
-    /// The first segment that is still needed when all that `without` says so of is in tables or
-    /// gone.
-    pub(super) fn log_tail(&self, without: impl Fn(&Keyspace, &Arc<MemTable>) -> bool) -> u64 {
+    /// The first segment that is still needed when the MemTables `without` are tables or gone.
+    pub(super) fn log_tail<'t>(&self, without: impl IntoIterator<Item = &'t Arc<MemTable>>) -> u64 {
         // ORDER: Acquire pairs with the Release in `publish`. Taken first: what is published
         // later is pinned by then or lies in a later segment (I2).
         let published = self.published_segment.load(Ordering::Acquire);
-        let _install = self.lock_install();
-        let mut tail = published;
-        for (keyspace, bucket) in self.buckets() {
-            for table in bucket.state.load().memtables() {
-                if !without(&keyspace, table) {
-                    tail = table.pin().map_or(tail, |pin| pin.min(tail));
-                }
-            }
-        }
-        tail
+        let pinned = self.written.oldest_pin(without);
+        pinned.map_or(published, |pinned| pinned.min(published))
     }
 
     /// Deletes log segments before the tail that the manifest records.
@@ -72,7 +63,11 @@ impl Wip {
         }
         let tail = self.versions.lock().manifest.state().log_tail;
         let small = self.relog_bytes_max();
-        for (keyspace, bucket) in self.buckets() {
+        for bucket in self.written.buckets() {
+            let Some((keyspace, bucket)) = self.with_keyspace(bucket) else {
+                continue;
+            };
+            self.count_visits(1);
             let table = Arc::clone(&bucket.state.load().active);
             if table.is_empty() || table.pin().is_none_or(|pin| pin > tail) {
                 continue;
@@ -113,13 +108,14 @@ impl Wip {
         // A record of old numbers, in the segment where it ends up.
         let segment = leader.append(&[encoder.payload()], 0)?;
         table.replace_pin(segment);
+        self.written.repin(&table, segment);
         self.pace.spend(encoder.payload().len() as u64);
         Ok(())
     }
 
     /// Records how far the tail has moved, and deletes what lies before it.
     pub(super) fn advance_tail(&self) -> Result<()> {
-        let segment = self.log_tail(|_, _| false);
+        let segment = self.log_tail([]);
         if segment <= self.versions.lock().manifest.state().log_tail {
             return Ok(());
         }

@@ -41,12 +41,13 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use arc_swap::ArcSwap;
 use gabion_media::Disk;
 use parking_lot::{Mutex, RwLock};
 
+use super::agenda::Agenda;
 use super::bucket::{Bucket, BucketState, Levels, Router, Run};
 use super::file::{TableFile, table_meta};
 use super::grouped::{MetTables, Window};
@@ -57,9 +58,10 @@ use super::residency::Residency;
 use super::tenure::Tenure;
 use super::throttle::Throttle;
 use super::writepath::{Leader, Turns};
+use super::written::Written;
 use super::{Install, Keyspace, Versions, Wip};
 use crate::cache::BlockCache;
-use crate::engine::counters::{Counter, Counters};
+use crate::engine::counters::{Counter, Counters, Tally};
 use crate::engine::health::Health;
 use crate::engine::keyspaces::{Dropped, Keyspaces, position};
 use crate::engine::memtable::{ChunkPool, KeepOrder, MemTable};
@@ -163,18 +165,39 @@ impl Wip {
             totals: Mutex::default(),
             pace,
             residency: Residency::default(),
-            unlooked: AtomicUsize::new(0),
+            agenda: Agenda::default(),
+            ledger: Mutex::default(),
+            written: Written::default(),
+            bucket_count: AtomicUsize::new(0),
+            table_reads: Tally::default(),
+            #[cfg(test)]
+            visits: AtomicUsize::new(0),
             counters: Counters::default(),
             table_bytes: Counter::default(),
             unsettled: Unsettled::new(unsettled),
             health: Health::default(),
             tenure,
         });
+        engine.enter_buckets();
         engine.after_job();
         // Those that were started hold the store.
         let started = engine.start_threads();
         started.inspect_err(|_| drop(engine.close()))?;
         Ok(engine)
+    }
+
+    /// Enters all buckets, which were just made, where the background finds them.
+    fn enter_buckets(&self) {
+        let (buckets, now) = (self.buckets(), self.time());
+        // ORDER: Relaxed; nobody else has the store yet.
+        self.bucket_count.store(buckets.len(), Ordering::Relaxed);
+        for (_, bucket) in &buckets {
+            let active = Arc::clone(&bucket.state.load().active);
+            if !active.is_empty() {
+                self.written.begin(bucket, &active, now);
+            }
+            self.touch(bucket);
+        }
     }
 
     /// Closes the store; a second call does nothing.
@@ -341,7 +364,7 @@ impl Parts<'_> {
                     deletes: Deletes::default(),
                 };
                 state.deletes = state.index_deletes(&Protected::only(SEQ_MAX))?;
-                buckets.push(Arc::new(Bucket::new(*number, lower, upper, state)));
+                buckets.push(Arc::new(Bucket::new((*id, *number), lower, upper, state)));
             }
             let router = ArcSwap::from_pointee(Router::new(buckets));
             keyspaces.push(Arc::new(Keyspace {

@@ -54,7 +54,7 @@ impl Wip {
             return false;
         }
         let recorded = self.versions.lock().manifest.state().log_tail;
-        let tail = self.log_tail(|_, _| false);
+        let tail = self.log_tail([]);
         // ORDER: Acquire pairs with the Release in `publish`, as in `log_tail`.
         let current = self.published_segment.load(Ordering::Acquire);
         tail != current || tail > recorded || self.syncer.appended_lsn().offset() > self.room()
@@ -67,8 +67,10 @@ impl Wip {
             return Ok(());
         }
         let mut tables: Vec<_> = self
+            .written
             .buckets()
             .into_iter()
+            .filter_map(|bucket| self.with_keyspace(bucket))
             .map(|(keyspace, bucket)| {
                 let bytes = relogged_bytes(&bucket.state.load().active);
                 (bytes, keyspace, bucket)

@@ -6,16 +6,13 @@
 //! is that of all engines ([`crate::engine::schedule`]).
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use super::Wip;
+use super::bucket::Bucket;
 use super::space::Need;
+use super::{Keyspace, Wip};
 use crate::options::Durability;
 use crate::{Error, Result};
-
-/// A look at so many keyspaces costs less than a flush.
-const KEYSPACES_PER_JOB: usize = 64;
 
 impl Wip {
     /// Starts the background threads.
@@ -55,9 +52,7 @@ impl Wip {
             Ok(done) => {
                 if done {
                     self.schedule.set_shortage(None);
-                    if self.is_look_due() {
-                        self.after_job();
-                    }
+                    self.after_job();
                 }
                 done
             }
@@ -72,7 +67,7 @@ impl Wip {
 
     /// Keeps an error of the background: a shortage is tried again, all else ends writing. A job
     /// that the close of the store interrupts has not failed.
-    fn record(&self, error: Error) {
+    pub(super) fn record(&self, error: Error) {
         if matches!(error, Error::Closed) {
             return;
         }
@@ -99,25 +94,42 @@ impl Wip {
         if self.freeze_aged()? {
             return Ok(true);
         }
-        let Some((keyspace, bucket)) = self.most_pressing(self.has_leisure())? else {
-            if must_make_room {
-                // Snapshots hold the garbage, or others work on it.
-                self.look_at_space()?;
-                return self.flush_one();
+        let (leisure, timed) = (self.has_leisure(), self.options.background_threads > 0);
+        let all = self
+            .agenda
+            .begin_step(self.bucket_count(), leisure, self.space_need(), timed);
+        let mut next = self.next_pressing(leisure, all)?;
+        while let Some((keyspace, bucket)) = next {
+            if self.serve_found(&keyspace, &bucket)? {
+                return Ok(true);
             }
-            return self.join_some();
-        };
+            // What was due a while ago may not be any more.
+            next = self.next_pressing(leisure, false)?;
+        }
+        if must_make_room {
+            // Snapshots hold the garbage, or others work on it.
+            self.look_at_space()?;
+            return self.flush_one();
+        }
+        self.join_some(all)
+    }
+
+    /// Serves a bucket that was found without a lock; false when nothing is due there.
+    fn serve_found(&self, keyspace: &Arc<Keyspace>, bucket: &Arc<Bucket>) -> Result<bool> {
         if !bucket.reserve() {
             return Ok(true);
         }
-        // Threads look for work without a lock: this bucket may have been split since it was found,
-        // and then it stays reserved.
-        if !keyspace.has(&bucket) {
+        // The bucket may have been split since it was found, and then it stays reserved.
+        if !keyspace.has(bucket) {
             return Ok(true);
         }
-        let result = self.serve(&keyspace, &bucket);
-        if keyspace.has(&bucket) {
+        let result = self.serve(keyspace, bucket);
+        if keyspace.has(bucket) {
             bucket.release();
+        }
+        // Others have left it alone meanwhile.
+        if !matches!(result, Ok(false)) || bucket.demand.is_open() {
+            self.touch(bucket);
         }
         result
     }
@@ -128,47 +140,14 @@ impl Wip {
         self.space_need() == Need::Stop && self.schedule.check_shortage().is_ok()
     }
 
-    /// Whether all buckets are to be looked at after a job. Not after each of the flushes of very
-    /// many keyspaces, as nobody waits for what a look finds: that would be quadratic.
-    fn is_look_due(&self) -> bool {
-        // ORDER: Relaxed (all); about right is enough.
-        let jobs = 1 + self.unlooked.fetch_add(1, Ordering::Relaxed);
-        let is_due = jobs * KEYSPACES_PER_JOB >= self.keyspaces.load().len()
-            || self.throttle.holds_up_writers()
-            || !self.has_frozen();
-        if is_due {
-            self.unlooked.store(0, Ordering::Relaxed);
-        }
-        is_due
-    }
-
     /// What follows an opening, a job and an ingest: writers may go on, other jobs may have become
-    /// due. Looks at all buckets.
+    /// due. Looks at what was touched.
     pub(super) fn after_job(&self) {
-        self.look_at_levels();
-        if let Err(error) = self.look_at_space() {
+        if let Err(error) = self.look_at_touched().and_then(|()| self.look_at_space()) {
             // Who compacts the bucket meets the same error.
             tracing::warn!(%error, "how much space is used stays unknown for now");
         }
         self.schedule.wake();
-    }
-
-    /// Looks how many runs there are, and how large all tables are together, and tells writers.
-    /// What is told may be of the past, if others do the same.
-    fn look_at_levels(&self) {
-        let mut runs_max = 0;
-        let mut table_bytes = 0;
-        for (_, bucket) in self.buckets() {
-            let state = bucket.state.load();
-            runs_max = runs_max.max(state.levels.level(0).len());
-            table_bytes += state
-                .levels
-                .files()
-                .map(|file| file.meta.file_bytes)
-                .sum::<u64>();
-        }
-        self.table_bytes.set(table_bytes);
-        self.throttle.set_runs(runs_max);
     }
 
     /// Without background threads: does all that is due.
@@ -197,7 +176,7 @@ impl Wip {
         self.check_progress()?;
         self.throttle.set_memory(self.pool.allocated_bytes());
         if self.throttle.is_stopped_by_runs() {
-            self.look_at_levels();
+            self.tell_runs();
         }
         if self.throttle.is_stopped_by_space() {
             self.look_at_space()?;
@@ -266,30 +245,6 @@ mod tests {
 
     use super::*;
     use crate::Options;
-
-    #[test]
-    fn not_each_flush_of_very_many_keyspaces_is_followed_by_a_look_at_all() {
-        let options = Options::default().background_threads(0);
-        let engine = Wip::open(Disk::simulated(&SimDisk::new()), options).unwrap();
-        let looks = |jobs| (0..jobs).filter(|_| engine.is_look_due()).count();
-        for number in 0..4 * KEYSPACES_PER_JOB {
-            let keyspace = engine.create_keyspace(&number.to_string()).unwrap();
-            engine.put_for_tests(&keyspace, b"key", b"value");
-        }
-        assert_eq!(looks(12), 12, "nothing waits for a flush");
-        {
-            let _alone = engine.leader.write();
-            let buckets = engine.buckets();
-            engine.freeze_all(buckets.iter().map(|(keyspace, bucket)| (keyspace, bucket)));
-        }
-        assert_eq!(looks(12), 3);
-        engine.flush().unwrap();
-        assert_eq!(looks(12), 12);
-        let tables = engine.versions.lock().file_bytes_and_count();
-        assert_eq!(tables.1, 4 * KEYSPACES_PER_JOB as u64);
-        assert_eq!(engine.table_bytes.get(), tables.0);
-        engine.close().unwrap();
-    }
 
     /// A store turned read-only, or refused writes that had to wait, when the next segment of the
     /// log could not be made ahead, though nobody needed it yet.

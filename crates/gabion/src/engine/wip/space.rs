@@ -31,12 +31,12 @@
 //! - P1: after a compaction for its garbage a bucket is not worth another one before new tables
 //!   come or the oldest snapshot ends.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::Wip;
 use super::bucket::{Bucket, BucketState, Levels, Run};
 use super::compact::range_deletes_of;
+use super::ledger::Worth;
 use super::split::slice_bytes;
 use super::table::Sketch;
 use crate::Result;
@@ -79,7 +79,7 @@ impl Space {
         self.bytes - self.live_min
     }
 
-    fn add(&mut self, other: &Space) {
+    pub(super) fn add(&mut self, other: &Space) {
         self.bytes += other.bytes;
         self.live += other.live;
         self.live_min += other.live_min;
@@ -87,6 +87,16 @@ impl Space {
         self.tombstones += other.tombstones;
         self.entries += other.entries;
         self.shares |= other.shares;
+    }
+
+    /// Takes away what was added; whether any part shares tables is not known any more.
+    pub(super) fn take(&mut self, other: &Space) {
+        self.bytes -= other.bytes;
+        self.live -= other.live;
+        self.live_min -= other.live_min;
+        self.deleted -= other.deleted;
+        self.tombstones -= other.tombstones;
+        self.entries -= other.entries;
     }
 }
 
@@ -104,6 +114,11 @@ pub(crate) struct Totals {
 }
 
 impl Totals {
+    /// Whether so much of shared tables is in no bucket's part that buckets are compacted for it.
+    pub(super) fn are_orphans_many(&self) -> bool {
+        self.orphaned > self.table_bytes / WORTH_ONE_IN
+    }
+
     /// The space amplification by the low estimate of what is live; 1 for an empty store.
     fn amplification_max(&self) -> f64 {
         ratio(self.table_bytes, self.buckets.live_min)
@@ -225,56 +240,42 @@ impl Wip {
         Ok(bytes)
     }
 
-    /// Whether a compaction of the bucket for its garbage is worth what it writes (P1), when so
-    /// many bytes of all tables are in no bucket's part.
-    fn may_shrink(&self, bucket: &Bucket, space: &Space, levels: &Levels, totals: &Totals) -> bool {
-        if space.shares && totals.orphaned > totals.table_bytes / WORTH_ONE_IN {
-            return true;
-        }
+    /// Whether a compaction of the bucket for its garbage is worth what it writes (P1), as far as
+    /// that is no matter of other buckets.
+    pub(super) fn worth(bucket: &Bucket, space: &Space, levels: &Levels) -> Worth {
         if space.garbage() < (space.bytes / WORTH_ONE_IN).max(1) {
-            return false;
+            return Worth::No;
         }
         let Some(settled) = *bucket.settled.lock() else {
-            return true;
+            return Worth::Yes;
         };
         let Some(run) = levels.runs().find(|run| run.number == settled.run) else {
-            return true;
+            return Worth::Yes;
         };
-        if settled.oldest != self.snapshots.oldest() {
-            return true;
-        }
         // What a snapshot holds is not rewritten for each flush.
         let entries = |run: &Run| -> u64 { run.tables.iter().map(|file| file.meta.entries).sum() };
         let all: u64 = levels.runs().map(entries).sum();
         let newer = all - entries(run);
-        match settled.oldest {
+        let is_worth = match settled.oldest {
             None => newer > 0,
             Some(_) => newer > all / WORTH_ONE_IN,
+        };
+        match is_worth {
+            true => Worth::Yes,
+            false => Worth::Unless(settled.oldest),
         }
     }
 
-    /// The space of all tables. O(number of tables) for what has changed.
-    pub(super) fn space_totals(&self) -> Result<Totals> {
-        let mut totals = Totals {
-            table_bytes: self.versions.lock().file_bytes_and_count().0,
-            ..Totals::default()
-        };
-        let mut buckets = Vec::new();
-        let mut shared: HashMap<u64, u64> = HashMap::new();
-        for (_, bucket) in self.buckets() {
-            let state = bucket.state.load_full();
-            let space = self.space_of(&bucket, &state)?;
-            totals.buckets.add(&space);
-            if space.shares {
-                note_slices(&mut shared, &bucket, &state.levels)?;
-            }
-            buckets.push((bucket, state, space));
+    /// As [`Wip::worth`], when the tables of all buckets are these.
+    fn may_shrink(&self, bucket: &Bucket, space: &Space, levels: &Levels, totals: &Totals) -> bool {
+        if space.shares && totals.are_orphans_many() {
+            return true;
         }
-        totals.orphaned = shared.values().sum();
-        totals.may_shrink = buckets
-            .iter()
-            .any(|(bucket, state, space)| self.may_shrink(bucket, space, &state.levels, &totals));
-        Ok(totals)
+        match Wip::worth(bucket, space, levels) {
+            Worth::No => false,
+            Worth::Yes => true,
+            Worth::Unless(oldest) => oldest != self.snapshots.oldest(),
+        }
     }
 
     /// The garbage of a bucket that is worth a compaction for it, in thousandths of its bytes.
@@ -344,18 +345,8 @@ impl Wip {
     pub(super) fn settle(&self, bucket: &Arc<Bucket>, run: u64, oldest: Option<Seq>) {
         let reads = bucket.reads.in_gets();
         *bucket.settled.lock() = Some(Settled { run, oldest, reads });
+        self.touch(bucket);
     }
-}
-
-/// Takes the parts of shared tables that a bucket has from what is left of their files.
-fn note_slices(shared: &mut HashMap<u64, u64>, bucket: &Bucket, levels: &Levels) -> Result<()> {
-    for file in levels.files() {
-        if !bucket.contains(&file.meta.smallest, &file.meta.largest) {
-            let left = shared.entry(file.meta.file).or_insert(file.meta.file_bytes);
-            *left = left.saturating_sub(slice_bytes(bucket, file)?);
-        }
-    }
-    Ok(())
 }
 
 /// The bytes of `keys` entries, the runs with the shortest ones first.

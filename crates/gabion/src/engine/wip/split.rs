@@ -93,15 +93,16 @@ impl Wip {
                 child.demand.ask();
             }
             let common = child.common_prefix_len();
+            let active = self.new_memtable(&state.active, common, share);
             child.state.store(Arc::new(BucketState {
-                active: self.new_memtable(&state.active, common, share),
+                active,
                 frozen: frozen.clone(),
                 levels,
                 deletes: state.deletes.clone(),
             }));
             Arc::new(child)
         });
-        keyspace.exchange(std::slice::from_ref(bucket), children);
+        self.exchange(keyspace, std::slice::from_ref(bucket), children.collect());
         drop(install);
         drop(alone);
         drop(versions);
@@ -134,7 +135,7 @@ fn children_of(
         .chain([bucket.upper()]);
     for (lower, upper) in lowers.zip(uppers) {
         let id = versions.take_bucket_id();
-        let mut child = Bucket::new(id, lower, upper, BucketState::clone(&state));
+        let mut child = Bucket::new((keyspace.id, id), lower, upper, BucketState::clone(&state));
         child.reads = Reads::of_part(&bucket.reads, pivots.len() + 1);
         let levels = state.levels.within(&child);
         edits.push(Edit::AddBucket {
@@ -270,7 +271,7 @@ mod tests {
         assert_eq!(pivots(&whole, &state, 4).unwrap(), [[3], [5], [7]]);
         assert_eq!(pivots(&whole, &state, 2).unwrap(), [[5]]);
         // A table names no key that is not one of the bucket's.
-        let part = Bucket::new(9, &[3], Some(&[6]), BucketState::clone(&state));
+        let part = Bucket::new((0, 9), &[3], Some(&[6]), BucketState::clone(&state));
         for pivot in pivots(&part, &state, 4).unwrap() {
             assert!((&[3][..]..&[6][..]).contains(&&pivot[..]) && pivot != [3]);
         }

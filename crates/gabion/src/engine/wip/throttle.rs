@@ -68,7 +68,7 @@ pub(crate) struct Throttle {
     budget: AtomicU64,
     runs_delay: f64,
     runs_stop: f64,
-    /// Memory of all MemTables at which the active ones are to be added up.
+    /// How much memory MemTables have taken, ever, when the active ones are to be added up.
     look_at_bytes: AtomicU64,
     /// Memory of all MemTables when it was last looked at.
     memory_bytes: AtomicU64,
@@ -123,35 +123,43 @@ impl Throttle {
     pub(crate) fn set_budget(&self, budget: u64) -> bool {
         // ORDER: Relaxed (both), as above.
         let before = self.budget.swap(budget, Ordering::Relaxed);
-        if before != budget {
+        if budget < before {
             self.look_at_bytes.store(0, Ordering::Relaxed);
+        }
+        if before != budget {
             self.wake();
         }
         budget < before
     }
 
-    /// MemTables use `allocated`: whether the active ones may have come above their limit.
+    /// MemTables use `allocated`.
     #[inline]
-    pub(crate) fn must_look(&self, allocated: u64) -> bool {
+    pub(crate) fn set_memory_seen(&self, allocated: u64) {
         // ORDER: Relaxed, as above.
         if self.memory_bytes.load(Ordering::Relaxed) != allocated {
             // Writers on other cores read this with every write, and it changes with few of them.
             self.memory_bytes.store(allocated, Ordering::Relaxed);
         }
-        allocated > self.look_at_bytes.load(Ordering::Relaxed)
     }
 
-    /// The active MemTables cannot come above their limit before all use `allocated`.
-    pub(crate) fn look_again_at(&self, allocated: u64) {
+    /// MemTables have taken so much memory, ever: whether the active ones may have come above their
+    /// limit. What was given back meanwhile is not taken off, so no flush is a reason to look.
+    #[inline]
+    pub(crate) fn must_look(&self, taken: u64) -> bool {
         // ORDER: Relaxed, as above.
-        self.look_at_bytes.store(allocated, Ordering::Relaxed);
+        taken > self.look_at_bytes.load(Ordering::Relaxed)
+    }
+
+    /// The active MemTables cannot come above their limit before all have taken so much.
+    pub(crate) fn look_again_at(&self, taken: u64) {
+        // ORDER: Relaxed, as above.
+        self.look_at_bytes.store(taken, Ordering::Relaxed);
     }
 
     /// A frozen MemTable is a table now; all MemTables use `allocated`.
     pub(crate) fn flushed(&self, allocated: u64) {
         // ORDER: Relaxed, as above.
         self.memory_bytes.store(allocated, Ordering::Relaxed);
-        self.look_at_bytes.store(0, Ordering::Relaxed);
         self.wake();
     }
 
@@ -193,6 +201,13 @@ impl Throttle {
         // ORDER: Relaxed, as above.
         self.runs_max.store(runs as u64, Ordering::Relaxed);
         self.wake();
+    }
+
+    /// What was told last.
+    #[cfg(test)]
+    pub(crate) fn runs_max_for_tests(&self) -> usize {
+        // ORDER: Relaxed, as above.
+        usize::try_from(self.runs_max.load(Ordering::Relaxed)).unwrap()
     }
 
     /// A level 0 has so many runs, perhaps more than any other.

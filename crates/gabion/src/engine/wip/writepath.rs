@@ -44,7 +44,9 @@ use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex, MutexGuard};
 
+use super::bucket::Bucket;
 use super::{Install, Keyspace, Wip, Write};
+use crate::engine::memtable::MemTable;
 use crate::engine::write::Waiter;
 use crate::log::{BATCH_HEAD_BYTES, Log, OpHead, batch_head};
 use crate::options::Durability;
@@ -279,7 +281,9 @@ impl Wip {
         let seq = leader.base.wrapping_add(place.number());
         let insert = || {
             table.insert(key, hash, seq, kind, value);
-            table.pin_once(segment);
+            if table.pin_once(segment) {
+                self.begin_written(bucket, table);
+            }
         };
         let head = batch_head(seq, 1);
         let parts = [&head, operation, key, value];
@@ -414,7 +418,9 @@ impl Wip {
                 let bucket = router.route(key);
                 let state = bucket.state.load();
                 state.active.insert(key, hash, first, kind, value);
-                state.active.pin_once(segment);
+                if state.active.pin_once(segment) {
+                    self.begin_written(bucket, &state.active);
+                }
                 self.freeze_if_due(install, &state.active);
             }
             Write::Batch(operations) => self.insert_batch(install, operations, first, segment),
@@ -434,8 +440,16 @@ impl Wip {
         let upper = (!upper.is_empty()).then_some(upper);
         let protected = self.snapshots.protect(|| self.visible());
         for bucket in keyspace.router.load().touching(lower, upper) {
-            bucket.delete_range((lower, upper), seq, segment, &protected);
+            if bucket.delete_range((lower, upper), seq, segment, &protected) {
+                self.begin_written(bucket, &bucket.state.load().active);
+            }
         }
+    }
+
+    /// A bucket's active MemTable has got its first record.
+    #[cold]
+    pub(super) fn begin_written(&self, bucket: &Arc<Bucket>, table: &Arc<MemTable>) {
+        self.written.begin(bucket, table, self.time());
     }
 
     /// Makes everything acknowledged durable at a level.

@@ -137,6 +137,8 @@ impl Chunk {
 pub(crate) struct ChunkPool {
     /// Bytes that tables hold.
     allocated: AtomicU64,
+    /// Bytes that tables have taken, ever.
+    taken: AtomicU64,
     /// Most bytes of what tables hold and of chunks that wait to be used again (P2).
     limit: AtomicU64,
     /// Bytes of the chunks that wait; changed with these locked.
@@ -155,10 +157,19 @@ impl ChunkPool {
     pub(crate) fn new(limit_bytes: usize) -> Arc<ChunkPool> {
         Arc::new(ChunkPool {
             allocated: AtomicU64::new(0),
+            taken: AtomicU64::new(0),
             limit: AtomicU64::new(limit_bytes as u64),
             waiting_bytes: AtomicU64::new(0),
             waiting: Mutex::default(),
         })
+    }
+
+    /// Bytes that tables have taken since the pool exists, whatever they have given back: between
+    /// two moments no table has grown by more than this has.
+    #[inline]
+    pub(crate) fn taken_bytes(&self) -> u64 {
+        // ORDER: Relaxed; a statistic that orders nothing.
+        self.taken.load(Ordering::Relaxed)
     }
 
     /// Bytes in use by tables, by cursors on them and by the sorted lists of both.
@@ -169,8 +180,9 @@ impl ChunkPool {
 
     /// Counts `bytes` as used.
     pub(in super::super) fn charge(&self, bytes: usize) {
-        // ORDER: Relaxed; a statistic that orders nothing.
+        // ORDER: Relaxed (both); statistics that order nothing.
         self.allocated.fetch_add(bytes as u64, Ordering::Relaxed);
+        self.taken.fetch_add(bytes as u64, Ordering::Relaxed);
         self.keep_limit();
     }
 

@@ -28,10 +28,12 @@ pub(crate) struct ManifestState {
     pub(crate) next_keyspace: u32,
     /// Names of the keyspaces: each there once.
     names: BTreeSet<String>,
-    /// Lower bounds of the buckets: unique in a keyspace.
-    bounds: BTreeSet<(u32, Vec<u8>)>,
+    /// The buckets by their keyspaces and lower bounds: unique in a keyspace.
+    bounds: BTreeMap<(u32, Vec<u8>), u64>,
     /// Buckets with the numbers of their tables: a bucket has a table once.
     places: BTreeSet<(u64, u64)>,
+    /// Bytes of all files.
+    file_bytes: u64,
 }
 
 /// A bucket.
@@ -83,8 +85,9 @@ impl Default for ManifestState {
             next_bucket: 1,
             next_keyspace: 0,
             names: BTreeSet::new(),
-            bounds: BTreeSet::new(),
+            bounds: BTreeMap::new(),
             places: BTreeSet::new(),
+            file_bytes: 0,
         }
     }
 }
@@ -152,9 +155,13 @@ impl ManifestState {
     /// Puts another file in the place of one that was damaged, under the same number, or none.
     pub(crate) fn replace_file(&mut self, number: u64, meta: Option<FileMeta>) {
         match (self.files.get_mut(&number), meta) {
-            (Some(file), Some(meta)) => file.meta = meta,
+            (Some(file), Some(meta)) => {
+                self.file_bytes = self.file_bytes.wrapping_sub(file.meta.file_bytes);
+                self.file_bytes = self.file_bytes.wrapping_add(meta.file_bytes);
+                file.meta = meta;
+            }
             _ => {
-                self.files.remove(&number);
+                self.remove_file(number);
                 for bucket in self.buckets.values_mut() {
                     bucket.tables.retain(|table| table.file != number);
                 }
@@ -186,19 +193,19 @@ impl ManifestState {
             return Err(format!("the unknown keyspace {id} is dropped"));
         };
         self.names.remove(&name);
-        let all = std::mem::take(&mut self.buckets);
-        let (gone, left) = all
-            .into_iter()
-            .partition(|(_, bucket)| bucket.keyspace == id);
-        self.buckets = left;
-        let gone: BTreeMap<u64, BucketState> = gone;
-        for (number, bucket) in gone {
-            self.bounds.remove(&(id, bucket.lower));
+        while let Some((bound, number)) = self.bounds.range((id, Vec::new())..).next()
+            && bound.0 == id
+        {
+            let (bound, number) = (bound.clone(), *number);
+            self.bounds.remove(&bound);
+            let Some(bucket) = self.buckets.remove(&number) else {
+                continue;
+            };
             for TableRef { file, .. } in bucket.tables {
                 self.places.remove(&(number, file));
                 self.unrefer(file);
                 if self.files.get(&file).is_some_and(|file| file.refs == 0) {
-                    self.files.remove(&file);
+                    self.remove_file(file);
                 }
             }
         }
@@ -218,7 +225,7 @@ impl ManifestState {
             ));
         }
         let bound = (keyspace, lower.to_vec());
-        if self.buckets.contains_key(&id) || self.bounds.contains(&bound) {
+        if self.buckets.contains_key(&id) || self.bounds.contains_key(&bound) {
             return Err(format!(
                 "bucket {id} of keyspace {keyspace} or its bound is added twice"
             ));
@@ -226,7 +233,7 @@ impl ManifestState {
         let Some(next_bucket) = id.checked_add(1) else {
             return Err(format!("bucket {id} has an impossible id"));
         };
-        self.bounds.insert(bound);
+        self.bounds.insert(bound, id);
         let lower = lower.to_vec();
         let bucket = BucketState {
             keyspace,
@@ -301,6 +308,7 @@ impl ManifestState {
         if self.files.contains_key(&file) {
             return Err(format!("file {file} is added twice"));
         }
+        self.file_bytes = self.file_bytes.wrapping_add(meta.file_bytes);
         self.files.insert(
             file,
             FileState {
@@ -327,13 +335,24 @@ impl ManifestState {
         match self.files.get(&file) {
             None => Err(format!("the unknown file {file} is dropped")),
             Some(FileState { refs: 0, .. }) => {
-                self.files.remove(&file);
+                self.remove_file(file);
                 Ok(())
             }
             Some(FileState { refs, .. }) => Err(format!(
                 "file {file} is dropped while {refs} buckets refer to it"
             )),
         }
+    }
+
+    fn remove_file(&mut self, file: u64) {
+        if let Some(file) = self.files.remove(&file) {
+            self.file_bytes = self.file_bytes.wrapping_sub(file.meta.file_bytes);
+        }
+    }
+
+    /// Bytes of all files.
+    pub(crate) fn file_bytes(&self) -> u64 {
+        self.file_bytes
     }
 
     fn seal_log(&mut self, segment: u64, length: u64) -> Result<(), String> {
