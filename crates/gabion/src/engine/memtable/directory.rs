@@ -57,6 +57,7 @@ use parking_lot::{Mutex, MutexGuard};
 use super::arena::{
     Arena, ArenaWriter, BLOCK_ALIGN, Block, ChunkPool, Listing, Mark, NewRecord, Record,
 };
+use super::gaps::Gaps;
 use super::line_count::{COUNT_BITS, LineCount};
 use super::order::{Order, OrderCursor};
 use crate::types::{Kind, Seq};
@@ -184,6 +185,8 @@ struct Writer {
     keys_expected: usize,
     /// Whether all keys are in the order.
     keeps_order: bool,
+    /// Whether the gaps are told of puts.
+    tells_gaps: bool,
 }
 
 /// What the writer finds when it looks for a key.
@@ -222,6 +225,8 @@ pub(super) struct Directory {
     head: AtomicPtr<u8>,
     /// All keys in order, or none.
     order: Order,
+    /// Ranges in which readers find nothing.
+    pub(super) gaps: Gaps,
     arena: Arc<Arena>,
     side: WriterSide,
 }
@@ -243,6 +248,7 @@ impl Directory {
             keys_max: 0,
             keys_expected,
             keeps_order,
+            tells_gaps: false,
         };
         let totals = Totals {
             items: AtomicUsize::new(0),
@@ -253,6 +259,7 @@ impl Directory {
         Directory {
             head: AtomicPtr::new(std::ptr::null_mut()),
             order: Order::new(common),
+            gaps: Gaps::default(),
             arena,
             side: WriterSide {
                 writer: Mutex::new(writer),
@@ -359,6 +366,9 @@ impl Directory {
         seq: Seq,
         kind: Kind,
     ) -> bool {
+        if writer.tells_gaps && kind == Kind::Put {
+            self.gaps.put(seq, key);
+        }
         if writer.keys >= writer.keys_max {
             self.grow(writer);
         }
@@ -554,6 +564,21 @@ impl Directory {
     pub(super) fn user_bytes(&self) -> u64 {
         // ORDER: Relaxed; a statistic that orders nothing.
         self.side.totals.user_bytes.load(Ordering::Relaxed)
+    }
+
+    /// A reader at `seq` has found no key in a range.
+    pub(super) fn note_gap(&self, range: (&[u8], Option<&[u8]>), seq: Seq) {
+        // Nobody inserts meanwhile.
+        let mut writer = self.side.writer.lock();
+        writer.tells_gaps = true;
+        self.gaps.note(range, seq, self.max_seq());
+    }
+
+    /// Takes over what another table, into which nobody inserts any more, knows of gaps.
+    pub(super) fn take_over_gaps(&self, before: &Directory) {
+        let mut writer = self.side.writer.lock();
+        self.gaps.take_over(&before.gaps, before.max_seq());
+        writer.tells_gaps = self.gaps.is_watched();
     }
 
     /// The largest sequence number; 0 when empty.

@@ -28,6 +28,7 @@
 //! | `sorted.rs`, `sorted_cursor.rs` | the records in order, sorted when somebody asks |
 //! | `order/` | the keys in order, kept with every insert |
 //! | `cursor.rs` | a cursor over either |
+//! | `gaps.rs` | ranges in which readers find nothing but tombstones |
 //!
 //! # Invariants
 //! - M1: versions of one key have ascending sequence numbers; an insert that would break this is
@@ -51,6 +52,7 @@ mod cursor;
     reason = "lines and records are reached through tagged addresses"
 )]
 mod directory;
+mod gaps;
 mod line_count;
 #[expect(
     unsafe_code,
@@ -77,6 +79,7 @@ use crate::types::{Kind, Seq, hash_key};
 pub(crate) use arena::ChunkPool;
 pub(crate) use cursor::MemCursor;
 pub(crate) use directory::Inserts;
+pub(crate) use gaps::NOTED_FROM;
 
 use arena::{Mark, Record};
 use directory::Directory;
@@ -349,6 +352,42 @@ impl MemTable {
     pub(crate) fn hands_on_order(&self) -> bool {
         // ORDER: Relaxed; a statistic that orders nothing.
         self.is_in_order() && self.searched.load(Ordering::Relaxed)
+    }
+
+    /// Where a reader at `seq` may go on that looks for the first key of the bucket from `key` on,
+    /// if it is known that there is none before; `Some(None)` where there is none at all. Whatever
+    /// table of the bucket the keys are in: `self` is the one that takes its writes.
+    #[inline]
+    pub(crate) fn behind_gap(&self, key: &[u8], seq: Seq) -> Option<Option<Vec<u8>>> {
+        let gaps = &self.directory.gaps;
+        match gaps.is_watched() {
+            true => gaps.behind(key, seq),
+            false => None,
+        }
+    }
+
+    /// A reader at `seq` has found no key of the bucket in a range, from its first key up to but
+    /// without the second.
+    #[cold]
+    pub(crate) fn note_gap(&self, range: (&[u8], Option<&[u8]>), seq: Seq) {
+        self.directory.note_gap(range, seq);
+    }
+
+    /// Pairs with numbers up to `seq` are put into the bucket beside the table.
+    pub(crate) fn forget_gaps(&self, seq: Seq) {
+        self.directory.gaps.forget(seq);
+    }
+
+    /// The table takes the writes of a bucket from now on, or of a part of one, after `before`,
+    /// into which nobody inserts any more.
+    pub(crate) fn take_over_gaps(&self, before: &MemTable) {
+        self.directory.take_over_gaps(&before.directory);
+    }
+
+    /// As [`MemTable::take_over_gaps`], where the bucket was one of several that have become one.
+    pub(crate) fn take_over_part(&self, before: &MemTable) {
+        let gaps = &self.directory.gaps;
+        gaps.take_over_number(&before.directory.gaps, before.max_seq());
     }
 
     /// Number of records: every version of every key.

@@ -35,6 +35,7 @@ impl Wip {
         let (common, expected) = (bucket.common_prefix_len(), state.active.keys());
         let frozen = self.queue_frozen(install, keyspace, bucket, &state);
         let active = self.new_memtable(&state.active, common, expected);
+        active.take_over_gaps(&state.active);
         bucket.state.store(Arc::new(BucketState {
             active,
             frozen,

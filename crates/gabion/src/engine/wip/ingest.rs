@@ -303,6 +303,9 @@ impl Ingest<'_> {
         let _install = engine.lock_install();
         for (bucket, files) in places(router.buckets(), files) {
             let state = bucket.state.load();
+            // Before anybody can read the pairs.
+            let newest = files.iter().map(|file| file.meta.max_seq).max();
+            state.active.forget_gaps(newest.unwrap_or(0));
             let mut levels = Levels::clone(&state.levels);
             levels.add(0, Run::new(number, files.to_vec()));
             bucket.state.store(Arc::new(BucketState {

@@ -243,6 +243,7 @@ impl Wip {
             ..self.empty_state()
         };
         for old in states {
+            state.active.take_over_part(&old.active);
             copy(&old.active, &state.active);
         }
         let protected = self.snapshots.protect(|| self.visible());

@@ -1,7 +1,8 @@
 //! What is kept of all buckets is what a look at all of them finds, and work is in proportion to
 //! what changes.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::ops::Bound;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -10,7 +11,7 @@ use gabion_media::{Disk, SimDisk};
 
 use super::space::{Space, Totals};
 use super::split::slice_bytes;
-use super::{Keyspace, Wip, Write};
+use super::{Keyspace, OpenStore, Scan, Wip, Write};
 use crate::types::Kind;
 use crate::{Clock, Options};
 
@@ -215,4 +216,223 @@ fn work_is_in_proportion_to_what_changes() {
         println!("{threads} threads: {few} visits of 250 keyspaces, {many} of 1000");
         assert!(2 * many <= 9 * few, "{few} visits of 250, {many} of 1000");
     }
+}
+
+/// A store that a test keeps open.
+struct Held(Arc<Wip>);
+
+impl OpenStore for Held {
+    fn engine(&self) -> &Wip {
+        &self.0
+    }
+}
+
+/// The first key from `lower` on, below `upper`, for a reader at `seq`.
+fn first(
+    store: &Arc<Held>,
+    keyspace: &Keyspace,
+    seq: u64,
+    lower: &[u8],
+    upper: Option<&[u8]>,
+) -> Option<Vec<u8>> {
+    store.0.share_snapshot(seq);
+    let upper = upper.map_or(Bound::Unbounded, Bound::Excluded);
+    let opened = Arc::clone(store) as Arc<dyn OpenStore>;
+    let mut scan = Scan::new(opened, keyspace, seq, Bound::Included(lower), upper);
+    scan.advance().unwrap().then(|| scan.key().to_vec())
+}
+
+/// The head of a queue was found behind the tombstones of all that was taken from it: the more
+/// were taken, the longer it took, up to 150 ms after a million.
+#[test]
+fn the_head_of_a_queue_is_found_in_few_steps() {
+    for (form, flushes) in [(1, false), (2, true)] {
+        let sim = SimDisk::new();
+        let options = Options::default()
+            .background_threads(0)
+            .bucket_bytes(256 << 10)
+            .memtable_budget_bytes(if flushes { 256 << 10 } else { 64 << 20 });
+        let store = Arc::new(Held(Wip::open(Disk::simulated(&sim), options).unwrap()));
+        let engine = &store.0;
+        let keyspace = engine.create_keyspace("queue").unwrap();
+        let (mut tail, mut queue, mut steps, mut most) = (0_u64, VecDeque::new(), 0, 0);
+        let mut push = |queue: &mut VecDeque<u64>| {
+            engine.put_for_tests(&keyspace, &tail.to_be_bytes(), &[7; 100]);
+            queue.push_back(tail);
+            tail += 1;
+        };
+        (0..4_000).for_each(|_| push(&mut queue));
+        let pops = 12_000;
+        for number in 0..pops {
+            if number % 2 == 0 || queue.len() < 2 {
+                push(&mut queue);
+            }
+            let before = visited(engine);
+            let seq = engine.begin_snapshot();
+            let head = first(&store, &keyspace, seq, b"", None);
+            engine.end_snapshot(seq);
+            let taken = visited(engine) - before;
+            assert_eq!(
+                head,
+                queue.pop_front().map(|head| head.to_be_bytes().to_vec())
+            );
+            write(engine, &keyspace, Kind::Delete, &head.unwrap(), &[]);
+            steps += taken;
+            most = most.max(taken);
+        }
+        println!("form {form}: {steps} steps of {pops} pops, {most} at most");
+        assert!(steps <= pops * 40, "{steps} steps of {pops} pops");
+        engine.close().unwrap();
+    }
+}
+
+#[test]
+fn scans_beside_gaps_find_what_a_map_holds() {
+    let seeds = setting("GABION_GAP_SEEDS", 8);
+    each_seed(
+        1,
+        |number| number < seeds,
+        |seed| {
+            println!("seed {seed}");
+            let mut random = Random::new(seed);
+            let options = Options::default()
+                .background_threads(0)
+                .memtable_budget_bytes(64 << 10)
+                .bucket_bytes(16 << 10);
+            let sim = SimDisk::new();
+            let store = Arc::new(Held(Wip::open(Disk::simulated(&sim), options).unwrap()));
+            let engine = &store.0;
+            let keyspace = engine.create_keyspace("keyspace").unwrap();
+            let mut map: BTreeMap<Vec<u8>, ()> = BTreeMap::new();
+            let mut snapshots = Vec::new();
+            let key = |random: &mut Random| random.below(1_500).to_be_bytes().to_vec();
+            for _ in 0..6_000 {
+                match random.below(40) {
+                    0..4 => {
+                        let key = key(&mut random);
+                        write(engine, &keyspace, Kind::Put, &key, &[7; 40]);
+                        map.insert(key, ());
+                    }
+                    4 => {
+                        let (lower, count) = (random.below(1_500), random.below(300));
+                        let upper = (lower + count).to_be_bytes();
+                        write(
+                            engine,
+                            &keyspace,
+                            Kind::DeleteRange,
+                            &lower.to_be_bytes(),
+                            &upper,
+                        );
+                        map.retain(|key, ()| {
+                            key[..] < lower.to_be_bytes()[..] || key[..] >= upper[..]
+                        });
+                    }
+                    5 => {
+                        let (from, count) = (random.below(1_500), random.below(200));
+                        for number in from..from + count {
+                            engine.put_for_tests(&keyspace, &number.to_be_bytes(), &[8; 40]);
+                            map.insert(number.to_be_bytes().to_vec(), ());
+                        }
+                    }
+                    6 => snapshots.push((engine.begin_snapshot(), map.clone())),
+                    7 if !snapshots.is_empty() => {
+                        let (seq, _) = snapshots.swap_remove(random.index(snapshots.len()));
+                        engine.end_snapshot(seq);
+                    }
+                    8 if random.below(8) == 0 => engine.flush().unwrap(),
+                    9 if random.below(8) == 0 => {
+                        engine.compact_range(&keyspace, b"", None).unwrap();
+                    }
+                    10 if random.below(4) == 0 => {
+                        let mut ingest = engine.ingest(&keyspace).unwrap();
+                        let from = random.below(1_500);
+                        for number in from..from + random.below(40) + 1 {
+                            ingest.add(&number.to_be_bytes(), &[9; 40]).unwrap();
+                            map.insert(number.to_be_bytes().to_vec(), ());
+                        }
+                        ingest.finish(0).unwrap();
+                    }
+                    11 if random.below(8) == 0 => engine.wait_idle().unwrap(),
+                    // What a queue does, from anywhere.
+                    _ => {
+                        let (from, now) = (key(&mut random), engine.begin_snapshot());
+                        let from = if random.below(2) == 0 {
+                            Vec::new()
+                        } else {
+                            from
+                        };
+                        let to = from.first().map(|_| key(&mut random));
+                        let to = to.filter(|to| *to > from);
+                        for _ in 0..random.below(40) {
+                            let seq = engine.begin_snapshot();
+                            let found = first(&store, &keyspace, seq, &from, to.as_deref());
+                            engine.end_snapshot(seq);
+                            let mut rest = map.range(from.clone()..).map(|(key, ())| key);
+                            let expected = rest.next().cloned();
+                            let expected =
+                                expected.filter(|key| to.as_ref().is_none_or(|to| key < to));
+                            assert_eq!(found, expected);
+                            let Some(found) = found else { break };
+                            write(engine, &keyspace, Kind::Delete, &found, &[]);
+                            map.remove(&found);
+                        }
+                        engine.end_snapshot(now);
+                        if let Some((seq, map)) = snapshots.first() {
+                            let found = first(&store, &keyspace, *seq, &from, None);
+                            let expected = map.range(from..).next().map(|(key, ())| key.clone());
+                            assert_eq!(found, expected, "a snapshot");
+                        }
+                    }
+                }
+            }
+            snapshots
+                .into_iter()
+                .for_each(|(seq, _)| engine.end_snapshot(seq));
+            engine.close().unwrap();
+        },
+    );
+}
+
+/// Several threads push and pop: nothing is passed over, and each taker sees its own queue in
+/// order.
+#[test]
+fn nothing_is_lost_of_queues_that_many_use() {
+    const QUEUES: u8 = 3;
+    let items = setting("GABION_QUEUE_ITEMS", 6_000);
+    let options = Options::default()
+        .background_threads(2)
+        .bucket_bytes(256 << 10)
+        .memtable_budget_bytes(1 << 20);
+    let sim = SimDisk::new();
+    let store = Arc::new(Held(Wip::open(Disk::simulated(&sim), options).unwrap()));
+    let keyspace = store.0.create_keyspace("queues").unwrap();
+    let key = |queue: u8, number: u64| [&[queue][..], &number.to_be_bytes()].concat();
+    std::thread::scope(|scope| {
+        let (store, keyspace) = (&store, &keyspace);
+        for queue in 0..QUEUES {
+            scope.spawn(move || {
+                for number in 0..items {
+                    let key = key(queue, number);
+                    store.0.put_for_tests(keyspace, &key, &[7; 60]);
+                }
+            });
+            scope.spawn(move || {
+                let mut next = 0;
+                while next < items {
+                    let seq = store.0.begin_snapshot();
+                    let found = first(store, keyspace, seq, &[queue], Some(&[queue + 1]));
+                    store.0.end_snapshot(seq);
+                    match found {
+                        Some(found) => {
+                            assert_eq!(found, key(queue, next));
+                            write(&store.0, keyspace, Kind::Delete, &found, &[]);
+                            next += 1;
+                        }
+                        None => std::thread::yield_now(),
+                    }
+                }
+            });
+        }
+    });
+    store.0.close().unwrap();
 }

@@ -15,6 +15,9 @@
 //! - I3: `front_prefix` is at most what [`Stretch::front`] says. So where runs interleave, most
 //!   entries of the rivals are told from those of the stretch without a look at it; what the
 //!   stretch may give was said for an earlier rival then, and is nothing.
+//! - I4: `gone` counts the entries that are no pairs since the front entered its bucket at `lower`,
+//!   as long as it has found no pair there. Where there were many, the MemTable of the bucket
+//!   remembers that there is nothing before the first pair ([`crate::engine::memtable`]).
 
 use std::ops::Bound;
 use std::sync::Arc;
@@ -26,6 +29,7 @@ use super::{Keyspace, Wip};
 use crate::bytes::assign;
 use crate::engine::key_range;
 use crate::engine::keyspaces::All;
+use crate::engine::memtable::NOTED_FROM;
 use crate::engine::range_deletes::Deletes;
 use crate::types::{Kind, Seq};
 use crate::{Error, Result, Slice};
@@ -52,6 +56,8 @@ pub(crate) struct Scan {
     /// A rival below this comes before all that is left of the stretch (I3).
     front_prefix: u64,
     back: Option<Merge>,
+    /// I4; none once a pair was found.
+    gone: Option<u32>,
     finished: bool,
     store: Arc<dyn OpenStore>,
 }
@@ -115,6 +121,7 @@ impl Scan {
             stretched: false,
             front_prefix: 0,
             back: None,
+            gone: None,
             finished,
             store,
         }
@@ -136,10 +143,47 @@ impl Scan {
             return Ok(false);
         }
         let found = self.find_next();
+        match &found {
+            Ok(true) => self.end_gap(true),
+            Ok(false) => self.end_gap(false),
+            Err(_) => {}
+        }
         if !matches!(found, Ok(true)) {
             self.finish();
         }
         found
+    }
+
+    /// The front has found its first pair in a bucket, or has come to its end or that of the scan
+    /// without one. If it had to step over many entries, that is remembered (I4).
+    #[inline]
+    fn end_gap(&mut self, at_pair: bool) {
+        let Some(gone) = self.gone.take() else {
+            return;
+        };
+        #[cfg(test)]
+        self.store.engine().count_visits(gone as usize);
+        if gone >= NOTED_FROM {
+            self.note_gap(at_pair);
+        }
+    }
+
+    #[cold]
+    fn note_gap(&self, at_pair: bool) {
+        let Some(merge) = &self.front else {
+            return;
+        };
+        let bucket = merge.bucket();
+        let end = match (bucket.upper(), self.upper.as_deref()) {
+            _ if at_pair => Some(&*self.done),
+            (Some(own), Some(upper)) => Some(own.min(upper)),
+            (own, upper) => own.or(upper),
+        };
+        let lower = bucket.lower().max(&self.lower);
+        if end.is_none_or(|end| lower < end) {
+            let active = &bucket.state.load().active;
+            active.note_gap((lower, end), self.seq);
+        }
     }
 
     /// The key that [`Scan::advance`] went to; empty when it did not.
@@ -288,7 +332,10 @@ impl Scan {
                     self.at = At::Rival;
                     return Ok(true);
                 }
-                Dealt::Gone => merge.advance_rival_key()?,
+                Dealt::Gone => {
+                    self.gone = self.gone.map(|gone| gone + 1);
+                    merge.advance_rival_key()?;
+                }
                 Dealt::ToCome => merge.advance_rival()?,
             }
             if merge.is_rival_before(self.front_prefix) {
@@ -318,8 +365,14 @@ impl Scan {
                     let router = keyspace_of(&keyspaces, self.keyspace)?.router.load();
                     let bucket = router.route(&self.lower);
                     engine.count_scan(bucket);
-                    let mut merge = Merge::of_state(bucket, &bucket.state.load(), self.seq);
-                    merge.seek(&self.lower, Some(&engine.residency))?;
+                    let state = bucket.state.load();
+                    let mut merge = Merge::of_state(bucket, &state, self.seq);
+                    self.gone = Some(0);
+                    match state.active.behind_gap(&self.lower, self.seq) {
+                        None => merge.seek(&self.lower, Some(&engine.residency))?,
+                        Some(Some(key)) => merge.seek(&key, Some(&engine.residency))?,
+                        Some(None) => {}
+                    }
                     self.front.insert(merge)
                 }
             };
@@ -341,15 +394,20 @@ impl Scan {
                         self.at = At::Merge;
                         return Ok(true);
                     }
-                    Dealt::Gone => merge.advance_key()?,
+                    Dealt::Gone => {
+                        self.gone = self.gone.map(|gone| gone + 1);
+                        merge.advance_key()?;
+                    }
                     Dealt::ToCome => merge.advance()?,
                 }
             } else {
                 // The bucket is exhausted: go on behind it, wherever the router puts that now.
-                let Some(upper) = merge.bucket().upper() else {
+                if merge.bucket().upper().is_none() {
                     return Ok(false);
-                };
-                assign(&mut self.lower, upper);
+                }
+                self.end_gap(false);
+                let upper = self.front.as_ref().and_then(|merge| merge.bucket().upper());
+                assign(&mut self.lower, upper.unwrap_or_default());
                 self.front = None;
                 if self.upper.as_ref().is_some_and(|end| *end <= self.lower) {
                     return Ok(false);

@@ -94,6 +94,7 @@ impl Wip {
             }
             let common = child.common_prefix_len();
             let active = self.new_memtable(&state.active, common, share);
+            active.take_over_gaps(&state.active);
             child.state.store(Arc::new(BucketState {
                 active,
                 frozen: frozen.clone(),
