@@ -246,6 +246,11 @@ impl Segments {
         before.map(|log| log.length).sum()
     }
 
+    /// Number of the full segments.
+    pub(super) fn full(&self) -> usize {
+        self.live.lock().full.len()
+    }
+
     /// Bytes that the files take, the parts included that hold nothing yet or nothing any more.
     pub(super) fn file_bytes(&self) -> u64 {
         let next = self.next.lock();

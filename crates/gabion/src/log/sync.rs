@@ -255,6 +255,11 @@ impl LogSyncer {
         self.segments.bytes_before(end.segment()) + end.offset()
     }
 
+    /// Number of the segments in front of the one that is written now.
+    pub(crate) fn full_segments(&self) -> usize {
+        self.segments.full()
+    }
+
     /// Bytes that the log's files take.
     pub(crate) fn file_bytes(&self) -> u64 {
         self.segments.file_bytes()

@@ -19,6 +19,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use super::freeze::sorted;
 use super::manifest::Edit;
 use super::{Keyspace, Wip};
 use crate::engine::memtable::MemTable;
@@ -30,6 +31,14 @@ use crate::{Result, Slice};
 /// MemTables with fewer bytes of keys and values than this are logged again instead of flushed,
 /// unless the whole budget is so small that this would be a good part of it.
 const RELOG_BYTES_MAX: u64 = 32 << 10;
+
+/// An opening gathers the log if it has more files than this besides those that are full: what a
+/// run of a program pays for reading some more files, and gathering, which is as much work as some
+/// runs, is rare.
+const FILES_MAX: u64 = 16;
+
+/// MemTables with fewer bytes than this are logged again then: a flush takes several syncs.
+const GATHERED_BYTES_MAX: u64 = 256 << 10;
 
 impl Wip {
     /// The first segment that is still needed when the MemTables `without` are tables or gone.
@@ -82,6 +91,31 @@ impl Wip {
                 }
             }
         }
+        self.advance_tail()
+    }
+
+    /// Gathers a log of many short files, as short runs of a program leave them, one each: what of
+    /// their records is in MemTables is logged again, or flushed, and the files go. Done by an
+    /// opening, before anybody can write.
+    pub(super) fn gather_log(&self) -> Result<()> {
+        let filled = self.log_bytes() / self.segment_bytes_max();
+        if self.syncer.full_segments() as u64 <= FILES_MAX + 2 * filled {
+            return Ok(());
+        }
+        let small = GATHERED_BYTES_MAX.min(self.options.memtable_budget_bytes / 64);
+        let mut frozen = Vec::new();
+        for bucket in self.written.buckets() {
+            let Some((keyspace, bucket)) = self.with_keyspace(bucket) else {
+                continue;
+            };
+            if bucket.state.load().active.user_bytes() <= small {
+                self.relog(&keyspace, &bucket)?;
+            } else {
+                let _alone = self.leader.write();
+                frozen.extend(self.freeze_all([(&keyspace, &bucket)]));
+            }
+        }
+        self.wait_flushed(&sorted(frozen))?;
         self.advance_tail()
     }
 
@@ -153,4 +187,45 @@ pub(super) fn records_of(table: &MemTable) -> Vec<(Seq, Kind, Vec<u8>, Slice)> {
     }
     records.sort_by_key(|(seq, ..)| *seq);
     records
+}
+
+#[cfg(test)]
+mod tests {
+    use gabion_media::{Disk, SimDisk};
+
+    use super::*;
+    use crate::Options;
+
+    /// Each run of a program that wrote anything left a file of the log for ever: 4,000 of them
+    /// after 4,000 runs, each of which an opening had to read.
+    #[test]
+    fn short_runs_do_not_leave_ever_more_files() {
+        for (threads, value_bytes) in [(0, 50), (1, 50), (0, 20_000), (1, 20_000)] {
+            let sim = SimDisk::new();
+            let options = || Options::default().background_threads(threads);
+            let (mut most, runs) = (0, 100_u32);
+            for number in 0..runs {
+                let engine = Wip::open(Disk::simulated(&sim), options()).unwrap();
+                let keyspace = engine.create_keyspace("keyspace").unwrap();
+                let value = vec![7; value_bytes];
+                engine.put_for_tests(&keyspace, &number.to_be_bytes(), &value);
+                engine.close().unwrap();
+                let logs = sim
+                    .names()
+                    .iter()
+                    .filter(|name| name.ends_with(".log"))
+                    .count();
+                most = most.max(logs);
+            }
+            println!("{threads} threads, {value_bytes} bytes: at most {most} files of the log");
+            assert!(most as u64 <= FILES_MAX + 2, "{most} files");
+            let engine = Wip::open(Disk::simulated(&sim), options()).unwrap();
+            let keyspace = engine.create_keyspace("keyspace").unwrap();
+            for number in 0..runs {
+                let found = engine.get(&keyspace, &number.to_be_bytes(), None).unwrap();
+                assert_eq!(found.map(|value| value.len()), Some(value_bytes));
+            }
+            engine.close().unwrap();
+        }
+    }
 }

@@ -11,7 +11,8 @@
 //! 4. Seal: write the rest of those anew, record the valid lengths of all in the manifest.
 //!    DURABLE: what was replayed cannot be lost again, and what was cut off cannot come back.
 //! 5. Remove void log segments, and files that the manifest does not name.
-//! 6. Start the log in a new segment, and the background threads.
+//! 6. Start the log in a new segment, and the background threads. If there are many short segments,
+//!    gather them (`reclaim`).
 //!
 //! Where there is no space for steps 4 to 6, or for the new manifest of step 1, the store is open
 //! all the same, and [unsettled](crate::engine::unsettled): they are done before its first change.
@@ -183,6 +184,11 @@ impl Wip {
         // Those that were started hold the store.
         let started = engine.start_threads();
         started.inspect_err(|_| drop(engine.close()))?;
+        if engine.unsettled.is_settled()
+            && let Err(error) = engine.gather_log()
+        {
+            engine.record(error);
+        }
         Ok(engine)
     }
 

@@ -107,8 +107,12 @@ impl Wip {
 
     /// The largest log that is left as it is: a segment.
     pub(super) fn rest_bytes(&self) -> u64 {
-        let options = LogOptions::within(self.options.log_bytes_max);
-        options.segment_bytes_max.max(REST_BYTES_MIN)
+        self.segment_bytes_max().max(REST_BYTES_MIN)
+    }
+
+    /// The largest segment of the log.
+    pub(super) fn segment_bytes_max(&self) -> u64 {
+        LogOptions::within(self.options.log_bytes_max).segment_bytes_max
     }
 
     /// The largest log that is left of one which was shortened.
