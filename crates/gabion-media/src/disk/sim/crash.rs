@@ -82,6 +82,16 @@ fn surviving_names(state: &State, random: &mut Random, style: Tear) -> Names {
     names
 }
 
+/// What a file is on the medium when any part of its unsynced changes has reached it.
+pub(super) fn part_of_content(file: &File, seed: u64) -> Content {
+    surviving_content(file, &mut Random::new(seed), Tear::Random512)
+}
+
+/// As [`part_of_content`], of the directory.
+pub(super) fn part_of_names(state: &State, seed: u64) -> Names {
+    surviving_names(state, &mut Random::new(seed), Tear::Random512)
+}
+
 fn surviving_content(file: &File, random: &mut Random, style: Tear) -> Content {
     if file.pending.is_empty() {
         return file.durable.clone();

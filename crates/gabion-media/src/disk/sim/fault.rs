@@ -57,6 +57,16 @@ pub enum FaultKind {
         /// show it, no later sync writes it, and the loss of power loses it, as on Linux.
         keep: bool,
     },
+    /// A sync of a file or of the directory reports an I/O error after any part of what was to be
+    /// written has reached the medium; the rest is dropped as by `SyncFails { keep: false }`.
+    SyncTears {
+        /// Chooses the part.
+        seed: u64,
+    },
+    /// A sync of a file or of the directory says that it has succeeded, and has done nothing. What
+    /// was to be written stays to be written by the next sync. No store can survive such a disk: it
+    /// shows that a test would notice a sync that is missing.
+    SyncLies,
     /// A read reports an I/O error.
     ReadEio,
     /// A read succeeds with one wrong bit.
@@ -88,7 +98,9 @@ impl FaultKind {
             FaultKind::Eio => !matches!(operation, AppendLog | Read),
             FaultKind::NoSpace => matches!(operation, Create | Reserve | Append | Rename | Sync),
             FaultKind::ShortWrite => operation == Append,
-            FaultKind::SyncFails { .. } => operation == Sync,
+            FaultKind::SyncFails { .. } | FaultKind::SyncTears { .. } | FaultKind::SyncLies => {
+                operation == Sync
+            }
             FaultKind::ReadEio | FaultKind::BitFlip { .. } => operation == Read,
         }
     }

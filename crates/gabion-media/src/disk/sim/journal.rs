@@ -86,11 +86,11 @@ fn in_words(effect: &Effect) -> String {
             format!("give back {len} bytes at {offset} of file {inode}")
         }
         Effect::Sync { inode } => format!("sync file {inode}"),
-        Effect::Forget { inode } => format!("fail to sync file {inode} and forget its changes"),
+        Effect::Forget { inode, .. } => format!("fail to sync file {inode} and forget its changes"),
         Effect::Rename { from, to } => format!("rename {from} to {to}"),
         Effect::Remove { name } => format!("remove {name}"),
         Effect::SyncDir => "sync the directory".to_owned(),
-        Effect::ForgetDir => "fail to sync the directory and forget its changes".to_owned(),
+        Effect::ForgetDir { .. } => "fail to sync the directory and forget its changes".to_owned(),
         Effect::Put { name, inode, bytes } => {
             format!("put {} bytes under {name} as file {inode}", bytes.len())
         }

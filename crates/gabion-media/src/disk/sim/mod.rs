@@ -20,6 +20,26 @@
 //!   directory, rename, remove, truncate, reserve, punch; so does one that a fault strikes. An
 //!   operation that is refused for its arguments (a name that exists, or does not) counts none.
 //!   Reads count by themselves; listing names and reading lengths counts nothing and does not fail.
+//!
+//! # The lies of a drive
+//! | what drives and systems do | how a test asks for it |
+//! |---|---|
+//! | lose any unsynced sectors of 512 bytes, or pages of 4096, of any age | [`Tear::Random512`], [`Tear::Random4096`] |
+//! | lose all that is not synced, or nothing | [`Tear::DropAll`], [`Tear::KeepAll`] |
+//! | lose any unsynced creations, renames and removals, or the last ones | both random tears |
+//! | leave a length without the bytes, or bytes without the length | both random tears |
+//! | tear a store into a mapping within a sector, after any word | both random tears |
+//! | fail a sync, and keep what it was to write | [`FaultKind::SyncFails`], `keep` |
+//! | fail a sync once, and take what it did not write for written | [`FaultKind::SyncFails`], not `keep` |
+//! | the same, with any part of it written | [`FaultKind::SyncTears`] |
+//! | say that a sync succeeded that did nothing | [`FaultKind::SyncLies`] |
+//! | lose power while a store recovers, and again while it recovers from that | [`SimDisk::power_cut`] of a disk that a cut left |
+//! | write a part of the bytes, and fail | [`FaultKind::ShortWrite`], [`FaultKind::NoSpace`] |
+//! | give back wrong bits, or none | [`FaultKind::BitFlip`], [`FaultKind::ReadEio`] |
+//!
+//! A drive that loses data while the system runs on leaves what a power cut leaves; that the system
+//! was not started again is told to pools of persistent memory only, whose files are no simulated
+//! ones: `pmem/tests/drive.rs` plays it on theirs.
 
 mod content;
 mod crash;
@@ -361,7 +381,10 @@ impl SimDisk {
     }
 
     pub(super) fn sync_dir(&self) -> Result<()> {
-        let synced = self.0.lock().sync(Effect::SyncDir, Effect::ForgetDir);
+        let synced = self
+            .0
+            .lock()
+            .sync(Effect::SyncDir, |part| Effect::ForgetDir { part });
         synced.map_err(|errno| Error::io("sync the directory", self.dir(), None, errno))
     }
 
@@ -573,7 +596,10 @@ impl SimFile {
             .sim
             .0
             .lock()
-            .sync(Effect::Sync { inode }, Effect::Forget { inode });
+            .sync(Effect::Sync { inode }, |part| Effect::Forget {
+                inode,
+                part,
+            });
         synced.map_err(io::Error::from)
     }
 
@@ -625,18 +651,27 @@ impl Inner {
         fault::strike(&mut self.faults, self.ops, operation).map_or(Ok(()), Err)
     }
 
-    /// Makes changes durable with the effect `done`. A failure that drops them has the other one.
-    fn sync(&mut self, done: Effect, forgotten: Effect) -> Result<(), Errno> {
-        match self.begin(Operation::Sync) {
-            Ok(()) => self.record(done),
-            Err(kind) => {
-                if matches!(kind, FaultKind::Eio | FaultKind::SyncFails { keep: false }) {
-                    self.record(forgotten);
-                }
-                return Err(kind.errno());
+    /// Makes changes durable with the effect `done`. A failure that drops them has the other one,
+    /// which leaves a part of them if it is given a seed.
+    fn sync(
+        &mut self,
+        done: Effect,
+        forgotten: impl FnOnce(Option<u64>) -> Effect,
+    ) -> Result<(), Errno> {
+        let kind = match self.begin(Operation::Sync) {
+            Ok(()) => {
+                self.record(done);
+                return Ok(());
             }
+            Err(FaultKind::SyncLies) => return Ok(()),
+            Err(kind) => kind,
+        };
+        match kind {
+            FaultKind::Eio | FaultKind::SyncFails { keep: false } => self.record(forgotten(None)),
+            FaultKind::SyncTears { seed } => self.record(forgotten(Some(seed))),
+            _ => {}
         }
-        Ok(())
+        Err(kind.errno())
     }
 
     fn record(&mut self, effect: Effect) {

@@ -6,8 +6,9 @@
 //! changes a state; so replaying the effects of a disk leads to the same state again.
 //!
 //! # Invariants
-//! - I1. `durable` of an inode is its content at its last sync that succeeded; applying `pending`
-//!   to it gives `live`, unless a failed sync dropped changes (`forgotten`).
+//! - I1. `durable` of an inode is its content at its last sync that succeeded, and what failed ones
+//!   have written besides; applying `pending` to it gives `live`, unless a failed sync dropped
+//!   changes (`forgotten`).
 //! - I2. Names likewise: `durable_names` plus `pending_names` gives `names`, unless a failed sync
 //!   of the directory dropped changes.
 
@@ -15,6 +16,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::content::Content;
+use super::crash;
 
 /// Number of a file, never used again.
 pub(super) type Inode = u64;
@@ -33,9 +35,11 @@ pub(super) enum Effect {
     Sync {
         inode: Inode,
     },
-    /// A sync failed and the system takes the changes for written.
+    /// A sync failed and the system takes the changes for written. A part of them is, if a seed
+    /// chooses one.
     Forget {
         inode: Inode,
+        part: Option<u64>,
     },
     Rename {
         from: Arc<str>,
@@ -45,8 +49,11 @@ pub(super) enum Effect {
         name: Arc<str>,
     },
     SyncDir,
-    /// A sync of the directory failed and the system takes the changes for written.
-    ForgetDir,
+    /// A sync of the directory failed and the system takes the changes for written. A part of them
+    /// is, if a seed chooses one.
+    ForgetDir {
+        part: Option<u64>,
+    },
     /// Content put onto the medium from outside, as if it had always been there.
     Put {
         name: Arc<str>,
@@ -229,8 +236,11 @@ impl State {
                     pending.drain(..).for_each(|change| change.apply(durable));
                 }
             }
-            Effect::Forget { inode } => {
+            Effect::Forget { inode, part } => {
                 if let Some(file) = self.files.get_mut(inode) {
+                    if let Some(seed) = part {
+                        file.durable = crash::part_of_content(file, *seed);
+                    }
                     file.forgotten |= !file.pending.is_empty();
                     file.pending.clear();
                 }
@@ -262,7 +272,10 @@ impl State {
                     .for_each(|change| change.apply(durable_names));
                 self.collect_if_due();
             }
-            Effect::ForgetDir => {
+            Effect::ForgetDir { part } => {
+                if let Some(seed) = part {
+                    self.durable_names = crash::part_of_names(self, *seed);
+                }
                 self.pending_names.clear();
                 self.collect_if_due();
             }

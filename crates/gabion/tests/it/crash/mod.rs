@@ -13,16 +13,18 @@
 mod explore;
 mod record;
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
 use explore::{Counts, explore};
 use gabion::{Durability, Engine, Options};
+use gabion_media::{Fault, FaultKind, SimDisk};
 use record::Recording;
 
 use crate::support::{
-    Random, Totals, Workload, base_seed, each_seed, roomy_options, setting, small_options,
-    with_little_memory,
+    Random, Totals, Workload, base_seed, each_seed, engines_on_disks, roomy_options, setting,
+    small_options, with_little_memory,
 };
 
 /// Writes of a workload.
@@ -192,4 +194,27 @@ fn a_power_cut_leaves_a_keyspace_of_a_flex_store_whole_or_gone() {
         totals.flushes > wanted / 400 && totals.log_segments > wanted / 1_000,
         "{totals:?}"
     );
+}
+
+/// A disk that only says that it has synced is found out, whenever it begins to lie: so a sync that
+/// an engine leaves out is, too.
+#[test]
+fn a_disk_that_lies_about_its_syncs_is_found_out() {
+    for engine in engines_on_disks() {
+        let workload = Workload::new(7, WRITES / 4);
+        let options = options_of(engine, 7).durability(Durability::Sync);
+        let sound = Recording::new(7, &workload, options.clone());
+        explore(&sound);
+        let operations = sound.sim.ops();
+        for part in 1..4 {
+            let sim = SimDisk::recording();
+            sim.inject(Fault::forever(operations * part / 4, FaultKind::SyncLies));
+            let lied_to = Recording::on(sim, 7, &workload, options.clone());
+            let explored = catch_unwind(AssertUnwindSafe(|| explore(&lied_to)));
+            assert!(
+                explored.is_err(),
+                "{engine}: nobody noticed, from {part}/4 on"
+            );
+        }
+    }
 }

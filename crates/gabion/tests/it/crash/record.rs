@@ -46,8 +46,12 @@ pub(super) struct Promise {
 impl Recording {
     /// Runs a workload of a seed.
     pub(super) fn new(seed: u64, workload: &Workload, options: Options) -> Recording {
+        Recording::on(SimDisk::recording(), seed, workload, options)
+    }
+
+    /// The same on a disk that may lie.
+    pub(super) fn on(sim: SimDisk, seed: u64, workload: &Workload, options: Options) -> Recording {
         let _context = Context(|| format!("recording the workload of seed {seed}"));
-        let sim = SimDisk::recording();
         let start = Mark {
             op: 0,
             begun: 0,

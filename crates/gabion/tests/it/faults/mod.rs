@@ -23,7 +23,7 @@ use crate::support::{
 const WRITES: usize = 16;
 
 /// What strikes an operation: the kind, and whether it strikes for good.
-const FAULTS: [(FaultKind, bool); 8] = [
+const FAULTS: [(FaultKind, bool); 10] = [
     (FaultKind::Eio, false),
     (FaultKind::NoSpace, false),
     (FaultKind::ShortWrite, false),
@@ -32,6 +32,8 @@ const FAULTS: [(FaultKind, bool); 8] = [
     (FaultKind::NoSpace, true),
     (FaultKind::Eio, true),
     (FaultKind::SyncFails { keep: false }, true),
+    (FaultKind::SyncTears { seed: 0x7ea2 }, false),
+    (FaultKind::SyncTears { seed: 0x7ea3 }, true),
 ];
 
 /// What strikes a read.
