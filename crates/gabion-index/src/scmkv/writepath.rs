@@ -183,15 +183,16 @@ impl Volume {
         let _within = self.pool.write_guard();
         let _stripe = self.stripes.lock(hash);
         let spot = self.spot_of_key(hash, key)?;
-        let Some(found) = &spot.found else {
-            return Ok(false);
-        };
         if let Some(head) = &mut self.logs.mine().records
             && self.takes(Step::PersistBeforeDelete)
         {
-            // What this thread wrote before the delete is not lost if the delete is not.
+            // What this thread wrote before the delete is not lost if the delete is not, nor where
+            // there is nothing to delete.
             self.pages.persist(head);
         }
+        let Some(found) = &spot.found else {
+            return Ok(false);
+        };
         self.publish(&self.change_without(&spot, found.word));
         self.pages
             .count_out(found.record.address, found.record.bytes());
@@ -254,7 +255,8 @@ impl Scmkv {
     }
 
     /// Deletes `key` and tells whether it was there. Always strict, whatever the store's
-    /// durability, and needs no space.
+    /// durability, and needs no space: when it returns, all that this thread wrote before is
+    /// durable, even if there was nothing to delete.
     ///
     /// # Errors
     /// Damage on the medium.

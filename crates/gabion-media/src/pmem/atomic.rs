@@ -65,8 +65,8 @@ macro_rules! persistent_integer {
             #[inline]
             #[track_caller]
             pub fn store(&self, medium: &Medium, value: $int, order: Ordering) {
-                if medium.is_watched() {
-                    return self.watched_store(medium, value, order);
+                if medium.is_noted() {
+                    return self.noted_store(medium, value, order);
                 }
                 self.0.store(value, order);
             }
@@ -94,9 +94,13 @@ macro_rules! persistent_integer {
                 success: Ordering,
                 failure: Ordering,
             ) -> Result<$int, $int> {
-                if medium.is_watched() {
-                    let before = self.watched(medium, |value| (value == current).then_some(new));
-                    return if before == current { Ok(before) } else { Err(before) };
+                if medium.is_noted() {
+                    self.note(medium);
+                    if medium.is_watched() {
+                        let change = |value| (value == current).then_some(new);
+                        let before = self.watched(medium, change);
+                        return if before == current { Ok(before) } else { Err(before) };
+                    }
                 }
                 self.0.compare_exchange(current, new, success, failure)
             }
@@ -105,8 +109,11 @@ macro_rules! persistent_integer {
             #[inline]
             #[track_caller]
             pub fn swap(&self, medium: &Medium, value: $int, order: Ordering) -> $int {
-                if medium.is_watched() {
-                    return self.watched(medium, |_| Some(value));
+                if medium.is_noted() {
+                    self.note(medium);
+                    if medium.is_watched() {
+                        return self.watched(medium, |_| Some(value));
+                    }
                 }
                 self.0.swap(value, order)
             }
@@ -115,8 +122,11 @@ macro_rules! persistent_integer {
             #[inline]
             #[track_caller]
             pub fn fetch_add(&self, medium: &Medium, value: $int, order: Ordering) -> $int {
-                if medium.is_watched() {
-                    return self.watched(medium, |before| Some(before.wrapping_add(value)));
+                if medium.is_noted() {
+                    self.note(medium);
+                    if medium.is_watched() {
+                        return self.watched(medium, |before| Some(before.wrapping_add(value)));
+                    }
                 }
                 self.0.fetch_add(value, order)
             }
@@ -125,8 +135,11 @@ macro_rules! persistent_integer {
             #[inline]
             #[track_caller]
             pub fn fetch_or(&self, medium: &Medium, bits: $int, order: Ordering) -> $int {
-                if medium.is_watched() {
-                    return self.watched(medium, |before| Some(before | bits));
+                if medium.is_noted() {
+                    self.note(medium);
+                    if medium.is_watched() {
+                        return self.watched(medium, |before| Some(before | bits));
+                    }
                 }
                 self.0.fetch_or(bits, order)
             }
@@ -135,22 +148,33 @@ macro_rules! persistent_integer {
             #[inline]
             #[track_caller]
             pub fn fetch_and(&self, medium: &Medium, bits: $int, order: Ordering) -> $int {
-                if medium.is_watched() {
-                    return self.watched(medium, |before| Some(before & bits));
+                if medium.is_noted() {
+                    self.note(medium);
+                    if medium.is_watched() {
+                        return self.watched(medium, |before| Some(before & bits));
+                    }
                 }
                 self.0.fetch_and(bits, order)
             }
 
             // A function of its own, and by value, so that the arguments of a store that nobody
-            // watches stay in registers.
+            // takes note of stay in registers.
             #[cold]
             #[inline(never)]
             #[track_caller]
-            fn watched_store(&self, medium: &Medium, value: $int, order: Ordering) {
+            fn noted_store(&self, medium: &Medium, value: $int, order: Ordering) {
+                self.note(medium);
                 let offset = medium.offset_of(self).raw();
                 let bytes = &value.to_le_bytes();
                 let step = Step::Store { offset, bytes };
                 medium.watched_step(step, || self.0.store(value, order));
+            }
+
+            /// Notes the value's page for the next checkpoint. The caller is within the pool's
+            /// gate, so it does not matter whether this comes before the store or after it.
+            #[inline]
+            fn note(&self, medium: &Medium) {
+                medium.note_dirty(medium.offset_of(self).raw(), size_of::<$int>() as u64);
             }
 
             #[cold]

@@ -8,8 +8,12 @@
 //!
 //! # What a store needs to survive the loss of power
 //! Only where the pool's class promises that (see [`Class`](super::Class)): store, then
-//! [`Medium::flush`], then [`Medium::fence`]. On other media flushes only take note of what must go
-//! into the next checkpoint, or do nothing, and fences are free.
+//! [`Medium::flush`], then [`Medium::fence`]. On other media flushes do nothing and fences are free.
+//!
+//! Where there are checkpoints, every store takes note of its pages, flushed or not: so a checkpoint
+//! is all that is in the pool at its moment. A structure that leaves stores unflushed for a while,
+//! because a loss of power may take them from persistent memory, loses none of them to a checkpoint
+//! that comes later.
 //!
 //! - A flush without a fence promises nothing. Neither does a fence promise anything about the
 //!   flushes of other threads.
@@ -38,8 +42,6 @@ use crate::prefetch_line;
 pub(super) enum FlushMode {
     /// They need no help: the memory is not durable, or the caches are.
     Nothing,
-    /// Pages with flushed lines are noted for the next checkpoint.
-    Note,
     /// Lines are written back by an instruction.
     Line(FlushInstruction),
     /// Flushes are reported to the watcher.
@@ -54,7 +56,9 @@ pub struct Medium {
     mode: FlushMode,
     needs_fence: bool,
     is_watched: bool,
-    /// Whether stores are all there is to do: flushes and fences do nothing, and nobody watches.
+    /// Whether somebody takes note of stores: a watcher, or the next checkpoint.
+    is_noted: bool,
+    /// Whether stores are all there is to do: flushes and fences do nothing, and nobody takes note.
     is_plain: bool,
     region: Arc<Region>,
     watched: Option<Arc<Watched>>,
@@ -117,6 +121,7 @@ impl Medium {
             mode,
             needs_fence,
             is_watched: watched.is_some(),
+            is_noted: watched.is_some(),
             is_plain: mode == FlushMode::Nothing && !needs_fence,
             region,
             watched,
@@ -124,9 +129,14 @@ impl Medium {
         }
     }
 
-    /// The same medium, taking note of the pages that change.
+    /// The same medium, taking note of the pages that are stored to.
     pub(super) fn noting(self, dirty: Option<Arc<DirtyPages>>) -> Medium {
-        Medium { dirty, ..self }
+        Medium {
+            is_noted: self.is_noted || dirty.is_some(),
+            is_plain: self.is_plain && dirty.is_none(),
+            dirty,
+            ..self
+        }
     }
 
     /// Size in bytes.
@@ -148,7 +158,13 @@ impl Medium {
         self.is_watched
     }
 
-    /// Whether flushes and fences have nothing to do, and nobody watches.
+    /// Whether somebody takes note of stores: a watcher, or the next checkpoint.
+    #[inline]
+    pub(super) fn is_noted(&self) -> bool {
+        self.is_noted
+    }
+
+    /// Whether flushes and fences have nothing to do, and nobody takes note of stores.
     #[inline]
     pub(super) fn is_plain(&self) -> bool {
         self.is_plain
@@ -279,7 +295,6 @@ impl Medium {
         let first = offset / LINE * LINE;
         match self.mode {
             FlushMode::Nothing => {}
-            FlushMode::Note => self.note_dirty(offset, len),
             FlushMode::Line(instruction) => {
                 for line in (first..offset + len).step_by(64) {
                     #[expect(clippy::cast_possible_truncation, reason = "within a region")]
@@ -293,13 +308,12 @@ impl Medium {
                 for offset in (first..offset + len).step_by(64) {
                     self.report(Step::Flush { offset });
                 }
-                self.note_dirty(offset, len);
             }
         }
     }
 
-    /// Notes pages for the next checkpoint, if there will be one.
-    fn note_dirty(&self, offset: u64, len: u64) {
+    /// Notes the pages of a store for the next checkpoint, if there will be one.
+    pub(super) fn note_dirty(&self, offset: u64, len: u64) {
         if let Some(dirty) = &self.dirty {
             debug_assert!(
                 gate::is_within(),
@@ -359,6 +373,9 @@ impl Medium {
             });
         } else {
             self.region.write(at, bytes);
+        }
+        if self.is_noted() {
+            self.note_dirty(offset, bytes.len() as u64);
         }
     }
 
@@ -442,7 +459,6 @@ impl Medium {
                     // ORDER: Relaxed: ordered by the fence that follows, as past the cache.
                     cell.store(word, Ordering::Relaxed);
                 }
-                self.note_dirty(at as u64, len as u64);
             }
         };
         if self.is_watched() {
@@ -450,6 +466,7 @@ impl Medium {
         } else {
             store();
         }
+        self.note_dirty(at as u64, len as u64);
     }
 
     /// Copies bytes out of the medium, each aligned word within them at once.

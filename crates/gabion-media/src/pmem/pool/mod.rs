@@ -313,10 +313,10 @@ impl Pool {
             .map_or_else(WriteGuard::free, Syncing::pass)
     }
 
-    /// Makes everything that was flushed and fenced before the call survive the loss of power:
-    /// all of it, or, if power is lost meanwhile, nothing since the last sync.
+    /// Makes everything that was stored before the call survive the loss of power: all of it, or, if
+    /// power is lost meanwhile, nothing since the last sync.
     ///
-    /// On persistent memory that is so already. A pool with a checkpoint waits until nobody holds
+    /// On persistent memory that is so for what was flushed and fenced, and not for more. A pool with a checkpoint waits until nobody holds
     /// a [`Pool::write_guard`], copies the pages that changed, lets the others go on, and waits
     /// for the disk; the first sync after a crash of the process copies all pages in use.
     ///

@@ -83,7 +83,7 @@ impl Source {
         let is_real_power = self.class == Class::Power && self.file.is_some();
         let must_flush = is_real_power && !file::has_durable_caches(Path::new(DEVICES));
         let mode = match instruction {
-            _ if dirty.is_some() => FlushMode::Note,
+            _ if dirty.is_some() => FlushMode::Nothing,
             Some(instruction) if must_flush || options.always_flush => FlushMode::Line(instruction),
             _ => FlushMode::Nothing,
         };
