@@ -31,14 +31,16 @@
 //! | 160 | 8 | process that opened the pool last; only for messages |
 //! | 168 | 8 | number of the last checkpoint when the pool was closed, sealed; all bits are set |
 //! | | | if there was no space for one |
-//! | 176 | 16 | zero |
+//! | 176 | 8 | the file in which the pool was opened last, see `witness`; 0 if it is closed |
+//! | 184 | 8 | zero |
 //! | 192 | 8 | root offset, sealed |
 //! | 200 | 3896 | zero |
 //!
 //! All numbers are little-endian. A *sealed* number has 48 bits, and the low sixteen bits of the
 //! CRC-32C of its eight bytes above them, so that it changes with one store and a damaged one is
 //! found; a sealed zero is eight zero bytes. The words from 128 on change while the pool is open,
-//! each by one atomic store.
+//! each by one atomic store. A file of a pool with a checkpoint is 32 KiB longer than the pool
+//! (`witness`).
 
 use super::atomic::PAtomicU64;
 use crate::crc32c;
@@ -102,8 +104,10 @@ media_struct! {
         pub(super) holder: PAtomicU64,
         /// Last checkpoint before the pool was closed, sealed.
         pub(super) checkpoint: PAtomicU64,
+        /// File of the last opening.
+        pub(super) witness: PAtomicU64,
         /// Zero.
-        pub(super) unused: [PAtomicU64; 2],
+        pub(super) unused: PAtomicU64,
     }
 }
 
@@ -114,6 +118,7 @@ const _: () = {
     assert!(offset_of!(StateLine, reserved_chunks) == 152 - 128);
     assert!(offset_of!(StateLine, holder) == 160 - 128);
     assert!(offset_of!(StateLine, checkpoint) == 168 - 128);
+    assert!(offset_of!(StateLine, witness) == 176 - 128);
     assert!(STATE_OFFSET == FIXED_BYTES as u64);
     assert!(STATE_OFFSET + size_of::<StateLine>() as u64 == ROOT_OFFSET);
     assert!(STATE_CLOSED < 1 << 48 && STATE_OPEN < 1 << 48);
@@ -360,6 +365,7 @@ mod tests {
             line(offset_of!(StateLine, reserved_chunks)),
             line(offset_of!(StateLine, holder)),
             line(offset_of!(StateLine, checkpoint)),
+            line(offset_of!(StateLine, witness)),
             line(offset_of!(StateLine, unused)),
             ROOT_OFFSET,
             FIXED_BYTES as u64,

@@ -21,8 +21,8 @@
 //! # Modules
 //! `layout` is what lies in a pool; `region` the memory, `medium` the steps on it, `cpu` their
 //! instructions, `atomic` the types; `file` and `pool` open and close; `alloc` gives out blocks and
-//! `epoch` waits for their last readers. On ordinary files `dirty` notes what changed, and `gate`
-//! and `checkpoint` make it survive the loss of power.
+//! `epoch` waits for their last readers. On ordinary files `dirty` notes what changed, `gate` and
+//! `checkpoint` make it survive the loss of power, and `witness` tells whether power was lost.
 
 #[cfg(target_endian = "big")]
 compile_error!("pools are little-endian and hold native integers: this target is not supported");
@@ -58,6 +58,7 @@ mod pool;
 )]
 mod region;
 pub mod trace;
+mod witness;
 
 pub use self::alloc::Part;
 pub use self::atomic::{Media, PAtomicU32, PAtomicU64};

@@ -4,11 +4,10 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use super::super::atomic::PAtomicU64;
 use super::super::checkpoint::Checkpoint;
 use super::super::cpu::FlushInstruction;
 use super::super::dirty::PAGE;
-use super::super::file::{self, PoolFile};
+use super::super::file::PoolFile;
 use super::super::layout::{FIXED_BYTES, Header, STATE_OFFSET, STATE_OPEN, StateLine, unseal};
 use super::super::medium::Medium;
 use super::super::off::POff;
@@ -66,7 +65,8 @@ impl Pool {
         let mut bytes = [0; FIXED_BYTES];
         medium.read(0, &mut bytes);
         let header = checked_header(path, &bytes, options.layout)?;
-        if is_torn(&source, &medium, &header) && !stand_in && !options.salvage {
+        let last = checkpoint.as_ref().map(Checkpoint::sequence);
+        if !stand_in && !options.salvage && is_torn(&source, &medium, &header, last) {
             return Err(source.fault(PoolFault::Torn));
         }
         Pool::recover(source, medium, header, &options, None)
@@ -105,14 +105,12 @@ fn check_file(file: &PoolFile, header: &Header, options: &PoolOptions) -> Result
     }
 }
 
-/// Whether the system went down while a pool was open that does not survive that.
-fn is_torn(source: &Source, medium: &Medium, header: &Header) -> bool {
+/// Whether the system or the drive went down while a pool was open that does not survive that.
+fn is_torn(source: &Source, medium: &Medium, header: &Header, last: Option<u64>) -> bool {
     let line: &StateLine = medium.at(POff::new(STATE_OFFSET));
-    // ORDER: Relaxed throughout: one thread has the pool while it is opened.
-    let load = |word: &PAtomicU64| word.load(medium, Ordering::Relaxed);
-    let boot = line.boot_id.each_ref().map(load);
-    let is_same_boot = boot == file::boot_id() && boot != [0, 0];
-    if unseal(load(&line.state)) != Some(STATE_OPEN) || is_same_boot {
+    // ORDER: Relaxed: one thread has the pool while it is opened.
+    let state = unseal(line.state.load(medium, Ordering::Relaxed));
+    if state != Some(STATE_OPEN) || source.is_held(medium, header.size, last) {
         return false;
     }
     // A mapping of persistent memory itself survives.

@@ -32,11 +32,12 @@ use super::epoch::Guard;
 use super::file::PoolFile;
 use super::gate::WriteGuard;
 use super::layout::{
-    NO_CHECKPOINT, ROOT_OFFSET, STATE_CLOSED, STATE_OFFSET, StateLine, seal, unseal,
+    NO_CHECKPOINT, ROOT_OFFSET, STATE_CLOSED, STATE_OFFSET, STATE_OPEN, StateLine, seal, unseal,
 };
 use super::medium::Medium;
 use super::off::POff;
 use super::options::Class;
+use super::witness;
 use crate::{Error, PoolFault, Result};
 
 /// The hint of a block that will be the root: see [`Pool::set_root`].
@@ -393,18 +394,35 @@ impl Pool {
             drop(within);
         }
         if let Some(file) = &self.shared.file {
-            file.sync()?;
+            file.sync().inspect_err(|_| self.disown())?;
         }
         let within = self.write_guard();
         let line: &StateLine = self.medium.at(POff::new(STATE_OFFSET));
         line.holder.store(&self.medium, 0, Ordering::Relaxed);
+        line.witness
+            .store(&self.medium, witness::NONE, Ordering::Relaxed);
         // DURABLE: everything else is; the pool is closed.
         line.state
             .store_persist(&self.medium, seal(STATE_CLOSED), Ordering::Relaxed);
         drop(within);
         match &self.shared.file {
-            Some(file) => file.sync(),
+            Some(file) => file.sync().inspect_err(|_| self.disown()),
             None => Ok(()),
+        }
+    }
+
+    /// Says that the file is not to be trusted: after a sync of it that failed, the system may have
+    /// taken pages for written that are not, and drop them. The checkpoint stands in for it.
+    fn disown(&self) {
+        if self.shared.syncing.is_none() {
+            return;
+        }
+        let _within = self.write_guard();
+        let line: &StateLine = self.medium.at(POff::new(STATE_OFFSET));
+        line.state
+            .store(&self.medium, seal(STATE_OPEN), Ordering::Relaxed);
+        for half in &line.boot_id {
+            half.store(&self.medium, 0, Ordering::Relaxed);
         }
     }
 }

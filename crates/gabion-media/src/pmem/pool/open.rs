@@ -1,5 +1,6 @@
 //! Creating and opening pools, and refusing what cannot be opened.
 
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -18,12 +19,15 @@ use super::super::medium::{FlushMode, Medium};
 use super::super::off::POff;
 use super::super::options::{Class, PoolOptions, Reachable};
 use super::super::region::Region;
+use super::super::witness::{self, Opened, Witness};
 use super::sync::{self, Syncing};
 use super::{Pool, Shared};
 use crate::{Error, PoolFault, Result};
 
-/// Where the state line tells of the last checkpoint.
+/// Where the state line tells of the last opening and of the last checkpoint.
+const BOOT_AT: usize = std::mem::offset_of!(StateLine, boot_id);
 const CHECKPOINT_AT: usize = std::mem::offset_of!(StateLine, checkpoint);
+const WITNESS_AT: usize = std::mem::offset_of!(StateLine, witness);
 
 /// Where the system lists devices of persistent memory.
 const DEVICES: &str = "/sys/bus/nd/devices";
@@ -97,6 +101,22 @@ impl Source {
             path: self.path.clone(),
             fault,
         }
+    }
+
+    /// Whether the system has all that was stored to the open pool.
+    pub(super) fn is_held(&self, medium: &Medium, size: u64, sequence: Option<u64>) -> bool {
+        let file = self.file.as_ref().or(self.looked_at.as_ref());
+        let Some(file) = file else {
+            return false;
+        };
+        let line: &StateLine = medium.at(POff::new(STATE_OFFSET));
+        // ORDER: Relaxed: one thread has the pool while it is opened.
+        let load = |word: &PAtomicU64| word.load(medium, Ordering::Relaxed);
+        let opened = Opened {
+            boot: line.boot_id.each_ref().map(load),
+            file: load(&line.witness),
+        };
+        witness::is_held(file, opened, size, sequence)
     }
 
     fn grow(&self, geometry: Geometry) -> Grow {
@@ -214,11 +234,26 @@ impl Pool {
         Pool::recover(source, medium, header, &options, None)
     }
 
+    /// Vouches for the file of a pool that was copied, or moved to another file system, after the
+    /// end of its process: it holds all that the process had stored. Such a file is not trusted
+    /// else, since a copy of a pool in use, and what a drive has of it, look the same.
+    ///
+    /// # Errors
+    /// If the pool is open, or its file cannot be written.
+    pub fn adopt(path: &Path) -> Result<()> {
+        let file = PoolFile::open(path)?;
+        let at = STATE_OFFSET + WITNESS_AT as u64;
+        let name = witness::name_of(file.file()).to_le_bytes();
+        let written = file.file().write_all_at(&name, at);
+        written.map_err(|source| Error::io("write to", path, Some(at), source))
+    }
+
     /// Opens the pool in a file.
     ///
     /// Refused, each with its reason: what is no pool, one of another version, byte order or
     /// layout id, a truncated or damaged one, one that another process has open, and one of class
-    /// Process during whose use the system went down ([`PoolOptions::salvage`]).
+    /// Process during whose use the system or the drive went down ([`PoolOptions::salvage`]). One
+    /// with a checkpoint is brought back to it then.
     ///
     /// A pool that was closed without space for a checkpoint needs space for one now: an error for
     /// want of it leaves the pool as it was closed, and [`Pool::inspect`] reads it.
@@ -310,7 +345,8 @@ impl Pool {
         let line: &StateLine = medium.at(POff::new(STATE_OFFSET));
         line.reserved_chunks
             .store(&medium, seal(reserved), Ordering::Relaxed);
-        set_boot(&medium, line);
+        let name = begin_witness(&source, &header, syncing.as_ref())?;
+        set_boot(&medium, line, name);
         line.state
             .store(&medium, seal(STATE_OPEN), Ordering::Relaxed);
         medium.persist_range(0, 256);
@@ -355,14 +391,10 @@ impl Pool {
             Some(STATE_OPEN) => false,
             _ => return Err(damage("state", STATE_OFFSET)),
         };
-        let boot = line
-            .boot_id
-            .each_ref()
-            .map(|half| half.load(&medium, Ordering::Relaxed));
-        let is_same_boot = boot == file::boot_id() && boot != [0, 0];
         let is_fragile = matches!(source.class, Class::Process | Class::PowerBySync);
-        let is_torn = is_fragile && !was_closed && !is_same_boot && !was_restored;
-        if is_torn && !options.salvage {
+        let last = syncing.as_ref().map(Syncing::sequence);
+        let may_be_torn = is_fragile && !was_closed && !was_restored;
+        if may_be_torn && !options.salvage && !source.is_held(&medium, header.size, last) {
             return Err(source.fault(PoolFault::Torn));
         }
         let reserved = unseal(line.reserved_chunks.load(&medium, Ordering::Relaxed))
@@ -395,7 +427,8 @@ impl Pool {
             // a loss of power would take back. What recovery relies on must be durable.
             file.sync()?;
         }
-        set_boot(&medium, line);
+        let name = begin_witness(&source, &header, syncing.as_ref())?;
+        set_boot(&medium, line, name);
         if was_closed {
             line.state
                 .store(&medium, seal(STATE_OPEN), Ordering::Relaxed);
@@ -511,7 +544,8 @@ fn new_syncing(checkpoint: Checkpoint, size: u64) -> (Syncing, Arc<DirtyPages>) 
 }
 
 /// Brings a pool's file back to its last checkpoint if it is not to be trusted as it is: the
-/// system went down while the pool was open, or while the file was restored. True if it was.
+/// system or the drive went down while the pool was open, or while the file was restored. True if it
+/// was.
 fn restore(file: &PoolFile, checkpoint: &Checkpoint) -> Result<bool> {
     if !needs_checkpoint(file, checkpoint)? {
         return Ok(false);
@@ -540,7 +574,7 @@ pub(super) fn needs_checkpoint(file: &PoolFile, checkpoint: &Checkpoint) -> Resu
         .map_or(HeaderState::Incomplete, check_header);
     match header {
         HeaderState::Valid(header) if header.uuid != checkpoint.uuid() => return Ok(false),
-        HeaderState::Valid(_) => {
+        HeaderState::Valid(header) => {
             let word = |at: usize| {
                 let word = line.get(at..).and_then(|rest| rest.first_chunk());
                 u64::from_le_bytes(word.copied().unwrap_or_default())
@@ -549,8 +583,12 @@ pub(super) fn needs_checkpoint(file: &PoolFile, checkpoint: &Checkpoint) -> Resu
             let is_outdated = unseal(word(CHECKPOINT_AT))
                 .is_some_and(|sequence| sequence < checkpoint.sequence());
             let is_closed = unseal(word(0)) == Some(STATE_CLOSED) && !is_outdated;
-            let boot = [word(8), word(16)];
-            if is_closed || (boot == file::boot_id() && boot != [0, 0]) {
+            let opened = Opened {
+                boot: [word(BOOT_AT), word(BOOT_AT + 8)],
+                file: word(WITNESS_AT),
+            };
+            let sequence = Some(checkpoint.sequence());
+            if is_closed || witness::is_held(file, opened, header.size, sequence) {
                 return Ok(false);
             }
         }
@@ -561,18 +599,36 @@ pub(super) fn needs_checkpoint(file: &PoolFile, checkpoint: &Checkpoint) -> Resu
     Ok(true)
 }
 
+/// Lets the pages behind a pool go with its checkpoints, and names its file for the header. Without
+/// space for them no file is named, and only the boot tells how the pool was left.
+fn begin_witness(source: &Source, header: &Header, syncing: Option<&Syncing>) -> Result<u64> {
+    let Some(file) = &source.file else {
+        return Ok(witness::NONE);
+    };
+    if let Some(syncing) = syncing {
+        let witness = Witness::begin(file, header.size, syncing.sequence())?;
+        let is_there = witness.is_some();
+        syncing.set_witness(witness);
+        if !is_there {
+            return Ok(witness::NONE);
+        }
+    }
+    Ok(witness::name_of(file.file()))
+}
+
 // ORDER: Relaxed throughout: one thread has the pool while it is opened.
-fn set_boot(medium: &Medium, line: &StateLine) {
+fn set_boot(medium: &Medium, line: &StateLine, name: u64) {
     // A watched pool must be the same in every run.
-    let (boot, process) = if medium.is_watched() {
-        ([0, 0], 0)
+    let (boot, process, name) = if medium.is_watched() {
+        ([0, 0], 0, witness::NONE)
     } else {
-        (file::boot_id(), u64::from(std::process::id()))
+        (file::boot_id(), u64::from(std::process::id()), name)
     };
     for (half, value) in line.boot_id.iter().zip(boot) {
         half.store(medium, value, Ordering::Relaxed);
     }
     line.holder.store(medium, process, Ordering::Relaxed);
+    line.witness.store(medium, name, Ordering::Relaxed);
 }
 
 impl From<super::super::alloc::recovery::Damage> for PoolFault {

@@ -14,6 +14,7 @@ use super::super::layout::Geometry;
 use super::super::medium::Medium;
 use super::super::options::PoolOptions;
 use super::super::region::Region;
+use super::super::witness::Witness;
 use crate::disk::Disk;
 use crate::{Error, Result};
 
@@ -48,6 +49,18 @@ struct State {
     checkpoint: Checkpoint,
     /// Whether it is not known which pages changed since the last checkpoint.
     needs_image: bool,
+    /// What tells by the next opening that the checkpoint is not ahead of the pool.
+    witness: Option<Witness>,
+}
+
+impl State {
+    /// Says that there may be a next checkpoint from here on.
+    fn announce(&self) -> Result<()> {
+        let next = self.checkpoint.sequence() + 1;
+        self.witness
+            .as_ref()
+            .map_or(Ok(()), |witness| witness.mark(next))
+    }
 }
 
 impl Syncing {
@@ -57,6 +70,7 @@ impl Syncing {
         let state = Mutex::new(State {
             checkpoint,
             needs_image: true,
+            witness: None,
         });
         Syncing {
             gate: Gate::default(),
@@ -73,6 +87,11 @@ impl Syncing {
     /// Says that the pool's content is that of its last checkpoint, but for the pages noted since.
     pub(super) fn continue_from_checkpoint(&self) {
         self.state.lock().needs_image = false;
+    }
+
+    /// Lets the pages behind the pool go with its checkpoints.
+    pub(super) fn set_witness(&self, witness: Option<Witness>) {
+        self.state.lock().witness = witness;
     }
 
     /// Whether a sync of the pool's file promises as much as one of the checkpoint.
@@ -125,11 +144,13 @@ impl Syncing {
         geometry: &Geometry,
         reserved: impl FnOnce() -> u64,
     ) -> Result<()> {
+        state.checkpoint.check()?;
+        state.announce()?;
         let State {
             checkpoint,
             needs_image,
+            ..
         } = state;
-        checkpoint.check()?;
         let region = medium.region();
         let read = |page: u64, bytes: &mut Page| {
             region.read(place(page), bytes);
@@ -153,10 +174,10 @@ impl Syncing {
             return Err(error);
         }
         *needs_image = false;
-        if checkpoint.wants_image() {
+        if state.checkpoint.wants_image() {
             // The checkpoint is durable; a smaller file only saves space, and the next sync tries
             // again. If the file could not be put in order, the next sync says so.
-            let _ = checkpoint.compact();
+            let _ = state.announce().and_then(|()| state.checkpoint.compact());
         }
         Ok(())
     }

@@ -1,5 +1,6 @@
 //! Tests of pools as a whole: what opening refuses, what survives, and what the allocator keeps.
 
+mod drive;
 mod kill;
 mod power;
 mod refusals;

@@ -6,6 +6,7 @@ use std::io::{Read, Write};
 use std::path::Path;
 
 use gabion::Engine;
+use gabion_media::pmem::Pool;
 use gabion_media::{Disk, SimDisk};
 use tempfile::TempDir;
 
@@ -70,7 +71,12 @@ impl Place {
                 for entry in std::fs::read_dir(dir.path()).expect("a directory") {
                     let from = entry.expect("a file").path();
                     let name = from.file_name().expect("a name");
-                    copy_with_holes(&from, &copy.path().join(name)).expect("a copy");
+                    let to = copy.path().join(name);
+                    copy_with_holes(&from, &to).expect("a copy");
+                    if name == "store.pool" {
+                        // The copy holds all that the process has stored, as its file would.
+                        Pool::adopt(&to).expect("a pool");
+                    }
                 }
                 Place::Directory(copy)
             }
