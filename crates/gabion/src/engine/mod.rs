@@ -281,10 +281,14 @@ impl Handle {
                 Ok(())
             }
             Handle::Scmkv(engine) => {
-                engine.write(write.with_keyspace(Keyspace::mapped), user_bytes, sync)
+                engine.write(write.with_keyspace(Keyspace::mapped), user_bytes, sync)?;
+                engine.promise(durability);
+                Ok(())
             }
             Handle::Sptree(engine) => {
-                engine.write(write.with_keyspace(Keyspace::mapped), user_bytes, sync)
+                engine.write(write.with_keyspace(Keyspace::mapped), user_bytes, sync)?;
+                engine.promise(durability);
+                Ok(())
             }
         }
     }

@@ -13,7 +13,7 @@ use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex, MutexGuard};
 
@@ -198,28 +198,6 @@ impl Schedule {
                 Some(at) if at > clock.now() => clock.wait_until(&self.sync, &mut state, at),
                 Some(_) => MutexGuard::unlocked(&mut state, &sync),
             }
-        }
-    }
-
-    /// Calls `sync` so often that what comes at any time is durable within `interval`, or within
-    /// two syncs if these take longer: what comes just after one has begun waits for the next.
-    pub(crate) fn sync_at_intervals(&self, interval: Duration, sync: impl Fn()) {
-        let mut took = Duration::ZERO;
-        let mut state = self.state.lock();
-        loop {
-            let until = Instant::now().checked_add(interval.saturating_sub(2 * took));
-            while !state.stop && until.is_none_or(|until| Instant::now() < until) {
-                match until {
-                    Some(until) => _ = self.sync.wait_until(&mut state, until),
-                    None => self.sync.wait(&mut state),
-                }
-            }
-            if state.stop {
-                return;
-            }
-            let began = Instant::now();
-            MutexGuard::unlocked(&mut state, &sync);
-            took = began.elapsed();
         }
     }
 

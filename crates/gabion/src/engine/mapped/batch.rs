@@ -25,6 +25,7 @@ use super::layout::piece_key;
 use super::writepath::Change;
 use super::{Flushed, Mapped, Opened, PoolStore};
 use crate::log::{BatchEncoder, Malformed, Ops, batch_head, decode_batch};
+use crate::types::Kind;
 use crate::{Error, Result};
 
 /// Bytes of a piece, at most.
@@ -54,7 +55,8 @@ impl<S: PoolStore> Mapped<S> {
     fn write_copied(&self, opened: &Opened<S>, operations: &BatchEncoder) -> Result<()> {
         let mut sizes = Vec::new();
         for_each_change(opened, operations.ops(FIRST_SEQ), |change| {
-            sizes.push(change.pool_bytes());
+            // Deletes need no space.
+            sizes.extend((change.kind == Kind::Put).then(|| change.pool_bytes()));
             change.check::<S>()
         })?;
         let payload = [
@@ -208,7 +210,6 @@ mod tests {
     use super::*;
     use crate::engine::scmkv::Scmkv;
     use crate::engine::sptree::Tree;
-    use crate::types::Kind;
     use crate::{Durability, Options};
 
     fn open<S: PoolStore>(path: &std::path::Path) -> (Arc<Mapped<S>>, Arc<Keyspace>) {

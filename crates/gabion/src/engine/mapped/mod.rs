@@ -18,6 +18,7 @@
 //! | file | journey |
 //! |---|---|
 //! | `writepath`, `gate` | a single write |
+//! | `interval` | the syncs of writes at `Interval` |
 //! | `batch` | a batch, which is whole or absent after a crash, and for readers |
 //! | `readpath` | gets |
 //! | `recovery`, `layout` | open and close, the root and the keys |
@@ -41,8 +42,12 @@
 //! | process | refused | as buffered | never |
 //!
 //! Persistent memory has the first class, an ordinary file and shared memory have the second one,
-//! or the third without a checkpoint. A checkpoint holds what has changed since the last one;
-//! writers that come together share one.
+//! or the third without a checkpoint. A checkpoint holds what has changed since the last one, all of
+//! it, flushed or not: so a synced write makes all that was written before it durable, by whatever
+//! thread and at whatever level. Writers that come together share one. On persistent memory it makes
+//! durable what its own thread has written before.
+//!
+//! The level is that of the write, whatever the store's (`interval`).
 //!
 //! A close makes everything durable, if need be without space for a checkpoint (`recovery`).
 //!
@@ -58,6 +63,7 @@
 
 mod batch;
 mod gate;
+mod interval;
 mod layout;
 mod readpath;
 mod recovery;
@@ -65,6 +71,8 @@ mod stats;
 mod verify;
 mod writepath;
 
+#[cfg(test)]
+mod crash_tests;
 #[cfg(test)]
 mod tests;
 
@@ -87,6 +95,7 @@ use crate::types::Seq;
 use crate::{Engine, Error, Options, Result};
 
 use gate::{Gate, Lanes, Pass};
+use interval::Promises;
 
 pub(crate) use gabion_index::scmkv::Durability as Flushed;
 pub(super) use layout::{end_of, is_own_file, key_of, remove_pool, with_key};
@@ -189,6 +198,8 @@ pub(crate) struct Mapped<S> {
     /// Passed by those who keep the store from closing, but single writes and batches.
     stays: Lanes,
     schedule: Schedule,
+    /// Of writes that shall survive a loss of power within a time.
+    promises: Promises,
     counters: Counters,
     /// Writes since the last one that did the background's work.
     unattended: AtomicU64,

@@ -32,6 +32,7 @@ use gabion_media::pmem::{Pool, PoolOptions};
 use parking_lot::Mutex;
 
 use super::gate::{Gate, Lanes};
+use super::interval::Promises;
 use super::layout::{CHECKPOINT_NAME, POOL_NAME, Root, name_key};
 use super::{Keyspace, Mapped, Opened, PoolStore};
 use crate::engine::counters::Counters;
@@ -93,6 +94,7 @@ impl<S: PoolStore> Mapped<S> {
             gate: Gate::default(),
             stays: Lanes::default(),
             schedule: Schedule::default(),
+            promises: Promises::default(),
             counters: Counters::default(),
             unattended: AtomicU64::new(0),
             health: Health::default(),
@@ -115,23 +117,15 @@ impl<S: PoolStore> Mapped<S> {
         Ok(engine)
     }
 
+    /// Starts the thread that syncs, where that can be: it sleeps until a write is promised a sync.
     fn start_threads(self: &Arc<Self>) -> Result<()> {
-        let syncs = self.with(|opened| Ok(opened.shortage.is_none() && opened.can_sync()));
-        let (Durability::Interval(interval), Ok(true)) = (self.options.durability, syncs) else {
+        let syncs = self.with(|opened| Ok(opened.shortage.is_none() && opened.can_sync()))?;
+        if !syncs {
             return Ok(());
-        };
-        let sync = move |engine: &Self| {
-            engine.schedule.sync_at_intervals(interval, || {
-                // What fails makes the store read-only, unless it only needs space.
-                let synced =
-                    engine.with(|opened| opened.persist().map_err(|error| engine.fail(error)));
-                if let Err(error) = synced {
-                    tracing::warn!(%error, "a sync failed");
-                }
-            });
-        };
+        }
         let fail = |engine: &Self, error| drop(engine.fail(error));
-        self.schedule.spawn("gabion-sync", self, sync, fail)
+        self.schedule
+            .spawn("gabion-sync", self, Self::keep_promises, fail)
     }
 
     /// Closes the store; a second call does nothing.
@@ -139,6 +133,7 @@ impl<S: PoolStore> Mapped<S> {
         if !self.health.close() {
             return Ok(());
         }
+        self.promises.stop();
         self.schedule.stop();
         let alone = (self.stays.close(), self.gate.close());
         let Some(opened) = self.opened.swap(None) else {
@@ -275,6 +270,9 @@ fn make_pool<S: PoolStore>(disk: &Disk, root: Root, options: &Options) -> Result
 }
 
 #[cfg(test)]
+pub(super) use tests::set_checkpoint_disk;
+
+#[cfg(test)]
 mod tests {
     use std::cell::RefCell;
 
@@ -292,6 +290,10 @@ mod tests {
 
     pub(super) fn checkpoint_disk() -> Option<Disk> {
         CHECKPOINTS.with_borrow(|sim| sim.as_ref().map(Disk::simulated))
+    }
+
+    pub(in super::super) fn set_checkpoint_disk(sim: Option<&SimDisk>) {
+        CHECKPOINTS.set(sim.cloned());
     }
 
     fn open<S: PoolStore>(dir: &std::path::Path, durability: Durability) -> Result<Arc<Mapped<S>>> {

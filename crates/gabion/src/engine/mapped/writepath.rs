@@ -117,10 +117,12 @@ impl<S: PoolStore> Mapped<S> {
         change.apply(opened, flushed)
     }
 
-    /// Makes durable what strict puts and deletes before this call have written, where that can be.
+    /// Makes durable all that was written before this call, where that can be; on persistent memory
+    /// what this thread has written, if its last write was strict or a delete.
     pub(super) fn sync(&self, opened: &Opened<S>) -> Result<()> {
         match opened.can_sync() {
-            // DURABLE: by a checkpoint; on persistent memory it is already.
+            // DURABLE: by a checkpoint, which has all that is in the pool; on persistent memory it is
+            // already.
             true => opened
                 .pool
                 .sync()
