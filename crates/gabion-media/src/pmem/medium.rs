@@ -8,12 +8,13 @@
 //!
 //! # What a store needs to survive the loss of power
 //! Only where the pool's class promises that (see [`Class`](super::Class)): store, then
-//! [`Medium::flush`], then [`Medium::fence`]. On other media flushes do nothing and fences are free.
+//! [`Medium::flush`], then [`Medium::fence`]. On other media flushes do nothing and fences are
+//! free.
 //!
-//! Where there are checkpoints, every store takes note of its pages, flushed or not: so a checkpoint
-//! is all that is in the pool at its moment. A structure that leaves stores unflushed for a while,
-//! because a loss of power may take them from persistent memory, loses none of them to a checkpoint
-//! that comes later.
+//! Where there are checkpoints, every store takes note of its pages, flushed or not: so a
+//! checkpoint is all that is in the pool at its moment. A structure that leaves stores unflushed
+//! for a while, because a loss of power may take them from persistent memory, loses none of them to
+//! a checkpoint that comes later.
 //!
 //! - A flush without a fence promises nothing. Neither does a fence promise anything about the
 //!   flushes of other threads.

@@ -14,8 +14,8 @@
 //! - W3. Pages behind the pool's end, outside of the mapping. All of them are given the number of
 //!   the next checkpoint before that checkpoint becomes durable. So as long as the system has the
 //!   file in memory, they are not behind the checkpoint file. If its pages are lost, these are too,
-//!   unless the system has written all of them since: and it writes a file from its beginning to its
-//!   end, so that by then it has written what came before the checkpoint.
+//!   unless the system has written all of them since: and it writes a file from its beginning to
+//!   its end, so that by then it has written what came before the checkpoint.
 //!
 //! # What no witness notices
 //! Stores since the last checkpoint that are lost where W1 to W3 say nothing: on a file system that
@@ -23,6 +23,8 @@
 //! system had written the pages of W3; and where a drive lies about what it has written. Structures
 //! then find what they check, and no more.
 
+#[cfg(test)]
+use std::cell::Cell;
 use std::fs::File;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
@@ -157,5 +159,5 @@ fn attachment_of(device: u64) -> u64 {
 #[cfg(test)]
 thread_local! {
     /// The number of the drive of all files, where a test says so.
-    pub(super) static ATTACHMENT: std::cell::Cell<Option<u64>> = const { std::cell::Cell::new(None) };
+    pub(super) static ATTACHMENT: Cell<Option<u64>> = const { Cell::new(None) };
 }

@@ -24,16 +24,16 @@
 //! # The lies of a drive
 //! | what drives and systems do | how a test asks for it |
 //! |---|---|
-//! | lose any unsynced sectors of 512 bytes, or pages of 4096, of any age | [`Tear::Random512`], [`Tear::Random4096`] |
+//! | lose any unsynced sectors of 512 or 4096 bytes | [`Tear::Random512`], [`Tear::Random4096`] |
 //! | lose all that is not synced, or nothing | [`Tear::DropAll`], [`Tear::KeepAll`] |
 //! | lose any unsynced creations, renames and removals, or the last ones | both random tears |
 //! | leave a length without the bytes, or bytes without the length | both random tears |
 //! | tear a store into a mapping within a sector, after any word | both random tears |
 //! | fail a sync, and keep what it was to write | [`FaultKind::SyncFails`], `keep` |
-//! | fail a sync once, and take what it did not write for written | [`FaultKind::SyncFails`], not `keep` |
+//! | fail a sync once, and drop what it was to write | [`FaultKind::SyncFails`], not `keep` |
 //! | the same, with any part of it written | [`FaultKind::SyncTears`] |
 //! | say that a sync succeeded that did nothing | [`FaultKind::SyncLies`] |
-//! | lose power while a store recovers, and again while it recovers from that | [`SimDisk::power_cut`] of a disk that a cut left |
+//! | lose power while a store recovers from a loss | [`SimDisk::power_cut`] of what a cut left |
 //! | write a part of the bytes, and fail | [`FaultKind::ShortWrite`], [`FaultKind::NoSpace`] |
 //! | give back wrong bits, or none | [`FaultKind::BitFlip`], [`FaultKind::ReadEio`] |
 //!

@@ -10,10 +10,11 @@
 //! When the changes outweigh the image, a new file with a new image takes the place of the old one
 //! by renaming.
 //!
-//! Which pages changed is known from the stores to the pool (`dirty`). An image is taken while nobody
-//! changes the pool (`gate`); so it is the pool as the end of the process would have left it at that
-//! moment, and the structures' own recovery does the rest. It does not matter which stores were
-//! flushed: on persistent memory a structure may leave some for later, and a checkpoint has them.
+//! Which pages changed is known from the stores to the pool (`dirty`). An image is taken while
+//! nobody changes the pool (`gate`); so it is the pool as the end of the process would have left it
+//! at that moment, and the structures' own recovery does the rest. It does not matter which stores
+//! were flushed: on persistent memory a structure may leave some for later, and a checkpoint has
+//! them.
 //!
 //! # Invariants
 //! - I1. All bytes up to the end of the last finished checkpoint are durable, and they are the ones

@@ -314,12 +314,13 @@ impl Pool {
             .map_or_else(WriteGuard::free, Syncing::pass)
     }
 
-    /// Makes everything that was stored before the call survive the loss of power: all of it, or, if
-    /// power is lost meanwhile, nothing since the last sync.
+    /// Makes everything that was stored before the call survive the loss of power: all of it, or,
+    /// if power is lost meanwhile, nothing since the last sync.
     ///
-    /// On persistent memory that is so for what was flushed and fenced, and not for more. A pool with a checkpoint waits until nobody holds
-    /// a [`Pool::write_guard`], copies the pages that changed, lets the others go on, and waits
-    /// for the disk; the first sync after a crash of the process copies all pages in use.
+    /// On persistent memory that is so for what was flushed and fenced, and not for more. A pool
+    /// with a checkpoint waits until nobody holds a [`Pool::write_guard`], copies the pages that
+    /// changed, lets the others go on, and waits for the disk; the first sync after a crash of the
+    /// process copies all pages in use.
     ///
     /// # Errors
     /// A full disk is an error after which another sync may succeed. After a failed sync of the

@@ -543,9 +543,8 @@ fn new_syncing(checkpoint: Checkpoint, size: u64) -> (Syncing, Arc<DirtyPages>) 
     (Syncing::new(checkpoint, Arc::clone(&dirty)), dirty)
 }
 
-/// Brings a pool's file back to its last checkpoint if it is not to be trusted as it is: the
-/// system or the drive went down while the pool was open, or while the file was restored. True if it
-/// was.
+/// Brings a pool's file back to its last checkpoint if it is not to be trusted as it is: the system
+/// or the drive went down while the pool was open, or while the file was restored. True if it was.
 fn restore(file: &PoolFile, checkpoint: &Checkpoint) -> Result<bool> {
     if !needs_checkpoint(file, checkpoint)? {
         return Ok(false);

@@ -8,8 +8,8 @@
 //! never synced.
 //!
 //! # Invariants
-//! - N1. `shortest` is not longer than the time of any promise whose sync has not begun. A sync sets
-//!   it back before it closes the pool's gate. So whoever finds a short enough time there has
+//! - N1. `shortest` is not longer than the time of any promise whose sync has not begun. A sync
+//!   sets it back before it closes the pool's gate. So whoever finds a short enough time there has
 //!   changed the pool before the gate closes: else it would have passed the gate later, and found
 //!   what the sync had set.
 //! - N2. Promises that a sync could not keep for want of space are made again.

@@ -42,10 +42,10 @@
 //! | process | refused | as buffered | never |
 //!
 //! Persistent memory has the first class, an ordinary file and shared memory have the second one,
-//! or the third without a checkpoint. A checkpoint holds what has changed since the last one, all of
-//! it, flushed or not: so a synced write makes all that was written before it durable, by whatever
-//! thread and at whatever level. Writers that come together share one. On persistent memory it makes
-//! durable what its own thread has written before.
+//! or the third without a checkpoint. A checkpoint holds what has changed since the last one, all
+//! of it, flushed or not: so a synced write makes all that was written before it durable, by
+//! whatever thread and at whatever level. Writers that come together share one. On persistent
+//! memory it makes durable what its own thread has written before.
 //!
 //! The level is that of the write, whatever the store's (`interval`).
 //!

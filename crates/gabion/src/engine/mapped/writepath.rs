@@ -121,8 +121,8 @@ impl<S: PoolStore> Mapped<S> {
     /// what this thread has written, if its last write was strict or a delete.
     pub(super) fn sync(&self, opened: &Opened<S>) -> Result<()> {
         match opened.can_sync() {
-            // DURABLE: by a checkpoint, which has all that is in the pool; on persistent memory it is
-            // already.
+            // DURABLE: by a checkpoint, which has all that is in the pool; on persistent memory it
+            // is already.
             true => opened
                 .pool
                 .sync()
