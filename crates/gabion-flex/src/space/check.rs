@@ -31,6 +31,8 @@ pub struct CheckReport {
     /// Where the history of the space ends by its files: 0 if it could not be found. A check that
     /// is given a [later moment](DurablePoint) tells what is missing.
     pub reached: DurablePoint,
+    /// Whether the content was handed out, damaged or not: else nothing says what there is.
+    pub has_content: bool,
     /// What does not hold.
     pub problems: Vec<Problem>,
 }
@@ -188,7 +190,9 @@ impl CheckReport {
                 }
             }
         }
-        hand_out(&parts, &sums, &tables, &file, visit)
+        hand_out(&parts, &sums, &tables, &file, visit)?;
+        self.has_content = true;
+        Ok(())
     }
 
     /// All parts of the space in order. A leaf of the tree that cannot be read costs what it says,

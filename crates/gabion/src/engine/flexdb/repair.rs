@@ -91,6 +91,9 @@ fn save_space(
     match checked {
         Ok(found) => {
             report.lost.extend(lost);
+            if !found.has_content {
+                report.lost.push(Lost::of_keyspace(&known.name));
+            }
             let problems = found.problems.into_iter();
             problems.for_each(|problem| {
                 report.lose_at(problem.file, problem.offset, problem.what);
@@ -102,7 +105,6 @@ fn save_space(
                 return Err(error);
             }
             report.lose(&error, disk.path());
-            // Nothing says what there is behind the last pair.
             report.lost.push(Lost::of_keyspace(&known.name));
         }
     }
