@@ -2,8 +2,8 @@
 //!
 //! A file is written beside its place, under its name with `.incomplete` behind it, and gets its
 //! name when all of it is on the medium. Who is killed meanwhile leaves the part, which the next
-//! run clears away: it is known by the bytes with which it begins, and by the lock that its writer
-//! held as long as it lived.
+//! run clears away: it is known by the bytes with which it begins, or where these are any by a name
+//! that nobody else gives, and by the lock that its writer held as long as it lived.
 
 use std::ffi::OsString;
 use std::fs::{self, File, TryLockError};
@@ -30,12 +30,21 @@ pub(crate) struct NewFile {
 impl NewFile {
     /// Begins the file at `path`, which must not exist. What is written to it begins with `mark`.
     pub(crate) fn create(path: &Path, mark: &str) -> Result<NewFile, Failure> {
+        NewFile::begin(path, ".incomplete", mark)
+    }
+
+    /// As [`NewFile::create`], of any bytes: only its name tells that a part is one.
+    pub(crate) fn create_unmarked(path: &Path) -> Result<NewFile, Failure> {
+        NewFile::begin(path, ".gabion-incomplete", "")
+    }
+
+    fn begin(path: &Path, suffix: &str, mark: &str) -> Result<NewFile, Failure> {
         let refused = |error: &io::Error| Failure::file("make", path, error);
         if fs::symlink_metadata(path).is_ok() {
             return Err(refused(&io::ErrorKind::AlreadyExists.into()));
         }
         let mut name = path.file_name().map_or_else(OsString::new, OsString::from);
-        name.push(".incomplete");
+        name.push(suffix);
         let part = path.with_file_name(name);
         // The lock on a left-over is held until the new part is locked.
         let _left_over = clear(&part, mark)?;

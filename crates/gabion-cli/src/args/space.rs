@@ -4,6 +4,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
+use gabion_flex::DurablePoint;
 
 /// Edit huge files in place: insert and remove bytes anywhere without rewriting what follows.
 ///
@@ -47,6 +48,13 @@ pub(crate) struct SpaceDirArguments {
     /// Directory of the space.
     #[arg(long, value_name = "DIR")]
     pub(crate) space: PathBuf,
+    /// A moment that the space is known to have reached, as `stats` and `check` tell it.
+    ///
+    /// When the end of what was synced last is damaged, it cannot be told from what a crash
+    /// leaves, and the space is as it was at the sync before. With this, a space that ends before
+    /// the moment is refused as damaged.
+    #[arg(long, value_name = "VERSION:OFFSET", value_parser = parse_point)]
+    pub(crate) reached: Option<DurablePoint>,
 }
 
 /// Insert bytes; what is at the offset or behind it moves.
@@ -108,6 +116,16 @@ pub(crate) struct SpaceFiguresArguments {
     /// Print JSON.
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+fn parse_point(text: &str) -> Result<DurablePoint, String> {
+    let point = text.split_once(':').and_then(|(version, offset)| {
+        Some(DurablePoint {
+            tree_version: version.parse().ok()?,
+            log_offset: offset.parse().ok()?,
+        })
+    });
+    point.ok_or_else(|| "must be two numbers, as `stats` prints them: 12:4096".to_owned())
 }
 
 /// A place in a space.

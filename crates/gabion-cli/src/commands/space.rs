@@ -1,19 +1,20 @@
 //! `space`: huge files that are edited in place.
 
 use std::fs::File;
-use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::io::{self, Read, Seek, SeekFrom};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-use gabion_flex::{CheckReport, FlexSpace, Options};
+use gabion_flex::{CheckReport, DurablePoint, FlexSpace, Options};
 use gabion_lab::text::{bytes_text, count_text};
 use serde_json::json;
 
 use crate::args::space::{
-    Place, SpaceArguments, SpaceCommand, SpaceCutArguments, SpaceFiguresArguments,
-    SpaceFileArguments, SpaceInsertArguments, SpaceReadArguments,
+    Place, SpaceArguments, SpaceCommand, SpaceCutArguments, SpaceDirArguments,
+    SpaceFiguresArguments, SpaceFileArguments, SpaceInsertArguments, SpaceReadArguments,
 };
 use crate::failure::Failure;
+use crate::new_file::NewFile;
 use crate::output::Output;
 
 /// Bytes that are copied at a time.
@@ -32,18 +33,74 @@ pub(crate) fn run(arguments: &SpaceArguments, output: &mut Output) -> Result<(),
     }
 }
 
+/// Options of a space that the arguments name.
+fn options(dir: &SpaceDirArguments) -> Options {
+    Options::default().reached(dir.reached.unwrap_or_default())
+}
+
 /// Opens a space that must exist: commands that read make nothing.
-fn open(dir: &Path) -> Result<FlexSpace, Failure> {
-    if !dir.is_dir() {
+fn open(dir: &SpaceDirArguments) -> Result<FlexSpace, Failure> {
+    if !dir.space.is_dir() {
         return Err(Failure::new(format!(
             "there is no space at {}; `gabion space import` and `gabion space insert` make one",
-            dir.display()
+            dir.space.display()
         )));
     }
-    Ok(FlexSpace::open(dir, Options::default().create(false))?)
+    Ok(FlexSpace::open(&dir.space, options(dir).create(false))?)
+}
+
+/// Changes a space, and makes one where there is none. Of one that was made for a change that
+/// fails, nothing is left.
+fn change(
+    dir: &SpaceDirArguments,
+    options: Options,
+    change: impl FnOnce(&FlexSpace) -> Result<(), Failure>,
+) -> Result<(), Failure> {
+    let (is_dir, is_there) = (dir.space.exists(), gabion_flex::exists(&dir.space)?);
+    let changed = FlexSpace::open(&dir.space, options)
+        .map_err(Failure::from)
+        .and_then(|space| {
+            change(&space).inspect_err(|_| space.close())?;
+            // Opening is quick after it, and what the space does not need goes back.
+            Ok(space.checkpoint()?)
+        });
+    let Err(failure) = changed else {
+        return Ok(());
+    };
+    // A directory in which none was made has something else.
+    let is_own = match is_dir {
+        true => !is_there && gabion_flex::exists(&dir.space).unwrap_or(false),
+        false => dir.space.exists(),
+    };
+    if !is_own {
+        return Err(failure);
+    }
+    let removed = gabion_flex::remove(&dir.space).map_err(Failure::from);
+    let removed = removed.and_then(|()| match is_dir {
+        true => Ok(()),
+        false => std::fs::remove_dir(&dir.space)
+            .map_err(|error| Failure::file("remove", &dir.space, &error)),
+    });
+    Err(match removed {
+        Ok(()) => failure,
+        Err(other) => Failure::new(format!(
+            "{failure}; what was made of a space at {} could not be removed: {other}",
+            dir.space.display()
+        )),
+    })
 }
 
 fn insert(arguments: &SpaceInsertArguments) -> Result<(), Failure> {
+    let dir = &arguments.dir;
+    if let Place::At(offset @ 1..) = arguments.offset
+        && !gabion_flex::exists(&dir.space)?
+    {
+        return Err(Failure::new(format!(
+            "there is no space at {}, and nothing at offset {offset}; a new one begins with \
+             `gabion space insert 0`",
+            dir.space.display()
+        )));
+    }
     let data = match &arguments.text {
         Some(text) => text.as_bytes().to_vec(),
         None => {
@@ -53,23 +110,23 @@ fn insert(arguments: &SpaceInsertArguments) -> Result<(), Failure> {
             data
         }
     };
-    let space = FlexSpace::open(&arguments.dir.space, Options::default())?;
-    let offset = match arguments.offset {
-        Place::At(offset) => offset,
-        Place::End => space.len(),
-    };
-    space.insert_range(offset, &data)?;
-    Ok(space.sync()?)
+    change(dir, options(dir), |space| {
+        let offset = match arguments.offset {
+            Place::At(offset) => offset,
+            Place::End => space.len(),
+        };
+        Ok(space.insert_range(offset, &data)?)
+    })
 }
 
 fn cut(arguments: &SpaceCutArguments) -> Result<(), Failure> {
-    let space = open(&arguments.dir.space)?;
+    let space = open(&arguments.dir)?;
     space.collapse_range(arguments.offset, arguments.len)?;
-    Ok(space.sync()?)
+    Ok(space.checkpoint()?)
 }
 
 fn read(arguments: &SpaceReadArguments, output: &mut Output) -> Result<(), Failure> {
-    let space = open(&arguments.dir.space)?;
+    let space = open(&arguments.dir)?;
     let len = arguments.len.unwrap_or(u64::MAX);
     copy_out(&space, arguments.offset, len, |bytes| output.bytes(bytes))
 }
@@ -102,56 +159,76 @@ fn import(arguments: &SpaceFileArguments) -> Result<(), Failure> {
     } else {
         Box::new(File::open(path).map_err(|error| Failure::file("open", path, &error))?)
     };
-    let space = FlexSpace::open(&arguments.dir.space, Options::default())?;
-    if space.len() > 0 {
-        return Err(Failure::new(format!(
-            "the space {} has {} bytes already; import makes a new one",
-            arguments.dir.space.display(),
-            space.len()
-        )));
-    }
     let mut buffer = vec![0; COPY_BYTES];
-    let copied = loop {
-        match input.read(&mut buffer) {
-            Ok(0) => break Ok(()),
-            Ok(count) => {
-                if let Err(error) = space.append(&buffer[..count]) {
-                    break Err(error.into());
-                }
-            }
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) => break Err(Failure::file("read", path, &error)),
+    // Nothing is made of what cannot be read at all.
+    let mut count = read_some(&mut input, &mut buffer, path)?;
+    let dir = &arguments.dir;
+    // All of it is committed at the end: a command that is ended leaves no part of a file.
+    change(dir, options(dir).commit_bytes(usize::MAX), |space| {
+        if space.len() > 0 {
+            return Err(Failure::new(format!(
+                "the space {} has {} bytes already; import makes a new one",
+                dir.space.display(),
+                space.len()
+            )));
         }
-    };
-    if copied.is_err() {
-        // A part of a file is of no use; the space is empty again. The first error is to be told.
-        let _ = space.set_len(0).and_then(|()| space.checkpoint());
-        return copied;
+        let mut fill = || -> Result<(), Failure> {
+            while count > 0 {
+                space.append(&buffer[..count])?;
+                count = read_some(&mut input, &mut buffer, path)?;
+            }
+            Ok(())
+        };
+        // A part of a file is of no use: an empty space is empty again, and takes no room.
+        fill().map_err(
+            |failure| match space.set_len(0).and_then(|()| space.checkpoint()) {
+                Ok(()) => failure,
+                Err(other) => Failure::new(format!(
+                    "{failure}; what was imported until then could not be removed: {other}"
+                )),
+            },
+        )
+    })
+}
+
+/// Reads into a buffer, and returns how many bytes: 0 at the end.
+fn read_some(input: &mut dyn Read, buffer: &mut [u8], path: &Path) -> Result<usize, Failure> {
+    loop {
+        match input.read(buffer) {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            read => return read.map_err(|error| Failure::file("read", path, &error)),
+        }
     }
-    Ok(space.checkpoint()?)
 }
 
 fn export(arguments: &SpaceFileArguments, output: &mut Output) -> Result<(), Failure> {
-    let space = open(&arguments.dir.space)?;
+    let space = open(&arguments.dir)?;
     let path = &arguments.file;
     if path.as_os_str() == "-" {
         return copy_out(&space, 0, u64::MAX, |bytes| output.bytes(bytes));
     }
-    let failed = |error: io::Error| Failure::file("write", path, &error);
-    let mut file = File::create_new(path).map_err(failed)?;
-    let copied = copy_out(&space, 0, u64::MAX, |bytes| {
-        file.write_all(bytes).map_err(failed)
-    });
-    let copied = copied.and_then(|()| file.sync_all().map_err(failed));
-    copied.inspect_err(|_| {
-        // A part of it is of no use. The first error is the one to tell.
-        let _ = std::fs::remove_file(path);
-    })
+    let mut file = NewFile::create_unmarked(path)?;
+    copy_out(&space, 0, u64::MAX, |bytes| file.write(bytes))?;
+    file.finish()
+}
+
+/// A moment, as the command line takes it.
+fn point_text(point: DurablePoint) -> String {
+    format!("{}:{}", point.tree_version, point.log_offset)
+}
+
+/// A number of things, whose name is that of one of them.
+fn counted(count: u64, name: &str) -> String {
+    match count {
+        1 => format!("1 {name}"),
+        _ => format!("{} {name}s", count_text(count)),
+    }
 }
 
 fn stats(arguments: &SpaceFiguresArguments, output: &mut Output) -> Result<(), Failure> {
-    let stats = open(&arguments.dir.space)?.stats();
-    let disk = u64::from(stats.segments) * stats.segment_bytes;
+    let space = open(&arguments.dir)?;
+    let stats = space.stats();
+    let reached = point_text(space.durable_point());
     if arguments.json {
         return output.json(&json!({
             "len": stats.len,
@@ -160,6 +237,7 @@ fn stats(arguments: &SpaceFiguresArguments, output: &mut Output) -> Result<(), F
             "segments": stats.segments,
             "segments_free": stats.segments_free,
             "segment_bytes": stats.segment_bytes,
+            "data_file_bytes": stats.data_file_bytes,
             "tree_nodes": stats.tree_nodes,
             "tree_nodes_absent": stats.tree_nodes_absent,
             "tree_leaves_dirty": stats.tree_leaves_dirty,
@@ -169,13 +247,14 @@ fn stats(arguments: &SpaceFiguresArguments, output: &mut Output) -> Result<(), F
             "memory_bytes": stats.memory_bytes,
             "tree_file_bytes": stats.tree_file_bytes,
             "repeated_operations": stats.repeated_operations,
+            "reached": reached,
         }));
     }
     output.figures(&[
         ("bytes", count_text(stats.len)),
         ("of them in holes", count_text(stats.len - stats.live_bytes)),
         ("extents", count_text(stats.extents)),
-        ("data file", bytes_text(disk)),
+        ("data file", bytes_text(stats.data_file_bytes)),
         ("segments", count_text(stats.segments.into())),
         ("of them free", count_text(stats.segments_free.into())),
         ("tree file", bytes_text(stats.tree_file_bytes)),
@@ -195,11 +274,13 @@ fn stats(arguments: &SpaceFiguresArguments, output: &mut Output) -> Result<(), F
             "repeated from the log",
             count_text(stats.repeated_operations),
         ),
+        ("reached", reached),
     ])
 }
 
 fn check(arguments: &SpaceFiguresArguments, output: &mut Output) -> Result<(), Failure> {
-    let report = gabion_flex::check(&arguments.dir.space)?;
+    let reached = arguments.dir.reached.unwrap_or_default();
+    let report = gabion_flex::check_reached(&arguments.dir.space, reached)?;
     let shown = show_check(&report, arguments, output);
     // The verdict counts for more than whether somebody read it to its end.
     match report.problems.len() {
@@ -232,6 +313,7 @@ fn show_check(
             "log_operations": report.log_operations,
             "segments": report.segments,
             "data_bytes": report.data_bytes,
+            "reached": point_text(report.reached),
             "problems": report.problems.iter().map(problem).collect::<Vec<_>>(),
         }))?;
     } else {
@@ -243,12 +325,13 @@ fn show_check(
             ))?;
         }
         output.line(&format!(
-            "checked: {} bytes in {} extents, {} of data in {} segments, {} operations in the log",
-            count_text(report.len),
-            count_text(report.extents),
+            "checked: {} in {}, {} of data in {}, {} in the log; reached {}",
+            counted(report.len, "byte"),
+            counted(report.extents, "extent"),
             bytes_text(report.data_bytes),
-            count_text(report.segments),
-            count_text(report.log_operations)
+            counted(report.segments, "segment"),
+            counted(report.log_operations, "operation"),
+            point_text(report.reached)
         ))?;
     }
     output.flush()

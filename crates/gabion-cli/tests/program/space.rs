@@ -65,7 +65,7 @@ fn a_file_is_imported_edited_in_place_and_exported() {
     space.ok(&["export", out.to_str().unwrap()]);
     assert!(std::fs::read_to_string(&out).unwrap() == expected);
     let sentence = space.fails(1, &["export", out.to_str().unwrap()]);
-    assert!(sentence.contains("cannot write"), "{sentence}");
+    assert!(sentence.contains("cannot make"), "{sentence}");
 
     let stats: serde_json::Value = serde_json::from_str(&space.ok(&["stats", "--json"])).unwrap();
     assert_eq!(stats["len"], expected.len());
@@ -169,4 +169,150 @@ fn no_space_is_made_among_other_things() {
     }
     space.ok(&["insert", "0", "abc"]);
     assert_eq!(space.ok(&["read"]), "abc");
+}
+
+/// A command that failed left an empty space, which the next import would have found to be there.
+#[test]
+fn a_command_that_fails_makes_no_space() {
+    let space = Space::new();
+    let sentence = space.fails(1, &["insert", "5", "x"]);
+    assert!(sentence.contains("nothing at offset 5"), "{sentence}");
+    let folder = space.place.path(".");
+    space.fails(1, &["import", folder.to_str().unwrap()]);
+    space.fails(1, &["import", space.place.path("none").to_str().unwrap()]);
+    space.fails(1, &["insert", "0", "x", "--reached", "7:9"]);
+    assert!(!space.dir().exists());
+    // A directory that was there stays, without a space.
+    std::fs::create_dir(space.dir()).unwrap();
+    space.fails(1, &["insert", "5", "x"]);
+    space.fails(1, &["import", folder.to_str().unwrap()]);
+    assert_eq!(std::fs::read_dir(space.dir()).unwrap().count(), 0);
+    space.ok(&["insert", "0", "x"]);
+    assert_eq!(space.ok(&["read"]), "x");
+}
+
+/// An export that was killed left a part of the file under its name, and the next one refused to
+/// write there.
+#[test]
+fn an_exported_file_is_whole_or_not_there() {
+    let space = Space::new();
+    let lines: String = (0..300_000).map(|line| format!("line {line}\n")).collect();
+    let file = space.place.file("text", &lines);
+    space.ok(&["import", file.to_str().unwrap()]);
+    let out = space.place.path("out");
+    let (mut killed, incomplete) = (0, space.place.path("out.gabion-incomplete"));
+    for round in 0..30 {
+        let mut child = space.command(&["export", out.to_str().unwrap()]);
+        let mut child = child.stderr(Stdio::null()).spawn().unwrap();
+        std::thread::sleep(std::time::Duration::from_micros(300 * round));
+        child.kill().unwrap();
+        child.wait().unwrap();
+        killed += u32::from(incomplete.exists());
+        if out.exists() {
+            assert!(std::fs::read_to_string(&out).unwrap() == lines);
+            std::fs::remove_file(&out).unwrap();
+        }
+    }
+    println!("space: {killed} exports were killed on their way");
+    // What is left of one is in nobody's way, but of one that goes on.
+    let left = std::fs::File::create(&incomplete).unwrap();
+    left.lock().unwrap();
+    let sentence = space.fails(1, &["export", out.to_str().unwrap()]);
+    assert!(
+        sentence.contains("another process is writing"),
+        "{sentence}"
+    );
+    assert!(incomplete.exists() && !out.exists());
+    drop(left);
+    space.ok(&["export", out.to_str().unwrap()]);
+    assert!(!incomplete.exists());
+    assert!(std::fs::read_to_string(&out).unwrap() == lines);
+    let sentence = space.fails(1, &["export", out.to_str().unwrap()]);
+    assert!(sentence.contains("exists"), "{sentence}");
+    assert!(!incomplete.exists());
+}
+
+/// An import that was killed left the first part of the file, and the next one refused to go on.
+#[test]
+fn a_killed_import_leaves_no_part() {
+    let space = Space::new();
+    let text = "granite, marble, basalt\n".repeat(400_000);
+    for part in [1 << 20, 5 << 20, 9 << 20] {
+        let mut child = space.command(&["import", "-"]);
+        let mut child = child.stdin(Stdio::piped()).spawn().unwrap();
+        let mut input = child.stdin.take().unwrap();
+        // The pipe holds less than this, so the command has read most of it.
+        std::io::Write::write_all(&mut input, &text.as_bytes()[..part]).unwrap();
+        child.kill().unwrap();
+        child.wait().unwrap();
+        if space.dir().join("TREE").exists() {
+            let stats: serde_json::Value =
+                serde_json::from_str(&space.ok(&["stats", "--json"])).unwrap();
+            assert_eq!(stats["len"], 0);
+            assert_eq!(stats["data_file_bytes"], 0);
+        }
+    }
+    let file = space.place.file("text", &text);
+    space.ok(&["import", file.to_str().unwrap()]);
+    assert!(space.ok(&["read"]) == text);
+}
+
+/// Nothing told where the history of a space ends, so damage at its end could not be told from the
+/// torn end of a crash.
+#[test]
+fn a_space_that_ends_too_early_is_refused() {
+    let space = Space::new();
+    space.ok(&["insert", "0", "granite"]);
+    let checked = space.ok(&["check"]);
+    assert!(checked.contains("in 1 extent, "), "{checked}");
+    assert!(checked.contains("in 1 segment, "), "{checked}");
+    let told: serde_json::Value = serde_json::from_str(&space.ok(&["check", "--json"])).unwrap();
+    let reached = told["reached"].as_str().unwrap().to_owned();
+    assert!(checked.trim_end().ends_with(&format!("reached {reached}")));
+    let (version, offset) = reached.split_once(':').unwrap();
+    let offset: u64 = offset.parse().unwrap();
+    let later = format!("{version}:{}", offset + 1);
+    for command in [
+        &["read"][..],
+        &["stats"],
+        &["cut", "0", "1"],
+        &["insert", "0", "x"],
+    ] {
+        let arguments = [command, &["--reached", &later]].concat();
+        let sentence = space.fails(1, &arguments);
+        assert!(sentence.contains("durable up to offset"), "{sentence}");
+    }
+    let outcome = space.run(&["check", "--reached", &later]);
+    assert_eq!(outcome.status, Some(1), "{outcome:?}");
+    assert!(outcome.stdout.contains("durable up to"), "{outcome:?}");
+    assert_eq!(space.ok(&["read", "--reached", &reached]), "granite");
+    // To open it is to save it, so it has come further.
+    let stats: serde_json::Value = serde_json::from_str(&space.ok(&["stats", "--json"])).unwrap();
+    let point = |text: &str| -> Vec<u64> {
+        let parts = text.split(':');
+        parts.map(|part| part.parse().unwrap()).collect()
+    };
+    assert!(point(stats["reached"].as_str().unwrap()) > point(&reached));
+    assert!(
+        space
+            .fails(2, &["read", "--reached", "7"])
+            .contains("two numbers")
+    );
+}
+
+/// A cut left all that it had removed on the drive.
+#[test]
+fn what_is_cut_goes_back_to_the_file_system() {
+    let space = Space::new();
+    let text = "granite, marble, basalt\n".repeat(1_000_000);
+    let file = space.place.file("text", &text);
+    space.ok(&["import", file.to_str().unwrap()]);
+    let len = text.len() - 10;
+    space.ok(&["cut", "10", &len.to_string()]);
+    assert_eq!(space.ok(&["read"]), text[..10]);
+    let files = std::fs::read_dir(space.dir()).unwrap();
+    let bytes: u64 = files
+        .map(|file| file.unwrap().metadata().unwrap().len())
+        .sum();
+    assert!(bytes < 5 << 20, "{bytes}");
 }

@@ -360,7 +360,8 @@ impl FlexSpace {
     /// things lie by now; without any edit, nothing changes. When all that waits or writes is done,
     /// and only the change itself is left, which takes microseconds, `lock` is called, and what it
     /// returned is returned. So a lock that keeps readers of the index out until this has changed
-    /// with the space holds them up no longer than that.
+    /// with the space holds them up no longer than that. Where one of them panics, nothing has
+    /// changed.
     pub fn apply_under<'d, G>(
         &self,
         edits: impl FnOnce() -> Vec<Edit<'d>>,

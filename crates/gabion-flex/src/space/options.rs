@@ -140,8 +140,9 @@ impl Options {
 
     /// Whether the space is one of many that somebody looks after, who keeps a second opener out of
     /// all of them, and removes the files that are [of none of them](crate::FlexSpace::file_names);
-    /// no unless said otherwise. It has no lock of its own then, and does not list its directory
-    /// when it is opened, which for many spaces of one directory takes quadratic time.
+    /// no unless said otherwise. It has no lock of its own then, keeps no room aside for a full
+    /// disk, and does not list its directory when it is opened, which for many spaces of one
+    /// directory takes quadratic time.
     #[must_use]
     pub fn managed(mut self, managed: bool) -> Options {
         self.managed = managed;

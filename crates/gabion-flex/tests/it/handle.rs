@@ -86,3 +86,34 @@ fn what_was_read_ahead_is_forgotten_when_the_space_changes() {
     assert_eq!(lines.next().unwrap().unwrap(), "roth");
     assert_eq!(lines.next().unwrap().unwrap(), "second");
 }
+
+#[test]
+fn a_space_is_removed_without_what_else_is_there() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("space");
+    assert!(!gabion_flex::exists(&path).unwrap());
+    std::fs::create_dir(&path).unwrap();
+    assert!(!gabion_flex::exists(&path).unwrap());
+    let space = FlexSpace::open(&path, Options::default()).unwrap();
+    space.append(b"granite").unwrap();
+    space.checkpoint().unwrap();
+    assert!(gabion_flex::exists(&path).unwrap());
+    let error = gabion_flex::remove(&path).unwrap_err();
+    assert!(error.to_string().contains("locked"), "{error}");
+    let point = space.durable_point();
+    space.close();
+    let report = gabion_flex::check_reached(&path, point).unwrap();
+    assert_eq!((report.reached, report.problems.len()), (point, 0));
+    let later = gabion_flex::DurablePoint {
+        tree_version: point.tree_version + 1,
+        log_offset: 0,
+    };
+    let report = gabion_flex::check_reached(&path, later).unwrap();
+    assert_eq!(report.problems.len(), 1);
+    std::fs::write(path.join("notes"), "mine").unwrap();
+    gabion_flex::remove(&path).unwrap();
+    assert!(!gabion_flex::exists(&path).unwrap());
+    let names = std::fs::read_dir(&path).unwrap();
+    let names: Vec<_> = names.map(|entry| entry.unwrap().file_name()).collect();
+    assert_eq!(names, ["notes"]);
+}
