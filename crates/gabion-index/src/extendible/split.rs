@@ -191,7 +191,8 @@ impl Extendible {
         Ok(())
     }
 
-    /// Splits all segments of an empty table, for which there is room, by `split`, until they have so many bits.
+    /// Splits all segments of an empty table, for which there is room, by `split`, until they have
+    /// so many bits.
     pub(crate) fn presplit(
         &self,
         wanted: u32,

@@ -75,8 +75,8 @@
 //! # Deletes
 //! A delete replaces the node by one without the child, or by the only child that is left. So it
 //! needs space, for a node that is no larger than the one that goes: the pool keeps that back, a
-//! block of each size, so that a full trie can be emptied. `compact` puts small nodes together, side by side
-//! and with the node above, where one has room for the children of both.
+//! block of each size, so that a full trie can be emptied. `compact` puts small nodes together,
+//! side by side and with the node above, where one has room for the children of both.
 //!
 //! # Deviations from the paper
 //! - There is one layout for nodes, with masks over as many windows of eight bytes as the bits

@@ -39,8 +39,8 @@
 //! | 0 | 8 | value |
 //! | 8 | 8 | the slice that leads here |
 //! | 16 | 4 | bytes of the key behind that slice |
-//! | 20 | 4 | if layers came above the record since it was made: the depth of the layer that it was |
-//! | | | made for, and 1; else 0 |
+//! | 20 | 4 | if layers came above the record since it was made: the depth of the layer that it |
+//! | | | was made for, and 1; else 0 |
 //! | 24 | | these bytes; the first ones are those of the slices of these layers |
 
 use std::mem::offset_of;

@@ -177,8 +177,8 @@ impl<'t> Layer<'t> {
     }
 
     /// What this layer, which is of a depth, knows of a key with this slice; `rest` is what the key
-    /// has behind the slice, if that is not its last. None if the layer is gone. Sets `must_fence` if what was seen was
-    /// flushed, and must be fenced before anybody relies on it.
+    /// has behind the slice, if that is not its last. None if the layer is gone. Sets `must_fence`
+    /// if what was seen was flushed, and must be fenced before anybody relies on it.
     #[inline]
     pub(super) fn look(
         &self,

@@ -39,8 +39,8 @@ struct Frame {
 }
 
 impl<K: Item + ?Sized> Masstree<K> {
-    /// The entries of the leaf of a slice, from that on, in a layer of a depth; none if the layer is
-    /// gone.
+    /// The entries of the leaf of a slice, from that on, in a layer of a depth; none if the layer
+    /// is gone.
     pub(super) fn copy(
         &self,
         layer: &Layer<'_>,

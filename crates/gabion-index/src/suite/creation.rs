@@ -128,7 +128,7 @@ fn a_pool_has_all_of_a_planned_index_or_nothing() {
     );
 }
 
-/// A TurboHash took plans of which no shard could ever come in, and counted beyond 64 bits for some.
+/// A TurboHash took plans of shards that no pool could have, and for some counted beyond 64 bits.
 #[test]
 fn a_plan_that_cannot_work_is_refused() {
     for_all(at_the_ends, at_the_ends);

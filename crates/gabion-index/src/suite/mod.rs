@@ -437,10 +437,7 @@ index_suite!(
     masstree_families,
     crate::masstree::REGISTERED,
     [families],
-    &[(
-        "flush in deepen of masstree/writepath.rs: shorter.commit::<u8>();",
-        crate::suite::COMMIT_SURVIVES
-    )]
+    &[]
 );
 index_suite!(
     bwtree,

@@ -27,7 +27,8 @@ fn step() -> impl Strategy<Value = Step> {
     let any_block = any::<prop::sample::Index>();
     prop_oneof![
         2 => (1..=LARGEST).prop_map(Step::Fill),
-        40 => (any_block.clone(), 0..=1000_u64).prop_map(|(block, part)| Step::Replace(block, part)),
+        40 => (any_block.clone(), 0..=1000_u64)
+            .prop_map(|(block, part)| Step::Replace(block, part)),
         4 => any_block.prop_map(Step::Free),
         1 => Just(Step::Reopen),
     ]

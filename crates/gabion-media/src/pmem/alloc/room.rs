@@ -15,7 +15,7 @@ use super::{Allocator, Refusal};
 pub struct Part {
     /// Bytes of each of them.
     pub bytes: u64,
-    /// What its offset is a multiple of, as in [`Pool::alloc_aligned`](super::super::Pool::alloc_aligned).
+    /// What its offset is a multiple of: a power of two up to the chunk size.
     pub align: u64,
     /// How many.
     pub count: u64,
