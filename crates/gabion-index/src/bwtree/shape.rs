@@ -339,9 +339,9 @@ impl<K: Item + ?Sized, const ENTRIES: usize, const DELTAS: u64> BwTree<K, ENTRIE
     }
 
     /// Deletes an entry by a page without it in the place of the one that has it: what a delete
-    /// does if there is no space for a page with room for its delta. That one takes no more than the
-    /// old one, as a delta takes no less than an entry; so the pool keeps space back for it. Returns
-    /// the value; none if the entry is not there any more.
+    /// does if there is no space for a page with room for its delta. That one takes no more than
+    /// the old one, as a delta takes no less than an entry; so the pool keeps space back for it.
+    /// Returns the value; none if the entry is not there any more.
     #[cold]
     pub(super) fn cut_out(
         &self,

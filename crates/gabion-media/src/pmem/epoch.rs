@@ -124,8 +124,8 @@ unsafe fn reclaim(retired: *mut Retired, _: &Collector) {
 mod tests {
     use super::*;
 
-    /// A batch waited for its thread to fill it, however short space was, or for one entry more than
-    /// there were threads with a guard.
+    /// A batch waited for its thread to fill it, however short space was, or for one entry more
+    /// than there were threads with a guard.
     #[test]
     fn what_is_handed_over_waits_for_guards_only() {
         let epochs = Epochs::default();

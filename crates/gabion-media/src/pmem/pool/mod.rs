@@ -215,10 +215,10 @@ impl Pool {
 
     /// As [`Pool::alloc_aligned`], for a block that takes the place of `old`, which is at least as
     /// large: the same thread retires `old` next, and both commit. In a pool that
-    /// [keeps blocks back](super::PoolOptions::keeps_back) there is space for that though it is full, if
-    /// `old` is no larger than half of a chunk, unless another thread is about to replace a block of
-    /// that size or readers keep what such a thread gave up: it comes back when their guards are
-    /// gone.
+    /// [keeps blocks back](super::PoolOptions::keeps_back) there is space for that though it is
+    /// full, if `old` is no larger than half of a chunk, unless another thread is about to replace
+    /// a block of that size or readers keep what such a thread gave up: it comes back when their
+    /// guards are gone.
     #[track_caller]
     pub fn alloc_instead<T: ?Sized>(
         &self,
