@@ -5,6 +5,8 @@ use std::path::{Path, PathBuf};
 
 use rustix::io::Errno;
 
+use crate::holder::Holder;
+
 /// Result of operations on media.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
@@ -45,13 +47,27 @@ pub enum Error {
         "{path} is locked by {holder}: close the store there first; a directory has one opener at \
          a time",
         path = path.display(),
-        holder = holder_name(*holder),
+        holder = holder_name(holder.as_ref()),
     )]
     Locked {
         /// The lock file.
         path: PathBuf,
-        /// Process id of the holder, where the lock file tells it.
-        holder: Option<u32>,
+        /// The holder, where the system vouches for it.
+        holder: Option<Holder>,
+    },
+
+    /// The file or directory was opened by a process that this one was forked of, and stays with
+    /// that one. Nothing was changed.
+    #[error(
+        "{path} was opened by process {owner}, of which this one is a fork, and is changed by that \
+         one only: open it here after it is closed there, or open it after the fork",
+        path = path.display()
+    )]
+    Forked {
+        /// The file or directory.
+        path: PathBuf,
+        /// Process id of the one that opened it.
+        owner: u32,
     },
 
     /// The file ends before the bytes that were asked for.
@@ -308,11 +324,8 @@ fn place(offset: Option<u64>) -> String {
     offset.map_or_else(String::new, |offset| format!(", offset {offset}"))
 }
 
-fn holder_name(holder: Option<u32>) -> String {
-    holder.map_or_else(
-        || "another process".to_owned(),
-        |pid| format!("process {pid}"),
-    )
+fn holder_name(holder: Option<&Holder>) -> String {
+    holder.map_or_else(|| "another process".to_owned(), Holder::to_string)
 }
 
 /// What helps where too many files are open.
@@ -399,8 +412,11 @@ mod tests {
     fn a_lock_names_its_holder() {
         let locked = Error::Locked {
             path: "/s/LOCK".into(),
-            holder: Some(4711),
+            holder: Some(Holder {
+                process: 4711,
+                program: "loader".to_owned(),
+            }),
         };
-        assert!(locked.to_string().contains("process 4711"));
+        assert!(locked.to_string().contains("process 4711 (loader)"));
     }
 }

@@ -26,6 +26,10 @@ mod counts;
 pub mod crc32c;
 mod disk;
 mod error;
+#[expect(unsafe_code, reason = "forks, which only the system's library does")]
+pub mod forked;
+mod holder;
+mod owner;
 mod pages;
 pub mod pmem;
 mod prefetch;
@@ -37,5 +41,7 @@ pub use disk::{
     RandomFile, ReadFile, ReadStep, SimDisk, TEMPORARY_SUFFIX, Tear,
 };
 pub use error::{Error, PoolFault, Result};
+pub use holder::Holder;
+pub use owner::Owner;
 pub use pages::{populate, prefer_large_pages};
 pub use prefetch::{prefetch_bytes, prefetch_line, prefetch_range};

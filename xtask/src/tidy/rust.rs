@@ -8,6 +8,14 @@ use super::{Finding, Rule};
 /// The only places that may contain `unsafe`, and why they need it.
 const UNSAFE_PLACES: &[(&str, &str)] = &[
     (
+        "crates/gabion-media/src/forked.rs",
+        "forks children for tests, which nothing safe does",
+    ),
+    (
+        "crates/gabion-media/src/owner.rs",
+        "asks the system's library to be called back in forked children",
+    ),
+    (
         "crates/gabion-media/src/disk/mapping.rs",
         "maps files into memory",
     ),

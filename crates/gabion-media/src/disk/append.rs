@@ -7,6 +7,7 @@ use std::sync::Arc;
 use super::sim::SimFile;
 use super::system;
 use crate::counts::Counters;
+use crate::owner::Owner;
 use crate::{Error, Purpose, Result};
 
 /// A file that grows at its end, written by one owner.
@@ -19,6 +20,7 @@ pub struct Appender {
     counters: Arc<Counters>,
     /// The failed sync after which the file takes no more writes.
     failure: Option<String>,
+    owner: Owner,
 }
 
 #[derive(Debug)]
@@ -42,6 +44,7 @@ impl Appender {
             purpose,
             counters: Arc::clone(counters),
             failure: None,
+            owner: Owner::current(),
         }
     }
 
@@ -116,6 +119,7 @@ impl Appender {
     }
 
     fn check(&self) -> Result<()> {
+        self.owner.check(|| self.path.clone())?;
         Error::check_poisoned(self.failure.as_ref(), || self.path.clone())
     }
 }

@@ -1,21 +1,38 @@
 //! The lock of a directory: one opener at a time.
 //!
-//! On the system it is an advisory lock (flock) of an open file, which the kernel releases when
-//! the process ends in whatever way; so a lock file that a dead process left behind locks nothing.
-//! The file's content, the holder's process id, only serves the message to the others; on a full
-//! disk it is not there.
+//! # What is locked
+//! On the system these are advisory locks (flock), which the kernel releases when the process ends
+//! in whatever way; so what a dead process left behind locks nothing. Two are taken:
+//! - that of the directory itself, by a handle of its own. Nobody can take it away, whatever files
+//!   are removed or put there by hand;
+//! - that of a lock file in it, which says to other programs, and to file systems that lock no
+//!   directories, what the first one says to this one.
 //!
-//! Who only reads shares the lock with others that do, and leaves no trace: it makes no lock file
-//! and writes nothing to one. Where there is none, it locks the directory itself.
+//! A [part](super::Disk::part) of a directory has a lock file only: the directory is somebody
+//! else's.
+//!
+//! The lock file's content, the holder's process id, is a hint for the message to the others
+//! ([`Holder`]); on a full disk it is not there.
+//!
+//! Whoever only reads shares both with others that do, and leaves no trace: it makes no lock file
+//! and writes nothing to one.
+//!
+//! # Forks
+//! A lock belongs to the open file, of which a forked child has a copy. The holder gives its locks
+//! up explicitly, so they are free then, whoever has a copy; a child gives up nothing. Of a holder
+//! that ends without giving them up, a child that lives on keeps them.
 
 use std::fs::File;
 use std::io::{Read, Write};
-use std::path::PathBuf;
+use std::path::Path;
 
 use rustix::fs::{FlockOperation, flock, ftruncate};
+use rustix::io::Errno;
 
 use super::sim::SimLock;
 use super::system::SystemDir;
+use crate::holder::Holder;
+use crate::owner::Owner;
 use crate::{Error, Result};
 
 /// More than the content has.
@@ -24,57 +41,83 @@ const HOLDER_BYTES_MAX: u64 = 32;
 /// The lock of a directory, held until it is dropped.
 #[derive(Debug)]
 pub struct DirLock {
+    #[cfg_attr(not(test), expect(dead_code, reason = "held for its release"))]
     held: Held,
 }
 
 #[derive(Debug)]
+#[expect(dead_code, reason = "as above")]
 enum Held {
-    System(File),
+    System(SystemLock),
+    Simulated(SimLock),
+}
+
+/// What is locked on the system, so far.
+#[derive(Debug, Default)]
+struct SystemLock {
+    /// The handle of the directory, where that is locked.
+    directory: Option<File>,
+    /// The lock file, once it is locked.
+    file: Option<File>,
     /// With others that only read.
-    Shared(File),
-    /// Released when it is dropped.
-    Simulated(#[expect(dead_code, reason = "held for its release")] SimLock),
+    is_shared: bool,
+    owner: Owner,
 }
 
 impl DirLock {
-    pub(super) fn system(dir: &SystemDir, name: &str) -> Result<DirLock> {
+    /// Takes the lock of a directory, or only that of a part of it.
+    pub(super) fn system(dir: &SystemDir, name: &str, is_part: bool) -> Result<DirLock> {
+        let mut lock = SystemLock::default();
         let path = dir.path().join(name);
-        let failed = |source: std::io::Error| Error::io("lock", &path, None, source);
-        let file = dir.open_lock(name)?;
-        match flock(&file, FlockOperation::NonBlockingLockExclusive) {
-            Ok(()) => {}
-            Err(rustix::io::Errno::WOULDBLOCK) => return Err(locked(&file, path)),
-            Err(source) => return Err(failed(source.into())),
+        if !is_part {
+            lock.directory = lock_directory(dir, name, &path, lock.kind())?;
         }
-        let told = || -> std::io::Result<()> {
-            if file.metadata()?.len() > 0 {
-                ftruncate(&file, 0)?;
-            }
-            writeln!(&file, "{}", std::process::id())
-        };
-        match told().map_err(failed) {
-            Err(error) if error.is_no_space() => {}
-            written => written?,
-        }
+        lock.take_file(dir.open_lock(name)?, &path)?;
         Ok(DirLock {
-            held: Held::System(file),
+            held: Held::System(lock),
         })
     }
 
     /// Shares the lock with others that only read, and writes nothing.
-    pub(super) fn system_shared(dir: &SystemDir, name: &str) -> Result<DirLock> {
+    pub(super) fn system_shared(dir: &SystemDir, name: &str, is_part: bool) -> Result<DirLock> {
+        let mut lock = SystemLock::default();
+        lock.is_shared = true;
         let path = dir.path().join(name);
-        let file = match dir.open_read(name) {
-            Err(error) if error.is_not_found() => dir.open_itself()?,
-            opened => opened?,
-        };
-        match flock(&file, FlockOperation::NonBlockingLockShared) {
-            Ok(()) => Ok(DirLock {
-                held: Held::Shared(file),
-            }),
-            Err(rustix::io::Errno::WOULDBLOCK) => Err(locked(&file, path)),
-            Err(source) => Err(Error::io("lock", &path, None, source)),
+        if !is_part {
+            lock.directory = lock_directory(dir, name, &path, lock.kind())?;
         }
+        match dir.open_read(name) {
+            Err(error) if error.is_not_found() => {}
+            opened => lock.lock_file(opened?, &path)?,
+        }
+        Ok(DirLock {
+            held: Held::System(lock),
+        })
+    }
+
+    /// Makes a file and takes its lock alone.
+    pub(super) fn new_file(dir: &SystemDir, name: &str) -> Result<DirLock> {
+        let mut lock = SystemLock::default();
+        lock.take_file(dir.create(name)?, &dir.path().join(name))?;
+        Ok(DirLock {
+            held: Held::System(lock),
+        })
+    }
+
+    /// Takes the lock of a file alone, if it is there, and still there when it is locked.
+    pub(super) fn old_file(dir: &SystemDir, name: &str) -> Result<Option<DirLock>> {
+        let mut lock = SystemLock::default();
+        match dir.open_write(name) {
+            Err(error) if error.is_not_found() => return Ok(None),
+            opened => lock.take_file(opened?, &dir.path().join(name))?,
+        }
+        let is_there = match &lock.file {
+            Some(file) => dir.has_file(name, file)?,
+            None => false,
+        };
+        Ok(is_there.then_some(DirLock {
+            held: Held::System(lock),
+        }))
     }
 
     pub(super) fn simulated(lock: SimLock) -> DirLock {
@@ -84,32 +127,94 @@ impl DirLock {
     }
 }
 
-impl Drop for DirLock {
-    fn drop(&mut self) {
-        match &self.held {
-            // The old process id would only mislead whoever comes between the next holder's lock
-            // and its id, so failing here harms nothing. The lock would go with the file, too, but
-            // a process that is being started has a copy of it until it is another program.
-            Held::System(file) => {
-                let _ = ftruncate(file, 0);
-                let _ = flock(file, FlockOperation::Unlock);
+impl SystemLock {
+    fn kind(&self) -> FlockOperation {
+        match self.is_shared {
+            true => FlockOperation::NonBlockingLockShared,
+            false => FlockOperation::NonBlockingLockExclusive,
+        }
+    }
+
+    /// Locks a file.
+    fn lock_file(&mut self, file: File, path: &Path) -> Result<()> {
+        match flock(&file, self.kind()) {
+            Ok(()) => {}
+            Err(Errno::WOULDBLOCK) => return Err(locked(&file, Some(&file), path)),
+            Err(source) => return Err(Error::io("lock", path, None, source)),
+        }
+        self.file = Some(file);
+        Ok(())
+    }
+
+    /// Locks a file, and tells in it who does.
+    fn take_file(&mut self, file: File, path: &Path) -> Result<()> {
+        self.lock_file(file, path)?;
+        let Some(file) = &self.file else {
+            return Ok(());
+        };
+        let told = || -> std::io::Result<()> {
+            if file.metadata()?.len() > 0 {
+                ftruncate(file, 0)?;
             }
-            Held::Shared(file) => {
-                let _ = flock(file, FlockOperation::Unlock);
-            }
-            Held::Simulated(_) => {}
+            writeln!(&*file, "{}", std::process::id())
+        };
+        match told().map_err(|source| Error::io("lock", path, None, source)) {
+            Err(error) if error.is_no_space() => Ok(()),
+            written => written,
         }
     }
 }
 
-/// Somebody else holds the lock of that file, or of the directory where it is that.
-fn locked(file: &File, path: PathBuf) -> Error {
+/// Locks the directory itself; `None` where the file system locks no directories.
+fn lock_directory(
+    dir: &SystemDir,
+    name: &str,
+    path: &Path,
+    kind: FlockOperation,
+) -> Result<Option<File>> {
+    let directory = dir.reopen()?;
+    match flock(&directory, kind) {
+        Ok(()) => Ok(Some(directory)),
+        Err(Errno::WOULDBLOCK) => {
+            let file = dir.open_read(name).ok();
+            Err(locked(&directory, file.as_ref(), path))
+        }
+        Err(Errno::BADF | Errno::INVAL | Errno::ISDIR | Errno::NOLCK | Errno::NOSYS) => Ok(None),
+        Err(Errno::OPNOTSUPP | Errno::ACCESS | Errno::PERM) => Ok(None),
+        Err(source) => Err(Error::io("lock", dir.path(), None, source)),
+    }
+}
+
+/// The error of who finds a file or directory locked; `named` may name the holder.
+fn locked(found: &File, named: Option<&File>, path: &Path) -> Error {
     let mut content = String::new();
-    // An unreadable holder is told as an unknown one; the refusal is what counts.
-    let _ = file.take(HOLDER_BYTES_MAX).read_to_string(&mut content);
+    if let Some(file) = named {
+        // An unreadable holder is told as an unknown one; the refusal is what counts.
+        let _ = file.take(HOLDER_BYTES_MAX).read_to_string(&mut content);
+    }
     Error::Locked {
-        holder: content.trim().parse().ok(),
-        path,
+        path: path.to_path_buf(),
+        holder: Holder::find(found, content.trim().parse().ok()),
+    }
+}
+
+impl Drop for SystemLock {
+    fn drop(&mut self) {
+        // A forked child has copies of the handles, and the lock is its parent's.
+        if !self.owner.is_this_process() {
+            return;
+        }
+        if let Some(file) = &self.file {
+            if !self.is_shared {
+                // The old process id would only be a wrong hint, so failing here harms nothing.
+                let _ = ftruncate(file, 0);
+            }
+            // The lock would go with the file, too, but a forked child has a copy of it.
+            let _ = flock(file, FlockOperation::Unlock);
+        }
+        if let Some(directory) = &self.directory {
+            let _ = flock(directory, FlockOperation::Unlock);
+        }
     }
 }
 
@@ -117,6 +222,13 @@ fn locked(file: &File, path: PathBuf) -> Error {
 mod tests {
     use super::*;
     use crate::Disk;
+
+    fn holder_of(refused: Result<DirLock>) -> Option<Holder> {
+        match refused {
+            Err(Error::Locked { holder, .. }) => holder,
+            other => panic!("{other:?} is no refusal"),
+        }
+    }
 
     /// It was refused, and with it whoever wanted to look what fills the disk.
     #[cfg(target_os = "linux")]
@@ -127,8 +239,8 @@ mod tests {
         std::os::unix::fs::symlink("/dev/full", dir.path().join("LOCK")).unwrap();
         let disk = Disk::system(dir.path()).unwrap();
         let lock = disk.lock("LOCK").unwrap();
-        let refused = disk.lock("LOCK");
-        assert!(matches!(refused, Err(Error::Locked { holder: None, .. })));
+        // The system knows the holder.
+        assert_eq!(holder_of(disk.lock("LOCK")), Some(Holder::this_process()));
         drop(lock);
         disk.lock("LOCK").unwrap();
     }
@@ -138,15 +250,15 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let disk = Disk::system(dir.path()).unwrap();
         let lock = disk.lock("LOCK").unwrap();
-        let Held::System(file) = &lock.held else {
+        let Held::System(held) = &lock.held else {
             unreachable!("the disk is the system's")
         };
-        // As a process has it that was forked and has not become another program.
-        let copy = file.try_clone().unwrap();
+        // As a process has them that was forked and has not become another program.
+        let copies = [&held.file, &held.directory].map(|file| file.as_ref().unwrap().try_clone());
         assert!(matches!(disk.lock("LOCK"), Err(Error::Locked { .. })));
         drop(lock);
         let again = disk.lock("LOCK").unwrap();
-        drop(copy);
+        drop(copies);
         assert!(matches!(disk.lock("LOCK"), Err(Error::Locked { .. })));
         drop(again);
     }
@@ -164,7 +276,7 @@ mod tests {
             let writer = disk.lock("LOCK").unwrap();
             let refused = disk.lock_shared("LOCK");
             let is_told = matches!(&refused, Err(Error::Locked { holder, .. })
-                if *holder == Some(std::process::id()));
+                if *holder == Some(Holder::this_process()));
             assert!(is_told, "{refused:?}");
             drop(writer);
             let reader = disk.lock_shared("LOCK").unwrap();

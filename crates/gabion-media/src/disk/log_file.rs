@@ -33,6 +33,7 @@
 //! # Invariants
 //! - I1. `position <= capacity`, and the file keeps its capacity until [`LogFile::finish`].
 //! - I2. A failed sync, through whichever handle, stops all later appends and syncs of the file.
+//! - I3. A process that was forked since the file was opened changes nothing of it.
 //!
 //! # Durability
 //! [`LogSync::sync`] makes durable all appends that happened before its call. An append that runs
@@ -51,6 +52,7 @@ use super::mapping::Mapping;
 use super::sim::SimFile;
 use super::system;
 use crate::counts::Counters;
+use crate::owner::Owner;
 use crate::{Error, Purpose, Result};
 
 /// The largest capacity: positions have 32 bits.
@@ -124,6 +126,7 @@ struct Shared {
     /// One sync at a time: the system tells a failure to one caller only, so of two syncs at the
     /// same time one would report success for data that the other knows to be lost.
     syncing: Mutex<()>,
+    owner: Owner,
 }
 
 #[derive(Debug)]
@@ -324,6 +327,7 @@ impl LogFile {
     /// durable; a [`LogSync`] taken before still does, the new length included.
     pub fn finish(self) -> Result<()> {
         let LogFile { writer, shared, .. } = self;
+        shared.owner.check(|| shared.path.clone())?;
         let position = shared.position();
         // The mapping must not outlive the pages that it maps.
         drop(writer);
@@ -410,6 +414,8 @@ impl LogSync {
     /// appends; of several syncs one runs at a time. If this fails, the file takes no more appends
     /// or syncs.
     pub fn sync(&self) -> Result<()> {
+        // In a forked child nobody may be left who gives the lock back.
+        self.0.owner.check(|| self.0.path.clone())?;
         let _one_at_a_time = self.0.syncing.lock();
         self.0.check()?;
         let position = self.0.position();
@@ -465,6 +471,7 @@ impl Shared {
             synced: AtomicU64::new(0),
             failure: OnceLock::new(),
             syncing: Mutex::new(()),
+            owner: Owner::current(),
         }
     }
 
@@ -483,6 +490,7 @@ impl Shared {
 
     #[inline]
     fn check(&self) -> Result<()> {
+        self.owner.check(|| self.path.clone())?;
         match self.failure.get() {
             None => Ok(()),
             Some(cause) => Err(self.poisoned(cause)),

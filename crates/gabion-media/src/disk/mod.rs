@@ -20,6 +20,7 @@
 //! - I3. After a failed sync a file object takes no more writes, and a directory no more syncs: a
 //!   later one could succeed without the names.
 //! - I4. Bytes are counted when the medium has accepted them, under the purpose of the file.
+//! - I5. Nothing is changed by a process that was forked since the disk or the file was opened.
 
 mod append;
 #[expect(
@@ -64,6 +65,7 @@ pub(crate) use self::system::{
 
 use self::system::SystemDir;
 use crate::counts::Counters;
+use crate::owner::Owner;
 use crate::{Error, Purpose, Result, WriteCounts};
 
 /// Suffix of the file that [`Disk::replace`] fills before it takes its place. Such a file is the
@@ -82,6 +84,7 @@ pub struct Disk {
     prefix: Arc<str>,
     /// The failed sync of the directory after which there are no others.
     failure: Arc<OnceLock<String>>,
+    owner: Owner,
 }
 
 #[derive(Clone, Debug)]
@@ -99,6 +102,7 @@ impl Disk {
             counters: Arc::default(),
             prefix: Arc::default(),
             failure: Arc::default(),
+            owner: Owner::current(),
         })
     }
 
@@ -117,6 +121,7 @@ impl Disk {
             counters: Arc::default(),
             prefix: Arc::default(),
             failure: Arc::default(),
+            owner: Owner::current(),
         }
     }
 
@@ -180,7 +185,7 @@ impl Disk {
     ///
     /// The name survives the loss of power after the next [`Disk::sync_dir`].
     pub fn create_append(&self, name: &str, purpose: Purpose) -> Result<Appender> {
-        let name = &*self.full_name(name)?;
+        let name = &*self.changed_name(name)?;
         let file = match &self.medium {
             Medium::System(dir) => append::File::System(dir.create(name)?),
             Medium::Simulated(sim) => append::File::Simulated(sim.create(name, 0)?),
@@ -196,7 +201,7 @@ impl Disk {
 
     /// Opens an existing file to continue at its end.
     pub fn reopen_append(&self, name: &str, purpose: Purpose) -> Result<Appender> {
-        let name = &*self.full_name(name)?;
+        let name = &*self.changed_name(name)?;
         let (file, len) = match &self.medium {
             Medium::System(dir) => {
                 let file = dir.open_write(name)?;
@@ -222,7 +227,7 @@ impl Disk {
     /// capacity is zero or 4 GiB and more, or the name exists. If the space is not there, no file
     /// is left behind.
     pub fn create_log(&self, name: &str, capacity: u64) -> Result<LogFile> {
-        let name = &*self.full_name(name)?;
+        let name = &*self.changed_name(name)?;
         LogFile::check_capacity(capacity, &self.path().join(name))?;
         match &self.medium {
             Medium::System(dir) => {
@@ -246,7 +251,7 @@ impl Disk {
     ///
     /// The name survives the loss of power after the next [`Disk::sync_dir`].
     pub fn create_random(&self, name: &str) -> Result<RandomFile> {
-        let name = &*self.full_name(name)?;
+        let name = &*self.changed_name(name)?;
         let file = match &self.medium {
             Medium::System(dir) => random::File::System(dir.create(name)?.into()),
             Medium::Simulated(sim) => random::File::Simulated(sim.create(name, 0)?.into()),
@@ -260,7 +265,7 @@ impl Disk {
 
     /// Opens an existing file to write it anywhere.
     pub fn open_random(&self, name: &str) -> Result<RandomFile> {
-        let name = &*self.full_name(name)?;
+        let name = &*self.changed_name(name)?;
         let file = match &self.medium {
             Medium::System(dir) => random::File::System(dir.open_write(name)?.into()),
             Medium::Simulated(sim) => {
@@ -374,7 +379,7 @@ impl Disk {
     /// Renames a file and replaces the file of the new name, if there is one, atomically. It
     /// survives the loss of power after the next [`Disk::sync_dir`].
     pub fn rename(&self, from: &str, to: &str) -> Result<()> {
-        let (from, to) = (&*self.full_name(from)?, &*self.full_name(to)?);
+        let (from, to) = (&*self.changed_name(from)?, &*self.changed_name(to)?);
         match &self.medium {
             Medium::System(dir) => dir.rename(from, to),
             Medium::Simulated(sim) => sim.rename(from, to),
@@ -384,7 +389,7 @@ impl Disk {
     /// Removes a file: one system call, no sync. Open files of it stay readable. It survives the
     /// loss of power after the next [`Disk::sync_dir`].
     pub fn remove(&self, name: &str) -> Result<()> {
-        let name = &*self.full_name(name)?;
+        let name = &*self.changed_name(name)?;
         match &self.medium {
             Medium::System(dir) => dir.remove(name),
             Medium::Simulated(sim) => sim.remove(name),
@@ -407,7 +412,7 @@ impl Disk {
     pub fn link_to(&self, target: &Disk, name: &str) -> Result<bool> {
         match (&self.medium, &target.medium) {
             (Medium::System(from), Medium::System(to)) => {
-                from.link(&self.full_name(name)?, to, &target.full_name(name)?)
+                from.link(&self.full_name(name)?, to, &target.changed_name(name)?)
             }
             _ => Ok(false),
         }
@@ -435,6 +440,7 @@ impl Disk {
     }
 
     fn system_dir(&self, operation: &'static str) -> Result<&SystemDir> {
+        self.check_owner()?;
         match &self.medium {
             Medium::System(dir) => Ok(dir),
             Medium::Simulated(sim) => {
@@ -447,7 +453,7 @@ impl Disk {
     /// Cuts a file, or lengthens it with zeros, to `len` bytes. It survives the loss of power
     /// after [`Disk::sync_file`].
     pub fn truncate(&self, name: &str, len: u64) -> Result<()> {
-        let name = &*self.full_name(name)?;
+        let name = &*self.changed_name(name)?;
         match &self.medium {
             Medium::System(dir) => dir.truncate(name, len),
             Medium::Simulated(sim) => {
@@ -467,7 +473,7 @@ impl Disk {
     /// Makes the present content of a file durable, whoever wrote it: what an earlier process
     /// wrote and did not sync may still be in the system's memory only.
     pub fn sync_file(&self, name: &str) -> Result<()> {
-        let name = &*self.full_name(name)?;
+        let name = &*self.changed_name(name)?;
         match &self.medium {
             Medium::System(dir) => dir.sync_file(name)?,
             Medium::Simulated(sim) => {
@@ -484,6 +490,7 @@ impl Disk {
     /// disk, nor any [part](Disk::part), syncs the directory again: a second sync could succeed
     /// without names that somebody else counts on.
     pub fn sync_dir(&self) -> Result<()> {
+        self.check_owner()?;
         Error::check_poisoned(self.failure.get(), || self.path().to_owned())?;
         let synced = match &self.medium {
             Medium::System(dir) => dir.sync(),
@@ -501,23 +508,48 @@ impl Disk {
     /// Takes the lock of the directory: one holder at a time, among processes and within one. It
     /// is released when the [`DirLock`] is dropped or its process ends.
     ///
-    /// The lock file `name` is made where missing and stays; it holds the process id of the
-    /// holder, which [`Error::Locked`] tells the others.
+    /// The lock file `name` is made where missing and stays. The directory is locked itself, too,
+    /// if the file system can do that: nobody comes in who has removed the file. Of a
+    /// [part](Disk::part) the file is locked alone, and only those exclude each other who name the
+    /// same one. [`Error::Locked`] tells the holder, if the system vouches for it.
+    ///
+    /// In a process that was forked since, dropping it releases nothing.
     pub fn lock(&self, name: &str) -> Result<DirLock> {
-        let name = &*self.full_name(name)?;
+        let name = &*self.changed_name(name)?;
         match &self.medium {
-            Medium::System(dir) => DirLock::system(dir, name),
+            Medium::System(dir) => DirLock::system(dir, name, !self.prefix.is_empty()),
             Medium::Simulated(sim) => Ok(DirLock::simulated(sim.lock(name)?)),
         }
     }
 
     /// Shares the lock of the directory with others that only read: [`Disk::lock`] is refused
-    /// meanwhile, and this is while somebody has that. Writes nothing, and makes no file.
+    /// meanwhile, and this is while somebody has that. Writes nothing, and makes no file. Of a
+    /// [part](Disk::part) without a lock file nothing is locked.
     pub fn lock_shared(&self, name: &str) -> Result<DirLock> {
         let name = &*self.full_name(name)?;
         match &self.medium {
-            Medium::System(dir) => DirLock::system_shared(dir, name),
+            Medium::System(dir) => DirLock::system_shared(dir, name, !self.prefix.is_empty()),
             Medium::Simulated(sim) => Ok(DirLock::simulated(sim.lock_shared(name)?)),
+        }
+    }
+
+    /// Makes a file, empty but for what its lock says, and takes its lock alone: of the directory
+    /// nothing is locked. An error if the name exists.
+    pub fn lock_new_file(&self, name: &str) -> Result<DirLock> {
+        let name = &*self.changed_name(name)?;
+        match &self.medium {
+            Medium::System(dir) => DirLock::new_file(dir, name),
+            Medium::Simulated(sim) => Ok(DirLock::simulated(sim.lock_new(name)?)),
+        }
+    }
+
+    /// Takes the lock of a file alone, as [`Disk::lock_new_file`] has made it; `None` if there is
+    /// none, or it goes before it is locked.
+    pub fn lock_old_file(&self, name: &str) -> Result<Option<DirLock>> {
+        let name = &*self.changed_name(name)?;
+        match &self.medium {
+            Medium::System(dir) => DirLock::old_file(dir, name),
+            Medium::Simulated(sim) => Ok(sim.lock_old(name)?.map(DirLock::simulated)),
         }
     }
 
@@ -532,6 +564,17 @@ impl Disk {
     /// What was written through this disk and its clones.
     pub fn counts(&self) -> WriteCounts {
         self.counters.read()
+    }
+
+    /// An error in a process that was forked since the disk was opened: the files are not its own.
+    fn check_owner(&self) -> Result<()> {
+        self.owner.check(|| self.path().to_owned())
+    }
+
+    /// As [`Disk::full_name`], of a file that is going to be changed.
+    fn changed_name<'n>(&self, name: &'n str) -> Result<Cow<'n, str>> {
+        self.check_owner()?;
+        self.full_name(name)
     }
 
     /// The name in the directory of a file that is named without the prefix.

@@ -8,6 +8,7 @@ use super::read::ReadFile;
 use super::sim::SimFile;
 use super::{system, writeback};
 use crate::counts::Counters;
+use crate::owner::Owner;
 use crate::{Error, Purpose, Result};
 
 /// A file that is written at any place, by one owner, and grows where a write reaches behind its
@@ -19,6 +20,7 @@ pub struct RandomFile {
     counters: Arc<Counters>,
     /// The failed sync after which the file takes no more writes.
     failure: Option<String>,
+    owner: Owner,
 }
 
 #[derive(Debug)]
@@ -34,6 +36,7 @@ impl RandomFile {
             path,
             counters: Arc::clone(counters),
             failure: None,
+            owner: Owner::current(),
         }
     }
 
@@ -130,6 +133,7 @@ impl RandomFile {
     }
 
     fn check(&self) -> Result<()> {
+        self.owner.check(|| self.path.clone())?;
         Error::check_poisoned(self.failure.as_ref(), || self.path.clone())
     }
 }

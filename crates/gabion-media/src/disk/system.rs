@@ -37,6 +37,12 @@ impl SystemDir {
         &self.path
     }
 
+    /// Another handle of the directory, whose lock is its own.
+    pub(super) fn reopen(&self) -> Result<File> {
+        let opened = self.openat(".", OFlags::RDONLY | OFlags::DIRECTORY);
+        opened.map_err(|source| Error::io("open the directory", &self.path, None, source))
+    }
+
     pub(super) fn list(&self) -> Result<Vec<String>> {
         let failed = |source: Errno| Error::io("list the directory", &self.path, None, source);
         let mut names = Vec::new();
@@ -89,15 +95,20 @@ impl SystemDir {
         opened.map_err(|source| self.failed("open for reading", name, source))
     }
 
-    /// The directory itself.
-    pub(super) fn open_itself(&self) -> Result<File> {
-        let opened = self.openat(".", OFlags::RDONLY | OFlags::DIRECTORY);
-        opened.map_err(|source| Error::io("open", &self.path, None, source))
-    }
-
     pub(super) fn open_lock(&self, name: &str) -> Result<File> {
         let opened = self.openat(name, OFlags::RDWR | OFlags::CREATE);
         opened.map_err(|source| self.failed("open the lock file", name, source))
+    }
+
+    /// Whether the file of that name is this one.
+    pub(super) fn has_file(&self, name: &str, file: &File) -> Result<bool> {
+        let here = match rustix::fs::statat(&self.handle, name, AtFlags::empty()) {
+            Err(Errno::NOENT) => return Ok(false),
+            here => here.map_err(|source| self.failed("look at", name, source))?,
+        };
+        let file = rustix::fs::fstat(file);
+        let file = file.map_err(|source| self.failed("look at", name, source))?;
+        Ok((here.st_dev, here.st_ino) == (file.st_dev, file.st_ino))
     }
 
     fn openat(&self, name: &str, flags: OFlags) -> Result<File, Errno> {

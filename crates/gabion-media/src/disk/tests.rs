@@ -309,7 +309,7 @@ fn check_lock(disk: &Disk, other: &Disk) {
     let refused = other.lock("LOCK").unwrap_err();
     let me = std::process::id();
     assert!(
-        matches!(refused, Error::Locked { holder: Some(pid), .. } if pid == me),
+        matches!(&refused, Error::Locked { holder: Some(holder), .. } if holder.process == me),
         "{refused}"
     );
     drop(lock);

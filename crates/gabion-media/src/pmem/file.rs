@@ -10,6 +10,8 @@ use rustix::fs::{FlockOperation, flock};
 
 use super::layout::{FIXED_BYTES, Geometry, STATE_OFFSET, StateLine};
 use crate::disk::{reserve_file_range, set_file_len, sync_file_data};
+use crate::holder::Holder;
+use crate::owner::Owner;
 use crate::{Error, PoolFault, Result};
 
 /// Permissions of new files before the process's mask: nobody else needs to read a pool.
@@ -24,6 +26,17 @@ const LOCK_PAUSE: Duration = Duration::from_millis(2);
 pub(super) struct PoolFile {
     file: File,
     path: PathBuf,
+    owner: Owner,
+}
+
+impl Drop for PoolFile {
+    /// Gives the lock up, whoever has a copy of the file: a forked child may live long. Such a
+    /// child gives nothing up.
+    fn drop(&mut self) {
+        if self.owner.is_this_process() {
+            let _ = flock(&self.file, FlockOperation::Unlock);
+        }
+    }
 }
 
 impl PoolFile {
@@ -44,6 +57,7 @@ impl PoolFile {
         let file = PoolFile {
             file,
             path: path.into(),
+            owner: Owner::current(),
         };
         // Who cannot lock it leaves it to the one who has.
         file.lock()?;
@@ -61,6 +75,7 @@ impl PoolFile {
         let file = PoolFile {
             file,
             path: path.into(),
+            owner: Owner::current(),
         };
         file.lock()?;
         Ok(file)
@@ -77,7 +92,7 @@ impl PoolFile {
                 Err(rustix::io::Errno::WOULDBLOCK) => {
                     return Err(Error::Locked {
                         path: self.path.clone(),
-                        holder: self.holder(),
+                        holder: Holder::find(&self.file, self.named_holder()),
                     });
                 }
                 Err(source) => return Err(Error::io("lock", &self.path, None, source)),
@@ -86,8 +101,8 @@ impl PoolFile {
         }
     }
 
-    /// The process that the header names, for a message.
-    fn holder(&self) -> Option<u32> {
+    /// The process that the header names, a hint.
+    fn named_holder(&self) -> Option<u32> {
         let mut word = [0; 8];
         let offset = STATE_OFFSET + std::mem::offset_of!(StateLine, holder) as u64;
         self.file.read_exact_at(&mut word, offset).ok()?;

@@ -67,6 +67,7 @@ use self::fault::Operation;
 use self::hold::Gate;
 use self::journal::Journal;
 use self::state::{Change, Effect, Inode, State};
+use crate::holder::Holder;
 use crate::{Error, Result};
 
 /// Where the files of simulated disks appear to be.
@@ -425,6 +426,21 @@ impl SimDisk {
         })
     }
 
+    /// As [`SimDisk::lock`], of a file that is new.
+    pub(super) fn lock_new(&self, name: &str) -> Result<SimLock> {
+        if self.0.lock().state.inode_of(name).is_some() {
+            let path = path_of(name);
+            return Err(Error::AlreadyExists { path });
+        }
+        self.lock(name)
+    }
+
+    /// As [`SimDisk::lock`], of a file that is there.
+    pub(super) fn lock_old(&self, name: &str) -> Result<Option<SimLock>> {
+        let exists = self.0.lock().state.inode_of(name).is_some();
+        exists.then(|| self.lock(name)).transpose()
+    }
+
     pub(super) fn free_bytes(&self) -> u64 {
         self.0.lock().free_bytes()
     }
@@ -640,7 +656,7 @@ impl Drop for SimLock {
 fn locked(name: &str) -> Error {
     Error::Locked {
         path: path_of(name),
-        holder: Some(std::process::id()),
+        holder: Some(Holder::this_process()),
     }
 }
 

@@ -11,6 +11,12 @@
 //! # Recovery
 //! Opening a pool that was not closed resolves the allocator's intents; opening one that was closed
 //! finds none. A pool of class Process is refused if the system went down while it was open.
+//!
+//! # Forks
+//! A mapped file is shared with a forked child, and the locks of the structures in it are not. So
+//! the pool stays with the process that opened it: another one can neither allocate nor retire,
+//! sync or close, and dropping its copy changes nothing. It must not store to the pool either, which
+//! nothing can keep it from.
 
 mod block;
 mod inspect;
@@ -38,6 +44,7 @@ use super::medium::Medium;
 use super::off::POff;
 use super::options::Class;
 use super::witness;
+use crate::owner::Owner;
 use crate::{Error, PoolFault, Result};
 
 /// The hint of a block that will be the root: see [`Pool::set_root`].
@@ -64,6 +71,7 @@ struct Shared {
     uuid: [u8; 16],
     was_closed: bool,
     syncing: Option<Syncing>,
+    owner: Owner,
 }
 
 impl Deref for Pool {
@@ -112,6 +120,12 @@ impl Pool {
     #[cfg(test)]
     pub(super) fn geometry(&self) -> super::layout::Geometry {
         self.shared.allocator.geometry
+    }
+
+    /// An error in a process that was forked since the pool was opened: it is not its own.
+    #[inline]
+    fn check_owner(&self) -> Result<()> {
+        self.shared.owner.check(|| self.shared.path.clone())
     }
 
     fn fault(&self, fault: PoolFault) -> Error {
@@ -188,6 +202,7 @@ impl Pool {
     /// As [`Pool::alloc`], at a multiple of `align` bytes, a power of two up to the chunk size.
     #[track_caller]
     pub fn alloc_aligned(&self, size: u64, align: u64, hint: u64) -> Result<Reserved<'_>> {
+        self.check_owner()?;
         let ticket = self.shared.allocator.reserve(size, align, hint);
         let ticket = ticket.map_err(|refusal| self.refused(refusal, size, 0))?;
         Ok(Reserved {
@@ -247,6 +262,7 @@ impl Pool {
     /// If no allocated block begins there.
     #[track_caller]
     pub fn retire<T: ?Sized>(&self, block: POff<T>, hint: u64) -> Result<Retiring<'_>> {
+        self.check_owner()?;
         let ticket = self.shared.allocator.prepare_retire(block.raw(), hint);
         let ticket = ticket.map_err(|refusal| self.refused(refusal, 0, block.raw()))?;
         Ok(Retiring {
@@ -327,6 +343,7 @@ impl Pool {
     /// checkpoint file there is none until the pool is opened again. Pools of other classes cannot
     /// be synced.
     pub fn sync(&self) -> Result<()> {
+        self.check_owner()?;
         let allocator = &self.shared.allocator;
         match &self.shared.syncing {
             Some(syncing) => syncing.sync(&self.medium, &allocator.geometry, || {
@@ -375,6 +392,7 @@ impl Pool {
     /// file, whose space it has, if that lies on the same file system as the checkpoint. The next
     /// opening then needs space for a checkpoint.
     pub fn close(self) -> Result<()> {
+        self.check_owner()?;
         let allocator = &self.shared.allocator;
         let within = self.write_guard();
         allocator.finish();

@@ -22,6 +22,7 @@ use super::super::region::Region;
 use super::super::witness::{self, Opened, Witness};
 use super::sync::{self, Syncing};
 use super::{Pool, Shared};
+use crate::owner::Owner;
 use crate::{Error, PoolFault, Result};
 
 /// Where the state line tells of the last opening and of the last checkpoint.
@@ -473,6 +474,7 @@ impl Pool {
             uuid: header.uuid,
             was_closed,
             syncing,
+            owner: Owner::current(),
         });
         Pool { medium, shared }
     }
