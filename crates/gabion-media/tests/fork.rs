@@ -106,6 +106,34 @@ fn sleeping_child() -> Result<forked::Child, String> {
     })
 }
 
+/// A second opener made a new lock file and had the store, too; neither could open it afterwards.
+#[test]
+fn a_lock_file_that_is_removed_or_replaced_by_hand_lets_nobody_in() {
+    let _alone = alone();
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("LOCK");
+    let disk = Disk::system(dir.path()).unwrap();
+    let lock = disk.lock("LOCK").unwrap();
+    for left in [None, Some(""), Some("1\n"), Some("4294967295\n")] {
+        std::fs::remove_file(&file).unwrap();
+        if let Some(content) = left {
+            write(&file, content);
+        }
+        let other = Disk::system(dir.path()).unwrap();
+        assert_eq!(holder_of(other.lock("LOCK")), own_id());
+        // Who is refused leaves nothing.
+        assert_eq!(file.exists(), left.is_some());
+        write(&file, "");
+    }
+    drop(lock);
+    disk.lock("LOCK").unwrap();
+}
+
+fn write(path: &Path, content: &str) {
+    let mut file = std::fs::File::create(path).unwrap();
+    file.write_all(content.as_bytes()).unwrap();
+}
+
 /// What a dead process left in the lock file was told as the holder.
 #[test]
 fn nobody_is_named_who_does_not_hold_the_lock() {
@@ -123,7 +151,7 @@ fn nobody_is_named_who_does_not_hold_the_lock() {
         "-1",
         "99999999999999999999",
     ] {
-        std::fs::write(path.join("a-LOCK"), content).unwrap();
+        write(&path.join("a-LOCK"), content);
         assert_eq!(holder_of(disk.part("a-").lock("LOCK")), own_id());
     }
     drop(lock);

@@ -12,7 +12,7 @@ use gabion_media::Disk;
 
 use crate::engine::wip::{OpenStore, Wip};
 use crate::engine::{Handle, Write};
-use crate::new_dir::fill_new_dir;
+use crate::new_dir::{fill, fill_new_dir};
 use crate::stripe::Striped;
 use crate::{
     Durability, Engine, Error, Iter, Keyspace, Options, Result, Slice, Snapshot, Stats, WriteBatch,
@@ -74,6 +74,12 @@ impl OpenStore for Lease {
 
 impl Drop for Store {
     fn drop(&mut self) {
+        // What a forked child has is a copy without threads: whatever closing or dropping it would
+        // wait for, cut or remove is the parent's.
+        if !self.engine.is_of_this_process() {
+            std::mem::forget(self.engine.clone());
+            return;
+        }
         // `Db::close` reports errors; who only drops has chosen not to hear them.
         if let Err(error) = self.engine.close() {
             tracing::warn!(%error, "the store is not closed cleanly; the next open recovers it");
@@ -490,8 +496,11 @@ impl Db {
     /// WipDB links its tables, which costs no copy and no space as long as both stores have them,
     /// and copies what is left of the log after a flush; on another file system it copies the
     /// tables. A full disk does not keep it from that, unless the store was opened on it. FlexDB
-    /// writes all pairs anew. The checkpoint is on the medium when this returns. It is written to
-    /// `path` with `.incomplete` behind it, which a crash may leave there.
+    /// writes all pairs anew. The checkpoint is on the medium when this returns.
+    ///
+    /// It is written to `path` with `.incomplete` behind it, and gets its name when it is whole. What
+    /// a crash leaves in either place is marked by a file `INCOMPLETE`: nobody takes it for a store,
+    /// and the next checkpoint or repair to the same `path` clears it away.
     ///
     /// ```
     /// # let dir = tempfile::tempdir()?;
@@ -513,14 +522,14 @@ impl Db {
         fill_new_dir(path.as_ref(), |disk| self.handle().checkpoint(disk))
     }
 
-    /// As [`Db::checkpoint`], to an empty directory of a disk of any kind, which an error may leave
-    /// with a part of the files.
+    /// As [`Db::checkpoint`], to a directory of a disk of any kind, which is empty or holds what an
+    /// interrupted checkpoint has left.
     ///
     /// # Errors
     /// As there.
     #[doc(hidden)]
     pub fn checkpoint_on(&self, disk: &Disk) -> Result<()> {
-        self.handle().checkpoint(disk)
+        fill(disk, || self.handle().checkpoint(disk))
     }
 
     /// Waits until no background work is due, as if nobody would write any more: what a store would
@@ -553,7 +562,8 @@ impl Db {
     /// all that is in MemTables; [`Engine::Wip`] leaves that to the log; [`Engine::Scmkv`] and
     /// [`Engine::Sptree`] write their checkpoint.
     ///
-    /// Dropping the last handle does the same, but nobody hears of an error.
+    /// Dropping the last handle does the same, but nobody hears of an error. A forked child, which
+    /// has a copy of the handles, closes nothing by either: see [`Error::Forked`].
     ///
     /// # Errors
     /// [`Error::Media`] when the last sync fails, [`Error::ReadOnly`] when something failed before.

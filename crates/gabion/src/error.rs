@@ -158,6 +158,17 @@ pub enum Error {
         what: String,
     },
 
+    /// The store was opened by a process that this one was forked of, and stays with that one: it
+    /// is neither read nor written here, and nothing of it has changed.
+    #[error(
+        "the store was opened by process {owner}, of which this process is a fork, and stays with \
+         that one: open it after the fork, in one process"
+    )]
+    Forked {
+        /// Process id of the one that opened it.
+        owner: u32,
+    },
+
     /// The store was closed by [`crate::Db::close`].
     #[error("the store is closed; open it again to use it")]
     Closed,

@@ -3,9 +3,11 @@
 use std::fmt;
 use std::sync::Arc;
 
+use gabion_media::Owner;
+
 use crate::db::Lease;
 use crate::engine::{Scan, Walk};
-use crate::{Result, Slice};
+use crate::{Error, Result, Slice};
 
 /// The pairs of a keyspace in a range, in the order of their keys from the front and in the
 /// opposite order from the back. The iterator sees exactly what was written before it began,
@@ -19,12 +21,52 @@ use crate::{Result, Slice};
 /// [`Engine::Sptree`](crate::Engine::Sptree) a page of at most 128 for each end.
 #[must_use = "an iterator reads nothing before it is asked"]
 pub struct Iter {
-    scan: Scan,
+    scan: OwnScan,
 }
 
 impl Iter {
     pub(crate) fn new(scan: Scan) -> Iter {
-        Iter { scan }
+        Iter {
+            scan: OwnScan::new(scan),
+        }
+    }
+}
+
+/// A scan of this process. A forked child has a copy of it, which may wait for ever when it moves,
+/// and would give up when it is dropped what the parent holds: so it ends with an error there, and
+/// is forgotten.
+struct OwnScan {
+    scan: Scan,
+    owner: Owner,
+}
+
+impl OwnScan {
+    fn new(scan: Scan) -> OwnScan {
+        OwnScan {
+            scan,
+            owner: Owner::current(),
+        }
+    }
+
+    #[inline]
+    fn get(&mut self) -> &mut Scan {
+        if !self.owner.is_here() {
+            self.forget();
+        }
+        &mut self.scan
+    }
+
+    #[cold]
+    fn forget(&mut self) {
+        let owner = std::mem::take(&mut self.owner).process();
+        let refused = Scan::Refused(Some(Error::Forked { owner }));
+        std::mem::forget(std::mem::replace(&mut self.scan, refused));
+    }
+}
+
+impl Drop for OwnScan {
+    fn drop(&mut self) {
+        self.get();
     }
 }
 
@@ -33,8 +75,9 @@ impl Iterator for Iter {
 
     #[inline]
     fn next(&mut self) -> Option<Result<(Slice, Slice)>> {
-        match self.scan.advance() {
-            Ok(true) => Some(Ok((Slice::new(self.scan.key()), self.scan.value()))),
+        let scan = self.scan.get();
+        match scan.advance() {
+            Ok(true) => Some(Ok((Slice::new(scan.key()), scan.value()))),
             Ok(false) => None,
             Err(error) => Some(Err(error)),
         }
@@ -44,7 +87,7 @@ impl Iterator for Iter {
 impl DoubleEndedIterator for Iter {
     #[inline]
     fn next_back(&mut self) -> Option<Result<(Slice, Slice)>> {
-        self.scan.next_back().transpose()
+        self.scan.get().next_back().transpose()
     }
 }
 
@@ -72,12 +115,14 @@ impl std::iter::FusedIterator for Iter {}
 /// ```
 #[must_use = "a cursor reads nothing before it is moved"]
 pub struct Cursor {
-    scan: Scan,
+    scan: OwnScan,
 }
 
 impl Cursor {
     pub(crate) fn new(scan: Scan) -> Cursor {
-        Cursor { scan }
+        Cursor {
+            scan: OwnScan::new(scan),
+        }
     }
 
     /// Goes to the next pair, at first to the first one. False when there is none; then, and after
@@ -87,19 +132,19 @@ impl Cursor {
     /// When a table cannot be read, or is damaged.
     #[inline]
     pub fn advance(&mut self) -> Result<bool> {
-        self.scan.advance()
+        self.scan.get().advance()
     }
 
     /// The key of the current pair; empty before the first one and at the end.
     #[inline]
     pub fn key(&self) -> &[u8] {
-        self.scan.key()
+        self.scan.scan.key()
     }
 
     /// The value of the current pair; empty before the first one and at the end.
     #[inline]
     pub fn value(&self) -> &[u8] {
-        self.scan.value_bytes()
+        self.scan.scan.value_bytes()
     }
 }
 

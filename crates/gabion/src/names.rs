@@ -7,6 +7,9 @@ pub(crate) const CURRENT: &str = "CURRENT";
 /// Name of the lock file.
 pub(crate) const LOCK: &str = "LOCK";
 
+/// Name of the file that marks a directory as holding a part of a store only.
+pub(crate) const INCOMPLETE: &str = "INCOMPLETE";
+
 const LOG_SUFFIX: &str = ".log";
 const TABLE_SUFFIX: &str = ".tbl";
 const MANIFEST_PREFIX: &str = "manifest-";

@@ -5,14 +5,14 @@
 
 use std::path::Path;
 
-use gabion_media::{Disk, TEMPORARY_SUFFIX};
+use gabion_media::Disk;
 
 use super::check::{engine_of_store, existing};
 use super::mapped;
 use super::scmkv::Scmkv;
 use super::sptree::Tree;
 use super::{flexdb, wip};
-use crate::names::{LOCK, is_file_of_wip};
+use crate::names::LOCK;
 use crate::{Engine, Result};
 
 /// Removes the store in the directory `path`, which must not be open: the files that are its own by
@@ -65,13 +65,7 @@ pub fn destroy_disk(disk: &Disk) -> Result<()> {
     }
     let root = engine.root_name();
     for name in disk.list()? {
-        let whole = name.strip_suffix(TEMPORARY_SUFFIX).unwrap_or(&name);
-        let is_own = match engine {
-            Engine::Flex => flexdb::is_own_file(whole),
-            Engine::Scmkv | Engine::Sptree => mapped::is_own_file(whole),
-            Engine::Wip => is_file_of_wip(whole),
-        };
-        if name != root && (is_own || whole == root) {
+        if name != root && engine.owns(&name) {
             disk.remove(&name)?;
         }
     }

@@ -1,7 +1,12 @@
-//! Whether a store takes writes.
+//! Whether a store takes writes, and of this process at all.
+//!
+//! A forked child has a copy of an open store without its threads, and locks of it that threads of
+//! the parent held stay locked for ever. So whoever is about to take a lock asks here first.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
+
+use gabion_media::Owner;
 
 use crate::{Error, Result};
 
@@ -10,6 +15,7 @@ use crate::{Error, Result};
 pub(crate) struct Health {
     failure: OnceLock<(Error, String)>,
     closed: AtomicBool,
+    owner: Owner,
 }
 
 impl Health {
@@ -53,9 +59,37 @@ impl Health {
         }
     }
 
-    /// An error once the store is closed.
+    /// Whether the store was opened by this process, and not by one that this is a fork of.
+    #[inline]
+    pub(crate) fn is_here(&self) -> bool {
+        self.owner.is_here()
+    }
+
+    /// As [`Health::is_here`], by the process id, too.
+    pub(crate) fn is_of_this_process(&self) -> bool {
+        self.owner.is_this_process()
+    }
+
+    /// What is told to a forked child.
+    pub(crate) fn forked(&self) -> Error {
+        Error::Forked {
+            owner: self.owner.process(),
+        }
+    }
+
+    /// An error in a forked child.
+    #[inline]
+    pub(crate) fn check_here(&self) -> Result<()> {
+        match self.is_here() {
+            true => Ok(()),
+            false => Err(self.forked()),
+        }
+    }
+
+    /// An error once the store is closed, and in a forked child.
     #[inline]
     pub(crate) fn check_open(&self) -> Result<()> {
+        self.check_here()?;
         // ORDER: Relaxed; closing waits for writers through their lock on the log, and for readers
         // not at all.
         match self.closed.load(Ordering::Relaxed) {

@@ -34,16 +34,18 @@ use std::ops::Bound;
 use std::sync::Arc;
 
 use gabion_flex::ReaderWaits;
-use gabion_media::Disk;
+use gabion_media::{Disk, TEMPORARY_SUFFIX};
 
 use crate::capabilities::Engine;
 use crate::db::{Lease, Opened};
-use crate::names;
+use crate::names::{self, LOCK, is_file_of_wip};
+use crate::new_dir;
 use crate::options::{Durability, Options};
 use crate::types::Seq;
 use crate::{Error, Result, Slice, Stats};
 
 use flexdb::Flex;
+use health::Health;
 use keyspaces::Named;
 use mapped::PoolStore;
 use scmkv::ScmStore;
@@ -211,8 +213,27 @@ impl Handle {
         }
     }
 
+    fn health(&self) -> &Health {
+        each!(self, engine => &engine.health)
+    }
+
+    /// Whether the store is this process's, and not its parent's.
+    #[inline]
+    fn is_here(&self) -> bool {
+        self.health().is_here()
+    }
+
+    /// As [`Handle::is_here`], for who closes the store; tells no wrong process even of a child that
+    /// was made without the system's library.
+    pub(crate) fn is_of_this_process(&self) -> bool {
+        self.health().is_of_this_process()
+    }
+
     pub(crate) fn close(&self) -> Result<()> {
-        each!(self, engine => engine.close())
+        match self.is_of_this_process() {
+            true => each!(self, engine => engine.close()),
+            false => Err(self.health().forked()),
+        }
     }
 
     /// The keyspace of that name, made durably if it does not exist.
@@ -249,6 +270,7 @@ impl Handle {
 
     /// Drops the keyspace of that name, durably; false when there is none.
     pub(crate) fn drop_keyspace(&self, name: &str) -> Result<bool> {
+        self.health().check_here()?;
         match self {
             Handle::Wip(engine) => engine.drop_keyspace(name),
             Handle::Flex(engine) => engine.drop_keyspace(name),
@@ -353,28 +375,39 @@ impl Handle {
         }
     }
 
+    /// In a forked child, nobody reads at the number.
     pub(crate) fn begin_snapshot(&self) -> Seq {
-        each!(self, engine => engine.begin_snapshot())
+        match self.is_here() {
+            true => each!(self, engine => engine.begin_snapshot()),
+            false => 0,
+        }
     }
 
     pub(crate) fn share_snapshot(&self, seq: Seq) {
-        each!(self, engine => engine.share_snapshot(seq));
+        if self.is_here() {
+            each!(self, engine => engine.share_snapshot(seq));
+        }
     }
 
     pub(crate) fn end_snapshot(&self, seq: Seq) {
-        each!(self, engine => engine.end_snapshot(seq));
+        if self.is_here() {
+            each!(self, engine => engine.end_snapshot(seq));
+        }
     }
 
     pub(crate) fn flush(&self) -> Result<()> {
+        self.health().check_here()?;
         each!(self, engine => engine.flush())
     }
 
     pub(crate) fn persist(&self, durability: Durability) -> Result<()> {
+        self.health().check_here()?;
         each!(self, engine => engine.persist(durability))
     }
 
     /// Writes the store as it is now to an empty directory.
     pub(crate) fn checkpoint(&self, target: &Disk) -> Result<()> {
+        self.health().check_here()?;
         match self {
             Handle::Wip(engine) => engine.checkpoint(target),
             Handle::Flex(engine) => engine.checkpoint(target),
@@ -395,17 +428,25 @@ impl Handle {
     }
 
     pub(crate) fn wait_idle(&self) -> Result<()> {
+        self.health().check_here()?;
         each!(self, engine => engine.wait_idle())
     }
 
+    /// In a forked child, that this is one.
     pub(crate) fn stats(&self) -> Stats {
-        each!(self, engine => engine.stats())
+        match self.health().check_here() {
+            Ok(()) => each!(self, engine => engine.stats()),
+            Err(forked) => Stats {
+                read_only: Some(forked.to_string()),
+                ..Stats::default()
+            },
+        }
     }
 
     /// `None` for an engine that does not measure it.
     pub(crate) fn reader_waits(&self) -> Option<ReaderWaits> {
         match self {
-            Handle::Flex(engine) => Some(engine.reader_waits()),
+            Handle::Flex(engine) if self.is_here() => Some(engine.reader_waits()),
             _ => None,
         }
     }
@@ -416,12 +457,15 @@ impl Handle {
         lower: &[u8],
         upper: Option<&[u8]>,
     ) -> Result<()> {
+        self.health().check_here()?;
         each_with!(self, keyspace, engine => engine.compact_range(keyspace, lower, upper))
     }
 }
 
-/// The engine of the store on a disk; none if there is no store.
+/// The engine of the store on a disk; none if there is no store. An error if there is a part of
+/// one.
 fn engine_of(disk: &Disk) -> Result<Option<Engine>> {
+    new_dir::refuse_unfinished(disk)?;
     // CURRENT comes last: other stores have files of that name.
     for engine in Engine::ALL.iter().rev() {
         if disk.exists(engine.root_name())? {
@@ -441,6 +485,22 @@ impl Engine {
             Engine::Wip => names::CURRENT,
         }
     }
+
+    /// Whether a file of that name is one of a store of the engine, beside the lock.
+    fn owns(self, name: &str) -> bool {
+        let whole = name.strip_suffix(TEMPORARY_SUFFIX).unwrap_or(name);
+        whole == self.root_name()
+            || match self {
+                Engine::Flex => flexdb::is_own_file(whole),
+                Engine::Scmkv | Engine::Sptree => mapped::is_own_file(whole),
+                Engine::Wip => is_file_of_wip(whole),
+            }
+    }
+}
+
+/// Whether a file of that name is one of a store of any engine.
+pub(crate) fn is_file_of_store(name: &str) -> bool {
+    name == LOCK || Engine::ALL.iter().any(|engine| engine.owns(name))
 }
 
 /// There is no store where one should be opened, and none is to be made.

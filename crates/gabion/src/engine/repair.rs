@@ -11,7 +11,7 @@ use super::scmkv::ScmStore;
 use super::sptree::SpStore;
 use super::{flexdb, wip};
 use crate::log::{Op, refuse_newer, replay_operations};
-use crate::new_dir::fill_new_dir;
+use crate::new_dir::{fill, fill_new_dir};
 use crate::{Engine, Error, Result};
 
 /// What a repair saved and what it could not.
@@ -116,15 +116,21 @@ impl RepairReport {
 pub fn repair(from: impl AsRef<Path>, to: impl AsRef<Path>) -> Result<RepairReport> {
     let disk = existing(from.as_ref())?;
     engine_of_store(&disk)?;
-    fill_new_dir(to.as_ref(), |target| repair_disk(&disk, target))
+    fill_new_dir(to.as_ref(), |target| repair_into(&disk, target))
 }
 
-/// As [`repair`], on disks of any kind; `target` is empty.
+/// As [`repair`], on disks of any kind; `target` is empty, or holds what an interrupted repair has
+/// left.
 ///
 /// # Errors
 /// As there.
 #[doc(hidden)]
 pub fn repair_disk(disk: &Disk, target: &Disk) -> Result<RepairReport> {
+    fill(target, || repair_into(disk, target))
+}
+
+/// Writes what can be read of the store on `disk` to an empty directory.
+fn repair_into(disk: &Disk, target: &Disk) -> Result<RepairReport> {
     match engine_of_store(disk)? {
         Engine::Flex => flexdb::repair(disk, target),
         Engine::Scmkv => Err(ScmStore::unsupported("repairs")),

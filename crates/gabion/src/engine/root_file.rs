@@ -16,7 +16,7 @@ use gabion_media::{Disk, Purpose, TEMPORARY_SUFFIX};
 
 use crate::log::Malformed;
 use crate::log::codec::Reader;
-use crate::names::LOCK;
+use crate::names::{INCOMPLETE, LOCK};
 use crate::{Error, Result};
 
 const CRC_OFFSET: usize = 12;
@@ -117,7 +117,8 @@ impl RootFile {
             return Ok(true);
         }
         let temporary = format!("{own}{TEMPORARY_SUFFIX}");
-        let ours = |name: &&String| **name == LOCK || **name == temporary;
+        // A copy is marked until it is whole; who opens one that is not does not come here.
+        let ours = |name: &&String| [LOCK, INCOMPLETE, &temporary].contains(&name.as_str());
         match names.iter().find(|name| !ours(name)) {
             None => Ok(false),
             Some(name) => Err(Error::NotAStore {

@@ -54,3 +54,4 @@ mod repair;
 mod shortage;
 mod space;
 mod support;
+mod unfinished;

@@ -4,6 +4,9 @@
 //! snapshot are written to a new store in the order of their keys, which leaves it without garbage
 //! and costs about twice the live bytes: its log and its spaces. What fails is the copy: this store
 //! goes on, and the error is what happened to the copy first.
+//!
+//! The new store is one from its first moment on, with a part of the pairs: that it is not whole is
+//! told by the mark of its directory (`new_dir`).
 
 use std::ops::Bound;
 use std::sync::Arc;

@@ -157,7 +157,7 @@ impl Flex {
     /// Whether the directory is this store's still: not any more once the store is closed. It is
     /// given back with the merge lock held, so who holds that one may look and then change files.
     pub(super) fn has_directory(&self) -> bool {
-        self.lock.lock().is_some()
+        self.health.is_here() && self.lock.lock().is_some()
     }
 
     /// An error unless the store takes writes: with nothing of the opening left to do.

@@ -273,6 +273,7 @@ impl<S: PoolStore> Mapped<S> {
 
     /// Keeps the store from closing as long as the result is held; an error if it is closed.
     fn stay(&self) -> Result<Pass<'_>> {
+        self.health.check_here()?;
         let pass = self.stays.pass();
         self.health.check_open()?;
         Ok(pass)
@@ -292,6 +293,7 @@ impl<S: PoolStore> Mapped<S> {
         if let Some(keyspace) = self.keyspaces.find(name) {
             return Ok(keyspace);
         }
+        self.health.check_here()?;
         let _making = self.making.lock();
         if let Some(keyspace) = self.keyspaces.find(name) {
             return Ok(keyspace);

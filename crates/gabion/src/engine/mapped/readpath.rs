@@ -21,6 +21,7 @@ impl<S: PoolStore> Mapped<S> {
         &self,
         mut read: impl FnMut(&Opened<S>) -> Result<R>,
     ) -> Result<R> {
+        self.health.check_here()?;
         self.with(|opened| {
             let found = self.gate.read(|| read(opened));
             found.unwrap_or_else(|| Err(self.in_part()))

@@ -38,6 +38,7 @@ use super::{Keyspace, Mapped, Opened, PoolStore};
 use crate::engine::counters::Counters;
 use crate::engine::health::Health;
 use crate::engine::keyspaces::Keyspaces;
+use crate::engine::root_file::RootFile;
 use crate::engine::schedule::Schedule;
 use crate::engine::{no_store, store_exists};
 use crate::names::LOCK;
@@ -59,7 +60,7 @@ impl<S: PoolStore> Mapped<S> {
             ));
         }
         // Nothing is left behind where no store is to be made, not even the lock file.
-        let exists = S::ROOT.exists(&disk)?;
+        let exists = S::ROOT.exists(&disk)? && is_made(&disk, &S::ROOT);
         if !exists && !options.create_if_missing {
             return Err(no_store(&disk));
         }
@@ -68,6 +69,7 @@ impl<S: PoolStore> Mapped<S> {
         }
         let lock = disk.lock(LOCK)?;
         let opened = match Root::read(&disk, &S::ROOT) {
+            Ok(root) if root.is_made && options.error_if_exists => return Err(store_exists(&disk)),
             Ok(root) if root.is_made => open_pool::<S>(&disk, &root, &options)?,
             Ok(root) => {
                 Pool::remove(&root.pool_path(&disk))?;
@@ -163,6 +165,12 @@ fn release<S>(mut opened: Arc<Opened<S>>) {
         };
         std::thread::yield_now();
     }
+}
+
+/// Whether a store is whole, or too damaged to tell. Of one that is not, as making it was
+/// interrupted, nothing was ever told to anybody: it is as good as none.
+fn is_made(disk: &Disk, file: &RootFile) -> bool {
+    Root::read(disk, file).map_or(true, |root| root.is_made)
 }
 
 fn pool_options<S: PoolStore>(options: &Options, checkpoint: Option<PathBuf>) -> PoolOptions {

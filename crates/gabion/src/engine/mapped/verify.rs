@@ -18,8 +18,13 @@ pub(crate) fn check_disk<S: PoolStore>(disk: &Disk) -> Result<CheckReport> {
     let _lock = disk.lock(LOCK)?;
     let mut report = CheckReport::default();
     match Root::read(disk, &S::ROOT) {
-        // There is nothing yet; the next opening makes the store.
-        Ok(root) if !root.is_made => {}
+        Ok(root) if !root.is_made => {
+            return Err(Error::NotAStore {
+                path: disk.path().to_owned(),
+                why: "making it was interrupted, and nothing is in it; the next opening makes it"
+                    .to_owned(),
+            });
+        }
         Ok(root) => {
             if let Err(error) = check_pool::<S>(disk, &root, &mut report) {
                 add(&mut report, error, disk, &root)?;

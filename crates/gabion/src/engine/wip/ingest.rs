@@ -320,6 +320,10 @@ impl Ingest<'_> {
 
 impl Drop for Ingest<'_> {
     fn drop(&mut self) {
+        // What a forked child has is a copy.
+        if !self.engine.health.is_here() {
+            return;
+        }
         // The table in work removes itself.
         for meta in &self.written {
             self.engine.remove_unnamed(meta.file);

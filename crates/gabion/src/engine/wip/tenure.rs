@@ -5,24 +5,29 @@
 //! about what the store knew by them. So what opens or removes a file by its name on a reader's
 //! behalf does it within [`Tenure::hold`], or not at all.
 
-use gabion_media::DirLock;
+use gabion_media::{DirLock, Owner};
 use parking_lot::{MappedRwLockReadGuard, RwLock, RwLockReadGuard};
 
 /// The lock of the directory, until the store is closed.
 pub(crate) struct Tenure {
     lock: RwLock<Option<DirLock>>,
+    owner: Owner,
 }
 
 impl Tenure {
     pub(super) fn new(lock: DirLock) -> Tenure {
         Tenure {
             lock: RwLock::new(Some(lock)),
+            owner: Owner::current(),
         }
     }
 
-    /// Keeps the directory the store's until the guard goes; `None` if it is not any more. A thread
-    /// may do so several times at once.
+    /// Keeps the directory the store's until the guard goes; `None` if it is not any more, or
+    /// this is a forked child. A thread may do so several times at once.
     pub(super) fn hold(&self) -> Option<MappedRwLockReadGuard<'_, DirLock>> {
+        if !self.owner.is_here() {
+            return None;
+        }
         RwLockReadGuard::try_map(self.lock.read_recursive(), Option::as_ref).ok()
     }
 
