@@ -498,9 +498,9 @@ impl Db {
     /// tables. A full disk does not keep it from that, unless the store was opened on it. FlexDB
     /// writes all pairs anew. The checkpoint is on the medium when this returns.
     ///
-    /// It is written to `path` with `.incomplete` behind it, and gets its name when it is whole. What
-    /// a crash leaves in either place is marked by a file `INCOMPLETE`: nobody takes it for a store,
-    /// and the next checkpoint or repair to the same `path` clears it away.
+    /// It is written to `path` with `.incomplete` behind it, and gets its name when it is whole.
+    /// What a crash leaves in either place is marked by a file `INCOMPLETE`: nobody takes it for a
+    /// store, and the next checkpoint or repair to the same `path` clears it away.
     ///
     /// ```
     /// # let dir = tempfile::tempdir()?;

@@ -3,8 +3,8 @@
 //! # The mark
 //! A directory that is being filled holds a file `INCOMPLETE`, from before its first other file to
 //! after all of them are durable. Nobody opens, checks, repairs or removes a store beside it. The
-//! mark is locked as long as somebody is at work: so who finds one that is free knows that its maker
-//! died, and clears away what that one has left.
+//! mark is locked as long as somebody is at work: so who finds one that is free knows that its
+//! maker died, and clears away what that one has left.
 //!
 //! # The name
 //! A directory of the system is filled under its name with `.incomplete` behind it, then renamed,

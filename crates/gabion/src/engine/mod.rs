@@ -223,8 +223,8 @@ impl Handle {
         self.health().is_here()
     }
 
-    /// As [`Handle::is_here`], for who closes the store; tells no wrong process even of a child that
-    /// was made without the system's library.
+    /// As [`Handle::is_here`], for who closes the store; tells a child, too, that was made without
+    /// the system's library.
     pub(crate) fn is_of_this_process(&self) -> bool {
         self.health().is_of_this_process()
     }

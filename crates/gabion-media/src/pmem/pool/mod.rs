@@ -15,8 +15,8 @@
 //! # Forks
 //! A mapped file is shared with a forked child, and the locks of the structures in it are not. So
 //! the pool stays with the process that opened it: another one can neither allocate nor retire,
-//! sync or close, and dropping its copy changes nothing. It must not store to the pool either, which
-//! nothing can keep it from.
+//! sync or close, and dropping its copy changes nothing. It must not store to the pool either,
+//! which nothing can keep it from.
 
 mod block;
 mod inspect;
