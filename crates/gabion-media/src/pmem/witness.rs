@@ -36,11 +36,11 @@ use crate::seeded::mix;
 use crate::{Error, Result};
 
 /// Pages behind the pool: one that is lost tells of the loss, and each is lost by itself.
-const PAGES: u64 = 8;
+const PAGES: usize = 8;
 
-const PAGE_BYTES: u64 = 4096;
+const PAGE_BYTES: usize = 4096;
 
-const BYTES: usize = (PAGES * PAGE_BYTES) as usize;
+const BYTES: usize = PAGES * PAGE_BYTES;
 
 /// First bytes of a page behind the pool; the number of a checkpoint follows.
 const MAGIC: [u8; 8] = *b"GABWITNS";
@@ -80,7 +80,7 @@ impl Witness {
     /// Says that there may be a checkpoint of this number from here on.
     pub(super) fn mark(&self, sequence: u64) -> Result<()> {
         let mut bytes = vec![0; BYTES];
-        for page in bytes.chunks_exact_mut(PAGE_BYTES as usize) {
+        for page in bytes.chunks_exact_mut(PAGE_BYTES) {
             page[..8].copy_from_slice(&MAGIC);
             page[8..16].copy_from_slice(&sequence.to_le_bytes());
         }
@@ -110,7 +110,7 @@ fn lowest_mark(file: &File, size: u64) -> Option<u64> {
         Some((&MAGIC, rest)) => rest.first_chunk().map(|word| u64::from_le_bytes(*word)),
         _ => None,
     };
-    let marks: Option<Vec<u64>> = bytes.chunks(PAGE_BYTES as usize).map(mark).collect();
+    let marks: Option<Vec<u64>> = bytes.chunks(PAGE_BYTES).map(mark).collect();
     marks?.into_iter().min()
 }
 
