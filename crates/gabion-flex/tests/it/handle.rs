@@ -110,7 +110,8 @@ fn a_space_is_removed_without_what_else_is_there() {
     };
     let report = gabion_flex::check_reached(&path, later).unwrap();
     assert_eq!(report.problems.len(), 1);
-    std::fs::write(path.join("notes"), "mine").unwrap();
+    let disk = Disk::system(&path).unwrap();
+    disk.create_random("notes").unwrap();
     gabion_flex::remove(&path).unwrap();
     assert!(!gabion_flex::exists(&path).unwrap());
     let names = std::fs::read_dir(&path).unwrap();

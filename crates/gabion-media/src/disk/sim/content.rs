@@ -57,10 +57,14 @@ impl Content {
         let first = to_usize(offset).div_ceil(PAGE_BYTES);
         let given_back = Arc::make_mut(&mut self.given_back);
         let pages = Arc::make_mut(&mut self.pages);
-        for page in first..(to_usize(end) / PAGE_BYTES).max(first) {
-            pages[page].take_if(|bytes| **bytes == [0; PAGE_BYTES]);
-            if pages[page].is_none() {
-                given_back.insert(page);
+        let whole = pages
+            .iter_mut()
+            .enumerate()
+            .take(to_usize(end) / PAGE_BYTES);
+        for (number, page) in whole.skip(first) {
+            page.take_if(|bytes| **bytes == [0; PAGE_BYTES]);
+            if page.is_none() {
+                given_back.insert(number);
             }
         }
     }
