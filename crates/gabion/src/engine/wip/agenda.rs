@@ -8,7 +8,8 @@
 //! the background looks at is what was touched since the last one; what is found due there waits in
 //! a heap, the most pressing in front. All buckets are looked at when so many steps have passed
 //! that this costs each of them a look at [`BUCKETS_PER_STEP`], when a while has passed, when the
-//! store comes to have leisure or to need space, and when somebody waits until nothing is due.
+//! store comes to have leisure, when a flush waits for space and nothing is known to be due, and
+//! when somebody waits until nothing is due.
 //!
 //! A store with few buckets so looks at all of them in each step.
 //!
@@ -26,7 +27,6 @@ use parking_lot::Mutex;
 
 use super::bucket::Bucket;
 use super::priority::{Claim, Sums, Urgency};
-use super::space::Need;
 
 /// A look at so many buckets costs less than a flush.
 pub(super) const BUCKETS_PER_STEP: usize = 64;
@@ -64,7 +64,6 @@ struct Lists {
 #[derive(Clone, Copy)]
 struct Look {
     leisure: bool,
-    need: Need,
     ended: Instant,
     took: Duration,
 }
@@ -155,13 +154,7 @@ impl Agenda {
     }
 
     /// Counts a step; whether all `buckets` are to be looked at in it. Times count if `timed`.
-    pub(super) fn begin_step(
-        &self,
-        buckets: usize,
-        leisure: bool,
-        need: Need,
-        timed: bool,
-    ) -> bool {
+    pub(super) fn begin_step(&self, buckets: usize, leisure: bool, timed: bool) -> bool {
         let mut lists = self.0.lock();
         lists.steps += 1;
         let Some(last) = lists.last else {
@@ -169,7 +162,6 @@ impl Agenda {
         };
         lists.steps * BUCKETS_PER_STEP >= buckets
             || leisure && !last.leisure
-            || need > last.need
             || timed && last.ended.elapsed() >= LOOK_EVERY.max(last.took * LOOK_PARTS)
     }
 
@@ -179,7 +171,7 @@ impl Agenda {
         &self,
         due: Vec<(Claim, Arc<Bucket>)>,
         read_weight: u32,
-        (leisure, need, began): (bool, Need, Instant),
+        (leisure, began): (bool, Instant),
     ) {
         let mut lists = self.0.lock();
         lists.waiting.clear();
@@ -193,7 +185,6 @@ impl Agenda {
         let ended = Instant::now();
         lists.last = Some(Look {
             leisure,
-            need,
             ended,
             took: ended - began,
         });

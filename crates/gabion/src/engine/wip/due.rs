@@ -162,7 +162,7 @@ impl Wip {
                 due.push((found.claim, bucket));
             }
         }
-        let look = (leisure, circumstances.need, began);
+        let look = (leisure, began);
         self.agenda.set_due(due, self.options.read_weight, look);
         Ok(())
     }

@@ -208,7 +208,7 @@ mod tests {
                 let engine = Wip::open(Disk::simulated(&sim), options()).unwrap();
                 let keyspace = engine.create_keyspace("keyspace").unwrap();
                 let value = vec![7; value_bytes];
-                engine.put_for_tests(&keyspace, &number.to_be_bytes(), &value);
+                engine.put_for_tests(&keyspace, &number.swap_bytes().to_le_bytes(), &value);
                 engine.close().unwrap();
                 let logs = sim
                     .names()
@@ -222,7 +222,9 @@ mod tests {
             let engine = Wip::open(Disk::simulated(&sim), options()).unwrap();
             let keyspace = engine.create_keyspace("keyspace").unwrap();
             for number in 0..runs {
-                let found = engine.get(&keyspace, &number.to_be_bytes(), None).unwrap();
+                let found = engine
+                    .get(&keyspace, &number.swap_bytes().to_le_bytes(), None)
+                    .unwrap();
                 assert_eq!(found.map(|value| value.len()), Some(value_bytes));
             }
             engine.close().unwrap();

@@ -144,8 +144,8 @@ impl Scan {
         }
         let found = self.find_next();
         match &found {
-            Ok(true) => self.end_gap(true),
-            Ok(false) => self.end_gap(false),
+            Ok(true) => self.end_gap(true, NOTED_FROM),
+            Ok(false) => self.end_gap(false, NOTED_FROM),
             Err(_) => {}
         }
         if !matches!(found, Ok(true)) {
@@ -155,15 +155,15 @@ impl Scan {
     }
 
     /// The front has found its first pair in a bucket, or has come to its end or that of the scan
-    /// without one. If it had to step over many entries, that is remembered (I4).
+    /// without one. If it had to step over `noted_from` entries, that is remembered (I4).
     #[inline]
-    fn end_gap(&mut self, at_pair: bool) {
+    fn end_gap(&mut self, at_pair: bool, noted_from: u32) {
         let Some(gone) = self.gone.take() else {
             return;
         };
         #[cfg(test)]
         self.store.engine().count_visits(gone as usize);
-        if gone >= NOTED_FROM {
+        if gone >= noted_from {
             self.note_gap(at_pair);
         }
     }
@@ -405,7 +405,9 @@ impl Scan {
                 if merge.bucket().upper().is_none() {
                     return Ok(false);
                 }
-                self.end_gap(false);
+                // Many buckets in which little is left to step over would be as slow as one with
+                // much.
+                self.end_gap(false, 1);
                 let upper = self.front.as_ref().and_then(|merge| merge.bucket().upper());
                 assign(&mut self.lower, upper.unwrap_or_default());
                 self.front = None;

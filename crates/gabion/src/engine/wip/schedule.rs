@@ -95,9 +95,23 @@ impl Wip {
             return Ok(true);
         }
         let (leisure, timed) = (self.has_leisure(), self.options.background_threads > 0);
-        let all = self
-            .agenda
-            .begin_step(self.bucket_count(), leisure, self.space_need(), timed);
+        let all = self.agenda.begin_step(self.bucket_count(), leisure, timed);
+        let served = self.serve_next(leisure, all)?;
+        // Writers may wait for what no look at few buckets finds.
+        if served || must_make_room && !all && self.serve_next(leisure, true)? {
+            return Ok(true);
+        }
+        if must_make_room {
+            // Snapshots hold the garbage, or others work on it.
+            self.look_at_space()?;
+            return self.flush_one();
+        }
+        self.join_some(all)
+    }
+
+    /// Serves the bucket in which something is most pressing, of those that were touched or of all;
+    /// false when nothing is due there.
+    fn serve_next(&self, leisure: bool, all: bool) -> Result<bool> {
         let mut next = self.next_pressing(leisure, all)?;
         while let Some((keyspace, bucket)) = next {
             if self.serve_found(&keyspace, &bucket)? {
@@ -106,12 +120,7 @@ impl Wip {
             // What was due a while ago may not be any more.
             next = self.next_pressing(leisure, false)?;
         }
-        if must_make_room {
-            // Snapshots hold the garbage, or others work on it.
-            self.look_at_space()?;
-            return self.flush_one();
-        }
-        self.join_some(all)
+        Ok(false)
     }
 
     /// Serves a bucket that was found without a lock; false when nothing is due there.
