@@ -29,8 +29,9 @@ const AGAIN_PERCENT: usize = 95;
 const AGAIN_OF_ONE_SHARD_PERCENT: usize = 80;
 
 /// The same where threads race: how many fit in depends on whose node is split first when space
-/// ends, and on what threads that ended keep for their batches of retired blocks.
-const AGAIN_BY_THREADS_PERCENT: usize = 20;
+/// ends, and on what threads that ended keep for their batches of retired blocks: of a table in one
+/// shard, the arrays that are twice and four times as large as the one that is left.
+const AGAIN_BY_THREADS_PERCENT: usize = 10;
 
 fn again_percent(name: &str) -> usize {
     match name {
