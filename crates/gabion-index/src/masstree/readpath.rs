@@ -109,12 +109,12 @@ impl<'a> Rest<'a> {
 
     /// The slice that leads here.
     pub(super) fn slice(&self, medium: &Medium) -> u64 {
-        let piece = slice::PIECE as u64;
-        let Some(before) = self.skip.checked_sub(piece) else {
+        let Some(before) = self.skip.checked_sub(slice::PIECE as u64) else {
             return self.record.slice.peek(Ordering::Acquire);
         };
         let mut bytes = [0; slice::PIECE + 1];
-        let count = (self.len - before).min(piece + 1) as usize;
+        let left = usize::try_from(self.len - before).unwrap_or(usize::MAX);
+        let count = left.min(bytes.len());
         medium.read(self.at + RECORD_BYTES + before, &mut bytes[..count]);
         slice::of_bytes(&bytes[..count])
     }

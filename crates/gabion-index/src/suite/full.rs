@@ -19,7 +19,7 @@ const BYTES: usize = 1 << 20;
 const REFUSALS: usize = 50;
 
 /// Threads that write at the same time.
-const THREADS: u64 = 3;
+const THREADS: usize = 3;
 
 /// How many of a hundred entries fit in again at least.
 const AGAIN_PERCENT: usize = 95;
@@ -179,7 +179,7 @@ fn by_threads<K: Item + ?Sized>(keys: &Keys<K>) -> Result<(), String> {
     let mut first = None;
     for round in 0..2 {
         let all: Vec<Vec<u64>> = std::thread::scope(|scope| {
-            let fill = |thread| move || fill(keys, index, thread, THREADS as usize);
+            let fill = |thread| move || fill(keys, index, thread as u64, THREADS);
             let fills: Vec<_> = (0..THREADS)
                 .map(|thread| scope.spawn(fill(thread)))
                 .collect();

@@ -439,12 +439,7 @@ index_suite!(
     [families],
     &[]
 );
-index_suite!(
-    bwtree,
-    crate::bwtree::REGISTERED,
-    [words],
-    &[]
-);
+index_suite!(bwtree, crate::bwtree::REGISTERED, [words], &[]);
 index_suite!(
     bwtree_tiny,
     crate::bwtree::TINY,

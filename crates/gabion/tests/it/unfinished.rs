@@ -105,6 +105,9 @@ fn a_store_whose_making_is_interrupted_is_made_by_the_next_opening() {
     }
 }
 
+/// What makes a copy of a store on a disk.
+type Work<'w> = dyn Fn(&Disk) -> Result<(), Error> + 'w;
+
 /// A checkpoint of FlexDB was a store from its first moment on, and opened with what it had; a
 /// repair of WipDB was one before the log was in it.
 #[test]
@@ -117,8 +120,7 @@ fn a_copy_that_is_interrupted_is_no_store_and_is_made_again() {
         let source = || copy(&source);
         let checkpoint = |target: &Disk| db.checkpoint_on(target);
         let repair = |target: &Disk| gabion::repair_disk(&source(), target).map(drop);
-        let works: [(&str, &dyn Fn(&Disk) -> Result<(), Error>); 2] =
-            [("checkpoint", &checkpoint), ("repair", &repair)];
+        let works: [(&str, &Work<'_>); 2] = [("checkpoint", &checkpoint), ("repair", &repair)];
         for (name, work) in works {
             let _context = Context(|| format!("a {name} of {engine}"));
             let sim = SimDisk::recording();
