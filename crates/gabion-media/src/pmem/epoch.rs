@@ -20,6 +20,10 @@ use seize::{Collector, Guard as _, LocalGuard};
 
 use super::alloc::thread;
 
+/// Threads without a number that have a guard when a batch is handed over early. With more of them
+/// the batch waits as any other.
+const READERS: u32 = 64;
+
 /// The header of the pool, which is no block: an entry that only fills a batch.
 const NO_BLOCK: u64 = 0;
 
@@ -91,10 +95,11 @@ impl Epochs {
     }
 
     /// Hands over what waits for a batch to fill. A batch needs an entry for each thread that has a
-    /// guard: those that lack are made up.
+    /// guard: those that lack are made up. Threads that only read have no numbers, so some more are
+    /// made up than there are numbers.
     #[cold]
     pub(super) fn hand_over(&self, guard: &Guard<'_>) {
-        for _ in 0..thread::most() {
+        for _ in 0..thread::most().saturating_add(READERS) {
             self.defer(guard, NO_BLOCK, 0);
         }
         guard.0.flush();
