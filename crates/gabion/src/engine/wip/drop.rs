@@ -84,7 +84,7 @@ impl Wip {
         if applied.is_ok() {
             let mut install = self.lock_install();
             keyspace.dropped.set(seq);
-            for bucket in keyspace.router.load().buckets() {
+            for bucket in buckets.buckets() {
                 bucket.set_dropped();
                 let state = bucket.state.load();
                 retire_all(state.levels.files());
@@ -93,11 +93,12 @@ impl Wip {
                     .iter()
                     .for_each(|table| install.remove_frozen(table));
                 self.written.forget(bucket);
-                self.touch(bucket);
                 // ORDER: Relaxed; a figure that orders nothing.
                 self.bucket_count.fetch_sub(1, Ordering::Relaxed);
             }
             self.keyspaces.leave(keyspace);
+            // Who looks at one before that still counts it.
+            buckets.buckets().iter().for_each(|of| self.touch(of));
         }
         // A number that nothing has is published all the same: writers wait for it.
         self.publish(seq, leader.segment());

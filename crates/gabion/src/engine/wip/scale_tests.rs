@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::ops::Bound;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use gabion_media::seeded::{Random, each_seed, setting};
 use gabion_media::{Disk, SimDisk};
@@ -159,6 +159,36 @@ fn what_is_kept_of_all_buckets_is_what_a_look_at_all_finds() {
             engine.close().unwrap();
         },
     );
+}
+
+/// A keyspace's buckets were touched before it left: who looked in between counted their runs, and
+/// nobody ever took them away again. Writers waited for ever for a compaction of what was gone.
+#[test]
+fn what_is_kept_has_nothing_of_keyspaces_that_left_beside_a_look() {
+    let options = Options::default()
+        .background_threads(0)
+        .memtable_budget_bytes(1 << 20);
+    let engine = Wip::open(Disk::simulated(&SimDisk::new()), options).unwrap();
+    let done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            // ORDER: Relaxed; it only ends the loop.
+            while !done.load(Ordering::Relaxed) {
+                engine.look_at_touched().unwrap();
+            }
+        });
+        for round in 0..setting("GABION_LEDGER_DROPS", 400) {
+            let name = format!("keyspace {round}");
+            let keyspace = engine.create_keyspace(&name).unwrap();
+            write(&engine, &keyspace, Kind::Put, b"key", b"value");
+            engine.flush().unwrap();
+            assert!(engine.drop_keyspace(&name).unwrap());
+        }
+        // ORDER: Relaxed, as above.
+        done.store(true, Ordering::Relaxed);
+    });
+    check(&engine);
+    engine.close().unwrap();
 }
 
 /// The buckets that are looked at while so many keyspaces are written and flushed twice, come to
