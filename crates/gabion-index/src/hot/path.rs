@@ -176,8 +176,20 @@ impl<K: Item + ?Sized> Hot<K> {
     /// none if the trie is empty; what it goes along is durable. None if a node on it was given up.
     pub(super) fn seek(&self, key: &K) -> Result<Option<Vec<Step<'_>>>> {
         let mut path = Vec::with_capacity(STEPS);
+        let is_whole = self.go_on(key, self.root(), None, &mut path)?;
+        Ok(is_whole.then_some(path))
+    }
+
+    /// Goes on with the way down to `key` from a place, to its leaf or only as far as the node that
+    /// is locked by `end`; what it goes along is durable. False if a node on it was given up.
+    pub(super) fn go_on<'a>(
+        &'a self,
+        key: &K,
+        mut place: Place<'a>,
+        end: Option<u64>,
+        path: &mut Vec<Step<'a>>,
+    ) -> Result<bool> {
         let mut must_fence = false;
-        let mut place = self.root();
         let is_whole = loop {
             let child = self.child(&place);
             path.push(Step { place, child });
@@ -187,7 +199,7 @@ impl<K: Item + ?Sized> Hot<K> {
                 }
                 break false;
             }
-            if !child.is_node() {
+            if !child.is_node() || end == Some(place.lock) {
                 break true;
             }
             let node = self.node_below(&place, child)?;
@@ -197,7 +209,7 @@ impl<K: Item + ?Sized> Hot<K> {
             // DURABLE: the way, before anything that is only reached by it.
             self.medium.fence();
         }
-        Ok(is_whole.then_some(path))
+        Ok(is_whole)
     }
 
     /// The key of the first or the last leaf below a child.

@@ -300,6 +300,37 @@ fn keys_within_keys_and_long_prefixes() {
     assert_eq!(check(&trie), 1);
 }
 
+/// Keys that each go on where the one before ends fill every node of a long way down, and each new
+/// one parts them all: each of four threads brings every fourth key, and takes every eighth again.
+#[test]
+fn chains_of_full_nodes_part_beside_each_other() {
+    const KEYS: usize = 1200;
+    const THREADS: usize = 4;
+    let trie = trie::<[u8]>(64 << 20);
+    let longest = [b'a'; KEYS];
+    let key = |length: usize| &longest[..length];
+    std::thread::scope(|scope| {
+        for first in 1..=THREADS {
+            let trie = &trie;
+            scope.spawn(move || {
+                for length in (first..=KEYS).step_by(THREADS) {
+                    assert_eq!(trie.insert(key(length), 1).expect("space"), None);
+                }
+                for length in (first..=KEYS).step_by(2 * THREADS) {
+                    assert_eq!(trie.remove(key(length)).expect("sound"), Some(1));
+                }
+            });
+        }
+    });
+    let is_left = |length: usize| (length - 1) % (2 * THREADS) >= THREADS;
+    for length in 1..=KEYS {
+        let expected = is_left(length).then_some(1);
+        assert_eq!(trie.get(key(length)).expect("sound"), expected, "{length}");
+    }
+    check(&trie);
+    assert_eq!(trie.len().expect("sound"), (KEYS / 2) as u64);
+}
+
 /// A node that parts leaves two new ones below a third. Whoever deleted a key there at once was
 /// told that the pool has no such block: the allocator did not know yet that they are in use.
 #[test]

@@ -23,8 +23,8 @@ enum Change {
     Done,
     /// Somebody else was in the way.
     Lost,
-    /// The node above has no room.
-    Crowded,
+    /// The node above, that of the step of this number, has no room.
+    Crowded(usize),
 }
 
 impl Change {
@@ -144,7 +144,7 @@ impl<K: Item + ?Sized> Hot<K> {
         match self.grow(&path, depth, key, value, fork, guard)? {
             Change::Done => return Ok(Some(None)),
             Change::Lost => {}
-            Change::Crowded => self.make_room(&path, depth - 1, guard)?,
+            Change::Crowded(at) => self.make_room(key, path, at, guard)?,
         }
         Ok(None)
     }
@@ -252,11 +252,9 @@ impl<K: Item + ?Sized> Hot<K> {
         let Some(above_lock) = self.lock_beside(&[lock], above) else {
             return Ok(Change::Lost);
         };
-        let height = self.height(above.child)?;
-        let pulls_up = |parent: &Node<'_>| parent.height() <= height + 1;
-        let parent = above.place.node.filter(pulls_up);
+        let parent = self.parent_of_split(path, depth)?;
         if parent.is_some_and(|parent| parent.count() == ROOM) {
-            return Ok(Change::Crowded);
+            return Ok(Change::Crowded(depth - 1));
         }
         let (left, position, right) = form.split();
         let side = |made: &mut Made<'a>, form: &Form| {
@@ -289,19 +287,53 @@ impl<K: Item + ?Sized> Hot<K> {
         Ok(Change::of(is_done))
     }
 
-    /// Splits the full node of a step, and before it those above it that are full too, unless
-    /// somebody is in the way.
+    /// The node above that of a step, if it takes in the topmost bit of that one when it is split.
+    fn parent_of_split<'a>(&'a self, path: &[Step<'a>], depth: usize) -> Result<Option<Node<'a>>> {
+        let above = &path[depth - 1];
+        let height = self.height(above.child)?;
+        let pulls_up = |parent: &Node<'_>| parent.height() <= height + 1;
+        Ok(above.place.node.filter(pulls_up))
+    }
+
+    /// Splits the full node of a step, and before it those above it that are full too, from the
+    /// topmost down, unless somebody is in the way. Of the way it looks again only at what a split
+    /// has replaced, so this takes time in proportion to what it splits.
     #[cold]
-    fn make_room(&self, path: &[Step<'_>], mut depth: usize, guard: &Guard<'_>) -> Result<()> {
+    fn make_room<'a>(
+        &'a self,
+        key: &K,
+        mut path: Vec<Step<'a>>,
+        mut depth: usize,
+        guard: &Guard<'_>,
+    ) -> Result<()> {
+        let mut full = Vec::new();
+        while let Some(parent) = self.parent_of_split(&path, depth)?
+            && parent.count() == ROOM
+        {
+            full.push(path[depth].place.lock);
+            depth -= 1;
+        }
         loop {
             let step = &path[depth];
             let (Some(node), Some(lock)) = (step.place.node, self.lock(step)) else {
                 return Ok(());
             };
             let form = Form::of(&node);
-            match self.split(path, depth, &lock, &form, Made::default(), guard)? {
-                Change::Crowded => depth -= 1,
-                Change::Done | Change::Lost => return Ok(()),
+            let change = self.split(&path, depth, &lock, &form, Made::default(), guard)?;
+            drop(lock);
+            let (Change::Done, Some(next)) = (change, full.pop()) else {
+                return Ok(());
+            };
+            // The node above may have been replaced as well.
+            let from = depth.saturating_sub(2);
+            let place = path[from].place;
+            path.truncate(from);
+            if !self.go_on(key, place, Some(next), &mut path)? {
+                return Ok(());
+            }
+            depth = path.len() - 1;
+            if path[depth].place.lock != next {
+                return Ok(());
             }
         }
     }
