@@ -19,11 +19,16 @@
 //! neighbours are as good as one that has the older image of each key. So merges fold them, and
 //! what a reader costs is one image of each key that changed since, however often: a snapshot can
 //! cost the memory of the store as it was, not more.
+//!
+//! # Gaps
+//! The newest MemTable of a keyspace knows ranges in which readers find nothing
+//! ([`crate::engine::memtable`]). It takes over what that of the generation before knows, if there
+//! is one; of puts before its own first write it says nothing.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
 
 use arc_swap::ArcSwap;
 use parking_lot::RwLock;
@@ -42,6 +47,12 @@ const VERSION_BYTES: u64 = 48;
 
 /// Inserts whose memory is asked for together.
 const PREFETCH_OPERATIONS: usize = 16;
+
+/// Steps of scans over keys that are gone which are worth a merge of few writes: some milliseconds.
+const STEPS_MIN: u64 = 1 << 17;
+
+/// The same, in bytes of more writes for each step.
+const STEP_BYTES: u64 = 8;
 
 /// Images that are read under one lock, at most: 30 us by estimate.
 const IMAGES_MAX: usize = 256;
@@ -226,6 +237,10 @@ pub(super) struct Generation {
     min_seq: AtomicU64,
     /// The number of the newest write.
     max_seq: AtomicU64,
+    /// Keys that are gone and that scans have stepped over.
+    steps: AtomicU64,
+    /// The one before, while it is there.
+    before: Weak<Generation>,
 }
 
 impl Generation {
@@ -246,6 +261,17 @@ impl Generation {
             images: Arc::new(memory.hold_table(0)),
             min_seq: AtomicU64::new(SEQ_MAX),
             max_seq: AtomicU64::new(0),
+            steps: AtomicU64::new(0),
+            before: Weak::new(),
+        }
+    }
+
+    /// The one that takes the writes after another one.
+    pub(super) fn after(before: &Arc<Generation>, first_segment: u64) -> Generation {
+        let (number, memory) = (before.number + 1, &before.memory);
+        Generation {
+            before: Arc::downgrade(before),
+            ..Generation::new(number, first_segment, memory, before.keep)
         }
     }
 
@@ -270,6 +296,8 @@ impl Generation {
             images: Arc::clone(&self.images),
             min_seq: AtomicU64::new(self.min_seq()),
             max_seq: AtomicU64::new(self.max_seq()),
+            steps: AtomicU64::new(0),
+            before: Weak::new(),
         }
     }
 
@@ -278,7 +306,7 @@ impl Generation {
     pub(super) fn absorb(&self, newer: &Generation) {
         for layer in newer.layers() {
             if !layer.images.is_empty() {
-                let own = self.layer_for_writing(layer.keyspace);
+                let own = self.layer_for_writing(layer.keyspace, self.min_seq());
                 self.images.add(own.images.absorb(&layer.images));
             }
         }
@@ -304,8 +332,18 @@ impl Generation {
         self.layers.all()
     }
 
-    fn layer_for_writing(&self, keyspace: u32) -> Arc<Layer> {
-        let make = || Layer::new(keyspace, &self.memory, self.keep);
+    /// What a keyspace has, made for its first write, of number `seq`, if it has nothing yet.
+    fn layer_for_writing(&self, keyspace: u32, seq: Seq) -> Arc<Layer> {
+        let make = || {
+            let layer = Layer::new(keyspace, &self.memory, self.keep);
+            // No table that comes later knows of older puts than these.
+            layer.table.forget_gaps(seq.saturating_sub(1));
+            let before = self.before.upgrade();
+            if let Some(before) = before.and_then(|before| before.layer(keyspace)) {
+                layer.table.take_over_gaps(&before.table);
+            }
+            layer
+        };
         self.layers.get_or_add(keyspace, make)
     }
 
@@ -335,7 +373,7 @@ impl Generation {
             _ => drop(layer.table.insert(key, hash, seq, kind, value)),
         };
         if self.with_layer(keyspace, insert).is_none() {
-            insert(&self.layer_for_writing(keyspace));
+            insert(&self.layer_for_writing(keyspace, seq));
         }
         // One thread at a time changes these, so plain stores do.
         let bytes = self.bytes() + (key.len() + value.len()) as u64 + VERSION_BYTES;
@@ -410,6 +448,24 @@ impl Generation {
             .saturating_sub(self.merged.load(Ordering::Relaxed))
     }
 
+    /// Counts keys that a scan has stepped over; whether they have become enough for
+    /// [`Generation::is_in_the_way`].
+    pub(super) fn count_steps(&self, steps: u32) -> bool {
+        // ORDER: Relaxed, a figure.
+        let before = self.steps.fetch_add(steps.into(), Ordering::Relaxed);
+        before < self.steps_max() && self.is_in_the_way()
+    }
+
+    /// Whether scans have stepped over so many keys that are gone that a merge is less work.
+    pub(super) fn is_in_the_way(&self) -> bool {
+        // ORDER: Relaxed, a figure.
+        self.steps.load(Ordering::Relaxed) >= self.steps_max()
+    }
+
+    fn steps_max(&self) -> u64 {
+        STEPS_MIN.max(self.bytes() / STEP_BYTES)
+    }
+
     /// Counts bytes of images.
     pub(super) fn add_image_bytes(&self, bytes: u64) {
         self.images.add(bytes);
@@ -460,8 +516,14 @@ impl View {
 
     /// What a reader at a fixed number looks at.
     pub(super) fn for_reader(&self, seq: Seq) -> impl Iterator<Item = &Arc<Generation>> {
-        let past = self.past.iter().filter(move |past| past.max_seq() > seq);
-        self.waiting.iter().chain(past)
+        self.waiting.iter().chain(self.past_for_reader(seq))
+    }
+
+    /// What of the past it looks at: no generation has larger numbers than a newer one.
+    pub(super) fn past_for_reader(&self, seq: Seq) -> impl Iterator<Item = &Arc<Generation>> {
+        self.past
+            .iter()
+            .take_while(move |past| past.max_seq() > seq)
     }
 
     /// The merged generations, folded as far as these readers let them, newest first.

@@ -81,6 +81,8 @@ mod recovery;
 mod repair;
 mod rest;
 mod salvage;
+#[cfg(test)]
+mod scale_tests;
 mod scan;
 mod schedule;
 mod stats;

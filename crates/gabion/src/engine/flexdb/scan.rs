@@ -9,6 +9,12 @@
 //! whole interval at a time, and so does the front where a merge has overwritten what the reader
 //! must see. The two ends meet wherever they meet, and a scan holds no lock.
 //!
+//! # Tombstones
+//! A scan that has stepped over many keys that are gone before its first pair lets the MemTable that
+//! takes the keyspace's writes remember that there is nothing, and the next ones begin behind it
+//! ([`crate::engine::memtable`]). What scans step over otherwise is counted, and when they have had
+//! more work by it than a merge is, the generation is merged ([`Generation::is_in_the_way`]).
+//!
 //! # Linearization
 //! A scan reads at a number that is registered as long as it lives, as a get at a number does.
 
@@ -17,13 +23,13 @@ use std::collections::VecDeque;
 use std::ops::Bound;
 use std::sync::Arc;
 
-use super::generation::{Layer, View};
+use super::generation::{Generation, Layer, View};
 use super::index::Seek;
 use super::partition::{Held, Reader};
 use super::{Flex, Keyspace};
 use crate::bytes::assign;
 use crate::engine::key_range;
-use crate::engine::memtable::MemCursor;
+use crate::engine::memtable::{MemCursor, NOTED_FROM};
 use crate::types::{Kind, Seq};
 use crate::{Result, Slice};
 
@@ -40,6 +46,10 @@ pub(crate) struct Scan {
     seq: Seq,
     sources: Option<Sources>,
     window: Option<Window>,
+    /// Until there is a pair.
+    search: Option<Search>,
+    /// Keys that were gone, but for those of the window.
+    gone: u32,
     current: Current,
     /// Pairs of the front that were copied.
     front: VecDeque<Pair>,
@@ -48,6 +58,15 @@ pub(crate) struct Scan {
     /// The keys that were not read yet: from the first one up to, but without, the second one;
     /// `None` when there is none left.
     middle: Option<(Vec<u8>, Option<Vec<u8>>)>,
+}
+
+/// The search of the front for its first pair.
+#[derive(Default)]
+struct Search {
+    /// Where it began.
+    lower: Option<Vec<u8>>,
+    /// Up to where nothing was found; `None` for the end of all keys.
+    upper: Option<Vec<u8>>,
 }
 
 /// The pair that the scan stands on.
@@ -62,6 +81,12 @@ enum Current {
 
 impl Drop for Scan {
     fn drop(&mut self) {
+        let gone = self.all_gone();
+        #[cfg(test)]
+        STEPS.set(STEPS.get() + u64::from(gone));
+        if gone >= NOTED_FROM {
+            self.engine.count_steps(gone);
+        }
         self.engine.end_snapshot(self.seq);
     }
 }
@@ -72,6 +97,8 @@ struct Sources {
     layers: Vec<Source>,
     /// Whether the cursors stand on the first keys of what is read next.
     are_placed: bool,
+    /// Whether the first layer is the newest one of those that take writes or wait to be merged.
+    knows_gaps: bool,
 }
 
 struct Source {
@@ -100,6 +127,8 @@ impl Scan {
             seq,
             sources: None,
             window: None,
+            search: Some(Search::default()),
+            gone: 0,
             current: Current::Nothing,
             front: VecDeque::new(),
             back: VecDeque::new(),
@@ -111,25 +140,81 @@ impl Scan {
     /// Goes to the next pair; false at the end. An error ends the scan.
     #[inline]
     pub(crate) fn advance(&mut self) -> Result<bool> {
-        loop {
-            if let (Some(window), Some(sources)) = (&mut self.window, &mut self.sources) {
-                self.current = window.step(sources, self.seq);
-                if !matches!(self.current, Current::Nothing) {
-                    return Ok(true);
-                }
-            }
-            if !self.begin_window()? {
-                let next = self.front.pop_front().or_else(|| self.back.pop_front());
-                self.current = next.map_or(Current::Nothing, Current::Copied);
-                return Ok(!matches!(self.current, Current::Nothing));
+        if self.step() {
+            return Ok(true);
+        }
+        match self.search {
+            Some(_) => self.find_first(),
+            None => self.find_next(),
+        }
+    }
+
+    /// Goes to the next pair of the window, if there is one.
+    #[inline]
+    fn step(&mut self) -> bool {
+        if let (Some(window), Some(sources)) = (&mut self.window, &mut self.sources) {
+            self.current = window.step(sources, self.seq);
+            return !matches!(self.current, Current::Nothing);
+        }
+        false
+    }
+
+    /// Goes to the next pair, behind the window.
+    fn find_next(&mut self) -> Result<bool> {
+        while self.begin_window()? {
+            if self.step() {
+                return Ok(true);
             }
         }
+        let next = self.front.pop_front().or_else(|| self.back.pop_front());
+        self.current = next.map_or(Current::Nothing, Current::Copied);
+        Ok(!matches!(self.current, Current::Nothing))
+    }
+
+    /// Goes to the first pair. If many keys had to be stepped over, that is remembered.
+    fn find_first(&mut self) -> Result<bool> {
+        let found = self.find_next();
+        // Where something was copied, or the back has read, it is none any more.
+        if let (Ok(is_pair), Some(search)) = (&found, self.search.take()) {
+            if self.all_gone() >= NOTED_FROM {
+                self.note_gap(&search, *is_pair);
+            }
+        }
+        found
+    }
+
+    #[cold]
+    fn note_gap(&self, search: &Search, is_pair: bool) {
+        let upper = match is_pair {
+            true => Some(self.key()),
+            false => search.upper.as_deref(),
+        };
+        let lower = search.lower.as_deref().unwrap_or_default();
+        let view = self.engine.view.load();
+        let mut waiting = view.waiting.iter();
+        if is_below(lower, upper)
+            && let Some(newest) = waiting.find_map(|own| own.layer(self.keyspace.id))
+        {
+            newest.table.note_gap((lower, upper), self.seq);
+        }
+    }
+
+    /// Keys that were gone, so far.
+    fn all_gone(&self) -> u32 {
+        let last = self.window.as_ref().map_or(0, |window| window.gone);
+        self.gone.saturating_add(last)
     }
 
     /// Begins the next window, or copies the next pairs to the front; false if there are such pairs
     /// already, or there is nothing left to read.
     fn begin_window(&mut self) -> Result<bool> {
-        let done = self.window.take();
+        let mut done = self.window.take();
+        if let Some(done) = &mut done {
+            self.gone = self.gone.saturating_add(done.gone);
+            if let Some(search) = &mut self.search {
+                search.upper = done.end.take();
+            }
+        }
         while self.front.is_empty()
             && let Some((lower, upper)) = self.middle.take()
         {
@@ -143,6 +228,7 @@ impl Scan {
 
     /// The next pair from the end. An error ends the scan.
     pub(crate) fn next_back(&mut self) -> Result<Option<Pair>> {
+        self.search = None;
         while self.back.is_empty() {
             let Some((lower, upper)) = self.middle.take() else {
                 self.copy_window();
@@ -157,10 +243,18 @@ impl Scan {
 
     /// Copies what is left of the window to the front.
     fn copy_window(&mut self) {
-        let (Some(mut window), Some(sources)) = (self.window.take(), &mut self.sources) else {
+        let Some(mut window) = self.window.take() else {
             return;
         };
         self.current = Current::Nothing;
+        self.copy_rest(&mut window);
+        self.gone = self.gone.saturating_add(window.gone);
+    }
+
+    fn copy_rest(&mut self, window: &mut Window) {
+        let Some(sources) = &mut self.sources else {
+            return;
+        };
         loop {
             let pair = match window.step(sources, self.seq) {
                 Current::Merged(at) => {
@@ -181,6 +275,7 @@ impl Scan {
         self.front.clear();
         self.back.clear();
         self.window = None;
+        self.search = None;
         self.middle = None;
         self.current = Current::Nothing;
     }
@@ -218,12 +313,21 @@ impl Scan {
     fn read_front(
         &mut self,
         done: Option<&Window>,
-        lower: Vec<u8>,
+        mut lower: Vec<u8>,
         upper: Option<Vec<u8>>,
     ) -> Result<bool> {
         loop {
             let known = self.sources.take();
             let (mut sources, is_new) = self.sources_after(known);
+            if let Some(search) = &mut self.search
+                && search.lower.is_none()
+                && let Some(behind) = sources.behind_gap(&lower, self.seq)
+            {
+                let Some(behind) = behind.filter(|key| is_below(key, upper.as_deref())) else {
+                    return Ok(false);
+                };
+                search.lower = Some(std::mem::replace(&mut lower, behind));
+            }
             let before = done.filter(|done| !is_new && done.held.place.upper() == Some(&lower));
             let partition = &self.keyspace.partition;
             let next = before
@@ -248,8 +352,12 @@ impl Scan {
                 self.window = Some(Window::new(held, &sources, &lower, end.clone()));
                 self.sources = Some(sources);
                 self.middle = rest(end, upper);
+                if let Some(search) = &mut self.search {
+                    search.lower.get_or_insert(lower);
+                }
                 return Ok(true);
             }
+            self.search = None;
             let end = end_of_part(&mut sources, end);
             for source in &mut sources.layers {
                 source.cursor.seek(&lower);
@@ -296,8 +404,9 @@ impl Scan {
             for source in &mut sources.layers {
                 source.cursor.seek(&begin);
             }
-            let part = Part::new(&mut sources, &held, (&begin, upper), images, self.seq);
-            self.back = part.collect();
+            let mut part = Part::new(&mut sources, &held, (&begin, upper), images, self.seq);
+            self.back = part.by_ref().collect();
+            self.gone = self.gone.saturating_add(part.gone);
             self.back_sources = Some(sources);
             return Ok(begin);
         }
@@ -310,17 +419,21 @@ impl Scan {
             return (known, false);
         }
         let view = self.engine.view.load_full();
-        let layers = view.for_reader(self.seq).filter_map(|generation| {
+        let source = |generation: &Arc<Generation>| {
             let layer = generation.layer(self.keyspace.id)?;
             Some(Source {
                 cursor: layer.table.search(),
                 layer,
             })
-        });
+        };
+        let mut layers: Vec<_> = view.waiting.iter().filter_map(source).collect();
+        let knows_gaps = !layers.is_empty();
+        layers.extend(view.past_for_reader(self.seq).filter_map(source));
         let sources = Sources {
-            layers: layers.collect(),
+            layers,
             view,
             are_placed: false,
+            knows_gaps,
         };
         (sources, true)
     }
@@ -390,6 +503,14 @@ enum Decided {
 }
 
 impl Sources {
+    /// Where a reader at `seq` may go on that looks for the first key from `key` on, if there is
+    /// nothing before; `Some(None)` where there is nothing at all.
+    #[inline]
+    fn behind_gap(&self, key: &[u8], seq: Seq) -> Option<Option<Vec<u8>>> {
+        let newest = self.layers.first().filter(|_| self.knows_gaps)?;
+        newest.layer.table.behind_gap(key, seq)
+    }
+
     /// What a reader sees of a key. The cursors stand on it or behind it; then they stand behind
     /// it, but the one that has the value.
     fn decide(&mut self, key: &[u8], seq: Seq) -> Decided {
@@ -447,6 +568,8 @@ struct Window {
     /// The source whose cursor stands on the pair before, and its key.
     written: Option<usize>,
     key: Vec<u8>,
+    /// Keys that were deleted.
+    gone: u32,
 }
 
 impl Window {
@@ -470,6 +593,7 @@ impl Window {
             has_deletes: sources.layers.iter().any(|own| own.layer.has_deletes()),
             written: None,
             key: Vec::new(),
+            gone: 0,
             held,
         }
     }
@@ -502,7 +626,11 @@ impl Window {
                                 Decided::Nothing if order == Ordering::Equal => {
                                     return Current::Merged(self.at - 1);
                                 }
-                                _ => continue,
+                                Decided::Nothing => continue,
+                                Decided::Gone => {
+                                    self.gone += 1;
+                                    continue;
+                                }
                             }
                         }
                     }
@@ -516,6 +644,7 @@ impl Window {
             if !self.has_deletes || !sources.are_deleting(key, seq) {
                 return Current::Merged(self.at - 1);
             }
+            self.gone += 1;
         }
     }
 }
@@ -530,6 +659,8 @@ struct Part<'w> {
     images: Vec<Images>,
     end: Option<&'w [u8]>,
     seq: Seq,
+    /// Keys that were deleted.
+    gone: u32,
 }
 
 impl<'w> Part<'w> {
@@ -549,6 +680,7 @@ impl<'w> Part<'w> {
             images,
             end,
             seq,
+            gone: 0,
             sources,
             held,
         }
@@ -575,7 +707,10 @@ impl Iterator for Part<'_> {
             let decided = self.sources.decide(&key, self.seq);
             let written = match decided {
                 Decided::Nothing => None,
-                Decided::Gone => Some(None),
+                Decided::Gone => {
+                    self.gone += 1;
+                    Some(None)
+                }
                 Decided::Value(source) => {
                     let source = &mut self.sources.layers[source];
                     let value = source.cursor.value();
@@ -632,4 +767,10 @@ impl Images {
             _ => None,
         }
     }
+}
+
+#[cfg(test)]
+thread_local! {
+    /// Keys that were gone and that scans of the thread have stepped over.
+    pub(super) static STEPS: std::cell::Cell<u64> = const { std::cell::Cell::new(0) };
 }

@@ -19,6 +19,10 @@
 //! is no space to merge into, writes that would have to wait are refused. The budget becomes
 //! smaller when spaces, their indexes and what is kept for readers leave too little of the store's
 //! memory ([`crate::memory`]).
+//!
+//! # Tombstones
+//! A generation that is not full is merged when scans have had more work by its tombstones than a
+//! merge is: by the thread that merges, or the next write freezes it.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -103,6 +107,7 @@ impl Flex {
         if self.health.failure().is_some() {
             return false;
         }
+        self.freeze_what_is_in_the_way();
         match self.merge_oldest() {
             Ok(merged) => {
                 if merged {
@@ -114,6 +119,26 @@ impl Flex {
                 self.record(error);
                 false
             }
+        }
+    }
+
+    /// A scan has stepped over so many keys that are gone.
+    #[cold]
+    pub(super) fn count_steps(&self, steps: u32) {
+        let view = self.view.load();
+        // They may have been in what is merged just now.
+        if view.frozen().is_empty() && view.active().count_steps(steps) {
+            self.schedule.wake();
+        }
+    }
+
+    fn freeze_what_is_in_the_way(&self) {
+        let is_due = {
+            let view = self.view.load();
+            view.frozen().is_empty() && view.active().is_in_the_way()
+        };
+        if is_due {
+            self.freeze(&self.writer.lock());
         }
     }
 

@@ -21,7 +21,6 @@ use std::sync::Arc;
 
 use super::generation::{Generation, View};
 use super::{Flex, Write};
-use crate::engine::memtable::KeepOrder;
 use crate::engine::write::Waiter;
 use crate::log::Log;
 use crate::options::Durability;
@@ -168,7 +167,8 @@ impl Flex {
         // As long as another one is merged, this one grows, and the log may shrink without it.
         if view.frozen().is_empty()
             && (view.active().bytes() > self.active_bytes_max()
-                || self.syncer.live_bytes() > self.options.log_bytes_max)
+                || self.syncer.live_bytes() > self.options.log_bytes_max
+                || view.active().is_in_the_way())
         {
             self.freeze(writer);
         }
@@ -181,9 +181,7 @@ impl Flex {
         }
         let segment = writer.log.as_ref().map_or(0, Log::current_segment);
         self.change_view(|view| {
-            let number = view.active().number + 1;
-            let keep = KeepOrder::of(&self.options);
-            let next = Generation::new(number, segment, &self.memory, keep);
+            let next = Generation::after(view.active(), segment);
             view.waiting.insert(0, Arc::new(next));
         });
         self.schedule.wake();
