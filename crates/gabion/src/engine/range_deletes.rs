@@ -29,6 +29,7 @@
 //! The naive twin is in the tests: a list of ranges that is searched from end to end.
 
 use std::cmp::Ordering;
+use std::ops::Deref;
 use std::sync::Arc;
 
 use super::snapshots::Protected;
@@ -105,7 +106,7 @@ impl Fragments {
             sets = sets
                 .chunks(2)
                 .map(|pair| match pair {
-                    [a, b] => a.united(b, protected),
+                    [a, b] => a.united(b, &protected),
                     _ => pair[0].clone(),
                 })
                 .collect();
@@ -114,7 +115,7 @@ impl Fragments {
     }
 
     /// As [`Fragments::union`] of two sets. Linear.
-    fn united(&self, other: &Fragments, protected: &Protected) -> Fragments {
+    fn united<P: Deref<Target = Protected>>(&self, other: &Fragments, protected: &P) -> Fragments {
         let mut sides = [self.0.as_slice(), other.0.as_slice()];
         let mut united = Fragments::default();
         let mut at: Option<Arc<[u8]>> = None;
@@ -284,7 +285,10 @@ pub(crate) fn united_by(work: impl FnOnce()) -> u64 {
 }
 
 /// Numbers in any order, as a fragment has them (R1, R2).
-fn thinned(mut seqs: Vec<Seq>, protected: &Protected) -> Vec<Seq> {
+fn thinned<P: Deref<Target = Protected>>(mut seqs: Vec<Seq>, protected: &P) -> Vec<Seq> {
+    if seqs.len() < 2 {
+        return seqs;
+    }
     seqs.sort_unstable_by(|a, b| b.cmp(a));
     seqs.dedup();
     let mut newer = None;
@@ -349,8 +353,12 @@ impl Deletes {
         }
     }
 
-    /// These and one more.
-    pub(crate) fn with(&self, range: Fragments, protected: &Protected) -> Deletes {
+    /// These and one more. Who is protected is asked for only where deletes of one key meet: it
+    /// may be very many.
+    pub(crate) fn with<P>(&self, range: Fragments, protected: &P) -> Deletes
+    where
+        P: Deref<Target = Protected>,
+    {
         let mut tiers: Vec<Arc<Fragments>> = self.tiers().to_vec();
         let mut last = Arc::new(range);
         while let Some(before) = tiers.pop_if(|before| before.0.len() <= 2 * last.0.len()) {
@@ -467,7 +475,7 @@ mod tests {
             let united = Deletes::of(&sets, &protected);
             let mut grown = Deletes::default();
             for set in sets.iter().filter(|set| !set.is_empty()) {
-                grown = grown.with(set.clone(), &protected);
+                grown = grown.with(set.clone(), &&protected);
             }
             let seen = readers.into_iter().chain(15..21);
             for seq in seen {
@@ -522,7 +530,7 @@ mod tests {
         for seq in 1..=10_000u64 {
             let upper = seq.to_le_bytes();
             let upper: Vec<u8> = upper.into_iter().rev().collect();
-            deletes = deletes.with(Fragments::of_range(b"", Some(&upper), seq), &protected);
+            deletes = deletes.with(Fragments::of_range(b"", Some(&upper), seq), &&protected);
         }
         let numbers: usize = deletes
             .tiers()

@@ -78,6 +78,8 @@ impl Snapshots {
             .filter(|seq| *seq < visible)
             .collect();
         drop(lists);
+        #[cfg(test)]
+        COLLECTED.set(COLLECTED.get() + bounds.len());
         bounds.sort_unstable();
         bounds.dedup();
         bounds.push(visible);
@@ -197,6 +199,12 @@ impl Protected {
     pub(crate) fn last_of(&self, stripe: usize) -> Seq {
         self.bounds.get(stripe).copied().unwrap_or(0)
     }
+}
+
+#[cfg(test)]
+thread_local! {
+    /// Numbers that this thread has collected to protect them.
+    pub(crate) static COLLECTED: std::cell::Cell<usize> = const { std::cell::Cell::new(0) };
 }
 
 #[cfg(test)]

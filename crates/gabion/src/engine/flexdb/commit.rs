@@ -203,7 +203,11 @@ impl Flex {
     /// Lets go of past generations without a write above `oldest`, at which or above which all
     /// read. Since it was found out, others may have registered, and what they need been merged.
     fn forget_past_up_to(&self, oldest: Seq) {
-        let needed = |past: &Arc<Generation>| past.max_seq() > oldest;
+        let needed = |past: &Arc<Generation>| {
+            #[cfg(test)]
+            LOOKS.set(LOOKS.get() + 1);
+            past.max_seq() > oldest
+        };
         // The oldest one goes first, and whoever ends a scan comes here.
         if !self.view.load().past.last().is_none_or(needed) {
             self.change_view(|view| view.past.retain(needed));
@@ -626,6 +630,12 @@ fn next_key<'k>(cursor: &'k MemCursor, deletes: &'k Fragments, at: &'k [u8]) -> 
         (Some(one), None) | (None, Some(one)) => Some(one),
         (None, None) => None,
     }
+}
+
+#[cfg(test)]
+thread_local! {
+    /// Past generations of which this thread has asked whether they are needed.
+    pub(super) static LOOKS: std::cell::Cell<usize> = const { std::cell::Cell::new(0) };
 }
 
 #[cfg(test)]

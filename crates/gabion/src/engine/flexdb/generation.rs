@@ -25,6 +25,7 @@
 //! ([`crate::engine::memtable`]). It takes over what that of the generation before knows, if there
 //! is one; of puts before its own first write it says nothing.
 
+use std::cell::LazyCell;
 use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -365,7 +366,8 @@ impl Generation {
                     return;
                 }
                 // One thread at a time changes them.
-                let deletes = layer.deletes.load().with(range, &protected());
+                let protected = LazyCell::new(&protected);
+                let deletes = layer.deletes.load().with(range, &protected);
                 layer.deletes.store(Arc::new(deletes));
                 // ORDER: Release pairs with the Acquire in `has_deletes`.
                 layer.has_deletes.store(true, Ordering::Release);

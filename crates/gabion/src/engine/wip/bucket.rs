@@ -226,12 +226,12 @@ impl Bucket {
     /// Deletes the keys of a range as far as they are the bucket's, by an entry in its MemTable. A
     /// bucket that holds nothing is left as it is. The caller has the install lock (I5). Returns
     /// whether it is the MemTable's first entry.
-    pub(crate) fn delete_range(
+    pub(crate) fn delete_range<P: Deref<Target = Protected>>(
         &self,
         (lower, upper): (&[u8], Option<&[u8]>),
         seq: Seq,
         segment: u64,
-        protected: &Protected,
+        protected: &P,
     ) -> bool {
         let state = self.state.load_full();
         if state.is_empty() {

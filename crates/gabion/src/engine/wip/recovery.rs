@@ -497,7 +497,7 @@ impl Target {
         for (bucket, (flushed, _)) in touched.zip(&self.in_tables[first..]) {
             if range.seq > *flushed {
                 let protected = Protected::only(SEQ_MAX);
-                bucket.delete_range((range.key, upper), range.seq, segment, &protected);
+                bucket.delete_range((range.key, upper), range.seq, segment, &&protected);
             }
         }
     }

@@ -37,7 +37,7 @@
 //! writes may succeed. A failed sync leaves unknown what is on the medium, so the store turns
 //! read-only and the group's writes are not acknowledged, though a recovery may find them.
 
-use std::cell::RefCell;
+use std::cell::{LazyCell, RefCell};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -438,7 +438,7 @@ impl Wip {
         segment: u64,
     ) {
         let upper = (!upper.is_empty()).then_some(upper);
-        let protected = self.snapshots.protect(|| self.visible());
+        let protected = LazyCell::new(|| self.snapshots.protect(|| self.visible()));
         for bucket in keyspace.router.load().touching(lower, upper) {
             if bucket.delete_range((lower, upper), seq, segment, &protected) {
                 self.begin_written(bucket, &bucket.state.load().active);
