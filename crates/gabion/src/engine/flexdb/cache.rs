@@ -69,6 +69,8 @@ pub(super) struct Cache {
 #[derive(Debug, Default)]
 struct Hand {
     indexes: Vec<Weak<Index>>,
+    /// So many were there when those of keyspaces that are gone had just been left out.
+    indexes_known: usize,
     /// Which index it points into, and the leaf by a key of it.
     index: usize,
     key: Vec<u8>,
@@ -115,10 +117,15 @@ impl Cache {
 
     /// Takes an index into the hand's round.
     pub(super) fn register(&self, index: &Arc<Index>) {
-        let indexes = &mut self.hand.lock().indexes;
-        // Those of keyspaces that are gone.
-        indexes.retain(|own| own.strong_count() > 0);
-        indexes.push(Arc::downgrade(index));
+        let hand = &mut *self.hand.lock();
+        // Those of keyspaces that are gone: when there may be as many as others.
+        if hand.indexes.len() > 2 * hand.indexes_known {
+            #[cfg(test)]
+            LOOKS.set(LOOKS.get() + hand.indexes.len());
+            hand.indexes.retain(|own| own.strong_count() > 0);
+            hand.indexes_known = hand.indexes.len();
+        }
+        hand.indexes.push(Arc::downgrade(index));
     }
 
     /// Counts a read that found its interval, or did not.
@@ -195,6 +202,7 @@ impl Cache {
                 index,
                 key,
                 room_rounds,
+                ..
             } = &mut *hand;
             let swept = indexes.get(*index).and_then(Weak::upgrade);
             match swept.and_then(|own| own.sweep(key, taken)) {
@@ -221,6 +229,12 @@ impl Cache {
     pub(super) fn hits_and_misses(&self) -> (u64, u64) {
         (self.hits.get(), self.misses.get())
     }
+}
+
+#[cfg(test)]
+thread_local! {
+    /// Indexes of which this thread has asked whether they are still there.
+    static LOOKS: std::cell::Cell<usize> = const { std::cell::Cell::new(0) };
 }
 
 #[cfg(test)]
@@ -384,5 +398,28 @@ mod tests {
         drop(gone);
         assert_eq!(engine.cache.bytes(), before);
         engine.close().unwrap();
+    }
+
+    /// Whoever made a keyspace looked at all others, whether they were gone.
+    #[test]
+    fn an_index_is_registered_without_a_look_at_the_others() {
+        let memory = Memory::new(1 << 20, 1 << 20, &ChunkPool::new(0));
+        let cache = Cache::new(1 << 20, &memory);
+        let new = || Arc::new(Index::new(&[New::first()], cache.cached_bytes()));
+        let before = LOOKS.get();
+        let count = 2_000;
+        let mut indexes = Vec::new();
+        for number in 0..2 * count {
+            let index = new();
+            cache.register(&index);
+            // Every other one goes at once.
+            if number % 2 == 0 {
+                indexes.push(index);
+            }
+        }
+        let looks = LOOKS.get() - before;
+        assert!(looks <= 8 * count, "{looks} looks");
+        let kept = cache.hand.lock().indexes.len();
+        assert!((count..=2 * count + 2).contains(&kept), "{kept} kept");
     }
 }

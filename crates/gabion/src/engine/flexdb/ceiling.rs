@@ -2,6 +2,7 @@
 //! decides what MemTables and the cache may use ([`crate::memory`]).
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use super::partition::TREES_ONE_IN;
 use super::{Flex, Keyspace};
@@ -28,9 +29,6 @@ impl Flex {
     /// what is left. The caller holds the merge lock, or nobody else has the store yet.
     pub(super) fn fit_memory(&self) {
         self.fit_trees();
-        for keyspace in self.keyspaces.load().iter() {
-            keyspace.partition.count_memory();
-        }
         self.memory.pool().set_limit(self.memory.memtable_budget());
         self.cache.shrink();
     }
@@ -40,20 +38,41 @@ impl Flex {
     /// is left, one that was not used for [some rounds](QUIET_ROUNDS) gives up a half of what it
     /// has. A round ends here if a space was used in it: while none is, none needs what others
     /// have.
+    ///
+    /// There may be very many spaces. One that was not used has what it had, and keeps its budget
+    /// unless much less is left than when that was given.
     fn fit_trees(&self) {
         let keyspaces = self.keyspaces.load();
+        if !keyspaces.iter().any(|own| own.partition.is_used()) {
+            return;
+        }
         let most = self.options.memory_ceiling() / TREES_ONE_IN;
-        let bytes = |keyspace: &Arc<Keyspace>| keyspace.partition.space().index_bytes();
-        let bytes: Vec<u64> = keyspaces.iter().map(bytes).collect();
-        let sum: u64 = bytes.iter().sum();
-        let is_short = most.saturating_sub(sum) < most / SHORT_ONE_IN;
-        let ends_round = keyspaces.iter().any(|own| own.partition.is_used());
+        let end_round = |keyspace: &Arc<Keyspace>| {
+            let quiet = keyspace.partition.end_round();
+            if quiet == 0 {
+                keyspace.partition.count_memory();
+            }
+            quiet
+        };
+        let quiet: Vec<u32> = keyspaces.iter().map(end_round).collect();
+        let bytes = |keyspace: &Arc<Keyspace>| keyspace.partition.tree_bytes();
+        let sum: u64 = keyspaces.iter().map(bytes).sum();
+        let left = most.saturating_sub(sum);
+        let is_short = left < most / SHORT_ONE_IN;
+        // ORDER: Relaxed (both); the caller's lock orders them.
+        let given = self.trees_left.load(Ordering::Relaxed);
+        let is_for_all = sum > most || left < given / 2;
+        let given = if is_for_all { left } else { left.max(given) };
+        self.trees_left.store(given, Ordering::Relaxed);
         // One that has little must be able to grow.
         let least = most / 4 / (keyspaces.len() as u64).max(1);
-        for (keyspace, bytes) in keyspaces.iter().zip(bytes) {
+        for (keyspace, quiet) in keyspaces.iter().zip(quiet) {
             let partition = &keyspace.partition;
-            let is_quiet = ends_round && partition.end_round() >= QUIET_ROUNDS;
-            let is_idle = is_quiet && is_short && bytes > least;
+            let bytes = partition.tree_bytes();
+            let is_idle = quiet >= QUIET_ROUNDS && is_short && bytes > least;
+            if quiet > 0 && !is_idle && !is_for_all {
+                continue;
+            }
             if is_idle && let Err(error) = partition.checkpoint() {
                 // What changed can go when it is saved; where that is short of space it stays. Who
                 // needs what else has failed is told when it fails again.
@@ -64,6 +83,9 @@ impl Flex {
             }
             let share = share_of(bytes, sum, most, is_idle);
             partition.space().set_index_bytes(Some(share.max(least)));
+            partition.count_memory();
+            #[cfg(test)]
+            FITTED.set(FITTED.get() + 1);
         }
     }
 
@@ -79,6 +101,12 @@ impl Flex {
             ..stats
         }
     }
+}
+
+#[cfg(test)]
+thread_local! {
+    /// Spaces whose trees this thread has given a budget.
+    pub(super) static FITTED: std::cell::Cell<usize> = const { std::cell::Cell::new(0) };
 }
 
 #[cfg(test)]

@@ -168,11 +168,10 @@ impl Flex {
     pub(super) fn note_reached(&self, root: &mut Root) {
         root.forget_seals();
         let keyspaces = self.keyspaces.load();
-        for known in &mut root.keyspaces {
-            if let Some(keyspace) = keyspaces.live(known.id) {
-                known.reached = keyspace.partition.space().durable_point();
-            }
-        }
+        root.set_reached(|id| {
+            let keyspace = keyspaces.live(id)?;
+            Some(keyspace.partition.space().durable_point())
+        });
     }
 
     /// Lets past generations take no more memory than the readers of today need. The caller holds

@@ -28,14 +28,20 @@
 //! | `{:016x}.log` | a segment of the log |
 //! | `{:08x}-...` | the space of the keyspace with that number: the files of a `FlexSpace` |
 //! | `LOCK` | keeps a second opener out |
+//!
+//! # Cost
+//! A change of the keyspaces writes the file anew: some 20 bytes for each. For thousands that is
+//! less than the three files of a new space cost. In memory it is made to a copy, which shares all
+//! but a small part.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use gabion_flex::DurablePoint;
 use gabion_media::Disk;
 
 use crate::Result;
-use crate::engine::keyspaces::position;
+use crate::engine::ordered::Ordered;
 use crate::engine::root_file::{BODY_OFFSET, Decoded, RootFile};
 use crate::log::Malformed;
 use crate::log::codec::{Reader, put_bytes, put_varint};
@@ -65,8 +71,9 @@ pub(super) struct Root {
     pub(super) sealed: BTreeMap<u64, u64>,
     /// First number of a keyspace that was never used.
     pub(super) next_keyspace: u32,
-    /// Ascending by their numbers.
-    pub(super) keyspaces: Vec<RootKeyspace>,
+    /// Ascending by their numbers. Each change of a root begins with a copy, so copies share what
+    /// they have in common.
+    pub(super) keyspaces: Ordered<RootKeyspace>,
 }
 
 /// What the root knows of a keyspace.
@@ -96,13 +103,32 @@ impl Root {
     /// Adds a keyspace with the next number.
     pub(super) fn add_keyspace(&mut self, name: &str, reached: DurablePoint) {
         let (id, name) = (self.next_keyspace, name.to_owned());
-        self.keyspaces.push(RootKeyspace { id, name, reached });
+        let known = Arc::new(RootKeyspace { id, name, reached });
+        self.keyspaces.insert(known, |other| other.id.cmp(&id));
         self.next_keyspace += 1;
+    }
+
+    /// Removes a keyspace.
+    pub(super) fn remove_keyspace(&mut self, id: u32) {
+        self.keyspaces.remove(|other| other.id.cmp(&id));
+    }
+
+    /// Notes how far spaces have come; `reached` says it of those that there are.
+    pub(super) fn set_reached(&mut self, reached: impl Fn(u32) -> Option<DurablePoint>) {
+        let brought_up = |known: &Arc<RootKeyspace>| match reached(known.id) {
+            Some(reached) if reached != known.reached => Arc::new(RootKeyspace {
+                reached,
+                ..RootKeyspace::clone(known)
+            }),
+            _ => Arc::clone(known),
+        };
+        self.keyspaces = Ordered::new(self.keyspaces.iter().map(brought_up).collect());
     }
 
     /// Whether there is a keyspace of that number.
     pub(super) fn has(&self, keyspace: u32) -> bool {
-        position(&self.keyspaces, keyspace, |known| known.id).is_ok()
+        let found = self.keyspaces.find_number(keyspace, |known| known.id);
+        found.is_some()
     }
 
     pub(super) fn encode(&self) -> Vec<u8> {
@@ -116,7 +142,8 @@ impl Root {
             }
             put_varint(bytes, self.next_keyspace.into());
             put_varint(bytes, self.keyspaces.len() as u64);
-            for RootKeyspace { id, name, reached } in &self.keyspaces {
+            for known in self.keyspaces.iter() {
+                let RootKeyspace { id, name, reached } = &**known;
                 put_varint(bytes, u64::from(*id));
                 put_bytes(bytes, name.as_bytes());
                 put_varint(bytes, reached.tree_version);
@@ -147,6 +174,7 @@ impl Root {
             true => Some(reader.varint_u32()?),
             false => None,
         };
+        let mut keyspaces = Vec::new();
         for _ in 0..reader.varint()? {
             let id = match has_numbers {
                 true => reader.varint_u32()?,
@@ -158,15 +186,16 @@ impl Root {
             root.next_keyspace = id + 1;
             let name = std::str::from_utf8(reader.bytes()?);
             let name = name.map_err(|_| reader.malformed("a name is no text"))?;
-            root.keyspaces.push(RootKeyspace {
+            keyspaces.push(Arc::new(RootKeyspace {
                 id,
                 name: name.to_owned(),
                 reached: DurablePoint {
                     tree_version: reader.varint()?,
                     log_offset: reader.varint()?,
                 },
-            });
+            }));
         }
+        root.keyspaces = Ordered::new(keyspaces);
         if given_out.is_some_and(|number| number < root.next_keyspace) {
             return Err(reader.malformed("a keyspace has a number that was not given out"));
         }
@@ -218,17 +247,23 @@ mod tests {
             log_tail: 3,
             sealed: BTreeMap::from([(3, 500), (4, 0)]),
             next_keyspace: 9,
-            keyspaces: [(0, "default", 2, 64), (7, "other", 900, 1 << 40)]
-                .map(|(id, name, tree_version, log_offset)| RootKeyspace {
-                    id,
-                    name: name.to_owned(),
-                    reached: DurablePoint {
-                        tree_version,
-                        log_offset,
-                    },
-                })
-                .to_vec(),
+            keyspaces: keyspaces([0, 7]),
         }
+    }
+
+    fn keyspaces([first, second]: [u32; 2]) -> Ordered<RootKeyspace> {
+        let known = [(first, "default", 2, 64), (second, "other", 900, 1 << 40)];
+        let known = known.map(|(id, name, tree_version, log_offset)| {
+            Arc::new(RootKeyspace {
+                id,
+                name: name.to_owned(),
+                reached: DurablePoint {
+                    tree_version,
+                    log_offset,
+                },
+            })
+        });
+        Ordered::new(known.to_vec())
     }
 
     #[test]
@@ -247,7 +282,7 @@ mod tests {
         let body = [&numbers[..], keyspaces].concat();
         let first = RootFile { format: 1, ..FILE }.encode(|bytes| bytes.extend(body));
         let root = Root::decode(&first).unwrap();
-        let known = |keyspace: &RootKeyspace| {
+        let known = |keyspace: &Arc<RootKeyspace>| {
             let DurablePoint {
                 tree_version,
                 log_offset,
@@ -272,7 +307,7 @@ mod tests {
     fn numbers_of_keyspaces_ascend_and_were_given_out() {
         let with = |ids: [u32; 2], next_keyspace| {
             let mut root = root();
-            (root.keyspaces[0].id, root.keyspaces[1].id) = (ids[0], ids[1]);
+            root.keyspaces = keyspaces(ids);
             root.next_keyspace = next_keyspace;
             Root::decode(&root.encode()).is_ok()
         };

@@ -177,6 +177,8 @@ pub(crate) struct Flex {
     merged: AtomicU64,
     /// Held by whoever changes the content of spaces.
     merge_lock: Mutex<()>,
+    /// The most bytes that were left to all trees when one of them got its budget.
+    trees_left: AtomicU64,
     /// The root as it was last written.
     root: Mutex<Root>,
     /// The waits of readers of keyspaces that are gone.

@@ -32,7 +32,7 @@ mod rebuild;
 
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 use gabion_flex::{DurablePoint, Fetched, FlexSpace, ReaderWaits, Round};
 use gabion_media::Disk;
@@ -63,6 +63,8 @@ pub(super) struct Partition {
     collected: AtomicBool,
     /// Rounds that have ended since the space was read or changed.
     quiet_rounds: AtomicU32,
+    /// What the tree of the space had in memory when that was counted.
+    tree_bytes: AtomicU64,
     /// Whether others may change the files.
     closed: AtomicBool,
     /// For messages.
@@ -175,6 +177,7 @@ impl Partition {
             unsaved: AtomicBool::new(false),
             collected: AtomicBool::new(false),
             quiet_rounds: AtomicU32::new(0),
+            tree_bytes: AtomicU64::new(0),
             closed: AtomicBool::new(false),
             path,
         };
@@ -212,6 +215,7 @@ impl Partition {
             self.dirty.store(false, Ordering::Relaxed);
             self.unsaved.store(false, Ordering::Relaxed);
             self.collected.store(false, Ordering::Relaxed);
+            self.count_memory();
         }
         Ok(())
     }
@@ -248,8 +252,21 @@ impl Partition {
 
     /// Ends a round; returns how many had ended before since the space was used.
     pub(super) fn end_round(&self) -> u32 {
-        // ORDER: Relaxed, as in `is_used`.
-        self.quiet_rounds.fetch_add(1, Ordering::Relaxed)
+        // ORDER: Relaxed (all), as in `is_used`.
+        let ended = self.quiet_rounds.load(Ordering::Relaxed);
+        // A use meanwhile counts for the next one.
+        let (next, order) = (ended.saturating_add(1), Ordering::Relaxed);
+        let _ = self
+            .quiet_rounds
+            .compare_exchange(ended, next, order, order);
+        ended
+    }
+
+    /// What the tree of the space had in memory when [`Partition::count_memory`] was called. It has
+    /// the same until the space is used.
+    pub(super) fn tree_bytes(&self) -> u64 {
+        // ORDER: Relaxed, a figure.
+        self.tree_bytes.load(Ordering::Relaxed)
     }
 
     /// For how long changes could keep out readers of what is not cached.
@@ -270,6 +287,9 @@ impl Partition {
     pub(super) fn count_memory(&self) {
         let bytes = self.index.memory_bytes() + self.space.memory_bytes();
         self.memory.set(bytes);
+        // ORDER: Relaxed, a figure.
+        self.tree_bytes
+            .store(self.space.index_bytes(), Ordering::Relaxed);
     }
 
     pub(super) fn index(&self) -> &Index {

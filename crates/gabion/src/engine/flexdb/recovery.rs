@@ -115,6 +115,7 @@ impl Flex {
             merging: AtomicU64::new(0),
             merged: AtomicU64::new(0),
             merge_lock: Mutex::new(()),
+            trees_left: AtomicU64::new(0),
             root: Mutex::new(root),
             past_waits: Mutex::default(),
             schedule: Schedule::default(),
@@ -279,8 +280,9 @@ fn open_keyspaces(
     cache: &Arc<Cache>,
     options: &Options,
 ) -> Result<Vec<Arc<Keyspace>>> {
-    let spaces = root.keyspaces.len();
-    let open = |known: &RootKeyspace| {
+    let all: Vec<_> = root.keyspaces.iter().collect();
+    let spaces = all.len();
+    let open = |known: &&Arc<RootKeyspace>| {
         let disk = disk.part(&space_prefix(known.id));
         Ok(Arc::new(Keyspace {
             id: known.id,
@@ -290,11 +292,11 @@ fn open_keyspaces(
         }))
     };
     if options.background_threads == 0 || spaces < 2 {
-        return root.keyspaces.iter().map(open).collect();
+        return all.iter().map(open).collect();
     }
     // Each one waits for some syncs, and the medium takes several at a time.
-    let parts = root.keyspaces.chunks(spaces.div_ceil(OPENERS_MAX));
-    let open_part = |part: &[RootKeyspace]| part.iter().map(open).collect::<Result<Vec<_>>>();
+    let parts = all.chunks(spaces.div_ceil(OPENERS_MAX));
+    let open_part = |part: &[&Arc<RootKeyspace>]| part.iter().map(open).collect::<Result<Vec<_>>>();
     let opened: Result<Vec<_>> = side_by_side(parts, open_part).into_iter().collect();
     Ok(opened?.concat())
 }

@@ -37,7 +37,7 @@ pub(crate) fn repair(disk: &Disk, target: &Disk) -> Result<RepairReport> {
 /// Writes what can be read of all spaces and of the log.
 fn save(disk: &Disk, root: &Root, copy: &Flex, report: &mut RepairReport) -> Result<()> {
     let mut keyspaces = BTreeMap::new();
-    for known in &root.keyspaces {
+    for known in root.keyspaces.iter() {
         let keyspace = copy.create_keyspace(&known.name)?;
         let space = disk.part(&space_prefix(known.id));
         save_space(&space, known, copy, &keyspace, report)?;

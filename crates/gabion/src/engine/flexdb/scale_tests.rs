@@ -8,6 +8,7 @@ use std::sync::Arc;
 use gabion_media::seeded::{Random, each_seed, setting};
 use gabion_media::{Disk, SimDisk};
 
+use super::ceiling::FITTED;
 use super::commit::LOOKS;
 use super::scan::STEPS;
 use super::{Flex, Keyspace, Scan, Write};
@@ -422,5 +423,39 @@ fn a_delete_of_a_range_looks_at_no_snapshot() {
         }
         engine.end_snapshot(seq);
     }
+    engine.close().unwrap();
+}
+
+/// A merge gave the tree of each keyspace a new budget, for which it kept out readers of all of
+/// them: 2.5 ms after one write, of 4,000 keyspaces.
+#[test]
+fn a_merge_leaves_keyspaces_alone_that_are_not_used() {
+    let options = Options::default().background_threads(0);
+    let engine = Flex::open(Disk::simulated(&SimDisk::new()), options).unwrap();
+    let count = 100;
+    let create = |number| engine.create_keyspace(&format!("{number}")).unwrap();
+    let keyspaces: Vec<_> = (0..count).map(create).collect();
+    let put = |number: usize, value: &[u8]| {
+        write(&engine, &keyspaces[number], Kind::Put, b"key", value);
+    };
+    let fitted_by = |work: &dyn Fn()| {
+        let before = FITTED.get();
+        work();
+        FITTED.get() - before
+    };
+    let fitted = fitted_by(&|| {
+        (0..count).for_each(|number| put(number, b"first"));
+        engine.flush().unwrap();
+    });
+    assert_eq!(fitted, count);
+    for number in 0..10 {
+        let fitted = fitted_by(&|| {
+            put(number, b"second");
+            put(50, format!("{number}").as_bytes());
+            engine.flush().unwrap();
+        });
+        assert_eq!(fitted, 2, "after {number}");
+    }
+    assert_eq!(fitted_by(&|| engine.flush().unwrap()), 0);
     engine.close().unwrap();
 }

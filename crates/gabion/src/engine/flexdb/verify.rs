@@ -28,7 +28,7 @@ pub(crate) fn check_disk(disk: &Disk) -> Result<CheckReport> {
     let mut report = CheckReport::default();
     match Root::read(disk) {
         Ok(root) => {
-            for known in &root.keyspaces {
+            for known in root.keyspaces.iter() {
                 check_space(&disk.part(&space_prefix(known.id)), known, &mut report)?;
             }
             report.check_log(disk, root.log_tail, &root.sealed, root.next_keyspace)?;
@@ -349,13 +349,16 @@ mod tests {
         let sim = store();
         let disk = Disk::simulated(&sim);
         let mut root = Root::read(&disk).unwrap();
-        let end = root.keyspaces[0].reached.log_offset;
-        root.keyspaces[0].reached.log_offset += 1;
+        let mut reached = root.keyspaces.last().unwrap().reached;
+        let end = reached.log_offset;
+        reached.log_offset += 1;
+        root.set_reached(|_| Some(reached));
         root.write(&disk).unwrap();
         assert_problem(&sim, ".log", end, "durable up to offset");
         assert!(Db::open_on(disk.clone(), options()).is_err());
 
-        root.keyspaces[0].reached.tree_version += 1;
+        reached.tree_version += 1;
+        root.set_reached(|_| Some(reached));
         root.write(&disk).unwrap();
         assert_problem(&sim, "TREE", 0, "was durable");
         assert!(Db::open_on(disk, options()).is_err());
@@ -385,7 +388,7 @@ mod tests {
         let disk = Disk::simulated(&sim);
         assert!(problems(&sim).is_empty());
         let mut root = Root::read(&disk).unwrap();
-        root.keyspaces.pop();
+        root.remove_keyspace(1);
         root.next_keyspace = 1;
         root.write(&disk).unwrap();
         let (file, _, what) = only_problem(&sim);
