@@ -304,6 +304,28 @@ mod tests {
     }
 
     #[test]
+    fn a_change_of_a_copy_leaves_the_root_as_it_was() {
+        let before = root();
+        let mut after = before.clone();
+        let reached = DurablePoint {
+            tree_version: 3,
+            log_offset: 5,
+        };
+        after.add_keyspace("new", reached);
+        after.remove_keyspace(0);
+        after.set_reached(|id| (id == 7).then_some(reached));
+        let known = |known: &Arc<RootKeyspace>| (known.id, known.name.clone(), known.reached);
+        let keyspaces: Vec<_> = after.keyspaces.iter().map(known).collect();
+        let expected = [(7, "other", reached), (9, "new", reached)];
+        assert_eq!(
+            keyspaces,
+            expected.map(|(id, name, at)| (id, name.to_owned(), at))
+        );
+        assert_eq!(Root::decode(&after.encode()), Ok(after));
+        assert_eq!(before, root());
+    }
+
+    #[test]
     fn numbers_of_keyspaces_ascend_and_were_given_out() {
         let with = |ids: [u32; 2], next_keyspace| {
             let mut root = root();

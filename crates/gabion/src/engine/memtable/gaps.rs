@@ -7,7 +7,8 @@
 //! has stepped over many of them before its first pair *notes* where it began and where that pair
 //! is, in the MemTable that takes the bucket's writes, whatever MemTables and tables the keys and
 //! tombstones are in. Scans that begin in the gap go on behind it, and when they have stepped over
-//! many again, the gap becomes longer. A put into a gap ends it there.
+//! many again, the gap becomes longer. A put into a gap ends it there. What is said of a bucket
+//! here is true of a keyspace of FlexDB.
 //!
 //! # Invariants
 //! - N1: no reader at `seq` of a gap or above finds a key in `[lower, upper)`.
