@@ -11,7 +11,6 @@
 //!   part is empty.
 
 use std::cmp::Ordering;
-use std::fmt::{self, Debug, Formatter};
 use std::sync::Arc;
 
 /// The most elements of a part.
@@ -38,20 +37,6 @@ impl<T> Clone for Ordered<T> {
             parts: self.parts.clone(),
             len: self.len,
         }
-    }
-}
-
-impl<T: PartialEq> PartialEq for Ordered<T> {
-    fn eq(&self, other: &Ordered<T>) -> bool {
-        self.iter().eq(other.iter())
-    }
-}
-
-impl<T: Eq> Eq for Ordered<T> {}
-
-impl<T: Debug> Debug for Ordered<T> {
-    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        f.debug_list().entries(self.iter()).finish()
     }
 }
 

@@ -168,7 +168,7 @@ impl Flex {
     pub(super) fn note_reached(&self, root: &mut Root) {
         root.forget_seals();
         let keyspaces = self.keyspaces.load();
-        root.set_reached(|id| {
+        root.keyspaces.set_reached(|id| {
             let keyspace = keyspaces.live(id)?;
             Some(keyspace.partition.space().durable_point())
         });

@@ -73,7 +73,7 @@ impl Flex {
         self.freeze(writer);
         self.syncer.sync().map_err(|error| self.fail(error))?;
         let mut next = root.clone();
-        next.remove_keyspace(keyspace.id);
+        next.keyspaces.remove(keyspace.id);
         next.last_seq = next.last_seq.max(seq);
         self.write_root(&mut root, next)?;
         writer.next_seq += 1;

@@ -31,17 +31,15 @@
 //!
 //! # Cost
 //! A change of the keyspaces writes the file anew: some 20 bytes for each. For thousands that is
-//! less than the three files of a new space cost. In memory it is made to a copy, which shares all
-//! but a small part.
+//! less than the three files of a new space cost. Their bytes are kept (`listed`).
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
 use gabion_flex::DurablePoint;
 use gabion_media::Disk;
 
+use super::listed::Listed;
 use crate::Result;
-use crate::engine::ordered::Ordered;
 use crate::engine::root_file::{BODY_OFFSET, Decoded, RootFile};
 use crate::log::Malformed;
 use crate::log::codec::{Reader, put_bytes, put_varint};
@@ -73,7 +71,7 @@ pub(super) struct Root {
     pub(super) next_keyspace: u32,
     /// Ascending by their numbers. Each change of a root begins with a copy, so copies share what
     /// they have in common.
-    pub(super) keyspaces: Ordered<RootKeyspace>,
+    pub(super) keyspaces: Listed,
 }
 
 /// What the root knows of a keyspace.
@@ -99,36 +97,27 @@ pub(super) fn parse_space_name(name: &str) -> Option<(u32, &str)> {
     Some((keyspace, own))
 }
 
+impl RootKeyspace {
+    /// Appends what the file says of it.
+    pub(super) fn encode(&self, bytes: &mut Vec<u8>) {
+        put_varint(bytes, self.id.into());
+        put_bytes(bytes, self.name.as_bytes());
+        put_varint(bytes, self.reached.tree_version);
+        put_varint(bytes, self.reached.log_offset);
+    }
+}
+
 impl Root {
     /// Adds a keyspace with the next number.
     pub(super) fn add_keyspace(&mut self, name: &str, reached: DurablePoint) {
         let (id, name) = (self.next_keyspace, name.to_owned());
-        let known = Arc::new(RootKeyspace { id, name, reached });
-        self.keyspaces.insert(known, |other| other.id.cmp(&id));
+        self.keyspaces.push(RootKeyspace { id, name, reached });
         self.next_keyspace += 1;
-    }
-
-    /// Removes a keyspace.
-    pub(super) fn remove_keyspace(&mut self, id: u32) {
-        self.keyspaces.remove(|other| other.id.cmp(&id));
-    }
-
-    /// Notes how far spaces have come; `reached` says it of those that there are.
-    pub(super) fn set_reached(&mut self, reached: impl Fn(u32) -> Option<DurablePoint>) {
-        let brought_up = |known: &Arc<RootKeyspace>| match reached(known.id) {
-            Some(reached) if reached != known.reached => Arc::new(RootKeyspace {
-                reached,
-                ..RootKeyspace::clone(known)
-            }),
-            _ => Arc::clone(known),
-        };
-        self.keyspaces = Ordered::new(self.keyspaces.iter().map(brought_up).collect());
     }
 
     /// Whether there is a keyspace of that number.
     pub(super) fn has(&self, keyspace: u32) -> bool {
-        let found = self.keyspaces.find_number(keyspace, |known| known.id);
-        found.is_some()
+        self.keyspaces.find(keyspace).is_some()
     }
 
     pub(super) fn encode(&self) -> Vec<u8> {
@@ -141,14 +130,7 @@ impl Root {
                 put_varint(bytes, *length);
             }
             put_varint(bytes, self.next_keyspace.into());
-            put_varint(bytes, self.keyspaces.len() as u64);
-            for known in self.keyspaces.iter() {
-                let RootKeyspace { id, name, reached } = &**known;
-                put_varint(bytes, u64::from(*id));
-                put_bytes(bytes, name.as_bytes());
-                put_varint(bytes, reached.tree_version);
-                put_varint(bytes, reached.log_offset);
-            }
+            self.keyspaces.encode(bytes);
         })
     }
 
@@ -186,16 +168,16 @@ impl Root {
             root.next_keyspace = id + 1;
             let name = std::str::from_utf8(reader.bytes()?);
             let name = name.map_err(|_| reader.malformed("a name is no text"))?;
-            keyspaces.push(Arc::new(RootKeyspace {
+            keyspaces.push(RootKeyspace {
                 id,
                 name: name.to_owned(),
                 reached: DurablePoint {
                     tree_version: reader.varint()?,
                     log_offset: reader.varint()?,
                 },
-            }));
+            });
         }
-        root.keyspaces = Ordered::new(keyspaces);
+        root.keyspaces = Listed::new(&keyspaces);
         if given_out.is_some_and(|number| number < root.next_keyspace) {
             return Err(reader.malformed("a keyspace has a number that was not given out"));
         }
@@ -251,19 +233,18 @@ mod tests {
         }
     }
 
-    fn keyspaces([first, second]: [u32; 2]) -> Ordered<RootKeyspace> {
+    fn keyspaces([first, second]: [u32; 2]) -> Listed {
         let known = [(first, "default", 2, 64), (second, "other", 900, 1 << 40)];
-        let known = known.map(|(id, name, tree_version, log_offset)| {
-            Arc::new(RootKeyspace {
+        Listed::new(
+            &known.map(|(id, name, tree_version, log_offset)| RootKeyspace {
                 id,
                 name: name.to_owned(),
                 reached: DurablePoint {
                     tree_version,
                     log_offset,
                 },
-            })
-        });
-        Ordered::new(known.to_vec())
+            }),
+        )
     }
 
     #[test]
@@ -282,7 +263,7 @@ mod tests {
         let body = [&numbers[..], keyspaces].concat();
         let first = RootFile { format: 1, ..FILE }.encode(|bytes| bytes.extend(body));
         let root = Root::decode(&first).unwrap();
-        let known = |keyspace: &Arc<RootKeyspace>| {
+        let known = |keyspace: &RootKeyspace| {
             let DurablePoint {
                 tree_version,
                 log_offset,
@@ -312,9 +293,11 @@ mod tests {
             log_offset: 5,
         };
         after.add_keyspace("new", reached);
-        after.remove_keyspace(0);
-        after.set_reached(|id| (id == 7).then_some(reached));
-        let known = |known: &Arc<RootKeyspace>| (known.id, known.name.clone(), known.reached);
+        after.keyspaces.remove(0);
+        after
+            .keyspaces
+            .set_reached(|id| (id == 7).then_some(reached));
+        let known = |known: &RootKeyspace| (known.id, known.name.clone(), known.reached);
         let keyspaces: Vec<_> = after.keyspaces.iter().map(known).collect();
         let expected = [(7, "other", reached), (9, "new", reached)];
         assert_eq!(

@@ -22,7 +22,7 @@
 //! | `partition`, `index`, `interval`, `cache` | a space of pairs, and finding them |
 //! | `schedule` | threads, and writers that wait for them |
 //! | `ceiling`, `rest` | memory; garbage is collected, and an idle store gives space back |
-//! | `recovery`, `layout` | open and close, the root |
+//! | `recovery`, `layout`, `listed` | open and close, the root |
 //! | `repair`, `salvage` | what is whole of a damaged store becomes another store |
 //! | `checkpoint` | the store of a moment as another store |
 //! | `drop` | a keyspace goes, with its space |
@@ -75,6 +75,7 @@ mod index;
 mod interval;
 mod layers;
 mod layout;
+mod listed;
 mod partition;
 mod readpath;
 mod recovery;

@@ -282,7 +282,7 @@ fn open_keyspaces(
 ) -> Result<Vec<Arc<Keyspace>>> {
     let all: Vec<_> = root.keyspaces.iter().collect();
     let spaces = all.len();
-    let open = |known: &&Arc<RootKeyspace>| {
+    let open = |known: &&RootKeyspace| {
         let disk = disk.part(&space_prefix(known.id));
         Ok(Arc::new(Keyspace {
             id: known.id,
@@ -296,7 +296,7 @@ fn open_keyspaces(
     }
     // Each one waits for some syncs, and the medium takes several at a time.
     let parts = all.chunks(spaces.div_ceil(OPENERS_MAX));
-    let open_part = |part: &[&Arc<RootKeyspace>]| part.iter().map(open).collect::<Result<Vec<_>>>();
+    let open_part = |part: &[&RootKeyspace]| part.iter().map(open).collect::<Result<Vec<_>>>();
     let opened: Result<Vec<_>> = side_by_side(parts, open_part).into_iter().collect();
     Ok(opened?.concat())
 }

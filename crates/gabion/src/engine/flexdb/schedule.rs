@@ -581,7 +581,7 @@ mod tests {
     fn assert_is_merged(engine: &Flex, keyspace: &Arc<Keyspace>) {
         assert!(engine.is_merged(engine.newest_frozen()));
         let root = engine.root.lock();
-        let known = root.keyspaces.find_number(keyspace.id, |known| known.id);
+        let known = root.keyspaces.find(keyspace.id);
         let known = known.unwrap();
         assert_eq!(known.reached, keyspace.partition.space().durable_point());
         assert!(!keyspace.partition.is_dirty());

@@ -349,16 +349,16 @@ mod tests {
         let sim = store();
         let disk = Disk::simulated(&sim);
         let mut root = Root::read(&disk).unwrap();
-        let mut reached = root.keyspaces.last().unwrap().reached;
+        let mut reached = root.keyspaces.iter().next().unwrap().reached;
         let end = reached.log_offset;
         reached.log_offset += 1;
-        root.set_reached(|_| Some(reached));
+        root.keyspaces.set_reached(|_| Some(reached));
         root.write(&disk).unwrap();
         assert_problem(&sim, ".log", end, "durable up to offset");
         assert!(Db::open_on(disk.clone(), options()).is_err());
 
         reached.tree_version += 1;
-        root.set_reached(|_| Some(reached));
+        root.keyspaces.set_reached(|_| Some(reached));
         root.write(&disk).unwrap();
         assert_problem(&sim, "TREE", 0, "was durable");
         assert!(Db::open_on(disk, options()).is_err());
@@ -388,7 +388,7 @@ mod tests {
         let disk = Disk::simulated(&sim);
         assert!(problems(&sim).is_empty());
         let mut root = Root::read(&disk).unwrap();
-        root.remove_keyspace(1);
+        root.keyspaces.remove(1);
         root.next_keyspace = 1;
         root.write(&disk).unwrap();
         let (file, _, what) = only_problem(&sim);
