@@ -183,6 +183,50 @@ fn tombstones_before_readers_are_merged_without_a_write() {
     engine.close().unwrap();
 }
 
+/// What a reader of an earlier moment steps over is in the past, and merges do not help: each
+/// 130,000 steps of it froze a generation of a few writes.
+#[test]
+fn tombstones_of_the_past_let_nothing_be_merged() {
+    let options = Options::default().background_threads(0);
+    let engine = Flex::open(Disk::simulated(&SimDisk::new()), options).unwrap();
+    let keyspace = engine.create_keyspace("keyspace").unwrap();
+    let key = |number: u32| number.to_be_bytes();
+    for number in 0..1_000 {
+        write(&engine, &keyspace, Kind::Put, &key(number), &[7; 20]);
+        if number % 100 > 0 {
+            write(&engine, &keyspace, Kind::Delete, &key(number), &[]);
+        }
+    }
+    let snapshot = engine.begin_snapshot();
+    // So this generation stays as what the snapshot reads.
+    write(&engine, &keyspace, Kind::Put, &key(5), &[7; 20]);
+    engine.flush().unwrap();
+    let count = |seq: Seq| {
+        engine.share_snapshot(seq);
+        let mut scan = Scan::new(&engine, &keyspace, seq, Bound::Unbounded, Bound::Unbounded);
+        let mut pairs = 0;
+        while scan.next_back().unwrap().is_some() {
+            pairs += 1;
+        }
+        pairs
+    };
+    write(&engine, &keyspace, Kind::Put, &key(5), &[7; 20]);
+    let frozen = engine.newest_frozen();
+    let (pairs, steps) = steps_of(|| {
+        (0..300)
+            .map(|_| {
+                engine.run_inline();
+                count(snapshot)
+            })
+            .sum::<usize>()
+    });
+    assert_eq!(pairs, 300 * 10);
+    assert!(steps > 200_000, "{steps} steps");
+    assert_eq!(engine.newest_frozen(), frozen);
+    engine.end_snapshot(snapshot);
+    engine.close().unwrap();
+}
+
 #[test]
 fn scans_beside_gaps_find_what_a_map_holds() {
     let seeds = setting("GABION_GAP_SEEDS", 3);

@@ -85,7 +85,7 @@ impl Drop for Scan {
         #[cfg(test)]
         STEPS.set(STEPS.get() + u64::from(gone));
         if gone >= NOTED_FROM {
-            self.engine.count_steps(gone);
+            self.engine.count_steps(gone, self.seq);
         }
         self.engine.end_snapshot(self.seq);
     }

@@ -31,6 +31,7 @@ use super::Flex;
 use crate::engine::pace::{Class, Pressed};
 use crate::options::Durability;
 use crate::stats::nanos;
+use crate::types::Seq;
 use crate::{Error, Result};
 
 /// How long a stopped writer waits before it looks again.
@@ -122,12 +123,14 @@ impl Flex {
         }
     }
 
-    /// A scan has stepped over so many keys that are gone.
+    /// A scan at `seq` has stepped over so many keys that are gone.
     #[cold]
-    pub(super) fn count_steps(&self, steps: u32) {
+    pub(super) fn count_steps(&self, steps: u32, seq: Seq) {
         let view = self.view.load();
-        // They may have been in what is merged just now.
-        if view.frozen().is_empty() && view.active().count_steps(steps) {
+        let active = view.active();
+        // They may have been in what is merged just now. And to who reads below all that this
+        // generation has, they were in the past, which no merge takes away.
+        if view.frozen().is_empty() && active.min_seq() <= seq && active.count_steps(steps) {
             self.schedule.wake();
         }
     }
