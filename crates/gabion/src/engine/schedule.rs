@@ -75,6 +75,12 @@ impl Schedule {
         self.rest.notify_all();
     }
 
+    /// How often somebody was told that there may be something to do.
+    #[cfg(test)]
+    pub(crate) fn wakes(&self) -> u64 {
+        self.state.lock().wakes
+    }
+
     /// The log needs attention.
     pub(crate) fn wake_log(&self) {
         self.state.lock().log_wakes += 1;

@@ -317,7 +317,7 @@ impl Job<'_> {
             }));
         }
         let result = run_all(&merges, threads);
-        for keyspace in keyspaces.iter().chain(keyspaces.leaving()) {
+        for (.., keyspace) in &known {
             keyspace.partition.index().prune();
         }
         result

@@ -46,11 +46,12 @@ impl Flex {
             return Ok(false);
         }
         tracing::debug!(name, "dropped a keyspace");
+        // What was frozen has woken who merges. Nothing else is due, and who looks for what is looks
+        // at all keyspaces.
         {
             let _lock = self.merge_lock.lock();
             self.forget_dropped();
         }
-        self.schedule.wake();
         self.run_inline();
         Ok(true)
     }

@@ -503,3 +503,22 @@ fn a_merge_leaves_keyspaces_alone_that_are_not_used() {
     assert_eq!(fitted_by(&|| engine.flush().unwrap()), 0);
     engine.close().unwrap();
 }
+
+/// Each drop woke the thread that merges, which looked at all other keyspaces, and kept the next
+/// drop waiting meanwhile.
+#[test]
+fn a_drop_lets_nobody_look_at_the_other_keyspaces() {
+    let options = Options::default().background_threads(0);
+    let engine = Flex::open(Disk::simulated(&SimDisk::new()), options).unwrap();
+    let keyspaces = ["written", "empty", "other"].map(|name| engine.create_keyspace(name).unwrap());
+    write(&engine, &keyspaces[0], Kind::Put, b"key", &[]);
+    let wakes = engine.schedule.wakes();
+    assert!(engine.drop_keyspace("written").unwrap());
+    assert!(engine.schedule.wakes() > wakes, "what was frozen is merged");
+    let (wakes, steps) = (engine.schedule.wakes(), FITTED.get());
+    assert!(engine.drop_keyspace("empty").unwrap());
+    assert_eq!((engine.schedule.wakes(), FITTED.get()), (wakes, steps));
+    assert!(!engine.keyspaces.load().has_leaving());
+    assert_eq!(engine.keyspaces.names(), ["other"]);
+    engine.close().unwrap();
+}
