@@ -46,8 +46,8 @@ impl Flex {
             return Ok(false);
         }
         tracing::debug!(name, "dropped a keyspace");
-        // What was frozen has woken who merges. Nothing else is due, and who looks for what is looks
-        // at all keyspaces.
+        // What was frozen has woken who merges. Nothing else is due, and who looks for something
+        // looks at all keyspaces.
         {
             let _lock = self.merge_lock.lock();
             self.forget_dropped();

@@ -2,9 +2,9 @@
 //!
 //! # Idea
 //! Each change of the keyspaces writes the file anew, and there may be thousands of them. So they
-//! stand in *parts* of neighbours, and a part has its bytes. A change makes one part anew, in a copy
-//! of the list that shares the others; to write the file is to put the bytes of all parts one behind
-//! the other.
+//! stand in *parts* of neighbours, and a part has its bytes. A change makes one part anew, in a
+//! copy of the list that shares the others; to write the file is to put the bytes of all parts one
+//! behind the other.
 //!
 //! # Invariants
 //! - P1: the parts, one behind the other, ascend by the numbers of keyspaces. No part is empty.
@@ -192,7 +192,7 @@ mod tests {
                     twin.insert(next, known(next, 0));
                 }
                 9 if step % 10 == 0 => {
-                    let reached = |id: u32| (id % 300 == 0).then(|| known(id, step).reached);
+                    let reached = |id: u32| id.is_multiple_of(300).then(|| known(id, step).reached);
                     listed.set_reached(reached);
                     for (id, known) in &mut twin {
                         known.reached = reached(*id).unwrap_or(known.reached);

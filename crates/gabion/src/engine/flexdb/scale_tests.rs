@@ -28,6 +28,11 @@ fn write(engine: &Flex, keyspace: &Keyspace, kind: Kind, key: &[u8], value: &[u8
     engine.write(write, bytes as u64, false).unwrap();
 }
 
+/// A key; keys ascend as their numbers do.
+fn key(number: u64) -> [u8; 8] {
+    number.swap_bytes().to_le_bytes()
+}
+
 /// The first key from `lower` on, below `upper`, for a reader at `seq`; or the last one.
 fn end_key(
     engine: &Arc<Flex>,
@@ -72,13 +77,7 @@ fn the_head_of_a_queue_is_found_in_few_steps() {
         let keyspace = engine.create_keyspace("queue").unwrap();
         let (mut tail, mut queue, mut steps) = (0_u64, VecDeque::new(), 0);
         let mut push = |queue: &mut VecDeque<u64>| {
-            write(
-                &engine,
-                &keyspace,
-                Kind::Put,
-                &tail.to_be_bytes(),
-                &[7; 100],
-            );
+            write(&engine, &keyspace, Kind::Put, &key(tail), &[7; 100]);
             queue.push_back(tail);
             tail += 1;
         };
@@ -93,7 +92,7 @@ fn the_head_of_a_queue_is_found_in_few_steps() {
                 push(&mut queue);
             }
             let (head, taken) = steps_of(|| newest_end_key(&engine, &keyspace, true));
-            let expected = queue.pop_front().map(|head| head.to_be_bytes().to_vec());
+            let expected = queue.pop_front().map(|head| key(head).to_vec());
             assert_eq!(head, expected);
             write(&engine, &keyspace, Kind::Delete, &head.unwrap(), &[]);
             steps += taken;
@@ -114,13 +113,7 @@ fn tombstones_that_scans_step_over_again_and_again_are_merged() {
         let keyspace = engine.create_keyspace("stack").unwrap();
         let count = 6_000_u64;
         for number in 1..=count {
-            write(
-                &engine,
-                &keyspace,
-                Kind::Put,
-                &number.to_be_bytes(),
-                &[7; 20],
-            );
+            write(&engine, &keyspace, Kind::Put, &key(number), &[7; 20]);
         }
         engine.flush().unwrap();
         let ((), steps) = steps_of(|| {
@@ -130,8 +123,8 @@ fn tombstones_that_scans_step_over_again_and_again_are_merged() {
                     false => number,
                 };
                 let found = newest_end_key(&engine, &keyspace, !takes_last);
-                assert_eq!(found, Some(next.to_be_bytes().to_vec()));
-                write(&engine, &keyspace, Kind::Delete, &next.to_be_bytes(), &[]);
+                assert_eq!(found, Some(key(next).to_vec()));
+                write(&engine, &keyspace, Kind::Delete, &key(next), &[]);
                 if !takes_last && number < count {
                     // Something more urgent, which is done with at once.
                     let urgent = [0];
@@ -157,7 +150,6 @@ fn tombstones_before_readers_are_merged_without_a_write() {
     let options = Options::default().background_threads(0);
     let engine = Flex::open(Disk::simulated(&SimDisk::new()), options).unwrap();
     let keyspace = engine.create_keyspace("keyspace").unwrap();
-    let key = |number: u32| number.to_be_bytes();
     for number in 0..1_000 {
         write(&engine, &keyspace, Kind::Put, &key(number), &[7; 20]);
         if number % 100 > 0 {
@@ -190,7 +182,6 @@ fn tombstones_of_the_past_let_nothing_be_merged() {
     let options = Options::default().background_threads(0);
     let engine = Flex::open(Disk::simulated(&SimDisk::new()), options).unwrap();
     let keyspace = engine.create_keyspace("keyspace").unwrap();
-    let key = |number: u32| number.to_be_bytes();
     for number in 0..1_000 {
         write(&engine, &keyspace, Kind::Put, &key(number), &[7; 20]);
         if number % 100 > 0 {
@@ -243,7 +234,7 @@ fn compare_with_a_map(seed: u64) {
     let keyspace = engine.create_keyspace("keyspace").unwrap();
     let mut map: BTreeMap<Vec<u8>, ()> = BTreeMap::new();
     let mut snapshots = Vec::new();
-    let key = |number: u64| number.to_be_bytes().to_vec();
+    let key = |number: u64| key(number).to_vec();
     for _ in 0..6_000 {
         match random.below(40) {
             0..4 => {
@@ -356,13 +347,13 @@ fn nothing_is_lost_of_queues_that_many_use() {
         .memtable_budget_bytes(1 << 20);
     let engine = Flex::open(Disk::simulated(&SimDisk::new()), options).unwrap();
     let keyspace = engine.create_keyspace("queues").unwrap();
-    let key = |queue: u8, number: u64| [&[queue][..], &number.to_be_bytes()].concat();
+    let queue_key = |queue: u8, number: u64| [&[queue][..], &key(number)].concat();
     std::thread::scope(|scope| {
         let (engine, keyspace) = (&engine, &keyspace);
         for queue in 0..QUEUES {
             scope.spawn(move || {
                 for number in 0..items {
-                    let key = key(queue, number);
+                    let key = queue_key(queue, number);
                     write(engine, keyspace, Kind::Put, &key, &[7; 60]);
                 }
             });
@@ -376,7 +367,7 @@ fn nothing_is_lost_of_queues_that_many_use() {
                     engine.end_snapshot(seq);
                     match found {
                         Some(found) => {
-                            assert_eq!(found, key(queue, next));
+                            assert_eq!(found, queue_key(queue, next));
                             write(engine, keyspace, Kind::Delete, &found, &[]);
                             next += 1;
                         }
@@ -396,26 +387,20 @@ fn the_end_of_a_snapshot_looks_at_no_other_one() {
     let options = Options::default().background_threads(0);
     let engine = Flex::open(Disk::simulated(&SimDisk::new()), options).unwrap();
     let keyspace = engine.create_keyspace("keyspace").unwrap();
-    let (count, merges) = (3_000_u64, 30);
+    let (count, merges) = (3_000_usize, 30);
     let mut snapshots = Vec::new();
-    for number in 0..count {
-        write(
-            &engine,
-            &keyspace,
-            Kind::Put,
-            &(number % 50).to_be_bytes(),
-            &[7; 20],
-        );
+    for (number, key) in (0..count).zip((0..50).map(key).cycle()) {
+        write(&engine, &keyspace, Kind::Put, &key, &[7; 20]);
         snapshots.push(engine.begin_snapshot());
         if (number + 1) % (count / merges) == 0 {
             engine.flush().unwrap();
         }
     }
-    assert_eq!(engine.view.load().past.len(), merges as usize);
+    assert_eq!(engine.view.load().past.len(), merges);
     let (collected, looks) = (COLLECTED.get(), LOOKS.get());
     // Those in the middle go first.
-    let (first, last) = (snapshots[0], snapshots[count as usize - 1]);
-    snapshots[1..count as usize - 1]
+    let (first, last) = (snapshots[0], snapshots[count - 1]);
+    snapshots[1..count - 1]
         .iter()
         .for_each(|seq| engine.end_snapshot(*seq));
     engine.end_snapshot(first);
@@ -427,10 +412,7 @@ fn the_end_of_a_snapshot_looks_at_no_other_one() {
     engine.end_snapshot(last);
     assert_eq!(COLLECTED.get(), collected);
     let looks = LOOKS.get() - looks;
-    assert!(
-        looks <= (count + merges) as usize,
-        "{looks} looks at the past"
-    );
+    assert!(looks <= count + merges, "{looks} looks at the past");
     engine.close().unwrap();
 }
 
@@ -440,7 +422,6 @@ fn a_delete_of_a_range_looks_at_no_snapshot() {
     let options = Options::default().background_threads(0);
     let engine = Flex::open(Disk::simulated(&SimDisk::new()), options).unwrap();
     let keyspace = engine.create_keyspace("keyspace").unwrap();
-    let key = |number: u64| number.to_be_bytes();
     let mut snapshots = Vec::new();
     for number in 0..1_000 {
         write(&engine, &keyspace, Kind::Put, &key(number), &[7; 20]);

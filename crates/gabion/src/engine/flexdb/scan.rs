@@ -10,10 +10,10 @@
 //! must see. The two ends meet wherever they meet, and a scan holds no lock.
 //!
 //! # Tombstones
-//! A scan that has stepped over many keys that are gone before its first pair lets the MemTable that
-//! takes the keyspace's writes remember that there is nothing, and the next ones begin behind it
-//! ([`crate::engine::memtable`]). What scans step over otherwise is counted, and when they have had
-//! more work by it than a merge is, the generation is merged ([`Generation::is_in_the_way`]).
+//! A scan that has stepped over many keys that are gone before its first pair lets the MemTable
+//! that takes the keyspace's writes remember that there is nothing, and the next ones begin behind
+//! it ([`crate::engine::memtable`]). What scans step over otherwise is counted, and when they have
+//! had more work by it than a merge is, the generation is merged ([`Generation::is_in_the_way`]).
 //!
 //! # Linearization
 //! A scan reads at a number that is registered as long as it lives, as a get at a number does.
@@ -175,10 +175,10 @@ impl Scan {
     fn find_first(&mut self) -> Result<bool> {
         let found = self.find_next();
         // Where something was copied, or the back has read, it is none any more.
-        if let (Ok(is_pair), Some(search)) = (&found, self.search.take()) {
-            if self.all_gone() >= NOTED_FROM {
-                self.note_gap(&search, *is_pair);
-            }
+        if let (Ok(is_pair), Some(search)) = (&found, self.search.take())
+            && self.all_gone() >= NOTED_FROM
+        {
+            self.note_gap(&search, *is_pair);
         }
         found
     }
