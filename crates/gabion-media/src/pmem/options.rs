@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use super::alloc::Keeps;
 use super::atomic::PAtomicU64;
 use super::medium::Medium;
 use super::off::POff;
@@ -70,6 +71,9 @@ pub struct PoolOptions {
     /// Keep one block of each size back for [`Pool::alloc_instead`](super::Pool::alloc_instead),
     /// so that a full pool can be emptied by a structure whose deletes replace blocks.
     pub keeps_back: bool,
+    /// Bytes of a block, at most, for which space is kept back for
+    /// [`Pool::alloc_kept`](super::Pool::alloc_kept); none where this is 0.
+    pub keeps_run: u64,
     /// Who is told of each step on the medium.
     pub watcher: Option<Arc<dyn Watcher>>,
     /// Flush and fence even where the pool's class does not need it, to measure what that costs.
@@ -90,8 +94,18 @@ impl Default for PoolOptions {
             salvage: false,
             reachable: Reachable::Word,
             keeps_back: false,
+            keeps_run: 0,
             watcher: None,
             always_flush: false,
+        }
+    }
+}
+
+impl PoolOptions {
+    pub(super) fn keeps(&self) -> Keeps {
+        Keeps {
+            blocks: self.keeps_back,
+            run_bytes: self.keeps_run,
         }
     }
 }

@@ -8,6 +8,7 @@
 //! - I3. Chunks from `reserved` on have no space yet and are not touched.
 //! - I4. Where blocks are kept back, each class with a block in use has a free one in `kept`, or
 //!   that one was lent to who frees another block of the class.
+//! - I5. Chunks of the run that is kept back are in no extent.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -16,6 +17,7 @@ use super::super::layout::GRANULE;
 use super::chunk::{Chunks, Descriptor, LOW_BITS};
 use super::classes::Classes;
 use super::extents::Extents;
+use super::kept_run::KeptRun;
 use super::recovery::mark_known;
 
 /// Slabs and runs.
@@ -24,6 +26,7 @@ pub(crate) struct Central {
     /// Whether a block of each class is kept back.
     keeps_back: bool,
     pub(crate) extents: Extents,
+    pub(crate) kept_run: KeptRun,
     /// Chunks whose space is reserved.
     pub(crate) reserved: u64,
     slabs: HashMap<u64, Slab>,
@@ -107,10 +110,16 @@ impl Slab {
 
 impl Central {
     /// Nothing is known of any chunk.
-    pub(crate) fn new(classes: usize, reserved: u64, keeps_back: bool) -> Central {
+    pub(crate) fn new(
+        classes: usize,
+        reserved: u64,
+        keeps_back: bool,
+        kept_run: KeptRun,
+    ) -> Central {
         Central {
             keeps_back,
             extents: Extents::default(),
+            kept_run,
             reserved,
             slabs: HashMap::new(),
             by_class: (0..classes).map(|_| ClassList::default()).collect(),
@@ -333,7 +342,7 @@ impl Central {
         chunks.set_descriptor(chunk, Descriptor::Free);
         // DURABLE: the chunk is free before it is used for anything else.
         chunks.medium.fence();
-        self.extents.give(chunk, 1);
+        self.give_chunks(chunk, 1);
         true
     }
 

@@ -7,7 +7,7 @@
 use std::sync::atomic::Ordering;
 
 use super::super::explore::{Act, Explorer, Limits, Outcome, Run, Stage, Subject};
-use super::super::{PAtomicU64, POff, Pool, PoolOptions, ROOT_HINT};
+use super::super::{PAtomicU64, POff, Pool, PoolOptions, ROOT_HINT, Reserved};
 use crate::{Error, PoolFault};
 
 const SLOTS: usize = 5;
@@ -16,15 +16,19 @@ const SLOTS: usize = 5;
 struct Boxes {
     /// Whether operations are settled before their references move.
     settles: bool,
+    /// Bytes for which the pool keeps a run back.
+    keeps_run: u64,
 }
 
 #[derive(Clone, Debug)]
 enum Op {
     /// A new block for an empty word, or in the place of the word's block.
     Put { slot: usize, size: u64, fill: u8 },
-    /// Frees the block of a word once its readers are gone.
+    /// As that, in the run that is kept back.
+    PutKept { slot: usize, size: u64, fill: u8 },
+    /// Frees the block of a word, if it has one, once its readers are gone.
     Take(usize),
-    /// Frees the block of a word at once.
+    /// Frees the block of a word, if it has one, at once.
     TakeNow(usize),
     /// Moves a reference to an empty word.
     Move(usize, usize),
@@ -39,18 +43,12 @@ enum Op {
     Collect,
 }
 
-const SOUND: Boxes = Boxes { settles: true };
+const SOUND: Boxes = Boxes {
+    settles: true,
+    keeps_run: 0,
+};
 
 type Content = Vec<Option<(u64, u8)>>;
-
-fn options(stage: &Stage) -> PoolOptions {
-    PoolOptions {
-        heaps: 1,
-        chunk_bytes: 4096,
-        watcher: Some(stage.watcher().clone()),
-        ..PoolOptions::default()
-    }
-}
 
 fn words(pool: &Pool) -> &[PAtomicU64] {
     pool.slice(pool.root::<PAtomicU64>(), SLOTS)
@@ -69,16 +67,35 @@ fn make_root(pool: &Pool) -> Result<(), String> {
 }
 
 impl Boxes {
+    fn options(&self, stage: &Stage) -> PoolOptions {
+        PoolOptions {
+            heaps: 1,
+            chunk_bytes: 4096,
+            keeps_run: self.keeps_run,
+            watcher: Some(stage.watcher().clone()),
+            ..PoolOptions::default()
+        }
+    }
+
     /// The words change by this alone, so a crash sees one of the two values.
     fn publish(pool: &Pool, slot: usize, block: u64) {
         words(pool)[slot].store_persist(pool, block, Ordering::Release);
     }
 
     fn put(pool: &Pool, slot: usize, size: u64, fill: u8) -> Result<(), Error> {
+        let hint = pool.offset_of(&words(pool)[slot]).raw();
+        Boxes::put_into(pool.alloc(size, hint)?, pool, slot, (size, fill))
+    }
+
+    fn put_into(
+        new: Reserved<'_>,
+        pool: &Pool,
+        slot: usize,
+        (size, fill): (u64, u8),
+    ) -> Result<(), Error> {
         let word = &words(pool)[slot];
         let hint = pool.offset_of(word).raw();
         let before = word.load(pool, Ordering::Acquire);
-        let new = pool.alloc(size, hint)?;
         let old = match before {
             0 => None,
             before => Some(pool.retire(POff::<u8>::new(before), hint)?),
@@ -113,6 +130,9 @@ impl Boxes {
     fn take(pool: &Pool, slot: usize, is_now: bool) -> Result<(), Error> {
         let word = &words(pool)[slot];
         let block = POff::<u8>::new(word.load(pool, Ordering::Acquire));
+        if block.is_null() {
+            return Ok(());
+        }
         let old = pool.retire(block, pool.offset_of(word).raw())?;
         pool.fence();
         Boxes::publish(pool, slot, 0);
@@ -135,11 +155,11 @@ impl Subject for Boxes {
     }
 
     fn create(&self, stage: &Stage) -> Result<Pool, String> {
-        let pool = match Pool::open_in(stage.region(), options(stage)) {
+        let pool = match Pool::open_in(stage.region(), self.options(stage)) {
             Err(Error::Pool {
                 fault: PoolFault::Incomplete,
                 ..
-            }) => Pool::create_in(stage.region(), options(stage)),
+            }) => Pool::create_in(stage.region(), self.options(stage)),
             opened => opened,
         };
         let pool = pool.map_err(|error| error.to_string())?;
@@ -150,7 +170,7 @@ impl Subject for Boxes {
     }
 
     fn open(&self, stage: &Stage) -> Result<Option<Pool>, String> {
-        match Pool::open_in(stage.region(), options(stage)) {
+        match Pool::open_in(stage.region(), self.options(stage)) {
             Ok(pool) if pool.root::<PAtomicU64>().is_null() => Ok(None),
             Ok(pool) => Ok(Some(pool)),
             Err(Error::Pool {
@@ -168,6 +188,12 @@ impl Subject for Boxes {
     fn apply(&self, pool: &Pool, op: &Op) -> Result<Outcome, String> {
         let done = match *op {
             Op::Put { slot, size, fill } => Boxes::put(pool, slot, size, fill),
+            Op::PutKept { slot, size, fill } => {
+                let hint = pool.offset_of(&words(pool)[slot]).raw();
+                let new = pool.alloc_kept(size, hint);
+                let new = new.map_err(|error| format!("nothing is kept back: {error}"))?;
+                Boxes::put_into(new, pool, slot, (size, fill))
+            }
             Op::Take(slot) => Boxes::take(pool, slot, false),
             Op::TakeNow(slot) => Boxes::take(pool, slot, true),
             Op::Move(from, to) => {
@@ -242,7 +268,9 @@ impl Subject for Boxes {
 
     fn expect(&self, content: &mut Content, op: &Op) {
         match *op {
-            Op::Put { slot, size, fill } | Op::PutMeanwhile { slot, size, fill } => {
+            Op::Put { slot, size, fill }
+            | Op::PutKept { slot, size, fill }
+            | Op::PutMeanwhile { slot, size, fill } => {
                 content[slot] = Some((size, fill));
             }
             Op::Take(slot) | Op::TakeNow(slot) => content[slot] = None,
@@ -254,6 +282,7 @@ impl Subject for Boxes {
     fn name(&self, op: &Op) -> &'static str {
         match op {
             Op::Put { .. } => "put",
+            Op::PutKept { .. } => "put kept",
             Op::Take(_) => "take",
             Op::TakeNow(_) => "take now",
             Op::Move(..) => "move",
@@ -266,6 +295,12 @@ impl Subject for Boxes {
 
     /// New blocks of the same sizes: one that was free and is in use would be overwritten.
     fn probes(&self) -> Vec<Op> {
+        if self.keeps_run > 0 {
+            let (slot, size, fill) = (0, self.keeps_run, 0xf4);
+            let put = Op::PutKept { slot, size, fill };
+            // One that may be there goes first.
+            return vec![Op::TakeNow(0), put.clone(), Op::TakeNow(0), put];
+        }
         vec![
             Op::Put {
                 slot: 4,
@@ -341,6 +376,46 @@ fn no_crash_loses_or_doubles_a_block() {
     assert!(report.images() > 1000, "{report}");
 }
 
+fn put_kept(slot: usize, size: u64, fill: u8) -> Act<Op> {
+    Act::Op(Op::PutKept { slot, size, fill })
+}
+
+/// Blocks of a run that is kept back come and go in a full pool. Wherever the power fails, there is
+/// one again once the block is freed that may have been left there.
+#[test]
+fn no_crash_loses_the_run_that_is_kept_back() {
+    let boxes = Boxes {
+        keeps_run: 12_000,
+        ..SOUND
+    };
+    let setup = [(1, 20_000), (2, 9000), (4, 5000)];
+    let setup = setup.map(|(slot, size)| Op::Put {
+        slot,
+        size,
+        fill: 9,
+    });
+    let acts = [
+        put_kept(0, 5000, 1),
+        Act::Op(Op::Take(0)),
+        put_kept(0, 12_000, 2),
+        put(3, 5000, 3),
+        Act::Reopen,
+        Act::Op(Op::TakeNow(0)),
+        put_kept(0, 9000, 4),
+        Act::Op(Op::TakeNow(2)),
+        put(3, 9000, 5),
+        Act::Restart,
+        Act::Op(Op::Take(0)),
+        put_kept(0, 4000, 6),
+        Act::Op(Op::TakeNow(0)),
+    ];
+    let run = Run::record(&boxes, "kept", &setup, &acts).unwrap();
+    let report = Explorer::new(&boxes, Limits::from_env()).explore(&run);
+    println!("{report}");
+    assert!(report.is_clean(), "{report}");
+    assert!(report.images() > 500, "{report}");
+}
+
 /// What was done on one thread, before references move on another.
 fn moved_elsewhere() -> Vec<Act<Op>> {
     vec![
@@ -387,7 +462,7 @@ fn an_intent_that_is_being_overwritten_is_gone_before_its_block_comes_again() {
 #[test]
 fn references_that_move_unsettled_are_lost() {
     for settles in [true, false] {
-        let boxes = Boxes { settles };
+        let boxes = Boxes { settles, ..SOUND };
         let run = Run::record(&boxes, "moved", &[], &moved_elsewhere()).unwrap();
         let report = Explorer::new(&boxes, Limits::default()).explore(&run);
         assert_eq!(report.is_clean(), settles, "{report}");

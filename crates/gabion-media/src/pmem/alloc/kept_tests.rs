@@ -1,4 +1,5 @@
-//! What is kept back: in a full pool every block can be replaced by a smaller one.
+//! What is kept back: in a full pool every block can be replaced by a smaller one, and there is a
+//! run of chunks for one block at a time.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -12,6 +13,8 @@ const BYTES: usize = 96 << 10;
 const CHUNK: u64 = 4096;
 /// The largest block that shares a chunk.
 const LARGEST: u64 = CHUNK / 2;
+/// The largest block that the run has space for.
+const RUN: u64 = 3 * CHUNK;
 
 #[derive(Clone, Debug)]
 enum Step {
@@ -20,6 +23,8 @@ enum Step {
     /// Replaces a block by one of a part of its size, in thousandths.
     Replace(prop::sample::Index, u64),
     Free(prop::sample::Index),
+    /// Takes a block in the run that is kept back, of a part of it in thousandths, or frees that.
+    Kept(u64),
     Reopen,
 }
 
@@ -30,6 +35,7 @@ fn step() -> impl Strategy<Value = Step> {
         40 => (any_block.clone(), 0..=1000_u64)
             .prop_map(|(block, part)| Step::Replace(block, part)),
         4 => any_block.prop_map(Step::Free),
+        4 => (0..=1000_u64).prop_map(Step::Kept),
         1 => Just(Step::Reopen),
     ]
 }
@@ -39,6 +45,7 @@ fn options() -> PoolOptions {
         heaps: 2,
         chunk_bytes: CHUNK,
         keeps_back: true,
+        keeps_run: RUN - CHUNK + 1,
         ..PoolOptions::default()
     }
 }
@@ -72,10 +79,16 @@ fn replace(pool: &Pool, blocks: &mut Blocks, (old, size): (u64, u64), wanted: u6
     assert_eq!(blocks.insert(at, size), None);
 }
 
+fn free(pool: &Pool, at: u64) {
+    let retiring = pool.retire(POff::<u8>::new(at), 0).expect("a block");
+    retiring.commit(&pool.enter());
+}
+
 fn run(steps: &[Step]) {
     let region = Region::new(BYTES);
     let mut pool = Pool::create_in(&region, options()).expect("a pool");
     let mut blocks = Blocks::new();
+    let mut kept = None;
     fill(&pool, &mut blocks, 300);
     for step in steps {
         match step {
@@ -87,25 +100,42 @@ fn run(steps: &[Step]) {
             }
             Step::Free(choice) => {
                 if let Some((at, _)) = nth(&blocks, choice) {
-                    let retiring = pool.retire(POff::<u8>::new(at), 0).expect("a block");
-                    retiring.commit(&pool.enter());
+                    free(&pool, at);
                     blocks.remove(&at);
                 }
             }
+            Step::Kept(part) => match kept.take() {
+                None => {
+                    let block = pool.alloc_kept(RUN * part / 1000, 0).expect("the run");
+                    assert_eq!(block.size(), RUN, "nobody else has the rest");
+                    let size = block.size();
+                    kept = Some((block.commit::<u8>().raw(), size));
+                }
+                Some((at, _)) => {
+                    assert!(pool.alloc_kept(1, 0).is_err(), "one block at a time");
+                    free(&pool, at);
+                    pool.collect();
+                    // One that is given up at once is there for the next one.
+                    drop(pool.alloc_kept(RUN, 0).expect("the run"));
+                    assert!(pool.alloc_kept(RUN + 1, 0).is_err());
+                }
+            },
             Step::Reopen => {
                 pool.close().expect("closed");
                 pool = Pool::open_in(&region, options()).expect("a pool");
             }
         }
         let stats = pool.stats();
-        assert_eq!(stats.used_blocks, blocks.len() as u64);
-        assert_eq!(stats.used_bytes, blocks.values().sum::<u64>());
+        let all = || blocks.iter().map(|(at, size)| (*at, *size)).chain(kept);
+        assert_eq!(stats.used_blocks, all().count() as u64);
+        assert_eq!(stats.used_bytes, all().map(|(_, size)| size).sum::<u64>());
+        if let Some((at, size)) = kept {
+            assert!(blocks.range(at..at + size).next().is_none());
+        }
     }
     // Nothing is kept of a class that nobody uses.
-    for at in std::mem::take(&mut blocks).into_keys() {
-        let retiring = pool.retire(POff::<u8>::new(at), 0).expect("a block");
-        retiring.commit(&pool.enter());
-    }
+    let all = std::mem::take(&mut blocks).into_iter().chain(kept);
+    all.for_each(|(at, _)| free(&pool, at));
     pool.collect();
     let stats = pool.stats();
     assert_eq!((stats.used_bytes, stats.fragmented_bytes), (0, 0));
@@ -180,6 +210,29 @@ fn nothing_is_kept_back_unless_that_is_asked_for() {
             .is_err()
     );
     assert_eq!(pool.stats().fragmented_bytes, 0);
+}
+
+/// A store that was full before it kept a run back has one as soon as so much is free.
+#[test]
+fn a_run_is_kept_once_there_are_chunks_for_it() {
+    let region = Region::new(BYTES);
+    let before = PoolOptions {
+        keeps_run: 0,
+        ..options()
+    };
+    let pool = Pool::create_in(&region, before).expect("a pool");
+    assert!(pool.alloc_kept(1, 0).is_err());
+    let mut blocks = Blocks::new();
+    fill(&pool, &mut blocks, CHUNK);
+    pool.close().expect("closed");
+    let pool = Pool::open_in(&region, options()).expect("a pool");
+    assert!(pool.alloc_kept(1, 0).is_err());
+    for (number, at) in blocks.into_keys().enumerate() {
+        free(&pool, at);
+        pool.collect();
+        assert_eq!(pool.alloc_kept(RUN, 0).is_ok(), number >= 2);
+        assert_eq!(pool.alloc(CHUNK, 0).is_ok(), number != 2, "it comes first");
+    }
 }
 
 /// What is promised of some blocks can be had, and what is refused cannot.

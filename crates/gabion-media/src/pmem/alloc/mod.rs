@@ -44,7 +44,8 @@
 //! place. So however blocks are used, each of them can be replaced by one of at most its size, one
 //! after the other, without end; the cost is one block for each class. As long as space is short,
 //! each retired block is handed to the collector at once and not in batches. Large blocks, of whole
-//! chunks, have no such reserve.
+//! chunks, have no such reserve; but a pool may keep a run of chunks back for one block at a time
+//! (`kept_run`).
 //!
 //! Reserve, then publish is the way of other persistent allocators too (nvm_malloc, ADMS 2015);
 //! here recovery puts a question to the structure, where they log the words that will change.
@@ -56,6 +57,7 @@ pub(crate) mod classes;
 mod crash_tests;
 pub(crate) mod extents;
 pub(crate) mod intent;
+pub(crate) mod kept_run;
 #[cfg(test)]
 mod kept_tests;
 pub(crate) mod recovery;
@@ -129,6 +131,15 @@ pub(super) struct Ticket {
     heap: usize,
     /// Slot of the intent, if there is one.
     slot: Option<usize>,
+}
+
+/// What a pool keeps back.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Keeps {
+    /// A free block of each class.
+    pub(super) blocks: bool,
+    /// Bytes of a run of chunks.
+    pub(super) run_bytes: u64,
 }
 
 /// Why a block was not to be had.
@@ -259,9 +270,10 @@ impl Allocator {
         self.is_short.store(true, Ordering::Relaxed);
     }
 
-    /// Takes note of free chunks, if there are any: space is not short then.
+    /// Takes note of free chunks, if there are any besides those that are kept: space is not short
+    /// then.
     fn note_room(&self, central: &Central) {
-        if central.extents.free() > 0 {
+        if central.extents.free() > 0 && central.kept_run.missing() == 0 {
             // ORDER: Relaxed: a hint.
             self.is_short.store(false, Ordering::Relaxed);
         }
@@ -537,7 +549,7 @@ impl Allocator {
         };
         let mut central = self.central.lock();
         if count > 0 {
-            central.extents.give(chunk, count);
+            central.give_chunks(chunk, count);
         } else {
             central.give_block(self.chunks(), &self.classes, block);
         }
@@ -626,7 +638,7 @@ impl Allocator {
         self.medium.fence();
         for (chunk, block, count) in blocks {
             if count > 0 {
-                central.extents.give(chunk, count);
+                central.give_chunks(chunk, count);
             } else {
                 central.give_block(self.chunks(), &self.classes, block);
             }

@@ -13,7 +13,8 @@ use super::central::{Central, known_bit};
 use super::chunk::{Chunks, Descriptor, State};
 use super::classes::Classes;
 use super::intent::{Intent, IntentSlot, SLOTS};
-use super::{Allocator, Grow, Heap};
+use super::kept_run::KeptRun;
+use super::{Allocator, Grow, Heap, Keeps};
 
 /// Something on the medium that no pool can hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,7 +33,7 @@ impl Allocator {
         reserved: u64,
         has_intents: bool,
         reachable: &Reachable,
-        keeps_back: bool,
+        keeps: Keeps,
         grow: Grow,
     ) -> Result<Allocator, Damage> {
         let classes = Classes::new(geometry.chunk_bytes);
@@ -43,10 +44,11 @@ impl Allocator {
         resolve_intents(chunks, &classes, reserved, reachable)?;
         let words = usize::try_from(geometry.chunks.div_ceil(64)).unwrap_or(usize::MAX);
         let known: Box<[AtomicU64]> = (0..words).map(|_| AtomicU64::new(0)).collect();
-        let central = Central::new(classes.count(), reserved, keeps_back);
+        let run = KeptRun::new(keeps.run_bytes.div_ceil(geometry.chunk_bytes));
+        let central = Central::new(classes.count(), reserved, keeps.blocks, run);
         let central = walk(chunks, &classes, central)?;
         let heaps = (0..geometry.heaps).map(|_| Heap::default()).collect();
-        Ok(Allocator {
+        let allocator = Allocator {
             medium,
             geometry,
             epochs: Epochs::default(),
@@ -57,7 +59,9 @@ impl Allocator {
             has_intents,
             is_short: AtomicBool::new(false),
             grow,
-        })
+        };
+        allocator.keep_run();
+        Ok(allocator)
     }
 }
 

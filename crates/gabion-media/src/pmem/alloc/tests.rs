@@ -226,7 +226,16 @@ fn allocator_with_space(chunks: &Arc<AtomicU64>) -> Allocator {
         let path = std::path::Path::new("/full");
         Err(crate::Error::io("reserve the space of", path, None, full))
     });
-    Allocator::open(medium, geometry, 2, true, &Reachable::Word, false, grow).unwrap()
+    Allocator::open(
+        medium,
+        geometry,
+        2,
+        true,
+        &Reachable::Word,
+        Keeps::default(),
+        grow,
+    )
+    .unwrap()
 }
 
 #[test]

@@ -253,6 +253,29 @@ impl Pool {
         })
     }
 
+    /// As [`Pool::alloc`], in the space that the pool keeps back for one block at a time, of at
+    /// most the size that [`PoolOptions::keeps_run`](super::PoolOptions::keeps_run) says. That is
+    /// there in a full pool, too, if it could be set aside before: from the creation of the pool
+    /// on, or since so much was free in one piece. It is there again when the block was retired and
+    /// the guards of that time are gone.
+    #[track_caller]
+    pub fn alloc_kept(&self, size: u64, hint: u64) -> Result<Reserved<'_>> {
+        self.check_owner()?;
+        let ticket = self.shared.allocator.reserve_kept(size, hint);
+        let ticket = ticket.map_err(|refusal| self.refused(refusal, size, 0))?;
+        Ok(Reserved {
+            pool: self,
+            ticket,
+            is_open: true,
+            thread: PhantomData,
+        })
+    }
+
+    /// Whether the pool keeps space back for [`Pool::alloc_kept`], be it missing for now.
+    pub fn keeps_run(&self) -> bool {
+        self.shared.allocator.keeps_run()
+    }
+
     /// Announces that a block will be unpublished. The hint says where the reference to it is.
     ///
     /// Between this call and [`Retiring::commit`] the same thread fences, takes the reference

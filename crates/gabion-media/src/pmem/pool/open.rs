@@ -365,7 +365,7 @@ impl Pool {
             reserved,
             has_intents,
             &Reachable::Word,
-            options.keeps_back,
+            options.keeps(),
             grow,
         );
         let allocator = allocator.map_err(|damage| source.fault(damage.into()))?;
@@ -447,7 +447,7 @@ impl Pool {
             reserved,
             true,
             &options.reachable,
-            options.keeps_back,
+            options.keeps(),
             grow,
         );
         let allocator = allocator.map_err(|damage| source.fault(damage.into()))?;
