@@ -25,7 +25,7 @@ use std::time::Duration;
 
 use super::layout::{Entry, LINE_BYTES, PAGE_HEAD_BYTES, RECORD_HEAD_BYTES, State};
 use super::log::{Flush, Log, room_of_page};
-use super::pages::Head;
+use super::pages::{Head, Taker};
 use super::record::{Draft, Record, records};
 use super::step::Step;
 use super::{Scmkv, Volume};
@@ -77,23 +77,31 @@ impl Volume {
     /// Cleans until a writer can have a page. False if nothing is left to clean and nothing comes
     /// back from readers.
     pub(super) fn make_room(&self) -> Result<bool> {
+        self.await_room(|| self.make_room_for(&mut self.cleaning.lock(), 1))
+    }
+
+    /// As [`Volume::make_room`], until all pages are there that are kept.
+    pub(super) fn make_kept_room(&self, cleaning: &mut Cleaning) -> Result<bool> {
+        self.await_room(|| self.make_room_for(cleaning, 0))
+    }
+
+    fn await_room(&self, mut make_room: impl FnMut() -> Result<bool>) -> Result<bool> {
         let mut room = Ok(false);
         Backoff::wait_until(READERS_PATIENCE, || {
-            room = self.make_room_for(1);
+            room = make_room();
             !matches!(room, Ok(false)) || self.pool.stats().retired_bytes == 0
         });
         room
     }
 
     /// Cleans until writers can have so many pages. False if nothing is left to clean.
-    fn make_room_for(&self, pages: usize) -> Result<bool> {
-        let mut cleaning = self.cleaning.lock();
+    fn make_room_for(&self, cleaning: &mut Cleaning, pages: usize) -> Result<bool> {
         let mut released = false;
         for _ in 0..2 * self.pages.count() + 4 {
             if self.has_room(pages, released)? {
                 return Ok(true);
             }
-            match self.clean_one(&mut cleaning, 0) {
+            match self.clean_one(cleaning, 0) {
                 Ok(Collected { pages: 0, .. }) => return Ok(false),
                 Ok(_) => released = true,
                 Err(error) if error.is_no_space() => return self.has_room(pages, true),
@@ -243,7 +251,7 @@ impl Volume {
     fn empty(&self, cleaning: &mut Cleaning, number: u32) -> Result<u64> {
         let page = self.pages.page(number);
         let log = &mut cleaning.log;
-        log.is_cleaners = true;
+        log.taker = Taker::Cleaner;
         if page.live() == 0 {
             return Ok(0);
         }
@@ -423,7 +431,7 @@ impl Scmkv {
         drop(within);
         match filled {
             Err(error) if error.is_no_space() => {
-                let has_room = volume.make_room_for(pages)?;
+                let has_room = volume.make_room_for(&mut volume.cleaning.lock(), pages)?;
                 has_room.then_some(()).ok_or(error)
             }
             done => done,

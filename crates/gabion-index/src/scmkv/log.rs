@@ -9,7 +9,7 @@ use gabion_media::pmem::Medium;
 use parking_lot::{Mutex, MutexGuard};
 
 use super::layout::{PAGE_HEAD_BYTES, RECORD_HEAD_BYTES, State};
-use super::pages::{Head, Pages};
+use super::pages::{Head, Pages, Taker};
 use super::record::Draft;
 use crate::{Result, thread};
 
@@ -18,7 +18,8 @@ use crate::{Result, thread};
 pub(super) struct Log {
     pub(super) records: Option<Head>,
     pub(super) chains: Option<Head>,
-    pub(super) is_cleaners: bool,
+    /// For whom its next page is.
+    pub(super) taker: Taker,
     /// Records that users put, and their bytes.
     pub(super) puts: u64,
     pub(super) put_bytes: u64,
@@ -47,7 +48,7 @@ impl Log {
         let fits = |head: &Head| head.tail + bytes <= pages.bytes;
         // An open page from before the last close may be all but full.
         while !self.records.as_ref().is_some_and(fits) {
-            turn_page(pages, &mut self.records, State::LogOpen, self.is_cleaners)?;
+            turn_page(pages, &mut self.records, State::LogOpen, self.taker)?;
         }
         self.records.as_ref().ok_or_else(|| pages.full())
     }
@@ -59,7 +60,7 @@ impl Log {
     pub(super) fn room_for_chain(&mut self, pages: &Pages, bytes: u64) -> Result<&mut Head> {
         let fits = |head: &Head| head.tail + bytes <= pages.bytes;
         while !self.chains.as_ref().is_some_and(fits) {
-            turn_page(pages, &mut self.chains, State::ChainsOpen, self.is_cleaners)?;
+            turn_page(pages, &mut self.chains, State::ChainsOpen, self.taker)?;
         }
         self.chains.as_mut().ok_or_else(|| pages.full())
     }
@@ -93,6 +94,18 @@ impl Log {
         }
     }
 
+    /// Makes the open pages full that lack room for a record or a chain of so many bytes: what is
+    /// garbage in them can be cleaned then.
+    pub(super) fn close_narrow(&mut self, pages: &Pages, record_bytes: u64, chain_bytes: u64) {
+        let wanted = [record_bytes, chain_bytes];
+        let open = [&mut self.records, &mut self.chains];
+        for (head, bytes) in open.into_iter().zip(wanted) {
+            if let Some(mut full) = head.take_if(|head| head.tail + bytes > pages.bytes) {
+                pages.close_page(&mut full);
+            }
+        }
+    }
+
     /// Makes everything in the open pages durable. Chains always are.
     pub(super) fn persist(&mut self, pages: &Pages) {
         if let Some(head) = &mut self.records {
@@ -103,8 +116,8 @@ impl Log {
 
 /// Replaces a page that is full by an empty one.
 #[cold]
-fn turn_page(pages: &Pages, head: &mut Option<Head>, state: State, is_cleaner: bool) -> Result<()> {
-    let next = pages.open_page(state, is_cleaner)?;
+fn turn_page(pages: &Pages, head: &mut Option<Head>, state: State, taker: Taker) -> Result<()> {
+    let next = pages.open_page(state, taker)?;
     if let Some(full) = head {
         pages.close_page(full);
     }

@@ -158,6 +158,8 @@ pub struct Options {
     /// before the store's thread cleans some: at least 1. By default there is no such limit, and it
     /// cleans when an eighth of all pages is left. It is no hard limit: writers do not wait for it.
     pub space_amplification_max: f64,
+    /// Whether two pages are kept for [`Scmkv::put_copy`].
+    pub keeps_for_copies: bool,
     /// Whether values are checked whenever they are read. They are checked anyway by recovery, by
     /// the cleaner, by iteration and by [`Scmkv::check`].
     pub checks_reads: bool,
@@ -180,6 +182,7 @@ impl Default for Options {
             logs: None,
             cleans: true,
             space_amplification_max: f64::INFINITY,
+            keeps_for_copies: false,
             checks_reads: true,
             #[cfg(test)]
             left_out: None,

@@ -13,6 +13,9 @@
 //!   the page is open in, or the cleaner, which copies to pages of its own and counts full ones.
 //! - P3. Pages of state Reserve are for the cleaner alone, and writers get a page only when there
 //!   are as many as there should be. So the cleaner can always move what is live in one page.
+//! - P4. Those of them that are kept for copies besides go to the cleaner's log as well. Copies
+//!   take no more than two of them that do not come back: one because the page of records that is
+//!   open has no room for them, and one for chains.
 
 use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
 
@@ -27,7 +30,25 @@ use super::layout::{
 use crate::{Error, Result};
 
 /// Pages that are kept for the cleaner: one for records, one for chains.
-pub(super) const RESERVE_PAGES: usize = 2;
+const RESERVE_PAGES: usize = 2;
+
+/// Pages that are kept for copies, if any are: one for a record, one for a chain.
+const COPY_PAGES: usize = 2;
+
+/// Pages that are kept.
+pub(super) fn kept_pages(keeps_for_copies: bool) -> usize {
+    RESERVE_PAGES + if keeps_for_copies { COPY_PAGES } else { 0 }
+}
+
+/// For whom a page is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Taker {
+    #[default]
+    Writer,
+    Cleaner,
+    /// A copy, which goes to the cleaner's log.
+    Copy,
+}
 
 /// The unit in which addresses are mapped to pages, at most: pages are aligned to it.
 const GRANULE_BYTES_MAX: u64 = 64 << 10;
@@ -175,6 +196,8 @@ pub(super) struct Pages {
     pages: Box<[Page]>,
     /// For each granule of the pool the number of its page plus one, or 0.
     owners: Box<[AtomicU32]>,
+    /// Pages that are kept.
+    reserve_pages: usize,
     spare: Mutex<Spare>,
     /// Pages that became full so far.
     clock: AtomicU64,
@@ -182,7 +205,13 @@ pub(super) struct Pages {
 
 impl Pages {
     /// The pages that a page table of `count` descriptors tells of. They are not read yet.
-    pub(super) fn new(pool: &Pool, table: POff<Descriptor>, count: usize, bytes: u64) -> Pages {
+    pub(super) fn new(
+        pool: &Pool,
+        table: POff<Descriptor>,
+        count: usize,
+        bytes: u64,
+        keeps_for_copies: bool,
+    ) -> Pages {
         let granule_shift = granule_bytes(bytes).trailing_zeros();
         let granules = usize::try_from(pool.len() >> granule_shift).unwrap_or(usize::MAX);
         Pages {
@@ -192,6 +221,7 @@ impl Pages {
             table,
             pages: (0..count).map(|_| Page::default()).collect(),
             owners: (0..=granules).map(|_| AtomicU32::new(0)).collect(),
+            reserve_pages: kept_pages(keeps_for_copies),
             spare: Mutex::default(),
             clock: AtomicU64::new(0),
         }
@@ -266,29 +296,27 @@ impl Pages {
         }
     }
 
-    /// An open page of this state, for a writer or for the cleaner.
+    /// An open page of this state.
     ///
     /// # Errors
     /// No space.
-    pub(super) fn open_page(&self, state: State, is_cleaner: bool) -> Result<Head> {
+    pub(super) fn open_page(&self, state: State, taker: Taker) -> Result<Head> {
         let mut spare = self.spare.lock();
         if let Some(at) = spare.open.iter().position(|(open, _)| *open == state) {
             return Ok(spare.open.swap_remove(at).1);
         }
-        if is_cleaner {
-            return match self.new_page(&mut spare, state) {
-                Err(error) => match spare.reserve.pop() {
-                    Some(number) => {
-                        let start = self.page(number).start();
-                        Ok(self.begin(&mut spare, number, start, state))
-                    }
-                    None => Err(error),
-                },
-                opened => opened,
-            };
+        // How many of those that were set aside are for others.
+        let left = match taker {
+            Taker::Writer => self.reserve_pages,
+            Taker::Cleaner => 0,
+            Taker::Copy => RESERVE_PAGES,
+        };
+        if taker == Taker::Writer {
+            self.refill(&mut spare, left)?;
+        } else if let Ok(head) = self.new_page(&mut spare, state) {
+            return Ok(head);
         }
-        self.refill(&mut spare, RESERVE_PAGES)?;
-        if spare.reserve.len() > RESERVE_PAGES
+        if spare.reserve.len() > left
             && let Some(number) = spare.reserve.pop()
         {
             let start = self.page(number).start();
@@ -297,12 +325,12 @@ impl Pages {
         self.new_page(&mut spare, state)
     }
 
-    /// Sets aside what the cleaner needs, and so many pages for writers besides.
+    /// Sets aside what is kept, and so many pages for writers besides.
     ///
     /// # Errors
     /// No space.
     pub(super) fn fill_reserve(&self, besides: usize) -> Result<()> {
-        self.refill(&mut self.spare.lock(), RESERVE_PAGES + besides)
+        self.refill(&mut self.spare.lock(), self.reserve_pages + besides)
     }
 
     fn refill(&self, spare: &mut Spare, count: usize) -> Result<()> {

@@ -32,7 +32,7 @@ use super::layout::{
     PAGE_BYTES_MIN, PAGE_HEAD_BYTES, PagePlace, RECORD_HEAD_BYTES, State, TablePlace, has_check,
 };
 use super::log::Logs;
-use super::pages::{Head, Pages, RESERVE_PAGES, page_mark};
+use super::pages::{Head, Pages, kept_pages, page_mark};
 use super::record::{Record, records};
 use super::stats::Counts;
 use super::step::Step;
@@ -57,8 +57,8 @@ const BUCKETS_OF_ENTRY: u64 = 2;
 const TABLE_LOG2_MIN: u32 = 2;
 const TABLE_LOG2_MAX: u32 = 40;
 
-/// Pages without which a store cannot work: those that are kept, and two that are open.
-const PAGES_MIN: u64 = RESERVE_PAGES as u64 + 2;
+/// Open pages without which a store cannot work, besides those that are kept.
+const OPEN_PAGES_MIN: u64 = 2;
 
 /// The part of the header that never changes.
 #[derive(Clone, Copy, Debug)]
@@ -161,7 +161,8 @@ impl Scmkv {
     /// A crash before the return leaves the store or a pool without root.
     ///
     /// # Errors
-    /// The pool has a root already, or too little space for four pages; a page size that cannot be.
+    /// The pool has a root already, or too little space for four pages, two more with
+    /// [`Options::keeps_for_copies`]; a page size that cannot be.
     pub fn create(pool: &Pool, options: &Options) -> Result<Scmkv> {
         if !pool.root::<Header>().is_null() {
             return Err(Error::RootTaken);
@@ -187,7 +188,8 @@ impl Scmkv {
         let _within = pool.write_guard();
         let header_bytes = size_of::<Header>() as u64 + plan.pages * size_of::<Descriptor>() as u64;
         let table_bytes = TablePlace::new(0, log2).bytes();
-        let wanted = header_bytes + table_bytes + PAGES_MIN * plan.page_bytes;
+        let pages_min = kept_pages(options.keeps_for_copies) as u64 + OPEN_PAGES_MIN;
+        let wanted = header_bytes + table_bytes + pages_min * plan.page_bytes;
         let free = pool.stats().free_bytes;
         if free < wanted {
             let path = pool.path().to_owned();
@@ -334,7 +336,13 @@ impl Volume {
             table: AtomicU64::new(table.0),
             next: AtomicU64::new(next.0),
             stripes: Stripes::new(table.log2()),
-            pages: Pages::new(pool, descriptors, count, plan.page_bytes),
+            pages: Pages::new(
+                pool,
+                descriptors,
+                count,
+                plan.page_bytes,
+                options.keeps_for_copies,
+            ),
             logs: Logs::new(options.logs.unwrap_or_else(processors)),
             cleaning: Mutex::default(),
             enlarging: Mutex::new(()),

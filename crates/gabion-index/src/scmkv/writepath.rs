@@ -6,6 +6,7 @@ use gabion_media::pmem::PAtomicU64;
 
 use super::layout::{ChainHead, Entry, LINE_BYTES, LINES_MAX};
 use super::log::{Flush, Log, room_of_page};
+use super::pages::Taker;
 use super::record::Draft;
 use super::step::Step;
 use super::table::Spot;
@@ -65,14 +66,58 @@ impl Volume {
     }
 
     fn try_put(&self, key: &[u8], record: &Draft<'_>, durability: Durability) -> Result<bool> {
-        let hash = record.hash;
         let _within = self.pool.write_guard();
-        let _stripe = self.stripes.lock(hash);
-        let spot = self.spot_of_key(hash, key)?;
-        let mut log = self.logs.mine();
+        let _stripe = self.stripes.lock(record.hash);
+        let spot = self.spot_of_key(record.hash, key)?;
+        self.put_into(&mut self.logs.mine(), &spot, record, durability)
+    }
+
+    /// Stores a value in the cleaner's log, which has pages that are kept for that (P4).
+    fn put_copy(&self, key: &[u8], value: &[u8]) -> Result<()> {
+        self.check_sizes(key, value)?;
+        let record = Draft::new(self.seed.hash_bytes(key), key, value);
+        let mut cleaning = self.cleaning.lock();
+        self.end_narrow_pages(&mut cleaning.log, &record)?;
+        // What earlier copies took comes back, and what else is garbage. If not all of it does,
+        // there may be enough.
+        self.make_kept_room(&mut cleaning)?;
+        let log = &mut cleaning.log;
+        log.taker = Taker::Copy;
+        let _within = self.pool.write_guard();
+        let _stripe = self.stripes.lock(record.hash);
+        let spot = self.spot_of_key(record.hash, key)?;
+        let stored = self.put_into(log, &spot, &record, Durability::Strict);
+        // Counts are kept by the logs of writers.
+        let mut mine = self.logs.mine();
+        mine.puts += std::mem::take(&mut log.puts);
+        mine.put_bytes += std::mem::take(&mut log.put_bytes);
+        stored.map(drop)
+    }
+
+    /// Makes the pages of the cleaner's log full that have no room for a record, or for the chain
+    /// that it may need.
+    fn end_narrow_pages(&self, log: &mut Log, record: &Draft<'_>) -> Result<()> {
+        let _within = self.pool.write_guard();
+        let stripe = self.stripes.lock(record.hash);
+        let (_, entry) = self.bucket(record.hash)?;
+        let lines = if entry.is_chain() { entry.lines() } else { 0 };
+        drop(stripe);
+        log.close_narrow(&self.pages, record.bytes(), (lines + 1) * LINE_BYTES);
+        Ok(())
+    }
+
+    /// Stores a value by a log. Whoever calls holds the stripe.
+    fn put_into(
+        &self,
+        log: &mut Log,
+        spot: &Spot<'_>,
+        record: &Draft<'_>,
+        durability: Durability,
+    ) -> Result<bool> {
+        let hash = record.hash;
         let bytes = record.bytes();
         let address = log.room_for_record(&self.pages, bytes)?.next();
-        let change = self.change_to(&mut log, &spot, Entry::record(address, hash), hash)?;
+        let change = self.change_to(log, spot, Entry::record(address, hash), hash)?;
         let old = spot.found.as_ref().map(|found| found.record);
         let old_address = match old {
             Some(old) if self.takes(Step::NameOld) => old.address,
@@ -252,6 +297,17 @@ impl Scmkv {
     /// As there.
     pub fn put_with(&self, key: &[u8], value: &[u8], durability: Durability) -> Result<bool> {
         self.volume.put(key, value, durability)
+    }
+
+    /// As [`Scmkv::put_with`], strictly, with space in pages that are kept for that: a full store
+    /// has them, too, if the last such pair was deleted. There are some if
+    /// [`Options::keeps_for_copies`](super::Options::keeps_for_copies) says so, and they could be
+    /// set aside before the store was full.
+    ///
+    /// # Errors
+    /// As [`Scmkv::put`].
+    pub fn put_copy(&self, key: &[u8], value: &[u8]) -> Result<()> {
+        self.volume.put_copy(key, value)
     }
 
     /// Deletes `key` and tells whether it was there. Always strict, whatever the store's

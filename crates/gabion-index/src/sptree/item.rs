@@ -122,14 +122,31 @@ impl<'a> ItemRef<'a> {
     }
 }
 
+/// Where an item finds space.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Room {
+    /// Where all others do.
+    Common,
+    /// In what the pool keeps back for one item at a time.
+    Kept,
+}
+
 /// Reserves space for an item and writes it, without a fence.
-pub(super) fn reserve<'p>(pool: &'p Pool, key: &[u8], value: &[u8]) -> Result<Reserved<'p>> {
+pub(super) fn reserve<'p>(
+    pool: &'p Pool,
+    key: &[u8],
+    value: &[u8],
+    room: Room,
+) -> Result<Reserved<'p>> {
     let lens = [key.len() as u64, value.len() as u64];
     if let Some(&bytes) = lens.iter().find(|len| u32::try_from(**len).is_err()) {
         return Err(Error::TooLong { bytes });
     }
     let size = ITEM_BYTES + lens[0] + lens[1];
-    let item = pool.alloc(size, ITEM_HINT)?;
+    let item = match room {
+        Room::Common => pool.alloc(size, ITEM_HINT)?,
+        Room::Kept => pool.alloc_kept(size, ITEM_HINT)?,
+    };
     let at = item.offset::<ItemHead>();
     let head = pool.at(at);
     let lengths = lens[0] | lens[1] << 32;
@@ -194,7 +211,7 @@ impl<'p> Bound<'p> {
             let word = key.word();
             return Ok(Bound { word, space: None });
         }
-        let space = reserve(pool, key.bytes(), &[])?;
+        let space = reserve(pool, key.bytes(), &[], Room::Common)?;
         Ok(Bound {
             word: space.offset::<u8>().raw(),
             space: Some(space),
@@ -271,7 +288,8 @@ mod tests {
     fn pairs_and_bounds_are_in_the_order_of_keys() {
         let pool = pool();
         for one in &strings() {
-            let item = reserve(&pool, one, b"value").expect("space").commit::<u8>();
+            let item = reserve(&pool, one, b"value", Room::Common).expect("space");
+            let item = item.commit::<u8>();
             let pair = [word_of(one), item.raw()];
             assert_eq!(key_of::<[u8]>(&pool, pair).expect("sound"), *one);
             let found = ItemRef::new(&pool, item.raw()).expect("sound");
@@ -311,7 +329,7 @@ mod tests {
     #[test]
     fn an_item_beyond_the_medium_is_damage() {
         let pool = pool();
-        let item = reserve(&pool, b"key", b"value").expect("space");
+        let item = reserve(&pool, b"key", b"value", Room::Common).expect("space");
         let at = item.commit::<u8>().raw();
         for lengths in [u64::from(u32::MAX), u64::MAX, 1 << 63, (1 << 20) - at] {
             pool.write(at, &lengths.to_le_bytes());

@@ -195,6 +195,8 @@ pub struct SpTree<K: TreeKey + ?Sized = u64, const PAIRS: usize = 64> {
     seed: Seed,
     /// Whether a line of the medium is only asked for when it is needed.
     saves_reads: bool,
+    /// Whether the first leaf keeps a slot for [`SpTree::put_copy`].
+    keeps_slot: bool,
     nodes: Arc<Mnodes>,
     router: Arc<Router<K>>,
     backup: Arc<Backup<K>>,

@@ -107,6 +107,7 @@ impl<K: TreeKey + ?Sized, const N: usize> SpTree<K, N> {
             root,
             seed,
             saves_reads: pool.class() == Class::Power,
+            keeps_slot: pool.keeps_run(),
             nodes: Arc::new(Mnodes::new(leaves)),
             router: Arc::new(Router::new(pool, leaves)?),
             backup: Arc::new(Backup::open(pool, root + BACKUP_AT, tending)?),

@@ -245,6 +245,7 @@ impl<K: TreeKey + ?Sized, const N: usize> SpTree<K, N> {
             root: self.root,
             seed: self.seed,
             saves_reads: self.saves_reads,
+            keeps_slot: self.keeps_slot,
             nodes: Arc::clone(&self.nodes),
             router: Arc::clone(&self.router),
             backup: Arc::clone(&self.backup),

@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc;
+use std::time::Duration;
 
 use gabion_media::pmem::explore::{Explorer, Run};
 use gabion_media::pmem::trace::{self, Event, LINE, Watcher};
@@ -279,6 +281,93 @@ fn damage_is_told() {
         pool.write(at, &right.to_le_bytes());
     }
     check(&Strings::<8>::open(&pool).expect("a tree"), 100);
+}
+
+/// A batch of deletes found no space in a full tree for the copy that makes it one: what the pool
+/// keeps back is there again and again, whatever else comes and goes, and no leaf has to split.
+#[test]
+fn a_full_tree_has_the_space_that_is_kept_back() {
+    const COPY: usize = 100_000;
+    let options = PoolOptions {
+        keeps_run: Strings::<8>::item_bytes(0, COPY),
+        ..Strings::<8>::pool_options()
+    };
+    let pool = suite::pool(2 << 20, options);
+    let mut tree = Strings::<8>::create_tended(&pool, SMALL, Tending::Writers).expect("a tree");
+    let random = Seed::new(5);
+    let mut twin = Twin::new();
+    let fill = |tree: &Strings<8>, twin: &mut Twin, round: u64| {
+        for number in 0.. {
+            let drawn = random.hash_u64(round << 32 | number);
+            // Many come into the first leaf.
+            let mut key = key(drawn % 9000);
+            key.splice(
+                0..0,
+                vec![0; usize::try_from(drawn >> 40 & 3).expect("small")],
+            );
+            let value = value(drawn >> 20);
+            match tree.put(&key, &value) {
+                Ok(_) => drop(twin.insert(key, value)),
+                Err(error) => {
+                    assert!(error.is_no_space(), "{error}");
+                    break;
+                }
+            }
+        }
+    };
+    fill(&tree, &mut twin, 0);
+    for round in 1..300 {
+        let copy = vec![1; COPY - usize::try_from(round * 300).expect("small")];
+        tree.put_copy(b"", &copy).expect("what is kept back");
+        let told = tree.put(&[7; 8], &copy);
+        assert!(told.is_err_and(|error| error.is_no_space()));
+        if round % 50 == 0 {
+            tree = again(tree);
+        }
+        assert_eq!(tree.get(b"").expect("sound").as_ref(), Some(&copy));
+        assert!(tree.remove(b"").expect("sound"));
+        let gone = twin
+            .keys()
+            .nth(usize::try_from(round * 7).expect("small") % twin.len());
+        let gone = gone.expect("some").clone();
+        assert!(tree.remove(&gone).expect("sound"));
+        twin.remove(&gone);
+        fill(&tree, &mut twin, round);
+    }
+    check(&tree, twin.len());
+    let mut found = Vec::new();
+    tree.pairs_from(b"", usize::MAX, &mut found).expect("sound");
+    assert!(twin.into_iter().eq(found));
+}
+
+/// A reader of the last copy that is about to go keeps its space for a moment.
+#[test]
+fn a_copy_waits_for_readers_of_the_last_one() {
+    let options = PoolOptions {
+        keeps_run: Strings::<8>::item_bytes(0, 1000),
+        ..Strings::<8>::pool_options()
+    };
+    let pool = suite::pool(2 << 20, options);
+    let tree = Strings::<8>::create_tended(&pool, SMALL, Tending::Writers).expect("a tree");
+    let copy = || tree.put_copy(b"", &[7; 1000]).expect("what is kept back");
+    for _ in 0..20 {
+        copy();
+        std::thread::scope(|scope| {
+            let (enter, entered) = mpsc::channel();
+            let pool = &pool;
+            scope.spawn(move || {
+                let guard = pool.enter();
+                enter.send(()).expect("a receiver");
+                std::thread::sleep(Duration::from_millis(5));
+                drop(guard);
+            });
+            entered.recv().expect("a reader");
+            assert!(tree.remove(b"").expect("sound"));
+            copy();
+        });
+        assert!(tree.remove(b"").expect("sound"));
+    }
+    check(&tree, 0);
 }
 
 /// A value says how often its key has the byte `x`.

@@ -1,16 +1,22 @@
 //! Trees of strings: what they can be asked for.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use gabion_media::pmem::Pool;
 
-use super::item::ItemRef;
+use super::item::{ItemRef, Room};
 use super::layout::{ITEM_BYTES, ITEM_HINT, leaf_bytes};
 use super::scan::{Limit, Taking, Way};
 use super::writepath::Value;
 use super::{Holds, Options, SpTree, Tending};
-use crate::Result;
 use crate::index::{Checked, Index, OrderedIndex, Plan, visit_by_scans};
+use crate::lock::Backoff;
+use crate::{Error, Result};
+
+/// Time that a put waits for readers who keep the space that is kept back for it: one that has lost
+/// its processor comes back within it.
+const READERS_PATIENCE: Duration = Duration::from_secs(1);
 
 /// Chunks of the pool that the backup's thread may take meanwhile.
 const SPARE_CHUNKS: u64 = 8;
@@ -111,7 +117,34 @@ impl<const N: usize> SpTree<[u8], N> {
     /// changed then.
     pub fn put(&self, key: &[u8], value: &[u8]) -> Result<bool> {
         let _pins = self.pin();
-        Ok(self.insert_value(key, Value::Bytes(value))?.is_some())
+        Ok(self
+            .insert_value(key, Value::Bytes(value, Room::Common))?
+            .is_some())
+    }
+
+    /// As [`SpTree::put`], in space that the pool keeps back, see [`Pool::alloc_kept`]: a full pool
+    /// has it, too, if the last such pair was removed. The key is not there, and below all that
+    /// ever are, so that it belongs to the first leaf, which keeps a slot for it.
+    ///
+    /// # Errors
+    /// As [`SpTree::put`], if the space or the slot could not be set aside yet, as the tree was
+    /// full before its pool kept anything back.
+    pub fn put_copy(&self, key: &[u8], value: &[u8]) -> Result<()> {
+        let mut stored = Ok(());
+        Backoff::wait_until(READERS_PATIENCE, || {
+            // The pins go before anybody waits for those of others.
+            let pins = self.pin();
+            let inserted = self.insert_value(key, Value::Bytes(value, Room::Kept));
+            drop(pins);
+            let is_short = inserted.as_ref().is_err_and(Error::is_no_space);
+            stored = inserted.map(drop);
+            let may_come = is_short && self.pool.stats().retired_bytes > 0;
+            if may_come {
+                self.collect();
+            }
+            !may_come
+        });
+        stored
     }
 
     /// Stores `value` under `key`, durably, if another one is there, and says whether it was.
@@ -120,7 +153,9 @@ impl<const N: usize> SpTree<[u8], N> {
     /// As [`SpTree::put`].
     pub fn replace(&self, key: &[u8], value: &[u8]) -> Result<bool> {
         let _pins = self.pin();
-        Ok(self.update_value(key, Value::Bytes(value))?.is_some())
+        Ok(self
+            .update_value(key, Value::Bytes(value, Room::Common))?
+            .is_some())
     }
 
     /// Deletes `key`, durably, and says whether it was there.
@@ -200,13 +235,13 @@ impl<const N: usize> Index<[u8]> for SpTree<[u8], N> {
 
     fn insert(&self, key: &[u8], value: u64) -> Result<Option<u64>> {
         let _pins = self.pin();
-        let before = self.insert_value(key, Value::Bytes(&value.to_le_bytes()))?;
+        let before = self.insert_value(key, Value::Bytes(&value.to_le_bytes(), Room::Common))?;
         before.map(|at| self.word_at(at)).transpose()
     }
 
     fn update(&self, key: &[u8], value: u64) -> Result<Option<u64>> {
         let _pins = self.pin();
-        let before = self.update_value(key, Value::Bytes(&value.to_le_bytes()))?;
+        let before = self.update_value(key, Value::Bytes(&value.to_le_bytes(), Room::Common))?;
         before.map(|at| self.word_at(at)).transpose()
     }
 

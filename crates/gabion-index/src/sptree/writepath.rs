@@ -16,7 +16,7 @@ use gabion_media::pmem::POff;
 
 use super::bloom::tag_of;
 use super::buffer::{Buffer, buffered_max};
-use super::item;
+use super::item::{self, LEAST, Room};
 use super::layout::ITEM_HINT;
 use super::leaf::{Leaf, Tagged};
 use super::log::Logged;
@@ -40,7 +40,7 @@ struct Found {
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Value<'v> {
     Word(u64),
-    Bytes(&'v [u8]),
+    Bytes(&'v [u8], Room),
 }
 
 /// What is to be written.
@@ -95,7 +95,7 @@ impl<K: TreeKey + ?Sized, const N: usize> SpTree<K, N> {
             } else {
                 Found::default()
             };
-            if found.value.is_none() && node.count() == N {
+            if found.value.is_none() && self.is_full(&node, value) {
                 self.split(node)?;
                 continue;
             }
@@ -106,6 +106,19 @@ impl<K: TreeKey + ?Sized, const N: usize> SpTree<K, N> {
                 node.note_change();
             }
             return Ok(found.value);
+        }
+    }
+
+    /// Whether a leaf has no slot for a new pair. The last one of the first leaf is kept for a pair
+    /// whose item lies in what the pool keeps back, so that this one never waits for a split.
+    #[inline]
+    fn is_full(&self, node: &Locked<'_>, value: Value<'_>) -> bool {
+        let is_kept = matches!(value, Value::Bytes(_, Room::Kept));
+        let keeps_one = || self.keeps_slot && node.lkey() == LEAST && !is_kept;
+        match N - node.count().min(N) {
+            0 => true,
+            1 => keeps_one(),
+            _ => false,
         }
     }
 
@@ -200,7 +213,9 @@ impl<K: TreeKey + ?Sized, const N: usize> SpTree<K, N> {
     ) -> Result<()> {
         let value = match new.value {
             Value::Word(value) => value,
-            Value::Bytes(bytes) => return self.put_item(leaf, new, bytes, found.slot),
+            Value::Bytes(bytes, room) => {
+                return self.put_item(leaf, new, (bytes, room), found.slot);
+            }
         };
         let entry = Tagged {
             key: new.key.word(),
@@ -230,10 +245,10 @@ impl<K: TreeKey + ?Sized, const N: usize> SpTree<K, N> {
         &self,
         leaf: &Leaf<'_, N>,
         new: &New<'_, K>,
-        value: &[u8],
+        (value, room): (&[u8], Room),
         slot: Option<usize>,
     ) -> Result<()> {
-        let item = item::reserve(&self.pool, new.key.bytes(), value)?;
+        let item = item::reserve(&self.pool, new.key.bytes(), value, room)?;
         let at = item.offset::<u8>().raw();
         let Some(slot) = slot else {
             leaf.put(&[Tagged {

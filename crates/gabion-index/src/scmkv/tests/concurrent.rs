@@ -19,7 +19,7 @@ impl Keyed for Small {
             .run(store, op)
             .map_err(|error| error.unwrap_or_default())?;
         let (key, left) = match *op {
-            Op::Put(k, v) | Op::PutStrict(k, v) => (k, Some(Some(v))),
+            Op::Put(k, v) | Op::PutStrict(k, v) | Op::Copy(k, v) => (k, Some(Some(v))),
             Op::Delete(k) => (k, Some(None)),
             Op::Get(k) => (k, None),
             Op::Collect | Op::Enlarge | Op::Persist => (NO_KEY, None),

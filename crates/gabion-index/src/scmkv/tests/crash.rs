@@ -23,6 +23,8 @@ pub(super) enum Op {
     Put(u64, u64),
     /// A put that is strict even in a relaxed store.
     PutStrict(u64, u64),
+    /// A put into what is kept for copies.
+    Copy(u64, u64),
     Delete(u64),
     Get(u64),
     Collect,
@@ -34,6 +36,7 @@ pub(super) enum Op {
 pub(super) struct Small {
     pub(super) durability: Durability,
     pub(super) bytes: u64,
+    pub(super) keeps_for_copies: bool,
     pub(super) left_out: Option<Step>,
 }
 
@@ -58,6 +61,7 @@ impl Small {
     pub(super) fn options(&self) -> Options {
         Options {
             durability: self.durability,
+            keeps_for_copies: self.keeps_for_copies,
             left_out: self.left_out,
             ..small()
         }
@@ -89,6 +93,10 @@ impl Small {
             Op::PutStrict(k, v) => store
                 .put_with(&key(k), &value(v), Durability::Strict)
                 .map(missing),
+            Op::Copy(k, v) => {
+                let stored = store.put_copy(&key(k), &value(v));
+                stored.map(|()| Told::Nothing)
+            }
             Op::Delete(k) => store.delete(&key(k)).map(|was_there| missing(!was_there)),
             Op::Get(k) => store.get(&key(k)).map(|found| {
                 let number = |bytes: Vec<u8>| number_of(&bytes).unwrap_or(u64::MAX);
@@ -98,7 +106,9 @@ impl Small {
             Op::Enlarge => store.enlarge().map(|()| Told::Nothing),
             Op::Persist => store.persist().map(|()| Told::Nothing),
         };
-        told.map_err(|error| (!error.is_no_space()).then(|| error.to_string()))
+        // There is always space for copies.
+        let may_be_short = !matches!(op, Op::Copy(..));
+        told.map_err(|error| (!may_be_short || !error.is_no_space()).then(|| error.to_string()))
     }
 }
 
@@ -156,7 +166,7 @@ impl Subject for Small {
 
     fn expect(&self, content: &mut BTreeMap<u64, u64>, op: &Op) {
         match *op {
-            Op::Put(k, v) | Op::PutStrict(k, v) => {
+            Op::Put(k, v) | Op::PutStrict(k, v) | Op::Copy(k, v) => {
                 content.insert(k, v);
             }
             Op::Delete(k) => {
@@ -170,6 +180,7 @@ impl Subject for Small {
         match op {
             Op::Put(..) => "put",
             Op::PutStrict(..) => "strict put",
+            Op::Copy(..) => "copy",
             Op::Delete(_) => "delete",
             Op::Get(_) => "get",
             Op::Collect => "collect",
@@ -179,6 +190,11 @@ impl Subject for Small {
     }
 
     fn probes(&self) -> Vec<Op> {
+        if self.keeps_for_copies {
+            // Those that may have been left, and others.
+            let ops = [300, 301, 300, 301].map(|k| [Op::Delete(k), Op::Copy(k, 6), Op::Delete(k)]);
+            return [&[Op::Delete(300), Op::Delete(301)], ops.as_flattened()].concat();
+        }
         vec![
             Op::Put(900, 8),
             Op::Put(900, 15),
@@ -359,6 +375,24 @@ pub(super) fn shortage() -> History {
     )
 }
 
+/// A full store that keeps pages for copies: each one is put, and deleted after some other deletes,
+/// of which next to nothing comes back. So pages are cleaned for it in the end.
+pub(super) fn copies() -> History {
+    let large = |keys| puts(keys, 6, 7);
+    let round = |at: u64| {
+        [
+            Op::Copy(300 + at % 2, 6 + 7 * (at + 200)),
+            Op::Delete(5 * at),
+            Op::Delete(300 + at % 2),
+        ]
+    };
+    (
+        "copies",
+        [large(0..90), puts(0..40, 706, 7)].concat(),
+        acts((0..5).flat_map(round)),
+    )
+}
+
 /// Histories of random operations, of which `seed` makes one.
 pub(super) fn random_history(seed: u64) -> History {
     let mut random = (0..).map(|number| Seed::new(seed).hash_u64(number));
@@ -399,6 +433,7 @@ pub(super) fn strict() -> Small {
     Small {
         durability: Durability::Strict,
         bytes: 160 << 10,
+        keeps_for_copies: false,
         left_out: None,
     }
 }
@@ -417,4 +452,18 @@ fn power_failures_lose_nothing_of_a_strict_store() {
         total.add(report);
     }
     println!("strict: {total}");
+}
+
+/// Each image has space for the next copies, too.
+#[test]
+fn power_failures_lose_nothing_of_copies_in_a_full_store() {
+    let subject = Small {
+        keeps_for_copies: true,
+        ..strict()
+    };
+    let (name, setup, acts) = copies();
+    let run = Run::record(&subject, name, &setup, &acts).expect(name);
+    let report = Explorer::new(&subject, few()).explore(&run);
+    assert!(report.is_clean(), "{name}: {report}");
+    println!("copies: {report}");
 }

@@ -19,6 +19,7 @@ pub(super) fn relaxed() -> Small {
     Small {
         durability: Durability::Relaxed,
         bytes: 160 << 10,
+        keeps_for_copies: false,
         left_out: None,
     }
 }

@@ -1,6 +1,6 @@
 //! Garbage collection, and what happens without space.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
@@ -87,6 +87,52 @@ fn a_full_store_can_be_read_and_emptied() {
         assert!(store.put(&key(number), &value(number)).expect("space"));
     }
     check(&store).expect("sound");
+}
+
+/// A batch of deletes found no space in a full store for the copy that makes it one: the pages that
+/// are kept for copies are there again and again, though nothing else becomes free.
+#[test]
+fn a_full_store_has_pages_for_one_copy_at_a_time() {
+    for capacity in [64, 4096] {
+        let options = Options {
+            capacity: Some(capacity),
+            keeps_for_copies: true,
+            ..small()
+        };
+        let pool = pool(512 << 10);
+        let mut store = Scmkv::create(&pool, &options).expect("space");
+        let count = fill(&store);
+        let limit = store.value_bytes_max();
+        let mut below = random(capacity);
+        let mut missing = BTreeSet::new();
+        for round in 0..400 {
+            let name = format!("copy {}", below(7)).into_bytes();
+            let copy = vec![7; usize::try_from(below(limit)).expect("small")];
+            store.put_copy(&name, &copy).expect("what is kept");
+            if round % 100 == 50 {
+                // As a crash leaves it.
+                drop(store);
+                store = Scmkv::open(&pool, &options).expect("a store");
+            }
+            assert_eq!(store.get(&name).expect("sound").as_ref(), Some(&copy));
+            assert!(store.delete(&name).expect("sound"));
+            // What is deleted is put again as soon as there is space, so that the store stays full
+            // and the cleaner has something to move.
+            let number = below(count);
+            let was_there = store.delete(&key(number)).expect("sound");
+            assert_eq!(was_there, missing.insert(number));
+            if round % 10 == 0 {
+                missing.retain(|number| store.put(&key(*number), &value(*number)).is_err());
+            }
+            if round % 100 == 99 {
+                let left = count - missing.len() as u64;
+                assert_eq!(check(&store), Ok(left), "{capacity}, round {round}");
+                assert!(left * 20 > count * 19, "{left} of {count}");
+                store.close().expect("closed");
+                store = Scmkv::open(&pool, &options).expect("a store");
+            }
+        }
+    }
 }
 
 /// Pages are emptied one by one until nothing is left but what is live.
