@@ -57,6 +57,7 @@ fn store_options(options: &Options) -> StoreOptions {
         capacity: Some(capacity),
         durability,
         cleans: options.background_threads > 0,
+        keeps_for_copies: true,
         space_amplification_max: options.space_amplification_max,
         ..StoreOptions::default()
     }
@@ -91,6 +92,10 @@ impl PoolStore for Scmkv {
     fn put(&self, key: &[u8], value: &[u8], flushed: Flushed) -> IndexResult<()> {
         self.put_with(key, value, flushed)?;
         Ok(())
+    }
+
+    fn put_copy(&self, key: &[u8], value: &[u8]) -> IndexResult<()> {
+        Scmkv::put_copy(self, key, value)
     }
 
     fn delete(&self, key: &[u8]) -> IndexResult<()> {

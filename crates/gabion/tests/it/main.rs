@@ -39,6 +39,7 @@ mod examples;
 mod extremes;
 mod faults;
 mod full_disk;
+mod full_pool;
 mod held;
 mod hidden;
 mod ingest;

@@ -14,7 +14,10 @@
 //!   the batch again, as a whole or from any place on, leaves what the batch leaves.
 //! - A2. The operations are durable before the first piece is gone: a delete makes its log durable.
 //! - A3. Space for the copy and for the operations is set aside before either is written. A batch
-//!   that finds none has done nothing.
+//!   that finds none has done nothing. Deletes need no space; where there is none for their copy,
+//!   one of one piece has space that is kept back. So they go in a full pool, whether they come in
+//!   a batch or of a range. There is one copy at a time (A1), and its space is there again when the
+//!   batch is done.
 //! - A4. A batch that fails while it is applied is not seen at all: nothing is read until the next
 //!   opening has applied it (`gate`, B2).
 //! - A5. Pieces without a first one are 1, 2, 3 and so on without gaps; the next opening deletes
@@ -35,10 +38,22 @@ const PIECE_BYTES: usize = 1 << 20;
 const COUNT_BYTES: usize = 4;
 
 /// Bytes of the pool's pair of a piece besides the piece, at most: its key, and those above.
-const PIECE_HEAD_BYTES: u64 = (piece_key(0).len() + COUNT_BYTES) as u64;
+const PIECE_HEAD_BYTES: usize = piece_key(0).len() + COUNT_BYTES;
+
+/// Bytes of key and value of the largest copy of one piece.
+pub(in crate::engine) const COPY_BYTES_MAX: usize = PIECE_HEAD_BYTES + PIECE_BYTES;
 
 /// The number of an operation in the pool's copy: any will do.
 const FIRST_SEQ: u64 = 1;
+
+/// Where a copy has space.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Room {
+    /// It was set aside with that of the operations.
+    Common,
+    /// It is kept back.
+    Kept,
+}
 
 impl<S: PoolStore> Mapped<S> {
     /// Performs a batch. One operation needs no copy.
@@ -53,10 +68,10 @@ impl<S: PoolStore> Mapped<S> {
 
     /// Performs a batch of which a copy is in the pool meanwhile.
     fn write_copied(&self, opened: &Opened<S>, operations: &BatchEncoder) -> Result<()> {
-        let mut sizes = Vec::new();
+        let mut puts = Vec::new();
         for_each_change(opened, operations.ops(FIRST_SEQ), |change| {
             // Deletes need no space.
-            sizes.extend((change.kind == Kind::Put).then(|| change.pool_bytes()));
+            puts.extend((change.kind == Kind::Put).then(|| change.pool_bytes()));
             change.check::<S>()
         })?;
         let payload = [
@@ -66,10 +81,8 @@ impl<S: PoolStore> Mapped<S> {
         .concat();
         let alone = self.gate.close();
         self.health.check_writable()?;
-        let piece_bytes = |piece: &[u8]| PIECE_HEAD_BYTES + piece.len() as u64;
-        sizes.extend(payload.chunks(PIECE_BYTES).map(piece_bytes));
-        opened.told(opened.store.reserve(&sizes))?;
-        announce(opened, &payload)?;
+        let room = set_aside(opened, puts, &payload)?;
+        announce(opened, &payload, room)?;
         self.complete(opened, &payload, &alone)
     }
 
@@ -112,15 +125,31 @@ fn pieces_of(payload: &[u8]) -> u32 {
     u32::try_from(payload.len().div_ceil(PIECE_BYTES)).unwrap_or(u32::MAX)
 }
 
+/// Sets space aside for puts of so many bytes each, and for the copy. Deletes alone do without.
+fn set_aside<S: PoolStore>(opened: &Opened<S>, puts: Vec<u64>, payload: &[u8]) -> Result<Room> {
+    let may_be_kept = puts.is_empty() && payload.len() <= PIECE_BYTES;
+    let mut sizes = puts;
+    let piece_bytes = |piece: &[u8]| (PIECE_HEAD_BYTES + piece.len()) as u64;
+    sizes.extend(payload.chunks(PIECE_BYTES).map(piece_bytes));
+    match opened.told(opened.store.reserve(&sizes)) {
+        Err(error) if error.is_no_space() && may_be_kept => Ok(Room::Kept),
+        reserved => reserved.map(|()| Room::Common),
+    }
+}
+
 /// Puts the copy into the pool.
-fn announce<S: PoolStore>(opened: &Opened<S>, payload: &[u8]) -> Result<()> {
+fn announce<S: PoolStore>(opened: &Opened<S>, payload: &[u8], room: Room) -> Result<()> {
     let mut pieces = (0..).zip(payload.chunks(PIECE_BYTES));
     let Some((_, first)) = pieces.next() else {
         return Ok(());
     };
     let count = pieces_of(payload);
     let put = |(number, piece): (u32, &[u8])| {
-        let put = opened.put(&piece_key(number), piece, Flushed::Strict);
+        let key = piece_key(number);
+        let put = match room {
+            Room::Common => opened.put(&key, piece, Flushed::Strict),
+            Room::Kept => opened.told(opened.store.put_copy(&key, piece)),
+        };
         put.map_err(|error| (number, error))
     };
     let first = [&count.to_le_bytes()[..], first].concat();
@@ -280,7 +309,7 @@ mod tests {
                         let key = key(number);
                         change_of(id, Kind::Put, &key, b"value").apply(opened, Flushed::Strict)?;
                     }
-                    announce(opened, &payload)?;
+                    announce(opened, &payload, Room::Common)?;
                     for number in (0..KEYS - 1)
                         .rev()
                         .take(usize::try_from(gone).expect("small"))
@@ -333,7 +362,7 @@ mod tests {
                             }
                             return Ok(());
                         }
-                        announce(opened, &payload)?;
+                        announce(opened, &payload, Room::Common)?;
                         let mut left = steps - 1;
                         for_each_change(opened, operations.ops(FIRST_SEQ), |change| {
                             let is_due = left > 0;
@@ -375,5 +404,78 @@ mod tests {
                 store.close().expect("it closes");
             }
         }
+    }
+
+    /// In a full pool a batch of deletes, or a delete of a range, found no space for its copy. It
+    /// is there in what is kept back, and if the process ends anywhere then, all of it was done;
+    /// and once more, and once more, though hardly anything becomes free.
+    #[test]
+    fn deletes_in_a_full_pool_are_whole_and_go_on() {
+        delete_in_a_full_pool::<Scmkv>();
+        delete_in_a_full_pool::<Tree>();
+    }
+
+    fn delete_in_a_full_pool<S: PoolStore>() {
+        const ROUNDS: u64 = 30;
+        const KEYS: u64 = 8;
+        let dir = tempfile::tempdir().expect("a directory");
+        let (mut store, mut keyspace) = open::<S>(dir.path());
+        let id = keyspace.id;
+        let put = |opened: &Opened<S>, key: &[u8], len: usize| {
+            change_of(id, Kind::Put, key, &vec![5; len]).apply(opened, Flushed::Relaxed)
+        };
+        let fill = |opened: &Opened<S>| {
+            (0..ROUNDS * KEYS).try_for_each(|number| put(opened, &key(number), 90))?;
+            for len in [900_000, 50_000, 3000, 90] {
+                let told = (0..).find_map(|number: u64| {
+                    let key = format!("more {len} {number}");
+                    put(opened, key.as_bytes(), len).err()
+                });
+                assert!(told.is_some_and(|error| error.is_no_space()));
+            }
+            Ok(())
+        };
+        store.with(fill).expect("space for the first keys");
+        let mut kept = 0;
+        for round in 0..ROUNDS {
+            let keys: Vec<_> = (0..KEYS).map(|number| key(round * KEYS + number)).collect();
+            let mut operations = BatchEncoder::default();
+            keys.iter()
+                .for_each(|key| operations.op(Kind::Delete, id, key, &[]));
+            // Keys that are not there, so that a copy fills its space, or some of it.
+            for number in 0..15 {
+                let absent = vec![number; 65_000 - usize::try_from(round * 2000).expect("small")];
+                operations.op(Kind::Delete, id, &absent, &[]);
+            }
+            let payload = [
+                &batch_head(FIRST_SEQ, operations.count())[..],
+                operations.bytes(),
+            ]
+            .concat();
+            let announced = store.with(|opened| {
+                let room = set_aside(opened, Vec::new(), &payload)?;
+                kept += u64::from(room == Room::Kept);
+                announce(opened, &payload, room)?;
+                for key in keys.iter().take(usize::try_from(round % 9).expect("small")) {
+                    change_of(id, Kind::Delete, key, &[]).apply(opened, Flushed::Relaxed)?;
+                }
+                Ok(())
+            });
+            announced.expect("what is kept back");
+            // As the end of the process leaves it: nothing is closed.
+            drop(store.opened.swap(None));
+            store.lock.lock().take();
+            (store, keyspace) = open::<S>(dir.path());
+            let get = |key: &[u8]| store.get(&keyspace, key, None).expect("sound");
+            assert!(keys.iter().all(|key| get(key).is_none()), "round {round}");
+            assert!((round + 1..ROUNDS).all(|round| get(&key(round * KEYS)).is_some()));
+            // One that is not interrupted.
+            let written = store.with(|opened| store.write_batch(opened, &operations));
+            written.expect("what is kept back");
+            let copy = store.with(|opened| opened.get(&piece_key(0)));
+            assert_eq!(copy.expect("sound"), None);
+        }
+        assert!(kept > ROUNDS / 2, "{kept} copies in what is kept back");
+        store.close().expect("it closes");
     }
 }

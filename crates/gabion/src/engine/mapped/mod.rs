@@ -97,6 +97,7 @@ use crate::{Engine, Error, Options, Result};
 use gate::{Gate, Lanes, Pass};
 use interval::Promises;
 
+pub(super) use batch::COPY_BYTES_MAX;
 pub(crate) use gabion_index::scmkv::Durability as Flushed;
 pub(super) use layout::{end_of, is_own_file, key_of, remove_pool, with_key};
 pub(crate) use stats::Measured;
@@ -131,6 +132,12 @@ pub(crate) trait PoolStore: Sized + Send + Sync + 'static {
     /// Stores a value under a key. On persistent memory it survives the loss of power, if it is to
     /// be strict, and as the structure has it if not.
     fn put(&self, key: &[u8], value: &[u8], flushed: Flushed) -> IndexResult<()>;
+
+    /// As a strict [`PoolStore::put`], in space that is kept back for one pair at a time: a full
+    /// pool has it, too, if it could be set aside before and the last such pair was deleted. The
+    /// key is not there, and below all others that ever are; nobody else writes. Key and value have
+    /// up to [`COPY_BYTES_MAX`] together.
+    fn put_copy(&self, key: &[u8], value: &[u8]) -> IndexResult<()>;
 
     /// Deletes a key, if it is there, so that this and all before it survives the loss of power.
     fn delete(&self, key: &[u8]) -> IndexResult<()>;

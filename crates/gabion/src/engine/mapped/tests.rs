@@ -76,6 +76,10 @@ impl<S: PoolStore> PoolStore for Watched<S> {
         self.0.put(key, value, flushed)
     }
 
+    fn put_copy(&self, key: &[u8], value: &[u8]) -> IndexResult<()> {
+        self.0.put_copy(key, value)
+    }
+
     fn delete(&self, key: &[u8]) -> IndexResult<()> {
         self.0.delete(key)
     }

@@ -43,7 +43,7 @@ use gabion_media::crc32c;
 use gabion_media::pmem::{Class, Pool, PoolOptions};
 
 use super::counters::Tally;
-use super::mapped::{Flushed, IndexResult, Mapped, Measured, PoolStore};
+use super::mapped::{COPY_BYTES_MAX, Flushed, IndexResult, Mapped, Measured, PoolStore};
 use super::root_file::RootFile;
 use crate::stats::{MappedStats, WrittenBytes};
 use crate::{Engine, Options};
@@ -130,6 +130,29 @@ impl Tree {
         }
     }
 
+    /// Stores a value with its checksum by `put`, and counts what is written.
+    fn put_sealed(
+        &self,
+        key: &[u8],
+        value: &[u8],
+        put: impl FnOnce(&[u8]) -> IndexResult<()>,
+    ) -> IndexResult<()> {
+        SCRATCH.with_borrow_mut(|sealed| {
+            sealed.clear();
+            sealed.extend(value);
+            sealed.extend(checksum(key, value).to_le_bytes());
+            put(sealed)?;
+            let pool = self.tree.pool();
+            let item_bytes = SpTree::<[u8]>::item_bytes(key.len(), sealed.len());
+            self.item_bytes.add(pool.rounded_size(item_bytes));
+            self.metadata_bytes.add(PUT_BYTES);
+            if sealed.capacity() > SCRATCH_BYTES_MAX {
+                *sealed = Vec::new();
+            }
+            Ok(())
+        })
+    }
+
     /// Appends pairs of the pool from a key on, or before it, to `found`, up to a limit, without
     /// their checksums. Tells whether there may be more.
     fn read_pairs(
@@ -162,7 +185,10 @@ impl PoolStore for Tree {
     };
 
     fn pool_options() -> PoolOptions {
-        SpTree::<[u8]>::pool_options()
+        PoolOptions {
+            keeps_run: SpTree::<[u8]>::item_bytes(COPY_BYTES_MAX, CHECKSUM_BYTES),
+            ..SpTree::<[u8]>::pool_options()
+        }
     }
 
     fn create(pool: &Pool, options: &Options) -> IndexResult<Tree> {
@@ -179,20 +205,13 @@ impl PoolStore for Tree {
     }
 
     fn put(&self, key: &[u8], value: &[u8], _flushed: Flushed) -> IndexResult<()> {
-        SCRATCH.with_borrow_mut(|sealed| {
-            sealed.clear();
-            sealed.extend(value);
-            sealed.extend(checksum(key, value).to_le_bytes());
-            self.with_space(|| self.tree.put(key, sealed))?;
-            let pool = self.tree.pool();
-            let item_bytes = SpTree::<[u8]>::item_bytes(key.len(), sealed.len());
-            self.item_bytes.add(pool.rounded_size(item_bytes));
-            self.metadata_bytes.add(PUT_BYTES);
-            if sealed.capacity() > SCRATCH_BYTES_MAX {
-                *sealed = Vec::new();
-            }
-            Ok(())
+        self.put_sealed(key, value, |sealed| {
+            self.with_space(|| self.tree.put(key, sealed)).map(drop)
         })
+    }
+
+    fn put_copy(&self, key: &[u8], value: &[u8]) -> IndexResult<()> {
+        self.put_sealed(key, value, |sealed| self.tree.put_copy(key, sealed))
     }
 
     fn delete(&self, key: &[u8]) -> IndexResult<()> {

@@ -10,10 +10,13 @@ use gabion_media::{SimDisk, Tear};
 use super::super::layout::POOL_NAME;
 use super::super::recovery::set_checkpoint_disk;
 use super::record::{KEYSPACES, PAGE, Recording, State, directory, keyspaces, value_of};
-use crate::{Db, Durability};
+use crate::{Db, Durability, WriteBatch};
 
 /// Power cuts after each operation of the disk.
 const CUTS_PER_OPERATION: usize = 2;
+
+/// Of a full pool, which takes longer to open, one operation of so many is cut after, and once.
+const FULL_STEP: usize = 4;
 
 /// What was explored.
 #[derive(Clone, Copy, Debug, Default)]
@@ -201,8 +204,12 @@ pub(super) fn explore_drive(
 /// Cuts the power after each operation of a recording.
 pub(super) fn explore(recording: &Recording, counts: &mut Counts) -> Result<(), String> {
     let mut random = Random::new(recording.seed);
-    for op in recording.first_op..=recording.sim.ops() {
-        for _ in 0..CUTS_PER_OPERATION {
+    let (step, cuts) = match recording.is_full {
+        true => (FULL_STEP, 1),
+        false => (1, CUTS_PER_OPERATION),
+    };
+    for op in (recording.first_op..=recording.sim.ops()).step_by(step) {
+        for _ in 0..cuts {
             let style = Tear::ALL[random.index(Tear::ALL.len())];
             let cut = random.word();
             let sim = recording.sim.power_cut(op, cut, style);
@@ -230,7 +237,7 @@ fn check(
     let writes = recording.judge(&promise, &found)?;
     counts.images += 1;
     counts.lost_writes += u64::from(writes < promise.most.iter().sum());
-    if random.one_in(8) {
+    if random.one_in(if recording.is_full { 3 } else { 8 }) {
         counts.written_to += 1;
         write_on(recording, &db, found, sim, random)?;
     }
@@ -247,6 +254,17 @@ fn write_on(
 ) -> Result<(), String> {
     let opened = keyspaces(db);
     for level in [Durability::Buffered, Durability::Sync] {
+        if recording.is_full {
+            let mut batch = WriteBatch::new();
+            for (number, key) in found.keys().step_by(7).copied().collect::<Vec<_>>() {
+                let delete = batch.delete(&opened[number], key);
+                delete.map_err(|error| error.to_string())?;
+                found.remove(&(number, key));
+            }
+            let deleted = db.write_with(batch, level);
+            deleted.map_err(|error| error.to_string())?;
+            continue;
+        }
         let (key, seed) = ([200, 1], random.word());
         let put = opened[1].put_with(key, value_of(seed), level);
         put.map_err(|error| error.to_string())?;

@@ -52,12 +52,14 @@ const ALONE: Shape = Shape {
     threads: 1,
     writes: 60,
     takes_snapshots: false,
+    is_full: false,
 };
 
 const TOGETHER: Shape = Shape {
     threads: 3,
     writes: 30,
     takes_snapshots: false,
+    is_full: false,
 };
 
 /// `put` of a value longer than a page at `Buffered`, then a delete of a key that was not there at
@@ -81,6 +83,42 @@ fn a_synced_write_to_sptree_makes_all_before_it_durable() {
 #[test]
 fn a_synced_write_to_sptree_makes_what_other_threads_wrote_durable() {
     explore_all(Engine::Sptree, TOGETHER);
+}
+
+/// Batches of deletes, and deletes of ranges, were refused by a full pool. Each one is there as a
+/// whole or not at all, whenever the power fails, and the next one goes.
+#[test]
+fn deletes_in_a_full_pool_of_scmkv_are_whole() {
+    explore_full(Engine::Scmkv);
+}
+
+#[test]
+fn deletes_in_a_full_pool_of_sptree_are_whole() {
+    explore_full(Engine::Sptree);
+}
+
+fn explore_full(engine: Engine) {
+    let shape = Shape {
+        writes: 16,
+        is_full: true,
+        ..ALONE
+    };
+    // An image takes as long as twenty of others.
+    let wanted = setting("GABION_MAPPED_IMAGES", IMAGES) / 40;
+    let mut counts = Counts::default();
+    for seed in setting("GABION_SEED", 1).. {
+        let recording = Recording::new(engine, seed, shape, None);
+        let explored = explore(&recording, &mut counts);
+        explored.unwrap_or_else(|told| panic!("{engine}, seed {seed}, full: {told}"));
+        if counts.images >= wanted {
+            break;
+        }
+    }
+    println!("mapped crash: {engine}, full, {counts:?}");
+    assert!(
+        counts.lost_writes > 0 && counts.written_to > 0,
+        "{counts:?}"
+    );
 }
 
 /// A disk that only says that it has synced is found out: else the tests above would show nothing.

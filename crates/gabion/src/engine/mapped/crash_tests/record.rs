@@ -58,6 +58,46 @@ pub(super) struct Shape {
     pub(super) writes: usize,
     /// Whether the pool's file is kept as it was at some moments. Nobody else writes then.
     pub(super) takes_snapshots: bool,
+    /// Whether the pool is full, so that hardly anything but deletes goes.
+    pub(super) is_full: bool,
+}
+
+/// Keys of each keyspace of a full pool.
+const KEYS_OF_FULL: u8 = 60;
+
+/// What is in a full pool at first.
+fn full_state() -> State {
+    let keys = (0..KEYSPACES.len()).flat_map(|keyspace| {
+        let keys = (0..KEYS_OF_FULL).map(|key| [0, key]);
+        keys.map(move |key| (keyspace, key))
+    });
+    // Values of the first length.
+    (0..)
+        .step_by(LENGTHS.len())
+        .zip(keys)
+        .map(|(seed, key)| (key, seed))
+        .collect()
+}
+
+/// The keyspace of what fills a pool, which is not judged.
+const BALLAST: &str = "ballast";
+
+/// Fills a pool until not even a value of the last length finds space.
+fn fill(db: &Db, lengths: &[usize]) -> Result<()> {
+    let ballast = db.keyspace(BALLAST)?;
+    for length in lengths {
+        for number in 0.. {
+            let key = format!("{length} {number}");
+            if ballast.get(&key)?.is_some() {
+                continue;
+            }
+            match ballast.put_with(key, vec![7; *length], Durability::Buffered) {
+                Err(error) if error.is_no_space() => break,
+                put => put?,
+            }
+        }
+    }
+    Ok(())
 }
 
 /// When a write was at work.
@@ -96,6 +136,7 @@ pub(super) struct Recording {
     pub(super) tracks: Vec<Track>,
     pub(super) floors: Vec<Floor>,
     pub(super) snapshots: Vec<Snapshot>,
+    pub(super) is_full: bool,
 }
 
 /// The value of a seed.
@@ -129,6 +170,12 @@ impl Recording {
         set_checkpoint_disk(Some(&sim));
         let db = options.clone().open(dir.path()).expect("space");
         let opened = keyspaces(&db);
+        if shape.is_full {
+            for ((number, key), seed) in full_state() {
+                opened[number].put(key, value_of(seed)).expect("space");
+            }
+            fill(&db, &[900_000, 50_000, 3000, 90, 8]).expect("a sound store");
+        }
         db.persist(Durability::Sync).expect("space");
         let first_op = sim.ops();
         if let Some(lie) = lie {
@@ -146,6 +193,7 @@ impl Recording {
             floors: Mutex::default(),
             snapshots: Mutex::default(),
             pool: shape.takes_snapshots.then(|| dir.path().join(POOL_NAME)),
+            is_full: shape.is_full,
         };
         let tracks = std::thread::scope(|scope| {
             let (shared, writes) = (&shared, shape.writes);
@@ -169,6 +217,7 @@ impl Recording {
             tracks,
             floors,
             snapshots,
+            is_full: shape.is_full,
         }
     }
 }
@@ -185,6 +234,7 @@ struct Shared<'s> {
     snapshots: Mutex<Vec<Snapshot>>,
     /// The file to keep, if it is.
     pool: Option<PathBuf>,
+    is_full: bool,
 }
 
 struct Writer<'s> {
@@ -198,7 +248,10 @@ impl<'s> Writer<'s> {
     fn new(shared: &'s Shared<'s>, thread: usize, seed: u64) -> Writer<'s> {
         let track = Track {
             stamps: Vec::new(),
-            states: vec![State::new()],
+            states: vec![match shared.is_full {
+                true => full_state(),
+                false => State::new(),
+            }],
         };
         Writer {
             shared,
@@ -215,7 +268,10 @@ impl<'s> Writer<'s> {
             let mut before: Vec<usize> = done.map(|done| done.load(Ordering::SeqCst)).collect();
             let begin = self.shared.clock.fetch_add(1, Ordering::SeqCst);
             let op = self.shared.sim.ops();
-            let is_synced = self.write().expect("space");
+            let is_synced = match self.shared.is_full {
+                true => self.delete().expect("deletes need no space"),
+                false => self.write().expect("space"),
+            };
             self.shared.done[self.thread].store(count, Ordering::SeqCst);
             let end = self.shared.clock.fetch_add(1, Ordering::SeqCst);
             self.track.stamps.push(Stamp { begin, end, op });
@@ -255,6 +311,38 @@ impl<'s> Writer<'s> {
 
     fn is_ever_there(key: [u8; 2]) -> bool {
         u64::from(key[1]) < KEYS
+    }
+
+    /// A key of a full pool that may be there.
+    fn key_of_full(&mut self) -> (usize, [u8; 2]) {
+        let key = self.random.index(usize::from(KEYS_OF_FULL));
+        let key = [0, u8::try_from(key).unwrap_or(0)];
+        (self.random.index(KEYSPACES.len()), key)
+    }
+
+    /// A batch of deletes or a delete of a range in a full pool, and whether it was synced. What it
+    /// frees is filled again.
+    fn delete(&mut self) -> Result<bool> {
+        let mut after = self.track.states.last().cloned().unwrap_or_default();
+        let level = self.level();
+        let is_ordered = self.shared.db.engine().capabilities().ordered;
+        let mut batch = WriteBatch::new();
+        for _ in 0..2 + self.random.below(5) {
+            let (number, key) = self.key_of_full();
+            let keyspace = &self.shared.keyspaces[number];
+            if is_ordered && self.random.one_in(3) {
+                let end = [0, key[1].saturating_add(5)];
+                batch.delete_range(keyspace, key..end)?;
+                after.retain(|(of, one), _| *of != number || !(key..end).contains(one));
+            } else {
+                batch.delete(keyspace, key)?;
+                after.remove(&(number, key));
+            }
+        }
+        self.shared.db.write_with(batch, level)?;
+        self.track.states.push(after);
+        fill(self.shared.db, &[90, 8])?;
+        Ok(level == Durability::Sync)
     }
 
     /// One write, and whether it was synced.
