@@ -158,6 +158,15 @@ pub enum Error {
         what: String,
     },
 
+    /// A thread has panicked while it performed a group of writes, which ends writing: a bug, or a
+    /// listener to the store's reports that panics. The writes are not acknowledged, though an
+    /// opening may find them.
+    #[error("a thread panicked in the middle of a group of writes, and said: {what}")]
+    Panicked {
+        /// What the panic said.
+        what: String,
+    },
+
     /// The store was opened by a process that this one was forked of, and stays with that one: it
     /// is neither read nor written here, and nothing of it has changed.
     #[error(

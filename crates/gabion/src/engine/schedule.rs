@@ -26,7 +26,7 @@ const RETRY_AFTER: Duration = Duration::from_millis(200);
 const LOOK_AGAIN: Duration = Duration::from_millis(500);
 
 /// What a panic said.
-fn message_of(panic: &(dyn Any + Send)) -> &str {
+pub(super) fn message_of(panic: &(dyn Any + Send)) -> &str {
     let text = panic.downcast_ref::<String>().map(String::as_str);
     text.or_else(|| panic.downcast_ref::<&str>().copied())
         .unwrap_or("without a message")

@@ -11,8 +11,15 @@
 //!   lock under which they begin to wait.
 //! - Q2. A write is ended once: by the leader who took it out of the queue, or by its own thread,
 //!   which was taken out to lead.
+//!
+//! # A leader that panics
+//! What it was at is there in part, so the store takes no writes from there on; that is said before
+//! anybody else leads. Then those who wait behind it are told, and the lead goes on (Q1, Q2), as
+//! nobody else would ever wake them. No code of users runs in a leader but what listens to the
+//! store's reports (`tracing`), which may panic like any other.
 
 use std::collections::VecDeque;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 
 use parking_lot::{Condvar, Mutex};
@@ -20,6 +27,7 @@ use parking_lot::{Condvar, Mutex};
 use gabion_media::prefetch_bytes;
 
 use super::keyspaces::Named;
+use super::schedule::message_of;
 use crate::log::{BatchEncoder, OpHead, batch_head};
 use crate::types::{Kind, SEQ_MAX, Seq};
 use crate::{Error, Result};
@@ -181,6 +189,15 @@ impl Waiter {
         self.set(Turn::Done(result));
     }
 
+    /// Tells its writer that the leader has panicked, unless it was told how the write went.
+    fn give_up(&self, error: &Error) {
+        let mut turn = self.turn.lock();
+        if matches!(*turn, Turn::Waiting) {
+            *turn = Turn::Done(Err(error.clone()));
+            self.changed.notify_one();
+        }
+    }
+
     fn set(&self, turn: Turn) {
         *self.turn.lock() = turn;
         self.changed.notify_one();
@@ -202,18 +219,20 @@ impl Waiter {
 impl WriteQueue {
     /// Performs a write, by this thread or by another one that leads. `commit` gets a write,
     /// whether it must survive the loss of power, and those that go with it; it ends all of these,
-    /// and returns how the first one went.
+    /// and returns how the first one went. If it panics, `fail` is told, and keeps the store from
+    /// taking more writes.
     pub(crate) fn perform<K: Named>(
         &self,
         write: Write<'_, K>,
         sync: bool,
+        fail: impl FnOnce(&Error),
         commit: impl FnOnce(Write<'_, K>, bool, &[Arc<Waiter>]) -> Result<()>,
     ) -> Result<()> {
         let mut state = self.state.lock();
         if !state.led {
             state.led = true;
             drop(state);
-            return self.lead(|group| commit(write, sync, group));
+            return self.lead(fail, |group| commit(write, sync, group));
         }
         let waiter = Arc::new(Waiter {
             operations: write.encode(),
@@ -225,19 +244,37 @@ impl WriteQueue {
         drop(state);
         match waiter.wait() {
             Some(result) => result,
-            None => self.lead(|group| commit(waiter.write(), sync, group)),
+            None => self.lead(fail, |group| commit(waiter.write(), sync, group)),
         }
     }
 
     /// Leads one group, then passes the lead on.
-    fn lead(&self, commit: impl FnOnce(&[Arc<Waiter>]) -> Result<()>) -> Result<()> {
-        let result = commit(&self.take_group());
+    fn lead(
+        &self,
+        fail: impl FnOnce(&Error),
+        commit: impl FnOnce(&[Arc<Waiter>]) -> Result<()>,
+    ) -> Result<()> {
+        let group = self.take_group();
+        // Nobody goes on with what a panic leaves: the store fails.
+        let committed = catch_unwind(AssertUnwindSafe(|| commit(&group)));
+        if let Err(panic) = &committed {
+            let what = message_of(&**panic).to_owned();
+            let error = Error::Panicked { what };
+            // Who listens to that may panic, too; the others must be told all the same.
+            drop(catch_unwind(AssertUnwindSafe(|| fail(&error))));
+            group.iter().for_each(|waiter| waiter.give_up(&error));
+        }
+        self.pass_on();
+        committed.unwrap_or_else(|panic| resume_unwind(panic))
+    }
+
+    /// Lets the next one lead that waits.
+    fn pass_on(&self) {
         let mut state = self.state.lock();
         match state.waiting.pop_front() {
             Some(next) => next.set(Turn::Lead),
             None => state.led = false,
         }
-        result
     }
 
     fn take_group(&self) -> Vec<Arc<Waiter>> {
@@ -252,5 +289,112 @@ impl WriteQueue {
             group.extend(state.waiting.pop_front());
         }
         group
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Only;
+
+    impl Named for Only {
+        fn id(&self) -> u32 {
+            0
+        }
+
+        fn name(&self) -> &str {
+            "only"
+        }
+    }
+
+    const WRITE: Write<'_, Only> = Write::Single {
+        keyspace: &Only,
+        kind: Kind::Put,
+        key: b"key",
+        value: b"value",
+    };
+
+    /// How a thread's write ended: none if it has panicked.
+    type Outcome = Option<Result<()>>;
+
+    /// Performs a write, by `commit` if this thread leads. Who panics says so first.
+    fn perform(
+        queue: &WriteQueue,
+        failed: &Mutex<Vec<String>>,
+        commit: impl FnOnce(&[Arc<Waiter>]) -> Result<()>,
+    ) -> Outcome {
+        let fail = |error: &Error| {
+            failed.lock().push(error.to_string());
+            panic!("who listens to the failure");
+        };
+        let perform = || queue.perform(WRITE, true, fail, |_, _, group| commit(group));
+        catch_unwind(AssertUnwindSafe(perform)).ok()
+    }
+
+    /// The lead stayed with a leader that panicked: those who waited behind it did so for ever, and
+    /// so did all who came later.
+    #[test]
+    fn a_leader_that_panics_tells_its_group_and_passes_the_lead_on() {
+        let (queue, failed) = (WriteQueue::default(), Mutex::default());
+        let (queue, failed) = (&queue, &failed);
+        let wait_for = |waiting: usize| {
+            while queue.state.lock().waiting.len() != waiting {
+                std::thread::yield_now();
+            }
+        };
+        let outcomes: Vec<Outcome> = std::thread::scope(|scope| {
+            let first = scope.spawn(move || {
+                perform(queue, failed, |group| {
+                    assert!(group.is_empty());
+                    wait_for(4);
+                    Ok(())
+                })
+            });
+            while !queue.state.lock().led {
+                std::thread::yield_now();
+            }
+            // One of them leads the others.
+            let follower = || {
+                perform(queue, failed, |group| {
+                    assert_eq!(group.len(), 3);
+                    group[0].end(Ok(()));
+                    wait_for(1);
+                    panic!("in the middle of a group")
+                })
+            };
+            let followers: Vec<_> = (0..4).map(|_| scope.spawn(follower)).collect();
+            assert!(matches!(first.join(), Ok(Some(Ok(())))));
+            wait_for(0);
+            let last = scope.spawn(move || {
+                perform(queue, failed, |group| {
+                    assert!(group.is_empty());
+                    assert_eq!(
+                        failed.lock().len(),
+                        1,
+                        "it is said before anybody else leads"
+                    );
+                    Ok(())
+                })
+            });
+            let threads = followers.into_iter().chain([last]);
+            threads
+                .map(|thread| thread.join().expect("caught"))
+                .collect()
+        });
+        assert!(matches!(outcomes[4], Some(Ok(()))), "{outcomes:?}");
+        let count = |is_so: fn(&Outcome) -> bool| {
+            let four = outcomes[..4].iter();
+            four.filter(|outcome| is_so(outcome)).count()
+        };
+        assert_eq!(count(Option::is_none), 1, "{outcomes:?}");
+        assert_eq!(count(|outcome| matches!(outcome, Some(Ok(())))), 1);
+        let is_told = |outcome: &Outcome| match outcome {
+            Some(Err(error)) => error.to_string().contains("in the middle of a group"),
+            _ => false,
+        };
+        assert_eq!(count(is_told), 2, "{outcomes:?}");
+        let state = queue.state.lock();
+        assert!(!state.led && state.waiting.is_empty());
     }
 }

@@ -117,7 +117,7 @@ impl LogSyncer {
 
     /// Keeps the first failure, after which the log takes no more appends or syncs.
     #[cold]
-    pub(super) fn fail(&self, error: Error) -> Error {
+    pub(crate) fn fail(&self, error: Error) -> Error {
         self.failure.get_or_init(|| error).clone()
     }
 

@@ -44,6 +44,7 @@ mod held;
 mod hidden;
 mod ingest;
 mod limits;
+mod listener;
 mod liveness;
 mod mapped;
 mod model;

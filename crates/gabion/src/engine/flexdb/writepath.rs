@@ -43,7 +43,8 @@ impl Flex {
         self.check_writable()?;
         self.admit()?;
         if sync {
-            self.queue.perform(write, true, |own, _, group| {
+            let fail = |error: &Error| drop(self.fail(self.syncer.fail(error.clone())));
+            self.queue.perform(write, true, fail, |own, _, group| {
                 self.commit_group(&mut self.writer.lock(), own, hash, group)
             })?;
         } else {

@@ -220,13 +220,22 @@ impl Wip {
         self.check_writable()?;
         self.throttle.admit(user_bytes, || self.relief_is_due())?;
         if sync || !self.write_beside(write)? {
-            self.queue.perform(write, sync, |own, own_sync, group| {
-                self.commit_group(&mut self.leader.write(), own, own_sync, group)
-            })?;
+            let fail = |error: &Error| self.fail_log(error);
+            self.queue
+                .perform(write, sync, fail, |own, own_sync, group| {
+                    self.commit_group(&mut self.leader.write(), own, own_sync, group)
+                })?;
         }
         self.counters.count_write(user_bytes);
         self.run_inline();
         Ok(())
+    }
+
+    /// Ends writing. The log fails first: writers that go side by side look at it while they wait
+    /// for numbers that are never published.
+    #[cold]
+    fn fail_log(&self, error: &Error) {
+        self.fail(self.syncer.fail(error.clone()));
     }
 
     /// Puts a pair.
