@@ -38,6 +38,7 @@ mod durability;
 mod examples;
 mod extremes;
 mod faults;
+mod full_deletes;
 mod full_disk;
 mod full_pool;
 mod held;

@@ -6,14 +6,15 @@
 //! enough again. So it is after a crash at any operation of that time.
 
 use std::fs::File;
+use std::ops::Bound;
 use std::process::Command;
 
 use gabion::{Durability, Engine, Error, Options, Result};
 use gabion_media::{Disk, SimDisk, Tear};
 
 use crate::support::{
-    Context, KEYSPACES, Operation, Random, Subject, Twin, assert_sound, assert_twin, base_seed,
-    bytes_of, engines_on_disks, small_options,
+    Change, Context, KEYSPACES, Operation, Random, Subject, Twin, assert_sound, assert_twin,
+    base_seed, bytes_of, engines_on_disks, small_options,
 };
 
 /// What there is too little of.
@@ -97,7 +98,7 @@ impl<'r> Run<'r> {
         false
     }
 
-    /// A put, a batch or, where the engine can, an ingest.
+    /// Puts or deletes, one or a batch, a delete of a range or, where the engine can, an ingest.
     fn write(&mut self) {
         let seed = self.random.word();
         let keyspace = self.random.index(KEYSPACES.len());
@@ -105,12 +106,22 @@ impl<'r> Run<'r> {
         let mut keys: Vec<u64> = (0..count).map(|_| self.random.below(150)).collect();
         keys.sort_unstable();
         keys.dedup();
-        let operation = |key: &u64| {
-            let value = bytes_of(seed ^ key, 150 + usize::try_from(seed % 200).unwrap());
-            Operation::new(keyspace, format!("{key:05}").into_bytes(), Some(value))
-        };
-        let operations: Vec<Operation> = keys.iter().map(operation).collect();
         let ingests = self.subject.db.engine() == Engine::Wip && self.random.one_in(9);
+        let key_of = |number: u64| format!("{number:05}").into_bytes();
+        let operation = |key: &u64| {
+            let is_put = ingests || !(seed >> 20 ^ key).is_multiple_of(4);
+            let value = bytes_of(seed ^ key, 150 + usize::try_from(seed % 200).unwrap());
+            Operation::new(keyspace, key_of(*key), is_put.then_some(value))
+        };
+        let mut operations: Vec<Operation> = keys.iter().map(operation).collect();
+        if !ingests && self.random.one_in(8) {
+            let begin = Bound::Included(key_of(keys[0]));
+            let end = Bound::Excluded(key_of(keys[0] + 1 + self.random.below(8)));
+            operations.push(Operation {
+                keyspace,
+                change: Change::DeleteRange((begin, end)),
+            });
+        }
         let result = match ingests {
             true => self.subject.ingest(&operations),
             false => self.subject.write(&operations, None),
