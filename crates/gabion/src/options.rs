@@ -438,9 +438,11 @@ pub struct Options {
     pub writers_side_by_side: bool,
     /// Number of buckets into which a full one splits, at most. Default: [`DEFAULT_SPLIT_WAYS`].
     pub split_ways: usize,
-    /// Sublevels at which a level may be compacted. Default: [`DEFAULT_SUBLEVELS_MIN`].
+    /// Sublevels at which a level may be compacted, at least: where a bucket holds more than 32
+    /// flushes, its levels take more. Default: [`DEFAULT_SUBLEVELS_MIN`].
     pub sublevels_min: usize,
-    /// Sublevels at which a level must be compacted. Default: [`DEFAULT_SUBLEVELS_MAX`].
+    /// Sublevels at which a level must be compacted, at least, as for `sublevels_min`. Default:
+    /// [`DEFAULT_SUBLEVELS_MAX`].
     pub sublevels_max: usize,
     /// How much the reads of a bucket weigh, relative to the number of its sublevels, when one of
     /// several compactions must come first; 0 means that reads do not count. Default:

@@ -34,6 +34,7 @@ use super::file::TableFile;
 use super::prefix_index::{PrefixIndex, common_prefix_len};
 use super::reads::Reads;
 use super::space::{Settled, Space};
+use super::width::Sizing;
 use crate::engine::memtable::MemTable;
 use crate::engine::range_deletes::{Deletes, Fragments};
 use crate::engine::snapshots::Protected;
@@ -148,6 +149,8 @@ pub(crate) struct Bucket {
     pub(super) written: AtomicU64,
     /// What the last full compaction left.
     pub(crate) settled: Mutex<Option<Settled>>,
+    /// How many runs its levels need.
+    pub(super) sizing: Sizing,
 }
 
 impl Bucket {
@@ -175,6 +178,7 @@ impl Bucket {
             demand: Demand::default(),
             written: AtomicU64::new(0),
             settled: Mutex::default(),
+            sizing: Sizing::default(),
         }
     }
 

@@ -241,7 +241,8 @@ impl Wip {
             return Class::Leisure;
         }
         let runs_of = |level| job.inputs.iter().filter(|(of, _)| *of == level).count();
-        match (0..INITIAL_LEVELS).any(|level| runs_of(level) >= self.options.sublevels_max) {
+        let width = job.bucket.sizing.width(&self.options);
+        match (0..INITIAL_LEVELS).any(|level| runs_of(level) >= width.most(level)) {
             true => Class::Urgent,
             false => Class::Usual,
         }

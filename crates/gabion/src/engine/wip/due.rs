@@ -1,7 +1,8 @@
 //! What is due in a bucket, and which bucket comes first.
 //!
 //! # Kinds of jobs, the most urgent first
-//! 1. a level with `sublevels_max` runs: a compaction of the level;
+//! 1. a level with `sublevels_max` runs, or more where it needs more (`width`): a compaction of the
+//!    level;
 //! 2. when the tables have almost as much garbage as they may have (`space`): a bucket of which a
 //!    good part is garbage, a full compaction;
 //! 3. a bucket at its capacity: a split, or a full compaction when half of it is hidden versions;
@@ -10,7 +11,7 @@
 //! 6. a bucket that shares overlapping tables with its siblings: a full compaction of its slices;
 //! 7. a bucket of which half is hidden versions, or half are tables that range deletes hide: a full
 //!    compaction;
-//! 8. a level with `sublevels_min` runs, when nothing else is due;
+//! 8. a level with `sublevels_min` runs, or more likewise, when nothing else is due;
 //! 9. when nobody writes, or little beside the reads: a bucket whose younger runs together are half
 //!    as large as its largest, a full compaction. Reads then find one run where there were several,
 //!    for at most three bytes written per byte that came since the last time. A bucket that was
@@ -45,8 +46,8 @@ use super::priority::{Claim, Urgency};
 use super::space::Need;
 use super::split::slice_bytes;
 use super::{Keyspace, Wip};
-use crate::Result;
 use crate::engine::range_deletes::{Deletes, Hidden};
+use crate::{Options, Result};
 
 /// The share of the MemTable budget below which buckets grow instead of splitting: the paper's
 /// MemTable.
@@ -218,18 +219,23 @@ impl Wip {
         let state = bucket.state.load_full();
         let levels = &state.levels;
         let options = &self.options;
-        let fullest = (0..levels.depth()).max_by_key(|level| levels.level(*level).len());
-        let Some(fullest) = fullest else {
+        if levels.depth() == 0 {
             return Ok(None);
-        };
-        let count = levels.level(fullest).len();
+        }
+        let width = bucket.sizing.width(options);
+        let count = |level: usize| levels.level(level).len();
+        let is_full = |level: usize| count(level) >= width.most(level);
+        let fullest = (0..levels.depth())
+            .filter(|level| count(*level) >= width.least(*level))
+            .max_by_key(|level| (is_full(*level), width.scaled(*level, count(*level))));
+        let is_full = fullest.is_some_and(is_full);
         let runs = levels.runs().count();
-        let of_level = |urgency| Due {
-            job: Job::Compact(Compaction::of_level(bucket, levels, fullest)),
+        let of_level = |level, urgency| Due {
+            job: Job::Compact(Compaction::of_level(bucket, levels, level)),
             claim: Claim {
                 urgency,
-                reads: bucket.reads.of_level(fullest),
-                sublevels: count,
+                reads: bucket.reads.of_level(level),
+                sublevels: width.scaled(level, count(level)),
             },
         };
         let of_bucket = |urgency, job| Due {
@@ -247,7 +253,7 @@ impl Wip {
             && let Some(share) = self.worthwhile_garbage(bucket, &state)?
         {
             let claim = Claim {
-                urgency: match count >= options.sublevels_max {
+                urgency: match is_full {
                     true => Urgency::Full,
                     false => Urgency::Garbage,
                 },
@@ -257,17 +263,15 @@ impl Wip {
             let job = Job::Compact(Compaction::rewriting(bucket, levels, Purpose::Compaction));
             return Ok(Some(Due { job, claim }));
         }
-        if count >= options.sublevels_max && !demanded {
-            return Ok(Some(of_level(Urgency::Full)));
+        if let Some(level) = fullest.filter(|_| is_full && !demanded) {
+            return Ok(Some(of_level(level, Urgency::Full)));
         }
         let bytes = Wip::bytes(bucket, &state)?;
         let capacity = varied(capacity_base, bucket.id);
         if bytes >= capacity && split_ways_max >= 2 && bucket.may_split(&state) {
             let live = Wip::live_bytes(&state, bytes);
             if live >= capacity / 2 {
-                let ways = options.split_ways as u64 * live / capacity;
-                let ways = usize::try_from(ways).unwrap_or(usize::MAX);
-                let ways = ways.clamp(2, options.split_ways.min(split_ways_max));
+                let ways = split_ways(options, live, capacity).clamp(2, split_ways_max);
                 return Ok(Some(of_bucket(Urgency::Split, Job::Split { ways })));
             }
         }
@@ -285,17 +289,17 @@ impl Wip {
         if runs > 1 && shares_overlapping_tables(bucket, &state) {
             return Ok(Some(of_bucket(Urgency::Shared, compact(Purpose::Split))));
         }
-        if count < options.sublevels_min {
+        let Some(level) = fullest else {
             let job = at_leisure(bucket, &state, bytes).filter(|_| leisure);
             return Ok(job.map(|job| of_bucket(Urgency::Leisure, Job::Compact(job))));
-        }
+        };
         if has_young(state.levels.runs(), bytes, 2) && Wip::live_bytes(&state, bytes) <= bytes / 2 {
             return Ok(Some(of_bucket(
                 Urgency::Hidden,
                 compact(Purpose::Compaction),
             )));
         }
-        Ok(Some(of_level(Urgency::Level)))
+        Ok(Some(of_level(level, Urgency::Level)))
     }
 
     /// The bytes of tables that hold nothing in the bucket but what range deletes hide from all
@@ -329,10 +333,7 @@ impl Wip {
     /// Into how many buckets one may be split, so that the budget has memory for all of them; a
     /// keyspace's first bucket counts as none.
     pub(super) fn split_ways_max(&self) -> usize {
-        let least = MEMTABLE_BYTES_MIN
-            .min(self.options.bucket_bytes / 32)
-            .max(1);
-        let buckets_max = self.throttle.limits().active_bytes_max / least;
+        let buckets_max = buckets_max(&self.options, self.throttle.limits().active_bytes_max);
         let keyspaces = self.keyspaces.load().len();
         let split = self.bucket_count().saturating_sub(keyspaces);
         usize::try_from(buckets_max)
@@ -343,17 +344,33 @@ impl Wip {
     /// The size at which buckets split in a store whose tables have `total` bytes, before it is
     /// varied.
     pub(super) fn capacity_base(&self, total: u64) -> u64 {
-        let options = &self.options;
-        let share = MEMTABLE_SHARE_BYTES.min(options.bucket_bytes / 32).max(1);
-        let buckets_max = (options.memtable_budget_bytes / share).max(1);
-        let grown = total.saturating_mul(2) / buckets_max;
-        let most = options.bucket_bytes.saturating_mul(CAPACITY_GROWTH_MAX);
-        grown.clamp(options.bucket_bytes, most)
+        capacity_base(&self.options, total)
     }
 }
 
+/// Into how many buckets one with so many live bytes is split, at most.
+pub(super) fn split_ways(options: &Options, live: u64, capacity: u64) -> usize {
+    let ways = options.split_ways as u64 * live / capacity;
+    usize::try_from(ways).map_or(options.split_ways, |ways| ways.min(options.split_ways))
+}
+
+/// How many buckets there may be where active MemTables may use so much memory.
+pub(super) fn buckets_max(options: &Options, active_bytes_max: u64) -> u64 {
+    let least = MEMTABLE_BYTES_MIN.min(options.bucket_bytes / 32).max(1);
+    active_bytes_max / least
+}
+
+/// The size at which buckets split in a store whose tables have `total` bytes, before it is varied.
+pub(super) fn capacity_base(options: &Options, total: u64) -> u64 {
+    let share = MEMTABLE_SHARE_BYTES.min(options.bucket_bytes / 32).max(1);
+    let buckets_max = (options.memtable_budget_bytes / share).max(1);
+    let grown = total.saturating_mul(2) / buckets_max;
+    let most = options.bucket_bytes.saturating_mul(CAPACITY_GROWTH_MAX);
+    grown.clamp(options.bucket_bytes, most)
+}
+
 /// A capacity between three and five quarters of `base`, fixed for a bucket.
-fn varied(base: u64, bucket: u64) -> u64 {
+pub(super) fn varied(base: u64, bucket: u64) -> u64 {
     // The multiplier is 2^64 divided by the golden ratio: neighbouring numbers spread evenly.
     let spread = bucket.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 56;
     (base / 4 * 3).saturating_add(base / 512 * spread)
@@ -420,7 +437,6 @@ mod tests {
     use gabion_media::{Disk, SimDisk};
 
     use super::*;
-    use crate::Options;
 
     /// Makes a run of level 0 in the only bucket of each keyspace. Nothing is written after the
     /// last flush, so no other job is done.

@@ -190,7 +190,9 @@ impl Wip {
             let mut levels = Levels::clone(&state.levels);
             if overlaps(bucket) {
                 levels.add(0, Run::new(number, vec![Arc::clone(&file)]));
-                self.throttle.raise_runs(levels.level(0).len());
+                let width = bucket.sizing.width(&self.options);
+                let runs = width.scaled(0, levels.level(0).len());
+                self.throttle.raise_runs(runs);
             }
             let frozen = state
                 .frozen

@@ -16,7 +16,7 @@ use std::sync::Arc;
 use super::Wip;
 use super::bucket::{Bucket, BucketState};
 use super::space::{Space, Totals};
-use super::split::slice_bytes;
+use super::split::{run_bytes, slice_bytes};
 use crate::Result;
 use crate::types::Seq;
 
@@ -33,7 +33,7 @@ pub(super) enum Worth {
 
 /// What a bucket adds to the sums.
 struct Part {
-    /// Runs of level 0.
+    /// Runs of level 0, as they would be in one of `sublevels_max`.
     runs: usize,
     /// Bytes of its tables, of shared ones all.
     table_bytes: u64,
@@ -63,7 +63,7 @@ impl Shared {
 #[derive(Default)]
 pub(super) struct Ledger {
     parts: HashMap<u64, Part>,
-    /// How many buckets have so many runs in their level 0.
+    /// How many buckets have so many runs in their level 0, scaled.
     runs: BTreeMap<usize, usize>,
     table_bytes: u64,
     space: Space,
@@ -221,8 +221,14 @@ impl Wip {
             let bytes = slice_bytes(bucket, file)?;
             slices.push((file.meta.file, file.meta.file_bytes, bytes));
         }
+        let flushed = levels.level(0).iter();
+        let flushed: Vec<u64> = flushed
+            .map(|run| run_bytes(bucket, run))
+            .collect::<Result<_>>()?;
+        bucket.sizing.see(space.bytes, flushed.into_iter());
+        let width = bucket.sizing.width(&self.options);
         Ok(Part {
-            runs: levels.level(0).len(),
+            runs: width.scaled(0, levels.level(0).len()),
             table_bytes: levels.files().map(|file| file.meta.file_bytes).sum(),
             worth: Wip::worth(bucket, &space, levels),
             space,

@@ -24,6 +24,7 @@
 //! | `drop` | a keyspace goes, with all that it held |
 //! | `demand` | a compaction that a user asks for |
 //! | `due`, `priority`, `reads` | which of these comes next |
+//! | `width` | how many runs a level takes |
 //! | `agenda`, `ledger`, `written` | which buckets are looked at: those that have changed |
 //! | `schedule` | the threads that do them |
 //! | `idleness` | how little is written: leisure, and rest |
@@ -65,6 +66,8 @@
 
 mod agenda;
 mod aging;
+#[cfg(test)]
+mod bound_tests;
 mod bucket;
 mod ceiling;
 mod checkpoint;
@@ -107,6 +110,7 @@ mod table;
 mod tenure;
 mod throttle;
 mod verify;
+mod width;
 mod writepath;
 mod written;
 

@@ -21,14 +21,15 @@ fn visited(engine: &Wip) -> usize {
     engine.visits.load(Ordering::Relaxed)
 }
 
-/// The sums that a look at all buckets finds: runs of the fullest level 0, bytes of tables, and
+/// The sums that a look at all buckets finds: scaled runs of the fullest level 0, bytes of tables, and
 /// the space of all.
 fn walk(engine: &Wip) -> (usize, u64, Totals) {
     let (mut runs, mut table_bytes, mut space) = (0, 0, Space::default());
     let mut shared: HashMap<u64, u64> = HashMap::new();
     for (_, bucket) in engine.buckets() {
         let state = bucket.state.load_full();
-        runs = runs.max(state.levels.level(0).len());
+        let width = bucket.sizing.width(&engine.options);
+        runs = runs.max(width.scaled(0, state.levels.level(0).len()));
         space.add(&engine.space_of(&bucket, &state).unwrap());
         for file in state.levels.files() {
             table_bytes += file.meta.file_bytes;

@@ -26,17 +26,15 @@ use super::file::TableFile;
 use super::manifest::Edit;
 use super::reads::Reads;
 use super::table::Sketch;
+use super::width::Sizing;
 use super::{Keyspace, Versions, Wip};
 use crate::Result;
 
 impl Wip {
     /// The bytes of a bucket's tables; of a shared table the part in the bucket's range.
     pub(super) fn bytes(bucket: &Bucket, state: &BucketState) -> Result<u64> {
-        let mut bytes = 0;
-        for file in state.levels.files() {
-            bytes += slice_bytes(bucket, file)?;
-        }
-        Ok(bytes)
+        let runs = state.levels.runs();
+        runs.map(|run| run_bytes(bucket, run)).sum()
     }
 
     /// How much of a bucket of that many bytes a full compaction would leave, by the tables'
@@ -138,6 +136,7 @@ fn children_of(
         let id = versions.take_bucket_id();
         let mut child = Bucket::new((keyspace.id, id), lower, upper, BucketState::clone(&state));
         child.reads = Reads::of_part(&bucket.reads, pivots.len() + 1);
+        child.sizing = Sizing::of_part(&bucket.sizing, pivots.len() + 1);
         let levels = state.levels.within(&child);
         edits.push(Edit::AddBucket {
             id,
@@ -163,6 +162,12 @@ fn children_of(
     }
     edits.push(versions.next_bucket_edit());
     (children, edits)
+}
+
+/// The bytes of a run in a bucket.
+pub(super) fn run_bytes(bucket: &Bucket, run: &Run) -> Result<u64> {
+    let tables = run.tables.iter();
+    tables.map(|file| slice_bytes(bucket, file)).sum()
 }
 
 /// The bytes of a table; of a shared table the part in the bucket's range.

@@ -1,0 +1,113 @@
+//! How many runs a level takes before it is compacted: as many as the size of the bucket asks for.
+//!
+//! # Idea
+//! Three levels of T runs each hold `T^3` flushes. A bucket with more would merge the last level
+//! within itself, again and again, and the bound on amplification (`wip`) would hold for small
+//! stores only. How many flushes a bucket holds follows from the data and from the memory of
+//! MemTables, so T has to follow from both: it is the cube root of twice that number, since the
+//! bucket grows before what is written now is merged for the last time. Runs of the last level are
+//! from times when the bucket was smaller, and T too: there are up to three times as many of them,
+//! and they are merged when the bucket is split, or for its garbage, or at leisure.
+//!
+//! The options say the least: `sublevels_min` suffice for 32 flushes. What more runs cost is reads,
+//! which ask a filter for each, and scans, which merge them. So memory for MemTables buys reads:
+//! eight times the memory halves the runs.
+
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+
+use crate::Options;
+
+/// More runs would cost reads more than writes gain. Suffices for 55,000 flushes, or 10 TB beside
+/// 200 MiB of MemTables.
+const NEED_MAX: u64 = 48;
+
+/// The last of the levels.
+const LAST: usize = super::INITIAL_LEVELS - 1;
+
+/// How many runs a bucket needs, as far as that is known.
+#[derive(Debug, Default)]
+pub(super) struct Sizing {
+    /// What a flush brings; 0 if no flush was seen yet.
+    flush_bytes: AtomicU64,
+    /// The runs that inner levels need ([`needed`]); 0 if that is not known.
+    runs: AtomicUsize,
+}
+
+impl Sizing {
+    /// A part of a bucket needs what the whole does: it has less, and flushes bring less.
+    pub(super) fn of_part(whole: &Sizing, parts: usize) -> Sizing {
+        // ORDER: Relaxed, as in `see`.
+        let flush_bytes = whole.flush_bytes.load(Ordering::Relaxed) / parts as u64;
+        Sizing {
+            flush_bytes: AtomicU64::new(flush_bytes),
+            runs: AtomicUsize::new(whole.runs.load(Ordering::Relaxed)),
+        }
+    }
+
+    /// The bucket has `bytes`, and what was flushed and not compacted yet has these.
+    pub(super) fn see(&self, bytes: u64, flushed: impl ExactSizeIterator<Item = u64>) {
+        // ORDER: Relaxed (all): figures that only say what is due, of one moment or the next.
+        let count = flushed.len() as u64;
+        if let Some(mean) = flushed.sum::<u64>().checked_div(count) {
+            self.flush_bytes.store(mean, Ordering::Relaxed);
+        }
+        let needed = needed(bytes, self.flush_bytes.load(Ordering::Relaxed));
+        self.runs.store(needed, Ordering::Relaxed);
+    }
+
+    /// How many runs the levels take.
+    pub(super) fn width(&self, options: &Options) -> Width {
+        Width {
+            sublevels_min: options.sublevels_min,
+            sublevels_max: options.sublevels_max,
+            // ORDER: Relaxed, as in `see`.
+            needed: self.runs.load(Ordering::Relaxed),
+        }
+    }
+}
+
+/// How many runs the levels of a bucket take.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Width {
+    sublevels_min: usize,
+    sublevels_max: usize,
+    needed: usize,
+}
+
+impl Width {
+    /// Runs at which a level may be compacted.
+    pub(super) fn least(&self, level: usize) -> usize {
+        match (level, self.needed) {
+            // What lies there is not written again for less.
+            (LAST, 0) => usize::MAX,
+            (LAST, needed) if needed > self.sublevels_min => self.most(LAST),
+            (_, needed) => self.sublevels_min.max(needed),
+        }
+    }
+
+    /// Runs at which a level must be compacted.
+    pub(super) fn most(&self, level: usize) -> usize {
+        let by_need = match (level, self.needed) {
+            (LAST, 0) => usize::MAX,
+            (LAST, needed) => needed * 3,
+            (_, needed) => needed + needed / 2,
+        };
+        self.sublevels_max.max(by_need)
+    }
+
+    /// So many runs of a level as they would be in a level of `sublevels_max`.
+    pub(super) fn scaled(&self, level: usize, runs: usize) -> usize {
+        (runs * self.sublevels_max).div_ceil(self.most(level))
+    }
+}
+
+/// The runs that inner levels need in a bucket of `bytes` to which a flush brings `flush_bytes`; 0
+/// if that is not known.
+pub(super) fn needed(bytes: u64, flush_bytes: u64) -> usize {
+    let Some(flushes) = bytes.checked_div(flush_bytes) else {
+        return 0;
+    };
+    let flushes = flushes.saturating_mul(2).max(1);
+    let root = (1..NEED_MAX).find(|root| root * root * root >= flushes);
+    usize::try_from(root.unwrap_or(NEED_MAX)).expect("a small number")
+}
