@@ -42,6 +42,11 @@ pub struct Stats {
     /// Bytes written without the log, per byte of the user: the papers' convention. 0 before the
     /// first write.
     pub write_amplification_without_log: f64,
+    /// What [`Stats::write_amplification_without_log`] is at most while the store is filled, by
+    /// what its buckets and its memory for MemTables are now; none where an engine has no such
+    /// bound, or the data are too large for the memory. What is done for readers at leisure, at the
+    /// wish of a user and for the age of garbage comes on top.
+    pub write_amplification_bound: Option<f64>,
     /// Bytes written, log included, per byte of the user. 0 before the first write.
     pub write_amplification_with_log: f64,
 

@@ -20,6 +20,18 @@ pub(crate) fn run(arguments: &StatsArguments, output: &mut Output) -> Result<(),
     Ok(db.close()?)
 }
 
+/// The bytes written without the log for each byte put since the opening, and what bounds them.
+fn amplification_text(stats: &Stats) -> String {
+    let measured = match stats.user_bytes {
+        0 => "nothing was put since the opening".to_owned(),
+        _ => format!("{:.2}", stats.write_amplification_without_log),
+    };
+    match stats.write_amplification_bound {
+        Some(bound) => format!("{measured}; a fill writes {bound:.2} at most, without the log"),
+        None => format!("{measured}; without a bound"),
+    }
+}
+
 fn print(stats: &Stats, output: &mut Output) -> Result<(), Failure> {
     if let Some(mapped) = &stats.mapped {
         return print_mapped(stats, mapped, output);
@@ -48,6 +60,7 @@ fn print(stats: &Stats, output: &mut Output) -> Result<(), Failure> {
                 counted(garbage.tombstones, "tombstone", "tombstones")
             ),
         ),
+        ("written per byte put", amplification_text(stats)),
         ("log", bytes_text(stats.log_bytes)),
         ("files of the log", bytes_text(stats.log_file_bytes)),
         (

@@ -51,6 +51,7 @@ impl Flex {
             written,
             syncs: counts.syncs(),
             write_amplification_without_log: ratio(written.without_log(), user_bytes),
+            write_amplification_bound: None,
             write_amplification_with_log: ratio(written.total(), user_bytes),
             log_bytes,
             log_file_bytes,

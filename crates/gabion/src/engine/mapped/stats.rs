@@ -61,6 +61,7 @@ impl<S: PoolStore> Mapped<S> {
             written,
             syncs: pool.map_or(0, |pool| pool.checkpoint_syncs),
             write_amplification_without_log: ratio(written.without_log(), user_bytes),
+            write_amplification_bound: None,
             write_amplification_with_log: ratio(written.total(), user_bytes),
             log_bytes: 0,
             log_file_bytes: 0,

@@ -21,8 +21,8 @@ fn visited(engine: &Wip) -> usize {
     engine.visits.load(Ordering::Relaxed)
 }
 
-/// The sums that a look at all buckets finds: scaled runs of the fullest level 0, bytes of tables, and
-/// the space of all.
+/// The sums that a look at all buckets finds: scaled runs of the fullest level 0, bytes of tables,
+/// and the space of all.
 fn walk(engine: &Wip) -> (usize, u64, Totals) {
     let (mut runs, mut table_bytes, mut space) = (0, 0, Space::default());
     let mut shared: HashMap<u64, u64> = HashMap::new();

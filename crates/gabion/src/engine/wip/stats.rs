@@ -1,11 +1,22 @@
 //! Counts and sizes of a store.
 
 use super::Wip;
+use super::bucket::Bucket;
+use super::width::bound;
 use crate::stats::{
     BucketStats, CacheStats, GarbageStats, KeyspaceStats, Stats, WrittenBytes, nanos, ratio,
 };
 
 impl Wip {
+    /// The bound on amplification (`wip`), while all levels take as many runs as they need.
+    fn amplification_bound(&self) -> Option<f64> {
+        let is_wide_enough = |bucket: &Bucket| bucket.sizing.width(&self.options).is_enough();
+        let all = self.buckets();
+        all.iter()
+            .all(|(_, bucket)| is_wide_enough(bucket))
+            .then(|| bound(self.options.split_ways))
+    }
+
     /// Counts and sizes. O(number of tables).
     pub(crate) fn stats(&self) -> Stats {
         let counts = self.disk.counts();
@@ -26,6 +37,7 @@ impl Wip {
             written,
             syncs: counts.syncs(),
             write_amplification_without_log: ratio(written.without_log(), user_bytes),
+            write_amplification_bound: self.amplification_bound(),
             write_amplification_with_log: ratio(written.total(), user_bytes),
             log_bytes,
             log_file_bytes,

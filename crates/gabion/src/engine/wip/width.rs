@@ -95,10 +95,23 @@ impl Width {
         self.sublevels_max.max(by_need)
     }
 
+    /// Whether the levels take as many runs as the bucket needs.
+    pub(super) fn is_enough(&self) -> bool {
+        (self.needed as u64) < NEED_MAX
+    }
+
     /// So many runs of a level as they would be in a level of `sublevels_max`.
     pub(super) fn scaled(&self, level: usize, runs: usize) -> usize {
         (runs * self.sublevels_max).div_ceil(self.most(level))
     }
+}
+
+/// What is written at most for each byte, without the log: once for each level, and once for each
+/// split into so many (paper, section 2.2.4).
+#[expect(clippy::cast_precision_loss, reason = "small numbers")]
+pub(super) fn bound(split_ways: usize) -> f64 {
+    let ways = split_ways as f64;
+    super::INITIAL_LEVELS as f64 + ways / (ways - 1.0)
 }
 
 /// The runs that inner levels need in a bucket of `bytes` to which a flush brings `flush_bytes`; 0
