@@ -28,10 +28,9 @@ const AGAIN_PERCENT: usize = 95;
 /// less, if the arrays before had other sizes.
 const AGAIN_OF_ONE_SHARD_PERCENT: usize = 80;
 
-/// The same where threads race: how many fit in depends on whose node is split first when space
-/// ends, and on what threads that ended keep for their batches of retired blocks: of a table in one
-/// shard, the arrays that are twice and four times as large as the one that is left.
-const AGAIN_BY_THREADS_PERCENT: usize = 10;
+/// The same of several threads, each time: how many fit in depends on whose node is split first
+/// when space ends. Three fifths and more were seen.
+const AGAIN_BY_THREADS_PERCENT: usize = 40;
 
 fn again_percent(name: &str) -> usize {
     match name {
@@ -177,7 +176,7 @@ fn by_threads<K: Item + ?Sized>(keys: &Keys<K>) -> Result<(), String> {
     let index = (keys.makers.create)(&pool, SMALL).expect("space");
     let index = &*index;
     let mut first = None;
-    for round in 0..2 {
+    for round in 0..3 {
         let all: Vec<Vec<u64>> = std::thread::scope(|scope| {
             let fill = |thread| move || fill(keys, index, thread as u64, THREADS);
             let fills: Vec<_> = (0..THREADS)
@@ -187,7 +186,8 @@ fn by_threads<K: Item + ?Sized>(keys: &Keys<K>) -> Result<(), String> {
             kept.collect()
         });
         let count: usize = all.iter().map(Vec::len).sum();
-        first.get_or_insert(count);
+        expect_as_many(*first.get_or_insert(count), count, AGAIN_BY_THREADS_PERCENT)
+            .map_err(|error| format!("threads, round {round}: {error}"))?;
         let refused: usize = std::thread::scope(|scope| {
             let numbered = all.iter().enumerate();
             let empties: Vec<_> = numbered
@@ -200,9 +200,7 @@ fn by_threads<K: Item + ?Sized>(keys: &Keys<K>) -> Result<(), String> {
         });
         expect_empty(index, count, refused).map_err(|error| format!("threads: {error}"))?;
     }
-    let kept = fill(keys, index, 0, 1).len();
-    expect_as_many(first.unwrap_or(0), kept, AGAIN_BY_THREADS_PERCENT)
-        .map_err(|error| format!("after threads: {error}"))
+    Ok(())
 }
 
 /// What is wrong with the entries of the registry that have such keys.

@@ -7,6 +7,12 @@
 //! misses of successive lookups still overlap; the barrier is on the side of those who retire, for
 //! whole batches.
 //!
+//! The batches of the collector belong to threads, and what a thread leaves in one when it ends
+//! would wait for the next thread that gets its place: a few blocks, but each keeps a chunk from
+//! being used for blocks of other sizes. So blocks gather here first ([`Gathering`]), where whoever
+//! is short of space finds them all, and go to the collector as one entry. The others of a batch
+//! are made up.
+//!
 //! The collector calls back at any moment, on any thread, so the callback only puts the block on a
 //! list ([`Ready`]); the allocator takes it from there when it is at work itself.
 
@@ -24,8 +30,11 @@ use super::alloc::thread;
 /// the batch waits as any other.
 const READERS: u32 = 64;
 
-/// The header of the pool, which is no block: an entry that only fills a batch.
-const NO_BLOCK: u64 = 0;
+/// Blocks that go to the collector together, and entries of its batches.
+const BATCH: usize = 32;
+
+/// Lists on which blocks gather, so that threads need not wait for each other.
+const LISTS: usize = 16;
 
 /// Keeps what its holder finds from being reused. Hold it for an operation, not for long: while it
 /// is held, no block that is retired meanwhile becomes free.
@@ -46,9 +55,9 @@ pub(super) struct Ready {
 
 // ORDER: Relaxed throughout: a hint, the list itself has a lock.
 impl Ready {
-    fn put(&self, block: u64, count: u64) {
+    fn put(&self, mut some: Vec<(u64, u64)>) {
         let mut blocks = self.blocks.lock();
-        blocks.push((block, count));
+        blocks.append(&mut some);
         self.has_any.store(true, Ordering::Relaxed);
     }
 
@@ -63,35 +72,68 @@ impl Ready {
     }
 }
 
+/// Blocks that were retired and that the collector does not know of yet: offset, and number of
+/// chunks or 0.
+#[derive(Debug, Default)]
+struct Gathering([Mutex<Vec<(u64, u64)>>; LISTS]);
+
+impl Gathering {
+    /// Adds a block; takes those of its list when they are enough for a batch.
+    fn add(&self, block: u64, count: u64) -> Option<Vec<(u64, u64)>> {
+        let mut list = self.0[thread::small_number() as usize % LISTS].lock();
+        list.push((block, count));
+        (list.len() >= BATCH).then(|| std::mem::take(&mut *list))
+    }
+
+    /// Takes the blocks of all threads.
+    fn take(&self) -> Vec<(u64, u64)> {
+        let lists = self.0.iter();
+        lists
+            .flat_map(|list| std::mem::take(&mut *list.lock()))
+            .collect()
+    }
+}
+
 /// The readers of a pool, and the blocks that wait for them.
 #[derive(Debug, Default)]
 pub(super) struct Epochs {
     collector: OnceLock<Collector>,
+    gathering: Gathering,
     pub(super) ready: Arc<Ready>,
 }
 
-/// A block in the hands of the collector.
+/// Blocks in the hands of the collector.
 struct Retired {
     ready: Arc<Ready>,
-    block: u64,
-    count: u64,
+    blocks: Vec<(u64, u64)>,
 }
 
 impl Epochs {
     pub(super) fn enter(&self) -> Guard<'_> {
-        Guard(self.collector.get_or_init(Collector::new).enter())
+        let collector = || Collector::new().batch_size(BATCH);
+        Guard(self.collector.get_or_init(collector).enter())
     }
 
     /// Puts a block on the list once all guards of now are gone.
     pub(super) fn defer(&self, guard: &Guard<'_>, block: u64, count: u64) {
+        if let Some(blocks) = self.gathering.add(block, count) {
+            self.retire(guard, blocks, BATCH);
+        }
+    }
+
+    /// Hands blocks to the collector, as one of so many entries. Blocks of other threads may be
+    /// among them: they cannot be found any more, so that more guards than need be are waited for
+    /// and none less.
+    fn retire(&self, guard: &Guard<'_>, blocks: Vec<(u64, u64)>, entries: usize) {
         let ready = Arc::clone(&self.ready);
-        let retired = Box::into_raw(Box::new(Retired {
-            ready,
-            block,
-            count,
-        }));
+        let retired = Box::into_raw(Box::new(Retired { ready, blocks }));
         // SAFETY: the box belongs to the collector from here on, which calls `reclaim` once.
         unsafe { guard.0.defer_retire(retired, reclaim) };
+        for _ in 1..entries {
+            let nothing = std::ptr::dangling_mut::<Retired>();
+            // SAFETY: `pass_by` takes any pointer.
+            unsafe { guard.0.defer_retire(nothing, pass_by) };
+        }
     }
 
     /// Hands over what waits for a batch to fill. A batch needs an entry for each thread that has a
@@ -99,17 +141,22 @@ impl Epochs {
     /// made up than there are numbers.
     #[cold]
     pub(super) fn hand_over(&self, guard: &Guard<'_>) {
-        for _ in 0..thread::most().saturating_add(READERS) {
-            self.defer(guard, NO_BLOCK, 0);
-        }
+        let entries = thread::most().saturating_add(READERS) as usize;
+        self.retire(guard, self.gathering.take(), entries);
         guard.0.flush();
     }
 
-    /// Hands over what waits only for a batch to fill, if no other guard is in its way.
+    /// Hands over what waits for a batch to fill, of all threads.
     pub(super) fn flush(&self) {
-        if let Some(collector) = self.collector.get() {
-            collector.enter().flush();
+        let blocks = self.gathering.take();
+        if blocks.is_empty() && self.collector.get().is_none() {
+            return;
         }
+        let guard = self.enter();
+        if !blocks.is_empty() {
+            self.retire(&guard, blocks, BATCH);
+        }
+        guard.0.flush();
     }
 }
 
@@ -120,10 +167,12 @@ impl Epochs {
 unsafe fn reclaim(retired: *mut Retired, _: &Collector) {
     // SAFETY: the caller's promise.
     let retired = unsafe { Box::from_raw(retired) };
-    if retired.block != NO_BLOCK {
-        retired.ready.put(retired.block, retired.count);
-    }
+    let Retired { ready, blocks } = *retired;
+    ready.put(blocks);
 }
+
+/// The same of an entry that only fills a batch.
+fn pass_by(_: *mut Retired, _: &Collector) {}
 
 #[cfg(test)]
 mod tests {
@@ -178,13 +227,27 @@ mod tests {
         epochs.flush();
         let mut blocks = epochs.ready.take();
         blocks.sort_unstable();
-        // The last ones may wait in a batch of the thread that ended.
-        assert!(blocks.len() >= 32, "{blocks:?}");
-        assert!(
-            blocks
-                .iter()
-                .zip(1..)
-                .all(|(got, block)| *got == (block, 0))
-        );
+        assert_eq!(blocks, Vec::from_iter((1..=100).map(|block| (block, 0))));
+    }
+
+    /// What threads left in batches when they ended waited for others that got their places. The
+    /// few blocks kept nearly all chunks of a pool from other sizes.
+    #[test]
+    fn blocks_of_threads_that_ended_are_found_by_others() {
+        let epochs = Epochs::default();
+        std::thread::scope(|scope| {
+            for first in [0, 10, 20] {
+                let epochs = &epochs;
+                scope.spawn(move || {
+                    let guard = epochs.enter();
+                    (first..first + 10).for_each(|block| epochs.defer(&guard, block, 0));
+                });
+            }
+        });
+        assert!(epochs.ready.take().is_empty());
+        epochs.flush();
+        let mut blocks = epochs.ready.take();
+        blocks.sort_unstable();
+        assert_eq!(blocks, Vec::from_iter((0..30).map(|block| (block, 0))));
     }
 }
