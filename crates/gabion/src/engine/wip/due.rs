@@ -226,7 +226,12 @@ impl Wip {
         let count = |level: usize| levels.level(level).len();
         let is_full = |level: usize| count(level) >= width.most(level);
         let fullest = (0..levels.depth())
-            .filter(|level| count(*level) >= width.least(*level))
+            .filter(|level| {
+                // What is in order is moved, not written again.
+                count(*level) >= width.least(*level)
+                    || count(*level) >= options.sublevels_min
+                        && Run::in_order(levels.level(*level)).is_some()
+            })
             .max_by_key(|level| (is_full(*level), width.scaled(*level, count(*level))));
         let is_full = fullest.is_some_and(is_full);
         let runs = levels.runs().count();
