@@ -44,7 +44,7 @@ impl OwnScan {
     fn new(scan: Scan) -> OwnScan {
         OwnScan {
             scan,
-            owner: Owner::current(),
+            owner: Owner::noted(),
         }
     }
 
