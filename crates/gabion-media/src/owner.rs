@@ -62,10 +62,9 @@ impl Owner {
             return Owner { forks, process };
         }
         let owner = Owner::current();
-        NOTED.store(
-            owner.forks << 32 | u64::from(owner.process),
-            Ordering::Relaxed,
-        );
+        let noted = owner.forks << 32 | u64::from(owner.process);
+        // ORDER: Relaxed, as above.
+        NOTED.store(noted, Ordering::Relaxed);
         owner
     }
 
