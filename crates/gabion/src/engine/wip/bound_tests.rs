@@ -139,8 +139,7 @@ impl Model {
             let ways_max = usize::try_from(buckets_max.saturating_sub(count)).unwrap();
             let part = &mut self.parts[number];
             let bytes = part.bytes();
-            let flushed: Vec<u64> = part.levels[0].clone();
-            part.sizing.see(bytes, flushed.into_iter());
+            part.sizing.see(bytes, &part.levels[0]);
             let width = part.sizing.width(&self.options);
             let levels = || (0..INITIAL_LEVELS).rev();
             let has = |runs: fn(&super::width::Width, usize) -> usize| {

@@ -225,7 +225,7 @@ impl Wip {
         let flushed: Vec<u64> = flushed
             .map(|run| run_bytes(bucket, run))
             .collect::<Result<_>>()?;
-        bucket.sizing.see(space.bytes, flushed.into_iter());
+        bucket.sizing.see(space.bytes, &flushed);
         let width = bucket.sizing.width(&self.options);
         Ok(Part {
             runs: width.scaled(0, levels.level(0).len()),

@@ -17,8 +17,8 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use crate::Options;
 
-/// More runs would cost reads more than writes gain. Suffices for 55,000 flushes, or 10 TB beside
-/// 200 MiB of MemTables.
+/// More runs would cost reads more than writes gain. Suffices for 55,000 flushes, as 10 TB
+/// beside 256 MiB of MemTables have them (`bound_tests`).
 const NEED_MAX: u64 = 48;
 
 /// The last of the levels.
@@ -45,10 +45,10 @@ impl Sizing {
     }
 
     /// The bucket has `bytes`, and what was flushed and not compacted yet has these.
-    pub(super) fn see(&self, bytes: u64, flushed: impl ExactSizeIterator<Item = u64>) {
+    pub(super) fn see(&self, bytes: u64, flushed: &[u64]) {
         // ORDER: Relaxed (all): figures that only say what is due, of one moment or the next.
         let count = flushed.len() as u64;
-        if let Some(mean) = flushed.sum::<u64>().checked_div(count) {
+        if let Some(mean) = flushed.iter().sum::<u64>().checked_div(count) {
             self.flush_bytes.store(mean, Ordering::Relaxed);
         }
         let needed = needed(bytes, self.flush_bytes.load(Ordering::Relaxed));
@@ -67,7 +67,7 @@ impl Sizing {
 }
 
 /// How many runs the levels of a bucket take.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug)]
 pub(super) struct Width {
     sublevels_min: usize,
     sublevels_max: usize,
@@ -79,8 +79,7 @@ impl Width {
     pub(super) fn least(&self, level: usize) -> usize {
         match (level, self.needed) {
             // What lies there is not written again for less.
-            (LAST, 0) => usize::MAX,
-            (LAST, needed) if needed > self.sublevels_min => self.most(LAST),
+            (LAST, needed) if needed == 0 || needed > self.sublevels_min => self.most(LAST),
             (_, needed) => self.sublevels_min.max(needed),
         }
     }
@@ -116,11 +115,38 @@ pub(super) fn bound(split_ways: usize) -> f64 {
 
 /// The runs that inner levels need in a bucket of `bytes` to which a flush brings `flush_bytes`; 0
 /// if that is not known.
-pub(super) fn needed(bytes: u64, flush_bytes: u64) -> usize {
+fn needed(bytes: u64, flush_bytes: u64) -> usize {
     let Some(flushes) = bytes.checked_div(flush_bytes) else {
         return 0;
     };
     let flushes = flushes.saturating_mul(2).max(1);
     let root = (1..NEED_MAX).find(|root| root * root * root >= flushes);
     usize::try_from(root.unwrap_or(NEED_MAX)).expect("a small number")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// No bound is told of where there are more flushes than levels take runs for.
+    #[test]
+    fn levels_take_what_a_bucket_needs() {
+        let width = |bytes| {
+            let sizing = Sizing::default();
+            sizing.see(bytes, &[9, 11]);
+            sizing.width(&Options::default())
+        };
+        for (flushes, inner, last) in [(1, 4, 4), (32, 4, 4), (33, 5, 15), (500, 10, 30)] {
+            let width = width(flushes * 10);
+            assert_eq!(
+                (width.least(0), width.least(LAST)),
+                (inner, last),
+                "{flushes}"
+            );
+            assert!(width.most(0) >= inner && width.is_enough());
+        }
+        assert!(width(51_000 * 10).is_enough() && !width(56_000 * 10).is_enough());
+        let unknown = Sizing::default().width(&Options::default());
+        assert_eq!((unknown.least(0), unknown.least(LAST)), (4, usize::MAX));
+    }
 }
