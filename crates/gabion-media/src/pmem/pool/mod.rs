@@ -32,7 +32,7 @@ use std::sync::atomic::Ordering;
 pub use self::block::{Reserved, Retiring};
 
 use self::sync::Syncing;
-use super::alloc::{Allocator, Part, Refusal};
+use super::alloc::{Allocator, Part, Refusal, Ticket};
 use super::atomic::{Media, PAtomicU64};
 use super::epoch::Guard;
 use super::file::PoolFile;
@@ -204,13 +204,7 @@ impl Pool {
     pub fn alloc_aligned(&self, size: u64, align: u64, hint: u64) -> Result<Reserved<'_>> {
         self.check_owner()?;
         let ticket = self.shared.allocator.reserve(size, align, hint);
-        let ticket = ticket.map_err(|refusal| self.refused(refusal, size, 0))?;
-        Ok(Reserved {
-            pool: self,
-            ticket,
-            is_open: true,
-            thread: PhantomData,
-        })
+        self.reserved(ticket, size)
     }
 
     /// Sees to it that all of some blocks can be had, in any order, as long as nobody else asks for
@@ -244,13 +238,7 @@ impl Pool {
     ) -> Result<Reserved<'_>> {
         let allocator = &self.shared.allocator;
         let ticket = allocator.reserve_instead(old.raw(), size, align, hint);
-        let ticket = ticket.map_err(|refusal| self.refused(refusal, size, 0))?;
-        Ok(Reserved {
-            pool: self,
-            ticket,
-            is_open: true,
-            thread: PhantomData,
-        })
+        self.reserved(ticket, size)
     }
 
     /// As [`Pool::alloc`], in the space that the pool keeps back for one block at a time, of at
@@ -262,6 +250,16 @@ impl Pool {
     pub fn alloc_kept(&self, size: u64, hint: u64) -> Result<Reserved<'_>> {
         self.check_owner()?;
         let ticket = self.shared.allocator.reserve_kept(size, hint);
+        self.reserved(ticket, size)
+    }
+
+    /// Whether the pool keeps space back for [`Pool::alloc_kept`], be it missing for now.
+    pub fn keeps_run(&self) -> bool {
+        self.shared.allocator.keeps_run()
+    }
+
+    /// A block of `size` bytes that the allocator has reserved, or why it did not.
+    fn reserved(&self, ticket: Result<Ticket, Refusal>, size: u64) -> Result<Reserved<'_>> {
         let ticket = ticket.map_err(|refusal| self.refused(refusal, size, 0))?;
         Ok(Reserved {
             pool: self,
@@ -269,11 +267,6 @@ impl Pool {
             is_open: true,
             thread: PhantomData,
         })
-    }
-
-    /// Whether the pool keeps space back for [`Pool::alloc_kept`], be it missing for now.
-    pub fn keeps_run(&self) -> bool {
-        self.shared.allocator.keeps_run()
     }
 
     /// Announces that a block will be unpublished. The hint says where the reference to it is.
