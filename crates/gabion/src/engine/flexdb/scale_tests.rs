@@ -144,9 +144,8 @@ fn tombstones_that_scans_step_over_again_and_again_are_merged() {
     }
 }
 
-/// Who only reads is helped by the thread that merges.
-#[test]
-fn tombstones_before_readers_are_merged_without_a_write() {
+/// A store of a thousand keys in memory, of which 990 are gone.
+fn mostly_gone() -> (Arc<Flex>, Arc<Keyspace>) {
     let options = Options::default().background_threads(0);
     let engine = Flex::open(Disk::simulated(&SimDisk::new()), options).unwrap();
     let keyspace = engine.create_keyspace("keyspace").unwrap();
@@ -156,6 +155,13 @@ fn tombstones_before_readers_are_merged_without_a_write() {
             write(&engine, &keyspace, Kind::Delete, &key(number), &[]);
         }
     }
+    (engine, keyspace)
+}
+
+/// Who only reads is helped by the thread that merges.
+#[test]
+fn tombstones_before_readers_are_merged_without_a_write() {
+    let (engine, keyspace) = mostly_gone();
     let count = || {
         let seq = engine.begin_snapshot();
         let mut scan = Scan::new(&engine, &keyspace, seq, Bound::Unbounded, Bound::Unbounded);
@@ -179,15 +185,7 @@ fn tombstones_before_readers_are_merged_without_a_write() {
 /// 130,000 steps of it froze a generation of a few writes.
 #[test]
 fn tombstones_of_the_past_let_nothing_be_merged() {
-    let options = Options::default().background_threads(0);
-    let engine = Flex::open(Disk::simulated(&SimDisk::new()), options).unwrap();
-    let keyspace = engine.create_keyspace("keyspace").unwrap();
-    for number in 0..1_000 {
-        write(&engine, &keyspace, Kind::Put, &key(number), &[7; 20]);
-        if number % 100 > 0 {
-            write(&engine, &keyspace, Kind::Delete, &key(number), &[]);
-        }
-    }
+    let (engine, keyspace) = mostly_gone();
     let snapshot = engine.begin_snapshot();
     // So this generation stays as what the snapshot reads.
     write(&engine, &keyspace, Kind::Put, &key(5), &[7; 20]);
