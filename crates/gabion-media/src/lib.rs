@@ -38,7 +38,7 @@ pub mod seeded;
 pub use counts::{Purpose, WriteCounts};
 pub use disk::{
     Appender, DirLock, Disk, Fault, FaultKind, FileMap, Hold, LogFile, LogSpace, LogSync,
-    RandomFile, ReadFile, ReadStep, SimDisk, TEMPORARY_SUFFIX, Tear,
+    RandomFile, ReadFile, ReadStep, Room, SimDisk, TEMPORARY_SUFFIX, Tear,
 };
 pub use error::{Error, PoolFault, Result};
 pub use holder::Holder;

@@ -21,7 +21,7 @@ fn open(sim: &SimDisk) -> FlexSpace {
 /// Bytes that the files of a disk take.
 fn used(sim: &SimDisk) -> u64 {
     sim.set_capacity(Some(1 << 40));
-    (1 << 40) - Disk::simulated(sim).free_bytes().unwrap()
+    (1 << 40) - Disk::simulated(sim).room().unwrap().free_bytes
 }
 
 /// A space of many segments, in which little is left in the first one and in the last one.
@@ -129,7 +129,7 @@ fn what_a_failed_edit_has_written_goes_back_at_once() {
             .unwrap_err();
         assert!(error.is_no_space(), "{error}");
         // But for the rest of the segment that was begun before, and what is kept aside.
-        let free = Disk::simulated(&sim).free_bytes().unwrap();
+        let free = Disk::simulated(&sim).room().unwrap().free_bytes;
         assert!(free > 185_000, "{free}");
     }
     space.append(&bytes_of(3, 100_000)).unwrap();

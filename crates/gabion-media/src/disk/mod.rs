@@ -75,6 +75,16 @@ pub const TEMPORARY_SUFFIX: &str = ".tmp";
 /// How much of a file is copied at a time.
 const COPY_BYTES: usize = 1 << 20;
 
+/// How large a medium is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Room {
+    /// Bytes that this user can still write to it, as the file system tells it. Other programs
+    /// write, too, and some file systems promise more than they have.
+    pub free_bytes: u64,
+    /// Bytes that it has in all.
+    pub total_bytes: u64,
+}
+
 /// One directory on a medium. Clones share the directory's handle and its write counts.
 #[derive(Clone, Debug)]
 pub struct Disk {
@@ -553,11 +563,11 @@ impl Disk {
         }
     }
 
-    /// Bytes that can still be written to the medium.
-    pub fn free_bytes(&self) -> Result<u64> {
+    /// How large the medium is, and how much of it is free. One system call.
+    pub fn room(&self) -> Result<Room> {
         match &self.medium {
-            Medium::System(dir) => dir.free_bytes(),
-            Medium::Simulated(sim) => Ok(sim.free_bytes()),
+            Medium::System(dir) => dir.room(),
+            Medium::Simulated(sim) => Ok(sim.room()),
         }
     }
 

@@ -204,13 +204,13 @@ mod tests {
         let disk = Disk::simulated(&sim);
         let mut file = disk.create_random("a").unwrap();
         assert!(file.reserve(0, 60 << 10).unwrap());
-        assert_eq!(disk.free_bytes().unwrap(), 40 << 10);
+        assert_eq!(disk.room().unwrap().free_bytes, 40 << 10);
         let refused = file.reserve(50 << 10, 51 << 10).unwrap_err();
         assert!(refused.is_no_space(), "{refused}");
         assert_eq!(disk.len_of("a").unwrap(), 60 << 10);
         file.write_at(0, &[7; 60 << 10], Purpose::Flush).unwrap();
         file.punch(4 << 10, 16 << 10).unwrap();
-        assert_eq!(disk.free_bytes().unwrap(), 56 << 10);
+        assert_eq!(disk.room().unwrap().free_bytes, 56 << 10);
         // A hole takes space again when it is written.
         let mut other = disk.create_random("b").unwrap();
         other.reserve(0, 50 << 10).unwrap();
@@ -218,7 +218,7 @@ mod tests {
         assert!(full.unwrap_err().is_no_space());
         other.cut(0).unwrap();
         file.reserve(0, 60 << 10).unwrap();
-        assert_eq!(disk.free_bytes().unwrap(), 40 << 10);
+        assert_eq!(disk.room().unwrap().free_bytes, 40 << 10);
         let bytes = disk.read_all("a").unwrap();
         assert_eq!((bytes[4095], bytes[20 << 10]), (7, 7));
         file.cut(1).unwrap();

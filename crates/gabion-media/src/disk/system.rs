@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{AtFlags, Dir, FallocateFlags, FileType, Mode, OFlags};
 use rustix::io::{Errno, retry_on_intr};
 
+use super::Room;
 use crate::{Error, Result};
 
 /// Permissions of new files before the process's mask: nobody else needs to read a store.
@@ -163,7 +164,7 @@ impl SystemDir {
             .map_err(|source| Error::io("sync the directory", &self.path, None, source))
     }
 
-    pub(super) fn free_bytes(&self) -> Result<u64> {
+    pub(super) fn room(&self) -> Result<Room> {
         let stat = rustix::fs::fstatvfs(&self.handle).map_err(|source| {
             Error::io(
                 "read the free space of the file system of",
@@ -172,7 +173,10 @@ impl SystemDir {
                 source,
             )
         })?;
-        Ok(stat.f_bavail.saturating_mul(stat.f_frsize))
+        Ok(Room {
+            free_bytes: stat.f_bavail.saturating_mul(stat.f_frsize),
+            total_bytes: stat.f_blocks.saturating_mul(stat.f_frsize),
+        })
     }
 
     /// Whether the file of that name and another one lie on the same file system.

@@ -226,7 +226,7 @@ fn a_file_is_not_written_anew_where_it_does_not_fit() {
     }
     // The remains of an earlier try do not count.
     sim.set_raw("a.tmp", vec![2; 3000]);
-    assert_eq!(disk.free_bytes().unwrap(), 1000);
+    assert_eq!(disk.room().unwrap().free_bytes, 1000);
     disk.rewrite("a", 4000, Purpose::Log).unwrap();
     assert_eq!(disk.read_all("a").unwrap(), [1; 4000]);
 }
@@ -237,7 +237,7 @@ fn a_full_disk_takes_what_fits_and_goes_on_once_space_is_freed() {
     sim.set_capacity(Some(10_000));
     let mut file = disk.create_append("a", Purpose::Flush).unwrap();
     file.append(&[1; 6000]).unwrap();
-    assert_eq!(disk.free_bytes().unwrap(), 4000);
+    assert_eq!(disk.room().unwrap().free_bytes, 4000);
     let log = disk.create_log("log", 4096).unwrap_err();
     assert!(log.is_no_space(), "{log}");
     assert!(!disk.exists("log").unwrap(), "nothing is left of it");
@@ -253,13 +253,13 @@ fn a_full_disk_takes_what_fits_and_goes_on_once_space_is_freed() {
 
     disk.remove("a").unwrap();
     assert_eq!(
-        disk.free_bytes().unwrap(),
+        disk.room().unwrap().free_bytes,
         0,
         "an open file keeps its space"
     );
     drop(file);
     other.append(&[2; 5000]).unwrap();
-    assert_eq!(disk.free_bytes().unwrap(), 5000);
+    assert_eq!(disk.room().unwrap().free_bytes, 5000);
     drop(disk.create_log("log", 4096).unwrap());
     sim.set_capacity(None);
     other.append(&[3; 50_000]).unwrap();

@@ -67,6 +67,7 @@ use self::fault::Operation;
 use self::hold::Gate;
 use self::journal::Journal;
 use self::state::{Change, Effect, Inode, State};
+use super::Room;
 use crate::holder::Holder;
 use crate::{Error, Result};
 
@@ -88,7 +89,7 @@ struct Inner {
     reads: u64,
     faults: Vec<Fault>,
     gates: Vec<Arc<Gate>>,
-    capacity: Option<u64>,
+    capacity: Capacity,
     /// Handles that may be open at a time.
     open_max: Option<u64>,
     /// Those that are held, and by how many that share each; 0 for a holder alone.
@@ -98,6 +99,13 @@ struct Inner {
     trace: Option<Vec<ReadStep>>,
     /// Nothing is in the system's memory when it is asked.
     forgets: bool,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Capacity {
+    bytes: Option<u64>,
+    /// Who asks for the room does not see it.
+    is_hidden: bool,
 }
 
 /// An open file of a simulated disk.
@@ -123,16 +131,16 @@ impl Default for SimDisk {
 impl SimDisk {
     /// An empty disk that keeps no history: it can crash in its present state only.
     pub fn new() -> SimDisk {
-        SimDisk::with_state(State::default(), None, false)
+        SimDisk::with_state(State::default(), Capacity::default(), false)
     }
 
     /// An empty disk that keeps its operations, so that it can crash after any of them. So can
     /// the disks that its crashes leave.
     pub fn recording() -> SimDisk {
-        SimDisk::with_state(State::default(), None, true)
+        SimDisk::with_state(State::default(), Capacity::default(), true)
     }
 
-    fn with_state(state: State, capacity: Option<u64>, recording: bool) -> SimDisk {
+    fn with_state(state: State, capacity: Capacity, recording: bool) -> SimDisk {
         let journal = recording.then(|| Journal::new(state.clone()));
         let locks = BTreeMap::new();
         let faults = Vec::new();
@@ -204,7 +212,13 @@ impl SimDisk {
     /// Limits the bytes that all files may take together; `None` lifts the limit. Space is freed
     /// when a file has neither a name nor an open handle.
     pub fn set_capacity(&self, bytes: Option<u64>) {
-        self.0.lock().capacity = bytes;
+        self.0.lock().capacity.bytes = bytes;
+    }
+
+    /// Whether [`Disk::room`](super::Disk::room) hides the capacity, as where another program may
+    /// fill the medium at any time.
+    pub fn hide_capacity(&self, hides: bool) {
+        self.0.lock().capacity.is_hidden = hides;
     }
 
     /// Limits how many files may be open at a time, as a process has a limit of its descriptors;
@@ -441,8 +455,21 @@ impl SimDisk {
         exists.then(|| self.lock(name)).transpose()
     }
 
-    pub(super) fn free_bytes(&self) -> u64 {
-        self.0.lock().free_bytes()
+    pub(super) fn room(&self) -> Room {
+        let inner = self.0.lock();
+        match inner.capacity {
+            Capacity {
+                bytes: Some(total_bytes),
+                is_hidden: false,
+            } => Room {
+                free_bytes: inner.free_bytes(),
+                total_bytes,
+            },
+            _ => Room {
+                free_bytes: UNLIMITED_BYTES,
+                total_bytes: UNLIMITED_BYTES,
+            },
+        }
     }
 }
 
@@ -457,7 +484,7 @@ impl SimFile {
 
     /// An error if there is no space for so many bytes.
     pub(super) fn check_space(&self, len: u64) -> io::Result<()> {
-        match self.sim.free_bytes() < len {
+        match self.sim.0.lock().free_bytes() < len {
             true => Err(Errno::NOSPC.into()),
             false => Ok(()),
         }
@@ -727,7 +754,7 @@ impl Inner {
     }
 
     fn free_bytes(&self) -> u64 {
-        match self.capacity {
+        match self.capacity.bytes {
             Some(capacity) => capacity.saturating_sub(self.state.used_bytes()),
             None => UNLIMITED_BYTES,
         }
