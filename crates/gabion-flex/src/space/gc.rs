@@ -62,6 +62,7 @@ impl Session<'_> {
         while self.writer.segments.available() <= self.writer.segments.kept_free() {
             if self.writer.segments.has_dying() {
                 self.commit()?;
+                self.look_at_room();
             } else if !self.collect()? {
                 // Within a capacity, this is as much room as there is.
                 self.writer.segments.widen();

@@ -178,6 +178,20 @@ impl Session<'_> {
         }
     }
 
+    /// What segments leave of the medium: of a space that keeps nothing aside, twice what it takes to
+    /// save all once a segment more is full, as that is a guess.
+    pub(super) fn room_kept_free(&self) -> u64 {
+        let segment_bytes = self.space.sums.geometry.segment_bytes();
+        let added = Added {
+            bytes: segment_bytes,
+            nodes: 2 * SLACK_NODES,
+        };
+        match self.writer.reserve.is_kept() {
+            true => segment_bytes,
+            false => 2 * self.room_to_save(added),
+        }
+    }
+
     /// Bytes of the medium that it takes to make all durable, once an edit has added something.
     fn room_to_save(&self, added: Added) -> u64 {
         let geometry = self.space.sums.geometry;

@@ -85,6 +85,9 @@ pub(crate) struct Segments {
     garbage_parts: u64,
     /// Segments that a space without a capacity may have whatever is live, see [`Segments::widen`].
     widened: u32,
+    /// Segments that the medium has room for, besides those that have theirs, when it was last
+    /// looked at. Where it has for few, garbage is collected instead.
+    affordable: u32,
     /// Segments that the opening has left, at most: their tables stand in the log.
     left_max: u32,
 }
@@ -119,6 +122,7 @@ impl Segments {
                 .map(|bytes| u32::try_from(segments(bytes)).unwrap_or(u32::MAX)),
             garbage_parts: garbage_parts.into(),
             widened: 0,
+            affordable: u32::MAX,
             left_max: 0,
         }
     }
@@ -261,9 +265,29 @@ impl Segments {
         later.saturating_add(1)
     }
 
-    /// Segments that can be taken before the space is out of them.
+    /// Segments that can be taken before the space is out of them, or the medium of room.
     pub(crate) fn available(&self) -> u32 {
+        let allowed = self.within_limits();
+        match allowed <= self.affordable {
+            true => allowed,
+            false => allowed.min(self.affordable + self.free_count() - self.punched_count()),
+        }
+    }
+
+    /// As [`Segments::available`], of a medium without an end.
+    fn within_limits(&self) -> u32 {
         self.free_count() + self.allowed().saturating_sub(self.count())
+    }
+
+    /// The medium has room for so many bytes of segments.
+    pub(crate) fn afford(&mut self, bytes: u64) {
+        let affordable = bytes / self.geometry.segment_bytes();
+        self.affordable = u32::try_from(affordable).unwrap_or(u32::MAX);
+    }
+
+    /// Whether it is for the medium alone that users get no segment.
+    pub(crate) fn is_medium_full(&self) -> bool {
+        self.available() <= 1 && self.within_limits() > 1
     }
 
     /// Bytes of data that the space may hold: 30 of 32 parts of what neither the reserve nor the
@@ -274,13 +298,26 @@ impl Segments {
         u64::from(usable) * u64::from(self.geometry.room()) / 32 * 30
     }
 
-    /// Takes a segment for writing; `None` if there is none, within the capacity.
+    /// Takes a segment for writing; `None` if there is none, within the capacity and the room that
+    /// the medium has.
     pub(crate) fn take(&mut self, class: Class) -> Option<(u32, u32)> {
-        let number = match self.free.first() {
+        let has_room = |number: &&u32| !self.all[**number as usize].punched;
+        let first = match self.affordable {
+            0 => self.free.iter().find(has_room),
+            _ => self.free.first(),
+        };
+        let number = match first {
             Some(number) => *number,
-            None if self.count() < self.allowed() => self.count(),
+            None if self.affordable > 0 && self.count() < self.allowed() => self.count(),
             None => return None,
         };
+        if self
+            .all
+            .get(number as usize)
+            .is_none_or(|segment| segment.punched)
+        {
+            self.affordable -= 1;
+        }
         self.generation = self.generation.wrapping_add(1);
         let generation = self.generation;
         let segment = self.get_mut(number);

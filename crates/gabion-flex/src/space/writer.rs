@@ -5,6 +5,7 @@ use parking_lot::MutexGuard;
 
 use super::Inner;
 use super::geometry::Geometry;
+use super::layout::DATA_NAME;
 use super::log::{Frames, Record, Records, SumsRecord};
 use super::reserve::Reserve;
 use super::segments::{Class, Segments};
@@ -287,6 +288,7 @@ impl Session<'_> {
     }
 
     fn take_segment(&mut self, class: Class) -> Result<(u32, u32)> {
+        self.look_at_room();
         if class == Class::User {
             self.make_room()?;
             // The last segment belongs to the collection, which may be needed to get more.
@@ -298,7 +300,25 @@ impl Session<'_> {
         taken.ok_or_else(|| self.full(0))
     }
 
+    /// Looks how many segments the medium has room for, beside what it takes to save all. Where the
+    /// file system does not tell, all that there may be.
+    pub(crate) fn look_at_room(&mut self) {
+        let room = self.space.disk.room();
+        let free = room.map_or(u64::MAX, |room| room.free_bytes);
+        let kept = self.room_kept_free();
+        self.writer.segments.afford(free.saturating_sub(kept));
+    }
+
     pub(crate) fn full(&self, wanted: u64) -> Error {
+        if self.writer.segments.is_medium_full() {
+            let full = gabion_media::Error::Io {
+                operation: "add a segment to",
+                path: self.space.disk.path_of(DATA_NAME),
+                offset: None,
+                source: std::io::ErrorKind::StorageFull.into(),
+            };
+            return full.into();
+        }
         Error::Full {
             path: self.space.disk.path().to_path_buf(),
             wanted,
