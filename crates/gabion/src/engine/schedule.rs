@@ -19,8 +19,12 @@ use parking_lot::{Condvar, Mutex, MutexGuard};
 
 use crate::{Clock, Error, Result};
 
-/// How long the background waits before it tries again after it found no space.
+/// How long the background waits at first before it tries again after it found no space; twice as
+/// long each time, up to [`RETRY_AFTER_MAX`], as each try may write what it then removes.
 const RETRY_AFTER: Duration = Duration::from_millis(200);
+
+/// The longest wait before another try.
+const RETRY_AFTER_MAX: Duration = Duration::from_millis(3200);
 
 /// How long a thread sleeps at most when nothing wakes it.
 const LOOK_AGAIN: Duration = Duration::from_millis(500);
@@ -58,12 +62,19 @@ struct State {
     stop: bool,
     /// The background was short of space or descriptors, and will try again.
     shortage: Option<Error>,
+    /// How often in a row.
+    shortages: u32,
 }
 
 impl State {
     fn begin_step(&mut self) {
         self.running += 1;
         self.steps += 1;
+    }
+
+    fn retry_after(&self) -> Duration {
+        let doubled = RETRY_AFTER.saturating_mul(1 << self.shortages.clamp(1, 8) >> 1);
+        doubled.min(RETRY_AFTER_MAX)
     }
 }
 
@@ -154,7 +165,7 @@ impl Schedule {
             let mut state = self.end_step();
             let pause = match (done, state.shortage.is_some()) {
                 (true, _) => continue,
-                (false, true) => RETRY_AFTER,
+                (false, true) => state.retry_after(),
                 (false, false) => LOOK_AGAIN,
             };
             if state.wakes == wakes && !state.stop {
@@ -209,7 +220,12 @@ impl Schedule {
 
     /// The background was short of space or descriptors, or, without an error, is no more.
     pub(crate) fn set_shortage(&self, error: Option<Error>) {
-        self.state.lock().shortage = error;
+        let mut state = self.state.lock();
+        state.shortages = match &error {
+            Some(_) => state.shortages.saturating_add(1),
+            None => 0,
+        };
+        state.shortage = error;
     }
 
     /// An error if the background was short of something and has not gone on since.
@@ -248,6 +264,23 @@ mod tests {
     struct Engine {
         schedule: Schedule,
         health: Health,
+    }
+
+    /// Each try of a job for which there is no room may write what it then removes: five times a
+    /// second a job of 27 MB did, as long as the medium was full.
+    #[test]
+    fn tries_without_room_become_rare() {
+        let schedule = Schedule::default();
+        let error = Error::Closed;
+        let pauses = [1, 2, 3, 4, 5, 6, 40].map(|count| {
+            let shortages = schedule.state.lock().shortages;
+            (shortages..count).for_each(|_| schedule.set_shortage(Some(error.clone())));
+            schedule.state.lock().retry_after().as_millis()
+        });
+        assert_eq!(pauses, [200, 400, 800, 1600, 3200, 3200, 3200]);
+        schedule.set_shortage(None);
+        schedule.set_shortage(Some(error));
+        assert_eq!(schedule.state.lock().retry_after(), RETRY_AFTER);
     }
 
     /// A thread that had panicked was still counted as one at work: who waited for the store to

@@ -28,7 +28,7 @@ use gabion_media::prefetch_bytes;
 
 use super::keyspaces::Named;
 use super::schedule::message_of;
-use crate::log::{BatchEncoder, OpHead, batch_head};
+use crate::log::{BatchEncoder, OpHead, RoomFor, batch_head};
 use crate::types::{Kind, SEQ_MAX, Seq};
 use crate::{Error, Result};
 
@@ -85,6 +85,19 @@ impl<'w, K> Write<'w, K> {
     pub(crate) fn prefetch(&self) {
         if let Write::Single { value, .. } = self {
             prefetch_bytes(&value[..value.len().min(PREFETCH_BYTES_MAX)]);
+        }
+    }
+
+    /// What of the medium its record in the log may take: deletes make room, sooner or later.
+    #[inline]
+    pub(crate) fn room_for(&self) -> RoomFor {
+        let deletes = match self {
+            Write::Single { kind, .. } => kind.is_tombstone(),
+            Write::Batch(operations) => operations.only_deletes(),
+        };
+        match deletes {
+            true => RoomFor::Deletes,
+            false => RoomFor::Puts,
         }
     }
 

@@ -123,6 +123,8 @@ impl OpHead {
 pub(crate) struct BatchEncoder {
     bytes: Vec<u8>,
     count: u32,
+    /// How many of them delete.
+    deletes: u32,
 }
 
 impl BatchEncoder {
@@ -135,6 +137,12 @@ impl BatchEncoder {
         self.bytes.extend_from_slice(key);
         self.bytes.extend_from_slice(value);
         self.count += 1;
+        self.deletes += u32::from(kind != Kind::Put);
+    }
+
+    /// Whether all operations delete.
+    pub(crate) fn only_deletes(&self) -> bool {
+        self.deletes == self.count
     }
 
     /// The encoded operations.
@@ -156,6 +164,7 @@ impl BatchEncoder {
     pub(crate) fn clear(&mut self) {
         self.bytes.clear();
         self.count = 0;
+        self.deletes = 0;
     }
 
     /// The numbers of the operations' keyspaces.

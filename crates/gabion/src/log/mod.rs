@@ -80,6 +80,7 @@ pub(crate) use pending::PendingLog;
 #[cfg(test)]
 pub(crate) use recovery::replay;
 pub(crate) use recovery::{ReplayEnd, refuse_newer, replay_operations};
+pub(crate) use segments::RoomFor;
 pub(crate) use sync::LogSyncer;
 pub(crate) use writepath::Log;
 

@@ -12,9 +12,18 @@
 //!
 //! A log that takes no appends for a while keeps neither spare files nor one prepared ahead
 //! ([`Segments::discard_next`]), and may go on in a small segment ([`Segments::begin_small`]).
+//!
+//! # A medium that fills up
+//! Puts are refused before the last bytes are gone: a segment for them is begun only where what is
+//! in memory can still be flushed after it, which takes as much as the log holds, and
+//! [`KEPT_BYTES_MAX`] are left for merges and deletes ([`RoomFor`]). So whoever has filled a medium
+//! can delete, and the deletes come to give room back. The less is free, the smaller segments are,
+//! so that the last of them ends where the room does; and the shorter the log is kept, as its files
+//! go with flushes ([`Segments::bytes_by_room`]). Other programs may take what is kept.
 
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::io::ErrorKind;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use gabion_media::{Disk, LogFile};
 use parking_lot::Mutex;
@@ -32,6 +41,25 @@ pub(super) const SEGMENT_BYTES_FIRST: u64 = 1 << 20;
 /// Segments that are kept to be used again. A flush moves the tail over several at once.
 const SPARES_MAX: usize = 4;
 
+/// What puts leave of a medium, or a sixteenth of one that is smaller than sixteen times that: the
+/// size of a bucket, so that one can be merged.
+const KEPT_BYTES_MAX: u64 = 64 << 20;
+
+/// A segment takes at most this part of what is free: one in so many bytes.
+const FREE_ONE_IN: u64 = 16;
+
+/// Smallest size of a segment where less is free.
+const SEGMENT_BYTES_SHORT: u64 = 64 << 10;
+
+/// Whose records a segment is begun for, which says what of the medium it may take.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum RoomFor {
+    /// Leaves what is kept.
+    Puts,
+    /// All there is; and what makes the log shorter has it, too.
+    Deletes,
+}
+
 /// The log's files. Lock order: `next`, then `live`.
 #[derive(Debug)]
 pub(super) struct Segments {
@@ -40,6 +68,9 @@ pub(super) struct Segments {
     next: Mutex<Next>,
     /// Whether no file is prepared: a hint that costs no lock.
     needs_next: AtomicBool,
+    /// What of the medium was free when it was last looked at: figures for pacing.
+    free_bytes: AtomicU64,
+    kept_bytes: AtomicU64,
     live: Mutex<Live>,
 }
 
@@ -63,6 +94,13 @@ struct Live {
     retired: VecDeque<Retired>,
     /// Segments that are needed no more, to become the next ones. They have their old names.
     spares: Vec<Retired>,
+}
+
+impl Live {
+    /// Bytes in the full segments.
+    fn full_bytes(&self) -> u64 {
+        self.full.iter().map(|log| log.length).sum()
+    }
 }
 
 #[derive(Debug)]
@@ -92,6 +130,8 @@ impl Segments {
             bytes_max,
             next: Mutex::new(next),
             needs_next: AtomicBool::new(true),
+            free_bytes: AtomicU64::new(u64::MAX),
+            kept_bytes: AtomicU64::new(0),
             live: Mutex::new(live),
         }
     }
@@ -103,7 +143,7 @@ impl Segments {
 
     /// Hands over the empty file of `segment`, which becomes the current one: the prepared file if
     /// there is one (it may be too small for `wanted` bytes), else a new one with room for them.
-    pub(super) fn take(&self, segment: u64, wanted: u64) -> Result<LogFile> {
+    pub(super) fn take(&self, segment: u64, wanted: u64, room: RoomFor) -> Result<LogFile> {
         if segment > Lsn::PART_MAX {
             let what = "number of log segments";
             return Err(Error::Limit {
@@ -115,7 +155,7 @@ impl Segments {
         let mut next = self.next.lock();
         let file = match next.prepared.take() {
             Some(file) => file,
-            None => self.create(&mut next, segment, wanted)?,
+            None => self.create(&mut next, segment, wanted, room)?,
         };
         next.current = segment;
         next.current_bytes = file.capacity();
@@ -129,7 +169,7 @@ impl Segments {
         let mut next = self.next.lock();
         let segment = next.current + 1;
         if next.prepared.is_none() && segment <= Lsn::PART_MAX {
-            next.prepared = Some(self.create(&mut next, segment, 0)?);
+            next.prepared = Some(self.create(&mut next, segment, 0, RoomFor::Puts)?);
             // ORDER: Relaxed, as in `take`.
             self.needs_next.store(false, Ordering::Relaxed);
         }
@@ -151,6 +191,10 @@ impl Segments {
             // ORDER: Relaxed, as in `take`.
             self.needs_next.store(true, Ordering::Relaxed);
         }
+        self.discard_spares()
+    }
+
+    fn discard_spares(&self) -> Result<()> {
         let mut live = self.live.lock();
         while let Some(spare) = live.spares.last() {
             self.disk.remove(&log_name(spare.segment))?;
@@ -171,14 +215,102 @@ impl Segments {
         Ok(())
     }
 
-    fn create(&self, next: &mut Next, segment: u64, wanted: u64) -> Result<LogFile> {
-        let bytes = next.bytes.max(segment_bytes_for(wanted));
+    fn create(&self, next: &mut Next, segment: u64, wanted: u64, room: RoomFor) -> Result<LogFile> {
+        self.look_at_room();
+        // ORDER: Relaxed, a figure of this thread or of one that has looked since.
+        let part = self.free_bytes.load(Ordering::Relaxed) / FREE_ONE_IN;
+        let fitting = next.bytes.min(part.max(SEGMENT_BYTES_SHORT));
+        let mut bytes = fitting.max(segment_bytes_for(wanted));
+        if room == RoomFor::Puts {
+            self.keep_room(next, segment, bytes)?;
+        }
         if let Some(file) = self.recycle(segment, bytes)? {
             return Ok(file);
         }
-        let file = self.disk.create_log(&log_name(segment), bytes)?;
-        next.bytes = (next.bytes * 2).min(self.bytes_max);
-        Ok(file)
+        let least = segment_bytes_for(wanted).max(bytes.min(SEGMENT_BYTES_SHORT));
+        loop {
+            match self.disk.create_log(&log_name(segment), bytes) {
+                Err(error) if error.is_no_space() && room == RoomFor::Deletes && bytes > least => {
+                    bytes = (bytes / 2).max(least);
+                }
+                created => {
+                    let file = created?;
+                    if bytes >= next.bytes {
+                        next.bytes = (next.bytes * 2).min(self.bytes_max);
+                    }
+                    return Ok(file);
+                }
+            }
+        }
+    }
+
+    /// An error where a segment of `bytes` bytes would take what is kept for deletes. Gives up
+    /// spare files before.
+    fn keep_room(&self, next: &Next, segment: u64, bytes: u64) -> Result<()> {
+        for discards in [true, false] {
+            let unflushed = self.live.lock().full_bytes() + next.current_bytes;
+            // ORDER: Relaxed (both), as in `create`.
+            let kept = self.kept_bytes.load(Ordering::Relaxed);
+            // The file, and the table that its records become.
+            let needed = kept + unflushed + 2 * bytes;
+            if self.free_bytes.load(Ordering::Relaxed) >= needed {
+                return Ok(());
+            }
+            if discards {
+                self.discard_spares()?;
+                self.look_at_room();
+            }
+        }
+        let operation = "take of the room that is kept for deletes for";
+        Err(self.no_room(operation, &log_name(segment)))
+    }
+
+    /// An error where somebody who goes on to write `name` takes of what flushes need.
+    pub(super) fn keep_room_to_flush(&self, name: &str, live_bytes: u64) -> Result<()> {
+        self.look_at_room();
+        // ORDER: Relaxed, as in `create`.
+        match self.free_bytes.load(Ordering::Relaxed) < live_bytes {
+            true => Err(self.no_room("take of the room that flushes need for", name)),
+            false => Ok(()),
+        }
+    }
+
+    fn no_room(&self, operation: &'static str, name: &str) -> Error {
+        let error = gabion_media::Error::Io {
+            operation,
+            path: self.disk.path_of(name),
+            offset: None,
+            source: ErrorKind::StorageFull.into(),
+        };
+        error.into()
+    }
+
+    /// Looks how much of the medium is free. Where the file system does not tell, nothing is kept.
+    pub(super) fn look_at_room(&self) {
+        let (free, kept) = match self.disk.room() {
+            Ok(room) => (
+                room.free_bytes,
+                KEPT_BYTES_MAX.min(room.total_bytes / FREE_ONE_IN),
+            ),
+            Err(_) => (u64::MAX, 0),
+        };
+        // ORDER: Relaxed (both): figures for pacing, no data depends on them.
+        self.free_bytes.store(free, Ordering::Relaxed);
+        self.kept_bytes.store(kept, Ordering::Relaxed);
+    }
+
+    /// How long the log should be at most, by what was free when it was last looked at: all that a
+    /// flush of what is in memory takes, and as much again, leaves half of that.
+    pub(super) fn bytes_by_room(&self) -> u64 {
+        // ORDER: Relaxed, as above.
+        self.free_bytes.load(Ordering::Relaxed) / 4
+    }
+
+    /// Whether puts are about to be refused, by what was free when it was last looked at.
+    pub(super) fn is_room_short(&self) -> bool {
+        // ORDER: Relaxed (both), as above.
+        let kept = self.kept_bytes.load(Ordering::Relaxed);
+        self.free_bytes.load(Ordering::Relaxed) < 2 * kept
     }
 
     /// A spare file as the file of `segment`, if one has at least `bytes` bytes. Those that cannot
@@ -246,6 +378,11 @@ impl Segments {
         before.map(|log| log.length).sum()
     }
 
+    /// The oldest full segment.
+    pub(super) fn oldest_full(&self) -> Option<u64> {
+        self.live.lock().full.front().map(|log| log.segment)
+    }
+
     /// Number of the full segments.
     pub(super) fn full(&self) -> usize {
         self.live.lock().full.len()
@@ -255,7 +392,7 @@ impl Segments {
     pub(super) fn file_bytes(&self) -> u64 {
         let next = self.next.lock();
         let live = self.live.lock();
-        let full: u64 = live.full.iter().map(|log| log.length).sum();
+        let full = live.full_bytes();
         let retired = live.retired.iter().map(|retired| &retired.file);
         let ends: u64 = retired.map(LogFile::remaining).sum();
         let spares = live.spares.iter().map(|spare| &spare.file);
@@ -309,6 +446,54 @@ mod tests {
     use super::*;
     use crate::log::replay;
 
+    /// Puts took the last byte, and then there was none for a delete. Segments for deletes are as
+    /// small as they have to be.
+    #[test]
+    fn puts_leave_room_for_deletes() {
+        let sim = SimDisk::new();
+        let disk = Disk::simulated(&sim);
+        let end = replay(&disk, 1, &BTreeMap::new(), |_, _| Ok(())).unwrap();
+        let segments = Segments::new(disk.clone(), &end, &LogOptions::default());
+        sim.set_capacity(Some(64 << 20));
+        let mut full = 0;
+        let refused = loop {
+            match segments.take(full + 1, 0, RoomFor::Puts) {
+                Ok(mut file) => {
+                    full += 1;
+                    let content = vec![7; usize::try_from(file.remaining()).unwrap()];
+                    file.append(&[&content]).unwrap();
+                    segments.retire(full, file);
+                }
+                Err(error) => break error,
+            }
+        };
+        assert!(refused.is_no_space(), "{refused}");
+        assert!(
+            refused.to_string().contains("kept for deletes"),
+            "{refused}"
+        );
+        assert!(
+            segments.prepare_next().is_err(),
+            "nor is one made ahead for puts"
+        );
+        let (free, used) = (disk.room().unwrap().free_bytes, segments.file_bytes());
+        assert!(
+            free > used + (4 << 20) && used > 16 << 20,
+            "{free} free, {used} used"
+        );
+        let mut smallest = u64::MAX;
+        for number in full + 1.. {
+            let Ok(file) = segments.take(number, 1000, RoomFor::Deletes) else {
+                break;
+            };
+            smallest = smallest.min(file.capacity());
+            segments.retire(number, file);
+        }
+        assert_eq!(smallest, SEGMENT_BYTES_SHORT);
+        let left = disk.room().unwrap().free_bytes;
+        assert!(left < SEGMENT_BYTES_SHORT, "{left} bytes are left");
+    }
+
     /// Between a thread's look at what is outdated and its removal of the file, a second one puts
     /// the file back whose memory it let go of, and a third removes what is outdated.
     #[test]
@@ -321,7 +506,7 @@ mod tests {
         };
         let segments = Segments::new(disk.clone(), &end, &options);
         for segment in 1..=2 {
-            let file = segments.take(segment, 0).unwrap();
+            let file = segments.take(segment, 0, RoomFor::Puts).unwrap();
             segments.retire(segment, file);
         }
         let resting = segments.take_awake().unwrap();
@@ -329,11 +514,11 @@ mod tests {
         segments.put_back(resting);
         segments.remove_before(2).unwrap();
         disk.remove(&log_name(outdated.segment)).unwrap();
-        let file = segments.take(3, 0).unwrap();
+        let file = segments.take(3, 0, RoomFor::Puts).unwrap();
         segments.retire(3, file);
         segments.remove_before(3).unwrap();
         assert_eq!(sim.names(), [log_name(2), log_name(3)], "2 is a spare one");
-        let file = segments.take(4, 0).unwrap();
+        let file = segments.take(4, 0, RoomFor::Puts).unwrap();
         segments.retire(4, file);
         assert_eq!(sim.names(), [log_name(3), log_name(4)], "2 became 4");
         segments.remove_before(u64::MAX).unwrap();

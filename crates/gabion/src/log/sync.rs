@@ -260,6 +260,34 @@ impl LogSyncer {
         self.segments.full()
     }
 
+    /// Looks how much of the medium is free.
+    pub(crate) fn look_at_room(&self) {
+        self.segments.look_at_room();
+    }
+
+    /// An error where a job that goes on to write the file `name` takes of what flushes need, as
+    /// they are what makes the log shorter.
+    pub(crate) fn keep_room_to_flush(&self, name: &str) -> Result<()> {
+        self.segments.keep_room_to_flush(name, self.live_bytes())
+    }
+
+    /// Whether a log of so many [`LogSyncer::live_bytes`] is longer than it should be for what the
+    /// medium has free, and files of it would go with a flush. By the last look.
+    #[inline]
+    pub(crate) fn is_long_for_room(&self, live_bytes: u64) -> bool {
+        live_bytes > self.segments.bytes_by_room() && self.oldest_full().is_some()
+    }
+
+    /// Whether the medium was nearly full at the last look.
+    pub(crate) fn is_room_short(&self) -> bool {
+        self.segments.is_room_short()
+    }
+
+    /// The oldest segment, if it is not the one that is written now.
+    pub(crate) fn oldest_full(&self) -> Option<u64> {
+        self.segments.oldest_full()
+    }
+
     /// Bytes that the log's files take.
     pub(crate) fn file_bytes(&self) -> u64 {
         self.segments.file_bytes()

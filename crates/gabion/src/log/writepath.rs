@@ -15,6 +15,7 @@ use super::SealedLog;
 use super::frame::{FRAME_HEADER_BYTES, MARK_BYTES, PAYLOAD_BYTES_MAX, Place};
 use super::layout::{HEADER_BYTES, Lsn, MAGIC, SegmentHeader};
 use super::recovery::ReplayEnd;
+use super::segments::RoomFor;
 use super::sync::LogSyncer;
 use crate::names::log_name;
 use crate::{Error, Result};
@@ -55,7 +56,7 @@ impl Log {
     /// is no space for it, nothing has changed.
     pub(super) fn begin(shared: &Arc<LogSyncer>, end: &ReplayEnd) -> Result<Log> {
         let segment = end.next_segment();
-        let file = shared.segments().take(segment, 0)?;
+        let file = shared.segments().take(segment, 0, RoomFor::Deletes)?;
         let begun = begin(file, segment, end.end, end.end);
         let (file, place) = begun.inspect_err(|_| {
             // Another try makes it anew; else the next opening removes it.
@@ -83,8 +84,10 @@ impl Log {
     ///
     /// # Panics
     /// When the payload is empty.
+    ///
+    /// `room` says what of the medium the next segment may take.
     #[inline]
-    pub(crate) fn append(&mut self, parts: &[&[u8]]) -> Result<Lsn> {
+    pub(crate) fn append(&mut self, parts: &[&[u8]], room: RoomFor) -> Result<Lsn> {
         self.shared.check()?;
         let len = payload_len(parts)?;
         let (durable, mark_bytes) = loop {
@@ -95,7 +98,7 @@ impl Log {
             if wanted <= self.file.remaining() {
                 break (durable, mark_bytes);
             }
-            self.roll(wanted)?;
+            self.roll(wanted, room)?;
         };
         let start = self.file.position();
         let mark;
@@ -187,11 +190,11 @@ impl Log {
     /// Goes on in the next segment, which has room for a frame of `wanted` bytes if it must be
     /// created here.
     #[cold]
-    fn roll(&mut self, wanted: u64) -> Result<()> {
+    fn roll(&mut self, wanted: u64, room: RoomFor) -> Result<()> {
         let segment = self.segment + 1;
         let after = Lsn::new(self.segment, self.file.position());
         let durable = self.shared.durable_lsn();
-        let file = self.shared.segments().take(segment, wanted)?;
+        let file = self.shared.segments().take(segment, wanted, room)?;
         let begun = begin(file, segment, after, durable);
         let (file, place) = begun.map_err(|error| self.shared.fail(error))?;
         // The segment is known to the syncer before anything of it counts as appended.
@@ -211,7 +214,7 @@ impl Log {
     pub(crate) fn begin_small(&mut self) -> Result<u64> {
         self.shared.check()?;
         self.shared.segments().begin_small()?;
-        self.roll(0)?;
+        self.roll(0, RoomFor::Deletes)?;
         Ok(self.segment)
     }
 

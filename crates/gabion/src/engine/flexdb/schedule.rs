@@ -297,6 +297,7 @@ impl Flex {
     /// Prepares segments of the log ahead, and syncs full ones, so that a merge has little to sync
     /// before it begins.
     fn tend_log(&self) {
+        self.syncer.look_at_room();
         self.syncer.prepare_next_or_warn();
         let (durable, appended) = (self.syncer.durable_lsn(), self.syncer.appended_lsn());
         if durable.segment() < appended.segment() {

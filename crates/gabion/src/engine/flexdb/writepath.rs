@@ -22,7 +22,7 @@ use std::sync::Arc;
 use super::generation::{Generation, View};
 use super::{Flex, Write};
 use crate::engine::write::Waiter;
-use crate::log::Log;
+use crate::log::{Log, RoomFor};
 use crate::options::Durability;
 use crate::types::{Seq, hash_key};
 use crate::{Error, Result};
@@ -41,7 +41,22 @@ impl Flex {
     pub(crate) fn write(&self, write: Write<'_>, user_bytes: u64, sync: bool) -> Result<()> {
         let hash = self.prefetch(write);
         self.check_writable()?;
-        self.admit()?;
+        while let Err(error) = self.write_once(write, hash, sync) {
+            if !error.is_no_space() || write.room_for() == RoomFor::Deletes || !self.gain_room() {
+                return Err(error);
+            }
+        }
+        self.counters.count_write(user_bytes);
+        self.run_inline();
+        Ok(())
+    }
+
+    fn write_once(&self, write: Write<'_>, hash: u64, sync: bool) -> Result<()> {
+        match self.admit() {
+            // What merges have no room for does not hold up what makes room.
+            Err(error) if error.is_no_space() && write.room_for() == RoomFor::Deletes => {}
+            admitted => admitted?,
+        }
         if sync {
             let fail = |error: &Error| drop(self.fail(self.syncer.fail(error.clone())));
             self.queue.perform(write, true, fail, |own, _, group| {
@@ -50,9 +65,14 @@ impl Flex {
         } else {
             self.write_now(&mut self.writer.lock(), write, hash)?;
         }
-        self.counters.count_write(user_bytes);
-        self.run_inline();
         Ok(())
+    }
+
+    /// After a put that found no room: merges what is in memory where files of the log go with
+    /// that. Whether any went; if not, the put is told what it has met itself.
+    fn gain_room(&self) -> bool {
+        let oldest = self.syncer.oldest_full();
+        oldest.is_some() && self.flush().is_ok() && self.syncer.oldest_full() != oldest
     }
 
     /// Asks for the memory that the insert of a single write waits for, so that it comes while the
@@ -124,7 +144,7 @@ impl Flex {
         let first = writer.next_seq;
         let log = writer.log.as_mut().ok_or(Error::Closed)?;
         let segment = log.current_segment();
-        let appended = write.log(first, |parts| log.append(parts));
+        let appended = write.log(first, |parts| log.append(parts, write.room_for()));
         if let Err(error) = appended {
             // A failure that ends the log ends all writing.
             return Err(match self.syncer.check() {
@@ -168,11 +188,16 @@ impl Flex {
         // As long as another one is merged, this one grows, and the log may shrink without it.
         if view.frozen().is_empty()
             && (view.active().bytes() > self.active_bytes_max()
-                || self.syncer.live_bytes() > self.options.log_bytes_max
+                || self.is_log_long()
                 || view.active().is_in_the_way())
         {
             self.freeze(writer);
         }
+    }
+
+    fn is_log_long(&self) -> bool {
+        let bytes = self.syncer.live_bytes();
+        bytes > self.options.log_bytes_max || self.syncer.is_long_for_room(bytes)
     }
 
     /// Lets a new generation take the writes; false if there were none.

@@ -100,6 +100,10 @@ impl<'e> TableOutput<'e> {
     fn keep_pace(&mut self, written: u64) -> Result<()> {
         self.paced_bytes += written;
         self.bucket.map_or(Ok(()), Bucket::check_dropped)?;
+        if self.class != Class::Flush {
+            let name = table_name(self.file);
+            self.engine.syncer.keep_room_to_flush(&name)?;
+        }
         let throttle = &self.engine.throttle;
         self.engine
             .pace

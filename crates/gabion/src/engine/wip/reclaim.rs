@@ -24,7 +24,7 @@ use super::manifest::Edit;
 use super::{Keyspace, Wip};
 use crate::engine::memtable::MemTable;
 use crate::engine::range_deletes::Fragments;
-use crate::log::RelogEncoder;
+use crate::log::{RelogEncoder, RoomFor};
 use crate::types::{Kind, Seq};
 use crate::{Result, Slice};
 
@@ -65,9 +65,12 @@ impl Wip {
     }
 
     /// Moves the tail on when the log is larger than its limit, which is not below what a store at
-    /// rest keeps.
+    /// rest keeps, or than the medium has room for.
     pub(super) fn relieve_log(&self) -> Result<()> {
-        if self.log_bytes() <= self.options.log_bytes_max.max(self.rest_bytes()) {
+        self.syncer.look_at_room();
+        let most = self.options.log_bytes_max.max(self.rest_bytes());
+        let bytes = self.log_bytes();
+        if bytes <= most && !self.syncer.is_long_for_room(bytes) {
             return Ok(());
         }
         let tail = self.versions.lock().manifest.state().log_tail;
@@ -92,6 +95,15 @@ impl Wip {
             }
         }
         self.advance_tail()
+    }
+
+    /// After a put that found no room: flushes what is in memory where files of the log go with
+    /// that. Whether any went; if not, the put is told what it has met itself.
+    pub(super) fn gain_room(&self) -> bool {
+        let oldest = self.syncer.oldest_full();
+        oldest.is_some()
+            && self.flush().and_then(|()| self.advance_tail()).is_ok()
+            && self.syncer.oldest_full() != oldest
     }
 
     /// Gathers a log of many short files, as short runs of a program leave them, one each: what of
@@ -140,7 +152,7 @@ impl Wip {
             return Ok(());
         }
         // A record of old numbers, in the segment where it ends up.
-        let segment = leader.append(&[encoder.payload()], 0)?;
+        let segment = leader.append(&[encoder.payload()], 0, RoomFor::Deletes)?;
         table.replace_pin(segment);
         self.written.repin(&table, segment);
         self.pace.spend(encoder.payload().len() as u64);

@@ -146,7 +146,9 @@ impl Wip {
     /// Whether a flush has to wait for compactions that make room for it. Not when these find no
     /// room themselves.
     fn must_make_room(&self) -> bool {
-        self.space_need() == Need::Stop && self.schedule.check_shortage().is_ok()
+        self.space_need() == Need::Stop
+            && !self.syncer.is_room_short()
+            && self.schedule.check_shortage().is_ok()
     }
 
     /// What follows an opening, a job and an ingest: writers may go on, other jobs may have become

@@ -22,7 +22,8 @@
 //! of new versions, as long as they fall evenly; uneven ones cost less. From 85 % on writers are
 //! slowed down (`throttle`), and at the cap they wait. A flush that would pass the cap comes after
 //! the compactions that make room for it. A bucket is worth it if an eighth of it is garbage that
-//! no snapshot holds; when none is, there is nothing to wait for, and nobody waits.
+//! no snapshot holds; when none is, there is nothing to wait for, and nobody waits. On a medium
+//! that is nearly full buckets are compacted for their garbage wherever it is worth it.
 //!
 //! Not in the figure: the outputs of jobs that are not finished, and tables that are gone from the
 //! store and stay on the medium for iterators that began before.
@@ -326,7 +327,9 @@ impl Wip {
         };
         if self.part_of_allowed(after.amplification_max()) >= 1.0 {
             Need::Stop
-        } else if self.part_of_allowed(totals.amplification_max()) >= COMPACT_FROM {
+        } else if self.part_of_allowed(totals.amplification_max()) >= COMPACT_FROM
+            || self.syncer.is_room_short()
+        {
             Need::Compact
         } else {
             Need::None

@@ -48,7 +48,7 @@ use super::bucket::Bucket;
 use super::{Install, Keyspace, Wip, Write};
 use crate::engine::memtable::MemTable;
 use crate::engine::write::Waiter;
-use crate::log::{BATCH_HEAD_BYTES, Log, OpHead, batch_head};
+use crate::log::{BATCH_HEAD_BYTES, Log, OpHead, RoomFor, batch_head};
 use crate::options::Durability;
 use crate::types::{Kind, SEQ_MAX, Seq, hash_key};
 use crate::{Error, Result};
@@ -101,10 +101,10 @@ impl Leader {
     }
 
     /// Appends a record of `count` numbers to the log; a failure uses up none.
-    pub(crate) fn append(&mut self, parts: &[&[u8]], count: u64) -> Result<u64> {
+    pub(crate) fn append(&mut self, parts: &[&[u8]], count: u64, room: RoomFor) -> Result<u64> {
         let next = self.next_seq();
         let log = self.log.as_mut().ok_or(Error::Closed)?;
-        let appended = log.append(parts);
+        let appended = log.append(parts, room);
         let used = if appended.is_ok() { count } else { 0 };
         self.base = (next + used).wrapping_sub(log.reservations());
         appended.map(|_| log.current_segment())
@@ -218,7 +218,22 @@ impl Wip {
     /// `user_bytes` are the bytes of its keys and values.
     pub(crate) fn write(&self, write: Write<'_>, user_bytes: u64, sync: bool) -> Result<()> {
         self.check_writable()?;
-        self.throttle.admit(user_bytes, || self.relief_is_due())?;
+        while let Err(error) = self.write_once(write, user_bytes, sync) {
+            if !error.is_no_space() || write.room_for() == RoomFor::Deletes || !self.gain_room() {
+                return Err(error);
+            }
+        }
+        self.counters.count_write(user_bytes);
+        self.run_inline();
+        Ok(())
+    }
+
+    fn write_once(&self, write: Write<'_>, user_bytes: u64, sync: bool) -> Result<()> {
+        match self.throttle.admit(user_bytes, || self.relief_is_due()) {
+            // What the background has no room for does not hold up what makes room.
+            Err(error) if error.is_no_space() && write.room_for() == RoomFor::Deletes => {}
+            admitted => admitted?,
+        }
         if sync || !self.write_beside(write)? {
             let fail = |error: &Error| self.fail_log(error);
             self.queue
@@ -226,8 +241,6 @@ impl Wip {
                     self.commit_group(&mut self.leader.write(), own, own_sync, group)
                 })?;
         }
-        self.counters.count_write(user_bytes);
-        self.run_inline();
         Ok(())
     }
 
@@ -404,7 +417,7 @@ impl Wip {
         self.keyspaces.check_write(write)?;
         let first = leader.next_seq();
         let count = u64::from(write.count());
-        write.log(first, |parts| leader.append(parts, count))?;
+        write.log(first, |parts| leader.append(parts, count, write.room_for()))?;
         Ok(first)
     }
 

@@ -8,7 +8,7 @@ use gabion_media::{Purpose, SimDisk, Tear};
 
 use super::*;
 use crate::Error;
-use crate::log::{BatchEncoder, Log, LogOptions, batch_head, replay};
+use crate::log::{BatchEncoder, Log, LogOptions, RoomFor, batch_head, replay};
 
 const KEYSPACES: u32 = 3;
 
@@ -42,8 +42,11 @@ fn append(random: &mut Random, log: &mut Log, first: Seq, last: Seq) -> Seq {
             };
             batch.op(kind, keyspace, b"some key", &vec![1; value]);
         }
-        log.append(&[&batch_head(next, batch.count()), batch.bytes()])
-            .unwrap();
+        log.append(
+            &[&batch_head(next, batch.count()), batch.bytes()],
+            RoomFor::Puts,
+        )
+        .unwrap();
         next += u64::from(batch.count());
     }
     next
@@ -52,7 +55,7 @@ fn append(random: &mut Random, log: &mut Log, first: Seq, last: Seq) -> Seq {
 /// Appends a record whose frame is valid and whose payload is not; returns its offset.
 fn append_damaged(log: &mut Log) -> u64 {
     let payload = batch_head(1, 1);
-    let end = log.append(&[&payload]).unwrap();
+    let end = log.append(&[&payload], RoomFor::Puts).unwrap();
     end.offset() - payload.len() as u64 - 8
 }
 

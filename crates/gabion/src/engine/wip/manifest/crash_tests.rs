@@ -9,7 +9,7 @@ use gabion_media::{Disk, Fault, FaultKind, SimDisk, Tear};
 
 use super::{Directory, Edit, Manifest, inspect};
 use crate::Result;
-use crate::log::{Log, LogOptions, replay};
+use crate::log::{Log, LogOptions, RoomFor, replay};
 
 const OPTIONS: LogOptions = LogOptions {
     segment_bytes_max: 700,
@@ -64,7 +64,7 @@ impl Store {
     }
 
     fn append(&mut self) -> Result<()> {
-        self.log.append(&[&record(self.count)])?;
+        self.log.append(&[&record(self.count)], RoomFor::Puts)?;
         self.count += 1;
         Ok(())
     }
