@@ -178,8 +178,8 @@ impl Session<'_> {
         }
     }
 
-    /// What segments leave of the medium: of a space that keeps nothing aside, twice what it takes to
-    /// save all once a segment more is full, as that is a guess.
+    /// What segments leave of the medium: of a space that keeps nothing aside, twice what it takes
+    /// to save all once a segment more is full, as that is a guess.
     pub(super) fn room_kept_free(&self) -> u64 {
         let segment_bytes = self.space.sums.geometry.segment_bytes();
         let added = Added {
