@@ -1,7 +1,7 @@
 //! Puts a line on top of a large text without rewriting the text.
 //!
 //! ```text
-//! cargo run --release -p gabion-flex --example first_line -- DIR [MIB]
+//! cargo run --profile measure -p gabion-flex --example first_line -- DIR [MIB]
 //! ```
 //!
 //! Makes a space in `DIR`, which must not exist, with a text of so many MiB, 1024 unless told.

@@ -2,7 +2,7 @@
 //! figure 12 (f).
 //!
 //! ```text
-//! cargo run --release -p gabion-flex --example gc_cost -- DIR [RECORDS [UPDATES]]
+//! cargo run --profile measure -p gabion-flex --example gc_cost -- DIR [RECORDS [UPDATES]]
 //! ```
 //!
 //! A space of so many records of 154 bytes (UDB's size) is filled in order; then records are

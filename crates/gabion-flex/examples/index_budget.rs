@@ -1,7 +1,7 @@
 //! Measures a FlexSpace whose index fits into memory beside one whose index does not.
 //!
 //! ```text
-//! cargo run --release -p gabion-flex --example index_budget -- DIR [EXTENTS [OPERATIONS]]
+//! cargo run --profile measure -p gabion-flex --example index_budget -- DIR [EXTENTS [OPERATIONS]]
 //! ```
 //!
 //! A space is filled with so many extents of 16 bytes, each at a random place; then comes a number

@@ -2,7 +2,7 @@
 //! would write for that, and opening. Throughput is the lab's figure `scmkv`.
 //!
 //! ```sh
-//! cargo run --release -p gabion-index --example scmkv_figures -- TABLE [THOUSANDS]
+//! cargo run --profile measure -p gabion-index --example scmkv_figures -- TABLE [THOUSANDS]
 //! ```
 //!
 //! By default there are a million small objects (16 + 100 bytes). Tables: `cleaning` is what the

@@ -13,7 +13,7 @@ pub enum Error {
     /// A target that is known, but not part of this program.
     #[error(
         "{peer} is a peer that this program was built without; build it with `cargo build \
-         --release --features {}`",
+         --profile measure --features {}`",
         crate::targets::peer_feature(peer)
     )]
     NotBuilt {

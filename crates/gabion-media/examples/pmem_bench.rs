@@ -2,7 +2,7 @@
 //! allocator beside the system's.
 //!
 //! ```sh
-//! cargo run --release -p gabion-media --example pmem_bench
+//! cargo run --profile measure -p gabion-media --example pmem_bench
 //! ```
 //!
 //! Figures that are compared are taken in turns, and the best of several rounds counts, so that

@@ -1,7 +1,7 @@
 //! Measures how long readers of a FlexDB store wait for writers and merges.
 //!
 //! ```text
-//! cargo run --release --example reader_waits -- DIRECTORY [RECORDS [SECONDS [THREADS]]]
+//! cargo run --profile measure --example reader_waits -- DIRECTORY [RECORDS [SECONDS [THREADS]]]
 //! ```
 //!
 //! Makes a new store of so many records, then one thread gets random ones while another one

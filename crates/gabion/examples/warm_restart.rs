@@ -1,7 +1,7 @@
 //! A hash table in an ordinary file that survives `kill -9` and serves at once after a restart.
 //!
 //! ```sh
-//! cargo run --release --example warm_restart -- [ITEMS] [DIRECTORY]
+//! cargo run --profile measure --example warm_restart -- [ITEMS] [DIRECTORY]
 //! ```
 //!
 //! The program starts itself again to fill a table, kills that process in the middle without any

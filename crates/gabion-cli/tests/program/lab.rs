@@ -338,7 +338,7 @@ fn a_peer_is_a_target_or_named_with_the_remedy() {
             sentence.trim_end(),
             format!(
                 "gabion: {peer} is a peer that this program was built without; build it with \
-                 `cargo build --release --features {}`",
+                 `cargo build --profile measure --features {}`",
                 gabion_lab::targets::peer_feature(peer)
             )
         );

@@ -137,7 +137,7 @@ mod tests {
         assert_eq!(
             sentence("rocksdb"),
             "rocksdb is a peer that this program was built without; build it with `cargo build \
-             --release --features peers`"
+             --profile measure --features peers`"
         );
         assert!(sentence("redb").ends_with("--features rust-peers`"));
         assert!(sentence("rocks").contains("no target is named rocks; there are wip, flex, empty"));
