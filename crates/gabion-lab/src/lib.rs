@@ -23,9 +23,9 @@ pub mod structure;
 pub mod summary;
 pub mod target;
 pub mod targets;
-pub mod text;
 pub mod workload;
 
 mod error;
 
 pub use error::Error;
+pub use gabion::text;

@@ -132,13 +132,11 @@ impl ProcessUse {
         let (cpu_user_s, cpu_sys_s) = read("stat")
             .and_then(|text| cpu_times(&text))
             .unwrap_or_default();
-        let io = read("io");
-        let bytes = |name| io.as_deref().and_then(|text| field(text, name));
         ProcessUse {
             cpu_user_s,
             cpu_sys_s,
-            bytes_written: bytes("write_bytes:"),
-            bytes_read: bytes("read_bytes:"),
+            bytes_written: gabion_media::process_written_bytes(),
+            bytes_read: read("io").and_then(|text| field(&text, "read_bytes:")),
             rss_bytes_max: read("status")
                 .and_then(|text| field(&text, "VmHWM:"))
                 .map(|kib| kib * 1024),

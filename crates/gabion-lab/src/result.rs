@@ -6,11 +6,6 @@ use gabion::Stats;
 use serde::{Deserialize, Serialize};
 
 use crate::measure::Percentiles;
-use crate::text::bytes_text;
-
-/// How far, in percent, the system's count of bytes written may be from the store's own before a
-/// result says so.
-const COUNTS_APART_PERCENT_MAX: f64 = 2.0;
 
 /// Bytes that the store wrote, by purpose.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -72,22 +67,6 @@ impl BytesWritten {
         self.total
     }
 
-    /// The purposes that wrote something, with their bytes.
-    pub fn by_purpose(&self) -> Vec<(&'static str, u64)> {
-        let mut purposes = vec![
-            ("log", self.log),
-            ("flush", self.flush),
-            ("compaction", self.compaction),
-            ("split", self.split),
-            ("merge", self.merge),
-            ("gc", self.gc),
-            ("checkpoint", self.checkpoint),
-            ("metadata", self.metadata),
-        ];
-        purposes.retain(|(_, bytes)| *bytes > 0);
-        purposes
-    }
-
     /// Bytes written per byte that the user wrote, without the log and with it; `None` when the
     /// user wrote nothing.
     pub fn amplification(&self, bytes_user: u64) -> (Option<f64>, Option<f64>) {
@@ -101,28 +80,6 @@ impl BytesWritten {
 /// `written` per byte of the user; `None` when the user wrote nothing.
 pub fn amplification(written: u64, bytes_user: u64) -> Option<f64> {
     (bytes_user > 0).then(|| written as f64 / bytes_user as f64)
-}
-
-/// What must be said about two counts of the same bytes that do not agree.
-pub fn counts_note(own: u64, process: Option<u64>) -> Option<String> {
-    let Some(process) = process else {
-        return Some("the system does not say how many bytes the process wrote".to_owned());
-    };
-    if process == 0 && own > 0 {
-        return Some(
-            "the system counts no writes here: the store is on a file system in memory, or the \
-             writes are not counted for processes"
-                .to_owned(),
-        );
-    }
-    let apart = (process as f64 - own as f64).abs() * 100.0 / (own.max(1) as f64);
-    (process != own && apart > COUNTS_APART_PERCENT_MAX).then(|| {
-        format!(
-            "the system counts {} written, the store {}: {apart:.1} % apart",
-            bytes_text(process),
-            bytes_text(own)
-        )
-    })
 }
 
 /// Latency of one kind of operation.
@@ -284,23 +241,5 @@ mod tests {
         };
         let since = written.since(&before);
         assert_eq!((since.log, since.flush, since.total), (60, 90, 360));
-    }
-
-    #[test]
-    fn counts_that_agree_to_two_percent_need_no_note() {
-        assert_eq!(counts_note(1000, Some(1019)), None);
-        assert_eq!(counts_note(0, Some(0)), None);
-        assert!(
-            counts_note(1000, Some(1021))
-                .unwrap()
-                .contains("2.1 % apart")
-        );
-        assert!(counts_note(1000, Some(979)).is_some());
-        assert!(
-            counts_note(1000, Some(0))
-                .unwrap()
-                .contains("counts no writes")
-        );
-        assert!(counts_note(1000, None).is_some());
     }
 }

@@ -1,7 +1,8 @@
 //! The write accounting: every byte written to a medium is counted under the purpose it serves.
 //!
 //! The counts are what the programs handed over successfully, not what a file system or a drive
-//! makes of it; write amplification of a store is computed from them.
+//! makes of it; write amplification of a store is computed from them. The system's own count for
+//! the process stands beside them.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -95,6 +96,15 @@ impl WriteCounts {
     }
 }
 
+/// Bytes that the system counts as written to storage by this process since it began; `None` where
+/// it does not say.
+pub fn process_written_bytes() -> Option<u64> {
+    let io = std::fs::read_to_string("/proc/self/io").ok()?;
+    let mut lines = io.lines();
+    let bytes = lines.find_map(|line| line.strip_prefix("write_bytes:"))?;
+    bytes.trim().parse().ok()
+}
+
 /// The shared counters behind [`WriteCounts`]: one set per opened directory.
 ///
 /// Aligned to a cache line of their own, because the log's writer counts on every put.
@@ -145,6 +155,14 @@ mod tests {
         names.sort_unstable();
         names.dedup();
         assert_eq!(names.len(), Purpose::ALL.len());
+    }
+
+    #[test]
+    fn the_system_counts_or_says_nothing() {
+        let before = process_written_bytes();
+        let after = process_written_bytes();
+        assert_eq!(before.is_some(), after.is_some());
+        assert!(before <= after);
     }
 
     #[test]

@@ -35,7 +35,7 @@ pub mod pmem;
 mod prefetch;
 pub mod seeded;
 
-pub use counts::{Purpose, WriteCounts};
+pub use counts::{Purpose, WriteCounts, process_written_bytes};
 pub use disk::{
     Appender, DirLock, Disk, Fault, FaultKind, FileMap, Hold, LogFile, LogSpace, LogSync,
     RandomFile, ReadFile, ReadStep, Room, SimDisk, TEMPORARY_SUFFIX, Tear,

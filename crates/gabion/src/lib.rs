@@ -68,6 +68,8 @@ mod slice;
 mod snapshot;
 mod stats;
 mod stripe;
+#[doc(hidden)]
+pub mod text;
 mod threads;
 mod types;
 

@@ -172,6 +172,22 @@ impl WrittenBytes {
         self.log + self.without_log()
     }
 
+    /// The purposes that wrote something, with their bytes.
+    pub fn by_purpose(&self) -> Vec<(&'static str, u64)> {
+        let mut purposes = vec![
+            ("log", self.log),
+            ("flush", self.flush),
+            ("compaction", self.compaction),
+            ("split", self.split),
+            ("merge", self.merge),
+            ("gc", self.gc),
+            ("checkpoint", self.checkpoint),
+            ("metadata", self.metadata),
+        ];
+        purposes.retain(|(_, bytes)| *bytes > 0);
+        purposes
+    }
+
     /// Everything but the log.
     pub fn without_log(&self) -> u64 {
         let tables = self.flush + self.compaction + self.split + self.merge;

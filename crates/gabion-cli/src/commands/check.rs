@@ -1,7 +1,7 @@
 //! `check`: whether every byte of a store is what was written.
 
+use gabion::text::{bytes_text, counted};
 use gabion::{CheckReport, Problem};
-use gabion_lab::text::{bytes_text, counted};
 use serde_json::json;
 
 use crate::args::CheckArguments;

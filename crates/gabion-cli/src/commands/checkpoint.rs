@@ -1,7 +1,7 @@
 //! `checkpoint`: the store of a moment as another store.
 
 use gabion::Options;
-use gabion_lab::text::{bytes_text, counted};
+use gabion::text::{bytes_text, counted};
 use serde_json::json;
 
 use crate::args::TwoStoresArguments;

@@ -1,7 +1,7 @@
 //! `compact`: merge what a store holds in a range of keys.
 
+use gabion::text::{bytes_text, counted};
 use gabion::{Db, Options};
-use gabion_lab::text::{bytes_text, counted};
 use serde_json::json;
 
 use super::range;

@@ -1,7 +1,7 @@
 //! `drop`: remove a keyspace.
 
 use gabion::Options;
-use gabion_lab::text::bytes_text;
+use gabion::text::bytes_text;
 use serde_json::json;
 
 use crate::args::DropArguments;

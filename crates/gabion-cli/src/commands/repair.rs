@@ -1,7 +1,7 @@
 //! `repair`: what can be read of a damaged store becomes another store.
 
+use gabion::text::counted;
 use gabion::{Db, Lost};
-use gabion_lab::text::counted;
 use serde_json::json;
 
 use super::check::print_problems;

@@ -5,8 +5,8 @@ use std::io::{self, Read, Seek, SeekFrom};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
+use gabion::text::{bytes_text, count_text};
 use gabion_flex::{CheckReport, DurablePoint, FlexSpace, Options};
-use gabion_lab::text::{bytes_text, count_text};
 use serde_json::json;
 
 use crate::args::space::{

@@ -1,7 +1,7 @@
 //! `stats`: what a store consists of.
 
+use gabion::text::{bytes_text, count_text, counted};
 use gabion::{KeyspaceStats, MappedStats, Options, Stats};
-use gabion_lab::text::{bytes_text, count_text, counted};
 
 use crate::args::StatsArguments;
 use crate::escape::escaped;

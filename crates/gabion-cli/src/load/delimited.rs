@@ -1,6 +1,6 @@
 //! Files of columns: CSV, TSV and their relatives.
 
-use gabion_lab::text::{bytes_text, counted};
+use gabion::text::{bytes_text, counted};
 
 use super::Record;
 use super::columns::{NoRow, Row, Rows};

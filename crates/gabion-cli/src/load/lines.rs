@@ -3,7 +3,7 @@
 use std::fmt;
 use std::io;
 
-use gabion_lab::text::bytes_text;
+use gabion::text::bytes_text;
 use memchr::memchr;
 use serde::de::{Deserializer, MapAccess, Visitor};
 use serde_json::value::RawValue;

@@ -28,9 +28,9 @@ mod tests;
 use std::io::IsTerminal;
 use std::time::{Duration, Instant};
 
+use gabion::text::{bytes_text, counted};
 use gabion::{Db, Durability, Keyspace, WriteBatch};
-use gabion_lab::measure::ProcessUse;
-use gabion_lab::text::{bytes_text, counted};
+use gabion_media::process_written_bytes;
 use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::args::LoadArguments;
@@ -93,7 +93,7 @@ pub(crate) fn run(arguments: &LoadArguments, output: &mut Output) -> Result<(), 
         None => (source, None),
     };
 
-    let process_before = ProcessUse::now();
+    let process_before = process_written_bytes();
     let begin = Instant::now();
     let mut load = Load {
         db: &db,
@@ -125,7 +125,7 @@ pub(crate) fn run(arguments: &LoadArguments, output: &mut Output) -> Result<(), 
         bytes_in: source.text().read(),
         durability: durability.to_string(),
         stats: db.stats(),
-        process: (process_before, ProcessUse::now()),
+        process: (process_before, process_written_bytes()),
     };
     summary.print(arguments.json, output)?;
     Ok(db.close()?)

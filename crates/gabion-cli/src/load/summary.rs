@@ -4,9 +4,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use gabion::Stats;
-use gabion_lab::measure::ProcessUse;
-use gabion_lab::result::{BytesWritten, amplification, counts_note};
-use gabion_lab::text::{bytes_text, count_text};
+use gabion::text::{bytes_text, count_text, counts_note};
 use serde_json::json;
 
 use crate::failure::Failure;
@@ -30,24 +28,28 @@ pub(super) struct Summary<'a> {
     pub(super) durability: String,
     /// The store's figures at the end.
     pub(super) stats: Stats,
-    /// The process' figures before and after.
-    pub(super) process: (ProcessUse, ProcessUse),
+    /// What the system counts as written by the process, before and after.
+    pub(super) process: (Option<u64>, Option<u64>),
 }
 
 impl Summary<'_> {
     /// Prints the summary.
     pub(super) fn print(&self, as_json: bool, output: &mut Output) -> Result<(), Failure> {
         let stats = &self.stats;
-        let written = BytesWritten::of(stats);
-        let (wa_without_log, wa_with_log) = written.amplification(stats.user_bytes);
-        let (before, after) = &self.process;
+        let written = &stats.written;
+        let amplification =
+            |bytes: u64| (stats.user_bytes > 0).then(|| bytes as f64 / stats.user_bytes as f64);
+        let wa_without_log = amplification(written.without_log());
+        let wa_with_log = amplification(written.total());
+        let (before, after) = self.process;
         let process = after
-            .bytes_written
-            .zip(before.bytes_written)
+            .zip(before)
             .map(|(after, before)| after.saturating_sub(before));
         let seconds = self.seconds.as_secs_f64();
         let records_per_s = self.records as f64 / seconds.max(1e-9);
         if as_json {
+            let mut by_purpose = json!(written);
+            by_purpose["total"] = json!(written.total());
             return output.json(&json!({
                 "file": self.file.display().to_string(),
                 "db": self.db.display().to_string(),
@@ -57,11 +59,11 @@ impl Summary<'_> {
                 "records_per_s": records_per_s,
                 "bytes_in": self.bytes_in,
                 "bytes_user": stats.user_bytes,
-                "bytes_written": written,
+                "bytes_written": by_purpose,
                 "bytes_written_process": process,
                 "wa_without_log": wa_without_log,
                 "wa_with_log": wa_with_log,
-                "wa_process": process.and_then(|bytes| amplification(bytes, stats.user_bytes)),
+                "wa_process": process.and_then(amplification),
                 "memtable_bytes": stats.memtable_bytes,
                 "space_bytes": stats.space_bytes,
                 "durability": self.durability,

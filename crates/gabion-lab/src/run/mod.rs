@@ -29,9 +29,9 @@ use serde_json::json;
 
 use crate::Error;
 use crate::measure::{self, ProcessUse, Space};
-use crate::result::{PhaseResult, amplification, counts_note};
+use crate::result::{PhaseResult, amplification};
 use crate::target::{Counters, Store};
-use crate::text::counted;
+use crate::text::{counted, counts_note};
 use crate::workload::generators::Items;
 use crate::workload::keys::{KeyShape, ValuePool};
 use crate::workload::{Distribution, Workers, Workload};

@@ -1,6 +1,10 @@
 //! Figures for people: three digits, a unit, a thin gap between. Pages, tables and notes all write
 //! their figures with these.
 
+/// How far, in percent, the system's count of bytes written may be from the store's own before a
+/// result says so.
+const COUNTS_APART_PERCENT_MAX: f64 = 2.0;
+
 /// What a figure counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unit {
@@ -117,6 +121,28 @@ pub fn counted(count: u64, one: &str, many: &str) -> String {
     format!("{} {word}", count_text(count))
 }
 
+/// What must be said about two counts of the same bytes that do not agree.
+pub fn counts_note(own: u64, process: Option<u64>) -> Option<String> {
+    let Some(process) = process else {
+        return Some("the system does not say how many bytes the process wrote".to_owned());
+    };
+    if process == 0 && own > 0 {
+        return Some(
+            "the system counts no writes here: the store is on a file system in memory, or the \
+             writes are not counted for processes"
+                .to_owned(),
+        );
+    }
+    let apart = (process as f64 - own as f64).abs() * 100.0 / (own.max(1) as f64);
+    (process != own && apart > COUNTS_APART_PERCENT_MAX).then(|| {
+        format!(
+            "the system counts {} written, the store {}: {apart:.1} % apart",
+            bytes_text(process),
+            bytes_text(own)
+        )
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -173,5 +199,23 @@ mod tests {
         ] {
             assert_eq!(count_text(count), text);
         }
+    }
+
+    #[test]
+    fn counts_that_agree_to_two_percent_need_no_note() {
+        assert_eq!(counts_note(1000, Some(1019)), None);
+        assert_eq!(counts_note(0, Some(0)), None);
+        assert!(
+            counts_note(1000, Some(1021))
+                .unwrap()
+                .contains("2.1 % apart")
+        );
+        assert!(counts_note(1000, Some(979)).is_some());
+        assert!(
+            counts_note(1000, Some(0))
+                .unwrap()
+                .contains("counts no writes")
+        );
+        assert!(counts_note(1000, None).is_some());
     }
 }
