@@ -39,6 +39,15 @@ impl Engine {
         }
     }
 
+    /// Whether this program was built with the engine. [`Engine::Scmkv`] and [`Engine::Sptree`]
+    /// need the feature `pm`: without it, opening a store of theirs is an error that says so.
+    pub const fn is_built(self) -> bool {
+        match self {
+            Engine::Wip | Engine::Flex => true,
+            Engine::Scmkv | Engine::Sptree => cfg!(feature = "pm"),
+        }
+    }
+
     /// What the engine can do.
     pub fn capabilities(self) -> Capabilities {
         match self {
@@ -63,8 +72,8 @@ impl Engine {
                 mapped: true,
                 key_bytes_max: crate::engine::KEY_BYTES_MAX,
                 value_bytes_max: match self {
-                    Engine::Sptree => crate::engine::sptree::VALUE_BYTES_MAX,
-                    _ => crate::engine::scmkv::VALUE_BYTES_MAX,
+                    Engine::Sptree => crate::engine::SPTREE_VALUE_BYTES_MAX,
+                    _ => crate::engine::SCMKV_VALUE_BYTES_MAX,
                 },
             },
         }

@@ -40,9 +40,13 @@
 //! # Where to read on
 //! [`Db`] and [`Keyspace`] are the store, [`Options`] how it behaves, [`Stats`] what it did.
 //! [`Engine`] names the engines behind them and [`Capabilities`] what each can do.
-//! [`check`](check()) and [`repair`](repair()) are for stores that are closed. [`pm`] has
-//! structures in persistent memory without a store around them. The book in `docs` tells how to
-//! choose, tune and look after a store, `ARCHITECTURE.md` how all of it is built.
+//! [`check`](check()) and [`repair`](repair()) are for stores that are closed. The book in `docs`
+//! tells how to choose, tune and look after a store, `ARCHITECTURE.md` how all of it is built.
+//!
+//! # Features
+//! None is on by default. `pm` adds [`Engine::Scmkv`], [`Engine::Sptree`] and the module `pm`,
+//! structures in persistent memory without a store around them. `zstd` adds
+//! [`Compression::Zstd`], and compiles C.
 
 #![deny(missing_debug_implementations)]
 
@@ -62,6 +66,7 @@ mod memory;
 mod names;
 mod new_dir;
 mod options;
+#[cfg(feature = "pm")]
 pub mod pm;
 mod ranges;
 mod slice;

@@ -4,6 +4,12 @@
 /// Name of the file that names the manifest in force.
 pub(crate) const CURRENT: &str = "CURRENT";
 
+/// Name of the file by which a store of SCMKV is known.
+pub(crate) const SCMKV_ROOT: &str = "SCMKV";
+
+/// Name of the file by which a store of SPTree is known.
+pub(crate) const SPTREE_ROOT: &str = "SPTREE";
+
 /// Name of the lock file.
 pub(crate) const LOCK: &str = "LOCK";
 

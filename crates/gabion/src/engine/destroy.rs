@@ -29,7 +29,8 @@ use crate::{Engine, Result};
 ///
 /// # Errors
 /// [`crate::Error::NotAStore`]; [`crate::Error::Corruption`] and [`crate::Error::NewerFormat`] of
-/// the root; [`crate::Error::Media`] when the store is open or the medium fails.
+/// the root; [`crate::Error::MissingFeature`] of an engine that this program was built without, for
+/// the pool may lie elsewhere; [`crate::Error::Media`] when the store is open or the medium fails.
 ///
 /// ```
 /// # fn main() -> gabion::Result<()> {

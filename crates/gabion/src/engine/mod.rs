@@ -6,8 +6,11 @@
 //! Each engine has a folder. What engines share stands beside them: `write` and its queue,
 //! `memtable`, `range_deletes`, `snapshots`, `keyspaces`, `schedule`, `idle`, `pace`, `health`,
 //! `unsettled`, `counters`, `root_file`, `check`, `repair` and `destroy`; and `mapped`, which is
-//! all of an engine but the structure in its pool.
+//! all of an engine but the structure in its pool. The mapped engines are compiled with the feature
+//! `pm`; `absent` stands for them in a build without it.
 
+#[cfg(not(feature = "pm"))]
+mod absent;
 mod check;
 mod counters;
 mod destroy;
@@ -15,6 +18,7 @@ pub(crate) mod flexdb;
 mod health;
 mod idle;
 mod keyspaces;
+#[cfg(feature = "pm")]
 mod mapped;
 pub(crate) mod memtable;
 mod ordered;
@@ -23,8 +27,10 @@ mod range_deletes;
 mod repair;
 mod root_file;
 mod schedule;
+#[cfg(feature = "pm")]
 pub(crate) mod scmkv;
 mod snapshots;
+#[cfg(feature = "pm")]
 pub(crate) mod sptree;
 mod unsettled;
 pub(crate) mod wip;
@@ -44,10 +50,11 @@ use crate::options::{Durability, Options};
 use crate::types::Seq;
 use crate::{Error, Result, Slice, Stats};
 
+#[cfg(not(feature = "pm"))]
+use absent::{mapped, scmkv, sptree};
 use flexdb::Flex;
 use health::Health;
 use keyspaces::Named;
-use mapped::PoolStore;
 use scmkv::ScmStore;
 use sptree::SpStore;
 use wip::Wip;
@@ -64,6 +71,12 @@ pub(crate) const KEY_BYTES_MAX: u64 = (64 << 10) - 1;
 /// The longest value of any engine, in bytes. A value and its key fit into one frame of the log and
 /// one block of a table, both of which state lengths in 31 bits.
 pub(crate) const VALUE_BYTES_MAX: u64 = 1 << 30;
+
+/// The longest value of [`Engine::Scmkv`], in bytes: with the longest key it fits into a page.
+pub(crate) const SCMKV_VALUE_BYTES_MAX: u64 = 15 << 17;
+
+/// The longest value of [`Engine::Sptree`], in bytes: a scan copies whole values, a few ahead.
+pub(crate) const SPTREE_VALUE_BYTES_MAX: u64 = 16 << 20;
 
 /// The largest batch, in bytes of keys, values and their headers: it is one record of the log.
 pub(crate) const BATCH_BYTES_MAX: u64 = (1 << 30) + (1 << 20);
@@ -480,8 +493,8 @@ impl Engine {
     fn root_name(self) -> &'static str {
         match self {
             Engine::Flex => flexdb::ROOT_NAME,
-            Engine::Scmkv => scmkv::Scmkv::ROOT.name,
-            Engine::Sptree => sptree::Tree::ROOT.name,
+            Engine::Scmkv => names::SCMKV_ROOT,
+            Engine::Sptree => names::SPTREE_ROOT,
             Engine::Wip => names::CURRENT,
         }
     }

@@ -23,10 +23,7 @@ use super::mapped::{self, Flushed, IndexResult, Keyspace, Mapped, Measured, Pool
 use super::root_file::RootFile;
 use crate::options::Durability;
 use crate::stats::{MappedStats, PageStats, WrittenBytes};
-use crate::{Engine, Options, Result, Slice};
-
-/// The longest value, in bytes: with the longest key it fits into a page.
-pub(crate) const VALUE_BYTES_MAX: u64 = 15 << 17;
+use crate::{Engine, Options, Result, Slice, names};
 
 /// The unit of space of a pool: half a page.
 const CHUNK_BYTES: u64 = 1 << 20;
@@ -67,7 +64,7 @@ impl PoolStore for Scmkv {
     const ENGINE: Engine = Engine::Scmkv;
 
     const ROOT: RootFile = RootFile {
-        name: "SCMKV",
+        name: names::SCMKV_ROOT,
         magic: *b"GABSCMKV",
         format: 1,
     };

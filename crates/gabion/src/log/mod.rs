@@ -69,10 +69,9 @@ mod writepath;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use batch::{
-    BATCH_HEAD_BYTES, BatchEncoder, Op, OpHead, Ops, RelogEncoder, batch_head,
-    decode as decode_batch,
-};
+pub(crate) use batch::{BATCH_HEAD_BYTES, BatchEncoder, Op, OpHead, RelogEncoder, batch_head};
+#[cfg(feature = "pm")]
+pub(crate) use batch::{Ops, decode as decode_batch};
 pub(crate) use chunks::{Chunk, replay_chunks, replay_threads};
 pub(crate) use codec::Malformed;
 pub(crate) use copy::copy;

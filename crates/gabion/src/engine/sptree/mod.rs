@@ -46,12 +46,9 @@ use super::counters::Tally;
 use super::mapped::{COPY_BYTES_MAX, Flushed, IndexResult, Mapped, Measured, PoolStore};
 use super::root_file::RootFile;
 use crate::stats::{MappedStats, WrittenBytes};
-use crate::{Engine, Options};
+use crate::{Engine, Options, names};
 
 pub(crate) use scan::Scan;
-
-/// The longest value, in bytes: a scan copies whole values, a few ahead.
-pub(crate) const VALUE_BYTES_MAX: u64 = 16 << 20;
 
 /// Bytes of the checksum behind a value.
 const CHECKSUM_BYTES: usize = 4;
@@ -179,7 +176,7 @@ impl PoolStore for Tree {
     const ENGINE: Engine = Engine::Sptree;
 
     const ROOT: RootFile = RootFile {
-        name: "SPTREE",
+        name: names::SPTREE_ROOT,
         magic: *b"GABSPTRE",
         format: 1,
     };

@@ -1,0 +1,227 @@
+//! What stands for the mapped engines in a build without the feature `pm`.
+//!
+//! The names are those of `mapped`, `scmkv` and `sptree`, so that the dispatcher is the same in
+//! both builds. A store of these engines is never open: opening one is an error that names the
+//! feature, and every other function takes a value that cannot exist.
+
+use std::convert::Infallible;
+use std::marker::PhantomData;
+use std::sync::Arc;
+
+use gabion_media::Disk;
+
+use crate::engine::keyspaces::{Keyspaces, Named};
+use crate::engine::{CheckReport, health::Health, write};
+use crate::options::{Durability, Options};
+use crate::types::Seq;
+use crate::{Engine, Error, Result, Slice, Stats};
+
+/// The cargo feature that has the engines.
+const FEATURE: &str = "pm";
+
+/// A structure that the build leaves out.
+pub(crate) trait Structure {
+    const ENGINE: Engine;
+
+    /// The error for a store of the engine that is there.
+    fn missing(disk: &Disk) -> Error {
+        Error::MissingFeature {
+            file: disk.path().join(Self::ENGINE.root_name()),
+            feature: FEATURE,
+        }
+    }
+}
+
+/// An engine of one of them.
+pub(crate) struct Mapped<S> {
+    never: Infallible,
+    structure: PhantomData<S>,
+    pub(super) keyspaces: Keyspaces<Keyspace>,
+    pub(super) health: Health,
+}
+
+/// A keyspace of one of them.
+pub(crate) struct Keyspace {
+    never: Infallible,
+}
+
+impl Named for Keyspace {
+    fn id(&self) -> u32 {
+        match self.never {}
+    }
+
+    fn name(&self) -> &str {
+        match self.never {}
+    }
+}
+
+/// A write to one of them.
+type Write<'w> = write::Write<'w, Keyspace>;
+
+impl<S: Structure> Mapped<S> {
+    pub(crate) fn open(disk: Disk, _options: Options) -> Result<Arc<Self>> {
+        if disk.exists(S::ENGINE.root_name())? {
+            return Err(S::missing(&disk));
+        }
+        Err(Error::InvalidOption {
+            option: "engine",
+            why: format!(
+                "this program was built without the engine {}: build it with the feature \
+                 {FEATURE:?} of gabion",
+                S::ENGINE
+            ),
+        })
+    }
+
+    pub(super) fn unsupported(operation: &'static str) -> Error {
+        Error::Unsupported {
+            engine: S::ENGINE.name(),
+            operation,
+        }
+    }
+}
+
+/// Methods of an engine that cannot exist.
+macro_rules! methods {
+    ($($name:ident($($argument:ident: $kind:ty),*) -> $result:ty;)*) => {
+        #[expect(unused_variables, reason = "nothing can call these")]
+        impl<S> Mapped<S> {
+            $(pub(crate) fn $name(&self $(, $argument: $kind)*) -> $result {
+                match self.never {}
+            })*
+        }
+    };
+}
+
+methods! {
+    close() -> Result<()>;
+    create_keyspace(name: &str) -> Result<Arc<Keyspace>>;
+    write(write: Write<'_>, user_bytes: u64, sync: bool) -> Result<()>;
+    get(keyspace: &Keyspace, key: &[u8], snapshot: Option<Seq>) -> Result<Option<Slice>>;
+    walk(keyspace: &Keyspace) -> Walk;
+    begin_snapshot() -> Seq;
+    share_snapshot(seq: Seq) -> ();
+    end_snapshot(seq: Seq) -> ();
+    flush() -> Result<()>;
+    persist(durability: Durability) -> Result<()>;
+    wait_idle() -> Result<()>;
+    promise(durability: Durability) -> ();
+    stats() -> Stats;
+    compact_range(keyspace: &Keyspace, lower: &[u8], upper: Option<&[u8]>) -> Result<()>;
+}
+
+#[expect(unused_variables, reason = "nothing can call these")]
+impl<S> Mapped<S> {
+    pub(crate) fn multi_get<K: AsRef<[u8]>>(
+        &self,
+        keyspace: &Keyspace,
+        keys: &[K],
+        snapshot: Seq,
+    ) -> Result<Vec<Option<Slice>>> {
+        match self.never {}
+    }
+
+    pub(crate) fn multi_get_now<K: AsRef<[u8]>>(
+        &self,
+        keyspace: &Keyspace,
+        keys: &[K],
+    ) -> Result<Vec<Option<Slice>>> {
+        match self.never {}
+    }
+}
+
+/// All pairs of a keyspace, or a range of them.
+pub(crate) struct Walk {
+    never: Infallible,
+}
+
+impl Walk {
+    pub(crate) fn next(&mut self) -> Result<Option<(Slice, Slice)>> {
+        match self.never {}
+    }
+}
+
+/// As `engine::mapped`.
+pub(crate) mod mapped {
+    use super::{CheckReport, Disk, Result, Structure};
+
+    pub(crate) use super::Keyspace;
+
+    pub(crate) fn check_disk<S: Structure>(disk: &Disk) -> Result<CheckReport> {
+        Err(S::missing(disk))
+    }
+
+    pub(crate) fn remove_pool<S: Structure>(disk: &Disk) -> Result<()> {
+        Err(S::missing(disk))
+    }
+
+    pub(crate) fn is_own_file(_name: &str) -> bool {
+        false
+    }
+}
+
+/// As `engine::scmkv`.
+pub(crate) mod scmkv {
+    use crate::Engine;
+
+    pub(crate) use super::Walk;
+
+    pub(crate) struct Scmkv;
+
+    impl super::Structure for Scmkv {
+        const ENGINE: Engine = Engine::Scmkv;
+    }
+
+    pub(crate) type ScmStore = super::Mapped<Scmkv>;
+}
+
+/// As `engine::sptree`.
+pub(crate) mod sptree {
+    use std::convert::Infallible;
+    use std::sync::Arc;
+
+    use crate::engine::mapped::Keyspace;
+    use crate::{Engine, Result, Slice};
+
+    pub(crate) struct Tree;
+
+    impl super::Structure for Tree {
+        const ENGINE: Engine = Engine::Sptree;
+    }
+
+    pub(crate) type SpStore = super::Mapped<Tree>;
+
+    pub(crate) struct Scan {
+        never: Infallible,
+    }
+
+    impl Scan {
+        pub(crate) fn new(
+            engine: &Arc<SpStore>,
+            _keyspace: &Keyspace,
+            _range: Option<(Vec<u8>, Option<Vec<u8>>)>,
+        ) -> Scan {
+            match engine.never {}
+        }
+
+        pub(crate) fn advance(&mut self) -> Result<bool> {
+            match self.never {}
+        }
+
+        pub(crate) fn next_back(&mut self) -> Result<Option<(Slice, Slice)>> {
+            match self.never {}
+        }
+
+        pub(crate) fn key(&self) -> &[u8] {
+            match self.never {}
+        }
+
+        pub(crate) fn value(&self) -> Slice {
+            match self.never {}
+        }
+
+        pub(crate) fn value_bytes(&self) -> &[u8] {
+            match self.never {}
+        }
+    }
+}
