@@ -1,5 +1,8 @@
 //! The command line: one definition per flag, from which parser and help are made.
 
+#[cfg(feature = "lab")]
+pub(crate) mod bench;
+#[cfg(feature = "lab")]
 pub(crate) mod lab;
 pub(crate) mod space;
 
@@ -9,8 +12,7 @@ use std::str::FromStr;
 
 use clap::builder::PossibleValuesParser;
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use gabion::{Compression, Durability, Engine, MemTableForm, Options, TableReads};
-use gabion_lab::workload::{WORKLOADS, Workload};
+use gabion::{Compression, Durability, Engine, Options};
 
 use crate::failure::Failure;
 
@@ -50,8 +52,14 @@ pub(crate) enum Command {
     Drop(DropArguments),
     Checkpoint(CheckpointArguments),
     Repair(RepairArguments),
-    Bench(BenchArguments),
+    #[cfg(feature = "lab")]
+    Bench(bench::BenchArguments),
+    #[cfg(feature = "lab")]
     Lab(lab::LabArguments),
+    #[cfg(not(feature = "lab"))]
+    Bench(AbsentArguments),
+    #[cfg(not(feature = "lab"))]
+    Lab(AbsentArguments),
     Space(space::SpaceArguments),
     /// Print the program's version.
     Version,
@@ -267,7 +275,8 @@ pub(crate) struct PutArguments {
 /// How a store is made, where there is none.
 #[derive(Args, Debug)]
 pub(crate) struct MakeArguments {
-    /// Storage engine of a store that is made; one that exists keeps its own.
+    /// Storage engine of a store that is made; one that exists keeps its own. `scmkv` and `sptree`
+    /// are in programs that were built with the feature `pm`, or `full`.
     #[arg(
         long,
         default_value = "wip",
@@ -459,167 +468,15 @@ pub(crate) struct CheckpointArguments {
     pub(crate) stores: TwoStoresArguments,
 }
 
-/// Measure a store under standard workloads.
+/// Not in this program, which was built without the lab.
 ///
-/// Phases run in the order given, on one store. Each phase ends when everything that it wrote is
-/// on disk and no background work is due; that time is shown as `settle`, not counted in the
-/// operations per second, and its bytes are counted. `WA` is bytes written by the store per byte
-/// of keys and values put, without the log and with it (`+log`); `system` is the same by the
-/// operating system's count for the process.
+/// `cargo build --profile measure --features full` builds all of it.
+#[cfg(not(feature = "lab"))]
 #[derive(Args, Debug)]
-#[command(after_long_help = phase_help(), after_help = "Phases: see --help")]
-pub(crate) struct BenchArguments {
-    /// Phases to run, separated by commas.
-    #[arg(
-        value_name = "PHASE",
-        required = true,
-        value_delimiter = ',',
-        hide_possible_values = true,
-        value_parser = PossibleValuesParser::new(phases().map(|phase| phase.name)),
-    )]
-    pub(crate) phases: Vec<String>,
-    /// Directory of the store to measure. It must not hold a store, unless --keep or --fresh.
-    #[arg(long, value_name = "DIR")]
-    pub(crate) db: PathBuf,
-    /// Go on with the store that the directory holds, as an earlier run left it.
-    #[arg(long, conflicts_with = "fresh")]
-    pub(crate) keep: bool,
-    /// Delete the store that the directory holds, and all its data, and begin with an empty one.
-    #[arg(long)]
-    pub(crate) fresh: bool,
-    /// Storage engine.
-    #[arg(
-        long,
-        default_value = "wip",
-        value_parser = PossibleValuesParser::new(Engine::ALL.iter().map(|engine| engine.name())),
-    )]
-    pub(crate) engine: String,
-    #[command(flatten)]
-    pub(crate) work: WorkArguments,
-    #[command(flatten)]
-    pub(crate) durability: DurabilityArguments,
-    /// Size of the block cache in MiB.
-    #[arg(long, value_name = "MIB", default_value_t = 1024)]
-    pub(crate) cache_mb: u64,
-    /// How tables are read: `mapped`, where the system keeps the files in memory, or `cached`,
-    /// through the block cache.
-    #[arg(
-        long,
-        value_name = "WAY",
-        default_value_t = TableReads::default(),
-        value_parser = TableReads::from_str
-    )]
-    pub(crate) table_reads: TableReads,
-    /// How MemTables keep their records: `adaptive`, `hash` or `ordered`.
-    #[arg(
-        long,
-        value_name = "FORM",
-        default_value_t = MemTableForm::default(),
-        value_parser = MemTableForm::from_str
-    )]
-    pub(crate) memtable_form: MemTableForm,
-    /// How the blocks of new tables are compressed: `none`, `lz4` or `zstd:LEVEL` (1 to 19).
-    /// Compressed blocks go through the block cache.
-    #[arg(
-        long,
-        value_name = "METHOD",
-        default_value_t = Compression::default(),
-        value_parser = Compression::from_str
-    )]
-    pub(crate) compression: Compression,
-    /// Limit on what the background writes, in MiB per second; 0 for none.
-    #[arg(long, value_name = "MIB", default_value_t = 0)]
-    pub(crate) background_mb_per_s: u64,
-    /// Size of a table's blocks in bytes, before compression; without it, the store's default.
-    #[arg(long, value_name = "BYTES")]
-    pub(crate) block_bytes: Option<usize>,
-    /// Memory for records not yet in tables in MiB; without it, the store's default.
-    #[arg(long, value_name = "MIB")]
-    pub(crate) memtable_mb: Option<u64>,
-    /// Size at which a bucket is split in MiB; without it, the store's default.
-    #[arg(long, value_name = "MIB")]
-    pub(crate) bucket_mb: Option<u64>,
-    /// Print the results as a JSON array of one object per phase.
-    #[arg(long)]
-    pub(crate) json: bool,
-}
-
-/// What phases work on and how: the same for `bench` and `lab`.
-#[derive(Args, Debug)]
-pub(crate) struct WorkArguments {
-    /// Records in the data set, and operations of phases that only write.
-    #[arg(long, value_name = "N", default_value = "1M", value_parser = parse_count)]
-    pub(crate) num: u64,
-    /// Operations of all other phases; without it, as many as --num.
-    #[arg(long, value_name = "N", value_parser = parse_count)]
-    pub(crate) reads: Option<u64>,
-    /// Threads of phases that only write.
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = parse_threads)]
-    pub(crate) writers: usize,
-    /// Threads of all other phases.
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = parse_threads)]
-    pub(crate) threads: usize,
-    /// Records per write, in phases that only write.
-    #[arg(long, value_name = "N", default_value = "1", value_parser = parse_count)]
-    pub(crate) batch: u64,
-    /// Bytes of every key, at least 8.
-    #[arg(long, value_name = "BYTES", default_value_t = 16)]
-    pub(crate) key_size: usize,
-    /// Bytes of every value.
-    #[arg(long, value_name = "BYTES", default_value_t = 100)]
-    pub(crate) value_size: usize,
-    /// How records are drawn, instead of each phase's own way. Zipfian has exponent 0.99.
-    #[arg(long, value_enum)]
-    pub(crate) distribution: Option<DistributionChoice>,
-    /// Where the random numbers start. The same seed gives the same requests.
-    #[arg(long, value_name = "S", default_value_t = 1)]
-    pub(crate) seed: u64,
-    /// Puts per second of the extra writer of the phases `mixed` and `readwhilewriting`.
-    #[arg(long, value_name = "N", default_value = "20k", value_parser = parse_count)]
-    pub(crate) write_rate: u64,
-}
-
-fn parse_threads(text: &str) -> Result<usize, String> {
-    match text.parse() {
-        Ok(threads) if (1..=1024).contains(&threads) => Ok(threads),
-        _ => Err("must be a number from 1 to 1024".to_owned()),
-    }
-}
-
-/// The distributions that a run may ask for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum DistributionChoice {
-    /// Every record equally likely.
-    Uniform,
-    /// Few records take most requests; the popular ones are spread over the key space.
-    Zipfian,
-    /// New records are the popular ones.
-    Latest,
-    /// In key order.
-    Sequential,
-    /// Few groups of neighbouring records take most requests.
-    ZipfianComposite,
-    /// Neighbouring records at the start of the key space take most requests.
-    Exponential,
-}
-
-/// The phases of `bench`: all but the one for which a process is killed, which `lab run` does.
-fn phases() -> impl Iterator<Item = &'static Workload> {
-    WORKLOADS.iter().filter(|workload| !workload.is_restart())
-}
-
-fn phase_help() -> String {
-    let mut help = String::from("Phases:\n");
-    let names = phases().map(|phase| phase.name.len());
-    let width = names.max().unwrap_or(0);
-    for phase in phases() {
-        help.push_str(&format!("  {:<width$}  {}\n", phase.name, phase.about));
-    }
-    help.push_str(
-        "\nExample:\n  \
-         gabion bench fillrandom,readrandom,scan50 --db bench --num 20M --threads 2",
-    );
-    help
+pub(crate) struct AbsentArguments {
+    /// Whatever is asked of it.
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true, hide = true)]
+    _rest: Vec<OsString>,
 }
 
 #[cfg(test)]

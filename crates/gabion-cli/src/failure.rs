@@ -29,6 +29,15 @@ impl Failure {
         Failure::Usage(sentence.into())
     }
 
+    /// The command is in the lab, which this program was built without.
+    #[cfg(not(feature = "lab"))]
+    pub(crate) fn without_the_lab() -> Failure {
+        Failure::new(
+            "this program was built without the lab, which `bench` and `lab` need: \
+             build it with `cargo build --profile measure --features full`",
+        )
+    }
+
     /// Writing to standard output failed.
     pub(crate) fn output(error: &io::Error) -> Failure {
         match error.kind() {
@@ -79,6 +88,7 @@ impl From<gabion_flex::Error> for Failure {
     }
 }
 
+#[cfg(feature = "lab")]
 impl From<gabion_lab::Error> for Failure {
     fn from(error: gabion_lab::Error) -> Failure {
         match error {

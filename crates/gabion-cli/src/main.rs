@@ -13,6 +13,7 @@ mod load;
 mod new_file;
 mod output;
 mod store;
+#[cfg(feature = "lab")]
 mod table;
 mod text;
 
@@ -56,8 +57,12 @@ fn run(command: &Command) -> Result<(), Failure> {
         Command::Checkpoint(arguments) => {
             commands::checkpoint::run(&arguments.stores, &mut output)?
         }
+        #[cfg(feature = "lab")]
         Command::Bench(arguments) => commands::bench::run(arguments, &mut output)?,
+        #[cfg(feature = "lab")]
         Command::Lab(arguments) => commands::lab::run(arguments, &mut output)?,
+        #[cfg(not(feature = "lab"))]
+        Command::Bench(_) | Command::Lab(_) => return Err(Failure::without_the_lab()),
         Command::Space(arguments) => commands::space::run(arguments, &mut output)?,
         Command::Version => output.line(concat!("gabion ", env!("CARGO_PKG_VERSION")))?,
     }

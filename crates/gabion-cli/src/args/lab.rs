@@ -7,7 +7,8 @@ use clap::{Args, Subcommand};
 use gabion::DEFAULT_BACKGROUND_THREADS;
 use gabion_lab::workload::SIZES;
 
-use super::{WorkArguments, parse_count, parse_threads};
+use super::bench::{WorkArguments, parse_threads};
+use super::parse_count;
 
 /// Compare targets: Gabion's engines, other stores, and what the measuring itself costs.
 #[derive(Args, Debug)]

@@ -10,7 +10,7 @@ use gabion_lab::targets::wip;
 use gabion_lab::workload::{Distribution, Workload};
 use serde_json::json;
 
-use crate::args::{BenchArguments, DistributionChoice, WorkArguments};
+use crate::args::bench::{BenchArguments, DistributionChoice, WorkArguments};
 use crate::failure::Failure;
 use crate::output::{Output, tell};
 use crate::table::{table_header, table_row};

@@ -1,15 +1,18 @@
 //! One module per command, except for `load`, which has a directory of its own.
 
+#[cfg(feature = "lab")]
 pub(crate) mod bench;
 pub(crate) mod check;
 pub(crate) mod checkpoint;
 pub(crate) mod compact;
 pub(crate) mod drop;
 pub(crate) mod dump;
+#[cfg(feature = "lab")]
 pub(crate) mod lab;
 pub(crate) mod point;
 pub(crate) mod range;
 pub(crate) mod repair;
+#[cfg(feature = "lab")]
 mod reproduce;
 pub(crate) mod scan;
 pub(crate) mod space;

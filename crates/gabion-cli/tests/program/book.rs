@@ -66,7 +66,7 @@ fn commands(page: &str) -> Vec<String> {
 /// The command with the program of this build and with fewer records.
 fn short(command: &str) -> String {
     let program = env!("CARGO_BIN_EXE_gabion");
-    let command = command.replace("cargo run --release --bin gabion --", "gabion");
+    let command = command.replace("cargo run --release -p gabion-cli --", "gabion");
     let mut is_number = false;
     let words = command.split(' ').map(|word| {
         let number: Option<u64> = word.parse().ok();
