@@ -365,3 +365,46 @@ fn a_store_that_has_filled_its_drive_can_be_emptied_and_filled_again() {
         }
     }
 }
+
+/// Each put that was refused tried a flush again, which wrote as much as there was room for, and
+/// removed it.
+#[test]
+fn puts_that_are_refused_do_not_wear_the_drive_out() {
+    for engine in engines_on_disks() {
+        for threads in [0, 2] {
+            let _context = Context(|| format!("{engine}, {threads} threads"));
+            let options = small_options()
+                .engine(engine)
+                .background_threads(threads)
+                .memtable_budget_bytes(8 << 20)
+                .log_bytes_max(8 << 20);
+            let sim = SimDisk::new();
+            let subject = open(&sim, &options).unwrap();
+            for number in 0..1500 {
+                let value = bytes_of(number, 1000);
+                subject.db.put(number_key(number), value).unwrap();
+            }
+            // Somebody else takes the rest, but for a part of what a flush needs.
+            sim.set_capacity(Some(used(&sim) + (200 << 10)));
+            sim.hide_capacity(true);
+            let mut refused = 0;
+            let mut before = None;
+            for number in 0..2000 {
+                let put = subject.db.put(number_key(number), bytes_of(number, 1500));
+                refused += u64::from(!went_well("a put", put));
+                if refused == 5 {
+                    before = before.or(Some(sim.ops()));
+                }
+            }
+            let more = sim.ops() - before.unwrap();
+            println!("{engine}, {threads} threads: {refused} puts refused, {more} operations");
+            assert!(refused > 100, "{refused} puts were refused");
+            // One of each is that a segment of the log cannot be made.
+            assert!(more < 2 * refused, "{refused} puts took {more} operations");
+            sim.set_capacity(None);
+            subject.db.flush().unwrap();
+            subject.db.put("room", "again").unwrap();
+            subject.db.close().unwrap();
+        }
+    }
+}

@@ -69,10 +69,14 @@ impl Flex {
     }
 
     /// After a put that found no room: merges what is in memory where files of the log go with
-    /// that. Whether any went; if not, the put is told what it has met itself.
+    /// that. Whether any went; if not, the put is told what it has met itself. Where the background
+    /// has found no room either, it tries again by itself, and not with each put.
     fn gain_room(&self) -> bool {
         let oldest = self.syncer.oldest_full();
-        oldest.is_some() && self.flush().is_ok() && self.syncer.oldest_full() != oldest
+        oldest.is_some()
+            && self.schedule.check_shortage().is_ok()
+            && self.flush().is_ok()
+            && self.syncer.oldest_full() != oldest
     }
 
     /// Asks for the memory that the insert of a single write waits for, so that it comes while the

@@ -98,10 +98,12 @@ impl Wip {
     }
 
     /// After a put that found no room: flushes what is in memory where files of the log go with
-    /// that. Whether any went; if not, the put is told what it has met itself.
+    /// that. Whether any went; if not, the put is told what it has met itself. Where the background
+    /// has found no room either, it tries again by itself, and not with each put.
     pub(super) fn gain_room(&self) -> bool {
         let oldest = self.syncer.oldest_full();
         oldest.is_some()
+            && self.schedule.check_shortage().is_ok()
             && self.flush().and_then(|()| self.advance_tail()).is_ok()
             && self.syncer.oldest_full() != oldest
     }
