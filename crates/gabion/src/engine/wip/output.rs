@@ -156,6 +156,40 @@ mod tests {
     use super::*;
     use crate::Options;
 
+    /// On a medium that was nearly full merges took what flushes needed, and these are what makes
+    /// the log shorter.
+    #[test]
+    fn merges_leave_room_for_flushes() {
+        let sim = SimDisk::new();
+        let options = Options::default().background_threads(0);
+        let engine = Wip::open(Disk::simulated(&sim), options).unwrap();
+        let keyspace = engine.create_keyspace("keyspace").unwrap();
+        for number in 0..3000_u64 {
+            engine.put_for_tests(&keyspace, &number.to_le_bytes(), &[7; 100]);
+        }
+        let free = engine.log_bytes() - 1000;
+        let used: usize = sim
+            .names()
+            .iter()
+            .map(|name| sim.raw(name).unwrap().len())
+            .sum();
+        sim.set_capacity(Some(used as u64 + free));
+        let write = |purpose, class| {
+            let mut output = engine.create_table(purpose, class).unwrap();
+            let mut numbers = 0..2000_u64;
+            numbers.try_for_each(|number| {
+                let key = number.swap_bytes().to_le_bytes();
+                output.add(&key, number + 1, Kind::Put, &[7; 100])
+            })
+        };
+        let refused = write(Purpose::Compaction, Class::Urgent).unwrap_err();
+        assert!(refused.is_no_space(), "{refused}");
+        assert!(refused.to_string().contains("flushes need"), "{refused}");
+        write(Purpose::Flush, Class::Flush).unwrap();
+        engine.flush().unwrap();
+        engine.close().unwrap();
+    }
+
     /// A store without threads flushes in its writers' threads. One that was late made a table in
     /// the directory of a closed store, which another program may have opened since.
     #[test]
