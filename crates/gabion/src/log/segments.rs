@@ -45,6 +45,9 @@ const SPARES_MAX: usize = 4;
 /// size of a bucket, so that one can be merged.
 const KEPT_BYTES_MAX: u64 = 64 << 20;
 
+/// Merges leave this part of that to deletes, beside what flushes need: one in so many bytes.
+const MERGES_LEAVE_ONE_IN: u64 = 4;
+
 /// A segment takes at most this part of what is free: one in so many bytes.
 const FREE_ONE_IN: u64 = 16;
 
@@ -268,8 +271,9 @@ impl Segments {
     /// An error where somebody who goes on to write `name` takes of what flushes need.
     pub(super) fn keep_room_to_flush(&self, name: &str, live_bytes: u64) -> Result<()> {
         self.look_at_room();
-        // ORDER: Relaxed, as in `create`.
-        match self.free_bytes.load(Ordering::Relaxed) < live_bytes {
+        // ORDER: Relaxed (both), as in `create`.
+        let kept = self.kept_bytes.load(Ordering::Relaxed) / MERGES_LEAVE_ONE_IN;
+        match self.free_bytes.load(Ordering::Relaxed) < live_bytes + kept {
             true => Err(self.no_room("take of the room that flushes need for", name)),
             false => Ok(()),
         }

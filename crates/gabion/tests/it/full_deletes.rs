@@ -358,7 +358,7 @@ fn a_store_that_has_filled_its_drive_can_be_emptied_and_filled_again() {
                     .background_threads(threads)
                     .memtable_budget_bytes(512 << 10)
                     .log_bytes_max(1 << 20)
-                    .bucket_bytes(128 << 10);
+                    .bucket_bytes(2 << 20);
                 print!("{engine}, {threads} threads, {emptied:?}, killed: {is_killed}: ");
                 fill_and_empty(&options, emptied, is_killed);
             }

@@ -15,12 +15,13 @@
 //!   does all that is due meanwhile.
 
 use std::sync::{Arc, Weak};
+use std::time::Duration;
 
 use super::agenda::BUCKETS_PER_STEP;
 use super::bucket::{Bucket, BucketState};
 use super::{Frozen, Install, Keyspace, Wip};
-use crate::Result;
 use crate::engine::memtable::{KeepOrder, MemTable};
+use crate::{Error, Result};
 
 impl Wip {
     /// Replaces the active MemTable of a bucket, if it holds anything, and queues the full one for
@@ -185,16 +186,38 @@ impl Wip {
         sorted(frozen)
     }
 
-    /// Waits until these MemTables, of [`Wip::freeze_all`], are tables (F2).
+    /// Waits until these MemTables, of [`Wip::freeze_all`], are tables (F2). Where the background
+    /// is short of something, which may be for a merge alone, or for what it began a while ago,
+    /// the caller flushes, and fails only if that does.
     pub(super) fn wait_flushed(&self, frozen: &[Weak<MemTable>]) -> Result<()> {
         // What was short of something is tried again.
         self.schedule.set_shortage(None);
-        self.wait_until(|| {
+        let is_flushed = || {
             let install = self.lock_install();
             // What was frozen first is at the front, so that most looks end soon.
             let mut left = install.frozen.iter().map(|left| Arc::as_ptr(&left.table));
             !left.any(|left| frozen.binary_search_by_key(&left, Weak::as_ptr).is_ok())
-        })
+        };
+        loop {
+            match self.wait_until(is_flushed) {
+                Err(error) if error.is_shortage() => self.flush_here()?,
+                waited => return waited,
+            }
+        }
+    }
+
+    /// Flushes one MemTable in the place of the background, or waits a moment for who does.
+    fn flush_here(&self) -> Result<()> {
+        match self.flush_one() {
+            Ok(false) => self.schedule.wait(Duration::from_millis(2)),
+            // Nobody needs what was flushed any more.
+            Ok(true) | Err(Error::KeyspaceDropped) => {}
+            Err(error) => {
+                self.record(error.clone());
+                return Err(error);
+            }
+        }
+        Ok(())
     }
 
     /// Freezes what the first bucket of a keyspace has in memory, as if somebody were flushing it
