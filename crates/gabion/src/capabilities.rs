@@ -3,6 +3,8 @@
 use std::fmt;
 use std::str::FromStr;
 
+use crate::{Error, Result};
+
 /// The engines behind the facade.
 #[non_exhaustive]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -45,6 +47,20 @@ impl Engine {
         match self {
             Engine::Wip | Engine::Flex => true,
             Engine::Scmkv | Engine::Sptree => cfg!(feature = "pm"),
+        }
+    }
+
+    /// An error where this program was built without it.
+    pub(crate) fn check_built(self) -> Result<()> {
+        match self.is_built() {
+            true => Ok(()),
+            false => Err(Error::InvalidOption {
+                option: "engine",
+                why: format!(
+                    "this program was built without the engine {self}: build it with the feature \
+                     \"pm\" of gabion"
+                ),
+            }),
         }
     }
 

@@ -148,6 +148,9 @@ impl Db {
     pub(crate) fn open_with(path: &Path, options: Options) -> Result<Db> {
         options.check()?;
         let disk = if options.create_if_missing {
+            if !path.exists() {
+                options.engine.check_built()?;
+            }
             Disk::create_system(path)?
         } else if path.is_dir() {
             Disk::system(path)?

@@ -60,17 +60,10 @@ type Write<'w> = write::Write<'w, Keyspace>;
 
 impl<S: Structure> Mapped<S> {
     pub(crate) fn open(disk: Disk, _options: Options) -> Result<Arc<Self>> {
-        if disk.exists(S::ENGINE.root_name())? {
-            return Err(S::missing(&disk));
+        if !disk.exists(S::ENGINE.root_name())? {
+            S::ENGINE.check_built()?;
         }
-        Err(Error::InvalidOption {
-            option: "engine",
-            why: format!(
-                "this program was built without the engine {}: build it with the feature \
-                 {FEATURE:?} of gabion",
-                S::ENGINE
-            ),
-        })
+        Err(S::missing(&disk))
     }
 
     pub(super) fn unsupported(operation: &'static str) -> Error {
