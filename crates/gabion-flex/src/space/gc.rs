@@ -59,10 +59,13 @@ impl Session<'_> {
     /// Frees segments until more than those that are kept free are available, or nothing more can
     /// be won.
     pub(crate) fn make_room(&mut self) -> Result<()> {
-        while self.writer.segments.available() <= self.writer.segments.kept_free() {
+        loop {
+            self.look_at_room(Class::User);
+            if self.writer.segments.available() > self.writer.segments.kept_free() {
+                break;
+            }
             if self.writer.segments.has_dying() {
                 self.commit()?;
-                self.look_at_room();
             } else if !self.collect()? {
                 // Within a capacity, this is as much room as there is.
                 self.writer.segments.widen();
@@ -76,6 +79,7 @@ impl Session<'_> {
     pub(crate) fn collect(&mut self) -> Result<bool> {
         let room = self.space.sums.geometry.room();
         let reserve = self.writer.segments.reserve();
+        self.look_at_room(Class::Moved);
         let victims = self.victims(Wanted {
             segments: reserve,
             live_max: room - 1,
@@ -91,6 +95,7 @@ impl Session<'_> {
         let room = self.space.sums.geometry.room();
         // Where much was removed there may be more segments than the data is worth, and none free.
         let before = self.writer.segments.widen_for_a_while();
+        self.look_at_room(Class::Moved);
         let victims = self.victims(Wanted {
             segments: round.segments,
             live_max: room - (room / 32 * round.garbage_parts.clamp(1, 32)),

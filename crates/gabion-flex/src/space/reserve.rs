@@ -178,18 +178,26 @@ impl Session<'_> {
         }
     }
 
-    /// What segments leave of the medium: of a space that keeps nothing aside, twice what it takes
-    /// to save all once a segment more is full, as that is a guess.
-    pub(super) fn room_kept_free(&self) -> u64 {
+    /// What a new segment leaves of the medium: a segment, as the open one is reserved when it is
+    /// written; in a space that keeps nothing aside, what is to be written of those that are open,
+    /// and what it takes to save the tree. As that is a guess which grows with the next edits,
+    /// users leave it twice, so that the collection has room.
+    pub(super) fn room_kept_free(&self, class: Class) -> u64 {
         let segment_bytes = self.space.sums.geometry.segment_bytes();
-        let added = Added {
-            bytes: segment_bytes,
-            nodes: 2 * SLACK_NODES,
-        };
-        match self.writer.reserve.is_kept() {
-            true => segment_bytes,
-            false => 2 * self.room_to_save(added),
+        if self.writer.reserve.is_kept() {
+            return segment_bytes;
         }
+        let shared = self.space.shared.share();
+        let open = Class::ALL.map(|class| shared.buffer(class).map(|buffer| buffer.written));
+        drop(shared);
+        let unwritten = open.iter().flatten();
+        let unwritten = unwritten.map(|written| segment_bytes.saturating_sub((*written).into()));
+        let to_save = self.room_to_save(Added {
+            bytes: 0,
+            nodes: 2 * SLACK_NODES,
+        });
+        let times = if class == Class::User { 2 } else { 1 };
+        unwritten.sum::<u64>() + times * to_save
     }
 
     /// Bytes of the medium that it takes to make all durable, once an edit has added something.

@@ -288,24 +288,24 @@ impl Session<'_> {
     }
 
     fn take_segment(&mut self, class: Class) -> Result<(u32, u32)> {
-        self.look_at_room();
         if class == Class::User {
             self.make_room()?;
-            // The last segment belongs to the collection, which may be needed to get more.
-            if self.writer.segments.available() <= 1 {
-                return Err(self.full(0));
-            }
+        }
+        self.look_at_room(class);
+        // The last segment belongs to the collection, which may be needed to get more.
+        if class == Class::User && self.writer.segments.available() <= 1 {
+            return Err(self.full(0));
         }
         let taken = self.writer.segments.take(class);
         taken.ok_or_else(|| self.full(0))
     }
 
-    /// Looks how many segments the medium has room for, beside what it takes to save all. Where the
-    /// file system does not tell, all that there may be.
-    pub(crate) fn look_at_room(&mut self) {
+    /// Looks how many segments of a class the medium has room for, beside what it takes to save
+    /// all. Where the file system does not tell, all that there may be.
+    pub(crate) fn look_at_room(&mut self, class: Class) {
         let room = self.space.disk.room();
         let free = room.map_or(u64::MAX, |room| room.free_bytes);
-        let kept = self.room_kept_free();
+        let kept = self.room_kept_free(class);
         self.writer.segments.afford(free.saturating_sub(kept));
     }
 
