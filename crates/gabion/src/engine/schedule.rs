@@ -19,12 +19,11 @@ use parking_lot::{Condvar, Mutex, MutexGuard};
 
 use crate::{Clock, Error, Result};
 
-/// How long the background waits at first before it tries again after it found no space; twice as
-/// long each time, up to [`RETRY_AFTER_MAX`], as each try may write what it then removes.
+/// How long the background waits at first before it tries again after it found no space.
 const RETRY_AFTER: Duration = Duration::from_millis(200);
 
-/// The longest wait before another try.
-const RETRY_AFTER_MAX: Duration = Duration::from_millis(3200);
+/// How often that wait is doubled, as each try may write what it then removes: up to 3.2 s.
+const RETRY_DOUBLINGS: u32 = 4;
 
 /// How long a thread sleeps at most when nothing wakes it.
 const LOOK_AGAIN: Duration = Duration::from_millis(500);
@@ -73,8 +72,8 @@ impl State {
     }
 
     fn retry_after(&self) -> Duration {
-        let doubled = RETRY_AFTER.saturating_mul(1 << self.shortages.clamp(1, 8) >> 1);
-        doubled.min(RETRY_AFTER_MAX)
+        let doublings = self.shortages.saturating_sub(1).min(RETRY_DOUBLINGS);
+        RETRY_AFTER * (1 << doublings)
     }
 }
 

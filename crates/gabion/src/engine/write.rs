@@ -101,6 +101,29 @@ impl<'w, K> Write<'w, K> {
         }
     }
 
+    /// Lets a delete pass where it would wait for what the background has no room for: it makes
+    /// room itself.
+    pub(crate) fn admitted(&self, admitted: Result<()>) -> Result<()> {
+        match admitted {
+            Err(error) if error.is_no_space() && self.room_for() == RoomFor::Deletes => Ok(()),
+            admitted => admitted,
+        }
+    }
+
+    /// Performs the write by `once`; a put that finds no room again, as long as `gain` makes some.
+    pub(crate) fn perform(
+        &self,
+        once: impl Fn() -> Result<()>,
+        gain: impl Fn() -> bool,
+    ) -> Result<()> {
+        while let Err(error) = once() {
+            if !error.is_no_space() || self.room_for() == RoomFor::Deletes || !gain() {
+                return Err(error);
+            }
+        }
+        Ok(())
+    }
+
     /// Number of its operations.
     pub(crate) fn count(&self) -> u32 {
         match self {

@@ -105,6 +105,9 @@ pub(crate) struct LogOptions {
     /// Largest size of a segment in bytes. Segments begin small and double up to it; a larger
     /// record gets a segment of its size.
     pub(crate) segment_bytes_max: u64,
+    /// Bytes of the medium that it takes, until the log has become shorter by it, to flush a byte
+    /// of the log.
+    pub(crate) flush_cost: u64,
 }
 
 impl Default for LogOptions {
@@ -113,6 +116,7 @@ impl Default for LogOptions {
     fn default() -> LogOptions {
         LogOptions {
             segment_bytes_max: 16 << 20,
+            flush_cost: 1,
         }
     }
 }
@@ -121,9 +125,10 @@ impl LogOptions {
     /// For a log of at most so many bytes: at least 16 segments, so that the tail moves in small
     /// steps.
     pub(crate) fn within(log_bytes_max: u64) -> LogOptions {
-        let segment_bytes_max = LogOptions::default().segment_bytes_max;
+        let options = LogOptions::default();
         LogOptions {
-            segment_bytes_max: segment_bytes_max.min((log_bytes_max / 16).max(1)),
+            segment_bytes_max: options.segment_bytes_max.min((log_bytes_max / 16).max(1)),
+            ..options
         }
     }
 }

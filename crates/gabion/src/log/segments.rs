@@ -16,10 +16,11 @@
 //! # A medium that fills up
 //! Puts are refused before the last bytes are gone: a segment for them is begun only where what is
 //! in memory can still be flushed after it, which takes as much as the log holds, and
-//! [`KEPT_BYTES_MAX`] are left for merges and deletes ([`RoomFor`]). So whoever has filled a medium
-//! can delete, and the deletes come to give room back. The less is free, the smaller segments are,
-//! so that the last of them ends where the room does; and the shorter the log is kept, as its files
-//! go with flushes ([`Segments::bytes_by_room`]). Other programs may take what is kept.
+//! [`KEPT_BYTES_MAX`] bytes are left for merges and deletes ([`RoomFor`]). So whoever has filled a
+//! medium can delete, and the deletes come to give room back. The less is free, the smaller
+//! segments are, so that the last of them ends where the room does; and the shorter the log is
+//! kept, as its files go with flushes ([`Segments::flush_at_bytes`]). Other programs may take what
+//! is kept.
 
 use std::collections::VecDeque;
 use std::io::ErrorKind;
@@ -51,6 +52,10 @@ const MERGES_LEAVE_ONE_IN: u64 = 4;
 /// A segment takes at most this part of what is free: one in so many bytes.
 const FREE_ONE_IN: u64 = 16;
 
+/// The log is shortened when it is longer than this part of what is free: the flush for that leaves
+/// most of it.
+const FLUSH_AT_ONE_IN: u64 = 4;
+
 /// Smallest size of a segment where less is free.
 const SEGMENT_BYTES_SHORT: u64 = 64 << 10;
 
@@ -63,17 +68,34 @@ pub(crate) enum RoomFor {
     Deletes,
 }
 
+/// What a medium has left.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Left {
+    free_bytes: u64,
+    /// What of it puts leave.
+    kept_bytes: u64,
+}
+
+impl Left {
+    /// Of a medium without an end.
+    const ALL: Left = Left {
+        free_bytes: u64::MAX,
+        kept_bytes: 0,
+    };
+}
+
 /// The log's files. Lock order: `next`, then `live`.
 #[derive(Debug)]
 pub(super) struct Segments {
     disk: Disk,
     bytes_max: u64,
+    flush_cost: u64,
     next: Mutex<Next>,
     /// Whether no file is prepared: a hint that costs no lock.
     needs_next: AtomicBool,
-    /// What of the medium was free when it was last looked at: figures for pacing.
-    free_bytes: AtomicU64,
-    kept_bytes: AtomicU64,
+    /// What follows from the last look at the medium's room.
+    flush_at_bytes: AtomicU64,
+    is_short: AtomicBool,
     live: Mutex<Live>,
 }
 
@@ -131,10 +153,11 @@ impl Segments {
         Segments {
             disk,
             bytes_max,
+            flush_cost: options.flush_cost,
             next: Mutex::new(next),
             needs_next: AtomicBool::new(true),
-            free_bytes: AtomicU64::new(u64::MAX),
-            kept_bytes: AtomicU64::new(0),
+            flush_at_bytes: AtomicU64::new(u64::MAX),
+            is_short: AtomicBool::new(false),
             live: Mutex::new(live),
         }
     }
@@ -219,9 +242,7 @@ impl Segments {
     }
 
     fn create(&self, next: &mut Next, segment: u64, wanted: u64, room: RoomFor) -> Result<LogFile> {
-        self.look_at_room();
-        // ORDER: Relaxed, a figure of this thread or of one that has looked since.
-        let part = self.free_bytes.load(Ordering::Relaxed) / FREE_ONE_IN;
+        let part = self.look_at_room().free_bytes / FREE_ONE_IN;
         let fitting = next.bytes.min(part.max(SEGMENT_BYTES_SHORT));
         let mut bytes = fitting.max(segment_bytes_for(wanted));
         if room == RoomFor::Puts {
@@ -250,31 +271,29 @@ impl Segments {
     /// An error where a segment of `bytes` bytes would take what is kept for deletes. Gives up
     /// spare files before.
     fn keep_room(&self, next: &Next, segment: u64, bytes: u64) -> Result<()> {
-        for discards in [true, false] {
-            let unflushed = self.live.lock().full_bytes() + next.current_bytes;
-            // ORDER: Relaxed (both), as in `create`.
-            let kept = self.kept_bytes.load(Ordering::Relaxed);
-            // The file, and the table that its records become.
-            let needed = kept + unflushed + 2 * bytes;
-            if self.free_bytes.load(Ordering::Relaxed) >= needed {
-                return Ok(());
-            }
-            if discards {
-                self.discard_spares()?;
-                self.look_at_room();
-            }
+        let unflushed = self.live.lock().full_bytes() + next.current_bytes;
+        let flushes = self.flush_cost * (unflushed + bytes);
+        let is_kept = |left: Left| left.free_bytes >= left.kept_bytes + bytes + flushes;
+        if is_kept(self.look_at_room()) {
+            return Ok(());
+        }
+        self.discard_spares()?;
+        if is_kept(self.look_at_room()) {
+            return Ok(());
         }
         let operation = "take of the room that is kept for deletes for";
         Err(self.no_room(operation, &log_name(segment)))
     }
 
-    /// An error where somebody who goes on to write `name` takes of what flushes need.
-    pub(super) fn keep_room_to_flush(&self, name: &str, live_bytes: u64) -> Result<()> {
-        self.look_at_room();
-        // ORDER: Relaxed (both), as in `create`.
-        let kept = self.kept_bytes.load(Ordering::Relaxed) / MERGES_LEAVE_ONE_IN;
-        match self.free_bytes.load(Ordering::Relaxed) < live_bytes + kept {
-            true => Err(self.no_room("take of the room that flushes need for", name)),
+    /// An error where somebody who goes on to write the file `name` takes of what flushes need.
+    pub(super) fn keep_room_to_flush(
+        &self,
+        name: impl FnOnce() -> String,
+        live_bytes: u64,
+    ) -> Result<()> {
+        let left = self.look_at_room();
+        match left.free_bytes < live_bytes + left.kept_bytes / MERGES_LEAVE_ONE_IN {
+            true => Err(self.no_room("take of the room that flushes need for", &name())),
             false => Ok(()),
         }
     }
@@ -290,31 +309,29 @@ impl Segments {
     }
 
     /// Looks how much of the medium is free. Where the file system does not tell, nothing is kept.
-    pub(super) fn look_at_room(&self) {
-        let (free, kept) = match self.disk.room() {
-            Ok(room) => (
-                room.free_bytes,
-                KEPT_BYTES_MAX.min(room.total_bytes / FREE_ONE_IN),
-            ),
-            Err(_) => (u64::MAX, 0),
-        };
+    pub(super) fn look_at_room(&self) -> Left {
+        let left = self.disk.room().map_or(Left::ALL, |room| Left {
+            free_bytes: room.free_bytes,
+            kept_bytes: KEPT_BYTES_MAX.min(room.total_bytes / FREE_ONE_IN),
+        });
         // ORDER: Relaxed (both): figures for pacing, no data depends on them.
-        self.free_bytes.store(free, Ordering::Relaxed);
-        self.kept_bytes.store(kept, Ordering::Relaxed);
+        self.flush_at_bytes
+            .store(left.free_bytes / FLUSH_AT_ONE_IN, Ordering::Relaxed);
+        let is_short = left.free_bytes < 2 * left.kept_bytes;
+        self.is_short.store(is_short, Ordering::Relaxed);
+        left
     }
 
-    /// How long the log should be at most, by what was free when it was last looked at: all that a
-    /// flush of what is in memory takes, and as much again, leaves half of that.
-    pub(super) fn bytes_by_room(&self) -> u64 {
+    /// The length of the log from which on it is shortened, by what was free at the last look.
+    pub(super) fn flush_at_bytes(&self) -> u64 {
         // ORDER: Relaxed, as above.
-        self.free_bytes.load(Ordering::Relaxed) / 4
+        self.flush_at_bytes.load(Ordering::Relaxed)
     }
 
-    /// Whether puts are about to be refused, by what was free when it was last looked at.
+    /// Whether puts were about to be refused at the last look.
     pub(super) fn is_room_short(&self) -> bool {
-        // ORDER: Relaxed (both), as above.
-        let kept = self.kept_bytes.load(Ordering::Relaxed);
-        self.free_bytes.load(Ordering::Relaxed) < 2 * kept
+        // ORDER: Relaxed, as above.
+        self.is_short.load(Ordering::Relaxed)
     }
 
     /// A spare file as the file of `segment`, if one has at least `bytes` bytes. Those that cannot
@@ -507,6 +524,7 @@ mod tests {
         let end = replay(&disk, 1, &BTreeMap::new(), |_, _| Ok(())).unwrap();
         let options = LogOptions {
             segment_bytes_max: 1024,
+            flush_cost: 1,
         };
         let segments = Segments::new(disk.clone(), &end, &options);
         for segment in 1..=2 {

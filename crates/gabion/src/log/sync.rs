@@ -267,7 +267,7 @@ impl LogSyncer {
 
     /// An error where a job that goes on to write the file `name` takes of what flushes need, as
     /// they are what makes the log shorter.
-    pub(crate) fn keep_room_to_flush(&self, name: &str) -> Result<()> {
+    pub(crate) fn keep_room_to_flush(&self, name: impl FnOnce() -> String) -> Result<()> {
         self.segments.keep_room_to_flush(name, self.live_bytes())
     }
 
@@ -275,7 +275,7 @@ impl LogSyncer {
     /// medium has free, and files of it would go with a flush. By the last look.
     #[inline]
     pub(crate) fn is_long_for_room(&self, live_bytes: u64) -> bool {
-        live_bytes > self.segments.bytes_by_room() && self.oldest_full().is_some()
+        live_bytes > self.segments.flush_at_bytes() && self.oldest_full().is_some()
     }
 
     /// Whether the medium was nearly full at the last look.

@@ -16,6 +16,7 @@ use crate::{Error, Result};
 
 const SMALL: LogOptions = LogOptions {
     segment_bytes_max: 1024,
+    flush_cost: 1,
 };
 
 /// The record with this number: its number, then bytes that follow from it.
@@ -457,6 +458,7 @@ fn appends_go_on_while_others_sync_and_prepare() {
         &disk,
         &LogOptions {
             segment_bytes_max: 64 << 10,
+            flush_cost: 1,
         },
     );
     let syncer = log.syncer();
@@ -498,6 +500,7 @@ fn what_is_of_no_use_is_removed_by_any_number_of_tries() {
     let disk = Disk::simulated(&sim);
     let options = LogOptions {
         segment_bytes_max: 4 << 20,
+        flush_cost: 1,
     };
     let mut log = fresh(&disk, &options);
     append(&mut log, 0..10);
@@ -518,6 +521,7 @@ fn a_log_that_rests_keeps_one_small_segment_until_the_next_append() {
     let disk = Disk::simulated(&sim);
     let options = LogOptions {
         segment_bytes_max: 4 << 20,
+        flush_cost: 1,
     };
     let mut log = fresh(&disk, &options);
     let syncer = log.syncer();

@@ -80,6 +80,8 @@ impl Flex {
 
         let log_options = LogOptions {
             segment_bytes_max: SEGMENT_BYTES_MAX.min((options.log_bytes_max / 16).max(1)),
+            // What a merge replaces goes with its commit; and a space has its own log and reserve.
+            flush_cost: 2,
         };
         let mut pending = PendingLog::new(&disk, end, &log_options, &options.clock);
         let syncer = pending.syncer();

@@ -17,6 +17,10 @@
 //!    is at most 8/7 of what is live, and the reserve of its spaces.
 //! 3. Trees are saved, and free segments given back to the file system.
 //!
+//! Where the medium is nearly full, all but the spare files of the log goes this way in any case:
+//! the log and the other spaces need what a space keeps free for itself. At rest the whole log is
+//! merged then, as deletes give room back only when they are.
+//!
 //! # Invariant
 //! - R1. A store at rest comes to an end: what was moved has no garbage, and the log that is left
 //!   is short. So each byte is moved once at most, however long nobody writes.
@@ -51,13 +55,20 @@ impl Flex {
             if keyspaces.iter().any(|own| own.partition.is_used()) {
                 self.fit_memory();
             }
-            let rests = self.is_at_rest();
-            if rests && self.shorten_log() {
+            let (at_rest, is_short) = (self.is_at_rest(), self.syncer.is_room_short());
+            let rests = at_rest || is_short;
+            // Deletes give room back once they are merged.
+            let log_bytes_max = if at_rest && is_short {
+                0
+            } else {
+                self.segment_bytes_max()
+            };
+            if rests && self.shorten_log(log_bytes_max) {
                 return Ok(true);
             }
             match self.collect(rests)? {
                 Some(moved) => moved,
-                None => return Ok(rests && self.give_back()?),
+                None => return Ok(rests && self.give_back(is_short)?),
             }
         };
         // Who waits here is the thread that merges: as urgent as a merge.
@@ -73,11 +84,14 @@ impl Flex {
         decided.unwrap_or_else(|| idle.is_quiet(visible, now))
     }
 
-    /// Lets a log of more than a segment be merged; false if it is shorter, or only what waits to
-    /// be merged makes it so long.
-    fn shorten_log(&self) -> bool {
-        let segment = LogOptions::within(self.options.log_bytes_max).segment_bytes_max;
-        self.syncer.live_bytes() > segment && self.freeze(&self.writer.lock())
+    /// Lets a log of more than `bytes_max` bytes be merged; false if it is shorter, or only what
+    /// waits to be merged makes it so long.
+    fn shorten_log(&self, bytes_max: u64) -> bool {
+        self.syncer.live_bytes() > bytes_max && self.freeze(&self.writer.lock())
+    }
+
+    fn segment_bytes_max(&self) -> u64 {
+        LogOptions::within(self.options.log_bytes_max).segment_bytes_max
     }
 
     /// A round of collection in one of the spaces; returns the bytes that were moved.
@@ -103,16 +117,18 @@ impl Flex {
         partition.space().room() < (live / AHEAD_ONE_IN).min(self.active_bytes_max())
     }
 
-    /// Saves the trees of spaces whose garbage was collected, and removes spare files of the log;
-    /// false when there are none.
-    fn give_back(&self) -> Result<bool> {
+    /// Saves the trees of spaces whose garbage was collected, or that have changed where the medium
+    /// is short of room, and removes spare files of the log; false when there are none.
+    fn give_back(&self, is_short: bool) -> Result<bool> {
         for keyspace in self.keyspaces.load().iter() {
-            if keyspace.partition.was_collected() {
-                keyspace.partition.checkpoint()?;
+            let partition = &keyspace.partition;
+            if partition.was_collected() || is_short && !partition.is_saved() {
+                partition.checkpoint()?;
                 return Ok(true);
             }
         }
-        if self.syncer.may_rest() {
+        // A medium that is short of room may be written to now: its next file is needed.
+        if !is_short && self.syncer.may_rest() {
             self.syncer.rest()?;
         }
         Ok(false)

@@ -22,7 +22,7 @@ use std::sync::Arc;
 use super::generation::{Generation, View};
 use super::{Flex, Write};
 use crate::engine::write::Waiter;
-use crate::log::{Log, RoomFor};
+use crate::log::Log;
 use crate::options::Durability;
 use crate::types::{Seq, hash_key};
 use crate::{Error, Result};
@@ -41,22 +41,15 @@ impl Flex {
     pub(crate) fn write(&self, write: Write<'_>, user_bytes: u64, sync: bool) -> Result<()> {
         let hash = self.prefetch(write);
         self.check_writable()?;
-        while let Err(error) = self.write_once(write, hash, sync) {
-            if !error.is_no_space() || write.room_for() == RoomFor::Deletes || !self.gain_room() {
-                return Err(error);
-            }
-        }
+        let once = || self.write_once(write, hash, sync);
+        write.perform(once, || self.gain_room())?;
         self.counters.count_write(user_bytes);
         self.run_inline();
         Ok(())
     }
 
     fn write_once(&self, write: Write<'_>, hash: u64, sync: bool) -> Result<()> {
-        match self.admit() {
-            // What merges have no room for does not hold up what makes room.
-            Err(error) if error.is_no_space() && write.room_for() == RoomFor::Deletes => {}
-            admitted => admitted?,
-        }
+        write.admitted(self.admit())?;
         if sync {
             let fail = |error: &Error| drop(self.fail(self.syncer.fail(error.clone())));
             self.queue.perform(write, true, fail, |own, _, group| {
@@ -68,15 +61,15 @@ impl Flex {
         Ok(())
     }
 
-    /// After a put that found no room: merges what is in memory where files of the log go with
-    /// that. Whether any went; if not, the put is told what it has met itself. Where the background
-    /// has found no room either, it tries again by itself, and not with each put.
+    /// After a put that found no room: merges what is in memory, so that files of the log go and
+    /// deletes give room back. Whether there was any; if not, the put fails as it has failed. Where
+    /// the background has found no room, it tries again by itself, and not with each put.
     fn gain_room(&self) -> bool {
-        let oldest = self.syncer.oldest_full();
-        oldest.is_some()
-            && self.schedule.check_shortage().is_ok()
-            && self.flush().is_ok()
-            && self.syncer.oldest_full() != oldest
+        let holds_any = {
+            let view = self.view.load();
+            !view.active().is_empty() || !view.frozen().is_empty()
+        };
+        holds_any && self.schedule.check_shortage().is_ok() && self.flush().is_ok()
     }
 
     /// Asks for the memory that the insert of a single write waits for, so that it comes while the

@@ -45,14 +45,17 @@ impl Wip {
         since.is_some_and(|since| self.time().abs_diff(since) >= age_max)
     }
 
-    /// Freezes MemTables whose entries are as old as garbage may become; false when there is none.
+    /// Freezes MemTables whose entries are as old as garbage may become; all of them at rest where
+    /// the medium is short of room, as deletes give some back once they are in tables. False when
+    /// there is none.
     pub(super) fn freeze_aged(&self) -> Result<bool> {
         if !self.has_aged_memtables() {
             return Ok(false);
         }
+        let frees_room = self.is_to_free_room();
         let aged = self
             .written
-            .buckets_since(|since| self.is_overdue(Some(since)));
+            .buckets_since(|since| frees_room || self.is_overdue(Some(since)));
         self.count_visits(aged.len());
         let _alone = self.leader.write();
         let mut install = self.lock_install();
@@ -65,6 +68,11 @@ impl Wip {
     /// Whether [`Wip::freeze_aged`] has something to do.
     pub(super) fn has_aged_memtables(&self) -> bool {
         self.written.has_since(|since| self.is_overdue(Some(since)))
+            || self.is_to_free_room() && self.written.has_since(|_| true)
+    }
+
+    fn is_to_free_room(&self) -> bool {
+        self.syncer.is_room_short() && self.is_at_rest()
     }
 
     /// The age of what a flush has written: the entries of a MemTable since `born`.

@@ -101,8 +101,8 @@ impl<'e> TableOutput<'e> {
         self.paced_bytes += written;
         self.bucket.map_or(Ok(()), Bucket::check_dropped)?;
         if self.class != Class::Flush {
-            let name = table_name(self.file);
-            self.engine.syncer.keep_room_to_flush(&name)?;
+            let name = || table_name(self.file);
+            self.engine.syncer.keep_room_to_flush(name)?;
         }
         let throttle = &self.engine.throttle;
         self.engine

@@ -97,15 +97,14 @@ impl Wip {
         self.advance_tail()
     }
 
-    /// After a put that found no room: flushes what is in memory where files of the log go with
-    /// that. Whether any went; if not, the put is told what it has met itself. Where the background
-    /// has found no room either, it tries again by itself, and not with each put.
+    /// After a put that found no room: flushes what is in memory, so that files of the log go and
+    /// deletes give room back. Whether there was any; if not, the put fails as it has failed. Where
+    /// the background has found no room, it tries again by itself, and not with each put.
     pub(super) fn gain_room(&self) -> bool {
-        let oldest = self.syncer.oldest_full();
-        oldest.is_some()
+        let holds_any = self.written.has_since(|_| true) || self.has_frozen();
+        holds_any
             && self.schedule.check_shortage().is_ok()
             && self.flush().and_then(|()| self.advance_tail()).is_ok()
-            && self.syncer.oldest_full() != oldest
     }
 
     /// Gathers a log of many short files, as short runs of a program leave them, one each: what of

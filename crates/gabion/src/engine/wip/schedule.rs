@@ -14,6 +14,9 @@ use super::{Keyspace, Wip};
 use crate::options::Durability;
 use crate::{Error, Result};
 
+/// How many shortages in a row whoever waits for the background sits out.
+const SHORTAGES_WAITED: u32 = 2;
+
 impl Wip {
     /// Starts the background threads.
     pub(super) fn start_threads(self: &Arc<Wip>) -> Result<()> {
@@ -196,13 +199,23 @@ impl Wip {
         Ok(stopped || !self.lock_install().frozen.is_empty())
     }
 
+    /// Waits until something is `done`; an error if the background is short of something again and
+    /// again. What it began before may find no room once more, where there is some now.
     pub(super) fn wait_until(&self, done: impl Fn() -> bool) -> Result<()> {
+        let mut shortages = 0;
         loop {
             self.run_inline();
             if done() {
                 return Ok(());
             }
-            self.check_progress()?;
+            match self.check_progress() {
+                Err(error) if error.is_shortage() && shortages < SHORTAGES_WAITED => {
+                    shortages += 1;
+                    self.schedule.set_shortage(None);
+                    self.schedule.wake();
+                }
+                progress => progress?,
+            }
             self.schedule.wait(Duration::from_millis(2));
         }
     }

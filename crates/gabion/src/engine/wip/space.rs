@@ -374,7 +374,33 @@ fn scaled(amount: u64, part: u64, whole: u64) -> u64 {
 
 #[cfg(test)]
 mod tests {
+    use gabion_media::{Disk, SimDisk};
+
     use super::*;
+    use crate::Options;
+
+    /// Far from the cap nobody compacts for garbage, but on a medium that is nearly full.
+    #[test]
+    fn garbage_is_compacted_where_the_medium_is_nearly_full() {
+        let sim = SimDisk::new();
+        let options = Options::default().background_threads(0);
+        let engine = Wip::open(Disk::simulated(&sim), options).unwrap();
+        let keyspace = engine.create_keyspace("keyspace").unwrap();
+        engine.put_run_for_tests(&keyspace, 0..10_000, 1);
+        engine.put_run_for_tests(&keyspace, (0..10_000).step_by(3), 2);
+        engine.look_at_space().unwrap();
+        assert_eq!(engine.space_need(), Need::None);
+        let names = sim.names();
+        let files = names.iter().filter_map(|name| sim.raw(name));
+        let used: u64 = files.map(|file| file.len() as u64).sum();
+        for (free, need) in [(used, Need::None), (used / 16, Need::Compact)] {
+            sim.set_capacity(Some(used + free));
+            engine.syncer.look_at_room();
+            assert_eq!(engine.space_need(), need, "{free} bytes beside {used}");
+        }
+        sim.set_capacity(None);
+        engine.close().unwrap();
+    }
 
     #[test]
     fn the_shortest_entries_are_what_is_left() {

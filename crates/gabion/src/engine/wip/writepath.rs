@@ -218,22 +218,16 @@ impl Wip {
     /// `user_bytes` are the bytes of its keys and values.
     pub(crate) fn write(&self, write: Write<'_>, user_bytes: u64, sync: bool) -> Result<()> {
         self.check_writable()?;
-        while let Err(error) = self.write_once(write, user_bytes, sync) {
-            if !error.is_no_space() || write.room_for() == RoomFor::Deletes || !self.gain_room() {
-                return Err(error);
-            }
-        }
+        let once = || self.write_once(write, user_bytes, sync);
+        write.perform(once, || self.gain_room())?;
         self.counters.count_write(user_bytes);
         self.run_inline();
         Ok(())
     }
 
     fn write_once(&self, write: Write<'_>, user_bytes: u64, sync: bool) -> Result<()> {
-        match self.throttle.admit(user_bytes, || self.relief_is_due()) {
-            // What the background has no room for does not hold up what makes room.
-            Err(error) if error.is_no_space() && write.room_for() == RoomFor::Deletes => {}
-            admitted => admitted?,
-        }
+        let admitted = self.throttle.admit(user_bytes, || self.relief_is_due());
+        write.admitted(admitted)?;
         if sync || !self.write_beside(write)? {
             let fail = |error: &Error| self.fail_log(error);
             self.queue

@@ -19,6 +19,7 @@ fn begin(disk: &Disk) -> Log {
     let end = replay(disk, 1, &BTreeMap::new(), |_, _| Ok(())).unwrap();
     let small = LogOptions {
         segment_bytes_max: 2048,
+        flush_cost: 1,
     };
     Log::start(disk, &end, &small).unwrap()
 }

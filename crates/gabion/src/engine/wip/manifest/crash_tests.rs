@@ -13,6 +13,7 @@ use crate::log::{Log, LogOptions, RoomFor, replay};
 
 const OPTIONS: LogOptions = LogOptions {
     segment_bytes_max: 700,
+    flush_cost: 1,
 };
 
 /// The record with this number: its number, then bytes that follow from it.
