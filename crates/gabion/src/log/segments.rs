@@ -82,6 +82,11 @@ impl Left {
         free_bytes: u64::MAX,
         kept_bytes: 0,
     };
+
+    /// Whether puts are about to be refused.
+    fn is_short(self) -> bool {
+        self.free_bytes < 2 * self.kept_bytes
+    }
 }
 
 /// The log's files. Lock order: `next`, then `live`.
@@ -298,6 +303,12 @@ impl Segments {
         }
     }
 
+    /// Whether the medium is short of room, but has what it takes to flush a log of so many bytes.
+    pub(super) fn has_room_to_flush(&self, live_bytes: u64) -> bool {
+        let left = self.look_at_room();
+        left.is_short() && left.free_bytes >= self.flush_cost * live_bytes
+    }
+
     fn no_room(&self, operation: &'static str, name: &str) -> Error {
         let error = gabion_media::Error::Io {
             operation,
@@ -317,8 +328,7 @@ impl Segments {
         // ORDER: Relaxed (both): figures for pacing, no data depends on them.
         self.flush_at_bytes
             .store(left.free_bytes / FLUSH_AT_ONE_IN, Ordering::Relaxed);
-        let is_short = left.free_bytes < 2 * left.kept_bytes;
-        self.is_short.store(is_short, Ordering::Relaxed);
+        self.is_short.store(left.is_short(), Ordering::Relaxed);
         left
     }
 

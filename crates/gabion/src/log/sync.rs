@@ -271,6 +271,11 @@ impl LogSyncer {
         self.segments.keep_room_to_flush(name, self.live_bytes())
     }
 
+    /// Whether the medium is short of room, but has what it takes to flush all that is in memory.
+    pub(crate) fn has_room_to_flush(&self) -> bool {
+        self.segments.has_room_to_flush(self.live_bytes())
+    }
+
     /// Whether a log of so many [`LogSyncer::live_bytes`] is longer than it should be for what the
     /// medium has free, and files of it would go with a flush. By the last look.
     #[inline]

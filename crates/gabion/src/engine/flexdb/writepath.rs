@@ -63,13 +63,15 @@ impl Flex {
 
     /// After a put that found no room: merges what is in memory, so that files of the log go and
     /// deletes give room back. Whether there was any; if not, the put fails as it has failed. Where
-    /// the background has found no room, it tries again by itself, and not with each put.
+    /// the background has found no room, only if this has some: else each put would try in vain.
     fn gain_room(&self) -> bool {
         let holds_any = {
             let view = self.view.load();
             !view.active().is_empty() || !view.frozen().is_empty()
         };
-        holds_any && self.schedule.check_shortage().is_ok() && self.flush().is_ok()
+        holds_any
+            && (self.schedule.check_shortage().is_ok() || self.syncer.has_room_to_flush())
+            && self.flush().is_ok()
     }
 
     /// Asks for the memory that the insert of a single write waits for, so that it comes while the

@@ -24,6 +24,7 @@
 //!
 //! [`Options::garbage_age_max`]: crate::Options::garbage_age_max
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use super::Wip;
@@ -45,34 +46,40 @@ impl Wip {
         since.is_some_and(|since| self.time().abs_diff(since) >= age_max)
     }
 
-    /// Freezes MemTables whose entries are as old as garbage may become; all of them at rest where
-    /// the medium is short of room, as deletes give some back once they are in tables. False when
-    /// there is none.
+    /// Freezes MemTables whose entries are as old as garbage may become. Where medium or merges are
+    /// short of room, also those with deletes of ranges, and at rest all, as deletes give room
+    /// back once they are in tables. False when there is none.
     pub(super) fn freeze_aged(&self) -> Result<bool> {
-        if !self.has_aged_memtables() {
+        let aged = self.aged_buckets();
+        if aged.is_empty() {
             return Ok(false);
         }
-        let frees_room = self.is_to_free_room();
-        let aged = self
-            .written
-            .buckets_since(|since| frees_room || self.is_overdue(Some(since)));
         self.count_visits(aged.len());
         let _alone = self.leader.write();
         let mut install = self.lock_install();
         for bucket in &aged {
             self.freeze_bucket(&mut install, bucket);
         }
-        Ok(!aged.is_empty())
+        Ok(true)
     }
 
     /// Whether [`Wip::freeze_aged`] has something to do.
     pub(super) fn has_aged_memtables(&self) -> bool {
-        self.written.has_since(|since| self.is_overdue(Some(since)))
-            || self.is_to_free_room() && self.written.has_since(|_| true)
+        !self.aged_buckets().is_empty()
     }
 
-    fn is_to_free_room(&self) -> bool {
-        self.syncer.is_room_short() && self.is_at_rest()
+    /// The buckets whose MemTables are to be frozen.
+    fn aged_buckets(&self) -> Vec<Arc<Bucket>> {
+        if !self.syncer.is_room_short() && self.schedule.check_shortage().is_ok() {
+            let is_overdue = |since| self.is_overdue(Some(since));
+            return self.written.buckets_since(is_overdue);
+        }
+        let at_rest = self.is_at_rest();
+        let mut buckets = self.written.buckets();
+        buckets.retain(|bucket| {
+            at_rest || self.is_overdue(bucket.written_since()) || bucket.deletes_ranges()
+        });
+        buckets
     }
 
     /// The age of what a flush has written: the entries of a MemTable since `born`.
@@ -114,6 +121,11 @@ impl Bucket {
         // ORDER: Relaxed (all of this file); it changes with the list of `written` locked.
         let since = self.written.load(Ordering::Relaxed);
         (since > 0).then_some(since)
+    }
+
+    /// Whether the active MemTable holds deletes of ranges.
+    fn deletes_ranges(&self) -> bool {
+        !self.state.load().active.range_deletes().is_empty()
     }
 
     /// The active MemTable holds entries since then.

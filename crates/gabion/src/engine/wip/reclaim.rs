@@ -99,11 +99,11 @@ impl Wip {
 
     /// After a put that found no room: flushes what is in memory, so that files of the log go and
     /// deletes give room back. Whether there was any; if not, the put fails as it has failed. Where
-    /// the background has found no room, it tries again by itself, and not with each put.
+    /// the background has found no room, only if this has some: else each put would try in vain.
     pub(super) fn gain_room(&self) -> bool {
-        let holds_any = self.written.has_since(|_| true) || self.has_frozen();
+        let holds_any = !self.written.is_empty() || self.has_frozen();
         holds_any
-            && self.schedule.check_shortage().is_ok()
+            && (self.schedule.check_shortage().is_ok() || self.syncer.has_room_to_flush())
             && self.flush().and_then(|()| self.advance_tail()).is_ok()
     }
 

@@ -137,13 +137,8 @@ impl Written {
         last.filter_map(|(_, bucket)| bucket.upgrade()).collect()
     }
 
-    /// Whether [`Written::buckets_since`] finds any.
-    pub(super) fn has_since(&self, is_due: impl Fn(u64) -> bool) -> bool {
-        let lists = self.0.lock();
-        let ends = [
-            lists.buckets.first_key_value(),
-            lists.buckets.last_key_value(),
-        ];
-        ends.iter().flatten().any(|((since, _), _)| is_due(*since))
+    /// Whether no active MemTable holds any entry.
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.lock().buckets.is_empty()
     }
 }
