@@ -63,7 +63,8 @@ impl Flex {
 
     /// After a put that found no room: merges what is in memory, so that files of the log go and
     /// deletes give room back. Whether there was any; if not, the put fails as it has failed. Where
-    /// the background has found no room, only if this has some: else each put would try in vain.
+    /// the background has found no room, this is done only if the medium is known to have what it
+    /// takes: else each put would try in vain.
     fn gain_room(&self) -> bool {
         let holds_any = {
             let view = self.view.load();

@@ -12,6 +12,9 @@
 //! the job takes; and a bucket is rewritten once per that time at most, as what a compaction must
 //! leave for a snapshot counts from then on. A bucket of runs that do not overlap is left alone.
 //!
+//! Where the medium is short of room nobody waits that long: MemTables with deletes of ranges
+//! become tables at once, and all do at rest.
+//!
 //! # Times
 //! Seconds of the system's clock since 1970, plus one; 0 is none. Tables of older versions of the
 //! format get the time of the open. The age of a MemTable counts from its first entry; after an

@@ -99,7 +99,8 @@ impl Wip {
 
     /// After a put that found no room: flushes what is in memory, so that files of the log go and
     /// deletes give room back. Whether there was any; if not, the put fails as it has failed. Where
-    /// the background has found no room, only if this has some: else each put would try in vain.
+    /// the background has found no room, this is done only if the medium is known to have what it
+    /// takes: else each put would try in vain.
     pub(super) fn gain_room(&self) -> bool {
         let holds_any = !self.written.is_empty() || self.has_frozen();
         holds_any
