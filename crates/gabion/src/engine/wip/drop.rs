@@ -116,3 +116,60 @@ impl Wip {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use gabion_media::{Disk, SimDisk};
+
+    use super::*;
+    use crate::Options;
+
+    /// Parts of a bucket share a MemTable. It was counted once for each of them, so that a drop of
+    /// two parts took the log from one MemTable of another keyspace: its writes were lost.
+    #[test]
+    fn a_drop_leaves_the_log_to_other_keyspaces() {
+        let sim = SimDisk::new();
+        let options = || {
+            Options::default()
+                .background_threads(0)
+                .sublevels_min(16)
+                .sublevels_max(16)
+                .log_bytes_max(1 << 20)
+        };
+        let engine = Wip::open(Disk::simulated(&sim), options()).unwrap();
+        let kept = engine.create_keyspace("kept").unwrap();
+        let dropped = engine.create_keyspace("dropped").unwrap();
+        let bucket = || Arc::clone(&dropped.router.load().buckets()[0]);
+        for key in 0u8..4 {
+            engine.put_for_tests(&dropped, &[key], &[key; 20 << 10]);
+            engine.flush_for_tests(&dropped);
+        }
+        // Two MemTables pin the segment; then the log goes on.
+        engine.put_for_tests(&dropped, b"key", b"value");
+        engine.put_for_tests(&kept, b"key", b"value");
+        let pinned = engine.log_tail([]);
+        for _ in 0..8 {
+            engine.put_for_tests(&dropped, b"key", &[7; 20 << 10]);
+        }
+        let whole = bucket();
+        assert!(whole.reserve());
+        assert!(engine.split(&dropped, &whole, 2).unwrap());
+        let parts = dropped.router.load_full();
+        let frozen = parts
+            .buckets()
+            .iter()
+            .map(|part| part.state.load().frozen.len());
+        assert_eq!(frozen.collect::<Vec<_>>(), [1, 1], "they share one");
+        drop((parts, bucket, whole));
+        assert!(engine.drop_keyspace("dropped").unwrap());
+        assert_eq!(engine.log_tail([]), pinned);
+        drop((kept, dropped));
+        engine.close().unwrap();
+
+        let engine = Wip::open(Disk::simulated(&sim), options()).unwrap();
+        let kept = engine.keyspaces.find("kept").unwrap();
+        let value = engine.get(&kept, b"key", None).unwrap();
+        assert_eq!(value.as_deref(), Some(&b"value"[..]));
+        engine.close().unwrap();
+    }
+}

@@ -14,7 +14,7 @@
 //! - W2: before a write is published the pin of its MemTable is here; it stays until the MemTable
 //!   is a table, or gone with its keyspace. A pin is never larger here than the MemTable's own.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::{Arc, Weak};
 
 use parking_lot::Mutex;
@@ -100,15 +100,17 @@ impl Written {
         }
     }
 
-    /// The oldest segment that a MemTable pins, but for those of `without`.
+    /// The oldest segment that a MemTable pins, but for those of `without`, where one may come more
+    /// than once, as the parts of a bucket share one.
     pub(super) fn oldest_pin<'t>(
         &self,
         without: impl IntoIterator<Item = &'t Arc<MemTable>>,
     ) -> Option<u64> {
+        let without: HashSet<usize> = without.into_iter().map(address).collect();
         let lists = self.0.lock();
         let mut left_out: BTreeMap<u64, usize> = BTreeMap::new();
-        for table in without {
-            if let Some(segment) = lists.pins.get(&address(table)) {
+        for table in &without {
+            if let Some(segment) = lists.pins.get(table) {
                 *left_out.entry(*segment).or_default() += 1;
             }
         }
