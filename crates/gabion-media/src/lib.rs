@@ -29,6 +29,7 @@ mod error;
 #[expect(unsafe_code, reason = "forks, which only the system's library does")]
 pub mod forked;
 mod holder;
+mod machine;
 mod owner;
 mod pages;
 pub mod pmem;
@@ -42,6 +43,7 @@ pub use disk::{
 };
 pub use error::{Error, PoolFault, Result};
 pub use holder::Holder;
+pub use machine::usable_memory_bytes;
 pub use owner::Owner;
 pub use pages::{populate, prefer_large_pages};
 pub use prefetch::{prefetch_bytes, prefetch_line, prefetch_range};
