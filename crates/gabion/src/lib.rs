@@ -69,6 +69,7 @@ mod options;
 #[cfg(feature = "pm")]
 pub mod pm;
 mod ranges;
+mod sizes;
 mod slice;
 mod snapshot;
 mod stats;
@@ -101,6 +102,7 @@ pub use options::{
     DEFAULT_SUBLEVELS_MIN, DEFAULT_SYNC_INTERVAL, DEFAULT_TABLE_MEMORY_BYTES, Durability,
     MemTableForm, Options, TableReads,
 };
+pub use sizes::MemorySizes;
 pub use slice::Slice;
 pub use snapshot::Snapshot;
 pub use stats::{

@@ -20,6 +20,8 @@
 //! In FlexDB, the indexes of its spaces, their trees and buffers, and what it keeps for snapshots,
 //! stand for the tables; its MemTables have half of the budget more, at which writers stop.
 //!
+//! What follows for the sizes that were not set is told in `sizes`.
+//!
 //! Not counted: what users hold (values, and the blocks under a cursor after the cache gave them
 //! up), the system's pages of mapped tables and of the log, and the fixed parts of buckets and of
 //! the cache, which are below two hundredths of what is counted.

@@ -15,15 +15,17 @@ use crate::{Clock, Db, Engine, Error, Result};
 /// per cent of one core and each finds a few megabytes to write.
 pub const DEFAULT_SYNC_INTERVAL: Duration = Duration::from_millis(100);
 
-/// Default memory of all MemTables together. A hundred buckets get 2 MiB each, the size of the
-/// paper's MemTables (section 2.4.1), with room for those that are being flushed.
+/// Default memory of all MemTables together where there is enough. A hundred buckets get 2 MiB
+/// each, the size of the paper's MemTables (section 2.4.1), with room for those that are being
+/// flushed.
 pub const DEFAULT_MEMTABLE_BUDGET_BYTES: u64 = 256 << 20;
 
-/// Default size of the block cache, which all keyspaces share.
+/// Default size of the block cache where there is enough memory. All keyspaces share it.
 pub const DEFAULT_CACHE_BYTES: u64 = 256 << 20;
 
-/// Default room for open tables below the ceiling of [`Options::memory_bytes_max`]: with ten bits
-/// per key for filters and 16-byte keys with 100-byte values, for about 100 million keys.
+/// Default room for open tables below the ceiling of [`Options::memory_bytes_max`] where there is
+/// enough memory: with ten bits per key for filters and 16-byte keys with 100-byte values, for
+/// about 100 million keys.
 pub const DEFAULT_TABLE_MEMORY_BYTES: u64 = 256 << 20;
 
 /// Default size of the log past which MemTables that pin its tail are flushed. It bounds the time
@@ -383,8 +385,9 @@ pub struct Options {
     /// least twice as many buckets. With many more, it doubles while the store is in use.
     /// Default: 0, for 65,536.
     pub records_planned: u64,
-    /// Memory of all MemTables together, in bytes. Default: [`DEFAULT_MEMTABLE_BUDGET_BYTES`].
-    pub memtable_budget_bytes: u64,
+    /// Memory of all MemTables together, in bytes. Default: `None`, for what follows from
+    /// [`Options::memory_bytes_max`].
+    pub memtable_budget_bytes: Option<u64>,
     /// How MemTables keep their records. Default: [`MemTableForm::Adaptive`].
     pub memtable_form: MemTableForm,
     /// Searches by range that meet new writes in a MemTable before it keeps its keys in order, if
@@ -398,19 +401,30 @@ pub struct Options {
     /// false.
     pub paranoid_checks: bool,
     /// Size of the block cache in bytes, for tables that are not mapped. Compressed ones never are.
-    /// Default: [`DEFAULT_CACHE_BYTES`].
-    pub cache_bytes: u64,
-    /// Ceiling in bytes for MemTables, for indexes and filters of open tables, and for the block
-    /// cache together, in WipDB and FlexDB; in the latter, indexes, trees and buffers of spaces and
-    /// what snapshots need stand for the tables, and MemTables have half of their budget more, at
-    /// which writers stop. Open tables come first, since no read can do without them.
-    /// MemTables have [`Options::memtable_budget_bytes`], or what the tables leave, but at least a
-    /// quarter of that. The cache has the rest, up to [`Options::cache_bytes`], and gives blocks
-    /// up when the others grow. The trees of FlexDB's spaces keep to a quarter of the ceiling: what
-    /// does not fit is read when it is needed. When tables leave less than a quarter of the
-    /// MemTables' budget the ceiling is passed, which [`Stats::memory`](crate::Stats::memory)
-    /// shows. 0: the sum of the budget, of the cache and of [`DEFAULT_TABLE_MEMORY_BYTES`].
-    /// Default: 0.
+    /// 0: no cache. Default: `None`, for what follows from [`Options::memory_bytes_max`].
+    pub cache_bytes: Option<u64>,
+    /// The memory that the store may use, in bytes, in WipDB and FlexDB: the one setting that most
+    /// stores need, from which the sizes of MemTables and of the cache follow unless they are set.
+    ///
+    /// It is a ceiling for MemTables, for indexes and filters of open tables, and for the block
+    /// cache together; in FlexDB, indexes, trees and buffers of spaces and what snapshots need
+    /// stand for the tables, and MemTables have half of their budget more, at which writers stop.
+    /// Open tables come first, since no read can do without them. MemTables have half of the
+    /// ceiling if tables are mapped and not compressed, a quarter otherwise, and
+    /// [`DEFAULT_MEMTABLE_BUDGET_BYTES`] at most; or what the tables leave, but at least a quarter
+    /// of that. The cache has the rest and gives blocks up when the others grow. The trees of
+    /// FlexDB's spaces keep to a quarter of the ceiling: what does not fit is read when it is
+    /// needed. When tables leave less than a quarter of the MemTables' budget the ceiling is
+    /// passed, which [`Stats::memory`](crate::Stats::memory) shows. The pages of mapped tables are
+    /// the system's and come on top; it takes them back when it needs them.
+    ///
+    /// 0: it follows from the memory that the process may use, which is that of the machine or the
+    /// limit of the process's control group or of one above it, as the system tells when the store
+    /// is opened. MemTables have an eighth of it, at most [`DEFAULT_MEMTABLE_BUDGET_BYTES`], the
+    /// cache an eighth, or a quarter if all blocks go through it, at most [`DEFAULT_CACHE_BYTES`],
+    /// and the ceiling is their sum and an eighth for open tables, at most
+    /// [`DEFAULT_TABLE_MEMORY_BYTES`]: 768 MiB from 2 GiB on, and where the system does not tell.
+    /// [`Options::memory_sizes`] shows what comes of it. Default: 0.
     pub memory_bytes_max: u64,
     /// Size of the log in bytes that is kept before MemTables are flushed for it. Default:
     /// [`DEFAULT_LOG_BYTES_MAX`].
@@ -467,12 +481,12 @@ impl Default for Options {
             pool_path: None,
             checkpoints: true,
             records_planned: 0,
-            memtable_budget_bytes: DEFAULT_MEMTABLE_BUDGET_BYTES,
+            memtable_budget_bytes: None,
             memtable_form: MemTableForm::default(),
             searches_until_ordered: DEFAULT_SEARCHES_UNTIL_ORDERED,
             table_reads: TableReads::default(),
             paranoid_checks: false,
-            cache_bytes: DEFAULT_CACHE_BYTES,
+            cache_bytes: None,
             memory_bytes_max: 0,
             log_bytes_max: DEFAULT_LOG_BYTES_MAX,
             bucket_bytes: DEFAULT_BUCKET_BYTES,
@@ -498,7 +512,7 @@ macro_rules! setters {
             $(#[$doc])*
             #[must_use]
             pub fn $name(mut self, $name: $type) -> Options {
-                self.$name = $name;
+                self.$name = $name.into();
                 self
             }
         )*
@@ -580,22 +594,12 @@ impl Options {
         Db::open_with(path.as_ref(), self)
     }
 
-    /// The ceiling of [`Options::memory_bytes_max`] in bytes.
-    pub(crate) fn memory_ceiling(&self) -> u64 {
-        match self.memory_bytes_max {
-            0 => self
-                .memtable_budget_bytes
-                .saturating_add(self.cache_bytes)
-                .saturating_add(DEFAULT_TABLE_MEMORY_BYTES),
-            bytes => bytes,
-        }
-    }
-
     /// Checks every value that could not work, as [`Db::open`](crate::Db::open) does first.
     ///
     /// # Errors
     /// [`Error::InvalidOption`](crate::Error::InvalidOption) with the first of them.
     pub fn check(&self) -> Result<()> {
+        let sizes = self.memory_sizes();
         let rules: [(&'static str, bool, &'static str); 13] = [
             (
                 "pool_bytes",
@@ -614,14 +618,14 @@ impl Options {
             ),
             (
                 "memtable_budget_bytes",
-                self.memtable_budget_bytes >= 1 << 10,
+                sizes.memtables >= 1 << 10,
                 "at least 1024 bytes are needed",
             ),
             (
                 "memory_bytes_max",
-                self.memory_bytes_max == 0
-                    || self.memory_bytes_max >= self.memtable_budget_bytes / 4,
-                "a quarter of memtable_budget_bytes is needed; 0 stands for the default",
+                sizes.bytes_max >= sizes.memtables / 4,
+                "in bytes, at least a quarter of memtable_budget_bytes, or 256 KiB if that is not \
+                 set; 0 stands for the default",
             ),
             (
                 "log_bytes_max",
@@ -701,7 +705,14 @@ mod tests {
                 "memtable_budget_bytes",
             ),
             (
-                Options::default().memory_bytes_max(1 << 20),
+                // Meant in MiB, it seems.
+                Options::default().memory_bytes_max(512),
+                "memory_bytes_max",
+            ),
+            (
+                Options::default()
+                    .memtable_budget_bytes(64 << 20)
+                    .memory_bytes_max(1 << 20),
                 "memory_bytes_max",
             ),
             (Options::default().block_bytes(1 << 20), "block_bytes"),

@@ -27,10 +27,11 @@ fn open(options: &StoreOptions) -> Result<Box<dyn Store>, Error> {
     if let Some(bytes) = options.write_buffer_bytes {
         store = store.memtable_budget_bytes(bytes);
     }
+    let sizes = store.memory_sizes();
     let settings = json!({
         "durability": store.durability.to_string(),
-        "cache_bytes": store.cache_bytes,
-        "memtable_budget_bytes": store.memtable_budget_bytes,
+        "cache_bytes": sizes.cache,
+        "memtable_budget_bytes": sizes.memtables,
         "log_bytes_max": store.log_bytes_max,
         "background_threads": store.background_threads,
     });

@@ -92,12 +92,13 @@ fn open_with(
             .log_bytes_max(HELD_BYTES);
     }
     let store = change(store);
+    let sizes = store.memory_sizes();
     let settings = json!({
         "durability": store.durability.to_string(),
         "table_reads": store.table_reads.to_string(),
         "memtable_form": store.memtable_form.to_string(),
-        "cache_bytes": store.cache_bytes,
-        "memtable_budget_bytes": store.memtable_budget_bytes,
+        "cache_bytes": sizes.cache,
+        "memtable_budget_bytes": sizes.memtables,
         "read_weight": store.read_weight,
         "bucket_bytes": store.bucket_bytes,
         "log_bytes_max": store.log_bytes_max,

@@ -17,7 +17,7 @@ use super::{Flex, Keyspace, Scan, Write};
 use crate::log::BatchEncoder;
 use crate::options::Durability;
 use crate::types::{Kind, Seq};
-use crate::{Options, Result};
+use crate::{DEFAULT_TABLE_MEMORY_BYTES, Options, Result};
 
 /// Memory for the MemTables of the new store, which takes keys in order.
 const MEMTABLE_BYTES: u64 = 16 << 20;
@@ -28,12 +28,17 @@ impl Flex {
     /// Writes the store as it is now to an empty directory.
     pub(crate) fn checkpoint(self: &Arc<Flex>, target: &Disk) -> Result<()> {
         self.health.check_writable()?;
+        let memtables = MEMTABLE_BYTES.min(self.options.memtable_budget());
         let options = Options {
             create_if_missing: true,
             error_if_exists: true,
             durability: Durability::Buffered,
-            memtable_budget_bytes: MEMTABLE_BYTES.min(self.options.memtable_budget_bytes),
-            cache_bytes: 0,
+            memtable_budget_bytes: Some(memtables),
+            cache_bytes: Some(0),
+            memory_bytes_max: self
+                .options
+                .memory_ceiling()
+                .min(memtables + DEFAULT_TABLE_MEMORY_BYTES),
             ..self.options.clone()
         };
         let copy = Flex::open(target.clone(), options)?;

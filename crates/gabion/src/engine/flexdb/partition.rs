@@ -119,10 +119,10 @@ fn garbage_parts(space_amplification_max: f64) -> u32 {
 
 /// Options of one of so many spaces that suit the store's. A small store has small segments.
 fn space_options(options: &Options, spaces: usize) -> gabion_flex::Options {
-    let wanted = (options.memtable_budget_bytes / 8).next_power_of_two();
+    let wanted = (options.memtable_budget() / 8).next_power_of_two();
     let segment = wanted.clamp(4 << 10, gabion_flex::DEFAULT_SEGMENT_BYTES.into());
     let segment = u32::try_from(segment).unwrap_or(gabion_flex::DEFAULT_SEGMENT_BYTES);
-    let log = (options.memtable_budget_bytes / 4).clamp(16 << 10, LOG_BYTES_MAX);
+    let log = (options.memtable_budget() / 4).clamp(16 << 10, LOG_BYTES_MAX);
     // What a tree has in memory it gives back in part and late: so none begins with more than its
     // share.
     let trees = options.memory_ceiling() / TREES_ONE_IN;

@@ -52,7 +52,7 @@ use crate::memory::Memory;
 use crate::names::{LOCK, parse_log_name};
 use crate::threads::side_by_side;
 use crate::types::{SEQ_MAX, Seq};
-use crate::{Options, Result};
+use crate::{Engine, Options, Result};
 
 /// Threads that open spaces.
 const OPENERS_MAX: usize = 8;
@@ -68,11 +68,13 @@ impl Flex {
             return Err(no_store(&disk));
         }
         let lock = disk.lock(LOCK)?;
+        let options = options.settled(Engine::Flex);
+        let sizes = options.memory_sizes();
         let mut root = read_or_create(&disk, &options)?;
-        let budget = stop_bytes(options.memtable_budget_bytes);
+        let budget = stop_bytes(sizes.memtables);
         let pool = ChunkPool::new(usize::try_from(budget).unwrap_or(usize::MAX));
-        let memory = Memory::new(options.memory_ceiling(), budget, &pool);
-        let cache = Arc::new(Cache::new(options.cache_bytes, &memory));
+        let memory = Memory::new(sizes.bytes_max, budget, &pool);
+        let cache = Arc::new(Cache::new(sizes.cache, &memory));
         let keyspaces = open_keyspaces(&disk, &root, &cache, &options)?;
         let replayed = Generation::new(1, root.log_tail, &memory, KeepOrder::of(&options));
         let threads = replay_threads(&disk, options.background_threads)?;

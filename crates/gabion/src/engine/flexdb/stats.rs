@@ -60,7 +60,7 @@ impl Flex {
                 hits,
                 misses,
                 bytes: self.cache.bytes(),
-                bytes_max: self.options.cache_bytes,
+                bytes_max: self.options.memory_sizes().cache,
             },
             index_and_filter_bytes: memory.tables,
             memory,

@@ -368,7 +368,7 @@ pub(super) fn buckets_max(options: &Options, active_bytes_max: u64) -> u64 {
 /// The size at which buckets split in a store whose tables have `total` bytes, before it is varied.
 pub(super) fn capacity_base(options: &Options, total: u64) -> u64 {
     let share = MEMTABLE_SHARE_BYTES.min(options.bucket_bytes / 32).max(1);
-    let buckets_max = (options.memtable_budget_bytes / share).max(1);
+    let buckets_max = (options.memtable_budget() / share).max(1);
     let grown = total.saturating_mul(2) / buckets_max;
     let most = options.bucket_bytes.saturating_mul(CAPACITY_GROWTH_MAX);
     grown.clamp(options.bucket_bytes, most)

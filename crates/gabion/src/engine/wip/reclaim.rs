@@ -116,7 +116,7 @@ impl Wip {
         if self.syncer.full_segments() as u64 <= FILES_MAX + 2 * filled {
             return Ok(());
         }
-        let small = GATHERED_BYTES_MAX.min(self.options.memtable_budget_bytes / 64);
+        let small = GATHERED_BYTES_MAX.min(self.options.memtable_budget() / 64);
         let mut frozen = Vec::new();
         for bucket in self.written.buckets() {
             let Some((keyspace, bucket)) = self.with_keyspace(bucket) else {
@@ -135,7 +135,7 @@ impl Wip {
 
     /// MemTables of up to so many bytes of keys and values are logged again instead of flushed.
     pub(super) fn relog_bytes_max(&self) -> u64 {
-        RELOG_BYTES_MAX.min(self.options.memtable_budget_bytes / 64)
+        RELOG_BYTES_MAX.min(self.options.memtable_budget() / 64)
     }
 
     /// Logs the records of a bucket's active MemTable again.

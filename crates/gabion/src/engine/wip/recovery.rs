@@ -80,7 +80,7 @@ use crate::memory::Memory;
 use crate::names::{CURRENT, LOCK, parse_table_name, table_name};
 use crate::options::TableReads;
 use crate::types::{Kind, SEQ_MAX, Seq, hash_key};
-use crate::{Error, Options, Result};
+use crate::{Engine, Error, Options, Result};
 
 /// Chunks of memory that wait when a thread begins to insert into MemTables: more than a window of
 /// a replay fills, so that page faults are not taken with a MemTable locked, which other threads
@@ -102,12 +102,13 @@ impl Wip {
             _ => {}
         }
         let tenure = Arc::new(Tenure::new(disk.lock(LOCK)?));
+        let options = options.settled(Engine::Wip);
+        let sizes = options.memory_sizes();
         let mut manifest = open_manifest(&disk, &options)?;
         let maps_tables = options.table_reads == TableReads::Mapped;
-        let budget = options.memtable_budget_bytes;
-        let pool = ChunkPool::new(usize::try_from(budget).unwrap_or(usize::MAX));
-        let memory = Memory::new(options.memory_ceiling(), budget, &pool);
-        let cache = BlockCache::new(options.cache_bytes)
+        let pool = ChunkPool::new(usize::try_from(sizes.memtables).unwrap_or(usize::MAX));
+        let memory = Memory::new(sizes.bytes_max, sizes.memtables, &pool);
+        let cache = BlockCache::new(sizes.cache)
             .map_tables(maps_tables)
             .check_always(options.paranoid_checks);
         let cache = Arc::new(cache.within(&memory));

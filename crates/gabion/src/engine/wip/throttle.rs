@@ -96,7 +96,7 @@ impl Throttle {
         )]
         let sublevels_max = options.sublevels_max as f64;
         Throttle {
-            budget: AtomicU64::new(options.memtable_budget_bytes),
+            budget: AtomicU64::new(options.memtable_budget()),
             runs_delay: sublevels_max * 1.5,
             runs_stop: sublevels_max * 4.0,
             look_at_bytes: AtomicU64::new(0),

@@ -60,7 +60,7 @@ pub(crate) fn option_sets(engine: Engine) -> Vec<Options> {
 pub(crate) fn with_little_memory(options: Options, seed: u64) -> Options {
     match options.engine {
         Engine::Flex if seed.is_multiple_of(2) => {
-            let least = options.memtable_budget_bytes / 4;
+            let least = options.memory_sizes().memtables / 4;
             options.memory_bytes_max(least)
         }
         _ => options,
