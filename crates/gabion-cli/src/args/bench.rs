@@ -49,9 +49,14 @@ pub(crate) struct BenchArguments {
     pub(crate) work: WorkArguments,
     #[command(flatten)]
     pub(crate) durability: DurabilityArguments,
-    /// Size of the block cache in MiB.
-    #[arg(long, value_name = "MIB", default_value_t = 1024)]
-    pub(crate) cache_mb: u64,
+    /// Memory that the store may use in MiB; without it, what follows from the memory that the
+    /// process may use, its control group's limit included, and from the other sizes.
+    #[arg(long, value_name = "MIB")]
+    pub(crate) memory_mb: Option<u64>,
+    /// Size of the block cache in MiB; without it, what follows from --memory-mb, or 1024, or a
+    /// quarter of the memory that the process may use if that is less.
+    #[arg(long, value_name = "MIB")]
+    pub(crate) cache_mb: Option<u64>,
     /// How tables are read: `mapped`, where the system keeps the files in memory, or `cached`,
     /// through the block cache.
     #[arg(
@@ -84,7 +89,8 @@ pub(crate) struct BenchArguments {
     /// Size of a table's blocks in bytes, before compression; without it, the store's default.
     #[arg(long, value_name = "BYTES")]
     pub(crate) block_bytes: Option<usize>,
-    /// Memory for records not yet in tables in MiB; without it, the store's default.
+    /// Memory for records not yet in tables in MiB; without it, what follows from --memory-mb, or
+    /// the store's default.
     #[arg(long, value_name = "MIB")]
     pub(crate) memtable_mb: Option<u64>,
     /// Size at which a bucket is split in MiB; without it, the store's default.

@@ -17,6 +17,9 @@ use crate::table::{table_header, table_row};
 
 const MIB: u64 = 1 << 20;
 
+/// Size of the cache where there is memory for it.
+const CACHE_BYTES: u64 = 1 << 30;
+
 /// What a record takes in a mapped store beside its bytes, about.
 const RECORD_OVERHEAD_BYTES: u64 = 96;
 
@@ -46,7 +49,7 @@ pub(crate) fn run(arguments: &BenchArguments, output: &mut Output) -> Result<(),
     // That of a store that is kept, whatever the arguments say.
     let engine = db.engine();
     check_phases(engine, &phases)?;
-    let store = wip::opened(db, store_settings(arguments, engine));
+    let store = wip::opened(db, store_settings(arguments, engine)?);
     let results = measure(&*store, engine, settings, arguments, &phases, output);
     let results = results.and_then(|results| {
         store.close()?;
@@ -120,7 +123,6 @@ fn options(arguments: &BenchArguments) -> Result<Options, Failure> {
         .engine(engine)
         .records_planned(work.num)
         .durability(arguments.durability.durability)
-        .cache_bytes(arguments.cache_mb.saturating_mul(MIB))
         .table_reads(arguments.table_reads)
         .memtable_form(arguments.memtable_form)
         .compression(arguments.compression)
@@ -130,6 +132,12 @@ fn options(arguments: &BenchArguments) -> Result<Options, Failure> {
     if engine.capabilities().mapped {
         let records_bytes = work.num.saturating_mul(3 * record_bytes);
         options = options.pool_bytes(DEFAULT_POOL_BYTES.max(records_bytes));
+    }
+    if let Some(mib) = arguments.memory_mb {
+        options = options.memory_bytes_max(mib.saturating_mul(MIB));
+    }
+    if let Some(bytes) = cache_bytes(arguments) {
+        options = options.cache_bytes(bytes);
     }
     if let Some(mib) = arguments.memtable_mb {
         options = options.memtable_budget_bytes(mib.saturating_mul(MIB));
@@ -141,6 +149,18 @@ fn options(arguments: &BenchArguments) -> Result<Options, Failure> {
         options = options.bucket_bytes(mib.saturating_mul(MIB));
     }
     Ok(options)
+}
+
+/// The size of the cache, unless it follows from the memory that the store may use.
+fn cache_bytes(arguments: &BenchArguments) -> Option<u64> {
+    match (arguments.cache_mb, arguments.memory_mb) {
+        (Some(mib), _) => Some(mib.saturating_mul(MIB)),
+        (None, Some(_)) => None,
+        (None, None) => {
+            let usable = gabion_media::usable_memory_bytes().unwrap_or(u64::MAX);
+            Some(CACHE_BYTES.min(usable / 4))
+        }
+    }
 }
 
 fn open(arguments: &BenchArguments) -> Result<Db, Failure> {
@@ -187,22 +207,29 @@ pub(super) fn settings(work: &WorkArguments) -> Settings {
 }
 
 /// How the store is opened, for the report.
-fn store_settings(arguments: &BenchArguments, engine: Engine) -> serde_json::Value {
+fn store_settings(
+    arguments: &BenchArguments,
+    engine: Engine,
+) -> Result<serde_json::Value, Failure> {
     let mut settings = json!({
         "durability": arguments.durability.durability.to_string(),
-        "cache_mb": arguments.cache_mb,
         "table_reads": arguments.table_reads.to_string(),
         "memtable_form": arguments.memtable_form.to_string(),
         "background_mb_per_s": arguments.background_mb_per_s,
-        "memtable_mb": arguments.memtable_mb,
         "existing": arguments.keep,
     });
+    if !engine.capabilities().mapped {
+        let sizes = options(arguments)?.engine(engine).memory_sizes();
+        settings["memory_mb"] = json!(sizes.bytes_max / MIB);
+        settings["cache_mb"] = json!(sizes.cache / MIB);
+        settings["memtable_mb"] = json!(sizes.memtables / MIB);
+    }
     if engine == Engine::Wip {
         settings["compression"] = json!(arguments.compression.to_string());
         settings["block_bytes"] = json!(arguments.block_bytes);
         settings["bucket_mb"] = json!(arguments.bucket_mb);
     }
-    settings
+    Ok(settings)
 }
 
 /// The lab's word for a distribution of the command line.

@@ -32,6 +32,21 @@ fn amplification_text(stats: &Stats) -> String {
     }
 }
 
+/// The memory in use, the ceiling, and how much of that MemTables and the cache may have now.
+fn memory_text(stats: &Stats) -> String {
+    let memory = &stats.memory;
+    match memory.bytes_max {
+        0 => bytes_text(memory.bytes),
+        most => format!(
+            "{} of {}; MemTables up to {}, the cache up to {}",
+            bytes_text(memory.bytes),
+            bytes_text(most),
+            bytes_text(memory.memtables_max),
+            bytes_text(stats.cache.bytes_max)
+        ),
+    }
+}
+
 fn print(stats: &Stats, output: &mut Output) -> Result<(), Failure> {
     if let Some(mapped) = &stats.mapped {
         return print_mapped(stats, mapped, output);
@@ -71,13 +86,7 @@ fn print(stats: &Stats, output: &mut Output) -> Result<(), Failure> {
             "index and filters",
             bytes_text(stats.index_and_filter_bytes),
         ),
-        (
-            "all memory",
-            match stats.memory.bytes_max {
-                0 => bytes_text(stats.memory.bytes),
-                most => format!("{} of {}", bytes_text(stats.memory.bytes), bytes_text(most)),
-            },
-        ),
+        ("all memory", memory_text(stats)),
         ("tables", count_text(stats.tables)),
         ("buckets", count_text(stats.buckets)),
         ("durability", stats.durability.clone()),

@@ -7,6 +7,7 @@ mod dump;
 mod kill;
 mod lab;
 mod load;
+mod memory;
 mod records;
 mod reproduce;
 mod space;

@@ -27,6 +27,13 @@ impl Place {
         }
     }
 
+    /// One that is not in memory, unless all of the build is: below the build's directory.
+    pub(crate) fn on_a_drive() -> Place {
+        Place {
+            dir: tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap(),
+        }
+    }
+
     pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.dir.path().join(name)
     }
