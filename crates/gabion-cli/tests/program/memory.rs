@@ -12,7 +12,7 @@ use std::process::{Child, Command, Stdio};
 
 use serde_json::Value;
 
-use crate::support::Place;
+use crate::support::{Place, names};
 
 const MIB: u64 = 1 << 20;
 
@@ -196,6 +196,35 @@ fn a_store_that_is_told_nothing_fits_into_a_small_group() {
     assert!(keys.is_sorted());
     keys.dedup();
     assert!(keys == expected, "{} of {records} records", keys.len());
+}
+
+#[test]
+fn sizes_follow_from_the_engine_of_the_store() {
+    const LIMIT: u64 = 256 * MIB;
+    let place = Place::on_a_drive();
+    let Some(group) = Group::with_limit(LIMIT, &place) else {
+        return;
+    };
+    place.ok(&["put", "stone", "granite", "--engine", "flex"]);
+    let stats = stats_in(&group, &place);
+    // Half for all; its MemTables have half of their budget more, at which writers stop.
+    assert_eq!(stats["memory"]["bytes_max"], LIMIT / 2, "{stats}");
+    assert_eq!(
+        stats["memory"]["memtables_max"],
+        LIMIT / 8 * 3 / 2,
+        "{stats}"
+    );
+    assert_eq!(stats["cache"]["bytes_max"], LIMIT / 4, "{stats}");
+    let text = group.ok(&place.command(&["stats"]));
+    let all = text.lines().find(|line| line.contains("all memory"));
+    names(
+        all.unwrap(),
+        &[
+            "of 128 MiB",
+            "MemTables up to 48.0 MiB",
+            "cache up to 64.0 MiB",
+        ],
+    );
 }
 
 #[test]
