@@ -45,5 +45,5 @@ pub use error::{Error, PoolFault, Result};
 pub use holder::Holder;
 pub use machine::usable_memory_bytes;
 pub use owner::Owner;
-pub use pages::{populate, prefer_large_pages};
+pub use pages::{give_up_memory, populate, prefer_large_pages};
 pub use prefetch::{prefetch_bytes, prefetch_line, prefetch_range};

@@ -1,4 +1,4 @@
-//! Asking for large pages, and for memory before it is needed.
+//! Asking for large pages, for memory before it is needed, and giving it back.
 
 use std::ops::Range;
 
@@ -65,6 +65,32 @@ pub fn populate<T>(vec: &Vec<T>, places: Range<usize>) -> bool {
     false
 }
 
+/// Lets the system have the memory of the whole pages that lie in `memory`, whose content is
+/// undefined afterwards. The address stays: the system gives memory again when it is used. A hint;
+/// without effect where the system has none.
+pub fn give_up_memory(memory: &mut [u8]) {
+    #[cfg(all(target_os = "linux", not(miri)))]
+    {
+        use rustix::mm::{Advice, madvise};
+        let page = rustix::param::page_size();
+        let begin = memory.as_ptr().addr();
+        let (from, to) = (begin.next_multiple_of(page), begin + memory.len());
+        let to = to - to % page;
+        if from >= to {
+            return;
+        }
+        let start = memory.as_mut_ptr().wrapping_add(from - begin);
+        #[expect(unsafe_code, reason = "the call takes a raw address")]
+        // SAFETY: the pages lie within `memory`, which the caller lends alone, and are bytes of any
+        // value afterwards.
+        let advised = unsafe { madvise(start.cast(), to - from, Advice::LinuxDontNeed) };
+        // The memory stays where it is, then.
+        let _ = advised;
+    }
+    #[cfg(not(all(target_os = "linux", not(miri))))]
+    let _ = memory;
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -111,5 +137,23 @@ mod tests {
         assert!(!populate(&vec, 5..5) && !populate(&vec, 2 * BYTES..3 * BYTES));
         populate(&vec, 0..3 * BYTES);
         assert_eq!((&vec[..], vec.capacity()), (&[1, 2, 3][..], BYTES));
+    }
+
+    #[cfg(all(target_os = "linux", not(miri)))]
+    #[test]
+    fn memory_is_given_back_and_comes_again() {
+        const BYTES: usize = 8 << 20;
+        let mut memory = vec![7_u8; BYTES];
+        let begin = memory.as_ptr().addr();
+        let (from, to) = (1000, (3 << 20) + 1000);
+        give_up_memory(&mut memory[from..to]);
+        let (there, all) = resident(begin, from..to);
+        assert!(there == 0 && all > 700, "{there} of {all} pages");
+        let whole = memory[..from].iter().chain(&memory[to..]);
+        assert!(whole.into_iter().all(|byte| *byte == 7), "others stay");
+        memory.fill(8);
+        give_up_memory(&mut memory[5..1000]);
+        give_up_memory(&mut []);
+        assert!(memory.iter().all(|byte| *byte == 8));
     }
 }

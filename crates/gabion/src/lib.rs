@@ -70,6 +70,8 @@ mod options;
 pub mod pm;
 mod ranges;
 mod sizes;
+#[expect(unsafe_code, reason = "pages are cut into slots, which several share")]
+mod slabs;
 mod slice;
 mod snapshot;
 mod stats;

@@ -67,6 +67,11 @@ impl Memory {
         &self.pool
     }
 
+    /// The ceiling in bytes.
+    pub(crate) fn bytes_max(&self) -> u64 {
+        self.bytes_max
+    }
+
     /// Who has how much of the memory, with a cache of so many bytes.
     pub(crate) fn stats(&self, cache: u64) -> MemoryStats {
         let (tables, held) = (self.tables(), self.memtables());

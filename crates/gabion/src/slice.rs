@@ -6,6 +6,7 @@ use std::ops::Deref;
 use std::sync::Arc;
 
 use crate::bytes::copy_to;
+use crate::slabs::Buffer;
 
 /// Bytes up to this length live inside the `Slice` itself.
 const INLINE_LEN: usize = 22;
@@ -27,6 +28,11 @@ enum Repr {
     },
     Shared {
         buffer: Arc<[u8]>,
+        start: u32,
+        len: u32,
+    },
+    Cached {
+        buffer: Buffer,
         start: u32,
         len: u32,
     },
@@ -73,6 +79,27 @@ impl Slice {
         }
     }
 
+    /// As [`Slice::shared`], of a buffer of a cache.
+    ///
+    /// # Panics
+    /// When the range is not inside the buffer.
+    #[inline]
+    pub(crate) fn cached(buffer: &Buffer, start: usize, len: usize) -> Slice {
+        let bytes = &buffer[start..start + len];
+        match Slice::inline(bytes) {
+            Some(slice) => slice,
+            None => {
+                let start = u32::try_from(start).expect("a buffer is shorter than 4 GiB");
+                let len = u32::try_from(len).expect("a buffer is shorter than 4 GiB");
+                Slice(Repr::Cached {
+                    buffer: buffer.clone(),
+                    start,
+                    len,
+                })
+            }
+        }
+    }
+
     #[inline]
     fn inline(bytes: &[u8]) -> Option<Slice> {
         let len = bytes.len();
@@ -97,6 +124,9 @@ impl Deref for Slice {
         match &self.0 {
             Repr::Inline { len, bytes } => &bytes[..usize::from(*len)],
             Repr::Shared { buffer, start, len } => {
+                &buffer[*start as usize..*start as usize + *len as usize]
+            }
+            Repr::Cached { buffer, start, len } => {
                 &buffer[*start as usize..*start as usize + *len as usize]
             }
         }

@@ -92,6 +92,10 @@ const UNSAFE_PLACES: &[(&str, &str)] = &[
         "nodes and records behind pointers that readers follow without locks",
     ),
     (
+        "crates/gabion/src/slabs.rs",
+        "cuts pages into slots, and lends what lies in them as long as it is shared",
+    ),
+    (
         "crates/gabion-peers/src/leveldb/ffi.rs",
         "calls LevelDB's C interface",
     ),

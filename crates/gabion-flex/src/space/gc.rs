@@ -31,8 +31,11 @@ use crate::{Error, Extent, Result};
 /// Extents that are moved under one lock of the readers: some 100 us.
 const MOVES_MAX: usize = 64;
 
-/// Of how many segments the data is read at a time: 32 MiB by default.
+/// Of how many segments the data is read at a time, at most: 32 MiB by default.
 const PORTION_SEGMENTS: u64 = 8;
+
+/// Of the memory that the index may have, one part in so many is read at a time, at most.
+const PORTION_ONE_IN: u64 = 8;
 
 /// Bytes that are read with one call, if they are of several extents.
 const RUN_BYTES_MAX: u64 = 256 << 10;
@@ -220,6 +223,8 @@ impl Session<'_> {
     /// and is damaged.
     fn move_extents(&mut self, mut extents: &[Extent]) -> Result<()> {
         let most = PORTION_SEGMENTS * u64::from(self.space.sums.geometry.room());
+        let budget = self.space.index_bytes();
+        let most = budget.map_or(most, |bytes| most.min(bytes / PORTION_ONE_IN));
         let mut read = Portion::default();
         while !extents.is_empty() {
             let mut bytes = 0;
@@ -283,6 +288,7 @@ impl Session<'_> {
         let mut order: Vec<usize> = (0..extents.len()).collect();
         order.sort_unstable_by_key(|at| begin(*at));
         read.bytes.clear();
+        read.bytes.reserve_exact(extents.iter().map(len_of).sum());
         read.places.clear();
         read.places.resize(extents.len(), None);
         let block_of = |address: u64| address / u64::from(geometry.block_bytes());

@@ -7,8 +7,13 @@
 //! out. What readers still hold stays with them. Forms have room for pairs to come as long as the
 //! cache has some to spare: before any form goes, the hand goes round once for all that room.
 //!
+//! The pairs of the forms lie in memory of the cache's own ([`crate::slabs`]). What counts is all
+//! of that, with what is free in it: a form that goes gives its slot to the next one of its size.
+//! When forms of other sizes come than before, what is free grows; then the hand goes round once to
+//! empty pages, before it takes more forms.
+//!
 //! # Invariant
-//! - C1. The bytes of the forms are at most what the options allow and the rest of the store
+//! - C1. The memory of the forms is at most what the options allow and the rest of the store
 //!   leaves, whenever nobody is filling or moving the hand and [`Cache::shrink`] was called since
 //!   the rest grew. Readers move the hand a little way at a time, so the forms that they put in may
 //!   take more by one for every [`REACH`] leaves until the hand has come round.
@@ -22,6 +27,7 @@ use super::index::{Index, Taken};
 use super::interval::Interval;
 use crate::engine::counters::Tally;
 use crate::memory::Memory;
+use crate::slabs::Slabs;
 
 /// An interval is not cached when it takes more than this part of the cache.
 const LARGEST_PART: u64 = 8;
@@ -29,27 +35,52 @@ const LARGEST_PART: u64 = 8;
 /// Forms get room for pairs to come as long as one part in so many of the cache is free.
 const SPARE_ONE_IN: u64 = 16;
 
+/// Pages are drained when one part in so many of the cache is free in them.
+const FREE_ONE_IN: u64 = 16;
+
+/// Of the cache, one part in so many is drained at a time, or more if that is needed.
+const DRAINED_ONE_IN: u64 = 32;
+
+/// So many looks at a form take as long as the hand takes for a leaf.
+const LOOKS_OF_LEAF: usize = 4;
+
 /// Leaves that the hand passes at most for a form that a reader puts in: 50 us by estimate.
 const REACH: usize = 64;
 
-/// The bytes of all decoded forms, which every index counts together.
-#[derive(Clone, Debug, Default)]
-pub(super) struct CachedBytes(Arc<AtomicU64>);
+/// The bytes of all decoded forms, which every index counts together, and the memory that their
+/// pairs lie in.
+#[derive(Clone, Debug)]
+pub(super) struct CachedBytes {
+    sum: Arc<AtomicU64>,
+    slabs: Arc<Slabs>,
+}
 
 impl CachedBytes {
+    /// Of a cache of so many bytes.
+    pub(super) fn new(cache_bytes: u64) -> CachedBytes {
+        CachedBytes {
+            sum: Arc::default(),
+            slabs: Slabs::new(cache_bytes),
+        }
+    }
+
     pub(super) fn add(&self, bytes: u64) {
         // ORDER: Relaxed; the sum orders nothing.
-        self.0.fetch_add(bytes, Ordering::Relaxed);
+        self.sum.fetch_add(bytes, Ordering::Relaxed);
     }
 
     pub(super) fn subtract(&self, bytes: u64) {
         // ORDER: Relaxed; the sum orders nothing.
-        self.0.fetch_sub(bytes, Ordering::Relaxed);
+        self.sum.fetch_sub(bytes, Ordering::Relaxed);
     }
 
     pub(super) fn get(&self) -> u64 {
         // ORDER: Relaxed; the sum orders nothing.
-        self.0.load(Ordering::Relaxed)
+        self.sum.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn slabs(&self) -> &Arc<Slabs> {
+        &self.slabs
     }
 }
 
@@ -76,13 +107,18 @@ struct Hand {
     key: Vec<u8>,
     /// How often it goes on to where the first index begins before it takes forms.
     room_rounds: u32,
+    /// The same, while it empties pages.
+    drain_rounds: u32,
+    /// Bytes that were free in pages when it had last done so, or less.
+    free_left: u64,
 }
 
 impl Hand {
     fn takes(&self) -> Taken {
-        match self.room_rounds {
-            0 => Taken::Forms,
-            _ => Taken::Room,
+        match (self.drain_rounds, self.room_rounds) {
+            (0, 0) => Taken::Forms,
+            (0, _) => Taken::Room,
+            _ => Taken::Pages,
         }
     }
 }
@@ -92,7 +128,7 @@ impl Cache {
         Cache {
             bytes_max,
             memory: Arc::clone(memory),
-            bytes: CachedBytes::default(),
+            bytes: CachedBytes::new(bytes_max.min(memory.bytes_max())),
             gave_room: AtomicBool::new(false),
             hits: Tally::default(),
             misses: Tally::default(),
@@ -108,6 +144,11 @@ impl Cache {
     /// The memory that the cache shares with the rest of the store.
     pub(super) fn memory(&self) -> &Arc<Memory> {
         &self.memory
+    }
+
+    /// The memory that the pairs of forms lie in.
+    pub(super) fn slabs(&self) -> &Arc<Slabs> {
+        self.bytes.slabs()
     }
 
     /// The sum to which an index adds its forms.
@@ -161,6 +202,7 @@ impl Cache {
     /// Takes out forms until the others keep to the budget. Who finds somebody else at it waits for
     /// nothing: that one goes on until it is done. The caller holds no lock of an index.
     pub(super) fn shrink(&self) {
+        self.slabs().give_up_spare();
         while self.bytes() > self.room() {
             let hand = self.hand.try_lock();
             if !hand.is_some_and(|mut hand| self.move_hand(&mut hand, usize::MAX)) {
@@ -190,40 +232,70 @@ impl Cache {
         }
         // Twice round at most, after the round that has begun: the first time may only find that
         // all were read.
-        let (mut rounds, mut leaves) = (3 + hand.room_rounds, 0);
-        while self.bytes() > room {
-            if rounds == 0 || leaves == leaves_max {
+        let (mut rounds, mut leaves) = (3 + hand.room_rounds + hand.drain_rounds, 0);
+        let mut may_drain = true;
+        loop {
+            self.slabs().give_up_spare();
+            let over = self.bytes().saturating_sub(room);
+            if over == 0 {
+                return true;
+            }
+            if rounds == 0 || leaves >= leaves_max {
                 return false;
             }
-            leaves += 1;
-            let taken = hand.takes();
+            if hand.drain_rounds == 0 && may_drain && self.drain(hand, room, over) {
+                // The round that has begun, and a whole one. Users may keep what lies in a page.
+                (hand.drain_rounds, may_drain) = (2, false);
+                rounds += 2;
+            }
+            let (taken, mut looks) = (hand.takes(), 0);
             let Hand {
                 indexes,
                 index,
                 key,
                 room_rounds,
+                drain_rounds,
+                free_left,
                 ..
             } = &mut *hand;
             let swept = indexes.get(*index).and_then(Weak::upgrade);
-            match swept.and_then(|own| own.sweep(key, taken)) {
+            match swept.and_then(|own| own.sweep(key, taken, &mut looks)) {
                 Some(next) => *key = next,
                 None => {
                     *index += 1;
                     key.clear();
                 }
             }
+            leaves += 1 + looks / LOOKS_OF_LEAF;
             if *index >= indexes.len() {
                 *index = 0;
                 rounds -= 1;
-                *room_rounds = room_rounds.saturating_sub(1);
+                match drain_rounds {
+                    0 => *room_rounds = room_rounds.saturating_sub(1),
+                    1 => {
+                        *drain_rounds = 0;
+                        self.slabs().end_drain();
+                        *free_left = self.slabs().free_bytes();
+                    }
+                    _ => *drain_rounds -= 1,
+                }
             }
         }
-        true
     }
 
-    /// Bytes of the cached intervals.
+    /// Drains pages if much is free in them, and more than users made the hand leave there when it
+    /// did so last; says whether there are any to empty.
+    fn drain(&self, hand: &mut Hand, room: u64, over: u64) -> bool {
+        let (slabs, part) = (self.slabs(), room / DRAINED_ONE_IN);
+        let free = slabs.free_bytes();
+        hand.free_left = hand.free_left.min(free);
+        let is_much = free > (room / FREE_ONE_IN).max(hand.free_left + part);
+        is_much && slabs.begin_drain(over.max(part))
+    }
+
+    /// Memory of the cached intervals, with what is free in their pages.
     pub(super) fn bytes(&self) -> u64 {
-        self.bytes.get()
+        self.bytes.get() + self.slabs().slack_bytes()
     }
 
     pub(super) fn hits_and_misses(&self) -> (u64, u64) {
@@ -249,11 +321,15 @@ mod tests {
     use crate::engine::memtable::ChunkPool;
     use crate::types::Kind;
 
-    fn interval(key: &[u8]) -> Arc<Interval> {
+    fn interval_in(slabs: &Arc<Slabs>, key: &[u8], value: &[u8]) -> Arc<Interval> {
         let mut bytes = Vec::new();
-        put_pair(&mut bytes, key, &[7; 100]);
+        put_pair(&mut bytes, key, value);
         let pairs = parse(&bytes).unwrap();
-        Arc::new(Interval::new(bytes.into(), &pairs, 0).unwrap())
+        Arc::new(Interval::new(slabs.copy(&bytes), &pairs, 0).unwrap())
+    }
+
+    fn interval(key: &[u8]) -> Arc<Interval> {
+        interval_in(&Slabs::new(0), key, &[7; 100])
     }
 
     fn key(number: usize) -> Vec<u8> {
@@ -319,6 +395,47 @@ mod tests {
             calls += 1;
         }
         assert!((1..100).contains(&calls), "{calls}");
+    }
+
+    /// Forms of one size fill the cache, then forms of others come in their place: all that is free
+    /// counts, and as much is cached as before.
+    #[test]
+    fn forms_of_other_sizes_take_the_place_of_those_before() {
+        let bytes_max = 16 << 20;
+        let memory = Memory::new(1 << 30, 0, &ChunkPool::new(0));
+        let cache = Cache::new(bytes_max, &memory);
+        let (values, intervals) = ([1_000_usize, 2_500, 300, 7_000], 80_000);
+        let index = index(&cache, intervals);
+        let mut kept = Vec::new();
+        for (round, len) in values.into_iter().enumerate() {
+            let value = vec![7; len];
+            for number in (round..intervals).step_by(values.len()) {
+                let place = index.find(Seek::At(&key(number)));
+                let form = interval_in(cache.slabs(), b"0123456", &value);
+                index.fill(&place, place.leaf.version(), &form);
+                // Somebody keeps a value here and there.
+                if number % 2_000 == 0 && len > 512 {
+                    kept.push(form.value(0));
+                }
+                drop((place, form));
+                // Readers may pass the budget by what they put in while the hand goes round.
+                let most = match number / 8 % 2 {
+                    0 => bytes_max + bytes_max / 8,
+                    _ => bytes_max,
+                };
+                match most > bytes_max {
+                    true => cache.shrink_some(),
+                    false => cache.shrink(),
+                }
+                let bytes = cache.bytes();
+                assert!(bytes <= most, "{len}, {number}: {bytes}");
+            }
+            cache.shrink();
+            assert!(cache.bytes() <= bytes_max);
+            let forms = cache.cached_bytes().get();
+            assert!(forms > bytes_max / 100 * 75, "{len}: {forms}");
+        }
+        assert!(kept.len() > 8 && kept.iter().all(|value| value.iter().all(|byte| *byte == 7)));
     }
 
     /// A cache of records of 116 bytes had room for pairs to come for as long as it was full: a
@@ -389,14 +506,16 @@ mod tests {
                 engine.write(write, 104, false).unwrap();
             }
             engine.flush().unwrap();
-            engine.cache.bytes()
+            engine.cache.cached_bytes().get()
         };
         let before = fill(&kept, 1_000);
         let both = fill(&gone, 40_000);
         assert!(before > 0 && both > before + (1 << 20), "{before}, {both}");
         assert!(engine.drop_keyspace("gone").unwrap());
         drop(gone);
-        assert_eq!(engine.cache.bytes(), before);
+        assert_eq!(engine.cache.cached_bytes().get(), before);
+        engine.cache.shrink();
+        assert!(engine.cache.bytes() < both / 2, "their pages went, too");
         engine.close().unwrap();
     }
 

@@ -424,7 +424,7 @@ mod tests {
         }
         engine.flush().unwrap();
         // Of each key one value for each snapshot, with what comes with it.
-        let images = 3 * keys * (8 + 100 + 48);
+        let images = 3 * keys * (128 + 96);
         let held = now(&engine).memtables;
         // Besides, the generations in which snapshots stand, and the one that takes writes.
         let others = 800 * KIB;

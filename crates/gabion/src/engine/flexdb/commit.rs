@@ -40,6 +40,7 @@ use super::interval::Interval;
 use super::layout::Root;
 use super::partition::{Changes, Partition, Reader, Wanted};
 use super::{Flex, Keyspace};
+use crate::Result;
 use crate::bytes::assign;
 use crate::engine::keyspaces::All;
 use crate::engine::memtable::{MemCursor, Newest};
@@ -49,7 +50,6 @@ use crate::engine::snapshots::Protected;
 use crate::log::LogSyncer;
 use crate::threads::side_by_side;
 use crate::types::{Kind, SEQ_MAX, Seq};
-use crate::{Result, Slice};
 
 /// Keys that are changed together at most: bounds how long readers wait.
 const CHANGES_MAX: usize = 64;
@@ -488,13 +488,13 @@ impl Merge<'_> {
 
     /// Notes what the space holds of the keys that are about to change.
     fn note(&self, interval: &Interval, changes: &Changes, range: Range<usize>) {
-        let mut bytes = 0;
+        let (slabs, mut bytes) = (self.partition().slabs(), 0);
         for change in range {
             let key = changes.key(change);
             let at = interval.count_below(key);
             let is_there = at < interval.len() && interval.key(at) == key;
-            let value = is_there.then(|| Slice::new(interval.value_bytes(at)));
-            bytes += self.layer.note_image(key, value);
+            let value = is_there.then(|| interval.value_bytes(at));
+            bytes += self.layer.note_image(slabs, key, value);
         }
         self.job.generation.add_image_bytes(bytes);
     }

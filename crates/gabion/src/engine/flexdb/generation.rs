@@ -41,10 +41,14 @@ use crate::engine::range_deletes::{Deletes, Fragments};
 use crate::engine::snapshots::Protected;
 use crate::log::Op;
 use crate::memory::{Memory, TableMemory};
+use crate::slabs::{Slabs, memory_of};
 use crate::types::{Kind, SEQ_MAX, Seq, hash_key};
 
 /// Memory that a version takes beside its key and value, roughly.
 const VERSION_BYTES: u64 = 48;
+
+/// Memory that an image takes in the map beside its key and value: nodes are two thirds full.
+const IMAGE_BYTES: u64 = 96;
 
 /// Inserts whose memory is asked for together.
 const PREFETCH_OPERATIONS: usize = 16;
@@ -75,25 +79,27 @@ pub(super) struct Layer {
     images: Arc<Images>,
 }
 
-/// What the space held of keys before they changed.
+/// What the space held of keys before they changed. Key and value lie in the memory of the cache,
+/// which is given back when a snapshot ends.
 #[derive(Default)]
 struct Images {
-    by_key: RwLock<BTreeMap<Vec<u8>, Option<Slice>>>,
+    by_key: RwLock<BTreeMap<Slice, Option<Slice>>>,
     any: AtomicBool,
 }
 
 impl Images {
     /// Notes an image unless there is one of the key; returns the bytes that it takes.
-    fn note(&self, key: &[u8], value: Option<Slice>) -> u64 {
+    fn note(&self, key: &[u8], image: impl FnOnce() -> (Slice, Option<Slice>)) -> u64 {
         let mut images = self.by_key.write();
         if images.contains_key(key) {
             return 0;
         }
-        let bytes = key.len() as u64 + value.as_ref().map_or(0, |value| value.len() as u64);
-        images.insert(key.to_vec(), value);
+        let (key, value) = image();
+        let len = key.len() + value.as_ref().map_or(0, |value| value.len());
+        images.insert(key, value);
         // ORDER: Release pairs with the Acquire in `is_empty`.
         self.any.store(true, Ordering::Release);
-        bytes + VERSION_BYTES
+        memory_of(len) as u64 + IMAGE_BYTES
     }
 
     fn is_empty(&self) -> bool {
@@ -102,7 +108,7 @@ impl Images {
     }
 
     /// The next images of a range, as many as are read under one lock. They only become more.
-    fn some(&self, from: Bound<&[u8]>, upper: Option<&[u8]>) -> Vec<(Vec<u8>, Option<Slice>)> {
+    fn some(&self, from: Bound<&[u8]>, upper: Option<&[u8]>) -> Vec<(Slice, Option<Slice>)> {
         let upper = upper.map_or(Bound::Unbounded, Bound::Excluded);
         let images = self.by_key.read();
         let range = images.range::<[u8], _>((from, upper)).take(IMAGES_MAX);
@@ -115,12 +121,12 @@ impl Images {
     /// their turn after some keys.
     fn absorb(&self, newer: &Images) -> u64 {
         let mut bytes = 0;
-        let mut last: Option<Vec<u8>> = None;
+        let mut last: Option<Slice> = None;
         loop {
             let from = last.as_deref().map_or(Bound::Unbounded, Bound::Excluded);
             let part = newer.some(from, None);
             for (key, value) in &part {
-                bytes += self.note(key, value.clone());
+                bytes += self.note(key, || (key.clone(), value.clone()));
             }
             match part.into_iter().next_back() {
                 Some((key, _)) => last = Some(key),
@@ -184,9 +190,17 @@ impl Layer {
         }
     }
 
-    /// Notes what the space holds of a key that is about to change. The first note counts.
-    pub(super) fn note_image(&self, key: &[u8], value: Option<Slice>) -> u64 {
-        self.images.note(key, value)
+    /// Notes what the space holds of a key that is about to change; returns the bytes that this
+    /// takes. The first note counts.
+    pub(super) fn note_image(&self, slabs: &Arc<Slabs>, key: &[u8], value: Option<&[u8]>) -> u64 {
+        self.images.note(key, || {
+            let (middle, bytes) = (key.len(), value.unwrap_or_default());
+            let mut buffer = slabs.take(middle + bytes.len());
+            buffer.own()[..middle].copy_from_slice(key);
+            buffer.own()[middle..].copy_from_slice(bytes);
+            let value = value.map(|bytes| Slice::cached(&buffer, middle, bytes.len()));
+            (Slice::cached(&buffer, 0, middle), value)
+        })
     }
 
     /// What the space held of a key before it changed, if it has.
@@ -198,15 +212,11 @@ impl Layer {
     }
 
     /// The images of keys in a range.
-    pub(super) fn images(
-        &self,
-        lower: &[u8],
-        upper: Option<&[u8]>,
-    ) -> Vec<(Vec<u8>, Option<Slice>)> {
+    pub(super) fn images(&self, lower: &[u8], upper: Option<&[u8]>) -> Vec<(Slice, Option<Slice>)> {
         if self.images.is_empty() || upper.is_some_and(|upper| upper <= lower) {
             return Vec::new();
         }
-        let mut list: Vec<(Vec<u8>, Option<Slice>)> = Vec::new();
+        let mut list: Vec<(Slice, Option<Slice>)> = Vec::new();
         loop {
             let last = list.last().map(|(key, _)| Bound::Excluded(&key[..]));
             let from = last.unwrap_or(Bound::Included(lower));

@@ -25,6 +25,7 @@ use gabion_media::{prefetch_bytes, prefetch_range};
 use crate::Slice;
 use crate::engine::KEY_BYTES_MAX;
 use crate::log::codec::{Malformed, Reader, put_varint};
+use crate::slabs::{Buffer, Slabs, full_len};
 use crate::types::hash_key;
 
 /// Most pairs of an interval (the paper's split threshold, section 5.1).
@@ -50,15 +51,8 @@ const COPIED_MAX: usize = 512;
 /// The room that is made for pairs to come is one part in so many of those that are there.
 const ROOM_ONE_IN: usize = 4;
 
-/// Room that is worth to be taken back.
-const ROOM_MIN: usize = 64;
-
-/// What the system takes memory in steps of, and how much of a step it needs itself.
-const STEP_BYTES: usize = 16;
-const STEP_HEAD_BYTES: usize = 8;
-
-/// The counts in front of what is shared.
-const SHARED_HEAD_BYTES: usize = 2 * size_of::<usize>();
+/// Memory of a form without its pairs: with the counts of who shares it, and what the system needs.
+const FORM_BYTES: usize = 224;
 
 /// Bytes of pairs that are asked for ahead at most.
 const PREFETCHED_MAX: usize = 2 << 10;
@@ -97,11 +91,10 @@ pub(super) struct Interval {
     /// Bytes behind the pairs.
     room: u32,
     /// The pairs, and room behind them.
-    bytes: Arc<[u8]>,
+    bytes: Buffer,
 }
 
-// With the counts of who shares it, and what the system needs, 224 bytes.
-const _: () = assert!(size_of::<Interval>() == 192);
+const _: () = assert!(size_of::<Interval>() + 2 * size_of::<usize>() <= FORM_BYTES - 8);
 
 /// A step that changes an interval, by the place that a pair had before all of them.
 #[derive(Clone, Debug)]
@@ -139,12 +132,6 @@ pub(super) fn pair_head(front: &[u8]) -> Result<(usize, usize, usize), Malformed
     Ok((head, key, all))
 }
 
-/// So many bytes or a few more, so that none of the memory that is taken for them is left over.
-fn in_steps(len: usize) -> usize {
-    let head = SHARED_HEAD_BYTES + STEP_HEAD_BYTES;
-    (len + head).next_multiple_of(STEP_BYTES) - head
-}
-
 /// The fingerprint of a key with that hash.
 pub(super) fn tag_of(hash: u64) -> u16 {
     u16::try_from(hash >> 48).unwrap_or_default()
@@ -180,7 +167,7 @@ pub(super) fn parse(bytes: &[u8]) -> Result<Vec<Pair>, Malformed> {
 impl Interval {
     /// The interval of these bytes and pairs, whose places count from `base`; `None` if it has more
     /// than an interval should and is to be cut.
-    pub(super) fn new(bytes: Arc<[u8]>, pairs: &[Pair], base: usize) -> Option<Interval> {
+    pub(super) fn new(bytes: Buffer, pairs: &[Pair], base: usize) -> Option<Interval> {
         let count = pairs.len();
         if count > PAIRS_READ_MAX || (count > 1 && bytes.len() > BYTES_READ_MAX) {
             return None;
@@ -221,12 +208,12 @@ impl Interval {
 
     /// Changes a pair; a form that must grow gets room for more if it is to be `roomy`. Of several
     /// changes the last one comes first, so that the places of the others stay what they are.
-    pub(super) fn splice(&mut self, splice: &Splice<'_>, roomy: bool) {
+    pub(super) fn splice(&mut self, splice: &Splice<'_>, slabs: &Arc<Slabs>, roomy: bool) {
         let Splice { at, removes, put } = *splice;
         let (from, old) = (self.start(at), self.used());
         let gone = if removes { self.start(at + 1) } else { from } - from;
         let new: &[u8] = put.map_or(&[], |(bytes, _)| bytes);
-        let bytes = self.make_room(old, old - gone + new.len(), roomy);
+        let bytes = self.make_room(slabs, old, old - gone + new.len(), roomy);
         bytes.copy_within(from + gone..old, from + new.len());
         bytes[from..from + new.len()].copy_from_slice(new);
         let count = self.len();
@@ -257,36 +244,47 @@ impl Interval {
 
     /// Lets the bytes, of which `old` are in use, be those of this interval alone and have `used`
     /// in use.
-    fn make_room(&mut self, old: usize, used: usize, roomy: bool) -> &mut [u8] {
+    fn make_room(&mut self, slabs: &Arc<Slabs>, old: usize, used: usize, roomy: bool) -> &mut [u8] {
         let most = old.max(used);
-        if Arc::get_mut(&mut self.bytes).is_none_or(|bytes| bytes.len() < most) {
+        if self.bytes.get_mut().is_none_or(|bytes| bytes.len() < most) {
             let more = if roomy { used / ROOM_ONE_IN } else { 0 };
-            self.move_to(old, in_steps(most + more));
+            self.move_to(slabs, old, full_len(most + more));
         }
         self.room = u32::try_from(self.bytes.len() - used).unwrap_or(u32::MAX);
-        Arc::get_mut(&mut self.bytes).unwrap_or_default()
+        self.bytes.own()
     }
 
     /// Lets the bytes be others, so many, of which the first `old` are those in use.
-    fn move_to(&mut self, old: usize, len: usize) {
-        let mut moved: Arc<[u8]> = std::iter::repeat_n(0, len).collect();
-        Arc::get_mut(&mut moved).unwrap_or_default()[..old].copy_from_slice(&self.bytes[..old]);
+    fn move_to(&mut self, slabs: &Arc<Slabs>, old: usize, len: usize) {
+        let mut moved = slabs.take(len);
+        moved.own()[..old].copy_from_slice(&self.bytes[..old]);
         self.bytes = moved;
     }
 
-    /// Whether there is room that is worth to be given up.
+    /// Whether there is room that can be given up.
     pub(super) fn has_room(&self) -> bool {
-        self.room as usize >= ROOM_MIN
+        full_len(self.used()) < self.bytes.len()
     }
 
     /// Gives up the room behind the pairs, if nobody shares them.
-    pub(super) fn give_up_room(&mut self) {
+    pub(super) fn give_up_room(&mut self, slabs: &Arc<Slabs>) {
         let used = self.used();
-        if self.has_room() && Arc::get_mut(&mut self.bytes).is_some() {
-            let len = in_steps(used);
-            self.move_to(used, len);
+        if self.has_room() && self.bytes.get_mut().is_some() {
+            let len = full_len(used);
+            self.move_to(slabs, used, len);
             self.room = u32::try_from(len - used).unwrap_or(u32::MAX);
         }
+    }
+
+    /// Whether the pairs lie in a page that is to be emptied.
+    pub(super) fn is_drained(&self) -> bool {
+        self.bytes.is_drained()
+    }
+
+    /// Lets the pairs lie in another page.
+    pub(super) fn leave_page(&mut self, slabs: &Arc<Slabs>) {
+        let (used, len) = (self.used(), self.bytes.len());
+        self.move_to(slabs, used, len);
     }
 
     /// Asks for the memory of what stands here, but for the pairs.
@@ -301,10 +299,7 @@ impl Interval {
 
     /// Memory in bytes, with what the allocator of most systems needs beside.
     pub(super) fn memory_bytes(&self) -> u64 {
-        let parts = [self.bytes.len(), size_of::<Interval>()];
-        let taken = parts.map(|part| part + SHARED_HEAD_BYTES + STEP_HEAD_BYTES);
-        let taken = taken.map(|part| part.next_multiple_of(STEP_BYTES));
-        (taken[0] + taken[1]) as u64
+        (FORM_BYTES + self.bytes.memory_bytes()) as u64
     }
 
     /// The encoded bytes of the pairs from `from` up to `to`.
@@ -354,7 +349,7 @@ impl Interval {
         if to - from <= COPIED_MAX {
             return Slice::new(&self.bytes[from..to]);
         }
-        Slice::shared(&self.bytes, from, to - from)
+        Slice::cached(&self.bytes, from, to - from)
     }
 
     /// The pair with that key, which has that hash.
@@ -419,9 +414,17 @@ mod tests {
         decode(bytes).unwrap().unwrap()
     }
 
+    fn slabs() -> Arc<Slabs> {
+        Slabs::new(64 << 20)
+    }
+
+    fn buffer(bytes: &[u8]) -> Buffer {
+        slabs().copy(bytes)
+    }
+
     fn decode(bytes: Vec<u8>) -> Result<Option<Interval>, Malformed> {
         let pairs = parse(&bytes)?;
-        Ok(Interval::new(bytes.into(), &pairs, 0))
+        Ok(Interval::new(buffer(&bytes), &pairs, 0))
     }
 
     #[test]
@@ -449,7 +452,7 @@ mod tests {
         assert_eq!(interval.encoded(0..2).len(), 3 + 3);
         // The same pairs as a part of something longer.
         let shifted = interval.pair(2);
-        let part = interval.encoded(2..3).into();
+        let part = buffer(interval.encoded(2..3));
         let part = Interval::new(part, &[shifted], shifted.start).unwrap();
         assert_eq!((part.key(0), part.value_bytes(0)), (&b"ab"[..], &long[..]));
     }
@@ -457,6 +460,7 @@ mod tests {
     #[test]
     fn an_interval_that_is_changed_in_place_equals_one_that_is_made_anew() {
         let mut random = Random::new(3);
+        let slabs = slabs();
         let value = |random: &mut Random| vec![7; random.index(300)];
         let encoded = |key: &[u8], value: &[u8]| {
             let mut bytes = Vec::new();
@@ -496,7 +500,7 @@ mod tests {
             for (at, removes, put) in steps.iter().rev() {
                 let put = put.as_ref().map(|(bytes, pair)| (&**bytes, *pair));
                 let (at, removes) = (*at, *removes);
-                own.splice(&Splice { at, removes, put }, roomy);
+                own.splice(&Splice { at, removes, put }, &slabs, roomy);
             }
             twin = after;
             most = most.max(twin.len());
@@ -506,7 +510,7 @@ mod tests {
             assert_eq!(own.encoded(0..own.len()), anew.encoded(range.clone()));
             assert!(range.clone().all(|at| own.pair(at) == anew.pair(at)));
             if random.one_in(4) {
-                own.give_up_room();
+                own.give_up_room(&slabs);
                 // Room stays where somebody shares it.
                 kept_room += usize::from(own.has_room());
                 assert_eq!(own.encoded(0..own.len()), anew.encoded(range));
@@ -524,10 +528,11 @@ mod tests {
         assert!(most > PAIRS_MAX && kept_room > 0, "{most}, {kept_room}");
     }
 
-    /// What a form takes beside its pairs: 248 bytes, and no more than a step of the allocator.
+    /// What a form takes beside its pairs: 240 bytes, and no more than a step of sizes.
     #[test]
     fn forms_are_dense_without_room_and_when_they_give_it_up() {
         let (mut roomy, mut dense) = (interval(&[]), interval(&[]));
+        let slabs = slabs();
         let (mut sum, mut with_room) = (0, 0);
         for number in 0..PAIRS_MAX {
             let mut bytes = Vec::new();
@@ -538,15 +543,15 @@ mod tests {
                 removes: false,
                 put: Some((&bytes, pair)),
             };
-            roomy.splice(&splice, true);
-            dense.splice(&splice, false);
+            roomy.splice(&splice, &slabs, true);
+            dense.splice(&splice, &slabs, false);
             sum += bytes.len();
             assert!(!dense.has_room());
-            assert!(dense.memory_bytes() <= (sum + 248 + STEP_BYTES - 1) as u64);
+            assert!(dense.memory_bytes() <= (240 + sum + sum / 8 + 128) as u64);
             with_room += usize::from(roomy.has_room());
         }
         assert!((5..PAIRS_MAX).contains(&with_room), "{with_room}");
-        roomy.give_up_room();
+        roomy.give_up_room(&slabs);
         assert!(!roomy.has_room());
         assert_eq!(roomy.memory_bytes(), dense.memory_bytes());
         let all = 0..PAIRS_MAX;
@@ -564,7 +569,7 @@ mod tests {
             removes: true,
             put: None,
         };
-        own.splice(&removal, true);
+        own.splice(&removal, &slabs(), true);
         assert_eq!(
             (own.len(), own.key(0), own.value_bytes(0)),
             (1, &b"b"[..], &b"x"[..])

@@ -41,6 +41,7 @@ use super::cache::Cache;
 use super::index::{Altered, EXTENTS_UNKNOWN, Index, New, Place, Seek};
 use super::interval::{Interval, Pair, cuts, parse};
 use crate::memory::TableMemory;
+use crate::slabs::{Buffer, Slabs};
 use crate::{Error, Options, Result, Slice};
 
 pub(super) use change::{Changes, Wanted};
@@ -84,7 +85,7 @@ struct Encoded {
     /// The [version](super::index::Leaf::version) of the leaf at that time.
     version: u32,
     offset: u64,
-    bytes: Arc<[u8]>,
+    bytes: Buffer,
 }
 
 /// For whom an interval is read.
@@ -184,6 +185,11 @@ impl Partition {
         partition.rebuild()?;
         cache.register(&partition.index);
         Ok(partition)
+    }
+
+    /// The memory that pairs are kept in.
+    pub(super) fn slabs(&self) -> &Arc<Slabs> {
+        self.cache.slabs()
     }
 
     pub(super) fn space(&self) -> &FlexSpace {
@@ -355,7 +361,7 @@ impl Partition {
     /// Reads the bytes of an interval, all as they are at one moment.
     fn read(&self, seek: Seek<'_>) -> Result<Encoded> {
         self.note_use();
-        let mut bytes: Arc<[u8]> = Arc::default();
+        let mut bytes = self.cache.slabs().take(0);
         let mut fetched = Fetched::default();
         let mut tries = 0;
         let (place, version, offset, read) = loop {
@@ -365,7 +371,7 @@ impl Partition {
             let (place, offset) = self.index.locate(seek);
             let version = place.leaf.version();
             self.make_room(&mut bytes, place.len())?;
-            let buffer = Arc::get_mut(&mut bytes).unwrap_or_default();
+            let buffer = bytes.own();
             let read = if tries < TRIES_MAX {
                 let reading = self.space.begin_read(offset, buffer, &mut fetched);
                 drop(share);
@@ -397,10 +403,10 @@ impl Partition {
     }
 
     /// Lets a buffer that nobody else has be of this length.
-    fn make_room(&self, bytes: &mut Arc<[u8]>, len: u64) -> Result<()> {
+    fn make_room(&self, bytes: &mut Buffer, len: u64) -> Result<()> {
         let len = usize::try_from(len).map_err(|_| self.corrupt(0, "an interval is too long"))?;
         if bytes.len() != len {
-            *bytes = std::iter::repeat_n(0, len).collect();
+            *bytes = self.cache.slabs().take(len);
         }
         Ok(())
     }
@@ -423,7 +429,7 @@ impl Partition {
         if below || place.upper().is_some_and(above) {
             return Err(self.corrupt(offset, "an interval has keys of another one"));
         }
-        let Some(interval) = Interval::new(Arc::clone(&bytes), &pairs, 0) else {
+        let Some(interval) = Interval::new(bytes.clone(), &pairs, 0) else {
             self.cut(&place, version, &bytes, &pairs);
             return Ok(None);
         };
@@ -465,7 +471,8 @@ impl Partition {
         let starts = std::iter::once(0).chain(cuts.iter().copied());
         let new = |(from, to): (usize, usize)| {
             let part = &bytes[start(from)..start(to)];
-            let interval = || Interval::new(part.into(), &pairs[from..to], start(from));
+            let buffer = || self.cache.slabs().copy(part);
+            let interval = || Interval::new(buffer(), &pairs[from..to], start(from));
             let interval = cached.then(interval).flatten();
             New {
                 key: match from {

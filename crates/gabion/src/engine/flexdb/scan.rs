@@ -108,7 +108,7 @@ struct Source {
 
 /// What images say about keys, of one generation.
 struct Images {
-    list: Vec<(Vec<u8>, Option<Slice>)>,
+    list: Vec<(Slice, Option<Slice>)>,
     at: usize,
 }
 

@@ -26,6 +26,7 @@ use parking_lot::RwLock;
 
 use super::super::interval::Interval;
 use super::keys::Keys;
+use crate::slabs::Slabs;
 
 /// Most intervals of a leaf. A leaf is made anew when an interval is cut in two; of more intervals
 /// that would cost more, and with fewer there are more leaves.
@@ -256,7 +257,7 @@ impl Leaf {
 
     /// Lets the hand of the cache pass that takes the room of forms; returns its bytes. What
     /// somebody keeps stays as it is. The caller holds the lock.
-    pub(super) fn sweep_room(&self) -> u64 {
+    pub(super) fn sweep_room(&self, slabs: &Arc<Slabs>) -> u64 {
         // ORDER: Relaxed; the lock orders it and changes.
         let mut roomy = self.roomy.swap(0, Ordering::Relaxed);
         let mut bytes = 0;
@@ -266,11 +267,36 @@ impl Leaf {
             let mut form = self.forms[at as usize].write();
             let before = memory_of(form.as_ref());
             if let Some(own) = form.as_mut().and_then(Arc::get_mut) {
-                own.give_up_room();
+                own.give_up_room(slabs);
             }
             bytes += before - memory_of(form.as_ref());
         }
         bytes
+    }
+
+    /// Lets the hand of the cache pass that empties pages: of the forms that lie in one which is
+    /// drained it takes out those that nobody read since it came by last, and moves the others.
+    /// What somebody keeps stays where it is. Returns the bytes of what it took out, and at how
+    /// many forms it has looked. The caller holds the lock.
+    pub(super) fn sweep_drained(&self, slabs: &Arc<Slabs>) -> (u64, usize) {
+        // ORDER: Relaxed (all), as in `with` and `fill`.
+        let (used, full) = (
+            self.used.load(Ordering::Relaxed),
+            self.full.load(Ordering::Relaxed),
+        );
+        let is_drained = |form: &Arc<Interval>| form.is_drained();
+        let mut bytes = 0;
+        for at in (0..LEAF_MAX).filter(|at| full & 1 << at != 0) {
+            if !self.forms[at].read().as_ref().is_some_and(is_drained) {
+                continue;
+            }
+            if used & 1 << at == 0 {
+                bytes += self.take_form(at);
+            } else if let Some(own) = self.forms[at].write().as_mut().and_then(Arc::get_mut) {
+                own.leave_page(slabs);
+            }
+        }
+        (bytes, full.count_ones() as usize)
     }
 
     /// Lets the hand of the cache pass: takes out the forms that nobody read since it came by last,
@@ -283,17 +309,22 @@ impl Leaf {
         while full != 0 {
             let at = full.trailing_zeros();
             full &= full - 1;
-            // Whoever is putting one in has set the bit before.
-            let mut form = self.forms[at as usize].write();
-            let taken = form.take();
-            if taken.is_some() {
-                // ORDER: Relaxed; the lock of the form orders it and changes.
-                self.full.fetch_and(!(1 << at), Ordering::Relaxed);
-            }
-            drop(form);
-            bytes += memory_of(taken.as_ref());
+            bytes += self.take_form(at as usize);
         }
         bytes
+    }
+
+    /// Takes a form out, if it is there; returns its bytes.
+    fn take_form(&self, at: usize) -> u64 {
+        // Whoever is putting one in has set the bit before.
+        let mut form = self.forms[at].write();
+        let taken = form.take();
+        if taken.is_some() {
+            // ORDER: Relaxed; the lock of the form orders it and changes.
+            self.full.fetch_and(!(1 << at), Ordering::Relaxed);
+        }
+        drop(form);
+        memory_of(taken.as_ref())
     }
 
     /// Takes the intervals out, to make another leaf of them and some more. Who still reads here

@@ -87,6 +87,8 @@ pub(super) enum Seek<'k> {
 /// What the hand of the cache takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Taken {
+    /// Forms in pages that are drained, which move to others if they were read lately.
+    Pages,
     /// The room of forms for pairs to come.
     Room,
     /// Forms that nobody read lately.
@@ -475,15 +477,22 @@ impl Index {
         }
     }
 
-    /// Takes the room of forms, or forms that nobody read lately, of the leaf that `key` belongs
-    /// to; returns where the next leaf begins.
-    pub(super) fn sweep(&self, key: &[u8], taken: Taken) -> Option<Vec<u8>> {
+    /// Empties pages of forms, or takes the room of forms, or forms that nobody read lately, of the
+    /// leaf that `key` belongs to; returns where the next leaf begins. Adds to `looks` at how many
+    /// forms it has looked that it does not take.
+    pub(super) fn sweep(&self, key: &[u8], taken: Taken, looks: &mut usize) -> Option<Vec<u8>> {
         let _share = self.share();
         self.with_path(Seek::At(key), |path| {
-            self.cached.subtract(match taken {
-                Taken::Room => path.leaf().sweep_room(),
-                Taken::Forms => path.leaf().sweep(),
-            });
+            let slabs = self.cached.slabs();
+            match taken {
+                Taken::Pages => {
+                    let (bytes, seen) = path.leaf().sweep_drained(slabs);
+                    self.cached.subtract(bytes);
+                    *looks += seen;
+                }
+                Taken::Room => self.cached.subtract(path.leaf().sweep_room(slabs)),
+                Taken::Forms => self.cached.subtract(path.leaf().sweep()),
+            }
             path.leaf().end().map(<[u8]>::to_vec)
         })
     }

@@ -4,6 +4,7 @@ use super::*;
 use gabion_media::seeded::Random;
 
 use crate::engine::flexdb::interval::{Splice, parse, put_pair};
+use crate::slabs::Slabs;
 
 /// The naive twin: intervals in order.
 type Twin = Vec<(Vec<u8>, u64)>;
@@ -19,14 +20,14 @@ fn new(key: &[u8], len: u64) -> New {
 
 fn index(intervals: &[(Vec<u8>, u64)]) -> Index {
     let intervals: Vec<New> = intervals.iter().map(|(key, len)| new(key, *len)).collect();
-    Index::new(&intervals, CachedBytes::default())
+    Index::new(&intervals, CachedBytes::new(0))
 }
 
 fn form(key: &[u8]) -> Arc<Interval> {
     let mut bytes = Vec::new();
     put_pair(&mut bytes, key, b"value");
     let pairs = parse(&bytes).unwrap();
-    Arc::new(Interval::new(bytes.into(), &pairs, 0).unwrap())
+    Arc::new(Interval::new(Slabs::new(0).copy(&bytes), &pairs, 0).unwrap())
 }
 
 /// Number of intervals.
@@ -224,7 +225,7 @@ fn forms_stay_with_their_intervals_and_are_counted() {
     // All of them were read, so the hand must come by twice.
     for _ in 0..2 {
         while let Some(key) = at {
-            at = index.sweep(&key, Taken::Forms);
+            at = index.sweep(&key, Taken::Forms, &mut 0);
         }
         at = Some(Vec::new());
     }
@@ -245,11 +246,12 @@ fn room_goes_before_forms_and_stays_known_when_a_leaf_is_made_anew() {
     let mut bytes = Vec::new();
     put_pair(&mut bytes, b"9", &[7; 300]);
     let pair = parse(&bytes).unwrap()[0];
+    let slabs = Slabs::new(0);
     let grow = |form: &mut Option<Arc<Interval>>| {
         let own = Arc::make_mut(form.as_mut().unwrap());
         let put = Some((&bytes[..], pair));
         let (at, removes) = (own.len(), false);
-        own.splice(&Splice { at, removes, put }, true);
+        own.splice(&Splice { at, removes, put }, &slabs, true);
         assert!(own.has_room());
     };
     for at in 1..200 {
@@ -275,7 +277,7 @@ fn room_goes_before_forms_and_stays_known_when_a_leaf_is_made_anew() {
     let sweep = |taken| {
         let mut at = Some(Vec::new());
         while let Some(key) = at {
-            at = index.sweep(&key, taken);
+            at = index.sweep(&key, taken, &mut 0);
         }
     };
     let grown: Vec<usize> = (2..200).step_by(2).filter(|at| at % 5 != 1).collect();
@@ -285,7 +287,7 @@ fn room_goes_before_forms_and_stays_known_when_a_leaf_is_made_anew() {
         grow(&mut own);
         let own = Arc::make_mut(own.as_mut().unwrap());
         if gives_up {
-            own.give_up_room();
+            own.give_up_room(&slabs);
         }
         own.memory_bytes() * grown.len() as u64
     };

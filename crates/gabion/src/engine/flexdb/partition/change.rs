@@ -252,11 +252,11 @@ impl Partition {
         }
         if let Some(shared) = form {
             let own = Arc::make_mut(shared);
-            let roomy = self.cache.is_roomy();
+            let (slabs, roomy) = (self.cache.slabs(), self.cache.is_roomy());
             splices
                 .iter()
                 .rev()
-                .for_each(|splice| own.splice(splice, roomy));
+                .for_each(|splice| own.splice(splice, slabs, roomy));
             if !self.cache.takes(own) {
                 *form = None;
             }
