@@ -9,7 +9,7 @@
 //! in them.
 //!
 //! Sizes come in eight steps for each doubling, so that a buffer leaves a sixteenth of its slot on
-//! average. A buffer that would take more than an eighth of a page is an allocation of its own, and
+//! average. A buffer that would take more than a quarter of a page is an allocation of its own, and
 //! so are all where the cache is too small for pages.
 //!
 //! # Pages
@@ -40,17 +40,20 @@ use gabion_media::give_up_memory;
 use parking_lot::Mutex;
 
 /// A cache has about so many pages.
-const PAGES: u64 = 256;
+const PAGES: u64 = 1024;
 
 /// Smallest and largest size of a page in bytes.
 const PAGE_BYTES_MIN: u64 = 64 << 10;
-const PAGE_BYTES_MAX: u64 = 1 << 20;
+const PAGE_BYTES_MAX: u64 = 256 << 10;
 
 /// A cache of fewer bytes has no pages: sizes that nobody asks for would take a good part of it.
 const CACHE_BYTES_MIN: u64 = 8 << 20;
 
+/// Of the pages of a cache, one in so many stays spare.
+const SPARE_ONE_IN: u64 = 64;
+
 /// A page has at least so many slots.
-const SLOTS_MIN: usize = 8;
+const SLOTS_MIN: usize = 4;
 
 /// Smallest slot in bytes.
 const SLOT_BYTES_MIN: usize = 128;
@@ -381,14 +384,21 @@ impl Slabs {
         class.entries[number].take()
     }
 
-    /// Gives spare pages back to the system.
-    pub(crate) fn give_up_spare(&self) {
+    /// Gives spare pages back to the system, but for a few of those that a cache of `cache_bytes`
+    /// has: a buffer that is alone in its size takes one, and leaves it again.
+    pub(crate) fn give_up_spare(&self, cache_bytes: u64) {
+        let page = self.page_bytes.max(1) as u64;
+        let kept = cache_bytes / page / SPARE_ONE_IN;
         // ORDER: Relaxed; a hint.
-        if self.spare_count.load(Ordering::Relaxed) == 0 {
+        if self.spare_count.load(Ordering::Relaxed) <= kept {
             return;
         }
-        let spare = std::mem::take(&mut *self.spare.lock());
-        let count = spare.len() as u64;
+        let kept = usize::try_from(kept).unwrap_or(usize::MAX);
+        let mut spare = self.spare.lock();
+        let at = spare.len().min(kept);
+        let given_up = spare.split_off(at);
+        drop(spare);
+        let count = given_up.len() as u64;
         // ORDER: Relaxed (both); sums that order nothing.
         self.spare_count.fetch_sub(count, Ordering::Relaxed);
         self.pages

@@ -80,7 +80,7 @@ fn buffers_keep_what_they_hold_and_all_is_counted() {
             if step % 1000 == 0 {
                 held.iter().for_each(Held::check);
                 assert_counted(&slabs, &held);
-                slabs.give_up_spare();
+                slabs.give_up_spare(0);
                 assert_counted(&slabs, &held);
             }
         }
@@ -136,7 +136,7 @@ fn drained_pages_go_once_their_buffers_have_moved() {
         number += 1;
         number % 4 == 0
     });
-    slabs.give_up_spare();
+    slabs.give_up_spare(0);
     let before = slabs.pages.load(Ordering::Relaxed);
     assert!(slabs.free_bytes() > before / 2);
     assert!(slabs.begin_drain(u64::MAX));
@@ -153,7 +153,7 @@ fn drained_pages_go_once_their_buffers_have_moved() {
         count += 1;
     }
     assert!((1..5_000).contains(&count));
-    slabs.give_up_spare();
+    slabs.give_up_spare(0);
     assert_counted(&slabs, &held);
     let after = slabs.pages.load(Ordering::Relaxed);
     assert!(after < before / 3, "{after} of {before}");
@@ -165,7 +165,7 @@ fn drained_pages_go_once_their_buffers_have_moved() {
     assert_counted(&slabs, &held);
     assert!(held.iter().all(|own| !own.0.is_drained()));
     drop(held);
-    slabs.give_up_spare();
+    slabs.give_up_spare(0);
     assert_eq!(slabs.slack_bytes(), 0);
     assert_eq!(Arc::strong_count(&slabs), 1);
 }
@@ -216,13 +216,13 @@ fn threads_share_the_slots() {
         scope.spawn(move || {
             for _ in 0..200 {
                 slabs.begin_drain(1 << 20);
-                slabs.give_up_spare();
+                slabs.give_up_spare(0);
                 slabs.end_drain();
             }
         });
     });
     assert_counted(&slabs, &[]);
-    slabs.give_up_spare();
+    slabs.give_up_spare(0);
     assert_eq!((slabs.slack_bytes(), slabs.free_bytes()), (0, 0));
     assert_eq!(Arc::strong_count(&slabs), 1);
 }

@@ -44,6 +44,10 @@ const DRAINED_ONE_IN: u64 = 32;
 /// So many looks at a form take as long as the hand takes for a leaf.
 const LOOKS_OF_LEAF: usize = 4;
 
+/// What a merge reads is cached if one part in so many of the cache stays free: it takes slots for a
+/// moment, which then count as free.
+const MERGE_LEAVES_ONE_IN: u64 = 64;
+
 /// Leaves that the hand passes at most for a form that a reader puts in: 50 us by estimate.
 const REACH: usize = 64;
 
@@ -185,7 +189,9 @@ impl Cache {
 
     /// Whether an interval can be cached and nothing has to go for it.
     pub(super) fn has_room_for(&self, interval: &Interval) -> bool {
-        self.takes(interval) && self.bytes() + interval.memory_bytes() <= self.room()
+        let room = self.room();
+        let bytes = self.bytes() + interval.memory_bytes() + room / MERGE_LEAVES_ONE_IN;
+        self.takes(interval) && bytes <= room
     }
 
     /// Whether forms that grow may have room for more than what they are.
@@ -202,7 +208,7 @@ impl Cache {
     /// Takes out forms until the others keep to the budget. Who finds somebody else at it waits for
     /// nothing: that one goes on until it is done. The caller holds no lock of an index.
     pub(super) fn shrink(&self) {
-        self.slabs().give_up_spare();
+        self.slabs().give_up_spare(self.room());
         while self.bytes() > self.room() {
             let hand = self.hand.try_lock();
             if !hand.is_some_and(|mut hand| self.move_hand(&mut hand, usize::MAX)) {
@@ -235,7 +241,7 @@ impl Cache {
         let (mut rounds, mut leaves) = (3 + hand.room_rounds + hand.drain_rounds, 0);
         let mut may_drain = true;
         loop {
-            self.slabs().give_up_spare();
+            self.slabs().give_up_spare(room);
             let over = self.bytes().saturating_sub(room);
             if over == 0 {
                 return true;

@@ -361,16 +361,17 @@ impl Partition {
     /// Reads the bytes of an interval, all as they are at one moment.
     fn read(&self, seek: Seek<'_>) -> Result<Encoded> {
         self.note_use();
-        let mut bytes = self.cache.slabs().take(0);
+        // Memory is made before the lock is taken. Only a guess: the interval may change.
+        let mut bytes = self.buffer(self.index.find(seek).len())?;
         let mut fetched = Fetched::default();
         let mut tries = 0;
         let (place, version, offset, read) = loop {
-            // Memory is made before the lock is taken. Only a hint: the interval may change.
-            self.make_room(&mut bytes, self.index.find(seek).len())?;
             let share = self.index.share();
             let (place, offset) = self.index.locate(seek);
             let version = place.leaf.version();
-            self.make_room(&mut bytes, place.len())?;
+            if bytes.len() as u64 != place.len() {
+                bytes = self.buffer(place.len())?;
+            }
             let buffer = bytes.own();
             let read = if tries < TRIES_MAX {
                 let reading = self.space.begin_read(offset, buffer, &mut fetched);
@@ -402,13 +403,10 @@ impl Partition {
         })
     }
 
-    /// Lets a buffer that nobody else has be of this length.
-    fn make_room(&self, bytes: &mut Buffer, len: u64) -> Result<()> {
+    /// A buffer of this length.
+    fn buffer(&self, len: u64) -> Result<Buffer> {
         let len = usize::try_from(len).map_err(|_| self.corrupt(0, "an interval is too long"))?;
-        if bytes.len() != len {
-            *bytes = self.cache.slabs().take(len);
-        }
-        Ok(())
+        Ok(self.cache.slabs().take(len))
     }
 
     /// Reads an interval; `None` when it was too large, and is cut now.
