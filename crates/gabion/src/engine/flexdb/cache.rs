@@ -44,8 +44,8 @@ const DRAINED_ONE_IN: u64 = 32;
 /// So many looks at a form take as long as the hand takes for a leaf.
 const LOOKS_OF_LEAF: usize = 4;
 
-/// What a merge reads is cached if one part in so many of the cache stays free: it takes slots for a
-/// moment, which then count as free.
+/// What a merge reads is cached if one part in so many of the cache stays free: others take slots
+/// for a moment, which count as free again then.
 const MERGE_LEAVES_ONE_IN: u64 = 64;
 
 /// Leaves that the hand passes at most for a form that a reader puts in: 50 us by estimate.
