@@ -111,7 +111,8 @@ impl Options {
 
     /// Bytes of all MemTables.
     pub(crate) fn memtable_budget(&self) -> u64 {
-        self.memory_sizes().memtables
+        let set = self.memtable_budget_bytes;
+        set.unwrap_or_else(|| self.memory_sizes().memtables)
     }
 }
 

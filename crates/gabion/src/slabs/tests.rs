@@ -7,7 +7,7 @@ use super::*;
 #[test]
 fn sizes_come_in_eight_steps_for_each_doubling() {
     let mut last = (0, 0);
-    for bytes in 1..300_000 {
+    for bytes in 1..if cfg!(miri) { 3_000 } else { 300_000 } {
         let slot = slot_bytes(bytes);
         assert!(slot >= bytes && slot.is_multiple_of(SLOT_ALIGN));
         assert!(
@@ -60,8 +60,9 @@ fn buffers_keep_what_they_hold_and_all_is_counted() {
         let slabs = Slabs::new(cache_bytes);
         let mut random = Random::new(cache_bytes + 1);
         let mut held: Vec<Held> = Vec::new();
-        for step in 0..20_000_u32 {
-            if held.len() < 500 || random.one_in(2) {
+        let (steps, least) = if cfg!(miri) { (300, 50) } else { (20_000, 500) };
+        for step in 0..steps {
+            if held.len() < least || random.one_in(2) {
                 let len = random_len(&mut random);
                 let byte = u8::try_from(random.below(256)).unwrap();
                 let mut buffer = slabs.take(len);
@@ -77,7 +78,7 @@ fn buffers_keep_what_they_hold_and_all_is_counted() {
                 let own = Held(other, byte.wrapping_add(1), len);
                 own.check();
             }
-            if step % 1000 == 0 {
+            if step % (steps / 20) == 0 {
                 held.iter().for_each(Held::check);
                 assert_counted(&slabs, &held);
                 slabs.give_up_spare(0);
@@ -181,7 +182,7 @@ fn threads_share_the_slots() {
             let (slabs, sender) = (&slabs, sender.clone());
             scope.spawn(move || {
                 let mut random = Random::new(seed);
-                for _ in 0..5_000 {
+                for _ in 0..if cfg!(miri) { 50 } else { 5_000 } {
                     let len = random.index(3_000);
                     let byte = u8::try_from(random.below(256)).unwrap();
                     let mut buffer = slabs.take(len);
@@ -214,7 +215,7 @@ fn threads_share_the_slots() {
         }
         let slabs = &slabs;
         scope.spawn(move || {
-            for _ in 0..200 {
+            for _ in 0..if cfg!(miri) { 10 } else { 200 } {
                 slabs.begin_drain(1 << 20);
                 slabs.give_up_spare(0);
                 slabs.end_drain();
