@@ -34,7 +34,8 @@ const MOVES_MAX: usize = 64;
 /// Of how many segments the data is read at a time, at most: 32 MiB by default.
 const PORTION_SEGMENTS: u64 = 8;
 
-/// Of the memory that the index may have, one part in so many is read at a time, at most.
+/// Of the memory that the index may have, one part in so many is read at a time, at most; but what
+/// a segment holds.
 const PORTION_ONE_IN: u64 = 8;
 
 /// Bytes that are read with one call, if they are of several extents.
@@ -222,9 +223,9 @@ impl Session<'_> {
     /// that were to move together where a leaf that refers to one has gone from memory meanwhile,
     /// and is damaged.
     fn move_extents(&mut self, mut extents: &[Extent]) -> Result<()> {
-        let most = PORTION_SEGMENTS * u64::from(self.space.sums.geometry.room());
-        let budget = self.space.index_bytes();
-        let most = budget.map_or(most, |bytes| most.min(bytes / PORTION_ONE_IN));
+        let room = u64::from(self.space.sums.geometry.room());
+        let budget = self.space.index_bytes().unwrap_or(u64::MAX) / PORTION_ONE_IN;
+        let most = budget.clamp(room, PORTION_SEGMENTS * room);
         let mut read = Portion::default();
         while !extents.is_empty() {
             let mut bytes = 0;
