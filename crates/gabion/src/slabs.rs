@@ -523,6 +523,14 @@ impl Buffer {
         unsafe { self.head.as_ref() }
     }
 
+    /// Where the bytes begin, and how many there are.
+    #[inline]
+    fn bytes(&self) -> (NonNull<u8>, usize) {
+        // SAFETY: the bytes behind the head are the buffer's.
+        let start = unsafe { self.head.cast::<u8>().add(HEAD_BYTES) };
+        (start, self.head().len as usize)
+    }
+
     fn page(&self) -> Option<&Page> {
         // SAFETY: the page lives as long as a slot of it is in use (S2).
         self.head().page.map(|page| unsafe { page.as_ref() })
@@ -540,9 +548,7 @@ impl Buffer {
         if self.head().count.load(Ordering::Acquire) != 1 {
             return None;
         }
-        let len = self.head().len as usize;
-        // SAFETY: the bytes behind the head are the buffer's.
-        let start = unsafe { self.head.cast::<u8>().add(HEAD_BYTES) };
+        let (start, len) = self.bytes();
         // SAFETY: they are initialized (S4); nobody shares them, and this is borrowed alone.
         Some(unsafe { std::slice::from_raw_parts_mut(start.as_ptr(), len) })
     }
@@ -563,7 +569,6 @@ impl Buffer {
     }
 
     /// Frees the slot, of which nobody is left who shares it.
-    #[cold]
     #[inline(never)]
     fn free(&mut self) {
         let (slot, start) = (self.memory_bytes(), self.head.cast::<u8>());
@@ -614,9 +619,7 @@ impl Deref for Buffer {
 
     #[inline]
     fn deref(&self) -> &[u8] {
-        let len = self.head().len as usize;
-        // SAFETY: the bytes behind the head are the buffer's.
-        let start = unsafe { self.head.cast::<u8>().add(HEAD_BYTES) };
+        let (start, len) = self.bytes();
         // SAFETY: they are initialized (S4), and nobody changes them while this is borrowed.
         unsafe { std::slice::from_raw_parts(start.as_ptr(), len) }
     }

@@ -64,19 +64,11 @@ impl Slice {
     /// When the range is not inside the buffer.
     #[inline]
     pub(crate) fn shared(buffer: &Arc<[u8]>, start: usize, len: usize) -> Slice {
-        let bytes = &buffer[start..start + len];
-        match Slice::inline(bytes) {
-            Some(slice) => slice,
-            None => {
-                let start = u32::try_from(start).expect("a buffer is shorter than 4 GiB");
-                let len = u32::try_from(len).expect("a buffer is shorter than 4 GiB");
-                Slice(Repr::Shared {
-                    buffer: Arc::clone(buffer),
-                    start,
-                    len,
-                })
-            }
-        }
+        Slice::part(buffer, start, len, |start, len| Repr::Shared {
+            buffer: Arc::clone(buffer),
+            start,
+            len,
+        })
     }
 
     /// As [`Slice::shared`], of a buffer of a cache.
@@ -85,17 +77,26 @@ impl Slice {
     /// When the range is not inside the buffer.
     #[inline]
     pub(crate) fn cached(buffer: &Buffer, start: usize, len: usize) -> Slice {
-        let bytes = &buffer[start..start + len];
-        match Slice::inline(bytes) {
+        Slice::part(buffer, start, len, |start, len| Repr::Cached {
+            buffer: buffer.clone(),
+            start,
+            len,
+        })
+    }
+
+    #[inline]
+    fn part(
+        buffer: &[u8],
+        start: usize,
+        len: usize,
+        share: impl FnOnce(u32, u32) -> Repr,
+    ) -> Slice {
+        match Slice::inline(&buffer[start..start + len]) {
             Some(slice) => slice,
             None => {
                 let start = u32::try_from(start).expect("a buffer is shorter than 4 GiB");
                 let len = u32::try_from(len).expect("a buffer is shorter than 4 GiB");
-                Slice(Repr::Cached {
-                    buffer: buffer.clone(),
-                    start,
-                    len,
-                })
+                Slice(share(start, len))
             }
         }
     }

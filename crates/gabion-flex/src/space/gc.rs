@@ -34,8 +34,8 @@ const MOVES_MAX: usize = 64;
 /// Of how many segments the data is read at a time, at most: 32 MiB by default.
 const PORTION_SEGMENTS: u64 = 8;
 
-/// Of the memory that the index may have, one part in so many is read at a time, at most; but what
-/// a segment holds.
+/// Of the memory that the index may have, one part in so many is read at a time, at most, or what
+/// a segment holds if that is more.
 const PORTION_ONE_IN: u64 = 8;
 
 /// Bytes that are read with one call, if they are of several extents.
