@@ -206,8 +206,13 @@ pub(crate) struct Walk {
 }
 
 impl Walk {
-    /// The next pair.
+    /// The next pair. A forked child gets an error, though the walk may have pairs in hand.
     pub(crate) fn next(&mut self) -> Result<Option<(Slice, Slice)>> {
+        let is_over = self.entries.is_empty() && self.from.is_none();
+        if !is_over && let Err(forked) = self.engine.health.check_here() {
+            (self.entries, self.from) = (Vec::new(), None);
+            return Err(forked);
+        }
         loop {
             while let Some((key, value)) = self.entries.pop() {
                 if let Some(key) = mapped::key_of(self.keyspace, &key) {
