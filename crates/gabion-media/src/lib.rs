@@ -32,6 +32,7 @@ mod holder;
 mod machine;
 mod owner;
 mod pages;
+#[cfg(feature = "pmem")]
 pub mod pmem;
 mod prefetch;
 pub mod seeded;
@@ -45,5 +46,5 @@ pub use error::{Error, PoolFault, Result};
 pub use holder::Holder;
 pub use machine::usable_memory_bytes;
 pub use owner::Owner;
-pub use pages::{give_up_memory, populate, prefer_large_pages};
+pub use pages::{SystemMemory, populate, prefer_large_pages};
 pub use prefetch::{prefetch_bytes, prefetch_line, prefetch_range};

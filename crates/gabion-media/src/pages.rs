@@ -1,12 +1,17 @@
-//! Asking for large pages, for memory before it is needed, and giving it back.
+//! Memory of the system's own; asking for large pages, and for memory before it is needed.
 
+use std::alloc::{Layout, handle_alloc_error};
 use std::ops::Range;
+use std::ptr::NonNull;
 
 /// Size of a large page in bytes, and what it is aligned to.
 const LARGE_PAGE_BYTES: usize = 2 << 20;
 
 /// A multiple of the sizes that systems have for plain pages.
 const PAGES_BYTES: usize = 64 << 10;
+
+/// What [`SystemMemory`] is aligned to, at least.
+const SYSTEM_ALIGN: usize = 4 << 10;
 
 /// Asks the system to put `memory`, as far as whole pages of 2 MiB lie in it, on such pages: what
 /// is reached at random places then costs fewer translations of addresses. A hint; a page that is
@@ -65,30 +70,96 @@ pub fn populate<T>(vec: &Vec<T>, places: Range<usize>) -> bool {
     false
 }
 
-/// Lets the system have the memory of the whole pages that lie in `memory`, whose content is
-/// undefined afterwards. The address stays: the system gives memory again when it is used. A hint;
-/// without effect where the system has none.
-pub fn give_up_memory(memory: &mut [u8]) {
-    #[cfg(all(target_os = "linux", not(miri)))]
-    {
-        use rustix::mm::{Advice, madvise};
-        let page = rustix::param::page_size();
-        let begin = memory.as_ptr().addr();
-        let (from, to) = (begin.next_multiple_of(page), begin + memory.len());
-        let to = to - to % page;
-        if from >= to {
-            return;
-        }
-        let start = memory.as_mut_ptr().wrapping_add(from - begin);
-        #[expect(unsafe_code, reason = "the call takes a raw address")]
-        // SAFETY: the pages lie within `memory`, which the caller lends alone, and are bytes of any
-        // value afterwards.
-        let advised = unsafe { madvise(start.cast(), to - from, Advice::LinuxDontNeed) };
-        // The memory stays where it is, then.
-        let _ = advised;
+/// Memory of the system's own, zero at first, which goes back to the system when it is dropped.
+///
+/// The allocator has a place for large memory that comes and goes, too, but it learns: after the
+/// first 16 MiB that are freed, glibc's takes all that is smaller from its heap, where what is free
+/// stays between what is not. A store that promises a ceiling takes large memory here.
+#[derive(Debug)]
+pub struct SystemMemory {
+    start: NonNull<u8>,
+    layout: Layout,
+}
+
+// SAFETY: a plain piece of memory; nothing about it belongs to the thread that asked for it.
+#[expect(unsafe_code, reason = "a pointer into memory of its own")]
+unsafe impl Send for SystemMemory {}
+// SAFETY: as above; all access is the owner's.
+#[expect(unsafe_code, reason = "a pointer into memory of its own")]
+unsafe impl Sync for SystemMemory {}
+
+impl SystemMemory {
+    /// So many bytes, at least one.
+    ///
+    /// # Panics
+    /// For none, and for more than `isize::MAX`. Ends the process as the allocator does where there
+    /// is no memory.
+    pub fn new(bytes: usize) -> SystemMemory {
+        assert!(bytes > 0, "memory has at least one byte");
+        let layout = Layout::from_size_align(bytes, SYSTEM_ALIGN);
+        let layout = layout.expect("memory is shorter than isize::MAX");
+        let start = map(layout).unwrap_or_else(|| handle_alloc_error(layout));
+        SystemMemory { start, layout }
     }
-    #[cfg(not(all(target_os = "linux", not(miri))))]
-    let _ = memory;
+
+    /// The first byte, at a multiple of 4 KiB; the pointer is good for all of them.
+    pub fn start(&self) -> NonNull<u8> {
+        self.start
+    }
+
+    /// The length in bytes.
+    pub fn bytes(&self) -> usize {
+        self.layout.size()
+    }
+}
+
+impl Drop for SystemMemory {
+    fn drop(&mut self) {
+        unmap(self.start, self.layout);
+    }
+}
+
+#[cfg(all(unix, not(miri)))]
+fn map(layout: Layout) -> Option<NonNull<u8>> {
+    use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous};
+    let protection = ProtFlags::READ | ProtFlags::WRITE;
+    #[expect(unsafe_code, reason = "the call maps memory")]
+    // SAFETY: the system chooses an address that is free, so no existing memory changes.
+    let mapped = unsafe {
+        mmap_anonymous(
+            std::ptr::null_mut(),
+            layout.size(),
+            protection,
+            MapFlags::PRIVATE,
+        )
+    };
+    NonNull::new(mapped.ok()?.cast())
+}
+
+#[cfg(all(unix, not(miri)))]
+fn unmap(start: NonNull<u8>, layout: Layout) {
+    #[expect(unsafe_code, reason = "the call takes a raw address")]
+    // SAFETY: mapped with this length, and only its owner, which is dropped, has it.
+    let unmapped = unsafe { rustix::mm::munmap(start.as_ptr().cast(), layout.size()) };
+    // It stays mapped, then: the system has no room to note a hole between two others.
+    let _ = unmapped;
+}
+
+#[cfg(not(all(unix, not(miri))))]
+fn map(layout: Layout) -> Option<NonNull<u8>> {
+    #[expect(unsafe_code, reason = "the allocator's call")]
+    // SAFETY: the size is not zero.
+    let start = unsafe { std::alloc::alloc_zeroed(layout) };
+    NonNull::new(start)
+}
+
+#[cfg(not(all(unix, not(miri))))]
+fn unmap(start: NonNull<u8>, layout: Layout) {
+    #[expect(unsafe_code, reason = "the allocator's call")]
+    // SAFETY: allocated with this layout, and only its owner, which is dropped, has it.
+    unsafe {
+        std::alloc::dealloc(start.as_ptr(), layout);
+    }
 }
 
 #[cfg(test)]
@@ -139,21 +210,38 @@ mod tests {
         assert_eq!((&vec[..], vec.capacity()), (&[1, 2, 3][..], BYTES));
     }
 
+    #[test]
+    fn memory_of_the_system_is_zero_aligned_and_all_there() {
+        for bytes in [1, 4096, 100_000, 5 << 20] {
+            let memory = SystemMemory::new(bytes);
+            assert_eq!(memory.bytes(), bytes);
+            assert_eq!(memory.start().addr().get() % SYSTEM_ALIGN, 0);
+            let start = memory.start().as_ptr();
+            #[expect(unsafe_code, reason = "the memory is looked at")]
+            // SAFETY: all bytes are initialized, and only this test has them.
+            let all = unsafe { std::slice::from_raw_parts_mut(start, bytes) };
+            assert!(all.iter().all(|byte| *byte == 0));
+            all.fill(7);
+        }
+    }
+
     #[cfg(all(target_os = "linux", not(miri)))]
     #[test]
-    fn memory_is_given_back_and_comes_again() {
+    fn memory_goes_back_to_the_system_when_it_is_dropped() {
         const BYTES: usize = 8 << 20;
-        let mut memory = vec![7_u8; BYTES];
-        let begin = memory.as_ptr().addr();
-        let (from, to) = (1000, (3 << 20) + 1000);
-        give_up_memory(&mut memory[from..to]);
-        let (there, all) = resident(begin, from..to);
-        assert!(there == 0 && all > 700, "{there} of {all} pages");
-        let whole = memory[..from].iter().chain(&memory[to..]);
-        assert!(whole.into_iter().all(|byte| *byte == 7), "others stay");
-        memory.fill(8);
-        give_up_memory(&mut memory[5..1000]);
-        give_up_memory(&mut []);
-        assert!(memory.iter().all(|byte| *byte == 8));
+        // Another thread may get the address at once.
+        let goes_back = || {
+            let memory = SystemMemory::new(BYTES);
+            let begin = memory.start().addr().get();
+            #[expect(unsafe_code, reason = "the memory is written")]
+            // SAFETY: all bytes are initialized, and only this test has them.
+            let all = unsafe { std::slice::from_raw_parts_mut(memory.start().as_ptr(), BYTES) };
+            all.fill(7);
+            let (there, all) = resident(begin, 0..BYTES);
+            assert_eq!(there, all);
+            drop(memory);
+            resident(begin, 0..BYTES).0 == 0
+        };
+        assert!((0..20).any(|_| goes_back()));
     }
 }

@@ -36,7 +36,7 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering, fence};
 
-use gabion_media::give_up_memory;
+use gabion_media::SystemMemory;
 use parking_lot::Mutex;
 
 /// A cache has about so many pages.
@@ -45,6 +45,11 @@ const PAGES: u64 = 1024;
 /// Smallest and largest size of a page in bytes.
 const PAGE_BYTES_MIN: u64 = 64 << 10;
 const PAGE_BYTES_MAX: u64 = 256 << 10;
+
+/// A cache of more pages than this has larger ones, up to a size: the system has a limit for how
+/// many pieces of memory a process may have.
+const PAGES_MAX: u64 = 16 << 10;
+const PAGE_BYTES_MOST: u64 = 16 << 20;
 
 /// A cache of fewer bytes has no pages: sizes that nobody asks for would take a good part of it.
 const CACHE_BYTES_MIN: u64 = 8 << 20;
@@ -60,9 +65,6 @@ const SLOT_BYTES_MIN: usize = 128;
 
 /// Slots are cut at multiples of this.
 const SLOT_ALIGN: usize = 16;
-
-/// Alignment of pages: that of the system's, so that all of a page can be given back.
-const PAGE_ALIGN: usize = 4 << 10;
 
 /// What a buffer begins with.
 #[repr(C)]
@@ -105,57 +107,23 @@ pub(crate) fn memory_of(len: usize) -> usize {
     slot_bytes(HEAD_BYTES + len)
 }
 
-/// Memory of a page, or of a buffer that has an allocation of its own.
-struct Memory {
-    start: NonNull<u8>,
-    layout: Layout,
+/// The layout of a buffer with an allocation of its own.
+fn own_layout(slot_bytes: usize) -> Layout {
+    let layout = Layout::from_size_align(slot_bytes, SLOT_ALIGN);
+    layout.expect("a buffer is shorter than isize::MAX")
 }
 
-// SAFETY: a plain allocation; nothing about it belongs to the thread that made it.
-unsafe impl Send for Memory {}
-
-impl Memory {
-    fn new(layout: Layout) -> Memory {
-        // SAFETY: the size is not zero, since slots have a smallest size.
-        let start = unsafe { alloc_zeroed(layout) };
-        let Some(start) = NonNull::new(start) else {
-            handle_alloc_error(layout)
-        };
-        Memory { start, layout }
-    }
-
-    fn page(bytes: usize) -> Memory {
-        let layout = Layout::from_size_align(bytes, PAGE_ALIGN);
-        Memory::new(layout.expect("a page fits into memory"))
-    }
-
-    fn slot(bytes: usize) -> Memory {
-        Memory::new(Memory::slot_layout(bytes))
-    }
-
-    fn slot_layout(bytes: usize) -> Layout {
-        let layout = Layout::from_size_align(bytes, SLOT_ALIGN);
-        layout.expect("a buffer is shorter than isize::MAX")
-    }
-}
-
-impl Drop for Memory {
-    fn drop(&mut self) {
-        if self.layout.align() == PAGE_ALIGN {
-            // SAFETY: the whole allocation, which is initialized (S4) and only this value's.
-            let bytes =
-                unsafe { std::slice::from_raw_parts_mut(self.start.as_ptr(), self.layout.size()) };
-            // The allocator keeps the address, and the system gets the memory.
-            give_up_memory(bytes);
-        }
-        // SAFETY: allocated with this layout, and only this value frees it.
-        unsafe { dealloc(self.start.as_ptr(), self.layout) }
-    }
+/// Memory for a buffer with an allocation of its own, all zero.
+fn own_slot(slot_bytes: usize) -> NonNull<u8> {
+    let layout = own_layout(slot_bytes);
+    // SAFETY: the size is not zero, since slots have a smallest size.
+    let start = unsafe { alloc_zeroed(layout) };
+    NonNull::new(start).unwrap_or_else(|| handle_alloc_error(layout))
 }
 
 /// A page that is cut into slots.
 struct Page {
-    memory: Memory,
+    memory: SystemMemory,
     /// Whose page it is (S2).
     slabs: NonNull<Slabs>,
     class: usize,
@@ -222,7 +190,7 @@ pub(crate) struct Slabs {
     /// Bytes of a page; 0 for none.
     page_bytes: usize,
     classes: Vec<Mutex<Class>>,
-    spare: Mutex<Vec<Memory>>,
+    spare: Mutex<Vec<SystemMemory>>,
     spare_count: AtomicU64,
     /// Bytes of all pages.
     pages: AtomicU64,
@@ -239,6 +207,7 @@ impl Slabs {
             0..CACHE_BYTES_MIN => 0,
             bytes => (bytes / PAGES)
                 .clamp(PAGE_BYTES_MIN, PAGE_BYTES_MAX)
+                .max((bytes / PAGES_MAX).min(PAGE_BYTES_MOST))
                 .next_power_of_two(),
         };
         let page_bytes = usize::try_from(page_bytes).expect("a page is small");
@@ -267,7 +236,7 @@ impl Slabs {
         let slot = memory_of(len);
         let (start, page) = match self.classes.get(class_of(slot)) {
             Some(class) => self.take_slot(&mut class.lock(), slot),
-            None => (std::mem::ManuallyDrop::new(Memory::slot(slot)).start, None),
+            None => (own_slot(slot), None),
         };
         let head = start.cast::<Head>();
         let len = u32::try_from(len).expect("a buffer is shorter than 4 GiB");
@@ -297,7 +266,7 @@ impl Slabs {
         let entry = class.entry(number);
         let free = entry.free.pop().expect("an open page has a free slot");
         let page = NonNull::new(Arc::as_ptr(&entry.page).cast_mut());
-        let start = entry.page.memory.start;
+        let start = entry.page.memory.start();
         if entry.free.is_empty() {
             class.close(number);
         }
@@ -322,7 +291,7 @@ impl Slabs {
                 // ORDER: Relaxed; a sum that orders nothing.
                 self.pages
                     .fetch_add(self.page_bytes as u64, Ordering::Relaxed);
-                Memory::page(self.page_bytes)
+                SystemMemory::new(self.page_bytes)
             }
         };
         let slots = self.page_bytes / slot;
@@ -358,7 +327,7 @@ impl Slabs {
     fn free_slot(&self, page: &Page, start: NonNull<u8>, slot: usize) -> Option<Entry> {
         let number = page.number;
         let slots = self.page_bytes / slot;
-        let at = (start.addr().get() - page.memory.start.addr().get()) / slot;
+        let at = (start.addr().get() - page.memory.start().addr().get()) / slot;
         let mut class = self.classes[page.class].lock();
         class.free += 1;
         // ORDER: Relaxed (both); sums that order nothing.
@@ -573,9 +542,8 @@ impl Buffer {
     fn free(&mut self) {
         let (slot, start) = (self.memory_bytes(), self.head.cast::<u8>());
         let Some(page) = self.page() else {
-            let layout = Memory::slot_layout(slot);
-            // The allocation is that of `Slabs::take`, which left it to the buffer.
-            drop(Memory { start, layout });
+            // SAFETY: allocated by `own_slot` with this layout, and nobody else has it (S1).
+            unsafe { dealloc(start.as_ptr(), own_layout(slot)) };
             return;
         };
         // SAFETY: the page keeps its slabs (S2).

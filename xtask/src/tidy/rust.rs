@@ -57,7 +57,7 @@ const UNSAFE_PLACES: &[(&str, &str)] = &[
     ),
     (
         "crates/gabion-media/src/pages.rs",
-        "asks for large pages by address",
+        "maps memory, and asks for large pages by address",
     ),
     (
         "crates/gabion-media/src/prefetch.rs",

@@ -24,6 +24,7 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use gabion_media::SystemMemory;
 use parking_lot::Mutex;
 
 /// Sizes of a table's first, second and all later chunks.
@@ -38,55 +39,66 @@ const PAGE_BYTES: usize = 4 << 10;
 /// Addresses have to leave the upper 16 bits of a word free.
 const ADDRESS_BITS: u32 = 48;
 
+/// Blocks of so many bytes or more are the system's own memory: directories come and go with each
+/// table, and what the allocator keeps of them no table has.
+const SYSTEM_BYTES_MIN: usize = CHUNK_SIZES[2];
+
 /// A piece of memory that is freed when the block is dropped. What it holds is not initialised
 /// unless the block was made by [`Block::zeroed`].
-pub(in super::super) struct Block {
-    start: NonNull<u8>,
-    layout: Layout,
+pub(in super::super) struct Block(Memory);
+
+enum Memory {
+    Allocated { start: NonNull<u8>, layout: Layout },
+    System(SystemMemory),
 }
 
 // SAFETY: a block is a plain allocation; nothing about it belongs to the thread that made it.
 unsafe impl Send for Block {}
 
 impl Block {
-    fn layout(bytes: usize) -> Layout {
-        assert!(bytes > 0, "a block has at least one byte");
-        Layout::from_size_align(bytes, BLOCK_ALIGN).expect("a block is shorter than isize::MAX")
-    }
-
     /// A block of `bytes` bytes, at least one, whose content is undefined.
     pub(in super::super) fn new(bytes: usize) -> Block {
-        let layout = Block::layout(bytes);
-        // SAFETY: the layout's size is not zero.
-        let start = unsafe { alloc(layout) };
-        Block::from_allocation(start, layout)
+        Block::allocated(bytes, |layout| {
+            // SAFETY: the layout's size is not zero.
+            unsafe { alloc(layout) }
+        })
     }
 
     /// A block of `bytes` bytes, at least one, all zero.
     pub(in super::super) fn zeroed(bytes: usize) -> Block {
-        let layout = Block::layout(bytes);
-        // SAFETY: the layout's size is not zero.
-        let start = unsafe { alloc_zeroed(layout) };
-        Block::from_allocation(start, layout)
+        Block::allocated(bytes, |layout| {
+            // SAFETY: the layout's size is not zero.
+            unsafe { alloc_zeroed(layout) }
+        })
     }
 
-    fn from_allocation(start: *mut u8, layout: Layout) -> Block {
-        let Some(start) = NonNull::new(start) else {
-            handle_alloc_error(layout)
+    /// Memory of the system, or what `allocate` gives for a layout whose size is not zero.
+    fn allocated(bytes: usize, allocate: impl FnOnce(Layout) -> *mut u8) -> Block {
+        assert!(bytes > 0, "a block has at least one byte");
+        let memory = if bytes >= SYSTEM_BYTES_MIN {
+            Memory::System(SystemMemory::new(bytes))
+        } else {
+            let layout = Layout::from_size_align(bytes, BLOCK_ALIGN);
+            let layout = layout.expect("a block is shorter than isize::MAX");
+            match NonNull::new(allocate(layout)) {
+                Some(start) => Memory::Allocated { start, layout },
+                None => handle_alloc_error(layout),
+            }
         };
-        let end = start.addr().get() + layout.size();
+        let block = Block(memory);
+        let end = block.start().addr().get() + bytes;
         assert!(
             end >> ADDRESS_BITS == 0,
             "memory lies below 2^48 on this machine"
         );
-        Block { start, layout }
+        block
     }
 
     /// Writes to each page, so that the system gives the memory now.
     fn touch(&mut self) {
         for offset in (0..self.bytes()).step_by(PAGE_BYTES) {
             // SAFETY: the offset is below the length of the block.
-            let byte = unsafe { self.start.add(offset) };
+            let byte = unsafe { self.start().add(offset) };
             // SAFETY: the block is borrowed alone, and any byte may be written to it.
             unsafe { byte.write_volatile(0) };
         }
@@ -94,19 +106,27 @@ impl Block {
 
     /// The first byte; the pointer is good for the whole block.
     pub(in super::super) fn start(&self) -> NonNull<u8> {
-        self.start
+        match &self.0 {
+            Memory::Allocated { start, .. } => *start,
+            Memory::System(memory) => memory.start(),
+        }
     }
 
     /// The length in bytes.
     pub(in super::super) fn bytes(&self) -> usize {
-        self.layout.size()
+        match &self.0 {
+            Memory::Allocated { layout, .. } => layout.size(),
+            Memory::System(memory) => memory.bytes(),
+        }
     }
 }
 
-impl Drop for Block {
+impl Drop for Memory {
     fn drop(&mut self) {
-        // SAFETY: `start` was allocated with this layout, and only this block frees it.
-        unsafe { dealloc(self.start.as_ptr(), self.layout) }
+        if let Memory::Allocated { start, layout } = self {
+            // SAFETY: `start` was allocated with this layout, and only this block frees it.
+            unsafe { dealloc(start.as_ptr(), *layout) }
+        }
     }
 }
 
@@ -367,10 +387,12 @@ mod tests {
 
     #[test]
     fn a_zeroed_block_is_aligned_and_zero() {
-        let block = Block::zeroed(1000);
-        assert_eq!(block.start().addr().get() % BLOCK_ALIGN, 0);
-        // SAFETY: the block has 1000 initialised bytes and lives until the end of the test.
-        let bytes = unsafe { std::slice::from_raw_parts(block.start().as_ptr(), 1000) };
-        assert!(bytes.iter().all(|byte| *byte == 0));
+        for bytes in [1000, SYSTEM_BYTES_MIN] {
+            let block = Block::zeroed(bytes);
+            assert_eq!(block.start().addr().get() % BLOCK_ALIGN, 0);
+            // SAFETY: all bytes of the block are initialised, and it lives as long as they do here.
+            let bytes = unsafe { std::slice::from_raw_parts(block.start().as_ptr(), bytes) };
+            assert!(bytes.iter().all(|byte| *byte == 0));
+        }
     }
 }
