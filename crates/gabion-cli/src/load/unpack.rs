@@ -85,8 +85,23 @@ pub(super) fn text(
             decoded(head, bytes)
         }
         Some(Packed::Gzip) => unpacked(MultiGzDecoder::new(bytes)),
-        Some(Packed::Zstd) => unpacked(zstd::stream::read::Decoder::with_buffer(bytes)?),
+        Some(Packed::Zstd) => unpacked_by_zstd(bytes),
     }
+}
+
+#[cfg(feature = "zstd")]
+fn unpacked_by_zstd(bytes: impl BufRead + 'static) -> io::Result<Box<dyn BufRead>> {
+    unpacked(zstd::stream::read::Decoder::with_buffer(bytes)?)
+}
+
+#[cfg(not(feature = "zstd"))]
+fn unpacked_by_zstd(_: impl BufRead) -> io::Result<Box<dyn BufRead>> {
+    Err(wrong(
+        "it is packed by Zstandard, and this program was built without the feature zstd; unpack it \
+         on the way, as `zstd -dc FILE | gabion load - --format ...` does, or build with \
+         --features full"
+            .to_owned(),
+    ))
 }
 
 fn unpacked(decoder: impl Read + 'static) -> io::Result<Box<dyn BufRead>> {

@@ -59,9 +59,8 @@ pub use self::random::RandomFile;
 pub use self::read::ReadFile;
 pub use self::sim::{Fault, FaultKind, Hold, ReadStep, SimDisk, Tear};
 
-pub(crate) use self::system::{
-    reserve_file_range, set_len as set_file_len, sync_data as sync_file_data,
-};
+#[cfg(feature = "pmem")]
+pub(crate) use self::system::{set_len as set_file_len, sync_data as sync_file_data};
 
 use self::system::SystemDir;
 use crate::counts::Counters;
@@ -408,6 +407,7 @@ impl Disk {
 
     /// Whether a file of the disk and another one lie on the same file system, so that a sync
     /// promises the same of both. A simulated disk is taken for that of any file.
+    #[cfg(feature = "pmem")]
     pub(crate) fn shares_file_system(&self, name: &str, file: &std::fs::File) -> Result<bool> {
         match &self.medium {
             Medium::System(dir) => dir.shares_file_system(&self.full_name(name)?, file),

@@ -4,7 +4,6 @@
 
 use std::fs::File;
 use std::io;
-use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{AtFlags, Dir, FallocateFlags, FileType, Mode, OFlags};
@@ -180,6 +179,7 @@ impl SystemDir {
     }
 
     /// Whether the file of that name and another one lie on the same file system.
+    #[cfg(feature = "pmem")]
     pub(super) fn shares_file_system(&self, name: &str, file: &File) -> Result<bool> {
         let ours = rustix::fs::statat(&self.handle, name, AtFlags::empty());
         let ours = ours.map_err(|source| self.failed("look at", name, source))?;
@@ -249,33 +249,6 @@ pub(super) fn reserve_behind_end(file: &File, len: u64) -> io::Result<()> {
         Err(Errno::OPNOTSUPP | Errno::NOSYS) => Ok(()),
         reserved => Ok(reserved?),
     }
-}
-
-/// Reserves the space of a range within a file's length, so that touching it in a mapping cannot
-/// fail for want of space. Where the file system cannot reserve, zeros are written over the holes.
-pub(crate) fn reserve_file_range(file: &File, start: u64, len: u64, path: &Path) -> Result<()> {
-    if len == 0 {
-        return Ok(());
-    }
-    match retry_on_intr(|| rustix::fs::fallocate(file, FallocateFlags::empty(), start, len)) {
-        Ok(()) => return Ok(()),
-        Err(Errno::OPNOTSUPP | Errno::NOSYS) => {}
-        Err(source) => return Err(Error::io("reserve the space of", path, Some(start), source)),
-    }
-    let failed = |at, source| Error::io("reserve the space of", path, Some(at), source);
-    let mut at = start;
-    while at < start + len {
-        let size = (start + len - at).min(4096);
-        let mut page = [0; 4096];
-        let page = &mut page[..size as usize];
-        // Writing back what is there fills a hole with zeros and changes nothing else.
-        file.read_exact_at(page, at)
-            .map_err(|source| failed(at, source))?;
-        file.write_all_at(page, at)
-            .map_err(|source| failed(at, source))?;
-        at += size;
-    }
-    Ok(())
 }
 
 /// Gives a directory another path: durably, and atomically. A directory with files in it is not

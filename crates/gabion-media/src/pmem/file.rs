@@ -6,10 +6,11 @@ use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 use std::time::Duration;
 
-use rustix::fs::{FlockOperation, flock};
+use rustix::fs::{FallocateFlags, FlockOperation, flock};
+use rustix::io::{Errno, retry_on_intr};
 
 use super::layout::{FIXED_BYTES, Geometry, STATE_OFFSET, StateLine};
-use crate::disk::{reserve_file_range, set_file_len, sync_file_data};
+use crate::disk::{set_file_len, sync_file_data};
 use crate::holder::Holder;
 use crate::owner::Owner;
 use crate::{Error, PoolFault, Result};
@@ -247,6 +248,33 @@ pub(super) fn has_durable_caches(devices: &Path) -> bool {
             .is_ok_and(|domain| domain.trim() == "cpu_cache")
     };
     regions.peek().is_some() && regions.all(says_so)
+}
+
+/// Reserves the space of a range within a file's length, so that touching it in a mapping cannot
+/// fail for want of space. Where the file system cannot reserve, zeros are written over the holes.
+fn reserve_file_range(file: &File, start: u64, len: u64, path: &Path) -> Result<()> {
+    if len == 0 {
+        return Ok(());
+    }
+    match retry_on_intr(|| rustix::fs::fallocate(file, FallocateFlags::empty(), start, len)) {
+        Ok(()) => return Ok(()),
+        Err(Errno::OPNOTSUPP | Errno::NOSYS) => {}
+        Err(source) => return Err(Error::io("reserve the space of", path, Some(start), source)),
+    }
+    let failed = |at, source| Error::io("reserve the space of", path, Some(at), source);
+    let mut at = start;
+    while at < start + len {
+        let size = (start + len - at).min(4096);
+        let mut page = [0; 4096];
+        let page = &mut page[..size as usize];
+        // Writing back what is there fills a hole with zeros and changes nothing else.
+        file.read_exact_at(page, at)
+            .map_err(|source| failed(at, source))?;
+        file.write_all_at(page, at)
+            .map_err(|source| failed(at, source))?;
+        at += size;
+    }
+    Ok(())
 }
 
 #[cfg(test)]
