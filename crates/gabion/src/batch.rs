@@ -3,8 +3,7 @@
 use std::fmt;
 use std::ops::RangeBounds;
 
-use crate::engine::BATCH_BYTES_MAX;
-use crate::keyspace::check_limits;
+use crate::limits::{BATCH_BYTES_MAX, check_limits};
 use crate::log::BatchEncoder;
 use crate::ranges::{deleted_range, range_bounds};
 use crate::types::Kind;

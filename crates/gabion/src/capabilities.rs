@@ -3,6 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
+use crate::limits;
 use crate::{Error, Result};
 
 /// The engines behind the facade.
@@ -75,8 +76,8 @@ impl Engine {
                 repair: true,
                 drop_keyspace: true,
                 mapped: false,
-                key_bytes_max: crate::engine::KEY_BYTES_MAX,
-                value_bytes_max: crate::engine::VALUE_BYTES_MAX,
+                key_bytes_max: limits::KEY_BYTES_MAX,
+                value_bytes_max: limits::VALUE_BYTES_MAX,
             },
             Engine::Scmkv | Engine::Sptree => Capabilities {
                 ordered: self == Engine::Sptree,
@@ -86,10 +87,10 @@ impl Engine {
                 repair: false,
                 drop_keyspace: false,
                 mapped: true,
-                key_bytes_max: crate::engine::KEY_BYTES_MAX,
+                key_bytes_max: limits::KEY_BYTES_MAX,
                 value_bytes_max: match self {
-                    Engine::Sptree => crate::engine::SPTREE_VALUE_BYTES_MAX,
-                    _ => crate::engine::SCMKV_VALUE_BYTES_MAX,
+                    Engine::Sptree => limits::SPTREE_VALUE_BYTES_MAX,
+                    _ => limits::SCMKV_VALUE_BYTES_MAX,
                 },
             },
         }

@@ -2,18 +2,17 @@
 
 use std::borrow::Borrow;
 use std::fmt;
-use std::ops::{Deref, RangeBounds};
-use std::path::{Path, PathBuf};
+use std::ops::RangeBounds;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use gabion_flex::ReaderWaits;
 use gabion_media::Disk;
 
-use crate::engine::wip::{OpenStore, Wip};
 use crate::engine::{Handle, Write};
 use crate::new_dir::{fill, fill_new_dir};
-use crate::stripe::Striped;
+use crate::opened::{Opened, Store};
 use crate::{
     Durability, Engine, Error, Iter, Keyspace, Options, Result, Slice, Snapshot, Stats, WriteBatch,
 };
@@ -23,69 +22,6 @@ pub const DEFAULT_KEYSPACE: &str = "default";
 
 /// Tells open stores apart, so that a batch cannot go to another store than its keyspaces'.
 static NEXT_STORE_ID: AtomicU64 = AtomicU64::new(1);
-
-/// An open store, shared by everything that was made from it; closed when the last of them is
-/// dropped.
-pub(crate) struct Store {
-    pub(crate) engine: Handle,
-    pub(crate) id: u64,
-    path: PathBuf,
-    /// What writes survive unless they ask for more.
-    pub(crate) durability: Durability,
-}
-
-/// An open store in the hands of its users. Each thread's scans hold on to a lease of their own:
-/// what counts the references to one store would be written by all threads that scan.
-pub(crate) struct Opened {
-    store: Arc<Store>,
-    leases: Striped<Arc<Lease>>,
-}
-
-/// Keeps a store open.
-#[repr(align(128))]
-pub(crate) struct Lease(Arc<Store>);
-
-impl Opened {
-    fn new(store: Store) -> Arc<Opened> {
-        let store = Arc::new(store);
-        let leases = Striped::of(|| Arc::new(Lease(Arc::clone(&store))));
-        Arc::new(Opened { store, leases })
-    }
-
-    /// What keeps the store open for a scan of this thread.
-    pub(crate) fn lease(&self) -> &Arc<Lease> {
-        self.leases.own()
-    }
-}
-
-impl Deref for Opened {
-    type Target = Store;
-
-    fn deref(&self) -> &Store {
-        &self.store
-    }
-}
-
-impl OpenStore for Lease {
-    fn engine(&self) -> &Wip {
-        self.0.engine.wip()
-    }
-}
-
-impl Drop for Store {
-    fn drop(&mut self) {
-        // What a forked child has is a copy without threads: whatever closing or dropping it would
-        // wait for, cut or remove is the parent's.
-        if !self.engine.is_of_this_process() {
-            std::mem::forget(self.engine.clone());
-            return;
-        }
-        // `Db::close` reports errors; who only drops has chosen not to hear them.
-        if let Err(error) = self.engine.close() {
-            tracing::warn!(%error, "the store is not closed cleanly; the next open recovers it");
-        }
-    }
-}
 
 /// A store. Cloning is cheap and shares it; it closes when the last clone and everything made from
 /// it (keyspaces, snapshots, iterators) are dropped, or by [`Db::close`], which tells errors.
@@ -135,21 +71,20 @@ fn refuse_reserved(name: &str) -> Result<()> {
     }
 }
 
-impl Db {
-    /// Opens the store in the directory `path` with [`Options::default`]; makes it if the directory
-    /// is missing or empty.
+impl Options {
+    /// Opens the store in the directory `path`, recovering it first when it was not closed: this
+    /// waits until what only the log holds is in memory ([`Options::log_bytes_max`]).
     ///
     /// # Errors
-    /// As [`Options::open`].
-    pub fn open(path: impl AsRef<Path>) -> Result<Db> {
-        Options::default().open(path)
-    }
-
-    pub(crate) fn open_with(path: &Path, options: Options) -> Result<Db> {
-        options.check()?;
-        let disk = if options.create_if_missing {
+    /// [`Error::InvalidOption`]; [`Error::NotAStore`] for a directory of other things;
+    /// [`Error::NewerFormat`]; [`Error::MissingFeature`]; [`Error::Corruption`]; [`Error::Media`]
+    /// when the medium fails, or the store is open elsewhere ([`Error::is_locked`]).
+    pub fn open(self, path: impl AsRef<Path>) -> Result<Db> {
+        let path = path.as_ref();
+        self.check()?;
+        let disk = if self.create_if_missing {
             if !path.exists() {
-                options.engine.check_built()?;
+                self.engine.check_built()?;
             }
             Disk::create_system(path)?
         } else if path.is_dir() {
@@ -161,7 +96,18 @@ impl Db {
                 why,
             });
         };
-        Db::open_on(disk, options)
+        Db::open_on(disk, self)
+    }
+}
+
+impl Db {
+    /// Opens the store in the directory `path` with [`Options::default`]; makes it if the directory
+    /// is missing or empty.
+    ///
+    /// # Errors
+    /// As [`Options::open`].
+    pub fn open(path: impl AsRef<Path>) -> Result<Db> {
+        Options::default().open(path)
     }
 
     /// Opens the store on a disk of any kind: how tests put a store on a simulated one.

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use crate::engine::wip;
-use crate::keyspace::check_limits;
+use crate::limits::check_limits;
 use crate::{Error, Keyspace, Result};
 
 /// How much of a key an error shows.

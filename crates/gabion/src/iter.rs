@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use gabion_media::Owner;
 
-use crate::db::Lease;
 use crate::engine::{Scan, Walk};
+use crate::opened::Lease;
 use crate::{Error, Result, Slice};
 
 /// The pairs of a keyspace in a range, in the order of their keys from the front and in the

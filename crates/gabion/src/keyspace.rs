@@ -4,9 +4,10 @@ use std::fmt;
 use std::ops::RangeBounds;
 use std::sync::Arc;
 
-use crate::db::Opened;
-use crate::engine::{self, Handle, KEY_BYTES_MAX, Scan, VALUE_BYTES_MAX, Write};
-use crate::ranges::{deleted_range, prefix_bounds, range_bounds};
+use crate::engine::{self, Handle, Scan, Write};
+use crate::limits::check_limits;
+use crate::opened::Opened;
+use crate::ranges::{deleted_range, key_range, prefix_bounds, range_bounds};
 use crate::types::Kind;
 use crate::{Cursor, Durability, Error, Iter, Pairs, Result, Slice, Snapshot};
 
@@ -326,7 +327,7 @@ impl Keyspace {
     /// As [`Db::flush`](crate::Db::flush); [`Error::Corruption`]; [`Error::Unsupported`] for other
     /// ranges than `..` of engines without [order](crate::Capabilities::ordered).
     pub fn compact<K: AsRef<[u8]>>(&self, range: impl RangeBounds<K>) -> Result<()> {
-        match engine::key_range(range_bounds(&range)) {
+        match key_range(range_bounds(&range)) {
             Some((lower, upper)) => {
                 if !lower.is_empty() || upper.is_some() {
                     self.require_order("compactions of ranges")?;
@@ -345,25 +346,4 @@ impl Keyspace {
     pub fn prefix(&self, prefix: impl AsRef<[u8]>) -> Iter {
         self.range(prefix_bounds(prefix.as_ref()))
     }
-}
-
-/// Checks a key and a value against the engine's limits.
-#[inline]
-pub(crate) fn check_limits(key: &[u8], value: &[u8]) -> Result<()> {
-    let (key, value) = (key.len() as u64, value.len() as u64);
-    if key > KEY_BYTES_MAX {
-        return Err(Error::Limit {
-            what: "key",
-            size: key,
-            limit: KEY_BYTES_MAX,
-        });
-    }
-    if value > VALUE_BYTES_MAX {
-        return Err(Error::Limit {
-            what: "value",
-            size: value,
-            limit: VALUE_BYTES_MAX,
-        });
-    }
-    Ok(())
 }

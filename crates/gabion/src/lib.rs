@@ -61,10 +61,12 @@ mod error;
 mod ingest;
 mod iter;
 mod keyspace;
+mod limits;
 mod log;
 mod memory;
 mod names;
 mod new_dir;
+mod opened;
 mod options;
 #[cfg(feature = "pm")]
 pub mod pm;

@@ -27,21 +27,6 @@ use crate::{Error, Result};
 /// What is behind the name of a directory while it is filled.
 const INCOMPLETE_SUFFIX: &str = ".incomplete";
 
-/// An error if the directory holds a part of a store only.
-pub(crate) fn refuse_unfinished(disk: &Disk) -> Result<()> {
-    match disk.exists(INCOMPLETE)? {
-        false => Ok(()),
-        true => Err(Error::NotAStore {
-            path: disk.path().to_owned(),
-            why: format!(
-                "it holds a part of a checkpoint or repair that did not come to its end, as \
-                 {INCOMPLETE} tells. Make that again, which clears this away, or remove the \
-                 directory"
-            ),
-        }),
-    }
-}
-
 /// Fills an empty directory, or one in which that was interrupted, with what `fill` writes to it,
 /// durably. After an error nothing is left in it, unless the medium fails.
 pub(crate) fn fill<T>(disk: &Disk, fill: impl FnOnce() -> Result<T>) -> Result<T> {

@@ -4,12 +4,12 @@
 //! store is opened; one that cannot work is an [`Error::InvalidOption`] that names it.
 
 use std::fmt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
 
-use crate::engine::wip::INITIAL_LEVELS;
-use crate::{Clock, Db, Engine, Error, Result};
+use crate::types::INITIAL_LEVELS;
+use crate::{Clock, Engine, Error, Result};
 
 /// Power loss costs at most this much by default: at ten syncs per second the syncs cost a few
 /// per cent of one core and each finds a few megabytes to write.
@@ -581,17 +581,6 @@ impl Options {
         read_weight: u32,
         /// Sets [`Options::clock`].
         clock: Clock,
-    }
-
-    /// Opens the store in the directory `path`, recovering it first when it was not closed: this
-    /// waits until what only the log holds is in memory ([`Options::log_bytes_max`]).
-    ///
-    /// # Errors
-    /// [`Error::InvalidOption`]; [`Error::NotAStore`] for a directory of other things;
-    /// [`Error::NewerFormat`]; [`Error::MissingFeature`]; [`Error::Corruption`]; [`Error::Media`]
-    /// when the medium fails, or the store is open elsewhere ([`Error::is_locked`]).
-    pub fn open(self, path: impl AsRef<Path>) -> Result<Db> {
-        Db::open_with(path.as_ref(), self)
     }
 
     /// Checks every value that could not work, as [`Db::open`](crate::Db::open) does first.

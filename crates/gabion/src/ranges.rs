@@ -3,8 +3,7 @@
 use std::ops::{Bound, RangeBounds};
 
 use crate::Result;
-use crate::engine::{self, KEY_BYTES_MAX};
-use crate::keyspace::check_limits;
+use crate::limits::{KEY_BYTES_MAX, check_limits};
 
 /// The operands of a range delete: the first key, and the first key above, empty for the end of all
 /// keys; `None` when the range holds no key.
@@ -16,7 +15,7 @@ pub(crate) fn deleted_range(
             check_limits(key, &[])?;
         }
     }
-    let Some((mut lower, mut upper)) = engine::key_range((lower, upper)) else {
+    let Some((mut lower, mut upper)) = key_range((lower, upper)) else {
         return Ok(None);
     };
     // What follows a key of the greatest length has one byte too many; no key lies between it and
@@ -34,6 +33,30 @@ pub(crate) fn deleted_range(
     }
     let holds_keys = upper.as_ref().is_none_or(|upper| lower < *upper);
     Ok(holds_keys.then(|| (lower, upper.unwrap_or_default())))
+}
+
+/// The keys of a range from the first one on and below the second one, where there is one; `None`
+/// when the range holds no key.
+pub(crate) fn key_range(
+    (lower, upper): (Bound<&[u8]>, Bound<&[u8]>),
+) -> Option<(Vec<u8>, Option<Vec<u8>>)> {
+    let lower = match lower {
+        Bound::Included(key) => key.to_vec(),
+        Bound::Excluded(key) => successor(key),
+        Bound::Unbounded => Vec::new(),
+    };
+    let upper = match upper {
+        Bound::Included(key) => Some(successor(key)),
+        Bound::Excluded(key) => Some(key.to_vec()),
+        Bound::Unbounded => None,
+    };
+    let holds_keys = upper.as_ref().is_none_or(|upper| lower < *upper);
+    holds_keys.then_some((lower, upper))
+}
+
+/// The smallest key above `key`.
+fn successor(key: &[u8]) -> Vec<u8> {
+    [key, &[0]].concat()
 }
 
 /// The bounds of a range as bytes.

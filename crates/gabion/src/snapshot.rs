@@ -4,8 +4,8 @@ use std::fmt;
 use std::ops::RangeBounds;
 use std::sync::Arc;
 
-use crate::db::Opened;
 use crate::engine::{self, Scan};
+use crate::opened::Opened;
 use crate::ranges::{prefix_bounds, range_bounds};
 use crate::types::Seq;
 use crate::{Cursor, Iter, Keyspace, Result, Slice};

@@ -8,6 +8,9 @@ pub(crate) type Seq = u64;
 /// The largest sequence number. At ten million writes per second it lasts for 228 years.
 pub(crate) const SEQ_MAX: Seq = (1 << 56) - 1;
 
+/// Levels of a bucket of WipDB (the paper's Lmax).
+pub(crate) const INITIAL_LEVELS: usize = 3;
+
 /// What an entry says about its key. The numbers are on media: never reuse one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]

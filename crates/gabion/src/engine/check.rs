@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use gabion_media::Disk;
 use serde::Serialize;
 
+use super::files::engine_of;
 use super::mapped;
 use super::scmkv::Scmkv;
 use super::sptree::Tree;
@@ -138,7 +139,7 @@ pub(super) fn existing(path: &Path) -> Result<Disk> {
 
 /// The engine of the store on a disk.
 pub(super) fn engine_of_store(disk: &Disk) -> Result<Engine> {
-    super::engine_of(disk)?.ok_or_else(|| Error::NotAStore {
+    engine_of(disk)?.ok_or_else(|| Error::NotAStore {
         path: disk.path().to_owned(),
         why: format!(
             "it has none of the files {CURRENT}, {}, {} and {}",

@@ -14,6 +14,7 @@ mod absent;
 mod check;
 mod counters;
 mod destroy;
+mod files;
 pub(crate) mod flexdb;
 mod health;
 mod idle;
@@ -26,6 +27,7 @@ mod pace;
 mod range_deletes;
 mod repair;
 mod root_file;
+mod scan;
 mod schedule;
 #[cfg(feature = "pm")]
 pub(crate) mod scmkv;
@@ -36,22 +38,20 @@ mod unsettled;
 pub(crate) mod wip;
 mod write;
 
-use std::ops::Bound;
 use std::sync::Arc;
 
 use gabion_flex::ReaderWaits;
-use gabion_media::{Disk, TEMPORARY_SUFFIX};
+use gabion_media::Disk;
 
 use crate::capabilities::Engine;
-use crate::db::{Lease, Opened};
-use crate::names::{self, LOCK, is_file_of_wip};
-use crate::new_dir;
+use crate::limits::NAME_BYTES_MAX;
 use crate::options::{Durability, Options};
 use crate::types::Seq;
 use crate::{Error, Result, Slice, Stats};
 
 #[cfg(not(feature = "pm"))]
 use absent::{mapped, scmkv, sptree};
+use files::engine_of;
 use flexdb::Flex;
 use health::Health;
 use keyspaces::Named;
@@ -59,30 +59,13 @@ use scmkv::ScmStore;
 use sptree::SpStore;
 use wip::Wip;
 
+pub(crate) use files::is_file_of_store;
+pub(crate) use scan::{Scan, scan, scan_snapshot};
 pub(crate) use scmkv::Walk;
 
 pub use check::{CheckReport, Problem, check, check_disk};
 pub use destroy::{destroy, destroy_disk};
 pub use repair::{Lost, RepairReport, repair, repair_disk};
-
-/// The longest key of any engine, in bytes.
-pub(crate) const KEY_BYTES_MAX: u64 = (64 << 10) - 1;
-
-/// The longest value of any engine, in bytes. A value and its key fit into one frame of the log and
-/// one block of a table, both of which state lengths in 31 bits.
-pub(crate) const VALUE_BYTES_MAX: u64 = 1 << 30;
-
-/// The longest value of [`Engine::Scmkv`], in bytes: with the longest key it fits into a page.
-pub(crate) const SCMKV_VALUE_BYTES_MAX: u64 = 15 << 17;
-
-/// The longest value of [`Engine::Sptree`], in bytes: a scan copies whole values, a few ahead.
-pub(crate) const SPTREE_VALUE_BYTES_MAX: u64 = 16 << 20;
-
-/// The largest batch, in bytes of keys, values and their headers: it is one record of the log.
-pub(crate) const BATCH_BYTES_MAX: u64 = (1 << 30) + (1 << 20);
-
-/// The longest name of a keyspace, in bytes.
-const NAME_BYTES_MAX: u64 = 255;
 
 /// An open store of one of the engines.
 #[derive(Clone)]
@@ -100,24 +83,6 @@ pub(crate) enum Keyspace {
     Flex(Arc<flexdb::Keyspace>),
     Scmkv(Arc<mapped::Keyspace>),
     Sptree(Arc<mapped::Keyspace>),
-}
-
-/// A scan of a keyspace.
-pub(crate) enum Scan {
-    Wip(Box<wip::Scan>),
-    Flex {
-        scan: Box<flexdb::Scan>,
-        /// Stays open as long as the scan lives.
-        _store: Arc<Lease>,
-    },
-    Sptree {
-        scan: Box<sptree::Scan>,
-        /// As above.
-        _store: Arc<Lease>,
-    },
-    /// The engine has none, or the store is closed, or the keyspace was dropped: the error that
-    /// tells so, until it is told.
-    Refused(Option<Error>),
 }
 
 /// One write, as the facade hands it in.
@@ -228,6 +193,10 @@ impl Handle {
 
     fn health(&self) -> &Health {
         each!(self, engine => &engine.health)
+    }
+
+    fn check_open(&self) -> Result<()> {
+        self.health().check_open()
     }
 
     /// Whether the store is this process's, and not its parent's.
@@ -472,189 +441,5 @@ impl Handle {
     ) -> Result<()> {
         self.health().check_here()?;
         each_with!(self, keyspace, engine => engine.compact_range(keyspace, lower, upper))
-    }
-}
-
-/// The engine of the store on a disk; none if there is no store. An error if there is a part of
-/// one.
-fn engine_of(disk: &Disk) -> Result<Option<Engine>> {
-    new_dir::refuse_unfinished(disk)?;
-    // CURRENT comes last: other stores have files of that name.
-    for engine in Engine::ALL.iter().rev() {
-        if disk.exists(engine.root_name())? {
-            return Ok(Some(*engine));
-        }
-    }
-    Ok(None)
-}
-
-impl Engine {
-    /// The file by which a store of the engine is known.
-    fn root_name(self) -> &'static str {
-        match self {
-            Engine::Flex => flexdb::ROOT_NAME,
-            Engine::Scmkv => names::SCMKV_ROOT,
-            Engine::Sptree => names::SPTREE_ROOT,
-            Engine::Wip => names::CURRENT,
-        }
-    }
-
-    /// Whether a file of that name is one of a store of the engine, beside the lock.
-    fn owns(self, name: &str) -> bool {
-        let whole = name.strip_suffix(TEMPORARY_SUFFIX).unwrap_or(name);
-        whole == self.root_name()
-            || match self {
-                Engine::Flex => flexdb::is_own_file(whole),
-                Engine::Scmkv | Engine::Sptree => mapped::is_own_file(whole),
-                Engine::Wip => is_file_of_wip(whole),
-            }
-    }
-}
-
-/// Whether a file of that name is one of a store of any engine.
-pub(crate) fn is_file_of_store(name: &str) -> bool {
-    name == LOCK || Engine::ALL.iter().any(|engine| engine.owns(name))
-}
-
-/// There is no store where one should be opened, and none is to be made.
-fn no_store(disk: &Disk) -> Error {
-    Error::NotAStore {
-        path: disk.path().to_owned(),
-        why: "the directory is empty".to_owned(),
-    }
-}
-
-/// There is a store where a new one should be made.
-fn store_exists(disk: &Disk) -> Error {
-    Error::InvalidOption {
-        option: "error_if_exists",
-        why: format!("{} holds a store already", disk.path().display()),
-    }
-}
-
-/// The keys of a range from the first one on and below the second one, where there is one; `None`
-/// when the range holds no key.
-pub(crate) fn key_range(
-    (lower, upper): (Bound<&[u8]>, Bound<&[u8]>),
-) -> Option<(Vec<u8>, Option<Vec<u8>>)> {
-    let lower = match lower {
-        Bound::Included(key) => key.to_vec(),
-        Bound::Excluded(key) => successor(key),
-        Bound::Unbounded => Vec::new(),
-    };
-    let upper = match upper {
-        Bound::Included(key) => Some(successor(key)),
-        Bound::Excluded(key) => Some(key.to_vec()),
-        Bound::Unbounded => None,
-    };
-    let holds_keys = upper.as_ref().is_none_or(|upper| lower < *upper);
-    holds_keys.then_some((lower, upper))
-}
-
-/// The smallest key above `key`.
-fn successor(key: &[u8]) -> Vec<u8> {
-    [key, &[0]].concat()
-}
-
-/// A scan of a store at a number whose registration it takes over.
-pub(crate) fn scan(
-    store: &Opened,
-    keyspace: &Keyspace,
-    seq: Seq,
-    lower: Bound<&[u8]>,
-    upper: Bound<&[u8]>,
-) -> Scan {
-    let is_open = each!(&store.engine, engine => engine.health.check_open());
-    if let Err(refused) = is_open.and_then(|()| keyspace.check_at(seq)) {
-        store.engine.end_snapshot(seq);
-        return Scan::Refused(Some(refused));
-    }
-    match (&store.engine, keyspace) {
-        (Handle::Wip(_), Keyspace::Wip(keyspace)) => {
-            let store = Arc::clone(store.lease()) as _;
-            Scan::Wip(Box::new(wip::Scan::new(store, keyspace, seq, lower, upper)))
-        }
-        (Handle::Flex(engine), Keyspace::Flex(keyspace)) => Scan::Flex {
-            scan: Box::new(flexdb::Scan::new(engine, keyspace, seq, lower, upper)),
-            _store: Arc::clone(store.lease()),
-        },
-        (Handle::Sptree(engine), Keyspace::Sptree(keyspace)) => Scan::Sptree {
-            scan: Box::new(sptree::Scan::new(
-                engine,
-                keyspace,
-                key_range((lower, upper)),
-            )),
-            _store: Arc::clone(store.lease()),
-        },
-        (Handle::Scmkv(_), Keyspace::Scmkv(_)) => {
-            Scan::Refused(Some(ScmStore::unsupported("scans")))
-        }
-        _ => foreign(),
-    }
-}
-
-/// As [`scan`], of a snapshot.
-pub(crate) fn scan_snapshot(
-    store: &Opened,
-    keyspace: &Keyspace,
-    seq: Seq,
-    lower: Bound<&[u8]>,
-    upper: Bound<&[u8]>,
-) -> Scan {
-    match scan(store, keyspace, seq, lower, upper) {
-        Scan::Sptree { .. } => Scan::Refused(Some(SpStore::unsupported("snapshots"))),
-        scan => scan,
-    }
-}
-
-/// As the macro above, for scans.
-macro_rules! each_scan {
-    ($scan:expr, $own:ident => $call:expr, $none:expr) => {
-        match $scan {
-            Scan::Wip($own) => $call,
-            Scan::Flex { scan: $own, .. } => $call,
-            Scan::Sptree { scan: $own, .. } => $call,
-            Scan::Refused(_) => $none,
-        }
-    };
-}
-
-impl Scan {
-    /// Goes to the next pair; false at the end.
-    #[inline]
-    pub(crate) fn advance(&mut self) -> Result<bool> {
-        self.check()?;
-        each_scan!(self, scan => scan.advance(), Ok(false))
-    }
-
-    /// The next pair from the end.
-    #[inline]
-    pub(crate) fn next_back(&mut self) -> Result<Option<(Slice, Slice)>> {
-        self.check()?;
-        each_scan!(self, scan => scan.next_back(), Ok(None))
-    }
-
-    /// The error of a scan that cannot be, once.
-    #[inline]
-    fn check(&mut self) -> Result<()> {
-        match self {
-            Scan::Refused(error) => error.take().map_or(Ok(()), Err),
-            _ => Ok(()),
-        }
-    }
-
-    #[inline]
-    pub(crate) fn key(&self) -> &[u8] {
-        each_scan!(self, scan => scan.key(), &[])
-    }
-
-    #[inline]
-    pub(crate) fn value(&self) -> Slice {
-        each_scan!(self, scan => scan.value(), Slice::new(&[]))
-    }
-
-    #[inline]
-    pub(crate) fn value_bytes(&self) -> &[u8] {
-        each_scan!(self, scan => scan.value_bytes(), &[])
     }
 }

@@ -144,6 +144,22 @@ fn checksum(bytes: &[u8]) -> u32 {
 }
 
 /// Asserts that any bytes but these are refused, and a newer version by its number.
+/// There is no store where one should be opened, and none is to be made.
+pub(super) fn no_store(disk: &Disk) -> Error {
+    Error::NotAStore {
+        path: disk.path().to_owned(),
+        why: "the directory is empty".to_owned(),
+    }
+}
+
+/// There is a store where a new one should be made.
+pub(super) fn store_exists(disk: &Disk) -> Error {
+    Error::InvalidOption {
+        option: "error_if_exists",
+        why: format!("{} holds a store already", disk.path().display()),
+    }
+}
+
 #[cfg(test)]
 pub(super) fn assert_refuses_all_else<T: std::fmt::Debug + PartialEq>(
     bytes: &[u8],

@@ -23,7 +23,7 @@ use std::sync::Arc;
 use gabion_media::{prefetch_bytes, prefetch_range};
 
 use crate::Slice;
-use crate::engine::KEY_BYTES_MAX;
+use crate::limits::KEY_BYTES_MAX;
 use crate::log::codec::{Malformed, Reader, put_varint};
 use crate::slabs::{Buffer, Slabs, full_len};
 use crate::types::hash_key;

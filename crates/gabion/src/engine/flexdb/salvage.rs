@@ -26,7 +26,8 @@ use gabion_flex::{Content, Piece};
 
 use super::interval::{PAIR_HEAD_BYTES_MAX, pair_head};
 use crate::Result;
-use crate::engine::{KEY_BYTES_MAX, Lost, VALUE_BYTES_MAX};
+use crate::engine::Lost;
+use crate::limits::{KEY_BYTES_MAX, VALUE_BYTES_MAX};
 
 /// Pairs of a reading that are not believed, where nothing else says where it begins.
 const RUN_IN: usize = 8;

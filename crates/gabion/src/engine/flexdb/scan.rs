@@ -28,8 +28,8 @@ use super::index::Seek;
 use super::partition::{Held, Reader};
 use super::{Flex, Keyspace};
 use crate::bytes::assign;
-use crate::engine::key_range;
 use crate::engine::memtable::{MemCursor, NOTED_FROM};
+use crate::ranges::key_range;
 use crate::types::{Kind, Seq};
 use crate::{Result, Slice};
 

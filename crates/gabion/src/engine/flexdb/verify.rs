@@ -19,7 +19,8 @@ use super::interval::{PAIR_HEAD_BYTES_MAX, pair_head};
 use super::layout::{ROOT_NAME, Root, RootKeyspace, space_prefix};
 use super::partition::DATA_NAME;
 use crate::Result;
-use crate::engine::{CheckReport, KEY_BYTES_MAX, Problem, VALUE_BYTES_MAX};
+use crate::engine::{CheckReport, Problem};
+use crate::limits::{KEY_BYTES_MAX, VALUE_BYTES_MAX};
 use crate::names::LOCK;
 
 /// Reads every byte of the store's files and checks it. Damage is part of the report.

@@ -6,11 +6,12 @@ use std::collections::BinaryHeap;
 use gabion_media::seeded::{Random, setting};
 use gabion_media::{Disk, SimDisk};
 
+use super::Wip;
 use super::due::{buckets_max, capacity_base, split_ways, varied};
 use super::throttle::Throttle;
 use super::width::Sizing;
-use super::{INITIAL_LEVELS, Wip};
 use crate::Options;
+use crate::types::INITIAL_LEVELS;
 
 /// The paper's figure, rounded, with three levels and splits into eight.
 const BOUND: f64 = 4.15;

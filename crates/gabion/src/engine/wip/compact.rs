@@ -31,12 +31,13 @@ use super::file::{TableFile, file_meta};
 use super::manifest::{Edit, FileAge};
 use super::merge::{Merge, run_source};
 use super::retain::Retain;
+use super::retire_all;
 use super::table::TableMeta;
-use super::{INITIAL_LEVELS, retire_all};
 use crate::Result;
 use crate::engine::pace::Class;
 use crate::engine::range_deletes::{Deletes, Fragments, Hidden};
 use crate::engine::snapshots::Protected;
+use crate::types::INITIAL_LEVELS;
 
 /// Tables below this size are small, unless buckets are.
 const SMALL_BYTES_MAX: u64 = 1 << 20;

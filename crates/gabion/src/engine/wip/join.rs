@@ -38,10 +38,11 @@ use super::compact::Compaction;
 use super::file::TableFile;
 use super::manifest::Edit;
 use super::reclaim::records_of;
-use super::{INITIAL_LEVELS, Install, Keyspace, Versions, Wip};
+use super::{Install, Keyspace, Versions, Wip};
 use crate::Result;
 use crate::engine::memtable::MemTable;
 use crate::engine::range_deletes::Fragments;
+use crate::types::INITIAL_LEVELS;
 use crate::types::{Kind, Seq, hash_key};
 
 /// Buckets that are joined at once, at most.

@@ -160,9 +160,6 @@ pub(super) use verify::check_disk;
 /// One write, as its writer hands it in.
 pub(crate) type Write<'w> = write::Write<'w, Keyspace>;
 
-/// Levels of a bucket (the paper's Lmax).
-pub(crate) const INITIAL_LEVELS: usize = 3;
-
 /// A keyspace: a name, and a router over its buckets.
 pub(crate) struct Keyspace {
     /// The number by which the log and the manifest know the keyspace.

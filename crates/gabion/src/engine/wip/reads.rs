@@ -13,7 +13,7 @@
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::INITIAL_LEVELS;
+use crate::types::INITIAL_LEVELS;
 
 /// Reads per sample. A cache line that two processors write takes them about 100 ns, a read about
 /// 500 ns; with this the counter costs a reader less than half a percent.

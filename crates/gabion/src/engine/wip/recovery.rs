@@ -68,11 +68,11 @@ use crate::engine::keyspaces::{Dropped, Keyspaces, position};
 use crate::engine::memtable::{ChunkPool, KeepOrder, MemTable};
 use crate::engine::pace::Pace;
 use crate::engine::range_deletes::Deletes;
+use crate::engine::root_file::{no_store, store_exists};
 use crate::engine::schedule::Schedule;
 use crate::engine::snapshots::{Protected, Snapshots};
 use crate::engine::unsettled::Unsettled;
 use crate::engine::write::WriteQueue;
-use crate::engine::{no_store, store_exists};
 use crate::log::{
     Chunk, Log, LogOptions, Op, PendingLog, ReplayEnd, replay_chunks, replay_threads,
 };

@@ -27,10 +27,10 @@ use super::merge::Merge;
 use super::table::Stretch;
 use super::{Keyspace, Wip};
 use crate::bytes::assign;
-use crate::engine::key_range;
 use crate::engine::keyspaces::All;
 use crate::engine::memtable::NOTED_FROM;
 use crate::engine::range_deletes::Deletes;
+use crate::ranges::key_range;
 use crate::types::{Kind, Seq};
 use crate::{Error, Result, Slice};
 

@@ -22,7 +22,7 @@ use crate::Options;
 const NEED_MAX: u64 = 48;
 
 /// The last of the levels.
-const LAST: usize = super::INITIAL_LEVELS - 1;
+const LAST: usize = crate::types::INITIAL_LEVELS - 1;
 
 /// How many runs a bucket needs, as far as that is known.
 #[derive(Debug, Default)]
@@ -110,7 +110,7 @@ impl Width {
 #[expect(clippy::cast_precision_loss, reason = "small numbers")]
 pub(super) fn bound(split_ways: usize) -> f64 {
     let ways = split_ways as f64;
-    super::INITIAL_LEVELS as f64 + ways / (ways - 1.0)
+    crate::types::INITIAL_LEVELS as f64 + ways / (ways - 1.0)
 }
 
 /// The runs that inner levels need in a bucket of `bytes` to which a flush brings `flush_bytes`; 0

@@ -30,7 +30,7 @@ use lz4_flex::block::CompressTable;
 use super::block::{HEADER_BYTES, LEN_WIDTH};
 use super::block_builder::SLOT_BYTES;
 use super::layout::{Checked, TRAILER_BYTES};
-use crate::engine::{KEY_BYTES_MAX, VALUE_BYTES_MAX};
+use crate::limits::{KEY_BYTES_MAX, VALUE_BYTES_MAX};
 use crate::options::Compression;
 
 /// Bytes of the plain length before the payload.

@@ -1,0 +1,131 @@
+//! Scans of any engine: which one it is, and what keeps its store open.
+
+use std::ops::Bound;
+use std::sync::Arc;
+
+use super::{Handle, Keyspace, ScmStore, SpStore, flexdb, foreign, sptree, wip};
+use crate::opened::{Lease, Opened};
+use crate::ranges::key_range;
+use crate::types::Seq;
+use crate::{Error, Result, Slice};
+
+/// A scan of a keyspace.
+pub(crate) enum Scan {
+    Wip(Box<wip::Scan>),
+    Flex {
+        scan: Box<flexdb::Scan>,
+        /// Stays open as long as the scan lives.
+        _store: Arc<Lease>,
+    },
+    Sptree {
+        scan: Box<sptree::Scan>,
+        /// As above.
+        _store: Arc<Lease>,
+    },
+    /// The engine has none, or the store is closed, or the keyspace was dropped: the error that
+    /// tells so, until it is told.
+    Refused(Option<Error>),
+}
+
+/// A scan of a store at a number whose registration it takes over.
+pub(crate) fn scan(
+    store: &Opened,
+    keyspace: &Keyspace,
+    seq: Seq,
+    lower: Bound<&[u8]>,
+    upper: Bound<&[u8]>,
+) -> Scan {
+    let is_open = store.engine.check_open();
+    if let Err(refused) = is_open.and_then(|()| keyspace.check_at(seq)) {
+        store.engine.end_snapshot(seq);
+        return Scan::Refused(Some(refused));
+    }
+    match (&store.engine, keyspace) {
+        (Handle::Wip(_), Keyspace::Wip(keyspace)) => {
+            let store = Arc::clone(store.lease()) as _;
+            Scan::Wip(Box::new(wip::Scan::new(store, keyspace, seq, lower, upper)))
+        }
+        (Handle::Flex(engine), Keyspace::Flex(keyspace)) => Scan::Flex {
+            scan: Box::new(flexdb::Scan::new(engine, keyspace, seq, lower, upper)),
+            _store: Arc::clone(store.lease()),
+        },
+        (Handle::Sptree(engine), Keyspace::Sptree(keyspace)) => Scan::Sptree {
+            scan: Box::new(sptree::Scan::new(
+                engine,
+                keyspace,
+                key_range((lower, upper)),
+            )),
+            _store: Arc::clone(store.lease()),
+        },
+        (Handle::Scmkv(_), Keyspace::Scmkv(_)) => {
+            Scan::Refused(Some(ScmStore::unsupported("scans")))
+        }
+        _ => foreign(),
+    }
+}
+
+/// As [`scan`], of a snapshot.
+pub(crate) fn scan_snapshot(
+    store: &Opened,
+    keyspace: &Keyspace,
+    seq: Seq,
+    lower: Bound<&[u8]>,
+    upper: Bound<&[u8]>,
+) -> Scan {
+    match scan(store, keyspace, seq, lower, upper) {
+        Scan::Sptree { .. } => Scan::Refused(Some(SpStore::unsupported("snapshots"))),
+        scan => scan,
+    }
+}
+
+/// All scans do the same thing, each in its way.
+macro_rules! each_scan {
+    ($scan:expr, $own:ident => $call:expr, $none:expr) => {
+        match $scan {
+            Scan::Wip($own) => $call,
+            Scan::Flex { scan: $own, .. } => $call,
+            Scan::Sptree { scan: $own, .. } => $call,
+            Scan::Refused(_) => $none,
+        }
+    };
+}
+
+impl Scan {
+    /// Goes to the next pair; false at the end.
+    #[inline]
+    pub(crate) fn advance(&mut self) -> Result<bool> {
+        self.check()?;
+        each_scan!(self, scan => scan.advance(), Ok(false))
+    }
+
+    /// The next pair from the end.
+    #[inline]
+    pub(crate) fn next_back(&mut self) -> Result<Option<(Slice, Slice)>> {
+        self.check()?;
+        each_scan!(self, scan => scan.next_back(), Ok(None))
+    }
+
+    /// The error of a scan that cannot be, once.
+    #[inline]
+    fn check(&mut self) -> Result<()> {
+        match self {
+            Scan::Refused(error) => error.take().map_or(Ok(()), Err),
+            _ => Ok(()),
+        }
+    }
+
+    #[inline]
+    pub(crate) fn key(&self) -> &[u8] {
+        each_scan!(self, scan => scan.key(), &[])
+    }
+
+    #[inline]
+    pub(crate) fn value(&self) -> Slice {
+        each_scan!(self, scan => scan.value(), Slice::new(&[]))
+    }
+
+    #[inline]
+    pub(crate) fn value_bytes(&self) -> &[u8] {
+        each_scan!(self, scan => scan.value_bytes(), &[])
+    }
+}

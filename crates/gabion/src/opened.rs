@@ -1,0 +1,73 @@
+//! An open store, and what keeps it open.
+
+use std::ops::Deref;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use crate::Durability;
+use crate::engine::Handle;
+use crate::engine::wip::{OpenStore, Wip};
+use crate::stripe::Striped;
+
+/// An open store, shared by everything that was made from it; closed when the last of them is
+/// dropped.
+pub(crate) struct Store {
+    pub(crate) engine: Handle,
+    pub(crate) id: u64,
+    pub(crate) path: PathBuf,
+    /// What writes survive unless they ask for more.
+    pub(crate) durability: Durability,
+}
+
+/// An open store in the hands of its users. Each thread's scans hold on to a lease of their own:
+/// what counts the references to one store would be written by all threads that scan.
+pub(crate) struct Opened {
+    store: Arc<Store>,
+    leases: Striped<Arc<Lease>>,
+}
+
+/// Keeps a store open.
+#[repr(align(128))]
+pub(crate) struct Lease(Arc<Store>);
+
+impl Opened {
+    pub(crate) fn new(store: Store) -> Arc<Opened> {
+        let store = Arc::new(store);
+        let leases = Striped::of(|| Arc::new(Lease(Arc::clone(&store))));
+        Arc::new(Opened { store, leases })
+    }
+
+    /// What keeps the store open for a scan of this thread.
+    pub(crate) fn lease(&self) -> &Arc<Lease> {
+        self.leases.own()
+    }
+}
+
+impl Deref for Opened {
+    type Target = Store;
+
+    fn deref(&self) -> &Store {
+        &self.store
+    }
+}
+
+impl OpenStore for Lease {
+    fn engine(&self) -> &Wip {
+        self.0.engine.wip()
+    }
+}
+
+impl Drop for Store {
+    fn drop(&mut self) {
+        // What a forked child has is a copy without threads: whatever closing or dropping it would
+        // wait for, cut or remove is the parent's.
+        if !self.engine.is_of_this_process() {
+            std::mem::forget(self.engine.clone());
+            return;
+        }
+        // `Db::close` reports errors; who only drops has chosen not to hear them.
+        if let Err(error) = self.engine.close() {
+            tracing::warn!(%error, "the store is not closed cleanly; the next open recovers it");
+        }
+    }
+}
