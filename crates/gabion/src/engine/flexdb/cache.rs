@@ -18,11 +18,12 @@
 //!   the rest grew. Readers move the hand a little way at a time, so the forms that they put in may
 //!   take more by one for every [`REACH`] leaves until the hand has come round.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 
 use parking_lot::Mutex;
 
+use super::cached_bytes::CachedBytes;
 use super::index::{Index, Taken};
 use super::interval::Interval;
 use crate::engine::counters::Tally;
@@ -50,43 +51,6 @@ const MERGE_LEAVES_ONE_IN: u64 = 64;
 
 /// Leaves that the hand passes at most for a form that a reader puts in: 50 us by estimate.
 const REACH: usize = 64;
-
-/// The bytes of all decoded forms, which every index counts together, and the memory that their
-/// pairs lie in.
-#[derive(Clone, Debug)]
-pub(super) struct CachedBytes {
-    sum: Arc<AtomicU64>,
-    slabs: Arc<Slabs>,
-}
-
-impl CachedBytes {
-    /// Of a cache of so many bytes.
-    pub(super) fn new(cache_bytes: u64) -> CachedBytes {
-        CachedBytes {
-            sum: Arc::default(),
-            slabs: Slabs::new(cache_bytes),
-        }
-    }
-
-    pub(super) fn add(&self, bytes: u64) {
-        // ORDER: Relaxed; the sum orders nothing.
-        self.sum.fetch_add(bytes, Ordering::Relaxed);
-    }
-
-    pub(super) fn subtract(&self, bytes: u64) {
-        // ORDER: Relaxed; the sum orders nothing.
-        self.sum.fetch_sub(bytes, Ordering::Relaxed);
-    }
-
-    pub(super) fn get(&self) -> u64 {
-        // ORDER: Relaxed; the sum orders nothing.
-        self.sum.load(Ordering::Relaxed)
-    }
-
-    pub(super) fn slabs(&self) -> &Arc<Slabs> {
-        &self.slabs
-    }
-}
 
 /// The cache of all partitions.
 #[derive(Debug)]

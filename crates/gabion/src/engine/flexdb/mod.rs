@@ -66,6 +66,7 @@
 //! Source: Chen, Zhong, Wu: Efficient Data Management with a Flexible Address Space, section 5.
 
 mod cache;
+mod cached_bytes;
 mod ceiling;
 mod checkpoint;
 mod commit;

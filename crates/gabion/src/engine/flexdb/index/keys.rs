@@ -8,8 +8,18 @@
 //! the others do, so does each key that is sought in the node, and only the numbers are looked at,
 //! which lie in the node itself.
 
-use super::Seek;
 use crate::types::prefix_after;
+
+/// What a search looks for.
+#[derive(Clone, Copy, Debug)]
+pub(in super::super) enum Seek<'k> {
+    /// The interval that a key belongs to.
+    At(&'k [u8]),
+    /// The interval that the keys right below one belong to, which is not the empty one.
+    Below(&'k [u8]),
+    /// The last interval.
+    Last,
+}
 
 /// The numbers of a node's keys, the first of which means nothing.
 pub(super) trait Heads {

@@ -49,10 +49,11 @@ use parking_lot::RwLockReadGuard;
 use self::keys::Keys;
 use self::leaf::{Item, LEAF_MAX};
 use self::sums::Sums;
-use super::cache::CachedBytes;
+use super::cached_bytes::CachedBytes;
 use super::interval::Interval;
 
 pub(super) use self::alter::{Altered, Becomes};
+pub(super) use self::keys::Seek;
 pub(super) use self::leaf::{EXTENTS_UNKNOWN, Leaf};
 
 /// Most leaves of a branch, but for the moment until it is cut.
@@ -71,17 +72,6 @@ const BRANCHES_JOINED_MAX: usize = 16;
 /// full or less, and both together leave a quarter for what comes.
 fn is_joined(one: usize, other: usize, most: usize) -> bool {
     one.min(other) <= most / 4 && one + other <= most * 3 / 4
-}
-
-/// What a search looks for.
-#[derive(Clone, Copy, Debug)]
-pub(super) enum Seek<'k> {
-    /// The interval that a key belongs to.
-    At(&'k [u8]),
-    /// The interval that the keys right below one belong to, which is not the empty one.
-    Below(&'k [u8]),
-    /// The last interval.
-    Last,
 }
 
 /// What the hand of the cache takes.
