@@ -75,6 +75,7 @@ pub mod pathhash;
 pub mod pclht;
 mod pending;
 pub mod pfht;
+mod registered;
 pub mod registry;
 mod root;
 pub mod scmkv;

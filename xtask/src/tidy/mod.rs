@@ -3,13 +3,15 @@
 //!
 //! A rule is a function from the [`Tree`] of files to [`Finding`]s, so that each rule's test can
 //! give it a tree of a few lines that breaks it. The rules live in [`text`] (any text), [`book`]
-//! (Markdown), [`rust`] (Rust sources), [`order`] (atomic orderings) and [`manifest`] (Cargo's
-//! files and README.md); [`source`] tells code from comments, strings and tests.
+//! (Markdown), [`rust`] (Rust sources), [`order`] (atomic orderings), [`imports`] (what files need
+//! of each other) and [`manifest`] (Cargo's files and README.md); [`source`] tells code from
+//! comments, strings and tests.
 //!
 //! Where a rule needs an exception, the exception stands in a table next to the rule, with its
 //! reason; there is no way to switch a rule off from the place that breaks it.
 
 mod book;
+mod imports;
 mod manifest;
 mod order;
 mod rust;
@@ -65,6 +67,7 @@ const RULES: &[&[Rule]] = &[
     book::RULES,
     rust::RULES,
     order::RULES,
+    imports::RULES,
     manifest::RULES,
 ];
 

@@ -8,6 +8,7 @@ use std::fmt::Write as _;
 use std::path::Path;
 use std::process::{Command, ExitCode};
 
+use super::imports;
 use super::source::{Line, Source};
 use super::tree::{File, Tree};
 
@@ -80,8 +81,13 @@ fn report(tree: &Tree) -> String {
         "all",
         total.columns().map(|count| count.to_string()),
     );
-    longest(&mut text, "files", files);
-    longest(&mut text, "functions without tests", functions);
+    longest(&mut text, "files, in lines", files);
+    longest(&mut text, "functions without tests, in lines", functions);
+    longest(
+        &mut text,
+        "circles of imports, in files",
+        imports::sizes(tree),
+    );
     text
 }
 
@@ -96,7 +102,7 @@ fn row(text: &mut String, name: &str, columns: [impl AsRef<str>; 4]) {
 /// Adds the longest of what is named, longest first.
 fn longest(text: &mut String, what: &str, mut named: Vec<(usize, String)>) {
     named.sort_by(|a, b| b.0.cmp(&a.0).then_with(|| a.1.cmp(&b.1)));
-    let _ = writeln!(text, "\nlongest {what}, in lines");
+    let _ = writeln!(text, "\nlongest {what}");
     for (lines, name) in named.iter().take(LONGEST) {
         let _ = writeln!(text, "{lines:>6}  {name}");
     }

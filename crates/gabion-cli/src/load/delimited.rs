@@ -2,11 +2,24 @@
 
 use gabion::text::{bytes_text, counted};
 
-use super::Record;
 use super::columns::{NoRow, Row, Rows};
-use super::input::{Input, Place, Text};
-use super::source::Columns;
+use super::input::{Input, Place, Record, Text};
 use crate::failure::Failure;
+
+/// How a file of columns is read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Columns {
+    /// Between columns.
+    pub(super) delimiter: u8,
+    /// Whether `"` quotes.
+    pub(super) quotes: bool,
+    /// Whether the first line names the columns.
+    pub(super) header: bool,
+    /// Column of the key: a name, or a number from 1.
+    pub(super) key: Option<String>,
+    /// Column that alone is the value.
+    pub(super) value: Option<String>,
+}
 
 /// Bytes that the columns of a record may have: those of the longest key and the longest value.
 /// What is longer cannot be kept; mostly it is a quote that is not closed and swallows the rest of

@@ -18,6 +18,13 @@ use crate::failure::Failure;
 /// Bytes read from the file at once.
 const READ_BYTES: usize = 1 << 20;
 
+/// A key with its value, in buffers that are used again.
+#[derive(Debug, Default)]
+pub(super) struct Record {
+    pub(super) key: Vec<u8>,
+    pub(super) value: Vec<u8>,
+}
+
 /// A place between two records of a text, and the text up to there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Place {

@@ -8,8 +8,7 @@ use memchr::memchr;
 use serde::de::{Deserializer, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
-use super::Record;
-use super::input::{Input, Place, Text};
+use super::input::{Input, Place, Record, Text};
 use crate::dump;
 use crate::failure::Failure;
 

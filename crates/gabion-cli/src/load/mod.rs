@@ -37,7 +37,7 @@ use crate::args::LoadArguments;
 use crate::failure::Failure;
 use crate::output::{Output, tell};
 use crate::store;
-use input::{Input, Place};
+use input::{Input, Place, Record};
 use progress::{Ledger, Progress};
 use source::{Form, Source};
 use summary::Summary;
@@ -46,13 +46,6 @@ use summary::Summary;
 const BATCH_BYTES_MAX: usize = 1 << 20;
 /// How often the progress bar is drawn anew.
 const BAR_REDRAWS_PER_SECOND: u8 = 5;
-
-/// A key with its value, in buffers that are used again.
-#[derive(Debug, Default)]
-struct Record {
-    key: Vec<u8>,
-    value: Vec<u8>,
-}
 
 /// Loads the file that the arguments name and prints the summary.
 pub(crate) fn run(arguments: &LoadArguments, output: &mut Output) -> Result<(), Failure> {

@@ -1,8 +1,7 @@
 //! The form of the file to load, and its records one by one.
 
-use super::Record;
-use super::delimited::Delimited;
-use super::input::{Input, Place, Text};
+use super::delimited::{Columns, Delimited};
+use super::input::{Input, Place, Record, Text};
 use super::lines::{DumpLines, JsonLines};
 use super::progress::Progress;
 use crate::args::{Format, LoadArguments};
@@ -26,21 +25,6 @@ pub(super) enum Form {
     },
     /// Escaped keys and values.
     Dump,
-}
-
-/// How a file of columns is read.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Columns {
-    /// Between columns.
-    pub(super) delimiter: u8,
-    /// Whether `"` quotes.
-    pub(super) quotes: bool,
-    /// Whether the first line names the columns.
-    pub(super) header: bool,
-    /// Column of the key: a name, or a number from 1.
-    pub(super) key: Option<String>,
-    /// Column that alone is the value.
-    pub(super) value: Option<String>,
 }
 
 impl Form {

@@ -8,10 +8,10 @@ use gabion_media::seeded::Random;
 use proptest::collection::vec;
 use proptest::prelude::*;
 
-use super::Record;
-use super::input::{Input, Text};
+use super::delimited::Columns;
+use super::input::{Input, Record, Text};
 use super::progress::Progress;
-use super::source::{Columns, Form, Source};
+use super::source::{Form, Source};
 use super::unpack::{self, Packed};
 use crate::dump;
 use crate::failure::Failure;

@@ -7,7 +7,7 @@ use super::key;
 use super::layout::Child;
 use super::node::Node;
 use crate::index::{Checked, Makers, index_by_methods};
-use crate::registry::{Kind, Persists, Reads, Registered};
+use crate::registered::{Kind, Persists, Reads, Registered};
 use crate::{Error, Item, Result};
 
 impl<K: Item + ?Sized> Art<K> {

@@ -23,7 +23,7 @@
 //! which compares with it.
 
 use crate::line::PAIRS;
-use crate::registry::Registered;
+use crate::registered::Registered;
 use crate::twohash::{Scheme, Spot, TwoHash, registered};
 
 /// Two buckets for a key, and movements.

@@ -5,7 +5,7 @@ use std::cmp::Ordering;
 use super::BwTree;
 use super::page::Page;
 use crate::index::{Checked, Makers, count_by_scans, index_by_methods};
-use crate::registry::{Kind, Persists, Reads, Registered};
+use crate::registered::{Kind, Persists, Reads, Registered};
 use crate::stored::Stored;
 use crate::{Error, Item, Result};
 

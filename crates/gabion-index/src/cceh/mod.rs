@@ -104,7 +104,7 @@ use gabion_media::pmem::{Medium, POff, Part, Pool};
 use crate::extendible::{self, Extendible, FirstHalf, segment_end};
 use crate::index::{Makers, Plan, index_of_words};
 use crate::line::LINE_BYTES;
-use crate::registry::Registered;
+use crate::registered::Registered;
 use crate::root::{self, Facts, ROOT_BYTES};
 use crate::spoton::paths::told;
 use crate::{Result, Seed};

@@ -6,7 +6,7 @@ use gabion_media::pmem::Pool;
 use super::Cceh;
 use crate::extendible::uneven::uneven_key;
 use crate::index::{Makers, Plan};
-use crate::registry::Registered;
+use crate::registered::Registered;
 use crate::spoton::paths::told;
 use crate::suite::renewed::{OutOfPlace, Renewed};
 use crate::suite::{Keys, crash};

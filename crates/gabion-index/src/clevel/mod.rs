@@ -118,7 +118,7 @@ use parking_lot::Mutex;
 
 use crate::index::{Checked, Index, Makers};
 use crate::pending::Pending;
-use crate::registry::{Kind, Persists, Reads, Registered};
+use crate::registered::{Kind, Persists, Reads, Registered};
 use crate::root::ROOT_BYTES;
 use crate::{Item, Result, Seed};
 use layout::{LEVELS, SLOTS, State};

@@ -115,7 +115,7 @@ use gabion_media::pmem::{Medium, Pool, PoolOptions};
 
 use crate::extendible::Extendible;
 use crate::index::{Checked, Index, Makers, Plan};
-use crate::registry::{Kind, Persists, Reads, Registered};
+use crate::registered::{Kind, Persists, Reads, Registered};
 use crate::{Item, Result, Seed};
 use layout::{SLOTS, Shape};
 use recovery::Mended;

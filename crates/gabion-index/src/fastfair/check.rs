@@ -7,7 +7,7 @@ use super::layout::is_padded;
 use super::node::Node;
 use crate::blink::{Checks, Decline, Tree};
 use crate::index::{Checked, Makers, count_by_scans, index_by_methods};
-use crate::registry::{Kind, Persists, Reads, Registered};
+use crate::registered::{Kind, Persists, Reads, Registered};
 use crate::spoton::paths::told;
 use crate::{Error, Result};
 

@@ -10,7 +10,7 @@ use gabion_media::pmem::explore::{Act, Barrier, Explorer, Mutant, Outcome, Run, 
 use super::FastFair;
 use crate::blink::{Descent, Renewal};
 use crate::index::Makers;
-use crate::registry::{Kind, Persists, Reads, Registered};
+use crate::registered::{Kind, Persists, Reads, Registered};
 use crate::spoton::paths::told;
 use crate::suite::Keys;
 use crate::suite::crash::{self, Op, Small};

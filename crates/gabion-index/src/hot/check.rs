@@ -9,7 +9,7 @@ use super::layout::Child;
 use super::node::Node;
 use super::path::Place;
 use crate::index::{Checked, Makers, index_by_methods};
-use crate::registry::{Kind, Persists, Reads, Registered};
+use crate::registered::{Kind, Persists, Reads, Registered};
 use crate::{Error, Item, Result};
 
 impl<K: Item + ?Sized> Hot<K> {

@@ -7,7 +7,7 @@ use super::{Base, Layered, Options};
 use crate::cceh::Cceh;
 use crate::fastfair::FastFair;
 use crate::index::{Checked, Makers, OrderedMaker, Plan, index_by_methods, visit_by_hash};
-use crate::registry::{Kind, Persists, Reads, Registered};
+use crate::registered::{Kind, Persists, Reads, Registered};
 use crate::skiplist::SkipList;
 use crate::{Error, OrderedIndex, Result};
 

@@ -103,7 +103,7 @@ use parking_lot::Mutex;
 use crate::index::{Plan, index_of_words};
 use crate::line::Line;
 use crate::lock::Stripes;
-use crate::registry::Registered;
+use crate::registered::Registered;
 use crate::root::{self, Facts};
 use crate::{Result, Seed};
 use places::{LEVEL_ALIGN, planned_bits};

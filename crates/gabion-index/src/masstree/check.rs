@@ -6,7 +6,7 @@ use super::readpath::Target;
 use super::{Masstree, slice};
 use crate::blink::{Checks, Node as _};
 use crate::index::{Checked, Makers, count_by_scans, index_by_methods};
-use crate::registry::{Kind, Persists, Reads, Registered};
+use crate::registered::{Kind, Persists, Reads, Registered};
 use crate::{Error, Item, Result};
 
 impl<K: Item + ?Sized> Masstree<K> {

@@ -32,7 +32,7 @@
 //! 2017; P. Zuo, Y. Hua, J. Wu, OSDI 2018, which compares with it.
 
 use crate::line::PAIRS;
-use crate::registry::Registered;
+use crate::registered::Registered;
 use crate::twohash::{Scheme, Spot, TwoHash, registered};
 
 /// Levels of a table: the number that the paper finds best for its tables.

@@ -28,7 +28,7 @@
 
 use crate::bch::buckets;
 use crate::line::PAIRS;
-use crate::registry::Registered;
+use crate::registered::Registered;
 use crate::twohash::{Scheme, Spot, TwoHash, registered};
 
 /// Two buckets for a key, one movement, and a stash.

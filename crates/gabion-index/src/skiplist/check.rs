@@ -10,7 +10,7 @@ use super::node::Node;
 use super::search::TALL_LEVEL;
 use super::{SkipList, damaged};
 use crate::index::{Checked, Makers, index_by_methods};
-use crate::registry::{Kind, Persists, Reads, Registered};
+use crate::registered::{Kind, Persists, Reads, Registered};
 use crate::spoton::paths::told;
 use crate::{Error, Item, Plan, Result};
 

@@ -11,7 +11,7 @@ use super::log::Logs;
 use super::readpath::Search;
 use super::steps::{Step, leave_out};
 use super::{BUFFERED, Options, SpTree, TINY_BUFFERED};
-use crate::registry::Registered;
+use crate::registered::Registered;
 use crate::spoton::layout::page_bytes;
 use crate::suite::crash::{History, Op, Small, explore, histories, limits, longer_histories};
 use crate::suite::{self, Keys, SMALL, check, words};

@@ -14,7 +14,7 @@ use super::mnode::Mnode;
 use super::readpath::Search;
 use super::{Options, SpTree, TreeKey};
 use crate::index::{Checked, Makers, Plan, index_by_methods};
-use crate::registry::{Kind, Persists, Reads, Registered};
+use crate::registered::{Kind, Persists, Reads, Registered};
 use crate::stored::Parts;
 use crate::{Error, Result};
 

@@ -702,7 +702,7 @@ pub(crate) struct Keys<K: Item + ?Sized> {
 
 impl Keys<u64> {
     /// Words that differ in high and low bits.
-    pub(crate) fn words(index: &'static crate::registry::Registered) -> Option<Keys<u64>> {
+    pub(crate) fn words(index: &'static crate::registered::Registered) -> Option<Keys<u64>> {
         Some(Keys {
             name: index.name,
             makers: &index.words,
@@ -713,7 +713,7 @@ impl Keys<u64> {
 
 impl Keys<[u8]> {
     /// Strings of 0 to 63 bytes, many of which are prefixes of others.
-    pub(crate) fn strings(index: &'static crate::registry::Registered) -> Option<Keys<[u8]>> {
+    pub(crate) fn strings(index: &'static crate::registered::Registered) -> Option<Keys<[u8]>> {
         index.strings.as_ref().map(|makers| Keys {
             name: index.name,
             makers,
@@ -730,7 +730,7 @@ impl Keys<[u8]> {
 
 impl Keys<[u8]> {
     /// Strings in three families that begin alike, each of which has strings that begin others.
-    pub(crate) fn families(index: &'static crate::registry::Registered) -> Option<Keys<[u8]>> {
+    pub(crate) fn families(index: &'static crate::registered::Registered) -> Option<Keys<[u8]>> {
         index.strings.as_ref().map(|makers| Keys {
             name: index.name,
             makers,

@@ -9,7 +9,8 @@ use parking_lot::Mutex;
 
 use crate::Seed;
 use crate::index::Plan;
-use crate::registry::{self, Persists, Registered};
+use crate::registered::{Persists, Registered};
+use crate::registry;
 
 /// Fences by thread.
 #[derive(Default)]

@@ -8,7 +8,7 @@ use super::layout::Place;
 use super::probe::{Path, bits, bucket_at, tag_of};
 use super::{Options, TurboHash};
 use crate::index::{Checked, Index, Makers, Plan};
-use crate::registry::{Kind, Persists, Reads, Registered};
+use crate::registered::{Kind, Persists, Reads, Registered};
 use crate::{Error, Item, Result};
 
 impl<K: Item + ?Sized, V: Item + ?Sized> TurboHash<K, V> {

@@ -65,7 +65,7 @@ use parking_lot::Mutex;
 use crate::index::{Plan, index_of_words};
 use crate::line::{Array, LINE_BYTES, Line, PAIRS};
 use crate::lock::Stripes;
-use crate::registry::Registered;
+use crate::registered::Registered;
 use crate::root::{self, Facts};
 use crate::{Result, Seed};
 

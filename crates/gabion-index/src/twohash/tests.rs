@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use gabion_media::pmem::{PAtomicU64, Pool};
 
 use super::{Scheme, TwoHash, note_of};
-use crate::registry::Registered;
+use crate::registered::Registered;
 use crate::suite::words::{check, drain, find};
 use crate::suite::{self, Keys, SMALL, interleaved, while_flipped};
 use crate::{Error, Index};
