@@ -32,7 +32,7 @@ use gabion_lab::target::{
 };
 use serde_json::{Value, json};
 
-use crate::{ABILITIES, check_existing, peer_error, saturated};
+use crate::{ABILITIES, check_existing, is_zeros, peer_error, saturated};
 
 const NAME: &str = "bf-tree";
 
@@ -148,11 +148,6 @@ struct BfTreeSession<'a> {
     tree: &'a BfTree,
     /// Room for the longest record.
     record: Vec<u8>,
-}
-
-/// Whether the value is of zeros alone, or empty.
-fn is_zeros(value: &[u8]) -> bool {
-    value.iter().all(|byte| *byte == 0)
 }
 
 fn put(tree: &BfTree, key: &[u8], value: &[u8]) -> Result<(), Error> {

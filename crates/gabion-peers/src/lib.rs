@@ -61,7 +61,7 @@ static TARGETS: &[Target] = &[
     bf_tree::TARGET,
 ];
 
-/// What all peers can do, but for Bf-Tree.
+/// What all peers can do, but for Bf-Tree and TidesDB.
 const ABILITIES: Abilities = Abilities {
     ordered: true,
     backward: true,
@@ -105,6 +105,13 @@ fn check_existing(target: &'static str, options: &StoreOptions, file: &str) -> R
 /// The memory for writes that the run asks for, or else 64 MiB.
 fn write_buffer_bytes(options: &StoreOptions) -> u64 {
     options.write_buffer_bytes.unwrap_or(WRITE_BUFFER_BYTES)
+}
+
+/// Whether the value is of zeros alone, or empty. Stores that take no empty value are given one
+/// more zero for such a value, so that all values are told apart and hardly one is copied.
+#[inline]
+fn is_zeros(value: &[u8]) -> bool {
+    value.iter().all(|byte| *byte == 0)
 }
 
 /// `value` as a number of another type, or the largest one of that type.

@@ -558,7 +558,7 @@ fn a_comparison_of_equals_rests_and_has_no_turns() {
         names(&outcome.stderr, &["no --turns", "rest"]);
     }
     let outcome = equals(&place, &["--target", "wip,scmkv"]);
-    assert_eq!(outcome.status, Some(1), "{outcome:?}");
+    assert_eq!(outcome.status, Some(2), "{outcome:?}");
     names(&outcome.stderr, &["scmkv cannot run scan50", "order"]);
 }
 
@@ -607,12 +607,12 @@ fn the_memory_of_a_trial_can_be_limited() {
     let mut small = arguments;
     small[9] = "1MiB";
     names(
-        &refused(&place, 1, &small),
+        &refused(&place, 2, &small),
         &["32.0 MiB of memory at least"],
     );
     let mut cached = arguments;
     cached[7] = "64";
-    names(&refused(&place, 1, &cached), &["a cache of 64.0 MiB"]);
+    names(&refused(&place, 2, &cached), &["a cache of 64.0 MiB"]);
     let mut word = arguments;
     word[9] = "much";
     let outcome = run(&place, &word);

@@ -148,8 +148,8 @@ impl Page<'_> {
         writeln!(
             out,
             "| | what it is | its own cache | part of the data that fits into it | files after \
-             the fill | part of the files that fits into memory | a put that has returned may be \
-             lost |\n|---|---|---|---|---|---|---|"
+             the fill | part of the files that fits into memory | lost of the puts that have \
+             returned |\n|---|---|---|---|---|---|---|"
         )?;
         for (at, name) in summary.targets.iter().enumerate() {
             let Some(target) = self.target(name) else {

@@ -179,14 +179,8 @@ unsafe extern "C" {
         iterator: *mut *mut RawIterator,
     ) -> c_int;
     fn tidesdb_iter_seek(iterator: *mut RawIterator, key: *const u8, key_size: usize) -> c_int;
-    fn tidesdb_iter_seek_for_prev(
-        iterator: *mut RawIterator,
-        key: *const u8,
-        key_size: usize,
-    ) -> c_int;
     fn tidesdb_iter_seek_to_first(iterator: *mut RawIterator) -> c_int;
     fn tidesdb_iter_next(iterator: *mut RawIterator) -> c_int;
-    fn tidesdb_iter_prev(iterator: *mut RawIterator) -> c_int;
     fn tidesdb_iter_valid(iterator: *mut RawIterator) -> c_int;
     fn tidesdb_iter_key_value(
         iterator: *mut RawIterator,
@@ -314,15 +308,6 @@ impl Db {
             // SAFETY: the iterator is alive, the key has the size that is said.
             _ => unsafe { tidesdb_iter_seek(raw, from.as_ptr(), from.len()) },
         };
-        reached(code).map(|()| entries)
-    }
-
-    /// The entries from the last key not above `from`, which is not empty, to be walked backwards.
-    pub(super) fn entries_back(&self, from: &[u8]) -> Result<Entries<'_>, String> {
-        let entries = self.walk()?;
-        let raw = entries.iterator.as_ptr();
-        // SAFETY: the iterator is alive, the key has the size that is said.
-        let code = unsafe { tidesdb_iter_seek_for_prev(raw, from.as_ptr(), from.len()) };
         reached(code).map(|()| entries)
     }
 
@@ -531,12 +516,6 @@ impl Entries<'_> {
     pub(super) fn advance(&mut self) -> Result<(), String> {
         // SAFETY: the iterator is alive.
         reached(unsafe { tidesdb_iter_next(self.iterator.as_ptr()) })
-    }
-
-    /// Moves to the entry before; the walk must be at one.
-    pub(super) fn retreat(&mut self) -> Result<(), String> {
-        // SAFETY: the iterator is alive.
-        reached(unsafe { tidesdb_iter_prev(self.iterator.as_ptr()) })
     }
 }
 

@@ -16,7 +16,13 @@
 //!
 //! **Writes** are transactions, of one record each where the run has no batches. A session has one
 //! for all of its writes and one for all of its gets, each of which sees what was committed before;
-//! a walk has one of its own.
+//! a walk has one of its own. While several threads commit, a get right after a put may miss it for
+//! a moment: its tests have seen that once in some twenty runs.
+//!
+//! **Walks** go forwards only. `tidesdb_iter_prev` of this release now and then frees memory that
+//! is not its own, which ends the process.
+//!
+//! **Values** are never empty in TidesDB. One of zeros alone, or of nothing, has one more here.
 //!
 //! **Settling** is watched from outside: the write buffer is flushed, and TidesDB is at rest when
 //! for a while nothing is flushed or compacted.
@@ -27,10 +33,14 @@ use std::time::Duration;
 
 use gabion_lab::Error;
 use gabion_lab::result::BytesWritten;
-use gabion_lab::target::{Batch, Cache, Counters, Session, Steps, Store, StoreOptions, Target};
+use gabion_lab::target::{
+    Abilities, Batch, Cache, Counters, Session, Steps, Store, StoreOptions, Target,
+};
 use serde_json::{Value, json};
 
-use crate::{ABILITIES, LOSES_UNSYNCED, check_existing, peer_error, saturated, write_buffer_bytes};
+use crate::{
+    ABILITIES, LOSES_UNSYNCED, check_existing, is_zeros, peer_error, saturated, write_buffer_bytes,
+};
 
 #[expect(unsafe_code, reason = "calls C")]
 mod ffi;
@@ -40,7 +50,10 @@ const NAME: &str = "tidesdb";
 pub(crate) const TARGET: Target = Target {
     name: NAME,
     about: "TidesDB 9.3.14, a log-structured merge tree in C",
-    abilities: ABILITIES,
+    abilities: Abilities {
+        backward: false,
+        ..ABILITIES
+    },
     cache: Cache::Own,
     loses: LOSES_UNSYNCED,
     open,
@@ -112,7 +125,8 @@ impl Tides {
         let mut walk = store.db.entries(b"").unwrap();
         let mut map = crate::tests::Map::new();
         while let Some((key, value)) = walk.entry().unwrap() {
-            map.insert(key.to_vec(), value.to_vec());
+            let padding = usize::from(is_zeros(value));
+            map.insert(key.to_vec(), value[padding..].to_vec());
             walk.advance().unwrap();
         }
         map
@@ -184,9 +198,17 @@ struct TidesSession<'a> {
     writes: ffi::Transaction<'a>,
 }
 
+/// Puts a record in a transaction.
+fn put(writes: &mut ffi::Transaction<'_>, key: &[u8], value: &[u8]) -> Result<(), String> {
+    match is_zeros(value) {
+        true => writes.put(key, &vec![0; value.len() + 1]),
+        false => writes.put(key, value),
+    }
+}
+
 impl Session for TidesSession<'_> {
     fn put(&mut self, key: &[u8], value: &[u8]) -> Result<(), Error> {
-        let put = self.writes.put(key, value);
+        let put = put(&mut self.writes, key, value);
         self.writes.end(put).map_err(fail)
     }
 
@@ -198,7 +220,7 @@ impl Session for TidesSession<'_> {
     fn write(&mut self, batch: &Batch) -> Result<(), Error> {
         let mut records = batch.iter();
         let written = records.try_for_each(|(key, value)| match value {
-            Some(value) => self.writes.put(key, value),
+            Some(value) => put(&mut self.writes, key, value),
             None => self.writes.delete(key),
         });
         self.writes.end(written).map_err(fail)
@@ -224,39 +246,26 @@ impl Session for TidesSession<'_> {
     }
 
     fn steps(&mut self, from: &[u8]) -> Result<Steps<'_>, Error> {
-        let walk = self.db.entries(from).map_err(fail)?;
-        Ok(steps_with(walk, ffi::Entries::advance))
-    }
-
-    fn steps_back(&mut self, from: &[u8]) -> Result<Steps<'_>, Error> {
-        if from.is_empty() {
-            // There is no empty key.
-            return Ok(Box::new(|_| Ok(0)));
-        }
-        let walk = self.db.entries_back(from).map_err(fail)?;
-        Ok(steps_with(walk, ffi::Entries::retreat))
-    }
-}
-
-/// Steps from where the walk is, each by `advance`.
-fn steps_with<'a>(
-    mut walk: ffi::Entries<'a>,
-    advance: fn(&mut ffi::Entries<'a>) -> Result<(), String>,
-) -> Steps<'a> {
-    let mut is_first = true;
-    Box::new(move |entries| {
-        let mut count = 0;
-        while count < entries {
-            // Moves before an entry is read, so that no entry is reached that nobody asked for.
-            if !std::mem::take(&mut is_first) && walk.entry().map_err(fail)?.is_some() {
-                advance(&mut walk).map_err(fail)?;
+        let mut walk = self.db.entries(from).map_err(fail)?;
+        let mut is_first = true;
+        Ok(Box::new(move |entries| {
+            let mut count = 0;
+            while count < entries {
+                // Moves before an entry is read, so that none is reached that nobody asked for.
+                if !std::mem::take(&mut is_first) && walk.entry().map_err(fail)?.is_some() {
+                    walk.advance().map_err(fail)?;
+                }
+                let Some(entry) = walk.entry().map_err(fail)? else {
+                    break;
+                };
+                black_box(entry);
+                count += 1;
             }
-            let Some(entry) = walk.entry().map_err(fail)? else {
-                break;
-            };
-            black_box(entry);
-            count += 1;
-        }
-        Ok(count)
-    })
+            Ok(count)
+        }))
+    }
+
+    fn steps_back(&mut self, _from: &[u8]) -> Result<Steps<'_>, Error> {
+        Err(fail("it cannot step against the order of keys"))
+    }
 }

