@@ -260,7 +260,7 @@ impl Page<'_> {
             }),
             Row {
                 phase: COUNT,
-                shown: |records| count_text(records as u64),
+                shown: count,
                 ..rest("records counted at the end", |r| Some(r.found as f64))
             },
         ];
@@ -397,6 +397,15 @@ fn case<'s, 'r>(summary: &'s Summary<'r>, phase: &str, pass: usize) -> Option<&'
 
 fn thousands(result: &PhaseResult) -> Option<f64> {
     Some(result.ops_per_s / 1e3)
+}
+
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "figures are not negative and far below the largest number"
+)]
+fn count(figure: f64) -> String {
+    count_text(figure.round() as u64)
 }
 
 fn drive_reads(result: &PhaseResult) -> Option<f64> {
