@@ -133,6 +133,22 @@ fn parse_count(text: &str) -> Result<u64, String> {
         .ok_or_else(|| "must be a whole number, which may end in k, M or G".to_owned())
 }
 
+/// A number of bytes.
+#[cfg(feature = "lab")]
+fn parse_bytes(text: &str) -> Result<u64, String> {
+    let units = [("KiB", 10), ("MiB", 20), ("GiB", 30)];
+    let of_unit = |(unit, shift): (&str, u32)| Some((text.strip_suffix(unit)?, shift));
+    match units.into_iter().find_map(of_unit) {
+        Some((digits, shift)) => digits
+            .trim_end()
+            .parse::<u64>()
+            .ok()
+            .and_then(|count| count.checked_mul(1 << shift)),
+        None => parse_count(text).ok(),
+    }
+    .ok_or_else(|| "must be a number of bytes, such as 512MiB".to_owned())
+}
+
 /// Put the records of a file into a store.
 ///
 /// Every record becomes one key with one value. In CSV and TSV the key is one column, the first

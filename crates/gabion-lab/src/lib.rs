@@ -6,10 +6,12 @@
 //! kept. [`plan`] is a run of several targets as data, [`experiment`] carries it out in processes
 //! of their own, and [`figure`] has the runs behind a paper's figures, [`structure`] the figures
 //! about one structure, which need no run, and [`files`] those about what lies in files.
-//! [`reproduce`] lists all of them with what the papers claim, and keeps what came of each.
+//! [`equals`] is the comparison of stores that hold the same records.
+//! [`reproduce`] lists all figures with what the papers claim, and keeps what came of each.
 //! [`summary`] puts results side by side, and [`page`] shows them.
 #![forbid(unsafe_code)]
 
+pub mod equals;
 pub mod experiment;
 pub mod figure;
 pub mod files;

@@ -30,6 +30,9 @@ use crate::workload::Workload;
 /// and what a store with a high space amplification keeps.
 const SPACE_FACTOR: u64 = 4;
 
+/// The least limit of memory: the program itself, its values and its histograms take about half.
+const MEMORY_LIMIT_MIN: u64 = 32 << 20;
+
 /// Between the name of a target and its label.
 const LABEL: char = '#';
 
@@ -63,6 +66,9 @@ pub struct Plan {
     pub settings: Settings,
     /// How the stores are opened.
     pub resources: Resources,
+    /// Memory that the processes of a trial may use, the page cache included; `None` for all that
+    /// there is.
+    pub memory_limit_bytes: Option<u64>,
     /// Where each trial makes a directory of its own.
     pub dir: PathBuf,
 }
@@ -128,6 +134,22 @@ impl Plan {
         if self.turn_ms == Some(0) {
             return request("a turn needs at least a millisecond".to_owned());
         }
+        if let Some(limit) = self.memory_limit_bytes {
+            let cache = self.resources.cache_bytes;
+            if limit < MEMORY_LIMIT_MIN {
+                return request(format!(
+                    "a trial needs {} of memory at least, for itself",
+                    bytes_text(MEMORY_LIMIT_MIN)
+                ));
+            }
+            if cache >= limit {
+                return request(format!(
+                    "a cache of {} does not fit into a memory limit of {}; make it smaller",
+                    bytes_text(cache),
+                    bytes_text(limit)
+                ));
+            }
+        }
         for (at, name) in self.targets.iter().enumerate() {
             let target = registry.named(without_label(name)?)?;
             if self.targets[..at].contains(name) {
@@ -165,7 +187,7 @@ impl Plan {
         let writes_files = |name: &String| {
             registry
                 .named(without_label(name).unwrap_or(name))
-                .is_ok_and(|target| target.abilities.persistent)
+                .is_ok_and(|target| target.abilities.files)
         };
         let stores = self
             .targets
@@ -252,7 +274,7 @@ pub fn labelled(names: &[String]) -> Vec<String> {
 }
 
 /// The name of a target whose label, if any, has been cut off.
-fn without_label(name: &str) -> Result<&str, Error> {
+pub(crate) fn without_label(name: &str) -> Result<&str, Error> {
     match name.split_once(LABEL) {
         None => Ok(name),
         Some((_, "")) => Err(Error::Request(format!(
@@ -300,7 +322,11 @@ impl Trial {
                     std::mem::forget(store);
                     return Ok(End::ToBeKilled);
                 }
-                _ => runner.run_in_turns(workload, link)?,
+                _ => {
+                    let names = self.workloads[..at].iter();
+                    let pass = names.filter(|name| *name == workload.name).count();
+                    runner.run_in_turns(workload, pass, link)?
+                }
             };
             link.tell(&result)?;
             // The others come to the end of the phase before the next one begins.
@@ -382,6 +408,7 @@ pub(crate) mod tests {
                 hold_flushes: false,
                 background_threads: 1,
             },
+            memory_limit_bytes: None,
             dir: dir.to_owned(),
         }
     }

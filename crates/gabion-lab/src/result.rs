@@ -156,6 +156,8 @@ pub struct PhaseResult {
     pub cpu_sys_s: f64,
     /// Largest resident memory during the phase.
     pub rss_bytes_max: Option<u64>,
+    /// Memory that the process could use, the page cache included, where the system says so.
+    pub memory_bytes: Option<u64>,
     /// Bytes of keys and values that the operations wrote.
     pub bytes_user: u64,
     /// Bytes that the store wrote, by its own count, background work included; `None` where it

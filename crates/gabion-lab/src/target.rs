@@ -21,6 +21,10 @@ pub struct Target {
     pub about: &'static str,
     /// What can be asked of it.
     pub abilities: Abilities,
+    /// Where its data are cached.
+    pub cache: Cache,
+    /// What a plain put that has returned may lose, and by what: a part of a sentence.
+    pub loses: &'static str,
     /// Creates a store in an empty directory, or opens the one that is there.
     pub open: fn(&StoreOptions) -> Result<Box<dyn Store>, Error>,
 }
@@ -30,10 +34,26 @@ pub struct Target {
 pub struct Abilities {
     /// Scans and steps in key order.
     pub ordered: bool,
+    /// Steps against key order.
+    pub backward: bool,
     /// Writes that are on storage when they return.
     pub synced_writes: bool,
     /// What it holds is still there when it is opened again.
     pub persistent: bool,
+    /// It writes its records to files, whether or not they are of use later.
+    pub files: bool,
+}
+
+/// Where a target has the data that it has read or written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Cache {
+    /// All of them are in the memory of the process.
+    Memory,
+    /// In a cache of its own, as large as the run says, and in the system's cache of files.
+    Own,
+    /// In the system's cache of files alone, whatever the run says.
+    Page,
 }
 
 /// How a store is opened. The same for every target of a run, so that none is favoured.

@@ -44,7 +44,7 @@ pub use disk::{
 };
 pub use error::{Error, PoolFault, Result};
 pub use holder::Holder;
-pub use machine::usable_memory_bytes;
+pub use machine::{MemoryGroup, memory_groups, usable_memory_bytes};
 pub use owner::Owner;
 pub use pages::{SystemMemory, populate, prefer_large_pages};
 pub use prefetch::{prefetch_bytes, prefetch_line, prefetch_range};

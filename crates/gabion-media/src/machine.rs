@@ -21,16 +21,39 @@ pub fn usable_memory_bytes() -> Option<u64> {
     usable_below(Path::new("/"))
 }
 
+/// A control group that may have a limit of memory, by the directory of its files.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MemoryGroup {
+    /// The directory.
+    pub dir: PathBuf,
+    /// Whether it is of the second version, in which one hierarchy has all limits.
+    pub is_unified: bool,
+}
+
+/// The groups of this process and those above them, as far as they can be seen: of each hierarchy
+/// that can limit memory, the nearest first.
+pub fn memory_groups() -> Vec<MemoryGroup> {
+    groups_on(Path::new("/"))
+}
+
 /// The same on a system whose files are below `root`.
-fn usable_below(root: &Path) -> Option<u64> {
-    let machine = machine_bytes(&text_of(&root.join("proc/meminfo")));
+fn groups_on(root: &Path) -> Vec<MemoryGroup> {
     let names = text_of(&root.join("proc/self/cgroup"));
     let mounts = text_of(&root.join("proc/self/mountinfo"));
     let groups = mounts.lines().filter_map(Mount::parse).flat_map(|mount| {
         let top = root.join(mount.point.trim_start_matches('/'));
-        groups_below(&top, &mount, &names)
+        let is_unified = mount.is_unified;
+        let dirs = groups_below(&top, &mount, &names).into_iter();
+        dirs.map(move |dir| MemoryGroup { dir, is_unified })
     });
-    let limits = groups.flat_map(|group| LIMITS.map(|file| limit(&group.join(file))));
+    groups.collect()
+}
+
+/// What this process may use on a system whose files are below `root`.
+fn usable_below(root: &Path) -> Option<u64> {
+    let machine = machine_bytes(&text_of(&root.join("proc/meminfo")));
+    let groups = groups_on(root).into_iter();
+    let limits = groups.flat_map(|group| LIMITS.map(|file| limit(&group.dir.join(file))));
     limits.flatten().chain(machine).min()
 }
 

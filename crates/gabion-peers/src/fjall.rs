@@ -17,10 +17,10 @@ use std::time::Duration;
 use fjall::config::CompressionPolicy;
 use fjall::{CompressionType, Database, Guard, Keyspace, KeyspaceCreateOptions, PersistMode};
 use gabion_lab::Error;
-use gabion_lab::target::{Batch, Counters, Session, Steps, Store, StoreOptions, Target};
+use gabion_lab::target::{Batch, Cache, Counters, Session, Steps, Store, StoreOptions, Target};
 use serde_json::{Value, json};
 
-use crate::{ABILITIES, check_existing, peer_error, write_buffer_bytes};
+use crate::{ABILITIES, LOSES_UNSYNCED, check_existing, peer_error, write_buffer_bytes};
 
 const NAME: &str = "fjall";
 
@@ -28,6 +28,8 @@ pub(crate) const TARGET: Target = Target {
     name: NAME,
     about: "fjall 3.1.13, a log-structured merge tree in Rust",
     abilities: ABILITIES,
+    cache: Cache::Own,
+    loses: LOSES_UNSYNCED,
     open,
 };
 

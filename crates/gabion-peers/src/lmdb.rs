@@ -23,7 +23,7 @@ use std::ops::Bound;
 use std::sync::{Mutex, PoisonError};
 
 use gabion_lab::Error;
-use gabion_lab::target::{Batch, Counters, Session, Steps, Store, StoreOptions, Target};
+use gabion_lab::target::{Batch, Cache, Counters, Session, Steps, Store, StoreOptions, Target};
 use heed::types::Bytes;
 use heed::{
     CommitOrAbort, Database, Env, EnvFlags, EnvOpenOptions, FlagSetMode, RoTxn, RwTxn, WithTls,
@@ -38,6 +38,8 @@ pub(crate) const TARGET: Target = Target {
     name: NAME,
     about: "LMDB 0.9.70 through heed 0.23.1, a copy-on-write B+ tree in a memory map, in C",
     abilities: ABILITIES,
+    cache: Cache::Page,
+    loses: "by a power loss the whole store: its pages are written in any order (`MDB_NOSYNC`)",
     open,
 };
 

@@ -14,7 +14,7 @@ use std::hint::black_box;
 use std::sync::{Mutex, PoisonError};
 
 use gabion_lab::Error;
-use gabion_lab::target::{Batch, Counters, Session, Steps, Store, StoreOptions, Target};
+use gabion_lab::target::{Batch, Cache, Counters, Session, Steps, Store, StoreOptions, Target};
 use redb::{
     AccessGuard, Database, Durability, ReadOnlyTable, ReadableDatabase, Table, TableDefinition,
 };
@@ -28,6 +28,9 @@ pub(crate) const TARGET: Target = Target {
     name: NAME,
     about: "redb 4.5.0, a copy-on-write B+ tree in Rust",
     abilities: ABILITIES,
+    cache: Cache::Own,
+    loses: "by a power loss or the death of the process what was put since the last durable \
+            transaction",
     open,
 };
 

@@ -20,7 +20,7 @@ use std::hint::black_box;
 
 use gabion_lab::Error;
 use gabion_lab::result::BytesWritten;
-use gabion_lab::target::{Batch, Counters, Session, Steps, Store, StoreOptions, Target};
+use gabion_lab::target::{Batch, Cache, Counters, Session, Steps, Store, StoreOptions, Target};
 use rocksdb::statistics::{StatsLevel, Ticker};
 use rocksdb::{
     BlockBasedOptions, Cache, DB, DBRawIterator, Options, ReadOptions, WaitForCompactOptions,
@@ -28,7 +28,7 @@ use rocksdb::{
 };
 use serde_json::{Value, json};
 
-use crate::{ABILITIES, check_existing, peer_error, saturated, write_buffer_bytes};
+use crate::{ABILITIES, LOSES_UNSYNCED, check_existing, peer_error, saturated, write_buffer_bytes};
 
 const NAME: &str = "rocksdb";
 
@@ -36,6 +36,8 @@ pub(crate) const TARGET: Target = Target {
     name: NAME,
     about: "RocksDB 11.8.1, a log-structured merge tree in C++",
     abilities: ABILITIES,
+    cache: Cache::Own,
+    loses: LOSES_UNSYNCED,
     open,
 };
 

@@ -10,7 +10,7 @@
 use std::hint::black_box;
 
 use gabion_lab::Error;
-use gabion_lab::target::{Batch, Counters, Session, Steps, Store, StoreOptions, Target};
+use gabion_lab::target::{Batch, Cache, Counters, Session, Steps, Store, StoreOptions, Target};
 use serde_json::{Value, json};
 use sled::{Config, Db, Mode};
 
@@ -22,6 +22,8 @@ pub(crate) const TARGET: Target = Target {
     name: NAME,
     about: "sled 0.34.7, a Bw-tree in Rust",
     abilities: ABILITIES,
+    cache: Cache::Own,
+    loses: "by a power loss or the death of the process the puts of the last 500 ms",
     open,
 };
 

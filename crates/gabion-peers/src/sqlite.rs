@@ -21,7 +21,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use gabion_lab::Error;
-use gabion_lab::target::{Batch, Counters, Session, Steps, Store, StoreOptions, Target};
+use gabion_lab::target::{Batch, Cache, Counters, Session, Steps, Store, StoreOptions, Target};
 use rusqlite::{CachedStatement, Connection, OpenFlags, OptionalExtension, Row, Rows};
 use self_cell::{MutBorrow, self_cell};
 use serde_json::{Value, json};
@@ -34,6 +34,8 @@ pub(crate) const TARGET: Target = Target {
     name: NAME,
     about: "SQLite 3.54.1 through rusqlite 0.41.1, B trees with a write-ahead log, in C",
     abilities: ABILITIES,
+    cache: Cache::Own,
+    loses: "by a power loss what was put since the last checkpoint",
     open,
 };
 

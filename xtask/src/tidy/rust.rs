@@ -103,6 +103,10 @@ const UNSAFE_PLACES: &[(&str, &str)] = &[
         "crates/gabion-peers/src/lmdb.rs",
         "LMDB maps a file, and its syncs are switched",
     ),
+    (
+        "crates/gabion-peers/src/tidesdb/ffi.rs",
+        "calls TidesDB's C interface",
+    ),
 ];
 
 /// Macros that stop a program because it is not written yet, or print what only its author reads.

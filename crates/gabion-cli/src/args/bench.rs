@@ -125,6 +125,9 @@ pub(crate) struct WorkArguments {
     /// Bytes of every value.
     #[arg(long, value_name = "BYTES", default_value_t = 100)]
     pub(crate) value_size: usize,
+    /// Seconds of the phase `rest`.
+    #[arg(long, value_name = "SECONDS", default_value_t = 30)]
+    pub(crate) rest_seconds: u64,
     /// How records are drawn, instead of each phase's own way. Zipfian has exponent 0.99.
     #[arg(long, value_enum)]
     pub(crate) distribution: Option<DistributionChoice>,

@@ -8,7 +8,7 @@ use gabion::DEFAULT_BACKGROUND_THREADS;
 use gabion_lab::workload::SIZES;
 
 use super::bench::{WorkArguments, parse_threads};
-use super::parse_count;
+use super::{parse_bytes, parse_count};
 
 /// Compare targets: Gabion's engines, other stores, and what the measuring itself costs.
 #[derive(Args, Debug)]
@@ -22,6 +22,7 @@ pub(crate) struct LabArguments {
 #[derive(Debug, Subcommand)]
 pub(crate) enum LabCommand {
     Run(Box<LabRunArguments>),
+    Equals(Box<LabEqualsArguments>),
     Figure(Box<LabFigureArguments>),
     Reproduce(LabReproduceArguments),
     List(LabListArguments),
@@ -90,10 +91,66 @@ pub(crate) struct LabRunArguments {
     /// The same for phases that only write, instead of --phase-seconds-max.
     #[arg(long, value_name = "SECONDS")]
     pub(crate) fill_seconds_max: Option<u64>,
+    /// Let phases that only write go to their end, whatever the limits are.
+    #[arg(long, conflicts_with_all = ["fill_seconds_max", "complete_fills"])]
+    pub(crate) whole_fills: bool,
     /// After a fill that its time limit ended, put the records that it had not come to, in key
     /// order and unmeasured, so that the phases after it find the same records in every store.
     #[arg(long)]
     pub(crate) complete_fills: bool,
+    #[command(flatten)]
+    pub(crate) trials: TrialArguments,
+}
+
+/// Compare stores that hold equal records, and write the table of them.
+///
+/// Every store is given all of --num puts, however long they take, and ends its work in the
+/// background. Then it is read at once and again after a rest, which are two rows of the table;
+/// mixes of reads and writes follow, and at the end all records are counted. A store that does not
+/// hold what it was given ends its trial, and the table says so.
+///
+/// The page is printed as Markdown. It also says how much of the data the caches hold, and what
+/// each store loses of a put that has returned.
+#[derive(Args, Debug)]
+#[command(after_long_help = "\
+Examples:
+  gabion lab equals --num 200k --seconds 1 --rest-seconds 2 --dir bench
+  gabion lab equals --repeat 3 --dir bench --page equals.md --json equals.json
+  gabion lab equals --memory-limit 512MiB --cache-mb 192 --dir bench --page beyond-memory.md")]
+pub(crate) struct LabEqualsArguments {
+    /// Targets, separated by commas; without it, wip, flex and all peers that the program has.
+    #[arg(long, value_name = "NAME", value_delimiter = ',')]
+    pub(crate) target: Vec<String>,
+    /// Puts of the fill.
+    #[arg(long, value_name = "N", default_value = "20M", value_parser = parse_count)]
+    pub(crate) num: u64,
+    /// Threads of all phases but the fill.
+    #[arg(long, value_name = "N", default_value_t = 2, value_parser = parse_threads)]
+    pub(crate) threads: usize,
+    /// Operations of each phase but the fill, at most.
+    #[arg(long, value_name = "N", default_value = "1G", value_parser = parse_count)]
+    pub(crate) reads: u64,
+    /// Seconds of each phase but the fill, at most.
+    #[arg(long, value_name = "SECONDS", default_value_t = 5)]
+    pub(crate) seconds: u64,
+    /// Seconds of the rest.
+    #[arg(long, value_name = "SECONDS", default_value_t = 30)]
+    pub(crate) rest_seconds: u64,
+    /// Tell the fill's speed for so many seconds from its beginning, beside that of all of it.
+    #[arg(long, value_name = "SECONDS", default_value_t = 30)]
+    pub(crate) first_seconds: u64,
+    /// Bytes of every key, at least 8.
+    #[arg(long, value_name = "BYTES", default_value_t = 16)]
+    pub(crate) key_size: usize,
+    /// Bytes of every value.
+    #[arg(long, value_name = "BYTES", default_value_t = 100)]
+    pub(crate) value_size: usize,
+    /// Where all random numbers start.
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub(crate) seed: u64,
+    /// File for the page, besides.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) page: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) trials: TrialArguments,
 }
@@ -177,6 +234,11 @@ pub(crate) struct TrialArguments {
     /// End a trial in which no phase ends for so many seconds.
     #[arg(long, value_name = "SECONDS", default_value_t = 3600)]
     pub(crate) hang_seconds_max: u64,
+    /// Memory that the processes of a trial may use, the page cache included, in bytes, which may
+    /// end in KiB, MiB or GiB: each trial runs in a control group of its own. Needs the right to
+    /// make one.
+    #[arg(long, value_name = "BYTES", value_parser = parse_bytes)]
+    pub(crate) memory_limit: Option<u64>,
     /// Size of every store's cache in MiB.
     #[arg(long, value_name = "MIB", default_value_t = 1024)]
     pub(crate) cache_mb: u64,

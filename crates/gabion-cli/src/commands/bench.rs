@@ -72,8 +72,10 @@ pub(crate) fn run(arguments: &BenchArguments, output: &mut Output) -> Result<(),
 fn check_phases(engine: Engine, phases: &[&Workload]) -> Result<(), Failure> {
     let abilities = Abilities {
         ordered: engine.capabilities().ordered,
+        backward: engine.capabilities().ordered,
         synced_writes: true,
         persistent: true,
+        files: true,
     };
     for phase in phases {
         if let Some(why) = phase.lacks(&abilities) {
@@ -202,6 +204,7 @@ pub(super) fn settings(work: &WorkArguments) -> Settings {
         distribution: work.distribution.map(distribution),
         seed: work.seed,
         write_rate: work.write_rate,
+        rest_seconds: work.rest_seconds,
         ..Settings::default()
     }
 }

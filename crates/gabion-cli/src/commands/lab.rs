@@ -39,6 +39,7 @@ const NAME_CHARS: usize = 22;
 pub(crate) fn run(arguments: &LabArguments, output: &mut Output) -> Result<(), Failure> {
     match &arguments.command {
         LabCommand::Run(arguments) => compare(arguments, output),
+        LabCommand::Equals(arguments) => super::equals::run(arguments, output),
         LabCommand::Figure(arguments) => figure(arguments, output),
         LabCommand::Reproduce(arguments) => super::reproduce::run(arguments, output),
         LabCommand::List(arguments) => list(arguments, output),
@@ -62,6 +63,7 @@ fn compare(arguments: &LabRunArguments, output: &mut Output) -> Result<(), Failu
         warm_up: arguments.warm_up,
         seconds_max: arguments.phase_seconds_max,
         fill_seconds_max: arguments.fill_seconds_max,
+        whole_fills: arguments.whole_fills,
         complete_fills: arguments.complete_fills,
         ..settings(&arguments.work)
     };
@@ -161,7 +163,7 @@ fn place<'a>(trials: &'a TrialArguments, what: &str) -> Result<&'a Path, Failure
 }
 
 /// The plan of these trials.
-fn plan(
+pub(super) fn plan(
     trials: &TrialArguments,
     targets: &[String],
     workloads: Vec<String>,
@@ -180,12 +182,13 @@ fn plan(
             hold_flushes: trials.hold_flushes,
             background_threads: trials.background_threads,
         },
+        memory_limit_bytes: trials.memory_limit,
         dir,
     })
 }
 
 /// Runs plans one after the other and writes the reports of all of them.
-fn carry_out<'a>(
+pub(super) fn carry_out<'a>(
     plans: &[Plan],
     trials: &'a TrialArguments,
 ) -> Result<(Report, Reports<'a>), Failure> {
@@ -285,7 +288,7 @@ fn per_second(rate: f64) -> String {
 }
 
 /// Says each note once, however many results have it.
-fn tell_notes(results: &[PhaseResult]) {
+pub(super) fn tell_notes(results: &[PhaseResult]) {
     let mut told: Vec<String> = Vec::new();
     for result in results {
         for note in &result.notes {
@@ -299,7 +302,7 @@ fn tell_notes(results: &[PhaseResult]) {
 }
 
 /// The last word: nothing, or what is missing and where the rest is.
-fn finish(report: &Report, reports: &Reports) -> Result<(), Failure> {
+pub(super) fn finish(report: &Report, reports: &Reports) -> Result<(), Failure> {
     if report.notes.is_empty() {
         return Ok(());
     }
@@ -322,7 +325,7 @@ fn finish(report: &Report, reports: &Reports) -> Result<(), Failure> {
 }
 
 /// The files that a run writes.
-struct Reports<'a> {
+pub(super) struct Reports<'a> {
     arguments: &'a TrialArguments,
     /// Results as they come, one line each, beside the first of the other files.
     lines: Option<(PathBuf, File)>,

@@ -8,6 +8,8 @@ pub(crate) mod compact;
 pub(crate) mod drop;
 pub(crate) mod dump;
 #[cfg(feature = "lab")]
+mod equals;
+#[cfg(feature = "lab")]
 pub(crate) mod lab;
 pub(crate) mod point;
 pub(crate) mod range;

@@ -140,6 +140,7 @@ fn plans(figure: &Figure, part: f64, dir: &Path) -> Result<Vec<Plan>, Failure> {
                 hold_flushes: run.hold_flushes,
                 background_threads: DEFAULT_BACKGROUND_THREADS,
             },
+            memory_limit_bytes: None,
             dir: dir.to_owned(),
         })
     };

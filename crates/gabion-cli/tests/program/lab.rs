@@ -490,3 +490,132 @@ fn the_list_names_targets_workloads_and_sizes() {
     assert_eq!(json["targets"][0]["name"], "wip");
     assert_eq!(json["targets"][0]["abilities"]["ordered"], true);
 }
+
+/// Runs a comparison of equals, small enough for a test.
+fn equals(place: &Place, arguments: &[&str]) -> Outcome {
+    let dir = place.path("trials");
+    let mut all = vec!["lab", "equals", "--dir", dir.to_str().unwrap()];
+    all.extend(["--num", "3000", "--reads", "500", "--rest-seconds", "0"]);
+    all.extend(arguments);
+    bare(&all)
+}
+
+#[test]
+fn equals_hold_the_same_records_and_are_read_twice() {
+    let place = Place::new();
+    let (page, json) = (place.path("equals.md"), place.path("r.json"));
+    let outcome = equals(
+        &place,
+        &[
+            "--target",
+            "wip,btreemap",
+            "--page",
+            page.to_str().unwrap(),
+            "--json",
+            json.to_str().unwrap(),
+        ],
+    );
+    assert_eq!(outcome.status, Some(0), "{outcome:?}");
+    let page = std::fs::read_to_string(page).unwrap();
+    assert_eq!(outcome.stdout, page);
+    names(
+        &page,
+        &[
+            "the same 3,000 puts",
+            "gabion lab equals --target wip,btreemap --num 3000",
+            "| wip | Gabion's WipDB engine",
+            "| all in memory | 100 % | – |",
+            "| scan50, at once | ",
+            "| scan50, after the rest | ",
+            "| records counted at the end | ",
+        ],
+    );
+    let results = results(&place, "r.json");
+    assert_eq!(results.len(), 2 * 18);
+    let of = |phase: &str, field: &str| -> Vec<u64> {
+        let of_phase = results.iter().filter(|result| result["phase"] == phase);
+        of_phase
+            .map(|result| result[field].as_u64().unwrap())
+            .collect()
+    };
+    assert_eq!(of("fillrandom", "operations"), [3000, 3000]);
+    let held = of("fillrandom", "records_live");
+    assert_eq!(held[0], held[1]);
+    assert!(page.contains(&format!(
+        "All stores then hold the same {},",
+        held[0] / 1000
+    )));
+    assert_eq!(of("count", "found"), of("count", "records_live"));
+    assert_eq!(of("readrandom", "operations").len(), 4);
+}
+
+#[test]
+fn a_comparison_of_equals_rests_and_has_no_turns() {
+    let place = Place::new();
+    for flag in ["--turns", "--hold-flushes"] {
+        let outcome = equals(&place, &["--target", "wip,flex", flag]);
+        assert_eq!(outcome.status, Some(2), "{outcome:?}");
+        names(&outcome.stderr, &["no --turns", "rest"]);
+    }
+    let outcome = equals(&place, &["--target", "wip,scmkv"]);
+    assert_eq!(outcome.status, Some(2), "{outcome:?}");
+    names(&outcome.stderr, &["scmkv cannot run scan50", "order"]);
+}
+
+/// A trial is held to its limit, or the reason why it cannot be is told in a sentence.
+#[test]
+fn the_memory_of_a_trial_can_be_limited() {
+    let place = Place::on_a_drive();
+    let json = place.path("r.json");
+    let arguments = [
+        "--target",
+        "wip",
+        "--workload",
+        "fillrandom,readrandom",
+        "--num",
+        "20000",
+        "--cache-mb",
+        "16",
+        "--memory-limit",
+        "64MiB",
+        "--json",
+        json.to_str().unwrap(),
+    ];
+    let outcome = run(&place, &arguments);
+    if outcome.status != Some(0) {
+        names(&outcome.stderr, &["cannot be limited here", "as root"]);
+        println!("NOT TESTED: {}", outcome.stderr);
+        return;
+    }
+    for result in results(&place, "r.json") {
+        assert_eq!(result["memory_bytes"], 64 << 20, "{result}");
+    }
+    // All of it is in memory, in a process that may not have so much.
+    let mut too_much = arguments;
+    too_much[1] = "btreemap";
+    too_much[5] = "1M";
+    let outcome = run(&place, &too_much);
+    assert_eq!(outcome.status, Some(1), "{outcome:?}");
+    names(
+        &outcome.stderr,
+        &[
+            "btreemap",
+            "in fillrandom",
+            "more than its 64.0 MiB of memory",
+        ],
+    );
+    let mut small = arguments;
+    small[9] = "1MiB";
+    names(
+        &refused(&place, 2, &small),
+        &["32.0 MiB of memory at least"],
+    );
+    let mut cached = arguments;
+    cached[7] = "64";
+    names(&refused(&place, 2, &cached), &["a cache of 64.0 MiB"]);
+    let mut word = arguments;
+    word[9] = "much";
+    let outcome = run(&place, &word);
+    assert_eq!(outcome.status, Some(2), "{outcome:?}");
+    names(&outcome.stderr, &["such as 512MiB"]);
+}

@@ -12,9 +12,12 @@
 //! Turns go round forwards and backwards (A B B A). A phase begins when all have ended the one
 //! before. A trial that has ended, for whatever reason, is left out of the round.
 //!
+//! Where the plan limits memory, each trial has a control group of its own ([`group`]).
+//!
 //! A phase that restarts the store ends the process: the trial goes on in a new one, which finds
 //! what a store leaves that was killed.
 
+mod group;
 mod link;
 mod process;
 
@@ -30,6 +33,7 @@ use crate::Error;
 use crate::plan::{Plan, Resume, Trial};
 use crate::result::PhaseResult;
 use crate::targets::Registry;
+use group::Group;
 use process::{Heard, Process};
 
 pub use link::serve;
@@ -162,8 +166,11 @@ impl Experiment<'_> {
     }
 
     fn seat(&self, trial: Trial) -> Result<Seat, Error> {
+        let limit = self.plan.memory_limit_bytes;
+        let group = limit.map(Group::with_limit).transpose()?;
         Ok(Seat {
-            process: Process::start((self.command)(), &trial)?,
+            process: Process::start((self.command)(), &trial, group.as_ref())?,
+            group,
             trial,
             done: 0,
             log_bytes: Some(0),
@@ -190,7 +197,8 @@ impl Experiment<'_> {
                 Heard::Message(Message::Kill) => {
                     seat.process.end(true)?;
                     seat.trial.resume = Some(seat.resume());
-                    seat.process = Process::start((self.command)(), &seat.trial)?;
+                    let group = seat.group.as_ref();
+                    seat.process = Process::start((self.command)(), &seat.trial, group)?;
                     seat.process.go_on();
                 }
                 Heard::Message(Message::Failed(sentence)) => break Some(sentence),
@@ -215,7 +223,10 @@ impl Experiment<'_> {
 /// A trial that goes on.
 struct Seat {
     trial: Trial,
+    // Ends before its group, which can be removed only when it is empty.
     process: Process,
+    /// What limits its memory, if something does.
+    group: Option<Group>,
     /// Phases that are done.
     done: usize,
     /// What the store has written to its log since it was opened, where it says so.
@@ -260,7 +271,10 @@ impl Seat {
         let why = match why {
             Some(why) => why,
             None if is_stopped => "interrupted".to_owned(),
-            None => format!("its process ended with {status}"),
+            None => {
+                let told = self.group.as_ref().and_then(Group::why_gone);
+                told.unwrap_or_else(|| format!("its process ended with {status}"))
+            }
         };
         let phase = match trial.workloads.get(self.done) {
             Some(phase) => format!("in {phase}"),

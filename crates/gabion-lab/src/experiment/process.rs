@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal, kill_process};
 
 use super::Message;
+use super::group::Group;
 use crate::Error;
 use crate::plan::Trial;
 
@@ -36,7 +37,12 @@ pub(super) enum Heard {
 }
 
 impl Process {
-    pub(super) fn start(mut command: Command, trial: &Trial) -> Result<Process, Error> {
+    /// Starts it, in `group` if there is one.
+    pub(super) fn start(
+        mut command: Command,
+        trial: &Trial,
+        group: Option<&Group>,
+    ) -> Result<Process, Error> {
         let program = command.get_program().to_owned();
         let failed = |source| Error::file("start", Path::new(&program), source);
         let mut child = command
@@ -46,15 +52,19 @@ impl Process {
             .map_err(failed)?;
         let stdout = child.stdout.take().expect("standard output is a pipe");
         let mut stdin = child.stdin.take().expect("standard input is a pipe");
-        let lines = lines_of(stdout);
+        let mut process = Process {
+            child,
+            stdin: None,
+            lines: lines_of(stdout),
+        };
+        if let Some(group) = group {
+            group.take(process.child.id())?;
+        }
         let text = serde_json::to_string(trial).expect("a plan always becomes JSON");
         // A process that ends before it has read its trial is reported by its exit status.
         let _ = writeln!(stdin, "{text}");
-        Ok(Process {
-            child,
-            stdin: trial.turn_ms.map(|_| stdin),
-            lines,
-        })
+        process.stdin = trial.turn_ms.map(|_| stdin);
+        Ok(process)
     }
 
     /// Gives it the turn, if there are turns.

@@ -65,6 +65,7 @@ const COLUMNS: &[Column] = &[
     ("records_live", |r| text(r.records_live)),
     ("bytes_written_drive", |r| text(r.bytes_written_drive)),
     ("restart_log_bytes", |r| text(r.restart_log_bytes)),
+    ("memory_bytes", |r| text(r.memory_bytes)),
 ];
 
 /// Writes a row of names and a row for each result.

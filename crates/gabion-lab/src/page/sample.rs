@@ -47,6 +47,7 @@ pub(crate) fn empty() -> PhaseResult {
         cpu_user_s: 0.0,
         cpu_sys_s: 0.0,
         rss_bytes_max: None,
+        memory_bytes: None,
         bytes_user: 0,
         bytes_written: None,
         bytes_written_drive: None,

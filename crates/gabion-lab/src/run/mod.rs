@@ -6,6 +6,7 @@
 
 mod borders;
 mod complete;
+mod count;
 mod gate;
 mod live;
 mod outcome;
@@ -118,17 +119,19 @@ impl<'a> Runner<'a> {
     /// What the store says, or [`Error::Meaningless`] when the phase did not do what its figures
     /// would claim.
     pub fn run(&self, workload: &Workload) -> Result<PhaseResult, Error> {
-        self.run_in_turns(workload, &mut Alone)
+        self.run_in_turns(workload, 0, &mut Alone)
     }
 
     /// The same, in turns with others. The first turn must have been taken, and the last one is
-    /// left to be given away.
+    /// left to be given away. `pass` says how often the store has been through this phase before:
+    /// each pass draws records of its own, or it would meet what the one before left in caches.
     ///
     /// # Errors
     /// As [`Runner::run`], and those of `turns`.
     pub fn run_in_turns(
         &self,
         workload: &Workload,
+        pass: usize,
         turns: &mut dyn Turns,
     ) -> Result<PhaseResult, Error> {
         if self.settings.warm_up > 0 && workload.workers == Workers::Threads {
@@ -140,7 +143,11 @@ impl<'a> Runner<'a> {
         let before = self.marks()?;
 
         let total = workload.operations(self.settings.num, self.settings.reads);
-        let phase = self.phase(workload, total, workload.name);
+        let stream = match pass {
+            0 => workload.name.to_owned(),
+            _ => format!("{} {pass}", workload.name),
+        };
+        let phase = self.phase(workload, total, &stream);
         let outcome = self.perform(&phase, turns)?;
         check(workload, total, &outcome)?;
 
@@ -206,6 +213,7 @@ impl<'a> Runner<'a> {
     /// Seconds after which a phase ends.
     fn seconds_max(&self, workload: &Workload) -> Option<u64> {
         match workload.workers {
+            Workers::Writers if self.settings.whole_fills => return None,
             Workers::Writers => self.settings.fill_seconds_max,
             Workers::Threads => None,
         }
@@ -360,6 +368,7 @@ impl<'a> Runner<'a> {
             cpu_user_s: process.cpu_user_s - process_before.cpu_user_s,
             cpu_sys_s: process.cpu_sys_s - process_before.cpu_sys_s,
             rss_bytes_max: process.rss_bytes_max,
+            memory_bytes: gabion_media::usable_memory_bytes(),
             bytes_user,
             bytes_written: written,
             bytes_written_process,
@@ -401,6 +410,7 @@ impl<'a> Runner<'a> {
                 "warm_up": settings.warm_up,
                 "seconds_max": self.seconds_max(workload),
                 "complete_fills": settings.complete_fills,
+                "rest_seconds": workload.is_rest().then_some(settings.rest_seconds),
                 "store": self.store.settings(),
             }),
             version: env!("CARGO_PKG_VERSION").to_owned(),

@@ -5,6 +5,7 @@
 
 use std::time::Duration;
 
+use super::count::count;
 use super::outcome::Outcome;
 use super::worker::Done;
 use super::{Marks, Runner};
@@ -14,9 +15,6 @@ use crate::result::PhaseResult;
 use crate::target::Counters;
 use crate::text::counted;
 use crate::workload::Workload;
-
-/// Records that are counted at once.
-const STEPS: usize = 4096;
 
 impl Runner<'_> {
     /// The result of the phase `workload`, which restarts the store: it took `opened` to open it in
@@ -38,7 +36,7 @@ impl Runner<'_> {
             drive_bytes: None,
         };
         let after = self.marks()?;
-        let found = self.count_records()?;
+        let found = count(&mut *self.store.session()?, None)?;
         if let Some(records) = records.filter(|records| *records != found) {
             return Err(Error::Meaningless(format!(
                 "the store had {} before the restart and has {found} after it",
@@ -61,19 +59,5 @@ impl Runner<'_> {
         result.records_live = Some(found);
         result.restart_log_bytes = log_bytes;
         Ok(result)
-    }
-
-    fn count_records(&self) -> Result<u64, Error> {
-        let mut session = self.store.session()?;
-        // Below all keys that workloads make.
-        let mut steps = session.steps(b"\0")?;
-        let mut count = 0;
-        loop {
-            let more = steps(STEPS)?;
-            count += more as u64;
-            if more < STEPS {
-                return Ok(count);
-            }
-        }
     }
 }

@@ -42,9 +42,13 @@ pub struct Settings {
     pub seconds_max: Option<u64>,
     /// The same for phases that only write; `None` for `seconds_max`.
     pub fill_seconds_max: Option<u64>,
+    /// Phases that only write go to their end, whatever the limits are.
+    pub whole_fills: bool,
     /// Puts the records of a fill that ended early afterwards, unmeasured, so that the phases after
     /// it find the same records in every store.
     pub complete_fills: bool,
+    /// Seconds of the phase in which nothing is done.
+    pub rest_seconds: u64,
 }
 
 impl Default for Settings {
@@ -65,7 +69,9 @@ impl Default for Settings {
             warm_up: 0,
             seconds_max: None,
             fill_seconds_max: None,
+            whole_fills: false,
             complete_fills: false,
+            rest_seconds: 30,
         }
     }
 }

@@ -341,6 +341,12 @@ impl<'r> Worker<'r> {
                 let sentence = "a restart needs processes of its own: use `gabion lab run`";
                 return Err(Error::Request(sentence.to_owned()));
             }
+            Operation::Rest => {
+                std::thread::sleep(Duration::from_secs(self.run.settings.rest_seconds));
+            }
+            Operation::Count => {
+                self.done.found += self.run.count_records(&mut *self.session)?;
+            }
             Operation::Insert => self.insert(at)?,
             Operation::ReadModifyWrite => {
                 self.done.found += u64::from(self.session.get(self.requests.key(at))?);

@@ -8,7 +8,9 @@ use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use serde_json::json;
 
 use crate::Error;
-use crate::target::{Abilities, Batch, Counters, Session, Steps, Store, StoreOptions, Target};
+use crate::target::{
+    Abilities, Batch, Cache, Counters, Session, Steps, Store, StoreOptions, Target,
+};
 
 /// The target `btreemap`.
 pub const TARGET: Target = Target {
@@ -16,9 +18,13 @@ pub const TARGET: Target = Target {
     about: "the standard library's BTreeMap in memory behind a lock, without any file",
     abilities: Abilities {
         ordered: true,
+        backward: true,
         synced_writes: false,
         persistent: false,
+        files: false,
     },
+    cache: Cache::Memory,
+    loses: "all of it, by the death of the process",
     open,
 };
 

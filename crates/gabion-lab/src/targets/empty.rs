@@ -3,7 +3,9 @@
 use std::hint::black_box;
 
 use crate::Error;
-use crate::target::{Abilities, Batch, Counters, Session, Steps, Store, StoreOptions, Target};
+use crate::target::{
+    Abilities, Batch, Cache, Counters, Session, Steps, Store, StoreOptions, Target,
+};
 use crate::workload::keys;
 
 /// The target `empty`. It says that it has every key but those that workloads use as absent.
@@ -12,9 +14,13 @@ pub const TARGET: Target = Target {
     about: "does nothing, so that the figures show what the lab itself costs",
     abilities: Abilities {
         ordered: true,
+        backward: true,
         synced_writes: true,
         persistent: false,
+        files: false,
     },
+    cache: Cache::Memory,
+    loses: "all of it, by the death of the process",
     open,
 };
 

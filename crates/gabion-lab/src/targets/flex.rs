@@ -5,7 +5,7 @@ use serde_json::json;
 
 use super::wip::{opened, options_of};
 use crate::Error;
-use crate::target::{Abilities, Store, StoreOptions, Target};
+use crate::target::{Abilities, Cache, Store, StoreOptions, Target};
 
 /// The target `flex`.
 pub const TARGET: Target = Target {
@@ -16,9 +16,13 @@ pub const TARGET: Target = Target {
     ),
     abilities: Abilities {
         ordered: true,
+        backward: true,
         synced_writes: true,
         persistent: true,
+        files: true,
     },
+    cache: Cache::Own,
+    loses: "by a power loss what was not synced; what is left is a prefix of the puts",
     open,
 };
 

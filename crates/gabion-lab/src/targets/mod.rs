@@ -42,18 +42,18 @@ pub const OWN: &[Target] = &[
 ];
 
 /// Peers that a program may be built with.
-const PEERS: [&str; 7] = [
-    "rocksdb", "leveldb", "lmdb", "redb", "fjall", "sled", "sqlite",
+const PEERS: [&str; 9] = [
+    "rocksdb", "leveldb", "lmdb", "redb", "fjall", "sled", "sqlite", "tidesdb", "bf-tree",
 ];
-
-/// Those of them that need no compiler but Rust's.
-const RUST_PEERS: [&str; 3] = ["redb", "fjall", "sled"];
 
 /// The feature that the program must be built with to have a peer.
 pub fn peer_feature(peer: &str) -> &'static str {
-    match RUST_PEERS.contains(&peer) {
-        true => "rust-peers",
-        false => "peers",
+    match peer {
+        // They need no compiler but Rust's.
+        "redb" | "fjall" | "sled" | "bf-tree" => "rust-peers",
+        // Its library has to be built first, which the build says.
+        "tidesdb" => "tidesdb",
+        _ => "peers",
     }
 }
 
@@ -140,6 +140,8 @@ mod tests {
              --profile measure --features peers`"
         );
         assert!(sentence("redb").ends_with("--features rust-peers`"));
+        assert!(sentence("bf-tree").ends_with("--features rust-peers`"));
+        assert!(sentence("tidesdb").ends_with("--features tidesdb`"));
         assert!(sentence("rocks").contains("no target is named rocks; there are wip, flex, empty"));
         let mut peer = empty::TARGET;
         peer.name = "rocksdb";

@@ -12,7 +12,9 @@ use serde_json::json;
 use super::wip::{opened, options_of};
 use crate::Error;
 use crate::result::BytesWritten;
-use crate::target::{Abilities, Batch, Counters, Session, Steps, Store, StoreOptions, Target};
+use crate::target::{
+    Abilities, Batch, Cache, Counters, Session, Steps, Store, StoreOptions, Target,
+};
 
 /// The target `scmkv`.
 pub const TARGET: Target = Target {
@@ -20,9 +22,13 @@ pub const TARGET: Target = Target {
     about: concat!("Gabion's SCMKV engine, version ", env!("CARGO_PKG_VERSION")),
     abilities: Abilities {
         ordered: false,
+        backward: false,
         synced_writes: true,
         persistent: true,
+        files: true,
     },
+    cache: Cache::Page,
+    loses: "by a power loss what was put since the last checkpoint",
     open: open_engine,
 };
 
@@ -32,9 +38,13 @@ pub const RELAXED: Target = Target {
     about: "SCMKV in memory: relaxed puts, with the flushes that persistent memory needs",
     abilities: Abilities {
         ordered: false,
+        backward: false,
         synced_writes: false,
         persistent: false,
+        files: false,
     },
+    cache: Cache::Memory,
+    loses: "all of it, by the death of the process",
     open: |options| open_in_memory(options, Flushed::Relaxed, true),
 };
 

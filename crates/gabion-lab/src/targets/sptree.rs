@@ -5,7 +5,7 @@ use serde_json::json;
 
 use super::wip::{opened, options_of};
 use crate::Error;
-use crate::target::{Abilities, Store, StoreOptions, Target};
+use crate::target::{Abilities, Cache, Store, StoreOptions, Target};
 
 /// The target `sptree`.
 pub const TARGET: Target = Target {
@@ -16,9 +16,13 @@ pub const TARGET: Target = Target {
     ),
     abilities: Abilities {
         ordered: true,
+        backward: true,
         synced_writes: true,
         persistent: true,
+        files: true,
     },
+    cache: Cache::Page,
+    loses: "by a power loss what was put since the last checkpoint",
     open,
 };
 

@@ -15,7 +15,9 @@ use serde_json::json;
 
 use crate::Error;
 use crate::result::BytesWritten;
-use crate::target::{Abilities, Batch, Counters, Session, Steps, Store, StoreOptions, Target};
+use crate::target::{
+    Abilities, Batch, Cache, Counters, Session, Steps, Store, StoreOptions, Target,
+};
 
 /// The target `turbohash`.
 pub const MEMORY: Target = Target {
@@ -23,9 +25,13 @@ pub const MEMORY: Target = Target {
     about: "Gabion's TurboHash in memory that nothing survives",
     abilities: Abilities {
         ordered: false,
+        backward: false,
         synced_writes: false,
         persistent: false,
+        files: false,
     },
+    cache: Cache::Memory,
+    loses: "all of it, by the death of the process",
     open: |options| {
         let pool = Pool::anonymous(pool_options(options, None)).map_err(failed)?;
         Ok(Box::new(Table::create(pool, options, None)?))
@@ -38,8 +44,11 @@ pub const FILE: Target = Target {
     about: "the same in a mapped file, where it survives the process",
     abilities: Abilities {
         persistent: true,
+        files: true,
         ..MEMORY.abilities
     },
+    cache: Cache::Page,
+    loses: "by a power loss whatever was not written back",
     open: open_file,
 };
 

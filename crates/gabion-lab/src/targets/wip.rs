@@ -7,7 +7,9 @@ use serde_json::json;
 
 use crate::Error;
 use crate::result::BytesWritten;
-use crate::target::{Abilities, Batch, Counters, Session, Steps, Store, StoreOptions, Target};
+use crate::target::{
+    Abilities, Batch, Cache, Counters, Session, Steps, Store, StoreOptions, Target,
+};
 
 /// The target `wip`.
 pub const TARGET: Target = Target {
@@ -15,9 +17,13 @@ pub const TARGET: Target = Target {
     about: concat!("Gabion's WipDB engine, version ", env!("CARGO_PKG_VERSION")),
     abilities: Abilities {
         ordered: true,
+        backward: true,
         synced_writes: true,
         persistent: true,
+        files: true,
     },
+    cache: Cache::Page,
+    loses: "by a power loss what was not synced; what is left is a prefix of the puts",
     open,
 };
 

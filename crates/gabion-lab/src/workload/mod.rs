@@ -44,6 +44,10 @@ pub enum Operation {
     Compact,
     /// Opens the store anew after its process was killed.
     Restart,
+    /// Does nothing for a while.
+    Rest,
+    /// Counts all records of the store.
+    Count,
 }
 
 impl Operation {
@@ -62,13 +66,19 @@ impl Operation {
             Operation::ReadModifyWrite => "read_modify_write",
             Operation::Compact => "compact",
             Operation::Restart => "restart",
+            Operation::Rest => "rest",
+            Operation::Count => "count",
         }
     }
 
     /// Whether it needs a store that keeps its keys in order.
     pub fn is_ordered(self) -> bool {
         match self {
-            Operation::Next | Operation::Previous | Operation::Seek | Operation::Scan(_) => true,
+            Operation::Next
+            | Operation::Previous
+            | Operation::Seek
+            | Operation::Scan(_)
+            | Operation::Count => true,
             Operation::Put
             | Operation::Read
             | Operation::ReadMissing
@@ -76,7 +86,8 @@ impl Operation {
             | Operation::Insert
             | Operation::ReadModifyWrite
             | Operation::Compact
-            | Operation::Restart => false,
+            | Operation::Restart
+            | Operation::Rest => false,
         }
     }
 
@@ -95,7 +106,9 @@ impl Operation {
             | Operation::Scan(ScanLength::Fixed(_))
             | Operation::Delete
             | Operation::Compact
-            | Operation::Restart => false,
+            | Operation::Restart
+            | Operation::Rest
+            | Operation::Count => false,
         }
     }
 
@@ -111,7 +124,9 @@ impl Operation {
             | Operation::Scan(_)
             | Operation::Insert
             | Operation::Compact
-            | Operation::Restart => false,
+            | Operation::Restart
+            | Operation::Rest
+            | Operation::Count => false,
         }
     }
 
@@ -123,13 +138,15 @@ impl Operation {
             | Operation::Previous
             | Operation::Seek
             | Operation::Scan(_)
-            | Operation::ReadModifyWrite => true,
+            | Operation::ReadModifyWrite
+            | Operation::Count => true,
             Operation::Put
             | Operation::ReadMissing
             | Operation::Delete
             | Operation::Insert
             | Operation::Compact
-            | Operation::Restart => false,
+            | Operation::Restart
+            | Operation::Rest => false,
         }
     }
 }
@@ -263,6 +280,24 @@ pub static WORKLOADS: &[Workload] = &[
         name: "restart",
         about: "kill the store's process, open the store again, and count the records it has",
         mix: &[(Operation::Restart, 100)],
+        count: Count::Once,
+        distribution_free: false,
+        ..BASE
+    },
+    Workload {
+        name: "rest",
+        about: "do nothing for --rest-seconds, so that what comes next finds a store at rest",
+        mix: &[(Operation::Rest, 100)],
+        workers: Workers::Writers,
+        count: Count::Once,
+        distribution_free: false,
+        ..BASE
+    },
+    Workload {
+        name: "count",
+        about: "step over all records once; there must be as many as were put",
+        mix: &[(Operation::Count, 100)],
+        workers: Workers::Writers,
         count: Count::Once,
         distribution_free: false,
         ..BASE
@@ -480,6 +515,9 @@ impl Workload {
         if ordered && !abilities.ordered {
             return Some("it keeps no order of keys");
         }
+        if self.is_walk_back() && !abilities.backward {
+            return Some("it cannot step against the order of keys");
+        }
         if self.is_restart() && !abilities.persistent {
             return Some("what it holds is gone with its process");
         }
@@ -493,6 +531,16 @@ impl Workload {
     /// Whether the phase needs a process of its own, because the one before it is killed.
     pub fn is_restart(&self) -> bool {
         self.mix == [(Operation::Restart, 100)]
+    }
+
+    /// Whether the phase waits and does nothing else.
+    pub fn is_rest(&self) -> bool {
+        self.mix == [(Operation::Rest, 100)]
+    }
+
+    /// Whether the phase counts the records and does nothing else.
+    pub fn is_count(&self) -> bool {
+        self.mix == [(Operation::Count, 100)]
     }
 
     /// Whether the phase steps through the store, which it then does and nothing else.
@@ -553,13 +601,24 @@ mod tests {
     fn a_phase_says_what_a_target_lacks() {
         let hash = Abilities {
             ordered: false,
+            backward: false,
             synced_writes: false,
             persistent: false,
+            files: false,
         };
         let lacks = |name| Workload::named(name).unwrap().lacks(&hash);
         assert!(lacks("ycsb-e").unwrap().contains("order"));
         assert!(lacks("fillsync").unwrap().contains("storage"));
         assert!(lacks("restart").unwrap().contains("gone"));
+        assert!(lacks("count").unwrap().contains("order"));
+        let forward = Abilities {
+            ordered: true,
+            ..hash
+        };
+        let back = Workload::named("readreverse").unwrap();
+        assert!(back.lacks(&forward).unwrap().contains("against"));
+        let ahead = Workload::named("readseq").unwrap();
+        assert_eq!(ahead.lacks(&forward), None);
         let kept = Abilities {
             persistent: true,
             ..hash

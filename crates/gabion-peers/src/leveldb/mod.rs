@@ -18,10 +18,10 @@ use std::thread::sleep;
 use std::time::Duration;
 
 use gabion_lab::Error;
-use gabion_lab::target::{Batch, Counters, Session, Steps, Store, StoreOptions, Target};
+use gabion_lab::target::{Batch, Cache, Counters, Session, Steps, Store, StoreOptions, Target};
 use serde_json::{Value, json};
 
-use crate::{ABILITIES, check_existing, peer_error, saturated, write_buffer_bytes};
+use crate::{ABILITIES, LOSES_UNSYNCED, check_existing, peer_error, saturated, write_buffer_bytes};
 
 #[expect(unsafe_code, reason = "calls C")]
 mod ffi;
@@ -32,6 +32,8 @@ pub(crate) const TARGET: Target = Target {
     name: NAME,
     about: "LevelDB 1.23, a log-structured merge tree in C++",
     abilities: ABILITIES,
+    cache: Cache::Own,
+    loses: LOSES_UNSYNCED,
     open,
 };
 

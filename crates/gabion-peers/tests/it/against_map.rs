@@ -70,18 +70,17 @@ fn random_writes_are_what_a_map_makes_of_them() {
                     }
                 }
             }
-            check(&mut *session, &map, &MISSING);
+            check(target, &mut *session, &map, &MISSING);
             drop(session);
             if round % 2 == 0 {
                 match round {
                     0 => store.settle().unwrap(),
                     _ => store.compact().unwrap(),
                 }
-                check(&mut *store.session().unwrap(), &map, &MISSING);
+                check(target, &mut *store.session().unwrap(), &map, &MISSING);
             }
-            store.close().unwrap();
-            store = reopen(target, dir);
-            check(&mut *store.session().unwrap(), &map, &MISSING);
+            store = closed_and_reopened(store, target, dir);
+            check(target, &mut *store.session().unwrap(), &map, &MISSING);
         }
     });
 }
@@ -98,13 +97,20 @@ fn the_last_record_of_a_batch_wins() {
         batch.delete(b"b");
         batch.put(b"b", b"2");
         write(&mut *session, &mut map, &batch);
-        check(&mut *session, &map, &[b"a"]);
+        check(target, &mut *session, &map, &[b"a"]);
     });
 }
 
 #[test]
 fn synced_puts_are_puts() {
     for_each_target(|target, dir| {
+        if !target.abilities.synced_writes {
+            let store = create(target, dir);
+            let mut session = store.session().unwrap();
+            assert!(session.put_synced(b"key", b"value").is_err());
+            assert!(session.write_synced(&Batch::default()).is_err());
+            return;
+        }
         let store = create(target, dir);
         let mut session = store.session().unwrap();
         let mut map = Map::new();
@@ -123,10 +129,10 @@ fn synced_puts_are_puts() {
             map.insert(vec![100 + i], vec![]);
             map.remove(&[100 + i / 2][..]);
         }
-        check(&mut *session, &map, &[b"x"]);
+        check(target, &mut *session, &map, &[b"x"]);
         drop(session);
-        store.close().unwrap();
-        check(&mut *reopen(target, dir).session().unwrap(), &map, &[b"x"]);
+        let store = closed_and_reopened(store, target, dir);
+        check(target, &mut *store.session().unwrap(), &map, &[b"x"]);
     });
 }
 
@@ -148,6 +154,22 @@ fn reads_see_what_other_sessions_wrote_before() {
     });
 }
 
+/// Those in which a put that has returned is not always seen at once, where others put too.
+const LATE: [&str; 1] = ["tidesdb"];
+
+/// Checks what a put that has returned has brought about: at once, or within seconds for those that
+/// are known to be late.
+fn check_soon(target: &Target, mut is_so: impl FnMut() -> bool) {
+    for _ in 0..5000 {
+        if is_so() {
+            return;
+        }
+        assert!(LATE.contains(&target.name), "{} is late", target.name);
+        thread::sleep(std::time::Duration::from_millis(1));
+    }
+    panic!("{} has lost a put", target.name);
+}
+
 #[test]
 fn sessions_of_several_threads_write_and_read_side_by_side() {
     const THREADS: u8 = 3;
@@ -166,11 +188,15 @@ fn sessions_of_several_threads_write_and_read_side_by_side() {
                     };
                     for i in 0..RECORDS {
                         session.put(&key(i), &[7; 100]).unwrap();
-                        assert!(session.get(&key(i / 2)).unwrap());
+                        check_soon(target, || session.get(&key(i / 2)).unwrap());
                         if i % 100 == 99 {
                             let expected = i + 1;
-                            assert!(session.scan(&[thread], expected).unwrap() >= expected);
-                            session.put_synced(&key(i), &[8; 100]).unwrap();
+                            check_soon(target, || {
+                                session.scan(&[thread], expected).unwrap() >= expected
+                            });
+                            if target.abilities.synced_writes {
+                                session.put_synced(&key(i), &[8; 100]).unwrap();
+                            }
                         }
                     }
                 });

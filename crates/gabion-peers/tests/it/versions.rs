@@ -21,10 +21,13 @@ fn about(name: &str) -> &'static str {
 #[test]
 fn targets_name_the_versions_of_cargo_lock() {
     for (target, package) in [
+        #[cfg(feature = "lmdb")]
         ("lmdb", "heed"),
         ("redb", "redb"),
         ("fjall", "fjall"),
         ("sled", "sled"),
+        ("bf-tree", "bf-tree"),
+        #[cfg(feature = "sqlite")]
         ("sqlite", "rusqlite"),
     ] {
         let version = locked_version(package);
@@ -34,10 +37,25 @@ fn targets_name_the_versions_of_cargo_lock() {
             "{target}: {version} is built"
         );
     }
+}
+
+#[cfg(feature = "rocksdb")]
+#[test]
+fn rocksdb_names_the_version_that_its_package_contains() {
     // The package's own version, a plus sign, and that of the RocksDB in it.
     let version = locked_version("librocksdb-sys");
     let (_, version) = version.split_once('+').unwrap();
     assert!(about("rocksdb").contains(version), "{version} is built");
+}
+
+#[cfg(feature = "tidesdb")]
+#[test]
+fn tidesdb_names_the_release_that_its_script_builds() {
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tidesdb");
+    let script = std::fs::read_to_string(script).unwrap();
+    let mut lines = script.lines();
+    let version = lines.find_map(|line| line.strip_prefix("version="));
+    assert!(about("tidesdb").contains(version.unwrap()));
 }
 
 #[test]
