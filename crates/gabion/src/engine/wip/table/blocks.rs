@@ -61,6 +61,11 @@ impl MappedBlocks {
         self.map.bytes().get(within(&place)).unwrap_or_default()
     }
 
+    /// Lets the system enter the pages of `place` of the file into the mapping.
+    pub(super) fn enter(&self, place: Range<u64>) {
+        self.map.enter_pages(within(&place));
+    }
+
     /// The block at `place` of the file.
     pub(super) fn block(place: &Range<u64>) -> CursorBlock {
         CursorBlock::Mapped(within(place))
