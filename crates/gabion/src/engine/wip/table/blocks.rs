@@ -185,17 +185,6 @@ pub(super) enum HeldBlock {
     },
 }
 
-impl HeldBlock {
-    /// As [`LentBlock::slice`].
-    #[inline]
-    pub(super) fn slice(&self, start: usize, len: usize) -> Slice {
-        match self {
-            HeldBlock::Shared(buffer) => Slice::shared(buffer, start, len),
-            HeldBlock::Mapped { .. } | HeldBlock::Empty => copied(self, start, len),
-        }
-    }
-}
-
 impl Deref for HeldBlock {
     type Target = [u8];
 
