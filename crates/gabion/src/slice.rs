@@ -15,8 +15,8 @@ pub(crate) const INLINE_LEN: usize = 22;
 /// increment: short strings are stored inline, longer ones share a buffer, such as the cached
 /// block that they were read from.
 ///
-/// A `Slice` that shares a block keeps the whole block (usually 4 KiB), or a piece of it, in memory;
-/// [`to_vec`](slice::to_vec) makes a copy that does not.
+/// A `Slice` that shares a block keeps the whole block (usually 4 KiB), or a piece of it, in
+/// memory; [`to_vec`](slice::to_vec) makes a copy that does not.
 #[derive(Clone)]
 pub struct Slice(Repr);
 
