@@ -77,7 +77,10 @@ impl Iterator for Iter {
     fn next(&mut self) -> Option<Result<(Slice, Slice)>> {
         let scan = self.scan.get();
         match scan.advance() {
-            Ok(true) => Some(Ok((Slice::new(scan.key()), scan.value()))),
+            Ok(true) => {
+                let key = Slice::new(scan.key());
+                Some(Ok((key, scan.value())))
+            }
             Ok(false) => None,
             Err(error) => Some(Err(error)),
         }

@@ -9,14 +9,14 @@ use crate::bytes::copy_to;
 use crate::slabs::Buffer;
 
 /// Bytes up to this length live inside the `Slice` itself.
-const INLINE_LEN: usize = 22;
+pub(crate) const INLINE_LEN: usize = 22;
 
 /// An immutable byte string, as keys and values are returned. Cloning costs at most one atomic
 /// increment: short strings are stored inline, longer ones share a buffer, such as the cached
 /// block that they were read from.
 ///
-/// A `Slice` that shares a block keeps the whole block (usually 4 KiB) in memory;
-/// [`to_vec`](slice::to_vec) makes a copy that does not.
+/// A `Slice` that shares a block keeps the whole block (usually 4 KiB), or a piece of it, in
+/// memory; [`to_vec`](slice::to_vec) makes a copy that does not.
 #[derive(Clone)]
 pub struct Slice(Repr);
 

@@ -23,6 +23,7 @@
 
 use std::fs::File;
 use std::io;
+use std::ops::Range;
 use std::ptr::{self, NonNull};
 use std::sync::Arc;
 
@@ -62,6 +63,15 @@ impl FileMap {
             Bytes::Copied(bytes) => bytes,
         }
     }
+
+    /// Lets the system enter the pages of `place` into the mapping now, so that who touches them
+    /// first meets no page fault. Reads what is not in memory. A hint; without effect where the
+    /// system cannot do it.
+    pub fn enter_pages(&self, place: Range<usize>) {
+        if let Bytes::Mapped(mapping) = &*self.0 {
+            mapping.enter_pages(place);
+        }
+    }
 }
 
 /// A file mapped for reading.
@@ -88,6 +98,23 @@ impl ReadMapping {
         let _ = advised;
         let start = NonNull::new(start.cast::<u8>()).ok_or(io::ErrorKind::OutOfMemory)?;
         Ok(ReadMapping { start, len })
+    }
+
+    fn enter_pages(&self, place: Range<usize>) {
+        let page = rustix::param::page_size();
+        let from = place.start / page * page;
+        let to = place.end.min(self.len);
+        #[cfg(all(target_os = "linux", not(miri)))]
+        if from < to {
+            let start = self.start.as_ptr().wrapping_add(from);
+            // SAFETY: the pages lie in the mapping (I1), and this advice changes no content.
+            let advised =
+                unsafe { rustix::mm::madvise(start.cast(), to - from, Advice::LinuxPopulateRead) };
+            // Only a matter of time; systems before Linux 5.14 do not know it.
+            let _ = advised;
+        }
+        #[cfg(not(all(target_os = "linux", not(miri))))]
+        let _ = (from, to);
     }
 
     #[inline]

@@ -120,7 +120,7 @@ impl Scan {
     }
 
     #[inline]
-    pub(crate) fn value(&self) -> Slice {
+    pub(crate) fn value(&mut self) -> Slice {
         each_scan!(self, scan => scan.value(), Slice::new(&[]))
     }
 

@@ -293,7 +293,9 @@ impl Wip {
             let file = TableFile::new(meta, age, &self.disk, &self.tenure, &self.cache);
             // Opens a table with range deletes, so that the bucket's index of them can be made.
             file.range_deletes()?;
-            tables.push(Arc::new(file));
+            let file = Arc::new(file);
+            self.fresh.add(&file);
+            tables.push(file);
         }
         tables.sort_by(|a, b| a.meta.smallest.cmp(&b.meta.smallest));
         let level = u8::try_from(job.output_level).expect("there are a few levels");

@@ -211,6 +211,7 @@ impl Wip {
         drop(versions);
         buckets.iter().for_each(|bucket| self.touch(bucket));
         self.throttle.flushed(self.pool.allocated_bytes());
+        self.fresh.add(&file);
         Ok(file)
     }
 

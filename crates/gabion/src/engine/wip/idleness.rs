@@ -90,6 +90,7 @@ impl Wip {
                 && self.agenda.is_empty()
                 && !self.may_rest_log()
                 && !self.has_aged_memtables()
+                && self.fresh.is_empty()
                 && !self.is_anything_due()
                 && self.schedule.rests_since() == rests
         });

@@ -314,6 +314,7 @@ impl Ingest<'_> {
             }));
             engine.touch(bucket);
         }
+        files.iter().for_each(|file| engine.fresh.add(file));
         Ok(())
     }
 }

@@ -79,6 +79,7 @@ mod due;
 mod file;
 mod flush;
 mod freeze;
+mod fresh;
 mod gentle;
 mod grouped;
 mod idleness;
@@ -257,6 +258,8 @@ pub(crate) struct Wip {
     totals: Mutex<space::Totals>,
     pace: Pace,
     residency: Residency,
+    /// Tables to be made ready for readers.
+    fresh: fresh::Fresh,
     /// What the opening found no space for.
     unsettled: Unsettled,
     /// Which buckets are to be looked at.

@@ -51,6 +51,7 @@ use parking_lot::{Mutex, RwLock};
 use super::agenda::Agenda;
 use super::bucket::{Bucket, BucketState, Levels, Router, Run};
 use super::file::{TableFile, table_meta};
+use super::fresh::Fresh;
 use super::grouped::{MetTables, Window};
 use super::manifest::{self, Directory, Edit, FileAge, Manifest, ManifestState, inspect};
 use super::prefix_index::common_prefix_len;
@@ -167,6 +168,7 @@ impl Wip {
             totals: Mutex::default(),
             pace,
             residency: Residency::default(),
+            fresh: Fresh::default(),
             agenda: Agenda::default(),
             ledger: Mutex::default(),
             written: Written::default(),

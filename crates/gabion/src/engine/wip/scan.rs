@@ -206,7 +206,7 @@ impl Scan {
 
     /// The value of that key, to keep.
     #[inline]
-    pub(crate) fn value(&self) -> Slice {
+    pub(crate) fn value(&mut self) -> Slice {
         match self.at {
             At::Stretch => self.stretch.value(),
             _ => self.source().map_or_else(|| Slice::new(&[]), Source::value),

@@ -109,7 +109,7 @@ impl Wip {
             self.look_at_space()?;
             return self.flush_one();
         }
-        self.join_some(all)
+        Ok(self.join_some(all)? || self.make_one_ready())
     }
 
     /// Serves the bucket in which something is most pressing, of those that were touched or of all;

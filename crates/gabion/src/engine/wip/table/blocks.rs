@@ -61,6 +61,11 @@ impl MappedBlocks {
         self.map.bytes().get(within(&place)).unwrap_or_default()
     }
 
+    /// Lets the system enter the pages of `place` of the file into the mapping.
+    pub(super) fn enter(&self, place: Range<u64>) {
+        self.map.enter_pages(within(&place));
+    }
+
     /// The block at `place` of the file.
     pub(super) fn block(place: &Range<u64>) -> CursorBlock {
         CursorBlock::Mapped(within(place))
@@ -178,17 +183,6 @@ pub(super) enum HeldBlock {
         /// Where in it the block lies.
         place: Range<usize>,
     },
-}
-
-impl HeldBlock {
-    /// As [`LentBlock::slice`].
-    #[inline]
-    pub(super) fn slice(&self, start: usize, len: usize) -> Slice {
-        match self {
-            HeldBlock::Shared(buffer) => Slice::shared(buffer, start, len),
-            HeldBlock::Mapped { .. } | HeldBlock::Empty => copied(self, start, len),
-        }
-    }
 }
 
 impl Deref for HeldBlock {

@@ -29,6 +29,9 @@ use gabion_media::prefetch_line;
 
 /// Lines at the front of a block that a search by tag looks at.
 const HEAD_LINES: usize = 3;
+/// How much is read at a time of a table that is made ready for readers: a call costs little for so
+/// much, and it still fits a second-level cache.
+const READY_BYTES: u64 = 256 << 10;
 /// A thread's read buffer stays at most this long; longer reads use a buffer of their own.
 const SCRATCH_BYTES_MAX: usize = 1 << 20;
 
@@ -456,6 +459,37 @@ impl Table {
             }
             Ok(read)
         })
+    }
+
+    /// Checks all blocks of a mapped table, and lets the system enter their pages into the mapping,
+    /// as far as it has them in memory and `go_on` says so, which is asked between large pieces.
+    pub(crate) fn make_ready(&self, mut go_on: impl FnMut() -> bool) -> Result<()> {
+        let Some(mapped) = self.mapped.as_ref().filter(|_| !self.cache.checks_always()) else {
+            return Ok(());
+        };
+        let mut blocks = 0..0;
+        while blocks.end < self.index.len() && go_on() {
+            let start = self.index.place(blocks.end).start;
+            let end = self.index.block_at(start + READY_BYTES).max(blocks.end + 1);
+            blocks = blocks.end..end;
+            let place = start..self.index.place(end).start;
+            let is_kept = |offset| self.file.is_in_memory(offset);
+            if !is_kept(place.start) || !is_kept(place.end.saturating_sub(1)) {
+                return Ok(());
+            }
+            if !blocks.clone().all(|block| mapped.is_checked(block)) {
+                self.read_blocks(blocks.clone())?;
+            }
+            mapped.enter(place);
+        }
+        Ok(())
+    }
+
+    /// Whether all blocks of a mapped table were checked.
+    #[cfg(test)]
+    pub(crate) fn is_ready(&self) -> bool {
+        let is_checked = |block| self.mapped.as_ref().is_some_and(|m| m.is_checked(block));
+        (0..self.index.len()).all(is_checked)
     }
 
     /// Reads bytes of the file, past the cache and unchecked.

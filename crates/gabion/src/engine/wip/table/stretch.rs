@@ -17,18 +17,23 @@
 
 use std::cmp::Ordering;
 use std::ops::Range;
+use std::sync::Arc;
 
 use super::block::{Block, Shape};
 use super::blocks::HeldBlock;
 use super::filter::LINE_BYTES;
 use crate::bytes::{assign, copy_to};
-use crate::slice::Slice;
+use crate::slice::{INLINE_LEN, Slice};
 use crate::types::{Kind, Seq};
 use gabion_media::prefetch_line;
 
 /// How far ahead of an entry memory is asked for: some four usual entries, about as many as are
 /// looked at while a line comes.
 const AHEAD_BYTES: usize = 512;
+
+/// How much of a mapped block is copied at a time for the values that users keep. An allocation
+/// costs more than a copy of so much, and a value that is kept keeps no more than this besides.
+const COPY_BYTES: usize = 1 << 10;
 
 /// Entries of one block, as a reader at some sequence number sees them.
 #[derive(Debug, Default)]
@@ -43,6 +48,10 @@ pub(crate) struct Stretch {
     dealt: Option<Dealt>,
     /// The value of the pair that was found last.
     value: Range<usize>,
+    /// What was copied of a mapped block for the values that users keep, and where in it that
+    /// begins.
+    copy: Arc<[u8]>,
+    copy_at: usize,
 }
 
 /// What the entry that was looked at is to a reader.
@@ -79,6 +88,8 @@ impl Stretch {
             limit,
             dealt: None,
             value: 0..0,
+            copy: Arc::default(),
+            copy_at: 0,
         }
     }
 
@@ -162,8 +173,37 @@ impl Stretch {
 
     /// The value of the pair that was found last, to keep.
     #[inline]
-    pub(crate) fn value(&self) -> Slice {
-        self.buffer.slice(self.value.start, self.value.len())
+    pub(crate) fn value(&mut self) -> Slice {
+        let (start, len) = (self.value.start, self.value.len());
+        match &self.buffer {
+            HeldBlock::Shared(buffer) => Slice::shared(buffer, start, len),
+            HeldBlock::Mapped { .. } | HeldBlock::Empty => {
+                if len <= INLINE_LEN {
+                    return Slice::new(self.value_bytes());
+                }
+                let within = start.wrapping_sub(self.copy_at);
+                if within.saturating_add(len) > self.copy.len() {
+                    return self.copied_value();
+                }
+                Slice::shared(&self.copy, within, len)
+            }
+        }
+    }
+
+    /// The value of the pair that was found last, with a copy of some entries behind it, unless it
+    /// is the first that is kept, or long.
+    #[inline(never)]
+    fn copied_value(&mut self) -> Slice {
+        let Range { start, end } = self.value;
+        let is_first = self.copy_at == 0;
+        self.copy_at = start;
+        if is_first || end - start > COPY_BYTES / 4 {
+            self.copy = Arc::default();
+            return Slice::new(self.value_bytes());
+        }
+        let end = (start + COPY_BYTES).min(self.buffer.len());
+        self.copy = Arc::from(self.buffer.get(start..end).unwrap_or_default());
+        Slice::shared(&self.copy, 0, self.value.len().min(self.copy.len()))
     }
 
     /// Whether the last entry that the reader saw was of the stretch; its key is then the reader's.
