@@ -29,7 +29,7 @@ use xxhash_rust::xxh3::xxh3_64;
 use super::cleaner::Cleaner;
 use super::layout::{
     AT_MOST, CLOSED, Descriptor, Header, LAYOUT, LINE_BYTES, MAGIC, Noted, PAGE_BYTES_MAX,
-    PAGE_BYTES_MIN, PAGE_HEAD_BYTES, PagePlace, RECORD_HEAD_BYTES, State, TablePlace, has_check,
+    PAGE_BYTES_MIN, PAGE_HEAD_BYTES, PagePlace, RECORD_HEAD_BYTES, State, TablePlace,
 };
 use super::log::Logs;
 use super::pages::{Head, Pages, kept_pages, page_mark};
@@ -436,25 +436,8 @@ impl Volume {
             page_mark(medium, head.start, number, generation)
                 .ok_or_else(|| Error::damaged("the head of a page", head.start))?;
         }
-        // What the next record or chain would go over has no check in an older store.
-        let is_open = matches!(state, State::LogOpen | State::ChainsOpen);
-        if was_closed && is_open && !has_check(end_word) && end != self.end_of(state, &head) {
-            return Err(bad());
-        }
         self.pages.know(number, place, &head, live);
         Ok((state, head))
-    }
-
-    /// Where the last record or chain of a page ends, in bytes from its start on.
-    fn end_of(&self, state: State, head: &Head) -> u64 {
-        if !state.is_log() {
-            return self.end_of_chains(head);
-        }
-        let end = head.start + self.pages.bytes;
-        let last = records(&self.medium, head.start, end, head.generation).last();
-        last.map_or(PAGE_HEAD_BYTES, |last| {
-            last.address + last.bytes() - head.start
-        })
     }
 
     /// Says whether the store is closed.
@@ -500,6 +483,7 @@ impl Volume {
         Ok(())
     }
 
+    /// Where the last chain of a page ends, in bytes from its start on.
     fn end_of_chains(&self, head: &Head) -> u64 {
         let chains = self.pages.chains(head.start, head.start + self.pages.bytes);
         let last = chains

@@ -44,15 +44,6 @@ const KNOWN: &[(&str, &str)] = &[
         COMMIT,
     ),
     (
-        "fence in begin_enlarging of scmkv/enlarge.rs: \
-         .store_persist(&self.medium, next.0, Ordering::Relaxed);",
-        NOT_SEEN,
-    ),
-    (
-        "fence in create of scmkv/recovery.rs: pool.persist(header);",
-        NOT_SEEN,
-    ),
-    (
         "flush in create of scmkv/recovery.rs: \
          let space = pool.alloc_aligned(header_bytes, LINE_BYTES, ROOT_HINT)?;",
         SAME_LINE,
@@ -110,10 +101,6 @@ const KNOWN: &[(&str, &str)] = &[
 const SAME_LINE: &str = "what is stored next lies in the same line and is flushed";
 /// As the reason says.
 const COMMIT: &str = "the intent stands for the state until the line is flushed again";
-
-/// They are needed, and were given away while intents lay in other places of their ring: no image
-/// of the histories as they are now shows them.
-const NOT_SEEN: &str = "no image of these histories gives it away";
 
 /// As the reason says; the last test of this file lets them meet.
 const MEETING: &str = "shows only where threads meet";
