@@ -81,6 +81,7 @@ pub mod scmkv;
 pub mod skiplist;
 mod spoton;
 pub mod sptree;
+mod steps;
 mod stored;
 #[cfg(test)]
 mod suite;

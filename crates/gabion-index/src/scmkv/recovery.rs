@@ -35,7 +35,7 @@ use super::log::Logs;
 use super::pages::{Head, Pages, kept_pages, page_mark};
 use super::record::{Record, records};
 use super::stats::Counts;
-use super::step::Step;
+use super::steps::{Step, is_taken};
 use super::stripes::Stripes;
 use super::{Durability, KEY_BYTES_MAX, Options, Scmkv, Volume};
 use crate::index::root_of;
@@ -274,7 +274,7 @@ impl Scmkv {
         drop(cleaner);
         let volume = &self.volume;
         let _within = volume.pool.write_guard();
-        if !volume.takes(Step::CloseLast) {
+        if !is_taken(Step::CloseLast) {
             volume.set_closed(CLOSED);
         }
         volume.persist_logs();
@@ -348,8 +348,6 @@ impl Volume {
             enlarging: Mutex::new(()),
             counts: Counts::default(),
             pages_max: AtomicU64::new(0),
-            #[cfg(test)]
-            left_out: options.left_out,
         }
     }
 
@@ -371,7 +369,7 @@ impl Volume {
         }
         unused.reverse();
         if was_closed {
-            if self.takes(Step::Reopen) {
+            if is_taken(Step::Reopen) {
                 self.set_closed(0);
             }
             self.pages.found(unused, reserve, open, newest);
@@ -463,12 +461,12 @@ impl Volume {
         let lost: HashMap<u64, Record> = lost.map(|record| (record.address, *record)).collect();
         // In the order of the logs, so that recovery does the same each time.
         for record in scans.iter().flat_map(|scan| &scan.lost) {
-            if self.takes(Step::RollBack) {
+            if is_taken(Step::RollBack) {
                 self.roll_back(record, &lost)?;
             }
         }
         self.counts.rolled_back(lost.len() as u64);
-        for (state, head) in open.iter().filter(|_| self.takes(Step::CloseRecovered)) {
+        for (state, head) in open.iter().filter(|_| is_taken(Step::CloseRecovered)) {
             let scan = scans.iter().find(|scan| scan.number == head.number);
             let end = scan.map_or_else(|| self.end_of_chains(head), |scan| scan.end);
             let mut head = Head {
@@ -511,7 +509,7 @@ impl Volume {
             lost: Vec::new(),
         };
         for record in records(medium, head.start, end, head.generation) {
-            let may_be_sound = scan.lost.is_empty() || !self.takes(Step::LoseTail);
+            let may_be_sound = scan.lost.is_empty() || !is_taken(Step::LoseTail);
             if may_be_sound && record.content(medium, &self.seed).is_some() {
                 scan.end = record.address + record.bytes() - head.start;
             } else {

@@ -7,7 +7,7 @@ use std::path::Path;
 
 use gabion_media::pmem::explore::{Explorer, History, Limits, Mutant, MutantReport, Run, Tried};
 
-use super::super::step::Step;
+use super::super::steps::{Step, leave_out};
 use super::concurrent;
 use super::crash::{self, Small, few, histories, shortage, strict};
 use super::relaxed::{Tail, relaxed};
@@ -158,10 +158,8 @@ fn a_store_without_one_of_its_flushes_or_fences_is_caught() {
 /// Whether the histories of a relaxed store give away that a step is left out: while they are
 /// recorded, or by an image.
 fn is_missed(step: Step) -> Option<String> {
-    let subject = Small {
-        left_out: Some(step),
-        ..relaxed()
-    };
+    let _left_out = leave_out(step);
+    let subject = relaxed();
     let limits = Limits {
         violations: 1,
         ..few()
