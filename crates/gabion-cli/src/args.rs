@@ -358,7 +358,7 @@ pub(crate) struct ScanArguments {
 
 /// Write all records of a keyspace to a file that `load` reads back.
 ///
-/// The first line is `#gabion-dump 2`, then one line per record in key order, if the store has
+/// The first line is `#gabion-dump 1`, then one line per record in key order, if the store has
 /// one: key, tab, value, with every byte that is not printable text escaped, and a `#` that begins
 /// a key. The last line holds the number of records and a checksum of all before it, so that a
 /// dump that was cut short or damaged is noticed. A file is written under its name with

@@ -1,7 +1,7 @@
 //! The form of dumps: all records of a keyspace as lines of text.
 //!
 //! ```text
-//! #gabion-dump 2
+//! #gabion-dump 1
 //! <escaped key> TAB <escaped value>      one line per record, in key order if there is one
 //! #gabion-dump end, records: <count>, checksum: <16 hexadecimal digits>
 //! ```
@@ -18,7 +18,7 @@ use crate::escape::{escape, unescape};
 use crate::failure::Failure;
 
 /// The first line of every dump. The number is the version of the form.
-pub(crate) const FIRST_LINE: &str = "#gabion-dump 2";
+pub(crate) const FIRST_LINE: &str = "#gabion-dump 1";
 /// How the first line of a dump of any version begins.
 pub(crate) const NAME: &str = "#gabion-dump ";
 /// The byte that begins a line which is no record.

@@ -82,6 +82,7 @@ pub mod scmkv;
 pub mod skiplist;
 mod spoton;
 pub mod sptree;
+mod steps;
 mod stored;
 #[cfg(test)]
 mod suite;

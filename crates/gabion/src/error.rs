@@ -56,6 +56,19 @@ pub enum Error {
         supported: u32,
     },
 
+    /// The file has features that this program does not know.
+    #[error(
+        "{file} has features that this program does not know (bits {features:#x}): open it with a \
+         newer Gabion",
+        file = file.display()
+    )]
+    UnknownFeatures {
+        /// The file.
+        file: PathBuf,
+        /// Their bits.
+        features: u32,
+    },
+
     /// The file needs a part of Gabion that this program was built without.
     #[error(
         "{file} was written with {feature}, which this program was built without: build it with \
@@ -215,7 +228,9 @@ impl Error {
     pub(crate) fn needs_another_program(&self) -> bool {
         matches!(
             self,
-            Error::NewerFormat { .. } | Error::MissingFeature { .. }
+            Error::NewerFormat { .. }
+                | Error::UnknownFeatures { .. }
+                | Error::MissingFeature { .. }
         )
     }
 

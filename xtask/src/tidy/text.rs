@@ -23,26 +23,6 @@ const DATA: &str = "examples/data/";
 const LENGTH_EXCEPTIONS: &[(&str, &str)] = &[
     ("Cargo.lock", "written by cargo"),
     ("CHANGELOG.md", "one line per change, for ever"),
-    (
-        "crates/gabion-index/src/suite/golden/bwtree_tiny-words.txt",
-        "printed by a test",
-    ),
-    (
-        "crates/gabion-index/src/suite/golden/bwtree_strings-strings.txt",
-        "printed by a test",
-    ),
-    (
-        "crates/gabion-index/src/suite/golden/hot-words.txt",
-        "printed by a test",
-    ),
-    (
-        "crates/gabion-index/src/suite/golden/hot_strings-strings.txt",
-        "printed by a test",
-    ),
-    (
-        "crates/gabion-index/src/suite/golden/hot_families-families.txt",
-        "printed by a test",
-    ),
 ];
 
 /// Words that mark unfinished work. They are put together here so that this file keeps its rule.

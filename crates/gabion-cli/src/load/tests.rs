@@ -50,7 +50,7 @@ fn dumped(pairs: &Pairs) -> Vec<u8> {
 fn bytes() -> impl Strategy<Value = Vec<u8>> {
     let marks = prop::sample::select(vec![
         "#",
-        "#gabion-dump 2",
+        "#gabion-dump 1",
         "#gabion-dump end, records: 0",
         "\0gabionEndOfFile\0",
         "\\x23",

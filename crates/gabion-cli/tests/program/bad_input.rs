@@ -178,7 +178,7 @@ fn a_dump_that_is_not_whole_is_refused_before_anything_of_it_is_loaded() {
     for (bytes, line, words, loaded) in [
         ("", "line 1", "nothing in it", 0),
         ("1\tx\n", "line 1", "no dump", 0),
-        ("#gabion-dump 1\n1\tx\n", "line 1", "another version", 0),
+        ("#gabion-dump 2\n1\tx\n", "line 1", "another version", 0),
         (&dump.replace("\tx", "\tz"), "line 4", "damaged", 2),
         (&dump.replace("2\ty\n", ""), "line 3", "damaged", 1),
         (&dump.replace("2\ty", "2"), "line 3", "no tab", 1),
@@ -190,7 +190,7 @@ fn a_dump_that_is_not_whole_is_refused_before_anything_of_it_is_loaded() {
             "cut off",
             2,
         ),
-        ("#gabion-dump 2\n1\tx\n2\ty", "line 3", "cut off", 1),
+        ("#gabion-dump 1\n1\tx\n2\ty", "line 3", "cut off", 1),
         (&dump[..dump.len() - 2], "line 4", "cut off", 2),
         (&format!("{dump}3\tz\n"), "line 5", "more after", 2),
     ] {

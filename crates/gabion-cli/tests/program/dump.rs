@@ -17,7 +17,7 @@ fn a_dump_is_loaded_back_byte_by_byte() {
     names(
         &dump,
         &[
-            "#gabion-dump 2\n",
+            "#gabion-dump 1\n",
             "\\x00\\xff\\n\t\\\\\\t\n",
             "\n#gabion-dump end, records: 3, checksum: ",
         ],
@@ -88,7 +88,7 @@ fn keys_that_look_like_marks_are_dumped_and_loaded() {
     for key in [
         "#gabion-dump end, records: 0",
         "#gabion-dump end, records: 7",
-        "#gabion-dump 2",
+        "#gabion-dump 1",
         "#",
         "\\x23",
     ] {
@@ -120,7 +120,7 @@ fn keyspaces_with_any_bytes_are_dumped_and_loaded() {
         (0..len).map(|_| of(&mut rng)).collect()
     };
     let place = Place::new();
-    let keyspaces = ["default", "#gabion-dump 2", "a\nb\t\u{1b}[31m", "gabion"];
+    let keyspaces = ["default", "#gabion-dump 1", "a\nb\t\u{1b}[31m", "gabion"];
     let db = gabion::Db::open(place.db()).unwrap();
     for name in keyspaces {
         let keyspace = db.keyspace(name).unwrap();

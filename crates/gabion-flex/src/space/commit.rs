@@ -256,7 +256,7 @@ pub(super) fn segment_records(
             records.push(&Record::Segment {
                 segment: number,
                 generation,
-                live: Some(u64::from(segment.valid).saturating_sub(staged.of(number))),
+                live: u64::from(segment.valid).saturating_sub(staged.of(number)),
             });
         }
         let (written, table) = match segment.state {

@@ -21,12 +21,11 @@
 //! | 2 collapse | 0 | offset | length |
 //! | 3 map | address (48) | offset | length |
 //! | 4 sums | class (byte 6), segment (32) | first block (32), count | bytes written (32), *g* |
-//! | 5 segment | segment (32) | 1 + live bytes, or 0 | 0 (32), *g* |
+//! | 5 segment | segment (32) | live bytes | 0 (32), *g* |
 //!
 //! *g* is the generation, in the upper half of the word. Behind sums follow the checksums of
 //! `count` blocks, 4 bytes each, padded with zeros to 8. A segment is full and has a footer, unless
-//! sums of it follow. Its live bytes are those that extents of the saved tree refer to; older
-//! programs wrote 0, and named only full segments.
+//! sums of it follow. Its live bytes are those that extents of the saved tree refer to.
 //!
 //! The class of sums is 0 for a segment that users fill, 1 for one that is filled with moved data,
 //! 2 for one that is not filled on.
@@ -81,8 +80,8 @@ pub(crate) enum Record {
     Segment {
         segment: u32,
         generation: u32,
-        /// Bytes of it that extents refer to, if known.
-        live: Option<u64>,
+        /// Bytes of it that extents refer to.
+        live: u64,
     },
 }
 
@@ -145,8 +144,7 @@ impl Records {
                 live,
             } => {
                 let first = SEGMENT << KIND_SHIFT | u64::from(*segment);
-                let live = live.map_or(0, |live| live + 1);
-                [first, live, u64::from(*generation) << 32]
+                [first, *live, u64::from(*generation) << 32]
             }
             Record::Sums(sums) => [
                 SUMS << KIND_SHIFT | sums.class() << CLASS_SHIFT | u64::from(sums.segment),
@@ -241,7 +239,7 @@ impl Iterator for RecordReader<'_> {
             SEGMENT => Record::Segment {
                 segment,
                 generation,
-                live: second.checked_sub(1),
+                live: second,
             },
             SUMS => {
                 let count = u32_at(words, 12) as usize;
@@ -367,7 +365,7 @@ mod tests {
             Record::Segment {
                 segment: 3,
                 generation: 9,
-                live: Some(77),
+                live: 77,
             },
             Record::Insert {
                 offset: 10,

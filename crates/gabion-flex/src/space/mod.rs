@@ -318,11 +318,6 @@ impl FlexSpace {
         self.apply(&[Edit::Collapse { offset, len }])
     }
 
-    /// Lets a range read as zeros and take no space; nothing moves.
-    pub fn punch_range(&self, offset: u64, len: u64) -> Result<()> {
-        self.apply(&[Edit::Punch { offset, len }])
-    }
-
     /// Writes bytes over what is there, and lengthens the space where they reach behind its end.
     ///
     /// The old bytes are given up only after the new ones are placed, so in a space with a capacity

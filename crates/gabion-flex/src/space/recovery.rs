@@ -208,7 +208,6 @@ pub(super) fn find(disk: &Disk, reached: DurablePoint) -> Result<Found> {
         tree,
         segments: BTreeMap::new(),
         live: Live::default(),
-        is_first: true,
         repeated: 0,
     };
     let end = replay.run(&header)?;
@@ -340,7 +339,7 @@ fn touched_by(record: &Record) -> Option<RangeInclusive<u64>> {
 #[derive(Debug, Default)]
 struct Live {
     bytes: BTreeMap<u32, u64>,
-    /// Whether it does not: older programs did not write it.
+    /// Whether it tells something that cannot be right: then all extents are counted.
     is_unknown: bool,
 }
 
@@ -360,7 +359,6 @@ impl Live {
         let bytes = bytes.or_default();
         match bytes.checked_sub(extent.len) {
             Some(left) => *bytes = left,
-            // What the log told cannot be right: then all extents are counted.
             None => self.is_unknown = true,
         }
     }
@@ -375,8 +373,6 @@ struct Replay<'d> {
     tree: FlexTree,
     segments: BTreeMap<u32, Known>,
     live: Live,
-    /// Whether the first frame is repeated.
-    is_first: bool,
     repeated: u64,
 }
 
@@ -433,7 +429,6 @@ impl Replay<'_> {
         loop {
             match frames.parse(&log, offset) {
                 Parsed::Frame { payload, .. } => {
-                    self.is_first = offset == LOG_HEADER_BYTES;
                     self.repeat(payload, offset as u64)?;
                     offset += super::log::FRAME_HEAD_BYTES + payload.len();
                 }
@@ -500,18 +495,14 @@ impl Replay<'_> {
                     return Err("a record inserts where nothing can be inserted");
                 }
                 self.check_address(address, len)?;
-                self.live.add(&self.geometry, address, len);
                 // A mark is of the first byte. The tree cuts what is longer than an extent, and
-                // would mark each part; older programs wrote some neighbours as one record.
-                let first = match address != HOLE && address & MARK != 0 {
-                    true => len.min(self.geometry.extent_max().into()),
-                    false => len,
-                };
-                self.tree.insert(offset, first, address);
-                if first < len {
-                    let behind = (address & !MARK) + first;
-                    self.tree.insert(offset + first, len - first, behind);
+                // would mark each part.
+                let is_marked = address != HOLE && address & MARK != 0;
+                if is_marked && len > self.geometry.extent_max().into() {
+                    return Err("a record marks more than an extent");
                 }
+                self.live.add(&self.geometry, address, len);
+                self.tree.insert(offset, len, address);
             }
             Record::Collapse { offset, len } => {
                 within(offset, len)?;
@@ -543,10 +534,7 @@ impl Replay<'_> {
                 };
                 self.check_segment(segment)?;
                 self.segments.insert(segment, known);
-                match live {
-                    Some(live) => drop(self.live.bytes.insert(segment, live)),
-                    None => self.live.is_unknown = true,
-                }
+                self.live.bytes.insert(segment, live);
             }
             Record::Sums(sums) => self.repeat_sums(sums)?,
         }
@@ -587,8 +575,6 @@ impl Replay<'_> {
         if written > self.geometry.room() || !counted {
             return Err("a record has a wrong number of checksums");
         }
-        // Newer programs tell of a segment that was in use before they give its sums.
-        self.live.is_unknown |= self.is_first && !self.segments.contains_key(&segment);
         let known = self.segments.entry(segment).or_insert_with(|| Known {
             state,
             generation,

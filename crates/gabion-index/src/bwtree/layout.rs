@@ -25,7 +25,7 @@
 //! | multiple of 64 | 64 d | d lines for deltas |
 //!
 //! The lines for deltas begin where the head says. Pages whose keys are words have them behind the
-//! place of the most entries that there can be, unless an older version wrote the page.
+//! place of the most entries that there can be.
 //!
 //! Bits 0 to 7 of the **state** of a page are its level, from 0; 8 to 15 the number d of its lines
 //! for deltas; bit 16 is set if keys are strings; bits 32 to 63 are the number n of its entries.

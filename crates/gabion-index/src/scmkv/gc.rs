@@ -27,7 +27,7 @@ use super::layout::{Entry, LINE_BYTES, PAGE_HEAD_BYTES, RECORD_HEAD_BYTES, State
 use super::log::{Flush, Log, room_of_page};
 use super::pages::{Head, Taker};
 use super::record::{Draft, Record, records};
-use super::step::Step;
+use super::steps::{Step, is_taken};
 use super::{Scmkv, Volume};
 use crate::lock::Backoff;
 use crate::{Error, Result};
@@ -155,7 +155,7 @@ impl Volume {
             return Ok(Collected::default());
         };
         let moved_bytes = self.empty(cleaning, victim)?;
-        if self.takes(Step::PersistBeforeRelease) {
+        if is_taken(Step::PersistBeforeRelease) {
             self.persist_logs();
         }
         self.pages.release(victim)?;
@@ -293,7 +293,7 @@ impl Volume {
             return Err(Error::damaged("a record", at_end));
         }
         if let Some(head) = &mut log.records
-            && self.takes(Step::PersistCopies)
+            && is_taken(Step::PersistCopies)
         {
             // DURABLE: all copies, before the table refers to any of them.
             self.pages.persist(head);

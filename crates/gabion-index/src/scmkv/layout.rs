@@ -6,7 +6,7 @@
 //!
 //! | offset | bytes | meaning |
 //! |---|---|---|
-//! | 0 | 8 | magic, `GbScmkv2` |
+//! | 0 | 8 | magic, `GbScmkv1` |
 //! | 8 | 8 | bytes of a page, a power of two |
 //! | 16 | 8 | seed of the hash function |
 //! | 24 | 8 | number of descriptors in the page table |
@@ -19,8 +19,7 @@
 //! | 88 | 40 | zero |
 //!
 //! The check of a place is bit 63 and, in bits 56 to 62, all groups of seven bits below, exclusive
-//! or: a table's that is a bit wrong would lead to zeros, which are an empty store. Stores from
-//! before it have 0 there, and are read.
+//! or: a table's that is a bit wrong would lead to zeros, which are an empty store.
 //!
 //! **Descriptor** of a page, 32 bytes each behind the header (the paper's page information table):
 //!
@@ -34,8 +33,7 @@
 //! The check of a number of bytes is bit 62 and, below, bits of a hash of the number, of which of
 //! the two it is, and of the generation: the next put would go over live records if the end were
 //! wrong, and the page would be given back with all that lies in it if none seemed live. Bit 63
-//! says that the number is a bound. Stores from before these checks have 0 there, and are read; the
-//! next close writes them.
+//! says that the number is a bound.
 //!
 //! States: 1 log that grows, 2 full log, 3 chains that grow, 4 full chains, 5 kept for cleaning.
 //!
@@ -78,8 +76,8 @@ use gabion_media::media_struct;
 use gabion_media::pmem::PAtomicU64;
 use xxhash_rust::xxh3::xxh3_64;
 
-/// `GbScmkv2`, as the first word of a header.
-pub(super) const MAGIC: u64 = u64::from_le_bytes(*b"GbScmkv2");
+/// `GbScmkv1`, as the first word of a header.
+pub(super) const MAGIC: u64 = u64::from_le_bytes(*b"GbScmkv1");
 /// What kind of structure the pool is told that it holds.
 pub(super) const LAYOUT: u64 = MAGIC;
 /// `GbClosed`: the store was closed.
@@ -233,9 +231,10 @@ fn check_of_place(place: u64) -> u64 {
     0x80 | groups.fold(0, |check, group| check ^ group)
 }
 
-/// Whether the check is that of the rest, or there is none yet. What is not sound is damaged.
+/// Whether it is 0, which is nowhere, or the check is that of the rest. What is not sound is
+/// damaged.
 fn is_sound_place(place: u64) -> bool {
-    [0, check_of_place(place)].contains(&(place >> PLACE_CHECK_SHIFT))
+    place == 0 || place >> PLACE_CHECK_SHIFT == check_of_place(place)
 }
 
 impl PagePlace {
@@ -272,11 +271,10 @@ impl Noted {
         bytes | self.check_of(bytes, generation) << NOTED_CHECK_SHIFT
     }
 
-    /// The number in a word, if its check is right or there is none yet.
+    /// The number in a word, if its check is right.
     pub(super) fn bytes_of(self, word: u64, generation: u64) -> Option<u64> {
         let bytes = word & NOTED_MASK;
-        let is_sound = !has_check(word) || word == self.word(bytes, generation);
-        is_sound.then_some(bytes)
+        (word == self.word(bytes, generation)).then_some(bytes)
     }
 
     fn check_of(self, bytes: u64, generation: u64) -> u64 {
@@ -284,11 +282,6 @@ impl Noted {
         let bytes: Vec<u8> = words.into_iter().flat_map(u64::to_le_bytes).collect();
         1 << 30 | xxh3_64(&bytes) >> 34
     }
-}
-
-/// Whether the word of a number of bytes has a check; those of older stores have none.
-pub(super) fn has_check(word: u64) -> bool {
-    word & !NOTED_MASK != 0
 }
 
 /// Where a hash table is, and how large.
@@ -532,15 +525,13 @@ mod tests {
         assert_eq!((place.offset(), place.state()), (far, Some(State::Reserve)));
         assert_eq!(PagePlace(0).state(), Some(State::Free));
         assert_eq!(PagePlace(64).state(), None);
-        assert_eq!(PagePlace(6 << 48 | 64).state(), None);
-        assert_eq!(PagePlace(1 << 48 | 64).state(), Some(State::LogOpen));
+        assert_eq!(PagePlace(checked_place(64, 6)).state(), None);
+        assert_eq!(PagePlace(1 << 48 | 64).state(), None);
         assert!((0..64).all(|bit| PagePlace(place.0 ^ 1 << bit).state().is_none()));
         for bytes in [0, 64, PAGE_BYTES_MAX, AT_MOST, AT_MOST | PAGE_BYTES_MAX] {
             let word = Noted::Live.word(bytes, 7);
-            assert!(has_check(word) && !has_check(bytes));
-            for word in [word, bytes] {
-                assert_eq!(Noted::Live.bytes_of(word, 7), Some(bytes));
-            }
+            assert_eq!(Noted::Live.bytes_of(word, 7), Some(bytes));
+            assert_eq!(Noted::Live.bytes_of(bytes, 7), None);
             assert_eq!(Noted::Live.bytes_of(word, 8), None);
             assert_eq!(Noted::End.bytes_of(word, 7), None);
             let is_told = |bit: u32| Noted::Live.bytes_of(word ^ 1_u64 << bit, 7).is_none();
@@ -552,10 +543,9 @@ mod tests {
             (4096, 1024, 8192)
         );
         assert_eq!(table.bucket_of(u64::MAX), 4096 + 1023 * 8);
-        for sound in [table, TablePlace::new(far, 40), TablePlace(4096 | 10 << 48)] {
-            assert!(sound.is_sound());
-        }
+        assert!(!TablePlace(4096 | 10 << 48).is_sound());
         for place in [table, TablePlace::new(far, 40)] {
+            assert!(place.is_sound());
             assert!((0..64).all(|bit| !TablePlace(place.0 ^ 1 << bit).is_sound()));
         }
     }

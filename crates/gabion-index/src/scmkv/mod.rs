@@ -93,7 +93,7 @@ mod readpath;
 mod record;
 mod recovery;
 mod stats;
-mod step;
+mod steps;
 mod stripes;
 mod table;
 mod writepath;
@@ -163,10 +163,6 @@ pub struct Options {
     /// Whether values are checked whenever they are read. They are checked anyway by recovery, by
     /// the cleaner, by iteration and by [`Scmkv::check`].
     pub checks_reads: bool,
-
-    /// A step that a test leaves out.
-    #[cfg(test)]
-    left_out: Option<step::Step>,
 }
 
 /// The paper's size of a page.
@@ -184,8 +180,6 @@ impl Default for Options {
             space_amplification_max: f64::INFINITY,
             keeps_for_copies: false,
             checks_reads: true,
-            #[cfg(test)]
-            left_out: None,
         }
     }
 }
@@ -239,8 +233,6 @@ struct Volume {
     counts: Counts,
     /// Pages that there can be.
     pages_max: AtomicU64,
-    #[cfg(test)]
-    left_out: Option<step::Step>,
 }
 
 impl std::fmt::Debug for Volume {

@@ -29,13 +29,13 @@ use xxhash_rust::xxh3::xxh3_64;
 use super::cleaner::Cleaner;
 use super::layout::{
     AT_MOST, CLOSED, Descriptor, Header, LAYOUT, LINE_BYTES, MAGIC, Noted, PAGE_BYTES_MAX,
-    PAGE_BYTES_MIN, PAGE_HEAD_BYTES, PagePlace, RECORD_HEAD_BYTES, State, TablePlace, has_check,
+    PAGE_BYTES_MIN, PAGE_HEAD_BYTES, PagePlace, RECORD_HEAD_BYTES, State, TablePlace,
 };
 use super::log::Logs;
 use super::pages::{Head, Pages, kept_pages, page_mark};
 use super::record::{Record, records};
 use super::stats::Counts;
-use super::step::Step;
+use super::steps::{Step, is_taken};
 use super::stripes::Stripes;
 use super::{Durability, KEY_BYTES_MAX, Options, Scmkv, Volume};
 use crate::index::root_of;
@@ -274,7 +274,7 @@ impl Scmkv {
         drop(cleaner);
         let volume = &self.volume;
         let _within = volume.pool.write_guard();
-        if !volume.takes(Step::CloseLast) {
+        if !is_taken(Step::CloseLast) {
             volume.set_closed(CLOSED);
         }
         volume.persist_logs();
@@ -348,8 +348,6 @@ impl Volume {
             enlarging: Mutex::new(()),
             counts: Counts::default(),
             pages_max: AtomicU64::new(0),
-            #[cfg(test)]
-            left_out: options.left_out,
         }
     }
 
@@ -371,7 +369,7 @@ impl Volume {
         }
         unused.reverse();
         if was_closed {
-            if self.takes(Step::Reopen) {
+            if is_taken(Step::Reopen) {
                 self.set_closed(0);
             }
             self.pages.found(unused, reserve, open, newest);
@@ -436,25 +434,8 @@ impl Volume {
             page_mark(medium, head.start, number, generation)
                 .ok_or_else(|| Error::damaged("the head of a page", head.start))?;
         }
-        // What the next record or chain would go over has no check in an older store.
-        let is_open = matches!(state, State::LogOpen | State::ChainsOpen);
-        if was_closed && is_open && !has_check(end_word) && end != self.end_of(state, &head) {
-            return Err(bad());
-        }
         self.pages.know(number, place, &head, live);
         Ok((state, head))
-    }
-
-    /// Where the last record or chain of a page ends, in bytes from its start on.
-    fn end_of(&self, state: State, head: &Head) -> u64 {
-        if !state.is_log() {
-            return self.end_of_chains(head);
-        }
-        let end = head.start + self.pages.bytes;
-        let last = records(&self.medium, head.start, end, head.generation).last();
-        last.map_or(PAGE_HEAD_BYTES, |last| {
-            last.address + last.bytes() - head.start
-        })
     }
 
     /// Says whether the store is closed.
@@ -480,12 +461,12 @@ impl Volume {
         let lost: HashMap<u64, Record> = lost.map(|record| (record.address, *record)).collect();
         // In the order of the logs, so that recovery does the same each time.
         for record in scans.iter().flat_map(|scan| &scan.lost) {
-            if self.takes(Step::RollBack) {
+            if is_taken(Step::RollBack) {
                 self.roll_back(record, &lost)?;
             }
         }
         self.counts.rolled_back(lost.len() as u64);
-        for (state, head) in open.iter().filter(|_| self.takes(Step::CloseRecovered)) {
+        for (state, head) in open.iter().filter(|_| is_taken(Step::CloseRecovered)) {
             let scan = scans.iter().find(|scan| scan.number == head.number);
             let end = scan.map_or_else(|| self.end_of_chains(head), |scan| scan.end);
             let mut head = Head {
@@ -500,6 +481,7 @@ impl Volume {
         Ok(())
     }
 
+    /// Where the last chain of a page ends, in bytes from its start on.
     fn end_of_chains(&self, head: &Head) -> u64 {
         let chains = self.pages.chains(head.start, head.start + self.pages.bytes);
         let last = chains
@@ -527,7 +509,7 @@ impl Volume {
             lost: Vec::new(),
         };
         for record in records(medium, head.start, end, head.generation) {
-            let may_be_sound = scan.lost.is_empty() || !self.takes(Step::LoseTail);
+            let may_be_sound = scan.lost.is_empty() || !is_taken(Step::LoseTail);
             if may_be_sound && record.content(medium, &self.seed).is_some() {
                 scan.end = record.address + record.bytes() - head.start;
             } else {

@@ -8,7 +8,7 @@ use super::layout::{ChainHead, Entry, LINE_BYTES, LINES_MAX};
 use super::log::{Flush, Log, room_of_page};
 use super::pages::Taker;
 use super::record::Draft;
-use super::step::Step;
+use super::steps::{Step, is_taken};
 use super::table::Spot;
 use super::{Durability, Scmkv, Volume};
 use crate::{Error, Result};
@@ -120,7 +120,7 @@ impl Volume {
         let change = self.change_to(log, spot, Entry::record(address, hash), hash)?;
         let old = spot.found.as_ref().map(|found| found.record);
         let old_address = match old {
-            Some(old) if self.takes(Step::NameOld) => old.address,
+            Some(old) if is_taken(Step::NameOld) => old.address,
             _ => 0,
         };
         let flush = match durability {
@@ -229,7 +229,7 @@ impl Volume {
         let _stripe = self.stripes.lock(hash);
         let spot = self.spot_of_key(hash, key)?;
         if let Some(head) = &mut self.logs.mine().records
-            && self.takes(Step::PersistBeforeDelete)
+            && is_taken(Step::PersistBeforeDelete)
         {
             // What this thread wrote before the delete is not lost if the delete is not, nor where
             // there is nothing to delete.

@@ -13,7 +13,7 @@ use super::leaf::Change;
 use super::mnode::{Born, Locked};
 use super::router::Hint;
 use super::runs::Run;
-use super::steps::{Step, is_made};
+use super::steps::{Step, is_taken};
 use super::walk::{Part, damaged};
 use super::{SpTree, TreeKey};
 use crate::Result;
@@ -76,7 +76,7 @@ impl<K: TreeKey + ?Sized, const N: usize> SpTree<K, N> {
     pub(super) fn build(&self, head: &Locked<'_>, run: &Run<K>) -> Result<()> {
         let parts = self.walk(run)?;
         for part in &parts {
-            let Some(mend) = part.mend.filter(|_| is_made(Step::Mend)) else {
+            let Some(mend) = part.mend.filter(|_| is_taken(Step::Mend)) else {
                 continue;
             };
             if !self.recovery.may_mend() {

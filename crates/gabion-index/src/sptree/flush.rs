@@ -19,7 +19,7 @@ use super::leaf::{Change, Tagged};
 use super::log::{Backlog, Logged, Logs};
 use super::mnode::{Locked, Mnode};
 use super::readpath::Search;
-use super::steps::{Step, is_made};
+use super::steps::{Step, is_taken};
 use super::{SpTree, TreeKey};
 use crate::{Error, Result};
 
@@ -213,7 +213,7 @@ impl<K: TreeKey + ?Sized, const N: usize> SpTree<K, N> {
             if !seen.node.is_still(seen.word) {
                 continue;
             }
-            if number <= merged || !is_made(Step::Reclaim) {
+            if number <= merged || !is_taken(Step::Reclaim) {
                 return Ok(());
             }
             if let Some(node) = seen.node.lock_seen(seen.number, seen.word) {

@@ -14,7 +14,7 @@ use gabion_media::pmem::{Medium, PAtomicU64, POff};
 
 use super::item;
 use super::layout::{Head, PAIRS_AT, Pair, Tags};
-use super::steps::{Step, is_made};
+use super::steps::{Step, is_taken};
 pub(super) use crate::spoton::buffer::Tagged;
 use crate::{Item, Result, tags};
 
@@ -304,7 +304,7 @@ impl<const N: usize> Leaf<'_, N> {
 
     #[inline]
     fn change_word(&self, change: Change) {
-        if change.step().is_some_and(|step| !is_made(step)) {
+        if change.step().is_some_and(|step| !is_taken(step)) {
             return;
         }
         let (word, value): (&PAtomicU64, u64) = match change {

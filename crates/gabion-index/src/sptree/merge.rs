@@ -25,7 +25,7 @@ use super::layout::ITEM_HINT;
 use super::leaf::{Change, Tagged};
 use super::mnode::Locked;
 use super::readpath::Search;
-use super::steps::{Step, is_made};
+use super::steps::{Step, is_taken};
 use super::{SpTree, TreeKey};
 use crate::Result;
 
@@ -95,7 +95,7 @@ impl<K: TreeKey + ?Sized, const N: usize> SpTree<K, N> {
 
     /// Merges the leaf of `right` into that of its left neighbour.
     fn merge(&self, node: &Locked<'_>, right: Locked<'_>) -> Result<()> {
-        if is_made(Step::FlushBeforeMerge) {
+        if is_taken(Step::FlushBeforeMerge) {
             self.flush(node)?;
             self.flush(&right)?;
         }
@@ -121,7 +121,7 @@ impl<K: TreeKey + ?Sized, const N: usize> SpTree<K, N> {
                 tag: right_leaf.tag(slot),
             });
         }
-        if is_made(Step::Forget) {
+        if is_taken(Step::Forget) {
             self.backup.forget(lkey.borrow())?;
         }
         let merged = left_leaf.merged().max(right_leaf.merged());

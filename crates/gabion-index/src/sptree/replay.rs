@@ -13,7 +13,7 @@ use super::leaf::Tagged;
 use super::log::Logged;
 use super::mnode::Locked;
 use super::runs::Run;
-use super::steps::{Step, is_made};
+use super::steps::{Step, is_taken};
 use super::{SpTree, TreeKey};
 use crate::Result;
 use crate::parts::by_threads;
@@ -58,7 +58,7 @@ impl<K: TreeKey + ?Sized, const N: usize> SpTree<K, N> {
         records: &[Vec<Logged>],
     ) -> Result<()> {
         let mut all = records.concat();
-        if all.is_empty() || !is_made(Step::Replay) {
+        if all.is_empty() || !is_taken(Step::Replay) {
             return Ok(());
         }
         all.sort_unstable();
@@ -96,7 +96,7 @@ impl<K: TreeKey + ?Sized, const N: usize> SpTree<K, N> {
         let changes: Vec<Absorbed> = records
             .chunk_by(|one, two| one.key == two.key)
             .filter_map(|of_key| {
-                if is_made(Step::LastOfKey) {
+                if is_taken(Step::LastOfKey) {
                     of_key.last()
                 } else {
                     of_key.first()

@@ -42,7 +42,7 @@ use parking_lot::Mutex;
 
 use super::backup::Leaves;
 use super::log::Logged;
-use super::steps::{Step, is_made};
+use super::steps::{Step, is_taken};
 use super::walk::damaged;
 use super::{Holds, SpTree, TreeKey};
 use crate::Result;
@@ -288,7 +288,7 @@ impl<K: TreeKey + ?Sized, const N: usize> SpTree<K, N> {
 
     /// Whether two leaves follow one another and the left one is not to be mended.
     fn is_border(&self, left: u64, right: &(K::Owned, u64)) -> bool {
-        if !is_made(Step::Border) {
+        if !is_taken(Step::Border) {
             return true;
         }
         let Ok((left, Some(next))) = self.leaf_and_next(left) else {
@@ -317,7 +317,7 @@ impl<K: TreeKey + ?Sized, const N: usize> SpTree<K, N> {
         let place = place.and_then(|place| self.recovery.runs.get(place));
         let mut place = place.ok_or_else(|| damaged(head.leaf()))?.lock();
         let run = place.as_ref().ok_or_else(|| damaged(head.leaf()))?;
-        if is_made(Step::Run) {
+        if is_taken(Step::Run) {
             self.build(&head, run)?;
         }
         head.set_raw(false);

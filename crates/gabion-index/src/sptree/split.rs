@@ -25,7 +25,7 @@ use super::layout::{LEAF_ALIGN, leaf_bytes};
 use super::leaf::{Change, Start, Tagged, image};
 use super::mnode::{Born, Locked};
 use super::router::Hint;
-use super::steps::{Step, is_made};
+use super::steps::{Step, is_taken};
 use super::{SpTree, TreeKey};
 use crate::{Error, Result};
 
@@ -33,7 +33,7 @@ impl<K: TreeKey + ?Sized, const N: usize> SpTree<K, N> {
     /// Splits the full leaf of a node.
     #[cold]
     pub(super) fn split(&self, node: Locked<'_>) -> Result<()> {
-        if is_made(Step::FlushBeforeSplit) {
+        if is_taken(Step::FlushBeforeSplit) {
             self.flush(&node)?;
         }
         let leaf = self.leaf(node.leaf())?;
@@ -63,7 +63,7 @@ impl<K: TreeKey + ?Sized, const N: usize> SpTree<K, N> {
             next: leaf.next(),
             lkey: bound.word,
             hkey: leaf.hkey(),
-            merged: if is_made(Step::Inherit) {
+            merged: if is_taken(Step::Inherit) {
                 leaf.merged()
             } else {
                 0

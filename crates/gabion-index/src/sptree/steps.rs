@@ -1,8 +1,6 @@
-//! Steps that a test leaves out, to show that somebody misses them.
+//! Steps of the tree that tests leave out, see [`crate::steps`].
 
-/// A step.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Step {
+crate::steps::steps! {
     /// The new end of a leaf that was split or merged.
     Hkey,
     /// The link past a new leaf, or past one that goes.
@@ -33,62 +31,4 @@ pub(super) enum Step {
     Replay,
     /// Of several records of a key, it is the last one that counts.
     LastOfKey,
-}
-
-/// Whether a step is made: always, but in a test that leaves it out.
-#[cfg(not(test))]
-#[inline]
-pub(super) const fn is_made(_: Step) -> bool {
-    true
-}
-
-#[cfg(test)]
-pub(super) use left_out::{is_made, leave_out};
-
-#[cfg(test)]
-mod left_out {
-    use super::Step;
-    use std::cell::Cell;
-
-    thread_local! {
-        static LEFT_OUT: Cell<Option<Step>> = const { Cell::new(None) };
-    }
-
-    impl Step {
-        pub(crate) const ALL: [Step; 15] = [
-            Step::Hkey,
-            Step::Next,
-            Step::Merged,
-            Step::FlushBeforeSplit,
-            Step::FlushBeforeMerge,
-            Step::Inherit,
-            Step::Forget,
-            Step::DeleteRecord,
-            Step::DeleteOlder,
-            Step::Reclaim,
-            Step::Mend,
-            Step::Run,
-            Step::Border,
-            Step::Replay,
-            Step::LastOfKey,
-        ];
-    }
-
-    pub(crate) fn is_made(step: Step) -> bool {
-        LEFT_OUT.get() != Some(step)
-    }
-
-    /// Until this is dropped, this thread leaves a step out.
-    pub(crate) struct LeftOut(());
-
-    pub(crate) fn leave_out(step: Step) -> LeftOut {
-        LEFT_OUT.set(Some(step));
-        LeftOut(())
-    }
-
-    impl Drop for LeftOut {
-        fn drop(&mut self) {
-            LEFT_OUT.set(None);
-        }
-    }
 }

@@ -22,7 +22,7 @@ use super::leaf::{Leaf, Tagged};
 use super::log::Logged;
 use super::mnode::Locked;
 use super::readpath::Search;
-use super::steps::{Step, is_made};
+use super::steps::{Step, is_taken};
 use super::{SpTree, TreeKey};
 use crate::stored::Parts;
 use crate::{Error, Result};
@@ -274,12 +274,12 @@ impl<K: TreeKey + ?Sized, const N: usize> SpTree<K, N> {
     fn take_out(&self, node: &Locked<'_>, leaf: &Leaf<'_, N>, key: &K, found: Found) -> Result<()> {
         let mut slot = found.slot;
         if let (Some(buffer), Some(place)) = (self.buffer_of(node), found.place) {
-            if !is_made(Step::DeleteRecord) || self.log(node, key.word(), None) {
+            if !is_taken(Step::DeleteRecord) || self.log(node, key.word(), None) {
                 buffer.remove(place);
             } else {
                 self.flush(node)?;
             }
-            if is_made(Step::DeleteOlder) {
+            if is_taken(Step::DeleteOlder) {
                 slot = leaf.find(key, tag_of(key.seeded_hash(&self.seed)))?;
             }
         }

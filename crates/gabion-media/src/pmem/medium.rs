@@ -527,14 +527,6 @@ impl Medium {
         }
     }
 
-    /// Tells the watcher that operation `op` of a history has returned on this thread.
-    #[track_caller]
-    pub fn end_operation(&self, op: u32) {
-        if self.is_watched() {
-            self.report(Step::End { op });
-        }
-    }
-
     /// The place in the region of a range that is checked to lie within it.
     #[inline]
     #[track_caller]

@@ -45,7 +45,7 @@ const BYTES: usize = PAGES * PAGE_BYTES;
 /// First bytes of a page behind the pool; the number of a checkpoint follows.
 const MAGIC: [u8; 8] = *b"GABWITNS";
 
-/// The word of a header that names no file: an older program opened the pool, or it is closed.
+/// The word of a header that names no file: the pool is closed.
 pub(super) const NONE: u64 = 0;
 
 /// What a header says of how a pool was opened last.

@@ -105,8 +105,8 @@ impl CheckReport {
 /// Damage is reported in [`CheckReport::problems`].
 ///
 /// # Errors
-/// [`Error::NotAStore`], [`Error::NewerFormat`], [`Error::MissingFeature`], [`Error::Media`] when
-/// the store is open or the medium fails.
+/// [`Error::NotAStore`], [`Error::NewerFormat`], [`Error::UnknownFeatures`],
+/// [`Error::MissingFeature`], [`Error::Media`] when the store is open or the medium fails.
 pub fn check(path: impl AsRef<Path>) -> Result<CheckReport> {
     let path = path.as_ref();
     check_disk(&existing(path)?)

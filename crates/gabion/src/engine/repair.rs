@@ -109,8 +109,8 @@ impl RepairReport {
 ///
 /// # Errors
 /// [`Error::NotAStore`]; [`Error::Corruption`] when nothing of what says which keyspaces there are
-/// can be read; [`Error::NewerFormat`] and [`Error::MissingFeature`] of a store with files that
-/// another program can read; [`Error::Unsupported`] of engines without
+/// can be read; [`Error::NewerFormat`], [`Error::UnknownFeatures`] and [`Error::MissingFeature`] of
+/// a store with files that another program can read; [`Error::Unsupported`] of engines without
 /// [it](crate::Capabilities::repair); [`Error::Media`] when the store is open, `to` exists, or the
 /// medium of `to` fails or is full; then nothing is left at `to`.
 pub fn repair(from: impl AsRef<Path>, to: impl AsRef<Path>) -> Result<RepairReport> {

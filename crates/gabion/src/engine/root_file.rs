@@ -29,7 +29,7 @@ const _: () = assert!(CRC_OFFSET + size_of::<u32>() == BODY_OFFSET);
 pub(crate) struct RootFile {
     pub(super) name: &'static str,
     pub(super) magic: [u8; 8],
-    /// The version that this program writes, and the newest that it reads.
+    /// The version that this program writes and reads.
     pub(super) format: u32,
 }
 
@@ -57,11 +57,11 @@ impl RootFile {
         bytes
     }
 
-    /// Checks the file's bytes; `body` reads what the engine says, in the format of that version.
+    /// Checks the file's bytes; `body` reads what the engine says.
     pub(super) fn decode<T>(
         &self,
         bytes: &[u8],
-        body: impl FnOnce(u32, &mut Reader<'_>) -> Result<T, Malformed>,
+        body: impl FnOnce(&mut Reader<'_>) -> Result<T, Malformed>,
     ) -> Result<T, Decoded> {
         let mut reader = Reader::new(bytes, 0);
         if reader.take(self.magic.len())? != self.magic {
@@ -76,7 +76,11 @@ impl RootFile {
         if format > self.format {
             return Err(Decoded::Newer(format));
         }
-        let said = body(format, &mut reader)?;
+        if format != self.format {
+            let what = "no program writes root files of this version";
+            return Err(reader.malformed(what).into());
+        }
+        let said = body(&mut reader)?;
         match reader.is_empty() {
             true => Ok(said),
             false => Err(reader
@@ -174,11 +178,15 @@ pub(super) fn assert_refuses_all_else<T: std::fmt::Debug + PartialEq>(
     for len in 0..bytes.len() {
         assert!(decode(&bytes[..len]).is_err(), "cut to {len}");
     }
-    let mut newer = bytes.to_vec();
-    newer[8] += 1;
-    let format = u32::from(newer[8]);
-    seal(&mut newer);
-    assert_eq!(decode(&newer), Err(Decoded::Newer(format)));
+    let of_format = |format: u8| {
+        let mut bytes = bytes.to_vec();
+        bytes[8] = format;
+        seal(&mut bytes);
+        decode(&bytes)
+    };
+    let newer = bytes[8] + 1;
+    assert_eq!(of_format(newer), Err(Decoded::Newer(newer.into())));
+    assert!(matches!(of_format(0), Err(Decoded::Malformed(_))));
     let mut longer = [bytes, &[0]].concat();
     seal(&mut longer);
     assert!(decode(&longer).is_err(), "a byte more");

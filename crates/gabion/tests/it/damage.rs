@@ -107,9 +107,10 @@ impl Specimen {
                 (name, bytes)
             })
             .collect();
-        // The footer of a table is 64 bytes, and begins with a magic number and the version.
+        // The footer of a table is 64 bytes, and begins with a magic number, the version and the
+        // features.
         let is_ingested = |(name, bytes): (&String, &Vec<u8>)| {
-            name.ends_with(".tbl") && bytes[bytes.len() - 56] == 4
+            name.ends_with(".tbl") && bytes[bytes.len() - 52] & 4 != 0
         };
         assert_eq!(files.iter().any(is_ingested), engine.capabilities().ingest);
         Specimen {

@@ -516,7 +516,7 @@ fn a_store_of_a_newer_format_is_not_repaired() {
         for name in &names {
             let mut bytes = sim.raw(name).unwrap();
             match is_table(name) {
-                true => renumber_table(&mut bytes, name),
+                true => change_footer(&mut bytes, name, (8, 9)),
                 false => renumber_head(&mut bytes[..32]),
             }
             sim.set_raw(name, bytes);
@@ -526,6 +526,18 @@ fn a_store_of_a_newer_format_is_not_repaired() {
         let is_newer = matches!(error, Error::NewerFormat { found: 9, .. });
         assert!(is_newer, "{names:?}: {error}");
     }
+    let mut bytes = specimen.files[first_table].clone();
+    change_footer(&mut bytes, first_table, (15, 0x80));
+    let sim = specimen.with(&[(first_table, Some(&bytes))]);
+    let target = Disk::simulated(&SimDisk::new());
+    let error = gabion::repair_disk(&Disk::simulated(&sim), &target).unwrap_err();
+    let features = 0x8000_0000;
+    assert!(matches!(&error, Error::UnknownFeatures { features: found, .. } if *found == features));
+    let told = error.to_string();
+    assert!(
+        told.contains(first_table) && told.contains("bits 0x80000000"),
+        "{told}"
+    );
 }
 
 /// Tables do not say of which keyspace they are, nor which of them are in use. So there is nothing
@@ -625,11 +637,11 @@ fn renumber_head(head: &mut [u8]) {
     head[12..16].copy_from_slice(&crc.to_le_bytes());
 }
 
-/// Gives the footer of a table a version that no program has written yet.
-fn renumber_table(bytes: &mut [u8], name: &str) {
+/// Changes a byte of the footer of a table, and its checksum.
+fn change_footer(bytes: &mut [u8], name: &str, (offset, byte): (usize, u8)) {
     let file = u64::from_str_radix(name.trim_end_matches(".tbl"), 16).unwrap();
     let at = bytes.len() - 64;
-    bytes[at + 8] = 9;
+    bytes[at + offset] = byte;
     let place = u128::from(file) << 64 | at as u128;
     let seed = crc32c::crc32c(&place.to_le_bytes());
     let end = bytes.len() - 4;

@@ -1,6 +1,4 @@
-//! Logs of older programs, and logs that say what is not so.
-
-use std::collections::BTreeSet;
+//! Logs that say what is not so.
 
 use gabion_media::SimDisk;
 use gabion_media::seeded::{Random, setting};
@@ -29,9 +27,8 @@ fn filled() -> (SimDisk, SpaceStats) {
     (sim, stats)
 }
 
-/// Writes the log of a space anew, all in one frame, with other records of segments; those with
-/// sums are told apart.
-fn rewrite(sim: &SimDisk, change: impl Fn(Record, bool) -> Option<Record>) {
+/// Writes the log of a space anew, all in one frame, with other records.
+fn rewrite(sim: &SimDisk, change: impl Fn(Record) -> Option<Record>) {
     let disk = Disk::simulated(sim);
     let (header, _) = TreeFile::read_header(&disk).unwrap();
     let log = disk.read_all(&log_name(header.version)).unwrap();
@@ -42,32 +39,19 @@ fn rewrite(sim: &SimDisk, change: impl Fn(Record, bool) -> Option<Record>) {
         found.extend(RecordReader::new(payload).map(Result::unwrap));
         offset += super::super::log::FRAME_HEAD_BYTES + payload.len();
     }
-    let with_sums: BTreeSet<u32> = found
-        .iter()
-        .filter_map(|record| match record {
-            Record::Sums(sums) => Some(sums.segment),
-            _ => None,
-        })
-        .collect();
     let mut records = Records::default();
-    for record in found {
-        let has_sums = match &record {
-            Record::Segment { segment, .. } => with_sums.contains(segment),
-            _ => false,
-        };
-        if let Some(record) = change(record, has_sums) {
-            records.push(&record);
-        }
+    for record in found.into_iter().filter_map(change) {
+        records.push(&record);
     }
     Log::create(&disk, header.space, header.version, &records, 8 << 10).unwrap();
 }
 
-fn with_live(record: Record, live: impl Fn(u64) -> Option<u64>) -> Record {
+fn with_live(record: Record, live: impl Fn(u64) -> u64) -> Record {
     match record {
         Record::Segment {
             segment,
             generation,
-            live: Some(told),
+            live: told,
         } => Record::Segment {
             segment,
             generation,
@@ -78,36 +62,9 @@ fn with_live(record: Record, live: impl Fn(u64) -> Option<u64>) -> Record {
 }
 
 #[test]
-fn logs_of_older_programs_are_counted_anew_once() {
-    let (sim, before) = filled();
-    // They named full segments only, and did not tell what of them is in use.
-    rewrite(&sim, |record, has_sums| {
-        (!has_sums).then(|| with_live(record, |_| None))
-    });
-    let space = open(&sim);
-    let stats = space.stats();
-    assert_eq!(stats.live_bytes, before.live_bytes);
-    assert!(stats.segments - stats.segments_free >= 2, "{stats:?}");
-    drop(space);
-    assert_eq!(
-        check_disk(&Disk::simulated(&sim)).unwrap().problems.len(),
-        0
-    );
-    let space = open(&sim);
-    assert_eq!(space.stats().live_bytes, before.live_bytes);
-    let stats = space.stats();
-    assert!(
-        stats.tree_nodes_absent > stats.tree_nodes * 9 / 10,
-        "{stats:?}"
-    );
-}
-
-#[test]
 fn a_wrong_count_is_found_by_a_check_and_mended_where_it_shows() {
     let (sim, before) = filled();
-    rewrite(&sim, |record, _| {
-        Some(with_live(record, |live| Some(live + 1)))
-    });
+    rewrite(&sim, |record| Some(with_live(record, |live| live + 1)));
     let report = check_disk(&Disk::simulated(&sim)).unwrap();
     let problem = &report.problems[0];
     assert!(problem.file.ends_with(DATA_NAME), "{problem:?}");
@@ -118,9 +75,9 @@ fn a_wrong_count_is_found_by_a_check_and_mended_where_it_shows() {
     assert!(rounds.count() < 100);
     // None of one that is in use; the operations of the log would show that at once.
     let (sim, _) = filled();
-    rewrite(&sim, |record, _| match record {
+    rewrite(&sim, |record| match record {
         Record::Collapse { .. } => None,
-        Record::Segment { segment: 1, .. } => Some(with_live(record, |_| Some(0))),
+        Record::Segment { segment: 1, .. } => Some(with_live(record, |_| 0)),
         other => Some(other),
     });
     let report = check_disk(&Disk::simulated(&sim)).unwrap();
@@ -128,7 +85,7 @@ fn a_wrong_count_is_found_by_a_check_and_mended_where_it_shows() {
     assert!(what.contains("of segment 1 are in use, not 0 as"), "{what}");
     // Less than the log's operations remove.
     let (sim, _) = filled();
-    rewrite(&sim, |record, _| Some(with_live(record, |_| Some(1))));
+    rewrite(&sim, |record| Some(with_live(record, |_| 1)));
     assert_eq!(open(&sim).stats().live_bytes, before.live_bytes);
 }
 
@@ -138,7 +95,7 @@ fn a_wrong_count_is_found_by_a_check_and_mended_where_it_shows() {
 fn a_log_that_says_anything_is_refused_or_leaves_a_space_that_can_be_read() {
     const EDGES: [u64; 6] = [0, 1, u64::MAX, HOLE, LEN_MAX, 1 << 63];
     let (sim, _) = filled();
-    rewrite(&sim, |record, _| Some(record));
+    rewrite(&sim, Some);
     let disk = Disk::simulated(&sim);
     let (header, _) = TreeFile::read_header(&disk).unwrap();
     let name = log_name(header.version);

@@ -11,7 +11,6 @@ use gabion_media::pmem::explore::{Act, Explorer, Limits, Outcome, Report, Run, S
 use gabion_media::pmem::{Pool, PoolOptions};
 use gabion_media::{Error as MediaError, PoolFault};
 
-use super::super::step::Step;
 use super::super::{Durability, Options, Scmkv};
 use super::{check, content, key, number_of, small, value};
 use crate::suite::crash::{from_env, limits};
@@ -37,7 +36,6 @@ pub(super) struct Small {
     pub(super) durability: Durability,
     pub(super) bytes: u64,
     pub(super) keeps_for_copies: bool,
-    pub(super) left_out: Option<Step>,
 }
 
 /// What an operation told of the value before: whether there was none.
@@ -62,7 +60,6 @@ impl Small {
         Options {
             durability: self.durability,
             keeps_for_copies: self.keeps_for_copies,
-            left_out: self.left_out,
             ..small()
         }
     }
@@ -434,7 +431,6 @@ pub(super) fn strict() -> Small {
         durability: Durability::Strict,
         bytes: 160 << 10,
         keeps_for_copies: false,
-        left_out: None,
     }
 }
 

@@ -20,7 +20,6 @@ pub(super) fn relaxed() -> Small {
         durability: Durability::Relaxed,
         bytes: 160 << 10,
         keeps_for_copies: false,
-        left_out: None,
     }
 }
 

@@ -18,10 +18,6 @@
 //!
 //! Counts, numbers, lengths and offsets of the lists are varints, all else is little-endian.
 //!
-//! # Versions
-//! 2 since keyspaces can be dropped. In version 1 the numbers of keyspaces are their positions, and
-//! they stand nowhere.
-//!
 //! # Other files
 //! | name | |
 //! |---|---|
@@ -52,7 +48,7 @@ pub(crate) const ROOT_NAME: &str = "FLEXDB";
 const FILE: RootFile = RootFile {
     name: ROOT_NAME,
     magic: *b"GABFLXDB",
-    format: 2,
+    format: 1,
 };
 
 // The table above counts from there.
@@ -138,7 +134,7 @@ impl Root {
         FILE.decode(bytes, Root::decode_body)
     }
 
-    fn decode_body(format: u32, reader: &mut Reader<'_>) -> Result<Root, Malformed> {
+    fn decode_body(reader: &mut Reader<'_>) -> Result<Root, Malformed> {
         let mut root = Root {
             last_seq: reader.u64()?,
             log_tail: reader.u64()?,
@@ -151,17 +147,10 @@ impl Root {
             let segment = reader.varint()?;
             root.sealed.insert(segment, reader.varint()?);
         }
-        let has_numbers = format >= 2;
-        let given_out = match has_numbers {
-            true => Some(reader.varint_u32()?),
-            false => None,
-        };
+        let given_out = reader.varint_u32()?;
         let mut keyspaces = Vec::new();
         for _ in 0..reader.varint()? {
-            let id = match has_numbers {
-                true => reader.varint_u32()?,
-                false => root.next_keyspace,
-            };
+            let id = reader.varint_u32()?;
             if id < root.next_keyspace || id == u32::MAX {
                 return Err(reader.malformed("the numbers of keyspaces do not ascend"));
             }
@@ -178,10 +167,10 @@ impl Root {
             });
         }
         root.keyspaces = Listed::new(&keyspaces);
-        if given_out.is_some_and(|number| number < root.next_keyspace) {
+        if given_out < root.next_keyspace {
             return Err(reader.malformed("a keyspace has a number that was not given out"));
         }
-        root.next_keyspace = given_out.unwrap_or(root.next_keyspace);
+        root.next_keyspace = given_out;
         Ok(root)
     }
 
@@ -251,37 +240,9 @@ mod tests {
     fn a_root_comes_back_and_all_else_is_refused() {
         let bytes = root().encode();
         assert_eq!(Root::decode(&bytes), Ok(root()));
-        assert_eq!(&bytes[..12], b"GABFLXDB\x02\0\0\0");
+        assert_eq!(&bytes[..12], b"GABFLXDB\x01\0\0\0");
         assert_eq!((bytes[16], bytes[24]), (77, 3));
         assert_refuses_all_else(&bytes, Root::decode);
-    }
-
-    #[test]
-    fn a_root_of_the_first_version_is_still_read() {
-        let numbers = b"\x4d\0\0\0\0\0\0\0\x03\0\0\0\0\0\0\0\x01\x03\xf4\x03";
-        let keyspaces = b"\x02\x07default\x02\x40\x05other\x84\x07\x80\x01";
-        let body = [&numbers[..], keyspaces].concat();
-        let first = RootFile { format: 1, ..FILE }.encode(|bytes| bytes.extend(body));
-        let root = Root::decode(&first).unwrap();
-        let known = |keyspace: &RootKeyspace| {
-            let DurablePoint {
-                tree_version,
-                log_offset,
-            } = keyspace.reached;
-            (keyspace.id, keyspace.name.clone(), tree_version, log_offset)
-        };
-        let keyspaces: Vec<_> = root.keyspaces.iter().map(known).collect();
-        let expected = [
-            (0, "default".to_owned(), 2, 64),
-            (1, "other".to_owned(), 900, 128),
-        ];
-        assert_eq!(keyspaces, expected);
-        assert_eq!(
-            (root.next_keyspace, root.last_seq, root.log_tail),
-            (2, 77, 3)
-        );
-        assert_eq!(root.sealed, BTreeMap::from([(3, 500)]));
-        assert_eq!(Root::decode(&root.encode()), Ok(root));
     }
 
     #[test]

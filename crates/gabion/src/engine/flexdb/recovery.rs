@@ -410,7 +410,7 @@ mod tests {
                 let len = sim.raw(&name).map_or(0, |file| file.len());
                 assert!(len <= 80 << 10, "{name}: {len} bytes");
             }
-            // What crashes and older programs leave.
+            // What crashes leave, and what is no part of a space in a store.
             for left in [
                 "00000000-LOCK",
                 "00000003-00000000000000ff.log",

@@ -71,7 +71,7 @@ impl Root {
     }
 
     fn decode(bytes: &[u8], file: &RootFile) -> Result<Root, Decoded> {
-        file.decode(bytes, |_, reader| Root::decode_body(reader))
+        file.decode(bytes, Root::decode_body)
     }
 
     fn decode_body(reader: &mut Reader<'_>) -> Result<Root, Malformed> {

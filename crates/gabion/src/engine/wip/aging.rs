@@ -16,9 +16,8 @@
 //! become tables at once, and all do at rest.
 //!
 //! # Times
-//! Seconds of the system's clock since 1970, plus one; 0 is none. Tables of older versions of the
-//! format get the time of the open. The age of a MemTable counts from its first entry; after an
-//! open, from then on.
+//! Seconds of the system's clock since 1970, plus one; 0 is none. The age of a MemTable counts from
+//! its first entry; after an open, from then on.
 //!
 //! # Invariants
 //! - A1: a table's `born` is not later than the insertion of its first entry, and if it
@@ -165,56 +164,4 @@ fn oldest_garbage(runs: &[Run]) -> Option<u64> {
         .flat_map(|(_, run)| run.tables.iter().map(|file| file.age.born))
         .min();
     inside.into_iter().chain(over).min()
-}
-
-#[cfg(test)]
-mod tests {
-    use std::time::Duration;
-
-    use gabion_media::{Disk, SimDisk};
-
-    use super::super::manifest::{Edit, Manifest};
-    use super::*;
-    use crate::{Clock, Options};
-
-    #[test]
-    fn a_table_of_an_older_format_is_as_old_as_the_first_open_that_found_it() {
-        let clock = Clock::manual();
-        let disk = Disk::simulated(&SimDisk::new());
-        let options = Options::default()
-            .background_threads(0)
-            .clock(clock.clone());
-        let engine = Wip::open(disk.clone(), options.clone()).unwrap();
-        let keyspace = engine.create_keyspace("keyspace").unwrap();
-        engine.put_for_tests(&keyspace, b"key", b"value");
-        engine.flush().unwrap();
-        engine.close().unwrap();
-        let mut manifest = Manifest::open(&disk).unwrap();
-        let (file, state) = manifest.state().files.iter().next().unwrap();
-        let (file, meta) = (*file, state.meta.clone());
-        assert!(state.age.is_some());
-        let bucket = manifest.state().buckets.keys().next().copied().unwrap();
-        // As an older program would have written it.
-        let edits = [
-            Edit::RemoveTable { bucket, file },
-            Edit::DropFile { file },
-            Edit::NewFile { file, meta },
-            Edit::AddTable {
-                bucket,
-                level: 0,
-                run: file,
-                file,
-            },
-        ];
-        manifest.apply(&edits).unwrap();
-        drop(manifest);
-        for _ in 0..2 {
-            clock.advance(Duration::from_secs(100));
-            let engine = Wip::open(disk.clone(), options.clone()).unwrap();
-            let (_, bucket) = engine.buckets().pop().unwrap();
-            let levels = std::sync::Arc::clone(&bucket.state.load().levels);
-            assert_eq!(garbage_since(&levels), Some(101));
-            engine.close().unwrap();
-        }
-    }
 }

@@ -285,9 +285,6 @@ impl Wip {
             edits.push(Edit::NewFile {
                 file: meta.file,
                 meta: file_meta(&meta),
-            });
-            edits.push(Edit::FileAge {
-                file: meta.file,
                 age,
             });
             let file = TableFile::new(meta, age, &self.disk, &self.tenure, &self.cache);

@@ -159,13 +159,11 @@ impl Wip {
         let holders = router.within(&job.lower, job.upper.as_deref());
         let buckets: Vec<&Arc<Bucket>> = holders.collect();
         let overlaps = |bucket: &Bucket| file.concerns(bucket);
-        let mut edits = vec![
-            Edit::NewFile {
-                file: number,
-                meta: file_meta(&file.meta),
-            },
-            Edit::FileAge { file: number, age },
-        ];
+        let mut edits = vec![Edit::NewFile {
+            file: number,
+            meta: file_meta(&file.meta),
+            age,
+        }];
         for bucket in &buckets {
             if overlaps(bucket) {
                 edits.push(Edit::AddTable {

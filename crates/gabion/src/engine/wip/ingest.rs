@@ -266,9 +266,6 @@ impl Ingest<'_> {
             edits.push(Edit::NewFile {
                 file: file.meta.file,
                 meta: file_meta(&file.meta),
-            });
-            edits.push(Edit::FileAge {
-                file: file.meta.file,
                 age: file.age,
             });
         }

@@ -53,7 +53,7 @@ use super::bucket::{Bucket, BucketState, Levels, Router, Run};
 use super::file::{TableFile, table_meta};
 use super::fresh::Fresh;
 use super::grouped::{MetTables, Window};
-use super::manifest::{self, Directory, Edit, FileAge, Manifest, ManifestState, inspect};
+use super::manifest::{self, Directory, Edit, Manifest, ManifestState, inspect};
 use super::prefix_index::common_prefix_len;
 use super::readpath::has_newer;
 use super::residency::Residency;
@@ -114,7 +114,6 @@ impl Wip {
             .check_always(options.paranoid_checks);
         let cache = Arc::new(cache.within(&memory));
         let parts = Parts {
-            unknown_age: unknown_age(&options),
             disk: &disk,
             tenure: &tenure,
             cache: &cache,
@@ -127,8 +126,7 @@ impl Wip {
         let log_options = LogOptions::within(options.log_bytes_max);
         let mut pending = PendingLog::new(&disk, end, &log_options, &options.clock);
         let (syncer, segment) = (pending.syncer(), pending.next_segment());
-        let age = parts.unknown_age;
-        let (log, unsettled) = match settle(&disk, &mut manifest, &mut pending, last_seq, age) {
+        let (log, unsettled) = match settle(&disk, &mut manifest, &mut pending, last_seq) {
             Err(error) if error.is_no_space() && manifest.is_usable() => {
                 tracing::warn!(%error, "the store takes no changes until there is space");
                 // DURABLE: what was replayed, so that nobody reads what a power loss can undo.
@@ -238,8 +236,8 @@ impl Wip {
     fn end_opening(&self, pending: &mut PendingLog) -> Result<()> {
         self.health.check()?;
         let mut versions = self.versions.lock();
-        let (last_seq, age) = (self.visible(), unknown_age(&self.options));
-        let settled = settle(&self.disk, &mut versions.manifest, pending, last_seq, age);
+        let last_seq = self.visible();
+        let settled = settle(&self.disk, &mut versions.manifest, pending, last_seq);
         let log = settled.map_err(|error| {
             match error.is_shortage() && versions.manifest.is_usable() {
                 true => error,
@@ -283,42 +281,23 @@ fn open_manifest(disk: &Disk, options: &Options) -> Result<Manifest> {
     }
 }
 
-/// The age of tables of which it is not known.
-fn unknown_age(options: &Options) -> FileAge {
-    let now = options.clock.unix_time().as_secs() + 1;
-    FileAge {
-        superseded: 0,
-        born: now,
-        garbage_since: now,
-    }
-}
-
 /// Steps 4 to 6 of an opening, as far as they are left.
 fn settle(
     disk: &Disk,
     manifest: &mut Manifest,
     pending: &mut PendingLog,
     last_seq: Seq,
-    unknown_age: FileAge,
 ) -> Result<Log> {
     pending.settle(disk, |seals| {
-        let mut edits = ages(manifest.state(), unknown_age);
-        edits.extend(seals.iter().map(|log| Edit::LogSealed {
+        let seals = seals.iter().map(|log| Edit::LogSealed {
             segment: log.segment,
             length: log.length,
-        }));
+        });
+        let mut edits: Vec<Edit> = seals.collect();
         edits.push(Edit::LastSeq { seq: last_seq });
         manifest.apply(&edits)?;
         remove_orphans(disk, manifest)
     })
-}
-
-/// Edits that give an age to the tables of which it is not known.
-fn ages(state: &ManifestState, age: FileAge) -> Vec<Edit> {
-    let unknown = state.files.iter().filter(|(_, file)| file.age.is_none());
-    unknown
-        .map(|(&file, _)| Edit::FileAge { file, age })
-        .collect()
 }
 
 /// What building the buckets needs.
@@ -329,8 +308,6 @@ struct Parts<'p> {
     pool: &'p Arc<ChunkPool>,
     /// When the MemTables are in order.
     keep: KeepOrder,
-    /// The age of tables of which it is not known.
-    unknown_age: FileAge,
 }
 
 impl Parts<'_> {
@@ -407,12 +384,11 @@ impl Parts<'_> {
                     what: format!("the file has {len} bytes instead of {}", meta.file_bytes),
                 });
             }
-            let age = file.age.unwrap_or(self.unknown_age);
             files.insert(
                 *number,
                 Arc::new(TableFile::new(
                     meta,
-                    age,
+                    file.age,
                     self.disk,
                     self.tenure,
                     self.cache,
@@ -462,8 +438,7 @@ struct Target {
     id: u32,
     router: Arc<Router>,
     /// What is in the tables of each bucket, by its position in the router: all up to the first
-    /// number, and nothing above the second, which is larger only where pairs were ingested, or an
-    /// older program has joined buckets.
+    /// number, and nothing above the second, which is larger only where pairs were ingested.
     in_tables: Vec<(Seq, Seq)>,
 }
 

@@ -55,15 +55,8 @@ fn a_golden_trace_tells_each_way_of_an_operation_once() {
     let run = Run::record(&Counter, "count", &[5], &acts).unwrap();
     let expected = "\
 count
-  store   A+0 8 B
-  ntstore B+0 16 B
-  store   C+0 8 B
-  flush   A
-  flush   C
-  fence
-
+  st A+0..8 | nt B+0..16 | st C+0..8 | fl A C | fence
 reopen
-
 ";
     assert_eq!(run.golden(), expected);
 }

@@ -12,7 +12,8 @@
 //! | 3 | `RemoveBucket` | id |
 //! | 4 | `AddTable` | bucket, level (1 byte), run, file |
 //! | 5 | `RemoveTable` | bucket, file |
-//! | 6 | `NewFile` | file, then the fields of [`FileMeta`]; keys and sketch as byte strings |
+//! | 6 | `NewFile` | file, then the fields of [`FileMeta`] and [`FileAge`]; keys and sketch as |
+//! | | | byte strings |
 //! | 7 | `DropFile` | file |
 //! | 8 | `FlushedSeq` | bucket, sequence number |
 //! | 9 | `LogTail` | segment |
@@ -20,10 +21,8 @@
 //! | 11 | `LastSeq` | sequence number |
 //! | 12 | `NextFile` | number |
 //! | 13 | `NextBucket` | id |
-//! | 14 | `NewFile` with range deletes | as 6, then their number, which is not zero |
-//! | 15 | `FileAge` | file, then the fields of [`FileAge`] |
-//! | 16 | `DropKeyspace` | id |
-//! | 17 | `NextKeyspace` | id |
+//! | 14 | `DropKeyspace` | id |
+//! | 15 | `NextKeyspace` | id |
 
 use crate::log::codec::{Malformed, Reader, put_bytes, put_varint};
 use crate::types::Seq;
@@ -89,9 +88,11 @@ pub(crate) enum Edit {
     /// A table is no longer part of a bucket.
     RemoveTable { bucket: u64, file: u64 },
     /// A table file exists and is durable.
-    NewFile { file: u64, meta: FileMeta },
-    /// How old the entries of a table file are.
-    FileAge { file: u64, age: FileAge },
+    NewFile {
+        file: u64,
+        meta: FileMeta,
+        age: FileAge,
+    },
     /// A table file is not needed any more; no bucket refers to it.
     DropFile { file: u64 },
     /// All writes to a bucket up to this number are in tables.
@@ -168,12 +169,10 @@ impl Edit {
                 put_varint(bytes, *file);
             }
             Edit::RemoveTable { bucket, file } => plain(5, &[*bucket, *file]),
-            Edit::NewFile { file, meta } => {
-                plain(if meta.range_deletes == 0 { 6 } else { 14 }, &[*file]);
+            Edit::NewFile { file, meta, age } => {
+                plain(6, &[*file]);
                 meta.encode(bytes);
-            }
-            Edit::FileAge { file, age } => {
-                plain(15, &[*file, age.superseded, age.born, age.garbage_since]);
+                age.encode(bytes);
             }
             Edit::DropFile { file } => plain(7, &[*file]),
             Edit::FlushedSeq { bucket, seq } => plain(8, &[*bucket, *seq]),
@@ -182,8 +181,8 @@ impl Edit {
             Edit::LastSeq { seq } => plain(11, &[*seq]),
             Edit::NextFile { number } => plain(12, &[*number]),
             Edit::NextBucket { id } => plain(13, &[*id]),
-            Edit::DropKeyspace { id } => plain(16, &[u64::from(*id)]),
-            Edit::NextKeyspace { id } => plain(17, &[u64::from(*id)]),
+            Edit::DropKeyspace { id } => plain(14, &[u64::from(*id)]),
+            Edit::NextKeyspace { id } => plain(15, &[u64::from(*id)]),
         }
     }
 
@@ -215,18 +214,7 @@ impl Edit {
             6 => Edit::NewFile {
                 file: reader.varint()?,
                 meta: FileMeta::decode(reader)?,
-            },
-            14 => Edit::NewFile {
-                file: reader.varint()?,
-                meta: FileMeta::decode_with_ranges(reader)?,
-            },
-            15 => Edit::FileAge {
-                file: reader.varint()?,
-                age: FileAge {
-                    superseded: reader.varint()?,
-                    born: reader.varint()?,
-                    garbage_since: reader.varint()?,
-                },
+                age: FileAge::decode(reader)?,
             },
             7 => Edit::DropFile {
                 file: reader.varint()?,
@@ -251,10 +239,10 @@ impl Edit {
             13 => Edit::NextBucket {
                 id: reader.varint()?,
             },
-            16 => Edit::DropKeyspace {
+            14 => Edit::DropKeyspace {
                 id: reader.varint_u32()?,
             },
-            17 => Edit::NextKeyspace {
+            15 => Edit::NextKeyspace {
                 id: reader.varint_u32()?,
             },
             _ => return Err(reader.malformed("an edit is of a kind that is not known")),
@@ -273,6 +261,7 @@ impl FileMeta {
             self.file_bytes,
             self.entries,
             self.tombstones,
+            self.range_deletes,
             self.user_bytes,
         ] {
             put_varint(bytes, number);
@@ -282,20 +271,6 @@ impl FileMeta {
         put_varint(bytes, self.min_seq);
         put_varint(bytes, self.max_seq);
         put_bytes(bytes, &self.sketch);
-        if self.range_deletes > 0 {
-            put_varint(bytes, self.range_deletes);
-        }
-    }
-
-    fn decode_with_ranges(reader: &mut Reader<'_>) -> Result<FileMeta, Malformed> {
-        let meta = FileMeta::decode(reader)?;
-        match reader.varint()? {
-            0 => Err(reader.malformed("a file with range deletes has none")),
-            range_deletes => Ok(FileMeta {
-                range_deletes,
-                ..meta
-            }),
-        }
     }
 
     fn decode(reader: &mut Reader<'_>) -> Result<FileMeta, Malformed> {
@@ -303,13 +278,29 @@ impl FileMeta {
             file_bytes: reader.varint()?,
             entries: reader.varint()?,
             tombstones: reader.varint()?,
-            range_deletes: 0,
+            range_deletes: reader.varint()?,
             user_bytes: reader.varint()?,
             smallest: reader.bytes()?.to_vec(),
             largest: reader.bytes()?.to_vec(),
             min_seq: reader.varint()?,
             max_seq: reader.varint()?,
             sketch: reader.bytes()?.to_vec(),
+        })
+    }
+}
+
+impl FileAge {
+    fn encode(&self, bytes: &mut Vec<u8>) {
+        for number in [self.superseded, self.born, self.garbage_since] {
+            put_varint(bytes, number);
+        }
+    }
+
+    fn decode(reader: &mut Reader<'_>) -> Result<FileAge, Malformed> {
+        Ok(FileAge {
+            superseded: reader.varint()?,
+            born: reader.varint()?,
+            garbage_since: reader.varint()?,
         })
     }
 }
@@ -324,7 +315,7 @@ pub(super) mod tests {
             file_bytes: 300,
             entries: 3,
             tombstones: 1,
-            range_deletes: 0,
+            range_deletes: 1,
             user_bytes: 40,
             smallest: b"a".to_vec(),
             largest: b"bc".to_vec(),
@@ -366,8 +357,13 @@ pub(super) mod tests {
                 Edit::NewFile {
                     file: 4,
                     meta: meta(),
+                    age: FileAge {
+                        superseded: 2,
+                        born: 300,
+                        garbage_since: 0,
+                    },
                 },
-                b"\x06\x04\xac\x02\x03\x01\x28\x01a\x02bc\x05\x09\x01\xfe",
+                b"\x06\x04\xac\x02\x03\x01\x01\x28\x01a\x02bc\x05\x09\x01\xfe\x02\xac\x02\x00",
             ),
             (Edit::DropFile { file: 4 }, b"\x07\x04"),
             (Edit::FlushedSeq { bucket: 2, seq: 9 }, b"\x08\x02\x09"),
@@ -382,29 +378,8 @@ pub(super) mod tests {
             (Edit::LastSeq { seq: 9 }, b"\x0b\x09"),
             (Edit::NextFile { number: 5 }, b"\x0c\x05"),
             (Edit::NextBucket { id: 3 }, b"\x0d\x03"),
-            (
-                Edit::NewFile {
-                    file: 4,
-                    meta: FileMeta {
-                        range_deletes: 5,
-                        ..meta()
-                    },
-                },
-                b"\x0e\x04\xac\x02\x03\x01\x28\x01a\x02bc\x05\x09\x01\xfe\x05",
-            ),
-            (
-                Edit::FileAge {
-                    file: 4,
-                    age: FileAge {
-                        superseded: 2,
-                        born: 300,
-                        garbage_since: 0,
-                    },
-                },
-                b"\x0f\x04\x02\xac\x02\x00",
-            ),
-            (Edit::DropKeyspace { id: 300 }, b"\x10\xac\x02"),
-            (Edit::NextKeyspace { id: 301 }, b"\x11\xad\x02"),
+            (Edit::DropKeyspace { id: 300 }, b"\x0e\xac\x02"),
+            (Edit::NextKeyspace { id: 301 }, b"\x0f\xad\x02"),
         ]
     }
 
@@ -422,7 +397,7 @@ pub(super) mod tests {
     #[test]
     fn unknown_tags_trailing_bytes_and_cuts_are_refused() {
         assert!(decode_group(&[1, 0]).is_err());
-        assert!(decode_group(&[1, 18]).is_err());
+        assert!(decode_group(&[1, 16]).is_err());
         assert!(decode_group(&[0, 0]).is_err());
         assert!(
             decode_group(&[1, 1, 1, 1, 0xff]).is_err(),

@@ -4,7 +4,7 @@
 //! | offset | size | meaning |
 //! |---|---|---|
 //! | 0 | 8 | magic `GABIONCU` |
-//! | 8 | 4 | format version of the store, see below |
+//! | 8 | 4 | format version of the store |
 //! | 12 | 4 | CRC-32C of the file without these four bytes |
 //! | 16 | 8 | number of the manifest in force |
 //! | 24 | 8 | length of that manifest if the store was closed cleanly, else 0 |
@@ -20,9 +20,6 @@
 //! | 32 | .. | frames |
 //!
 //! All numbers are little-endian.
-//!
-//! # Versions
-//! 2 since there are range deletes, 3 since tables have ages, 4 since keyspaces can be dropped.
 
 use gabion_media::crc32c;
 
@@ -32,8 +29,8 @@ pub(super) const CURRENT_MAGIC: [u8; 8] = *b"GABIONCU";
 /// First bytes of a manifest.
 pub(super) const MANIFEST_MAGIC: [u8; 8] = *b"GABIONMF";
 
-/// The version that this program writes, and the newest that it reads.
-pub(super) const VERSION: u32 = 4;
+/// The version that this program writes and reads.
+pub(super) const VERSION: u32 = 1;
 
 /// Size of `CURRENT` and of a manifest's header in bytes.
 pub(super) const HEADER_BYTES: usize = 32;
@@ -99,7 +96,7 @@ impl Header {
             tail.first_chunk(),
             tail.last_chunk(),
         ) {
-            (1..=VERSION, Some(manifest), Some(clean_len)) => HeaderState::Valid(Header {
+            (VERSION, Some(manifest), Some(clean_len)) => HeaderState::Valid(Header {
                 manifest: u64::from_le_bytes(*manifest),
                 clean_len: u64::from_le_bytes(*clean_len),
             }),
@@ -120,7 +117,7 @@ mod tests {
             clean_len: 0x0102,
         };
         let bytes = header.encode(CURRENT_MAGIC);
-        let mut golden = b"GABIONCU\x04\0\0\0".to_vec();
+        let mut golden = b"GABIONCU\x01\0\0\0".to_vec();
         golden.extend(GOLDEN_CRC);
         golden.extend([0x15, 0, 0, 0, 0, 0, 0, 0, 2, 1, 0, 0, 0, 0, 0, 0]);
         assert_eq!(bytes, golden[..]);
@@ -131,24 +128,7 @@ mod tests {
         assert_eq!(Header::decode(&bytes, MANIFEST_MAGIC), HeaderState::Foreign);
     }
 
-    const GOLDEN_CRC: [u8; 4] = [215, 113, 38, 141];
-
-    #[test]
-    fn the_first_versions_are_still_read() {
-        let first = *b"GABIONCU\x01\0\0\0\x9e\x58\x6a\x67\x15\0\0\0\0\0\0\0\x02\x01\0\0\0\0\0\0";
-        let second = *b"GABIONCU\x02\0\0\0\x59\x40\xae\x3e\x15\0\0\0\0\0\0\0\x02\x01\0\0\0\0\0\0";
-        let third = *b"GABIONCU\x03\0\0\0\xe4\xb7\xed\x09\x15\0\0\0\0\0\0\0\x02\x01\0\0\0\0\0\0";
-        let header = Header {
-            manifest: 0x15,
-            clean_len: 0x0102,
-        };
-        for bytes in [first, second, third] {
-            assert_eq!(
-                Header::decode(&bytes, CURRENT_MAGIC),
-                HeaderState::Valid(header)
-            );
-        }
-    }
+    const GOLDEN_CRC: [u8; 4] = [0x9e, 0x58, 0x6a, 0x67];
 
     #[test]
     fn every_flipped_bit_is_seen() {
@@ -176,18 +156,17 @@ mod tests {
     }
 
     #[test]
-    fn a_newer_version_is_told() {
-        let mut bytes = Header {
+    fn a_newer_version_is_told_and_no_program_wrote_version_0() {
+        let header = Header {
             manifest: 3,
             clean_len: 0,
+        };
+        for (version, state) in [(2, HeaderState::Newer(2)), (0, HeaderState::Invalid)] {
+            let mut bytes = header.encode(MANIFEST_MAGIC);
+            bytes[8] = version;
+            let crc = crc32c::crc32c_append(crc32c::crc32c(&bytes[..12]), &bytes[16..]);
+            bytes[12..16].copy_from_slice(&crc.to_le_bytes());
+            assert_eq!(Header::decode(&bytes, MANIFEST_MAGIC), state);
         }
-        .encode(MANIFEST_MAGIC);
-        bytes[8] = 5;
-        let crc = crc32c::crc32c_append(crc32c::crc32c(&bytes[..12]), &bytes[16..]);
-        bytes[12..16].copy_from_slice(&crc.to_le_bytes());
-        assert_eq!(
-            Header::decode(&bytes, MANIFEST_MAGIC),
-            HeaderState::Newer(5)
-        );
     }
 }

@@ -65,8 +65,8 @@ pub(crate) struct TableRef {
 pub(crate) struct FileState {
     /// What is known about it.
     pub(crate) meta: FileMeta,
-    /// How old its entries are; not known of files of older versions of the format.
-    pub(crate) age: Option<FileAge>,
+    /// How old its entries are.
+    pub(crate) age: FileAge,
     /// Number of buckets that refer to it.
     pub(crate) refs: u32,
 }
@@ -118,8 +118,7 @@ impl ManifestState {
                 },
             ),
             Edit::RemoveTable { bucket, file } => self.remove_table(*bucket, *file),
-            Edit::NewFile { file, meta } => self.new_file(*file, meta),
-            Edit::FileAge { file, age } => self.set_age(*file, *age),
+            Edit::NewFile { file, meta, age } => self.new_file(*file, meta, *age),
             Edit::DropFile { file } => self.drop_file(*file),
             Edit::FlushedSeq { bucket, seq } => {
                 let bucket = self.bucket(*bucket)?;
@@ -301,7 +300,7 @@ impl ManifestState {
         }
     }
 
-    fn new_file(&mut self, file: u64, meta: &FileMeta) -> Result<(), String> {
+    fn new_file(&mut self, file: u64, meta: &FileMeta, age: FileAge) -> Result<(), String> {
         let Some(next_file) = file.checked_add(1) else {
             return Err(format!("file {file} has an impossible number"));
         };
@@ -313,22 +312,12 @@ impl ManifestState {
             file,
             FileState {
                 meta: meta.clone(),
-                age: None,
+                age,
                 refs: 0,
             },
         );
         self.next_file = self.next_file.max(next_file);
         Ok(())
-    }
-
-    fn set_age(&mut self, file: u64, age: FileAge) -> Result<(), String> {
-        match self.files.get_mut(&file) {
-            None => Err(format!("the unknown file {file} gets an age")),
-            Some(state) => {
-                state.age = Some(age);
-                Ok(())
-            }
-        }
     }
 
     fn drop_file(&mut self, file: u64) -> Result<(), String> {
@@ -389,10 +378,8 @@ impl ManifestState {
             edits.push(Edit::NewFile {
                 file,
                 meta: state.meta.clone(),
+                age: state.age,
             });
-            if let Some(age) = state.age {
-                edits.push(Edit::FileAge { file, age });
-            }
         }
         for (&id, bucket) in &self.buckets {
             let (keyspace, flushed_seq) = (bucket.keyspace, bucket.flushed_seq);

@@ -43,6 +43,7 @@ fn history() -> Vec<Vec<Edit>> {
     let new = |file| Edit::NewFile {
         file,
         meta: meta(file),
+        age: FileAge::default(),
     };
     vec![
         vec![
@@ -482,8 +483,7 @@ struct Twin {
     keyspaces: Vec<(u32, String)>,
     buckets: Vec<(u64, u32, Vec<u8>, u64)>,
     tables: Vec<(u64, u8, u64, u64)>,
-    files: Vec<u64>,
-    ages: Vec<(u64, FileAge)>,
+    files: Vec<(u64, FileAge)>,
     sealed: Vec<(u64, u64)>,
     tail: u64,
     next_keyspace: u32,
@@ -492,6 +492,7 @@ struct Twin {
 impl Twin {
     fn apply(&mut self, edit: &Edit) -> bool {
         let has_bucket = |twin: &Twin, id: u64| twin.buckets.iter().any(|known| known.0 == id);
+        let has_file = |twin: &Twin, file: u64| twin.files.iter().any(|known| known.0 == file);
         let valid = match edit {
             Edit::AddKeyspace { id, name } => {
                 *id >= self.next_keyspace && !self.keyspaces.iter().any(|known| known.1 == *name)
@@ -514,7 +515,7 @@ impl Twin {
             }
             Edit::AddTable { bucket, file, .. } => {
                 has_bucket(self, *bucket)
-                    && self.files.contains(file)
+                    && has_file(self, *file)
                     && !self
                         .tables
                         .iter()
@@ -524,10 +525,9 @@ impl Twin {
                 .tables
                 .iter()
                 .any(|known| (known.0, known.3) == (*bucket, *file)),
-            Edit::NewFile { file, .. } => !self.files.contains(file),
-            Edit::FileAge { file, .. } => self.files.contains(file),
+            Edit::NewFile { file, .. } => !has_file(self, *file),
             Edit::DropFile { file } => {
-                self.files.contains(file) && !self.tables.iter().any(|known| known.3 == *file)
+                has_file(self, *file) && !self.tables.iter().any(|known| known.3 == *file)
             }
             Edit::LogSealed { segment, length } => !self
                 .sealed
@@ -590,15 +590,8 @@ impl Twin {
                 self.tables
                     .retain(|known| (known.0, known.3) != (bucket, file));
             }
-            Edit::NewFile { file, .. } => self.files.push(file),
-            Edit::FileAge { file, age } => {
-                self.ages.retain(|known| known.0 != file);
-                self.ages.push((file, age));
-            }
-            Edit::DropFile { file } => {
-                self.files.retain(|known| *known != file);
-                self.ages.retain(|known| known.0 != file);
-            }
+            Edit::NewFile { file, age, .. } => self.files.push((file, age)),
+            Edit::DropFile { file } => self.files.retain(|known| known.0 != file),
             Edit::FlushedSeq { bucket, seq } => {
                 for known in self.buckets.iter_mut().filter(|known| known.0 == bucket) {
                     known.3 = known.3.max(seq);
@@ -621,7 +614,7 @@ impl Twin {
         let mut twin = self.clone();
         twin.keyspaces.sort();
         twin.buckets.sort();
-        twin.files.sort_unstable();
+        twin.files.sort_unstable_by_key(|known| known.0);
         twin.sealed.sort_unstable();
         let keyspaces: Vec<_> = state.keyspaces.clone().into_iter().collect();
         assert_eq!(keyspaces, twin.keyspaces);
@@ -638,18 +631,21 @@ impl Twin {
             let expected = twin.tables.iter().filter(|known| known.0 == *id);
             assert_eq!(tables, expected.copied().collect::<Vec<_>>());
         }
-        assert_eq!(state.files.keys().copied().collect::<Vec<_>>(), twin.files);
+        let files: Vec<_> = state
+            .files
+            .iter()
+            .map(|(&file, of)| (file, of.age))
+            .collect();
+        assert_eq!(files, twin.files);
         for (file, file_state) in &state.files {
             let refs = twin.tables.iter().filter(|known| known.3 == *file).count();
             assert_eq!(file_state.refs as usize, refs);
             assert_eq!(file_state.meta, meta(*file));
-            let age = twin.ages.iter().find(|known| known.0 == *file);
-            assert_eq!(file_state.age, age.map(|known| known.1));
         }
         let sealed: Vec<_> = state.sealed.clone().into_iter().collect();
         assert_eq!((sealed, state.log_tail), (twin.sealed, twin.tail));
         assert_eq!(state.next_keyspace, twin.next_keyspace);
-        assert!(twin.files.iter().all(|file| *file < state.next_file));
+        assert!(twin.files.iter().all(|file| file.0 < state.next_file));
         assert!(
             twin.buckets
                 .iter()
@@ -660,15 +656,15 @@ impl Twin {
 
 fn any_edit() -> impl Strategy<Value = Edit> {
     let small = 1..5u64;
-    (0..18u8, small.clone(), small.clone(), small, 0..3u8).prop_map(|(kind, a, b, c, level)| {
+    (0..17u8, small.clone(), small.clone(), small, 0..3u8).prop_map(|(kind, a, b, c, level)| {
         let keyspace = u32::try_from(b % 2 + 1).unwrap();
         match kind {
             0 | 14 => Edit::AddKeyspace {
                 id: keyspace + u32::from(level),
                 name: format!("name{}", c % 3),
             },
-            15 | 16 => Edit::DropKeyspace { id: keyspace },
-            17 => Edit::NextKeyspace {
+            12 | 15 => Edit::DropKeyspace { id: keyspace },
+            16 => Edit::NextKeyspace {
                 id: u32::from(level),
             },
             1 => Edit::AddBucket {
@@ -688,6 +684,11 @@ fn any_edit() -> impl Strategy<Value = Edit> {
             6 => Edit::NewFile {
                 file: b,
                 meta: meta(b),
+                age: FileAge {
+                    superseded: a,
+                    born: c,
+                    garbage_since: u64::from(level),
+                },
             },
             7 => Edit::DropFile { file: b },
             8 => Edit::FlushedSeq { bucket: a, seq: c },
@@ -697,14 +698,6 @@ fn any_edit() -> impl Strategy<Value = Edit> {
                 length: c,
             },
             11 => Edit::LastSeq { seq: a },
-            12 => Edit::FileAge {
-                file: b,
-                age: FileAge {
-                    superseded: a,
-                    born: c,
-                    garbage_since: u64::from(level),
-                },
-            },
             _ => Edit::NextFile { number: a * b },
         }
     })

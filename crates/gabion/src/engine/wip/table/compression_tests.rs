@@ -1,4 +1,4 @@
-//! Tests of compressed tables, and of the bytes of tables of all versions.
+//! Tests of compressed tables, and of the bytes of tables.
 
 use std::cmp::Reverse;
 use std::sync::Arc;
@@ -12,8 +12,8 @@ use crate::cache::BlockCache;
 use crate::names::table_name;
 use crate::types::{Kind, hash_key};
 
-/// A table as the program wrote it before there was compression.
-const GOLDEN_1: &str = "\
+/// A table without any features.
+const GOLDEN_PLAIN: &str = "\
     02000400010002000100000000000000361170696c6c0000080009617273746f6e65016f77646f776e000000\
     00d650c501000010000000000800080008000000000800010000000000000000008000008000080000008000\
     00000000208000000000000020008000000100000000000010000000005496fc38010000000600000070696c\
@@ -22,15 +22,15 @@ const GOLDEN_1: &str = "\
     7705000000018233415a0000000023d04587476162696f6e5462010000000000000002000000000000003100\
     000000000000480000000000000018000000000000005d00000000000000000000009a5d8825";
 /// A table with a block that is compressed by LZ4, put together by hand.
-const GOLDEN_3: &str = "\
+const GOLDEN_PACKED: &str = "\
     10010000ff1402000400010002000100000000000000361170696c6c00007b0009617273746f6e652006005f\
     3f016f777b006050746f6e652001000000ce4643220000100000000008000800080000000008000100000000\
     0000000000800000800008000000800000000000208000000000000020008000000100000000000010000000\
     00f1476176010000000600000070696c6c6f774100000000000dfd4dbe020000000000000000000000000000\
     000c00000000000000f000000000000000010000000000000002000000000000000a00000000000000060000\
-    0070696c6c61720600000070696c6c6f7705000000018233415a000000000100000000000000000000000000\
-    0000000000008423a21e476162696f6e54620300000000000000020000000000000041000000000000004800\
-    0000000000001800000000000000710000000000000000000000f99b0744";
+    0070696c6c61720600000070696c6c6f7705000000018233415a010000000000000000000000000000000000\
+    0000c55668bc476162696f6e5462010000000200000002000000000000004100000000000000480000000000\
+    000018000000000000006d00000000000000000000009250bb76";
 
 /// What does not compress is stored and mapped as if nobody had tried.
 #[test]
@@ -93,15 +93,14 @@ fn a_compressed_table_is_smaller_and_goes_through_the_cache() {
 }
 
 /// A table as an ingest writes it.
-const GOLDEN_4: &str = "\
+const GOLDEN_INGESTED: &str = "\
     02000400010002000000000000000000361170696c6c0000080001617273746f6e65016f77646f776e000000\
     0079eb2725000010000000000800080008000000000800010000000000000000008000008000080000008000\
     00000000208000000000000020008000000100000000000010000000005496fc38010000000600000070696c\
     6c6f77310000000000051259fb020000000000000000000000000000000c0000000000000009000000000000\
     00000000000000000000000000000000000a000000000000000600000070696c6c61720600000070696c6c6f\
-    7705000000018233415a0000000000000000000000000000000000000000000000009dd75b0e476162696f6e\
-    5462040000000000000002000000000000003100000000000000480000000000000018000000000000007100\
-    0000000000000000000023f82c6f";
+    7705000000018233415a00000000b1a78d74476162696f6e5462010000000400000002000000000000003100\
+    000000000000480000000000000018000000000000005d00000000000000000000008a292c55";
 
 /// Table number 2 with these bytes, to which the manifest gives the sequence number `seq`.
 fn golden(hex: &str, seq: u64) -> (Home, Arc<Table>) {
@@ -120,12 +119,12 @@ fn golden(hex: &str, seq: u64) -> (Home, Arc<Table>) {
 
 /// Tables without compression are read as ever, and written as ever.
 #[test]
-fn golden_bytes_of_a_table_of_version_1_are_read_and_written() {
+fn golden_bytes_of_a_plain_table_are_read_and_written() {
     let mut twin = Twin::new();
     for (key, seq, value) in [("pillar", 2, "stone"), ("pillow", 1, "down")] {
         twin.insert((key.into(), Reverse(seq)), (Kind::Put, value.into()));
     }
-    let (home, table) = golden(GOLDEN_1, 0);
+    let (home, table) = golden(GOLDEN_PLAIN, 0);
     assert_walks(&mut table.cursor(), &rows(&twin));
     let golden = home.disk.read_all(&table_name(2)).unwrap();
     home.write_as(2, &twin, &TableOptions::default());
@@ -134,13 +133,13 @@ fn golden_bytes_of_a_table_of_version_1_are_read_and_written() {
 
 /// Another version of the compressor may make other bytes, but all are to be read for ever.
 #[test]
-fn golden_bytes_of_a_table_of_version_3_are_read() {
+fn golden_bytes_of_a_packed_table_are_read() {
     let mut twin = Twin::new();
     for (key, seq) in [("pillar", 2), ("pillow", 1)] {
         let value = b"stone ".repeat(20);
         twin.insert((key.into(), Reverse(seq)), (Kind::Put, value));
     }
-    let (_home, table) = golden(GOLDEN_3, 0);
+    let (_home, table) = golden(GOLDEN_PACKED, 0);
     let packed = table.properties.packed;
     assert_eq!((packed.lz4, packed.zstd), (1, 0));
     assert_walks(&mut table.cursor(), &rows(&twin));
@@ -148,14 +147,14 @@ fn golden_bytes_of_a_table_of_version_3_are_read() {
 
 /// As an ingest writes it: its entries say 0, and are read with the number that the manifest has.
 #[test]
-fn golden_bytes_of_a_table_of_version_4_are_read_and_written() {
+fn golden_bytes_of_an_ingested_table_are_read_and_written() {
     let numbered = |seq| -> Twin {
         let pairs = [("pillar", "stone"), ("pillow", "down")];
         let entry =
             |(key, value): (&str, &str)| ((key.into(), Reverse(seq)), (Kind::Put, value.into()));
         pairs.into_iter().map(entry).collect()
     };
-    let (home, table) = golden(GOLDEN_4, 7);
+    let (home, table) = golden(GOLDEN_INGESTED, 7);
     assert_walks(&mut table.cursor(), &rows(&numbered(7)));
     assert_walks(&mut table.scan_cursor(), &rows(&numbered(7)));
     assert!(
@@ -165,7 +164,7 @@ fn golden_bytes_of_a_table_of_version_4_are_read_and_written() {
             .is_none()
     );
     let golden = home.disk.read_all(&table_name(2)).unwrap();
-    assert_eq!(golden[golden.len() - FOOTER_BYTES + 8], 4);
+    assert_eq!(golden[golden.len() - FOOTER_BYTES + 12], 4);
     home.write_as(2, &numbered(0), &TableOptions::default());
     assert_eq!(home.disk.read_all(&table_name(2)).unwrap(), golden);
 }

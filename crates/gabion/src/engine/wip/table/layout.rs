@@ -11,14 +11,14 @@
 //! | properties | `properties_bytes` | [`Properties`] and a section trailer |
 //! | footer | 64 | see below |
 //!
-//! Footer. Magic, version and checksum keep their places in every version of the format.
+//! Footer. Magic, version and checksum keep their places in every version of the format. A table
+//! with features that the program does not know is refused.
 //!
 //! | offset | size | field |
 //! |---|---|---|
 //! | 0 | 8 | magic `"GabionTb"` |
-//! | 8 | 4 | format version: the first that fits of 4 (numbered by the manifest), 3 (compressed |
-//! | | | blocks), 2 (range deletes) and 1 |
-//! | 12 | 4 | zero |
+//! | 8 | 4 | format version, 1 |
+//! | 12 | 4 | what the table has of [`Features`] |
 //! | 16 | 8 | number of the file |
 //! | 24 | 8 | `data_bytes` |
 //! | 32 | 8 | `filter_bytes` |
@@ -43,26 +43,21 @@
 use gabion_media::crc32c;
 
 use super::codec::Encoding;
+use super::features::Features;
 use super::sketch::Sketch;
 use crate::engine::range_deletes::{Fragment, Fragments};
 
 /// First bytes of the footer.
 const MAGIC: [u8; 8] = *b"GabionTb";
-/// The version that this program writes, and the newest that it reads.
-pub(super) const VERSION: u32 = 4;
-/// The version of a table with compressed blocks.
-const VERSION_PACKED: u32 = 3;
-/// The version of a table without compressed blocks, which older programs read, too.
-const VERSION_PLAIN: u32 = 2;
-/// The version of a table without compressed blocks and range deletes.
-const VERSION_WITHOUT_RANGES: u32 = 1;
+/// The version that this program writes and reads.
+pub(super) const VERSION: u32 = 1;
 /// Length of the footer.
 pub(super) const FOOTER_BYTES: usize = 64;
 /// Length of the trailer of a block or section.
 pub(super) const TRAILER_BYTES: usize = 8;
 const CHECKSUM_BYTES: usize = 4;
 
-/// Magic, version, zero, five numbers, zero, checksum.
+/// Magic, version, features, five numbers, zero, checksum.
 const _: () = assert!(FOOTER_BYTES == MAGIC.len() + 4 + 4 + 5 * 8 + 4 + CHECKSUM_BYTES);
 
 /// What does not hold about a part of a file; the caller adds file and offset.
@@ -73,8 +68,10 @@ pub(super) type Checked<T> = std::result::Result<T, &'static str>;
 pub(super) enum FooterRefusal {
     /// It does not pass its checks.
     Corrupt(&'static str),
-    /// It is intact, but from a newer program.
+    /// It is intact, and has a version of a newer program.
     Newer(u32),
+    /// It is intact, and has features of a newer program: these bits.
+    UnknownFeatures(u32),
 }
 
 /// The checksum of `part`, without its last four bytes, at this place.
@@ -141,8 +138,8 @@ pub(super) fn check_stored(file: u64, offset: u64, part: &[u8]) -> Checked<(Enco
 /// The lengths of the parts of a table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Footer {
-    /// Version of the format.
-    pub(super) version: u32,
+    /// What the table has.
+    pub(super) features: Features,
     /// Number of the file.
     pub(super) file: u64,
     /// Length of all blocks.
@@ -160,8 +157,8 @@ impl Footer {
     pub(super) fn encode(&self, out: &mut Vec<u8>, offset: u64) {
         let start = out.len();
         out.extend_from_slice(&MAGIC);
-        out.extend_from_slice(&self.version.to_le_bytes());
-        out.extend_from_slice(&[0; 4]);
+        out.extend_from_slice(&VERSION.to_le_bytes());
+        out.extend_from_slice(&self.features.bits().to_le_bytes());
         for field in [
             self.file,
             self.data_bytes,
@@ -197,18 +194,14 @@ impl Footer {
             return Err(FooterRefusal::Newer(word(8)));
         }
         let footer = Footer {
-            version: word(8),
+            features: Features::of(word(12)).map_err(FooterRefusal::UnknownFeatures)?,
             file: long(16),
             data_bytes: long(24),
             filter_bytes: long(32),
             index_bytes: long(40),
             properties_bytes: long(48),
         };
-        if !(1..=VERSION).contains(&word(8))
-            || word(12) != 0
-            || word(56) != 0
-            || footer.file != file
-        {
+        if word(8) != VERSION || word(56) != 0 || footer.file != file {
             return Err(FooterRefusal::Corrupt("the footer contradicts itself"));
         }
         if footer.parts_end() != Some(offset) {
@@ -230,12 +223,13 @@ impl Footer {
 /// What is known of a table's contents without reading them.
 ///
 /// Encoded as seven u64 in the order of the fields, then three byte strings, each with its length
-/// as a u32 before it: smallest key, largest key, sketch. From version 2 on the range deletes
-/// follow, which are entries of the table as well: their number as a u32, then for each the first
-/// key and the first key above it (empty: the end of all keys) as byte strings, the number of its
-/// sequence numbers as a u32, and these, newest first. From version 3 on
-/// the numbers of blocks that are compressed by LZ4 and by Zstandard follow, two u64. Version 4
-/// says the same as version 3, of a table whose sequence numbers are all 0.
+/// as a u32 before it: smallest key, largest key, sketch. What follows is there if the footer has
+/// the feature.
+///
+/// - Range deletes, which are entries of the table as well: their number as a u32, then for each
+///   the first key and the first key above it (empty: the end of all keys) as byte strings, the
+///   number of its sequence numbers as a u32, and these, newest first.
+/// - The numbers of blocks that are compressed by LZ4 and by Zstandard, two u64.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Properties {
     /// Number of entries.
@@ -334,10 +328,10 @@ impl Properties {
             out.extend_from_slice(&len.to_le_bytes());
             out.extend_from_slice(string);
         }
-        if self.version() > VERSION_WITHOUT_RANGES {
+        if !self.deletes.is_empty() {
             encode_deletes(&self.deletes, out);
         }
-        if self.version() > VERSION_PLAIN {
+        if !self.packed.is_empty() {
             for count in [self.packed.lz4, self.packed.zstd] {
                 out.extend_from_slice(&count.to_le_bytes());
             }
@@ -350,20 +344,21 @@ impl Properties {
         (self.min_seq, self.max_seq) == (0, 0)
     }
 
-    /// The oldest version of the format that can say this.
-    pub(super) fn version(&self) -> u32 {
-        match (self.packed.is_empty(), self.deletes.is_empty()) {
-            _ if self.is_numbered_by_manifest() => VERSION,
-            (false, _) => VERSION_PACKED,
-            (true, false) => VERSION_PLAIN,
-            (true, true) => VERSION_WITHOUT_RANGES,
-        }
+    /// What the table has.
+    pub(super) fn features(&self) -> Features {
+        Features::NONE
+            .with_if(!self.deletes.is_empty(), Features::RANGE_DELETES)
+            .with_if(!self.packed.is_empty(), Features::PACKED_BLOCKS)
+            .with_if(
+                self.is_numbered_by_manifest(),
+                Features::NUMBERED_BY_MANIFEST,
+            )
     }
 
-    /// Decodes what [`Properties::encode`] made.
-    pub(super) fn decode(bytes: &[u8], version: u32) -> Checked<Properties> {
+    /// Decodes what [`Properties::encode`] made of a table with these features.
+    pub(super) fn decode(bytes: &[u8], features: Features) -> Checked<Properties> {
         let mut reader = Reader { bytes };
-        let parsed = reader.properties(version);
+        let parsed = reader.properties(features);
         let properties = parsed.ok_or("the properties do not parse")?;
         if !reader.bytes.is_empty() {
             return Err("bytes follow the properties");
@@ -372,7 +367,7 @@ impl Properties {
             && properties.tombstones <= properties.entries
             && properties.min_seq <= properties.max_seq
             && properties.smallest <= properties.largest
-            && properties.version() == version;
+            && properties.features() == features;
         if sound {
             Ok(properties)
         } else {
@@ -403,7 +398,7 @@ pub(super) struct Reader<'a> {
 }
 
 impl<'a> Reader<'a> {
-    fn properties(&mut self, version: u32) -> Option<Properties> {
+    fn properties(&mut self, features: Features) -> Option<Properties> {
         Some(Properties {
             entries: self.u64()?,
             tombstones: self.u64()?,
@@ -415,16 +410,16 @@ impl<'a> Reader<'a> {
             smallest: self.string()?.to_vec(),
             largest: self.string()?.to_vec(),
             sketch: Sketch::decode(self.string()?)?,
-            deletes: match version {
-                VERSION_WITHOUT_RANGES => Fragments::default(),
-                _ => self.deletes()?,
+            deletes: match features.has(Features::RANGE_DELETES) {
+                true => self.deletes()?,
+                false => Fragments::default(),
             },
-            packed: match version {
-                VERSION_WITHOUT_RANGES | VERSION_PLAIN => PackedBlocks::default(),
-                _ => PackedBlocks {
+            packed: match features.has(Features::PACKED_BLOCKS) {
+                true => PackedBlocks {
                     lz4: self.u64()?,
                     zstd: self.u64()?,
                 },
+                false => PackedBlocks::default(),
             },
         })
     }
@@ -562,7 +557,7 @@ mod tests {
 
     fn footer() -> Footer {
         Footer {
-            version: 1,
+            features: Features::PACKED_BLOCKS,
             file: 9,
             data_bytes: 4096,
             filter_bytes: 72,
@@ -581,11 +576,11 @@ mod tests {
     fn the_footer_is_laid_out_as_documented() {
         let bytes = encoded(&footer(), 4468);
         assert_eq!(&bytes[..8], b"GabionTb");
-        assert_eq!(u32_at(&bytes, 8), Some(1));
+        assert_eq!((u32_at(&bytes, 8), u32_at(&bytes, 12)), (Some(1), Some(2)));
         for (at, value) in [(16, 9), (24, 4096), (32, 72), (40, 100), (48, 200)] {
             assert_eq!(u64_at(&bytes, at), Some(value));
         }
-        assert_eq!(u32_at(&bytes, 60), Some(0x5513_82b8));
+        assert_eq!(u32_at(&bytes, 60), Some(0x6d41_b8b0));
         assert_eq!(Footer::decode(&bytes, 9, 4468), Ok(footer()));
     }
 
@@ -608,16 +603,19 @@ mod tests {
     }
 
     #[test]
-    fn a_newer_format_is_refused_by_name() {
-        let mut bytes = encoded(&footer(), 4468).to_vec();
-        bytes[8..12].copy_from_slice(&7u32.to_le_bytes());
-        bytes.truncate(FOOTER_BYTES - CHECKSUM_BYTES);
-        append_checksum(&mut bytes, 0, 9, 4468);
-        let bytes = bytes.try_into().unwrap();
-        assert_eq!(
-            Footer::decode(&bytes, 9, 4468),
-            Err(FooterRefusal::Newer(7))
-        );
+    fn a_newer_format_and_features_are_refused_by_name() {
+        let refused = |at: usize, word: u32| {
+            let mut bytes = encoded(&footer(), 4468).to_vec();
+            bytes[at..at + 4].copy_from_slice(&word.to_le_bytes());
+            bytes.truncate(FOOTER_BYTES - CHECKSUM_BYTES);
+            append_checksum(&mut bytes, 0, 9, 4468);
+            Footer::decode(&bytes.try_into().unwrap(), 9, 4468).unwrap_err()
+        };
+        assert_eq!(refused(8, 7), FooterRefusal::Newer(7));
+        assert!(matches!(refused(8, 0), FooterRefusal::Corrupt(_)));
+        assert_eq!(refused(12, 8), FooterRefusal::UnknownFeatures(8));
+        let bits = 1 << 31 | 7;
+        assert_eq!(refused(12, bits), FooterRefusal::UnknownFeatures(1 << 31));
     }
 
     #[test]
@@ -675,24 +673,30 @@ mod tests {
             max_seq: 0,
             ..compressed.clone()
         };
-        for (version, properties) in [
-            (1, properties()),
-            (2, with_ranges),
-            (3, compressed),
-            (4, unnumbered),
+        let both = Properties {
+            packed: PackedBlocks { lz4: 0, zstd: 2 },
+            ..with_ranges.clone()
+        };
+        for (bits, properties) in [
+            (0, properties()),
+            (1, with_ranges),
+            (2, compressed),
+            (3, both),
+            (6, unnumbered),
         ] {
+            let features = Features::of(bits).unwrap();
             let mut bytes = Vec::new();
             properties.encode(&mut bytes);
-            assert_eq!(properties.version(), version);
-            assert_eq!(Properties::decode(&bytes, version), Ok(properties));
-            for other in (1..=4).filter(|other| *other != version) {
-                assert!(Properties::decode(&bytes, other).is_err());
+            assert_eq!(properties.features(), features);
+            assert_eq!(Properties::decode(&bytes, features), Ok(properties));
+            for other in (0..8).filter(|other| *other != bits) {
+                assert!(Properties::decode(&bytes, Features::of(other).unwrap()).is_err());
             }
             for len in 0..bytes.len() {
-                assert!(Properties::decode(&bytes[..len], version).is_err());
+                assert!(Properties::decode(&bytes[..len], features).is_err());
             }
             bytes.push(0);
-            assert!(Properties::decode(&bytes, version).is_err());
+            assert!(Properties::decode(&bytes, features).is_err());
         }
     }
 
@@ -711,7 +715,7 @@ mod tests {
             change(&mut changed);
             let mut bytes = Vec::new();
             changed.encode(&mut bytes);
-            Properties::decode(&bytes, 1).is_err()
+            Properties::decode(&bytes, Features::NONE).is_err()
         };
         assert!(refused(|p| p.entries = 0));
         assert!(refused(|p| p.tombstones = 4));
@@ -753,8 +757,9 @@ mod tests {
 
         #[test]
         fn decoders_take_any_bytes_without_panic(bytes: Vec<u8>) {
-            let _ = Properties::decode(&bytes, 1);
-            let _ = Properties::decode(&bytes, 2);
+            for bits in 0..8 {
+                let _ = Properties::decode(&bytes, Features::of(bits).unwrap());
+            }
             let _ = Sketch::decode(&bytes);
             let _ = check_part(1, 2, &bytes);
             if let Some(number) = (Reader { bytes: &bytes }).varint() {

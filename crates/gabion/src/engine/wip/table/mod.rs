@@ -41,6 +41,7 @@ mod codec;
 #[cfg(test)]
 mod compression_tests;
 mod cursor;
+mod features;
 mod filter;
 mod index;
 mod layout;

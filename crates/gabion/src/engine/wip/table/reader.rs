@@ -105,7 +105,7 @@ impl Table {
             Index::decode(bytes, footer.data_bytes)
         })?;
         let properties = sections.next(footer.properties_bytes, |bytes| {
-            Properties::decode(bytes, footer.version)
+            Properties::decode(bytes, footer.features)
         });
         let mut properties =
             properties.or_else(|error| refuse(error).map(|()| Properties::unknown()))?;
@@ -594,6 +594,10 @@ fn read_footer(file: &ReadFile, number: u64) -> Result<Footer> {
             file: file.path().to_path_buf(),
             found,
             supported: VERSION,
+        },
+        FooterRefusal::UnknownFeatures(features) => Error::UnknownFeatures {
+            file: file.path().to_path_buf(),
+            features,
         },
     })
 }

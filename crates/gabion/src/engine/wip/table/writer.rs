@@ -187,7 +187,7 @@ impl TableWriter {
         let properties_bytes = self.end_section(start);
 
         let footer = Footer {
-            version: self.properties.version(),
+            features: self.properties.features(),
             file: self.file,
             data_bytes,
             filter_bytes,
