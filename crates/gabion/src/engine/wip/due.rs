@@ -44,7 +44,7 @@ use super::bucket::{Bucket, BucketState, Run};
 use super::compact::{Compaction, range_deletes_of};
 use super::priority::{Claim, Urgency};
 use super::space::Need;
-use super::split::slice_bytes;
+use super::split::{run_bytes, slice_bytes};
 use super::{Keyspace, Wip};
 use crate::engine::range_deletes::{Deletes, Hidden};
 use crate::{Options, Result};
@@ -295,10 +295,11 @@ impl Wip {
             return Ok(Some(of_bucket(Urgency::Shared, compact(Purpose::Split))));
         }
         let Some(level) = fullest else {
-            let job = at_leisure(bucket, &state, bytes).filter(|_| leisure);
+            let job = at_leisure(bucket, &state)?.filter(|_| leisure);
             return Ok(job.map(|job| of_bucket(Urgency::Leisure, Job::Compact(job))));
         };
-        if has_young(state.levels.runs(), bytes, 2) && Wip::live_bytes(&state, bytes) <= bytes / 2 {
+        if has_young(bucket, state.levels.runs(), 2)? && Wip::live_bytes(&state, bytes) <= bytes / 2
+        {
             return Ok(Some(of_bucket(
                 Urgency::Hidden,
                 compact(Purpose::Compaction),
@@ -405,36 +406,38 @@ fn is_much_read(bucket: &Bucket, state: &BucketState) -> bool {
 }
 
 /// What the reads to come gain by, in a bucket to which hardly anybody writes.
-fn at_leisure(bucket: &Arc<Bucket>, state: &BucketState, bytes: u64) -> Option<Compaction> {
+fn at_leisure(bucket: &Arc<Bucket>, state: &BucketState) -> Result<Option<Compaction>> {
     let levels = &state.levels;
     let part = if is_much_read(bucket, state) { 8 } else { 2 };
-    if levels.runs().nth(1).is_some() && has_young(levels.runs(), bytes, part) {
-        return Some(Compaction::at_leisure(bucket, levels));
+    if levels.runs().nth(1).is_some() && has_young(bucket, levels.runs(), part)? {
+        return Ok(Some(Compaction::at_leisure(bucket, levels)));
     }
     let mut filled = (0..levels.depth())
         .rev()
         .filter(|level| !levels.level(*level).is_empty());
-    let (_, last) = (filled.next()?, filled.next()?);
+    let (Some(_), Some(last)) = (filled.next(), filled.next()) else {
+        return Ok(None);
+    };
     let young = || (0..=last).flat_map(|level| levels.level(level));
-    let metas = || young().flat_map(|run| run.tables.iter().map(|file| &file.meta));
+    let entries = |run: &Run| run.tables.iter().map(|file| file.meta.entries).sum::<u64>();
     let worth = young().nth(1).is_some()
-        && bucket.reads.of_level(last) >= metas().map(|meta| meta.entries).sum()
-        && has_young(young(), metas().map(|meta| meta.file_bytes).sum(), 8);
-    worth.then(|| Compaction::of_young(bucket, levels, last))
+        && bucket.reads.of_level(last) >= young().map(entries).sum()
+        && has_young(bucket, young(), 8)?;
+    Ok(worth.then(|| Compaction::of_young(bucket, levels, last)))
 }
 
 /// Whether what came after the largest of some runs is one part in `part` of that run, or more.
 /// Then to make them one writes at most `part + 1` bytes per byte that came; and versions that a
-/// snapshot protects are not rewritten again and again.
-fn has_young<'r>(runs: impl Iterator<Item = &'r Run>, bytes: u64, part: u64) -> bool {
-    let run_bytes = |run: &Run| {
-        run.tables
-            .iter()
-            .map(|file| file.meta.file_bytes)
-            .sum::<u64>()
-    };
-    let largest = runs.map(run_bytes).max().unwrap_or(0);
-    bytes.saturating_sub(largest) >= largest / part
+/// snapshot protects are not rewritten again and again. Of tables that reach beyond the bucket the
+/// part in its range counts.
+fn has_young<'r>(bucket: &Bucket, runs: impl Iterator<Item = &'r Run>, part: u64) -> Result<bool> {
+    let (mut all, mut largest) = (0, 0);
+    for run in runs {
+        let bytes = run_bytes(bucket, run)?;
+        all += bytes;
+        largest = bytes.max(largest);
+    }
+    Ok(all - largest >= largest / part)
 }
 
 #[cfg(test)]
@@ -601,6 +604,38 @@ mod tests {
         );
         put(10..20, 4);
         assert!(due().is_some());
+        engine.close().unwrap();
+    }
+
+    /// Beside the whole of a table that a bucket shares with its siblings, young runs looked small,
+    /// however large they were beside the bucket's part of it: they stayed at rest.
+    #[test]
+    fn young_runs_are_compared_with_the_part_of_a_shared_table_that_is_the_bucket_s() {
+        let options = Options::default().background_threads(0);
+        let engine = Wip::open(Disk::simulated(&SimDisk::new()), options).unwrap();
+        let [shared, own] = ["shared", "own"].map(|name| engine.create_keyspace(name).unwrap());
+        engine.put_run_for_tests(&own, 0..700, 2);
+        engine.put_run_for_tests(&shared, 0..8000, 1);
+        let parent = Arc::clone(&shared.router.load().buckets()[0]);
+        assert!(parent.reserve());
+        let split = Job::Split { ways: 8 };
+        engine.rest_for_tests(|| engine.carry_out(&shared, &parent, split).unwrap());
+        let first = |keyspace: &Keyspace| {
+            let bucket = Arc::clone(&keyspace.router.load().buckets()[0]);
+            let run = bucket.state.load().levels.runs().next().unwrap().clone();
+            (bucket, run)
+        };
+        let ((child, old), (_, young)) = (first(&shared), first(&own));
+        let bytes = |run| run_bytes(&child, run).unwrap();
+        assert!(
+            8 * bytes(&old) < 9 * old.tables[0].meta.file_bytes,
+            "a slice"
+        );
+        assert!((2 * bytes(&old) / 3..bytes(&old)).contains(&bytes(&young)));
+        for runs in [[&old, &young], [&young, &old]] {
+            assert!(has_young(&child, runs.into_iter(), 2).unwrap());
+            assert!(!has_young(&child, runs.into_iter(), 1).unwrap());
+        }
         engine.close().unwrap();
     }
 
