@@ -107,7 +107,7 @@ impl Wip {
         if must_make_room {
             // Snapshots hold the garbage, or others work on it.
             self.look_at_space()?;
-            return self.flush_one();
+            return Ok(self.flush_one()? || self.make_one_ready());
         }
         Ok(self.join_some(all)? || self.make_one_ready())
     }

@@ -39,8 +39,8 @@ const PAGE_BYTES: usize = 4 << 10;
 /// Addresses have to leave the upper 16 bits of a word free.
 const ADDRESS_BITS: u32 = 48;
 
-/// Blocks of so many bytes or more are the system's own memory: directories come and go with each
-/// table, and what the allocator keeps of them no table has.
+/// Blocks of so many bytes or more, the largest chunks among them, are the system's own memory:
+/// directories come and go with each table, and what the allocator keeps of them no table has.
 const SYSTEM_BYTES_MIN: usize = CHUNK_SIZES[2];
 
 /// A piece of memory that is freed when the block is dropped. What it holds is not initialised

@@ -50,7 +50,7 @@ pub(crate) struct Stretch {
     value: Range<usize>,
     /// What was copied of a mapped block for the values that users keep, and where in it that
     /// begins.
-    copy: Arc<[u8]>,
+    copy: Option<Arc<[u8]>>,
     copy_at: usize,
 }
 
@@ -88,7 +88,7 @@ impl Stretch {
             limit,
             dealt: None,
             value: 0..0,
-            copy: Arc::default(),
+            copy: None,
             copy_at: 0,
         }
     }
@@ -182,10 +182,12 @@ impl Stretch {
                     return Slice::new(self.value_bytes());
                 }
                 let within = start.wrapping_sub(self.copy_at);
-                if within.saturating_add(len) > self.copy.len() {
-                    return self.copied_value();
+                match &self.copy {
+                    Some(copy) if within.saturating_add(len) <= copy.len() => {
+                        Slice::shared(copy, within, len)
+                    }
+                    _ => self.copied_value(),
                 }
-                Slice::shared(&self.copy, within, len)
             }
         }
     }
@@ -198,12 +200,14 @@ impl Stretch {
         let is_first = self.copy_at == 0;
         self.copy_at = start;
         if is_first || end - start > COPY_BYTES / 4 {
-            self.copy = Arc::default();
+            self.copy = None;
             return Slice::new(self.value_bytes());
         }
         let end = (start + COPY_BYTES).min(self.buffer.len());
-        self.copy = Arc::from(self.buffer.get(start..end).unwrap_or_default());
-        Slice::shared(&self.copy, 0, self.value.len().min(self.copy.len()))
+        let copy = Arc::from(self.buffer.get(start..end).unwrap_or_default());
+        let value = Slice::shared(&copy, 0, self.value.len().min(copy.len()));
+        self.copy = Some(copy);
+        value
     }
 
     /// Whether the last entry that the reader saw was of the stretch; its key is then the reader's.
