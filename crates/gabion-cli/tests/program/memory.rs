@@ -37,9 +37,16 @@ impl Group {
             return None;
         }
         let mut refused = "there is no control group for memory".to_owned();
-        for (above, limit, swap) in groups_of_this_process() {
+        for above in gabion_media::memory_groups() {
+            // The limit of memory and swap together, of the first version, is none below it.
+            let (limit, swap) = match above.is_unified {
+                true => ("memory.max", ("memory.swap.max", 0)),
+                false => ("memory.limit_in_bytes", ("memory.memsw.limit_in_bytes", 1)),
+            };
             // Names of a run that was killed are not met again.
-            let dir = above.join(format!("gabion-test-{}-{bytes}", std::process::id()));
+            let dir = above
+                .dir
+                .join(format!("gabion-test-{}-{bytes}", std::process::id()));
             match std::fs::create_dir(&dir) {
                 Ok(()) => {}
                 Err(error) => {
@@ -96,35 +103,6 @@ impl Drop for Group {
         }
         println!("{} is left behind", self.dir.display());
     }
-}
-
-/// Groups below which one might be made, nearest first, each with the names of its limit and of
-/// that of swap, and how many times the limit the latter must be for no swap.
-fn groups_of_this_process() -> Vec<(PathBuf, &'static str, (&'static str, u64))> {
-    let names = std::fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
-    let mut groups = Vec::new();
-    for line in names.lines() {
-        let Some((_, group)) = line.split_once(':') else {
-            continue;
-        };
-        let (controllers, name) = group.split_once(':').unwrap_or_default();
-        let (top, limit, swap) = match controllers {
-            "" => ("/sys/fs/cgroup", "memory.max", ("memory.swap.max", 0)),
-            _ if controllers.split(',').any(|one| one == "memory") => (
-                "/sys/fs/cgroup/memory",
-                "memory.limit_in_bytes",
-                ("memory.memsw.limit_in_bytes", 1),
-            ),
-            _ => continue,
-        };
-        let below = Path::new(name).strip_prefix("/").unwrap_or(Path::new(""));
-        groups.extend(
-            below
-                .ancestors()
-                .map(|group| (Path::new(top).join(group), limit, swap)),
-        );
-    }
-    groups
 }
 
 fn write_to(file: &Path, text: &str) -> std::io::Result<()> {
