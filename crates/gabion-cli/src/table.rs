@@ -5,7 +5,7 @@ use std::fmt::Write;
 use gabion_lab::figure::Beside;
 use gabion_lab::result::PhaseResult;
 use gabion_lab::summary::{Case, Cell, Spread, Summary};
-use gabion_lab::text::{bytes_text, count_text, digits};
+use gabion_lab::text::{bytes_text, count_text, digits, rounded_text};
 
 /// The columns of the table: title and width.
 const COLUMNS: [(&str, usize); 14] = [
@@ -78,7 +78,11 @@ const HELD: &str = "records held, where not equally many";
 
 /// What `lab` compares, a table each.
 const COMPARED: [Compared; 8] = [
-    (HELD, |result| Some(result.records_live? as f64), count),
+    (
+        HELD,
+        |result| Some(result.records_live? as f64),
+        rounded_text,
+    ),
     (
         "log at the restart, MiB",
         |result| Some(result.restart_log_bytes? as f64 / (1 << 20) as f64),
@@ -89,7 +93,11 @@ const COMPARED: [Compared; 8] = [
         |result| (result.phase == "restart").then_some(result.seconds),
         digits,
     ),
-    ("operations/s", |result| Some(result.ops_per_s), count),
+    (
+        "operations/s",
+        |result| Some(result.ops_per_s),
+        rounded_text,
+    ),
     (
         "latency p99, us",
         |result| Some(result.latency_us.p99),
@@ -108,18 +116,9 @@ const COMPARED: [Compared; 8] = [
     (
         "memory, MiB",
         |result| Some(result.rss_bytes_max? as f64 / (1 << 20) as f64),
-        count,
+        rounded_text,
     ),
 ];
-
-#[expect(
-    clippy::cast_possible_truncation,
-    clippy::cast_sign_loss,
-    reason = "figures are not negative and far below the largest number"
-)]
-fn count(figure: f64) -> String {
-    count_text(figure.round() as u64)
-}
 
 /// Targets side by side: a table for each figure that any of them has.
 pub(crate) fn comparison(summary: &Summary<'_>) -> String {

@@ -115,6 +115,16 @@ pub fn count_text(count: u64) -> String {
     text
 }
 
+/// A figure that is not negative, as a count.
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "figures are not negative and far below the largest number"
+)]
+pub fn rounded_text(figure: f64) -> String {
+    count_text(figure.round() as u64)
+}
+
 /// A count and what it counts: `one` of them, or `many`.
 pub fn counted(count: u64, one: &str, many: &str) -> String {
     let word = if count == 1 { one } else { many };

@@ -12,7 +12,7 @@ use crate::result::{Moment, PhaseResult};
 use crate::summary::{Case, Cell, Summary};
 use crate::target::{Cache, Target};
 use crate::targets::Registry;
-use crate::text::{bytes_text, count_text, counted, digits, percent};
+use crate::text::{bytes_text, count_text, counted, digits, percent, rounded_text};
 
 /// What a page is made of, beside its results.
 pub struct Page<'a> {
@@ -260,7 +260,7 @@ impl Page<'_> {
             }),
             Row {
                 phase: COUNT,
-                shown: count,
+                shown: rounded_text,
                 ..rest("records counted at the end", |r| Some(r.found as f64))
             },
         ];
@@ -397,15 +397,6 @@ fn case<'s, 'r>(summary: &'s Summary<'r>, phase: &str, pass: usize) -> Option<&'
 
 fn thousands(result: &PhaseResult) -> Option<f64> {
     Some(result.ops_per_s / 1e3)
-}
-
-#[expect(
-    clippy::cast_possible_truncation,
-    clippy::cast_sign_loss,
-    reason = "figures are not negative and far below the largest number"
-)]
-fn count(figure: f64) -> String {
-    count_text(figure.round() as u64)
 }
 
 fn drive_reads(result: &PhaseResult) -> Option<f64> {
