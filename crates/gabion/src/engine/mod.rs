@@ -3,11 +3,11 @@
 //! The facade holds a store, its keyspaces and its scans as enums of the engines, so that a call
 //! costs one predictable branch.
 //!
-//! Each engine has a folder. What engines share stands beside them: `write` and its queue,
-//! `memtable`, `range_deletes`, `snapshots`, `keyspaces`, `schedule`, `idle`, `pace`, `health`,
-//! `unsettled`, `counters`, `root_file`, `check`, `repair` and `destroy`; and `mapped`, which is
-//! all of an engine but the structure in its pool. The mapped engines are compiled with the feature
-//! `pm`; `absent` stands for them in a build without it.
+//! Each engine has a folder. `ssd` is what WipDB and FlexDB have around what makes them different,
+//! and `mapped` the same for SCMKV and SPTree. What engines share besides stands beside them:
+//! `write` and its queue, `memtable`, `range_deletes`, `snapshots`, `keyspaces`, `schedule`,
+//! `idle`, `health`, `counters`, `root_file`, `check`, `repair` and `destroy`. The mapped engines
+//! are compiled with the feature `pm`; `absent` stands for them in a build without it.
 
 #[cfg(not(feature = "pm"))]
 mod absent;
@@ -23,7 +23,6 @@ mod keyspaces;
 mod mapped;
 pub(crate) mod memtable;
 mod ordered;
-mod pace;
 mod range_deletes;
 mod repair;
 mod root_file;
@@ -34,7 +33,7 @@ pub(crate) mod scmkv;
 mod snapshots;
 #[cfg(feature = "pm")]
 pub(crate) mod sptree;
-mod unsettled;
+mod ssd;
 pub(crate) mod wip;
 mod write;
 
@@ -57,6 +56,7 @@ use health::Health;
 use keyspaces::Named;
 use scmkv::ScmStore;
 use sptree::SpStore;
+use ssd::{Commit, Lifecycle, SsdEngine};
 use wip::Wip;
 
 pub(crate) use files::is_file_of_store;

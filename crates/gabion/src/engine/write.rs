@@ -29,7 +29,7 @@ use gabion_media::prefetch_bytes;
 use super::keyspaces::Named;
 use super::schedule::message_of;
 use crate::log::{BatchEncoder, OpHead, RoomFor, batch_head};
-use crate::types::{Kind, SEQ_MAX, Seq};
+use crate::types::{Kind, SEQ_MAX, Seq, hash_key};
 use crate::{Error, Result};
 
 /// Bytes of waiting writes that one leader takes at most, so that the first of them does not wait
@@ -85,6 +85,15 @@ impl<'w, K> Write<'w, K> {
     pub(crate) fn prefetch(&self) {
         if let Write::Single { value, .. } = self {
             prefetch_bytes(&value[..value.len().min(PREFETCH_BYTES_MAX)]);
+        }
+    }
+
+    /// The hash of the key of a single write; 0 for a batch.
+    #[inline]
+    pub(crate) fn key_hash(&self) -> u64 {
+        match self {
+            Write::Single { key, .. } => hash_key(key),
+            Write::Batch(_) => 0,
         }
     }
 

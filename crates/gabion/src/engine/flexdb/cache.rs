@@ -289,6 +289,7 @@ mod tests {
     use super::*;
     use crate::Options;
     use crate::engine::memtable::ChunkPool;
+    use crate::engine::ssd::{Commit, Lifecycle};
     use crate::types::Kind;
 
     fn interval_in(slabs: &Arc<Slabs>, key: &[u8], value: &[u8]) -> Arc<Interval> {

@@ -116,6 +116,7 @@ mod tests {
     use super::super::Write;
     use super::*;
     use crate::Options;
+    use crate::engine::ssd::{Commit, Lifecycle};
     use crate::types::Kind;
 
     const KIB: u64 = 1 << 10;

@@ -14,6 +14,7 @@ use std::sync::Arc;
 use gabion_media::Disk;
 
 use super::{Flex, Keyspace, Scan, Write};
+use crate::engine::ssd::{Commit, Lifecycle};
 use crate::log::BatchEncoder;
 use crate::options::Durability;
 use crate::types::{Kind, Seq};

@@ -44,9 +44,9 @@ use crate::Result;
 use crate::bytes::assign;
 use crate::engine::keyspaces::All;
 use crate::engine::memtable::{MemCursor, Newest};
-use crate::engine::pace::{Class, STEP_BYTES};
 use crate::engine::range_deletes::{Fragment, Fragments};
 use crate::engine::snapshots::Protected;
+use crate::engine::ssd::pace::{Class, STEP_BYTES};
 use crate::log::LogSyncer;
 use crate::threads::side_by_side;
 use crate::types::{Kind, SEQ_MAX, Seq};
@@ -645,6 +645,7 @@ mod tests {
     use super::*;
     use crate::Options;
     use crate::engine::range_deletes::united_by;
+    use crate::engine::ssd::Lifecycle;
     use crate::types::hash_key;
 
     /// Where nobody read, all of the past was let go of, also what was merged since somebody had

@@ -35,6 +35,7 @@ use super::layout::space_prefix;
 use super::partition::DATA_NAME;
 use super::writepath::Writer;
 use super::{Flex, Keyspace};
+use crate::engine::ssd::SsdEngine;
 use crate::types::SEQ_MAX;
 use crate::{Error, Result};
 

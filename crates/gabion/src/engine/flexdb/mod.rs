@@ -88,30 +88,25 @@ mod scale_tests;
 mod scan;
 mod schedule;
 mod stats;
+mod steps;
+mod throttle;
 mod verify;
 mod writepath;
 
+use std::ops::Deref;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::AtomicU64;
 
 use arc_swap::ArcSwap;
 use gabion_flex::ReaderWaits;
-use gabion_media::{DirLock, Disk};
 use parking_lot::Mutex;
 
-use super::counters::{Counters, Waits};
-use super::health::Health;
 use super::idle::Idle;
-use super::keyspaces::{Droppable, Dropped, Keyspaces, Named};
-use super::pace::Pace;
-use super::schedule::Schedule;
-use super::snapshots::Snapshots;
-use super::unsettled::Unsettled;
-use super::write::{self, WriteQueue};
-use crate::log::LogSyncer;
-use crate::memory::Memory;
+use super::keyspaces::{Droppable, Dropped, Named};
+use super::ssd::{Shell, SsdEngine};
+use super::write;
 use crate::types::Seq;
-use crate::{Error, Options, Result};
+use crate::{Error, Result};
 
 use cache::Cache;
 use generation::View;
@@ -155,20 +150,10 @@ impl Droppable for Keyspace {
 
 /// The engine. Background threads share it with the facade.
 pub(crate) struct Flex {
-    options: Options,
-    disk: Disk,
+    shell: Shell<Keyspace>,
     cache: Arc<Cache>,
-    /// One ceiling for the memory of all that the store has.
-    memory: Arc<Memory>,
-    pub(super) keyspaces: Keyspaces<Keyspace>,
-    /// The newest sequence number that readers see.
-    visible: AtomicU64,
-    snapshots: Snapshots,
-
-    queue: WriteQueue,
     /// The log's write half and the next number; whoever writes holds it.
     writer: Mutex<Writer>,
-    syncer: Arc<LogSyncer>,
 
     view: ArcSwap<View>,
     /// Held while the view is replaced.
@@ -186,16 +171,15 @@ pub(crate) struct Flex {
     /// The waits of readers of keyspaces that are gone.
     past_waits: Mutex<ReaderWaits>,
 
-    schedule: Schedule,
     idleness: Mutex<Idle>,
-    pace: Pace,
-    counters: Counters,
-    waits: Waits,
-    /// What the opening found no space for.
-    unsettled: Unsettled,
-    pub(super) health: Health,
-    /// Held until the store is closed.
-    lock: Mutex<Option<DirLock>>,
+}
+
+impl Deref for Flex {
+    type Target = Shell<Keyspace>;
+
+    fn deref(&self) -> &Shell<Keyspace> {
+        &self.shell
+    }
 }
 
 impl Flex {
@@ -251,16 +235,6 @@ impl Flex {
         Root::read(&self.disk).is_ok_and(|read| read == *root)
     }
 
-    /// Registers the newest visible sequence number for a reader.
-    pub(crate) fn begin_snapshot(&self) -> Seq {
-        self.snapshots.register(|| self.visible())
-    }
-
-    /// Registers a number once more that is registered.
-    pub(crate) fn share_snapshot(&self, seq: Seq) {
-        self.snapshots.register_again(seq);
-    }
-
     /// Ends a registration.
     pub(crate) fn end_snapshot(&self, seq: Seq) {
         self.snapshots.release(seq);
@@ -268,26 +242,6 @@ impl Flex {
             self.forget_past();
         }
         self.forget_dropped_if_free();
-    }
-
-    /// The newest sequence number that readers see.
-    fn visible(&self) -> Seq {
-        // ORDER: Acquire pairs with the Release in `publish`.
-        self.visible.load(Ordering::Acquire)
-    }
-
-    /// Makes everything up to `seq` visible. This is where writes take effect.
-    fn publish(&self, seq: Seq) {
-        // ORDER: Release pairs with the Acquire in `visible`: the entries are in the MemTables
-        // before their number is seen.
-        self.visible.store(seq, Ordering::Release);
-    }
-
-    /// Keeps the first failure that makes the store read-only, and passes the error on.
-    fn fail(&self, error: Error) -> Error {
-        self.health.fail(&error);
-        self.schedule.wake();
-        error
     }
 
     /// Replaces the view. What goes with the old one, which may be much, goes without the lock.

@@ -12,7 +12,7 @@
 //!    may be another one after a loss of power. Start the log in a new segment, and the threads.
 //!
 //! Where there is no space for steps 4 and 5, the store is open all the same, and
-//! [unsettled](crate::engine::unsettled): they are done before its first change. A space that finds
+//! [unsettled](crate::engine::ssd): they are done before its first change. A space that finds
 //! none to save its tree does so by itself.
 //!
 //! A crash at any step leaves a store that opens the same way.
@@ -34,19 +34,14 @@ use super::cache::Cache;
 use super::generation::{Generation, View};
 use super::layout::{self, Root, RootKeyspace, parse_space_name, space_prefix};
 use super::partition::Partition;
-use super::schedule::stop_bytes;
+use super::throttle::stop_bytes;
 use super::writepath::Writer;
 use super::{Flex, Keyspace};
-use crate::engine::counters::{Counters, Waits};
-use crate::engine::health::Health;
-use crate::engine::keyspaces::{Dropped, Keyspaces, position};
+use crate::engine::keyspaces::{Dropped, position};
 use crate::engine::memtable::{ChunkPool, KeepOrder};
-use crate::engine::pace::Pace;
 use crate::engine::root_file::{no_store, store_exists};
-use crate::engine::schedule::Schedule;
-use crate::engine::snapshots::{Protected, Snapshots};
-use crate::engine::unsettled::Unsettled;
-use crate::engine::write::WriteQueue;
+use crate::engine::snapshots::Protected;
+use crate::engine::ssd::{Lifecycle, OpenedLog, Shell, StoreLock};
 use crate::log::{Chunk, Log, LogOptions, PendingLog, ReplayEnd, replay_chunks, replay_threads};
 use crate::memory::Memory;
 use crate::names::{LOCK, parse_log_name};
@@ -67,7 +62,7 @@ impl Flex {
         if !layout::exists(&disk)? && !options.create_if_missing {
             return Err(no_store(&disk));
         }
-        let lock = disk.lock(LOCK)?;
+        let lock = Arc::new(StoreLock::new(disk.lock(LOCK)?));
         let options = options.settled(Engine::Flex);
         let sizes = options.memory_sizes();
         let mut root = read_or_create(&disk, &options)?;
@@ -86,31 +81,22 @@ impl Flex {
             flush_cost: 2,
         };
         let mut pending = PendingLog::new(&disk, end, &log_options, &options.clock);
-        let syncer = pending.syncer();
-        let (log, unsettled) = match settle(&disk, &mut root, &mut pending, last_seq, &keyspaces) {
-            Err(error) if error.is_no_space() => {
-                tracing::warn!(%error, "the store takes no changes until there is space");
-                // DURABLE: what was replayed, so that nobody reads what a power loss can undo.
-                pending.sync(&disk)?;
-                (None, Some(pending))
-            }
-            settled => (Some(settled?), None),
-        };
-        let pace = Pace::new(&options);
+        let settled = settle(&disk, &mut root, &mut pending, last_seq, &keyspaces);
+        let (opened_log, log) = OpenedLog::new(&disk, pending, settled, true)?;
         let engine = Arc::new(Flex {
-            options,
-            disk,
+            shell: Shell::new(
+                (disk, lock),
+                options,
+                memory,
+                keyspaces,
+                opened_log,
+                last_seq,
+            ),
             cache,
-            memory,
-            keyspaces: Keyspaces::new(keyspaces),
-            visible: AtomicU64::new(last_seq),
-            snapshots: Snapshots::default(),
-            queue: WriteQueue::default(),
             writer: Mutex::new(Writer {
                 log,
                 next_seq: last_seq + 1,
             }),
-            syncer,
             view: ArcSwap::from_pointee(View {
                 waiting: vec![Arc::new(replayed)],
                 past: Vec::new(),
@@ -122,31 +108,15 @@ impl Flex {
             trees_left: AtomicU64::new(0),
             root: Mutex::new(root),
             past_waits: Mutex::default(),
-            schedule: Schedule::default(),
             idleness: Mutex::default(),
-            pace,
-            counters: Counters::default(),
-            waits: Waits::default(),
-            unsettled: Unsettled::new(unsettled),
-            health: Health::default(),
-            lock: Mutex::new(Some(lock)),
         });
         engine.fit_memory();
-        // Those that were started hold the store.
-        let started = engine.start_threads();
-        started.inspect_err(|_| drop(engine.close()))?;
+        engine.start()?;
         Ok(engine)
     }
 
-    /// Closes the store; a second call does nothing.
-    pub(crate) fn close(&self) -> Result<()> {
-        if !self.health.close() {
-            return Ok(());
-        }
-        self.pace.stop();
-        self.schedule.wake();
-        self.schedule.stop();
-        let result = self.close_log();
+    /// Closes the spaces, and gives the directory back.
+    pub(super) fn close_spaces(&self) {
         // Whoever changes a file holds one of these, and looks then whether the store is open.
         let _no_merge = self.merge_lock.lock();
         let _no_writer = self.writer.lock();
@@ -155,31 +125,17 @@ impl Flex {
         for keyspace in keyspaces.iter().chain(keyspaces.leaving()) {
             keyspace.partition.close();
         }
-        self.lock.lock().take();
-        result
+        self.lock.release();
     }
 
     /// Whether the directory is this store's still: not any more once the store is closed. It is
     /// given back with the merge lock held, so who holds that one may look and then change files.
     pub(super) fn has_directory(&self) -> bool {
-        self.health.is_here() && self.lock.lock().is_some()
+        self.lock.hold().is_some()
     }
 
-    /// An error unless the store takes writes: with nothing of the opening left to do.
-    #[inline]
-    pub(super) fn check_writable(&self) -> Result<()> {
-        self.health.check_writable()?;
-        self.settle_store()
-    }
-
-    /// Ends the opening, if it found no space for that.
-    #[inline]
-    pub(super) fn settle_store(&self) -> Result<()> {
-        self.unsettled.settle(|pending| self.end_opening(pending))
-    }
-
-    fn end_opening(&self, pending: &mut PendingLog) -> Result<()> {
-        self.health.check()?;
+    /// Ends the opening, which found no space for that.
+    pub(super) fn end_opening(&self, pending: &mut PendingLog) -> Result<()> {
         let mut writer = self.writer.lock();
         let keyspaces: Vec<_> = self.keyspaces.load().iter().cloned().collect();
         let (mut root, last_seq) = (self.root.lock(), self.visible());
@@ -189,14 +145,11 @@ impl Flex {
             false => self.fail(error),
         })?;
         writer.log = Some(log);
-        self.schedule.set_shortage(None);
         Ok(())
     }
 
-    fn close_log(&self) -> Result<()> {
-        if !self.unsettled.end(self.settle_store())? {
-            return Ok(());
-        }
+    /// Merges what there is space for, ends the log, and says in the root what of it is needed.
+    pub(super) fn close_log(&self) -> Result<()> {
         let merged = self.merge_at_end();
         let is_merged = *merged.as_ref().unwrap_or(&false);
         let _no_merge = self.merge_lock.lock();

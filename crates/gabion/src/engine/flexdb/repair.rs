@@ -17,6 +17,7 @@ use gabion_media::Disk;
 use super::layout::{Root, RootKeyspace, space_prefix};
 use super::salvage::Salvage;
 use super::{Flex, Keyspace, Write};
+use crate::engine::ssd::{Commit, Lifecycle};
 use crate::engine::{Lost, RepairReport};
 use crate::names::LOCK;
 use crate::types::Kind;

@@ -30,7 +30,7 @@ use gabion_flex::Round;
 use super::Flex;
 use super::partition::Partition;
 use crate::Result;
-use crate::engine::pace::Class;
+use crate::engine::ssd::pace::Class;
 use crate::log::LogOptions;
 
 /// Garbage is collected ahead while less than one in so many of the live bytes can be written.

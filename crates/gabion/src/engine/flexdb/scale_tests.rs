@@ -14,6 +14,7 @@ use super::scan::STEPS;
 use super::{Flex, Keyspace, Scan, Write};
 use crate::Options;
 use crate::engine::snapshots::COLLECTED;
+use crate::engine::ssd::{Commit, Lifecycle};
 use crate::log::BatchEncoder;
 use crate::types::{Kind, Seq};
 

@@ -1,100 +1,30 @@
 //! Who merges, and who waits for it.
 //!
 //! # Idea
-//! One thread merges what is frozen and then does what is due beside (`rest`), one prepares
-//! segments of the log, and one syncs the log at intervals if the durability says so. Without
-//! background threads the writer merges, so that a store is deterministic.
-//!
-//! # Waiting
-//! A merge costs less for each write the more writes an interval gets by it. So a generation grows
-//! as long as the one before is merged, and writers bring as much as merges take: they are slowed
-//! down by the *debt*, what no merge has put into the spaces yet, in the generation under way as
-//! well. From seven tenths of the budget on they are delayed, more the larger it is. Where writers
-//! are faster than merges it stays there, each generation becomes as large as it, and nobody waits
-//! for the end of a merge.
-//!
-//! Memory is given back by the end of a merge only. So two generations may take twice the debt:
-//! writers stop where they take one and a half times the budget, until a merge has ended. What is
-//! kept for readers does not count: a writer that holds readers would wait for itself. When there
-//! is no space to merge into, writes that would have to wait are refused. The budget becomes
-//! smaller when spaces, their indexes and what is kept for readers leave too little of the store's
-//! memory ([`crate::memory`]).
+//! One thread merges what is frozen and then does what is due beside (`rest`). Without background
+//! threads the writer merges, so that a store is deterministic.
 //!
 //! # Tombstones
 //! A generation that is not full is merged when scans have had more work by its tombstones than a
 //! merge is: by the thread that merges, or the next write freezes it.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use super::Flex;
-use crate::engine::pace::{Class, Pressed};
-use crate::options::Durability;
-use crate::stats::nanos;
+use crate::engine::ssd::pace::{Class, Pressed};
+use crate::engine::ssd::{SsdEngine, spawn};
 use crate::types::Seq;
 use crate::{Error, Result};
 
-/// How long a stopped writer waits before it looks again.
-const STALL_SLICE: Duration = Duration::from_millis(10);
-
-/// The longest delay of a write that is slowed down, and in how many steps it is reached.
-const DELAY_MAX: Duration = Duration::from_micros(400);
-const DELAY_STEPS: u32 = 16;
-
-/// Bytes of generations at which writers stop, for a budget.
-pub(super) fn stop_bytes(budget: u64) -> u64 {
-    budget.saturating_add(budget / 2)
-}
-
-/// The debt at which writers are slowed down, for a budget: a little less than a half of
-/// [`stop_bytes`].
-fn slow_bytes(budget: u64) -> u64 {
-    budget / 10 * 7
-}
-
-/// How long a write is held back by a debt above [`slow_bytes`]: the longest delay comes with a
-/// tenth of the budget more.
-fn delay(debt: u64, budget: u64) -> Duration {
-    let step = (budget / 10 / u64::from(DELAY_STEPS)).max(1);
-    let steps = debt.saturating_sub(slow_bytes(budget)) / step;
-    let steps = u32::try_from(steps).map_or(DELAY_STEPS, |steps| steps.min(DELAY_STEPS));
-    DELAY_MAX * steps / DELAY_STEPS
-}
-
 impl Flex {
-    /// Bytes of generations at which writers are slowed down: what the options say, or less where
-    /// the spaces need the memory.
-    pub(super) fn budget(&self) -> u64 {
-        self.memory.memtable_budget() / 3 * 2
-    }
-
-    /// Starts the background threads.
-    pub(super) fn start_threads(self: &Arc<Flex>) -> Result<()> {
-        if self.options.background_threads == 0 {
-            return Ok(());
-        }
-        self.spawn("gabion-merge", |engine| {
+    /// Starts the thread that merges.
+    pub(super) fn start_workers(self: &Arc<Flex>) -> Result<()> {
+        spawn(self, "gabion-merge", |engine: &Flex| {
             engine.schedule.work(|| {
                 engine.settle_or_record() && (engine.merge_or_record() || engine.tidy_or_record())
             });
-        })?;
-        self.spawn("gabion-log", |engine| {
-            engine.schedule.tend_log(|| engine.tend_log());
-        })?;
-        self.spawn("gabion-sync", |engine| {
-            let begins_at = || engine.syncer.sync_begins_at();
-            let (clock, sync) = (&engine.options.clock, || engine.sync_due());
-            engine.schedule.sync_when_due(clock, begins_at, sync);
         })
-    }
-
-    fn spawn(
-        self: &Arc<Flex>,
-        name: &str,
-        body: impl FnOnce(&Flex) + Send + 'static,
-    ) -> Result<()> {
-        let fail = |engine: &Flex, error| drop(engine.fail(error));
-        self.schedule.spawn(name, self, body, fail)
     }
 
     /// Settles the store if it is not; false if it cannot be.
@@ -183,75 +113,11 @@ impl Flex {
         }
     }
 
-    /// Whether merges may not wait: writers are about to be slowed down.
-    fn is_pressed(&self) -> bool {
-        self.debt() > slow_bytes(self.budget()) / 5 * 4
-    }
-
-    /// Keeps an error of a merge: a shortage is tried again, all else ends writing. Passes it on.
-    fn record(&self, error: Error) -> Error {
-        if error.is_shortage() {
-            tracing::warn!(%error, "a merge will be tried again");
-            self.schedule.set_shortage(Some(error.clone()));
-            return error;
-        }
-        if self.health.failure().is_none() {
-            return self.fail(error);
-        }
-        error
-    }
-
     /// Without background threads: merges all that is frozen.
     pub(super) fn run_inline(&self) {
         if self.options.background_threads == 0 {
             while self.merge_or_record() {}
         }
-    }
-
-    /// Bytes of the generations that take writes or wait.
-    pub(super) fn waiting_bytes(&self) -> u64 {
-        self.view.load().waiting_bytes()
-    }
-
-    /// Bytes of the generations that take writes or wait which no merge has put into the spaces.
-    fn debt(&self) -> u64 {
-        self.view.load().debt()
-    }
-
-    /// Lets a write pass, after a while if merges fall behind; an error if they cannot go on.
-    pub(super) fn admit(&self) -> Result<()> {
-        let budget = self.budget();
-        let stop = stop_bytes(budget);
-        let (waiting, debt) = {
-            let view = self.view.load();
-            (view.waiting_bytes(), view.debt())
-        };
-        if waiting <= stop {
-            let delay = delay(debt, budget);
-            // Without background threads nothing is merged meanwhile.
-            if !delay.is_zero() && self.options.background_threads > 0 {
-                let began = Instant::now();
-                std::thread::sleep(delay);
-                self.waits.count_slowdown(began.elapsed());
-            }
-            return Ok(());
-        }
-        let began = Instant::now();
-        while self.waiting_bytes() > stop {
-            self.run_inline();
-            self.health.check_writable()?;
-            if self.view.load().frozen().is_empty() {
-                // One write alone was larger; it is in the generation that takes writes.
-                break;
-            }
-            self.schedule.check_shortage()?;
-            self.schedule.wait(STALL_SLICE);
-        }
-        let waited = began.elapsed();
-        self.waits.count_slowdown(waited);
-        self.waits.stall_ns.add(nanos(waited));
-        self.waits.stalls.add(1);
-        Ok(())
     }
 
     /// Waits until nothing is left to merge and the store is at rest.
@@ -296,36 +162,12 @@ impl Flex {
 
     /// Prepares segments of the log ahead, and syncs full ones, so that a merge has little to sync
     /// before it begins.
-    fn tend_log(&self) {
+    pub(super) fn tend_log(&self) {
         self.syncer.look_at_room();
         self.syncer.prepare_next_or_warn();
         let (durable, appended) = (self.syncer.durable_lsn(), self.syncer.appended_lsn());
         if durable.segment() < appended.segment() {
             self.sync_appended();
-        }
-    }
-
-    /// Sees to it that what was written at `durability` comes to be durable in the time that this
-    /// names, whatever the store's own durability is. Without threads it is the next write after
-    /// that time which syncs.
-    #[inline]
-    pub(crate) fn promise(&self, durability: Durability) {
-        if let Durability::Interval(time) = durability
-            && self.syncer.ask(time)
-        {
-            self.schedule.wake_sync();
-        }
-        if self.options.background_threads == 0 && self.syncer.is_sync_due() {
-            self.sync_due();
-        }
-    }
-
-    /// Bounds what power loss costs.
-    fn sync_due(&self) {
-        if let Err(error) = self.syncer.sync_due()
-            && self.health.failure().is_none()
-        {
-            self.fail(error);
         }
     }
 
@@ -346,6 +188,7 @@ mod tests {
     use super::super::{Keyspace, Write};
     use super::*;
     use crate::Options;
+    use crate::engine::ssd::Lifecycle;
     use crate::types::{Kind, hash_key};
 
     fn put(engine: &Flex, keyspace: &Arc<Keyspace>, value: &[u8]) {
@@ -362,22 +205,6 @@ mod tests {
         let hash = hash_key(key);
         let mut writer = engine.writer.lock();
         engine.write_now(&mut writer, write, hash).unwrap();
-    }
-
-    #[test]
-    fn writers_are_delayed_by_the_debt_and_two_generations_of_it_fit() {
-        for budget in [0, 100, 64 << 10, 256 << 20, u64::MAX / 2] {
-            let slow = slow_bytes(budget);
-            assert!(2 * u128::from(slow) <= u128::from(stop_bytes(budget)));
-            assert_eq!(delay(0, budget), Duration::ZERO);
-            assert_eq!(delay(slow, budget), Duration::ZERO);
-            assert_eq!(delay(u64::MAX, budget), DELAY_MAX);
-            let delays = (0..=40).map(|part| delay(slow + budget / 400 * part, budget));
-            assert!(delays.is_sorted(), "{budget}");
-        }
-        let budget = 160 << 20;
-        assert_eq!(delay(budget / 20 * 15, budget), DELAY_MAX / 2);
-        assert_eq!(delay(budget / 10 * 8, budget), DELAY_MAX);
     }
 
     /// Generations were frozen whenever they were full, so several small ones waited for a merge
@@ -577,7 +404,7 @@ mod tests {
             }
             assert!(error.is_no_space(), "{error}");
             // The background has not tried again yet.
-            engine.schedule.wait(STALL_SLICE);
+            engine.schedule.wait(Duration::from_millis(10));
         }
         assert_is_merged(engine, keyspace);
     }

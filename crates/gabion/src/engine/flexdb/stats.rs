@@ -2,16 +2,12 @@
 
 use super::generation::Layer;
 use super::{Flex, Keyspace};
-use crate::stats::{
-    BucketStats, CacheStats, GarbageStats, KeyspaceStats, Stats, WrittenBytes, nanos, ratio,
-};
+use crate::stats::{BucketStats, CacheStats, GarbageStats, KeyspaceStats, Stats, ratio};
 
 impl Flex {
     /// Counts and sizes. What the spaces' own logs take is counted with the log.
     pub(crate) fn stats(&self) -> Stats {
-        let counts = self.disk.counts();
-        let written = WrittenBytes::of(&counts);
-        let user_bytes = self.counters.user_bytes.get();
+        let shell = self.shell_stats();
         let keyspaces = self.keyspaces.load();
         let view = self.view.load();
         let past: u64 = view.past.iter().map(|past| past.bytes()).sum();
@@ -21,8 +17,7 @@ impl Flex {
             .chain(&view.past)
             .map(|generation| generation.image_bytes())
             .sum();
-        let log_bytes = self.syncer.live_bytes();
-        let log_file_bytes = self.syncer.file_bytes();
+        let log_file_bytes = shell.log_file_bytes;
         let (mut table_bytes, mut live_bytes) = (0, 0);
         for keyspace in keyspaces.iter() {
             let space = keyspace.partition.space().stats();
@@ -46,15 +41,7 @@ impl Flex {
         let memtable_bytes = self.waiting_bytes() + past + images;
         let memory = self.memory_stats(images);
         Stats {
-            user_bytes,
-            writes: self.counters.writes.get(),
-            written,
-            syncs: counts.syncs(),
-            write_amplification_without_log: ratio(written.without_log(), user_bytes),
-            write_amplification_bound: None,
-            write_amplification_with_log: ratio(written.total(), user_bytes),
-            log_bytes,
-            log_file_bytes,
+            log_bytes: self.syncer.live_bytes(),
             memtable_bytes,
             cache: CacheStats {
                 hits,
@@ -74,25 +61,10 @@ impl Flex {
                 ..GarbageStats::default()
             },
             space_bytes: table_bytes + log_file_bytes,
-            tables: 0,
             buckets: keyspaces.len() as u64,
             buckets_in_order,
-            flushes: self.counters.flushes.get(),
-            compactions: self.counters.compactions.get(),
-            splits: 0,
-            joins: 0,
-            gathered: 0,
-            background_wait_ns: nanos(self.pace.waited()),
-            slowdown_ns: self.waits.slowdown_ns.get(),
-            stall_ns: self.waits.stall_ns.get(),
-            stalls: self.waits.stalls.get(),
-            slowdown_ns_max: self.waits.slowdown_ns_max.get(),
-            visible_seq: self.visible(),
-            snapshots: self.snapshots.count() as u64,
-            durability: self.options.durability.to_string(),
-            read_only: self.health.failure().map(str::to_owned),
             keyspaces: keyspace_stats,
-            mapped: None,
+            ..shell
         }
     }
 

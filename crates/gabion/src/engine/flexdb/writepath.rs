@@ -21,51 +21,31 @@ use std::sync::Arc;
 
 use super::generation::{Generation, View};
 use super::{Flex, Write};
-use crate::engine::write::Waiter;
+use crate::engine::ssd::SsdEngine;
 use crate::log::Log;
-use crate::options::Durability;
-use crate::types::{Seq, hash_key};
+use crate::types::Seq;
 use crate::{Error, Result};
 
 /// The write half of the log, and the number of the next write.
-pub(super) struct Writer {
+pub(crate) struct Writer {
     /// `None` before the store is settled and once it is closed.
     pub(super) log: Option<Log>,
     pub(super) next_seq: Seq,
 }
 
+impl Writer {
+    /// The segment of the log's next record, unless that begins a new one.
+    pub(super) fn segment(&self) -> u64 {
+        self.log.as_ref().map_or(0, Log::current_segment)
+    }
+}
+
 impl Flex {
-    /// Performs a write: in the log, in its MemTables, visible.
-    ///
-    /// `user_bytes` are the bytes of its keys and values.
-    pub(crate) fn write(&self, write: Write<'_>, user_bytes: u64, sync: bool) -> Result<()> {
-        let hash = self.prefetch(write);
-        self.check_writable()?;
-        let once = || self.write_once(write, hash, sync);
-        write.perform(once, || self.gain_room())?;
-        self.counters.count_write(user_bytes);
-        self.run_inline();
-        Ok(())
-    }
-
-    fn write_once(&self, write: Write<'_>, hash: u64, sync: bool) -> Result<()> {
-        write.admitted(self.admit())?;
-        if sync {
-            let fail = |error: &Error| drop(self.fail(self.syncer.fail(error.clone())));
-            self.queue.perform(write, true, fail, |own, _, group| {
-                self.commit_group(&mut self.writer.lock(), own, hash, group)
-            })?;
-        } else {
-            self.write_now(&mut self.writer.lock(), write, hash)?;
-        }
-        Ok(())
-    }
-
     /// After a put that found no room: merges what is in memory, so that files of the log go and
     /// deletes give room back. Whether there was any; if not, the put fails as it has failed. Where
     /// the background has found no room, this is done only if the medium is known to have what it
     /// takes: else each put would try in vain.
-    fn gain_room(&self) -> bool {
+    pub(super) fn gain_room(&self) -> bool {
         let holds_any = {
             let view = self.view.load();
             !view.active().is_empty() || !view.frozen().is_empty()
@@ -78,12 +58,11 @@ impl Flex {
     /// Asks for the memory that the insert of a single write waits for, so that it comes while the
     /// write is admitted and logged. Returns the hash of the key; 0 for a batch.
     #[inline]
-    fn prefetch(&self, write: Write<'_>) -> u64 {
-        let Write::Single { keyspace, key, .. } = write else {
-            return 0;
-        };
-        let hash = hash_key(key);
-        self.view.load().active().prefetch(keyspace.id, hash);
+    pub(super) fn prefetch(&self, write: Write<'_>) -> u64 {
+        let hash = write.key_hash();
+        if let Write::Single { keyspace, .. } = write {
+            self.view.load().active().prefetch(keyspace.id, hash);
+        }
         hash
     }
 
@@ -97,47 +76,22 @@ impl Flex {
         Ok(())
     }
 
-    /// Logs, syncs, inserts and publishes a group. The result is the own write's; the others get
-    /// theirs through their waiters.
-    fn commit_group(
+    /// Inserts logged writes into the generation that takes writes, and publishes them.
+    pub(super) fn insert_all<'w>(
         &self,
         writer: &mut Writer,
-        own: Write<'_>,
-        hash: u64,
-        group: &[Arc<Waiter>],
-    ) -> Result<()> {
-        let own_logged = self.log_write(writer, own);
-        let logged: Vec<Result<Seq>> = group
-            .iter()
-            .map(|waiter| self.log_write(writer, waiter.write()))
-            .collect();
-        if let Err(error) = self.syncer.sync() {
-            let error = self.fail(error);
-            group
-                .iter()
-                .for_each(|waiter| waiter.end(Err(error.clone())));
-            return Err(error);
-        }
+        writes: impl Iterator<Item = (Write<'w>, Seq)>,
+    ) {
         let view = self.view.load();
-        let insert = |write: Write<'_>, logged: &Result<Seq>| {
-            if let Ok(first) = logged {
-                self.insert(view.active(), write, hash, *first);
-            }
-        };
-        insert(own, &own_logged);
-        for (waiter, logged) in group.iter().zip(&logged) {
-            insert(waiter.write(), logged);
+        for (write, first) in writes {
+            self.insert(view.active(), write, write.key_hash(), first);
         }
         self.publish(writer.next_seq - 1);
         self.freeze_if_full(&view, writer);
-        for (waiter, logged) in group.iter().zip(logged) {
-            waiter.end(logged.map(|_| ()));
-        }
-        own_logged.map(|_| ())
     }
 
     /// Appends a write to the log; returns its first sequence number.
-    fn log_write(&self, writer: &mut Writer, write: Write<'_>) -> Result<Seq> {
+    pub(super) fn log_write(&self, writer: &mut Writer, write: Write<'_>) -> Result<Seq> {
         // Whoever waited for the lock may find the store failed.
         self.health.check_writable()?;
         self.keyspaces.check_write(write)?;
@@ -205,7 +159,7 @@ impl Flex {
         if self.view.load().active().is_empty() {
             return false;
         }
-        let segment = writer.log.as_ref().map_or(0, Log::current_segment);
+        let segment = writer.segment();
         self.change_view(|view| {
             let next = Generation::after(view.active(), segment);
             view.waiting.insert(0, Arc::new(next));
@@ -224,17 +178,5 @@ impl Flex {
             self.newest_frozen()
         };
         self.wait_merged(|| newest)
-    }
-
-    /// Makes everything acknowledged durable at a level.
-    pub(crate) fn persist(&self, durability: Durability) -> Result<()> {
-        self.check_writable()?;
-        match durability {
-            Durability::Sync | Durability::Interval(_) => {
-                self.syncer.sync().map_err(|error| self.fail(error))?;
-            }
-            Durability::Buffered => {}
-        }
-        Ok(())
     }
 }

@@ -11,6 +11,7 @@ use super::due::{buckets_max, capacity_base, split_ways, varied};
 use super::throttle::Throttle;
 use super::width::Sizing;
 use crate::Options;
+use crate::engine::ssd::Lifecycle;
 use crate::types::INITIAL_LEVELS;
 
 /// The paper's figure, rounded, with three levels and splits into eight.

@@ -30,6 +30,7 @@ mod tests {
 
     use super::super::Keyspace;
     use super::*;
+    use crate::engine::ssd::Lifecycle;
     use crate::options::TableReads;
     use crate::{Compression, Options};
 

@@ -13,7 +13,7 @@
 //! checkpoint is what a recovery would find if the process ended then. Writers wait for a few
 //! instructions only, flushes and compactions until the log is copied. Tables are linked after
 //! that: a file lives as long as somebody holds it, and has its name as long as the store has its
-//! directory (`tenure.rs`).
+//! directory (`ssd/store_lock.rs`).
 //!
 //! # Durability
 //! Files, then their names, then the manifest, then `CURRENT`: a directory with a `CURRENT` holds
@@ -68,7 +68,7 @@ impl Wip {
     /// Gives the tables of the moment names in another directory, or copies of them.
     fn give_tables(&self, moment: &Moment, target: &Disk) -> Result<()> {
         for file in moment.tables.values() {
-            let _held = self.tenure.hold().ok_or(Error::Closed)?;
+            let _held = self.lock.hold().ok_or(Error::Closed)?;
             let name = table_name(file.meta.file);
             if !self.disk.link_to(target, &name)? {
                 let bytes = file.meta.file_bytes;
@@ -115,6 +115,7 @@ mod tests {
 
     use super::*;
     use crate::Options;
+    use crate::engine::ssd::Lifecycle;
 
     /// Somebody closed the store after the moment was taken, and may have put other files in the
     /// directory since: it named those.

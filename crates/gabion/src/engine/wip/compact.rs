@@ -34,9 +34,9 @@ use super::retain::Retain;
 use super::retire_all;
 use super::table::TableMeta;
 use crate::Result;
-use crate::engine::pace::Class;
 use crate::engine::range_deletes::{Deletes, Fragments, Hidden};
 use crate::engine::snapshots::Protected;
+use crate::engine::ssd::pace::Class;
 use crate::types::INITIAL_LEVELS;
 
 /// Tables below this size are small, unless buckets are.
@@ -287,7 +287,7 @@ impl Wip {
                 meta: file_meta(&meta),
                 age,
             });
-            let file = TableFile::new(meta, age, &self.disk, &self.tenure, &self.cache);
+            let file = TableFile::new(meta, age, &self.disk, &self.lock, &self.cache);
             // Opens a table with range deletes, so that the bucket's index of them can be made.
             file.range_deletes()?;
             let file = Arc::new(file);

@@ -17,6 +17,7 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use super::bucket::Bucket;
 use super::{Keyspace, Wip};
 use crate::Result;
+use crate::engine::ssd::SsdEngine;
 
 const NONE: u8 = 0;
 const ASKED: u8 = 1;

@@ -38,6 +38,7 @@ use super::bucket::{Bucket, Router};
 use super::manifest::Edit;
 use super::{Keyspace, Versions, Wip, retire_all};
 use crate::Result;
+use crate::engine::ssd::SsdEngine;
 
 /// The number of the bucket that takes the place of all others; no bucket of the manifest has it.
 const NO_BUCKET: u64 = 0;
@@ -123,6 +124,7 @@ mod tests {
 
     use super::*;
     use crate::Options;
+    use crate::engine::ssd::Lifecycle;
 
     /// Parts of a bucket share a MemTable. It was counted once for each of them, so that a drop of
     /// two parts took the log from one MemTable of another keyspace: its writes were lost.

@@ -445,6 +445,7 @@ mod tests {
     use gabion_media::{Disk, SimDisk};
 
     use super::*;
+    use crate::engine::ssd::Lifecycle;
 
     /// Makes a run of level 0 in the only bucket of each keyspace. Nothing is written after the
     /// last flush, so no other job is done.

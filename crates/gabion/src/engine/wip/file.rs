@@ -9,9 +9,9 @@ use gabion_media::Disk;
 use super::bucket::Bucket;
 use super::manifest::{FileAge, FileMeta};
 use super::table::{Sketch, Table, TableMeta};
-use super::tenure::Tenure;
 use crate::cache::BlockCache;
 use crate::engine::range_deletes::Fragments;
+use crate::engine::ssd::StoreLock;
 use crate::names::table_name;
 use crate::{Error, Result, Slice};
 
@@ -23,7 +23,7 @@ pub(crate) struct TableFile {
     /// How old its entries are.
     pub(crate) age: FileAge,
     disk: Disk,
-    tenure: Arc<Tenure>,
+    lock: Arc<StoreLock>,
     cache: Arc<BlockCache>,
     table: OnceLock<Arc<Table>>,
     retired: AtomicBool,
@@ -35,14 +35,14 @@ impl TableFile {
         meta: TableMeta,
         age: FileAge,
         disk: &Disk,
-        tenure: &Arc<Tenure>,
+        lock: &Arc<StoreLock>,
         cache: &Arc<BlockCache>,
     ) -> TableFile {
         TableFile {
             meta,
             age,
             disk: disk.clone(),
-            tenure: Arc::clone(tenure),
+            lock: Arc::clone(lock),
             cache: Arc::clone(cache),
             table: OnceLock::new(),
             retired: AtomicBool::new(false),
@@ -63,7 +63,7 @@ impl TableFile {
 
     #[cold]
     fn open(&self) -> Result<&Arc<Table>> {
-        let _held = self.tenure.hold().ok_or(Error::Closed)?;
+        let _held = self.lock.hold().ok_or(Error::Closed)?;
         let table = Table::open(&self.disk, self.meta.file, self.meta.min_seq, &self.cache)?;
         Ok(self.table.get_or_init(|| Arc::new(table)))
     }
@@ -113,7 +113,7 @@ impl Drop for TableFile {
     fn drop(&mut self) {
         // ORDER: Acquire pairs with the Release of `retire`.
         if self.retired.load(Ordering::Acquire)
-            && let Some(_held) = self.tenure.hold()
+            && let Some(_held) = self.lock.hold()
             && let Err(error) = self.disk.remove(&table_name(self.meta.file))
         {
             // The next open removes files that the manifest does not name.

@@ -35,8 +35,9 @@ use super::table::TableMeta;
 use super::{Keyspace, Wip};
 use crate::Result;
 use crate::engine::memtable::MemTable;
-use crate::engine::pace::Class;
 use crate::engine::range_deletes::Fragments;
+use crate::engine::ssd::SsdEngine;
+use crate::engine::ssd::pace::Class;
 
 /// What a flush works on.
 struct Job {
@@ -146,7 +147,7 @@ impl Wip {
             meta,
             age,
             &self.disk,
-            &self.tenure,
+            &self.lock,
             &self.cache,
         ));
         let number = file.meta.file;
@@ -244,6 +245,7 @@ mod tests {
 
     use super::*;
     use crate::Options;
+    use crate::engine::ssd::Lifecycle;
 
     /// It waited until no MemTable of the store was frozen, which under steady writes need not be
     /// for ever.

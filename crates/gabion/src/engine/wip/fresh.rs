@@ -84,6 +84,7 @@ mod tests {
     use super::super::Keyspace;
     use super::*;
     use crate::Options;
+    use crate::engine::ssd::Lifecycle;
 
     fn store() -> (SimDisk, Arc<Wip>, Arc<Keyspace>) {
         let sim = SimDisk::new();

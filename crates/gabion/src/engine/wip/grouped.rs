@@ -318,6 +318,7 @@ mod tests {
     use super::super::{Keyspace, Write};
     use super::*;
     use crate::Options;
+    use crate::engine::ssd::{Commit, Lifecycle};
 
     const KEYS: u64 = 600;
 

@@ -12,6 +12,7 @@ use std::time::Duration;
 use super::Wip;
 use crate::Result;
 use crate::engine::idle::Idle;
+use crate::engine::ssd::SsdEngine;
 use crate::types::Seq;
 
 /// Whether a store has leisure is judged by what came in at least this time.
@@ -182,6 +183,7 @@ mod tests {
     use super::super::Keyspace;
     use super::*;
     use crate::engine::idle::REST_AFTER;
+    use crate::engine::ssd::Lifecycle;
     use crate::{Clock, Options};
 
     /// A store with a background thread, whose clock only the test moves.

@@ -60,7 +60,8 @@ use super::table::TableMeta;
 use super::writepath::Leader;
 use super::{Keyspace, Versions, Wip};
 use crate::engine::memtable::MemTable;
-use crate::engine::pace::Class;
+use crate::engine::ssd::SsdEngine;
+use crate::engine::ssd::pace::Class;
 use crate::types::{Kind, SEQ_MAX, Seq, hash_key};
 use crate::{Error, Result};
 
@@ -148,7 +149,9 @@ impl Ingest<'_> {
     fn begin_table(&mut self, key: &[u8]) -> Result<()> {
         let engine = self.engine;
         let bytes = self.written.last().map_or(0, |meta| meta.file_bytes);
-        engine.throttle.admit(bytes, || engine.relief_is_due())?;
+        engine
+            .throttle
+            .admit(bytes, &engine.waits, || engine.relief_is_due())?;
         let total = engine.table_bytes.get().saturating_add(self.written_bytes);
         self.keyspace.dropped.check()?;
         let parts = engine.options.split_ways as u64;
@@ -198,19 +201,15 @@ impl Ingest<'_> {
     /// The tables as files, whose entries have the number `seq`.
     fn files(&self, seq: Seq) -> Vec<Arc<TableFile>> {
         let age = Wip::flushed_age(self.born, 0, 0);
-        let Wip {
-            disk,
-            tenure,
-            cache,
-            ..
-        } = self.engine;
+        let engine = self.engine;
+        let (disk, lock, cache) = (&engine.disk, &engine.lock, &engine.cache);
         let files = self.written.iter().map(|meta| {
             let meta = TableMeta {
                 min_seq: seq,
                 max_seq: seq,
                 ..meta.clone()
             };
-            Arc::new(TableFile::new(meta, age, disk, tenure, cache))
+            Arc::new(TableFile::new(meta, age, disk, lock, cache))
         });
         files.collect()
     }
@@ -377,6 +376,7 @@ mod tests {
 
     use super::*;
     use crate::Options;
+    use crate::engine::ssd::Lifecycle;
 
     fn key(number: u64) -> Vec<u8> {
         format!("key {number:08}").into_bytes()

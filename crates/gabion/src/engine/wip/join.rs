@@ -326,6 +326,7 @@ mod tests {
 
     use super::super::Write;
     use super::*;
+    use crate::engine::ssd::{Commit, Lifecycle};
     use crate::{Clock, Options};
 
     fn key(number: u32) -> Vec<u8> {

@@ -40,6 +40,7 @@
 //! | `checkpoint` | the store of a moment as another store |
 //! | `merge`, `cursor` | the entries of several MemTables and runs, in order |
 //! | `retain`, `output` | what of them stays, and the table that a job makes of it |
+//! | `steps` | what is WipDB's own in the journeys of `engine/ssd` |
 //! | `stats`, `verify` | what there is, and whether it is sound |
 //! | `bucket`, `prefix_index`, `file`, `table`, `manifest` | what all of this is made of |
 //!
@@ -107,8 +108,8 @@ mod schedule;
 mod space;
 mod split;
 mod stats;
+mod steps;
 mod table;
-mod tenure;
 mod throttle;
 mod verify;
 mod width;
@@ -116,28 +117,22 @@ mod writepath;
 mod written;
 
 use std::collections::VecDeque;
+use std::ops::Deref;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use arc_swap::ArcSwap;
-use gabion_media::Disk;
 use parking_lot::{Mutex, MutexGuard, RwLock};
 
-use super::counters::{Counter, Counters, Tally};
-use super::health::Health;
-use super::keyspaces::{Droppable, Dropped, Keyspaces, Named};
+use super::counters::{Counter, Tally};
+use super::keyspaces::{Droppable, Dropped, Named};
 use super::memtable::{ChunkPool, KeepOrder, MemTable};
-use super::pace::Pace;
 use super::range_deletes::Deletes;
-use super::schedule::Schedule;
-use super::snapshots::Snapshots;
-use super::unsettled::Unsettled;
-use super::write::{self, WriteQueue};
+use super::ssd::{Shell, SsdEngine};
+use super::write;
+use crate::Result;
 use crate::cache::BlockCache;
-use crate::log::LogSyncer;
-use crate::memory::Memory;
 use crate::types::Seq;
-use crate::{Error, Options, Result};
 
 use agenda::Agenda;
 use bucket::{Bucket, BucketState, Router};
@@ -147,7 +142,6 @@ use idleness::Idleness;
 use ledger::Ledger;
 use manifest::{Edit, Manifest};
 use residency::Residency;
-use tenure::Tenure;
 use throttle::Throttle;
 use writepath::{Leader, Turns};
 use written::Written;
@@ -223,45 +217,30 @@ impl Keyspace {
 
 /// The engine. Background threads share it with the facade.
 pub(crate) struct Wip {
-    options: Options,
-    disk: Disk,
+    shell: Shell<Keyspace>,
     cache: Arc<BlockCache>,
     pool: Arc<ChunkPool>,
-    /// The ceiling for all of them.
-    memory: Arc<Memory>,
-    pub(super) keyspaces: Keyspaces<Keyspace>,
-    /// The newest sequence number that readers see.
-    visible: AtomicU64,
     /// The log segment that was current when `visible` was last stored: what is in the log but not
     /// yet in a MemTable is in no older segment.
     published_segment: AtomicU64,
-    snapshots: Snapshots,
 
-    /// The queue of writers; its head leads.
-    queue: WriteQueue,
     /// The log's write half, shared by writers that go side by side.
     leader: RwLock<Leader>,
     /// Where they wait for their turn.
     turns: Turns,
-    /// The sync half of the log, for the leader and the background.
-    syncer: Arc<LogSyncer>,
 
     /// The manifest.
     versions: Mutex<Versions>,
     /// Guards every change of a bucket's state and of a router.
     install: Mutex<Install>,
 
-    schedule: Schedule,
     idleness: Mutex<Idleness>,
     throttle: Throttle,
     /// The space of the tables when it was last looked at.
     totals: Mutex<space::Totals>,
-    pace: Pace,
     residency: Residency,
     /// Tables to be made ready for readers.
     fresh: fresh::Fresh,
-    /// What the opening found no space for.
-    unsettled: Unsettled,
     /// Which buckets are to be looked at.
     agenda: Agenda,
     /// Sums over all buckets.
@@ -275,11 +254,16 @@ pub(crate) struct Wip {
     /// Buckets that the background, flushes and whoever freezes have looked at.
     #[cfg(test)]
     visits: AtomicUsize,
-    counters: Counters,
     /// Bytes of all tables when they were last counted, shared ones counted for each bucket.
     table_bytes: Counter,
-    pub(super) health: Health,
-    tenure: Arc<Tenure>,
+}
+
+impl Deref for Wip {
+    type Target = Shell<Keyspace>;
+
+    fn deref(&self) -> &Shell<Keyspace> {
+        &self.shell
+    }
 }
 
 /// The manifest, and the numbers that were given out; changes with the store's structure.
@@ -362,16 +346,6 @@ impl Wip {
         Ok(keyspace)
     }
 
-    /// Registers the newest visible sequence number for a reader.
-    pub(crate) fn begin_snapshot(&self) -> Seq {
-        self.snapshots.register(|| self.visible())
-    }
-
-    /// Registers a number once more that is registered.
-    pub(crate) fn share_snapshot(&self, seq: Seq) {
-        self.snapshots.register_again(seq);
-    }
-
     /// Ends a registration.
     pub(crate) fn end_snapshot(&self, seq: Seq) {
         self.snapshots.release(seq);
@@ -397,28 +371,11 @@ impl Wip {
         }
     }
 
-    /// The newest sequence number that readers see.
-    pub(crate) fn visible(&self) -> Seq {
-        // ORDER: Acquire pairs with the Release in `publish`.
-        self.visible.load(Ordering::Acquire)
-    }
-
     /// Makes everything up to `seq` visible. This is where writes take effect.
     fn publish(&self, seq: Seq, segment: u64) {
         // ORDER: Release pairs with the Acquire in `reclaim::log_tail`.
         self.published_segment.store(segment, Ordering::Release);
-        // ORDER: Release pairs with the Acquire in `visible` and in gets: the entries are in the
-        // MemTables before their number is seen.
-        self.visible.store(seq, Ordering::Release);
-    }
-
-    /// Keeps the first failure that makes the store read-only, and passes the error on.
-    fn fail(&self, error: Error) -> Error {
-        self.health.fail(&error);
-        self.throttle.wake();
-        self.pace.stop();
-        self.schedule.wake();
-        error
+        self.shell.publish(seq);
     }
 
     /// Writes edits to the manifest, all or none.

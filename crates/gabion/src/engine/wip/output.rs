@@ -12,7 +12,7 @@ use super::Wip;
 use super::bucket::Bucket;
 use super::gentle::Gentle;
 use super::table::{TableMeta, TableOptions, TableWriter};
-use crate::engine::pace::{Class, STEP_BYTES};
+use crate::engine::ssd::pace::{Class, STEP_BYTES};
 use crate::names::table_name;
 use crate::types::{Kind, Seq};
 use crate::{Error, Result};
@@ -21,7 +21,7 @@ impl Wip {
     /// A writer for a new table file, as fast as jobs of the class may go. Once the store is closed
     /// its directory may be another's, so there is none.
     pub(super) fn create_table(&self, purpose: Purpose, class: Class) -> Result<TableOutput<'_>> {
-        let _held = self.tenure.hold().ok_or(Error::Closed)?;
+        let _held = self.lock.hold().ok_or(Error::Closed)?;
         let file = self.versions.lock().take_file_number();
         let appender = self.disk.create_append(&table_name(file), purpose)?;
         let options = TableOptions {
@@ -53,7 +53,7 @@ impl Wip {
     /// Removes a table that no manifest names, unless the store is closed: another program may have
     /// opened it since, and used the number again.
     pub(super) fn remove_unnamed(&self, file: u64) {
-        if let Some(_held) = self.tenure.hold()
+        if let Some(_held) = self.lock.hold()
             && let Err(error) = self.disk.remove(&table_name(file))
         {
             // The next open removes it.
@@ -155,6 +155,7 @@ mod tests {
 
     use super::*;
     use crate::Options;
+    use crate::engine::ssd::Lifecycle;
 
     /// On a medium that was nearly full merges took what flushes needed, and these are what makes
     /// the log shorter.

@@ -15,7 +15,6 @@
 //! it (`drop`, X3).
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use super::bucket::{BucketState, Levels};
 use super::table::Table;
@@ -44,9 +43,7 @@ impl Wip {
             let seq = match snapshot {
                 Some(seq) => seq,
                 None => {
-                    // ORDER: Acquire pairs with the Release in `Wip::publish`: everything up to
-                    // the number is in the MemTables.
-                    let seq = self.visible.load(Ordering::Acquire);
+                    let seq = self.visible();
                     if !Arc::ptr_eq(&state, &bucket.state.load()) {
                         continue;
                     }

@@ -209,6 +209,7 @@ mod tests {
 
     use super::*;
     use crate::Options;
+    use crate::engine::ssd::Lifecycle;
 
     /// Each run of a program that wrote anything left a file of the log for ever: 4,000 of them
     /// after 4,000 runs, each of which an opening had to read.

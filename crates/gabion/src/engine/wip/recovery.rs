@@ -15,7 +15,7 @@
 //!    gather them (`reclaim`).
 //!
 //! Where there is no space for steps 4 to 6, or for the new manifest of step 1, the store is open
-//! all the same, and [unsettled](crate::engine::unsettled): they are done before its first change.
+//! all the same, and [unsettled](crate::engine::ssd): they are done before its first change.
 //!
 //! A crash at any step leaves a store that opens the same way: steps 1 to 3 write nothing but a new
 //! manifest and segments of the same content, step 4 is one group of edits, steps 5 and 6 can be
@@ -57,23 +57,18 @@ use super::manifest::{self, Directory, Edit, Manifest, ManifestState, inspect};
 use super::prefix_index::common_prefix_len;
 use super::readpath::has_newer;
 use super::residency::Residency;
-use super::tenure::Tenure;
 use super::throttle::Throttle;
 use super::writepath::{Leader, Turns};
 use super::written::Written;
 use super::{Install, Keyspace, Versions, Wip};
 use crate::cache::BlockCache;
-use crate::engine::counters::{Counter, Counters, Tally};
-use crate::engine::health::Health;
-use crate::engine::keyspaces::{Dropped, Keyspaces, position};
+use crate::engine::counters::{Counter, Tally};
+use crate::engine::keyspaces::{Dropped, position};
 use crate::engine::memtable::{ChunkPool, KeepOrder, MemTable};
-use crate::engine::pace::Pace;
 use crate::engine::range_deletes::Deletes;
 use crate::engine::root_file::{no_store, store_exists};
-use crate::engine::schedule::Schedule;
-use crate::engine::snapshots::{Protected, Snapshots};
-use crate::engine::unsettled::Unsettled;
-use crate::engine::write::WriteQueue;
+use crate::engine::snapshots::Protected;
+use crate::engine::ssd::{Lifecycle, OpenedLog, Shell, StoreLock};
 use crate::log::{
     Chunk, Log, LogOptions, Op, PendingLog, ReplayEnd, replay_chunks, replay_threads,
 };
@@ -102,7 +97,7 @@ impl Wip {
             Directory::Free if !options.create_if_missing => return Err(no_store(&disk)),
             _ => {}
         }
-        let tenure = Arc::new(Tenure::new(disk.lock(LOCK)?));
+        let lock = Arc::new(StoreLock::new(disk.lock(LOCK)?));
         let options = options.settled(Engine::Wip);
         let sizes = options.memory_sizes();
         let mut manifest = open_manifest(&disk, &options)?;
@@ -115,7 +110,7 @@ impl Wip {
         let cache = Arc::new(cache.within(&memory));
         let parts = Parts {
             disk: &disk,
-            tenure: &tenure,
+            lock: &lock,
             cache: &cache,
             pool: &pool,
             keep: KeepOrder::of(&options),
@@ -125,46 +120,30 @@ impl Wip {
 
         let log_options = LogOptions::within(options.log_bytes_max);
         let mut pending = PendingLog::new(&disk, end, &log_options, &options.clock);
-        let (syncer, segment) = (pending.syncer(), pending.next_segment());
-        let (log, unsettled) = match settle(&disk, &mut manifest, &mut pending, last_seq) {
-            Err(error) if error.is_no_space() && manifest.is_usable() => {
-                tracing::warn!(%error, "the store takes no changes until there is space");
-                // DURABLE: what was replayed, so that nobody reads what a power loss can undo.
-                pending.sync(&disk)?;
-                (None, Some(pending))
-            }
-            settled => (Some(settled?), None),
-        };
+        let segment = pending.next_segment();
+        let settled = settle(&disk, &mut manifest, &mut pending, last_seq);
+        let (log, write_half) = OpenedLog::new(&disk, pending, settled, manifest.is_usable())?;
         let state = manifest.state();
         let (next_file, next_bucket) = (state.next_file, state.next_bucket);
         let throttle = Throttle::new(&options);
-        let pace = Pace::new(&options);
         let turns = Turns::new(options.writers_side_by_side);
+        let shell = Shell::new((disk, lock), options, memory, keyspaces, log, last_seq);
         let engine = Arc::new(Wip {
-            options,
-            disk,
+            shell,
             cache,
             pool,
-            memory,
-            keyspaces: Keyspaces::new(keyspaces),
-            visible: AtomicU64::new(last_seq),
             published_segment: AtomicU64::new(segment),
-            snapshots: Snapshots::default(),
-            queue: WriteQueue::default(),
-            leader: RwLock::new(Leader::new(log, last_seq + 1)),
+            leader: RwLock::new(Leader::new(write_half, last_seq + 1)),
             turns,
-            syncer,
             versions: Mutex::new(Versions {
                 manifest,
                 next_file,
                 next_bucket,
             }),
             install: Mutex::new(Install::default()),
-            schedule: Schedule::default(),
             idleness: Mutex::default(),
             throttle,
             totals: Mutex::default(),
-            pace,
             residency: Residency::default(),
             fresh: Fresh::default(),
             agenda: Agenda::default(),
@@ -174,17 +153,11 @@ impl Wip {
             table_reads: Tally::default(),
             #[cfg(test)]
             visits: AtomicUsize::new(0),
-            counters: Counters::default(),
             table_bytes: Counter::default(),
-            unsettled: Unsettled::new(unsettled),
-            health: Health::default(),
-            tenure,
         });
         engine.enter_buckets();
         engine.after_job();
-        // Those that were started hold the store.
-        let started = engine.start_threads();
-        started.inspect_err(|_| drop(engine.close()))?;
+        engine.start()?;
         if engine.unsettled.is_settled()
             && let Err(error) = engine.gather_log()
         {
@@ -207,34 +180,8 @@ impl Wip {
         }
     }
 
-    /// Closes the store; a second call does nothing.
-    pub(crate) fn close(&self) -> Result<()> {
-        if !self.health.close() {
-            return Ok(());
-        }
-        self.throttle.wake();
-        self.pace.stop();
-        self.schedule.stop();
-        let result = self.close_log();
-        self.tenure.end();
-        result
-    }
-
-    /// An error unless the store takes writes: with nothing of the opening left to do.
-    #[inline]
-    pub(super) fn check_writable(&self) -> Result<()> {
-        self.health.check_writable()?;
-        self.settle_store()
-    }
-
-    /// Ends the opening, if it found no space for that.
-    #[inline]
-    pub(super) fn settle_store(&self) -> Result<()> {
-        self.unsettled.settle(|pending| self.end_opening(pending))
-    }
-
-    fn end_opening(&self, pending: &mut PendingLog) -> Result<()> {
-        self.health.check()?;
+    /// Ends the opening, which found no space for that.
+    pub(super) fn end_opening(&self, pending: &mut PendingLog) -> Result<()> {
         let mut versions = self.versions.lock();
         let last_seq = self.visible();
         let settled = settle(&self.disk, &mut versions.manifest, pending, last_seq);
@@ -245,14 +192,11 @@ impl Wip {
             }
         })?;
         *self.leader.write() = Leader::new(Some(log), last_seq + 1);
-        self.schedule.set_shortage(None);
         Ok(())
     }
 
-    fn close_log(&self) -> Result<()> {
-        if !self.unsettled.end(self.settle_store())? {
-            return Ok(());
-        }
+    /// Ends the log, and marks the store closed.
+    pub(super) fn close_log(&self) -> Result<()> {
         let taken = self.leader.write().take();
         let Some((log, last_seq)) = taken else {
             return Ok(());
@@ -303,7 +247,7 @@ fn settle(
 /// What building the buckets needs.
 struct Parts<'p> {
     disk: &'p Disk,
-    tenure: &'p Arc<Tenure>,
+    lock: &'p Arc<StoreLock>,
     cache: &'p Arc<BlockCache>,
     pool: &'p Arc<ChunkPool>,
     /// When the MemTables are in order.
@@ -387,11 +331,7 @@ impl Parts<'_> {
             files.insert(
                 *number,
                 Arc::new(TableFile::new(
-                    meta,
-                    file.age,
-                    self.disk,
-                    self.tenure,
-                    self.cache,
+                    meta, file.age, self.disk, self.lock, self.cache,
                 )),
             );
         }

@@ -44,6 +44,7 @@ use super::table::{Table, TableMeta, TableOptions, TableWriter};
 use super::{Keyspace, Wip, Write};
 use crate::bytes::assign;
 use crate::cache::BlockCache;
+use crate::engine::ssd::{Commit, Lifecycle};
 use crate::engine::{Lost, RepairReport};
 use crate::log::Op;
 use crate::names::{CURRENT, LOCK, table_name};

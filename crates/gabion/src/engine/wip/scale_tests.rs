@@ -12,6 +12,7 @@ use gabion_media::{Disk, SimDisk};
 use super::space::{Space, Totals};
 use super::split::slice_bytes;
 use super::{Keyspace, OpenStore, Scan, Wip, Write};
+use crate::engine::ssd::{Commit, Lifecycle};
 use crate::types::Kind;
 use crate::{Clock, Options};
 

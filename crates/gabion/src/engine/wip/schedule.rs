@@ -11,39 +11,28 @@ use std::time::Duration;
 use super::bucket::Bucket;
 use super::space::Need;
 use super::{Keyspace, Wip};
-use crate::options::Durability;
+use crate::engine::ssd::{SsdEngine, spawn};
 use crate::{Error, Result};
 
 /// How many shortages in a row whoever waits for the background sits out.
 const SHORTAGES_WAITED: u32 = 2;
 
 impl Wip {
-    /// Starts the background threads.
-    pub(super) fn start_threads(self: &Arc<Wip>) -> Result<()> {
+    /// Starts the threads that do the work.
+    pub(super) fn start_workers(self: &Arc<Wip>) -> Result<()> {
         let count = self.options.background_threads;
-        if count == 0 {
-            return Ok(());
-        }
         for number in 0..count {
             let flushes_only = number == 0 && count > 1;
-            self.spawn(&format!("gabion-work-{number}"), move |engine| {
-                let step = || engine.do_one_or_record(flushes_only);
-                engine.schedule.work(step);
-            })?;
+            spawn(
+                self,
+                &format!("gabion-work-{number}"),
+                move |engine: &Wip| {
+                    let step = || engine.do_one_or_record(flushes_only);
+                    engine.schedule.work(step);
+                },
+            )?;
         }
-        self.spawn("gabion-log", |engine| {
-            engine.schedule.tend_log(|| engine.tend_log());
-        })?;
-        self.spawn("gabion-sync", |engine| {
-            let begins_at = || engine.syncer.sync_begins_at();
-            let (clock, sync) = (&engine.options.clock, || engine.sync_due());
-            engine.schedule.sync_when_due(clock, begins_at, sync);
-        })
-    }
-
-    fn spawn(self: &Arc<Wip>, name: &str, body: impl FnOnce(&Wip) + Send + 'static) -> Result<()> {
-        let fail = |engine: &Wip, error| drop(engine.fail(error));
-        self.schedule.spawn(name, self, body, fail)
+        Ok(())
     }
 
     /// Does one thing that is due; false when there was none or it failed.
@@ -65,20 +54,6 @@ impl Wip {
                 self.record(error);
                 false
             }
-        }
-    }
-
-    /// Keeps an error of the background: a shortage is tried again, all else ends writing. A job
-    /// that the close of the store interrupts has not failed.
-    pub(super) fn record(&self, error: Error) {
-        if matches!(error, Error::Closed) {
-            return;
-        }
-        if error.is_shortage() {
-            tracing::warn!(%error, "the background will try again");
-            self.schedule.set_shortage(Some(error));
-        } else if self.health.failure().is_none() {
-            self.fail(error);
         }
     }
 
@@ -177,12 +152,6 @@ impl Wip {
         }
     }
 
-    /// Whether writers can hope that a wait ends.
-    pub(crate) fn check_progress(&self) -> Result<()> {
-        self.health.check_writable()?;
-        self.schedule.check_shortage()
-    }
-
     /// Whether a stalled writer has something to wait for. Memory that readers hold in MemTables
     /// which are tables already is not: the reader may be the writer itself. The writer looks for
     /// itself: what the background told last may be gone, without a job left that would tell so.
@@ -222,7 +191,7 @@ impl Wip {
 
     /// Prepares log segments ahead, keeps the log below its limit, and shortens it when nobody
     /// writes.
-    fn tend_log(&self) {
+    pub(super) fn tend_log(&self) {
         if !self.unsettled.is_settled() {
             return;
         }
@@ -237,30 +206,6 @@ impl Wip {
             self.record(error);
         }
     }
-
-    /// Sees to it that what was written at `durability` comes to be durable in the time that this
-    /// names, whatever the store's own durability is. Without threads it is the next write after
-    /// that time which syncs.
-    #[inline]
-    pub(crate) fn promise(&self, durability: Durability) {
-        if let Durability::Interval(time) = durability
-            && self.syncer.ask(time)
-        {
-            self.schedule.wake_sync();
-        }
-        if self.options.background_threads == 0 && self.syncer.is_sync_due() {
-            self.sync_due();
-        }
-    }
-
-    /// Bounds what power loss costs.
-    fn sync_due(&self) {
-        if let Err(error) = self.syncer.sync_due()
-            && self.health.failure().is_none()
-        {
-            self.fail(error);
-        }
-    }
 }
 
 #[cfg(test)]
@@ -269,6 +214,7 @@ mod tests {
 
     use super::*;
     use crate::Options;
+    use crate::engine::ssd::Lifecycle;
 
     /// A store turned read-only, or refused writes that had to wait, when the next segment of the
     /// log could not be made ahead, though nobody needed it yet.

@@ -378,6 +378,7 @@ mod tests {
 
     use super::*;
     use crate::Options;
+    use crate::engine::ssd::Lifecycle;
 
     /// Far from the cap nobody compacts for garbage, but on a medium that is nearly full.
     #[test]

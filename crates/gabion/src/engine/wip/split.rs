@@ -253,6 +253,7 @@ mod tests {
 
     use super::*;
     use crate::Options;
+    use crate::engine::ssd::Lifecycle;
 
     /// Large values come into tables of one block, which no key cuts. A bucket of such tables named
     /// no pivot, and grew beyond its capacity until compactions made tables of several blocks.

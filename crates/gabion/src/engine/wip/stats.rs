@@ -3,9 +3,7 @@
 use super::Wip;
 use super::bucket::Bucket;
 use super::width::bound;
-use crate::stats::{
-    BucketStats, CacheStats, GarbageStats, KeyspaceStats, Stats, WrittenBytes, nanos, ratio,
-};
+use crate::stats::{BucketStats, CacheStats, GarbageStats, KeyspaceStats, Stats};
 
 impl Wip {
     /// The bound on amplification (`wip`), while all levels take as many runs as they need.
@@ -19,28 +17,17 @@ impl Wip {
 
     /// Counts and sizes. O(number of tables).
     pub(crate) fn stats(&self) -> Stats {
-        let counts = self.disk.counts();
-        let written = WrittenBytes::of(&counts);
-        let user_bytes = self.counters.user_bytes.get();
         let (table_bytes, tables) = self.versions.lock().file_bytes_and_count();
-        let log_bytes = self.log_bytes();
-        let log_file_bytes = self.syncer.file_bytes();
+        let shell = self.shell_stats();
+        let log_file_bytes = shell.log_file_bytes;
         let cache = self.cache.stats();
         // What a table that does not open holds is not known; who reads it is told.
         let totals = self.space_totals().unwrap_or_default();
         let tables_of = totals.buckets;
         let keyspaces = self.keyspace_stats();
-        let waits = &self.throttle.waits;
         Stats {
-            user_bytes,
-            writes: self.counters.writes.get(),
-            written,
-            syncs: counts.syncs(),
-            write_amplification_without_log: ratio(written.without_log(), user_bytes),
             write_amplification_bound: self.amplification_bound(),
-            write_amplification_with_log: ratio(written.total(), user_bytes),
-            log_bytes,
-            log_file_bytes,
+            log_bytes: self.log_bytes(),
             memtable_bytes: self.pool.allocated_bytes(),
             cache: CacheStats {
                 hits: cache.hits,
@@ -73,22 +60,8 @@ impl Wip {
                 .flat_map(|keyspace| &keyspace.buckets)
                 .map(|bucket| u64::from(bucket.memtable_in_order))
                 .sum(),
-            flushes: self.counters.flushes.get(),
-            compactions: self.counters.compactions.get(),
-            splits: self.counters.splits.get(),
-            joins: self.counters.joins.get(),
-            gathered: self.counters.gathered.get(),
-            slowdown_ns: waits.slowdown_ns.get(),
-            stall_ns: waits.stall_ns.get(),
-            stalls: waits.stalls.get(),
-            slowdown_ns_max: waits.slowdown_ns_max.get(),
-            background_wait_ns: nanos(self.pace.waited()),
-            visible_seq: self.visible(),
-            snapshots: self.snapshots.count() as u64,
-            durability: self.options.durability.to_string(),
-            read_only: self.health.failure().map(str::to_owned),
             keyspaces,
-            mapped: None,
+            ..shell
         }
     }
 

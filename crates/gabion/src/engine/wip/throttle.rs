@@ -20,7 +20,7 @@ use std::time::{Duration, Instant};
 use parking_lot::{Condvar, Mutex};
 
 use crate::engine::counters::Waits;
-use crate::engine::pace::Pressed;
+use crate::engine::ssd::pace::Pressed;
 use crate::stats::nanos;
 use crate::{Options, Result};
 
@@ -83,8 +83,6 @@ pub(crate) struct Throttle {
     off: bool,
     lock: Mutex<()>,
     relieved: Condvar,
-    /// What this cost writers.
-    pub(crate) waits: Waits,
 }
 
 impl Throttle {
@@ -108,7 +106,6 @@ impl Throttle {
             off: options.background_threads == 0,
             lock: Mutex::new(()),
             relieved: Condvar::new(),
-            waits: Waits::default(),
         }
     }
 
@@ -269,17 +266,23 @@ impl Throttle {
         [memory, runs, self.space_pressure()]
     }
 
-    /// Lets a write of `bytes` pass, after the delay that the pressure asks for. A stalled writer
+    /// Lets a write of `bytes` pass, after the delay that the pressure asks for; `waits` count it.
+    /// A stalled writer
     /// waits as long as `relief_is_due`, which may also end the wait with an error.
     #[inline]
-    pub(crate) fn admit(&self, bytes: u64, relief_is_due: impl Fn() -> Result<bool>) -> Result<()> {
+    pub(crate) fn admit(
+        &self,
+        bytes: u64,
+        waits: &Waits,
+        relief_is_due: impl Fn() -> Result<bool>,
+    ) -> Result<()> {
         // ORDER: Relaxed; a writer that misses it is one of those that were admitted before.
         if self.holders.load(Ordering::Relaxed) > 0 {
-            self.wait_while_held();
+            self.wait_while_held(waits);
         }
         let pressure = self.pressure();
         if pressure > 0.0 && !self.off {
-            self.slow_down(pressure, bytes, relief_is_due)
+            self.slow_down(pressure, bytes, waits, relief_is_due)
         } else {
             Ok(())
         }
@@ -293,16 +296,16 @@ impl Throttle {
     }
 
     #[cold]
-    fn wait_while_held(&self) {
+    fn wait_while_held(&self, waits: &Waits) {
         let began = Instant::now();
-        self.waits.stalls.add(1);
+        waits.stalls.add(1);
         // ORDER: Relaxed, as in `admit`.
         while self.holders.load(Ordering::Relaxed) > 0 {
             let mut guard = self.lock.lock();
             self.relieved.wait_for(&mut guard, STALL_SLICE);
         }
-        self.waits.stall_ns.add(nanos(began.elapsed()));
-        self.waits.count_slowdown(began.elapsed());
+        waits.stall_ns.add(nanos(began.elapsed()));
+        waits.count_slowdown(began.elapsed());
     }
 
     #[cold]
@@ -310,11 +313,12 @@ impl Throttle {
         &self,
         mut pressure: f64,
         bytes: u64,
+        waits: &Waits,
         relief_is_due: impl Fn() -> Result<bool>,
     ) -> Result<()> {
         let began = Instant::now();
         if pressure >= 1.0 {
-            self.waits.stalls.add(1);
+            waits.stalls.add(1);
             while pressure >= 1.0 {
                 if !relief_is_due()? {
                     pressure = 0.0;
@@ -324,7 +328,7 @@ impl Throttle {
                 self.relieved.wait_for(&mut guard, STALL_SLICE);
                 pressure = self.pressure();
             }
-            self.waits.stall_ns.add(nanos(began.elapsed()));
+            waits.stall_ns.add(nanos(began.elapsed()));
         }
         #[expect(
             clippy::cast_precision_loss,
@@ -340,7 +344,7 @@ impl Throttle {
             let debt = self.debt_ns.swap(0, Ordering::Relaxed).min(SLEEP_NS_MAX);
             std::thread::sleep(Duration::from_nanos(debt));
         }
-        self.waits.count_slowdown(began.elapsed());
+        waits.count_slowdown(began.elapsed());
         Ok(())
     }
 }

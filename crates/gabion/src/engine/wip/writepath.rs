@@ -47,9 +47,7 @@ use parking_lot::{Condvar, Mutex, MutexGuard};
 use super::bucket::Bucket;
 use super::{Install, Keyspace, Wip, Write};
 use crate::engine::memtable::MemTable;
-use crate::engine::write::Waiter;
 use crate::log::{BATCH_HEAD_BYTES, Log, OpHead, RoomFor, batch_head};
-use crate::options::Durability;
 use crate::types::{Kind, SEQ_MAX, Seq, hash_key};
 use crate::{Error, Result};
 
@@ -213,38 +211,6 @@ impl Turns {
 }
 
 impl Wip {
-    /// Performs a write: in the log, in its MemTables, visible.
-    ///
-    /// `user_bytes` are the bytes of its keys and values.
-    pub(crate) fn write(&self, write: Write<'_>, user_bytes: u64, sync: bool) -> Result<()> {
-        self.check_writable()?;
-        let once = || self.write_once(write, user_bytes, sync);
-        write.perform(once, || self.gain_room())?;
-        self.counters.count_write(user_bytes);
-        self.run_inline();
-        Ok(())
-    }
-
-    fn write_once(&self, write: Write<'_>, user_bytes: u64, sync: bool) -> Result<()> {
-        let admitted = self.throttle.admit(user_bytes, || self.relief_is_due());
-        write.admitted(admitted)?;
-        if sync || !self.write_beside(write)? {
-            let fail = |error: &Error| self.fail_log(error);
-            self.queue
-                .perform(write, sync, fail, |own, own_sync, group| {
-                    self.commit_group(&mut self.leader.write(), own, own_sync, group)
-                })?;
-        }
-        Ok(())
-    }
-
-    /// Ends writing. The log fails first: writers that go side by side look at it while they wait
-    /// for numbers that are never published.
-    #[cold]
-    fn fail_log(&self, error: &Error) {
-        self.fail(self.syncer.fail(error.clone()));
-    }
-
     /// Puts a pair.
     #[cfg(test)]
     pub(super) fn put_for_tests(&self, keyspace: &Keyspace, key: &[u8], value: &[u8]) {
@@ -255,12 +221,12 @@ impl Wip {
             value,
         };
         let bytes = key.len() + value.len();
-        self.write(write, bytes as u64, false).unwrap();
+        crate::engine::ssd::Commit::write(self, write, bytes as u64, false).unwrap();
     }
 
     /// Performs a short single write side by side with others; false, and nothing done, when it is
     /// another one or the log needs its next segment.
-    fn write_beside(&self, write: Write<'_>) -> Result<bool> {
+    pub(super) fn write_beside(&self, write: Write<'_>, hash: u64) -> Result<bool> {
         let Write::Single {
             keyspace,
             kind,
@@ -274,7 +240,6 @@ impl Wip {
         if kind == Kind::DeleteRange || self.visible() > SEQ_MAX / 2 {
             return Ok(false);
         }
-        let hash = hash_key(key);
         let operation = OpHead::new(kind, keyspace.id, key.len(), value.len());
         let operation = operation.as_bytes();
         let size = BATCH_HEAD_BYTES + operation.len() + key.len() + value.len();
@@ -352,67 +317,34 @@ impl Wip {
         })
     }
 
-    /// Logs, syncs, inserts and publishes a group. The result is the own write's; the others get
-    /// theirs through their waiters.
-    fn commit_group(
-        &self,
-        leader: &mut Leader,
-        own: Write<'_>,
-        own_sync: bool,
-        group: &[Arc<Waiter>],
-    ) -> Result<()> {
-        let segment = leader.segment();
-        let own_logged = self.log_write(leader, own);
-        let mut logged = Vec::with_capacity(group.len());
-        for waiter in group {
-            logged.push(self.log_write(leader, waiter.write()));
-        }
-        let sync = own_sync || group.iter().any(|waiter| waiter.wants_sync());
-        let synced = match sync {
-            true => self
-                .syncer
-                .sync()
-                .map_err(|error| self.fail(error))
-                .map(|_| ()),
-            false => Ok(()),
-        };
-        if let Err(error) = synced {
-            group
-                .iter()
-                .for_each(|waiter| waiter.end(Err(error.clone())));
-            return Err(error);
-        }
-        let mut install = self.lock_install();
-        if let Ok(first) = &own_logged {
-            self.insert(&mut install, own, *first, segment);
-        }
-        for (waiter, logged) in group.iter().zip(&logged) {
-            if let Ok(first) = logged {
-                self.insert(&mut install, waiter.write(), *first, segment);
-            }
-        }
-        let current = leader.segment();
-        // Numbers that were given out and not logged, because the log has failed, stay unpublished.
-        if own_logged.is_ok() || logged.iter().any(Result::is_ok) {
-            self.publish(leader.next_seq() - 1, current);
-        }
-        drop(install);
-        if current != segment {
+    /// Appends a write to the log, if its keyspaces are there; returns its first sequence number.
+    pub(super) fn log_write(&self, leader: &mut Leader, write: Write<'_>) -> Result<Seq> {
+        self.keyspaces.check_write(write)?;
+        let (first, segment) = (leader.next_seq(), leader.segment());
+        let count = u64::from(write.count());
+        let append = |parts: &[&[u8]]| leader.append(parts, count, write.room_for());
+        if write.log(first, append)? != segment {
             self.schedule.wake_log();
         }
-        for (waiter, logged) in group.iter().zip(logged) {
-            waiter.end(logged.map(|_| ()));
-        }
-        own_logged.map(|_| ())
+        Ok(first)
     }
 
-    /// Appends a write to the log, if its keyspaces are there; returns its first sequence number.
-    fn log_write(&self, leader: &mut Leader, write: Write<'_>) -> Result<Seq> {
-        self.keyspaces.check_write(write)?;
-        let first = leader.next_seq();
-        let count = u64::from(write.count());
-        write.log(first, |parts| leader.append(parts, count, write.room_for()))?;
-        Ok(first)
+    /// Inserts logged writes into their MemTables, and publishes them.
+    pub(super) fn insert_all<'w>(
+        &self,
+        leader: &mut Leader,
+        writes: impl Iterator<Item = (Write<'w>, Seq)>,
+        segment: u64,
+    ) {
+        let mut install = self.lock_install();
+        let mut inserted = false;
+        for (write, first) in writes {
+            self.insert(&mut install, write, first, segment);
+            inserted = true;
+        }
+        if inserted {
+            self.publish(leader.next_seq() - 1, leader.segment());
+        }
     }
 
     /// Inserts a logged write into its MemTables.
@@ -466,17 +398,5 @@ impl Wip {
     #[cold]
     pub(super) fn begin_written(&self, bucket: &Arc<Bucket>, table: &Arc<MemTable>) {
         self.written.begin(bucket, table, self.time());
-    }
-
-    /// Makes everything acknowledged durable at a level.
-    pub(crate) fn persist(&self, durability: Durability) -> Result<()> {
-        self.check_writable()?;
-        match durability {
-            Durability::Sync | Durability::Interval(_) => {
-                self.syncer.sync().map_err(|error| self.fail(error))?;
-            }
-            Durability::Buffered => {}
-        }
-        Ok(())
     }
 }

@@ -9,6 +9,7 @@ use gabion_media::{Disk, SimDisk};
 use super::super::scan::{OpenStore, Scan};
 use super::super::{Keyspace, Wip, Write};
 use super::*;
+use crate::engine::ssd::Commit;
 use crate::log::BatchEncoder;
 
 /// Keys of each keyspace: few, so that most are overwritten in the log.

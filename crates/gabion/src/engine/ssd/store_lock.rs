@@ -3,20 +3,20 @@
 //! A scan may outlive the close of its store. From then on another program may have the directory
 //! and have put other files there, a copy of an older time for one: names say nothing any more
 //! about what the store knew by them. So what opens or removes a file by its name on a reader's
-//! behalf does it within [`Tenure::hold`], or not at all.
+//! behalf does it within [`StoreLock::hold`], or not at all.
 
 use gabion_media::{DirLock, Owner};
 use parking_lot::{MappedRwLockReadGuard, RwLock, RwLockReadGuard};
 
 /// The lock of the directory, until the store is closed.
-pub(crate) struct Tenure {
+pub(crate) struct StoreLock {
     lock: RwLock<Option<DirLock>>,
     owner: Owner,
 }
 
-impl Tenure {
-    pub(super) fn new(lock: DirLock) -> Tenure {
-        Tenure {
+impl StoreLock {
+    pub(crate) fn new(lock: DirLock) -> StoreLock {
+        StoreLock {
             lock: RwLock::new(Some(lock)),
             owner: Owner::current(),
         }
@@ -24,7 +24,7 @@ impl Tenure {
 
     /// Keeps the directory the store's until the guard goes; `None` if it is not any more, or
     /// this is a forked child. A thread may do so several times at once.
-    pub(super) fn hold(&self) -> Option<MappedRwLockReadGuard<'_, DirLock>> {
+    pub(crate) fn hold(&self) -> Option<MappedRwLockReadGuard<'_, DirLock>> {
         if !self.owner.is_here() {
             return None;
         }
@@ -32,7 +32,7 @@ impl Tenure {
     }
 
     /// Gives the directory back, when nobody holds it.
-    pub(super) fn end(&self) {
+    pub(crate) fn release(&self) {
         self.lock.write().take();
     }
 }

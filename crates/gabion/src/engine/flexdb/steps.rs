@@ -1,0 +1,83 @@
+//! What FlexDB does in the steps of an engine's journeys ([`SsdEngine`]).
+
+use std::ops::DerefMut;
+use std::sync::Arc;
+
+use super::writepath::Writer;
+use super::{Flex, Keyspace, Write};
+use crate::Result;
+use crate::engine::ssd::SsdEngine;
+use crate::log::PendingLog;
+use crate::types::Seq;
+
+impl SsdEngine for Flex {
+    type Keyspace = Keyspace;
+    type WriteHalf = Writer;
+
+    fn lock_write_half(&self) -> impl DerefMut<Target = Writer> {
+        self.writer.lock()
+    }
+
+    fn segment(writer: &Writer) -> u64 {
+        writer.segment()
+    }
+
+    #[inline]
+    fn append(&self, writer: &mut Writer, write: Write<'_>) -> Result<Seq> {
+        self.log_write(writer, write)
+    }
+
+    fn insert_group<'w>(
+        &self,
+        writer: &mut Writer,
+        writes: impl Iterator<Item = (Write<'w>, Seq)>,
+        _segment: u64,
+    ) {
+        self.insert_all(writer, writes);
+    }
+
+    #[inline]
+    fn prefetch(&self, write: Write<'_>) -> u64 {
+        Flex::prefetch(self, write)
+    }
+
+    #[inline]
+    fn admit(&self, _bytes: u64) -> Result<()> {
+        Flex::admit(self)
+    }
+
+    #[inline]
+    fn write_beside(&self, write: Write<'_>, hash: u64) -> Result<bool> {
+        self.write_now(&mut self.writer.lock(), write, hash)?;
+        Ok(true)
+    }
+
+    fn gain_room(&self) -> bool {
+        Flex::gain_room(self)
+    }
+
+    #[inline]
+    fn run_inline(&self) {
+        Flex::run_inline(self);
+    }
+
+    fn start_workers(self: &Arc<Flex>) -> Result<()> {
+        Flex::start_workers(self)
+    }
+
+    fn tend_log(&self) {
+        Flex::tend_log(self);
+    }
+
+    fn end_opening(&self, pending: &mut PendingLog) -> Result<()> {
+        Flex::end_opening(self, pending)
+    }
+
+    fn close_log(&self) -> Result<()> {
+        Flex::close_log(self)
+    }
+
+    fn release(&self) {
+        self.close_spaces();
+    }
+}

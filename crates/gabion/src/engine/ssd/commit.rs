@@ -1,0 +1,95 @@
+//! A write: admission, log, MemTable, publication.
+//!
+//! # Idea
+//! A write that needs no sync goes the engine's short way, if it has one for it. All others queue;
+//! the head of the queue leads, with everybody else kept out. The leader appends one frame for each
+//! waiting write to the log, syncs the log once if any of them asked for it, inserts all of them
+//! into MemTables and publishes their numbers. While it syncs, the next group gathers.
+//!
+//! # Invariants
+//! - C1. The order of frames in the log is the order of numbers and of publication.
+//! - C2. A write is in the log before it is published, and at [`Durability::Sync`] on the medium
+//!   before it is in a MemTable: no read returns a value that a power loss can undo.
+//! - C3. Numbers that were given out and not logged, because the log has failed, stay unpublished.
+//!
+//! # Failures
+//! A frame that finds no space for the next log segment fails its write and changes nothing; later
+//! writes may succeed. A failed sync leaves unknown what is on the medium, so the store turns
+//! read-only and the group's writes are not acknowledged, though a recovery may find them.
+
+//!
+//! [`Durability::Sync`]: crate::Durability::Sync
+
+use std::iter::once;
+use std::sync::Arc;
+
+use super::SsdEngine;
+use crate::engine::write::{Waiter, Write};
+use crate::types::Seq;
+use crate::{Error, Result};
+
+/// Writes of an engine.
+pub(crate) trait Commit: SsdEngine {
+    /// Performs a write: in the log, in its MemTables, visible. `user_bytes` are the bytes of its
+    /// keys and values.
+    fn write(&self, write: Write<'_, Self::Keyspace>, user_bytes: u64, sync: bool) -> Result<()> {
+        let hash = self.prefetch(write);
+        self.check_writable()?;
+        let write_once = || {
+            write.admitted(self.admit(user_bytes))?;
+            match !sync && self.write_beside(write, hash)? {
+                true => Ok(()),
+                false => queue(self, write, sync),
+            }
+        };
+        write.perform(write_once, || self.gain_room())?;
+        self.counters.count_write(user_bytes);
+        self.run_inline();
+        Ok(())
+    }
+}
+
+impl<E: SsdEngine> Commit for E {}
+
+/// Performs a write by whoever leads.
+fn queue<E: SsdEngine>(engine: &E, write: Write<'_, E::Keyspace>, sync: bool) -> Result<()> {
+    // The log fails first: who writes beside looks at it while it waits for numbers that are never
+    // published.
+    let fail = |error: &Error| drop(engine.fail(engine.syncer.fail(error.clone())));
+    let commit = |own: Write<'_, E::Keyspace>, own_sync, group: &[Arc<Waiter>]| {
+        commit_group(engine, own, own_sync, group)
+    };
+    engine.queue.perform(write, sync, fail, commit)
+}
+
+/// Logs, syncs, inserts and publishes a group. The result is the own write's; the others get theirs
+/// through their waiters.
+fn commit_group<E: SsdEngine>(
+    engine: &E,
+    own: Write<'_, E::Keyspace>,
+    own_sync: bool,
+    group: &[Arc<Waiter>],
+) -> Result<()> {
+    let half = &mut *engine.lock_write_half();
+    let segment = E::segment(half);
+    let own_logged = engine.append(half, own);
+    let logged = group
+        .iter()
+        .map(|waiter| engine.append(half, waiter.write()));
+    let logged: Vec<Result<Seq>> = logged.collect();
+    if (own_sync || group.iter().any(|waiter| waiter.wants_sync()))
+        && let Err(error) = engine.sync_log()
+    {
+        let tell = |waiter: &Arc<Waiter>| waiter.end(Err(error.clone()));
+        group.iter().for_each(tell);
+        return Err(error);
+    }
+    let waiting = group.iter().map(|waiter| waiter.write());
+    let all = once((own, &own_logged)).chain(waiting.zip(&logged));
+    let inserted = all.filter_map(|(write, logged)| Some((write, *logged.as_ref().ok()?)));
+    engine.insert_group(half, inserted, segment);
+    for (waiter, logged) in group.iter().zip(logged) {
+        waiter.end(logged.map(|_| ()));
+    }
+    own_logged.map(|_| ())
+}

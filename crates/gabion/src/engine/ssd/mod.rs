@@ -1,0 +1,226 @@
+//! What WipDB and FlexDB have around what makes them different: the shell of an engine that keeps
+//! a log and MemTables in front of files.
+//!
+//! # Idea
+//! Both engines log a write, insert it into a MemTable and publish its number; both have threads
+//! that write MemTables to files, slow writers down when these fall behind, and replay the log at
+//! an open. The shell has what is the same: [`Shell`] is the state, which an engine dereferences
+//! to; [`SsdEngine`] has a method for each step that an engine does in its own way, and [`Commit`]
+//! and [`Lifecycle`] are the journeys made of them. `engine/mapped` is the same for engines whose
+//! pairs are in a pool.
+//!
+//! # Rooms
+//! | file | journey |
+//! |---|---|
+//! | `commit` | a write, from admission to publication |
+//! | `open` | the ends of an opening and of a close |
+//! | `threads` | the threads that every engine has; what becomes of their errors |
+//! | `stats` | the figures that every engine has |
+//! | `unsettled` | an opening that found no space for its end, and tries again |
+//! | `pace` | the limit on what the background writes |
+//! | `store_lock` | the lock of the directory |
+//!
+//! # Invariants
+//! - S1. Sequence numbers are given out by whoever holds the write half of the log, and published
+//!   in their order. What is published is in MemTables.
+//! - S2. The first failure that leaves unknown what is on the medium ends all writing
+//!   ([`Shell::fail`]); a shortage of space or descriptors does not.
+//! - S3. Once a store is closed, nobody changes a file of its directory: threads are joined, the
+//!   write half of the log is taken out, and all others look at the store's lock.
+//!
+//! # Linearization and durability points
+//! A write takes effect when [`Shell::publish`] stores its number. It survives the death of the
+//! process once it is in the log, and a power loss once a sync of the log that began later has
+//! returned.
+
+mod commit;
+mod open;
+pub(crate) mod pace;
+mod stats;
+mod store_lock;
+mod threads;
+mod unsettled;
+
+use std::ops::{Deref, DerefMut};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use gabion_media::Disk;
+
+use super::counters::{Counters, Waits};
+use super::health::Health;
+use super::keyspaces::{Droppable, Keyspaces};
+use super::schedule::Schedule;
+use super::snapshots::Snapshots;
+use super::write::{Write, WriteQueue};
+use crate::log::{LogSyncer, PendingLog};
+use crate::memory::Memory;
+use crate::options::Durability;
+use crate::types::Seq;
+use crate::{Error, Options, Result};
+
+use pace::Pace;
+use unsettled::Unsettled;
+
+pub(crate) use commit::Commit;
+pub(crate) use open::{Lifecycle, OpenedLog};
+pub(crate) use store_lock::StoreLock;
+pub(super) use threads::spawn;
+
+/// What every engine of log and MemTables has. `K` is its keyspace.
+pub(crate) struct Shell<K> {
+    pub(super) options: Options,
+    pub(super) disk: Disk,
+    /// The ceiling for all that the store has in memory.
+    pub(super) memory: Arc<Memory>,
+    pub(super) keyspaces: Keyspaces<K>,
+    /// The newest sequence number that readers see.
+    visible: AtomicU64,
+    pub(super) snapshots: Snapshots,
+    /// The queue of writers; its head leads.
+    queue: WriteQueue,
+    /// The sync half of the log, for leaders and the background.
+    pub(super) syncer: Arc<LogSyncer>,
+    pub(super) schedule: Schedule,
+    pub(super) pace: Pace,
+    pub(super) counters: Counters,
+    /// What slowing them down cost writers.
+    pub(super) waits: Waits,
+    /// What the opening found no space for.
+    pub(super) unsettled: Unsettled,
+    pub(super) health: Health,
+    pub(super) lock: Arc<StoreLock>,
+}
+
+/// An engine of log and MemTables: the steps that are its own, and what follows from them at once.
+pub(crate) trait SsdEngine:
+    Deref<Target = Shell<Self::Keyspace>> + Send + Sync + Sized + 'static
+{
+    /// A keyspace of it.
+    type Keyspace: Droppable;
+
+    /// The write half of the log.
+    type WriteHalf;
+
+    /// Keeps all others from writing.
+    fn lock_write_half(&self) -> impl DerefMut<Target = Self::WriteHalf>;
+
+    /// The segment to which the next record of the log goes, unless it begins a new one.
+    fn segment(half: &Self::WriteHalf) -> u64;
+
+    /// Appends a write to the log, if its keyspaces are there; returns its first number.
+    fn append(&self, half: &mut Self::WriteHalf, write: Write<'_, Self::Keyspace>) -> Result<Seq>;
+
+    /// Inserts logged writes into MemTables, each with its first number, publishes them, and
+    /// freezes what is full. The log's segment was `segment` before.
+    fn insert_group<'w>(
+        &self,
+        half: &mut Self::WriteHalf,
+        writes: impl Iterator<Item = (Write<'w, Self::Keyspace>, Seq)>,
+        segment: u64,
+    );
+
+    /// Asks for the memory that the insert of a single write waits for; returns the hash of its
+    /// key, and 0 for a batch.
+    fn prefetch(&self, write: Write<'_, Self::Keyspace>) -> u64;
+
+    /// Lets a write of so many bytes pass, after a while if the background falls behind; an error
+    /// if that cannot go on.
+    fn admit(&self, bytes: u64) -> Result<()>;
+
+    /// Performs a write that needs no sync without the queue; false, and nothing done, if it must
+    /// queue. `hash` is that of the key of a single write.
+    fn write_beside(&self, write: Write<'_, Self::Keyspace>, hash: u64) -> Result<bool>;
+
+    /// After a put that found no room: whether flushing what is in memory made some.
+    fn gain_room(&self) -> bool;
+
+    /// Without background threads: does all that is due.
+    fn run_inline(&self);
+
+    /// Starts the threads that write MemTables to files, if the store has background threads.
+    fn start_workers(self: &Arc<Self>) -> Result<()>;
+
+    /// Tends the log: its next segment, its length, its rest.
+    fn tend_log(&self);
+
+    /// Tries the end of the opening again, which found no space.
+    fn end_opening(&self, pending: &mut PendingLog) -> Result<()>;
+
+    /// Takes the log out and ends it, with what should be in files then. Threads are joined.
+    fn close_log(&self) -> Result<()>;
+
+    /// Gives the directory back, once nobody changes a file any more.
+    fn release(&self) {
+        self.lock.release();
+    }
+
+    /// Makes everything acknowledged durable at a level.
+    fn persist(&self, durability: Durability) -> Result<()> {
+        self.check_writable()?;
+        match durability {
+            Durability::Sync | Durability::Interval(_) => self.sync_log(),
+            Durability::Buffered => Ok(()),
+        }
+    }
+
+    /// An error unless the store takes writes: with nothing of the opening left to do.
+    #[inline]
+    fn check_writable(&self) -> Result<()> {
+        self.health.check_writable()?;
+        self.settle_store()
+    }
+
+    /// Ends the opening, if it found no space for that.
+    #[inline]
+    fn settle_store(&self) -> Result<()> {
+        self.unsettled.settle(|pending| {
+            self.health.check()?;
+            self.end_opening(pending)?;
+            self.schedule.set_shortage(None);
+            Ok(())
+        })
+    }
+}
+
+impl<K: Droppable> Shell<K> {
+    /// The newest sequence number that readers see.
+    #[inline]
+    pub(crate) fn visible(&self) -> Seq {
+        // ORDER: Acquire pairs with the Release in `publish`.
+        self.visible.load(Ordering::Acquire)
+    }
+
+    /// Makes everything up to `seq` visible. This is where writes take effect.
+    #[inline]
+    pub(super) fn publish(&self, seq: Seq) {
+        // ORDER: Release pairs with the Acquire in `visible` and in gets: the entries are in the
+        // MemTables before their number is seen.
+        self.visible.store(seq, Ordering::Release);
+    }
+
+    /// Registers the newest visible sequence number for a reader.
+    pub(crate) fn begin_snapshot(&self) -> Seq {
+        self.snapshots.register(|| self.visible())
+    }
+
+    /// Registers a number once more that is registered.
+    pub(crate) fn share_snapshot(&self, seq: Seq) {
+        self.snapshots.register_again(seq);
+    }
+
+    /// Makes all of the log durable.
+    pub(super) fn sync_log(&self) -> Result<()> {
+        // A failed sync leaves unknown what is on the medium.
+        self.syncer.sync().map_err(|error| self.fail(error))?;
+        Ok(())
+    }
+
+    /// Keeps the first failure that makes the store read-only, and passes the error on.
+    pub(super) fn fail(&self, error: Error) -> Error {
+        self.health.fail(&error);
+        self.pace.stop();
+        self.schedule.wake();
+        error
+    }
+}

@@ -1,0 +1,110 @@
+//! The ends of an opening and of a close.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+
+use gabion_media::Disk;
+
+use super::pace::Pace;
+use super::threads::start_threads;
+use super::unsettled::Unsettled;
+use super::{Shell, SsdEngine, StoreLock};
+use crate::engine::counters::{Counters, Waits};
+use crate::engine::health::Health;
+use crate::engine::keyspaces::{Droppable, Keyspaces};
+use crate::engine::schedule::Schedule;
+use crate::engine::snapshots::Snapshots;
+use crate::engine::write::WriteQueue;
+use crate::log::{Log, LogSyncer, PendingLog};
+use crate::memory::Memory;
+use crate::types::Seq;
+use crate::{Options, Result};
+
+/// The log as an opening has left it.
+pub(crate) struct OpenedLog {
+    syncer: Arc<LogSyncer>,
+    /// What waits for space.
+    pending: Option<PendingLog>,
+}
+
+impl OpenedLog {
+    /// A log that was replayed, and how settling it ended; with its write half, if it takes
+    /// appends. Where there was no space for that, a store whose structure is known (`can_wait`)
+    /// is open all the same, and [unsettled](super::unsettled).
+    pub(crate) fn new(
+        disk: &Disk,
+        pending: PendingLog,
+        settled: Result<Log>,
+        can_wait: bool,
+    ) -> Result<(OpenedLog, Option<Log>)> {
+        let syncer = pending.syncer();
+        let (log, pending) = match settled {
+            Err(error) if error.is_no_space() && can_wait => {
+                tracing::warn!(%error, "the store takes no changes until there is space");
+                // DURABLE: what was replayed, so that nobody reads what a power loss can undo.
+                pending.sync(disk)?;
+                (None, Some(pending))
+            }
+            settled => (Some(settled?), None),
+        };
+        Ok((OpenedLog { syncer, pending }, log))
+    }
+}
+
+impl<K: Droppable> Shell<K> {
+    /// The shell of a store whose directory is locked and whose log was replayed up to `last_seq`.
+    pub(crate) fn new(
+        (disk, lock): (Disk, Arc<StoreLock>),
+        options: Options,
+        memory: Arc<Memory>,
+        keyspaces: Vec<Arc<K>>,
+        log: OpenedLog,
+        last_seq: Seq,
+    ) -> Shell<K> {
+        Shell {
+            pace: Pace::new(&options),
+            options,
+            disk,
+            memory,
+            keyspaces: Keyspaces::new(keyspaces),
+            visible: AtomicU64::new(last_seq),
+            snapshots: Snapshots::default(),
+            queue: WriteQueue::default(),
+            syncer: log.syncer,
+            schedule: Schedule::default(),
+            counters: Counters::default(),
+            waits: Waits::default(),
+            unsettled: Unsettled::new(log.pending),
+            health: Health::default(),
+            lock,
+        }
+    }
+}
+
+/// The threads of a store, and its end.
+pub(crate) trait Lifecycle: SsdEngine {
+    /// Starts the threads of a store that was opened. Where one does not start the store is closed:
+    /// those that were started hold it.
+    fn start(self: &Arc<Self>) -> Result<()> {
+        start_threads(self).inspect_err(|_| drop(self.close()))
+    }
+
+    /// Closes the store; a second call does nothing.
+    fn close(&self) -> Result<()> {
+        if !self.health.close() {
+            return Ok(());
+        }
+        self.pace.stop();
+        self.schedule.wake();
+        self.schedule.stop();
+        let settled = self.unsettled.end(self.settle_store());
+        let result = settled.and_then(|is_settled| match is_settled {
+            true => self.close_log(),
+            false => Ok(()),
+        });
+        self.release();
+        result
+    }
+}
+
+impl<E: SsdEngine> Lifecycle for E {}

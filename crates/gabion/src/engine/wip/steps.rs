@@ -1,0 +1,79 @@
+//! What WipDB does in the steps of an engine's journeys ([`SsdEngine`]).
+
+use std::ops::DerefMut;
+use std::sync::Arc;
+
+use super::writepath::Leader;
+use super::{Keyspace, Wip, Write};
+use crate::Result;
+use crate::engine::ssd::SsdEngine;
+use crate::log::PendingLog;
+use crate::types::Seq;
+
+impl SsdEngine for Wip {
+    type Keyspace = Keyspace;
+    type WriteHalf = Leader;
+
+    fn lock_write_half(&self) -> impl DerefMut<Target = Leader> {
+        self.leader.write()
+    }
+
+    fn segment(leader: &Leader) -> u64 {
+        leader.segment()
+    }
+
+    fn append(&self, leader: &mut Leader, write: Write<'_>) -> Result<Seq> {
+        self.log_write(leader, write)
+    }
+
+    fn insert_group<'w>(
+        &self,
+        leader: &mut Leader,
+        writes: impl Iterator<Item = (Write<'w>, Seq)>,
+        segment: u64,
+    ) {
+        self.insert_all(leader, writes, segment);
+    }
+
+    #[inline]
+    fn prefetch(&self, write: Write<'_>) -> u64 {
+        // What a bucket has of the key is asked for once the leader is held.
+        write.key_hash()
+    }
+
+    #[inline]
+    fn admit(&self, bytes: u64) -> Result<()> {
+        let relief_is_due = || self.relief_is_due();
+        self.throttle.admit(bytes, &self.waits, relief_is_due)
+    }
+
+    #[inline]
+    fn write_beside(&self, write: Write<'_>, hash: u64) -> Result<bool> {
+        Wip::write_beside(self, write, hash)
+    }
+
+    fn gain_room(&self) -> bool {
+        Wip::gain_room(self)
+    }
+
+    #[inline]
+    fn run_inline(&self) {
+        Wip::run_inline(self);
+    }
+
+    fn start_workers(self: &Arc<Wip>) -> Result<()> {
+        Wip::start_workers(self)
+    }
+
+    fn tend_log(&self) {
+        Wip::tend_log(self);
+    }
+
+    fn end_opening(&self, pending: &mut PendingLog) -> Result<()> {
+        Wip::end_opening(self, pending)
+    }
+
+    fn close_log(&self) -> Result<()> {
+        Wip::close_log(self)
+    }
+}
