@@ -71,6 +71,7 @@ impl Engine {
             Engine::Wip | Engine::Flex => Capabilities {
                 ordered: true,
                 snapshots: true,
+                transactions: true,
                 ingest: self == Engine::Wip,
                 checkpoint: true,
                 repair: true,
@@ -82,6 +83,7 @@ impl Engine {
             Engine::Scmkv | Engine::Sptree => Capabilities {
                 ordered: self == Engine::Sptree,
                 snapshots: false,
+                transactions: false,
                 ingest: false,
                 checkpoint: false,
                 repair: false,
@@ -143,6 +145,11 @@ pub struct Capabilities {
     /// call, but batches are seen whole; and so it is with an iterator, from page to page of a few
     /// pairs: what is written while it runs it sees or not, and what is not comes exactly once.
     pub snapshots: bool,
+    /// Reads and writes that take effect together if nothing else has changed what they depend on:
+    /// [`Db::begin`](crate::Db::begin). All engines have
+    /// [`Keyspace::update`](crate::Keyspace::update) and
+    /// [`Keyspace::compare_and_swap`](crate::Keyspace::compare_and_swap).
+    pub transactions: bool,
     /// Sorted pairs become part of the store as tables of their own, past the log and the
     /// MemTables: [`Keyspace::ingest`](crate::Keyspace::ingest).
     pub ingest: bool,

@@ -134,7 +134,7 @@ impl Db {
         })
     }
 
-    fn store(&self) -> &Arc<Opened> {
+    pub(crate) fn store(&self) -> &Arc<Opened> {
         &self.default.store
     }
 

@@ -152,6 +152,42 @@ pub enum Error {
     )]
     KeyspaceDropped,
 
+    /// Something that a transaction read was written by somebody else before it was committed.
+    /// Nothing of it was written. [`crate::Db::transact`] runs it again.
+    #[error(
+        "the transaction conflicts with a write to the key \"{key}\" of the keyspace {keyspace:?}, \
+         which it had read before; nothing of it was written: run it again",
+        key = key.escape_ascii()
+    )]
+    Conflict {
+        /// The keyspace's name.
+        keyspace: String,
+        /// The key, or one of the range that was read.
+        key: Vec<u8>,
+    },
+
+    /// The transaction was open for longer than [`crate::Options::transaction_age_max`], and the
+    /// store has ended it. Nothing of it was written.
+    #[error(
+        "the transaction was open for longer than the store allows (transaction_age_max); nothing \
+         of it was written: run it again"
+    )]
+    TransactionTooOld,
+
+    /// The savepoint is of another transaction, or of a part of this one that was rolled back.
+    #[error(
+        "the savepoint is not one of the transaction's: it is of another one, or was set after \
+         one that was rolled back to"
+    )]
+    NoSuchSavepoint,
+
+    /// The keyspace belongs to another store than the transaction.
+    #[error("the keyspace {keyspace:?} belongs to another store than the transaction")]
+    ForeignKeyspace {
+        /// The keyspace's name.
+        keyspace: String,
+    },
+
     /// The engine cannot do this at all; [`crate::Engine::capabilities`] tells before.
     #[error("the {engine} engine does not support {operation}")]
     Unsupported {

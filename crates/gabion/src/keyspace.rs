@@ -4,7 +4,7 @@ use std::fmt;
 use std::ops::RangeBounds;
 use std::sync::Arc;
 
-use crate::engine::{self, Handle, Scan, Write};
+use crate::engine::{self, Changed, Handle, Scan, Write};
 use crate::limits::check_limits;
 use crate::opened::Opened;
 use crate::ranges::{deleted_range, key_range, prefix_bounds, range_bounds};
@@ -129,6 +129,86 @@ impl Keyspace {
     /// As [`Keyspace::put`].
     pub fn delete_with(&self, key: impl AsRef<[u8]>, durability: Durability) -> Result<()> {
         self.write_one(Kind::Delete, key.as_ref(), &[], durability)
+    }
+
+    /// Changes the value of `key` to what `change` makes of it, with nobody else writing in
+    /// between, and returns the value that it had. `None` stands for no value. At the store's
+    /// durability.
+    ///
+    /// All other writers of the store wait meanwhile, so `change` must be short, and must not use
+    /// the store. Where there was no room for what it made, it may be called again.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// # let db = gabion::Db::open(dir.path())?;
+    /// let visits = db.default_keyspace();
+    /// visits.update("today", |visits| Some([visits.map_or(0, |visits| visits[0]) + 1]))?;
+    /// assert_eq!(visits.get("today")?.as_deref(), Some(&[1][..]));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Keyspace::put`] and [`Keyspace::get`]; then nothing has changed.
+    pub fn update<V: AsRef<[u8]>>(
+        &self,
+        key: impl AsRef<[u8]>,
+        change: impl FnMut(Option<&[u8]>) -> Option<V>,
+    ) -> Result<Option<Slice>> {
+        self.update_with(key, change, self.store.durability)
+    }
+
+    /// As [`Keyspace::update`], at a durability of its own.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn update_with<V: AsRef<[u8]>>(
+        &self,
+        key: impl AsRef<[u8]>,
+        mut change: impl FnMut(Option<&[u8]>) -> Option<V>,
+        durability: Durability,
+    ) -> Result<Option<Slice>> {
+        let key = key.as_ref();
+        check_limits(key, &[])?;
+        let mut change =
+            |old: Option<&[u8]>| Changed::To(change(old).map(|value| value.as_ref().to_vec()));
+        let engine = &self.store.engine;
+        engine.update(&self.inner, key, &mut change, durability)
+    }
+
+    /// Changes the value of `key` from `expected` to `new`, where `None` stands for no value;
+    /// false, and nothing done, if it has another one. At the store's durability.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// # let db = gabion::Db::open(dir.path())?;
+    /// let locks = db.default_keyspace();
+    /// assert!(locks.compare_and_swap("door", None, Some(b"alice"))?);
+    /// assert!(!locks.compare_and_swap("door", None, Some(b"bob"))?);
+    /// assert!(locks.compare_and_swap("door", Some(b"alice"), None)?);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Keyspace::update`].
+    pub fn compare_and_swap(
+        &self,
+        key: impl AsRef<[u8]>,
+        expected: Option<&[u8]>,
+        new: Option<&[u8]>,
+    ) -> Result<bool> {
+        let mut is_swapped = false;
+        let mut change = |old: Option<&[u8]>| {
+            is_swapped = old == expected;
+            match is_swapped {
+                true => Changed::To(new.map(<[u8]>::to_vec)),
+                false => Changed::Not,
+            }
+        };
+        let key = key.as_ref();
+        check_limits(key, new.unwrap_or_default())?;
+        let engine = &self.store.engine;
+        engine.update(&self.inner, key, &mut change, self.store.durability)?;
+        Ok(is_swapped)
     }
 
     /// Removes all keys in `range` and their values, at the store's durability: all of them at

@@ -81,6 +81,7 @@ mod stripe;
 #[doc(hidden)]
 pub mod text;
 mod threads;
+mod transaction;
 mod types;
 
 pub use batch::WriteBatch;
@@ -112,6 +113,10 @@ pub use snapshot::Snapshot;
 pub use stats::{
     BucketStats, CacheStats, GarbageStats, KeyspaceStats, MappedStats, MemoryStats, PageStats,
     Stats, WrittenBytes,
+};
+pub use transaction::{
+    DEFAULT_TRANSACTION_BYTES_MAX, Isolation, Savepoint, Transaction, TransactionIter,
+    TransactionOptions,
 };
 
 /// The programs in README.md and in the book compile, and those that need no store run.

@@ -356,6 +356,11 @@ pub struct Options {
     /// merges, but the bytes stay on the medium until their segment is emptied, which only the
     /// amount of garbage decides. Default: [`DEFAULT_GARBAGE_AGE_MAX`].
     pub garbage_age_max: Duration,
+    /// How long a transaction may be open: it keeps old versions alive as a snapshot does. One that
+    /// is older is ended, and what it does next is
+    /// [`Error::TransactionTooOld`](crate::Error::TransactionTooOld). Looked at twice a second by
+    /// the background. [`Duration::MAX`] for no limit, which is the default.
+    pub transaction_age_max: Duration,
     /// Cap on the space amplification: the bytes of all tables over the bytes that they would have
     /// without old versions and deleted keys, which is estimated, rather too low. Writers are
     /// slowed down before it is reached, and wait at it as long as there is garbage that no
@@ -476,6 +481,7 @@ impl Default for Options {
             engine: Engine::default(),
             durability: Durability::default(),
             garbage_age_max: DEFAULT_GARBAGE_AGE_MAX,
+            transaction_age_max: Duration::MAX,
             space_amplification_max: DEFAULT_SPACE_AMPLIFICATION_MAX,
             pool_bytes: DEFAULT_POOL_BYTES,
             pool_path: None,
@@ -531,6 +537,8 @@ impl Options {
         durability: Durability,
         /// Sets [`Options::garbage_age_max`].
         garbage_age_max: Duration,
+        /// Sets [`Options::transaction_age_max`].
+        transaction_age_max: Duration,
         /// Sets [`Options::space_amplification_max`].
         space_amplification_max: f64,
         /// Sets [`Options::pool_bytes`].

@@ -111,8 +111,12 @@ pub struct Stats {
 
     /// Number of writes that readers see, over the store's whole life.
     pub visible_seq: u64,
-    /// Snapshots and iterators that are open.
+    /// Snapshots, transactions and iterators that are open.
     pub snapshots: u64,
+    /// Transactions that are open.
+    pub transactions: u64,
+    /// How long the oldest of them has been open, in nanoseconds.
+    pub transaction_age_ns_max: u64,
     /// The durability at which the store runs, as [`crate::Durability`] prints it.
     pub durability: String,
     /// Why the store takes no more writes, if it does not.

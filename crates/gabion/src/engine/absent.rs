@@ -11,7 +11,8 @@ use std::sync::Arc;
 use gabion_media::Disk;
 
 use crate::engine::keyspaces::{Keyspaces, Named};
-use crate::engine::{CheckReport, health::Health, write};
+use crate::engine::write::{self, Update};
+use crate::engine::{CheckReport, health::Health};
 use crate::options::{Durability, Options};
 use crate::types::Seq;
 use crate::{Engine, Error, Result, Slice, Stats};
@@ -90,6 +91,7 @@ methods! {
     close() -> Result<()>;
     create_keyspace(name: &str) -> Result<Arc<Keyspace>>;
     write(write: Write<'_>, user_bytes: u64, sync: bool) -> Result<()>;
+    update(keyspace: &Keyspace, key: &[u8], how: Update<'_>, sync: bool) -> Result<Option<Slice>>;
     get(keyspace: &Keyspace, key: &[u8], snapshot: Option<Seq>) -> Result<Option<Slice>>;
     walk(keyspace: &Keyspace) -> Walk;
     begin_snapshot() -> Seq;

@@ -278,7 +278,7 @@ impl<K: Droppable> Keyspaces<K> {
     pub(crate) fn check_write(&self, write: Write<'_, K>) -> Result<()> {
         let operations = match write {
             Write::Single { keyspace, .. } => return keyspace.dropped().check(),
-            Write::Batch(operations) => operations,
+            Write::Batch(operations) | Write::Transaction(operations, _) => operations,
         };
         let all = self.load();
         if !all.any_dropped {

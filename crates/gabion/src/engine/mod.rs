@@ -24,6 +24,7 @@ mod mapped;
 pub(crate) mod memtable;
 mod ordered;
 mod range_deletes;
+mod read_set;
 mod repair;
 mod root_file;
 mod scan;
@@ -44,6 +45,7 @@ use gabion_media::Disk;
 
 use crate::capabilities::Engine;
 use crate::limits::NAME_BYTES_MAX;
+use crate::memory::TableMemory;
 use crate::options::{Durability, Options};
 use crate::types::Seq;
 use crate::{Error, Result, Slice, Stats};
@@ -58,10 +60,14 @@ use scmkv::ScmStore;
 use sptree::SpStore;
 use ssd::{Commit, Lifecycle, SsdEngine};
 use wip::Wip;
+use write::Update;
 
 pub(crate) use files::is_file_of_store;
+pub(crate) use read_set::{ReadMark, ReadSet};
 pub(crate) use scan::{Scan, scan, scan_snapshot};
 pub(crate) use scmkv::Walk;
+pub(crate) use ssd::OpenTransaction;
+pub(crate) use write::Changed;
 
 pub use check::{CheckReport, Problem, check, check_disk};
 pub use destroy::{destroy, destroy_disk};
@@ -294,6 +300,52 @@ impl Handle {
                 engine.promise(durability);
                 Ok(())
             }
+        }
+    }
+
+    /// Changes the value of a key to what `change` makes of it; returns the one that it had.
+    pub(crate) fn update(
+        &self,
+        keyspace: &Keyspace,
+        key: &[u8],
+        change: Update<'_>,
+        durability: Durability,
+    ) -> Result<Option<Slice>> {
+        self.health().check_here()?;
+        each_with!(self, keyspace, engine => {
+            let old = engine.update(keyspace, key, change, durability.is_sync())?;
+            engine.promise(durability);
+            Ok(old)
+        })
+    }
+
+    /// Begins a transaction, if the engine has them.
+    pub(crate) fn begin_transaction(&self) -> Result<Arc<OpenTransaction>> {
+        self.check_open()?;
+        match self {
+            Handle::Wip(engine) => Ok(engine.begin_transaction()),
+            Handle::Flex(engine) => Ok(engine.begin_transaction()),
+            Handle::Scmkv(_) => Err(ScmStore::unsupported("transactions; use updates")),
+            Handle::Sptree(_) => Err(SpStore::unsupported("transactions; use updates")),
+        }
+    }
+
+    /// Ends one, committed or not.
+    pub(crate) fn end_transaction(&self, transaction: &Arc<OpenTransaction>) {
+        match self {
+            Handle::Wip(engine) if self.is_here() => engine.end_transaction(transaction),
+            Handle::Flex(engine) if self.is_here() => engine.end_transaction(transaction),
+            _ => {}
+        }
+    }
+
+    /// Counts so many bytes of memory that the store's users hold, below its ceiling, until the
+    /// result is dropped; `None` for an engine without a ceiling.
+    pub(crate) fn hold_memory(&self) -> Option<TableMemory> {
+        match self {
+            Handle::Wip(engine) => Some(engine.hold_memory()),
+            Handle::Flex(engine) => Some(engine.hold_memory()),
+            Handle::Scmkv(_) | Handle::Sptree(_) => None,
         }
     }
 

@@ -33,7 +33,7 @@ use std::ops::Deref;
 use std::sync::Arc;
 
 use super::snapshots::Protected;
-use crate::types::Seq;
+use crate::types::{SEQ_MAX, Seq};
 
 #[cfg(doc)]
 use crate::types::Kind;
@@ -383,6 +383,22 @@ impl Deletes {
 
     fn tiers(&self) -> &[Arc<Fragments>] {
         self.tiers.as_deref().unwrap_or_default()
+    }
+
+    /// A key of a range of keys that was deleted above `since`.
+    pub(crate) fn newer_in(
+        &self,
+        (lower, upper): (&[u8], Option<&[u8]>),
+        since: Seq,
+    ) -> Option<Vec<u8>> {
+        let touching = self
+            .tiers()
+            .iter()
+            .flat_map(|tier| tier.touching(lower, upper));
+        let mut newer = touching.filter(|fragment| fragment.newest(SEQ_MAX) > since);
+        newer
+            .next()
+            .map(|fragment| lower.max(&fragment.lower).to_vec())
     }
 
     /// The newest delete of `key` that a reader at `seq` sees; 0 when there is none. What is older

@@ -27,6 +27,7 @@ use parking_lot::{Condvar, Mutex};
 use gabion_media::prefetch_bytes;
 
 use super::keyspaces::Named;
+use super::read_set::ReadSet;
 use super::schedule::message_of;
 use crate::log::{BatchEncoder, OpHead, RoomFor, batch_head};
 use crate::types::{Kind, SEQ_MAX, Seq, hash_key};
@@ -39,6 +40,28 @@ const GROUP_BYTES_MAX: usize = 4 << 20;
 /// Bytes of a value that are asked for ahead; who reads on is ahead of the memory by then.
 const PREFETCH_BYTES_MAX: usize = 256;
 
+/// What becomes of the value of a key.
+pub(crate) enum Changed {
+    /// It stays.
+    Not,
+    /// This, where `None` stands for no value.
+    To(Option<Vec<u8>>),
+}
+
+/// What an update makes of the value of a key, if it has one.
+pub(crate) type Update<'c> = &'c mut dyn FnMut(Option<&[u8]>) -> Changed;
+
+impl Changed {
+    /// What has to be written: a kind, and a value.
+    pub(crate) fn as_write(&self, old: Option<&[u8]>) -> Option<(Kind, &[u8])> {
+        match (self, old) {
+            (Changed::To(Some(value)), _) => Some((Kind::Put, value)),
+            (Changed::To(None), Some(_)) => Some((Kind::Delete, &[])),
+            (Changed::To(None), None) | (Changed::Not, _) => None,
+        }
+    }
+}
+
 /// One write, with the keyspaces of an engine or of the facade.
 pub(crate) enum Write<'w, K> {
     /// A single operation.
@@ -50,6 +73,8 @@ pub(crate) enum Write<'w, K> {
     },
     /// Encoded operations.
     Batch(&'w BatchEncoder),
+    /// Encoded operations that take effect if nothing of what was read is written since.
+    Transaction(&'w BatchEncoder, &'w Arc<ReadSet>),
 }
 
 impl<K> Clone for Write<'_, K> {
@@ -77,6 +102,7 @@ impl<'w, K> Write<'w, K> {
                 value,
             },
             Write::Batch(operations) => Write::Batch(operations),
+            Write::Transaction(operations, reads) => Write::Transaction(operations, reads),
         }
     }
 
@@ -93,7 +119,7 @@ impl<'w, K> Write<'w, K> {
     pub(crate) fn key_hash(&self) -> u64 {
         match self {
             Write::Single { key, .. } => hash_key(key),
-            Write::Batch(_) => 0,
+            Write::Batch(_) | Write::Transaction(..) => 0,
         }
     }
 
@@ -102,7 +128,9 @@ impl<'w, K> Write<'w, K> {
     pub(crate) fn room_for(&self) -> RoomFor {
         let deletes = match self {
             Write::Single { kind, .. } => kind.is_tombstone(),
-            Write::Batch(operations) => operations.only_deletes(),
+            Write::Batch(operations) | Write::Transaction(operations, _) => {
+                operations.only_deletes()
+            }
         };
         match deletes {
             true => RoomFor::Deletes,
@@ -137,7 +165,15 @@ impl<'w, K> Write<'w, K> {
     pub(crate) fn count(&self) -> u32 {
         match self {
             Write::Single { .. } => 1,
-            Write::Batch(operations) => operations.count(),
+            Write::Batch(operations) | Write::Transaction(operations, _) => operations.count(),
+        }
+    }
+
+    /// What must not be written since it was read.
+    pub(crate) fn reads(&self) -> Option<&'w Arc<ReadSet>> {
+        match self {
+            Write::Transaction(_, reads) => Some(reads),
+            Write::Single { .. } | Write::Batch(_) => None,
         }
     }
 }
@@ -169,7 +205,9 @@ impl<K: Named> Write<'_, K> {
                 let operation = OpHead::new(*kind, keyspace.id(), key.len(), value.len());
                 append(&[&head, operation.as_bytes(), key, value])
             }
-            Write::Batch(operations) => append(&[&head, operations.bytes()]),
+            Write::Batch(operations) | Write::Transaction(operations, _) => {
+                append(&[&head, operations.bytes()])
+            }
         }
     }
 
@@ -186,7 +224,7 @@ impl<K: Named> Write<'_, K> {
                 operations.op(*kind, keyspace.id(), key, value);
                 operations
             }
-            Write::Batch(operations) => (*operations).clone(),
+            Write::Batch(operations) | Write::Transaction(operations, _) => (*operations).clone(),
         }
     }
 }
@@ -207,6 +245,7 @@ struct State {
 /// A write that waits for a leader, or for its turn to lead.
 pub(crate) struct Waiter {
     operations: BatchEncoder,
+    reads: Option<Arc<ReadSet>>,
     sync: bool,
     turn: Mutex<Turn>,
     changed: Condvar,
@@ -221,7 +260,10 @@ enum Turn {
 impl Waiter {
     /// The write.
     pub(crate) fn write<K>(&self) -> Write<'_, K> {
-        Write::Batch(&self.operations)
+        match &self.reads {
+            Some(reads) => Write::Transaction(&self.operations, reads),
+            None => Write::Batch(&self.operations),
+        }
     }
 
     /// Whether it must survive the loss of power.
@@ -281,6 +323,7 @@ impl WriteQueue {
         }
         let waiter = Arc::new(Waiter {
             operations: write.encode(),
+            reads: write.reads().cloned(),
             sync,
             turn: Mutex::new(Turn::Waiting),
             changed: Condvar::new(),

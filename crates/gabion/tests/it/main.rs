@@ -57,4 +57,5 @@ mod repair;
 mod shortage;
 mod space;
 mod support;
+mod transactions;
 mod unfinished;

@@ -190,6 +190,29 @@ impl Layer {
         }
     }
 
+    /// A key of a range that was written with a number above `since`.
+    pub(super) fn newer_in(
+        &self,
+        (lower, upper): (&[u8], Option<&[u8]>),
+        since: Seq,
+    ) -> Option<Vec<u8>> {
+        if self.has_deletes()
+            && let Some(key) = self.deletes.load().newer_in((lower, upper), since)
+        {
+            return Some(key);
+        }
+        let mut cursor = self.table.search();
+        cursor.seek(lower);
+        while cursor.valid() && upper.is_none_or(|upper| cursor.key() < upper) {
+            // The newest version of a key comes first.
+            if cursor.seq() > since {
+                return Some(cursor.key().to_vec());
+            }
+            cursor.next_key();
+        }
+        None
+    }
+
     /// Notes what the space holds of a key that is about to change; returns the bytes that this
     /// takes. The first note counts.
     pub(super) fn note_image(&self, slabs: &Arc<Slabs>, key: &[u8], value: Option<&[u8]>) -> u64 {

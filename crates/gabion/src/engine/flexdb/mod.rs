@@ -77,6 +77,7 @@ mod interval;
 mod layers;
 mod layout;
 mod listed;
+mod newer;
 mod partition;
 mod readpath;
 mod recovery;

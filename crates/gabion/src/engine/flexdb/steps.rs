@@ -5,10 +5,10 @@ use std::sync::Arc;
 
 use super::writepath::Writer;
 use super::{Flex, Keyspace, Write};
-use crate::Result;
 use crate::engine::ssd::SsdEngine;
 use crate::log::PendingLog;
 use crate::types::Seq;
+use crate::{Result, Slice};
 
 impl SsdEngine for Flex {
     type Keyspace = Keyspace;
@@ -48,8 +48,29 @@ impl SsdEngine for Flex {
 
     #[inline]
     fn write_beside(&self, write: Write<'_>, hash: u64) -> Result<bool> {
+        // What depends on reads is checked by whoever leads.
+        if write.reads().is_some() {
+            return Ok(false);
+        }
         self.write_now(&mut self.writer.lock(), write, hash)?;
         Ok(true)
+    }
+
+    fn is_newer(&self, keyspace: &Keyspace, key: &[u8], hash: u64, since: Seq) -> Result<bool> {
+        Ok(Flex::is_newer(self, keyspace, key, hash, since))
+    }
+
+    fn newer_in(
+        &self,
+        keyspace: &Keyspace,
+        range: (&[u8], Option<&[u8]>),
+        since: Seq,
+    ) -> Result<Option<Vec<u8>>> {
+        Ok(Flex::newer_in(self, keyspace, range, since))
+    }
+
+    fn newest(&self, keyspace: &Keyspace, key: &[u8]) -> Result<Option<Slice>> {
+        self.get(keyspace, key, None)
     }
 
     fn gain_room(&self) -> bool {
@@ -67,6 +88,10 @@ impl SsdEngine for Flex {
 
     fn tend_log(&self) {
         Flex::tend_log(self);
+    }
+
+    fn end_snapshot(&self, seq: Seq) {
+        Flex::end_snapshot(self, seq);
     }
 
     fn end_opening(&self, pending: &mut PendingLog) -> Result<()> {

@@ -127,7 +127,7 @@ impl Flex {
                 let change = (kind, key, value);
                 active.insert(keyspace.id, change, hash, first, protected);
             }
-            Write::Batch(operations) => {
+            Write::Batch(operations) | Write::Transaction(operations, _) => {
                 active.insert_all(operations.ops(first).map_while(Result::ok), protected);
             }
         }

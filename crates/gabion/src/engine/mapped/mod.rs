@@ -20,6 +20,7 @@
 //! | `writepath`, `gate` | a single write |
 //! | `interval` | the syncs of writes at `Interval` |
 //! | `batch` | a batch, which is whole or absent after a crash, and for readers |
+//! | `update` | a value becomes what a closure makes of it |
 //! | `readpath` | gets |
 //! | `recovery`, `layout` | open and close, the root and the keys |
 //! | `stats`, `verify` | what there is, and whether it is sound |
@@ -68,6 +69,7 @@ mod layout;
 mod readpath;
 mod recovery;
 mod stats;
+mod update;
 mod verify;
 mod writepath;
 

@@ -80,7 +80,7 @@ impl<S: PoolStore> Mapped<S> {
 
 impl<S: PoolStore> Opened<S> {
     #[inline]
-    fn find(&self, keyspace: u32, key: &[u8]) -> Result<Option<Slice>> {
+    pub(super) fn find(&self, keyspace: u32, key: &[u8]) -> Result<Option<Slice>> {
         SCRATCH.with_borrow_mut(|value| {
             value.clear();
             let found = layout::with_key(keyspace, key, |key| self.store.get_into(key, value));

@@ -94,6 +94,8 @@ impl<S: PoolStore> Mapped<S> {
             background_wait_ns: 0,
             visible_seq: 0,
             snapshots: 0,
+            transactions: 0,
+            transaction_age_ns_max: 0,
             durability: self.durability().to_string(),
             read_only: self.health.failure().map(str::to_owned),
             keyspaces: keyspaces.collect(),

@@ -85,6 +85,7 @@ impl<S: PoolStore> Mapped<S> {
                     self.write_one(opened, change, sync)?;
                 }
                 Write::Batch(operations) => self.write_batch(opened, operations)?,
+                Write::Transaction(..) => return Err(Self::unsupported("transactions")),
             }
             if sync {
                 self.sync(opened)?;
@@ -153,7 +154,7 @@ impl<S: PoolStore> Mapped<S> {
 
     /// Does the background's work now and then, for a store without threads.
     #[inline]
-    fn work_inline(&self, opened: &Opened<S>) {
+    pub(super) fn work_inline(&self, opened: &Opened<S>) {
         if self.options.background_threads > 0 {
             return;
         }

@@ -6,6 +6,9 @@
 //! waiting write to the log, syncs the log once if any of them asked for it, inserts all of them
 //! into MemTables and publishes their numbers. While it syncs, the next group gathers.
 //!
+//! A transaction is a write that takes effect only if nothing of what it read was written since
+//! (`validate`); an update reads the newest value with everybody else kept out.
+//!
 //! # Invariants
 //! - C1. The order of frames in the log is the order of numbers and of publication.
 //! - C2. A write is in the log before it is published, and at [`Durability::Sync`] on the medium
@@ -20,13 +23,16 @@
 //!
 //! [`Durability::Sync`]: crate::Durability::Sync
 
-use std::iter::once;
+use std::iter::{empty, once};
 use std::sync::Arc;
 
 use super::SsdEngine;
-use crate::engine::write::{Waiter, Write};
+use super::validate::validate;
+use crate::engine::keyspaces::Droppable;
+use crate::engine::write::{Update, Waiter, Write};
+use crate::limits::check_limits;
 use crate::types::Seq;
-use crate::{Error, Result};
+use crate::{Error, Result, Slice};
 
 /// Writes of an engine.
 pub(crate) trait Commit: SsdEngine {
@@ -47,9 +53,59 @@ pub(crate) trait Commit: SsdEngine {
         self.run_inline();
         Ok(())
     }
+
+    /// Changes the value of a key to what `change` makes of it, where `None` stands for no value,
+    /// and returns the one that it had. Nobody else writes meanwhile. `change` is called again
+    /// where there was no room for what it made, and some could be gained.
+    fn update(
+        &self,
+        keyspace: &Self::Keyspace,
+        key: &[u8],
+        change: Update<'_>,
+        sync: bool,
+    ) -> Result<Option<Slice>> {
+        self.check_writable()?;
+        let mut changed = update_once(self, keyspace, key, change, sync);
+        while matches!(&changed, Err(error) if error.is_no_space()) && self.gain_room() {
+            changed = update_once(self, keyspace, key, change, sync);
+        }
+        self.run_inline();
+        changed
+    }
 }
 
 impl<E: SsdEngine> Commit for E {}
+
+fn update_once<E: SsdEngine>(
+    engine: &E,
+    keyspace: &E::Keyspace,
+    key: &[u8],
+    change: Update<'_>,
+    sync: bool,
+) -> Result<Option<Slice>> {
+    // What will be written is not known yet.
+    let admitted = engine.admit(key.len() as u64);
+    let half = &mut *engine.lock_write_half();
+    engine.health.check_writable()?;
+    keyspace.dropped().check()?;
+    let old = engine.newest(keyspace, key)?;
+    let changed = change(old.as_deref());
+    let Some((kind, value)) = changed.as_write(old.as_deref()) else {
+        return Ok(old);
+    };
+    check_limits(key, value)?;
+    let write = Write::Single {
+        keyspace,
+        kind,
+        key,
+        value,
+    };
+    write.admitted(admitted)?;
+    commit_group(engine, half, write, sync, &[])?;
+    let user_bytes = key.len() + value.len();
+    engine.counters.count_write(user_bytes as u64);
+    Ok(old)
+}
 
 /// Performs a write by whoever leads.
 fn queue<E: SsdEngine>(engine: &E, write: Write<'_, E::Keyspace>, sync: bool) -> Result<()> {
@@ -57,26 +113,31 @@ fn queue<E: SsdEngine>(engine: &E, write: Write<'_, E::Keyspace>, sync: bool) ->
     // published.
     let fail = |error: &Error| drop(engine.fail(engine.syncer.fail(error.clone())));
     let commit = |own: Write<'_, E::Keyspace>, own_sync, group: &[Arc<Waiter>]| {
-        commit_group(engine, own, own_sync, group)
+        let half = &mut *engine.lock_write_half();
+        commit_group(engine, half, own, own_sync, group)
     };
     engine.queue.perform(write, sync, fail, commit)
 }
 
-/// Logs, syncs, inserts and publishes a group. The result is the own write's; the others get theirs
-/// through their waiters.
+/// Logs, syncs, inserts and publishes a group, each write if nothing of what it depends on was
+/// written. The result is the own write's; the others get theirs through their waiters.
 fn commit_group<E: SsdEngine>(
     engine: &E,
+    half: &mut E::WriteHalf,
     own: Write<'_, E::Keyspace>,
     own_sync: bool,
     group: &[Arc<Waiter>],
 ) -> Result<()> {
-    let half = &mut *engine.lock_write_half();
     let segment = E::segment(half);
-    let own_logged = engine.append(half, own);
-    let logged = group
-        .iter()
-        .map(|waiter| engine.append(half, waiter.write()));
-    let logged: Vec<Result<Seq>> = logged.collect();
+    let own_logged = validate(engine, own, empty()).and_then(|()| engine.append(half, own));
+    let mut logged: Vec<Result<Seq>> = Vec::with_capacity(group.len());
+    for waiter in group {
+        let before = group.iter().map(|waiter| waiter.write()).zip(&logged);
+        let earlier = once((own, &own_logged)).chain(before);
+        let earlier = earlier.filter_map(|(write, logged)| logged.is_ok().then_some(write));
+        let valid = validate(engine, waiter.write(), earlier);
+        logged.push(valid.and_then(|()| engine.append(half, waiter.write())));
+    }
     if (own_sync || group.iter().any(|waiter| waiter.wants_sync()))
         && let Err(error) = engine.sync_log()
     {

@@ -13,6 +13,7 @@
 //! | file | journey |
 //! |---|---|
 //! | `commit` | a write, from admission to publication |
+//! | `validate`, `transactions` | whether a transaction may take effect; those that are open |
 //! | `open` | the ends of an opening and of a close |
 //! | `threads` | the threads that every engine has; what becomes of their errors |
 //! | `stats` | the figures that every engine has |
@@ -39,7 +40,9 @@ pub(crate) mod pace;
 mod stats;
 mod store_lock;
 mod threads;
+mod transactions;
 mod unsettled;
+mod validate;
 
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
@@ -54,18 +57,20 @@ use super::schedule::Schedule;
 use super::snapshots::Snapshots;
 use super::write::{Write, WriteQueue};
 use crate::log::{LogSyncer, PendingLog};
-use crate::memory::Memory;
+use crate::memory::{Memory, TableMemory};
 use crate::options::Durability;
 use crate::types::Seq;
-use crate::{Error, Options, Result};
+use crate::{Error, Options, Result, Slice};
 
 use pace::Pace;
+use transactions::Transactions;
 use unsettled::Unsettled;
 
 pub(crate) use commit::Commit;
 pub(crate) use open::{Lifecycle, OpenedLog};
 pub(crate) use store_lock::StoreLock;
 pub(super) use threads::spawn;
+pub(crate) use transactions::OpenTransaction;
 
 /// What every engine of log and MemTables has. `K` is its keyspace.
 pub(crate) struct Shell<K> {
@@ -77,6 +82,7 @@ pub(crate) struct Shell<K> {
     /// The newest sequence number that readers see.
     visible: AtomicU64,
     pub(super) snapshots: Snapshots,
+    transactions: Transactions,
     /// The queue of writers; its head leads.
     queue: WriteQueue,
     /// The sync half of the log, for leaders and the background.
@@ -132,6 +138,27 @@ pub(crate) trait SsdEngine:
     /// queue. `hash` is that of the key of a single write.
     fn write_beside(&self, write: Write<'_, Self::Keyspace>, hash: u64) -> Result<bool>;
 
+    /// Whether a write to a key has a number above `since`, at which a reader is registered.
+    /// Whoever asks has the write half. `hash` is that of the key.
+    fn is_newer(
+        &self,
+        keyspace: &Self::Keyspace,
+        key: &[u8],
+        hash: u64,
+        since: Seq,
+    ) -> Result<bool>;
+
+    /// As [`SsdEngine::is_newer`], for the key of a write to a range.
+    fn newer_in(
+        &self,
+        keyspace: &Self::Keyspace,
+        range: (&[u8], Option<&[u8]>),
+        since: Seq,
+    ) -> Result<Option<Vec<u8>>>;
+
+    /// The value of a key now.
+    fn newest(&self, keyspace: &Self::Keyspace, key: &[u8]) -> Result<Option<Slice>>;
+
     /// After a put that found no room: whether flushing what is in memory made some.
     fn gain_room(&self) -> bool;
 
@@ -153,6 +180,31 @@ pub(crate) trait SsdEngine:
     /// Gives the directory back, once nobody changes a file any more.
     fn release(&self) {
         self.lock.release();
+    }
+
+    /// Ends a registration.
+    fn end_snapshot(&self, seq: Seq);
+
+    /// Ends a transaction, committed or not.
+    fn end_transaction(&self, transaction: &Arc<OpenTransaction>) {
+        self.transactions.end(transaction);
+        if let Some(seq) = transaction.take() {
+            self.end_snapshot(seq);
+        }
+    }
+
+    /// Ends transactions that have been open for longer than the options allow.
+    fn end_old_transactions(&self) {
+        let age_max = self.options.transaction_age_max;
+        let Some(moment) = self.options.clock.now().checked_sub(age_max) else {
+            return;
+        };
+        for old in self.transactions.begun_before(moment) {
+            if let Some(seq) = old.take() {
+                tracing::warn!("ended a transaction that was open for more than {age_max:?}");
+                self.end_snapshot(seq);
+            }
+        }
     }
 
     /// Makes everything acknowledged durable at a level.
@@ -207,6 +259,17 @@ impl<K: Droppable> Shell<K> {
     /// Registers a number once more that is registered.
     pub(crate) fn share_snapshot(&self, seq: Seq) {
         self.snapshots.register_again(seq);
+    }
+
+    /// Begins a transaction, which reads at the newest visible number.
+    pub(super) fn begin_transaction(&self) -> Arc<OpenTransaction> {
+        let seq = self.begin_snapshot();
+        self.transactions.begin(seq, self.options.clock.now())
+    }
+
+    /// Memory of the store's users that counts below its ceiling, none yet.
+    pub(super) fn hold_memory(&self) -> TableMemory {
+        self.memory.hold_table(0)
     }
 
     /// Makes all of the log durable.

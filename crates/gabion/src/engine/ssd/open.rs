@@ -7,6 +7,7 @@ use gabion_media::Disk;
 
 use super::pace::Pace;
 use super::threads::start_threads;
+use super::transactions::Transactions;
 use super::unsettled::Unsettled;
 use super::{Shell, SsdEngine, StoreLock};
 use crate::engine::counters::{Counters, Waits};
@@ -69,6 +70,7 @@ impl<K: Droppable> Shell<K> {
             keyspaces: Keyspaces::new(keyspaces),
             visible: AtomicU64::new(last_seq),
             snapshots: Snapshots::default(),
+            transactions: Transactions::default(),
             queue: WriteQueue::default(),
             syncer: log.syncer,
             schedule: Schedule::default(),

@@ -10,6 +10,8 @@ impl<K: Droppable> Shell<K> {
         let counts = self.disk.counts();
         let written = WrittenBytes::of(&counts);
         let user_bytes = self.counters.user_bytes.get();
+        let (transactions, oldest) = self.transactions.count_and_oldest();
+        let since = |began| self.options.clock.now().saturating_sub(began);
         Stats {
             user_bytes,
             writes: self.counters.writes.get(),
@@ -30,6 +32,8 @@ impl<K: Droppable> Shell<K> {
             background_wait_ns: nanos(self.pace.waited()),
             visible_seq: self.visible(),
             snapshots: self.snapshots.count() as u64,
+            transactions,
+            transaction_age_ns_max: oldest.map_or(0, |began| nanos(since(began))),
             durability: self.options.durability.to_string(),
             read_only: self.health.failure().map(str::to_owned),
             ..Stats::default()

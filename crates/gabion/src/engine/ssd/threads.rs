@@ -14,7 +14,10 @@ pub(super) fn start_threads<E: SsdEngine>(engine: &Arc<E>) -> Result<()> {
     }
     engine.start_workers()?;
     spawn(engine, "gabion-log", |engine| {
-        engine.schedule.tend_log(|| engine.tend_log());
+        engine.schedule.tend_log(|| {
+            engine.end_old_transactions();
+            engine.tend_log();
+        });
     })?;
     spawn(engine, "gabion-sync", |engine| {
         let begins_at = || engine.syncer.sync_begins_at();

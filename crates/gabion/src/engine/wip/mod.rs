@@ -15,6 +15,7 @@
 //! | `grouped` | the inserts of a batch, bucket by bucket |
 //! | `ingest` | sorted pairs become tables without log and MemTable |
 //! | `readpath`, `multi_get`, `scan` | a get, several at once, a range scan |
+//! | `newer` | what was written since a number, for commits of transactions |
 //! | `residency` | whether the system drops what it has of tables |
 //! | `freeze` | a MemTable takes no more writes |
 //! | `flush` | a frozen MemTable becomes a table of level 0 |
@@ -90,6 +91,7 @@ mod ledger;
 mod manifest;
 mod merge;
 mod multi_get;
+mod newer;
 mod output;
 mod prefix_index;
 mod priority;

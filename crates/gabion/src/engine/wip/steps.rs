@@ -5,10 +5,10 @@ use std::sync::Arc;
 
 use super::writepath::Leader;
 use super::{Keyspace, Wip, Write};
-use crate::Result;
 use crate::engine::ssd::SsdEngine;
 use crate::log::PendingLog;
 use crate::types::Seq;
+use crate::{Result, Slice};
 
 impl SsdEngine for Wip {
     type Keyspace = Keyspace;
@@ -52,6 +52,23 @@ impl SsdEngine for Wip {
         Wip::write_beside(self, write, hash)
     }
 
+    fn is_newer(&self, keyspace: &Keyspace, key: &[u8], hash: u64, since: Seq) -> Result<bool> {
+        Wip::is_newer(keyspace, key, hash, since)
+    }
+
+    fn newer_in(
+        &self,
+        keyspace: &Keyspace,
+        range: (&[u8], Option<&[u8]>),
+        since: Seq,
+    ) -> Result<Option<Vec<u8>>> {
+        Wip::newer_in(keyspace, range, since)
+    }
+
+    fn newest(&self, keyspace: &Keyspace, key: &[u8]) -> Result<Option<Slice>> {
+        self.get(keyspace, key, None)
+    }
+
     fn gain_room(&self) -> bool {
         Wip::gain_room(self)
     }
@@ -67,6 +84,10 @@ impl SsdEngine for Wip {
 
     fn tend_log(&self) {
         Wip::tend_log(self);
+    }
+
+    fn end_snapshot(&self, seq: Seq) {
+        Wip::end_snapshot(self, seq);
     }
 
     fn end_opening(&self, pending: &mut PendingLog) -> Result<()> {

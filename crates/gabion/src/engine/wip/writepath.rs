@@ -371,7 +371,9 @@ impl Wip {
                 }
                 self.freeze_if_due(install, &state.active);
             }
-            Write::Batch(operations) => self.insert_batch(install, operations, first, segment),
+            Write::Batch(operations) | Write::Transaction(operations, _) => {
+                self.insert_batch(install, operations, first, segment);
+            }
         }
     }
 

@@ -1,0 +1,59 @@
+//! Updates: a value becomes what a closure makes of it, with everybody else kept out.
+
+use gabion_media::pmem::Class;
+
+use super::writepath::Change;
+use super::{Flushed, Keyspace, Mapped, PoolStore};
+use crate::engine::write::Update;
+use crate::limits::check_limits;
+use crate::{Result, Slice};
+
+impl<S: PoolStore> Mapped<S> {
+    /// Changes the value of a key to what `change` makes of it, where `None` stands for no value,
+    /// and returns the one that it had. Keeps all other writers out as a batch does.
+    pub(crate) fn update(
+        &self,
+        keyspace: &Keyspace,
+        key: &[u8],
+        change: Update<'_>,
+        sync: bool,
+    ) -> Result<Option<Slice>> {
+        self.health.check_writable()?;
+        self.with(|opened| {
+            opened.check_space()?;
+            if sync && !opened.can_sync() {
+                return Err(Self::unsupported("synced writes without a checkpoint"));
+            }
+            let is_checkpointed = sync && opened.pool.class() == Class::PowerBySync;
+            let _stay = is_checkpointed.then(|| self.stay()).transpose()?;
+            let alone = self.gate.close();
+            self.health.check_writable()?;
+            let old = opened.find(keyspace.id, key)?;
+            let changed = change(old.as_deref());
+            let Some((kind, value)) = changed.as_write(old.as_deref()) else {
+                return Ok(old);
+            };
+            check_limits(key, value)?;
+            let change = Change {
+                keyspace: keyspace.id,
+                kind,
+                key,
+                value,
+            };
+            change.check::<S>()?;
+            let flushed = if sync {
+                Flushed::Strict
+            } else {
+                Flushed::Relaxed
+            };
+            change.apply(opened, flushed)?;
+            drop(alone);
+            if sync {
+                self.sync(opened)?;
+            }
+            self.counters.count_write((key.len() + value.len()) as u64);
+            self.work_inline(opened);
+            Ok(old)
+        })
+    }
+}

@@ -1,0 +1,76 @@
+//! Whether a transaction may take effect: nothing of what it read was written since.
+//!
+//! Its commit is one step of whoever leads: checked, logged, inserted and published before anybody
+//! else writes. Of the writes that are committed in the same group those in front of it are logged
+//! and in no MemTable yet, so they are looked at one by one.
+
+use super::SsdEngine;
+use crate::engine::keyspaces::Named;
+use crate::engine::read_set::ReadSet;
+use crate::engine::write::Write;
+use crate::log::{BatchEncoder, Op};
+use crate::{Error, Result};
+
+/// An error if something that a write depends on was written since it was read; `earlier` are the
+/// writes in front of it that no MemTable has yet. The caller has the write half.
+pub(super) fn validate<'w, E: SsdEngine>(
+    engine: &E,
+    write: Write<'_, E::Keyspace>,
+    earlier: impl Iterator<Item = Write<'w, E::Keyspace>>,
+) -> Result<()> {
+    let Some(reads) = write.reads() else {
+        return Ok(());
+    };
+    let keyspaces = engine.keyspaces.load();
+    let find = |id| keyspaces.live(id).ok_or(Error::KeyspaceDropped);
+    for read in reads.keys() {
+        let keyspace = find(read.keyspace)?;
+        if engine.is_newer(keyspace, &read.key, read.hash, reads.since())? {
+            return Err(conflict(&**keyspace, &read.key));
+        }
+    }
+    for read in reads.ranges() {
+        let keyspace = find(read.keyspace)?;
+        let range = (&read.lower[..], read.upper.as_deref());
+        if let Some(key) = engine.newer_in(keyspace, range, reads.since())? {
+            return Err(conflict(&**keyspace, &key));
+        }
+    }
+    for write in earlier {
+        if let Some((keyspace, key)) = first_change(reads, write) {
+            return Err(conflict(&**find(keyspace)?, &key));
+        }
+    }
+    Ok(())
+}
+
+/// The first key that was read and that a write changes, with its keyspace.
+fn first_change<K: Named>(reads: &ReadSet, write: Write<'_, K>) -> Option<(u32, Vec<u8>)> {
+    let changed = |op: Op<'_>| Some((op.keyspace, reads.changed_by(&op)?));
+    let any = |operations: &BatchEncoder| {
+        // Numbers begin at 1; these tell nothing.
+        operations.ops(1).map_while(|op| op.ok()).find_map(changed)
+    };
+    match write {
+        Write::Single {
+            keyspace,
+            kind,
+            key,
+            value,
+        } => changed(Op {
+            seq: 1,
+            kind,
+            keyspace: keyspace.id(),
+            key,
+            value,
+        }),
+        Write::Batch(operations) | Write::Transaction(operations, _) => any(operations),
+    }
+}
+
+fn conflict(keyspace: &impl Named, key: &[u8]) -> Error {
+    Error::Conflict {
+        keyspace: keyspace.name().to_owned(),
+        key: key.to_vec(),
+    }
+}

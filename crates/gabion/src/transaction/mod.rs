@@ -1,0 +1,421 @@
+//! Transactions: reads of one moment and writes that take effect together, if nothing that they
+//! depend on has changed.
+//!
+//! # Idea
+//! A transaction is optimistic: it reads at the number of its beginning, keeps its own writes in
+//! memory, and notes what it read. Its commit is one batch, which the leader of the log checks
+//! before it appends it: if anything of what was read has a newer version by then, nothing is
+//! written and the caller runs it again. So nobody waits for a transaction, readers notice nothing
+//! of it, and there are no locks and no deadlocks.
+//!
+//! # Rooms
+//! | file | what |
+//! |---|---|
+//! | `own` | the writes of a transaction before its commit, and the way back to a savepoint |
+//! | `iter` | ranges: the snapshot's pairs with the transaction's own in between |
+//! | `options` | isolation and limits |
+//! | `retry` | a closure that is run until it is committed |
+//!
+//! # Isolation
+//! | level | what a commit checks |
+//! |---|---|
+//! | [`Isolation::Serializable`] | all keys and ranges that were read, found or not |
+//! | [`Isolation::Snapshot`] | keys and ranges that are written, and those read for update |
+//!
+//! At the first level there is an order of all committed transactions in which each reads what the
+//! ones before it have written; at the second one there may be write skew.
+//!
+//! A transaction that only writes, or only reads, never conflicts: the first takes effect at its
+//! commit, the second at its beginning.
+//!
+//! # Linearization and durability points
+//! Those of a batch (`engine/ssd/commit`): the check, the append and the publication happen with
+//! everybody else kept from writing.
+
+mod iter;
+mod options;
+mod own;
+mod retry;
+
+use std::cell::{Cell, OnceCell, RefCell};
+use std::fmt;
+use std::ops::RangeBounds;
+use std::sync::Arc;
+
+use crate::engine::{OpenTransaction, ReadMark, ReadSet, Write};
+use crate::limits::{BATCH_BYTES_MAX, check_limits};
+use crate::log::BatchEncoder;
+use crate::memory::TableMemory;
+use crate::opened::Opened;
+use crate::ranges::{deleted_range, prefix_bounds, range_bounds};
+use crate::{Db, Durability, Error, Keyspace, Result, Slice};
+
+use own::OwnWrites;
+
+pub use iter::TransactionIter;
+pub use options::{DEFAULT_TRANSACTION_BYTES_MAX, Isolation, TransactionOptions};
+
+/// The store's count of a transaction's memory is brought up to date in steps of so many bytes.
+const HELD_STEP: usize = 64 << 10;
+
+/// Several reads and writes that take effect together, or not at all.
+///
+/// It reads the store as it was when the transaction began, with its own writes on top. Nothing is
+/// written before [`Transaction::commit`]; dropping it rolls it back. It can move between threads,
+/// and is used by one at a time. As long as it lives, old versions stay as for a
+/// [`Snapshot`](crate::Snapshot), so it should be short
+/// ([`Options::transaction_age_max`](crate::Options::transaction_age_max)).
+///
+/// ```
+/// # let dir = tempfile::tempdir()?;
+/// # let db = gabion::Db::open(dir.path())?;
+/// let accounts = db.keyspace("accounts")?;
+/// accounts.put("alice", [100])?;
+///
+/// let mut transaction = db.begin()?;
+/// let alice = transaction.get(&accounts, "alice")?.map_or(0, |value| value[0]);
+/// let bob = transaction.get(&accounts, "bob")?.map_or(0, |value| value[0]);
+/// transaction.put(&accounts, "alice", [alice - 30])?;
+/// transaction.put(&accounts, "bob", [bob + 30])?;
+/// transaction.commit()?;
+/// assert_eq!(accounts.get("bob")?.as_deref(), Some(&[30][..]));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// # Errors
+/// Its methods, besides what each one says: [`Error::ForeignKeyspace`] for a keyspace of another
+/// store, [`Error::TransactionTooOld`], [`Error::KeyspaceDropped`], and [`Error::Limit`] where what
+/// it has read and written takes more than [`TransactionOptions::bytes_max`]. After an error the
+/// transaction may go on.
+pub struct Transaction {
+    store: Arc<Opened>,
+    open: Arc<OpenTransaction>,
+    options: TransactionOptions,
+    own: OwnWrites,
+    reads: RefCell<ReadSet>,
+    /// Whether anything was read of the store.
+    has_read: Cell<bool>,
+    /// Bytes that the reads and the writes take.
+    bytes: Cell<usize>,
+    /// What of them is counted below the store's ceiling.
+    held: OnceCell<Option<TableMemory>>,
+    savepoints: Vec<Mark>,
+    next_savepoint: u64,
+}
+
+/// What rolling back to a savepoint goes back to, besides the writes.
+struct Mark {
+    number: u64,
+    reads: ReadMark,
+    bytes: usize,
+}
+
+/// A moment of a transaction that it can be rolled back to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Savepoint {
+    transaction: usize,
+    number: u64,
+}
+
+impl Db {
+    /// Begins a transaction that is [serializable](Isolation::Serializable).
+    ///
+    /// # Errors
+    /// [`Error::Unsupported`] of engines without
+    /// [transactions](crate::Capabilities::transactions); [`Error::Closed`].
+    pub fn begin(&self) -> Result<Transaction> {
+        self.begin_with(TransactionOptions::default())
+    }
+
+    /// Begins a transaction.
+    ///
+    /// # Errors
+    /// As [`Db::begin`].
+    pub fn begin_with(&self, options: TransactionOptions) -> Result<Transaction> {
+        let store = self.store();
+        let open = store.engine.begin_transaction()?;
+        let since = open.read()?.seq();
+        Ok(Transaction {
+            store: Arc::clone(store),
+            open,
+            options,
+            own: OwnWrites::default(),
+            reads: RefCell::new(ReadSet::new(since)),
+            has_read: Cell::new(false),
+            bytes: Cell::new(0),
+            held: OnceCell::new(),
+            savepoints: Vec::new(),
+            next_savepoint: 0,
+        })
+    }
+}
+
+impl Transaction {
+    /// The value of a key: the transaction's own, or that of its beginning.
+    ///
+    /// # Errors
+    /// As [`Keyspace::get`].
+    pub fn get(&self, keyspace: &Keyspace, key: impl AsRef<[u8]>) -> Result<Option<Slice>> {
+        let is_noted = self.options.isolation == Isolation::Serializable;
+        self.read(keyspace, key.as_ref(), is_noted)
+    }
+
+    /// As [`Transaction::get`], of a key that the commit depends on, whatever the isolation: there
+    /// is a conflict if anybody else writes it meanwhile.
+    ///
+    /// # Errors
+    /// As [`Keyspace::get`].
+    pub fn get_for_update(
+        &self,
+        keyspace: &Keyspace,
+        key: impl AsRef<[u8]>,
+    ) -> Result<Option<Slice>> {
+        self.read(keyspace, key.as_ref(), true)
+    }
+
+    fn read(&self, keyspace: &Keyspace, key: &[u8], is_noted: bool) -> Result<Option<Slice>> {
+        self.check_own(keyspace)?;
+        if let Some(own) = self.own.get(keyspace.id(), key) {
+            return Ok(own.map(Slice::new));
+        }
+        self.has_read.set(true);
+        if is_noted {
+            let bytes = self.reads.borrow_mut().note_key(keyspace.id(), key);
+            self.take_bytes(bytes)?;
+        }
+        let number = self.open.read()?;
+        let engine = &self.store.engine;
+        engine.get(keyspace.inner(), key, Some(number.seq()))
+    }
+
+    /// Whether a key is there.
+    ///
+    /// # Errors
+    /// As [`Transaction::get`].
+    pub fn contains(&self, keyspace: &Keyspace, key: impl AsRef<[u8]>) -> Result<bool> {
+        Ok(self.get(keyspace, key)?.is_some())
+    }
+
+    /// The values of several keys, in the order of the keys.
+    ///
+    /// # Errors
+    /// As [`Transaction::get`].
+    pub fn multi_get<K: AsRef<[u8]>>(
+        &self,
+        keyspace: &Keyspace,
+        keys: &[K],
+    ) -> Result<Vec<Option<Slice>>> {
+        let get = |key: &K| self.get(keyspace, key);
+        keys.iter().map(get).collect()
+    }
+
+    /// All pairs of a keyspace, in the order of their keys.
+    ///
+    /// # Errors
+    /// Of the items, as [`Transaction::range`].
+    pub fn iter(&self, keyspace: &Keyspace) -> TransactionIter<'_> {
+        self.range::<&[u8]>(keyspace, ..)
+    }
+
+    /// The pairs of a keyspace with keys in `range`, in the order of their keys; reversed with
+    /// `.rev()`. What it passes counts as read, also keys that are not there, up to where it has
+    /// come from either end.
+    ///
+    /// # Errors
+    /// Of the items, as [`Keyspace::range`].
+    pub fn range<K: AsRef<[u8]>>(
+        &self,
+        keyspace: &Keyspace,
+        range: impl RangeBounds<K>,
+    ) -> TransactionIter<'_> {
+        TransactionIter::new(self, keyspace, range_bounds(&range))
+    }
+
+    /// The pairs of a keyspace whose keys begin with `prefix`, in the order of their keys.
+    ///
+    /// # Errors
+    /// Of the items, as [`Transaction::range`].
+    pub fn prefix(&self, keyspace: &Keyspace, prefix: impl AsRef<[u8]>) -> TransactionIter<'_> {
+        self.range(keyspace, prefix_bounds(prefix.as_ref()))
+    }
+
+    /// Gives a key a value.
+    ///
+    /// # Errors
+    /// [`Error::Limit`] as [`Keyspace::put`].
+    pub fn put(
+        &mut self,
+        keyspace: &Keyspace,
+        key: impl AsRef<[u8]>,
+        value: impl AsRef<[u8]>,
+    ) -> Result<()> {
+        self.write(keyspace, key.as_ref(), Some(value.as_ref()))
+    }
+
+    /// Removes a key and its value, if it is there.
+    ///
+    /// # Errors
+    /// [`Error::Limit`] as [`Keyspace::delete`].
+    pub fn delete(&mut self, keyspace: &Keyspace, key: impl AsRef<[u8]>) -> Result<()> {
+        self.write(keyspace, key.as_ref(), None)
+    }
+
+    fn write(&mut self, keyspace: &Keyspace, key: &[u8], value: Option<&[u8]>) -> Result<()> {
+        self.check_own(keyspace)?;
+        check_limits(key, value.unwrap_or_default())?;
+        self.open.read()?;
+        self.take_bytes(OwnWrites::bytes_of(key, value))?;
+        self.own.write(keyspace.id(), key, value);
+        Ok(())
+    }
+
+    /// Removes all keys in `range` and their values.
+    ///
+    /// # Errors
+    /// As [`Keyspace::delete_range`].
+    pub fn delete_range<K: AsRef<[u8]>>(
+        &mut self,
+        keyspace: &Keyspace,
+        range: impl RangeBounds<K>,
+    ) -> Result<()> {
+        self.check_own(keyspace)?;
+        keyspace.require_order("deletes of ranges")?;
+        self.open.read()?;
+        if let Some((lower, upper)) = deleted_range(range_bounds(&range))? {
+            self.take_bytes(OwnWrites::bytes_of(&lower, Some(&upper)))?;
+            let upper = (!upper.is_empty()).then_some(upper);
+            self.own.delete_range(keyspace.id(), lower, upper);
+        }
+        Ok(())
+    }
+
+    /// Marks this moment, to roll back to it.
+    pub fn savepoint(&mut self) -> Savepoint {
+        let number = self.next_savepoint;
+        self.next_savepoint += 1;
+        self.own.set_savepoint();
+        self.savepoints.push(Mark {
+            number,
+            reads: self.reads.get_mut().mark(),
+            bytes: self.bytes.get(),
+        });
+        Savepoint {
+            transaction: Arc::as_ptr(&self.open).addr(),
+            number,
+        }
+    }
+
+    /// Takes back what was written since a savepoint, and forgets what was only read since. The
+    /// savepoint stays, those after it are gone.
+    ///
+    /// # Errors
+    /// [`Error::NoSuchSavepoint`].
+    pub fn rollback_to(&mut self, savepoint: Savepoint) -> Result<()> {
+        let is_own = savepoint.transaction == Arc::as_ptr(&self.open).addr();
+        let is_it = |mark: &Mark| is_own && mark.number == savepoint.number;
+        let at = self.savepoints.iter().position(is_it);
+        let at = at.ok_or(Error::NoSuchSavepoint)?;
+        self.savepoints.truncate(at + 1);
+        self.own.rollback_to(at);
+        if let Some(mark) = self.savepoints.last() {
+            self.reads.get_mut().truncate(mark.reads);
+            self.bytes.set(mark.bytes);
+        }
+        Ok(())
+    }
+
+    /// Takes effect at the store's durability, if nothing that it depends on was written since it
+    /// began; else nothing of it does. See [`Isolation`].
+    ///
+    /// # Errors
+    /// [`Error::Conflict`]; and as [`Db::write`].
+    pub fn commit(self) -> Result<()> {
+        let durability = self.store.durability;
+        self.commit_with(durability)
+    }
+
+    /// As [`Transaction::commit`], so that it survives what `durability` says once this returns.
+    ///
+    /// # Errors
+    /// As [`Transaction::commit`].
+    pub fn commit_with(self, durability: Durability) -> Result<()> {
+        // Held until the commit is done: what it looks for stays there to be found.
+        let number = self.open.read()?;
+        if self.own.is_empty() {
+            return Ok(());
+        }
+        let mut operations = BatchEncoder::default();
+        let user_bytes = self.own.encode(&mut operations);
+        let size = operations.bytes().len() as u64;
+        if size > BATCH_BYTES_MAX {
+            return Err(Error::Limit {
+                what: "batch of a transaction",
+                size,
+                limit: BATCH_BYTES_MAX,
+            });
+        }
+        let mut reads = self.reads.take();
+        // Who has read nothing depends on nothing.
+        if self.options.isolation == Isolation::Snapshot && self.has_read.get() {
+            self.own.note_all(&mut reads);
+        }
+        let reads = Arc::new(reads);
+        let write = match reads.is_empty() {
+            true => Write::Batch(&operations),
+            false => Write::Transaction(&operations, &reads),
+        };
+        let written = self.store.engine.write(write, user_bytes, durability);
+        drop(number);
+        written
+    }
+
+    /// Ends the transaction without an effect. So does dropping it.
+    pub fn rollback(self) {}
+
+    /// An error unless a keyspace is of the transaction's store.
+    fn check_own(&self, keyspace: &Keyspace) -> Result<()> {
+        match keyspace.store_id() == self.store.id {
+            true => Ok(()),
+            false => Err(Error::ForeignKeyspace {
+                keyspace: keyspace.name().to_owned(),
+            }),
+        }
+    }
+
+    /// Counts bytes that it takes more; an error if these are too many.
+    fn take_bytes(&self, bytes: usize) -> Result<()> {
+        let all = self.bytes.get() + bytes;
+        let limit = self.options.bytes_max;
+        if all as u64 > limit {
+            return Err(Error::Limit {
+                what: "transaction (reads and writes together)",
+                size: all as u64,
+                limit,
+            });
+        }
+        let steps = |bytes: usize| bytes / HELD_STEP;
+        if steps(all) > steps(self.bytes.get()) {
+            let held = self.held.get_or_init(|| self.store.engine.hold_memory());
+            if let Some(held) = held {
+                held.set((steps(all) * HELD_STEP) as u64);
+            }
+        }
+        self.bytes.set(all);
+        Ok(())
+    }
+}
+
+impl Drop for Transaction {
+    fn drop(&mut self) {
+        self.store.engine.end_transaction(&self.open);
+    }
+}
+
+impl fmt::Debug for Transaction {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Transaction")
+            .field("isolation", &self.options.isolation)
+            .field("bytes", &self.bytes.get())
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,318 @@
+//! The writes of a transaction before its commit.
+//!
+//! # Idea
+//! A keyspace has a map of the keys that were written, and the ranges that were deleted. A delete
+//! of a range takes the keys in it out of the map, so that all that is in the map is newer than all
+//! ranges, and the batch of a commit begins with the ranges.
+//!
+//! From the first savepoint on, each change leaves behind what it replaced; rolling back puts that
+//! back, newest first.
+
+use std::collections::BTreeMap;
+use std::collections::btree_map;
+use std::ops::Bound;
+
+use crate::engine::ReadSet;
+use crate::log::BatchEncoder;
+use crate::types::Kind;
+
+/// A key or value that a transaction keeps.
+type Bytes = Box<[u8]>;
+
+/// What a write takes in memory besides key and value, roughly.
+const WRITE_BYTES: usize = 64;
+
+/// The writes of all keyspaces.
+#[derive(Default)]
+pub(super) struct OwnWrites {
+    /// Few: they are gone through.
+    keyspaces: Vec<OwnKeyspace>,
+    undo: Vec<Undo>,
+    /// For each savepoint, how much there was to undo.
+    marks: Vec<usize>,
+}
+
+/// The writes of a keyspace.
+struct OwnKeyspace {
+    id: u32,
+    writes: BTreeMap<Bytes, Option<Bytes>>,
+    deleted: Ranges,
+}
+
+/// Ranges of keys that ascend and do not touch; the first key, and the first one above, if there is
+/// one.
+#[derive(Clone, Default)]
+pub(super) struct Ranges(Vec<(Vec<u8>, Option<Vec<u8>>)>);
+
+/// What a change replaced, in a keyspace by its position.
+enum Undo {
+    Write(usize, Bytes, Option<Option<Bytes>>),
+    Deleted(usize, Ranges),
+}
+
+/// The own writes of a range, in the order of their keys.
+pub(super) type OwnRange<'t> = btree_map::Range<'t, Bytes, Option<Bytes>>;
+
+impl OwnWrites {
+    /// Bytes that a write takes, roughly.
+    pub(super) fn bytes_of(key: &[u8], value: Option<&[u8]>) -> usize {
+        WRITE_BYTES + key.len() + value.map_or(0, <[u8]>::len)
+    }
+
+    /// Whether nothing was written.
+    pub(super) fn is_empty(&self) -> bool {
+        let is_empty = |own: &OwnKeyspace| own.writes.is_empty() && own.deleted.0.is_empty();
+        self.keyspaces.iter().all(is_empty)
+    }
+
+    fn find(&self, keyspace: u32) -> Option<&OwnKeyspace> {
+        self.keyspaces.iter().find(|own| own.id == keyspace)
+    }
+
+    /// The position of a keyspace, which is made if it has no writes yet.
+    fn position(&mut self, keyspace: u32) -> usize {
+        let found = self.keyspaces.iter().position(|own| own.id == keyspace);
+        found.unwrap_or_else(|| {
+            self.keyspaces.push(OwnKeyspace {
+                id: keyspace,
+                writes: BTreeMap::new(),
+                deleted: Ranges::default(),
+            });
+            self.keyspaces.len() - 1
+        })
+    }
+
+    /// What the transaction itself says of a key: a value, or that it has none.
+    pub(super) fn get(&self, keyspace: u32, key: &[u8]) -> Option<Option<&[u8]>> {
+        let own = self.find(keyspace)?;
+        match own.writes.get(key) {
+            Some(value) => Some(value.as_deref()),
+            None => own.deleted.covers(key).then_some(None),
+        }
+    }
+
+    /// The writes of a range that holds keys, and the deleted ranges.
+    pub(super) fn range(
+        &self,
+        keyspace: u32,
+        lower: &[u8],
+        upper: Option<&[u8]>,
+    ) -> Option<(OwnRange<'_>, &Ranges)> {
+        let own = self.find(keyspace)?;
+        let upper = upper.map_or(Bound::Unbounded, Bound::Excluded);
+        let range = own.writes.range::<[u8], _>((Bound::Included(lower), upper));
+        Some((range, &own.deleted))
+    }
+
+    /// Gives a key a value, or takes it away.
+    pub(super) fn write(&mut self, keyspace: u32, key: &[u8], value: Option<&[u8]>) {
+        let at = self.position(keyspace);
+        let before = self.keyspaces[at]
+            .writes
+            .insert(key.into(), value.map(Into::into));
+        if !self.marks.is_empty() {
+            self.undo.push(Undo::Write(at, key.into(), before));
+        }
+    }
+
+    /// Deletes a range that holds keys.
+    pub(super) fn delete_range(&mut self, keyspace: u32, lower: Vec<u8>, upper: Option<Vec<u8>>) {
+        let at = self.position(keyspace);
+        let own = &mut self.keyspaces[at];
+        let mut covered = own.writes.split_off(&lower[..]);
+        if let Some(upper) = &upper {
+            own.writes.append(&mut covered.split_off(&upper[..]));
+        }
+        if !self.marks.is_empty() {
+            let removed = covered.into_iter();
+            let removed = removed.map(|(key, value)| Undo::Write(at, key, Some(value)));
+            self.undo.extend(removed);
+            self.undo.push(Undo::Deleted(at, own.deleted.clone()));
+        }
+        own.deleted.add(lower, upper);
+    }
+
+    /// From here on it can be rolled back to this moment.
+    pub(super) fn set_savepoint(&mut self) {
+        self.marks.push(self.undo.len());
+    }
+
+    /// Rolls back to the savepoint of that position; those after it are gone.
+    pub(super) fn rollback_to(&mut self, savepoint: usize) {
+        self.marks.truncate(savepoint + 1);
+        let left = self.marks.last().copied().unwrap_or(0);
+        while self.undo.len() > left {
+            match self.undo.pop() {
+                Some(Undo::Write(at, key, Some(before))) => {
+                    self.keyspaces[at].writes.insert(key, before);
+                }
+                Some(Undo::Write(at, key, None)) => {
+                    self.keyspaces[at].writes.remove(&key);
+                }
+                Some(Undo::Deleted(at, before)) => self.keyspaces[at].deleted = before,
+                None => {}
+            }
+        }
+    }
+
+    /// Adds all writes to a batch; returns the bytes of their keys and values.
+    pub(super) fn encode(&self, batch: &mut BatchEncoder) -> u64 {
+        let mut bytes = 0;
+        let mut add = |kind, id, key: &[u8], value: &[u8]| {
+            batch.op(kind, id, key, value);
+            bytes += key.len() + value.len();
+        };
+        for own in &self.keyspaces {
+            for (lower, upper) in &own.deleted.0 {
+                let upper = upper.as_deref().unwrap_or_default();
+                add(Kind::DeleteRange, own.id, lower, upper);
+            }
+            for (key, value) in &own.writes {
+                match value {
+                    Some(value) => add(Kind::Put, own.id, key, value),
+                    None => add(Kind::Delete, own.id, key, &[]),
+                }
+            }
+        }
+        bytes as u64
+    }
+
+    /// Notes all that is written as read.
+    pub(super) fn note_all(&self, reads: &mut ReadSet) {
+        for own in &self.keyspaces {
+            for (lower, upper) in &own.deleted.0 {
+                reads.note_range(own.id, lower.clone(), upper.clone());
+            }
+            for key in own.writes.keys() {
+                reads.note_key(own.id, key);
+            }
+        }
+    }
+}
+
+impl Ranges {
+    /// Whether a key is in one of them.
+    pub(super) fn covers(&self, key: &[u8]) -> bool {
+        let above = self.0.partition_point(|(lower, _)| &lower[..] <= key);
+        let last = above.checked_sub(1).and_then(|at| self.0.get(at));
+        last.is_some_and(|(_, upper)| upper.as_ref().is_none_or(|upper| key < &upper[..]))
+    }
+
+    /// Adds a range that holds keys.
+    fn add(&mut self, mut lower: Vec<u8>, mut upper: Option<Vec<u8>>) {
+        // Those that touch it become one with it.
+        let ends_before = |own: &(Vec<u8>, Option<Vec<u8>>)| {
+            own.1.as_ref().is_some_and(|own_upper| *own_upper < lower)
+        };
+        let first = self.0.partition_point(ends_before);
+        let begins_within =
+            |own: &(Vec<u8>, Option<Vec<u8>>)| upper.as_ref().is_none_or(|upper| own.0 <= *upper);
+        let count = self.0[first..].partition_point(begins_within);
+        for (own_lower, own_upper) in self.0.drain(first..first + count) {
+            lower = lower.min(own_lower);
+            upper = upper.zip(own_upper).map(|(upper, own)| upper.max(own));
+        }
+        self.0.insert(first, (lower, upper));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::log::Op;
+
+    /// A change of a transaction, on keys of one byte.
+    #[derive(Clone, Debug)]
+    enum Step {
+        Write(u8, Option<u8>),
+        DeleteRange(u8, Option<u8>),
+        Savepoint,
+        Rollback(prop::sample::Index),
+    }
+
+    fn steps() -> impl Strategy<Value = Vec<Step>> {
+        let step = prop_oneof![
+            4 => (0..20u8, any::<Option<u8>>()).prop_map(|(key, value)| Step::Write(key, value)),
+            3 => (0..20u8, prop::option::of(1..8u8)).prop_map(|(key, len)| {
+                Step::DeleteRange(key, len.map(|len| key + len))
+            }),
+            2 => Just(Step::Savepoint),
+            1 => any::<prop::sample::Index>().prop_map(Step::Rollback),
+        ];
+        prop::collection::vec(step, 0..60)
+    }
+
+    /// What each key has, if the transaction says anything of it.
+    type Twin = [Option<Option<u8>>; 32];
+
+    fn assert_equal(own: &OwnWrites, twin: &Twin) {
+        for (key, expected) in (0u8..).zip(twin) {
+            let value = own.get(7, &[key]);
+            let expected = expected
+                .as_ref()
+                .map(|value| value.as_ref().map(std::slice::from_ref));
+            assert_eq!(value, expected, "{key}");
+            assert_eq!(own.get(8, &[key]), None);
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn own_writes_are_those_of_an_array(steps in steps()) {
+            let mut own = OwnWrites::default();
+            let mut twin: Twin = [None; 32];
+            let mut saved: Vec<Twin> = Vec::new();
+            for step in steps {
+                match step {
+                    Step::Write(key, value) => {
+                        own.write(7, &[key], value.as_ref().map(std::slice::from_ref));
+                        twin[usize::from(key)] = Some(value);
+                    }
+                    Step::DeleteRange(lower, upper) => {
+                        own.delete_range(7, vec![lower], upper.map(|upper| vec![upper]));
+                        let upper = upper.map_or(32, usize::from);
+                        twin[usize::from(lower)..upper].fill(Some(None));
+                    }
+                    Step::Savepoint => {
+                        own.set_savepoint();
+                        saved.push(twin);
+                    }
+                    Step::Rollback(at) if !saved.is_empty() => {
+                        let at = at.index(saved.len());
+                        saved.truncate(at + 1);
+                        own.rollback_to(at);
+                        twin = saved[at];
+                    }
+                    Step::Rollback(_) => {}
+                }
+                assert_equal(&own, &twin);
+            }
+            // The batch says the same, and so do the ranges and keys that it writes.
+            let mut batch = BatchEncoder::default();
+            own.encode(&mut batch);
+            let mut applied: Twin = [None; 32];
+            for op in batch.ops(1) {
+                let op = op.unwrap();
+                let key = usize::from(op.key[0]);
+                match op.kind {
+                    Kind::Put => applied[key] = Some(Some(op.value[0])),
+                    Kind::Delete => applied[key] = Some(None),
+                    Kind::DeleteRange => {
+                        let upper = op.value.first().map_or(32, |upper| usize::from(*upper));
+                        applied[key..upper].fill(Some(None));
+                    }
+                }
+            }
+            prop_assert_eq!(applied, twin);
+            let mut reads = ReadSet::new(1);
+            own.note_all(&mut reads);
+            for (key, value) in (0u8..).zip(&twin) {
+                let (kind, key) = (Kind::Put, &[key][..]);
+                let put = Op { seq: 2, kind, keyspace: 7, key, value: &[] };
+                prop_assert_eq!(reads.changed_by(&put).is_some(), value.is_some());
+            }
+        }
+    }
+}
