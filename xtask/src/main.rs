@@ -3,6 +3,7 @@
 //! They need nothing but the standard library, so that they are built within a second and can be
 //! run before anything else is.
 
+mod picture;
 mod readme;
 mod tidy;
 
@@ -18,6 +19,7 @@ Commands:
   tidy                   check the house rules that the compiler and clippy cannot express
   tidy --list            print those rules
   size [dir]             print how much code there is, here or in another checkout
+  picture                print docs/bytes-written.svg, drawn from the table in docs/results.md
   readme-command <mark>  print the command that README.md marks with <!-- ci:<mark> -->
   help                   print this text
 ";
@@ -37,6 +39,7 @@ fn main() -> ExitCode {
         }
         ["size"] => tidy::size(&workspace_root()),
         ["size", dir] => tidy::size(Path::new(dir)),
+        ["picture"] => picture::print(&workspace_root()),
         ["readme-command", mark] => readme_command(&workspace_root(), mark),
         _ => {
             eprintln!("xtask: unknown command: {}\n", arguments.join(" "));

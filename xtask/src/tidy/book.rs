@@ -1,13 +1,27 @@
-//! Rules for the book and for Markdown: what `docs/SUMMARY.md` lists, and where links lead.
+//! Rules for the book and for Markdown: what `docs/SUMMARY.md` lists, where links lead, how long a
+//! page is, and that README.md's picture shows what its table says.
 
 use super::tree::{File, Tree};
 use super::{Finding, Rule};
+use crate::picture::{self, PICTURE, TABLE};
 
 /// The list of the book's pages.
 const SUMMARY: &str = "docs/SUMMARY.md";
 
 /// The folder of the book's pages.
 const DOCS: &str = "docs/";
+
+/// A page of more words is not read: say less, or make it two pages.
+const WORDS_MAX: usize = 2000;
+
+/// Pages that may be longer, and the reasons.
+const WORDS_EXCEPTIONS: &[(&str, &str)] = &[
+    (
+        "docs/format.md",
+        "a reference: all of it is needed to read a file",
+    ),
+    ("docs/results/equals.md", "the lab writes its tables"),
+];
 
 pub(super) const RULES: &[Rule] = &[
     Rule {
@@ -24,6 +38,16 @@ pub(super) const RULES: &[Rule] = &[
         name: "pages",
         says: "links of the book's pages lead to Markdown of the book only",
         check: within,
+    },
+    Rule {
+        name: "words",
+        says: "no page below docs has more than 2,000 words",
+        check: long_pages,
+    },
+    Rule {
+        name: "picture",
+        says: "docs/bytes-written.svg is what `cargo xtask picture` draws",
+        check: pictures,
     },
 ];
 
@@ -152,6 +176,49 @@ fn within(tree: &Tree) -> Vec<Finding> {
     found
 }
 
+/// How many words a Markdown text has: what blanks enclose and has a letter or a digit, code
+/// included, so that the bars of tables do not count.
+pub(super) fn words(text: &str) -> usize {
+    let words = text.split_whitespace();
+    words
+        .filter(|word| word.contains(char::is_alphanumeric))
+        .count()
+}
+
+/// The words of all Markdown of the tree.
+pub(super) fn all_words(tree: &Tree) -> usize {
+    pages(tree).map(|(_, text)| words(text)).sum()
+}
+
+fn long_pages(tree: &Tree) -> Vec<Finding> {
+    let mut found = Vec::new();
+    for (file, text) in pages(tree).filter(|(file, _)| file.path.starts_with(DOCS)) {
+        let count = words(text);
+        let is_exception = WORDS_EXCEPTIONS.iter().any(|(path, _)| *path == file.path);
+        if count > WORDS_MAX && !is_exception {
+            let message = format!("{count} words, at most {WORDS_MAX} are allowed: say less");
+            found.push(Finding::new(&file.path, 1, message));
+        }
+    }
+    found
+}
+
+fn pictures(tree: &Tree) -> Vec<Finding> {
+    let text = |path| {
+        let mut texts = tree.texts().filter(|(file, _)| file.path == path);
+        texts.next().map_or("", |(_, text)| text)
+    };
+    match picture::draw(text(TABLE)) {
+        Err(why) => vec![Finding::new(TABLE, 1, why)],
+        Ok(drawn) if drawn == text(PICTURE) => Vec::new(),
+        Ok(_) => vec![Finding::new(
+            PICTURE,
+            1,
+            "run `cargo xtask picture > docs/bytes-written.svg`",
+        )],
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -200,5 +267,43 @@ mod tests {
         assert!(of("[b](../b.md) [c](../../src/c.rs) [d](#d) [e](https://x.org/b.md)").is_empty());
         assert_eq!(of("\n[r](../../R.md)\n"), [("docs/x/a.md".to_owned(), 2)]);
         assert_eq!(of("[r](../../R.md#r)\n"), [("docs/x/a.md".to_owned(), 1)]);
+    }
+    #[test]
+    fn pages_have_a_limit_of_words() {
+        assert_eq!(
+            words("| a | b-c |\n|---|---|\n\n# D\n```sh\ne --f\n```\n"),
+            6
+        );
+        let of = |path, count| found(long_pages, &[(path, &"word ".repeat(count))]);
+        assert!(of("docs/a.md", WORDS_MAX).is_empty());
+        assert_eq!(
+            of("docs/a.md", WORDS_MAX + 1),
+            [("docs/a.md".to_owned(), 1)]
+        );
+        assert!(of("A.md", WORDS_MAX + 1).is_empty());
+        for (path, _) in WORDS_EXCEPTIONS {
+            assert!(of(path, WORDS_MAX + 1).is_empty());
+        }
+    }
+
+    #[test]
+    fn the_picture_shows_the_table() {
+        let table =
+            "## Bytes written for each byte put\n\n| a | b | |\n|---|---|---|\n| c | 1 | |\n";
+        let drawn = picture::draw(table).unwrap();
+        assert!(found(pictures, &[(TABLE, table), (PICTURE, &drawn)]).is_empty());
+        let stale = drawn.replace(">1<", ">2<");
+        assert_eq!(
+            found(pictures, &[(TABLE, table), (PICTURE, &stale)]),
+            [(PICTURE.to_owned(), 1)]
+        );
+        assert_eq!(
+            found(pictures, &[(TABLE, table)]),
+            [(PICTURE.to_owned(), 1)]
+        );
+        assert_eq!(
+            found(pictures, &[(PICTURE, &drawn)]),
+            [(TABLE.to_owned(), 1)]
+        );
     }
 }

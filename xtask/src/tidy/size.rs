@@ -1,13 +1,15 @@
 //! How large the workspace is: `cargo xtask size`.
 //!
 //! Counts lines of Rust that have code, and not those that are blank or hold comments only, so that
-//! explaining something does not make it larger. Tests are what the rules take for tests.
+//! explaining something does not make it larger. Tests are what the rules take for tests. Words of
+//! Markdown are counted as the rule on long pages counts them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::path::Path;
 use std::process::{Command, ExitCode};
 
+use super::book;
 use super::imports;
 use super::source::{Line, Source};
 use super::tree::{File, Tree};
@@ -88,6 +90,7 @@ fn report(tree: &Tree) -> String {
         "circles of imports, in files",
         imports::sizes(tree),
     );
+    let _ = writeln!(text, "\nwords of Markdown: {}", book::all_words(tree));
     text
 }
 
@@ -232,6 +235,7 @@ mod tests {
             ("README.md", "no source\n"),
         ]);
         let report = report(&tree);
+        assert!(report.ends_with("\nwords of Markdown: 2\n"), "{report}");
         let columns = |name: &str| -> Vec<&str> {
             let row = report.lines().find(|line| line.starts_with(name));
             row.expect(name).split_whitespace().skip(1).collect()

@@ -91,7 +91,6 @@ fn every_command_of_the_book_works() {
         fs::create_dir_all(dir.join("target")).unwrap();
         let data = root().join("examples/data").canonicalize().unwrap();
         std::os::unix::fs::symlink(data, dir.join("examples/data")).unwrap();
-        place.file("big.txt", "a line of a large text\n".repeat(1000));
         let text = fs::read_to_string(&page).unwrap();
         for command in commands(&text) {
             if command.starts_with("cargo test") || command.starts_with("cargo build") {
