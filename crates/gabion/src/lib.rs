@@ -60,6 +60,7 @@ mod engine;
 mod error;
 mod ingest;
 mod iter;
+pub mod key;
 mod keyspace;
 mod limits;
 mod log;
@@ -143,4 +144,5 @@ pub use transaction::{
 #[doc = include_str!("../../../docs/indexes/p-skiplist.md")]
 #[doc = include_str!("../../../docs/indexes/sptree.md")]
 #[doc = include_str!("../../../docs/indexes/turbohash.md")]
+#[doc = include_str!("../../../docs/transactions.md")]
 struct Book;

@@ -24,6 +24,13 @@ fn every_example_runs_twice_and_says_what_it_did() {
         ("snapshot", "then: 2 stones, now: 1\n"),
         ("scan", "2026-11-05: 50 stones"),
         ("durability", "the store runs at interval:20"),
+        ("bank_transfer", "10 accounts hold 1000"),
+        (
+            "isolation",
+            "Snapshot: both commits succeed\non call after it: 0\n\
+             Serializable: the transaction conflicts with a write to the key \"alice\"",
+        ),
+        ("secondary_index", "bern: 101 people, the first is 0"),
     ] {
         let dir = tempfile::tempdir().unwrap();
         for _ in 0..2 {
