@@ -124,8 +124,8 @@ impl FromStr for Engine {
 }
 
 /// What an engine can do, known before it is tried. All engines have puts, gets, deletes,
-/// keyspaces, atomic batches and [`Keyspace::pairs`](crate::Keyspace::pairs); who tries what an
-/// engine cannot gets [`Error::Unsupported`](crate::Error::Unsupported).
+/// keyspaces, atomic batches and [`Keyspace::pairs`](crate::Keyspace::pairs); what an
+/// engine cannot do returns [`Error::Unsupported`](crate::Error::Unsupported).
 ///
 /// ```
 /// use gabion::Engine;

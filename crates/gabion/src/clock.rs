@@ -59,7 +59,7 @@ impl Clock {
     }
 
     /// Sets [`Clock::unix_time`] of a clock that was made by [`Clock::manual`] forward or back by
-    /// so many seconds, as who sets the system's time does; [`Clock::now`] does not change.
+    /// so many seconds, as setting the system's time does; [`Clock::now`] does not change.
     ///
     /// # Panics
     /// When the clock is the system's.

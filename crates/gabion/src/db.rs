@@ -24,7 +24,7 @@ pub const DEFAULT_KEYSPACE: &str = "default";
 static NEXT_STORE_ID: AtomicU64 = AtomicU64::new(1);
 
 /// A store. Cloning is cheap and shares it; it closes when the last clone and everything made from
-/// it (keyspaces, snapshots, iterators) are dropped, or by [`Db::close`], which tells errors.
+/// it (keyspaces, snapshots, iterators) are dropped, or by [`Db::close`], which returns errors.
 ///
 /// All methods take `&self` and may be called by any number of threads at the same time.
 ///
@@ -367,7 +367,7 @@ impl Db {
     }
 
     /// Writes a batch at the store's durability: all of it or nothing. Takes the batch or a
-    /// reference to it: who writes many keeps the memory of one ([`WriteBatch::clear`]).
+    /// reference to it, so that one batch can be reused ([`WriteBatch::clear`]).
     ///
     /// # Errors
     /// As [`Keyspace::put`].
@@ -398,8 +398,8 @@ impl Db {
         self.handle().write(write, batch.user_bytes, durability)
     }
 
-    /// A view of all keyspaces as they are now. Copies nothing and waits for nobody. Whether there
-    /// are any, [`Capabilities::snapshots`](crate::Capabilities::snapshots) tells; else each read
+    /// A view of all keyspaces as they are now. Copies nothing and does not block. Where an engine
+    /// has no [snapshots](crate::Capabilities::snapshots), each read
     /// of it is an error.
     pub fn snapshot(&self) -> Snapshot {
         Snapshot::new(self.store())
@@ -481,7 +481,7 @@ impl Db {
         fill(disk, || self.handle().checkpoint(disk))
     }
 
-    /// Waits until no background work is due, as if nobody would write any more: what a store would
+    /// Waits until no background work is due, as if no more writes would come: what a store would
     /// do when it is idle is done at once. For measuring, and before a program goes idle; a store
     /// that is written to all the time may never come there.
     ///
@@ -511,7 +511,7 @@ impl Db {
     /// all that is in MemTables; [`Engine::Wip`] leaves that to the log; [`Engine::Scmkv`] and
     /// [`Engine::Sptree`] write their checkpoint.
     ///
-    /// Dropping the last handle does the same, but nobody hears of an error. A forked child, which
+    /// Dropping the last handle does the same, but errors are only logged. A forked child, which
     /// has a copy of the handles, closes nothing by either: see [`Error::Forked`].
     ///
     /// # Errors

@@ -147,8 +147,8 @@ pub enum Error {
     /// The keyspace was dropped by [`crate::Db::drop_keyspace`], also if there is another one of
     /// its name by now. Nothing was written, of a batch neither to other keyspaces.
     #[error(
-        "the store is without the keyspace, which was dropped; Db::keyspace and \
-         Db::existing_keyspace give handles to the keyspaces that it has"
+        "the keyspace was dropped from the store; get a handle to another one by Db::keyspace or \
+         Db::existing_keyspace"
     )]
     KeyspaceDropped,
 
@@ -188,7 +188,7 @@ pub enum Error {
         keyspace: String,
     },
 
-    /// The engine cannot do this at all; [`crate::Engine::capabilities`] tells before.
+    /// The engine cannot do this at all; see [`crate::Engine::capabilities`].
     #[error("the {engine} engine does not support {operation}")]
     Unsupported {
         /// The engine.
@@ -243,7 +243,7 @@ impl Error {
     /// [mapped](crate::Capabilities::mapped) store. A write that failed for it is not acknowledged,
     /// though one that asked for [`Durability::Sync`](crate::Durability::Sync) may have taken
     /// effect. Writes go on when there is room, unless
-    /// [`Stats::read_only`](crate::Stats::read_only) tells that the store has to be opened anew.
+    /// [`Stats::read_only`](crate::Stats::read_only) says that the store must be opened again.
     pub fn is_no_space(&self) -> bool {
         matches!(self, Error::Media(error) if error.is_no_space())
     }

@@ -34,7 +34,7 @@ impl fmt::Debug for Keyspace {
 impl Keyspace {
     /// The number of the keyspace in its store. No other keyspace of the store ever has it, also
     /// none that gets the same name after this one was [dropped](crate::Db::drop_keyspace): what is
-    /// noted down about a keyspace is told by it from what was true of an earlier one.
+    /// noted down about a keyspace cannot be mistaken for a note about an earlier one.
     ///
     /// A [checkpoint](crate::Db::checkpoint) has the same numbers, a [repaired](crate::repair)
     /// store may have others.
@@ -86,7 +86,7 @@ impl Keyspace {
     ///
     /// With [`Durability::Sync`] it waits for the medium, together with those that write at the
     /// same time. It is held back, first a little and at last altogether, while the background
-    /// cannot keep up ([`Stats::slowdown_ns`](crate::Stats::slowdown_ns) tells for how long).
+    /// cannot keep up ([`Stats::slowdown_ns`](crate::Stats::slowdown_ns) counts for how long).
     /// Without [background threads](crate::Options::background_threads) it does the work that is
     /// due.
     ///
@@ -101,7 +101,7 @@ impl Keyspace {
         self.put_with(key, value, self.store.durability)
     }
 
-    /// As [`Keyspace::put`], at a durability of its own.
+    /// As [`Keyspace::put`], at the given durability.
     ///
     /// # Errors
     /// As [`Keyspace::put`].
@@ -123,7 +123,7 @@ impl Keyspace {
         self.delete_with(key, self.store.durability)
     }
 
-    /// As [`Keyspace::delete`], at a durability of its own.
+    /// As [`Keyspace::delete`], at the given durability.
     ///
     /// # Errors
     /// As [`Keyspace::put`].
@@ -131,8 +131,8 @@ impl Keyspace {
         self.write_one(Kind::Delete, key.as_ref(), &[], durability)
     }
 
-    /// Changes the value of `key` to what `change` makes of it, with nobody else writing in
-    /// between, and returns the value that it had. `None` stands for no value. At the store's
+    /// Changes the value of `key` to what `change` makes of it, while no other write
+    /// takes place, and returns the value that it had. `None` stands for no value. At the store's
     /// durability.
     ///
     /// All other writers of the store wait meanwhile, so `change` must be short, and must not use
@@ -157,7 +157,7 @@ impl Keyspace {
         self.update_with(key, change, self.store.durability)
     }
 
-    /// As [`Keyspace::update`], at a durability of its own.
+    /// As [`Keyspace::update`], at the given durability.
     ///
     /// # Errors
     /// As there.
@@ -240,7 +240,7 @@ impl Keyspace {
         self.delete_range_with(range, self.store.durability)
     }
 
-    /// As [`Keyspace::delete_range`], at a durability of its own.
+    /// As [`Keyspace::delete_range`], at the given durability.
     ///
     /// # Errors
     /// As there.

@@ -1,8 +1,8 @@
 //! Gabion: a key-value storage engine for fast storage.
 //!
 //! Gabion keeps keys and values durably in a directory, in the order of the keys with all engines
-//! but [`Engine::Scmkv`]. It moves data as little as the physics of the medium allows, and tells
-//! where every written byte went.
+//! but [`Engine::Scmkv`]. It moves data as little as the physics of the medium allows, and
+//! reports where every written byte went.
 //!
 //! ```
 //! # let dir = tempfile::tempdir()?;
@@ -41,7 +41,7 @@
 //! [`Db`] and [`Keyspace`] are the store, [`Options`] how it behaves, [`Stats`] what it did.
 //! [`Engine`] names the engines behind them and [`Capabilities`] what each can do.
 //! [`check`](check()) and [`repair`](repair()) are for stores that are closed. The book in `docs`
-//! tells how to choose, tune and look after a store, `ARCHITECTURE.md` how all of it is built.
+//! explains how to choose, tune and operate a store, `ARCHITECTURE.md` how it is built.
 //!
 //! # Features
 //! None is on by default. `pm` adds [`Engine::Scmkv`], [`Engine::Sptree`] and the module `pm`,

@@ -85,7 +85,7 @@ fn reads_in_place(options: &Options) -> bool {
 impl Options {
     /// What a store that is opened now with these options may use of the memory: what was set, and
     /// what follows for the rest from the ceiling, or from the memory that the process may use. Of
-    /// engines that are [mapped](crate::Capabilities::mapped) it tells nothing.
+    /// [mapped](crate::Capabilities::mapped) engines it says nothing.
     pub fn memory_sizes(&self) -> MemorySizes {
         let usable = match self.memory_bytes_max {
             0 => gabion_media::usable_memory_bytes(),

@@ -12,7 +12,7 @@ use crate::{Cursor, Iter, Keyspace, Result, Slice};
 
 /// A view of all keyspaces as they were when the snapshot was taken. Cloning shares the view.
 ///
-/// Taking a snapshot copies nothing and waits for nobody. As long as it lives, versions that it
+/// Taking a snapshot copies nothing and does not block. As long as it lives, versions that it
 /// sees are kept, so an old snapshot costs space under updates; with
 /// [`Engine::Flex`](crate::Engine::Flex) they are kept in memory.
 ///
