@@ -2,6 +2,7 @@
 
 #[cfg(feature = "lab")]
 pub(crate) mod bench;
+pub(crate) mod keyspace;
 #[cfg(feature = "lab")]
 pub(crate) mod lab;
 pub(crate) mod space;
@@ -50,6 +51,7 @@ pub(crate) enum Command {
     Check(CheckArguments),
     Compact(CompactArguments),
     Drop(DropArguments),
+    Keyspace(keyspace::KeyspaceArguments),
     Checkpoint(CheckpointArguments),
     Repair(RepairArguments),
     #[cfg(feature = "lab")]

@@ -53,6 +53,7 @@ fn run(command: &Command) -> Result<(), Failure> {
         Command::Check(arguments) => commands::check::run(arguments, &mut output)?,
         Command::Compact(arguments) => commands::compact::run(arguments, &mut output)?,
         Command::Drop(arguments) => commands::drop::run(arguments, &mut output)?,
+        Command::Keyspace(arguments) => commands::keyspace::run(arguments, &mut output)?,
         Command::Repair(arguments) => commands::repair::run(&arguments.stores, &mut output)?,
         Command::Checkpoint(arguments) => {
             commands::checkpoint::run(&arguments.stores, &mut output)?

@@ -75,6 +75,7 @@ impl Engine {
                 ingest: self == Engine::Wip,
                 checkpoint: true,
                 repair: true,
+                keyspace_options: self == Engine::Wip,
                 drop_keyspace: true,
                 mapped: false,
                 key_bytes_max: limits::KEY_BYTES_MAX,
@@ -87,6 +88,7 @@ impl Engine {
                 ingest: false,
                 checkpoint: false,
                 repair: false,
+                keyspace_options: false,
                 drop_keyspace: false,
                 mapped: true,
                 key_bytes_max: limits::KEY_BYTES_MAX,
@@ -158,6 +160,8 @@ pub struct Capabilities {
     pub checkpoint: bool,
     /// What can be read of a damaged store becomes another one: [`repair`](crate::repair()).
     pub repair: bool,
+    /// Keyspaces have options of their own: [`Db::keyspace_with`](crate::Db::keyspace_with).
+    pub keyspace_options: bool,
     /// Keyspaces can be dropped: [`Db::drop_keyspace`](crate::Db::drop_keyspace).
     pub drop_keyspace: bool,
     /// The store is a mapped file of the size [`Options::pool_bytes`](crate::Options::pool_bytes),

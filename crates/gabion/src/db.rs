@@ -14,7 +14,8 @@ use crate::engine::{Handle, Write};
 use crate::new_dir::{fill, fill_new_dir};
 use crate::opened::{Opened, Store};
 use crate::{
-    Durability, Engine, Error, Iter, Keyspace, Options, Result, Slice, Snapshot, Stats, WriteBatch,
+    Durability, Engine, Error, Iter, Keyspace, KeyspaceOptions, Options, Result, Slice, Snapshot,
+    Stats, WriteBatch,
 };
 
 /// Name of the keyspace that the methods of [`Db`] use.
@@ -128,7 +129,7 @@ impl Db {
             path,
             durability,
         });
-        let inner = store.engine.create_keyspace(DEFAULT_KEYSPACE)?;
+        let inner = store.engine.create_keyspace(DEFAULT_KEYSPACE, None)?;
         Ok(Db {
             default: Keyspace { store, inner },
         })
@@ -164,7 +165,19 @@ impl Db {
     /// for one that begins with `gabion.`, and the errors of writes.
     pub fn keyspace(&self, name: &str) -> Result<Keyspace> {
         refuse_reserved(name)?;
-        self.made_keyspace(name)
+        self.made_keyspace(name, None)
+    }
+
+    /// As [`Db::keyspace`], of a keyspace that has these options from now on: a new one, or one
+    /// that had others.
+    ///
+    /// # Errors
+    /// As [`Db::keyspace`]; [`Error::InvalidOption`]; [`Error::Unsupported`] for engines without
+    /// [them](crate::Capabilities::keyspace_options).
+    pub fn keyspace_with(&self, name: &str, options: &KeyspaceOptions) -> Result<Keyspace> {
+        refuse_reserved(name)?;
+        options.check()?;
+        self.made_keyspace(name, Some(options))
     }
 
     /// A keyspace for what a tool notes down about the store, beside the keyspaces of its users:
@@ -192,11 +205,11 @@ impl Db {
     /// # Errors
     /// As [`Db::keyspace`]; the name may have seven bytes less.
     pub fn hidden_keyspace(&self, name: &str) -> Result<Keyspace> {
-        self.made_keyspace(&format!("{RESERVED}{name}"))
+        self.made_keyspace(&format!("{RESERVED}{name}"), None)
     }
 
-    fn made_keyspace(&self, name: &str) -> Result<Keyspace> {
-        let inner = self.handle().create_keyspace(name)?;
+    fn made_keyspace(&self, name: &str, options: Option<&KeyspaceOptions>) -> Result<Keyspace> {
+        let inner = self.handle().create_keyspace(name, options)?;
         Ok(Keyspace {
             store: Arc::clone(self.store()),
             inner,

@@ -9,7 +9,7 @@ use crate::limits::check_limits;
 use crate::opened::Opened;
 use crate::ranges::{deleted_range, key_range, prefix_bounds, range_bounds};
 use crate::types::Kind;
-use crate::{Cursor, Durability, Error, Iter, Pairs, Result, Slice, Snapshot};
+use crate::{Cursor, Durability, Error, Iter, KeyspaceOptions, Pairs, Result, Slice, Snapshot};
 
 /// A named part of a store with its own keys. Cloning is cheap, shares it and keeps the store open.
 /// All keyspaces share the log, the memory and the order of writes, so a
@@ -79,6 +79,11 @@ impl Keyspace {
     /// The keyspace's name.
     pub fn name(&self) -> &str {
         self.inner.name()
+    }
+
+    /// The options that the keyspace has in place of the store's.
+    pub fn options(&self) -> KeyspaceOptions {
+        self.inner.options()
     }
 
     /// Gives `key` the value `value`, at the store's durability. Any bytes are a key or a value,

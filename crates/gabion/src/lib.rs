@@ -62,6 +62,7 @@ mod ingest;
 mod iter;
 pub mod key;
 mod keyspace;
+mod keyspace_options;
 mod limits;
 mod log;
 mod memory;
@@ -99,6 +100,7 @@ pub use gabion_media::Error as MediaError;
 pub use ingest::Ingest;
 pub use iter::{Cursor, Iter, Pairs};
 pub use keyspace::Keyspace;
+pub use keyspace_options::KeyspaceOptions;
 pub use options::{
     Compression, DEFAULT_BACKGROUND_THREADS, DEFAULT_BLOCK_BYTES, DEFAULT_BUCKET_BYTES,
     DEFAULT_CACHE_BYTES, DEFAULT_FILTER_BITS_PER_KEY, DEFAULT_GARBAGE_AGE_MAX,

@@ -254,6 +254,8 @@ pub struct MemoryStats {
 pub struct KeyspaceStats {
     /// Its name.
     pub name: String,
+    /// The options that it has of its own, as [`crate::KeyspaceOptions`] prints them.
+    pub options: String,
     /// Its buckets, in the order of their keys.
     pub buckets: Vec<BucketStats>,
 }

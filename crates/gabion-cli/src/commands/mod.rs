@@ -9,6 +9,7 @@ pub(crate) mod drop;
 pub(crate) mod dump;
 #[cfg(feature = "lab")]
 mod equals;
+pub(crate) mod keyspace;
 #[cfg(feature = "lab")]
 pub(crate) mod lab;
 pub(crate) mod point;

@@ -198,8 +198,12 @@ fn print_keyspace(keyspace: &KeyspaceStats, output: &mut Output) -> Result<(), F
         .flat_map(|bucket| &bucket.levels)
         .flatten()
         .sum();
+    let options = match keyspace.options.is_empty() {
+        true => String::new(),
+        false => format!(" ({})", keyspace.options),
+    };
     output.line(&format!(
-        "keyspace {}: {} in {}",
+        "keyspace {}{options}: {} in {}",
         escaped(keyspace.name.as_bytes()),
         bytes_text(bytes),
         counted(buckets.len() as u64, "bucket", "buckets")

@@ -35,6 +35,59 @@ fn keyspaces_are_apart() {
 }
 
 #[test]
+fn a_keyspace_has_options_of_its_own() {
+    let place = Place::new();
+    place.ok(&["put", "k", "v", "--keyspace", "plain"]);
+    let created = place.ok(&["keyspace", "create", "packed", "--compression", "lz4"]);
+    assert_eq!(created, "packed compression=lz4\n");
+    let again = ["keyspace", "create", "packed"];
+    names(&place.fails(1, &again), &["packed", "keyspace set"]);
+    place.ok(&["keyspace", "set", "packed", "--block-bytes", "16384"]);
+    let listed = place.ok(&["keyspace", "list"]);
+    assert_eq!(
+        listed,
+        "default\nplain\npacked compression=lz4 block_bytes=16384\n"
+    );
+    names(
+        &place.ok(&["stats"]),
+        &["compression=lz4 block_bytes=16384"],
+    );
+    let json = place.ok(&[
+        "keyspace",
+        "set",
+        "packed",
+        "--reset",
+        "--filter-bits-per-key",
+        "4",
+        "--json",
+    ]);
+    names(
+        &json,
+        &["\"filter_bits_per_key\": 4", "\"compression\": null"],
+    );
+    let bad = ["keyspace", "set", "packed", "--block-bytes", "1"];
+    names(&place.fails(1, &bad), &["block_bytes"]);
+    names(
+        &place.fails(1, &["keyspace", "set", "absent"]),
+        &["absent", "packed"],
+    );
+    names(
+        &place.fails(1, &["keyspace", "create", "gabion.x"]),
+        &["reserved"],
+    );
+    place.fails(2, &["keyspace", "set", "packed", "--compression", "zip"]);
+
+    let other = Place::new();
+    other.ok(&["put", "k", "v", "--engine", "flex"]);
+    assert_eq!(other.ok(&["keyspace", "create", "plain"]), "plain\n");
+    let packed = ["keyspace", "create", "packed", "--compression", "lz4"];
+    names(
+        &other.fails(1, &packed),
+        &["flex", "options of single keyspaces"],
+    );
+}
+
+#[test]
 fn a_keyspace_is_dropped_with_all_its_records() {
     for engine in ["wip", "flex"] {
         let place = Place::new();

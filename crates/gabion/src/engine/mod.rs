@@ -48,7 +48,7 @@ use crate::limits::NAME_BYTES_MAX;
 use crate::memory::TableMemory;
 use crate::options::{Durability, Options};
 use crate::types::Seq;
-use crate::{Error, Result, Slice, Stats};
+use crate::{Error, KeyspaceOptions, Result, Slice, Stats};
 
 #[cfg(not(feature = "pm"))]
 use absent::{mapped, scmkv, sptree};
@@ -142,6 +142,14 @@ impl Keyspace {
         }
     }
 
+    /// Its options.
+    pub(crate) fn options(&self) -> KeyspaceOptions {
+        match self {
+            Keyspace::Wip(keyspace) => keyspace.options(),
+            _ => KeyspaceOptions::default(),
+        }
+    }
+
     /// An error if the keyspace was dropped, for those who read at `seq`.
     fn check_at(&self, seq: Seq) -> Result<()> {
         match self {
@@ -224,8 +232,13 @@ impl Handle {
         }
     }
 
-    /// The keyspace of that name, made durably if it does not exist.
-    pub(crate) fn create_keyspace(&self, name: &str) -> Result<Keyspace> {
+    /// The keyspace of that name, made durably if it does not exist; with these options from now
+    /// on, if they are given.
+    pub(crate) fn create_keyspace(
+        &self,
+        name: &str,
+        options: Option<&KeyspaceOptions>,
+    ) -> Result<Keyspace> {
         let size = name.len() as u64;
         if !(1..=NAME_BYTES_MAX).contains(&size) {
             return Err(Error::Limit {
@@ -234,8 +247,11 @@ impl Handle {
                 limit: NAME_BYTES_MAX,
             });
         }
+        if let (Some(options), false) = (options, self.engine().capabilities().keyspace_options) {
+            options.refuse(self.engine().name())?;
+        }
         Ok(match self {
-            Handle::Wip(engine) => Keyspace::Wip(engine.create_keyspace(name)?),
+            Handle::Wip(engine) => Keyspace::Wip(engine.keyspace_with(name, options)?),
             Handle::Flex(engine) => Keyspace::Flex(engine.create_keyspace(name)?),
             Handle::Scmkv(engine) => Keyspace::Scmkv(engine.create_keyspace(name)?),
             Handle::Sptree(engine) => Keyspace::Sptree(engine.create_keyspace(name)?),

@@ -29,6 +29,7 @@ impl Flex {
             .iter()
             .map(|keyspace| KeyspaceStats {
                 name: keyspace.name.clone(),
+                options: String::new(),
                 buckets: vec![self.partition_stats(keyspace)],
             })
             .collect();

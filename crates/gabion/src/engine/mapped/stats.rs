@@ -53,6 +53,7 @@ impl<S: PoolStore> Mapped<S> {
         let keyspaces = self.keyspaces.load();
         let keyspaces = keyspaces.iter().map(|keyspace| KeyspaceStats {
             name: keyspace.name().to_owned(),
+            options: String::new(),
             buckets: Vec::new(),
         });
         Stats {

@@ -132,9 +132,9 @@ use super::memtable::{ChunkPool, KeepOrder, MemTable};
 use super::range_deletes::Deletes;
 use super::ssd::{Shell, SsdEngine};
 use super::write;
-use crate::Result;
 use crate::cache::BlockCache;
 use crate::types::Seq;
+use crate::{KeyspaceOptions, Result};
 
 use agenda::Agenda;
 use bucket::{Bucket, BucketState, Router};
@@ -164,6 +164,7 @@ pub(crate) struct Keyspace {
     /// The name that users give it.
     pub(crate) name: String,
     router: ArcSwap<Router>,
+    options: ArcSwap<KeyspaceOptions>,
     pub(crate) dropped: Dropped,
 }
 
@@ -184,6 +185,11 @@ impl Droppable for Keyspace {
 }
 
 impl Keyspace {
+    /// Its options.
+    pub(crate) fn options(&self) -> KeyspaceOptions {
+        KeyspaceOptions::clone(&self.options.load())
+    }
+
     /// Whether the bucket is one of the keyspace's; one that was split is not any more.
     fn has(&self, bucket: &Bucket) -> bool {
         self.router.load().route(bucket.lower()).id == bucket.id
@@ -307,39 +313,65 @@ struct Frozen {
 }
 
 impl Wip {
-    /// The keyspace of that name, made durably if it does not exist.
+    /// As [`Wip::keyspace_with`], with no options of its own.
+    #[cfg(test)]
     pub(crate) fn create_keyspace(&self, name: &str) -> Result<Arc<Keyspace>> {
-        if let Some(keyspace) = self.keyspaces.find(name) {
+        self.keyspace_with(name, None)
+    }
+
+    /// The keyspace of that name, made durably if it does not exist; with these options from now
+    /// on, if they are given.
+    pub(crate) fn keyspace_with(
+        &self,
+        name: &str,
+        options: Option<&KeyspaceOptions>,
+    ) -> Result<Arc<Keyspace>> {
+        let is_as_wanted = |keyspace: &Arc<Keyspace>| {
+            options.is_none_or(|options| **keyspace.options.load() == *options)
+        };
+        if let Some(keyspace) = self.keyspaces.find(name).filter(is_as_wanted) {
             return Ok(keyspace);
         }
         self.check_writable()?;
         let mut versions = self.versions.lock();
         if let Some(keyspace) = self.keyspaces.find(name) {
+            if let Some(options) = options.filter(|_| !is_as_wanted(&keyspace)) {
+                let edit = Edit::SetOptions {
+                    id: keyspace.id,
+                    options: options.clone(),
+                };
+                self.apply(&mut versions, &[edit])?;
+                keyspace.options.store(Arc::new(options.clone()));
+            }
             return Ok(keyspace);
         }
         let id = versions.manifest.state().next_keyspace;
         let bucket = versions.take_bucket_id();
-        self.apply(
-            &mut versions,
-            &[
-                Edit::AddKeyspace {
-                    id,
-                    name: name.to_owned(),
-                },
-                Edit::AddBucket {
-                    id: bucket,
-                    keyspace: id,
-                    lower: Vec::new(),
-                    flushed_seq: 0,
-                },
-            ],
-        )?;
+        let options = options.cloned().unwrap_or_default();
+        let mut edits = vec![
+            Edit::AddKeyspace {
+                id,
+                name: name.to_owned(),
+            },
+            Edit::AddBucket {
+                id: bucket,
+                keyspace: id,
+                lower: Vec::new(),
+                flushed_seq: 0,
+            },
+        ];
+        if !options.is_empty() {
+            let options = options.clone();
+            edits.push(Edit::SetOptions { id, options });
+        }
+        self.apply(&mut versions, &edits)?;
         let bucket = Bucket::new((id, bucket), &[], None, self.empty_state());
         let router = ArcSwap::from_pointee(Router::new(vec![Arc::new(bucket)]));
         let keyspace = Arc::new(Keyspace {
             id,
             name: name.to_owned(),
             router,
+            options: ArcSwap::from_pointee(options),
             dropped: Dropped::default(),
         });
         // ORDER: Relaxed; a figure that orders nothing.

@@ -301,6 +301,7 @@ impl Parts<'_> {
                 id: *id,
                 name: name.clone(),
                 router,
+                options: ArcSwap::from_pointee(state.options.get(id).cloned().unwrap_or_default()),
                 dropped: Dropped::default(),
             }));
         }

@@ -23,7 +23,9 @@
 //! | 13 | `NextBucket` | id |
 //! | 14 | `DropKeyspace` | id |
 //! | 15 | `NextKeyspace` | id |
+//! | 16 | `SetOptions` | keyspace, its options (`keyspace_options`) as a byte string |
 
+use crate::KeyspaceOptions;
 use crate::log::codec::{Malformed, Reader, put_bytes, put_varint};
 use crate::types::Seq;
 
@@ -111,6 +113,8 @@ pub(crate) enum Edit {
     DropKeyspace { id: u32 },
     /// Keyspace ids below this one are used.
     NextKeyspace { id: u32 },
+    /// A keyspace has these options from now on.
+    SetOptions { id: u32, options: KeyspaceOptions },
 }
 
 /// Encodes a group.
@@ -183,6 +187,10 @@ impl Edit {
             Edit::NextBucket { id } => plain(13, &[*id]),
             Edit::DropKeyspace { id } => plain(14, &[u64::from(*id)]),
             Edit::NextKeyspace { id } => plain(15, &[u64::from(*id)]),
+            Edit::SetOptions { id, options } => {
+                plain(16, &[u64::from(*id)]);
+                put_bytes(bytes, &options.encode());
+            }
         }
     }
 
@@ -244,6 +252,10 @@ impl Edit {
             },
             15 => Edit::NextKeyspace {
                 id: reader.varint_u32()?,
+            },
+            16 => Edit::SetOptions {
+                id: reader.varint_u32()?,
+                options: KeyspaceOptions::decode(reader.bytes()?)?,
             },
             _ => return Err(reader.malformed("an edit is of a kind that is not known")),
         })
@@ -380,6 +392,13 @@ pub(super) mod tests {
             (Edit::NextBucket { id: 3 }, b"\x0d\x03"),
             (Edit::DropKeyspace { id: 300 }, b"\x0e\xac\x02"),
             (Edit::NextKeyspace { id: 301 }, b"\x0f\xad\x02"),
+            (
+                Edit::SetOptions {
+                    id: 300,
+                    options: KeyspaceOptions::default().filter_bits_per_key(8),
+                },
+                b"\x10\xac\x02\x03\x03\x01\x08",
+            ),
         ]
     }
 
@@ -397,7 +416,7 @@ pub(super) mod tests {
     #[test]
     fn unknown_tags_trailing_bytes_and_cuts_are_refused() {
         assert!(decode_group(&[1, 0]).is_err());
-        assert!(decode_group(&[1, 16]).is_err());
+        assert!(decode_group(&[1, 17]).is_err());
         assert!(decode_group(&[0, 0]).is_err());
         assert!(
             decode_group(&[1, 1, 1, 1, 0xff]).is_err(),

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::edit::{Edit, FileAge, FileMeta};
+use crate::KeyspaceOptions;
 use crate::types::Seq;
 
 /// The structure of the store.
@@ -10,6 +11,8 @@ use crate::types::Seq;
 pub(crate) struct ManifestState {
     /// Names of the keyspaces by id.
     pub(crate) keyspaces: BTreeMap<u32, String>,
+    /// Options of those that have any of their own.
+    pub(crate) options: BTreeMap<u32, KeyspaceOptions>,
     /// Buckets by id.
     pub(crate) buckets: BTreeMap<u64, BucketState>,
     /// Table files by number.
@@ -76,6 +79,7 @@ impl Default for ManifestState {
     fn default() -> ManifestState {
         ManifestState {
             keyspaces: BTreeMap::new(),
+            options: BTreeMap::new(),
             buckets: BTreeMap::new(),
             files: BTreeMap::new(),
             log_tail: 1,
@@ -148,6 +152,7 @@ impl ManifestState {
                 self.next_keyspace = self.next_keyspace.max(*id);
                 Ok(())
             }
+            Edit::SetOptions { id, options } => self.set_options(*id, options),
         }
     }
 
@@ -187,11 +192,23 @@ impl ManifestState {
         Ok(())
     }
 
+    fn set_options(&mut self, id: u32, options: &KeyspaceOptions) -> Result<(), String> {
+        if !self.keyspaces.contains_key(&id) {
+            return Err(format!("the unknown keyspace {id} has options"));
+        }
+        match options.is_empty() {
+            true => drop(self.options.remove(&id)),
+            false => drop(self.options.insert(id, options.clone())),
+        }
+        Ok(())
+    }
+
     fn drop_keyspace(&mut self, id: u32) -> Result<(), String> {
         let Some(name) = self.keyspaces.remove(&id) else {
             return Err(format!("the unknown keyspace {id} is dropped"));
         };
         self.names.remove(&name);
+        self.options.remove(&id);
         while let Some((bound, number)) = self.bounds.range((id, Vec::new())..).next()
             && bound.0 == id
         {
@@ -373,6 +390,10 @@ impl ManifestState {
                 id,
                 name: name.clone(),
             });
+        }
+        for (&id, options) in &self.options {
+            let options = options.clone();
+            edits.push(Edit::SetOptions { id, options });
         }
         for (&file, state) in &self.files {
             edits.push(Edit::NewFile {

@@ -8,8 +8,8 @@ use super::edit::{Edit, FileAge, FileMeta};
 use super::recovery::{Directory, inspect, read};
 use super::state::ManifestState;
 use super::writepath::Manifest;
-use crate::Error;
 use crate::names::{CURRENT, LOCK, log_name, manifest_name, table_name};
+use crate::{Error, KeyspaceOptions};
 
 fn meta(file: u64) -> FileMeta {
     FileMeta {
@@ -481,6 +481,7 @@ fn a_manifest_that_finds_no_space_to_be_renewed_goes_on() {
 #[derive(Clone, Default)]
 struct Twin {
     keyspaces: Vec<(u32, String)>,
+    options: Vec<(u32, KeyspaceOptions)>,
     buckets: Vec<(u64, u32, Vec<u8>, u64)>,
     tables: Vec<(u64, u8, u64, u64)>,
     files: Vec<(u64, FileAge)>,
@@ -497,7 +498,9 @@ impl Twin {
             Edit::AddKeyspace { id, name } => {
                 *id >= self.next_keyspace && !self.keyspaces.iter().any(|known| known.1 == *name)
             }
-            Edit::DropKeyspace { id } => self.keyspaces.iter().any(|known| known.0 == *id),
+            Edit::DropKeyspace { id } | Edit::SetOptions { id, .. } => {
+                self.keyspaces.iter().any(|known| known.0 == *id)
+            }
             Edit::AddBucket {
                 id,
                 keyspace,
@@ -553,6 +556,7 @@ impl Twin {
             }
             Edit::DropKeyspace { id } => {
                 self.keyspaces.retain(|known| known.0 != id);
+                self.options.retain(|known| known.0 != id);
                 let buckets = self.buckets.clone();
                 let referred: Vec<u64> = self.tables.iter().map(|known| known.3).collect();
                 for bucket in buckets.iter().filter(|known| known.1 == id) {
@@ -606,6 +610,12 @@ impl Twin {
                     self.sealed.push((segment, length));
                 }
             }
+            Edit::SetOptions { id, options } => {
+                self.options.retain(|known| known.0 != id);
+                if options != KeyspaceOptions::default() {
+                    self.options.push((id, options));
+                }
+            }
             Edit::LastSeq { .. } | Edit::NextFile { .. } | Edit::NextBucket { .. } => {}
         }
     }
@@ -618,6 +628,9 @@ impl Twin {
         twin.sealed.sort_unstable();
         let keyspaces: Vec<_> = state.keyspaces.clone().into_iter().collect();
         assert_eq!(keyspaces, twin.keyspaces);
+        twin.options.sort_unstable_by_key(|known| known.0);
+        let options: Vec<_> = state.options.clone().into_iter().collect();
+        assert_eq!(options, twin.options);
         let buckets = state.buckets.iter();
         let buckets: Vec<_> = buckets
             .map(|(id, state)| (*id, state.keyspace, state.lower.clone(), state.flushed_seq))
@@ -656,7 +669,7 @@ impl Twin {
 
 fn any_edit() -> impl Strategy<Value = Edit> {
     let small = 1..5u64;
-    (0..17u8, small.clone(), small.clone(), small, 0..3u8).prop_map(|(kind, a, b, c, level)| {
+    (0..18u8, small.clone(), small.clone(), small, 0..3u8).prop_map(|(kind, a, b, c, level)| {
         let keyspace = u32::try_from(b % 2 + 1).unwrap();
         match kind {
             0 | 14 => Edit::AddKeyspace {
@@ -664,6 +677,13 @@ fn any_edit() -> impl Strategy<Value = Edit> {
                 name: format!("name{}", c % 3),
             },
             12 | 15 => Edit::DropKeyspace { id: keyspace },
+            17 => Edit::SetOptions {
+                id: keyspace,
+                options: match level {
+                    0 => KeyspaceOptions::default(),
+                    _ => KeyspaceOptions::default().filter_bits_per_key(level.into()),
+                },
+            },
             16 => Edit::NextKeyspace {
                 id: u32::from(level),
             },

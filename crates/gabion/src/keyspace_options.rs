@@ -1,0 +1,249 @@
+//! Options that a keyspace has of its own, in place of the store's.
+//!
+//! # Layout
+//! What a store keeps of them: for each option that is set its tag (varint) and its value as a byte
+//! string, ascending by their tags. Numbers within are varints. Nothing for a keyspace that has the
+//! store's options. Tags are never reused.
+//!
+//! | tag | option | value |
+//! |---|---|---|
+//! | 1 | `compression` | 0 for none, 1 for LZ4, 2 and a level for Zstandard |
+//! | 2 | `block_bytes` | a number |
+//! | 3 | `filter_bits_per_key` | a number |
+//!
+//! An unknown tag is of a newer program and an error: a keyspace may need what it says.
+
+use std::fmt;
+
+use crate::log::Malformed;
+use crate::log::codec::{Reader, put_bytes, put_varint};
+use crate::{Compression, Error, Options, Result};
+
+/// Options of one keyspace. What is `None` is as the store's [`Options`] say.
+///
+/// The store keeps them. They hold for what is written from then on: tables that are there stay as
+/// they are until a compaction writes them anew ([`Keyspace::compact`](crate::Keyspace::compact)).
+///
+/// ```
+/// # let dir = tempfile::tempdir()?;
+/// use gabion::{Compression, Db, KeyspaceOptions};
+///
+/// let db = Db::open(dir.path())?;
+/// let options = KeyspaceOptions::default().compression(Compression::Lz4).block_bytes(16 << 10);
+/// let texts = db.keyspace_with("texts", &options)?;
+/// assert_eq!(texts.options(), options);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[non_exhaustive]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct KeyspaceOptions {
+    /// How blocks are compressed.
+    pub compression: Option<Compression>,
+    /// Bytes of a block before compression, as [`Options::block_bytes`].
+    pub block_bytes: Option<usize>,
+    /// Bits of the filters of tables for each key, as [`Options::filter_bits_per_key`].
+    pub filter_bits_per_key: Option<u32>,
+}
+
+impl KeyspaceOptions {
+    /// Sets [`KeyspaceOptions::compression`].
+    #[must_use]
+    pub fn compression(self, compression: Compression) -> KeyspaceOptions {
+        KeyspaceOptions {
+            compression: Some(compression),
+            ..self
+        }
+    }
+
+    /// Sets [`KeyspaceOptions::block_bytes`].
+    #[must_use]
+    pub fn block_bytes(self, block_bytes: usize) -> KeyspaceOptions {
+        KeyspaceOptions {
+            block_bytes: Some(block_bytes),
+            ..self
+        }
+    }
+
+    /// Sets [`KeyspaceOptions::filter_bits_per_key`].
+    #[must_use]
+    pub fn filter_bits_per_key(self, filter_bits_per_key: u32) -> KeyspaceOptions {
+        KeyspaceOptions {
+            filter_bits_per_key: Some(filter_bits_per_key),
+            ..self
+        }
+    }
+
+    /// Whether all is as the store's options say.
+    pub fn is_empty(&self) -> bool {
+        *self == KeyspaceOptions::default()
+    }
+
+    /// The store's options with those of the keyspace in their place.
+    pub(crate) fn on(&self, store: &Options) -> Options {
+        let mut options = store.clone();
+        options.compression = self.compression.unwrap_or(store.compression);
+        options.block_bytes = self.block_bytes.unwrap_or(store.block_bytes);
+        let bits = self.filter_bits_per_key;
+        options.filter_bits_per_key = bits.unwrap_or(store.filter_bits_per_key);
+        options
+    }
+
+    /// Checks every value that could not work, as the store's options are checked.
+    pub(crate) fn check(&self) -> Result<()> {
+        self.on(&Options::default()).check()
+    }
+
+    /// The bytes that a store keeps.
+    pub(crate) fn encode(&self) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        let mut put = |tag, numbers: &[u64]| {
+            let mut value = Vec::new();
+            numbers
+                .iter()
+                .for_each(|number| put_varint(&mut value, *number));
+            put_varint(&mut bytes, tag);
+            put_bytes(&mut bytes, &value);
+        };
+        match self.compression {
+            Some(Compression::None) => put(1, &[0]),
+            Some(Compression::Lz4) => put(1, &[1]),
+            Some(Compression::Zstd(level)) => put(1, &[2, u64::from(level.unsigned_abs())]),
+            None => {}
+        }
+        if let Some(block_bytes) = self.block_bytes {
+            put(2, &[block_bytes as u64]);
+        }
+        if let Some(bits) = self.filter_bits_per_key {
+            put(3, &[bits.into()]);
+        }
+        bytes
+    }
+
+    /// The options of bytes that a store kept.
+    pub(crate) fn decode(bytes: &[u8]) -> Result<KeyspaceOptions, Malformed> {
+        let mut reader = Reader::new(bytes, 0);
+        let (mut options, mut last) = (KeyspaceOptions::default(), 0);
+        while !reader.is_empty() {
+            let tag = reader.varint()?;
+            if tag <= last {
+                return Err(reader.malformed("the options of a keyspace do not ascend"));
+            }
+            last = tag;
+            let mut value = Reader::new(reader.bytes()?, 0);
+            match tag {
+                1 => {
+                    options.compression = Some(match value.varint()? {
+                        0 => Compression::None,
+                        1 => Compression::Lz4,
+                        2 => Compression::Zstd(value.varint_u32()?.min(99).cast_signed()),
+                        _ => return Err(value.malformed("a compression is not known")),
+                    });
+                }
+                2 => options.block_bytes = Some(value.varint_u32()? as usize),
+                3 => options.filter_bits_per_key = Some(value.varint_u32()?),
+                _ => {
+                    let what = "a keyspace has an option that this version does not know";
+                    return Err(reader.malformed(what));
+                }
+            }
+            if !value.is_empty() {
+                return Err(value.malformed("bytes follow an option of a keyspace"));
+            }
+        }
+        Ok(options)
+    }
+
+    /// An error for an engine that has no tables to which they could apply.
+    pub(crate) fn refuse(&self, engine: &'static str) -> Result<()> {
+        match self.is_empty() {
+            true => Ok(()),
+            false => Err(Error::Unsupported {
+                engine,
+                operation: "options of single keyspaces",
+            }),
+        }
+    }
+}
+
+impl fmt::Display for KeyspaceOptions {
+    /// Those that are set, as `name=value`, with blanks in between.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let shown = [
+            self.compression.map(|own| format!("compression={own}")),
+            self.block_bytes.map(|own| format!("block_bytes={own}")),
+            self.filter_bits_per_key
+                .map(|own| format!("filter_bits_per_key={own}")),
+        ];
+        let shown: Vec<String> = shown.into_iter().flatten().collect();
+        f.write_str(&shown.join(" "))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn options_come_back_and_have_these_bytes() {
+        let some = KeyspaceOptions::default()
+            .compression(Compression::Zstd(7))
+            .block_bytes(16 << 10)
+            .filter_bits_per_key(12);
+        assert_eq!(
+            some.encode(),
+            b"\x01\x02\x02\x07\x02\x03\x80\x80\x01\x03\x01\x0c"
+        );
+        for compression in [Compression::None, Compression::Lz4, Compression::Zstd(19)] {
+            let options = some.clone().compression(compression);
+            assert_eq!(KeyspaceOptions::decode(&options.encode()), Ok(options));
+        }
+        let none = KeyspaceOptions::default();
+        assert!(none.is_empty() && none.encode().is_empty());
+        assert_eq!(KeyspaceOptions::decode(&[]), Ok(none));
+        assert_eq!(
+            some.to_string(),
+            "compression=zstd:7 block_bytes=16384 filter_bits_per_key=12"
+        );
+        for bad in [
+            &b"\x04\x01\x01"[..],
+            b"\x01\x01\x03",
+            b"\x02\x02\x01\x01",
+            b"\x03\x01\x01\x02\x01\x01",
+        ] {
+            assert!(KeyspaceOptions::decode(bad).is_err(), "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn values_that_cannot_work_are_named() {
+        let error = KeyspaceOptions::default()
+            .block_bytes(1)
+            .check()
+            .unwrap_err();
+        assert!(
+            matches!(
+                error,
+                Error::InvalidOption {
+                    option: "block_bytes",
+                    ..
+                }
+            ),
+            "{error}"
+        );
+        KeyspaceOptions::default()
+            .block_bytes(1 << 12)
+            .check()
+            .unwrap();
+    }
+
+    proptest! {
+        #[test]
+        fn other_bytes_are_an_error_or_options(bytes: Vec<u8>) {
+            if let Ok(options) = KeyspaceOptions::decode(&bytes) {
+                prop_assert_eq!(KeyspaceOptions::decode(&options.encode()), Ok(options));
+            }
+        }
+    }
+}
