@@ -424,7 +424,7 @@ pub struct Options {
     /// the system's and come on top; it takes them back when it needs them.
     ///
     /// 0: it follows from the memory that the process may use, which is that of the machine or the
-    /// limit of the process's control group or of one above it, as the system reports when the store
+    /// limit of its control group or of one above it, as the system reports when the store
     /// is opened. MemTables have an eighth of it, at most [`DEFAULT_MEMTABLE_BUDGET_BYTES`], the
     /// cache an eighth, or a quarter if all blocks go through it, at most [`DEFAULT_CACHE_BYTES`],
     /// and the ceiling is their sum and an eighth for open tables, at most

@@ -44,6 +44,7 @@ mod full_pool;
 mod held;
 mod hidden;
 mod ingest;
+mod keyspace_options;
 mod limits;
 mod listener;
 mod liveness;

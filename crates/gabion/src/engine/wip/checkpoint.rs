@@ -25,7 +25,7 @@ use std::sync::Arc;
 use gabion_media::{Disk, Purpose};
 
 use super::Wip;
-use super::file::TableFile;
+use super::bucket::file::TableFile;
 use super::manifest::{Edit, Manifest, ManifestState};
 use crate::log::{self, SealedLog};
 use crate::names::table_name;

@@ -9,41 +9,19 @@
 //! the size of the store.
 //!
 //! # Rooms
-//! | file | journey |
+//! | room | journey |
 //! |---|---|
-//! | `writepath` | a write: leader, log, MemTable, publication |
-//! | `grouped` | the inserts of a batch, bucket by bucket |
-//! | `ingest` | sorted pairs become tables without log and MemTable |
-//! | `readpath`, `multi_get`, `scan` | a get, several at once, a range scan |
-//! | `newer` | what was written since a number, for commits of transactions |
-//! | `residency` | whether the system drops what it has of tables |
-//! | `freeze` | a MemTable takes no more writes |
-//! | `flush` | a frozen MemTable becomes a table of level 0 |
-//! | `compact` | runs of a level become one run of the next |
-//! | `split` | a full bucket becomes several |
-//! | `join` | small neighbours become one bucket |
-//! | `drop` | a keyspace goes, with all that it held |
-//! | `demand` | a compaction that a user asks for |
-//! | `due`, `priority`, `reads` | which of these comes next |
-//! | `width` | how many runs a level takes |
-//! | `agenda`, `ledger`, `written` | which buckets are looked at: those that have changed |
-//! | `schedule` | the threads that do them |
-//! | `idleness` | how little is written: leisure, and rest |
-//! | `space` | how much garbage there is, and the cap on it |
-//! | `aging` | garbage goes by a bounded time |
-//! | `ceiling` | the store's memory is kept below it |
-//! | `throttle` | writers are slowed before they must be stopped |
-//! | `gentle` | compactions that are done at leisure leave processors to readers |
-//! | `reclaim` | the log's tail moves on, its segments are deleted |
-//! | `rest` | an idle store's log gives its space back |
+//! | `writepath` | a write: leader, log, MemTable, publication; how a MemTable comes to be frozen |
+//! | `readpath` | a get, several at once, a range scan |
+//! | `policy` | what comes next, by facts alone: jobs, stalls, garbage, leisure |
+//! | `background` | the threads: they gather facts, ask the policy, have its jobs done |
+//! | `jobs` | what changes tables, buckets and the log's tail: flush, compaction, split, ... |
+//! | `bucket`, `table`, `manifest` | what all of this is made of |
 //! | `recovery` | open: manifest, log replay, orphans |
 //! | `repair` | what can be read of a damaged store becomes another store |
 //! | `checkpoint` | the store of a moment as another store |
-//! | `merge`, `cursor` | the entries of several MemTables and runs, in order |
-//! | `retain`, `output` | what of them stays, and the table that a job makes of it |
 //! | `steps` | what is WipDB's own in the journeys of `engine/ssd` |
 //! | `stats`, `verify` | what there is, and whether it is sound |
-//! | `bucket`, `prefix_index`, `file`, `table`, `manifest` | what all of this is made of |
 //!
 //! What other engines use as well, such as MemTables and range deletes, is in [`crate::engine`].
 //!
@@ -66,57 +44,20 @@
 //! | minor compaction | flush |
 //! | splitter | pivot, cut key |
 
-mod agenda;
-mod aging;
-#[cfg(test)]
-mod bound_tests;
+mod background;
 mod bucket;
-mod ceiling;
 mod checkpoint;
-mod compact;
-mod cursor;
-mod demand;
-mod drop;
-mod due;
-mod file;
-mod flush;
-mod freeze;
-mod fresh;
-mod gentle;
-mod grouped;
-mod idleness;
-mod ingest;
-mod join;
-mod ledger;
+mod jobs;
 mod manifest;
-mod merge;
-mod multi_get;
-mod newer;
-mod output;
-mod prefix_index;
-mod priority;
+mod policy;
 mod readpath;
-mod reads;
-mod reclaim;
 mod recovery;
 mod repair;
-mod residency;
-mod rest;
-mod retain;
-#[cfg(test)]
-mod scale_tests;
-mod scan;
-mod schedule;
-mod space;
-mod split;
 mod stats;
 mod steps;
 mod table;
-mod throttle;
 mod verify;
-mod width;
 mod writepath;
-mod written;
 
 use std::collections::VecDeque;
 use std::ops::Deref;
@@ -136,22 +77,24 @@ use crate::cache::BlockCache;
 use crate::types::Seq;
 use crate::{KeyspaceOptions, Result};
 
-use agenda::Agenda;
+use background::agenda::Agenda;
+use background::ledger::Ledger;
+use bucket::file::TableFile;
 use bucket::{Bucket, BucketState, Router};
-use file::TableFile;
-use grouped::MetTables;
-use idleness::Idleness;
-use ledger::Ledger;
+use jobs::fresh::Fresh;
 use manifest::{Edit, Manifest};
-use residency::Residency;
-use throttle::Throttle;
+use policy::idleness::Idleness;
+use policy::space::Totals;
+use policy::throttle::Throttle;
+use readpath::residency::Residency;
+use writepath::grouped::MetTables;
+use writepath::written::Written;
 use writepath::{Leader, Turns};
-use written::Written;
 
-pub(crate) use ingest::Ingest;
+pub(crate) use jobs::ingest::Ingest;
 pub(super) use manifest::check_root;
+pub(crate) use readpath::scan::{OpenStore, Scan};
 pub(super) use repair::repair;
-pub(crate) use scan::{OpenStore, Scan};
 pub(super) use verify::check_disk;
 
 /// One write, as its writer hands it in.
@@ -245,10 +188,10 @@ pub(crate) struct Wip {
     idleness: Mutex<Idleness>,
     throttle: Throttle,
     /// The space of the tables when it was last looked at.
-    totals: Mutex<space::Totals>,
+    totals: Mutex<Totals>,
     residency: Residency,
     /// Tables to be made ready for readers.
-    fresh: fresh::Fresh,
+    fresh: Fresh,
     /// Which buckets are to be looked at.
     agenda: Agenda,
     /// Sums over all buckets.

@@ -35,11 +35,11 @@ use std::sync::Arc;
 
 use gabion_media::{Disk, Purpose};
 
+use super::bucket::file::{file_meta, table_meta};
 use super::bucket::{Levels, Router};
-use super::file::{file_meta, table_meta};
 use super::manifest::{FileMeta, Manifest, ManifestState, read_damaged};
 use super::readpath::has_newer;
-use super::scan::{OpenStore, Scan};
+use super::readpath::scan::{OpenStore, Scan};
 use super::table::{Table, TableMeta, TableOptions, TableWriter};
 use super::{Keyspace, Wip, Write};
 use crate::bytes::assign;

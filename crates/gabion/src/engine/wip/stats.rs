@@ -2,7 +2,7 @@
 
 use super::Wip;
 use super::bucket::Bucket;
-use super::width::bound;
+use super::policy::width::bound;
 use crate::stats::{BucketStats, CacheStats, GarbageStats, KeyspaceStats, Stats};
 
 impl Wip {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use gabion_media::Disk;
 
-use super::file::table_meta;
+use super::bucket::file::table_meta;
 use super::manifest::{self, ManifestState};
 use super::table::Table;
 use crate::Result;

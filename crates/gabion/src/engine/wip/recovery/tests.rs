@@ -6,7 +6,7 @@ use std::ops::Bound;
 use gabion_media::seeded::Random;
 use gabion_media::{Disk, SimDisk};
 
-use super::super::scan::{OpenStore, Scan};
+use super::super::readpath::scan::{OpenStore, Scan};
 use super::super::{Keyspace, Wip, Write};
 use super::*;
 use crate::engine::ssd::Commit;

@@ -1,0 +1,156 @@
+//! A table file as the levels hold it: opened at first use, deleted after last use, as long as the
+//! store has its directory.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
+
+use gabion_media::Disk;
+
+use super::Bucket;
+use crate::cache::BlockCache;
+use crate::engine::range_deletes::Fragments;
+use crate::engine::ssd::StoreLock;
+use crate::engine::wip::manifest::{FileAge, FileMeta};
+use crate::engine::wip::table::{Sketch, Table, TableMeta};
+use crate::names::table_name;
+use crate::{Error, Result, Slice};
+
+/// A table file that the manifest names. Its index and filter come into memory at first use, so
+/// that opening a store does not read every table.
+pub(crate) struct TableFile {
+    /// What the manifest says about the table.
+    pub(crate) meta: TableMeta,
+    /// How old its entries are.
+    pub(crate) age: FileAge,
+    disk: Disk,
+    lock: Arc<StoreLock>,
+    cache: Arc<BlockCache>,
+    table: OnceLock<Arc<Table>>,
+    retired: AtomicBool,
+}
+
+impl TableFile {
+    /// A file that is there; nothing is read yet.
+    pub(crate) fn new(
+        meta: TableMeta,
+        age: FileAge,
+        disk: &Disk,
+        lock: &Arc<StoreLock>,
+        cache: &Arc<BlockCache>,
+    ) -> TableFile {
+        TableFile {
+            meta,
+            age,
+            disk: disk.clone(),
+            lock: Arc::clone(lock),
+            cache: Arc::clone(cache),
+            table: OnceLock::new(),
+            retired: AtomicBool::new(false),
+        }
+    }
+
+    /// The open table. Two threads that come first may both open it; one of the two stays.
+    ///
+    /// # Errors
+    /// The store is closed, and the table was not open before.
+    #[inline]
+    pub(crate) fn table(&self) -> Result<&Arc<Table>> {
+        match self.table.get() {
+            Some(table) => Ok(table),
+            None => self.open(),
+        }
+    }
+
+    #[cold]
+    fn open(&self) -> Result<&Arc<Table>> {
+        let _held = self.lock.hold().ok_or(Error::Closed)?;
+        let table = Table::open(&self.disk, self.meta.file, self.meta.min_seq, &self.cache)?;
+        Ok(self.table.get_or_init(|| Arc::new(table)))
+    }
+
+    /// The range deletes of the table, which is opened if it has any; `None` for one without.
+    pub(crate) fn range_deletes(&self) -> Result<Option<&Fragments>> {
+        match self.meta.range_deletes {
+            0 => Ok(None),
+            _ => Ok(Some(self.table()?.range_deletes())),
+        }
+    }
+
+    /// Whether the table may say anything about keys of a bucket. Its range deletes may reach
+    /// beyond its entries.
+    pub(crate) fn concerns(&self, bucket: &Bucket) -> bool {
+        if bucket.overlaps(&self.meta.smallest, &self.meta.largest) {
+            return true;
+        }
+        match self.table.get() {
+            Some(table) => table.range_deletes().touches(bucket.range()),
+            None => self.meta.range_deletes > 0,
+        }
+    }
+
+    /// The table, if it is open.
+    #[inline]
+    pub(crate) fn opened(&self) -> Option<&Arc<Table>> {
+        self.table.get()
+    }
+
+    /// Memory of the index and the filter, if they are loaded.
+    pub(crate) fn memory_bytes(&self) -> u64 {
+        self.table
+            .get()
+            .map_or(0, |table| table.memory_bytes() as u64)
+    }
+
+    /// Says that the manifest names the file no more: it is deleted when its last reader is gone,
+    /// or by the next open if the store is closed before that.
+    pub(crate) fn retire(&self) {
+        // ORDER: Release pairs with the Acquire in `drop`, on whichever thread that runs.
+        self.retired.store(true, Ordering::Release);
+    }
+}
+
+impl Drop for TableFile {
+    fn drop(&mut self) {
+        // ORDER: Acquire pairs with the Release of `retire`.
+        if self.retired.load(Ordering::Acquire)
+            && let Some(_held) = self.lock.hold()
+            && let Err(error) = self.disk.remove(&table_name(self.meta.file))
+        {
+            // The next open removes files that the manifest does not name.
+            tracing::warn!(%error, "a table that is not needed any more could not be removed");
+        }
+    }
+}
+
+/// What the manifest keeps of a table.
+pub(crate) fn file_meta(meta: &TableMeta) -> FileMeta {
+    FileMeta {
+        file_bytes: meta.file_bytes,
+        entries: meta.entries,
+        tombstones: meta.tombstones,
+        range_deletes: meta.range_deletes,
+        user_bytes: meta.user_bytes,
+        smallest: meta.smallest.to_vec(),
+        largest: meta.largest.to_vec(),
+        min_seq: meta.min_seq,
+        max_seq: meta.max_seq,
+        sketch: meta.sketch.encode(),
+    }
+}
+
+/// A table from what the manifest keeps of it; `None` when its sketch is not valid.
+pub(crate) fn table_meta(file: u64, meta: &FileMeta) -> Option<TableMeta> {
+    Some(TableMeta {
+        file,
+        file_bytes: meta.file_bytes,
+        entries: meta.entries,
+        tombstones: meta.tombstones,
+        range_deletes: meta.range_deletes,
+        user_bytes: meta.user_bytes,
+        smallest: Slice::new(&meta.smallest),
+        largest: Slice::new(&meta.largest),
+        min_seq: meta.min_seq,
+        max_seq: meta.max_seq,
+        sketch: Sketch::decode(&meta.sketch)?,
+    })
+}

@@ -1,0 +1,154 @@
+//! Tables that were just written are made ready for readers.
+//!
+//! # Idea
+//! Whoever reads a block of a mapped table first reads it by a call, checks it, and meets a page
+//! fault of the mapping: some microseconds for each block, while a search of a block that was read
+//! before takes half of one. So in the first second after a fill, scans are a fraction as fast as
+//! later. What was just written the system still has in memory. So when nothing else is due and
+//! the store has leisure, the background reads it in large pieces, checks its blocks, and lets the
+//! system enter its pages into the mapping, at a small part of the cost.
+//!
+//! # Invariants
+//! - F1: nothing is read from the medium for that: what the system has dropped is left to readers.
+//! - F2: nothing depends on it. An error is left to the reader who meets it, too.
+
+use std::sync::{Arc, Weak};
+
+use parking_lot::Mutex;
+
+use crate::engine::wip::Wip;
+use crate::engine::wip::bucket::file::TableFile;
+
+/// The tables that were written and not made ready yet, as long as anybody has them.
+#[derive(Default)]
+pub(in super::super) struct Fresh {
+    tables: Mutex<Vec<Weak<TableFile>>>,
+}
+
+impl Fresh {
+    /// A table was written.
+    pub(in super::super) fn add(&self, file: &Arc<TableFile>) {
+        let mut tables = self.tables.lock();
+        // While a store is filled most tables go soon. Looking for those only where the list would
+        // have to grow costs a few looks for each.
+        if tables.len() == tables.capacity() {
+            tables.retain(|file| file.strong_count() > 0);
+            let len = tables.len();
+            tables.reserve(len.max(16));
+        }
+        tables.push(Arc::downgrade(file));
+    }
+
+    /// Whether there are none.
+    pub(in super::super) fn is_empty(&self) -> bool {
+        self.tables.lock().is_empty()
+    }
+
+    /// Takes one that somebody still has.
+    fn take(&self) -> Option<Arc<TableFile>> {
+        let mut tables = self.tables.lock();
+        std::iter::from_fn(|| tables.pop()).find_map(|file| file.upgrade())
+    }
+}
+
+impl Wip {
+    /// Makes a table ready for readers; false when there is none, or the store has no leisure.
+    pub(in super::super) fn make_one_ready(&self) -> bool {
+        if !self.has_leisure() {
+            return false;
+        }
+        let Some(file) = self.fresh.take() else {
+            return false;
+        };
+        let mut is_done = true;
+        let table = file.table();
+        let made = table.and_then(|table| {
+            table.make_ready(|| {
+                is_done = self.has_leisure() && !self.schedule.is_stopping();
+                is_done
+            })
+        });
+        if let Err(error) = made {
+            tracing::debug!(%error, "a table was not made ready for readers");
+        } else if !is_done {
+            self.fresh.add(&file);
+        }
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use gabion_media::{Disk, Fault, FaultKind, SimDisk};
+
+    use super::*;
+    use crate::Options;
+    use crate::engine::ssd::Lifecycle;
+    use crate::engine::wip::Keyspace;
+
+    fn store() -> (SimDisk, Arc<Wip>, Arc<Keyspace>) {
+        let sim = SimDisk::new();
+        let options = Options::default().background_threads(0);
+        let engine = Wip::open(Disk::simulated(&sim), options).unwrap();
+        let keyspace = engine.create_keyspace("keyspace").unwrap();
+        (sim, engine, keyspace)
+    }
+
+    /// How many tables of the first bucket are open, and whether all their blocks were read.
+    fn opened(keyspace: &Keyspace) -> (usize, bool) {
+        let state = keyspace.router.load().buckets()[0].state.load_full();
+        let tables = || state.levels.files().filter_map(|file| file.opened());
+        (tables().count(), tables().all(|table| table.is_ready()))
+    }
+
+    #[test]
+    fn what_was_written_is_ready_once_the_store_rests() {
+        let (_, engine, keyspace) = store();
+        engine.put_run_for_tests(&keyspace, 0..10_000, 1);
+        engine.run_inline();
+        assert_eq!(opened(&keyspace).0, 0, "no leisure");
+        engine.wait_idle().unwrap();
+        assert!(engine.fresh.is_empty());
+        assert_eq!(opened(&keyspace), (1, true));
+        engine.close().unwrap();
+    }
+
+    #[test]
+    fn what_cannot_be_read_is_left_to_readers() {
+        let (sim, engine, keyspace) = store();
+        engine.put_run_for_tests(&keyspace, 0..10_000, 1);
+        engine.rest_for_tests(|| {
+            sim.inject(Fault::forever(sim.ops(), FaultKind::Eio));
+            assert!(engine.make_one_ready());
+            assert!(!engine.make_one_ready());
+            sim.clear_faults();
+        });
+        engine.check_progress().unwrap();
+        let found = engine.get(&keyspace, &7u32.swap_bytes().to_le_bytes(), None);
+        assert!(found.unwrap().is_some());
+        engine.close().unwrap();
+    }
+
+    #[test]
+    fn tables_that_are_gone_are_forgotten() {
+        let (_, engine, keyspace) = store();
+        engine.put_run_for_tests(&keyspace, 0..10, 1);
+        let state = keyspace.router.load().buckets()[0].state.load_full();
+        let file = state.levels.files().next().unwrap();
+        let fresh = Fresh::default();
+        let gone = Weak::<TableFile>::new();
+        for _ in 0..100 {
+            fresh.tables.lock().push(gone.clone());
+            let all = fresh.tables.lock().len();
+            assert!(all <= 32, "{all}");
+            if all == fresh.tables.lock().capacity() {
+                fresh.add(file);
+            }
+        }
+        while let Some(taken) = fresh.take() {
+            assert!(Arc::ptr_eq(&taken, file));
+        }
+        assert!(fresh.is_empty());
+        engine.close().unwrap();
+    }
+}

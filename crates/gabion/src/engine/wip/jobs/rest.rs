@@ -1,0 +1,157 @@
+//! An idle store gives the space of its log back.
+//!
+//! # Idea
+//! While writes come, the log keeps files to go on in, and the writes of all MemTables. When none
+//! has come for a while, both are of no use: spare files are removed; and a log that holds more
+//! than a segment is shortened. Its MemTables become tables, except small ones as far as they fit
+//! into half a segment: those are logged again in a new, small segment. Then everything before that
+//! segment is removed.
+//!
+//! # Invariants
+//! - R1: a log of at most a segment is left as it is, and one that was shortened holds at most half
+//!   a segment. So each byte of the log is the reason for one flush at most, and a store at rest
+//!   does nothing.
+//! - R2: as in `reclaim`: what is logged again is durable before the manifest says that its first
+//!   copy is not needed.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use crate::Result;
+use crate::engine::memtable::MemTable;
+use crate::engine::wip::Wip;
+use crate::log::LogOptions;
+
+/// A log of this size is left as it is, however small the segments are.
+const REST_BYTES_MIN: u64 = 4 << 10;
+
+/// What a record of the log has besides key and value, at most.
+const RECORD_HEAD_BYTES: u64 = 40;
+
+impl Wip {
+    /// Gives back space of the log, if nobody writes.
+    pub(in super::super) fn rest_log(&self) -> Result<()> {
+        if self.health.failure().is_some() || !self.is_at_rest() {
+            return Ok(());
+        }
+        if self.is_log_too_long() {
+            self.shorten_log()?;
+        }
+        match self.syncer.may_rest() {
+            true => self.syncer.rest(),
+            false => Ok(()),
+        }
+    }
+
+    /// Whether [`Wip::rest_log`] has something to do.
+    pub(in super::super) fn may_rest_log(&self) -> bool {
+        self.syncer.may_rest() || self.is_log_too_long()
+    }
+
+    /// Whether the log holds more than a store at rest needs, and can be shortened.
+    fn is_log_too_long(&self) -> bool {
+        if self.log_bytes() <= self.rest_bytes() {
+            return false;
+        }
+        let recorded = self.versions.lock().manifest.state().log_tail;
+        let tail = self.log_tail([]);
+        // ORDER: Acquire pairs with the Release in `publish`, as in `log_tail`.
+        let current = self.published_segment.load(Ordering::Acquire);
+        tail != current || tail > recorded || self.syncer.appended_lsn().offset() > self.room()
+    }
+
+    /// Makes the log hold nothing but small MemTables. They are logged again when no other one is
+    /// left; until then this has to be called again.
+    fn shorten_log(&self) -> Result<()> {
+        if !self.lock_install().frozen.is_empty() {
+            return Ok(());
+        }
+        let mut tables: Vec<_> = self
+            .written
+            .buckets()
+            .into_iter()
+            .filter_map(|bucket| self.with_keyspace(bucket))
+            .map(|(keyspace, bucket)| {
+                let bytes = relogged_bytes(&bucket.state.load().active);
+                (bytes, keyspace, bucket)
+            })
+            .filter(|(bytes, ..)| *bytes > 0)
+            .collect();
+        tables.sort_by_key(|(bytes, ..)| *bytes);
+        let mut sum = 0;
+        let fits = |(bytes, ..): &&(u64, _, _)| {
+            sum += bytes;
+            *bytes <= self.relog_bytes_max() && sum <= self.room()
+        };
+        let small = tables.iter().take_while(fits).count();
+        let large = tables.split_off(small);
+        if !large.is_empty() {
+            let _alone = self.leader.write();
+            let mut install = self.lock_install();
+            for (_, keyspace, bucket) in &large {
+                self.freeze(&mut install, keyspace, bucket);
+            }
+            return Ok(());
+        }
+        {
+            let mut leader = self.leader.write();
+            let segment = leader.begin_small()?;
+            // Who holds the leader alone finds everything published that is in the log.
+            self.publish(self.visible(), segment);
+        }
+        for (_, keyspace, bucket) in &tables {
+            self.relog(keyspace, bucket)?;
+        }
+        self.advance_tail()
+    }
+
+    /// The largest log that is left as it is: a segment.
+    pub(in super::super) fn rest_bytes(&self) -> u64 {
+        self.segment_bytes_max().max(REST_BYTES_MIN)
+    }
+
+    /// The largest segment of the log.
+    pub(in super::super) fn segment_bytes_max(&self) -> u64 {
+        LogOptions::within(self.options.log_bytes_max).segment_bytes_max
+    }
+
+    /// The largest log that is left of one which was shortened.
+    fn room(&self) -> u64 {
+        self.rest_bytes() / 2
+    }
+}
+
+/// What it takes at most to log the records of a MemTable again.
+fn relogged_bytes(table: &Arc<MemTable>) -> u64 {
+    table.user_bytes() + table.items() as u64 * RECORD_HEAD_BYTES
+}
+
+#[cfg(test)]
+mod tests {
+    use gabion_media::{Disk, SimDisk};
+
+    use super::*;
+    use crate::Options;
+
+    /// A limit below the smallest segment moves nothing of a log that a store at rest keeps.
+    #[test]
+    fn what_rests_is_left_alone_whatever_the_limit() {
+        let options = Options::default()
+            .log_bytes_max(1 << 10)
+            .background_threads(0);
+        let engine = Wip::open(Disk::simulated(&SimDisk::new()), options).unwrap();
+        let keyspace = engine.create_keyspace("some").unwrap();
+        for number in 0..30 {
+            engine.put_for_tests(&keyspace, format!("key {number}").as_bytes(), &[7; 50]);
+        }
+        engine.wait_idle().unwrap();
+        engine.put_for_tests(&keyspace, b"last", b"value");
+        let before = engine.log_bytes();
+        assert!((2 << 10..=REST_BYTES_MIN).contains(&before), "{before}");
+        // The log's thread may come at any time.
+        for _ in 0..3 {
+            engine.relieve_log().unwrap();
+            assert_eq!(engine.log_bytes(), before);
+        }
+    }
+}

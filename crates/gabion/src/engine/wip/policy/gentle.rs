@@ -1,0 +1,94 @@
+//! Compactions that are done at leisure leave the processors to the store's readers.
+//!
+//! # Idea
+//! A compaction that is done because little is written (`due`, kind 9) helps the reads to come, but
+//! nobody waits for it, and readers may have work for all processors. So where reads come all the
+//! time while it works, it rests after each stretch of work, three times as long as the stretch
+//! was: it takes a quarter of a processor.
+//!
+//! It goes on without a rest once more is written, somebody waits for the store to come to rest, or
+//! the store is closed, and as long as few reads come.
+//!
+//! # Invariants
+//! - G1: who rests stands between two blocks of its output and holds no lock; of its bucket only
+//!   flushes and readers go on meanwhile.
+
+use std::time::{Duration, Instant};
+
+use crate::engine::wip::Wip;
+
+/// A stretch of work takes at least this long: enough for the reads in it to be counted, which is
+/// done by samples.
+const STRETCH_MIN: Duration = Duration::from_millis(5);
+
+/// Rests after a stretch of work, in stretches.
+const RESTS: u32 = 3;
+
+/// No single rest is longer: that long at most goes by before a writer or a close is noticed.
+const REST_MAX: Duration = Duration::from_millis(30);
+
+/// Fewer gets per millisecond do not fill a processor.
+const READS_PER_MS_MIN: u64 = 20;
+
+/// The pace of one job.
+pub(in super::super) struct Gentle {
+    /// When the last stretch ended, and its rest.
+    stretch_ended: Instant,
+    rest_ended: Instant,
+    /// Reads of all tables until then, in gets.
+    reads: u64,
+}
+
+impl Gentle {
+    /// The pace of a job that begins now.
+    pub(in super::super) fn new(engine: &Wip) -> Gentle {
+        let now = Instant::now();
+        Gentle {
+            stretch_ended: now,
+            rest_ended: now,
+            reads: engine.reads_of_tables(),
+        }
+    }
+
+    /// Rests if it is time to, and if readers gain by it.
+    pub(in super::super) fn step(&mut self, engine: &Wip) {
+        let worked = self.rest_ended.elapsed();
+        if worked < STRETCH_MIN {
+            return;
+        }
+        let reads = engine.reads_of_tables();
+        let came = reads.saturating_sub(self.reads);
+        let rest = rest_after(worked, self.stretch_ended.elapsed(), came);
+        self.reads = reads;
+        self.stretch_ended = Instant::now();
+        if !rest.is_zero() && engine.is_unhurried() {
+            std::thread::sleep(rest);
+        }
+        self.rest_ended = Instant::now();
+    }
+}
+
+/// How long to rest after a stretch of work, with `reads` since the stretch before it ended, which
+/// was `since` ago.
+fn rest_after(worked: Duration, since: Duration, reads: u64) -> Duration {
+    let many = u128::from(READS_PER_MS_MIN) * since.as_millis().max(1);
+    match u128::from(reads) >= many {
+        true => (worked * RESTS).min(REST_MAX),
+        false => Duration::ZERO,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_job_among_many_reads_takes_a_quarter_of_the_time() {
+        let ms = Duration::from_millis;
+        assert_eq!(rest_after(ms(5), ms(20), 400), ms(15));
+        assert_eq!(rest_after(ms(5), ms(20), 399), Duration::ZERO);
+        assert_eq!(rest_after(ms(5), ms(5), 0), Duration::ZERO);
+        // A step that took long, as where the medium was slow, ends no later for it.
+        assert_eq!(rest_after(ms(500), ms(520), 1 << 40), REST_MAX);
+    }
+}

@@ -1,0 +1,170 @@
+//! A get, down the stairs: router, bucket, MemTables, filters, tables.
+//!
+//! # Linearization
+//! A get without a snapshot takes effect when it loads the visible sequence number. It first takes
+//! the bucket's state, then the number, then checks that the state is still the bucket's: then all
+//! that is visible at that number is in the state, and no flush or compaction whose result is in
+//! the state dropped a version that the number needs (jobs protect the number that was visible
+//! when they began). A split gives the old bucket a last state of its own, so that the check
+//! notices splits too.
+//!
+//! A get with a snapshot needs no such check: its number was visible before the call, and
+//! registered numbers are protected.
+//!
+//! Both look, after they took the state, whether the keyspace was dropped at their number or below
+//! it (`drop`, X3).
+
+pub(super) mod cursor;
+pub(super) mod merge;
+mod multi_get;
+mod newer;
+pub(super) mod residency;
+pub(super) mod scan;
+
+use std::sync::Arc;
+
+use super::bucket::{BucketState, Levels};
+use super::table::Table;
+use super::{Keyspace, Wip};
+use crate::engine::memtable::MemEntry;
+use crate::types::{Kind, SEQ_MAX, Seq, hash_key};
+use crate::{Result, Slice};
+
+/// Tables that are searched only after so many filters were asked, so that the cache misses of the
+/// filters overlap.
+const FILTERS_AT_ONCE: usize = 64;
+
+impl Wip {
+    /// The value of `key` at `snapshot`, or now.
+    pub(crate) fn get(
+        &self,
+        keyspace: &Keyspace,
+        key: &[u8],
+        snapshot: Option<Seq>,
+    ) -> Result<Option<Slice>> {
+        let hash = hash_key(key);
+        loop {
+            let router = keyspace.router.load();
+            let bucket = router.route(key);
+            let state = bucket.state.load();
+            let seq = match snapshot {
+                Some(seq) => seq,
+                None => {
+                    let seq = self.visible();
+                    if !Arc::ptr_eq(&state, &bucket.state.load()) {
+                        continue;
+                    }
+                    seq
+                }
+            };
+            keyspace.dropped.check_at(seq)?;
+            // Most keys are in tables: what their search begins with comes while the MemTables are
+            // asked.
+            state.active.prefetch(hash);
+            prefetch_in_levels(&state.levels, key, hash);
+            let deleted = state.deletes.newest(key, seq);
+            if let Some(entry) = find_in_memory(&state, key, hash, seq) {
+                return Ok(value_of(&entry, deleted));
+            }
+            self.count_read(bucket);
+            return find_in_levels(&state.levels, key, hash, seq, deleted);
+        }
+    }
+}
+
+/// What an entry of a MemTable says of its key; what is not above `deleted` was deleted with a
+/// range of keys.
+#[inline]
+pub(super) fn value_of(entry: &MemEntry<'_>, deleted: Seq) -> Option<Slice> {
+    match entry.kind {
+        Kind::Put if entry.seq > deleted => Some(Slice::new(entry.value)),
+        _ => None,
+    }
+}
+
+/// Whether a version of a key says what reads find. A range delete that begins at the key does not:
+/// readers ask the bucket's index of them, and what was ingested may be newer and lie below.
+#[inline]
+fn decides(kind: Kind) -> bool {
+    kind != Kind::DeleteRange
+}
+
+/// The newest entry of `key` in the MemTables that is visible at `seq`.
+#[inline]
+pub(super) fn find_in_memory<'s>(
+    state: &'s BucketState,
+    key: &[u8],
+    hash: u64,
+    seq: Seq,
+) -> Option<MemEntry<'s>> {
+    state.memtables().find_map(|table| {
+        table
+            .get(key, hash, seq)
+            .filter(|entry| decides(entry.kind))
+    })
+}
+
+/// Asks for the memory that [`find_in_levels`] waits for first.
+#[inline]
+pub(super) fn prefetch_in_levels(levels: &Levels, key: &[u8], hash: u64) {
+    for run in levels.runs() {
+        if let Some(table) = run.table_for(key).and_then(|file| file.opened()) {
+            table.prefetch_filter(hash);
+        }
+    }
+}
+
+/// The value of `key` in the tables at `seq`; what is not above `deleted` was deleted with a range
+/// of keys.
+pub(super) fn find_in_levels(
+    levels: &Levels,
+    key: &[u8],
+    hash: u64,
+    seq: Seq,
+    deleted: Seq,
+) -> Result<Option<Slice>> {
+    let mut candidates: [Option<&Arc<Table>>; FILTERS_AT_ONCE] = [None; FILTERS_AT_ONCE];
+    let mut runs = levels.runs();
+    loop {
+        let mut count = 0;
+        for run in runs.by_ref() {
+            if let Some(file) = run.table_for(key) {
+                let table = file.table()?;
+                if table.may_contain(hash) {
+                    candidates[count] = Some(table);
+                    count += 1;
+                }
+            }
+            if count == FILTERS_AT_ONCE {
+                break;
+            }
+        }
+        for table in candidates[..count].iter().flatten() {
+            if let Some(entry) = table.get(key, hash, seq)?
+                && decides(entry.kind)
+            {
+                return Ok(match entry.kind {
+                    Kind::Put if entry.seq > deleted => Some(entry.value),
+                    _ => None,
+                });
+            }
+        }
+        if count < FILTERS_AT_ONCE {
+            return Ok(None);
+        }
+    }
+}
+
+/// Whether the tables have a version of `key` above `seq`.
+pub(super) fn has_newer(levels: &Levels, key: &[u8], hash: u64, seq: Seq) -> Result<bool> {
+    for file in levels.runs().filter_map(|run| run.table_for(key)) {
+        let table = file.table()?;
+        if table.may_contain(hash)
+            && let Some(entry) = table.get(key, hash, SEQ_MAX)?
+            && entry.seq > seq
+        {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}

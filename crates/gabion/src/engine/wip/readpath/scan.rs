@@ -1,0 +1,478 @@
+//! Range scans: the visible entries of a keyspace between two keys, from both ends.
+//!
+//! # Idea (paper, section 2.3.4)
+//! A scan fixes a sequence number, registers it, and then merges one bucket after the other: the
+//! MemTables' sorted copies with every run. Because the number is registered, any later state of a
+//! bucket still holds all that the scan must see, so a state is taken only when its bucket is
+//! reached, and a scan that rests holds on to the files of one bucket only.
+//!
+//! # Invariants
+//! - I1: keys in `[lower, upper)` above `done` remain to be returned; each end moves its bound past
+//!   what it returned, so the two ends meet without returning a key twice.
+//! - I2: an end's merge, if there is one, is positioned on the next entry that this end must look
+//!   at, or on the front's current pair (`at` says where that is), and covers a bucket that holds
+//!   the end's bound. While there is a stretch, its source stands where the stretch began.
+//! - I3: `front_prefix` is at most what [`Stretch::front`] says. So where runs interleave, most
+//!   entries of the rivals are told from those of the stretch without a look at it; what the
+//!   stretch may give was said for an earlier rival then, and is nothing.
+//! - I4: `gone` counts the entries that are no pairs since the front entered its bucket at `lower`,
+//!   as long as it has found no pair there. Where there were many, the MemTable of the bucket
+//!   remembers that there is nothing before the first pair ([`crate::engine::memtable`]).
+
+use std::ops::Bound;
+use std::sync::Arc;
+
+use super::cursor::Source;
+use super::merge::Merge;
+use crate::bytes::assign;
+use crate::engine::keyspaces::All;
+use crate::engine::memtable::NOTED_FROM;
+use crate::engine::range_deletes::Deletes;
+use crate::engine::wip::table::Stretch;
+use crate::engine::wip::{Keyspace, Wip};
+use crate::ranges::key_range;
+use crate::types::{Kind, Seq};
+use crate::{Error, Result, Slice};
+
+/// Keys up to this length need no larger buffer.
+const KEY_CAPACITY: usize = 48;
+
+/// The visible entries of a keyspace in a range.
+pub(crate) struct Scan {
+    /// The keyspace's number.
+    keyspace: u32,
+    /// Registered with the engine's snapshots for as long as the scan lives.
+    seq: Seq,
+    lower: Vec<u8>,
+    upper: Option<Vec<u8>>,
+    /// The last key that the front dealt with, if there is one: keys up to it are done.
+    done: Vec<u8>,
+    done_any: bool,
+    at: At,
+    front: Option<Merge>,
+    /// What of the front's merge may be taken without it; empty when `stretched` is not set.
+    stretch: Stretch,
+    stretched: bool,
+    /// A rival below this comes before all that is left of the stretch (I3).
+    front_prefix: u64,
+    back: Option<Merge>,
+    /// I4; none once a pair was found.
+    gone: Option<u32>,
+    finished: bool,
+    store: Arc<dyn OpenStore>,
+}
+
+/// A store that stays open as long as somebody holds it. A scan counts one reference, and none to
+/// what the store holds: all threads that scan write to the same counts.
+pub(crate) trait OpenStore: Send + Sync {
+    /// The store's engine.
+    fn engine(&self) -> &Wip;
+}
+
+/// Where the current pair of the front is; its key is `done`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum At {
+    /// There is none.
+    Nowhere,
+    /// The last one that the stretch found.
+    Stretch,
+    /// The current entry of the rival of the stretch.
+    Rival,
+    /// The current entry of the merge.
+    Merge,
+}
+
+/// What an entry is to a scan.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Dealt {
+    /// The next pair.
+    Pair,
+    /// A tombstone, or a version that a newer one hides; what is older of its key is gone, too.
+    Gone,
+    /// A version that was written after the scan began.
+    ToCome,
+}
+
+/// A key and its value.
+pub(crate) type Pair = (Slice, Slice);
+
+impl Scan {
+    /// A scan at `seq`, which the caller has registered for it.
+    pub(crate) fn new(
+        store: Arc<dyn OpenStore>,
+        keyspace: &Keyspace,
+        seq: Seq,
+        lower: Bound<&[u8]>,
+        upper: Bound<&[u8]>,
+    ) -> Scan {
+        let range = key_range((lower, upper));
+        let finished = range.is_none();
+        let (lower, upper) = range.unwrap_or_default();
+        Scan {
+            keyspace: keyspace.id,
+            seq,
+            lower,
+            upper,
+            done: Vec::with_capacity(KEY_CAPACITY),
+            done_any: false,
+            at: At::Nowhere,
+            front: None,
+            stretch: Stretch::default(),
+            stretched: false,
+            front_prefix: 0,
+            back: None,
+            gone: None,
+            finished,
+            store,
+        }
+    }
+
+    /// Goes to the next pair from the low end; false at the end.
+    #[inline]
+    pub(crate) fn advance(&mut self) -> Result<bool> {
+        if self.at != At::Rival && self.stretch.next(self.seq, &mut self.done) {
+            self.at = At::Stretch;
+            return Ok(true);
+        }
+        self.advance_merge()
+    }
+
+    #[inline(never)]
+    fn advance_merge(&mut self) -> Result<bool> {
+        if self.finished {
+            return Ok(false);
+        }
+        let found = self.find_next();
+        match &found {
+            Ok(true) => self.end_gap(true, NOTED_FROM),
+            Ok(false) => self.end_gap(false, NOTED_FROM),
+            Err(_) => {}
+        }
+        if !matches!(found, Ok(true)) {
+            self.finish();
+        }
+        found
+    }
+
+    /// The front has found its first pair in a bucket, or has come to its end or that of the scan
+    /// without one. If it had to step over `noted_from` entries, that is remembered (I4).
+    #[inline]
+    fn end_gap(&mut self, at_pair: bool, noted_from: u32) {
+        let Some(gone) = self.gone.take() else {
+            return;
+        };
+        #[cfg(test)]
+        self.store.engine().count_visits(gone as usize);
+        if gone >= noted_from {
+            self.note_gap(at_pair);
+        }
+    }
+
+    #[cold]
+    fn note_gap(&self, at_pair: bool) {
+        let Some(merge) = &self.front else {
+            return;
+        };
+        let bucket = merge.bucket();
+        let end = match (bucket.upper(), self.upper.as_deref()) {
+            _ if at_pair => Some(&*self.done),
+            (Some(own), Some(upper)) => Some(own.min(upper)),
+            (own, upper) => own.or(upper),
+        };
+        let lower = bucket.lower().max(&self.lower);
+        if end.is_none_or(|end| lower < end) {
+            let active = &bucket.state.load().active;
+            active.note_gap((lower, end), self.seq);
+        }
+    }
+
+    /// The key that [`Scan::advance`] went to; empty when it did not.
+    #[inline]
+    pub(crate) fn key(&self) -> &[u8] {
+        match self.at {
+            At::Nowhere => &[],
+            _ => &self.done,
+        }
+    }
+
+    /// The value of that key, to look at.
+    #[inline]
+    pub(crate) fn value_bytes(&self) -> &[u8] {
+        match self.at {
+            At::Stretch => self.stretch.value_bytes(),
+            _ => self.source().map_or(&[], Source::value_bytes),
+        }
+    }
+
+    /// The value of that key, to keep.
+    #[inline]
+    pub(crate) fn value(&mut self) -> Slice {
+        match self.at {
+            At::Stretch => self.stretch.value(),
+            _ => self.source().map_or_else(|| Slice::new(&[]), Source::value),
+        }
+    }
+
+    /// The source that stands on the current pair, if one does.
+    fn source(&self) -> Option<&Source> {
+        let merge = self.front.as_ref()?;
+        match self.at {
+            At::Rival => merge.rival(),
+            At::Merge => merge.current(),
+            At::Nowhere | At::Stretch => None,
+        }
+    }
+
+    /// The next pair from the high end. The front's current pair is gone then.
+    pub(crate) fn next_back(&mut self) -> Result<Option<Pair>> {
+        if self.finished {
+            return Ok(None);
+        }
+        let pair = self.find_next_back();
+        match &pair {
+            Ok(Some((key, _))) => assign(self.upper.get_or_insert_default(), key),
+            _ => self.finish(),
+        }
+        pair
+    }
+
+    fn finish(&mut self) {
+        self.finished = true;
+        self.at = At::Nowhere;
+        self.front = None;
+        self.stretch = Stretch::default();
+        self.stretched = false;
+        self.back = None;
+    }
+
+    /// Moves the front past its current pair, if that is not the stretch's.
+    fn pass_current(&mut self) -> Result<()> {
+        let at = std::mem::replace(&mut self.at, At::Nowhere);
+        match (at, &mut self.front) {
+            (At::Rival, Some(merge)) => {
+                merge.advance_rival_key()?;
+                if !merge.is_rival_before(self.front_prefix) {
+                    self.stretch.skip_key(&self.done);
+                    self.stretch.extend(merge.rival().map(Source::key));
+                }
+                Ok(())
+            }
+            (At::Merge, Some(merge)) => merge.advance_key(),
+            _ => Ok(()),
+        }
+    }
+
+    /// Ends the stretch, if there is one: the merge is then where it has come to.
+    fn leave_stretch(&mut self) -> Result<()> {
+        if !self.stretched {
+            return Ok(());
+        }
+        self.stretched = false;
+        let stretch = std::mem::take(&mut self.stretch);
+        match &mut self.front {
+            Some(merge) => merge.leave(&stretch),
+            None => Ok(()),
+        }
+    }
+
+    /// Deals with the entry that `source` stands on; `deletes` are the merge's.
+    #[inline]
+    fn deal(
+        (done, done_any): (&mut Vec<u8>, &mut bool),
+        seq: Seq,
+        source: &Source,
+        deletes: &Deletes,
+    ) -> Dealt {
+        if source.seq() > seq {
+            return Dealt::ToCome;
+        }
+        let key = source.key();
+        if *done_any && *key == **done {
+            return Dealt::Gone;
+        }
+        assign(done, key);
+        *done_any = true;
+        match source.kind() {
+            Kind::Put if source.seq() > deletes.newest(source.key(), seq) => Dealt::Pair,
+            _ => Dealt::Gone,
+        }
+    }
+
+    /// Finds the next pair while there is a stretch, in it or in the sources beside it. False when
+    /// the stretch is exhausted.
+    fn find_beside_stretch(&mut self) -> Result<bool> {
+        let Some(merge) = &mut self.front else {
+            return Ok(false);
+        };
+        loop {
+            let is_rival_next = merge.is_rival_before(self.front_prefix);
+            if !is_rival_next && self.stretch.next(self.seq, &mut self.done) {
+                self.at = At::Stretch;
+                self.done_any = true;
+                return Ok(true);
+            }
+            // A tombstone, which is no pair, hides what is to come all the same.
+            self.done_any |= self.stretch.has_dealt();
+            let Some(rival) = merge.rival() else {
+                return Ok(false);
+            };
+            if !is_rival_next {
+                if !self.stretch.is_all_behind(rival.key(), rival.seq()) {
+                    if self.stretch.extend_exactly(rival.key(), rival.seq()) {
+                        continue;
+                    }
+                    return Ok(false);
+                }
+                self.front_prefix = merge.front_of(&self.stretch);
+            }
+            self.stretch.forget_dealt();
+            let done = (&mut self.done, &mut self.done_any);
+            match Scan::deal(done, self.seq, rival, merge.deletes()) {
+                Dealt::Pair => {
+                    self.at = At::Rival;
+                    return Ok(true);
+                }
+                Dealt::Gone => {
+                    self.gone = self.gone.map(|gone| gone + 1);
+                    merge.advance_rival_key()?;
+                }
+                Dealt::ToCome => merge.advance_rival()?,
+            }
+            if merge.is_rival_before(self.front_prefix) {
+                continue;
+            }
+            if self.done_any {
+                self.stretch.skip_key(&self.done);
+            }
+            self.stretch.extend(merge.rival().map(Source::key));
+        }
+    }
+
+    fn find_next(&mut self) -> Result<bool> {
+        self.pass_current()?;
+        loop {
+            if self.stretched {
+                if self.find_beside_stretch()? {
+                    return Ok(true);
+                }
+                self.leave_stretch()?;
+            }
+            let merge = match &mut self.front {
+                Some(merge) => merge,
+                None => {
+                    let engine = self.store.engine();
+                    let keyspaces = engine.keyspaces.load();
+                    let router = keyspace_of(&keyspaces, self.keyspace)?.router.load();
+                    let bucket = router.route(&self.lower);
+                    engine.count_scan(bucket);
+                    let state = bucket.state.load();
+                    let mut merge = Merge::of_state(bucket, &state, self.seq);
+                    self.gone = Some(0);
+                    match state.active.behind_gap(&self.lower, self.seq) {
+                        None => merge.seek(&self.lower, Some(&engine.residency))?,
+                        Some(Some(key)) => merge.seek(&key, Some(&engine.residency))?,
+                        Some(None) => {}
+                    }
+                    self.front.insert(merge)
+                }
+            };
+            let upper = self.upper.as_deref();
+            if let Some(mut stretch) = merge.stretch(upper) {
+                if self.done_any {
+                    stretch.skip_key(&self.done);
+                }
+                self.stretch = stretch;
+                self.stretched = true;
+                self.front_prefix = 0;
+            } else if let Some(entry) = merge.current() {
+                if upper.is_some_and(|upper| entry.key() >= upper) {
+                    return Ok(false);
+                }
+                let done = (&mut self.done, &mut self.done_any);
+                match Scan::deal(done, self.seq, entry, merge.deletes()) {
+                    Dealt::Pair => {
+                        self.at = At::Merge;
+                        return Ok(true);
+                    }
+                    Dealt::Gone => {
+                        self.gone = self.gone.map(|gone| gone + 1);
+                        merge.advance_key()?;
+                    }
+                    Dealt::ToCome => merge.advance()?,
+                }
+            } else {
+                // The bucket is exhausted: go on behind it, wherever the router puts that now.
+                if merge.bucket().upper().is_none() {
+                    return Ok(false);
+                }
+                // Many buckets in which little is left to step over would be as slow as one with
+                // much.
+                self.end_gap(false, 1);
+                let upper = self.front.as_ref().and_then(|merge| merge.bucket().upper());
+                assign(&mut self.lower, upper.unwrap_or_default());
+                self.front = None;
+                if self.upper.as_ref().is_some_and(|end| *end <= self.lower) {
+                    return Ok(false);
+                }
+            }
+        }
+    }
+
+    fn find_next_back(&mut self) -> Result<Option<Pair>> {
+        self.pass_current()?;
+        self.leave_stretch()?;
+        loop {
+            let upper = self.upper.as_deref();
+            let merge = match &mut self.back {
+                Some(merge) => merge,
+                None => {
+                    let engine = self.store.engine();
+                    let keyspaces = engine.keyspaces.load();
+                    let router = keyspace_of(&keyspaces, self.keyspace)?.router.load();
+                    let bucket = router.route_below(upper);
+                    engine.count_scan(bucket);
+                    let mut merge = Merge::of_state(bucket, &bucket.state.load(), self.seq);
+                    merge.seek_before(upper)?;
+                    self.back.insert(merge)
+                }
+            };
+            while let Some(entry) = merge.current() {
+                let done = self.done_any && *entry.key() <= *self.done;
+                if done || *entry.key() < self.lower[..] {
+                    return Ok(None);
+                }
+                // All versions of one key, oldest first: the last visible one counts.
+                let key = Slice::new(entry.key());
+                let mut visible = None;
+                while let Some(entry) = merge.current().filter(|entry| *entry.key() == *key) {
+                    if entry.seq() <= self.seq {
+                        let put = entry.kind() == Kind::Put;
+                        visible = put.then(|| (entry.seq(), entry.value()));
+                    }
+                    merge.advance()?;
+                }
+                let deleted = merge.deletes().newest(&key, self.seq);
+                if let Some((_, value)) = visible.filter(|(seq, _)| *seq > deleted) {
+                    return Ok(Some((key, value)));
+                }
+            }
+            let lower = merge.bucket().lower().to_vec();
+            self.back = None;
+            if lower <= self.lower {
+                return Ok(None);
+            }
+            self.upper = Some(lower);
+        }
+    }
+}
+
+impl Drop for Scan {
+    fn drop(&mut self) {
+        self.store.engine().end_snapshot(self.seq);
+    }
+}
+
+/// The keyspace of a scan, which is there as long as the scan's number is registered.
+fn keyspace_of(keyspaces: &All<Keyspace>, id: u32) -> Result<&Arc<Keyspace>> {
+    keyspaces.of_reader(id).ok_or(Error::KeyspaceDropped)
+}

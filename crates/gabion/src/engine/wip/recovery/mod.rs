@@ -1,0 +1,500 @@
+//! Opening and closing a store.
+//!
+//! # Open
+//! 1. Lock the directory. Read `CURRENT` and the manifest it names; or make a store.
+//! 2. Check that every file that the manifest names is there and has its length. Tables with range
+//!    deletes are opened, because gets of all keys must know them; the others open at first use.
+//! 3. Replay the log from its tail, by several threads. A record goes to the bucket of its key,
+//!    unless that bucket's flushed sequence number says that a table has it, or a table has a newer
+//!    version (`ingest`, N3), or its keyspace was dropped (`drop`). Segments that nothing proves
+//!    durable are written anew meanwhile.
+//! 4. Seal: write the rest of those anew, record the valid lengths of all in the manifest.
+//!    DURABLE: what was replayed cannot be lost again, and what was cut off cannot come back.
+//! 5. Remove void log segments, and files that the manifest does not name.
+//! 6. Start the log in a new segment, and the background threads. If there are many short segments,
+//!    gather them (`reclaim`).
+//!
+//! Where there is no space for steps 4 to 6, or for the new manifest of step 1, the store is open
+//! all the same, and [unsettled](crate::engine::ssd): they are done before its first change.
+//!
+//! A crash at any step leaves a store that opens the same way: steps 1 to 3 write nothing but a new
+//! manifest and segments of the same content, step 4 is one group of edits, steps 5 and 6 can be
+//! repeated.
+//!
+//! The memory of the replayed MemTables is what they had before: flushed records are not inserted
+//! again.
+//!
+//! # Replay by several threads
+//! Threads apply chunks of the log in any order ([`replay_chunks`]), each of them bucket by bucket
+//! ([`MetTables`]). What is left of the order, and why that is enough:
+//! - Of each key the newest version counts, and a MemTable leaves out what is older (its M1): then
+//!   it holds fewer old versions, which nobody could read, as no snapshot is older than the open.
+//! - A MemTable's pin is the oldest segment of all its records, left out or not.
+//! - Range deletes come in their turn, as a bucket that holds nothing ignores them.
+//! - Whether tables have a record is asked of what was there before.
+//!
+//! Without background threads all of it is done by the calling thread, in order.
+//!
+//! # Close
+//! Stop the threads, wait for the writer that leads, sync and cut the log, record its length, mark
+//! the manifest as clean. MemTables stay in the log. A store that finds no space to settle even now
+//! stays as its files are.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+
+use arc_swap::ArcSwap;
+use gabion_media::Disk;
+use parking_lot::{Mutex, RwLock};
+
+use super::background::agenda::Agenda;
+use super::bucket::file::{TableFile, table_meta};
+use super::bucket::prefix_index::common_prefix_len;
+use super::bucket::{Bucket, BucketState, Levels, Router, Run};
+use super::jobs::fresh::Fresh;
+use super::manifest::{self, Directory, Edit, Manifest, ManifestState, inspect};
+use super::policy::throttle::Throttle;
+use super::readpath::has_newer;
+use super::readpath::residency::Residency;
+use super::writepath::grouped::{MetTables, Window};
+use super::writepath::written::Written;
+use super::writepath::{Leader, Turns};
+use super::{Install, Keyspace, Versions, Wip};
+use crate::cache::BlockCache;
+use crate::engine::counters::{Counter, Tally};
+use crate::engine::keyspaces::{Dropped, position};
+use crate::engine::memtable::{ChunkPool, KeepOrder, MemTable};
+use crate::engine::range_deletes::Deletes;
+use crate::engine::root_file::{no_store, store_exists};
+use crate::engine::snapshots::Protected;
+use crate::engine::ssd::{Lifecycle, OpenedLog, Shell, StoreLock};
+use crate::log::{
+    Chunk, Log, LogOptions, Op, PendingLog, ReplayEnd, replay_chunks, replay_threads,
+};
+use crate::memory::Memory;
+use crate::names::{CURRENT, LOCK, parse_table_name, table_name};
+use crate::options::TableReads;
+use crate::types::{Kind, SEQ_MAX, Seq, hash_key};
+use crate::{Engine, Error, Options, Result};
+
+/// Chunks of memory that wait when a thread begins to insert into MemTables: more than a window of
+/// a replay fills, so that page faults are not taken with a MemTable locked, which other threads
+/// may wait for: all of them where there is one bucket.
+const STOCK_CHUNKS: usize = 4;
+
+impl Wip {
+    /// Opens the store on `disk`, recovering it if need be, and starts its threads.
+    pub(crate) fn open(disk: Disk, options: Options) -> Result<Arc<Wip>> {
+        let threads = replay_threads(&disk, options.background_threads)?;
+        Wip::open_by_threads(disk, options, threads)
+    }
+
+    /// As [`Wip::open`]; the log is replayed by so many threads besides this one.
+    fn open_by_threads(disk: Disk, options: Options, threads: usize) -> Result<Arc<Wip>> {
+        // Nothing is left behind where no store is to be made, not even the lock file.
+        match inspect(&disk)? {
+            Directory::Free if !options.create_if_missing => return Err(no_store(&disk)),
+            _ => {}
+        }
+        let lock = Arc::new(StoreLock::new(disk.lock(LOCK)?));
+        let options = options.settled(Engine::Wip);
+        let sizes = options.memory_sizes();
+        let mut manifest = open_manifest(&disk, &options)?;
+        let maps_tables = options.table_reads == TableReads::Mapped;
+        let pool = ChunkPool::new(usize::try_from(sizes.memtables).unwrap_or(usize::MAX));
+        let memory = Memory::new(sizes.bytes_max, sizes.memtables, &pool);
+        let cache = BlockCache::new(sizes.cache)
+            .map_tables(maps_tables)
+            .check_always(options.paranoid_checks);
+        let cache = Arc::new(cache.within(&memory));
+        let parts = Parts {
+            disk: &disk,
+            lock: &lock,
+            cache: &cache,
+            pool: &pool,
+            keep: KeepOrder::of(&options),
+        };
+        let keyspaces = parts.build(manifest.state())?;
+        let (end, last_seq) = replay_log(&disk, manifest.state(), &keyspaces, &pool, threads)?;
+
+        let log_options = LogOptions::within(options.log_bytes_max);
+        let mut pending = PendingLog::new(&disk, end, &log_options, &options.clock);
+        let segment = pending.next_segment();
+        let settled = settle(&disk, &mut manifest, &mut pending, last_seq);
+        let (log, write_half) = OpenedLog::new(&disk, pending, settled, manifest.is_usable())?;
+        let state = manifest.state();
+        let (next_file, next_bucket) = (state.next_file, state.next_bucket);
+        let throttle = Throttle::new(&options);
+        let turns = Turns::new(options.writers_side_by_side);
+        let shell = Shell::new((disk, lock), options, memory, keyspaces, log, last_seq);
+        let engine = Arc::new(Wip {
+            shell,
+            cache,
+            pool,
+            published_segment: AtomicU64::new(segment),
+            leader: RwLock::new(Leader::new(write_half, last_seq + 1)),
+            turns,
+            versions: Mutex::new(Versions {
+                manifest,
+                next_file,
+                next_bucket,
+            }),
+            install: Mutex::new(Install::default()),
+            idleness: Mutex::default(),
+            throttle,
+            totals: Mutex::default(),
+            residency: Residency::default(),
+            fresh: Fresh::default(),
+            agenda: Agenda::default(),
+            ledger: Mutex::default(),
+            written: Written::default(),
+            bucket_count: AtomicUsize::new(0),
+            table_reads: Tally::default(),
+            #[cfg(test)]
+            visits: AtomicUsize::new(0),
+            table_bytes: Counter::default(),
+        });
+        engine.enter_buckets();
+        engine.after_job();
+        engine.start()?;
+        if engine.unsettled.is_settled()
+            && let Err(error) = engine.gather_log()
+        {
+            engine.record(error);
+        }
+        Ok(engine)
+    }
+
+    /// Enters all buckets, which were just made, where the background finds them.
+    fn enter_buckets(&self) {
+        let (buckets, now) = (self.buckets(), self.time());
+        // ORDER: Relaxed; nobody else has the store yet.
+        self.bucket_count.store(buckets.len(), Ordering::Relaxed);
+        for (_, bucket) in &buckets {
+            let active = Arc::clone(&bucket.state.load().active);
+            if !active.is_empty() {
+                self.written.begin(bucket, &active, now);
+            }
+            self.touch(bucket);
+        }
+    }
+
+    /// Ends the opening, which found no space for that.
+    pub(super) fn end_opening(&self, pending: &mut PendingLog) -> Result<()> {
+        let mut versions = self.versions.lock();
+        let last_seq = self.visible();
+        let settled = settle(&self.disk, &mut versions.manifest, pending, last_seq);
+        let log = settled.map_err(|error| {
+            match error.is_shortage() && versions.manifest.is_usable() {
+                true => error,
+                false => self.fail(error),
+            }
+        })?;
+        *self.leader.write() = Leader::new(Some(log), last_seq + 1);
+        Ok(())
+    }
+
+    /// Ends the log, and marks the store closed.
+    pub(super) fn close_log(&self) -> Result<()> {
+        let taken = self.leader.write().take();
+        let Some((log, last_seq)) = taken else {
+            return Ok(());
+        };
+        self.health.check()?;
+        let sealed = log.close()?;
+        let mut versions = self.versions.lock();
+        let edits = [
+            Edit::LogSealed {
+                segment: sealed.segment,
+                length: sealed.length,
+            },
+            Edit::LastSeq { seq: last_seq },
+        ];
+        versions.manifest.close_clean(&edits)
+    }
+}
+
+/// The manifest of the store, or of a new one.
+fn open_manifest(disk: &Disk, options: &Options) -> Result<Manifest> {
+    match inspect(disk)? {
+        Directory::Store if options.error_if_exists => Err(store_exists(disk)),
+        Directory::Store => Manifest::open(disk),
+        Directory::Free if options.create_if_missing => Manifest::create(disk),
+        Directory::Free => Err(no_store(disk)),
+    }
+}
+
+/// Steps 4 to 6 of an opening, as far as they are left.
+fn settle(
+    disk: &Disk,
+    manifest: &mut Manifest,
+    pending: &mut PendingLog,
+    last_seq: Seq,
+) -> Result<Log> {
+    pending.settle(disk, |seals| {
+        let seals = seals.iter().map(|log| Edit::LogSealed {
+            segment: log.segment,
+            length: log.length,
+        });
+        let mut edits: Vec<Edit> = seals.collect();
+        edits.push(Edit::LastSeq { seq: last_seq });
+        manifest.apply(&edits)?;
+        remove_orphans(disk, manifest)
+    })
+}
+
+/// What building the buckets needs.
+struct Parts<'p> {
+    disk: &'p Disk,
+    lock: &'p Arc<StoreLock>,
+    cache: &'p Arc<BlockCache>,
+    pool: &'p Arc<ChunkPool>,
+    /// When the MemTables are in order.
+    keep: KeepOrder,
+}
+
+impl Parts<'_> {
+    /// The keyspaces as the manifest describes them.
+    fn build(&self, state: &ManifestState) -> Result<Vec<Arc<Keyspace>>> {
+        let files = self.open_files(state)?;
+        let mut by_keyspace: HashMap<u32, Vec<(&[u8], u64)>> = HashMap::new();
+        for (number, bucket) in &state.buckets {
+            by_keyspace
+                .entry(bucket.keyspace)
+                .or_default()
+                .push((&bucket.lower, *number));
+        }
+        let mut keyspaces = Vec::new();
+        for (id, name) in &state.keyspaces {
+            let mut ordered = by_keyspace.remove(id).unwrap_or_default();
+            ordered.sort_unstable();
+            let mut buckets = Vec::with_capacity(ordered.len());
+            for (position, (lower, number)) in ordered.iter().enumerate() {
+                let upper = ordered.get(position + 1).map(|(upper, _)| *upper);
+                let mut runs: BTreeMap<(u8, u64), Vec<Arc<TableFile>>> = BTreeMap::new();
+                for table in state
+                    .buckets
+                    .get(number)
+                    .iter()
+                    .flat_map(|bucket| &bucket.tables)
+                {
+                    if let Some(file) = files.get(&table.file) {
+                        runs.entry((table.level, table.run))
+                            .or_default()
+                            .push(Arc::clone(file));
+                    }
+                }
+                let levels = levels_of(runs);
+                let common = upper.map_or(0, |upper| common_prefix_len(lower, upper));
+                let mut state = BucketState {
+                    active: Arc::new(MemTable::with_order(self.pool, 0, self.keep, common)),
+                    frozen: Vec::new(),
+                    levels: Arc::new(levels),
+                    deletes: Deletes::default(),
+                };
+                state.deletes = state.index_deletes(&Protected::only(SEQ_MAX))?;
+                buckets.push(Arc::new(Bucket::new((*id, *number), lower, upper, state)));
+            }
+            let router = ArcSwap::from_pointee(Router::new(buckets));
+            keyspaces.push(Arc::new(Keyspace {
+                id: *id,
+                name: name.clone(),
+                router,
+                options: ArcSwap::from_pointee(state.options.get(id).cloned().unwrap_or_default()),
+                dropped: Dropped::default(),
+            }));
+        }
+        Ok(keyspaces)
+    }
+
+    fn open_files(&self, state: &ManifestState) -> Result<HashMap<u64, Arc<TableFile>>> {
+        let mut files = HashMap::with_capacity(state.files.len());
+        for (number, file) in &state.files {
+            let meta = table_meta(*number, &file.meta).ok_or_else(|| Error::Corruption {
+                file: self.disk.path_of(CURRENT),
+                offset: 0,
+                what: format!("the manifest's description of table {number:016x} is not valid"),
+            })?;
+            let name = table_name(*number);
+            let len = match self.disk.len_of(&name) {
+                Ok(len) => len,
+                Err(error) if error.is_not_found() => 0,
+                Err(error) => return Err(error.into()),
+            };
+            if len != meta.file_bytes {
+                return Err(Error::Corruption {
+                    file: self.disk.path_of(&name),
+                    offset: len,
+                    what: format!("the file has {len} bytes instead of {}", meta.file_bytes),
+                });
+            }
+            files.insert(
+                *number,
+                Arc::new(TableFile::new(
+                    meta, file.age, self.disk, self.lock, self.cache,
+                )),
+            );
+        }
+        Ok(files)
+    }
+}
+
+/// Runs by level and number, as the manifest has them, in the order in which they are read.
+fn levels_of(runs: BTreeMap<(u8, u64), Vec<Arc<TableFile>>>) -> Levels {
+    let mut levels = Levels::default();
+    for ((level, number), mut tables) in runs {
+        tables.sort_by(|a, b| a.meta.smallest.cmp(&b.meta.smallest));
+        levels.add(usize::from(level), Run::new(number, tables));
+    }
+    levels
+}
+
+/// Replays the log into the MemTables, by so many threads besides this one; returns where it ended
+/// and the last sequence number.
+fn replay_log(
+    disk: &Disk,
+    state: &ManifestState,
+    keyspaces: &[Arc<Keyspace>],
+    pool: &ChunkPool,
+    threads: usize,
+) -> Result<(ReplayEnd, Seq)> {
+    let targets: Vec<Target> = keyspaces
+        .iter()
+        .map(|keyspace| Target::new(state, keyspace))
+        .collect();
+    let worker = || {
+        let mut inserter = Inserter::new(&targets, pool);
+        move |chunk: &Chunk<'_>| inserter.apply(chunk)
+    };
+    let (tail, sealed, given_out) = (state.log_tail, &state.sealed, state.next_keyspace);
+    let (end, replayed) = replay_chunks(disk, tail, sealed, given_out, threads, worker)?;
+    let flushed = state.buckets.values().map(|bucket| bucket.flushed_seq);
+    let last_seq = flushed.fold(state.last_seq.max(replayed), Seq::max);
+    Ok((end, last_seq))
+}
+
+/// A keyspace that a log is replayed into.
+struct Target {
+    id: u32,
+    router: Arc<Router>,
+    /// What is in the tables of each bucket, by its position in the router: all up to the first
+    /// number, and nothing above the second, which is larger only where pairs were ingested.
+    in_tables: Vec<(Seq, Seq)>,
+}
+
+impl Target {
+    fn new(state: &ManifestState, keyspace: &Keyspace) -> Target {
+        let router = keyspace.router.load_full();
+        let in_tables = |bucket: &Arc<Bucket>| {
+            let known = state.buckets.get(&bucket.id);
+            known.map_or((0, 0), |known| (known.flushed_seq, newest_of(state, known)))
+        };
+        let in_tables = router.buckets().iter().map(in_tables).collect();
+        Target {
+            id: keyspace.id,
+            router,
+            in_tables,
+        }
+    }
+
+    /// Whether a table has a write of a bucket, or a newer version of its key.
+    fn has(&self, position: usize, hash: u64, operation: &Op<'_>) -> Result<bool> {
+        let (flushed, newest) = self.in_tables[position];
+        if operation.seq <= flushed || operation.seq >= newest {
+            return Ok(operation.seq <= flushed);
+        }
+        let state = self.router.buckets()[position].state.load();
+        has_newer(&state.levels, operation.key, hash, operation.seq)
+    }
+
+    /// Deletes the keys of a range in the buckets whose tables do not have that range delete.
+    fn delete_range(&self, range: &Op<'_>, segment: u64) {
+        let upper = (!range.value.is_empty()).then_some(range.value);
+        let first = self.router.position(range.key);
+        let touched = self.router.touching(range.key, upper);
+        for (bucket, (flushed, _)) in touched.zip(&self.in_tables[first..]) {
+            if range.seq > *flushed {
+                let protected = Protected::only(SEQ_MAX);
+                bucket.delete_range((range.key, upper), range.seq, segment, &&protected);
+            }
+        }
+    }
+}
+
+/// What a thread applies parts of the log with.
+struct Inserter<'r> {
+    targets: &'r [Target],
+    pool: &'r ChunkPool,
+    /// The tables that it has met, by the positions of their targets.
+    met: Vec<MetTables>,
+}
+
+impl<'r> Inserter<'r> {
+    fn new(targets: &'r [Target], pool: &'r ChunkPool) -> Inserter<'r> {
+        let mut met = Vec::new();
+        met.resize_with(targets.len(), MetTables::default);
+        Inserter { targets, pool, met }
+    }
+
+    fn apply(&mut self, chunk: &Chunk<'_>) -> Result<()> {
+        let segment = chunk.segment();
+        let mut windows: Vec<Window<'_>> = Vec::new();
+        windows.resize_with(self.targets.len(), Window::default);
+        for operation in chunk.operations() {
+            // What a keyspace held that was dropped went with it.
+            let Ok(at) = position(self.targets, operation.keyspace, |target| target.id) else {
+                continue;
+            };
+            let (target, window) = (&self.targets[at], &mut windows[at]);
+            if operation.kind == Kind::DeleteRange {
+                self.insert(at, window, segment);
+                target.delete_range(&operation, segment);
+                continue;
+            }
+            let position = target.router.position(operation.key);
+            let hash = hash_key(operation.key);
+            if !target.has(position, hash, &operation)? {
+                self.met[at].add(&target.router, window, (position, hash), operation);
+                if window.is_full() {
+                    self.insert(at, window, segment);
+                }
+            }
+        }
+        for (at, window) in windows.iter_mut().enumerate() {
+            self.insert(at, window, segment);
+        }
+        Ok(())
+    }
+
+    fn insert(&mut self, target: usize, window: &mut Window<'_>, segment: u64) {
+        if !window.is_empty() {
+            self.pool.stock(STOCK_CHUNKS);
+            self.met[target].insert(window, segment);
+        }
+    }
+}
+
+/// The largest sequence number in the tables of a bucket.
+fn newest_of(state: &ManifestState, bucket: &manifest::BucketState) -> Seq {
+    let files = bucket.tables.iter().map(|table| table.file);
+    let metas = files.filter_map(|file| state.files.get(&file));
+    metas.map(|file| file.meta.max_seq).max().unwrap_or(0)
+}
+
+/// Removes tables that the manifest does not name: what a crash left of jobs that did not finish,
+/// and of removals that did not happen.
+fn remove_orphans(disk: &Disk, manifest: &Manifest) -> Result<()> {
+    for name in disk.list()? {
+        let table = parse_table_name(&name)
+            .is_some_and(|number| !manifest.state().files.contains_key(&number));
+        if table {
+            tracing::info!(name, "removed a file that the manifest does not name");
+            disk.remove(&name)?;
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests;
