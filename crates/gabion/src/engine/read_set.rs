@@ -18,7 +18,7 @@ use crate::log::Op;
 use crate::types::{Kind, Seq, hash_key};
 
 /// Keys from which on a key that was read before is found by its hash. Fewer are compared.
-const INDEXED_FROM: usize = 16;
+const INDEXED_FROM: usize = 64;
 
 /// A key that was read.
 #[derive(Debug)]

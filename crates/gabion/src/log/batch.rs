@@ -128,6 +128,14 @@ pub(crate) struct BatchEncoder {
 }
 
 impl BatchEncoder {
+    /// No operations yet, with memory for so many bytes of them.
+    pub(crate) fn with_capacity(bytes: usize) -> BatchEncoder {
+        BatchEncoder {
+            bytes: Vec::with_capacity(bytes),
+            ..BatchEncoder::default()
+        }
+    }
+
     /// Appends one operation. The value of a kind that has none must be empty.
     pub(crate) fn op(&mut self, kind: Kind, keyspace: u32, key: &[u8], value: &[u8]) {
         debug_assert!(has_value(kind) || value.is_empty(), "{kind:?} has no value");

@@ -58,6 +58,9 @@ pub use options::{DEFAULT_TRANSACTION_BYTES_MAX, Isolation, TransactionOptions};
 /// The store's count of a transaction's memory is brought up to date in steps of so many bytes.
 const HELD_STEP: usize = 64 << 10;
 
+/// Memory that the batch of a commit begins with, if it may take so much.
+const BATCH_BYTES: usize = 4 << 10;
+
 /// Several reads and writes that take effect together, or not at all.
 ///
 /// It reads the store as it was when the transaction began, with its own writes on top. Nothing is
@@ -344,7 +347,8 @@ impl Transaction {
         if self.own.is_empty() {
             return Ok(());
         }
-        let mut operations = BatchEncoder::default();
+        // Each write counts more than it is long.
+        let mut operations = BatchEncoder::with_capacity(self.bytes.get().min(BATCH_BYTES));
         let user_bytes = self.own.encode(&mut operations);
         let size = operations.bytes().len() as u64;
         if size > BATCH_BYTES_MAX {

@@ -377,6 +377,8 @@ pub(crate) struct Levels {
     levels: Vec<Vec<Run>>,
     /// What they hold of the bucket, once that is measured.
     pub(crate) space: OnceLock<Space>,
+    /// Their largest sequence number, once somebody has asked for it.
+    max_seq: OnceLock<Seq>,
 }
 
 impl Levels {
@@ -396,6 +398,12 @@ impl Levels {
         self.levels.iter().flatten()
     }
 
+    /// The largest sequence number in them; 0 for none.
+    pub(crate) fn max_seq(&self) -> Seq {
+        let newest = || self.runs().map(|run| run.seqs().1).max();
+        *self.max_seq.get_or_init(|| newest().unwrap_or(0))
+    }
+
     /// All table files.
     pub(crate) fn files(&self) -> impl Iterator<Item = &Arc<TableFile>> {
         self.runs().flat_map(|run| run.tables.iter())
@@ -408,6 +416,7 @@ impl Levels {
         }
         self.levels[level].insert(0, run);
         self.space.take();
+        self.max_seq.take();
     }
 
     /// Removes the runs with these numbers from a level.
@@ -416,6 +425,7 @@ impl Levels {
             runs.retain(|run| !numbers.contains(&run.number));
         }
         self.space.take();
+        self.max_seq.take();
     }
 
     /// The runs, as a bucket with another range sees them: tables that the range does not touch
@@ -437,6 +447,7 @@ impl Levels {
         Levels {
             levels: levels.collect(),
             space: OnceLock::new(),
+            max_seq: OnceLock::new(),
         }
     }
 }

@@ -35,7 +35,7 @@ impl Wip {
         if in_memory || state.deletes.newest(key, SEQ_MAX) > since {
             return Ok(true);
         }
-        match state.levels.runs().any(|run| run.seqs().1 > since) {
+        match state.levels.max_seq() > since {
             true => has_newer(&state.levels, key, hash, since),
             false => Ok(false),
         }
@@ -68,7 +68,8 @@ impl Wip {
 fn newer_sources(state: &BucketState, since: Seq) -> Vec<Source> {
     let tables = state.memtables().filter(|table| table.max_seq() > since);
     let tables = tables.map(|table| Source::Memory(table.search()));
-    let runs = state.levels.runs().filter(|run| run.seqs().1 > since);
+    let runs = state.levels.runs();
+    let runs = runs.filter(|run| state.levels.max_seq() > since && run.seqs().1 > since);
     let runs = runs.map(|run| Source::Run(RunCursor::new(Arc::clone(&run.tables), Access::Cached)));
     tables.chain(runs).collect()
 }
