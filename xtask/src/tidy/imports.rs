@@ -20,11 +20,6 @@ const CIRCLE_MAX: usize = 3;
 /// Larger circles: one of their files, most files, and why.
 const CIRCLES: &[(&str, usize, &str)] = &[
     (
-        "crates/gabion/src/engine/wip/mod.rs",
-        15,
-        "what a bucket holds and what the engine does with it stand in the same files",
-    ),
-    (
         "crates/gabion/src/engine/wip/table/block.rs",
         4,
         "the constants of a block stand with its reader and its builder",

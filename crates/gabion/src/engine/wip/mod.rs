@@ -78,12 +78,12 @@ use crate::types::Seq;
 use crate::{KeyspaceOptions, Result};
 
 use background::agenda::Agenda;
-use background::ledger::Ledger;
 use bucket::file::TableFile;
 use bucket::{Bucket, BucketState, Router};
 use jobs::fresh::Fresh;
 use manifest::{Edit, Manifest};
 use policy::idleness::Idleness;
+use policy::ledger::Ledger;
 use policy::space::Totals;
 use policy::throttle::Throttle;
 use readpath::residency::Residency;

@@ -2,21 +2,34 @@
 //!
 //! # Idea
 //! Flushes come first, because writers wait for their memory; one thread does nothing else. Then
-//! comes the most pressing of what [`super::policy::due`] finds in the buckets. How threads sleep
+//! comes the most pressing of what [`super::policy`] finds due in the buckets. How threads sleep
 //! and wake is that of all engines ([`crate::engine::schedule`]).
+//!
+//! | file | journey |
+//! |---|---|
+//! | `agenda` | which buckets are looked at: those that have changed, and what is due in them |
+//! | `facts` | what the policy judges by, as it is now |
+//! | `look` | looks at buckets, by these facts |
+//! | `serve` | does what is due in one |
+//! | `idle` | how little is written; waits until nothing is due |
+//! | `ceiling` | the store's memory is kept below it |
 
 pub(super) mod agenda;
 mod ceiling;
-pub(super) mod ledger;
+mod facts;
+mod idle;
+mod look;
+#[cfg(test)]
+mod policy_tests;
 #[cfg(test)]
 mod scale_tests;
+mod serve;
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::bucket::Bucket;
+use super::Wip;
 use super::policy::space::Need;
-use super::{Keyspace, Wip};
 use crate::engine::ssd::{SsdEngine, spawn};
 use crate::{Error, Result};
 
@@ -107,24 +120,28 @@ impl Wip {
         Ok(false)
     }
 
-    /// Serves a bucket that was found without a lock; false when nothing is due there.
-    fn serve_found(&self, keyspace: &Arc<Keyspace>, bucket: &Arc<Bucket>) -> Result<bool> {
-        if !bucket.reserve() {
-            return Ok(true);
+    /// Makes a table ready for readers; false when there is none, or the store has no leisure.
+    pub(in super::super) fn make_one_ready(&self) -> bool {
+        if !self.has_leisure() {
+            return false;
         }
-        // The bucket may have been split since it was found, and then it stays reserved.
-        if !keyspace.has(bucket) {
-            return Ok(true);
+        let Some(file) = self.fresh.take() else {
+            return false;
+        };
+        let mut is_done = true;
+        let table = file.table();
+        let made = table.and_then(|table| {
+            table.make_ready(|| {
+                is_done = self.has_leisure() && !self.schedule.is_stopping();
+                is_done
+            })
+        });
+        if let Err(error) = made {
+            tracing::debug!(%error, "a table was not made ready for readers");
+        } else if !is_done {
+            self.fresh.add(&file);
         }
-        let result = self.serve(keyspace, bucket);
-        if keyspace.has(bucket) {
-            bucket.release();
-        }
-        // Others have left it alone meanwhile.
-        if !matches!(result, Ok(false)) || bucket.demand.is_open() {
-            self.touch(bucket);
-        }
-        result
+        true
     }
 
     /// Whether a flush has to wait for compactions that make room for it. Not when these find no

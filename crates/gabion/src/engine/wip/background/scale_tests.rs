@@ -10,7 +10,6 @@ use gabion_media::seeded::{Random, each_seed, setting};
 use gabion_media::{Disk, SimDisk};
 
 use crate::engine::ssd::{Commit, Lifecycle};
-use crate::engine::wip::jobs::split::slice_bytes;
 use crate::engine::wip::policy::space::{Space, Totals};
 use crate::engine::wip::{Keyspace, OpenStore, Scan, Wip, Write};
 use crate::types::Kind;
@@ -31,12 +30,12 @@ fn walk(engine: &Wip) -> (usize, u64, Totals) {
         let state = bucket.state.load_full();
         let width = bucket.sizing.width(&engine.options);
         runs = runs.max(width.scaled(0, state.levels.level(0).len()));
-        space.add(&engine.space_of(&bucket, &state).unwrap());
+        space.add(&engine.space_of(&bucket, &state.levels).unwrap());
         for file in state.levels.files() {
             table_bytes += file.meta.file_bytes;
             if !bucket.contains(&file.meta.smallest, &file.meta.largest) {
                 let left = shared.entry(file.meta.file).or_insert(file.meta.file_bytes);
-                *left = left.saturating_sub(slice_bytes(&bucket, file).unwrap());
+                *left = left.saturating_sub(file.bytes_in(&bucket).unwrap());
             }
         }
     }
@@ -50,7 +49,10 @@ fn walk(engine: &Wip) -> (usize, u64, Totals) {
     *engine.totals.lock() = totals;
     totals.may_shrink = engine.buckets().iter().any(|(_, bucket)| {
         let state = bucket.state.load_full();
-        engine.worthwhile_garbage(bucket, &state).unwrap().is_some()
+        let facts = engine.facts(bucket, &state).unwrap();
+        facts
+            .worthwhile_garbage(&engine.circumstances(false))
+            .is_some()
     });
     (runs, table_bytes, totals)
 }

@@ -88,6 +88,14 @@ impl TableFile {
         }
     }
 
+    /// The table's bytes in a bucket; of a shared table the part in the bucket's range.
+    pub(crate) fn bytes_in(&self, bucket: &Bucket) -> Result<u64> {
+        match bucket.contains(&self.meta.smallest, &self.meta.largest) {
+            true => Ok(self.meta.file_bytes),
+            false => Ok(self.table()?.bytes_between(bucket.lower(), bucket.upper())),
+        }
+    }
+
     /// The table, if it is open.
     #[inline]
     pub(crate) fn opened(&self) -> Option<&Arc<Table>> {

@@ -22,28 +22,31 @@
 //!   keeps to its range.
 //! - I5: a state is replaced only with the install lock held (see `writepath`).
 
+pub(super) mod age;
 pub(super) mod file;
+mod levels;
 pub(super) mod prefix_index;
 
 use std::ops::Deref;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, OnceLock};
 
 use arc_swap::ArcSwap;
 use parking_lot::Mutex;
 
 use super::policy::demand::Demand;
 use super::policy::reads::Reads;
-use super::policy::space::{Settled, Space};
+use super::policy::space::Settled;
 use super::policy::width::Sizing;
 use crate::engine::memtable::MemTable;
 use crate::engine::range_deletes::{Deletes, Fragments};
 use crate::engine::snapshots::Protected;
 use crate::types::Seq;
-use crate::{Error, Result, Slice};
+use crate::{Error, Result};
 
-use file::TableFile;
 use prefix_index::{PrefixIndex, common_prefix_len};
+
+pub(super) use levels::{Levels, Run, Tables};
 
 /// The buckets of one keyspace at one moment.
 pub(crate) struct Router {
@@ -150,7 +153,7 @@ pub(crate) struct Bucket {
     /// Whether somebody waits for a full compaction.
     pub(crate) demand: Demand,
     /// Since when the active MemTable holds entries (`written`); 0 while it holds none.
-    pub(super) written: AtomicU64,
+    written: AtomicU64,
     /// What the last full compaction left.
     pub(crate) settled: Mutex<Option<Settled>>,
     /// How many runs its levels need.
@@ -263,6 +266,31 @@ impl Bucket {
         is_first
     }
 
+    /// Since when the active MemTable holds entries, if it does.
+    pub(super) fn written_since(&self) -> Option<u64> {
+        // ORDER: Relaxed; it changes with the list of `writepath/written` locked.
+        let since = self.written.load(Ordering::Relaxed);
+        (since > 0).then_some(since)
+    }
+
+    /// Whether the active MemTable holds deletes of ranges.
+    pub(super) fn deletes_ranges(&self) -> bool {
+        !self.state.load().active.range_deletes().is_empty()
+    }
+
+    /// The active MemTable holds entries since then.
+    pub(super) fn set_written(&self, since: u64) {
+        // ORDER: Relaxed, as above.
+        self.written.store(since, Ordering::Relaxed);
+    }
+
+    /// As [`Bucket::written_since`]; from now on it holds none.
+    pub(super) fn take_written(&self) -> Option<u64> {
+        // ORDER: Relaxed, as above.
+        let since = self.written.swap(0, Ordering::Relaxed);
+        (since > 0).then_some(since)
+    }
+
     /// Puts the bucket on the list of those that have changed; false if it is there.
     pub(super) fn set_touched(&self) -> bool {
         // ORDER: AcqRel, with that of `clear_touched`: who takes the bucket off the list finds
@@ -367,169 +395,6 @@ impl BucketState {
             files.extend(file.range_deletes()?);
         }
         Ok(Deletes::of(sets.iter().chain(files), protected))
-    }
-}
-
-/// The runs of a bucket.
-#[derive(Clone, Default)]
-pub(crate) struct Levels {
-    /// Runs by level, newest first (I2).
-    levels: Vec<Vec<Run>>,
-    /// What they hold of the bucket, once that is measured.
-    pub(crate) space: OnceLock<Space>,
-    /// Their largest sequence number, once somebody has asked for it.
-    max_seq: OnceLock<Seq>,
-}
-
-impl Levels {
-    /// Runs of one level, newest first; none for a level that does not exist.
-    pub(crate) fn level(&self, level: usize) -> &[Run] {
-        self.levels.get(level).map_or(&[], Vec::as_slice)
-    }
-
-    /// Number of levels, the empty ones included.
-    pub(crate) fn depth(&self) -> usize {
-        self.levels.len()
-    }
-
-    /// All runs, newest first.
-    #[inline]
-    pub(crate) fn runs(&self) -> impl Iterator<Item = &Run> {
-        self.levels.iter().flatten()
-    }
-
-    /// The largest sequence number in them; 0 for none.
-    pub(crate) fn max_seq(&self) -> Seq {
-        let newest = || self.runs().map(|run| run.seqs().1).max();
-        *self.max_seq.get_or_init(|| newest().unwrap_or(0))
-    }
-
-    /// All table files.
-    pub(crate) fn files(&self) -> impl Iterator<Item = &Arc<TableFile>> {
-        self.runs().flat_map(|run| run.tables.iter())
-    }
-
-    /// Adds a run as the newest of its level.
-    pub(crate) fn add(&mut self, level: usize, run: Run) {
-        while self.levels.len() <= level {
-            self.levels.push(Vec::new());
-        }
-        self.levels[level].insert(0, run);
-        self.space.take();
-        self.max_seq.take();
-    }
-
-    /// Removes the runs with these numbers from a level.
-    pub(crate) fn remove(&mut self, level: usize, numbers: &[u64]) {
-        if let Some(runs) = self.levels.get_mut(level) {
-            runs.retain(|run| !numbers.contains(&run.number));
-        }
-        self.space.take();
-        self.max_seq.take();
-    }
-
-    /// The runs, as a bucket with another range sees them: tables that the range does not touch
-    /// are left out.
-    pub(crate) fn within(&self, bucket: &Bucket) -> Levels {
-        let slice = |run: &Run| {
-            let tables: Vec<_> = run
-                .tables
-                .iter()
-                .filter(|file| file.concerns(bucket))
-                .cloned()
-                .collect();
-            (!tables.is_empty()).then(|| Run::new(run.number, tables))
-        };
-        let levels = self
-            .levels
-            .iter()
-            .map(|runs| runs.iter().filter_map(slice).collect());
-        Levels {
-            levels: levels.collect(),
-            space: OnceLock::new(),
-            max_seq: OnceLock::new(),
-        }
-    }
-}
-
-/// A sublevel: tables that do not overlap, ordered by their keys (I3).
-#[derive(Clone)]
-pub(crate) struct Run {
-    /// Orders the runs of a level: a higher number is newer.
-    pub(crate) number: u64,
-    /// The tables.
-    pub(crate) tables: Arc<Tables>,
-}
-
-/// The tables of a run. Which one has a key is found without touching any other.
-pub(crate) struct Tables {
-    files: Box<[Arc<TableFile>]>,
-    largest: PrefixIndex,
-}
-
-impl Tables {
-    /// The position of the first table whose largest key is not below `key`: the one that may hold
-    /// it.
-    #[inline]
-    pub(crate) fn position_of(&self, key: &[u8]) -> usize {
-        self.largest
-            .count_below(key, |at| &self.files[at].meta.largest)
-    }
-}
-
-impl Deref for Tables {
-    type Target = [Arc<TableFile>];
-
-    #[inline]
-    fn deref(&self) -> &[Arc<TableFile>] {
-        &self.files
-    }
-}
-
-impl Run {
-    /// The run of that number; its tables are ordered and do not overlap.
-    pub(crate) fn new(number: u64, tables: Vec<Arc<TableFile>>) -> Run {
-        let keys: Vec<&Slice> = tables.iter().map(|file| &file.meta.largest).collect();
-        let largest = PrefixIndex::new(&keys);
-        let files = tables.into();
-        Run {
-            number,
-            tables: Arc::new(Tables { files, largest }),
-        }
-    }
-
-    /// The table that may hold `key`.
-    #[inline]
-    pub(crate) fn table_for(&self, key: &[u8]) -> Option<&Arc<TableFile>> {
-        self.tables.get(self.tables.position_of(key))
-    }
-
-    /// The smallest and the largest sequence number in the run's tables.
-    pub(crate) fn seqs(&self) -> (Seq, Seq) {
-        let metas = || self.tables.iter().map(|file| &file.meta);
-        let oldest = metas().map(|meta| meta.min_seq).min();
-        let newest = metas().map(|meta| meta.max_seq).max();
-        (oldest.unwrap_or(0), newest.unwrap_or(0))
-    }
-
-    /// The smallest key of the run's tables.
-    pub(crate) fn smallest(&self) -> &[u8] {
-        self.tables.first().map_or(&[], |file| &file.meta.smallest)
-    }
-
-    /// The largest key of the run's tables.
-    pub(crate) fn largest(&self) -> &[u8] {
-        self.tables.last().map_or(&[], |file| &file.meta.largest)
-    }
-
-    /// Orders `runs` by their keys when no two of them overlap.
-    pub(crate) fn in_order(runs: &[Run]) -> Option<Vec<&Run>> {
-        let mut ordered: Vec<&Run> = runs.iter().collect();
-        ordered.sort_by(|a, b| a.smallest().cmp(b.smallest()));
-        let disjoint = ordered
-            .windows(2)
-            .all(|pair| pair[0].largest() < pair[1].smallest());
-        disjoint.then_some(ordered)
     }
 }
 

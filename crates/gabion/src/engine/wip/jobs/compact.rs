@@ -30,14 +30,17 @@ use crate::engine::range_deletes::{Deletes, Fragments, Hidden};
 use crate::engine::snapshots::Protected;
 use crate::engine::ssd::pace::Class;
 use crate::engine::wip::Wip;
+use crate::engine::wip::bucket::age::compacted_age;
 use crate::engine::wip::bucket::file::{TableFile, file_meta};
 use crate::engine::wip::bucket::{Bucket, BucketState, Levels, Run};
 use crate::engine::wip::manifest::{Edit, FileAge};
+use crate::engine::wip::policy::space::Settled;
 use crate::engine::wip::readpath::cursor::Access;
 use crate::engine::wip::readpath::merge::{Merge, run_source};
 use crate::engine::wip::retire_all;
 use crate::engine::wip::table::TableMeta;
 use crate::types::INITIAL_LEVELS;
+use crate::types::Seq;
 
 /// Tables below this size are small, unless buckets are.
 const SMALL_BYTES_MAX: u64 = 1 << 20;
@@ -187,6 +190,14 @@ impl Wip {
         Ok(())
     }
 
+    /// Notes that a full compaction of a bucket, which began when `oldest` was the oldest
+    /// snapshot, left this run.
+    fn settle(&self, bucket: &Arc<Bucket>, run: u64, oldest: Option<Seq>) {
+        let reads = bucket.reads.in_gets();
+        *bucket.settled.lock() = Some(Settled { run, oldest, reads });
+        self.touch(bucket);
+    }
+
     /// Of tables in order that do not overlap: those that stay as they are, and what was made of
     /// neighbours that are small.
     fn gather(
@@ -248,7 +259,12 @@ impl Wip {
         let meta = output.finish()?;
         let named = self.disk.sync_dir();
         named.inspect_err(|_| self.abandon(meta.file))?;
-        let age = self.compacted_age(runs, job.whole, retain.superseded(), meta.tombstones);
+        let age = compacted_age(
+            runs,
+            job.whole,
+            (retain.superseded(), meta.tombstones),
+            self.time(),
+        );
         Ok(Some((meta, age)))
     }
 

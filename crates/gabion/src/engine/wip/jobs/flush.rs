@@ -32,6 +32,7 @@ use crate::engine::memtable::MemTable;
 use crate::engine::range_deletes::Fragments;
 use crate::engine::ssd::SsdEngine;
 use crate::engine::ssd::pace::Class;
+use crate::engine::wip::bucket::age::flushed_age;
 use crate::engine::wip::bucket::file::TableFile;
 use crate::engine::wip::bucket::file::file_meta;
 use crate::engine::wip::bucket::{Bucket, BucketState, Levels, Run};
@@ -126,7 +127,7 @@ impl Wip {
         retain.finish(&mut add)?;
         let meta = output.finish()?;
         let number = meta.file;
-        let age = Wip::flushed_age(job.born, retain.superseded(), meta.tombstones);
+        let age = flushed_age(job.born, retain.superseded(), meta.tombstones);
         let installed = self.install_flush(job, meta, age);
         let file = installed.inspect_err(|_| self.abandon(number))?;
         self.counters.flushes.add(1);

@@ -16,7 +16,6 @@ use std::sync::{Arc, Weak};
 
 use parking_lot::Mutex;
 
-use crate::engine::wip::Wip;
 use crate::engine::wip::bucket::file::TableFile;
 
 /// The tables that were written and not made ready yet, as long as anybody has them.
@@ -45,35 +44,9 @@ impl Fresh {
     }
 
     /// Takes one that somebody still has.
-    fn take(&self) -> Option<Arc<TableFile>> {
+    pub(in super::super) fn take(&self) -> Option<Arc<TableFile>> {
         let mut tables = self.tables.lock();
         std::iter::from_fn(|| tables.pop()).find_map(|file| file.upgrade())
-    }
-}
-
-impl Wip {
-    /// Makes a table ready for readers; false when there is none, or the store has no leisure.
-    pub(in super::super) fn make_one_ready(&self) -> bool {
-        if !self.has_leisure() {
-            return false;
-        }
-        let Some(file) = self.fresh.take() else {
-            return false;
-        };
-        let mut is_done = true;
-        let table = file.table();
-        let made = table.and_then(|table| {
-            table.make_ready(|| {
-                is_done = self.has_leisure() && !self.schedule.is_stopping();
-                is_done
-            })
-        });
-        if let Err(error) = made {
-            tracing::debug!(%error, "a table was not made ready for readers");
-        } else if !is_done {
-            self.fresh.add(&file);
-        }
-        true
     }
 }
 
@@ -84,7 +57,7 @@ mod tests {
     use super::*;
     use crate::Options;
     use crate::engine::ssd::Lifecycle;
-    use crate::engine::wip::Keyspace;
+    use crate::engine::wip::{Keyspace, Wip};
 
     fn store() -> (SimDisk, Arc<Wip>, Arc<Keyspace>) {
         let sim = SimDisk::new();

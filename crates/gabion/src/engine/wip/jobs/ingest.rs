@@ -8,12 +8,12 @@
 //!
 //! # Number of tables
 //! A table ends at the size that a split leaves of a bucket, in a store as large as this one is by
-//! then (`due`): with the default options at 8 MiB while that is at most 4 GiB, at a 512th of it up
-//! to 64 GiB, at 128 MiB beyond. So the first 4 GiB that are ingested into an empty store are 512
-//! tables, 16 GiB are 1,222, 64 GiB 1,931, and each GiB beyond 8 more. A table takes a descriptor
-//! of the process from its first use on. Neither the ingest nor a split that cuts between tables
-//! uses them; what opens them is a lookup below, a read, a compaction, and a split into more parts
-//! than a bucket has tables.
+//! then (`capacity`): with the default options at 8 MiB while that is at most 4 GiB, at a 512th of
+//! it up to 64 GiB, at 128 MiB beyond. So the first 4 GiB that are ingested into an empty store are
+//! 512 tables, 16 GiB are 1,222, 64 GiB 1,931, and each GiB beyond 8 more. A table takes a
+//! descriptor of the process from its first use on. Neither the ingest nor a split that cuts
+//! between tables uses them; what opens them is a lookup below, a read, a compaction, and a split
+//! into more parts than a bucket has tables.
 //!
 //! # The sequence number
 //! All pairs have one sequence number, which must be above all that readers have seen before the
@@ -56,9 +56,11 @@ use super::output::TableOutput;
 use crate::engine::memtable::MemTable;
 use crate::engine::ssd::SsdEngine;
 use crate::engine::ssd::pace::Class;
+use crate::engine::wip::bucket::age::flushed_age;
 use crate::engine::wip::bucket::file::{TableFile, file_meta};
 use crate::engine::wip::bucket::{Bucket, BucketState, Levels, Run};
 use crate::engine::wip::manifest::{Edit, GROUP_BYTES_MAX, Manifest};
+use crate::engine::wip::policy::capacity::capacity_base;
 use crate::engine::wip::table::TableMeta;
 use crate::engine::wip::writepath::Leader;
 use crate::engine::wip::{Keyspace, Versions, Wip};
@@ -98,7 +100,7 @@ impl Wip {
     pub(crate) fn ingest<'e>(&'e self, keyspace: &'e Arc<Keyspace>) -> Result<Ingest<'e>> {
         self.check_writable()?;
         keyspace.dropped.check()?;
-        self.begin_ingest();
+        self.idleness.lock().begin_ingest();
         Ok(Ingest {
             engine: self,
             keyspace,
@@ -155,7 +157,7 @@ impl Ingest<'_> {
         let total = engine.table_bytes.get().saturating_add(self.written_bytes);
         self.keyspace.dropped.check()?;
         let parts = engine.options.split_ways as u64;
-        self.table_bytes_max = (engine.capacity_base(total) / parts).max(1);
+        self.table_bytes_max = (capacity_base(&engine.options, total) / parts).max(1);
         let router = self.keyspace.router.load();
         self.upper = router.route(key).upper().map(Into::into);
         self.output = Some(engine.create_table(self.keyspace.id, Purpose::Flush, Class::Usual)?);
@@ -200,7 +202,7 @@ impl Ingest<'_> {
 
     /// The tables as files, whose entries have the number `seq`.
     fn files(&self, seq: Seq) -> Vec<Arc<TableFile>> {
-        let age = Wip::flushed_age(self.born, 0, 0);
+        let age = flushed_age(self.born, 0, 0);
         let engine = self.engine;
         let (disk, lock, cache) = (&engine.disk, &engine.lock, &engine.cache);
         let files = self.written.iter().map(|meta| {
@@ -325,7 +327,7 @@ impl Drop for Ingest<'_> {
         for meta in &self.written {
             self.engine.remove_unnamed(meta.file);
         }
-        self.engine.end_ingest();
+        self.engine.idleness.lock().end_ingest();
     }
 }
 

@@ -131,7 +131,7 @@ impl Wip {
         for bucket in buckets {
             let state = bucket.state.load_full();
             let memory: u64 = state.memtables().map(|table| table.user_bytes()).sum();
-            let bytes = self.space_of(bucket, &state)?.bytes + memory;
+            let bytes = self.space_of(bucket, &state.levels)?.bytes + memory;
             let fits = !bucket.is_busy() && state.frozen.is_empty();
             if !fits || sum + bytes > limit || row.len() == JOINED_MAX {
                 if row.len() > 1 {

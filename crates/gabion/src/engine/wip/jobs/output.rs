@@ -46,7 +46,7 @@ impl Wip {
             writer: Some(writer),
             class,
             bucket: None,
-            gentle: (class == Class::Leisure).then(|| Gentle::new(self)),
+            gentle: (class == Class::Leisure).then(|| Gentle::new(self.reads_of_tables())),
             paced_bytes: 0,
         })
     }
@@ -124,7 +124,8 @@ impl<'e> TableOutput<'e> {
             .pace
             .take(self.class, written, || throttle.pressed())?;
         if let Some(gentle) = &mut self.gentle {
-            gentle.step(self.engine);
+            let engine = self.engine;
+            gentle.step(|| engine.reads_of_tables(), || engine.is_unhurried());
         }
         Ok(())
     }

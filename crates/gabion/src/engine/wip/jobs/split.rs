@@ -22,40 +22,13 @@
 use std::sync::Arc;
 
 use crate::Result;
-use crate::engine::wip::bucket::file::TableFile;
 use crate::engine::wip::bucket::{Bucket, BucketState, Levels, Run};
 use crate::engine::wip::manifest::Edit;
 use crate::engine::wip::policy::reads::Reads;
 use crate::engine::wip::policy::width::Sizing;
-use crate::engine::wip::table::Sketch;
 use crate::engine::wip::{Keyspace, Versions, Wip};
 
 impl Wip {
-    /// The bytes of a bucket's tables; of a shared table the part in the bucket's range.
-    pub(in super::super) fn bytes(bucket: &Bucket, state: &BucketState) -> Result<u64> {
-        let runs = state.levels.runs();
-        runs.map(|run| run_bytes(bucket, run)).sum()
-    }
-
-    /// How much of a bucket of that many bytes a full compaction would leave, by the tables'
-    /// sketches of their distinct keys.
-    pub(in super::super) fn live_bytes(state: &BucketState, bytes: u64) -> u64 {
-        let mut entries = 0;
-        let mut sketch = Sketch::default();
-        for file in state.levels.files() {
-            entries += file.meta.entries;
-            sketch.merge(&file.meta.sketch);
-        }
-        let distinct = sketch.estimate().min(entries);
-        match entries {
-            0 => 0,
-            entries => {
-                let live = u128::from(bytes) * u128::from(distinct) / u128::from(entries);
-                u64::try_from(live).unwrap_or(bytes)
-            }
-        }
-    }
-
     /// Cuts a bucket that the caller has reserved into at most `ways`, unless there are too many by
     /// then; false when its tables offer no key to cut at.
     pub(in super::super) fn split(
@@ -162,22 +135,6 @@ fn children_of(
     }
     edits.push(versions.next_bucket_edit());
     (children, edits)
-}
-
-/// The bytes of a run in a bucket.
-pub(in super::super) fn run_bytes(bucket: &Bucket, run: &Run) -> Result<u64> {
-    let tables = run.tables.iter();
-    tables.map(|file| slice_bytes(bucket, file)).sum()
-}
-
-/// The bytes of a table; of a shared table the part in the bucket's range.
-pub(in super::super) fn slice_bytes(bucket: &Bucket, file: &TableFile) -> Result<u64> {
-    Ok(
-        match bucket.contains(&file.meta.smallest, &file.meta.largest) {
-            true => file.meta.file_bytes,
-            false => file.table()?.bytes_between(bucket.lower(), bucket.upper()),
-        },
-    )
 }
 
 /// A key that a table offers to split at.

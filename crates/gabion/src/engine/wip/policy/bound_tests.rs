@@ -6,7 +6,12 @@ use std::collections::BinaryHeap;
 use gabion_media::seeded::{Random, setting};
 use gabion_media::{Disk, SimDisk};
 
-use super::due::{buckets_max, capacity_base, split_ways, varied};
+use super::capacity::{buckets_max, capacity_base};
+use super::demand::Demand;
+use super::due::{Circumstances, Due, Facts, Job, Scope, due};
+use super::reads::Reads;
+use super::shape::{LevelShape, RunShape, Shape};
+use super::space::{Need, Space, Totals};
 use super::throttle::Throttle;
 use super::width::Sizing;
 use crate::Options;
@@ -43,6 +48,29 @@ impl Part {
         self.levels.iter().map(Vec::len).sum()
     }
 
+    /// What a bucket is measured to be in which all keys are different.
+    fn shape(&self) -> Shape {
+        let run = |bytes: &u64| RunShape {
+            bytes: *bytes,
+            ..RunShape::default()
+        };
+        let level = |runs: &Vec<u64>| LevelShape {
+            runs: runs.iter().map(run).collect(),
+            in_order: false,
+        };
+        let bytes = self.bytes();
+        Shape {
+            space: Space {
+                bytes,
+                ..Space::default()
+            },
+            distinct_bytes: bytes,
+            levels: self.levels.iter().map(level).collect(),
+            garbage_since: None,
+            shares_overlapping: self.shares_tables && self.runs() > 1,
+        }
+    }
+
     /// Makes all runs of these levels one run; returns its bytes.
     fn compact(&mut self, levels: std::ops::RangeInclusive<usize>, output: usize) -> u64 {
         let bytes = self.levels[levels]
@@ -54,8 +82,8 @@ impl Part {
     }
 }
 
-/// A store without data: buckets are split and their runs are compacted as [`super::due`] says,
-/// while keys that are spread evenly and that are all different fill it.
+/// A store without data, in which all is done that [`due`] says, while keys that are spread evenly
+/// and that are all different fill it.
 struct Model {
     options: Options,
     active_bytes_max: u64,
@@ -134,38 +162,50 @@ impl Model {
 
     /// Does in a bucket all that is due.
     fn settle(&mut self, number: usize) {
-        loop {
-            let base = capacity_base(&self.options, self.total);
-            let buckets_max = buckets_max(&self.options, self.active_bytes_max);
-            let count = self.parts.len() as u64;
-            let ways_max = usize::try_from(buckets_max.saturating_sub(count)).unwrap();
-            let part = &mut self.parts[number];
-            let bytes = part.bytes();
-            part.sizing.see(bytes, &part.levels[0]);
-            let width = part.sizing.width(&self.options);
-            let levels = || (0..INITIAL_LEVELS).rev();
-            let has = |runs: fn(&super::width::Width, usize) -> usize| {
-                levels().find(|level| part.levels[*level].len() >= runs(&width, *level))
-            };
-            let (full, level) = (
-                has(|width, level| width.most(level)),
-                has(|w, l| w.least(l)),
-            );
-            let capacity = varied(base, part.id);
-            if let Some(level) = full {
-                self.compact_level(number, level);
-            } else if bytes >= capacity && ways_max >= 2 {
-                let ways = split_ways(&self.options, bytes, capacity).clamp(2, ways_max);
-                self.split(number, ways);
-            } else if part.shares_tables && part.runs() > 1 {
-                self.written += part.compact(0..=INITIAL_LEVELS - 1, INITIAL_LEVELS - 1);
-                part.shares_tables = false;
-            } else if let Some(level) = level {
-                self.compact_level(number, level);
-            } else {
-                return;
+        while let Some(Due { job, .. }) = self.due(number) {
+            match job {
+                Job::Split { ways } => self.split(number, ways),
+                Job::Compact(Scope::Level(level)) => self.compact_level(number, level),
+                Job::Compact(scope) => {
+                    assert_eq!(
+                        scope,
+                        Scope::Unshare,
+                        "nothing else is due while it is filled"
+                    );
+                    let part = &mut self.parts[number];
+                    self.written += part.compact(0..=INITIAL_LEVELS - 1, INITIAL_LEVELS - 1);
+                    part.shares_tables = false;
+                }
             }
         }
+    }
+
+    fn due(&mut self, number: usize) -> Option<Due> {
+        let buckets_max = buckets_max(&self.options, self.active_bytes_max);
+        let count = self.parts.len() as u64;
+        let part = &self.parts[number];
+        part.sizing.see(part.bytes(), &part.levels[0]);
+        let facts = Facts {
+            bucket: part.id,
+            shape: &part.shape(),
+            width: part.sizing.width(&self.options),
+            reads: &Reads::default(),
+            demand: &Demand::default(),
+            settled: None,
+            deleted_bytes: 0,
+            may_split: true,
+        };
+        let circumstances = Circumstances {
+            options: &self.options,
+            now: 1,
+            leisure: false,
+            need: Need::None,
+            totals: Totals::default(),
+            oldest: None,
+            capacity_base: capacity_base(&self.options, self.total),
+            split_ways_max: usize::try_from(buckets_max.saturating_sub(count)).unwrap(),
+        };
+        due(&facts, &circumstances)
     }
 
     fn compact_level(&mut self, number: usize, level: usize) {

@@ -1,9 +1,9 @@
 //! Compactions that are done at leisure leave the processors to the store's readers.
 //!
 //! # Idea
-//! A compaction that is done because little is written (`due`, kind 9) helps the reads to come, but
-//! nobody waits for it, and readers may have work for all processors. So where reads come all the
-//! time while it works, it rests after each stretch of work, three times as long as the stretch
+//! A compaction that is done because little is written (`due`, rule 10) helps the reads to come,
+//! but nobody waits for it, and readers may have work for all processors. So where reads come all
+//! the time while it works, it rests after each stretch of work, three times as long as the stretch
 //! was: it takes a quarter of a processor.
 //!
 //! It goes on without a rest once more is written, somebody waits for the store to come to rest, or
@@ -14,8 +14,6 @@
 //!   flushes and readers go on meanwhile.
 
 use std::time::{Duration, Instant};
-
-use crate::engine::wip::Wip;
 
 /// A stretch of work takes at least this long: enough for the reads in it to be counted, which is
 /// done by samples.
@@ -31,7 +29,7 @@ const REST_MAX: Duration = Duration::from_millis(30);
 const READS_PER_MS_MIN: u64 = 20;
 
 /// The pace of one job.
-pub(in super::super) struct Gentle {
+pub(crate) struct Gentle {
     /// When the last stretch ended, and its rest.
     stretch_ended: Instant,
     rest_ended: Instant,
@@ -40,28 +38,33 @@ pub(in super::super) struct Gentle {
 }
 
 impl Gentle {
-    /// The pace of a job that begins now.
-    pub(in super::super) fn new(engine: &Wip) -> Gentle {
+    /// The pace of a job that begins now, when so many `reads` of tables have come.
+    pub(crate) fn new(reads: u64) -> Gentle {
         let now = Instant::now();
         Gentle {
             stretch_ended: now,
             rest_ended: now,
-            reads: engine.reads_of_tables(),
+            reads,
         }
     }
 
-    /// Rests if it is time to, and if readers gain by it.
-    pub(in super::super) fn step(&mut self, engine: &Wip) {
+    /// Rests if it is time to, and if readers gain by it: by the `reads` that have come, and if
+    /// nobody waits for the job.
+    pub(crate) fn step(
+        &mut self,
+        reads: impl FnOnce() -> u64,
+        is_unhurried: impl FnOnce() -> bool,
+    ) {
         let worked = self.rest_ended.elapsed();
         if worked < STRETCH_MIN {
             return;
         }
-        let reads = engine.reads_of_tables();
+        let reads = reads();
         let came = reads.saturating_sub(self.reads);
         let rest = rest_after(worked, self.stretch_ended.elapsed(), came);
         self.reads = reads;
         self.stretch_ended = Instant::now();
-        if !rest.is_zero() && engine.is_unhurried() {
+        if !rest.is_zero() && is_unhurried() {
             std::thread::sleep(rest);
         }
         self.rest_ended = Instant::now();

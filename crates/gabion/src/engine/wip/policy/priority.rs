@@ -13,7 +13,7 @@
 
 /// Kinds of jobs, the least urgent first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(in super::super) enum Urgency {
+pub(crate) enum Urgency {
     /// What is worth doing for the reads to come when hardly anybody writes.
     Leisure,
     /// A level of `sublevels_min` runs.
@@ -36,12 +36,12 @@ pub(in super::super) enum Urgency {
 
 /// What a job that waits is judged by.
 #[derive(Clone, Copy, Debug)]
-pub(in super::super) struct Claim {
-    pub(in super::super) urgency: Urgency,
+pub(crate) struct Claim {
+    pub(crate) urgency: Urgency,
     /// Reads of what it would compact since that was compacted last.
-    pub(in super::super) reads: u64,
+    pub(crate) reads: u64,
     /// Sublevels that it would make one; for [`Urgency::Garbage`] the garbage in thousandths.
-    pub(in super::super) sublevels: usize,
+    pub(crate) sublevels: usize,
 }
 
 /// Number of kinds of jobs.
@@ -49,18 +49,18 @@ const KINDS: usize = Urgency::Full as usize + 1;
 
 /// The reads and the sublevels of all claims of each kind: what a priority is relative to.
 #[derive(Default)]
-pub(in super::super) struct Sums([(f64, f64); KINDS]);
+pub(crate) struct Sums([(f64, f64); KINDS]);
 
 impl Sums {
     /// Adds a claim.
-    pub(in super::super) fn add(&mut self, claim: &Claim) {
+    pub(crate) fn add(&mut self, claim: &Claim) {
         let (reads, sublevels) = &mut self.0[claim.urgency as usize];
         *reads += number(claim.reads);
         *sublevels += number(claim.sublevels as u64);
     }
 
     /// The priority of a claim among those of its kind.
-    pub(in super::super) fn priority(&self, claim: &Claim, read_weight: u32) -> f64 {
+    pub(crate) fn priority(&self, claim: &Claim, read_weight: u32) -> f64 {
         let (reads, sublevels) = self.0[claim.urgency as usize];
         let read_weight = match claim.urgency {
             Urgency::Full | Urgency::Garbage => 0.0,

@@ -32,14 +32,6 @@
 //! - P1: after a compaction for its garbage a bucket is not worth another one before new tables
 //!   come or the oldest snapshot ends.
 
-use std::sync::Arc;
-
-use crate::Result;
-use crate::engine::wip::Wip;
-use crate::engine::wip::bucket::{Bucket, BucketState, Levels, Run};
-use crate::engine::wip::jobs::compact::range_deletes_of;
-use crate::engine::wip::jobs::split::slice_bytes;
-use crate::engine::wip::table::Sketch;
 use crate::types::Seq;
 
 /// Shares of the garbage that the cap allows, in hundredths: from which on buckets are compacted
@@ -48,7 +40,7 @@ const COMPACT_FROM: f64 = 0.70;
 const SLOW_FROM: f64 = 0.85;
 
 /// A bucket is compacted for its garbage when this part of it is garbage: one in so many bytes.
-const WORTH_ONE_IN: u64 = 8;
+pub(crate) const WORTH_ONE_IN: u64 = 8;
 
 /// A single run of which the sketch finds at least this share of its entries, in hundredths, has
 /// no two versions of a key: its standard error is three of them.
@@ -79,7 +71,13 @@ impl Space {
         self.bytes - self.live_min
     }
 
-    pub(in super::super) fn add(&mut self, other: &Space) {
+    /// As [`Space::garbage`], in thousandths of all bytes.
+    pub(crate) fn garbage_share(&self) -> u64 {
+        scaled(1000, self.garbage(), self.bytes)
+    }
+
+    /// Adds the space of other tables.
+    pub(crate) fn add(&mut self, other: &Space) {
         self.bytes += other.bytes;
         self.live += other.live;
         self.live_min += other.live_min;
@@ -90,7 +88,7 @@ impl Space {
     }
 
     /// Takes away what was added; whether any part shares tables is not known any more.
-    pub(in super::super) fn take(&mut self, other: &Space) {
+    pub(crate) fn take(&mut self, other: &Space) {
         self.bytes -= other.bytes;
         self.live -= other.live;
         self.live_min -= other.live_min;
@@ -115,8 +113,41 @@ pub(crate) struct Totals {
 
 impl Totals {
     /// Whether so much of shared tables is in no bucket's part that buckets are compacted for it.
-    pub(in super::super) fn are_orphans_many(&self) -> bool {
+    pub(crate) fn are_orphans_many(&self) -> bool {
         self.orphaned > self.table_bytes / WORTH_ONE_IN
+    }
+
+    /// The pressure of garbage on writers under a cap: none up to 0, stop from 1 on.
+    pub(crate) fn pressure(&self, cap: f64) -> f64 {
+        if !self.may_shrink {
+            return 0.0;
+        }
+        let part = part_of_allowed(self.amplification_max(), cap);
+        (part - SLOW_FROM) / (1.0 - SLOW_FROM)
+    }
+
+    /// How pressing it is to give space back under a cap, when the next flush brings `coming`.
+    pub(crate) fn need(
+        &self,
+        cap: f64,
+        coming: impl FnOnce() -> u64,
+        is_room_short: impl FnOnce() -> bool,
+    ) -> Need {
+        if !self.may_shrink || !cap.is_finite() {
+            return Need::None;
+        }
+        let after = Totals {
+            table_bytes: self.table_bytes + coming(),
+            ..*self
+        };
+        let part = |totals: &Totals| part_of_allowed(totals.amplification_max(), cap);
+        if part(&after) >= 1.0 {
+            Need::Stop
+        } else if part(self) >= COMPACT_FROM || is_room_short() {
+            Need::Compact
+        } else {
+            Need::None
+        }
     }
 
     /// The space amplification by the low estimate of what is live; 1 for an empty store.
@@ -128,6 +159,11 @@ impl Totals {
     pub(crate) fn amplification(&self, bytes: u64) -> f64 {
         ratio(bytes, self.buckets.live)
     }
+}
+
+/// The garbage at this amplification as a part of what a cap allows.
+fn part_of_allowed(amplification: f64, cap: f64) -> f64 {
+    (amplification - 1.0) / (cap - 1.0)
 }
 
 #[expect(
@@ -143,7 +179,7 @@ fn ratio(bytes: u64, live: u64) -> f64 {
 
 /// How pressing it is to give space back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(in super::super) enum Need {
+pub(crate) enum Need {
     /// Far from the cap.
     None,
     /// Buckets are compacted for their garbage.
@@ -154,13 +190,24 @@ pub(in super::super) enum Need {
 
 /// What a compaction of a bucket for its garbage depends on (P1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in super::super) enum Worth {
+pub(crate) enum Worth {
     /// It is not worth what it writes.
     No,
     /// It is, unless this is the oldest snapshot.
     Unless(Option<Seq>),
     /// It is.
     Yes,
+}
+
+impl Worth {
+    /// Whether it is, with this oldest snapshot.
+    pub(crate) fn is_worth(self, oldest: Option<Seq>) -> bool {
+        match self {
+            Worth::No => false,
+            Worth::Yes => true,
+            Worth::Unless(held) => held != oldest,
+        }
+    }
 }
 
 /// What a full compaction left, and the oldest snapshot and the number of reads of then.
@@ -171,194 +218,53 @@ pub(crate) struct Settled {
     pub(crate) reads: u64,
 }
 
-impl Wip {
-    /// What the tables of a bucket hold; kept with them.
-    pub(in super::super) fn space_of(&self, bucket: &Bucket, state: &BucketState) -> Result<Space> {
-        if let Some(space) = state.levels.space.get() {
-            return Ok(*space);
-        }
-        let space = self.measure(bucket, &state.levels)?;
-        Ok(*state.levels.space.get_or_init(|| space))
-    }
+/// What a bucket's tables say of its space.
+#[derive(Debug, Default)]
+pub(crate) struct Census {
+    /// Bytes and entries of each run; of shared tables the part in the bucket's range.
+    pub(crate) runs: Vec<(u64, u64)>,
+    /// The most entries of any run that are no old versions of others in it.
+    pub(crate) longest: u64,
+    /// Entries of all tables, of shared ones all, and about how many keys they have.
+    pub(crate) sketched: u64,
+    pub(crate) distinct: u64,
+    /// As in [`Space`].
+    pub(crate) tombstones: u64,
+    pub(crate) deleted: u64,
+    pub(crate) shares: bool,
+}
 
-    fn measure(&self, bucket: &Bucket, levels: &Levels) -> Result<Space> {
-        let mut space = Space::default();
-        let mut sketch = Sketch::default();
-        let mut sketched = 0;
-        let mut longest = 0;
-        let mut runs: Vec<(u64, u64)> = Vec::new();
-        for run in levels.runs() {
-            let (mut bytes, mut entries) = (0, 0);
-            let mut superseded = 0;
-            for file in run.tables.iter() {
-                let meta = &file.meta;
-                let slice = slice_bytes(bucket, file)?;
-                let part = |count: u64| scaled(count, slice, meta.file_bytes);
-                bytes += slice;
-                entries += part(meta.entries);
-                superseded += part(file.age.superseded);
-                space.tombstones += part(meta.tombstones);
-                sketched += meta.entries;
-                space.shares |= !bucket.contains(&meta.smallest, &meta.largest);
-                sketch.merge(&meta.sketch);
-            }
-            space.bytes += bytes;
-            space.entries += entries;
-            runs.push((bytes, entries));
-            longest = longest.max(entries.saturating_sub(superseded));
-        }
-        space.deleted = self.deleted_by_ranges(bucket, levels)?;
-        let found = sketch.estimate().min(sketched);
-        let distinct = scaled(space.entries, found, sketched);
-        let (distinct, distinct_min) = match runs.len() {
-            0 | 1 if found * 100 >= longest * DISTINCT_FROM => (longest, longest),
+impl Census {
+    /// The space of the bucket.
+    pub(crate) fn space(&self) -> Space {
+        let bytes = self.runs.iter().map(|(bytes, _)| bytes).sum();
+        let entries = self.runs.iter().map(|(_, entries)| entries).sum();
+        let longest = self.longest;
+        let distinct = scaled(entries, self.distinct, self.sketched);
+        let (distinct, distinct_min) = match self.runs.len() {
+            0 | 1 if self.distinct * 100 >= longest * DISTINCT_FROM => (longest, longest),
             0 | 1 => (distinct, distinct / 10 * 9),
             _ => (distinct.max(longest), longest.max(distinct / 10 * 9)),
         };
-        let live = scaled(
-            space.bytes,
-            distinct.saturating_sub(space.tombstones),
-            space.entries,
-        );
-        space.live = live.saturating_sub(space.deleted);
-        let live_min = shortest(&mut runs, distinct_min.saturating_sub(space.tombstones));
-        space.live_min = live_min.saturating_sub(space.deleted).min(space.live);
-        Ok(space)
-    }
-
-    /// About how many bytes of older entries range deletes in tables hide; rather too many.
-    fn deleted_by_ranges(&self, bucket: &Bucket, levels: &Levels) -> Result<u64> {
-        if levels.files().all(|file| file.meta.range_deletes == 0) {
-            return Ok(0);
-        }
-        let protected = self.snapshots.protect(|| self.visible());
-        let deletes = range_deletes_of(levels.runs(), &protected)?.within(bucket.range());
-        let mut bytes = 0;
-        for file in levels.files() {
-            let size = slice_bytes(bucket, file)?;
-            let mut hidden = 0;
-            for fragment in deletes.iter() {
-                let upper = fragment.upper.as_deref();
-                let beyond = upper.is_some_and(|upper| *upper <= *file.meta.smallest)
-                    || *fragment.lower > *file.meta.largest;
-                if fragment.newest(Seq::MAX) > file.meta.min_seq && !beyond {
-                    let blocks = 2 * self.options.block_bytes as u64;
-                    hidden += file.table()?.bytes_between(&fragment.lower, upper) + blocks;
-                }
-            }
-            bytes += hidden.min(size);
-        }
-        Ok(bytes)
-    }
-
-    /// Whether a compaction of the bucket for its garbage is worth what it writes (P1), as far as
-    /// that is no matter of other buckets.
-    pub(in super::super) fn worth(bucket: &Bucket, space: &Space, levels: &Levels) -> Worth {
-        if space.garbage() < (space.bytes / WORTH_ONE_IN).max(1) {
-            return Worth::No;
-        }
-        let Some(settled) = *bucket.settled.lock() else {
-            return Worth::Yes;
-        };
-        let Some(run) = levels.runs().find(|run| run.number == settled.run) else {
-            return Worth::Yes;
-        };
-        // What a snapshot holds is not rewritten for each flush.
-        let entries = |run: &Run| -> u64 { run.tables.iter().map(|file| file.meta.entries).sum() };
-        let all: u64 = levels.runs().map(entries).sum();
-        let newer = all - entries(run);
-        let is_worth = match settled.oldest {
-            None => newer > 0,
-            Some(_) => newer > all / WORTH_ONE_IN,
-        };
-        match is_worth {
-            true => Worth::Yes,
-            false => Worth::Unless(settled.oldest),
+        let live = scaled(bytes, distinct.saturating_sub(self.tombstones), entries);
+        let live = live.saturating_sub(self.deleted);
+        let keys_min = distinct_min.saturating_sub(self.tombstones);
+        let live_min = shortest(&mut self.runs.clone(), keys_min);
+        Space {
+            bytes,
+            live,
+            live_min: live_min.saturating_sub(self.deleted).min(live),
+            deleted: self.deleted,
+            tombstones: self.tombstones,
+            entries,
+            shares: self.shares,
         }
     }
 
-    /// As [`Wip::worth`], when the tables of all buckets are these.
-    fn may_shrink(&self, bucket: &Bucket, space: &Space, levels: &Levels, totals: &Totals) -> bool {
-        if space.shares && totals.are_orphans_many() {
-            return true;
-        }
-        match Wip::worth(bucket, space, levels) {
-            Worth::No => false,
-            Worth::Yes => true,
-            Worth::Unless(oldest) => oldest != self.snapshots.oldest(),
-        }
-    }
-
-    /// The garbage of a bucket that is worth a compaction for it, in thousandths of its bytes.
-    pub(in super::super) fn worthwhile_garbage(
-        &self,
-        bucket: &Bucket,
-        state: &BucketState,
-    ) -> Result<Option<u64>> {
-        let totals = *self.totals.lock();
-        let space = self.space_of(bucket, state)?;
-        let worth = self.may_shrink(bucket, &space, &state.levels, &totals);
-        Ok(worth.then(|| scaled(1000, space.garbage(), space.bytes)))
-    }
-
-    /// Looks how near the cap is, and tells writers.
-    pub(in super::super) fn look_at_space(&self) -> Result<()> {
-        if !self.options.space_amplification_max.is_finite() {
-            return Ok(());
-        }
-        let totals = self.space_totals()?;
-        let pressure = match totals.may_shrink {
-            true => {
-                let part = self.part_of_allowed(totals.amplification_max());
-                (part - SLOW_FROM) / (1.0 - SLOW_FROM)
-            }
-            false => 0.0,
-        };
-        self.throttle.set_space(pressure);
-        *self.totals.lock() = totals;
-        Ok(())
-    }
-
-    /// The garbage at this amplification as a part of what the cap allows.
-    fn part_of_allowed(&self, amplification: f64) -> f64 {
-        (amplification - 1.0) / (self.options.space_amplification_max - 1.0)
-    }
-
-    /// How pressing it is to give space back, by what was last looked at.
-    pub(in super::super) fn space_need(&self) -> Need {
-        let totals = *self.totals.lock();
-        if !totals.may_shrink || !self.options.space_amplification_max.is_finite() {
-            return Need::None;
-        }
-        let coming = self.next_flush_bytes();
-        let after = Totals {
-            table_bytes: totals.table_bytes + coming,
-            ..totals
-        };
-        if self.part_of_allowed(after.amplification_max()) >= 1.0 {
-            Need::Stop
-        } else if self.part_of_allowed(totals.amplification_max()) >= COMPACT_FROM
-            || self.syncer.is_room_short()
-        {
-            Need::Compact
-        } else {
-            Need::None
-        }
-    }
-
-    /// Bytes of keys and values in the frozen MemTable that is flushed next.
-    fn next_flush_bytes(&self) -> u64 {
-        let install = self.lock_install();
-        let next = install.frozen.front();
-        next.map_or(0, |frozen| frozen.table.user_bytes())
-    }
-
-    /// Notes that a full compaction of a bucket, which began when `oldest` was the oldest
-    /// snapshot, left this run.
-    pub(in super::super) fn settle(&self, bucket: &Arc<Bucket>, run: u64, oldest: Option<Seq>) {
-        let reads = bucket.reads.in_gets();
-        *bucket.settled.lock() = Some(Settled { run, oldest, reads });
-        self.touch(bucket);
+    /// About how many of the bytes each key's newest version has.
+    pub(crate) fn distinct_bytes(&self) -> u64 {
+        let bytes = self.runs.iter().map(|(bytes, _)| bytes).sum();
+        scaled(bytes, self.distinct, self.sketched)
     }
 }
 
@@ -376,7 +282,7 @@ fn shortest(runs: &mut [(u64, u64)], keys: u64) -> u64 {
 }
 
 /// `amount * part / whole`; 0 of nothing.
-fn scaled(amount: u64, part: u64, whole: u64) -> u64 {
+pub(crate) fn scaled(amount: u64, part: u64, whole: u64) -> u64 {
     let product = u128::from(amount) * u128::from(part);
     let scaled = product.checked_div(u128::from(whole)).unwrap_or(0);
     u64::try_from(scaled).unwrap_or(u64::MAX)
@@ -384,34 +290,7 @@ fn scaled(amount: u64, part: u64, whole: u64) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use gabion_media::{Disk, SimDisk};
-
     use super::*;
-    use crate::Options;
-    use crate::engine::ssd::Lifecycle;
-
-    /// Far from the cap nobody compacts for garbage, but on a medium that is nearly full.
-    #[test]
-    fn garbage_is_compacted_where_the_medium_is_nearly_full() {
-        let sim = SimDisk::new();
-        let options = Options::default().background_threads(0);
-        let engine = Wip::open(Disk::simulated(&sim), options).unwrap();
-        let keyspace = engine.create_keyspace("keyspace").unwrap();
-        engine.put_run_for_tests(&keyspace, 0..10_000, 1);
-        engine.put_run_for_tests(&keyspace, (0..10_000).step_by(3), 2);
-        engine.look_at_space().unwrap();
-        assert_eq!(engine.space_need(), Need::None);
-        let names = sim.names();
-        let files = names.iter().filter_map(|name| sim.raw(name));
-        let used: u64 = files.map(|file| file.len() as u64).sum();
-        for (free, need) in [(used, Need::None), (used / 16, Need::Compact)] {
-            sim.set_capacity(Some(used + free));
-            engine.syncer.look_at_room();
-            assert_eq!(engine.space_need(), need, "{free} bytes beside {used}");
-        }
-        sim.set_capacity(None);
-        engine.close().unwrap();
-    }
 
     #[test]
     fn the_shortest_entries_are_what_is_left() {
@@ -421,5 +300,83 @@ mod tests {
         }
         assert_eq!(shortest(&mut [], 7), 0);
         assert_eq!(shortest(&mut [(70, 0)], 7), 0);
+    }
+
+    #[test]
+    fn runs_of_the_same_keys_are_one_of_them_and_garbage() {
+        let two = Census {
+            runs: vec![(1000, 100), (1000, 100)],
+            longest: 100,
+            sketched: 200,
+            distinct: 104,
+            ..Census::default()
+        };
+        let space = two.space();
+        assert_eq!((space.bytes, space.entries), (2000, 200));
+        // The best estimate is the sketch's, the low one that of the longest run.
+        assert_eq!((space.live, space.live_min), (1040, 1000));
+        assert_eq!((space.garbage(), space.garbage_share()), (1000, 500));
+        assert_eq!(two.distinct_bytes(), 1040);
+        // A tombstone takes a key away, a range delete takes bytes.
+        let fewer = Census {
+            tombstones: 10,
+            deleted: 300,
+            ..two
+        };
+        let space = fewer.space();
+        assert_eq!((space.live, space.live_min), (640, 600));
+    }
+
+    #[test]
+    fn a_single_run_has_no_old_versions_but_those_of_a_snapshot() {
+        let one = |longest, distinct| Census {
+            runs: vec![(1000, 100)],
+            longest,
+            sketched: 100,
+            distinct,
+            ..Census::default()
+        };
+        assert_eq!(one(100, 80).space().garbage(), 0, "the sketch's error");
+        assert_eq!(one(100, 79).space().live, 790, "more than that");
+        assert_eq!(one(50, 52).space().live_min, 500, "half is superseded");
+    }
+
+    #[test]
+    fn need_and_pressure_grow_with_the_part_of_the_allowed_garbage() {
+        let totals = |table_bytes, may_shrink| Totals {
+            buckets: Space {
+                live: 1000,
+                live_min: 1000,
+                ..Space::default()
+            },
+            table_bytes,
+            orphaned: 0,
+            may_shrink,
+        };
+        // A cap of 2 allows as much garbage as there is live.
+        for (bytes, coming, need) in [
+            (1690, 0, Need::None),
+            (1710, 0, Need::Compact),
+            (1710, 280, Need::Compact),
+            (1710, 290, Need::Stop),
+            (2000, 0, Need::Stop),
+        ] {
+            let need_of = |may_shrink, cap, is_room_short| {
+                totals(bytes, may_shrink).need(cap, || coming, || is_room_short)
+            };
+            assert_eq!(need_of(true, 2.0, false), need, "{bytes}");
+            assert_eq!(need_of(false, 2.0, true), Need::None);
+            assert_eq!(need_of(true, f64::INFINITY, true), Need::None);
+        }
+        let far = totals(1000, true);
+        assert_eq!(
+            far.need(2.0, || 0, || true),
+            Need::Compact,
+            "a medium short of room"
+        );
+        assert!(totals(1840, true).pressure(2.0) < 0.0);
+        assert!((0.9..1.0).contains(&totals(1990, true).pressure(2.0)));
+        assert!(totals(2000, true).pressure(2.0) >= 1.0);
+        assert!(totals(2000, false).pressure(2.0) <= 0.0);
     }
 }

@@ -26,7 +26,7 @@ const LAST: usize = crate::types::INITIAL_LEVELS - 1;
 
 /// How many runs a bucket needs, as far as that is known.
 #[derive(Debug, Default)]
-pub(in super::super) struct Sizing {
+pub(crate) struct Sizing {
     /// What a flush brings; 0 if no flush was seen yet.
     flush_bytes: AtomicU64,
     /// The runs that inner levels need ([`needed`]); 0 if that is not known.
@@ -35,7 +35,7 @@ pub(in super::super) struct Sizing {
 
 impl Sizing {
     /// A part of a bucket needs what the whole does: it has less, and flushes bring less.
-    pub(in super::super) fn of_part(whole: &Sizing, parts: usize) -> Sizing {
+    pub(crate) fn of_part(whole: &Sizing, parts: usize) -> Sizing {
         // ORDER: Relaxed, as in `see`.
         let flush_bytes = whole.flush_bytes.load(Ordering::Relaxed) / parts as u64;
         Sizing {
@@ -45,7 +45,7 @@ impl Sizing {
     }
 
     /// The bucket has `bytes`, and what was flushed and not compacted yet has these.
-    pub(in super::super) fn see(&self, bytes: u64, flushed: &[u64]) {
+    pub(crate) fn see(&self, bytes: u64, flushed: &[u64]) {
         // ORDER: Relaxed (all): figures that only say what is due, of one moment or the next.
         let count = flushed.len() as u64;
         if let Some(mean) = flushed.iter().sum::<u64>().checked_div(count) {
@@ -56,7 +56,7 @@ impl Sizing {
     }
 
     /// How many runs the levels take.
-    pub(in super::super) fn width(&self, options: &Options) -> Width {
+    pub(crate) fn width(&self, options: &Options) -> Width {
         Width {
             sublevels_min: options.sublevels_min,
             sublevels_max: options.sublevels_max,
@@ -68,7 +68,7 @@ impl Sizing {
 
 /// How many runs the levels of a bucket take.
 #[derive(Clone, Copy, Debug)]
-pub(in super::super) struct Width {
+pub(crate) struct Width {
     sublevels_min: usize,
     sublevels_max: usize,
     needed: usize,
@@ -76,7 +76,7 @@ pub(in super::super) struct Width {
 
 impl Width {
     /// Runs at which a level may be compacted.
-    pub(in super::super) fn least(&self, level: usize) -> usize {
+    pub(crate) fn least(&self, level: usize) -> usize {
         match (level, self.needed) {
             // What lies there is not written again for less.
             (LAST, needed) if needed == 0 || needed > self.sublevels_min => self.most(LAST),
@@ -85,7 +85,7 @@ impl Width {
     }
 
     /// Runs at which a level must be compacted.
-    pub(in super::super) fn most(&self, level: usize) -> usize {
+    pub(crate) fn most(&self, level: usize) -> usize {
         let by_need = match (level, self.needed) {
             (LAST, 0) => usize::MAX,
             (LAST, needed) => needed * 3,
@@ -94,13 +94,19 @@ impl Width {
         self.sublevels_max.max(by_need)
     }
 
+    /// Whether a level of so many runs may be compacted: runs in order are moved, not written
+    /// again, so for them the options' least is enough.
+    pub(crate) fn may_compact(&self, level: usize, runs: usize, in_order: bool) -> bool {
+        runs >= self.least(level) || in_order && runs >= self.sublevels_min
+    }
+
     /// Whether the levels take as many runs as the bucket needs.
-    pub(in super::super) fn is_enough(&self) -> bool {
+    pub(crate) fn is_enough(&self) -> bool {
         (self.needed as u64) < NEED_MAX
     }
 
     /// So many runs of a level as they would be in a level of `sublevels_max`.
-    pub(in super::super) fn scaled(&self, level: usize, runs: usize) -> usize {
+    pub(crate) fn scaled(&self, level: usize, runs: usize) -> usize {
         (runs * self.sublevels_max).div_ceil(self.most(level))
     }
 }
@@ -108,7 +114,7 @@ impl Width {
 /// What is written at most for each byte, without the log: once for each level, and once for each
 /// split into so many (paper, section 2.2.4).
 #[expect(clippy::cast_precision_loss, reason = "small numbers")]
-pub(in super::super) fn bound(split_ways: usize) -> f64 {
+pub(crate) fn bound(split_ways: usize) -> f64 {
     let ways = split_ways as f64;
     crate::types::INITIAL_LEVELS as f64 + ways / (ways - 1.0)
 }

@@ -20,6 +20,7 @@ use std::time::Duration;
 use crate::engine::memtable::{KeepOrder, MemTable};
 use crate::engine::wip::background::agenda::BUCKETS_PER_STEP;
 use crate::engine::wip::bucket::{Bucket, BucketState};
+use crate::engine::wip::policy::aging::is_overdue;
 use crate::engine::wip::{Frozen, Install, Keyspace, Wip};
 use crate::{Error, Result};
 
@@ -156,6 +157,43 @@ impl Wip {
         }
         let room = limits.active_bytes_max.saturating_sub(active);
         self.throttle.look_again_at(self.pool.taken_bytes() + room);
+    }
+
+    /// Freezes MemTables whose entries are as old as garbage may become. Where medium or merges are
+    /// short of room, also those with deletes of ranges, and at rest all, as deletes give room
+    /// back once they are in tables. False when there is none.
+    pub(in super::super) fn freeze_aged(&self) -> Result<bool> {
+        let aged = self.aged_buckets();
+        if aged.is_empty() {
+            return Ok(false);
+        }
+        self.count_visits(aged.len());
+        let _alone = self.leader.write();
+        let mut install = self.lock_install();
+        for bucket in &aged {
+            self.freeze_bucket(&mut install, bucket);
+        }
+        Ok(true)
+    }
+
+    /// Whether [`Wip::freeze_aged`] has something to do.
+    pub(in super::super) fn has_aged_memtables(&self) -> bool {
+        !self.aged_buckets().is_empty()
+    }
+
+    /// The buckets whose MemTables are to be frozen.
+    fn aged_buckets(&self) -> Vec<Arc<Bucket>> {
+        let (now, age_max) = (self.time(), self.options.garbage_age_max);
+        let is_overdue = |since| is_overdue(since, now, age_max);
+        if !self.syncer.is_room_short() && self.schedule.check_shortage().is_ok() {
+            return self.written.buckets_since(|since| is_overdue(Some(since)));
+        }
+        let at_rest = self.is_at_rest();
+        let mut buckets = self.written.buckets();
+        buckets.retain(|bucket| {
+            at_rest || is_overdue(bucket.written_since()) || bucket.deletes_ranges()
+        });
+        buckets
     }
 
     /// Freezes all that is in memory (F1); returns what waits for its flush then, as
