@@ -2,8 +2,8 @@
 
 use std::fmt::Write;
 
-use gabion_lab::figure::Beside;
 use gabion_lab::result::PhaseResult;
+use gabion_lab::stores::Beside;
 use gabion_lab::summary::{Case, Cell, Spread, Summary};
 use gabion_lab::text::{bytes_text, count_text, digits, rounded_text};
 

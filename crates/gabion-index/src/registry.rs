@@ -68,7 +68,65 @@ pub fn by_name(name: &str) -> Option<&'static Registered> {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+    use std::sync::Arc;
+
+    use gabion_media::pmem::trace::{Event, LINE, Step, Watcher};
+    use gabion_media::pmem::{Pool, PoolOptions};
+    use parking_lot::Mutex;
+
     use super::*;
+    use crate::Plan;
+
+    /// The lines that were loaded.
+    #[derive(Default)]
+    struct Loads(Mutex<BTreeSet<u64>>);
+
+    impl Watcher for Loads {
+        fn event(&self, event: Event<'_>) {
+            if let Step::Load { offset, len } = event.step {
+                let lines = offset / LINE..=(offset + len - 1) / LINE;
+                self.0.lock().extend(lines);
+            }
+        }
+    }
+
+    /// Tables with buckets of four lines report the lines that a lookup reads, and no others: a
+    /// model that is told of whole buckets charges four times as much.
+    #[test]
+    fn a_lookup_touches_the_lines_that_it_reads() {
+        const KEYS: u64 = 2000;
+        let key = |number: u64| number.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        for (name, present_max, absent_max) in [("turbohash", 2.1, 1.5), ("dash", 3.3, 3.3)] {
+            let index = by_name(name).expect("an index");
+            let loads = Arc::new(Loads::default());
+            let pool = Pool::anonymous(PoolOptions {
+                watcher: Some(loads.clone()),
+                ..(index.words.pool_options)()
+            });
+            let plan = Plan {
+                capacity: KEYS,
+                seed: Some(1),
+            };
+            let table = (index.words.create)(&pool.unwrap(), plan).unwrap();
+            for number in 0..KEYS {
+                table.insert(&key(number), number).unwrap();
+            }
+            let lines = |numbers: std::ops::Range<u64>| {
+                let mut lines = 0;
+                for number in numbers {
+                    loads.0.lock().clear();
+                    let found = table.get(&key(number)).unwrap();
+                    assert_eq!(found.is_some(), number < KEYS, "{name}");
+                    lines += loads.0.lock().len();
+                }
+                lines as f64 / KEYS as f64
+            };
+            let (present, absent) = (lines(0..KEYS), lines(KEYS..2 * KEYS));
+            assert!((1.0..present_max).contains(&present), "{name} {present}");
+            assert!((1.0..absent_max).contains(&absent), "{name} {absent}");
+        }
+    }
 
     #[test]
     fn names_are_words_and_unique() {

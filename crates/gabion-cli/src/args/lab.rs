@@ -182,9 +182,9 @@ pub(crate) struct LabFigureArguments {
 ///
 /// What comes of each figure is kept in --dir as JSON. A run that ended early, however it did, goes
 /// on behind the last figure that is there when the same command is given again; another scale,
-/// version or machine is refused. To make a figure anew, delete its file. The page has all claims
-/// in one table, and shows what does not hold as well, with the reason where a measurement has told
-/// it.
+/// version or machine is refused. To make a figure anew, delete its file. The page opens with the
+/// claims by verdict and with those that do not hold, each with its reason and the command that
+/// shows it.
 ///
 /// An interrupt ends the run when the figure that is being made is done, or at once if it is about
 /// stores; a second one ends it at once.

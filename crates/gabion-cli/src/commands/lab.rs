@@ -9,13 +9,14 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use gabion_lab::experiment::{self, Event, Experiment, Report};
-use gabion_lab::figure::{FIGURES, Figure};
-use gabion_lab::files::{FILE_FIGURES, FileFigure};
+use gabion_lab::figure::{self, Figure, Making};
 use gabion_lab::page;
 use gabion_lab::plan::{Plan, Resources, labelled};
 use gabion_lab::result::PhaseResult;
+use gabion_lab::rows::Table;
 use gabion_lab::run::Settings;
-use gabion_lab::structure::{STRUCTURE_FIGURES, StructureFigure};
+use gabion_lab::scale::Scale;
+use gabion_lab::stores::Runs;
 use gabion_lab::summary::Summary;
 use gabion_lab::targets::{Registry, peer_feature};
 use gabion_lab::text::{count_text, counted};
@@ -84,23 +85,34 @@ fn compare(arguments: &LabRunArguments, output: &mut Output) -> Result<(), Failu
     shown
 }
 
-/// Runs the parts of a figure and shows the paper's numbers beside ours.
+/// Makes a figure and shows the paper's numbers beside ours.
 fn figure(arguments: &LabFigureArguments, output: &mut Output) -> Result<(), Failure> {
-    if let Some(figure) = StructureFigure::named(&arguments.name) {
-        check_alone(figure.name, "one structure", arguments)?;
-        return print_lines(&figure.lines(arguments.scale)?, output);
+    let figure = figure::named(&arguments.name)?;
+    let scale = Scale::new(arguments.scale)?;
+    match figure.making {
+        Making::Stores(runs) => of_stores(runs, arguments, output),
+        Making::Structure(make) => {
+            check_alone(figure, "one structure", arguments)?;
+            print(&make(scale).map_err(gabion_lab::Error::from)?, output)
+        }
+        Making::Files(make) => {
+            check_alone(figure, "what lies in files", arguments)?;
+            print(&make(scale, place(&arguments.trials, "files")?)?, output)
+        }
     }
-    if let Some(figure) = FileFigure::named(&arguments.name) {
-        check_alone(figure.name, "what lies in files", arguments)?;
-        let dir = place(&arguments.trials, "files")?;
-        return print_lines(&figure.lines(arguments.scale, dir)?, output);
-    }
-    let figure = Figure::named(&arguments.name)?;
+}
+
+/// Runs the parts of a figure.
+fn of_stores(
+    runs: &Runs,
+    arguments: &LabFigureArguments,
+    output: &mut Output,
+) -> Result<(), Failure> {
     let targets = match &*arguments.target {
-        [] => figure.targets.iter().copied().map(str::to_owned).collect(),
+        [] => runs.targets.iter().copied().map(str::to_owned).collect(),
         named => named.to_vec(),
     };
-    let parts = figure.parts.iter().map(|part| {
+    let parts = runs.parts.iter().map(|part| {
         let workloads = part.workloads.iter().copied().map(str::to_owned).collect();
         let settings = part.settings(arguments.scale)?;
         let mut plan = plan(&arguments.trials, &targets, workloads, settings)?;
@@ -109,7 +121,7 @@ fn figure(arguments: &LabFigureArguments, output: &mut Output) -> Result<(), Fai
     });
     let plans = parts.collect::<Result<Vec<Plan>, Failure>>()?;
     let (report, reports) = carry_out(&plans, &arguments.trials)?;
-    let shown = show_figure(figure, &report, output);
+    let shown = show_figure(runs, &report, output);
     tell_notes(&report.results);
     // Whether all went well counts for more than whether somebody read on.
     finish(&report, &reports)?;
@@ -117,26 +129,30 @@ fn figure(arguments: &LabFigureArguments, output: &mut Output) -> Result<(), Fai
 }
 
 /// Shows what came of a figure's parts, and the paper's numbers beside it.
-fn show_figure(figure: &Figure, report: &Report, output: &mut Output) -> Result<(), Failure> {
+fn show_figure(runs: &Runs, report: &Report, output: &mut Output) -> Result<(), Failure> {
     output.bytes(comparison(&Summary::of(&report.results)).as_bytes())?;
     let borders = borders(&report.results);
     if !borders.is_empty() {
         output.line("")?;
         output.bytes(borders.as_bytes())?;
     }
-    let beside = figure.beside(&report.results);
+    let beside = runs.beside(&report.results);
     if !beside.is_empty() {
         output.line("")?;
         output.bytes(beside_paper(&beside).as_bytes())?;
     }
-    if !figure.says.is_empty() {
-        output.line(&format!("\nThe paper: {}", figure.says))?;
+    if !runs.says.is_empty() {
+        output.line(&format!("\nThe paper: {}", runs.says))?;
     }
     output.flush()
 }
 
 /// Refuses what a figure that is computed here, and has no targets, cannot do.
-fn check_alone(name: &str, about: &str, arguments: &LabFigureArguments) -> Result<(), Failure> {
+fn check_alone(
+    figure: &Figure,
+    about: &str,
+    arguments: &LabFigureArguments,
+) -> Result<(), Failure> {
     let trials = &arguments.trials;
     let has_report = [&trials.json, &trials.csv, &trials.html]
         .iter()
@@ -145,13 +161,16 @@ fn check_alone(name: &str, about: &str, arguments: &LabFigureArguments) -> Resul
         return Ok(());
     }
     Err(Failure::usage(format!(
-        "figure {name} is about {about}: it has no targets, repetitions and turns, and makes no \
-         report"
+        "figure {} is about {about}: it has no targets, repetitions and turns, and makes no \
+         report",
+        figure.name
     )))
 }
 
-fn print_lines(lines: &[String], output: &mut Output) -> Result<(), Failure> {
-    lines.iter().try_for_each(|line| output.line(line))
+/// Prints the tables of a figure.
+fn print(tables: &[Table], output: &mut Output) -> Result<(), Failure> {
+    let texts: Vec<String> = tables.iter().map(Table::text).collect();
+    output.bytes(texts.join("\n").as_bytes())
 }
 
 /// The directory below which something is made.
@@ -420,7 +439,9 @@ fn list(arguments: &LabListArguments, output: &mut Output) -> Result<(), Failure
                 "value_sizes": size.value_sizes,
             })
         });
-        let figures = figures().map(|(name, about)| json!({ "name": name, "about": about }));
+        let figures = figure::figures().map(
+            |figure| json!({ "name": figure.name, "tables": figure.tables, "about": figure.about }),
+        );
         let presets = PRESETS
             .iter()
             .map(|(name, workloads)| json!({ "name": name, "workloads": workloads }));
@@ -463,23 +484,15 @@ fn list(arguments: &LabListArguments, output: &mut Output) -> Result<(), Failure
         ))?;
     }
     output.line("\nFigures and tables of the papers")?;
-    for (name, about) in figures() {
-        output.line(&format!("  {name:<NAME_CHARS$} {about}"))?;
+    for Figure {
+        name,
+        tables,
+        about,
+        ..
+    } in figure::figures()
+    {
+        let names = [&[*name], *tables].concat().join(", ");
+        output.line(&format!("  {names:<NAME_CHARS$} {about}"))?;
     }
     Ok(())
-}
-
-/// Names of all figures, with a line about each.
-fn figures() -> impl Iterator<Item = (&'static str, &'static str)> {
-    let of_structures = STRUCTURE_FIGURES
-        .iter()
-        .map(|figure| (figure.name, figure.about));
-    let of_files = FILE_FIGURES
-        .iter()
-        .map(|figure| (figure.name, figure.about));
-    FIGURES
-        .iter()
-        .map(|figure| (figure.name, figure.about))
-        .chain(of_structures)
-        .chain(of_files)
 }

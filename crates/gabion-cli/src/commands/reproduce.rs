@@ -6,10 +6,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use gabion::DEFAULT_BACKGROUND_THREADS;
-use gabion_lab::figure::Figure;
-use gabion_lab::page::reproduction::{page, score};
+use gabion_lab::figure::{Figure, Making, Outcome, Verdict, figures, named};
+use gabion_lab::page::reproduction::page;
+use gabion_lab::page::score;
 use gabion_lab::plan::{Plan, Resources};
-use gabion_lab::reproduce::{ENTRIES, Entry, Kept, Making, Outcome, Terms, Verdict, check_scale};
+use gabion_lab::reproduce::{Kept, Terms, check_scale};
+use gabion_lab::scale::Scale;
+use gabion_lab::stores::{self, Runs};
 use gabion_lab::text::{Unit, counted};
 use serde_json::{Value, json};
 
@@ -32,28 +35,28 @@ enum Missing {
 /// Does what the arguments say.
 pub(super) fn run(arguments: &LabReproduceArguments, output: &mut Output) -> Result<(), Failure> {
     check_scale(arguments.scale)?;
-    let entries = chosen(&arguments.only)?;
+    let chosen = chosen(&arguments.only)?;
     let kept = Kept::open(&arguments.dir, Terms::of(arguments.scale, &registry()))?;
     let stop = stopped_by_signals()?;
     let mut outcomes = Vec::new();
     let mut failed = Vec::new();
     let mut is_stopped = false;
-    for (at, entry) in entries.iter().enumerate() {
-        let place = format!("figure {} ({} of {})", entry.figure, at + 1, entries.len());
-        if let Some(outcome) = kept.outcome(entry.figure)? {
+    for (at, figure) in chosen.iter().enumerate() {
+        let place = format!("figure {} ({} of {})", figure.name, at + 1, chosen.len());
+        if let Some(outcome) = kept.outcome(figure.name)? {
             tell(&format!("{place}: kept"));
             outcomes.push(outcome);
         } else if !is_stopped {
-            tell(&format!("{place}: {}", entry.title()));
-            match made(entry, &kept, arguments, &stop)? {
+            tell(&format!("{place}: {}", figure.about));
+            match made(figure, &kept, arguments, &stop)? {
                 Ok(outcome) => {
                     // Before it is kept, so that none is kept that cannot be shown.
-                    entry.verdicts(&outcome)?;
+                    figure.verdicts(&outcome)?;
                     kept.keep(&outcome)?;
                     outcomes.push(outcome);
                 }
                 Err(Missing::Stopped) => is_stopped = true,
-                Err(Missing::Failed(why)) => failed.push(format!("figure {}: {why}", entry.figure)),
+                Err(Missing::Failed(why)) => failed.push(format!("figure {}: {why}", figure.name)),
             }
             // ORDER: Relaxed; the flag only ends loops, no data depends on it.
             is_stopped |= stop.load(Ordering::Relaxed);
@@ -71,39 +74,42 @@ pub(super) fn run(arguments: &LabReproduceArguments, output: &mut Output) -> Res
     finish(
         &arguments.dir,
         is_stopped,
-        outcomes.len() < entries.len(),
+        outcomes.len() < chosen.len(),
         &failed,
     )
 }
 
 /// The figures to make, in the order of the papers.
-fn chosen(only: &[String]) -> Result<Vec<&'static Entry>, Failure> {
-    let named = only.iter().map(|name| Entry::named(name));
-    let named = named.collect::<Result<Vec<&Entry>, _>>()?;
+fn chosen(only: &[String]) -> Result<Vec<&'static Figure>, Failure> {
+    let named = only.iter().map(|name| named(name));
+    let named = named.collect::<Result<Vec<&Figure>, _>>()?;
     let is_chosen =
-        |entry: &&Entry| named.is_empty() || named.iter().any(|one| one.figure == entry.figure);
-    Ok(ENTRIES.iter().filter(is_chosen).collect())
+        |figure: &&Figure| named.is_empty() || named.iter().any(|one| one.name == figure.name);
+    Ok(figures().filter(is_chosen).collect())
 }
 
 /// Makes a figure.
 fn made(
-    entry: &Entry,
+    figure: &Figure,
     kept: &Kept,
     arguments: &LabReproduceArguments,
     stop: &AtomicBool,
 ) -> Result<Result<Outcome, Missing>, Failure> {
-    let part = entry.part_at(arguments.scale);
+    let part = figure.part_at(arguments.scale);
+    let scale = Scale::new(part)?;
     let start = Instant::now();
     let mut outcome = Outcome {
-        figure: entry.figure.to_owned(),
+        figure: figure.name.to_owned(),
         part,
         ..Outcome::default()
     };
-    match entry.making()? {
-        Making::Structure(figure) => outcome.lines = figure.lines(part)?,
-        Making::Files(figure) => outcome.lines = figure.lines(part, &kept.stores())?,
-        Making::Stores(figure) => {
-            let plans = plans(figure, part, &kept.stores())?;
+    match figure.making {
+        Making::Structure(make) => {
+            outcome.tables = make(scale).map_err(gabion_lab::Error::from)?;
+        }
+        Making::Files(make) => outcome.tables = make(scale, &kept.stores())?,
+        Making::Stores(runs) => {
+            let plans = plans(runs, part, &kept.stores())?;
             let silence_max = Duration::from_secs(arguments.hang_seconds_max);
             let report = conduct(&plans, silence_max, stop, |_| Ok(()))?;
             if report.is_interrupted {
@@ -120,14 +126,14 @@ fn made(
 }
 
 /// The runs of a figure about stores.
-fn plans(figure: &Figure, part: f64, dir: &Path) -> Result<Vec<Plan>, Failure> {
+fn plans(runs: &Runs, part: f64, dir: &Path) -> Result<Vec<Plan>, Failure> {
     let registry = registry();
     let owned =
         |names: &[&str]| -> Vec<String> { names.iter().map(|name| (*name).to_owned()).collect() };
     let is_built = |peer: &&&str| registry.named(peer).is_ok();
-    let peers: Vec<&str> = figure.peers.iter().filter(is_built).copied().collect();
-    let targets = [owned(figure.targets), owned(&peers)].concat();
-    let plan = |run: &gabion_lab::figure::Part| {
+    let peers: Vec<&str> = runs.peers.iter().filter(is_built).copied().collect();
+    let targets = [owned(runs.targets), owned(&peers)].concat();
+    let plan = |run: &stores::Part| {
         Ok(Plan {
             targets: targets.clone(),
             workloads: owned(run.workloads),
@@ -144,7 +150,7 @@ fn plans(figure: &Figure, part: f64, dir: &Path) -> Result<Vec<Plan>, Failure> {
             dir: dir.to_owned(),
         })
     };
-    figure.parts.iter().map(plan).collect()
+    runs.parts.iter().map(plan).collect()
 }
 
 fn write_page(
@@ -159,61 +165,57 @@ fn write_page(
 
 /// All claims, figure by figure.
 fn print(outcomes: &[Outcome], output: &mut Output) -> Result<(), Failure> {
-    for (entry, verdicts) in verdicts(outcomes)? {
-        output.line(&format!("{}: {}", entry.figure, entry.title()))?;
+    for (figure, verdicts) in verdicts(outcomes)? {
+        output.line(&format!("{}: {}", figure.name, figure.about))?;
         for verdict in verdicts {
             let claim = &verdict.claim;
             let what = format!("{}: {}", claim.says, claim.case);
             output.line(&format!(
-                "  {what}\n    paper {}, here {}; holds: {}",
+                "  {what}\n    paper {}, here {}: {}",
                 claim.paper_text(),
                 claim.unit.text(verdict.ours),
-                verdict.answer()
+                verdict.answer().name()
             ))?;
         }
     }
     let score = score(outcomes)?;
-    let not_run = match score.not_run {
-        0 => String::new(),
-        1 => ", 1 was not run".to_owned(),
-        count => format!(", {count} were not run"),
-    };
-    let hold = if score.held == 1 { "holds" } else { "hold" };
     let seconds: f64 = outcomes.iter().map(|outcome| outcome.seconds).sum();
     output.line(&format!(
-        "{} of {} {hold}{not_run}; {} in {}",
-        score.held,
-        counted(score.claims as u64, "claim", "claims"),
+        "{} of {} in {}: {}",
+        counted(score.claims() as u64, "claim", "claims"),
         counted(outcomes.len() as u64, "figure", "figures"),
-        Unit::Seconds.text(seconds)
+        Unit::Seconds.text(seconds),
+        score.text()
     ))
 }
 
 fn print_json(outcomes: &[Outcome], output: &mut Output) -> Result<(), Failure> {
     let mut claims: Vec<Value> = Vec::new();
-    for (entry, verdicts) in verdicts(outcomes)? {
+    for (figure, verdicts) in verdicts(outcomes)? {
+        let command = outcomes.iter().find(|it| it.figure == figure.name);
+        let command = command.map(|outcome| figure.command(outcome.part));
         claims.extend(verdicts.iter().map(|verdict| {
             let claim = &verdict.claim;
             json!({
-                "figure": entry.figure,
+                "figure": figure.name,
                 "claim": claim.says,
                 "case": claim.case,
                 "paper": claim.paper,
                 "paper_text": claim.paper_text(),
                 "ours": verdict.ours,
-                "holds": verdict.holds(),
-                "answer": verdict.answer(),
-                "why": if verdict.holds() { "" } else { verdict.why() },
+                "verdict": verdict.answer().name(),
+                "why": verdict.why(),
+                "command": command,
             })
         }));
     }
     output.json(&claims)
 }
 
-fn verdicts(outcomes: &[Outcome]) -> Result<Vec<(&'static Entry, Vec<Verdict>)>, Failure> {
+fn verdicts(outcomes: &[Outcome]) -> Result<Vec<(&'static Figure, Vec<Verdict>)>, Failure> {
     let of = |outcome: &Outcome| {
-        let entry = Entry::named(&outcome.figure)?;
-        Ok((entry, entry.verdicts(outcome)?))
+        let figure = named(&outcome.figure)?;
+        Ok((figure, figure.verdicts(outcome)?))
     };
     outcomes.iter().map(of).collect()
 }

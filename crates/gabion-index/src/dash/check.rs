@@ -18,7 +18,7 @@ impl<K: Item + ?Sized, const USABLE: u32> Dash<K, USABLE> {
         for number in 0..self.shape.buckets() {
             let bucket = self.bucket_at(segment, number);
             for slot in bits(bucket.meta().live()) {
-                visit(bucket.key(slot), bucket.value(slot))?;
+                visit(bucket.key(&self.medium, slot), bucket.value(slot))?;
             }
         }
         Ok(())
@@ -82,7 +82,7 @@ impl<K: Item + ?Sized, const USABLE: u32> Dash<K, USABLE> {
                 return Err(Error::damaged("the metadata of a bucket", segment.offset()));
             }
             for slot in bits(meta.live()) {
-                let word = bucket.key(slot);
+                let word = bucket.key(&self.medium, slot);
                 let hash = self.hash_of(word)?;
                 let home = self.shape.home(hash);
                 let is_away = meta.away() >> slot & 1 != 0;

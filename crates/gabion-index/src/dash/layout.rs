@@ -35,6 +35,8 @@ use crate::tags;
 
 /// Bytes of a bucket, and its alignment.
 pub(super) const BUCKET_BYTES: u64 = 256;
+/// Bytes of a bucket before its slots: metadata, tags and overflow.
+pub(super) const HEAD_BYTES: u64 = 32;
 /// Words of a bucket.
 pub(super) const BUCKET_WORDS: usize = 32;
 /// Slots of a bucket.
@@ -57,7 +59,7 @@ const _: () = {
     assert!(size_of::<Bucket>() as u64 == BUCKET_BYTES && size_of::<Bucket>() == BUCKET_WORDS * 8);
     assert!(offset_of!(Bucket, tags) == 8);
     assert!(offset_of!(Bucket, overflow) == 24);
-    assert!(offset_of!(Bucket, slots) == 32 && size_of::<Pair>() == 16);
+    assert!(offset_of!(Bucket, slots) as u64 == HEAD_BYTES && size_of::<Pair>() == 16);
     // Metadata, tags and overflow lie in one line, the last byte of the last tag before overflow.
     assert!(offset_of!(Bucket, slots) as u64 <= LINE_BYTES);
     assert!(offset_of!(Bucket, tags) + SLOTS as usize <= offset_of!(Bucket, overflow));
@@ -295,11 +297,15 @@ impl Bucket {
         (word >> (8 * (slot % 8)) & 0xff) as u8
     }
 
+    /// The key of a slot, which is read.
     #[inline]
-    pub(super) fn key(&self, slot: u32) -> u64 {
-        self.slot(slot).key.peek(Ordering::Acquire)
+    pub(super) fn key(&self, medium: &Medium, slot: u32) -> u64 {
+        let pair = self.slot(slot);
+        medium.touch(pair);
+        pair.key.peek(Ordering::Acquire)
     }
 
+    /// The value of a slot whose key was read.
     #[inline]
     pub(super) fn value(&self, slot: u32) -> u64 {
         self.slot(slot).value.peek(Ordering::Acquire)

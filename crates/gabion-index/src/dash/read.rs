@@ -1,7 +1,7 @@
 //! Lookups: without locks, by a second look at the stripe's word and at the directory.
 
 use super::Dash;
-use super::layout::{Bucket, bits, bucket_of, tag_of};
+use super::layout::{Bucket, HEAD_BYTES, bits, bucket_of, tag_of};
 use crate::extendible::Segment;
 use crate::{Item, Result};
 
@@ -15,11 +15,13 @@ pub(super) struct Found<'a> {
 }
 
 impl<K: Item + ?Sized, const USABLE: u32> Dash<K, USABLE> {
-    /// A bucket of a segment; none if the segment is no more.
+    /// A bucket of a segment, of which all before the slots is read; none if the segment is no
+    /// more.
     #[inline]
     pub(super) fn bucket(&self, segment: Segment, number: u64) -> Option<&Bucket> {
-        let bucket = self.medium.try_at(bucket_of(segment, number))?;
-        self.medium.touch(bucket);
+        let at = bucket_of(segment, number);
+        let bucket = self.medium.try_at(at)?;
+        self.medium.touch_range(at.raw(), HEAD_BYTES);
         Some(bucket)
     }
 
@@ -93,7 +95,7 @@ impl<K: Item + ?Sized, const USABLE: u32> Dash<K, USABLE> {
             let meta = bucket.meta();
             let mut found = Ok(None);
             for slot in bits(bucket.matches(tag) & meta.live()) {
-                let is_key = self.is_key(bucket.key(slot), key);
+                let is_key = self.is_key(bucket.key(&self.medium, slot), key);
                 if !matches!(is_key, Ok(false)) {
                     found = is_key.map(|_| {
                         Some(Found {

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use gabion_media::pmem::{Claim, Medium, POff, Pool, PoolOptions, Reachable};
 
 use super::Dash;
-use super::layout::{Overflow, Shape, bits, bucket_of, tag_of};
+use super::layout::{HEAD_BYTES, Overflow, Shape, bits, bucket_of, tag_of};
 use crate::extendible::{Directory, Extendible, FirstHalf, Segment, find_segment, planned_parts};
 use crate::index::{Plan, root_of};
 use crate::root::{ROOT_BYTES, create, expect_room, find, read};
@@ -40,11 +40,11 @@ fn is_referenced(medium: &Medium, claim: Claim) -> bool {
         return false;
     };
     Shape::planned(capacity).path(claim.hint).any(|number| {
-        let bucket = medium.try_at(bucket_of(segment, number));
-        bucket.is_some_and(|bucket| {
-            medium.touch(bucket);
+        let at = bucket_of(segment, number);
+        medium.try_at(at).is_some_and(|bucket| {
+            medium.touch_range(at.raw(), HEAD_BYTES);
             let mut live = bits(bucket.meta().live());
-            live.any(|slot| bucket.key(slot) == claim.block.raw())
+            live.any(|slot| bucket.key(medium, slot) == claim.block.raw())
         })
     })
 }
@@ -188,10 +188,10 @@ impl<K: Item + ?Sized, const USABLE: u32> Dash<K, USABLE> {
         let behind = self.bucket_at(segment, self.shape.after(number));
         let mut copies = 0;
         for slot in bits(behind.meta().away()) {
-            let (tag, key) = (behind.tag(slot), behind.key(slot));
+            let (tag, key) = (behind.tag(slot), behind.key(&self.medium, slot));
             let meta = home.meta();
             let mut equals = bits(home.matches(tag) & meta.live() & !meta.away());
-            if equals.any(|slot| home.key(slot) == key) {
+            if equals.any(|slot| home.key(&self.medium, slot) == key) {
                 copies |= 1 << slot;
             }
         }
@@ -210,7 +210,7 @@ impl<K: Item + ?Sized, const USABLE: u32> Dash<K, USABLE> {
         for stash in 0..self.shape.stashes {
             let bucket = self.bucket_at(segment, self.shape.homes + stash);
             for slot in bits(bucket.meta().live()) {
-                let hash = self.hash_of(bucket.key(slot))?;
+                let hash = self.hash_of(bucket.key(&self.medium, slot))?;
                 let home = usize::try_from(self.shape.home(hash)).unwrap_or(0);
                 notes[home] = notes[home].with(tag_of(hash), stash);
             }

@@ -104,7 +104,7 @@ impl<K: Item + ?Sized, const USABLE: u32> Dash<K, USABLE> {
             let meta = bucket.meta();
             let mut moved = 0;
             for slot in bits(meta.live()) {
-                let pair = [bucket.key(slot), bucket.value(slot)];
+                let pair = [bucket.key(&self.medium, slot), bucket.value(slot)];
                 let hash = self.hash_of(pair[0])?;
                 if !is_second(hash) {
                     continue;

@@ -3,7 +3,7 @@
 use gabion_media::pmem::POff;
 
 use super::Dash;
-use super::layout::{Bucket, bucket_of, tag_of};
+use super::layout::{Bucket, HEAD_BYTES, bucket_of, tag_of};
 use super::read::Found;
 use super::recovery::record_hint;
 use crate::extendible::Segment;
@@ -80,10 +80,11 @@ impl<K: Item + ?Sized, const USABLE: u32> Dash<K, USABLE> {
         Ok((segment, held))
     }
 
-    /// A bucket of a segment that stays.
+    /// A bucket of a segment that stays, of which all before the slots is read.
     pub(super) fn bucket_at(&self, segment: Segment, number: u64) -> &Bucket {
-        let bucket = self.medium.at(bucket_of(segment, number));
-        self.medium.touch(bucket);
+        let at = bucket_of(segment, number);
+        let bucket = self.medium.at(at);
+        self.medium.touch_range(at.raw(), HEAD_BYTES);
         bucket
     }
 
@@ -143,7 +144,7 @@ impl<K: Item + ?Sized, const USABLE: u32> Dash<K, USABLE> {
                 continue;
             }
             let (slot, to) = (movable.trailing_zeros(), free.trailing_zeros());
-            let (tag, key) = (from.bucket.tag(slot), from.bucket.key(slot));
+            let (tag, key) = (from.bucket.tag(slot), from.bucket.key(&self.medium, slot));
             let value = from.bucket.value(slot);
             target.fill(&self.medium, to, tag, key, value);
             target.publish(&self.medium, target.meta().with(to, is_away));
@@ -200,7 +201,7 @@ impl<K: Item + ?Sized, const USABLE: u32> Dash<K, USABLE> {
         let retiring = match K::IS_WORD {
             true => None,
             false => {
-                let record: POff = POff::new(bucket.key(slot));
+                let record: POff = POff::new(bucket.key(&self.medium, slot));
                 let retiring = self.pool.retire(record, record_hint(hash))?;
                 // DURABLE: the note that the record goes.
                 self.medium.fence();

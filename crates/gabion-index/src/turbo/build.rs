@@ -223,7 +223,7 @@ impl<K: Item + ?Sized, V: Item + ?Sized> TurboHash<K, V> {
         for index in 0..place.count() {
             let bucket = bucket_at(&self.medium, place, index);
             for slot in bits(bucket.meta().live()) {
-                let slot = bucket.slot(slot);
+                let slot = bucket.read_slot(&self.medium, slot);
                 let word = slot.key();
                 if !image.add(K::hash_of_slot(word, &self.seed), word, slot.value()) {
                     return None;

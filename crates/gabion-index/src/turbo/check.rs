@@ -45,7 +45,7 @@ impl<K: Item + ?Sized, V: Item + ?Sized> TurboHash<K, V> {
             let offset = self.medium.offset_of(bucket).raw();
             self.expect_sound(bucket, meta)?;
             for slot in bits(meta.live()) {
-                let at = bucket.slot(slot);
+                let at = bucket.read_slot(&self.medium, slot);
                 let hash = K::hash_of_slot(at.key(), &self.seed);
                 let is_tagged = bucket.matches(tag_of(hash)) >> slot & 1 != 0;
                 if !is_tagged || self.shard_index(hash) != shard {

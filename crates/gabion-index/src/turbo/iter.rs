@@ -72,7 +72,8 @@ impl<K: Item + ?Sized, V: Item + ?Sized> TurboHash<K, V> {
             let bucket = bucket_at(&self.medium, place, number);
             for slot in bits(bucket.meta().live()) {
                 let meta = bucket.meta();
-                let (word, value) = (bucket.slot(slot).key(), bucket.slot(slot).value());
+                let at = bucket.read_slot(&self.medium, slot);
+                let (word, value) = (at.key(), at.value());
                 let hash = K::hash_of_slot(word, &self.seed);
                 let spot = Spot { bucket, meta, slot };
                 self.erase(locked, hash, spot, value)?;
@@ -116,7 +117,7 @@ impl<K: Item + ?Sized, V: Item + ?Sized> TurboHash<K, V> {
                 let meta = bucket.meta();
                 let before = entries.len();
                 for slot in bits(meta.live()) {
-                    let slot = bucket.slot(slot);
+                    let slot = bucket.read_slot(&self.medium, slot);
                     entries.push((slot.key(), slot.value()));
                 }
                 if bucket.meta() == meta {

@@ -64,6 +64,8 @@ pub(super) const SHARD_BITS_MAX: u32 = 20;
 
 /// Bytes of a bucket, and its alignment: what the paper's medium reads and writes at once.
 pub(super) const BUCKET_BYTES: u64 = 256;
+/// Bytes of a bucket before its slots: metadata and tags.
+pub(super) const HEAD_BYTES: u64 = 32;
 /// Slots of a bucket.
 pub(super) const SLOTS: u32 = 14;
 /// Slots of a bucket that may hold entries; one is kept for near-place updates.
@@ -259,9 +261,9 @@ const _: () = {
     assert!(size_of::<Bucket>() as u64 == BUCKET_BYTES);
     assert!(offset_of!(Bucket, meta) == 0);
     assert!(offset_of!(Bucket, tags) == 8);
-    assert!(offset_of!(Bucket, slots) == 32);
+    assert!(offset_of!(Bucket, slots) as u64 == HEAD_BYTES);
     // Metadata and tags lie in one cache line, and the tags end before the slots begin.
-    assert!(offset_of!(Bucket, slots) as u64 <= LINE_BYTES);
+    assert!(HEAD_BYTES <= LINE_BYTES);
     assert!(offset_of!(Bucket, tags) + SLOTS as usize <= offset_of!(Bucket, unused));
     assert!(ALL_SLOTS.count_ones() == SLOTS && USABLE_SLOTS == SLOTS - 1);
     assert!(Place::VERSION_SHIFT == 56);

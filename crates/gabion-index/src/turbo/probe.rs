@@ -12,7 +12,8 @@ use gabion_media::prefetch_line;
 use std::sync::atomic::Ordering;
 
 use super::layout::{
-    BUCKET_BYTES, Bucket, LINE_BYTES, Meta, Place, SLOTS, SLOTS_OF_LINE, Slot, line_of_slot,
+    BUCKET_BYTES, Bucket, HEAD_BYTES, LINE_BYTES, Meta, Place, SLOTS, SLOTS_OF_LINE, Slot,
+    line_of_slot,
 };
 use crate::tags;
 
@@ -116,11 +117,12 @@ impl Iterator for Path {
     }
 }
 
-/// The bucket with number `index` at `place`.
+/// The bucket with number `index` at `place`, of which metadata and tags are read.
 #[inline]
 pub(super) fn bucket_at(medium: &Medium, place: Place, index: u64) -> &Bucket {
-    let bucket = medium.at(POff::new(place.offset() + index * BUCKET_BYTES));
-    medium.touch(bucket);
+    let offset = place.offset() + index * BUCKET_BYTES;
+    let bucket = medium.at(POff::new(offset));
+    medium.touch_range(offset, HEAD_BYTES);
     bucket
 }
 
@@ -155,6 +157,14 @@ impl Bucket {
         let [low, high] = &self.tags;
         let words = [low.peek(Ordering::Acquire), high.peek(Ordering::Acquire)];
         tags::match_16(words, tag)
+    }
+
+    /// A slot that is read.
+    #[inline]
+    pub(super) fn read_slot(&self, medium: &Medium, slot: u32) -> &Slot {
+        let slot = self.slot(slot);
+        medium.touch(slot);
+        slot
     }
 
     /// A slot.

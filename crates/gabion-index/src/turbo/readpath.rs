@@ -120,7 +120,7 @@ impl<K: Item + ?Sized, V: Item + ?Sized> TurboHash<K, V> {
         };
         let word = key.slot_word(hash);
         for slot in bits(lookup.candidates) {
-            let slot = lookup.home.slot(slot);
+            let slot = lookup.home.read_slot(&self.medium, slot);
             if slot.key() == word {
                 let value = slot.value();
                 if self.is_record_of(value, key)? {
@@ -183,7 +183,7 @@ impl<K: Item + ?Sized, V: Item + ?Sized> TurboHash<K, V> {
     fn search_bucket(&self, bucket: &Bucket, live: u16, key: &K, hash: u64) -> Result<Option<u64>> {
         let word = key.slot_word(hash);
         for slot in bits(bucket.matches(tag_of(hash)) & live) {
-            let slot = bucket.slot(slot);
+            let slot = bucket.read_slot(&self.medium, slot);
             if slot.key() == word {
                 let value = slot.value();
                 if self.is_record_of(value, key)? {

@@ -29,7 +29,7 @@ pub(super) fn is_referenced(medium: &Medium, claim: Claim) -> bool {
     Path::new(place, claim.hint).any(|index| {
         let bucket: &Bucket = bucket_at(medium, place, index);
         let live = bucket.meta().live();
-        bits(live).any(|slot| bucket.slot(slot).value() == claim.block.raw())
+        bits(live).any(|slot| bucket.read_slot(medium, slot).value() == claim.block.raw())
     })
 }
 

@@ -234,7 +234,7 @@ impl<K: Item + ?Sized, V: Item + ?Sized> TurboHash<K, V> {
     ) -> Result<Option<Located<'a>>> {
         let word = key.slot_word(hash);
         for slot in bits(bucket.matches(tag_of(hash)) & meta.live()) {
-            let at = bucket.slot(slot);
+            let at = bucket.read_slot(&self.medium, slot);
             if at.key() == word {
                 let value = at.value();
                 if self.is_record_of(value, key)? {

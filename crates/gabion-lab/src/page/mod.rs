@@ -5,8 +5,8 @@
 //! them ([`figures`]). Bars show medians over the repetitions, with whiskers from the smallest to
 //! the largest; lines and stacks, which have no median, show the repetition nearest to it.
 //!
-//! A reproduction of the papers has a page of its own form ([`reproduction`]), made of the same
-//! charts.
+//! A reproduction of the papers has a page of its own form ([`reproduction`]), which opens with the
+//! claims by verdict ([`verdicts`]) and is made of the same charts.
 //!
 //! Each page is well-formed XML as well as HTML, asks for nothing over the network and says so in a
 //! policy that the browser enforces. The same results make the same bytes.
@@ -21,6 +21,7 @@ mod format;
 mod head;
 mod overview;
 mod scale;
+mod verdicts;
 
 #[cfg(test)]
 pub(crate) mod sample;
@@ -29,6 +30,8 @@ mod tests;
 
 use std::fmt;
 use std::io::{self, Write};
+
+pub use verdicts::{Score, score};
 
 use crate::result::PhaseResult;
 use crate::summary::Summary;

@@ -11,10 +11,11 @@ use std::time::Instant;
 
 use gabion_flex::twin::{PlainTree, SortedArray};
 use gabion_flex::{Extent, FlexTree};
-use gabion_index::Result;
 use gabion_media::seeded::Random;
 
-use super::Scale;
+use super::Shown;
+use crate::rows::{Table, column};
+use crate::scale::Scale;
 
 /// Extents of the paper's largest index.
 const EXTENTS: u64 = 1_000_000_000;
@@ -38,36 +39,36 @@ struct Reads {
 }
 
 /// Table 1: millions of operations per second.
-pub(super) fn operations(scale: Scale) -> Result<Vec<String>> {
+pub(crate) fn operations(scale: Scale) -> Shown {
     let largest = scale.of(EXTENTS, 10_000);
     let reads = Reads {
         lookups: (largest / 4).min(2_000_000),
         ranges: (largest / 40).min(300_000),
     };
-    let mut lines = vec![format!(
-        "{:<24} {:>10} {:>10} {:>10} {:>10}",
-        "million operations/s", "insert", "append", "lookup", "range of 50"
-    )];
-    for (name, part) in SIZES {
+    let columns = [
+        column("extents", "", 0),
+        column("insert", "M/s", 5),
+        column("append", "M/s", 4),
+        column("lookup", "M/s", 4),
+        column("range of 50", "M/s", 4),
+    ];
+    let mut table = Table::new("", &["size", "index"], columns).headings(1);
+    for (size, part) in SIZES {
         let extents = largest / part;
-        lines.push(format!("{name}: {extents} extents"));
         for (index, rates) in [
             ("FlexTree", flex(extents, reads)),
             ("B+-tree without shifts", plain(extents, reads)),
             ("sorted array", array(extents, reads)),
         ] {
             let [insert, append, lookup, range] = rates;
-            lines.push(format!(
-                "{index:<24} {insert:>10.5} {append:>10.4} {lookup:>10.4} {range:>10.4}"
-            ));
+            let values = [extents as f64, insert, append, lookup, range];
+            table.row(&[size, index], values);
         }
     }
-    lines.push(
+    Ok(vec![table.note(
         "paper: inserts of 100 thousand and of a million extents 6.25, 5.26; 0.026, 0.0014; \
-         0.028, 0.0017"
-            .to_owned(),
-    );
-    Ok(lines)
+         0.028, 0.0017",
+    )])
 }
 
 /// Runs `operations` and returns millions of them per second.

@@ -21,7 +21,9 @@ use gabion_index::{Index, Plan};
 use gabion_media::pmem::{Pool, PoolOptions};
 
 use super::study::{ENTRIES, Subject, study};
-use super::{Scale, key_of};
+use super::{Shown, key_of};
+use crate::rows::{Column, Table, column};
+use crate::scale::Scale;
 
 /// Threads of the study's figure.
 const THREADS_MAX: usize = 28;
@@ -104,48 +106,64 @@ struct Cost {
 }
 
 /// Figure 10: the costs of all forms, and the gains of all steps.
-pub(super) fn gains(scale: Scale) -> Result<Vec<String>> {
+pub(crate) fn gains(scale: Scale) -> Shown {
     let threads = thread::available_parallelism().map_or(1, |count| count.get().min(THREADS_MAX));
     let forms = forms();
     let natives = native(&forms, scale, threads)?;
-    let mut lines = vec![
-        format!("workload A; in DRAM {threads} threads, median of {TURNS} turns"),
-        format!(
-            "{:<22} {:>12} {:>14} {:>13} {:>12}",
-            "per insert", "WPQ inserts", "media writes", "modelled M/s", "in DRAM M/s"
-        ),
+    let about = format!("workload A; in DRAM {threads} threads, median of {TURNS} turns");
+    let columns = [
+        column("WPQ inserts", "per insert", 2),
+        column("media writes", "per insert", 2),
+        column("modelled", "M/s", 2),
+        column("in DRAM", "M/s", 2),
     ];
     let mut costs = Vec::new();
+    let mut of_forms = Table::new(about, &["index"], columns).named("costs");
     for (form, native) in forms.iter().zip(natives) {
         let cost = modelled(form, scale, native)?;
-        lines.push(format!(
-            "{:<22} {:>12.2} {:>14.2} {:>13.2} {:>12.2}",
-            form.title, cost.wpq_inserts, cost.media_writes, cost.modelled, cost.native
-        ));
+        of_forms.row(&[form.title], cost.all());
         costs.push((form.name, cost));
     }
-    lines.push(format!(
-        "{:<39} {:>24} {:>24} {:>24} {:>24}",
-        "change in %: paper, ours, apart",
+    let quantities = [
         "WPQ inserts",
         "media writes",
-        "modelled throughput",
-        "throughput in DRAM"
-    ));
+        "throughput",
+        "throughput in DRAM",
+    ];
+    let each = [
+        column("paper", "%", 1).signed(),
+        column("ours", "%", 1).signed(),
+        column("apart", "%", 0).signed(),
+    ];
+    let columns = Column::grouped(&quantities, &each);
+    let axes = &["optimisation", "index"];
+    let mut of_steps = Table::new("changes; throughput is modelled", axes, columns);
+    of_steps.name = "changes".into();
     for step in &STEPS {
         let find = |name| costs.iter().find(|(form, _)| *form == name);
         let (Some((_, before)), Some((_, after))) = (find(step.before), find(step.after)) else {
             unreachable!("the forms are those of the steps");
         };
         let [wpq, media, throughput] = step.paper;
-        let mut line = format!("{:<17} {:<21}", step.what, title(step.after));
-        line += &beside(wpq, before.wpq_inserts, after.wpq_inserts);
-        line += &beside(media, before.media_writes, after.media_writes);
-        line += &beside(throughput, before.modelled, after.modelled);
-        line += &beside(throughput, before.native, after.native);
-        lines.push(line);
+        let papers = [wpq, media, throughput, throughput].into_iter();
+        let ours = before.all().into_iter().zip(after.all());
+        let values = papers
+            .zip(ours)
+            .flat_map(|(paper, (before, after))| beside(paper, before, after));
+        of_steps.row(&[step.what, title(step.after)], values);
     }
-    Ok(lines)
+    Ok(vec![of_forms, of_steps])
+}
+
+impl Cost {
+    fn all(&self) -> [f64; 4] {
+        [
+            self.wpq_inserts,
+            self.media_writes,
+            self.modelled,
+            self.native,
+        ]
+    }
 }
 
 /// The forms of all steps, in their order, each once.
@@ -164,15 +182,10 @@ fn title(name: &str) -> &'static str {
 }
 
 /// The study's change beside ours, and how far ours is apart.
-fn beside(paper: Option<f64>, before: f64, after: f64) -> String {
+fn beside(paper: Option<f64>, before: f64, after: f64) -> [Option<f64>; 3] {
     let ours = (after / before - 1.0) * 100.0;
-    match paper {
-        Some(paper) => {
-            let apart = ((100.0 + ours) / (100.0 + paper) - 1.0) * 100.0;
-            format!("  {paper:>+7.1} {ours:>+7.1} {apart:>+5.0} %")
-        }
-        None => format!("  {:>7} {ours:>+7.1} {:>7}", "-", ""),
-    }
+    let apart = paper.map(|paper| ((100.0 + ours) / (100.0 + paper) - 1.0) * 100.0);
+    [paper, Some(ours), apart]
 }
 
 /// Workload A on the model.
@@ -280,8 +293,9 @@ mod tests {
 
     #[test]
     fn gains_stand_beside_the_study_s() {
-        assert_eq!(beside(Some(-50.0), 4.0, 3.0), "    -50.0   -25.0   +50 %");
-        assert_eq!(beside(None, 4.0, 5.0), "        -   +25.0        ");
+        let [paper, ours, apart] = [Some(-50.0), Some(-25.0), Some(50.0)];
+        assert_eq!(beside(paper, 4.0, 3.0), [paper, ours, apart]);
+        assert_eq!(beside(None, 4.0, 5.0), [None, Some(25.0), None]);
     }
 
     /// What does not depend on the machine, in the direction that the study tells: a line less in

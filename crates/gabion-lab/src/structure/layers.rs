@@ -13,7 +13,9 @@ use gabion_media::pmem::{Pool, PoolOptions};
 
 use super::medium::counted;
 use super::spoton::{ENTRIES, model_for};
-use super::{Scale, key_of};
+use super::{Shown, key_of};
+use crate::rows::{Column, Table, column};
+use crate::scale::Scale;
 
 /// Bytes of a pool for each pair: the logs, which take no more than an eighth of it, have room for
 /// a buffer of each leaf.
@@ -97,26 +99,22 @@ const BASES: [[&str; 2]; 3] = [
 ];
 
 /// Figure 4.2: what the media write, with buffers and without.
-pub(super) fn written(scale: Scale) -> Result<Vec<String>> {
+pub(crate) fn written(scale: Scale) -> Shown {
     let entries = scale.of(ENTRIES, 2000);
-    let mut lines = vec![
-        format!("{entries} inserts of 8 + 8 bytes; modelled bytes that the media write for each"),
-        format!(
-            "{:<12} {:>8} {:>13} {:>10}",
-            "", "plain", "with buffers", "times less"
-        ),
+    let about =
+        format!("{entries} inserts of 8 + 8 bytes; modelled bytes that the media write for each");
+    let columns = [
+        column("plain", "", 0),
+        column("with buffers", "", 0),
+        column("times less", "", 2),
     ];
+    let mut table = Table::new(about, &["index"], columns);
     for [title, name] in BASES {
         let plain = measure(name, entries)?.insert().written;
         let buffered = measure(&format!("{name}-b"), entries)?.insert().written;
-        let times = plain / buffered;
-        lines.push(format!(
-            "{:<12} {plain:>8.0} {buffered:>13.0} {times:>10.2}",
-            format!("{title}:")
-        ));
+        table.row(&[title], [plain, buffered, plain / buffered]);
     }
-    lines.push("paper: up to 4 times less".to_owned());
-    Ok(lines)
+    Ok(vec![table.note("paper: up to 4 times less")])
 }
 
 /// The rows of figure 4.3: the paper's names and ours. The nodes of a list are new ones in any
@@ -136,57 +134,44 @@ const LAYERED: [[&str; 2]; 11] = [
 ];
 
 /// Figure 4.3: what inserts read and write, and how long they take, layer by layer.
-pub(super) fn layered(scale: Scale) -> Result<Vec<String>> {
+pub(crate) fn layered(scale: Scale) -> Shown {
     let entries = scale.of(ENTRIES, 2000);
-    let mut lines = vec![
-        format!("{entries} inserts of 8 + 8 bytes; modelled bytes of the media for each, and ns"),
-        format!(
-            "{:<16} {:>8} {:>8} {:>8} {:>8}",
-            "", "read", "written", "fences", "ns"
-        ),
+    let about = format!("{entries} inserts of 8 + 8 bytes; modelled, for each");
+    let columns = [
+        column("read", "bytes", 0),
+        column("written", "bytes", 0),
+        column("fences", "", 2),
+        column("time", "ns", 0),
     ];
+    let mut table = Table::new(about, &["index"], columns);
     for [title, name] in LAYERED {
         let insert = measure(name, entries)?.insert();
-        lines.push(format!(
-            "{:<16} {:>8.0} {:>8.0} {:>8.2} {:>8.0}",
-            format!("{title}:"),
-            insert.read,
-            insert.written,
-            insert.fences,
-            insert.ns
-        ));
+        let values = [insert.read, insert.written, insert.fences, insert.ns];
+        table.row(&[title], values);
     }
-    lines.push("paper: each layer makes inserts faster; its bars have no numbers".to_owned());
-    Ok(lines)
+    Ok(vec![table.note(
+        "paper: each layer makes inserts faster; its bars have no numbers",
+    )])
 }
 
 /// Figure 4.4: latencies with the ways to the parts of an index in DRAM, and without.
-pub(super) fn cached(scale: Scale) -> Result<Vec<String>> {
+pub(crate) fn cached(scale: Scale) -> Shown {
     let entries = scale.of(ENTRIES, 2000);
-    let mut lines = vec![
-        format!("{entries} pairs; modelled ns of an insert and of a lookup, bytes read for them"),
-        format!(
-            "{:<24} {:>8} {:>8} {:>8} {:>8}",
-            "", "insert", "lookup", "insert", "lookup"
-        ),
-    ];
+    let about = format!("{entries} pairs; modelled, for each operation");
+    let each = [column("time", "ns", 0), column("read", "bytes", 0)];
+    let columns = Column::grouped(&["insert", "lookup"], &each);
+    let mut table = Table::new(about, &["index", "way to the leaves"], columns);
     for [title, name] in BASES {
-        for (layer, title) in [
-            ("", format!("{title}:")),
-            ("-c", format!("{title}, cached:")),
-        ] {
+        for (layer, way) in [("", "plain"), ("-c", "cached")] {
             let measured = measure(&format!("{name}{layer}"), entries)?;
             let (insert, lookup) = (measured.insert(), measured.lookup());
-            lines.push(format!(
-                "{title:<24} {:>8.0} {:>8.0} {:>8.0} {:>8.0}",
-                insert.ns, lookup.ns, insert.read, lookup.read
-            ));
+            let values = [insert.ns, insert.read, lookup.ns, lookup.read];
+            table.row(&[title, way], values);
         }
     }
-    lines.push(
-        "paper: both trees faster with cached inner nodes, CCEH hardly; no numbers".to_owned(),
-    );
-    Ok(lines)
+    Ok(vec![table.note(
+        "paper: both trees faster with cached inner nodes, CCEH hardly; no numbers",
+    )])
 }
 
 #[cfg(test)]

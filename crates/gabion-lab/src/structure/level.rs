@@ -17,7 +17,9 @@ use gabion_media::pmem::{Pool, PoolOptions};
 use parking_lot::Mutex;
 
 use super::medium::{behind, counted};
-use super::{Scale, key_of};
+use super::{Shown, key_of};
+use crate::rows::{Table as Rows, column};
+use crate::scale::Scale;
 
 /// Entries at full scale.
 const ENTRIES: u64 = 64_000_000;
@@ -83,34 +85,35 @@ table!(Pfht, "PFHT");
 table!(PathHash, "Path hashing");
 
 /// Movements and modelled times of all four.
-pub(super) fn baselines(scale: Scale) -> Result<Vec<String>> {
+pub(crate) fn baselines(scale: Scale) -> Shown {
     let entries = scale.of(ENTRIES, 2000);
-    let mut lines = vec![
-        format!(
-            "{entries} entries; modelled ns per operation, and per entry of the last growth, which \
-             the inserts do not include"
-        ),
-        format!(
-            "{:<14} {:>8} {:>14} {:>8} {:>8} {:>8} {:>8} {:>8}",
-            "", "medium", "moved, %", "insert", "update", "search", "missing", "growth"
-        ),
+    let about = format!(
+        "{entries} entries; modelled times per operation, and per entry of the last growth, which \
+         the inserts do not include"
+    );
+    let columns = [
+        column("moved", "%", 2),
+        column("insert", "ns", 0),
+        column("update", "ns", 0),
+        column("search", "ns", 0),
+        column("missing", "ns", 0),
+        column("growth", "ns", 0),
     ];
+    let mut rows = Rows::new(about, &["medium", "table"], columns).headings(1);
     for preset in [Preset::DRAM, NVM] {
-        measure::<LevelHash>(preset, entries, &mut lines)?;
-        measure::<Bch>(preset, entries, &mut lines)?;
-        measure::<Pfht>(preset, entries, &mut lines)?;
-        measure::<PathHash>(preset, entries, &mut lines)?;
+        measure::<LevelHash>(preset, entries, &mut rows)?;
+        measure::<Bch>(preset, entries, &mut rows)?;
+        measure::<Pfht>(preset, entries, &mut rows)?;
+        measure::<PathHash>(preset, entries, &mut rows)?;
     }
-    lines.push(
+    Ok(vec![rows.note(
         "slides: 1.2 % of Level hashing's inserts move an entry (four slots in a bucket; three \
          here); its inserts are 1.4 to 3.0 times as fast as the others', its growth 4.3 times; its \
-         searches are close to BCH's and faster than PFHT's and path hashing's"
-            .to_owned(),
-    );
-    Ok(lines)
+         searches are close to BCH's and faster than PFHT's and path hashing's",
+    )])
 }
 
-fn measure<T: Table>(preset: Preset, entries: u64, lines: &mut Vec<String>) -> Result<()> {
+fn measure<T: Table>(preset: Preset, entries: u64, rows: &mut Rows) -> Result<()> {
     let preset = behind(preset, entries as f64 * CACHE_BYTES_OF_ENTRY);
     let model = Arc::new(Mutex::new(Model::new(preset)));
     let pool = Pool::anonymous(PoolOptions {
@@ -148,12 +151,9 @@ fn measure<T: Table>(preset: Preset, entries: u64, lines: &mut Vec<String>) -> R
     let update = time(&|key| table.update(&key, 1))?;
     let search = time(&|key| table.get(&key))?;
     let missing = time(&|key| table.get(&!key))?;
-    lines.push(format!(
-        "{:<14} {:>8} {moved:>14.2} {:>8} {update:>8} {search:>8} {missing:>8} {growth_ns:>8}",
-        T::TITLE,
-        preset.name,
-        inserts_ns / entries,
-    ));
+    let insert = inserts_ns / entries;
+    let times = [insert, update, search, missing, growth_ns].map(|ns| ns as f64);
+    rows.row(&[preset.name, T::TITLE], [&[moved][..], &times].concat());
     Ok(())
 }
 
@@ -161,16 +161,14 @@ fn measure<T: Table>(preset: Preset, entries: u64, lines: &mut Vec<String>) -> R
 mod tests {
     use super::*;
 
-    /// Each table has a line for each medium, and path hashing moves nothing.
+    /// Each table has a row for each medium, and path hashing moves nothing.
     #[test]
     fn all_tables_are_compared() {
-        let lines = baselines(Scale(0.000_1)).unwrap();
-        assert_eq!(lines.len(), 11, "{lines:#?}");
-        for (line, is_path) in lines[2..10].iter().zip((0..8).map(|at| at % 4 == 3)) {
-            let moved: f64 = line[24..38].trim().parse().unwrap();
-            assert_eq!(moved > 0.0, !is_path, "{line}");
-            assert_eq!(line.starts_with("Path"), is_path, "{line}");
+        let tables = baselines(Scale(0.000_1)).unwrap();
+        let moved: Vec<_> = tables[0].numbers("moved").collect();
+        assert_eq!(moved.len(), 8, "{moved:#?}");
+        for (row, moved) in moved {
+            assert_eq!(moved > 0.0, row.at[1] != PathHash::TITLE, "{row:?}");
         }
-        println!("{}", lines.join("\n"));
     }
 }

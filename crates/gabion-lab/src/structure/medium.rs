@@ -10,7 +10,9 @@ use gabion_media::pmem::trace::{LINE, Step};
 use gabion_media::pmem::{Pool, PoolOptions};
 use parking_lot::Mutex;
 
-use super::{Scale, key_of};
+use super::{Shown, key_of};
+use crate::rows::{Table, column};
+use crate::scale::Scale;
 
 /// The last-level cache of the dissertation's processor.
 const CACHE_BYTES: f64 = 28_835_840.0;
@@ -37,20 +39,18 @@ pub(super) fn dissertation_model(part: f64) -> Arc<Mutex<Model>> {
 }
 
 /// Figure 3.2: groups of accesses of 8 bytes to lines that lie at random or one behind the other.
-pub(super) fn accesses(scale: Scale) -> Result<Vec<String>> {
+pub(crate) fn accesses(scale: Scale) -> Shown {
     const LINES: u64 = 1 << 26;
     let groups = scale.of(20_000_000, 1000);
-    let mut lines = vec![
-        "modelled ns per group of accesses of 8 bytes: random, sequential, their ratio".to_owned(),
-        "paper: 4 to 7 for groups of 16".to_owned(),
+    let about = "modelled times of groups of accesses of 8 bytes; writes are flushed, with a fence \
+                 for each group";
+    let columns = [
+        column("random", "ns", 0),
+        column("sequential", "ns", 0),
+        column("ratio", "", 1),
     ];
-    for is_write in [false, true] {
-        let what = if is_write {
-            "writes, flushed, one fence"
-        } else {
-            "reads"
-        };
-        lines.push(what.to_owned());
+    let mut table = Table::new(about, &["access", "group of"], columns).headings(1);
+    for (access_name, is_write) in [("reads", false), ("writes", true)] {
         for group in [1_u64, 2, 4, 8, 16, 32] {
             let [random, sequential] = [false, true].map(|is_sequential| {
                 let mut model = Model::new(Preset::OPTANE);
@@ -70,13 +70,11 @@ pub(super) fn accesses(scale: Scale) -> Result<Vec<String>> {
                 }
                 model.costs().estimated_ns as f64 / groups as f64
             });
-            let ratio = random / sequential;
-            lines.push(format!(
-                "{group:>6}: {random:>7.0} {sequential:>7.0} {ratio:>5.1}"
-            ));
+            let values = [random, sequential, random / sequential];
+            table.row(&[access_name, &group.to_string()], values);
         }
     }
-    Ok(lines)
+    Ok(vec![table.note("paper: 4 to 7 for groups of 16")])
 }
 
 fn access(model: &mut Model, offset: u64, is_write: bool) {
@@ -90,17 +88,22 @@ fn access(model: &mut Model, offset: u64, is_write: bool) {
 }
 
 /// Figure 3.4, right half: bytes that operations read from the media and write to it.
-pub(super) fn volumes(scale: Scale) -> Result<Vec<String>> {
+pub(crate) fn volumes(scale: Scale) -> Shown {
     let entries = scale.of(ENTRIES, 1000);
-    let mut lines = vec![
-        "modelled bytes of the media per operation: read, written; persists (fences)".to_owned(),
-        "the paper's text has no numbers for these bars".to_owned(),
+    let columns = [
+        column("read", "bytes", 0),
+        column("written", "bytes", 0),
+        column("persists", "fences", 2),
     ];
+    let about = "modelled, per operation";
+    let mut table = Table::new(about, &["table", "operation"], columns);
     let word = |number: u64| number;
-    measure::<u64, u64>("TURBO16", entries, word, word, &mut lines)?;
+    measure::<u64, u64>("TURBO16", entries, word, word, &mut table)?;
     let bytes = |number: u64| [&number.to_le_bytes()[..], &[7; 7]].concat();
-    measure::<[u8], [u8]>("TURBO30", entries, bytes, bytes, &mut lines)?;
-    Ok(lines)
+    measure::<[u8], [u8]>("TURBO30", entries, bytes, bytes, &mut table)?;
+    Ok(vec![
+        table.note("the paper's text has no numbers for these bars"),
+    ])
 }
 
 fn measure<K: Item + ?Sized, V: Item + ?Sized>(
@@ -108,7 +111,7 @@ fn measure<K: Item + ?Sized, V: Item + ?Sized>(
     entries: u64,
     key: fn(u64) -> K::Owned,
     value: fn(u64) -> V::Owned,
-    lines: &mut Vec<String>,
+    shown: &mut Table,
 ) -> Result<()> {
     let model = dissertation_model(entries as f64 / ENTRIES as f64);
     let pool = Pool::anonymous(PoolOptions {
@@ -130,12 +133,8 @@ fn measure<K: Item + ?Sized, V: Item + ?Sized>(
         let costs = counted(&model) - before;
         let per_operation = |count: u64| count as f64 / entries as f64;
         let bytes = |lines: u64| per_operation(lines * costs.media_line_bytes);
-        lines.push(format!(
-            "{name} {phase:>14}: {:>6.0} {:>6.0}; {:.2}",
-            bytes(costs.media_reads),
-            bytes(costs.media_writes),
-            per_operation(costs.fences)
-        ));
+        let [read, written] = [costs.media_reads, costs.media_writes].map(bytes);
+        shown.row(&[name, phase], [read, written, per_operation(costs.fences)]);
         Ok(())
     };
     let put = |word: u64| {

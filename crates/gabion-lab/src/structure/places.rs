@@ -20,8 +20,10 @@ use gabion_media::pmem::trace::{Event, LINE, Step, Watcher};
 use gabion_media::pmem::{Pool, PoolOptions, Region};
 use parking_lot::Mutex;
 
-use super::Scale;
+use super::Shown;
 use super::study::{Bed, MIXES, Subject, model};
+use crate::rows::{Column, Table, column};
+use crate::scale::Scale;
 
 /// Rows of less than so many lines for an insert, in every workload, are left out.
 const LINES_MIN: f64 = 0.01;
@@ -123,16 +125,19 @@ impl Watcher for Ledger {
 }
 
 /// The places of all indexes.
-pub(super) fn places(scale: Scale) -> Result<Vec<String>> {
-    let mut lines = vec![
-        "lines in the queue and lines of the media, in units of 64 bytes, for an insert".to_owned(),
-        format!("{:<48}{:>16}{:>16}{:>16}", "", "load", "A", "B"),
-    ];
+pub(crate) fn places(scale: Scale) -> Shown {
+    let about = "lines in the queue and lines of the media, in units of 64 bytes, for an insert";
+    let each = [column("queue", "", 2), column("media", "", 2)];
+    let columns = Column::grouped(&["load", "A", "B"], &each);
+    let mut table = Table::new(about, &["index", "place"], columns).headings(1);
     for index in INDEXES {
-        lines.push(index.title.to_owned());
-        lines.extend(rows(&measure(&Subject::of(index), scale)?));
+        rows(
+            index.title,
+            &measure(&Subject::of(index), scale)?,
+            &mut table,
+        );
     }
-    Ok(lines)
+    Ok(vec![table])
 }
 
 /// What a workload cost at each place, and how many inserts it had.
@@ -184,7 +189,7 @@ fn in_region(options: PoolOptions) -> std::result::Result<Pool, gabion_media::Er
 }
 
 /// The rows of an index: those of its own code, of the allocator, of the cache, and sums.
-fn rows(parts: &[Part]) -> Vec<String> {
+fn rows(index: &str, parts: &[Part], table: &mut Table) {
     let mut places: Vec<Place> = parts
         .iter()
         .flat_map(|part| part.places.keys())
@@ -208,28 +213,21 @@ fn rows(parts: &[Part]) -> Vec<String> {
             .map(part)
             .any(|lines| lines >= LINES_MIN)
     };
-    let row = |name: &str, counts: &[Counts]| {
-        let mut row = format!("  {name:<46}");
-        for (counts, part) in counts.iter().zip(parts) {
+    let mut row = |name: &str, counts: &[Counts]| {
+        let of_part = |(counts, part): (&Counts, &Part)| {
             let each = |count: u64| count as f64 / part.inserts as f64;
-            row += &format!(
-                "{:>8.2}{:>8.2}",
-                each(counts.queued),
-                each(UNITS * counts.begun)
-            );
-        }
-        row
+            [each(counts.queued), each(UNITS * counts.begun)]
+        };
+        table.row(&[index, name], counts.iter().zip(parts).flat_map(of_part));
     };
-    let mut rows = Vec::new();
     for place in &places {
         let counts = at(place);
         if is_shown(&counts) {
-            rows.push(row(&name(place), &counts));
+            row(&name(place), &counts);
         }
     }
-    rows.push(row("the allocator's notes in all", &sum(Place::is_note)));
-    rows.push(row("all", &sum(|_| true)));
-    rows
+    row("the allocator's notes in all", &sum(Place::is_note));
+    row("all", &sum(|_| true));
 }
 
 /// The place as a reader looks for it: the file below `src`, and the line.
@@ -320,12 +318,17 @@ mod tests {
 
     #[test]
     fn rows_name_the_places_and_end_with_sums() {
-        let rows = rows(&measured("p-bwtree"));
-        assert!(rows.iter().any(|row| row.contains("bwtree/writepath.rs:")));
-        assert!(rows.iter().any(|row| row.contains("bwtree/shape.rs:")));
-        assert!(
-            rows.last()
-                .is_some_and(|row| row.trim().starts_with("all "))
-        );
+        let each = [column("queue", "", 2), column("media", "", 2)];
+        let columns = Column::grouped(&["load", "A", "B"], &each);
+        let mut table = Table::new("", &["index", "place"], columns);
+        rows("P-BwTree", &measured("p-bwtree"), &mut table);
+        let places: Vec<&str> = table.rows.iter().map(|row| &*row.at[1]).collect();
+        for file in ["bwtree/writepath.rs:", "bwtree/shape.rs:"] {
+            assert!(
+                places.iter().any(|place| place.contains(file)),
+                "{places:?}"
+            );
+        }
+        assert_eq!(places.last(), Some(&"all"));
     }
 }

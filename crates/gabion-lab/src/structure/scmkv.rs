@@ -19,7 +19,9 @@ use gabion_index::scmkv::{Durability, Options};
 use gabion_index::{Masstree, Result, Scmkv};
 use gabion_media::pmem::{PAtomicU64, Pool, PoolOptions};
 
-use super::Scale;
+use super::Shown;
+use crate::rows::{Table, column};
+use crate::scale::Scale;
 use crate::workload::generators::{Generator, Items};
 use crate::workload::keys::KeyId;
 use crate::workload::{Distribution, mix};
@@ -72,54 +74,44 @@ struct Rates {
 }
 
 /// Figures 8 to 10: writes and reads, millions per second.
-pub(super) fn throughput(scale: Scale) -> Result<Vec<String>> {
+pub(crate) fn throughput(scale: Scale) -> Shown {
     let processors = thread::available_parallelism().map_or(1, |count| count.get() as u64);
-    let mut lines = vec![format!(
-        "{:<36} {:>7} {:>10} {:>10} {:>14}",
-        "millions per second", "threads", "writes", "reads", "strict writes"
-    )];
-    lines.push(format!(
-        "a read of memory that waits for the one before takes {:.0} ns",
-        latency_ns(scale)?
-    ));
+    let columns = [column("time", "ns", 0)];
+    let mut memory = Table::new("", &["memory"], columns).named("memory");
+    let wait = latency_ns(scale)?;
+    memory.row(&["a read that waits for the one before"], [wait]);
+    let columns = ["writes", "reads", "strict writes"].map(|name| column(name, "M/s", 2));
+    let axes = &["objects", "system", "order", "threads"];
+    let mut table = Table::new(Objects::about(scale), axes, columns).headings(1);
     for objects in OBJECTS {
         let count = scale.of(objects.count, 2000);
-        lines.push(format!(
-            "{}: {count} objects of {} + {} bytes",
-            objects.name, objects.key_bytes, objects.value_bytes
-        ));
-        for (name, flushes) in [("noflush", false), ("flush", true)] {
-            let rates = objects.scmkv(count, flushes, processors)?;
-            lines.extend(
-                rates
-                    .iter()
-                    .map(|rates| rates.line(&format!("SCMKV-{name}"))),
-            );
+        for (system, flushes) in [("SCMKV-noflush", false), ("SCMKV-flush", true)] {
+            for rates in objects.scmkv(count, flushes, processors)? {
+                rates.row(objects.name, system, &mut table);
+            }
         }
-        let rates = objects.masstree(count)?;
-        lines.extend(rates.iter().map(|rates| rates.line("Masstree")));
+        for rates in objects.masstree(count)? {
+            rates.row(objects.name, "Masstree", &mut table);
+        }
     }
-    lines.push(
+    let table = table.note(
         "paper: with flushes 2.6 times Masstree's writes of small uniform objects and 7 times of \
          large ones, 10 and 30 times LevelDB's; flushes cost 40 % of small and 20 % of large \
-         skewed writes; 2.1 M/s on one core, 5.4 on four, 6.7 on ten"
-            .to_owned(),
+         skewed writes; 2.1 M/s on one core, 5.4 on four, 6.7 on ten",
     );
-    Ok(lines)
+    Ok(vec![memory, table])
 }
 
 impl Rates {
-    fn line(&self, system: &str) -> String {
-        let title = format!("{system} {}, threads", self.order.name());
-        let Rates {
-            threads,
-            writes,
-            reads,
-            strict_writes,
-            ..
-        } = self;
-        let strict = strict_writes.map_or(String::new(), |rate| format!(" {rate:>14.2}"));
-        format!("{title:<36} {threads:>7} {writes:>10.2} {reads:>10.2}{strict}")
+    fn row(&self, objects: &str, system: &str, table: &mut Table) {
+        let at = [
+            objects,
+            system,
+            self.order.name(),
+            &self.threads.to_string(),
+        ];
+        let values = [Some(self.writes), Some(self.reads), self.strict_writes];
+        table.row(&at, values);
     }
 }
 
@@ -153,6 +145,21 @@ enum Does {
 }
 
 impl Objects {
+    /// How many there are of each size.
+    fn about(scale: Scale) -> String {
+        let told = OBJECTS.map(|objects| {
+            let Objects {
+                name,
+                key_bytes,
+                value_bytes,
+                ..
+            } = objects;
+            let count = scale.of(objects.count, 2000);
+            format!("{name}: {count} objects of {key_bytes} + {value_bytes} bytes")
+        });
+        told.join("; ")
+    }
+
     /// Rates of a store of `count` objects: of each order, on one thread and on more.
     fn scmkv(self, count: u64, flushes: bool, threads_max: u64) -> Result<Vec<Rates>> {
         let bytes = (self.key_bytes + self.value_bytes) as u64 + RECORD_BYTES;
@@ -314,35 +321,32 @@ fn pool_in_memory(options: PoolOptions) -> Result<Pool> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::rows::Row;
 
     /// Each system has a row for each size and order, with flushes one for each count of threads.
     #[test]
     fn every_system_has_its_rates() {
-        let lines = throughput(Scale(0.000_01)).unwrap();
+        let tables = throughput(Scale(0.000_01)).unwrap();
+        let rows = &tables[1].rows;
         let processors = thread::available_parallelism().map_or(1, std::num::NonZero::get);
-        for (system, rows) in [
+        for (system, count) in [
             ("SCMKV-noflush", processors),
             ("SCMKV-flush", processors),
             ("Masstree", 1),
         ] {
             for order in ["uniform", "zipfian"] {
-                let row = format!("{system} {order}, threads");
-                let of = |line: &String| Some(line.strip_prefix(&row)?.to_owned());
-                let found: Vec<String> = lines.iter().filter_map(of).collect();
-                assert_eq!(found.len(), 2 * rows, "{row} {lines:#?}");
-                for line in found {
-                    let numbers = line.split_whitespace().map(|it| it.parse::<f64>().unwrap());
-                    let numbers: Vec<f64> = numbers.collect();
-                    let columns = if system == "Masstree" { 3 } else { 4 };
-                    assert_eq!(numbers.len(), columns, "{line}");
-                    assert!(
-                        numbers[0] >= 1.0 && numbers[0] <= processors as f64,
-                        "{line}"
-                    );
+                let is_meant = |row: &&Row| row.at[1] == system && row.at[2] == order;
+                let found: Vec<&Row> = rows.iter().filter(is_meant).collect();
+                assert_eq!(found.len(), 2 * count, "{system} {order} {rows:#?}");
+                for row in found {
+                    let threads: usize = row.at[3].parse().unwrap();
+                    assert!((1..=processors).contains(&threads), "{row:?}");
+                    let has = row.values.iter().map(Option::is_some);
+                    let is_strict = system != "Masstree";
+                    assert!(has.eq([true, true, is_strict]), "{row:?}");
                 }
             }
         }
-        println!("{}", lines.join("\n"));
     }
 
     /// Skewed numbers name few objects, uniform ones many, and no two threads draw the same.

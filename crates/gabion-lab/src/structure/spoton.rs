@@ -17,7 +17,9 @@ use gabion_media::pmem::{Pool, PoolOptions};
 use parking_lot::Mutex;
 
 use super::medium::{counted, dissertation_model};
-use super::{Scale, key_of};
+use super::{Shown, key_of};
+use crate::rows::{Table, column};
+use crate::scale::Scale;
 
 /// Pairs that the paper inserts.
 pub(super) const ENTRIES: u64 = 120_000_000;
@@ -56,15 +58,17 @@ impl Volumes {
 }
 
 /// Figures 4.6 and 4.7: volumes and times of operations, and the tree's share of DRAM.
-pub(super) fn volumes(scale: Scale) -> Result<Vec<String>> {
+pub(crate) fn volumes(scale: Scale) -> Shown {
     let entries = scale.of(ENTRIES, 2000);
-    let mut lines = vec![
-        format!("{entries} pairs; modelled bytes of the media per operation, and ns"),
-        format!(
-            "{:<26} {:<14} {:>8} {:>8} {:>8} {:>8} {:>8}",
-            "", "", "read", "written", "total", "fences", "ns"
-        ),
+    let about = format!("{entries} pairs; modelled, per operation");
+    let columns = [
+        column("read", "bytes", 0),
+        column("written", "bytes", 0),
+        column("total", "bytes", 0),
+        column("fences", "", 2),
+        column("time", "ns", 0),
     ];
+    let mut table = Table::new(about, &["tree", "operation"], columns).named("volumes");
     let fair = measure(
         "FAST&FAIR",
         entries,
@@ -77,52 +81,38 @@ pub(super) fn volumes(scale: Scale) -> Result<Vec<String>> {
         for (phase, name) in PHASES.iter().enumerate() {
             let (costs, operations) = (&volumes.phases[phase], volumes.operations[phase] as f64);
             let each = |count: u64| count as f64 / operations;
-            lines.push(format!(
-                "{:<26} {name:<14} {:>8.0} {:>8.0} {:>8.0} {:>8.2} {:>8.0}",
-                volumes.title,
-                each(costs.bytes_media_read()),
-                each(costs.bytes_media_written()),
-                volumes.total(phase),
-                each(costs.fences),
-                each(costs.estimated_ns),
-            ));
+            table.row(
+                &[volumes.title, name],
+                [
+                    each(costs.bytes_media_read()),
+                    each(costs.bytes_media_written()),
+                    volumes.total(phase),
+                    each(costs.fences),
+                    each(costs.estimated_ns),
+                ],
+            );
         }
     }
-    lines.push("totals as ratios; the paper's beside them:".to_owned());
-    let ratios = [
-        (
-            "insert, SPTree with buffers to without",
-            &buffered,
-            &plain,
-            0,
-            "1/3",
-        ),
-        ("insert, SPTree to FAST&FAIR", &plain, &fair, 0, "below 1"),
-        (
-            "positive read, SPTree to FAST&FAIR",
-            &plain,
-            &fair,
-            1,
-            "1/3",
-        ),
-        (
-            "negative read, SPTree to FAST&FAIR",
-            &plain,
-            &fair,
-            2,
-            "nearly 0",
-        ),
-        ("scan, SPTree to FAST&FAIR", &plain, &fair, 3, "above 1"),
-    ];
-    for (what, one, other, phase, paper) in ratios {
+    let with_buffers = "with buffers to without";
+    let to_fair = "SPTree to FAST&FAIR";
+    let columns = [column("total", "", 3)];
+    let mut ratios = Table::new("", &["operation", "ratio of"], columns).named("ratios");
+    for (phase, ratio, one, other, paper) in [
+        (0, with_buffers, &buffered, &plain, "1/3"),
+        (0, to_fair, &plain, &fair, "below 1"),
+        (1, to_fair, &plain, &fair, "1/3"),
+        (2, to_fair, &plain, &fair, "nearly 0"),
+        (3, to_fair, &plain, &fair, "above 1"),
+    ] {
         let ours = one.total(phase) / other.total(phase).max(f64::MIN_POSITIVE);
-        lines.push(format!("{what:<42} {ours:>6.3}   paper: {paper}"));
+        let note = format!("paper: {paper}");
+        ratios.row_with(&[PHASES[phase], ratio], [ours], note);
     }
-    lines.push(format!(
-        "DRAM per byte of the leaves: {plain_dram:.2} without buffers, {buffered_dram:.2} with \
-         them; paper: 0.12, 0.33"
-    ));
-    Ok(lines)
+    let columns = [column("per byte of the leaves", "bytes", 2)];
+    let mut dram = Table::new("", &["DRAM"], columns).named("DRAM");
+    dram.row_with(&["without buffers"], [plain_dram], "paper: 0.12".to_owned());
+    dram.row_with(&["with buffers"], [buffered_dram], "paper: 0.33".to_owned());
+    Ok(vec![table, ratios, dram])
 }
 
 /// A tree with so much for write buffers, and the DRAM that it has in the end per byte of leaves.
@@ -203,30 +193,31 @@ fn measure_then<T: OrderedIndex<u64>>(
 
 /// Figure 4.8: the time in which a tree is found again, by its size: until it gives its first
 /// answer, and until all of it is in DRAM.
-pub(super) fn recoveries(scale: Scale) -> Result<Vec<String>> {
-    let mut lines = vec![
-        "seconds to open a tree until it gives the first answer, and until all of it is in DRAM: \
-         without write buffers, with full ones and their logs"
-            .to_owned(),
-        "paper: about 1 s for 250 million keys until all is in DRAM, on 20 cores, without buffers"
-            .to_owned(),
+pub(crate) fn recoveries(scale: Scale) -> Shown {
+    let about = "the time to open a tree until it gives the first answer, and until all of it is \
+                 in DRAM: without write buffers, with full ones and their logs";
+    let columns = [
+        column("keys", "", 0),
+        column("plain, first answer", "s", 4),
+        column("plain, all", "s", 4),
+        column("buffers, first answer", "s", 4),
+        column("buffers, all", "s", 4),
+        column("plain, of a key", "ns of a processor", 0),
     ];
+    let mut table = Table::new(about, &["tree"], columns);
     let largest = scale.of(RECOVERED, 4000);
-    for part in [8, 4, 2, 1] {
+    for (tree, part) in [("eighth", 8), ("quarter", 4), ("half", 2), ("whole", 1)] {
         let entries = largest / part;
         let plain = opened(entries, Options::default())?;
         let buffered = opened(entries, BUFFERED)?;
-        lines.push(format!(
-            "{entries:>11} keys: {:>8.4} {:>8.4} {:>8.4} {:>8.4}; {:.0} ns per key and processor \
-             without buffers",
-            plain.first,
-            plain.all,
-            buffered.first,
-            buffered.all,
-            plain.all * 1e9 / entries as f64 * processors()
-        ));
+        let keys = entries as f64;
+        let of_key = plain.all * 1e9 / keys * processors();
+        let times = [plain.first, plain.all, buffered.first, buffered.all];
+        table.row(&[tree], [&[keys][..], &times, &[of_key]].concat());
     }
-    Ok(lines)
+    Ok(vec![table.note(
+        "paper: about 1 s for 250 million keys until all is in DRAM, on 20 cores, without buffers",
+    )])
 }
 
 fn processors() -> f64 {

@@ -27,7 +27,9 @@ use gabion_media::pmem::{Pool, PoolOptions};
 use parking_lot::Mutex;
 
 use super::medium::{behind, counted};
-use super::{Scale, key_of};
+use super::{Shown, key_of};
+use crate::rows::{Column, Table, column};
+use crate::scale::Scale;
 
 /// Pairs of the study's load.
 pub(super) const ENTRIES: u64 = 64_000_000;
@@ -125,11 +127,9 @@ static WIDE_PAGES: Makers<u64> = Makers {
     create_ordered: None,
 };
 
-/// Words above the forms of the benchmark's programs.
-const STUDIED: &str = "as the benchmark has them";
-
-/// Those forms: P-CLHT and Level hashing without the study's optimisations, CCEH whose splits write
-/// both halves anew, P-BwTree with larger pages, P-ART with a leaf for each get.
+/// The forms of the benchmark's programs: P-CLHT and Level hashing without the study's
+/// optimisations, CCEH whose splits write both halves anew, P-BwTree with larger pages, P-ART with
+/// a leaf for each get.
 fn studied() -> Vec<Subject> {
     let form = |name, title, paper| {
         let form = registry::by_name(name).map(Subject::of);
@@ -160,26 +160,24 @@ fn studied() -> Vec<Subject> {
 }
 
 /// Figure 8: the hash tables.
-pub(super) fn hashes(scale: Scale) -> Result<Vec<String>> {
+pub(crate) fn hashes(scale: Scale) -> Shown {
     figure(scale, |kind| kind == Kind::Hash)
 }
 
 /// Figure 9: trees, tries and lists.
-pub(super) fn ordered(scale: Scale) -> Result<Vec<String>> {
+pub(crate) fn ordered(scale: Scale) -> Shown {
     figure(scale, |kind| kind != Kind::Hash)
 }
 
-fn figure(scale: Scale, is_meant: fn(Kind) -> bool) -> Result<Vec<String>> {
-    let mut lines = vec![
-        format!(
-            "{:<30} {:>5} {:>15} {:>15} {:>15} {:>12}",
-            "per insert (C: per get)", "", "WPQ inserts", "media writes", "media reads", "modelled"
-        ),
-        format!(
-            "{:<30} {:>5} {:>15} {:>15} {:>15} {:>12}",
-            "", "", "of 64 bytes", "of 64 bytes", "of 64 bytes", "M/s"
-        ),
+fn figure(scale: Scale, is_meant: fn(Kind) -> bool) -> Shown {
+    let columns = [
+        column("WPQ inserts", "of 64 bytes", 2),
+        column("media writes", "of 64 bytes", 2),
+        column("media reads", "of 64 bytes", 2),
+        column("modelled", "M/s", 2),
     ];
+    let about = "counts for an insert, in C for a get";
+    let mut rows = Table::new(about, &["index", "workload"], columns);
     let mut show = |subject: Subject| -> Result<()> {
         for (mix, run) in MIXES.iter().zip(study(&subject, scale, MIXES.len())?) {
             let Run {
@@ -190,15 +188,10 @@ fn figure(scale: Scale, is_meant: fn(Kind) -> bool) -> Result<Vec<String>> {
             let divisor = if inserts == 0 { operations } else { inserts } as f64;
             let each = |count: u64| count as f64 / divisor;
             let reads = costs.media_reads * (costs.media_line_bytes / LINE);
-            lines.push(format!(
-                "{:<30} {:>5} {:>15.2} {:>15.2} {:>15.2} {:>12.2}",
-                subject.title,
-                mix.name,
-                each(costs.wpq_inserts()),
-                each(costs.media_writes_64()),
-                each(reads),
-                operations as f64 * 1e3 / costs.estimated_ns.max(1) as f64
-            ));
+            let modelled = operations as f64 * 1e3 / costs.estimated_ns.max(1) as f64;
+            let [queued, written] = [costs.wpq_inserts(), costs.media_writes_64()].map(each);
+            let values = [queued, written, each(reads), modelled];
+            rows.row(&[subject.title, mix.name], values);
         }
         Ok(())
     };
@@ -206,43 +199,37 @@ fn figure(scale: Scale, is_meant: fn(Kind) -> bool) -> Result<Vec<String>> {
     let ours = INDEXES.iter().map(|index| Subject::of(index));
     ours.filter(is_shown).try_for_each(&mut show)?;
     studied().into_iter().filter(is_shown).try_for_each(show)?;
-    lines.push(TEXT.to_owned());
-    Ok(lines)
+    Ok(vec![rows.note(TEXT)])
 }
 
 /// Table 2: media writes per line in the queue.
-pub(super) fn table_2(scale: Scale) -> Result<Vec<String>> {
-    let mut lines = vec![format!(
-        "{:<30} {:>24} {:>24} {:>24}",
-        "media writes per WPQ insert",
-        "load: paper ours diff",
-        "A: paper ours diff",
-        "B: paper ours diff"
-    )];
-    for index in INDEXES {
-        lines.push(row_of_table_2(&Subject::of(index), scale)?);
+pub(crate) fn table_2(scale: Scale) -> Shown {
+    let each = [
+        column("paper", "", 2),
+        column("ours", "", 2),
+        column("apart", "%", 0).signed(),
+    ];
+    let columns = Column::grouped(&["load", "A", "B"], &each);
+    let about = "media writes per WPQ insert";
+    let mut rows = Table::new(about, &["form", "index"], columns).headings(1);
+    let here = INDEXES
+        .iter()
+        .map(|index| ("as it is here", Subject::of(index)));
+    let there = studied()
+        .into_iter()
+        .map(|form| ("as the benchmark has it", form));
+    for (form, subject) in here.chain(there) {
+        let paper = TABLE_2.iter().find(|(title, _)| *title == subject.paper);
+        let mut values = Vec::new();
+        for (at, run) in study(&subject, scale, 3)?.iter().enumerate() {
+            let ours = run.costs.media_writes_per_insert();
+            let paper = paper.map(|(_, numbers)| numbers[at]);
+            let apart = paper.map(|paper| (ours / paper - 1.0) * 100.0);
+            values.extend([paper, Some(ours), apart]);
+        }
+        rows.row(&[form, subject.title], values);
     }
-    lines.push(STUDIED.to_owned());
-    for form in studied() {
-        lines.push(row_of_table_2(&form, scale)?);
-    }
-    Ok(lines)
-}
-
-fn row_of_table_2(subject: &Subject, scale: Scale) -> Result<String> {
-    let paper = TABLE_2.iter().find(|(title, _)| *title == subject.paper);
-    let mut line = format!("{:<30}", subject.title);
-    for (at, run) in study(subject, scale, 3)?.iter().enumerate() {
-        let ours = run.costs.media_writes_per_insert();
-        line += &match paper {
-            Some((_, cells)) => {
-                let apart = (ours / cells[at] - 1.0) * 100.0;
-                format!(" {:>10.2} {ours:>6.2} {apart:>+5.0} %", cells[at])
-            }
-            None => format!(" {:>10} {ours:>6.2} {:>7}", "-", ""),
-        };
-    }
-    Ok(line)
+    Ok(vec![rows])
 }
 
 /// What a workload did and cost.

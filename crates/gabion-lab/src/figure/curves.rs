@@ -1,9 +1,9 @@
 //! Curves of figures, with the paper's points.
 
-use crate::text::Unit;
-
+use super::outcome::Outcome;
 use super::phases::restarts;
-use super::{Cell, Outcome};
+use crate::rows::{Row, Table};
+use crate::text::Unit;
 
 /// Lines over a common axis, and what the paper has there.
 #[derive(Clone, Debug)]
@@ -95,61 +95,64 @@ pub(super) fn restart_times(outcome: &Outcome) -> Vec<Curve> {
     }]
 }
 
-/// Figure 3.8: the numbers below the words of each setup.
-pub(super) fn load_factors(outcome: &Outcome) -> Vec<Curve> {
-    let setups = [
-        ("the paper's setup", "paper's setup"),
-        ("shards as the table", "by itself"),
-    ];
-    let lines = setups.iter().filter_map(|(words, name)| {
-        let lines = outcome.lines.iter();
-        let loads = lines
-            .skip_while(|line| !line.contains(words))
-            .nth(1)?
-            .lines()
-            .next()?;
-        let loads = loads
-            .split_whitespace()
-            .filter_map(|load| load.parse::<f64>().ok());
-        Some(Line {
-            name: (*name).to_owned(),
-            points: loads
-                .enumerate()
-                .map(|(at, load)| (at as f64 + 1.0, load))
-                .collect(),
-        })
+/// The figure's table of that name.
+fn table<'a>(outcome: &'a Outcome, name: &str) -> Option<&'a Table> {
+    outcome.tables.iter().find(|table| table.name == name)
+}
+
+/// Points from two columns of the rows that are meant.
+fn points(
+    table: Option<&Table>,
+    x: &str,
+    y: &str,
+    is_meant: impl Fn(&Row) -> bool,
+) -> Vec<(f64, f64)> {
+    let rows = table.into_iter().flat_map(|table| {
+        let point = |row| Some((table.value(row, x)?, table.value(row, y)?));
+        let meant = table.rows.iter().filter(|row| is_meant(row));
+        meant.filter_map(point).collect::<Vec<_>>()
     });
+    rows.collect()
+}
+
+/// Figure 3.8: loads of each setup.
+pub(super) fn load_factors(outcome: &Outcome) -> Vec<Curve> {
+    let line = |column: &str| {
+        let table = table(outcome, "loads");
+        let numbers = table.into_iter().flat_map(|table| table.numbers(column));
+        Line {
+            name: column.to_owned(),
+            points: numbers
+                .filter_map(|(row, load)| Some((row.at.first()?.parse().ok()?, load)))
+                .collect(),
+        }
+    };
     vec![Curve {
         title: "Load factor while the table grows",
         hint: "by hundredths of the inserts; the dot is the paper's peak, wherever it is",
         units: (Unit::Count, Unit::Count),
         is_log: false,
-        lines: lines.collect(),
+        lines: ["paper's shards", "own shards"].map(line).to_vec(),
         paper: vec![(100.0, 0.85)],
     }]
 }
 
-/// Figure 3.9: mean distances by load, of the tables in each of the three states.
+/// Figure 3.9: mean distances by load, of the tables in two of the three states.
 pub(super) fn distances(outcome: &Outcome) -> Vec<Curve> {
-    let states = [("(a) loaded", "loaded"), ("(b) deleted", "loaded anew")];
-    let lines = states.map(|(words, name)| {
-        let meant = outcome
-            .lines
-            .iter()
-            .filter(|line| line.trim().starts_with(words));
-        let points = meant.filter_map(|line| {
-            let row = Cell {
-                below: "",
-                row: words,
-                place: 0,
-                is_last: false,
-            };
-            let numbers = row.numbers(std::slice::from_ref(line))?;
-            Some((*numbers.get(1)?, *numbers.get(2)?))
-        });
+    let states = [
+        ("(a) loaded", "loaded"),
+        ("(b) deleted and loaded anew", "loaded anew"),
+    ];
+    let lines = states.map(|(state, name)| {
+        let is_meant = |row: &Row| row.at.iter().any(|at| at == state);
         Line {
             name: name.to_owned(),
-            points: points.collect(),
+            points: points(
+                table(outcome, ""),
+                "load of the 13 usable",
+                "distance mean",
+                is_meant,
+            ),
         }
     });
     vec![Curve {
@@ -162,30 +165,24 @@ pub(super) fn distances(outcome: &Outcome) -> Vec<Curve> {
     }]
 }
 
-/// Figure 4.8: lines that begin with a number of keys.
+/// Figure 4.8: times by keys.
 pub(super) fn recoveries(outcome: &Outcome) -> Vec<Curve> {
-    let column = |at: usize, name: &str| {
-        let points = outcome.lines.iter().filter_map(|line| {
-            let (keys, seconds) = line.split_once(" keys:")?;
-            let seconds = seconds.split(';').next()?.split_whitespace().nth(at)?;
-            Some((keys.trim().parse().ok()?, seconds.parse().ok()?))
-        });
-        Line {
-            name: name.to_owned(),
-            points: points.collect(),
-        }
+    let line = |column: &str| Line {
+        name: column.to_owned(),
+        points: points(table(outcome, ""), "keys", column, |_| true),
     };
+    let columns = [
+        "plain, first answer",
+        "plain, all",
+        "buffers, first answer",
+        "buffers, all",
+    ];
     vec![Curve {
         title: "Opening an SPTree",
         hint: "seconds by keys, both scales logarithmic; the paper's point on 20 cores",
         units: (Unit::Count, Unit::Seconds),
         is_log: true,
-        lines: vec![
-            column(0, "plain, first answer"),
-            column(1, "plain, all"),
-            column(2, "buffers, first answer"),
-            column(3, "buffers, all"),
-        ],
+        lines: columns.map(line).to_vec(),
         paper: vec![(250e6, 1.0)],
     }]
 }

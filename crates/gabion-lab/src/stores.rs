@@ -1,26 +1,21 @@
-//! Figures and tables of the WipDB and FlexDB papers as runs, with the papers' own figures to
-//! compare with.
+//! Runs behind the figures and tables of the WipDB and FlexDB papers, with the papers' own numbers
+//! to compare with.
 //!
-//! A figure is data: the paper's setup in a few parts, each a run of its own, and what the paper's
+//! They are data: the paper's setup in a few parts, each a run of its own, and what the paper's
 //! text gives as numbers. Curves that exist only as pictures have no numbers here; what the text
-//! says of them stands in [`Figure::says`]. Records, requests and times are scaled by one factor,
+//! says of them stands in [`Runs::says`]. Records, requests and times are scaled by one factor,
 //! threads and rates are not.
 
 use crate::Error;
-use crate::files::FILE_FIGURES;
 use crate::result::PhaseResult;
 use crate::run::Settings;
-use crate::structure::STRUCTURE_FIGURES;
+use crate::scale::Scale;
 use crate::summary::Spread;
 use crate::workload::{Distribution, Size};
 
-/// A figure or table of the paper.
+/// The runs of a figure.
 #[derive(Clone, Copy, Debug)]
-pub struct Figure {
-    /// The name on the command line: the paper's number.
-    pub name: &'static str,
-    /// One line of help.
-    pub about: &'static str,
+pub struct Runs {
     /// What it is about, where nobody names targets.
     pub targets: &'static [&'static str],
     /// Stores that the paper compares with and that a program may be built without: a reproduction
@@ -248,169 +243,128 @@ const fn p99(target: &'static str, workload: &'static str, micros: f64) -> Paper
     number(target, workload, Measure::ReadP99, micros)
 }
 
-/// All figures that can be run.
-pub static FIGURES: &[Figure] = &[
-    Figure {
-        name: "2.3",
-        about: "writes into MemTables that are hash tables, and into ordered ones",
-        targets: &["wip-hash", "wip-ordered"],
-        peers: &[],
-        parts: MEMTABLES,
-        paper: &[],
-        says: "Sorted MemTables cost more the more of them there are, since each write looks for \
-               its place through more of memory than caches hold. The paper has as many tables of \
-               10 thousand records as it likes; here their number is that of the buckets, which \
-               follows from the size of the store, and an ordered MemTable is a hash table too.",
-    },
-    Figure {
-        name: "2.6",
-        about: "write performance: 8 billion uniform puts",
-        targets: &["wip"],
-        peers: &[],
-        parts: &[fill(&["fillrandom"], 8_000_000_000)],
-        paper: &[
-            number("wip", "fillrandom uniform", Measure::OpsPerS, 800_000.0),
-            number("wip", "fillrandom uniform", Measure::WaWithoutLog, WA_PEAK),
-        ],
-        says: "3.14 is WipDB's peak. RocksDB's and LevelDB's write amplification is 5 to 6 times \
-               as high.",
-    },
-    Figure {
-        name: "2.7",
-        about: "four regions of keys in turn, each with a distribution of its own",
-        targets: &["wip"],
-        peers: &[],
-        parts: &[fill(&["regions"], 4_000_000_000)],
-        paper: &[],
-        says: "Throughput is lowest when the distribution changes; the report's curve over time \
-               shows it. Buckets follow the keys: the table shows where they begin, the JSON \
-               report every border. The paper has no numbers in its text.",
-    },
-    Figure {
-        name: "2.8",
-        about: "eight readers beside a writer of 150 thousand puts per second",
-        targets: &["wip", "wip-unaware"],
-        peers: &[],
-        parts: MIXED,
-        paper: &[],
-        says: "WipDB's read throughput recovers during the writes, and with exponential reads it \
-               is often more than twice that of the others. The paper has no numbers in its text. \
-               Beside it the same store with compactions that do not follow the reads.",
-    },
-    Figure {
-        name: "2.9",
-        about: "time of a restart after a kill, against the size of the log",
-        targets: &["wip"],
-        peers: &[],
-        parts: RESTARTS,
-        paper: &[],
-        says: "Log and restart time grow with the number of buckets, up to 1.5 GB and 12 seconds. \
-               Here the log is made so long by holding flushes back, so that nothing else differs.",
-    },
-    Figure {
-        name: "table-2.1",
-        about: "99th percentile of read latency in figure 2.8",
-        targets: &["wip"],
-        peers: &[],
-        parts: MIXED,
-        paper: &[
-            p99("wip", "mixed uniform", 365.0),
-            p99("wip", "mixed exponential", 190.0),
-            p99("rocksdb", "mixed uniform", 765.0),
-            p99("rocksdb", "mixed exponential", 293.0),
-            p99("leveldb", "mixed uniform", 526.0),
-            p99("leveldb", "mixed exponential", 249.0),
-        ],
-        says: "",
-    },
-    Figure {
-        name: "2.10",
-        about: "throughput of YCSB load and A to F, 8 threads, 8 million requests each",
-        targets: &["wip"],
-        peers: &[],
-        parts: YCSB,
-        paper: &[],
-        says: "WipDB loads much faster than the others and reads a little slower than RocksDB. \
-               The paper has no numbers in its text.",
-    },
-    Figure {
-        name: "table-2.2",
-        about: "99th percentile of read latency in figure 2.10",
-        targets: &["wip"],
-        peers: &[],
-        parts: YCSB,
-        paper: &[
-            p99("wip", "ycsb-a zipfian", 349.0),
-            p99("wip", "ycsb-b zipfian", 344.0),
-            p99("wip", "ycsb-c zipfian", 343.0),
-            p99("wip", "ycsb-d latest", 323.0),
-            p99("wip", "ycsb-e zipfian", 1133.0),
-            p99("wip", "ycsb-f zipfian", 351.0),
-            p99("leveldb", "ycsb-a zipfian", 253.0),
-            p99("leveldb", "ycsb-b zipfian", 342.0),
-            p99("leveldb", "ycsb-c zipfian", 328.0),
-            p99("leveldb", "ycsb-d latest", 341.0),
-            p99("leveldb", "ycsb-e zipfian", 688.0),
-            p99("leveldb", "ycsb-f zipfian", 364.0),
-            p99("rocksdb", "ycsb-a zipfian", 237.0),
-            p99("rocksdb", "ycsb-b zipfian", 241.0),
-            p99("rocksdb", "ycsb-c zipfian", 241.0),
-            p99("rocksdb", "ycsb-d latest", 241.0),
-            p99("rocksdb", "ycsb-e zipfian", 638.0),
-            p99("rocksdb", "ycsb-f zipfian", 248.0),
-        ],
-        says: "",
-    },
-    Figure {
-        name: "flexdb",
-        about: "FlexDB's writes, reads and scans of UDB records by four clients (its figure 12)",
-        targets: &["flex"],
-        peers: &["rocksdb"],
-        parts: FLEXDB,
-        paper: &[
-            number("flex", "fillrandom zipfian", Measure::OpsPerS, 950_000.0),
-            number("flex", "readrandom zipfian", Measure::OpsPerS, 1_650_000.0),
-            p99("flex", "readrandom zipfian", 33.0),
-            number("rocksdb", "fillrandom zipfian", Measure::OpsPerS, 300_000.0),
-            number("rocksdb", "readrandom zipfian", Measure::OpsPerS, 520_000.0),
-            p99("rocksdb", "readrandom zipfian", 43.0),
-        ],
-        says: "FlexDB writes 2.2 to 3.3 times as fast as RocksDB, which writes 2.1 to 2.9 times \
-               as many bytes. Keys are sequential, Zipfian, or Zipfian in their first three \
-               digits and uniform in the rest.",
-    },
-    Figure {
-        name: "flexdb-ycsb",
-        about: "FlexDB under YCSB with UDB records and four clients (its figure 13)",
-        targets: &["flex"],
-        peers: &["rocksdb"],
-        parts: FLEXDB_YCSB,
-        paper: &[p99("flex", "ycsb-a zipfian", 30.0)],
-        says: "FlexDB is 2.0 to 5.9 times as fast as RocksDB in B, C and E, and 2.1 to 2.3 times \
-               in A and F. The paper's requests are Zipfian; the composite ones are ours.",
-    },
-];
+/// Figure 2.3: writes into MemTables that are hash tables, and into ordered ones.
+pub(crate) static MEMTABLE_KINDS: Runs = Runs {
+    targets: &["wip-hash", "wip-ordered"],
+    peers: &[],
+    parts: MEMTABLES,
+    paper: &[],
+    says: "Sorted MemTables cost more the more of them there are, since each write looks for \
+           its place through more of memory than caches hold. The paper has as many tables of \
+           10 thousand records as it likes; here their number is that of the buckets, which \
+           follows from the size of the store, and an ordered MemTable is a hash table too.",
+};
 
-impl Figure {
-    /// The figure of that name.
-    ///
-    /// # Errors
-    /// [`Error::Request`] if there is none.
-    pub fn named(name: &str) -> Result<&'static Figure, Error> {
-        if let Some(figure) = FIGURES.iter().find(|figure| figure.name == name) {
-            return Ok(figure);
-        }
-        let ours = FIGURES.iter().map(|figure| figure.name);
-        let names: Vec<_> = ours
-            .chain(STRUCTURE_FIGURES.iter().map(|figure| figure.name))
-            .chain(FILE_FIGURES.iter().map(|figure| figure.name))
-            .collect();
-        Err(Error::Request(format!(
-            "no figure is named {name}; there are {}",
-            names.join(", ")
-        )))
-    }
+/// Figure 2.6: write performance: 8 billion uniform puts.
+pub(crate) static WRITES: Runs = Runs {
+    targets: &["wip"],
+    peers: &[],
+    parts: &[fill(&["fillrandom"], 8_000_000_000)],
+    paper: &[
+        number("wip", "fillrandom uniform", Measure::OpsPerS, 800_000.0),
+        number("wip", "fillrandom uniform", Measure::WaWithoutLog, WA_PEAK),
+    ],
+    says: "3.14 is WipDB's peak. RocksDB's and LevelDB's write amplification is 5 to 6 times \
+           as high.",
+};
 
+/// Figure 2.7: four regions of keys in turn, each with a distribution of its own.
+pub(crate) static CHANGING_KEYS: Runs = Runs {
+    targets: &["wip"],
+    peers: &[],
+    parts: &[fill(&["regions"], 4_000_000_000)],
+    paper: &[],
+    says: "Throughput is lowest when the distribution changes; the report's curve over time \
+           shows it. Buckets follow the keys: the table shows where they begin, the JSON \
+           report every border. The paper has no numbers in its text.",
+};
+
+/// Figure 2.8: eight readers beside a writer of 150 thousand puts per second.
+pub(crate) static READERS: Runs = Runs {
+    targets: &["wip", "wip-unaware"],
+    peers: &[],
+    parts: MIXED,
+    paper: &[
+        p99("wip", "mixed uniform", 365.0),
+        p99("wip", "mixed exponential", 190.0),
+        p99("rocksdb", "mixed uniform", 765.0),
+        p99("rocksdb", "mixed exponential", 293.0),
+        p99("leveldb", "mixed uniform", 526.0),
+        p99("leveldb", "mixed exponential", 249.0),
+    ],
+    says: "WipDB's read throughput recovers during the writes, and with exponential reads it \
+           is often more than twice that of the others, without numbers in the text. \
+           Beside it the same store with compactions that do not follow the reads.",
+};
+
+/// Figure 2.9: time of a restart after a kill, against the size of the log.
+pub(crate) static RESTART_TIMES: Runs = Runs {
+    targets: &["wip"],
+    peers: &[],
+    parts: RESTARTS,
+    paper: &[],
+    says: "Log and restart time grow with the number of buckets, up to 1.5 GB and 12 seconds. \
+           Here the log is made so long by holding flushes back, so that nothing else differs.",
+};
+
+/// Figure 2.10: throughput of YCSB load and A to F, 8 threads, 8 million requests each.
+pub(crate) static MIXES: Runs = Runs {
+    targets: &["wip"],
+    peers: &[],
+    parts: YCSB,
+    paper: &[
+        p99("wip", "ycsb-a zipfian", 349.0),
+        p99("wip", "ycsb-b zipfian", 344.0),
+        p99("wip", "ycsb-c zipfian", 343.0),
+        p99("wip", "ycsb-d latest", 323.0),
+        p99("wip", "ycsb-e zipfian", 1133.0),
+        p99("wip", "ycsb-f zipfian", 351.0),
+        p99("leveldb", "ycsb-a zipfian", 253.0),
+        p99("leveldb", "ycsb-b zipfian", 342.0),
+        p99("leveldb", "ycsb-c zipfian", 328.0),
+        p99("leveldb", "ycsb-d latest", 341.0),
+        p99("leveldb", "ycsb-e zipfian", 688.0),
+        p99("leveldb", "ycsb-f zipfian", 364.0),
+        p99("rocksdb", "ycsb-a zipfian", 237.0),
+        p99("rocksdb", "ycsb-b zipfian", 241.0),
+        p99("rocksdb", "ycsb-c zipfian", 241.0),
+        p99("rocksdb", "ycsb-d latest", 241.0),
+        p99("rocksdb", "ycsb-e zipfian", 638.0),
+        p99("rocksdb", "ycsb-f zipfian", 248.0),
+    ],
+    says: "WipDB loads much faster than the others and reads a little slower than RocksDB. \
+           The figure has no numbers in the text.",
+};
+
+/// Figure flexdb: FlexDB's writes, reads and scans of UDB records by four clients (its figure 12).
+pub(crate) static FLEXDB_CLIENTS: Runs = Runs {
+    targets: &["flex"],
+    peers: &["rocksdb"],
+    parts: FLEXDB,
+    paper: &[
+        number("flex", "fillrandom zipfian", Measure::OpsPerS, 950_000.0),
+        number("flex", "readrandom zipfian", Measure::OpsPerS, 1_650_000.0),
+        p99("flex", "readrandom zipfian", 33.0),
+        number("rocksdb", "fillrandom zipfian", Measure::OpsPerS, 300_000.0),
+        number("rocksdb", "readrandom zipfian", Measure::OpsPerS, 520_000.0),
+        p99("rocksdb", "readrandom zipfian", 43.0),
+    ],
+    says: "FlexDB writes 2.2 to 3.3 times as fast as RocksDB, which writes 2.1 to 2.9 times \
+           as many bytes. Keys are sequential, Zipfian, or Zipfian in their first three \
+           digits and uniform in the rest.",
+};
+
+/// Figure flexdb-ycsb: FlexDB under YCSB with UDB records and four clients (its figure 13).
+pub(crate) static FLEXDB_MIXES: Runs = Runs {
+    targets: &["flex"],
+    peers: &["rocksdb"],
+    parts: FLEXDB_YCSB,
+    paper: &[p99("flex", "ycsb-a zipfian", 30.0)],
+    says: "FlexDB is 2.0 to 5.9 times as fast as RocksDB in B, C and E, and 2.1 to 2.3 times \
+           in A and F. The paper's requests are Zipfian; the composite ones are ours.",
+};
+
+impl Runs {
     /// The paper's numbers for which `results` have ours.
     pub fn beside(&self, results: &[PhaseResult]) -> Vec<Beside> {
         let ours = |paper: &Paper| {
@@ -432,28 +386,14 @@ impl Figure {
     }
 }
 
-/// Refuses a scale that is none.
-pub(crate) fn check_scale(scale: f64) -> Result<(), Error> {
-    if scale > 0.0 && scale <= 1.0 {
-        return Ok(());
-    }
-    let sentence = format!("a scale of {scale} is not above 0 and at most 1");
-    Err(Error::Request(sentence))
-}
-
 impl Part {
     /// The settings of this part at `scale` times the paper's size.
     ///
     /// # Errors
     /// [`Error::Request`] unless `scale` is above 0 and at most 1.
     pub fn settings(&self, scale: f64) -> Result<Settings, Error> {
-        check_scale(scale)?;
-        #[expect(
-            clippy::cast_possible_truncation,
-            clippy::cast_sign_loss,
-            reason = "a part of a number is smaller than the number"
-        )]
-        let scaled = |count: u64| ((count as f64 * scale) as u64).max(1);
+        let scale = Scale::new(scale)?;
+        let scaled = |count| scale.of(count, 1);
         let size = Size::named(self.size)
             .ok_or_else(|| Error::Request(format!("no size is named {}", self.size)))?;
         Ok(Settings {
@@ -520,11 +460,18 @@ mod tests {
     use crate::result::OperationLatency;
     use crate::workload::Workload;
 
+    fn all() -> impl Iterator<Item = (&'static str, &'static Runs)> {
+        crate::figure::figures().filter_map(|figure| match figure.making {
+            crate::figure::Making::Stores(runs) => Some((figure.name, runs)),
+            _ => None,
+        })
+    }
+
     #[test]
     fn every_number_belongs_to_a_phase_of_its_figure() {
-        for figure in FIGURES {
+        for (name, runs) in all() {
             let mut phases = Vec::new();
-            for part in figure.parts {
+            for part in runs.parts {
                 let settings = part.settings(1e-6).unwrap();
                 settings.check().unwrap();
                 for name in part.workloads {
@@ -533,11 +480,10 @@ mod tests {
                     phases.push(format!("{name} {distribution}"));
                 }
             }
-            for paper in figure.paper {
+            for paper in runs.paper {
                 let is_run = phases.iter().any(|phase| phase == paper.workload);
-                assert!(is_run, "{} {paper:?}", figure.name);
+                assert!(is_run, "{name} {paper:?}");
             }
-            assert_eq!(Figure::named(figure.name).unwrap().name, figure.name);
         }
     }
 
@@ -573,15 +519,9 @@ mod tests {
             latency_us,
         };
         result.latency_us_by_operation = [("scan".to_owned(), latency)].into();
-        let beside = Figure::named("table-2.2").unwrap().beside(&[result]);
+        let beside = MIXES.beside(&[result]);
         assert_eq!(beside.len(), 1);
         let (paper, ours) = (beside[0].paper.value, beside[0].ours.median);
         assert!((paper - 688.0).abs() < 1e-9 && (ours - 700.0).abs() < 1e-9);
-    }
-
-    #[test]
-    fn a_figure_that_is_none_is_refused_with_those_that_are() {
-        let sentence = Figure::named("9").unwrap_err().to_string();
-        assert!(sentence.contains("there are 2.3, 2.6, 2.7"), "{sentence}");
     }
 }

@@ -1,4 +1,7 @@
-//! What came of each figure, kept in a directory as it comes.
+//! A reproduction of the papers: what came of each figure, kept in a directory as it comes.
+//!
+//! It takes up to an hour, and whatever ends it, the next one goes on behind the last figure that
+//! was kept. [`crate::page::reproduction`] shows the figures.
 //!
 //! The directory has `terms.json`, the terms under which its figures were made, and for each figure
 //! that is done `figure-NAME.json`, its [`Outcome`]. A file is written beside its place, synced,
@@ -19,7 +22,7 @@ use std::time::Duration;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use super::Outcome;
+use crate::figure::Outcome;
 use crate::targets::Registry;
 use crate::{Error, measure};
 
@@ -30,6 +33,18 @@ const STORES: &str = "stores";
 /// may write another file before it ends, too.
 const CLEARINGS: usize = 100;
 const CLEARING: Duration = Duration::from_millis(20);
+
+/// Whether a scale is one.
+///
+/// # Errors
+/// [`Error::Request`] unless it is a number above 0.
+pub fn check_scale(scale: f64) -> Result<(), Error> {
+    if scale > 0.0 && scale.is_finite() {
+        return Ok(());
+    }
+    let sentence = format!("a scale of {scale} is not above 0");
+    Err(Error::Request(sentence))
+}
 
 /// Under which terms figures are made; figures of different ones are not shown beside each other.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -253,7 +268,7 @@ mod tests {
             figure: figure.to_owned(),
             part: 0.25,
             seconds: 3.5,
-            lines: vec!["a line".to_owned()],
+            tables: Vec::new(),
             results: vec![sample::empty()],
         }
     }
@@ -318,6 +333,14 @@ mod tests {
                 Kept::open(place.path(), terms(scale)).unwrap();
             }
             scale *= 1.023_456_789_012_3;
+        }
+    }
+
+    #[test]
+    fn a_scale_is_above_nothing() {
+        check_scale(3.0).unwrap();
+        for scale in [0.0, -1.0, f64::NAN, f64::INFINITY] {
+            assert!(check_scale(scale).is_err(), "{scale}");
         }
     }
 

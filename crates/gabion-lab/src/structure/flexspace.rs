@@ -22,7 +22,8 @@ use gabion_media::seeded::Random;
 use rustix::fs::{Advice, FallocateFlags};
 
 use crate::Error;
-use crate::structure::Scale;
+use crate::rows::{Table, column};
+use crate::scale::Scale;
 
 /// Blocks of the paper's spaces.
 const BLOCKS: u64 = 1 << 18;
@@ -104,33 +105,73 @@ fn mark(number: usize, buffer: &mut [u8]) {
     buffer[..8].copy_from_slice(&(number as u64).to_le_bytes());
 }
 
-/// Table 2: rates in MB/s, bytes written per byte, and extents.
-pub(super) fn operations(scale: Scale, dir: &Path) -> Outcome<Vec<String>> {
+/// Table 2: rates in MB/s, bytes written per byte, and extents. The files lie in a directory of
+/// their own below `dir`, which is made if it is not there, and go in the end, however that comes.
+pub(crate) fn operations(scale: Scale, dir: &Path) -> Outcome<Vec<Table>> {
+    let own = dir.join(format!("flexspace-{}", std::process::id()));
+    fs::create_dir_all(&own).map_err(|source| Error::file("make", &own, source))?;
+    let shown = in_dir(scale, &own);
+    let removed = fs::remove_dir_all(&own);
+    let shown = shown?;
+    removed.map_err(|source| Error::file("remove", &own, source))?;
+    Ok(vec![shown])
+}
+
+fn in_dir(scale: Scale, dir: &Path) -> Outcome<Table> {
     let blocks = scale.of(BLOCKS, 64);
-    let mut lines = vec![
-        format!("{blocks} blocks; MB/s, and bytes written for each"),
-        format!(
-            "{:<30} {:>7} {:>7} {:>8} {:>9} {:>9} {:>9} {:>9}",
-            "", "write", "written", "extents", "seq cold", "seq warm", "rand cold", "rand warm"
-        ),
+    let columns = [
+        column("write", "MB/s", 0),
+        column("written", "for each byte", 3),
+        column("extents", "", 0),
+        column("seq cold", "MB/s", 0),
+        column("seq warm", "MB/s", 0),
+        column("rand cold", "MB/s", 0),
+        column("rand warm", "MB/s", 0),
     ];
+    let axes = &["blocks of", "system", "pattern"];
+    let mut table = Table::new(format!("{blocks} blocks"), axes, columns).headings(1);
     for kib in BLOCK_KIB {
-        let block = kib << 10;
-        lines.push(format!("{kib} KiB:"));
+        let work = Work {
+            block: kib << 10,
+            blocks,
+        };
         for pattern in PATTERNS {
-            let work = Work { block, blocks };
-            settle(dir)?;
-            lines.push(flex(dir, work, pattern)?);
-            settle(dir)?;
-            lines.push(plain(dir, work, pattern)?);
+            for (system, measure) in [("FlexSpace", flex as Measure), ("plain file", plain)] {
+                settle(dir)?;
+                let Measured {
+                    written,
+                    amplification,
+                    extents,
+                    reads,
+                    note,
+                } = measure(dir, work, pattern)?;
+                let values = [written, amplification, extents];
+                let values = values.into_iter().chain(reads);
+                table.row_with(
+                    &[&format!("{kib} KiB"), system, pattern.name()],
+                    values,
+                    note,
+                );
+            }
         }
     }
-    lines.push(
+    Ok(table.note(
         "paper, FlexSpace and ext4 with 4 KiB: inserts 620 and 3.4 MB/s, random writes 610 and \
-         500, sequential ones 620 and 600; FlexSpace writes 1.03 bytes for each, 1.02 with 64 KiB"
-            .to_owned(),
-    );
-    Ok(lines)
+         500, sequential ones 620 and 600; FlexSpace writes 1.03 bytes for each, 1.02 with 64 KiB",
+    ))
+}
+
+/// How a system is measured below a directory.
+type Measure = fn(&Path, Work, Pattern) -> Outcome<Measured>;
+
+/// What came of a pattern; what a system does not have, or was not asked for, is not there.
+#[derive(Default)]
+struct Measured {
+    written: Option<f64>,
+    amplification: Option<f64>,
+    extents: Option<f64>,
+    reads: [Option<f64>; 4],
+    note: String,
 }
 
 /// MB/s of moving `bytes`.
@@ -163,26 +204,24 @@ fn reads(
     work: Work,
     file: &Path,
     mut read: impl FnMut(bool, &[u64], &mut [u8]) -> Outcome,
-) -> Outcome<String> {
+) -> Outcome<[Option<f64>; 4]> {
     let mut buffer = vec![0; work.block];
-    let mut rates = String::new();
+    let mut rates = Vec::new();
     for pattern in [Pattern::SequentialWrite, Pattern::RandomWrite] {
         let offsets = work.offsets(pattern);
         let is_sequential = pattern == Pattern::SequentialWrite;
         forget(file)?;
         for _ in ["cold", "warm"] {
-            let rate = rate(work.bytes(), || read(is_sequential, &offsets, &mut buffer))?;
-            rates += &format!(" {rate:>9.0}");
+            rates.push(rate(work.bytes(), || {
+                read(is_sequential, &offsets, &mut buffer)
+            })?);
         }
     }
-    Ok(rates)
+    let mut rates = rates.into_iter();
+    Ok([(); 4].map(|()| rates.next()))
 }
 
-fn row(system: &str, pattern: Pattern) -> String {
-    format!("{:<30}", format!("{system}, {}", pattern.name()))
-}
-
-fn flex(dir: &Path, work: Work, pattern: Pattern) -> Outcome<String> {
+fn flex(dir: &Path, work: Work, pattern: Pattern) -> Outcome<Measured> {
     let path = dir.join("space");
     let space = FlexSpace::open(&path, Options::default())?;
     let mut buffer = work.buffer();
@@ -215,15 +254,16 @@ fn flex(dir: &Path, work: Work, pattern: Pattern) -> Outcome<String> {
     })?;
     drop(space);
     fs::remove_dir_all(&path).map_err(|source| Error::file("remove", &path, source))?;
-    Ok(format!(
-        "{} {written:>7.0} {:>7.3} {:>8}{reads}",
-        row("FlexSpace", pattern),
-        stats.write_amplification(),
-        stats.extents
-    ))
+    Ok(Measured {
+        written: Some(written),
+        amplification: Some(stats.write_amplification()),
+        extents: Some(stats.extents as f64),
+        reads,
+        note: String::new(),
+    })
 }
 
-fn plain(dir: &Path, work: Work, pattern: Pattern) -> Outcome<String> {
+fn plain(dir: &Path, work: Work, pattern: Pattern) -> Outcome<Measured> {
     let path = dir.join("plain");
     let failed = |action| {
         let path = path.clone();
@@ -235,12 +275,17 @@ fn plain(dir: &Path, work: Work, pattern: Pattern) -> Outcome<String> {
         .create_new(true)
         .open(&path)
         .map_err(failed("make"))?;
-    let row = row("plain file", pattern);
-    let line = if pattern == Pattern::RandomInsert {
+    let mut measured = Measured::default();
+    if pattern == Pattern::RandomInsert {
         match inserts(&file, work) {
-            Ok((rate, blocks)) => format!("{row} {rate:>7.1}   the first {blocks} blocks"),
-            // The words have no digits, which a reader of the line could take for a rate.
-            Err(error) => format!("{row} not possible here: {}", error.kind()),
+            Ok((rate, blocks)) => {
+                measured.written = Some(rate);
+                measured.note = format!("the first {blocks} blocks");
+            }
+            Err(error) => {
+                let kind = error.kind();
+                measured.note = format!("this file system inserts no ranges into files: {kind}");
+            }
         }
     } else {
         let mut buffer = work.buffer();
@@ -253,7 +298,8 @@ fn plain(dir: &Path, work: Work, pattern: Pattern) -> Outcome<String> {
             }
             file.sync_data().map_err(failed("sync"))
         })?;
-        let reads = reads(work, &path, |_, offsets, buffer| {
+        measured.written = Some(written);
+        measured.reads = reads(work, &path, |_, offsets, buffer| {
             for offset in offsets {
                 file.read_exact_at(buffer, *offset)
                     .map_err(failed("read"))?;
@@ -261,10 +307,9 @@ fn plain(dir: &Path, work: Work, pattern: Pattern) -> Outcome<String> {
             }
             Ok(())
         })?;
-        format!("{row} {written:>7.0} {:>7} {:>8}{reads}", "-", "-")
-    };
+    }
     fs::remove_file(&path).map_err(failed("remove"))?;
-    Ok(line)
+    Ok(measured)
 }
 
 /// MB/s at which a plain file inserts its first blocks, and how many those are.
@@ -291,6 +336,7 @@ fn inserts(file: &File, work: Work) -> io::Result<(f64, usize)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::rows::Row;
 
     /// Inserts meet all of what is there, and writes meet each block once.
     #[test]
@@ -315,28 +361,32 @@ mod tests {
     #[test]
     fn all_patterns_have_their_rows() {
         let dir = tempfile::tempdir().unwrap();
-        let lines = operations(Scale(0.000_1), dir.path()).unwrap();
+        let below = dir.path().join("below");
+        let tables = operations(Scale(0.000_1), &below).unwrap();
         for pattern in PATTERNS {
             let rows = |system| {
-                let row = row(system, pattern);
-                let row = row.trim_end().to_owned();
-                lines.iter().filter(move |line| line.starts_with(&row))
+                let is_meant = move |row: &&Row| row.at[1] == system && row.at[2] == pattern.name();
+                tables[0].rows.iter().filter(is_meant)
             };
-            assert_eq!(rows("plain file").count(), 2, "{pattern:?} {lines:#?}");
-            assert_eq!(rows("FlexSpace").count(), 2, "{pattern:?} {lines:#?}");
-            for line in rows("FlexSpace") {
-                let numbers: Vec<f64> = line[30..]
-                    .split_whitespace()
-                    .map(|number| number.parse().unwrap())
-                    .collect();
-                assert_eq!(numbers.len(), 7, "{line}");
-                assert!(numbers[1] >= 1.0 && numbers[1] < 2.0, "{line}");
+            assert_eq!(rows("plain file").count(), 2, "{pattern:?} {tables:#?}");
+            assert_eq!(rows("FlexSpace").count(), 2, "{pattern:?} {tables:#?}");
+            for row in rows("FlexSpace") {
+                let numbers: Vec<f64> = row.values.iter().copied().flatten().collect();
+                assert_eq!(numbers.len(), 7, "{row:?}");
+                assert!(numbers[1] >= 1.0 && numbers[1] < 2.0, "{row:?}");
                 // Inserts cut what is there into pieces; what was written in order is one.
                 let is_cut = pattern != Pattern::SequentialWrite;
-                assert_eq!(numbers[2] >= 48.0, is_cut, "{line}");
+                assert_eq!(numbers[2] >= 48.0, is_cut, "{row:?}");
             }
         }
-        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);
-        println!("{}", lines.join("\n"));
+        assert_eq!(fs::read_dir(&below).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn a_directory_that_cannot_be_is_named() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let refused = operations(Scale(0.000_1), file.path());
+        let sentence = refused.unwrap_err().to_string();
+        assert!(sentence.contains("cannot make"), "{sentence}");
     }
 }
