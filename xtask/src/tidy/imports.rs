@@ -1,4 +1,5 @@
-//! The rule for imports: files that need each other, directly or around, are few.
+//! The rules for imports: files that need each other, directly or around, are few, and some rooms
+//! know nothing of what is around them.
 //!
 //! A circle of files can only be read, tested and changed as a whole. So the files of a crate form
 //! a graph by what they import, and no circle in it may have more than [`CIRCLE_MAX`] files. What a
@@ -76,11 +77,25 @@ const CIRCLES: &[(&str, usize, &str)] = &[
     ),
 ];
 
-pub(super) const RULES: &[Rule] = &[Rule {
-    name: "circles",
-    says: "the files of a crate import each other in circles of three at most",
-    check: circles,
-}];
+/// Rooms whose files import nothing of the room around them: both folders, and why.
+const APART: &[(&str, &str, &str)] = &[(
+    "crates/gabion/src/engine/wip/policy/",
+    "crates/gabion/src/engine/wip/",
+    "what comes next is decided over facts, so that rules are tested without a store",
+)];
+
+pub(super) const RULES: &[Rule] = &[
+    Rule {
+        name: "circles",
+        says: "the files of a crate import each other in circles of three at most",
+        check: circles,
+    },
+    Rule {
+        name: "apart",
+        says: "rooms that one table names import nothing of what is around them",
+        check: apart,
+    },
+];
 
 /// The files of a crate by their modules, and what they import.
 struct Crate<'t> {
@@ -311,8 +326,8 @@ impl<'t> Crate<'t> {
 /// Files that import each other in a circle, each with those that it imports.
 type Circle<'t> = BTreeMap<&'t str, Vec<&'t str>>;
 
-/// All circles of all crates.
-fn all_circles(tree: &Tree) -> Vec<Circle<'_>> {
+/// All crates, without files of tests.
+fn crates_of(tree: &Tree) -> impl Iterator<Item = Crate<'_>> {
     let mut crates: BTreeMap<&str, BTreeMap<_, _>> = BTreeMap::new();
     for (file, source) in tree.sources() {
         if let Some((of, module)) = module_of(&file.path)
@@ -322,10 +337,12 @@ fn all_circles(tree: &Tree) -> Vec<Circle<'_>> {
             files.insert(module, (file.path.as_str(), source));
         }
     }
-    let circles = crates
-        .into_values()
-        .map(|files| Crate::new(files).circles());
-    circles.flatten().collect()
+    crates.into_values().map(Crate::new)
+}
+
+/// All circles of all crates.
+fn all_circles(tree: &Tree) -> Vec<Circle<'_>> {
+    crates_of(tree).flat_map(|own| own.circles()).collect()
 }
 
 /// The number of files in each circle, and one of the files.
@@ -350,6 +367,26 @@ fn circles(tree: &Tree) -> Vec<Finding> {
             message += &format!("\n  {file} imports {}", imports.join(", "));
         }
         found.push(Finding::new(first, 1, message));
+    }
+    found
+}
+
+fn apart(tree: &Tree) -> Vec<Finding> {
+    let mut found = Vec::new();
+    for own in crates_of(tree) {
+        let path = |module: &Vec<String>| own.files[module].0;
+        for (from, imports) in own.edges() {
+            let from = path(from);
+            for (room, around, why) in APART {
+                let leaves = |to: &&str| to.starts_with(around) && !to.starts_with(room);
+                let imports = imports.iter().map(|to| path(to)).filter(leaves);
+                found.extend(
+                    imports
+                        .filter(|_| from.starts_with(room))
+                        .map(|to| Finding::new(from, 1, format!("imports {to}, but {why}"))),
+                );
+            }
+        }
     }
     found
 }
@@ -419,6 +456,22 @@ mod tests {
             ("crates/x/tests/it.rs", "use crate::a::A;\n"),
         ];
         assert_eq!(longest(&files), 0);
+    }
+
+    #[test]
+    fn a_room_apart_imports_nothing_around_it() {
+        let (room, around, _) = APART[0];
+        let file = |folder: &str, name: &str| format!("{folder}{name}.rs");
+        let (rule, other, engine) = (file(room, "rule"), file(room, "other"), file(around, "mod"));
+        let found = |import: &str| {
+            let tree = Tree::of(&[(&rule, import), (&other, ""), (&engine, "mod policy;\n")]);
+            apart(&tree).len()
+        };
+        assert_eq!(found("use super::other::Other;\nuse crate::Options;\n"), 0);
+        assert_eq!(found("use crate::engine::wip::Wip;\n"), 1);
+        assert_eq!(found("fn f() { crate::engine::wip::g(); }\n"), 1);
+        let tested = "#[cfg(test)]\nmod tests {\n    use crate::engine::wip::Wip;\n}\n";
+        assert_eq!(found(tested), 0);
     }
 
     #[test]

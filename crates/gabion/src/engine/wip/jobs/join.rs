@@ -41,6 +41,7 @@ use crate::engine::range_deletes::Fragments;
 use crate::engine::wip::bucket::file::TableFile;
 use crate::engine::wip::bucket::{Bucket, BucketState, Levels, Run};
 use crate::engine::wip::manifest::Edit;
+use crate::engine::wip::policy::log_length::LogLength;
 use crate::engine::wip::{Install, Keyspace, Versions, Wip};
 use crate::types::INITIAL_LEVELS;
 use crate::types::{Kind, Seq, hash_key};
@@ -172,7 +173,7 @@ impl Wip {
         let flushed_seq = flushed.max().unwrap_or(0);
         let is_in_the_way = |state: &Arc<BucketState>| {
             // Copying it would keep writers waiting.
-            state.active.user_bytes() > self.relog_bytes_max()
+            state.active.user_bytes() > LogLength::of(&self.options).relogged
                 || oldest_record(&state.active).is_some_and(|seq| seq <= flushed_seq)
         };
         let pairs = row.iter().zip(&states);

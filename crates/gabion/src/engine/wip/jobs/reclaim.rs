@@ -23,23 +23,12 @@ use crate::engine::memtable::MemTable;
 use crate::engine::range_deletes::Fragments;
 use crate::engine::wip::bucket::Bucket;
 use crate::engine::wip::manifest::Edit;
+use crate::engine::wip::policy::log_length::LogLength;
 use crate::engine::wip::writepath::freeze::sorted;
 use crate::engine::wip::{Keyspace, Wip};
 use crate::log::{RelogEncoder, RoomFor};
 use crate::types::{Kind, Seq};
 use crate::{Result, Slice};
-
-/// MemTables with fewer bytes of keys and values than this are logged again instead of flushed,
-/// unless the whole budget is so small that this would be a good part of it.
-const RELOG_BYTES_MAX: u64 = 32 << 10;
-
-/// An opening gathers the log if it has more files than this besides those that are full: what a
-/// run of a program pays for reading some more files, and gathering, which is as much work as some
-/// runs, is rare.
-const FILES_MAX: u64 = 16;
-
-/// MemTables with fewer bytes than this are logged again then: a flush takes several syncs.
-const GATHERED_BYTES_MAX: u64 = 256 << 10;
 
 impl Wip {
     /// The first segment that is still needed when the MemTables `without` are tables or gone.
@@ -72,13 +61,11 @@ impl Wip {
     /// rest keeps, or than the medium has room for.
     pub(in super::super) fn relieve_log(&self) -> Result<()> {
         self.syncer.look_at_room();
-        let most = self.options.log_bytes_max.max(self.rest_bytes());
-        let bytes = self.log_bytes();
-        if bytes <= most && !self.syncer.is_long_for_room(bytes) {
+        let (bytes, length) = (self.log_bytes(), LogLength::of(&self.options));
+        if bytes <= length.most && !self.syncer.is_long_for_room(bytes) {
             return Ok(());
         }
         let tail = self.versions.lock().manifest.state().log_tail;
-        let small = self.relog_bytes_max();
         for bucket in self.written.buckets() {
             let Some((keyspace, bucket)) = self.with_keyspace(bucket) else {
                 continue;
@@ -88,7 +75,7 @@ impl Wip {
             if table.is_empty() || table.pin().is_none_or(|pin| pin > tail) {
                 continue;
             }
-            if table.user_bytes() <= small {
+            if table.user_bytes() <= length.relogged {
                 self.relog(&keyspace, &bucket)?;
             } else {
                 let _alone = self.leader.write();
@@ -116,17 +103,16 @@ impl Wip {
     /// their records is in MemTables is logged again, or flushed, and the files go. Done by an
     /// opening, before anybody can write.
     pub(in super::super) fn gather_log(&self) -> Result<()> {
-        let filled = self.log_bytes() / self.segment_bytes_max();
-        if self.syncer.full_segments() as u64 <= FILES_MAX + 2 * filled {
+        let length = LogLength::of(&self.options);
+        if !length.is_scattered(self.log_bytes(), self.syncer.full_segments()) {
             return Ok(());
         }
-        let small = GATHERED_BYTES_MAX.min(self.options.memtable_budget() / 64);
         let mut frozen = Vec::new();
         for bucket in self.written.buckets() {
             let Some((keyspace, bucket)) = self.with_keyspace(bucket) else {
                 continue;
             };
-            if bucket.state.load().active.user_bytes() <= small {
+            if bucket.state.load().active.user_bytes() <= length.gathered {
                 self.relog(&keyspace, &bucket)?;
             } else {
                 let _alone = self.leader.write();
@@ -135,11 +121,6 @@ impl Wip {
         }
         self.wait_flushed(&sorted(frozen))?;
         self.advance_tail()
-    }
-
-    /// MemTables of up to so many bytes of keys and values are logged again instead of flushed.
-    pub(in super::super) fn relog_bytes_max(&self) -> u64 {
-        RELOG_BYTES_MAX.min(self.options.memtable_budget() / 64)
     }
 
     /// Logs the records of a bucket's active MemTable again.
@@ -214,6 +195,7 @@ mod tests {
     use super::*;
     use crate::Options;
     use crate::engine::ssd::Lifecycle;
+    use crate::engine::wip::policy::log_length::FILES_MAX;
 
     /// Each run of a program that wrote anything left a file of the log for ever: 4,000 of them
     /// after 4,000 runs, each of which an opening had to read.

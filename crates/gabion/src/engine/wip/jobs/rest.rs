@@ -20,10 +20,7 @@ use std::sync::atomic::Ordering;
 use crate::Result;
 use crate::engine::memtable::MemTable;
 use crate::engine::wip::Wip;
-use crate::log::LogOptions;
-
-/// A log of this size is left as it is, however small the segments are.
-const REST_BYTES_MIN: u64 = 4 << 10;
+use crate::engine::wip::policy::log_length::LogLength;
 
 /// What a record of the log has besides key and value, at most.
 const RECORD_HEAD_BYTES: u64 = 40;
@@ -50,14 +47,15 @@ impl Wip {
 
     /// Whether the log holds more than a store at rest needs, and can be shortened.
     fn is_log_too_long(&self) -> bool {
-        if self.log_bytes() <= self.rest_bytes() {
+        let length = LogLength::of(&self.options);
+        if self.log_bytes() <= length.at_rest {
             return false;
         }
         let recorded = self.versions.lock().manifest.state().log_tail;
         let tail = self.log_tail([]);
         // ORDER: Acquire pairs with the Release in `publish`, as in `log_tail`.
         let current = self.published_segment.load(Ordering::Acquire);
-        tail != current || tail > recorded || self.syncer.appended_lsn().offset() > self.room()
+        tail != current || tail > recorded || self.syncer.appended_lsn().offset() > length.rested
     }
 
     /// Makes the log hold nothing but small MemTables. They are logged again when no other one is
@@ -78,12 +76,8 @@ impl Wip {
             .filter(|(bytes, ..)| *bytes > 0)
             .collect();
         tables.sort_by_key(|(bytes, ..)| *bytes);
-        let mut sum = 0;
-        let fits = |(bytes, ..): &&(u64, _, _)| {
-            sum += bytes;
-            *bytes <= self.relog_bytes_max() && sum <= self.room()
-        };
-        let small = tables.iter().take_while(fits).count();
+        let sizes = tables.iter().map(|(bytes, ..)| *bytes);
+        let small = LogLength::of(&self.options).relogged_at_rest(sizes);
         let large = tables.split_off(small);
         if !large.is_empty() {
             let _alone = self.leader.write();
@@ -103,21 +97,6 @@ impl Wip {
             self.relog(keyspace, bucket)?;
         }
         self.advance_tail()
-    }
-
-    /// The largest log that is left as it is: a segment.
-    pub(in super::super) fn rest_bytes(&self) -> u64 {
-        self.segment_bytes_max().max(REST_BYTES_MIN)
-    }
-
-    /// The largest segment of the log.
-    pub(in super::super) fn segment_bytes_max(&self) -> u64 {
-        LogOptions::within(self.options.log_bytes_max).segment_bytes_max
-    }
-
-    /// The largest log that is left of one which was shortened.
-    fn room(&self) -> u64 {
-        self.rest_bytes() / 2
     }
 }
 
@@ -147,7 +126,8 @@ mod tests {
         engine.wait_idle().unwrap();
         engine.put_for_tests(&keyspace, b"last", b"value");
         let before = engine.log_bytes();
-        assert!((2 << 10..=REST_BYTES_MIN).contains(&before), "{before}");
+        let at_rest = LogLength::of(&engine.options).at_rest;
+        assert!((2 << 10..=at_rest).contains(&before), "{before}");
         // The log's thread may come at any time.
         for _ in 0..3 {
             engine.relieve_log().unwrap();

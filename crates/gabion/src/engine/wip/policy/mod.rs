@@ -14,6 +14,7 @@
 //! | `space`, `ledger` | how much is garbage, of a bucket and of all; when it is too much |
 //! | `aging` | when garbage is too old |
 //! | `idleness`, `gentle` | when there is leisure; how jobs at leisure give way to readers |
+//! | `log_length` | when the log is too long; which MemTables are logged again |
 //! | `throttle` | how much writers are slowed |
 //! | `shape`, `reads`, `demand` | what is known of a bucket: its tables, its reads, who waits |
 //!
@@ -30,6 +31,7 @@ pub(super) mod due;
 pub(super) mod gentle;
 pub(super) mod idleness;
 pub(super) mod ledger;
+pub(super) mod log_length;
 pub(super) mod priority;
 pub(super) mod reads;
 pub(super) mod shape;
