@@ -10,6 +10,7 @@
 //! | `GABION_CASES` | sequences of operations per option set, in `model` | 30 |
 //! | `GABION_WRITES` | writes per writer, in `concurrent` | 3000 |
 //! | `GABION_LIVENESS` | option sets of each engine, in `liveness` | 4, mapped ones 2 |
+//! | `GABION_HISTORIES` | histories of each engine and isolation, in `transactions` | 250 |
 //! | `GABION_COMMITTER_RUNS` | stores that several committers merge into, in `committers` | 6 |
 //! | `GABION_CRASH_POINTS` | disk images reopened, in `crash` | 30000 |
 //! | `GABION_FAULT_WORKLOADS` | workloads with a fault at every operation, in `faults` | 54 |

@@ -3,7 +3,8 @@
 //! Each sequence runs on a simulated disk under one of the option sets, which are so small that
 //! splits, compactions and log turnover happen all the time. Snapshots and iterators are kept over
 //! later operations and compared with what the maps held when they began. The process ends in the
-//! middle, or the store is closed, and everything written must be there again.
+//! middle, or the store is closed, and everything written must be there again. Transactions are
+//! open beside all that, and their commits must say what the maps say.
 //!
 //! Bugs that this found and keeps from coming back:
 //! - A writer that held iterators waited for ever for memory that only its own iterators held on
@@ -17,6 +18,7 @@
 
 mod action;
 mod machine;
+mod transactions;
 
 use action::Action;
 use proptest::collection::vec;
@@ -83,6 +85,15 @@ fn assert_covered(totals: &Totals) {
     assert!(totals.splits > 50 * cases, "{totals:?}");
     assert!(totals.joins > 5 * cases, "{totals:?}");
     assert!(totals.log_segments > 120 * cases, "{totals:?}");
+    assert_transacted(totals);
+}
+
+/// Commits are refused and take effect, and seldom the twin cannot say which.
+fn assert_transacted(totals: &Totals) {
+    let cases = setting("GABION_CASES", 30);
+    assert!(totals.commits > 8 * cases, "{totals:?}");
+    assert!(totals.conflicts > cases / 2, "{totals:?}");
+    assert!(totals.undecided < totals.commits / 8, "{totals:?}");
 }
 
 #[test]
@@ -187,4 +198,5 @@ fn a_flex_store_equals_its_twin() {
     assert!(totals.writes > 150 * cases, "{totals:?}");
     assert!(totals.flushes > 100 * cases, "{totals:?}");
     assert!(totals.log_segments > 60 * cases, "{totals:?}");
+    assert_transacted(&totals);
 }

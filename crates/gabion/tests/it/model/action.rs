@@ -2,10 +2,12 @@
 
 use std::ops::Bound;
 
+use gabion::{Durability, Isolation};
 use proptest::collection::vec;
 use proptest::prelude::*;
 
-use crate::support::KEYSPACES;
+use super::machine::{operation, range_delete};
+use crate::support::{KEYSPACES, Operation};
 
 /// A key. Few of them are different, so that keys are overwritten, deleted and found.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -39,6 +41,18 @@ pub(super) enum Part {
     /// A put, or a delete where there is no value.
     One(usize, Key, Option<Value>),
     Range(usize, Range),
+}
+
+/// One operation of a transaction.
+#[derive(Clone, Debug)]
+pub(super) enum Step {
+    /// A read of a key, perhaps for update.
+    Get(usize, Key, bool),
+    /// Reads so many pairs of a range; each bit of the number before chooses the end of one.
+    Scan(usize, Range, u64, u8),
+    Write(Part),
+    Savepoint,
+    RollBack(usize),
 }
 
 /// One operation.
@@ -92,6 +106,11 @@ pub(super) enum Action {
         steps: u8,
         ends: u64,
     },
+    /// Begins a transaction.
+    Begin(Isolation),
+    /// Steps of a transaction that was begun earlier.
+    Within(usize, Vec<Step>),
+    Commit(usize, Durability),
     Flush,
     Persist,
     WaitIdle,
@@ -104,6 +123,26 @@ pub(super) enum Action {
     Kill,
 }
 
+impl Part {
+    pub(super) fn operation(&self) -> Operation {
+        match self {
+            Part::One(keyspace, key, value) => operation(*keyspace, key, *value),
+            Part::Range(keyspace, range) => range_delete(*keyspace, range),
+        }
+    }
+
+    /// Whether a key as long as keys may be is an end of a range.
+    pub(super) fn has_long_bound(&self) -> bool {
+        let is_long = |bound: &Bound<Key>| {
+            matches!(
+                bound,
+                Bound::Included(Key::Long { .. }) | Bound::Excluded(Key::Long { .. })
+            )
+        };
+        matches!(self, Part::Range(_, range) if is_long(&range.lower) || is_long(&range.upper))
+    }
+}
+
 impl Action {
     /// How many operations it is.
     pub(super) fn operations(&self) -> u64 {
@@ -112,6 +151,7 @@ impl Action {
             Action::MultiGet(_, keys) => keys.len() as u64,
             Action::Fill { count, .. } | Action::Ingest { count, .. } => u64::from(*count),
             Action::Append { count, .. } => u64::from(*count),
+            Action::Within(_, steps) => steps.len() as u64,
             _ => 1,
         }
     }
@@ -174,6 +214,14 @@ fn range() -> impl Strategy<Value = Range> {
     (bound(), bound()).prop_map(|(lower, upper)| Range { lower, upper })
 }
 
+fn part() -> impl Strategy<Value = Part> {
+    prop_oneof![
+        20 => (keyspace(), key(), prop::option::weighted(0.7, value()))
+            .prop_map(|(k, key, value)| Part::One(k, key, value)),
+        1 => (keyspace(), range()).prop_map(|(k, range)| Part::Range(k, range)),
+    ]
+}
+
 /// Any operation.
 pub(super) fn action() -> impl Strategy<Value = Action> {
     let many = (
@@ -184,17 +232,12 @@ pub(super) fn action() -> impl Strategy<Value = Action> {
         0..120_u32,
         any::<u16>(),
     );
-    let operation = prop_oneof![
-        20 => (keyspace(), key(), prop::option::weighted(0.7, value()))
-            .prop_map(|(k, key, value)| Part::One(k, key, value)),
-        1 => (keyspace(), range()).prop_map(|(k, range)| Part::Range(k, range)),
-    ];
     let read = (0..4_usize, keyspace(), key(), range(), any::<u64>());
     prop_oneof![
         30 => (keyspace(), key(), value()).prop_map(|(k, key, value)| Action::Put(k, key, value)),
         12 => (keyspace(), key()).prop_map(|(k, key)| Action::Delete(k, key)),
         4 => (keyspace(), range()).prop_map(|(k, range)| Action::DeleteRange(k, range)),
-        10 => vec(operation, 0..20).prop_map(Action::Batch),
+        10 => vec(part(), 0..20).prop_map(Action::Batch),
         8 => many.prop_map(|(keyspace, first, count, gap, len, seed)| {
             Action::Fill { keyspace, first, count, gap, value: Value { len, seed } }
         }),
@@ -216,6 +259,32 @@ pub(super) fn action() -> impl Strategy<Value = Action> {
         3 => (keyspace(), range()).prop_map(|(k, range)| Action::Compact(k, range)),
         1 => Just(Action::Reopen),
         1 => Just(Action::Kill),
+        30 => in_transactions(),
+    ]
+}
+
+/// What is done in transactions.
+fn in_transactions() -> impl Strategy<Value = Action> {
+    let isolation = prop::sample::select(&[Isolation::Serializable, Isolation::Snapshot][..]);
+    let level = prop::sample::select(&[Durability::Buffered, Durability::Sync][..]);
+    let scan = (
+        keyspace(),
+        range(),
+        any::<u64>(),
+        prop_oneof![0..4_u8, Just(u8::MAX)],
+    );
+    let step = prop_oneof![
+        6 => (keyspace(), key(), prop::bool::weighted(0.2))
+            .prop_map(|(k, key, for_update)| Step::Get(k, key, for_update)),
+        3 => scan.prop_map(|(k, range, ends, steps)| Step::Scan(k, range, ends, steps)),
+        6 => part().prop_map(Step::Write),
+        1 => Just(Step::Savepoint),
+        1 => (0..4_usize).prop_map(Step::RollBack),
+    ];
+    prop_oneof![
+        3 => isolation.prop_map(Action::Begin),
+        4 => (0..4_usize, vec(step, 1..8)).prop_map(|(n, steps)| Action::Within(n, steps)),
+        3 => (0..4_usize, level).prop_map(|(number, level)| Action::Commit(number, level)),
     ]
 }
 

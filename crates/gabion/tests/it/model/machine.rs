@@ -7,13 +7,14 @@ use std::sync::Arc;
 use gabion::{Cursor, Error, Iter, Keyspace, Options, Slice, Snapshot};
 
 use super::action::{Action, Key, Part, Range, Value};
+use super::transactions::{Ended, Open};
 use crate::support::{
     Bounds, Change, KEYSPACES, Operation, Pairs, Place, Subject, Ticker, Totals, Twin, assert_twin,
     bytes_of, log_number,
 };
 
 /// Pairs that an iterator has still to return.
-type Expected = VecDeque<(Vec<u8>, Arc<[u8]>)>;
+pub(super) type Expected = VecDeque<(Vec<u8>, Arc<[u8]>)>;
 
 struct Machine<'o> {
     options: &'o Options,
@@ -23,6 +24,9 @@ struct Machine<'o> {
     /// With what the store held, and the keyspaces of then.
     snapshots: VecDeque<(Snapshot, Twin, Vec<Keyspace>)>,
     iterators: VecDeque<(Iter, Expected)>,
+    transactions: VecDeque<Open>,
+    /// All that was written, in its order.
+    written: Vec<Operation>,
     /// How many keys were appended.
     appended: u16,
     totals: Totals,
@@ -42,6 +46,8 @@ pub(super) fn run(options: &Options, actions: &[Action]) -> Totals {
         twin: Twin::new(KEYSPACES.len()),
         snapshots: VecDeque::new(),
         iterators: VecDeque::new(),
+        transactions: VecDeque::new(),
+        written: Vec::new(),
         appended: 0,
         totals: Totals::default(),
     };
@@ -65,6 +71,7 @@ fn within_capabilities(action: &Action, options: &Options) -> Option<Action> {
     match action {
         Action::DeleteRange(..) | Action::Scan(..) | Action::Prefix(..) if !can.ordered => None,
         Action::HoldIterator(..) | Action::TakeSnapshot if !can.snapshots => None,
+        Action::Begin(_) if !can.transactions => None,
         Action::DropKeyspace(_) if !can.drop_keyspace => None,
         Action::Ingest { .. } if !can.ingest => None,
         Action::Batch(parts) if !can.ordered => {
@@ -93,11 +100,7 @@ impl Machine<'_> {
                 self.write(vec![range_delete(*keyspace, range)]);
             }
             Action::Batch(operations) => {
-                let operations = operations.iter().map(|part| match part {
-                    Part::One(k, key, value) => operation(*k, key, *value),
-                    Part::Range(k, range) => range_delete(*k, range),
-                });
-                self.write(operations.collect());
+                self.write(operations.iter().map(Part::operation).collect());
             }
             Action::Fill {
                 keyspace,
@@ -153,7 +156,37 @@ impl Machine<'_> {
                 let dropped = self.subject.drop_keyspace(*keyspace);
                 dropped.expect("drop_keyspace");
                 self.twin = self.twin.without(*keyspace);
+                for mut open in std::mem::take(&mut self.transactions) {
+                    match open.loses(*keyspace) {
+                        true => open.commit_lost(),
+                        false => self.transactions.push_back(open),
+                    }
+                }
                 self.totals.drops += 1;
+            }
+            Action::Begin(isolation) => {
+                if self.transactions.len() == 4 {
+                    self.transactions.pop_front();
+                }
+                let (db, since) = (&self.subject.db, self.written.len());
+                let open = Open::new(db, *isolation, &self.twin, since);
+                self.transactions.push_back(open);
+            }
+            Action::Within(number, steps) => {
+                let number = number % self.transactions.len().max(1);
+                if let Some(open) = self.transactions.get_mut(number) {
+                    steps.iter().for_each(|step| open.act(&self.subject, step));
+                }
+            }
+            Action::Commit(number, level) => {
+                let number = number % self.transactions.len().max(1);
+                if let Some(open) = self.transactions.remove(number) {
+                    let (ended, writes) = open.commit(&self.twin, &self.written, *level);
+                    self.totals.commits += 1;
+                    self.totals.conflicts += u64::from(ended == Ended::Conflicted);
+                    self.totals.undecided += u64::from(ended == Ended::Undecided);
+                    self.apply(writes);
+                }
             }
             Action::Reopen => self.reopen(),
             Action::Kill => self.kill(),
@@ -163,9 +196,15 @@ impl Machine<'_> {
 
     fn write(&mut self, operations: Vec<Operation>) {
         self.subject.write(&operations, None).expect("write");
+        self.apply(operations);
+    }
+
+    /// Notes what was written.
+    fn apply(&mut self, operations: Vec<Operation>) {
         operations
             .iter()
             .for_each(|operation| self.twin.apply(operation));
+        self.written.extend(operations);
     }
 
     fn ingest(&mut self, keyspace: usize, numbers: BTreeSet<u16>, value: Value) {
@@ -179,7 +218,7 @@ impl Machine<'_> {
         };
         let puts: Vec<_> = numbers.into_iter().map(put).collect();
         self.subject.ingest(&puts).expect("ingest");
-        puts.iter().for_each(|put| self.twin.apply(put));
+        self.apply(puts);
     }
 
     fn read(&mut self, action: &Action) {
@@ -296,6 +335,7 @@ impl Machine<'_> {
     }
 
     fn before_end(&mut self) {
+        self.transactions.clear();
         for (iterator, expected) in self.iterators.drain(..) {
             compare(iterator, expected, 0b0110_1001, usize::MAX);
         }
@@ -310,23 +350,23 @@ impl Machine<'_> {
     }
 }
 
-fn operation(keyspace: usize, key: &Key, value: Option<Value>) -> Operation {
+pub(super) fn operation(keyspace: usize, key: &Key, value: Option<Value>) -> Operation {
     let value = value.map(|value| bytes_of(value.seed.into(), value.len as usize));
     Operation::new(keyspace, key.bytes(), value)
 }
 
-fn range_delete(keyspace: usize, range: &Range) -> Operation {
+pub(super) fn range_delete(keyspace: usize, range: &Range) -> Operation {
     let change = Change::DeleteRange(bounds(range));
     Operation { keyspace, change }
 }
 
-fn bounds(range: &Range) -> Bounds {
+pub(super) fn bounds(range: &Range) -> Bounds {
     let bytes = |bound: &Bound<Key>| bound.as_ref().map(Key::bytes);
     (bytes(&range.lower), bytes(&range.upper))
 }
 
 /// The pairs in a range; ranges whose ends are the wrong way round hold nothing.
-fn within(pairs: &Pairs, range: &Bounds) -> Expected {
+pub(super) fn within(pairs: &Pairs, range: &Bounds) -> Expected {
     let contains = |key: &[u8]| {
         let above = match &range.0 {
             Bound::Included(lower) => key >= &lower[..],

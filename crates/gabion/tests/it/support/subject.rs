@@ -239,6 +239,10 @@ pub(crate) struct Totals {
     pub(crate) gathered: u64,
     /// Keyspaces that were dropped.
     pub(crate) drops: u64,
+    /// Commits of transactions, and those that were refused, and those that might have been.
+    pub(crate) commits: u64,
+    pub(crate) conflicts: u64,
+    pub(crate) undecided: u64,
     /// Segments of the log that were begun.
     pub(crate) log_segments: u64,
 }
@@ -264,6 +268,9 @@ impl Totals {
         self.joins += other.joins;
         self.gathered += other.gathered;
         self.drops += other.drops;
+        self.commits += other.commits;
+        self.conflicts += other.conflicts;
+        self.undecided += other.undecided;
         self.log_segments += other.log_segments;
     }
 }

@@ -1,6 +1,7 @@
 //! Transactions: what they see, what a commit refuses, and what is left of one that did not come to
 //! its end.
 
+mod histories;
 mod iteration;
 
 use std::collections::BTreeMap;

@@ -1,0 +1,111 @@
+//! What a history is made of: keys, values that say who wrote them, and what transactions did.
+
+use std::ops::Range;
+
+use gabion::Isolation;
+
+/// Keyspaces of a history.
+pub(super) const KEYSPACES: usize = 3;
+
+/// Keys of a keyspace.
+pub(super) const KEYS: usize = 7;
+
+/// How many of them are lists; the others are registers.
+const LISTS: usize = 2;
+
+/// A key, of whichever keyspace: `keyspace * KEYS + number`.
+pub(super) type Key = usize;
+
+/// The numbers of the writes that a value is made of, oldest first: one of a register, all of a
+/// list. Nothing where the key is not there.
+pub(super) type Value = Vec<u64>;
+
+/// From the call of an operation to its return, in ticks that all threads share.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Interval {
+    pub(super) call: u64,
+    pub(super) end: u64,
+}
+
+/// How a transaction read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum By {
+    Key,
+    /// Its commit depends on it, whatever the isolation.
+    Update,
+    Range,
+}
+
+/// What a transaction read of others.
+#[derive(Clone, Debug)]
+pub(super) struct Read {
+    pub(super) key: Key,
+    pub(super) value: Value,
+    pub(super) by: By,
+}
+
+/// What a transaction wrote; a delete leaves no value.
+#[derive(Clone, Debug)]
+pub(super) struct Write {
+    pub(super) key: Key,
+    pub(super) number: u64,
+    pub(super) value: Value,
+}
+
+/// A transaction, or what has the effect of one: a plain write, an update, the use of a snapshot.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Record {
+    pub(super) begin: Interval,
+    /// Of its commit.
+    pub(super) end: Interval,
+    pub(super) reads: Vec<Read>,
+    pub(super) writes: Vec<Write>,
+    pub(super) is_committed: bool,
+    /// The key by which its commit was refused, if it is one of the history.
+    pub(super) refused_by: Option<Key>,
+}
+
+/// What happened to a store.
+#[derive(Clone, Debug)]
+pub(super) struct History {
+    pub(super) isolation: Isolation,
+    pub(super) records: Vec<Record>,
+}
+
+pub(super) fn is_list(key: Key) -> bool {
+    key % KEYS < LISTS
+}
+
+pub(super) fn keys_of(keyspace: usize) -> Range<Key> {
+    keyspace * KEYS..(keyspace + 1) * KEYS
+}
+
+pub(super) fn name_of(key: Key) -> Vec<u8> {
+    let letter = if is_list(key) { 'l' } else { 'r' };
+    format!("{letter}{}", key % KEYS).into_bytes()
+}
+
+/// The bytes of a value. Some are much longer than others.
+pub(super) fn encoded(value: &[u64]) -> Vec<u8> {
+    let count = u16::try_from(value.len()).expect("a short list");
+    let mut bytes = Vec::from(count.to_le_bytes());
+    value
+        .iter()
+        .for_each(|number| bytes.extend(number.to_le_bytes()));
+    let filler = value.last().map_or(0, |number| number * 37 % 90);
+    bytes.extend((0..filler).map(|_| b'.'));
+    bytes
+}
+
+/// The value of bytes that a store returned.
+pub(super) fn decoded(bytes: Option<&[u8]>) -> Value {
+    let Some((count, rest)) = bytes.map(|bytes| bytes.split_at(2)) else {
+        return Value::new();
+    };
+    let count = usize::from(u16::from_le_bytes(count.try_into().expect("two bytes")));
+    let (numbers, _) = rest.split_at(8 * count);
+    let number = |bytes: &[u8]| u64::from_le_bytes(bytes.try_into().expect("eight bytes"));
+    let value: Value = numbers.chunks(8).map(number).collect();
+    assert_eq!(bytes, Some(&encoded(&value)[..]), "a value is whole");
+    value
+}
