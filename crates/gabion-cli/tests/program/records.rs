@@ -75,7 +75,6 @@ fn a_keyspace_has_options_of_its_own() {
         &place.fails(1, &["keyspace", "create", "gabion.x"]),
         &["reserved"],
     );
-    place.fails(2, &["keyspace", "set", "packed", "--compression", "zip"]);
 
     let other = Place::new();
     other.ok(&["put", "k", "v", "--engine", "flex"]);

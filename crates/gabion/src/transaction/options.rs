@@ -14,9 +14,9 @@ pub enum Isolation {
     /// anything in a range that was gone through.
     #[default]
     Serializable,
-    /// All reads are of one moment, and no two transactions that overlap write the same key. Two
-    /// that read what the other writes may both take effect (*write skew*), though in no order of
-    /// the two each would have. Cheaper where much is read;
+    /// All reads are of one moment, and of two transactions that overlap and give the same key
+    /// another value one is refused. Two that read what the other writes may both take effect
+    /// (*write skew*), though in no order of the two each would have. Cheaper where much is read;
     /// [`Transaction::get_for_update`](crate::Transaction::get_for_update) makes single keys count.
     Snapshot,
 }
