@@ -273,6 +273,11 @@ fn drawn_background(random: &mut Random, options: Options) -> Options {
         .split_ways(one_of(random, &[2, 3, 4, 8, 64]))
         .read_weight(one_of(random, &[0, 1, 100, u32::MAX]))
         .garbage_age_max(one_of(random, ages))
+        // No model's transaction is as old as either.
+        .transaction_age_max(one_of(
+            random,
+            &[Duration::MAX, Duration::from_secs(1 << 40)],
+        ))
         .space_amplification_max(one_of(random, &[1.25, 2.0, f64::MAX, f64::INFINITY]))
 }
 
