@@ -12,9 +12,6 @@
 //! 3. *The block cache* has what is left, up to [`Options::cache_bytes`], and gives blocks up when
 //!    the others grow.
 //!
-//! A small ceiling is often that of a small machine, so there the cache leaves room for what is not
-//! counted too, see `uncounted`: a process of ceiling and a quarter more is enough.
-//!
 //! So the sum is at most the ceiling as long as open tables leave that quarter. Beyond it the
 //! ceiling cannot be kept, and `stats` says by how much it is passed. MemTables pass their budget
 //! by a twentieth before writers stop, and by what those writes add that were let pass before; the
@@ -45,23 +42,6 @@ use crate::stats::MemoryStats;
 
 /// MemTables keep at least one part in so many of their budget.
 const MEMTABLES_LEAST_ONE_IN: u64 = 4;
-
-/// What a store has besides what is counted: its threads, buffers of merges, and what the allocator
-/// keeps. Measured, FlexDB with two threads: 20 MiB, and the system's part of a process is 8.
-const UNCOUNTED_BYTES: u64 = 36 << 20;
-
-/// Below this a ceiling is no process's: there are other stores in it, or other work.
-const PROCESS_BYTES_MIN: u64 = 16 << 20;
-
-/// Bytes that the cache leaves for what is not counted: what a quarter of the ceiling does not
-/// have room for, and a quarter of the ceiling at most.
-fn uncounted(bytes_max: u64) -> u64 {
-    if bytes_max < PROCESS_BYTES_MIN {
-        return 0;
-    }
-    let quarter = bytes_max / 4;
-    UNCOUNTED_BYTES.saturating_sub(quarter).min(quarter)
-}
 
 /// What counts the memory of a store.
 pub(crate) struct Memory {
@@ -138,8 +118,7 @@ impl Memory {
     /// What the others leave for blocks, whose cache does not grow into what MemTables may use.
     pub(crate) fn cache_room(&self) -> u64 {
         let memtables = self.memtables().max(self.memtable_budget());
-        let others = self.tables() + memtables + uncounted(self.bytes_max);
-        self.bytes_max.saturating_sub(others)
+        self.bytes_max.saturating_sub(self.tables() + memtables)
     }
 }
 
@@ -197,55 +176,27 @@ impl Drop for TableMemory {
 mod tests {
     use super::*;
 
-    const MIB: u64 = 1 << 20;
-
     #[test]
     fn tables_come_first_then_memtables_and_the_cache_yields() {
-        let pool = ChunkPool::new(400 << 20);
-        let memory = Memory::new(1000 * MIB, 400 * MIB, &pool);
-        let rooms = |memtables, cache| {
-            let rooms = (memory.memtable_budget(), memory.cache_room());
-            assert_eq!(rooms, (memtables * MIB, cache * MIB));
-        };
-        rooms(400, 600);
-        let first = memory.hold_table(500 * MIB);
-        rooms(400, 100);
-        let second = memory.hold_table(300 * MIB);
-        rooms(200, 0);
-        let third = memory.hold_table(900 * MIB);
-        rooms(100, 0);
-        assert_eq!(memory.tables(), 1700 * MIB);
-        third.set(100 * MIB);
-        third.add(50 * MIB);
-        assert_eq!((memory.tables(), third.bytes()), (950 * MIB, 150 * MIB));
+        let pool = ChunkPool::new(400);
+        let memory = Memory::new(1000, 400, &pool);
+        assert_eq!((memory.memtable_budget(), memory.cache_room()), (400, 600));
+        let first = memory.hold_table(500);
+        assert_eq!((memory.memtable_budget(), memory.cache_room()), (400, 100));
+        let second = memory.hold_table(300);
+        assert_eq!((memory.memtable_budget(), memory.cache_room()), (200, 0));
+        let third = memory.hold_table(900);
+        assert_eq!((memory.memtable_budget(), memory.cache_room()), (100, 0));
+        assert_eq!(memory.tables(), 1700);
+        third.set(100);
+        third.add(50);
+        assert_eq!((memory.tables(), third.bytes()), (950, 150));
         drop((first, third));
-        rooms(400, 300);
+        assert_eq!((memory.memtable_budget(), memory.cache_room()), (400, 300));
         drop(second);
         assert_eq!(memory.tables(), 0);
         // MemTables that pass their budget take from the cache.
-        pool.count_for_tests(450 << 20);
-        assert_eq!(memory.cache_room(), 550 * MIB);
-    }
-
-    /// In a control group of 80 MiB the system ended a program whose store had a ceiling of 64:
-    /// what nobody counts was 20 MiB.
-    #[test]
-    fn the_cache_leaves_room_for_what_is_not_counted_below_a_small_ceiling() {
-        let rooms = [
-            (16, 12),
-            (64, 48),
-            (72, 54),
-            (100, 89),
-            (144, 144),
-            (320, 320),
-        ];
-        for (ceiling, room) in rooms {
-            let memory = Memory::new(ceiling * MIB, 0, &ChunkPool::new(0));
-            assert_eq!(
-                memory.cache_room(),
-                room * MIB,
-                "a ceiling of {ceiling} MiB"
-            );
-        }
+        pool.count_for_tests(450);
+        assert_eq!(memory.cache_room(), 550);
     }
 }

@@ -359,7 +359,7 @@ pub struct Options {
     /// How long a transaction may be open: it keeps old versions alive as a snapshot does. One that
     /// is older is ended, and what it does next is
     /// [`Error::TransactionTooOld`](crate::Error::TransactionTooOld). Looked at twice a second by
-    /// the background. [`Duration::MAX`] for no limit, which is the default.
+    /// the background; without background threads none is ended. [`Duration::MAX`] for no limit, which is the default.
     pub transaction_age_max: Duration,
     /// Cap on the space amplification: the bytes of all tables over the bytes that they would have
     /// without old versions and deleted keys, which is estimated, rather too low. Writers are

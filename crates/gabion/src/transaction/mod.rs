@@ -41,6 +41,7 @@ use std::cell::{Cell, OnceCell, RefCell};
 use std::fmt;
 use std::ops::RangeBounds;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::engine::{OpenTransaction, ReadMark, ReadSet, Write};
 use crate::limits::{BATCH_BYTES_MAX, check_limits};
@@ -103,7 +104,6 @@ pub struct Transaction {
     /// What of them is counted below the store's ceiling.
     held: OnceCell<Option<TableMemory>>,
     savepoints: Vec<Mark>,
-    next_savepoint: u64,
 }
 
 /// What rolling back to a savepoint goes back to, besides the writes.
@@ -115,10 +115,10 @@ struct Mark {
 
 /// A moment of a transaction that it can be rolled back to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Savepoint {
-    transaction: usize,
-    number: u64,
-}
+pub struct Savepoint(u64);
+
+/// Tells savepoints apart, those of other transactions and of ones that have ended as well.
+static NEXT_SAVEPOINT: AtomicU64 = AtomicU64::new(0);
 
 impl Db {
     /// Begins a transaction that is [serializable](Isolation::Serializable).
@@ -148,7 +148,6 @@ impl Db {
             bytes: Cell::new(0),
             held: OnceCell::new(),
             savepoints: Vec::new(),
-            next_savepoint: 0,
         })
     }
 }
@@ -294,18 +293,15 @@ impl Transaction {
 
     /// Marks this moment, to roll back to it.
     pub fn savepoint(&mut self) -> Savepoint {
-        let number = self.next_savepoint;
-        self.next_savepoint += 1;
+        // ORDER: Relaxed; the number only has to differ.
+        let number = NEXT_SAVEPOINT.fetch_add(1, Ordering::Relaxed);
         self.own.set_savepoint();
         self.savepoints.push(Mark {
             number,
             reads: self.reads.get_mut().mark(),
             bytes: self.bytes.get(),
         });
-        Savepoint {
-            transaction: Arc::as_ptr(&self.open).addr(),
-            number,
-        }
+        Savepoint(number)
     }
 
     /// Takes back what was written since a savepoint, and forgets what was only read since. The
@@ -314,8 +310,7 @@ impl Transaction {
     /// # Errors
     /// [`Error::NoSuchSavepoint`].
     pub fn rollback_to(&mut self, savepoint: Savepoint) -> Result<()> {
-        let is_own = savepoint.transaction == Arc::as_ptr(&self.open).addr();
-        let is_it = |mark: &Mark| is_own && mark.number == savepoint.number;
+        let is_it = |mark: &Mark| mark.number == savepoint.0;
         let at = self.savepoints.iter().position(is_it);
         let at = at.ok_or(Error::NoSuchSavepoint)?;
         self.savepoints.truncate(at + 1);

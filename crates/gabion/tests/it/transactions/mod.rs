@@ -385,6 +385,14 @@ fn a_savepoint_brings_back_writes_and_forgets_reads() {
             transaction.rollback_to(foreign),
             Err(Error::NoSuchSavepoint)
         ));
+        // One that has ended, whose memory another one may have by now.
+        drop(other);
+        let mut later = db.begin().unwrap();
+        later.savepoint();
+        assert!(matches!(
+            later.rollback_to(foreign),
+            Err(Error::NoSuchSavepoint)
+        ));
         transaction.rollback_to(first).unwrap();
         // What was read since is as good as not read.
         for key in ["read", "stored", "b"] {
