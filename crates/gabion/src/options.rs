@@ -358,8 +358,9 @@ pub struct Options {
     pub garbage_age_max: Duration,
     /// How long a transaction may be open: it keeps old versions alive as a snapshot does. One that
     /// is older is ended, and what it does next is
-    /// [`Error::TransactionTooOld`](crate::Error::TransactionTooOld). Looked at twice a second by
-    /// the background; without background threads none is ended. [`Duration::MAX`] for no limit, which is the default.
+    /// [`Error::TransactionTooOld`](crate::Error::TransactionTooOld). The background looks twice a
+    /// second; without background threads none is ended. [`Duration::MAX`] for no limit, which is
+    /// the default.
     pub transaction_age_max: Duration,
     /// Cap on the space amplification: the bytes of all tables over the bytes that they would have
     /// without old versions and deleted keys, which is estimated, rather too low. Writers are
