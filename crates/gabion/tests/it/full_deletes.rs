@@ -373,6 +373,36 @@ fn a_store_that_has_filled_its_drive_can_be_emptied_and_filled_again() {
     }
 }
 
+/// What deletes hid stayed for as long as they were in memory, unless the drive was short.
+#[test]
+fn a_store_at_rest_has_given_back_what_was_deleted() {
+    const RECORDS: u64 = 5000;
+    for engine in engines_on_disks() {
+        for emptied in [Emptied::Keys, Emptied::Batches, Emptied::Range] {
+            let _context = Context(|| format!("{engine}, {emptied:?}"));
+            let options = small_options()
+                .engine(engine)
+                .memtable_budget_bytes(4 << 20)
+                .log_bytes_max(4 << 20);
+            let sim = SimDisk::new();
+            let subject = open(&sim, &options).unwrap();
+            for number in 0..RECORDS {
+                let value = bytes_of(number, 1000);
+                subject.db.put(number_key(number), value).unwrap();
+            }
+            subject.db.flush().unwrap();
+            subject.db.wait_idle().unwrap();
+            let full = subject.db.stats().space_bytes;
+            empty(&subject, RECORDS, emptied);
+            subject.db.wait_idle().unwrap();
+            let left = subject.db.stats().space_bytes;
+            println!("{engine}, {emptied:?}: {full} bytes, {left} at rest");
+            // Its log may hold a segment.
+            assert!(left < full / 4, "{left} bytes of {full} are left");
+        }
+    }
+}
+
 /// Each put that was refused tried a flush again, which wrote as much as there was room for, and
 /// removed it.
 #[test]

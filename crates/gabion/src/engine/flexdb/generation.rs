@@ -460,6 +460,15 @@ impl Generation {
         self.bytes.load(Ordering::Relaxed)
     }
 
+    /// Whether at least half of the writes are deletes, or there are deletes of ranges.
+    pub(super) fn deletes_much(&self) -> bool {
+        let layers = self.layers();
+        let items: u64 = layers.iter().map(|layer| layer.table.items() as u64).sum();
+        let tombstones: u64 = layers.iter().map(|layer| layer.table.tombstones()).sum();
+        let deletes_ranges = layers.iter().any(|layer| layer.has_deletes());
+        deletes_ranges || tombstones > 0 && tombstones >= items / 2
+    }
+
     /// Begins a merge, or begins it again; returns how many bytes [`Generation::note_merged`] is
     /// told for each key.
     pub(super) fn begin_merge(&self) -> u64 {

@@ -12,14 +12,15 @@
 //!
 //! # At rest
 //! When nobody has written for a while, or somebody waits for the store to be idle:
-//! 1. What the log holds is merged if it is more than a segment; spare files of the log go.
+//! 1. What the log holds is merged if it is more than a segment, or mostly deletes: these give room
+//!    back only when they are merged. Spare files of the log go.
 //! 2. Segments of which an eighth or more is garbage are emptied. So what a store at rest takes
 //!    is at most 8/7 of what is live, and the reserve of its spaces.
 //! 3. Trees are saved, and free segments given back to the file system.
 //!
 //! Where the medium is nearly full, all but the spare files of the log goes this way in any case:
 //! the log and the other spaces need what a space keeps free for itself. At rest the whole log is
-//! merged then, as deletes give room back only when they are.
+//! merged then.
 //!
 //! # Invariant
 //! - R1. A store at rest comes to an end: what was moved has no garbage, and the log that is left
@@ -57,11 +58,10 @@ impl Flex {
             }
             let (at_rest, is_short) = (self.is_at_rest(), self.syncer.is_room_short());
             let rests = at_rest || is_short;
-            // Deletes give room back once they are merged.
-            let log_bytes_max = if at_rest && is_short {
-                0
-            } else {
-                self.segment_bytes_max()
+            let deletes_much = || self.view.load().active().deletes_much();
+            let log_bytes_max = match at_rest && (is_short || deletes_much()) {
+                true => 0,
+                false => self.segment_bytes_max(),
             };
             if rests && self.shorten_log(log_bytes_max) {
                 return Ok(true);

@@ -50,7 +50,7 @@
 
 use std::ptr::NonNull;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicPtr, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicPtr, Ordering};
 
 use parking_lot::{Mutex, MutexGuard};
 
@@ -60,6 +60,7 @@ use super::arena::{
 use super::gaps::Gaps;
 use super::line_count::{COUNT_BITS, LineCount};
 use super::order::{Order, OrderCursor};
+use super::totals::Totals;
 use crate::types::{Kind, Seq};
 use gabion_media::prefetch_line;
 
@@ -160,15 +161,6 @@ impl<'a> Lines<'a> {
     }
 }
 
-/// The totals of a table. Written by the writer only, read by anyone.
-struct Totals {
-    /// Records.
-    items: AtomicUsize,
-    keys: AtomicUsize,
-    user_bytes: AtomicU64,
-    max_seq: AtomicU64,
-}
-
 /// What inserts write, apart from what lookups read.
 #[repr(align(64))]
 struct WriterSide {
@@ -250,12 +242,6 @@ impl Directory {
             keeps_order,
             tells_gaps: false,
         };
-        let totals = Totals {
-            items: AtomicUsize::new(0),
-            keys: AtomicUsize::new(0),
-            user_bytes: AtomicU64::new(0),
-            max_seq: AtomicU64::new(0),
-        };
         Directory {
             head: AtomicPtr::new(std::ptr::null_mut()),
             order: Order::new(common),
@@ -263,7 +249,7 @@ impl Directory {
             arena,
             side: WriterSide {
                 writer: Mutex::new(writer),
-                totals,
+                totals: Totals::default(),
             },
         }
     }
@@ -411,7 +397,9 @@ impl Directory {
         {
             self.order.insert(&mut writer.arena, record);
         }
-        self.side.totals.add(writer, key.len() + value.len(), seq);
+        let counts = (writer.arena.records(), writer.keys);
+        let bytes = key.len() + value.len();
+        self.side.totals.add(counts, bytes, seq, kind);
         true
     }
 
@@ -546,24 +534,11 @@ impl Directory {
         self.side.writer.lock().arena.list_since(mark)
     }
 
-    /// Records. Everything that the number counts is seen by a later [`Directory::list_since`].
+    /// What the table holds. Everything that the number of records counts is seen by a later
+    /// [`Directory::list_since`].
     #[inline]
-    pub(super) fn items(&self) -> usize {
-        // ORDER: Acquire pairs with the Release in `Totals::add`: who sees the number sees the
-        // records.
-        self.side.totals.items.load(Ordering::Acquire)
-    }
-
-    /// Distinct keys.
-    pub(super) fn keys(&self) -> usize {
-        // ORDER: Relaxed; a statistic that orders nothing.
-        self.side.totals.keys.load(Ordering::Relaxed)
-    }
-
-    /// Bytes of keys and values.
-    pub(super) fn user_bytes(&self) -> u64 {
-        // ORDER: Relaxed; a statistic that orders nothing.
-        self.side.totals.user_bytes.load(Ordering::Relaxed)
+    pub(super) fn totals(&self) -> &Totals {
+        &self.side.totals
     }
 
     /// A reader at `seq` has found no key in a range.
@@ -571,41 +546,19 @@ impl Directory {
         // Nobody inserts meanwhile.
         let mut writer = self.side.writer.lock();
         writer.tells_gaps = true;
-        self.gaps.note(range, seq, self.max_seq());
+        self.gaps.note(range, seq, self.totals().max_seq());
     }
 
     /// Takes over what another table, into which nobody inserts any more, knows of gaps.
     pub(super) fn take_over_gaps(&self, before: &Directory) {
         let mut writer = self.side.writer.lock();
-        self.gaps.take_over(&before.gaps, before.max_seq());
+        self.gaps.take_over(&before.gaps, before.totals().max_seq());
         writer.tells_gaps = self.gaps.is_watched();
-    }
-
-    /// The largest sequence number; 0 when empty.
-    pub(super) fn max_seq(&self) -> Seq {
-        // ORDER: Relaxed; a statistic that orders nothing.
-        self.side.totals.max_seq.load(Ordering::Relaxed)
     }
 
     /// Bytes of memory held by records and directories.
     pub(super) fn memory_bytes(&self) -> u64 {
         self.arena.bytes()
-    }
-}
-
-impl Totals {
-    /// Counts one more record, of `bytes` bytes of key and value. The caller holds the writer's
-    /// lock, so plain stores do.
-    #[inline]
-    fn add(&self, writer: &Writer, bytes: usize, seq: Seq) {
-        // ORDER: Relaxed; statistics that order nothing, stored under the writer's lock.
-        self.keys.store(writer.keys, Ordering::Relaxed);
-        let user_bytes = self.user_bytes.load(Ordering::Relaxed) + bytes as u64;
-        self.user_bytes.store(user_bytes, Ordering::Relaxed);
-        let max_seq = self.max_seq.load(Ordering::Relaxed).max(seq);
-        self.max_seq.store(max_seq, Ordering::Relaxed);
-        // ORDER: Release pairs with the Acquire in `items`.
-        self.items.store(writer.arena.records(), Ordering::Release);
     }
 }
 
@@ -654,6 +607,8 @@ fn first_free(line: &Line) -> usize {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::AtomicUsize;
+
     use super::*;
 
     fn insert(directory: &Directory, key: u32, hash: u64, seq: Seq) -> bool {
@@ -748,7 +703,7 @@ mod tests {
             assert!(insert(&directory, key, hash(key), 1));
         }
         assert_eq!(directory.lines().unwrap().count, lines);
-        assert_eq!(directory.keys(), keys as usize);
+        assert_eq!(directory.totals().keys(), keys as usize);
     }
 
     /// Hammers the line that is being written: the window in which a wrong order of the stores of a

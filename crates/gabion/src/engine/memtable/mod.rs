@@ -63,6 +63,7 @@ mod sorted;
 mod sorted_cursor;
 #[cfg(test)]
 mod tests;
+mod totals;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -393,12 +394,12 @@ impl MemTable {
     /// Number of records: every version of every key.
     #[inline]
     pub(crate) fn items(&self) -> usize {
-        self.directory.items()
+        self.directory.totals().records()
     }
 
     /// Number of distinct keys.
     pub(crate) fn keys(&self) -> usize {
-        self.directory.keys()
+        self.directory.totals().keys()
     }
 
     /// Whether nothing was inserted yet.
@@ -421,12 +422,17 @@ impl MemTable {
 
     /// Bytes of all keys and values inserted.
     pub(crate) fn user_bytes(&self) -> u64 {
-        self.directory.user_bytes()
+        self.directory.totals().user_bytes()
+    }
+
+    /// Number of deletes of single keys.
+    pub(crate) fn tombstones(&self) -> u64 {
+        self.directory.totals().tombstones()
     }
 
     /// The largest sequence number; 0 when the table is empty.
     pub(crate) fn max_seq(&self) -> Seq {
-        self.directory.max_seq()
+        self.directory.totals().max_seq()
     }
 
     /// The oldest log segment that holds a record of this table, once one is set.

@@ -199,7 +199,7 @@ fn run(steps: Vec<Step>, hash: impl Fn(&[u8]) -> u64, (expected_keys, keep): (us
     let table = MemTable::with_order(&pool, expected_keys, keep, 0);
     let mut twin = Twin::default();
     let mut seq = 10;
-    let mut user_bytes = 0;
+    let (mut user_bytes, mut tombstones) = (0, 0);
     for step in steps {
         match step {
             Step::Insert {
@@ -215,6 +215,7 @@ fn run(steps: Vec<Step>, hash: impl Fn(&[u8]) -> u64, (expected_keys, keep): (us
                 table.prefetch(hash(&key));
                 assert_eq!(table.insert(&key, hash(&key), seq, kind, &value), inserted);
                 user_bytes += if inserted { key.len() + value.len() } else { 0 };
+                tombstones += u64::from(inserted && kind == Kind::Delete);
             }
             Step::Get { key, seq_back } => {
                 let seq = (seq + 1).saturating_sub(seq_back);
@@ -239,6 +240,7 @@ fn run(steps: Vec<Step>, hash: impl Fn(&[u8]) -> u64, (expected_keys, keep): (us
     assert_eq!(table.is_empty(), twin.records.is_empty());
     assert_eq!(table.keys(), keys.len());
     assert_eq!(table.user_bytes(), user_bytes as u64);
+    assert_eq!(table.tombstones(), tombstones);
     assert_eq!(table.max_seq(), seqs().max().unwrap_or(0));
     let mut cursor = table.sorted();
     assert_eq!(list(&mut cursor), twin.list());

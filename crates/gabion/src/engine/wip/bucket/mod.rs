@@ -278,6 +278,16 @@ impl Bucket {
         !self.state.load().active.range_deletes().is_empty()
     }
 
+    /// Whether what the active MemTable deletes may be a large part of the bucket: a third of the
+    /// entries of its tables, or ranges.
+    pub(super) fn deletes_much(&self) -> bool {
+        let state = self.state.load();
+        let entries: u64 = state.levels.runs().map(Run::entries).sum();
+        let tombstones = state.active.tombstones();
+        let deletes_ranges = !state.active.range_deletes().is_empty();
+        entries > 0 && (tombstones >= entries.div_ceil(3) || deletes_ranges)
+    }
+
     /// The active MemTable holds entries since then.
     pub(super) fn set_written(&self, since: u64) {
         // ORDER: Relaxed, as above.

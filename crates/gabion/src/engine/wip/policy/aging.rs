@@ -12,8 +12,9 @@
 //! the job takes; and a bucket is rewritten once per that time at most, as what a compaction must
 //! leave for a snapshot counts from then on. A bucket of runs that do not overlap is left alone.
 //!
-//! Where the medium is short of room nobody waits that long: MemTables with deletes of ranges
-//! become tables at once, and all do at rest.
+//! A store at rest does not wait that long with MemTables that delete a third of their buckets, as
+//! tombstones in memory hide what no figure counts as garbage. Where the medium is short of room,
+//! MemTables with deletes of ranges become tables at once, and all do at rest.
 //!
 //! # Times
 //! Seconds of the system's clock since 1970, plus one; 0 is none. The age of a MemTable counts from

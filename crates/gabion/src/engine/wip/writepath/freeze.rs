@@ -159,9 +159,10 @@ impl Wip {
         self.throttle.look_again_at(self.pool.taken_bytes() + room);
     }
 
-    /// Freezes MemTables whose entries are as old as garbage may become. Where medium or merges are
-    /// short of room, also those with deletes of ranges, and at rest all, as deletes give room
-    /// back once they are in tables. False when there is none.
+    /// Freezes MemTables whose entries are as old as garbage may become, and others whose deletes
+    /// give room back once they are in tables: at rest, the ones that delete much of their buckets;
+    /// where medium or merges are short of room, the ones that delete ranges, and at rest all.
+    /// False when there is none.
     pub(in super::super) fn freeze_aged(&self) -> Result<bool> {
         let aged = self.aged_buckets();
         if aged.is_empty() {
@@ -185,13 +186,16 @@ impl Wip {
     fn aged_buckets(&self) -> Vec<Arc<Bucket>> {
         let (now, age_max) = (self.time(), self.options.garbage_age_max);
         let is_overdue = |since| is_overdue(since, now, age_max);
-        if !self.syncer.is_room_short() && self.schedule.check_shortage().is_ok() {
+        let is_short = self.syncer.is_room_short() || self.schedule.check_shortage().is_err();
+        let at_rest = self.is_at_rest();
+        if !is_short && !at_rest {
             return self.written.buckets_since(|since| is_overdue(Some(since)));
         }
-        let at_rest = self.is_at_rest();
         let mut buckets = self.written.buckets();
-        buckets.retain(|bucket| {
-            at_rest || is_overdue(bucket.written_since()) || bucket.deletes_ranges()
+        buckets.retain(|bucket| match (is_short, at_rest) {
+            (true, true) => true,
+            (true, false) => bucket.deletes_ranges() || is_overdue(bucket.written_since()),
+            (false, _) => bucket.deletes_much() || is_overdue(bucket.written_since()),
         });
         buckets
     }
